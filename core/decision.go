@@ -1,0 +1,95 @@
+package core
+
+import (
+	"math"
+	"time"
+)
+
+// Never is the RetryAfter of what can never pass: its cost is above the quota.
+const Never = time.Duration(math.MaxInt64)
+
+// A Decision is a limiter's answer.
+type Decision struct {
+	Allowed bool
+
+	// Limit is the quota of the binding limit: its max count or its capacity.
+	Limit int
+
+	// Remaining, from 0 to Limit, is what would still pass right now; with
+	// several limits the least of all.
+	Remaining int
+
+	// RetryAfter is 0 if allowed, else the wait until the same cost passes if
+	// nobody else acts: at that instant it does, a microsecond earlier it does
+	// not. It is [Never] if it never can.
+	RetryAfter time.Duration
+
+	// ResetAfter is the time until the binding limit is whole again.
+	ResetAfter time.Duration
+
+	// Binding is which of the limiter's limits binds, counted from 0: of those
+	// that refuse, the one with the longest RetryAfter; if all allow, the one
+	// with the least Remaining; ties go to the longer ResetAfter, then to the
+	// first.
+	Binding int
+
+	// Reason says why an action was refused, or would have been.
+	Reason Reason
+
+	// Source says who answered.
+	Source Source
+}
+
+// Cell is the decision as the five integers that CL.THROTTLE replies: 0 if
+// allowed or 1 if refused, the limit, what remains, the whole seconds until a
+// retry passes (-1 if allowed, or if it never can), and the whole seconds until
+// the limit is whole. Seconds are rounded up.
+func (d Decision) Cell() [5]int64 {
+	cell := [5]int64{0, int64(d.Limit), int64(d.Remaining), -1, seconds(d.ResetAfter)}
+	if !d.Allowed {
+		cell[0] = 1
+		if d.RetryAfter != Never {
+			cell[3] = seconds(d.RetryAfter)
+		}
+	}
+	return cell
+}
+
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// A Reason says why an action was refused.
+type Reason string
+
+// The reasons. An allowed action has none, unless [Shadow] let it pass.
+const (
+	Limited  Reason = "limited"  // a limit has no room
+	Full     Reason = "full"     // the store has no room for another key: see memorystore.Options
+	Shadowed Reason = "shadowed" // allowed by Shadow, a limit would have refused it
+)
+
+// A Source says who answered.
+type Source uint8
+
+// The sources of a decision.
+const (
+	SourceNone     Source = iota // nobody: FailOpen or Shadow let it pass
+	SourceStore                  // the limiter's store
+	SourceFallback               // the second store of Fallback
+)
+
+// String returns "store", "fallback" or "none".
+func (s Source) String() string {
+	switch s {
+	case SourceStore:
+		return "store"
+	case SourceFallback:
+		return "fallback"
+	}
+	return "none"
+}

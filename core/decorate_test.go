@@ -1,0 +1,227 @@
+package core_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+// flaky is a store that fails with err, if set, and tells how often it was asked.
+type flaky struct {
+	core.Store
+	err    error
+	asked  int
+	during func() // called before it answers
+}
+
+func (s *flaky) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	s.asked++
+	if s.during != nil {
+		s.during()
+	}
+	if s.err != nil {
+		return core.Decision{}, s.err
+	}
+	return s.Store.Take(ctx, c)
+}
+
+func (s *flaky) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return errors.Join(s.err, s.Store.Reset(ctx, user, action, limits))
+}
+
+var errDown = errors.New("redisstore: down")
+
+func logs(t *testing.T) *bytes.Buffer {
+	var b bytes.Buffer
+	was := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&b, nil)))
+	t.Cleanup(func() { slog.SetDefault(was) })
+	return &b
+}
+
+func TestFailOpen(t *testing.T) { synctest.Test(t, testFailOpen) }
+
+func testFailOpen(t *testing.T) {
+	log := logs(t)
+	store := &flaky{Store: memorystore.New(nil)}
+	open := core.FailOpen(store)
+	l := core.Must(core.New(open, core.FixedWindow(2, time.Hour), core.Funnel(9, core.Every(time.Second))))
+	ctx := context.Background()
+
+	if d, err := l.Allow(ctx, "u", "a"); err != nil || d.Remaining != 1 || d.Source != core.SourceStore {
+		t.Fatalf("a store that answers: %+v, %v", d, err)
+	}
+	store.err = errDown
+	want := core.Decision{Allowed: true, Limit: 2, Remaining: 2}
+	for range 5 {
+		if d, err := l.Allow(ctx, "u", "a"); err != nil || d != want {
+			t.Fatalf("a store that fails: %+v, %v; want the first limit untouched", d, err)
+		}
+	}
+	never := core.Decision{Limit: 2, Remaining: 2, RetryAfter: core.Never, Reason: core.Limited}
+	if d, err := l.AllowN(ctx, "u", "a", 3); err != nil || d != never {
+		t.Errorf("what can never pass: %+v, %v; want %+v", d, err, never)
+	}
+	other := core.Must(core.New(open, core.FixedWindow(9, time.Hour), core.Funnel(6, core.Every(time.Second)), core.MovingWindow(5, time.Second)))
+	never.Limit, never.Remaining, never.Binding = 6, 5, 1
+	if d, err := other.AllowN(ctx, "u", "a", 7); err != nil || d != never {
+		t.Errorf("what a second limit can never let pass: %+v, %v; want %+v", d, err, never)
+	}
+	if err := l.Reset(ctx, "u", "a"); !errors.Is(err, errDown) {
+		t.Errorf("Reset hides the failure: %v", err)
+	}
+	// A store that fails now and then fails: nothing more is said.
+	for range 50 {
+		store.err = nil
+		if d, err := l.Allow(ctx, "v", "a"); err != nil || d.Source != core.SourceStore {
+			t.Errorf("a store that answers again: %+v, %v", d, err)
+		}
+		store.err = errDown
+		_, _ = l.Allow(ctx, "v", "a")
+	}
+	store.err = nil
+	time.Sleep(2 * time.Second)
+	for range 5 {
+		_, _ = l.Allow(ctx, "v", "a")
+	}
+	if n := strings.Count(log.String(), "store fails"); n != 1 {
+		t.Errorf("the outage was logged %d times:\n%s", n, log)
+	}
+	if n := strings.Count(log.String(), "answers again"); n != 1 {
+		t.Errorf("the recovery was logged %d times:\n%s", n, log)
+	}
+}
+
+func TestFallback(t *testing.T) {
+	log := logs(t)
+	store, other := &flaky{Store: memorystore.New(nil)}, &flaky{Store: memorystore.New(nil)}
+	l := core.Must(core.New(core.Fallback(store, other), core.FixedWindow(2, time.Hour)))
+	ctx := context.Background()
+
+	if d, err := l.Allow(ctx, "u", "a"); err != nil || d.Source != core.SourceStore || other.asked != 0 {
+		t.Fatalf("a store that answers: %+v, %v", d, err)
+	}
+	store.err = errDown
+	for i, allowed := range []bool{true, true, false} {
+		d, err := l.Allow(ctx, "u", "a")
+		if err != nil || d.Allowed != allowed || d.Source != core.SourceFallback {
+			t.Fatalf("action %d in the outage: %+v, %v", i, d, err)
+		}
+	}
+	if strings.Count(log.String(), "store fails") != 1 {
+		t.Errorf("the outage was not logged once:\n%s", log)
+	}
+	if err := l.Reset(ctx, "u", "a"); !errors.Is(err, errDown) {
+		t.Errorf("Reset hides the failure: %v", err)
+	}
+	if d, err := l.Peek(ctx, "u", "a"); err != nil || d.Remaining != 2 {
+		t.Errorf("Reset did not reach the fallback: %+v, %v", d, err)
+	}
+	other.err = errors.New("other: down too")
+	if _, err := l.Allow(ctx, "u", "a"); !errors.Is(err, other.err) {
+		t.Errorf("both fail: %v", err)
+	}
+	store.err, other.err = nil, nil
+	if d, err := l.Allow(ctx, "v", "a"); err != nil || d.Source != core.SourceStore {
+		t.Errorf("a store that answers again: %+v, %v", d, err)
+	}
+}
+
+// Whoever hangs up must not thereby pass uncounted.
+func TestCallersOwnLeavingIsNobodysOutage(t *testing.T) {
+	log := logs(t)
+	for _, name := range []string{"FailOpen", "Fallback", "Shadow"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		store := &flaky{Store: memorystore.New(nil), err: context.Canceled, during: cancel}
+		other := &flaky{Store: memorystore.New(nil)}
+		decorated := map[string]core.Store{
+			"FailOpen": core.FailOpen(store),
+			"Fallback": core.Fallback(store, other),
+			"Shadow":   core.Shadow(store),
+		}[name]
+		l := core.Must(core.New(decorated, core.FixedWindow(2, time.Hour)))
+		if d, err := l.Allow(ctx, "u", "a"); !errors.Is(err, context.Canceled) || d.Allowed || other.asked != 0 {
+			t.Errorf("%s: %+v, %v; want the caller's own error", name, d, err)
+		}
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged:\n%s", log)
+	}
+	// A store's own time-out is an outage, the caller still being there.
+	store := &flaky{Store: memorystore.New(nil), err: context.DeadlineExceeded}
+	l := core.Must(core.New(core.FailOpen(store), core.FixedWindow(2, time.Hour)))
+	if d, err := l.Allow(context.Background(), "u", "a"); err != nil || !d.Allowed {
+		t.Errorf("the store's own deadline: %+v, %v", d, err)
+	}
+}
+
+func TestShadowNeverRefuses(t *testing.T) {
+	log := logs(t)
+	var seen []core.Observation
+	store := &flaky{Store: memorystore.New(nil)}
+	l := core.Must(core.New(core.Observe(core.Shadow(store), func(_ context.Context, o core.Observation) { seen = append(seen, o) }),
+		core.FixedWindow(2, time.Hour)))
+	ctx := context.Background()
+	want := []core.Decision{
+		{Allowed: true, Limit: 2, Remaining: 1, Source: core.SourceStore},
+		{Allowed: true, Limit: 2, Remaining: 0, Source: core.SourceStore},
+		{Allowed: true, Limit: 2, Remaining: 0, Source: core.SourceStore, Reason: core.Shadowed},
+		{Allowed: true, Limit: 2, Remaining: 2},
+	}
+	for i := range want {
+		if i == 3 {
+			store.err = errDown
+		}
+		d, err := l.Allow(ctx, "u", "a")
+		if d.ResetAfter = 0; err != nil || d != want[i] {
+			t.Errorf("action %d: %+v, %v; want %+v", i, d, err, want[i])
+		}
+	}
+	if strings.Count(log.String(), "store fails") != 1 {
+		t.Errorf("the outage was not logged once:\n%s", log)
+	}
+	if len(seen) != 4 || seen[2].Decision.Reason != core.Shadowed || seen[2].Action != "a" || seen[2].Cost != 1 || len(seen[2].Limits) != 1 {
+		t.Errorf("observed %+v", seen)
+	}
+}
+
+func TestObserveSeesErrors(t *testing.T) {
+	var seen core.Observation
+	store := &flaky{Store: memorystore.New(nil), err: errDown}
+	l := core.Must(core.New(core.Observe(store, func(_ context.Context, o core.Observation) { seen = o }), core.FixedWindow(2, time.Hour)))
+	if _, err := l.Peek(context.Background(), "u", "a"); !errors.Is(err, errDown) {
+		t.Errorf("Observe changed the answer: %v", err)
+	}
+	if !errors.Is(seen.Err, errDown) || !seen.Peek {
+		t.Errorf("observed %+v", seen)
+	}
+}
+
+func TestDecoratorsRefuseNil(t *testing.T) {
+	store := memorystore.New(nil)
+	for name, make := range map[string]func(){
+		"FailOpen":         func() { core.FailOpen(nil) },
+		"Fallback":         func() { core.Fallback(nil, store) },
+		"Fallback's other": func() { core.Fallback(store, nil) },
+		"Shadow":           func() { core.Shadow(nil) },
+		"Observe":          func() { core.Observe(nil, func(context.Context, core.Observation) {}) },
+		"Observe's func":   func() { core.Observe(store, nil) },
+	} {
+		func() {
+			defer func() {
+				if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "core: ") || !strings.Contains(s, "nil") {
+					t.Errorf("%s: panic %q does not say what to change", name, s)
+				}
+			}()
+			make()
+		}()
+	}
+}

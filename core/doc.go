@@ -1,0 +1,68 @@
+// Package core answers one question: may this user do this, now?
+//
+//	store := memorystore.New(nil)
+//	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+//
+//	d, err := replies.Allow(ctx, "laoqian", "reply")
+//	switch {
+//	case err != nil:
+//		// there is no decision: the store failed, or ctx was done
+//	case !d.Allowed:
+//		// refused; it passes again in d.RetryAfter
+//	default:
+//		// do it; d.Remaining more would pass right now
+//	}
+//
+// A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision]
+// the answer. Several limits on one limiter are decided in one atomic step: all
+// are charged or none.
+//
+//	posts, err := core.New(store,
+//		core.MovingWindow(1, 3*time.Second),
+//		core.FixedWindow(200, 24*time.Hour))
+//
+// # Which limit
+//
+// Start with [SlidingWindow] for what people do a few times a minute, with
+// [Funnel] for what comes in bursts and should flow at a rate, and with
+// [FixedWindow] for large daily quotas.
+//
+//	SlidingWindow  exact; at most max in any period; history can be read; to 10,000
+//	MovingWindow   the same decisions, 8 bytes an action, to 50,000,000
+//	FixedWindow    cheapest; up to twice max across a boundary
+//	ElasticWindow  every attempt restarts the window: only silence clears it
+//	TokenBucket    bursts up to capacity, then rate; may start part full
+//	Funnel         bursts up to capacity, then rate; one number a key
+//	Throttle       a Funnel in the arguments of redis-cell's CL.THROTTLE
+//
+// # Exactness
+//
+// Time and state are whole microseconds and exact fractions on the store's own
+// clock; there is no floating point. A window is half-open: an action made at t
+// counts while now < t+period. Never more than the limit is admitted, and
+// RetryAfter is the very microsecond at which the action passes.
+//
+// A Peek, an AllowN of 0 and a refusal with [Never] write nothing. Any other
+// refusal writes nothing either, but for ElasticWindow and CountRefused, which
+// record what they themselves refuse; a bucket with Initial, which an action that
+// is too dear for an unseen key starts; and a state that lies in the future
+// because the clock stepped back, which the first action that meets it puts right.
+// So nobody is locked out for longer than one full period.
+//
+// # Changing a limit
+//
+// State belongs to user, action, kind, a window's period, and the name. A limiter
+// with another max, capacity or rate reads the same history: that is how tiers
+// and replicas work. A lowered max reads a longer history as if cut and leaves it
+// as it is. A funnel's or bucket's debt is time: a smaller one clamps what exceeds
+// its own whole quota, and so forgives that much towards a larger one. A changed
+// period starts anew.
+//
+// # Stores and decorators
+//
+// memorystore keeps state in the process, redisstore shares it in a fleet. What
+// happens when a store has no answer is said where it is built: [Fallback] asks a
+// second store, [FailOpen] lets pass, and a bare store's error refuses (the
+// middleware answers 503). [Shadow] rehearses a limit without refusing, and
+// [Observe] shows every decision.
+package core

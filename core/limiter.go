@@ -1,0 +1,132 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrConfig is what every error of [New] is, in the sense of errors.Is.
+var ErrConfig = errors.New("core: bad configuration")
+
+// The errors of a call that asks nothing that can be answered.
+var (
+	ErrNoUser   = errors.New("core: the user is empty")
+	ErrNoAction = errors.New("core: the action is empty")
+	ErrCost     = errors.New("core: the cost is negative")
+)
+
+type configError string
+
+func (e configError) Error() string        { return string(e) }
+func (e configError) Is(target error) bool { return target == ErrConfig }
+
+// A Limiter is a set of limits over a store. All of them must agree before an
+// action passes, and a refused action is charged to none. A Limiter is immutable
+// and safe for use by many goroutines; make it once, at start-up.
+type Limiter struct {
+	store    Store
+	limits   []Limit
+	smallest int64 // the least quota: what costs more can never pass
+}
+
+// New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
+// names what is wrong and what to change: a nil store, no limit, a number out of
+// bounds, or two limits that would share one state.
+func New(store Store, limits ...Limit) (*Limiter, error) {
+	if store == nil {
+		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
+	}
+	if len(limits) == 0 {
+		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
+	}
+	l := &Limiter{store: store, limits: slices.Clone(limits)}
+	for i := range l.limits {
+		if err := l.limits[i].validate(); err != nil {
+			return nil, err
+		}
+		for j := range i {
+			if l.limits[j].identity == l.limits[i].identity {
+				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
+			}
+		}
+		if q := int64(l.limits[i].max); i == 0 || q < l.smallest {
+			l.smallest = q
+		}
+	}
+	if err := accept(store, l.limits); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return l, nil
+}
+
+// Must returns l, or panics with err if there is one. It is for limiters whose
+// numbers stand in the code.
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Limits returns the limiter's limits in their order.
+func (l *Limiter) Limits() []Limit { return slices.Clone(l.limits) }
+
+// Allow reports whether user may do action now, and if so charges one unit.
+//
+// An error means that there is no decision: [ErrNoUser] or [ErrNoAction], the
+// context's own error if it was done, or what the store says.
+func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
+	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1})
+}
+
+// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of
+// them or none. A cost above the quota of a limit is refused with [Never] and
+// writes nothing. A cost of 0 is always allowed and otherwise answers as
+// [Limiter.Peek]; a negative one is [ErrCost].
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
+	if n < 0 {
+		return Decision{}, ErrCost
+	}
+	if n == 0 {
+		d, err := l.Peek(ctx, user, action)
+		if err == nil {
+			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
+		}
+		return d, err
+	}
+	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: int64(n), Peek: int64(n) > l.smallest})
+}
+
+// Peek reports whether one action would pass, and the numbers as they stand. It
+// charges nothing and writes nothing.
+func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
+	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Peek: true})
+}
+
+func (l *Limiter) take(ctx context.Context, c Charge) (Decision, error) {
+	if err := check(ctx, c.User, c.Action); err != nil {
+		return Decision{}, err
+	}
+	return l.store.Take(ctx, c)
+}
+
+// Reset forgets what this limiter's limits hold against user and action, in every
+// store where it may be kept. Other limiters that share such a state see it too.
+func (l *Limiter) Reset(ctx context.Context, user, action string) error {
+	if err := check(ctx, user, action); err != nil {
+		return err
+	}
+	return l.store.Reset(ctx, user, action, l.limits)
+}
+
+func check(ctx context.Context, user, action string) error {
+	switch {
+	case user == "":
+		return ErrNoUser
+	case action == "":
+		return ErrNoAction
+	}
+	return ctx.Err()
+}

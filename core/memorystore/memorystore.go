@@ -1,0 +1,260 @@
+// Package memorystore keeps the state of limits in the process. It is the store to
+// start with: nothing to install, nothing to close.
+//
+//	store := memorystore.New(nil)
+//	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
+//
+// Every process counts for itself; a fleet that must share its limits uses
+// redisstore, with a memorystore to fall back on.
+//
+// # Memory
+//
+// The store is bounded by [Options].MaxKeys. A key is one limit of one user and
+// action; a limiter of two limits takes two. A key takes about 50 bytes, whatever
+// the length of the user and action, since only a keyed 128-bit hash of them is
+// kept. SlidingWindow and MovingWindow keep in addition about 150 bytes and 8 to 9
+// bytes for each action of the period, a bucket with Initial 32 bytes. So the
+// worst case of a MovingWindow(1,000,000, d) is 8 MB a key, and MaxKeys does not
+// bound that: choose the limit with it in mind.
+//
+// What has expired is dropped as new keys come. At the bound a new key takes the
+// place of one that has expired, else of the one among some tens that is nearest
+// to being whole and is not refused at present. The user of the key that went may
+// then do again at once what it had already used up, at most one quota. A key that
+// is refused is never dropped, so a flood of new keys forgives nobody. If all that
+// were looked at are refused, the new key is refused with the reason core.Full.
+//
+// # Time
+//
+// The clock is the process's monotonic one, from a base taken in [New]. Changes
+// of the wall clock do not matter.
+package memorystore
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+const (
+	defaultMaxKeys = 1 << 20
+	maxMaxKeys     = 1 << 32
+
+	// A shard holds about so many keys at the bound: enough for a fair choice of
+	// what to drop, few enough that growing one is a short pause.
+	shardKeys = 4096
+	maxShards = 4096
+)
+
+// Options are the settings of a store. The zero value is the default.
+type Options struct {
+	// MaxKeys bounds how many keys are kept: 1 to 4,294,967,296; 0 is 1,048,576.
+	MaxKeys int
+}
+
+// Store is a [core.Store] in the process's memory. It is safe for use by many
+// goroutines, starts none, and needs no closing.
+type Store struct {
+	seeds  [2]maphash.Seed
+	base   time.Time
+	clock  func() int64 // in tests; nil is the time since base
+	max    int64
+	used   atomic.Int64 // keys in all shards
+	shards []shard
+}
+
+// New makes a store. opts may be nil. It panics if an option is out of bounds.
+func New(opts *Options) *Store { return newStore(opts, nil) }
+
+func newStore(opts *Options, clock func() int64) *Store {
+	maxKeys := defaultMaxKeys
+	if opts != nil && opts.MaxKeys != 0 {
+		maxKeys = opts.MaxKeys
+	}
+	if maxKeys < 1 || int64(maxKeys) > maxMaxKeys {
+		panic(fmt.Sprintf("memorystore: New: MaxKeys %d is not within 1 to %d; 0 is the default of %d", maxKeys, int64(maxMaxKeys), defaultMaxKeys))
+	}
+	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
+	return &Store{
+		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		base:   time.Now(),
+		clock:  clock,
+		max:    int64(maxKeys),
+		shards: make([]shard, shards),
+	}
+}
+
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return int64(time.Since(s.base) / time.Microsecond)
+}
+
+// hash is the identity of what the store keeps: 128 bits under random keys, so
+// that nobody can search for two users that share a state.
+type hash struct{ hi, lo uint64 }
+
+// Odd multipliers tell the parts of a key apart.
+const (
+	oddAction = 0x9e3779b97f4a7c15
+	oddLimit  = 0xc2b2ae3d27d4eb4f
+)
+
+func (s *Store) hash(user, action string) hash {
+	a := maphash.String(s.seeds[0], action)
+	return hash{
+		hi: maphash.String(s.seeds[0], user) + oddAction*a,
+		lo: maphash.String(s.seeds[1], user) + oddLimit*bits.RotateLeft64(a, 32),
+	}
+}
+
+func (h hash) of(l *core.Limit) hash {
+	id := l.Hash()
+	h.hi += oddLimit * id
+	h.lo += oddAction * bits.RotateLeft64(id, 32)
+	if h.hi == 0 { // means an empty slot
+		h.hi = 1
+	}
+	return h
+}
+
+// shardOf is the shard of all states of a user and action, so that several limits
+// are decided under one lock.
+func (s *Store) shardOf(h hash) *shard {
+	hi, _ := bits.Mul64(h.lo, uint64(len(s.shards)))
+	return &s.shards[hi]
+}
+
+// Accept tells core.New that a limiter of more limits than there may be keys would
+// refuse everybody.
+func (s *Store) Accept(limits []core.Limit) error {
+	if int64(len(limits)) > s.max {
+		return fmt.Errorf("memorystore: %d limits need as many keys, and MaxKeys is %d", len(limits), s.max)
+	}
+	return nil
+}
+
+// Take decides a charge in one atomic step. It does not allocate for keys that are
+// known, but for a queue that grows.
+func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+	h := s.hash(c.User, c.Action)
+	sh := s.shardOf(h)
+	sh.mu.Lock()
+	if len(c.Limits) == 1 && c.Limits[0].Plain() {
+		if p := sh.find(h.of(&c.Limits[0])); p.found && sh.slots[p.at].word&tags == 0 {
+			d := sh.slots[p.at].decide(&c, s.now())
+			sh.mu.Unlock()
+			return d, nil
+		}
+	}
+	defer sh.mu.Unlock()
+	states, places := sh.scratch(len(c.Limits))
+	defer clear(states)
+	now := s.now() // under the lock: a shard never sees it step back
+	for i := range c.Limits {
+		places[i] = sh.find(h.of(&c.Limits[i]))
+		sh.load(places[i], &c.Limits[i], &states[i], now)
+	}
+	if c.Check(states, now) {
+		new := 0
+		for i := range places {
+			if places[i].found {
+				continue
+			}
+			new++
+			if c.Peek && !s.roomFor(sh, places, i, new, now) || !c.Peek && !s.reserve(sh, places, i, now) {
+				s.cancel(places[:i])
+				return full(c, sh.nextFree(places[i], now)-now), nil
+			}
+		}
+	}
+	d := c.Commit(states, now)
+	// Known keys first: written, they are not expired, and no new one displaces them.
+	for i := range states {
+		if states[i].Changed && places[i].found {
+			sh.store(places[i], &c.Limits[i], &states[i])
+		}
+	}
+	for i := range states {
+		if states[i].Changed && !places[i].found {
+			s.add(sh, places, i, &c.Limits[i], &states[i], now)
+		}
+	}
+	if !d.Allowed && d.RetryAfter != core.Never {
+		// Whoever was refused is not to be forgiven, by another limiter's numbers or
+		// at a smaller cost.
+		for i := range states {
+			if places[i].found && !states[i].Fits {
+				sh.slots[places[i].at].refuse(now + int64(d.RetryAfter/time.Microsecond))
+			}
+		}
+	}
+	return d, nil
+}
+
+// Reset forgets the states of the limits for that user and action.
+func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
+	h := s.hash(user, action)
+	sh := s.shardOf(h)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	for i := range limits {
+		if p := sh.find(h.of(&limits[i])); p.found {
+			sh.remove(p.at)
+			s.used.Add(-1)
+		}
+	}
+	return nil
+}
+
+// roomFor says whether reserve would find room for so many places, the i-th being
+// the last.
+func (s *Store) roomFor(sh *shard, places []place, i, n int, now int64) bool {
+	missing := s.used.Load() + int64(n) - s.max
+	return missing <= 0 || int64(sh.victims(places, i, now)) >= missing
+}
+
+// reserve makes room for the i-th place, at the bound by dropping another key.
+func (s *Store) reserve(sh *shard, places []place, i int, now int64) bool {
+	if s.used.Add(1) > s.max {
+		s.used.Add(-1)
+		dropped := sh.evict(places, i, now)
+		if dropped == 0 {
+			return false
+		}
+		s.used.Add(1 - int64(dropped))
+		sh.findAgain(places)
+	}
+	places[i].reserved = true
+	return true
+}
+
+func (s *Store) cancel(places []place) {
+	for i := range places {
+		if places[i].reserved {
+			s.used.Add(-1)
+		}
+	}
+}
+
+// add stores the state of a new key. What a refusal would add to a full store
+// stays unwritten.
+func (s *Store) add(sh *shard, places []place, i int, l *core.Limit, st *core.State, now int64) {
+	if !places[i].reserved && !s.reserve(sh, places, i, now) {
+		return
+	}
+	s.used.Add(-int64(sh.insert(places, i, now)))
+	sh.store(places[i], l, st)
+}
+
+// full is the refusal of a key for which there is no room.
+func full(c core.Charge, wait int64) core.Decision {
+	d := time.Duration(max(1, wait)) * time.Microsecond
+	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.Full, Source: core.SourceStore}
+}

@@ -1,0 +1,605 @@
+package memorystore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+// clock is a clock in the test's hands, in microseconds.
+type clock struct{ us int64 }
+
+func (c *clock) now() int64              { return c.us }
+func (c *clock) advance(d time.Duration) { c.us += int64(d / time.Microsecond) }
+
+func allow(t *testing.T, l *core.Limiter, user string) core.Decision {
+	t.Helper()
+	d, err := l.Allow(ctx, user, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// check looks for what must hold of the store whatever happened before.
+func (s *Store) check(t testing.TB) {
+	t.Helper()
+	total := int64(0)
+	for i := range s.shards {
+		sh := &s.shards[i]
+		used, trails, meters := 0, 0, 0
+		var last uint64
+		for at := range sh.slots {
+			sl := &sh.slots[at]
+			if sl.hi == 0 {
+				continue
+			}
+			used++
+			if sl.hi < last {
+				t.Fatalf("shard %d, slot %d is out of order", i, at)
+			}
+			last = sl.hi
+			if p := sh.find(sl.hash); !p.found || p.at != at {
+				t.Fatalf("shard %d, slot %d is not found: %+v", i, at, p)
+			}
+			if sl.word&tagTrail != 0 {
+				trails++
+			} else if sl.word&tagMeter != 0 {
+				meters++
+			}
+		}
+		if used != sh.used {
+			t.Fatalf("shard %d counts %d keys and has %d", i, sh.used, used)
+		}
+		if have := len(sh.trails.items) - len(sh.trails.free); have != trails {
+			t.Fatalf("shard %d keeps %d trails for %d keys", i, have, trails)
+		}
+		if have := len(sh.meters.items) - len(sh.meters.free); have != meters {
+			t.Fatalf("shard %d keeps %d meters for %d keys", i, have, meters)
+		}
+		total += int64(used)
+	}
+	if total != s.used.Load() || total > s.max {
+		t.Fatalf("the store counts %d keys, has %d and may have %d", s.used.Load(), total, s.max)
+	}
+}
+
+func TestOptionsOutOfBoundsPanic(t *testing.T) {
+	for _, n := range []int{-1, maxMaxKeys + 1} {
+		func() {
+			defer func() {
+				if s, ok := recover().(string); !ok || !strings.Contains(s, fmt.Sprint(n)) || !strings.Contains(s, "memorystore: ") {
+					t.Errorf("MaxKeys %d: panic %q", n, s)
+				}
+			}()
+			New(&Options{MaxKeys: n})
+		}()
+	}
+	if s := New(&Options{}); s.max != defaultMaxKeys {
+		t.Errorf("the zero Options allow %d keys", s.max)
+	}
+}
+
+// The table against a plain map, through growth, removal and expiry.
+func TestTableKeepsEveryLiveKey(t *testing.T) {
+	limits := []core.Limit{
+		core.Funnel(3, core.Every(time.Second)),
+		core.FixedWindow(3, 2*time.Second),
+		core.SlidingWindow(3, 3*time.Second),
+		core.TokenBucket(3, core.Every(time.Second)).Initial(1).ForgetAfter(4 * time.Second),
+	}
+	c := &clock{}
+	s := newStore(&Options{MaxKeys: 1 << 20}, c.now)
+	var limiters []*core.Limiter
+	for _, l := range limits {
+		limiters = append(limiters, core.Must(core.New(s, l)))
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	type key struct {
+		limit int
+		user  string
+	}
+	expires := map[key]int64{}
+	for step := range 60_000 {
+		k := key{rnd.IntN(len(limits)), fmt.Sprint("user", rnd.IntN(20_000))}
+		l := limiters[k.limit]
+		switch rnd.IntN(20) {
+		case 0:
+			if err := l.Reset(ctx, k.user, "a"); err != nil {
+				t.Fatal(err)
+			}
+			delete(expires, k)
+		case 1:
+			c.advance(time.Duration(rnd.IntN(3000)) * time.Microsecond)
+		default:
+			known := expires[k] > c.us
+			d, err := l.Peek(ctx, k.user, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh := d.Remaining == limits[k.limit].Quota() || limits[k.limit].Memory() > 0 && d.Remaining == 1 && d.ResetAfter == 2*time.Second
+			if !known && !fresh {
+				t.Fatalf("step %d: %v is new and has %+v", step, k, d)
+			}
+			if known && d.ResetAfter == 0 && limits[k.limit].Memory() == 0 {
+				t.Fatalf("step %d: %v is known and has %+v", step, k, d)
+			}
+			if d = allow(t, l, k.user); d.Allowed {
+				expires[k] = c.us + int64(d.ResetAfter/time.Microsecond)
+				if m := limits[k.limit].Memory(); m > 0 {
+					expires[k] = c.us + int64(m/time.Microsecond)
+				}
+			}
+		}
+		if step%5_000 == 0 {
+			s.check(t)
+		}
+	}
+	s.check(t)
+}
+
+// Whatever is asked of a small store, it stays within its bound and in order, and
+// nobody who was refused passes before the time that he was told.
+func TestBoundHoldsUnderEverything(t *testing.T) {
+	sets := [][]core.Limit{
+		{core.Funnel(3, core.Every(time.Second))},
+		{core.Funnel(2, core.Per(7, time.Second)).Named("seven")}, // a smaller tier would forgive
+		{core.FixedWindow(2, 2*time.Second)},
+		{core.SlidingWindow(2, time.Second), core.FixedWindow(5, 3*time.Second), core.TokenBucket(4, core.Every(time.Second)).Initial(1)},
+		{core.TokenBucket(4, core.Every(time.Second))}, // shares the bucket, without Initial
+		{core.MovingWindow(3, time.Second), core.FixedWindow(4, 5*time.Second)},
+		{core.SlidingWindow(2, time.Second).CountRefused()},
+		{core.ElasticWindow(1, time.Second)},
+	}
+	for _, maxKeys := range []int{1, 2, 3, 7, 40, 9000} {
+		c := &clock{us: 1e15}
+		s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+		var limiters []*core.Limiter
+		for _, set := range sets {
+			if l, err := core.New(s, set...); err == nil {
+				limiters = append(limiters, l)
+			} else if len(set) <= maxKeys {
+				t.Fatal(err)
+			}
+		}
+		rnd := rand.New(rand.NewPCG(3, uint64(maxKeys)))
+		type key struct {
+			limiter, cost int
+			user          string
+		}
+		until := map[key]int64{}
+		for step := range 30_000 {
+			k := key{rnd.IntN(len(limiters)), 1 + rnd.IntN(3), fmt.Sprint(rnd.IntN(3 * maxKeys))}
+			switch rnd.IntN(20) {
+			case 0:
+				if err := limiters[k.limiter].Reset(ctx, k.user, "a"); err != nil {
+					t.Fatal(err)
+				}
+				clear(until) // it may have been what refused at another limiter too
+			case 1, 2:
+				c.advance(time.Duration(rnd.IntN(1000)) * time.Millisecond)
+			default:
+				peeked, err := limiters[k.limiter].Peek(ctx, k.user, "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				d, err := limiters[k.limiter].AllowN(ctx, k.user, "a", k.cost)
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case d.Allowed && until[k] > c.us:
+					t.Fatalf("MaxKeys %d, step %d: %+v passes %d us before it was to: %+v", maxKeys, step, k, until[k]-c.us, d)
+				case k.cost == 1 && d.Allowed != peeked.Allowed:
+					t.Fatalf("MaxKeys %d, step %d: Peek says %+v and Allow %+v", maxKeys, step, peeked, d)
+				case d.Allowed:
+					// At another limiter the same state may now be kept for less.
+					for other := range until {
+						if other.user == k.user {
+							delete(until, other)
+						}
+					}
+				case d.RetryAfter != core.Never && d.Reason == core.Limited:
+					until[k] = c.us + int64(d.RetryAfter/time.Microsecond)
+				}
+			}
+			if step%500 == 0 {
+				s.check(t)
+			}
+		}
+		s.check(t)
+	}
+}
+
+func TestAtTheBound(t *testing.T) {
+	hour := core.FixedWindow(2, time.Hour)
+	t.Run("what has expired goes first", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 3}, c.now)
+		l, short := core.Must(core.New(s, hour)), core.Must(core.New(s, core.FixedWindow(2, time.Second)))
+		allow(t, l, "long")
+		allow(t, short, "short")
+		c.advance(time.Minute) // short has expired; shorter, not yet
+		shorter := core.Must(core.New(s, core.FixedWindow(2, time.Millisecond)))
+		allow(t, shorter, "shorter")
+		allow(t, l, "new")
+		if d, _ := l.Peek(ctx, "long", "a"); d.Remaining != 1 {
+			t.Errorf("a live key went: %+v", d)
+		}
+		if d, _ := shorter.Peek(ctx, "shorter", "a"); d.Remaining != 1 {
+			t.Errorf("a live key went: %+v", d)
+		}
+	})
+	t.Run("then the one nearest to whole", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 3}, c.now)
+		l := core.Must(core.New(s, hour))
+		for _, user := range []string{"first", "second", "third"} {
+			allow(t, l, user)
+			c.advance(time.Minute)
+		}
+		if d := allow(t, l, "new"); !d.Allowed {
+			t.Fatalf("the new key: %+v", d)
+		}
+		for user, want := range map[string]int{"first": 2, "second": 1, "third": 1, "new": 1} {
+			if d, _ := l.Peek(ctx, user, "a"); d.Remaining != want {
+				t.Errorf("%s has %d remaining, want %d", user, d.Remaining, want)
+			}
+		}
+	})
+	t.Run("never one that is refused", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 3}, c.now)
+		l := core.Must(core.New(s, hour))
+		allow(t, l, "refused")
+		allow(t, l, "refused") // now it would be, though it has not tried
+		for i := range 100 {
+			c.advance(time.Second)
+			allow(t, l, fmt.Sprint("new", i))
+		}
+		if d := allow(t, l, "refused"); d.Allowed {
+			t.Errorf("a flood of new keys forgave it: %+v", d)
+		}
+	})
+	t.Run("a new key is refused as full if all are refused", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 2}, c.now)
+		l := core.Must(core.New(s, hour))
+		for _, user := range []string{"a", "b"} {
+			allow(t, l, user)
+			allow(t, l, user)
+			c.advance(time.Minute)
+		}
+		d := allow(t, l, "new")
+		want := core.Decision{Limit: 2, RetryAfter: 58 * time.Minute, ResetAfter: 58 * time.Minute, Reason: core.Full, Source: core.SourceStore}
+		if d != want {
+			t.Fatalf("the new key: %+v, want %+v", d, want)
+		}
+		c.advance(d.RetryAfter - time.Microsecond)
+		if d := allow(t, l, "new"); d.Allowed {
+			t.Errorf("a microsecond before: %+v", d)
+		}
+		c.advance(time.Microsecond)
+		if d := allow(t, l, "new"); !d.Allowed {
+			t.Errorf("at the instant: %+v", d)
+		}
+		s.check(t)
+	})
+	t.Run("nor one that a smaller tier, or a larger cost, was refused", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 100}, c.now)
+		paid, free := core.Must(core.New(s, core.FixedWindow(5, time.Hour))), core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
+		for range 3 {
+			allow(t, paid, "tier")
+		}
+		hundred := core.Must(core.New(s, core.FixedWindow(100, time.Minute)))
+		for range 2 {
+			if _, err := hundred.AllowN(ctx, "cost", "a", 60); err != nil {
+				t.Fatal(err)
+			}
+		}
+		allow(t, free, "tier")
+		for i := range 1000 {
+			allow(t, free, fmt.Sprint("new", i))
+		}
+		if d := allow(t, free, "tier"); d.Allowed {
+			t.Errorf("a flood forgave the smaller tier: %+v", d)
+		}
+		if d, err := hundred.AllowN(ctx, "cost", "a", 60); err != nil || d.Allowed {
+			t.Errorf("a flood forgave the larger cost: %+v, %v", d, err)
+		}
+	})
+	t.Run("a limiter of more limits than keys is an error of New", func(t *testing.T) {
+		_, err := core.New(core.Fallback(New(nil), New(&Options{MaxKeys: 1})), hour, core.SlidingWindow(1, time.Hour))
+		if err == nil || !strings.Contains(err.Error(), "MaxKeys is 1") {
+			t.Errorf("New: %v", err)
+		}
+	})
+	t.Run("a new key does not displace one of its own", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 2}, c.now)
+		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
+		for i := range 20 {
+			c.advance(time.Second)
+			if d := allow(t, two, fmt.Sprint(i)); !d.Allowed || d.Remaining != 8 {
+				t.Fatalf("user %d: %+v", i, d)
+			}
+			if d, _ := two.Peek(ctx, fmt.Sprint(i), "a"); d.Remaining != 8 {
+				t.Fatalf("user %d lost a charge: %+v", i, d)
+			}
+		}
+	})
+	t.Run("a key that is full charges none of its limits", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 2}, c.now)
+		one := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+		allow(t, one, "a")
+		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
+		if d := allow(t, two, "b"); d.Reason != core.Full {
+			t.Fatalf("two limits in one place: %+v", d)
+		}
+		if s.used.Load() != 1 {
+			t.Errorf("%d keys are kept", s.used.Load())
+		}
+		s.check(t)
+	})
+	t.Run("a bucket with Initial goes only when it is forgotten", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 1}, c.now)
+		bucket := core.Must(core.New(s, core.TokenBucket(5, core.Every(time.Second)).Initial(1).ForgetAfter(time.Hour)))
+		allow(t, bucket, "a")
+		c.advance(time.Minute) // full, not forgotten
+		if d := allow(t, bucket, "a"); d.Remaining != 4 {
+			t.Fatalf("the bucket: %+v", d)
+		}
+		c.advance(time.Hour)
+		if d := allow(t, bucket, "a"); d.Remaining != 0 {
+			t.Fatalf("the bucket is not forgotten: %+v", d)
+		}
+	})
+}
+
+// Ten times as many keys as fit: the store stays within its bound, and a user who
+// was refused before the flood is refused after it.
+func TestFlood(t *testing.T) {
+	const maxKeys = 20_000
+	s := New(&Options{MaxKeys: maxKeys})
+	l := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
+	for range 2 {
+		allow(t, l, "victim")
+	}
+	for i := range 10 * maxKeys {
+		if d := allow(t, l, fmt.Sprint("flood", i)); !d.Allowed {
+			t.Fatalf("new key %d: %+v", i, d)
+		}
+	}
+	if d := allow(t, l, "victim"); d.Allowed {
+		t.Error("the flood forgave a refused user")
+	}
+	if got := s.used.Load(); got > maxKeys || got < maxKeys*9/10 {
+		t.Errorf("%d keys are kept of %d", got, maxKeys)
+	}
+	s.check(t)
+}
+
+// What a queue takes, at the limit and under steady use.
+func TestQueueTakesEightAndAHalfBytesAnAction(t *testing.T) {
+	for _, n := range []int{5, 33, 65, 100, 300, 1000, 4097, 10_000, 100_000} {
+		c := &clock{}
+		s := newStore(nil, c.now)
+		l := core.Must(core.New(s, core.MovingWindow(n, time.Duration(n)*time.Millisecond)))
+		other := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+		for i := range 5000 { // every shard has a table
+			allow(t, other, fmt.Sprint(i))
+		}
+		keys := max(1, 20_000/n)
+		users := make([]string, keys)
+		for i := range users {
+			users[i] = fmt.Sprint("user", i)
+		}
+		before := heap()
+		for range 3 * n {
+			c.advance(time.Millisecond)
+			for _, u := range users {
+				if d := allow(t, l, u); !d.Allowed {
+					t.Fatal(d)
+				}
+			}
+		}
+		perKey := (float64(heap()) - float64(before)) / float64(keys)
+		most := 8.5*float64(n) + 300
+		if n < 10_000 {
+			most += 0.5 * float64(n) // what the allocator rounds up
+		}
+		if perKey > most {
+			t.Errorf("MovingWindow(%d): %.0f bytes a key, more than %.0f", n, perKey, most)
+		}
+		runtime.KeepAlive(s)
+	}
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// Idle queues do not stay for ever: as new keys come, what has expired goes.
+func TestExpiredTrailsAreGivenBack(t *testing.T) {
+	c := &clock{}
+	s := newStore(nil, c.now)
+	l := core.Must(core.New(s, core.MovingWindow(1000, time.Second)))
+	for i := range 500 {
+		if _, err := l.AllowN(ctx, fmt.Sprint(i), "a", 1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.advance(time.Minute)
+	for i := range 20_000 {
+		allow(t, l, fmt.Sprint("later", i))
+	}
+	s.check(t)
+	kept := 0
+	for i := range s.shards {
+		for _, tr := range s.shards[i].trails.items {
+			if tr.Len() == 1000 {
+				kept++
+			}
+		}
+	}
+	if kept > 5 {
+		t.Errorf("%d of 500 expired queues are still kept", kept)
+	}
+}
+
+func TestTimeIsTheProcesssOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(New(nil), core.SlidingWindow(2, time.Minute)))
+		allow(t, l, "u")
+		time.Sleep(20 * time.Second)
+		allow(t, l, "u")
+		d := allow(t, l, "u")
+		if d.Allowed || d.RetryAfter != 40*time.Second {
+			t.Fatalf("%+v", d)
+		}
+		time.Sleep(d.RetryAfter - time.Microsecond)
+		if d := allow(t, l, "u"); d.Allowed {
+			t.Errorf("a microsecond early: %+v", d)
+		}
+		time.Sleep(time.Microsecond)
+		if d := allow(t, l, "u"); !d.Allowed {
+			t.Errorf("at RetryAfter: %+v", d)
+		}
+	})
+}
+
+func TestKnownKeyTakesNoAllocation(t *testing.T) {
+	for name, l := range benchLimits {
+		limiter := core.Must(core.New(New(nil), l...))
+		for range 300 { // a queue has found its size
+			allow(t, limiter, "user")
+		}
+		if n := testing.AllocsPerRun(1000, func() { _, _ = limiter.Allow(ctx, "user", "a") }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestConcurrentKeys(t *testing.T) {
+	s := New(&Options{MaxKeys: 5000})
+	l := core.Must(core.New(s, core.SlidingWindow(3, time.Hour), core.Funnel(5, core.Every(time.Hour))))
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 3000 {
+				user := fmt.Sprint(rnd.IntN(6000))
+				if rnd.IntN(50) == 0 {
+					_ = l.Reset(ctx, user, "a")
+				} else if _, err := l.Allow(ctx, user, "a"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s.check(t)
+}
+
+var benchLimits = map[string][]core.Limit{
+	"sliding": {core.SlidingWindow(100, time.Minute)},
+	"refused": {core.SlidingWindow(100, time.Minute).CountRefused()},
+	"moving":  {core.MovingWindow(100, time.Minute)},
+	"fixed":   {core.FixedWindow(1000, time.Minute)},
+	"elastic": {core.ElasticWindow(1000, time.Minute)},
+	"bucket":  {core.TokenBucket(1000, core.Per(1000, time.Minute))},
+	"initial": {core.TokenBucket(1000, core.Per(1000, time.Minute)).Initial(500)},
+	"funnel":  {core.Funnel(1000, core.Per(1000, time.Minute))},
+	"two":     {core.MovingWindow(100, time.Minute), core.FixedWindow(10_000, 24*time.Hour)},
+	"three":   {core.Funnel(1000, core.Per(1000, time.Minute)), core.FixedWindow(1000, time.Hour), core.FixedWindow(10_000, 24*time.Hour)},
+}
+
+// BenchmarkAllow is one decision, of each limit and over so many keys.
+func BenchmarkAllow(b *testing.B) {
+	for _, limit := range []string{"sliding", "refused", "moving", "fixed", "elastic", "bucket", "initial", "funnel", "two", "three"} {
+		for _, keys := range []int{1, 10_000, 1_000_000} {
+			if keys == 1_000_000 && limit != "funnel" {
+				continue
+			}
+			b.Run(fmt.Sprintf("limit=%s/keys=%d", limit, keys), func(b *testing.B) {
+				l := core.Must(core.New(New(nil), benchLimits[limit]...))
+				users := make([]string, keys)
+				for i := range users {
+					users[i] = fmt.Sprintf("user%013d", i)
+					_, _ = l.Allow(ctx, users[i], "like")
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := rand.Uint64(); pb.Next(); {
+						i = i*6364136223846793005 + 1442695040888963407
+						if _, err := l.Allow(ctx, users[(i>>33)%uint64(keys)], "like"); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// BenchmarkMemory is what a key keeps alive, after each has been used once, and for
+// windows until they were full.
+func BenchmarkMemory(b *testing.B) {
+	const keys = 100_000
+	for _, tt := range []struct {
+		name  string
+		limit core.Limit
+		cost  int
+	}{
+		{"fixed", core.FixedWindow(1000, time.Hour), 1},
+		{"funnel", core.Funnel(1000, core.Per(1000, time.Hour)), 1},
+		{"initial", core.TokenBucket(1000, core.Per(1000, time.Hour)).Initial(500), 1},
+		{"sliding5", core.SlidingWindow(5, time.Hour), 5},
+		{"sliding100", core.SlidingWindow(100, time.Hour), 100},
+		{"moving1000", core.MovingWindow(1000, time.Hour), 1000},
+	} {
+		b.Run("limit="+tt.name, func(b *testing.B) {
+			for b.Loop() {
+				s := New(nil)
+				l := core.Must(core.New(s, tt.limit))
+				var before, after runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				n := keys
+				if tt.cost > 100 {
+					n /= 10
+				}
+				for i := range n {
+					if _, err := l.AllowN(ctx, fmt.Sprintf("user%013d", i), "a", tt.cost); err != nil {
+						b.Fatal(err)
+					}
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				b.ReportMetric((float64(after.HeapAlloc)-float64(before.HeapAlloc))/float64(n), "B/key")
+				runtime.KeepAlive(s)
+			}
+		})
+	}
+}

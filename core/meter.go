@@ -1,0 +1,128 @@
+package core
+
+import "math"
+
+// Meter is the state of a funnel or bucket: the instant, on the store's clock, at
+// which its debt is gone, that is, at which a funnel is empty or a bucket full.
+// Charging it moves that instant; time alone does the rest. This is the virtual
+// scheduling form of the generic cell rate algorithm (ITU-T I.371), which
+// throttled and redis-cell use too; here in whole microseconds and an exact
+// fraction, so that nothing drifts.
+type Meter struct {
+	At        int64  // microseconds, rounded down
+	Part, Den uint32 // and Part/Den of one
+	Last      int64  // the last admitted action, or UnknownLast; only for a bucket with Initial
+}
+
+// UnknownLast is the Last of a meter that a limit without Initial has written. For
+// one with Initial the last action is then the first one that it sees itself.
+const UnknownLast = math.MinInt64
+
+// Expires is the instant from which the meter of a Plain limit need not be kept.
+func (m *Meter) Expires() int64 {
+	if m.Part > 0 {
+		return m.At + 1
+	}
+	return m.At
+}
+
+// RefusedUntil is as [State.RefusedUntil].
+func (m *Meter) RefusedUntil(l *Limit) int64 {
+	return span{m.At, int64(m.Part)}.add(l.tick, l.den).sub(l.full, l.den).ceil()
+}
+
+// fitsMeter brings the meter to now: At is now plus the debt afterwards.
+func (l *Limit) fitsMeter(s *State, now, cost int64) bool {
+	m := &s.Meter
+	if s.Kept && l.initial > 0 {
+		if m.Last == UnknownLast {
+			s.Kept = m.Expires() > now
+		} else {
+			s.Kept = now-m.Last < l.memory
+		}
+	}
+	debt := l.start
+	if s.Kept {
+		debt, s.Changed = l.debt(m, now)
+		if l.initial > 0 && (m.Last > now || m.Last == UnknownLast) {
+			m.Last = now
+			s.Changed = true
+		}
+	}
+	if l.initial == 0 {
+		m.Last = UnknownLast
+	}
+	m.At, m.Part, m.Den = now+debt.whole, uint32(debt.part), uint32(l.den)
+	return cost <= int64(l.max) && !debt.add(l.cost(cost), l.den).more(l.full)
+}
+
+// debt is what the meter owes now. It is clamped if the clock stepped back or the
+// quota shrank.
+func (l *Limit) debt(m *Meter, now int64) (debt span, clamped bool) {
+	debt = span{m.At - now, int64(m.Part)}
+	if int64(m.Den) != l.den && m.Part > 0 {
+		debt = span{debt.whole + 1, 0}
+	}
+	switch {
+	case debt.whole < 0:
+		return span{}, false
+	case debt.more(l.full):
+		return l.full, true
+	}
+	return debt, false
+}
+
+// Plain is whether the limit is a bucket or funnel without Initial, which
+// [Charge.Alone] decides.
+func (l *Limit) Plain() bool {
+	return l.kind == KindFunnel || l.kind == KindTokenBucket && l.initial == 0
+}
+
+// Alone decides a charge whose only limit is a [Limit.Plain] one: what Check and
+// Commit would, in one go. kept is whether the meter is one that was kept; changed,
+// whether it is to be written back.
+func (c *Charge) Alone(m *Meter, kept bool, now int64) (d Decision, changed bool) {
+	l := &c.Limits[0]
+	var debt span
+	if kept {
+		debt, changed = l.debt(m, now)
+	}
+	d.Source = SourceStore
+	d.Limit = l.max
+	if c.Cost <= int64(l.max) {
+		switch after := debt.add(l.cost(c.Cost), l.den); {
+		case after.more(l.full):
+			d.RetryAfter = micros(after.sub(l.full, l.den).ceil())
+		case c.Peek:
+			d.Allowed = true
+		default:
+			d.Allowed, debt, changed = true, after, true
+		}
+	} else {
+		d.RetryAfter = Never
+	}
+	if !d.Allowed {
+		d.Reason = Limited
+	}
+	d.Remaining = int(l.units(l.full.sub(debt, l.den)))
+	d.ResetAfter = micros(debt.ceil())
+	*m = Meter{At: now + debt.whole, Part: uint32(debt.part), Den: uint32(l.den), Last: UnknownLast}
+	return d, changed && !c.Peek
+}
+
+func (l *Limit) chargeMeter(s *State, now, cost int64) {
+	m := &s.Meter
+	debt := span{m.At, int64(m.Part)}.add(l.cost(cost), l.den)
+	m.At, m.Part = debt.whole, uint32(debt.part)
+	if l.initial > 0 {
+		m.Last = now
+	}
+}
+
+// cost is the time that n units take.
+func (l *Limit) cost(n int64) span {
+	if n == 1 {
+		return l.tick
+	}
+	return l.times(n)
+}

@@ -1,0 +1,273 @@
+package core
+
+import (
+	"context"
+	"time"
+)
+
+// A Store decides charges atomically and owns the clock. [Limiter] calls it with
+// a context that is not done and a charge that is valid.
+//
+// Take decides one charge: all of its limits agree and are charged, or none is.
+// A charge with Peek set is answered and never written. The answer is the same
+// as that of [Charge.Check] and [Charge.Commit] on the states that the store
+// keeps, in one atomic step at one instant of the store's clock.
+//
+// Reset forgets the states of the limits for that user and action.
+//
+// Errors say that there is no decision; a store never turns one into a verdict.
+//
+// A store that cannot serve every limiter has a method Accept(limits []Limit) error
+// too, which [New] asks; a decorator passes the question on.
+//
+// Package core/storetest holds an implementation to all this. A decorator is a
+// Store around a Store: see [FailOpen], [Fallback], [Shadow] and [Observe].
+type Store interface {
+	Take(ctx context.Context, c Charge) (Decision, error)
+	Reset(ctx context.Context, user, action string, limits []Limit) error
+}
+
+// accept asks a store whether it can serve a limiter of these limits.
+func accept(store Store, limits []Limit) error {
+	if s, ok := store.(interface{ Accept(limits []Limit) error }); ok {
+		return s.Accept(limits)
+	}
+	return nil
+}
+
+// A Charge is what a limiter asks of its store: may User do Action, at Cost, by
+// all of Limits? Stores read it and do not keep or change what it points to.
+type Charge struct {
+	User, Action string
+	Limits       []Limit
+	Cost         int64 // units, at least 1
+	Peek         bool  // only say what would happen
+}
+
+// A State is what a store keeps for one limit of one user and action. The zero
+// State is that of a limit for which nothing is kept. A store loads it, passes it
+// through [Charge.Check] and [Charge.Commit], and writes it back if Changed.
+//
+// One of three machines is used, by the limit's kind.
+type State struct {
+	Kept    bool  // something is kept; if not, the rest is ignored
+	Fits    bool  // set by Check: this limit has room for the charge
+	Changed bool  // set by Commit: write it back
+	Meter   Meter // Funnel, Throttle and TokenBucket
+	Counter Counter
+	Trail   *Trail // SlidingWindow and MovingWindow
+
+	shift int64 // how far the trail's entries are ahead of the clock
+}
+
+// Expires is the instant from which the state need not be kept: the limit is
+// whole again, or a bucket with Initial is forgotten.
+func (s *State) Expires(l *Limit) int64 {
+	switch {
+	case l.kind == KindTokenBucket && l.initial > 0:
+		return s.Meter.Last + l.memory
+	case !l.windowed():
+		return s.Meter.Expires()
+	case s.Trail != nil:
+		return s.Trail.newest() + l.span
+	default:
+		return s.Counter.End
+	}
+}
+
+// RefusedUntil is the instant before which an action of cost 1 is refused, if
+// nothing else happens; it may be past.
+func (s *State) RefusedUntil(l *Limit) int64 {
+	switch {
+	case !l.windowed():
+		return s.Meter.RefusedUntil(l)
+	case s.Trail != nil:
+		return s.Trail.free(l, 1)
+	case s.Counter.Count >= int64(l.max):
+		return s.Counter.End
+	}
+	return 0
+}
+
+// Check reports whether all limits have room for the charge at the instant now,
+// in microseconds on the store's clock. It brings the states, one for each limit
+// and in their order, to that instant.
+func (c *Charge) Check(states []State, now int64) bool {
+	all := true
+	for i := range c.Limits {
+		l, s := &c.Limits[i], &states[i]
+		s.Changed = false
+		s.Fits = l.fits(s, now, c.Cost)
+		all = all && s.Fits
+	}
+	return all
+}
+
+// Commit moves the states as [Charge.Check] found them, and answers: if all fit,
+// every limit is charged; if not, a limit records what it refuses where its kind
+// does so. It leaves Changed set in those to be written: in none for a Peek.
+func (c *Charge) Commit(states []State, now int64) Decision {
+	d := Decision{Allowed: true, Source: SourceStore}
+	for i := range c.Limits {
+		d.Allowed = d.Allowed && states[i].Fits
+	}
+	for i := range c.Limits {
+		l, s := &c.Limits[i], &states[i]
+		switch {
+		case c.Peek:
+			s.Changed = false
+		case d.Allowed:
+			l.charge(s, now, c.Cost)
+		default:
+			l.hold(s, now, c.Cost)
+		}
+		r := l.read(s, now, c.Cost)
+		r.Fits = s.Fits
+		c.weigh(&d, i, &r)
+	}
+	return d
+}
+
+// A Reading is what a limit's state says about a charge, in integers: what a
+// store that decides elsewhere, in Lua say, brings back for [Charge.Answer]. It
+// is taken after the charge was decided.
+type Reading struct {
+	Fits  bool  // this limit alone would have let the charge pass
+	Count int64 // windows: what is counted
+	Rest  int64 // until the limit is whole, in microseconds rounded down
+	Part  int64 // meters: and a fraction of one, in the limit's denominator
+	Wait  int64 // trails, if it does not fit: until it would
+}
+
+// Answer turns the readings of the charge's limits, in their order, into the
+// decision.
+func (c *Charge) Answer(readings []Reading) Decision {
+	d := Decision{Allowed: true, Source: SourceStore}
+	for i := range c.Limits {
+		d.Allowed = d.Allowed && readings[i].Fits
+	}
+	for i := range c.Limits {
+		c.weigh(&d, i, &readings[i])
+	}
+	return d
+}
+
+// weigh adds the i-th limit's reading to the decision. It is the one place that
+// knows Remaining, RetryAfter and ResetAfter, and which limit binds.
+func (c *Charge) weigh(d *Decision, i int, r *Reading) {
+	l := &c.Limits[i]
+	remaining := l.remaining(r)
+	retry := time.Duration(0)
+	if !r.Fits {
+		retry = l.retry(r, c.Cost)
+		d.Reason = Limited
+	}
+	reset := micros(span{r.Rest, r.Part}.ceil())
+	binds := true
+	switch {
+	case i == 0:
+	case d.Allowed && remaining != d.Remaining:
+		binds = remaining < d.Remaining
+	case retry != d.RetryAfter:
+		binds = retry > d.RetryAfter
+	default:
+		binds = reset > d.ResetAfter
+	}
+	if binds {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.max, retry, reset
+	}
+	if i == 0 || remaining < d.Remaining {
+		d.Remaining = remaining
+	}
+}
+
+// untouched is the decision of a charge that nobody could decide: the quota of the
+// first limit, as if nothing had happened. What can never pass still cannot.
+func (c *Charge) untouched() Decision {
+	d := Decision{Allowed: true, Limit: c.Limits[0].max, Remaining: c.Limits[0].max}
+	for i := range c.Limits {
+		quota := c.Limits[i].max
+		if d.Allowed && c.Cost > int64(quota) {
+			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, Limited
+		}
+	}
+	if !d.Allowed {
+		for i := range c.Limits {
+			d.Remaining = min(d.Remaining, c.Limits[i].max)
+		}
+	}
+	return d
+}
+
+func (l *Limit) fits(s *State, now, cost int64) bool {
+	switch l.kind {
+	case KindFixedWindow, KindElasticWindow:
+		return l.fitsCounter(s, now, cost)
+	case KindTokenBucket, KindFunnel:
+		return l.fitsMeter(s, now, cost)
+	default:
+		return l.fitsTrail(s, now, cost)
+	}
+}
+
+func (l *Limit) charge(s *State, now, cost int64) {
+	switch l.kind {
+	case KindFixedWindow, KindElasticWindow:
+		l.chargeCounter(s, now, cost)
+	case KindTokenBucket, KindFunnel:
+		l.chargeMeter(s, now, cost)
+	default:
+		l.chargeTrail(s, now, cost)
+	}
+	s.Kept, s.Changed = true, true
+}
+
+// hold is what becomes of a state when the charge is refused, by this limit or
+// by another.
+func (l *Limit) hold(s *State, now, cost int64) {
+	switch {
+	case !s.Fits && l.kind == KindElasticWindow:
+		s.Counter.End = now + l.span
+		s.Changed = true
+	case !s.Fits && l.kind == KindSlidingRefused:
+		l.chargeTrail(s, now, cost)
+		s.Changed = true
+	case !s.Fits && l.initial > 0 && !s.Kept:
+		s.Meter.Last = now
+		s.Kept, s.Changed = true, true
+	case s.shift > 0:
+		s.Trail.base -= s.shift
+		s.shift = 0
+		s.Changed = true
+	}
+}
+
+func (l *Limit) read(s *State, now, cost int64) Reading {
+	switch l.kind {
+	case KindFixedWindow, KindElasticWindow:
+		return l.readCounter(s, now)
+	case KindTokenBucket, KindFunnel:
+		return Reading{Rest: s.Meter.At - now, Part: int64(s.Meter.Part)}
+	default:
+		return l.readTrail(s, now, cost)
+	}
+}
+
+func (l *Limit) remaining(r *Reading) int {
+	if !l.windowed() {
+		return int(l.units(l.full.sub(span{r.Rest, r.Part}, l.den)))
+	}
+	return max(0, l.max-int(r.Count))
+}
+
+func (l *Limit) retry(r *Reading, cost int64) time.Duration {
+	switch {
+	case cost > int64(l.max):
+		return Never
+	case !l.windowed():
+		return micros(span{r.Rest, r.Part}.add(l.times(cost), l.den).sub(l.full, l.den).ceil())
+	case l.kind == KindFixedWindow || l.kind == KindElasticWindow:
+		return micros(r.Rest)
+	}
+	return micros(r.Wait)
+}

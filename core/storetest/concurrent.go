@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Concurrent lets a thousand goroutines loose on one key, for every kind of limit:
+// exactly the limit passes, and each that passes sees another Remaining. It is
+// meant to be run with -race as well. Its limits are so slow that a clock that
+// runs by itself does not matter.
+func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
+	const goroutines, quota = 1000, 100
+	hourly := core.Every(time.Hour)
+	for _, limits := range [][]core.Limit{
+		{core.SlidingWindow(quota, time.Hour)},
+		{core.SlidingWindow(quota, time.Hour).CountRefused()},
+		{core.MovingWindow(quota, time.Hour)},
+		{core.FixedWindow(quota, time.Hour)},
+		{core.ElasticWindow(quota, time.Hour)},
+		{core.TokenBucket(quota, hourly)},
+		{core.TokenBucket(2*quota, hourly).Initial(quota)},
+		{core.TokenBucket(2*quota, hourly).Initial(quota).ForgetAfter(1000 * time.Hour)},
+		{core.Funnel(quota, hourly)},
+		{core.Throttle(quota-1, hourly)},
+		{core.SlidingWindow(quota+50, time.Hour).Named("first"), core.Funnel(quota, hourly), core.FixedWindow(quota+30, time.Hour)},
+	} {
+		t.Run(fmt.Sprint(limits), func(t *testing.T) {
+			s := &script{T: t, f: open(t)}
+			a := s.of(limits...)
+			remaining := make([]int, quota)
+			refused := 0
+			var mu sync.Mutex
+			together(goroutines, func(i int) {
+				d, err := a.l.Allow(t.Context(), a.user, a.action)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err != nil:
+					t.Error(err)
+				case !d.Allowed:
+					refused++
+					if d.RetryAfter <= 0 || d.Remaining != 0 || d.Reason != core.Limited {
+						t.Errorf("refused: %s", show(d))
+					}
+				case d.Remaining < 0 || d.Remaining >= quota:
+					t.Errorf("passed: %s", show(d))
+				default:
+					remaining[d.Remaining]++
+				}
+			})
+			for left, n := range remaining {
+				if n != 1 {
+					t.Errorf("%d passed with %d remaining, not one", n, left)
+				}
+			}
+			if refused != goroutines-quota {
+				t.Errorf("%d were refused, not %d", refused, goroutines-quota)
+			}
+			for _, l := range limits { // all were charged or none
+				d, err := s.of(l).l.Peek(t.Context(), a.user, a.action)
+				want := l.Quota() - quota
+				if l.Kind() == core.KindTokenBucket {
+					want = 0
+				}
+				if err != nil || d.Remaining != want {
+					t.Errorf("%s afterwards: %s, %v; want %d to remain", l, show(d), err, want)
+				}
+			}
+		})
+	}
+
+	t.Run("of mixed costs no more than the limit passes", func(t *testing.T) {
+		s := &script{T: t, f: open(t)}
+		// Two limiters of one state, one of them with room for more.
+		large, small := s.of(core.MovingWindow(quota, time.Hour)), s.of(core.MovingWindow(quota-10, time.Hour))
+		passed := 0
+		var mu sync.Mutex
+		together(goroutines, func(i int) {
+			l, cost := large.l, i%3+1
+			if i%2 == 0 {
+				l = small.l
+			}
+			if i%10 == 0 {
+				if _, err := l.Peek(t.Context(), large.user, large.action); err != nil {
+					t.Error(err)
+				}
+			}
+			d, err := l.AllowN(t.Context(), large.user, large.action, cost)
+			if err != nil {
+				t.Error(err)
+			}
+			if d.Allowed {
+				mu.Lock()
+				passed += cost
+				mu.Unlock()
+			}
+		})
+		// A cost of 3 may be left out when 2 remain, no more.
+		d, err := large.l.Peek(t.Context(), large.user, large.action)
+		if err != nil || passed > quota || passed < quota-2 || d.Remaining != quota-passed {
+			t.Errorf("%d passed and %d remain of %d, %v", passed, d.Remaining, quota, err)
+		}
+	})
+
+	t.Run("many keys at once are each held to the limit", func(t *testing.T) {
+		const users, each, quota = 100, 10, 3
+		s := &script{T: t, f: open(t)}
+		a := s.of(core.SlidingWindow(quota, time.Hour), core.Funnel(quota, hourly))
+		var passed [users]int
+		var mu sync.Mutex
+		together(users*each, func(i int) {
+			d, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
+			if err != nil {
+				t.Error(err)
+			}
+			if d.Allowed {
+				mu.Lock()
+				passed[i%users]++
+				mu.Unlock()
+			}
+		})
+		for i, n := range passed {
+			if n != quota {
+				t.Errorf("user %d: %d passed, not %d", i, n, quota)
+			}
+		}
+	})
+
+	t.Run("a Reset among charges forgets at most once", func(t *testing.T) {
+		s := &script{T: t, f: open(t)}
+		a := s.of(core.SlidingWindow(quota, time.Hour), core.FixedWindow(quota, time.Hour))
+		passed := 0
+		var mu sync.Mutex
+		together(goroutines, func(i int) {
+			if i == goroutines/2 {
+				if err := a.l.Reset(t.Context(), a.user, a.action); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			d, err := a.l.Allow(t.Context(), a.user, a.action)
+			if err != nil {
+				t.Error(err)
+			}
+			if d.Allowed {
+				mu.Lock()
+				passed++
+				mu.Unlock()
+			}
+		})
+		if passed < quota || passed > 2*quota {
+			t.Errorf("%d passed, not %d to %d", passed, quota, 2*quota)
+		}
+	})
+}
+
+// together runs n goroutines that all start at once, and waits for them.
+func together(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			do(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}

@@ -1,0 +1,477 @@
+package storetest
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// This file is the reference that Trace holds stores to. It is written to be
+// read, not to be fast, and shares nothing with core but the types of questions
+// and answers: histories are lists, recounted at every call, and whatever is not
+// a whole number is a fraction of package big. Times are microseconds.
+
+// A rule is the parameters of a limit, apart from core.Limit.
+type rule struct {
+	kind    kind
+	max     int
+	period  int64 // windows
+	n       int   // meters: n per d
+	d       int64
+	initial int   // kind initial
+	forget  int64 // kind initial; 0 is the default
+	name    string
+}
+
+type kind int
+
+const (
+	fixed kind = iota
+	funnel
+	sliding
+	moving
+	elastic
+	refused // SlidingWindow with CountRefused
+	bucket
+	initial // TokenBucket with Initial
+	throttle
+	kinds
+)
+
+const day = int64(24 * time.Hour / time.Microsecond)
+
+func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// limit makes the core.Limit that the rule describes.
+func (r rule) limit() core.Limit {
+	var l core.Limit
+	switch rate := core.Per(r.n, us(r.d)); r.kind {
+	case fixed:
+		l = core.FixedWindow(r.max, us(r.period))
+	case sliding:
+		l = core.SlidingWindow(r.max, us(r.period))
+	case moving:
+		l = core.MovingWindow(r.max, us(r.period))
+	case elastic:
+		l = core.ElasticWindow(r.max, us(r.period))
+	case refused:
+		l = core.SlidingWindow(r.max, us(r.period)).CountRefused()
+	case bucket:
+		l = core.TokenBucket(r.max, rate)
+	case initial:
+		l = core.TokenBucket(r.max, rate).Initial(r.initial)
+		if r.forget != 0 {
+			l = l.ForgetAfter(us(r.forget))
+		}
+	case funnel:
+		l = core.Funnel(r.max, rate)
+	case throttle:
+		l = core.Throttle(r.max-1, rate)
+	}
+	if r.name != "" {
+		l = l.Named(r.name)
+	}
+	return l
+}
+
+// identity is what the rule shares state by.
+func (r rule) identity() string {
+	k := r.kind
+	switch k {
+	case throttle:
+		k = funnel
+	case initial:
+		k = bucket
+	}
+	return fmt.Sprint(k, r.period, r.name)
+}
+
+func (r rule) meter() bool {
+	return r.kind == bucket || r.kind == initial || r.kind == funnel || r.kind == throttle
+}
+
+func (r rule) trail() bool { return r.kind == sliding || r.kind == moving || r.kind == refused }
+
+// time is how long a meter needs for so many units.
+func (r rule) time(units int) *big.Rat {
+	return new(big.Rat).Mul(big.NewRat(r.d, int64(r.n)), whole(int64(units)))
+}
+
+func (r rule) full() *big.Rat { return r.time(r.max) }
+
+// start is the debt of a meter for which nothing is kept.
+func (r rule) start() *big.Rat {
+	if r.kind != initial {
+		return new(big.Rat)
+	}
+	return r.time(r.max - r.initial)
+}
+
+// denominator is that of the fractions of a microsecond that a state of this rule
+// can hold.
+func (r rule) denominator() string { return r.time(1).Denom().String() }
+
+func (r rule) memory() int64 {
+	if r.forget != 0 {
+		return max(r.forget, ceil(r.full())+1)
+	}
+	return ceil(r.full()) + day
+}
+
+func whole(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+func floor(r *big.Rat) int64 {
+	return new(big.Int).Div(r.Num(), r.Denom()).Int64() // Euclidean, and Denom is positive
+}
+
+func ceil(r *big.Rat) int64 { return -floor(new(big.Rat).Neg(r)) }
+
+// An event is something that a state remembers: units counted at an instant, or
+// debt added to a meter.
+type event struct {
+	at    int64
+	units int
+	debt  *big.Rat
+}
+
+// A history is what is kept for one rule, user and action.
+type history struct {
+	events []event // none: nothing is kept
+
+	denominator string // meters: of the rule that wrote it
+	admitted    int64  // kind initial: the last admitted action
+	plain       bool   // a bucket without Initial wrote it, and no such action is known
+
+	end  int64 // from here on a store need not keep it
+	past bool  // the clock has been at end, so that a store may have dropped it
+}
+
+func (h history) clone() history {
+	h.events = slices.Clone(h.events)
+	return h
+}
+
+// shift moves every event by d.
+func (h *history) shift(d int64) {
+	for i := range h.events {
+		h.events[i].at += d
+	}
+}
+
+func (h *history) units() int {
+	n := 0
+	for _, e := range h.events {
+		n += e.units
+	}
+	return n
+}
+
+func (h *history) newest() int64 {
+	t := h.events[0].at
+	for _, e := range h.events {
+		t = max(t, e.at)
+	}
+	return t
+}
+
+// debt is a meter's at an instant: what was added, less the time since.
+func (h *history) debt(now int64) *big.Rat {
+	gone := whole(h.events[0].at) // the instant at which the debt is gone
+	for _, e := range h.events {
+		if at := whole(e.at); gone.Cmp(at) < 0 {
+			gone = at
+		}
+		gone = new(big.Rat).Add(gone, e.debt)
+	}
+	debt := gone.Sub(gone, whole(now))
+	if debt.Sign() < 0 {
+		return new(big.Rat)
+	}
+	return debt
+}
+
+// A model answers as a store must.
+type model struct {
+	now    int64
+	states map[string]history
+}
+
+func newModel(now int64) *model { return &model{now: now, states: map[string]history{}} }
+
+func (m *model) clone() *model {
+	c := newModel(m.now)
+	for k, h := range m.states {
+		c.states[k] = h.clone()
+	}
+	return c
+}
+
+func (m *model) advance(d int64) {
+	m.now += d
+	for k, h := range m.states {
+		if m.now >= h.end {
+			h.past = true
+			m.states[k] = h
+		}
+	}
+}
+
+func stateKey(user, action string, r rule) string {
+	return fmt.Sprintf("%q %q %s", user, action, r.identity())
+}
+
+func (m *model) reset(user, action string, rules []rule) {
+	for _, r := range rules {
+		delete(m.states, stateKey(user, action, r))
+	}
+}
+
+// see is the history as the rule reads it now: with what the clock has put out of
+// bounds put right, and with nothing in it if it is as if nothing were kept.
+// repaired says that it differs from what is kept in a way that the next action
+// writes back.
+func (m *model) see(h history, r rule) (seen history, repaired bool) {
+	h = h.clone()
+	if len(h.events) == 0 {
+		return history{}, false
+	}
+	switch {
+	case r.meter():
+		debt := h.debt(m.now)
+		switch {
+		case r.kind != initial:
+			h.plain = true
+		case h.plain && debt.Sign() == 0, !h.plain && m.now-h.admitted >= r.memory():
+			return history{}, false
+		case h.plain:
+			h.admitted, h.plain, repaired = m.now, false, true
+		}
+		if h.denominator != r.denominator() {
+			debt = whole(ceil(debt))
+		}
+		if debt.Cmp(r.full()) > 0 {
+			debt, repaired = r.full(), true
+		}
+		if r.kind == initial && h.admitted > m.now {
+			h.admitted, repaired = m.now, true
+		}
+		h.events, h.denominator = []event{{at: m.now, debt: debt}}, r.denominator()
+	case r.trail():
+		if ahead := h.newest() - m.now; ahead > 0 {
+			h.shift(-ahead)
+			repaired = true
+		}
+	default:
+		anchor := h.anchor(r)
+		if anchor+r.period <= m.now {
+			return history{}, false
+		}
+		if ahead := anchor - m.now; ahead > 0 {
+			h.shift(-ahead)
+			repaired = true
+		}
+	}
+	return h, repaired
+}
+
+// anchor is the event from which a window's period runs: the first, or the last
+// if the window is elastic.
+func (h *history) anchor(r rule) int64 {
+	if r.kind == elastic {
+		return h.events[len(h.events)-1].at
+	}
+	return h.events[0].at
+}
+
+// drop removes what no longer counts.
+func (h *history) drop(r rule, now int64) {
+	h.events = slices.DeleteFunc(h.events, func(e event) bool { return now >= e.at+r.period })
+}
+
+// add writes an action of so many units.
+func (m *model) add(h *history, r rule, units int) {
+	switch {
+	case r.meter():
+		if len(h.events) == 0 {
+			h.events = []event{{at: m.now, debt: r.start()}}
+			h.denominator = r.denominator()
+		}
+		h.events = append(h.events, event{at: m.now, debt: r.time(units)})
+		h.admitted, h.plain = m.now, r.kind != initial
+	case r.trail():
+		h.drop(r, m.now)
+		keep := max(r.max, len(h.events))
+		for range units {
+			h.events = append(h.events, event{at: m.now, units: 1})
+		}
+		h.events = h.events[max(0, len(h.events)-keep):]
+	default:
+		h.events = append(h.events, event{at: m.now, units: units})
+	}
+}
+
+// count is what a window counts.
+func (m *model) count(h history, r rule, at int64) int {
+	if !r.trail() {
+		return h.units()
+	}
+	h = h.clone()
+	h.drop(r, at)
+	return h.units()
+}
+
+func (m *model) level(h history, r rule) *big.Rat {
+	if len(h.events) == 0 {
+		return r.start()
+	}
+	return h.debt(m.now)
+}
+
+// wait is how long until units fit; 0 if they do now.
+func (m *model) wait(h history, r rule, units int) int64 {
+	if r.meter() {
+		over := new(big.Rat).Add(m.level(h, r), r.time(units))
+		return max(0, ceil(over.Sub(over, r.full())))
+	}
+	if m.count(h, r, m.now)+units <= r.max {
+		return 0
+	}
+	if !r.trail() {
+		return h.anchor(r) + r.period - m.now
+	}
+	for _, e := range h.events { // oldest first
+		if free := e.at + r.period; free > m.now && m.count(h, r, free)+units <= r.max {
+			return free - m.now
+		}
+	}
+	panic("unreachable: an empty window has room")
+}
+
+// wholeIn is how long until the rule is whole.
+func (m *model) wholeIn(h history, r rule) int64 {
+	switch {
+	case r.meter():
+		return ceil(m.level(h, r))
+	case len(h.events) == 0:
+		return 0
+	case r.trail():
+		return max(0, h.newest()+r.period-m.now)
+	}
+	return h.anchor(r) + r.period - m.now
+}
+
+func (m *model) remaining(h history, r rule) int {
+	if r.meter() {
+		room := new(big.Rat).Sub(r.full(), m.level(h, r))
+		return int(floor(room.Quo(room, r.time(1))))
+	}
+	return max(0, r.max-m.count(h, r, m.now))
+}
+
+// take decides.
+func (m *model) take(user, action string, rules []rule, cost int, peek bool) core.Decision {
+	if cost == 0 {
+		d := m.take(user, action, rules, 1, true)
+		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
+		return d
+	}
+	n := len(rules)
+	seen, repaired := make([]history, n), make([]bool, n)
+	fits, all := make([]bool, n), true
+	for i, r := range rules {
+		seen[i], repaired[i] = m.see(m.states[stateKey(user, action, r)], r)
+		if cost > r.max {
+			peek = true
+		} else {
+			fits[i] = m.wait(seen[i], r, cost) == 0
+		}
+		all = all && fits[i]
+	}
+	for i, r := range rules {
+		if peek {
+			break
+		}
+		h := &seen[i]
+		write := repaired[i]
+		switch {
+		case all, !fits[i] && r.kind == refused:
+			m.add(h, r, cost)
+			write = true
+		case !fits[i] && r.kind == elastic:
+			m.add(h, r, 0)
+			write = true
+		case !fits[i] && r.kind == initial && len(h.events) == 0:
+			*h = history{events: []event{{at: m.now, debt: r.start()}}, denominator: r.denominator(), admitted: m.now}
+			write = true
+		}
+		if write {
+			h.end, h.past = m.now+m.wholeIn(*h, r), false
+			if r.kind == initial {
+				h.end = h.admitted + r.memory()
+			}
+			m.states[stateKey(user, action, r)] = h.clone()
+		}
+	}
+
+	d := core.Decision{Allowed: all, Source: core.SourceStore}
+	if !all {
+		d.Reason = core.Limited
+	}
+	first := true
+	for i, r := range rules {
+		remaining, retry, reset := m.remaining(seen[i], r), time.Duration(0), us(m.wholeIn(seen[i], r))
+		if i == 0 || remaining < d.Remaining {
+			d.Remaining = remaining
+		}
+		if !all && fits[i] {
+			continue
+		}
+		switch {
+		case cost > r.max:
+			retry = core.Never
+		case !fits[i]:
+			retry = us(m.wait(seen[i], r, cost))
+		}
+		binds := first
+		if !first {
+			o := rules[d.Binding]
+			switch least := m.remaining(seen[d.Binding], o); {
+			case all && remaining != least:
+				binds = remaining < least
+			case retry != d.RetryAfter:
+				binds = retry > d.RetryAfter
+			default:
+				binds = reset > d.ResetAfter
+			}
+		}
+		if binds {
+			d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, r.max, retry, reset
+			first = false
+		}
+	}
+	return d
+}
+
+// unsure reports whether the answer depends on a state that was past its end and
+// that a step back of the clock, or a rule that remembers longer, has made count
+// again. A store may have dropped it or not, so nothing can be expected.
+func (m *model) unsure(user, action string, rules []rule) bool {
+	for _, r := range rules {
+		h := m.states[stateKey(user, action, r)]
+		if !h.past {
+			continue
+		}
+		seen, _ := m.see(h, r)
+		switch {
+		case len(seen.events) == 0:
+		case r.kind == initial:
+			return true
+		case m.wholeIn(seen, r) > 0:
+			return true
+		}
+	}
+	return false
+}

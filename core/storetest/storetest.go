@@ -1,0 +1,69 @@
+// Package storetest is the conformance suite for implementations of core.Store.
+// A store's own tests call [Run]:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t testing.TB) storetest.Fixture {
+//			clock := newClock()
+//			return storetest.Fixture{Store: newStore(clock), Advance: clock.advance}
+//		})
+//	}
+//
+// It has four parts, which can be called by themselves too. [Rules] are the
+// sentences of core's documentation, each with the exact decisions that follow
+// from it. [Trace] compares long random histories with a naive model that
+// recounts everything each time. [Vectors] are replies recorded from redis-cell.
+// [Concurrent] lets many goroutines loose on one key.
+//
+// It imports package testing and registers flags, so only tests should import it.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Fixture is a store under test, with its clock in the test's hands.
+type Fixture struct {
+	Store core.Store
+
+	// Advance moves the store's clock, by whole microseconds; a negative d steps
+	// it back, never to before it was opened. The clock otherwise stands still.
+	// Whatever the store lets expire expires by this clock.
+	//
+	// Nil means that the clock runs by itself. What depends on an exact instant is
+	// then left out, and a time in a decision may be up to 5 s less than it would
+	// be on a clock that stands still.
+	Advance func(d time.Duration)
+
+	// Traces is how many random traces Trace runs, of some 40 calls each; 0 means
+	// 500. The flag -rapid.checks, if given, stands above it.
+	Traces int
+}
+
+// Run runs the whole suite as subtests of t. It calls open once for each of them,
+// for a store that holds nothing, or a fresh key space of one.
+func Run(t *testing.T, open func(testing.TB) Fixture) {
+	t.Run("Rules", func(t *testing.T) { Rules(t, open) })
+	t.Run("Trace", func(t *testing.T) { Trace(t, open) })
+	t.Run("Vectors", func(t *testing.T) { Vectors(t, open) })
+	t.Run("Concurrent", func(t *testing.T) { Concurrent(t, open) })
+}
+
+// tolerance is how much a running clock may take from a time.
+const tolerance = 5 * time.Second
+
+// agree reports whether got is the decision want. Without a clock to stand still
+// times may be a little shorter, and with them the choice between limits that
+// bind alike.
+func (f *Fixture) agree(got, want core.Decision) bool {
+	if f.Advance == nil {
+		for _, d := range [][2]*time.Duration{{&got.RetryAfter, &want.RetryAfter}, {&got.ResetAfter, &want.ResetAfter}} {
+			if *d[0] <= *d[1] && *d[0] >= *d[1]-tolerance {
+				*d[0] = *d[1]
+			}
+		}
+	}
+	return got == want
+}

@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"pgregory.net/rapid"
+)
+
+// mapStore is the smallest correct Store: it keeps everything for ever behind one
+// mutex.
+type mapStore struct {
+	mu     sync.Mutex
+	now    func() int64 // microseconds
+	states map[stateID]core.State
+	limits map[stateID]core.Limit // those that wrote the states; nil if nobody asks
+}
+
+type stateID struct{ user, action, identity string }
+
+func newMapStore(now func() int64) *mapStore {
+	return &mapStore{now: now, states: map[stateID]core.State{}}
+}
+
+func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	states := make([]core.State, len(c.Limits))
+	for i, l := range c.Limits {
+		states[i] = s.states[stateID{c.User, c.Action, l.Identity()}]
+	}
+	c.Check(states, now)
+	d := c.Commit(states, now)
+	for i, l := range c.Limits {
+		if states[i].Changed {
+			id := stateID{c.User, c.Action, l.Identity()}
+			states[i].Changed = false
+			s.states[id] = states[i]
+			if s.limits != nil {
+				s.limits[id] = l
+			}
+		}
+	}
+	return d, nil
+}
+
+func (s *mapStore) Reset(_ context.Context, user, action string, limits []core.Limit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range limits {
+		delete(s.states, stateID{user, action, l.Identity()})
+	}
+	return nil
+}
+
+func TestMapStore(t *testing.T) {
+	Run(t, func(testing.TB) Fixture {
+		now := time.Now().UnixMicro()
+		return Fixture{
+			Store:   newMapStore(func() int64 { return now }),
+			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
+		}
+	})
+}
+
+// A store may forget a state as soon as it need not be kept, and Redis does so at
+// the next millisecond. Nothing in the suite may depend on it.
+func TestSweptMapStore(t *testing.T) {
+	Run(t, func(testing.TB) Fixture {
+		now := time.Now().UnixMicro()
+		s := newMapStore(func() int64 { return now })
+		s.limits = map[stateID]core.Limit{}
+		return Fixture{Store: s, Advance: func(d time.Duration) {
+			now += int64(d / time.Microsecond)
+			for id, state := range s.states {
+				l := s.limits[id]
+				if (state.Expires(&l)+999)/1000*1000 <= now {
+					delete(s.states, id)
+				}
+			}
+		}}
+	})
+}
+
+// A store whose clock runs by itself passes what remains of the suite.
+func TestRunningClock(t *testing.T) {
+	Run(t, func(testing.TB) Fixture {
+		return Fixture{Store: newMapStore(func() int64 { return time.Now().UnixMicro() }), Traces: 100}
+	})
+}
+
+// What the model says about the future comes true in the model.
+func TestModelIsHonest(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		now := int64(0)
+		tr := &trace{t: rt, model: newModel(0), honest: true, f: Fixture{
+			Store:   newMapStore(func() int64 { return now }),
+			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
+		}}
+		tr.play()
+	})
+}
