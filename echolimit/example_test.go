@@ -1,0 +1,149 @@
+package echolimit_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/echolimit"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// Two replies a minute, per user. Recovery, CORS and authentication come before the
+// limit.
+func ExampleLimit() {
+	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(2, time.Minute)))
+
+	e := echo.New()
+	e.Use(cors, auth) // and middleware.Recover() before them
+	e.POST("/posts/:id/replies", func(c echo.Context) error { return c.NoContent(http.StatusCreated) },
+		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
+
+	for range 3 {
+		r := httptest.NewRequest("POST", "/posts/42/replies", nil)
+		r.Header.Set("Authorization", "Bearer of laoqian")
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 201, remaining 1, retry after ""
+	// 201, remaining 0, retry after ""
+	// 429, remaining 0, retry after "60"
+}
+
+// cors is in short what middleware.CORSWithConfig does with ExposeHeaders: nethttp.ExposedHeaders().
+func cors(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set(echo.HeaderAccessControlAllowOrigin, "https://app.example")
+		h.Set(echo.HeaderAccessControlExposeHeaders, strings.Join(nethttp.ExposedHeaders(), ", "))
+		return next(c)
+	}
+}
+
+func auth(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		user, ok := strings.CutPrefix(c.Request().Header.Get(echo.HeaderAuthorization), "Bearer of ")
+		if !ok {
+			return echo.ErrUnauthorized
+		}
+		c.Set("user", user)
+		return next(c)
+	}
+}
+
+// At a login the name is only a claim: limit the name and the address together, so
+// that nobody can lock its owner out from elsewhere, the address alone, which would
+// otherwise try many names, and last everyone together.
+func ExampleLimit_login() {
+	store := memorystore.New(nil)
+	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+	perAddress := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
+	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
+
+	address, login := echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login")
+	name := func(c echo.Context) (string, error) {
+		if s := c.FormValue("name"); s != "" {
+			return s, nil
+		}
+		return "", keyfuncs.ErrNoKey
+	}
+	e := echo.New()
+	e.POST("/login", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnauthorized, "wrong password") },
+		echolimit.Limit(perAddress, address, login),
+		echolimit.Limit(perName, keyfuncs.Join(name, address), login),
+		echolimit.Limit(together, echolimit.From(keyfuncs.Everyone), login))
+
+	for _, body := range []string{"name=laoqian", "name=laoqian", "name=xiaoming"} {
+		r := httptest.NewRequest("POST", "/login", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 429
+	// 429
+}
+
+// Tiers, a cost and a refusal of one's own, which goes to the central error handler.
+func ExampleConfig() {
+	store := memorystore.New(nil)
+	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))
+	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
+
+	exports := echolimit.Config{
+		Limiter: func(c echo.Context) *core.Limiter {
+			if c.Request().Header.Get("X-Plan") == "paid" {
+				return paid
+			}
+			return nil // free
+		},
+		Cost: func(c echo.Context) (int, error) {
+			if c.QueryParam("format") == "pdf" {
+				return 8, nil
+			}
+			return 1, nil
+		},
+		Deny: func(echo.Context, core.Decision) error {
+			return echo.NewHTTPError(http.StatusTooManyRequests, "upgrade")
+		},
+		Keep: true,
+	}
+	e := echo.New()
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		var he *echo.HTTPError
+		if errors.As(err, &he) {
+			_ = c.String(he.Code, fmt.Sprint("sorry: ", he.Message))
+			return
+		}
+		e.DefaultHTTPErrorHandler(err, c)
+	}
+	e.GET("/export", func(c echo.Context) error {
+		d, _ := echolimit.Decision(c)
+		return c.String(http.StatusOK, fmt.Sprintf("an export; %d units are left", d.Remaining))
+	}, exports.Limit(free, echolimit.From(keyfuncs.Header("X-User-ID")), echolimit.Route))
+
+	for _, plan := range []string{"free", "free", "paid"} {
+		r := httptest.NewRequest("GET", "/export?format=pdf", nil)
+		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-Plan", plan)
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, r)
+		fmt.Println(plan, w.Code, w.Body)
+	}
+	// Output:
+	// free 200 an export; 2 units are left
+	// free 429 sorry: upgrade
+	// paid 200 an export; 984 units are left
+}

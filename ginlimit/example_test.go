@@ -1,0 +1,134 @@
+package ginlimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// Two replies a minute, per user. Recovery, CORS and authentication come before the
+// limit.
+func ExampleLimit() {
+	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(2, time.Minute)))
+
+	r := gin.New()
+	r.Use(gin.Recovery(), cors, auth)
+	r.POST("/posts/:id/replies",
+		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")),
+		func(c *gin.Context) { c.Status(http.StatusCreated) })
+
+	for range 3 {
+		req := httptest.NewRequest("POST", "/posts/42/replies", nil)
+		req.Header.Set("Authorization", "Bearer of laoqian")
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 201, remaining 1, retry after ""
+	// 201, remaining 0, retry after ""
+	// 429, remaining 0, retry after "60"
+}
+
+// cors is in short what gin-contrib/cors does with ExposeHeaders: nethttp.ExposedHeaders().
+func cors(c *gin.Context) {
+	c.Header("Access-Control-Allow-Origin", "https://app.example")
+	c.Header("Access-Control-Expose-Headers", strings.Join(nethttp.ExposedHeaders(), ", "))
+}
+
+func auth(c *gin.Context) {
+	user, ok := strings.CutPrefix(c.GetHeader("Authorization"), "Bearer of ")
+	if !ok {
+		c.AbortWithStatus(http.StatusUnauthorized)
+		return
+	}
+	c.Set("user", user)
+}
+
+// At a login the name is only a claim: limit the name and the address together, so
+// that nobody can lock its owner out from elsewhere, the address alone, which would
+// otherwise try many names, and last everyone together.
+func ExampleLimit_login() {
+	store := memorystore.New(nil)
+	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+	perAddress := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
+	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
+
+	address, login := ginlimit.From(keyfuncs.RemoteIP), ginlimit.Action("login")
+	name := func(c *gin.Context) (string, error) {
+		if s := c.PostForm("name"); s != "" {
+			return s, nil
+		}
+		return "", keyfuncs.ErrNoKey
+	}
+	r := gin.New()
+	r.POST("/login",
+		ginlimit.Limit(perAddress, address, login),
+		ginlimit.Limit(perName, keyfuncs.Join(name, address), login),
+		ginlimit.Limit(together, ginlimit.From(keyfuncs.Everyone), login),
+		func(c *gin.Context) { c.String(http.StatusUnauthorized, "wrong password") })
+
+	for _, body := range []string{"name=laoqian", "name=laoqian", "name=xiaoming"} {
+		req := httptest.NewRequest("POST", "/login", strings.NewReader(body))
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 401
+	// 429
+	// 429
+}
+
+// Tiers, a cost and a refusal of one's own.
+func ExampleConfig() {
+	store := memorystore.New(nil)
+	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))
+	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
+
+	exports := ginlimit.Config{
+		Limiter: func(c *gin.Context) *core.Limiter {
+			if c.GetHeader("X-Plan") == "paid" {
+				return paid
+			}
+			return nil // free
+		},
+		Cost: func(c *gin.Context) (int, error) {
+			if c.Query("format") == "pdf" {
+				return 8, nil
+			}
+			return 1, nil
+		},
+		Deny: func(c *gin.Context, _ core.Decision) { c.String(http.StatusTooManyRequests, "upgrade") },
+		Keep: true,
+	}
+	r := gin.New()
+	r.GET("/export", exports.Limit(free, ginlimit.From(keyfuncs.Header("X-User-ID")), ginlimit.Route), func(c *gin.Context) {
+		d, _ := ginlimit.Decision(c)
+		c.String(http.StatusOK, "an export; %d units are left", d.Remaining)
+	})
+
+	for _, plan := range []string{"free", "free", "paid"} {
+		req := httptest.NewRequest("GET", "/export?format=pdf", nil)
+		req.Header.Set("X-User-ID", "laoqian")
+		req.Header.Set("X-Plan", plan)
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		fmt.Println(plan, w.Code, w.Body)
+	}
+	// Output:
+	// free 200 an export; 2 units are left
+	// free 429 upgrade
+	// paid 200 an export; 984 units are left
+}

@@ -1,0 +1,116 @@
+// Package ginlimit limits Gin routes.
+//
+//	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+//
+//	r := gin.New()
+//	r.Use(gin.Recovery(), auth) // auth does c.Set("user", id)
+//	r.POST("/posts/:id/replies",
+//		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
+//
+// What is answered, and where to mount it, is as in package nethttp, of which this
+// is a skin; a refusal aborts the chain. Addresses are never taken from
+// c.ClientIP(), which by default believes every client's X-Forwarded-For: use
+// ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that
+// you trust.
+package ginlimit
+
+import (
+	"github.com/gin-gonic/gin"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// KeyFunc says who acts or what they do. A missing identity is keyfuncs.ErrNoKey,
+// an unreadable one keyfuncs.ErrBadKey.
+type KeyFunc = func(*gin.Context) (string, error)
+
+// From makes a KeyFunc of one for net/http.
+func From(f keyfuncs.Func) KeyFunc {
+	if f == nil {
+		panic("ginlimit: From: the key function is nil; give one of package keyfuncs")
+	}
+	return func(c *gin.Context) (string, error) { return f(c.Request) }
+}
+
+// Value is what an earlier middleware has stored with c.Set: a string or an
+// integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
+func Value(key string) KeyFunc {
+	return func(c *gin.Context) (string, error) {
+		v, _ := c.Get(key)
+		return keyfuncs.Text(v)
+	}
+}
+
+// Action is always the action of that name.
+func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
+
+// Route is the method (HEAD as GET) and the route's template, such as
+// "POST /posts/:id/likes". All requests that no route matched are the one action
+// "unmatched".
+func Route(c *gin.Context) (string, error) {
+	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
+}
+
+// Limit makes middleware that lets a request pass if limiter allows its user its
+// action. It panics if an argument is nil.
+func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
+	return Config{}.Limit(limiter, user, action)
+}
+
+// Config is the long form of [Limit]. Its zero value does what Limit does. The
+// fields are those of nethttp.Config.
+type Config struct {
+	Cost       func(*gin.Context) (int, error)
+	Limiter    func(*gin.Context) *core.Limiter
+	Skip       func(*gin.Context) bool
+	Deny       func(*gin.Context, core.Decision) // the chain is aborted already; a status alone counts only if it is not 200
+	Fail       func(*gin.Context, error)         // the chain is aborted already
+	Keep       bool                              // see Decision
+	ResetDelta bool
+	IETF       bool
+}
+
+// Limit makes middleware of the configuration. It panics if an argument is nil.
+func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
+	gate := nethttp.NewGate("ginlimit", limiter, user, action, nethttp.Rules[*gin.Context]{
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+	})
+	return func(c *gin.Context) {
+		o := gate.Enter(c, c.Request, c.Writer.Header())
+		if o.Pass {
+			if cfg.Keep && o.Decided {
+				c.Set(keptKey{}, o.Decision)
+			}
+			return
+		}
+		c.Abort()
+		status := c.Writer.Status() // a 404 already, where no route matched
+		var p nethttp.Problem
+		if o.Failure != nil {
+			p = o.Failure.Problem()
+			if cfg.Fail != nil {
+				cfg.Fail(c, o.Failure)
+			}
+		} else {
+			p = nethttp.Refusal(o.Decision)
+			if cfg.Deny != nil {
+				cfg.Deny(c, o.Decision)
+			}
+		}
+		if !c.Writer.Written() && c.Writer.Status() == status {
+			p.Write(c.Writer, c.Request)
+		}
+	}
+}
+
+// Decision returns the decision that let the request pass, for a handler behind a
+// [Config] with Keep; of several the innermost.
+func Decision(c *gin.Context) (core.Decision, bool) {
+	v, _ := c.Get(keptKey{})
+	d, ok := v.(core.Decision)
+	return d, ok
+}
+
+type keptKey struct{}

@@ -1,0 +1,297 @@
+package ginlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// What every adapter answers is tested in package nethttp, for all of them by one
+// table. Here is what only Gin has.
+
+func init() {
+	gin.SetMode(gin.ReleaseMode)
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
+}
+
+// asked is a store that remembers what it was asked.
+type asked struct {
+	core.Store
+	mu      sync.Mutex
+	charges []string
+}
+
+func (s *asked) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	s.mu.Lock()
+	s.charges = append(s.charges, c.User+" "+c.Action)
+	s.mu.Unlock()
+	return s.Store.Take(ctx, c)
+}
+
+func memory() *asked { return &asked{Store: memorystore.New(nil)} }
+
+func five(s core.Store) *core.Limiter {
+	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
+}
+func one(s core.Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Minute))) }
+
+var everyone = ginlimit.From(keyfuncs.Everyone)
+
+func do(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, nil)
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// want holds a response to its status, what remains, and its kind.
+func want(t *testing.T, w *httptest.ResponseRecorder, status int, remaining string) {
+	t.Helper()
+	if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != status || got != remaining {
+		t.Errorf("got %d, remaining %q; want %d, %q", w.Code, got, status, remaining)
+	}
+	if status == 429 && (w.Header().Get("Content-Type") != "application/problem+json" || !strings.HasSuffix(w.Body.String(), "}\n")) {
+		t.Errorf("not a problem: %v %q", w.Header(), w.Body)
+	}
+}
+
+// A refusal aborts: no handler and no later middleware runs, and those before see it.
+func TestARefusalAborts(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg    ginlimit.Config
+		user   ginlimit.KeyFunc
+		status int
+	}{
+		"the default answer":       {status: 429},
+		"a Deny that answers":      {cfg: ginlimit.Config{Deny: func(c *gin.Context, _ core.Decision) { c.String(420, "no") }}, status: 420},
+		"a Deny with a status":     {cfg: ginlimit.Config{Deny: func(c *gin.Context, _ core.Decision) { c.Status(403) }}, status: 403},
+		"a Deny that does nothing": {cfg: ginlimit.Config{Deny: func(*gin.Context, core.Decision) {}}, status: 429},
+		"a failure":                {user: ginlimit.Value("nobody"), status: 400},
+		"a Fail that answers":      {cfg: ginlimit.Config{Fail: func(c *gin.Context, _ error) { c.JSON(401, "no") }}, user: ginlimit.Value("nobody"), status: 401},
+		"a Fail that does nothing": {cfg: ginlimit.Config{Fail: func(*gin.Context, error) {}}, user: ginlimit.Value("nobody"), status: 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.user == nil {
+				c.user = everyone
+			}
+			limiter := one(memory())
+			if _, err := limiter.Allow(t.Context(), "~everyone", "a"); err != nil {
+				t.Fatal(err)
+			}
+			aborted := false
+			e := gin.New()
+			e.Use(func(c *gin.Context) { c.Next(); aborted = c.IsAborted() })
+			e.GET("/a", c.cfg.Limit(limiter, c.user, ginlimit.Action("a")),
+				func(*gin.Context) { t.Error("a later middleware ran") },
+				func(*gin.Context) { t.Error("the handler ran") })
+			if w := do(e, "GET", "/a"); w.Code != c.status {
+				t.Errorf("got %d, want %d", w.Code, c.status)
+			}
+			if !aborted {
+				t.Error("the chain is not aborted")
+			}
+		})
+	}
+}
+
+// What passes is not aborted, and what is not answered by us is left alone.
+func TestWhatPassesIsNotAborted(t *testing.T) {
+	e := gin.New()
+	e.GET("/a", ginlimit.Limit(one(memory()), everyone, ginlimit.Action("a")), func(c *gin.Context) {
+		if c.IsAborted() {
+			t.Error("aborted")
+		}
+		_ = c.AbortWithError(418, errors.New("the handler's own"))
+	})
+	want(t, do(e, "GET", "/a"), 418, "0")
+	want(t, do(e, "GET", "/a"), 429, "0")
+}
+
+// Requests that no route matched are one action, and are charged and refused as any
+// other: neither a path nor a method that a client makes up is a fresh quota.
+func TestUnmatched(t *testing.T) {
+	for name, setup := range map[string]func(*gin.Engine){
+		"404 of Gin":     func(*gin.Engine) {},
+		"405":            func(e *gin.Engine) { e.HandleMethodNotAllowed = true },
+		"404 of a route": func(e *gin.Engine) { e.NoRoute(func(c *gin.Context) { c.String(404, "none") }) },
+		"405 of a route": func(e *gin.Engine) {
+			e.HandleMethodNotAllowed = true
+			e.NoMethod(func(c *gin.Context) { c.String(405, "none") })
+		},
+		"a group of its own":   func(e *gin.Engine) { e.Group("/g").GET("/a", func(*gin.Context) {}) },
+		"a wildcard elsewhere": func(e *gin.Engine) { e.GET("/files/*path", func(*gin.Context) {}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memory()
+			e := gin.New()
+			e.Use(ginlimit.Limit(five(store), everyone, ginlimit.Route))
+			e.GET("/a", func(c *gin.Context) { c.String(200, "a") })
+			setup(e)
+			want(t, do(e, "GET", "/a"), 200, "4")
+			notAllowed := 404
+			if e.HandleMethodNotAllowed {
+				notAllowed = 405
+			}
+			want(t, do(e, "GET", "/none/1"), 404, "4")
+			want(t, do(e, "GET", "/none/2?x"), 404, "3")
+			want(t, do(e, "MINTED1", "/none/3"), 404, "2")
+			want(t, do(e, "MINTED2", "/a"), notAllowed, "1")
+			want(t, do(e, "DELETE", "/a"), notAllowed, "0")
+			// The refusal is 429 although Gin has its 404 or 405 ready.
+			want(t, do(e, "GET", "/none/4"), 429, "0")
+			want(t, do(e, "DELETE", "/a"), 429, "0")
+			if w := do(e, "HEAD", "/none/5"); w.Code != 429 || w.Body.Len() > 0 {
+				t.Errorf("HEAD: %d %q", w.Code, w.Body)
+			}
+			want(t, do(e, "GET", "/a"), 200, "3")
+			distinct := slices.Compact(slices.Sorted(slices.Values(store.charges)))
+			if !slices.Equal(distinct, []string{"~everyone GET /a", "~everyone unmatched"}) {
+				t.Errorf("the actions are %q", distinct)
+			}
+		})
+	}
+}
+
+// A hook that answers a refused 404 has answered.
+func TestDenyOfUnmatched(t *testing.T) {
+	e := gin.New()
+	e.Use(ginlimit.Config{Deny: func(c *gin.Context, _ core.Decision) { c.String(420, "no") }}.Limit(one(memory()), everyone, ginlimit.Route))
+	want(t, do(e, "GET", "/none"), 404, "0")
+	if w := do(e, "GET", "/none"); w.Code != 420 || w.Body.String() != "no" {
+		t.Errorf("got %d %q", w.Code, w.Body)
+	}
+}
+
+// A status that an earlier middleware has set is not an answer.
+func TestAnEarlierStatus(t *testing.T) {
+	e := gin.New()
+	e.Use(func(c *gin.Context) { c.Status(202) })
+	e.GET("/a", ginlimit.Limit(one(memory()), everyone, ginlimit.Route), func(c *gin.Context) {})
+	want(t, do(e, "GET", "/a"), 202, "0")
+	want(t, do(e, "GET", "/a"), 429, "0")
+}
+
+// Gin redirects before any middleware runs: that is not counted, and what it leads
+// to is.
+func TestTrailingSlash(t *testing.T) {
+	store := memory()
+	e := gin.New()
+	e.Use(ginlimit.Limit(five(store), everyone, ginlimit.Route))
+	e.GET("/a", func(c *gin.Context) { c.String(200, "a") })
+	want(t, do(e, "GET", "/a/"), 301, "")
+	want(t, do(e, "GET", "/a"), 200, "4")
+	if !slices.Equal(store.charges, []string{"~everyone GET /a"}) {
+		t.Errorf("charged %q", store.charges)
+	}
+}
+
+// Value reads what c.Set has stored; what cannot be a key is the program's mistake.
+func TestValue(t *testing.T) {
+	for _, c := range []struct {
+		stored any
+		status int
+		user   string
+	}{
+		{"laoqian", 200, "laoqian"}, {7, 200, "7"}, {uint32(8), 200, "8"}, {0, 200, "0"},
+		{nil, 400, ""}, {"", 400, ""}, {1.5, 500, ""}, {[]byte("x"), 500, ""},
+	} {
+		t.Run(fmt.Sprintf("%T %v", c.stored, c.stored), func(t *testing.T) {
+			store := memory()
+			e := gin.New()
+			e.Use(func(g *gin.Context) { g.Set("user", c.stored) })
+			e.GET("/a", ginlimit.Limit(five(store), ginlimit.Value("user"), ginlimit.Action("a")), func(*gin.Context) {})
+			if w := do(e, "GET", "/a"); w.Code != c.status {
+				t.Errorf("got %d, want %d", w.Code, c.status)
+			}
+			if got := strings.Join(store.charges, ""); c.status == 200 && got != c.user+" a" || c.status != 200 && got != "" {
+				t.Errorf("charged %q", got)
+			}
+		})
+	}
+}
+
+// Whatever a client says of its address, and whatever Gin believes of it, the peer
+// is one user.
+func TestTheAddressIsThePeers(t *testing.T) {
+	store := memory()
+	e := gin.New()
+	e.TrustedPlatform = "X-Platform-Ip"
+	believed := map[string]bool{}
+	e.GET("/a", ginlimit.Limit(five(store), ginlimit.From(keyfuncs.RemoteIP), ginlimit.Route),
+		func(c *gin.Context) { believed[c.ClientIP()] = true })
+	for i := range 5 {
+		ip := fmt.Sprintf("6.6.6.%d", i)
+		do(e, "GET", "/a", "X-Forwarded-For", ip, "X-Real-IP", ip, "X-Platform-Ip", ip)
+	}
+	want(t, do(e, "GET", "/a", "X-Forwarded-For", "6.6.6.6"), 429, "0")
+	if len(believed) != 5 {
+		t.Fatalf("Gin should have been fooled: %v", believed)
+	}
+	if got := slices.Compact(store.charges); !slices.Equal(got, []string{"192.0.2.1 GET /a"}) {
+		t.Errorf("charged %q", got)
+	}
+}
+
+// The functions that serve all frameworks serve Gin's.
+func TestCombined(t *testing.T) {
+	store := memory()
+	who := keyfuncs.First(ginlimit.Value("user"), ginlimit.From(keyfuncs.RemoteIP))
+	e := gin.New()
+	e.GET("/a/:id", func(c *gin.Context) {
+		if u := c.GetHeader("X-User"); u != "" {
+			c.Set("user", u)
+		}
+	}, ginlimit.Limit(five(store), who, keyfuncs.Join(ginlimit.Route, func(c *gin.Context) (string, error) { return c.Param("id"), nil })), func(*gin.Context) {})
+	do(e, "GET", "/a/7", "X-User", "laoqian")
+	do(e, "GET", "/a/7")
+	if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.charges, want) {
+		t.Errorf("charged %q, want %q", store.charges, want)
+	}
+}
+
+// The handler has Gin's own writer, which is not wrapped.
+func TestTheWriterIsNotWrapped(t *testing.T) {
+	var before gin.ResponseWriter
+	e := gin.New()
+	e.GET("/a", func(c *gin.Context) { before = c.Writer },
+		ginlimit.Config{Keep: true}.Limit(five(memory()), everyone, ginlimit.Route),
+		func(c *gin.Context) {
+			if c.Writer != before {
+				t.Errorf("got a %T", c.Writer)
+			}
+		})
+	do(e, "GET", "/a")
+}
+
+// A decision is only what Keep has kept.
+func TestDecision(t *testing.T) {
+	e := gin.New()
+	e.GET("/a", func(c *gin.Context) {
+		if _, ok := ginlimit.Decision(c); ok {
+			t.Error("a decision before there is one")
+		}
+	}, ginlimit.Config{Keep: true}.Limit(five(memory()), everyone, ginlimit.Route), func(c *gin.Context) {
+		if d, ok := ginlimit.Decision(c); !ok || d.Remaining != 4 || d.Limit != 5 || !d.Allowed {
+			t.Errorf("got %v, %t", d, ok)
+		}
+	})
+	do(e, "GET", "/a")
+}

@@ -1,0 +1,306 @@
+package keyfuncs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// get is a request from 203.0.113.9 with the headers given as name, value.
+func get(headers ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr = "203.0.113.9:4711"
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	return r
+}
+
+// check holds a function's answer to the one wanted, an error's or a key.
+func check(t *testing.T, key string, err error, want string, wantErr error) {
+	t.Helper()
+	if key != want || !errors.Is(err, wantErr) {
+		t.Fatalf("got %q, %v; want %q, %v", key, err, want, wantErr)
+	}
+	if wantErr == nil && key == "" {
+		t.Fatal("an empty key without an error")
+	}
+}
+
+func TestFuncs(t *testing.T) {
+	type userKey struct{}
+	type userID string
+	with := func(v any) *http.Request {
+		return get().WithContext(context.WithValue(context.Background(), userKey{}, v))
+	}
+	auth := func(user string) *http.Request {
+		r := get()
+		r.SetBasicAuth(user, "secret")
+		return r
+	}
+	header := keyfuncs.Header("x-user-id")
+	cookie := keyfuncs.Cookie("sid")
+	basic := keyfuncs.BasicAuthUser()
+	value := keyfuncs.ContextValue(userKey{})
+	noKey, badKey := keyfuncs.ErrNoKey, keyfuncs.ErrBadKey
+
+	for _, tt := range []struct {
+		name string
+		f    keyfuncs.Func
+		r    *http.Request
+		want string
+		err  error
+	}{
+		{"everyone_is_one_key", keyfuncs.Everyone, get(), "~everyone", nil},
+		{"an_action_is_its_name", keyfuncs.Action("reply"), get(), "reply", nil},
+		{"an_action_is_not_moved_by_an_override_header", keyfuncs.Action("reply"), get("X-HTTP-Method-Override", "GET"), "reply", nil},
+
+		{"a_header_is_found_in_any_case", header, get("X-USER-ID", "laoqian"), "laoqian", nil},
+		{"a_header_is_opaque_bytes", header, get("X-User-ID", "a:{b}\x01\xff, c"), "a:{b}\x01\xff, c", nil},
+		{"white_space_around_a_header_is_not_part_of_it", header, get("X-User-ID", " \tlaoqian\t "), "laoqian", nil},
+		{"white_space_inside_a_header_is", header, get("X-User-ID", "lao  qian"), "lao  qian", nil},
+		{"no_header_is_no_key", header, get(), "", noKey},
+		{"an_empty_header_is_no_key", header, get("X-User-ID", ""), "", noKey},
+		{"a_blank_header_is_no_key", header, get("X-User-ID", " \t "), "", noKey},
+		{"two_headers_are_a_bad_key", header, get("X-User-ID", "a", "X-User-ID", "b"), "", badKey},
+		{"two_equal_headers_are_a_bad_key", header, get("X-User-ID", "a", "X-User-ID", "a"), "", badKey},
+		{"an_empty_second_header_is_a_bad_key", header, get("X-User-ID", "a", "X-User-ID", ""), "", badKey},
+		{"an_underscore_is_not_a_hyphen", header, get("X_User_ID", "a"), "", noKey},
+
+		{"a_cookie_is_its_value", cookie, get("Cookie", "a=b; sid=x1; c=d"), "x1", nil},
+		{"a_quoted_cookie_is_its_value", cookie, get("Cookie", `sid="x1"`), "x1", nil},
+		{"a_cookie's_name_has_a_case", cookie, get("Cookie", "SID=x1"), "", noKey},
+		{"no_cookie_is_no_key", cookie, get(), "", noKey},
+		{"an_empty_cookie_is_no_key", cookie, get("Cookie", "sid="), "", noKey},
+		{"two_cookies_are_a_bad_key", cookie, get("Cookie", "sid=a; sid=b"), "", badKey},
+		{"two_cookies_on_two_lines_are_a_bad_key", cookie, get("Cookie", "sid=a", "Cookie", "sid=b"), "", badKey},
+		{"an_empty_second_cookie_is_a_bad_key", cookie, get("Cookie", "sid=a; sid="), "", badKey},
+
+		{"a_basic_auth_user_is_the_name", basic, auth("laoqian"), "laoqian", nil},
+		{"no_authorization_is_no_key", basic, get(), "", noKey},
+		{"another_scheme_is_no_key", basic, get("Authorization", "Bearer abc"), "", noKey},
+		{"an_empty_user_is_no_key", basic, auth(""), "", noKey},
+		{"broken_base64_is_a_bad_key", basic, get("Authorization", "Basic !!!"), "", badKey},
+		{"basic_without_credentials_is_a_bad_key", basic, get("Authorization", "basic"), "", badKey},
+		{"a_name_without_a_colon_is_a_bad_key", basic, get("Authorization", "Basic bGFvcWlhbg=="), "", badKey},
+		{"two_authorizations_are_a_bad_key", basic, get("Authorization", "Basic YTpi", "Authorization", "Basic Yzpk"), "", badKey},
+
+		{"a_context_value_is_its_text", value, with("laoqian"), "laoqian", nil},
+		{"a_context_value_may_be_a_number", value, with(42), "42", nil},
+		{"a_context_value_may_be_of_a_named_type", value, with(userID("laoqian")), "laoqian", nil},
+		{"no_context_value_is_no_key", value, get(), "", noKey},
+		{"an_empty_context_value_is_no_key", value, with(userID("")), "", noKey},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			key, err := tt.f(tt.r)
+			check(t, key, err, tt.want, tt.err)
+		})
+	}
+}
+
+func TestText(t *testing.T) {
+	type (
+		name  string
+		id    int32
+		short uint8
+	)
+	for _, tt := range []struct {
+		v    any
+		want string
+	}{
+		{"laoqian", "laoqian"},
+		{name("laoqian"), "laoqian"},
+		{"\x00\xff", "\x00\xff"},
+		{0, "0"},
+		{-7, "-7"},
+		{int8(math.MinInt8), "-128"},
+		{int16(math.MinInt16), "-32768"},
+		{int32(math.MinInt32), "-2147483648"},
+		{int64(math.MinInt64), "-9223372036854775808"},
+		{uint(7), "7"},
+		{uint8(math.MaxUint8), "255"},
+		{uint16(math.MaxUint16), "65535"},
+		{uint32(math.MaxUint32), "4294967295"},
+		{uint64(math.MaxUint64), "18446744073709551615"},
+		{uintptr(7), "7"},
+		{id(-7), "-7"},
+		{short(7), "7"},
+		{time.Second, "1000000000"},
+	} {
+		if got, err := keyfuncs.Text(tt.v); got != tt.want || err != nil {
+			t.Errorf("Text(%T %v) = %q, %v; want %q", tt.v, tt.v, got, err, tt.want)
+		}
+	}
+	for _, v := range []any{nil, "", name("")} {
+		if got, err := keyfuncs.Text(v); got != "" || !errors.Is(err, keyfuncs.ErrNoKey) {
+			t.Errorf("Text(%T) = %q, %v; want ErrNoKey", v, got, err)
+		}
+	}
+	secret := "s3cret"
+	for _, v := range []any{true, 1.5, []byte(secret), &secret, struct{ Name string }{secret}, errors.New(secret), netip.Addr{}, (*int)(nil)} {
+		got, err := keyfuncs.Text(v)
+		if got != "" || err == nil || errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
+			t.Errorf("Text(%T) = %q, %v; want an error that is neither sentinel", v, got, err)
+			continue
+		}
+		if !strings.Contains(err.Error(), fmt.Sprintf("%T", v)) || strings.Contains(err.Error(), secret) {
+			t.Errorf("Text(%T): %q must name the type and not the value", v, err)
+		}
+	}
+}
+
+// Errors are shown and logged: they must not carry what a client sent.
+func TestErrorsHoldNoUserData(t *testing.T) {
+	const evil = "EVIL"
+	trusted := netip.MustParsePrefix("203.0.113.0/24")
+	far := get()
+	far.RemoteAddr = evil + ":1"
+	for name, err := range map[string]error{
+		"header":    second(keyfuncs.Header("X-User-ID")(get("X-User-ID", evil, "X-User-ID", evil))),
+		"cookie":    second(keyfuncs.Cookie("sid")(get("Cookie", "sid=EVIL; sid=EVIL"))),
+		"basic":     second(keyfuncs.BasicAuthUser()(get("Authorization", "Basic EVIL!"))),
+		"peer":      second(keyfuncs.RemoteIP(far)),
+		"forwarded": second(keyfuncs.ForwardedIP(trusted)(get("X-Forwarded-For", evil))),
+		"trusted":   second(keyfuncs.TrustedHeaderIP("X-Real-IP", trusted)(get("X-Real-IP", evil))),
+		"join":      second(keyfuncs.Join(keyfuncs.Header("X-User-ID"), keyfuncs.Header("X-Tenant"))(get("X-User-ID", evil))),
+	} {
+		if err == nil || strings.Contains(err.Error(), evil) || !strings.HasPrefix(err.Error(), "keyfuncs: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+		// Once wrapped: what is inside is the sentinel itself.
+		if in := errors.Unwrap(err); in != keyfuncs.ErrBadKey && in != keyfuncs.ErrNoKey {
+			t.Errorf("%s: %v wraps %v", name, err, in)
+		}
+	}
+}
+
+func second(_ string, err error) error { return err }
+
+func TestBadConfigurationPanicsWithASentence(t *testing.T) {
+	ok := netip.MustParsePrefix("10.0.0.0/8")
+	var none keyfuncs.Func
+	for _, tt := range []struct {
+		name string
+		make func()
+		says string // the maker, and what to change
+	}{
+		{"an_empty_action", func() { keyfuncs.Action("") }, "Action needs a name"},
+		{"an_empty_header", func() { keyfuncs.Header("") }, "give it one such as"},
+		{"a_header_with_a_colon", func() { keyfuncs.Header("X-User-ID:") }, "Header("},
+		{"an_empty_cookie", func() { keyfuncs.Cookie("") }, "Cookie("},
+		{"a_cookie_with_a_space", func() { keyfuncs.Cookie("a b") }, "give it one such as"},
+		{"a_nil_context_key", func() { keyfuncs.ContextValue(nil) }, "ContextValue needs"},
+		{"a_context_key_that_cannot_be_compared", func() { keyfuncs.ContextValue([]string{}) }, "[]string"},
+		{"no_trusted_prefixes", func() { keyfuncs.ForwardedIP() }, "use RemoteIP"},
+		{"an_invalid_prefix", func() { keyfuncs.ForwardedIP(ok, netip.Prefix{}) }, "prefix 2"},
+		{"a_prefix_too_long", func() { keyfuncs.ForwardedIP(netip.PrefixFrom(ok.Addr(), 33)) }, "prefix 1"},
+		{"a_mapped_prefix_of_more_than_IPv4", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::ffff:10.0.0.0/95")) }, "write IPv4 as IPv4"},
+		{"an_empty_trusted_header", func() { keyfuncs.TrustedHeaderIP("", ok) }, "TrustedHeaderIP("},
+		{"no_trusted_prefixes_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP") }, "TrustedHeaderIP needs"},
+		{"an_invalid_prefix_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP", netip.Prefix{}) }, "MustParsePrefix"},
+		{"first_of_nothing", func() { keyfuncs.First[*http.Request]() }, "First needs"},
+		{"first_of_a_nil_source", func() { keyfuncs.First(keyfuncs.RemoteIP, none) }, "function 2 is nil"},
+		{"join_of_nothing", func() { keyfuncs.Join[*http.Request]() }, "Join needs"},
+		{"join_of_a_nil_part", func() { keyfuncs.Join(none, keyfuncs.RemoteIP) }, "function 1 is nil"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			defer func() {
+				says, _ := recover().(string)
+				if !strings.HasPrefix(says, "keyfuncs: ") || !strings.Contains(says, tt.says) {
+					t.Fatalf("panic says %q, want %q in it", says, tt.says)
+				}
+			}()
+			tt.make()
+		})
+	}
+}
+
+// What a caller does with his slice afterwards is no matter.
+func TestConfigurationIsCopied(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	sources := []keyfuncs.Func{keyfuncs.Action("a"), keyfuncs.Action("b")}
+	forwarded := keyfuncs.ForwardedIP(trusted...)
+	first, join := keyfuncs.First(sources...), keyfuncs.Join(sources...)
+	trusted[0] = netip.MustParsePrefix("0.0.0.0/0")
+	clear(sources)
+
+	r := get("X-Forwarded-For", "6.6.6.6")
+	for f, want := range map[*keyfuncs.Func]string{&forwarded: "203.0.113.9", &first: "a", &join: "a:b"} {
+		key, err := (*f)(r)
+		check(t, key, err, want, nil)
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	type userKey struct{}
+	trusted := netip.MustParsePrefix("10.0.0.0/8")
+	from := func(addr string, headers ...string) *http.Request {
+		r := get(headers...)
+		r.RemoteAddr = addr
+		return r
+	}
+	routed := func(pattern string) *http.Request {
+		r := get()
+		r.Pattern = pattern
+		return r
+	}
+	hops := strings.Repeat("10.0.0.7, ::ffff:10.0.0.8,", 500)
+	named := get("X-User-ID", "laoqian")
+	named = named.WithContext(context.WithValue(named.Context(), userKey{}, "laoqian"))
+
+	for _, tt := range []struct {
+		name string
+		f    keyfuncs.Func
+		r    *http.Request
+		max  float64
+	}{
+		{"everyone", keyfuncs.Everyone, get(), 0},
+		{"action", keyfuncs.Action("reply"), get(), 0},
+		{"header", keyfuncs.Header("X-User-ID"), named, 0},
+		{"header_missing", keyfuncs.Header("X-User-ID"), get(), 0},
+		{"header_twice", keyfuncs.Header("X-User-ID"), get("X-User-ID", "a", "X-User-ID", "b"), 0},
+		{"context_value", keyfuncs.ContextValue(userKey{}), named, 0},
+		{"context_value_missing", keyfuncs.ContextValue(userKey{}), get(), 0},
+		{"route_with_a_method", keyfuncs.Route, routed("GET /posts/{id}"), 0},
+		{"route_without_one", keyfuncs.Route, routed("/posts/{id}"), 1},
+		{"route_without_a_pattern", keyfuncs.Route, get(), 0},
+		{"remote_ip", keyfuncs.RemoteIP, get(), 1},
+		{"remote_ip_v6", keyfuncs.RemoteIP, from("[2001:db8::1]:1"), 1},
+		{"remote_ip_v6_bare", keyfuncs.RemoteIP, from("2001:db8::1"), 1},
+		{"remote_ip_none", keyfuncs.RemoteIP, from("@"), 0},
+		{"forwarded_ip_skips_1000_hops", keyfuncs.ForwardedIP(trusted), from("10.0.0.1:1", "X-Forwarded-For", "6.6.6.6,198.51.100.1,"+hops+"10.0.0.1"), 1},
+		{"trusted_header_ip", keyfuncs.TrustedHeaderIP("x-real-ip", trusted), from("10.0.0.1:1", "X-Real-IP", "198.51.100.1"), 1},
+		{"first_of_two", keyfuncs.First(keyfuncs.Header("X-User-ID"), keyfuncs.Everyone), named, 0},
+		{"second_of_two", keyfuncs.First(keyfuncs.Header("X-User-ID"), keyfuncs.Everyone), get(), 1},
+		{"join", keyfuncs.Join(keyfuncs.Header("X-User-ID"), keyfuncs.Everyone, keyfuncs.Action("a:b")), named, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if n := testing.AllocsPerRun(100, func() { _, _ = tt.f(tt.r) }); n > tt.max {
+				t.Errorf("%v allocations, want at most %v", n, tt.max)
+			}
+		})
+	}
+}
+
+// The sentinels are three, and say whose they are.
+func TestSentinels(t *testing.T) {
+	all := []error{keyfuncs.ErrNoKey, keyfuncs.ErrBadKey, keyfuncs.ErrNoRoute}
+	for i, err := range all {
+		if !strings.HasPrefix(err.Error(), "keyfuncs: ") {
+			t.Errorf("%q", err)
+		}
+		if slices.ContainsFunc(all[i+1:], func(other error) bool { return errors.Is(err, other) || errors.Is(other, err) }) {
+			t.Errorf("%q is another's", err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package nethttp_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// discard is a ResponseWriter that can be used again.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discard) WriteHeader(int)             {}
+
+// What the middleware adds to a bare handler: limit=none is the handler alone.
+func BenchmarkMiddleware(b *testing.B) {
+	plenty := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
+	never := core.Funnel(1, core.Per(1, 100*24*time.Hour))
+	bare := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	limit := func(cfg nethttp.Config, l core.Limit) http.Handler {
+		limiter := core.Must(core.New(memorystore.New(nil), l))
+		return cfg.Limit(limiter, keyfuncs.Header("X-User-ID"), keyfuncs.Action("like"))(bare)
+	}
+	for _, c := range []struct {
+		name string
+		h    http.Handler
+	}{
+		{"limit=none", bare},
+		{"limit=funnel/keys=1", limit(nethttp.Config{}, plenty)},
+		{"limit=funnel/keys=1/keep=on", limit(nethttp.Config{Keep: true}, plenty)},
+		{"limit=funnel/keys=1/ietf=on", limit(nethttp.Config{IETF: true}, plenty)},
+		{"limit=funnel/keys=1/verdict=refused", limit(nethttp.Config{}, never)},
+	} {
+		b.Run("adapter=nethttp/"+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := httptest.NewRequest("POST", "/likes", nil)
+			r.Header.Set("X-User-ID", "laoqian")
+			w := &discard{http.Header{}}
+			for b.Loop() {
+				clear(w.header)
+				c.h.ServeHTTP(w, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,326 @@
+package nethttp_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// onEach runs f for every adapter and protocol.
+func onEach(t *testing.T, f func(*testing.T, adapter, *server)) {
+	servers := serve(t)
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			for _, s := range servers {
+				t.Run(s.proto, func(t *testing.T) { f(t, ad, s) })
+			}
+		})
+	}
+}
+
+func post(t *testing.T, s *server) (*http.Response, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-User-ID", "laoqian")
+	return s.Client().Do(req)
+}
+
+// What is flushed arrives while the handler still runs, and the headers with it.
+func TestStreaming(t *testing.T) {
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		read := make(chan struct{})
+		s.mount(ad.mount(app{routes: handled(&nethttp.Config{Keep: true}, func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+			_, _ = io.WriteString(w, "one\n")
+			w.(http.Flusher).Flush()
+			select {
+			case <-read:
+			case <-r.Context().Done(): // the client gave up
+			}
+			_, _ = io.WriteString(w, "two\n")
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+		})(decides(allowed)())}.filled()))
+		resp, err := post(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if got := resp.Header.Get("X-RateLimit-Remaining"); got != "4" {
+			t.Errorf("X-RateLimit-Remaining is %q", got)
+		}
+		lines := bufio.NewReader(resp.Body)
+		for i, want := range []string{"one\n", "two\n"} {
+			if got, err := lines.ReadString('\n'); got != want || err != nil {
+				t.Fatalf("got %q, %v; want %q", got, err, want)
+			}
+			if i == 0 {
+				close(read)
+			}
+		}
+	})
+}
+
+// A handler may take the connection, in either way.
+func TestHijack(t *testing.T) {
+	for _, ad := range adapters {
+		for _, way := range []string{"Hijacker", "ResponseController"} {
+			t.Run(ad.name+"/"+way, func(t *testing.T) {
+				s := serve(t)[0]
+				s.mount(ad.mount(app{routes: handled(nil, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+					hijack := http.NewResponseController(w).Hijack
+					if way == "Hijacker" {
+						hijack = w.(http.Hijacker).Hijack
+					}
+					conn, rw, err := hijack()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer conn.Close()
+					_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\ntaken")
+					_ = rw.Flush()
+				})(decides(allowed)())}.filled()))
+				resp, err := post(t, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				if body, _ := io.ReadAll(resp.Body); string(body) != "taken" {
+					t.Errorf("got %q", body)
+				}
+			})
+		}
+	}
+}
+
+// The rest of what a ResponseController does reaches the connection.
+func TestResponseController(t *testing.T) {
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		s.mount(ad.mount(app{routes: handled(nil, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+			rc := http.NewResponseController(w)
+			if err := rc.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+			if err := rc.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
+				t.Error(err)
+			}
+			_, _ = io.WriteString(w, "done")
+		})(decides(allowed)())}.filled()))
+		resp, err := post(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	})
+}
+
+// A Deny that would rather drop the connection than answer: where there is none to
+// drop, as with HTTP/2, it has answered nothing, and the default answer stands.
+// (Gin's own Hijack panics with HTTP/2, and Echo's leaves no trace.)
+func TestDenyDropsTheConnection(t *testing.T) {
+	for _, s := range serve(t) {
+		t.Run(s.proto, func(t *testing.T) {
+			s.mount(mountNetHTTP(app{routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+				if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+					conn.Close()
+				}
+			}})(decides(refusal)())}.filled()))
+			resp, err := post(t, s)
+			if s.proto == "HTTP/1.1" {
+				if err == nil {
+					resp.Body.Close()
+					t.Errorf("got %s, want no response", resp.Status)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 429 {
+				t.Errorf("got %s, want 429", resp.Status)
+			}
+		})
+	}
+}
+
+// What a Deny does to the connection without writing is not an answer; what it
+// flushes is.
+func TestDenyWithAResponseController(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*http.ResponseController) error
+		want int
+	}{
+		{"a deadline is no answer", func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Now().Add(time.Hour)) }, 429},
+		{"a flush answers 200", (*http.ResponseController).Flush, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, s := range serve(t) {
+				s.mount(mountNetHTTP(app{routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+					if err := c.do(http.NewResponseController(w)); err != nil {
+						t.Error(err)
+					}
+				}})(decides(refusal)())}.filled()))
+				resp, err := post(t, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != c.want {
+					t.Errorf("%s: got %s, want %d", s.proto, resp.Status, c.want)
+				}
+			}
+		})
+	}
+}
+
+// Early hints of a Deny are no answer.
+func TestDenyWithEarlyHints(t *testing.T) {
+	for _, s := range serve(t) {
+		s.mount(mountNetHTTP(app{routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+			w.WriteHeader(http.StatusEarlyHints)
+		}})(decides(refusal)())}.filled()))
+		resp, err := post(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 429 {
+			t.Errorf("%s: got %s, want 429", s.proto, resp.Status)
+		}
+	}
+}
+
+// 40 requests at once over a limit of 5: five pass, whoever they are, and every
+// response has its own headers.
+func TestConcurrentRequests(t *testing.T) {
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		s.mount(ad.mount(app{routes: reply(&nethttp.Config{Keep: true, IETF: true})(memory())}.filled()))
+		var (
+			wg   sync.WaitGroup
+			mu   sync.Mutex
+			seen = map[string]int{}
+		)
+		for range 40 {
+			wg.Go(func() {
+				resp, err := post(t, s)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+				mu.Lock()
+				defer mu.Unlock()
+				seen[fmt.Sprint(resp.StatusCode, " ", resp.Header.Get("X-RateLimit-Remaining"))]++
+			})
+		}
+		wg.Wait()
+		for i := range 5 {
+			if key := fmt.Sprintf("200 %d", i); seen[key] != 1 {
+				t.Errorf("%q came %d times, want once: %v", key, seen[key], seen)
+			}
+		}
+		if seen["429 0"] != 35 {
+			t.Errorf("35 should be refused: %v", seen)
+		}
+	})
+}
+
+// ask is a request of laoqian without a network, for fake time.
+func ask(h http.Handler) *http.Response {
+	r := httptest.NewRequest("POST", "/replies/7", nil)
+	r.Header.Set("X-User-ID", "laoqian")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// After a refusal with Retry-After: n the request passes n seconds later. One
+// second earlier it does not.
+func TestRetryAfterIsHonest(t *testing.T) {
+	for _, ad := range adapters {
+		for _, l := range []core.Limit{
+			core.SlidingWindow(2, 10*time.Second),
+			core.MovingWindow(2, 10*time.Second+time.Millisecond),
+			core.FixedWindow(2, 10*time.Second),
+			core.TokenBucket(2, core.Per(7, time.Minute)),
+			core.Funnel(2, core.Per(7, time.Minute)),
+			core.Funnel(2, core.Per(1000, time.Second)),
+		} {
+			t.Run(ad.name+"/"+l.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := ad.mount(app{routes: reply(nil, l)(memorystore.New(nil))}.filled())
+					var resp *http.Response
+					for range 3 {
+						time.Sleep(300 * time.Microsecond)
+						resp = ask(h)
+					}
+					if resp.StatusCode != 429 {
+						t.Fatalf("the third request is %s", resp.Status)
+					}
+					n, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+					if err != nil || n < 1 {
+						t.Fatalf("Retry-After: %q", resp.Header.Get("Retry-After"))
+					}
+					time.Sleep(time.Duration(n-1) * time.Second)
+					if n > 1 {
+						if early := ask(h); early.StatusCode != 429 {
+							t.Errorf("a second too early it is %s", early.Status)
+						}
+					}
+					time.Sleep(time.Second)
+					if late := ask(h); late.StatusCode != 200 {
+						t.Errorf("after Retry-After: %d it is %s", n, late.Status)
+					}
+				})
+			})
+		}
+	}
+}
+
+// X-RateLimit-Reset is the second of the clock's in which the limit is whole; what
+// is between two seconds is the later one.
+func TestResetSecond(t *testing.T) {
+	const midnight = 946684800 // 2000-01-01, when synctest's clock starts
+	for _, c := range []struct {
+		name         string
+		sleep, after time.Duration
+		want         int
+	}{
+		{"on the second", 0, time.Minute, midnight + 60},
+		{"on the second and nothing to wait for", 0, 0, midnight},
+		{"a nanosecond later", 1, time.Minute, midnight + 61},
+		{"a microsecond to wait", 0, time.Microsecond, midnight + 1},
+		{"two halves are one second", time.Second / 2, time.Second / 2, midnight + 1},
+		{"two halves and a nanosecond are two", time.Second/2 + 1, time.Second / 2, midnight + 2},
+		{"beyond 2038", 0, 100 * 365 * 24 * time.Hour, midnight + 100*365*24*3600},
+	} {
+		for _, ad := range adapters {
+			t.Run(ad.name+"/"+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					time.Sleep(c.sleep)
+					h := ad.mount(app{routes: reply(nil)(decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: c.after})())}.filled())
+					if got := ask(h).Header.Get("X-RateLimit-Reset"); got != strconv.Itoa(c.want) {
+						t.Errorf("got %s, want %d", got, c.want)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package nethttp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// Two replies a minute, per user.
+func ExampleLimit() {
+	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(2, time.Minute)))
+	user := keyfuncs.Header("X-User-ID") // set by our gateway, which checked it
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /posts/{id}/replies",
+		nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply201)))
+
+	for range 3 {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/posts/42/replies", nil)
+		r.Header.Set("X-User-ID", "laoqian")
+		mux.ServeHTTP(w, r)
+		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 201, remaining 1, retry after ""
+	// 201, remaining 0, retry after ""
+	// 429, remaining 0, retry after "60"
+}
+
+func reply201(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
+
+// Nobody is authenticated at a login, and the name is a claim. So one limit is on
+// the name and the address together, where nobody can lock the name's owner out
+// from elsewhere; one is on the address alone, which stops it from trying many
+// names; and one, innermost, is on everyone together.
+func ExampleLimit_login() {
+	store := memorystore.New(nil)
+	perName := core.Must(core.New(store, core.SlidingWindow(5, 15*time.Minute)))
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
+	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
+
+	name, action := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
+	var login http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "wrong password", http.StatusUnauthorized)
+	})
+	login = nethttp.Limit(together, keyfuncs.Everyone, action)(login)
+	login = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), action)(login)
+	login = nethttp.Limit(perAddress, keyfuncs.RemoteIP, action)(login)
+
+	try := func(name, from string) {
+		r := httptest.NewRequest("POST", "/login", nil)
+		r.SetBasicAuth(name, "a guess")
+		r.RemoteAddr = from + ":4711"
+		w := httptest.NewRecorder()
+		login.ServeHTTP(w, r)
+		fmt.Println(name, "from", from, w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	for range 6 {
+		try("laoqian", "6.6.6.6")
+	}
+	try("laoqian", "203.0.113.9") // the owner, at home
+	// Output:
+	// laoqian from 6.6.6.6 401 4
+	// laoqian from 6.6.6.6 401 3
+	// laoqian from 6.6.6.6 401 2
+	// laoqian from 6.6.6.6 401 1
+	// laoqian from 6.6.6.6 401 0
+	// laoqian from 6.6.6.6 429 0
+	// laoqian from 203.0.113.9 401 4
+}
+
+// A limit on everyone together, for what is dear whoever asks for it.
+func ExampleLimit_everyone() {
+	reports := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Minute))))
+	h := nethttp.Limit(reports, keyfuncs.Everyone, keyfuncs.Action("report"))(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a report") }))
+
+	for _, user := range []string{"laoqian", "xiaoming"} {
+		r := httptest.NewRequest("GET", "/report", nil)
+		r.Header.Set("X-User-ID", user)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(user, w.Code)
+	}
+	// Output:
+	// laoqian 200
+	// xiaoming 429
+}
+
+type userKey struct{}
+
+// Recovery and CORS are outside, so that a refusal is logged and a browser's script
+// can read it; so is authentication, which says who the user is. Then comes the
+// mux, and the limit is on its pattern, which says what the action is.
+func ExampleLimit_mounting() {
+	posts := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /posts",
+		nethttp.Limit(posts, keyfuncs.ContextValue(userKey{}), keyfuncs.Route)(http.HandlerFunc(reply201)))
+	server := recovery(cors(auth(mux)))
+
+	r := httptest.NewRequest("POST", "/posts", nil)
+	r.Header.Set("Authorization", "Bearer of laoqian")
+	r.Header.Set("Origin", "https://app.example")
+	w := httptest.NewRecorder()
+	server.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	fmt.Println(w.Header().Get("Access-Control-Expose-Headers"))
+	// Output:
+	// 201 4
+	// Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit, RateLimit-Policy
+}
+
+func recovery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v == http.ErrAbortHandler {
+				panic(v)
+			} else if v != nil {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// cors is in short what rs/cors does with Options{ExposedHeaders: nethttp.ExposedHeaders()}.
+func cors(next http.Handler) http.Handler {
+	exposed := strings.Join(nethttp.ExposedHeaders(), ", ")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "https://app.example")
+		w.Header().Set("Access-Control-Expose-Headers", exposed)
+		next.ServeHTTP(w, r)
+	})
+}
+
+func auth(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer of ")
+		if !ok {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, user)))
+	})
+}
+
+// Tiers, a cost and a refusal of one's own. The tiers share their state, so that
+// whoever upgrades keeps what he has used.
+func ExampleConfig() {
+	store := memorystore.New(nil)
+	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))
+	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
+
+	exports := nethttp.Config{
+		Limiter: func(r *http.Request) *core.Limiter {
+			if r.Header.Get("X-Plan") == "paid" {
+				return paid
+			}
+			return nil // free
+		},
+		Cost: func(r *http.Request) (int, error) {
+			if r.FormValue("format") == "pdf" {
+				return 8, nil
+			}
+			return 1, nil
+		},
+		Deny: func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprintf(w, "upgrade, or come back in %s", d.RetryAfter.Round(time.Minute))
+		},
+	}
+	h := exports.Limit(free, keyfuncs.Header("X-User-ID"), keyfuncs.Action("export"))(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "an export") }))
+
+	for _, plan := range []string{"free", "free", "paid"} {
+		r := httptest.NewRequest("GET", "/export?format=pdf", nil)
+		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-Plan", plan)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(plan, w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Body)
+	}
+	// Output:
+	// free 200 2 an export
+	// free 429 2 upgrade, or come back in 1h0m0s
+	// paid 200 984 an export
+}
+
+// With Keep the handler knows how much is left.
+func ExampleDecision() {
+	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(15, core.Per(30, time.Minute))))
+	h := nethttp.Config{Keep: true}.Limit(likes, keyfuncs.RemoteIP, keyfuncs.Action("like"))(http.HandlerFunc(
+		func(_ http.ResponseWriter, r *http.Request) {
+			d, _ := nethttp.Decision(r)
+			fmt.Printf("%d of %d likes are left\n", d.Remaining, d.Limit)
+		}))
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/likes", nil))
+	// Output: 14 of 15 likes are left
+}
+
+// How to test one's own limits without waiting for them: in a bubble of
+// testing/synctest the clock of a memorystore that is made there is the bubble's,
+// and a sleep takes no time.
+func TestTheLimitOnReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+		h := nethttp.Limit(replies, keyfuncs.Header("X-User-ID"), keyfuncs.Action("reply"))(http.HandlerFunc(reply201))
+		post := func() int {
+			r := httptest.NewRequest("POST", "/posts/42/replies", nil)
+			r.Header.Set("X-User-ID", "laoqian")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w.Code
+		}
+
+		for i := range 5 {
+			if code := post(); code != http.StatusCreated {
+				t.Fatalf("reply %d: status %d", i+1, code)
+			}
+			time.Sleep(time.Second)
+		}
+		if code := post(); code != http.StatusTooManyRequests {
+			t.Errorf("the sixth reply: status %d", code)
+		}
+		time.Sleep(55 * time.Second) // the first is now a minute ago
+		if code := post(); code != http.StatusCreated {
+			t.Errorf("a minute later: status %d", code)
+		}
+	})
+}

@@ -1,0 +1,123 @@
+package nethttp_test
+
+import (
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+var (
+	digits = regexp.MustCompile(`^[0-9]+$`)
+	// RateLimit and RateLimit-Policy of one limit, as RFC 9651 writes them.
+	ietfItem   = regexp.MustCompile(`^"[A-Za-z0-9:._-]+";r=([0-9]{1,15})(;t=([0-9]{1,15}))?$`)
+	ietfPolicy = regexp.MustCompile(`^"[A-Za-z0-9:._-]+";q=([0-9]{1,15});w=60$`)
+)
+
+// FuzzHeaders holds the headers of any decision to what they promise.
+func FuzzHeaders(f *testing.F) {
+	for _, d := range []time.Duration{1, 999, 1000, 1001, time.Second - 1, time.Second, time.Second + 1, time.Minute, time.Hour, core.Never - 1} {
+		for which := range uint8(6) {
+			f.Add(which, which%2 == 0, 5, 3, int64(d), int64(d))
+		}
+	}
+	f.Add(uint8(0), false, 5, 5, int64(core.Never), int64(0))
+	f.Add(uint8(9), true, 1_000_000_000, 1_000_000_000, int64(0), int64(0))
+	f.Fuzz(func(t *testing.T, which uint8, allowed bool, limit, remaining int, retry, reset int64) {
+		d := core.Decision{Allowed: allowed, Limit: within(limit, 1, 1_000_000_000), ResetAfter: time.Duration(max(0, reset))}
+		d.Remaining = within(remaining, 0, d.Limit)
+		if !allowed {
+			d.RetryAfter = time.Duration(max(1, retry))
+		}
+		cfg := nethttp.Config{ResetDelta: which&8 != 0, IETF: which&16 != 0, Keep: which&32 != 0}
+		h := adapters[which%3].mount(app{routes: reply(&cfg, core.FixedWindow(d.Limit, time.Minute))(decides(d)())}.filled())
+
+		before := time.Now()
+		resp := ask(h)
+		after := time.Now()
+
+		for name, values := range resp.Header {
+			if len(values) != 1 {
+				t.Errorf("%s: %q", name, values)
+			}
+		}
+		if allowed != (resp.StatusCode == 200) || !allowed != (resp.StatusCode == 429) {
+			t.Errorf("status %d for %+v", resp.StatusCode, d)
+		}
+		if !allowed != (resp.Header.Get("Cache-Control") == "no-store") {
+			t.Errorf("Cache-Control: %q", resp.Header.Get("Cache-Control"))
+		}
+		if got := number(t, resp.Header, "X-RateLimit-Limit"); got != int64(d.Limit) {
+			t.Errorf("Limit %d, want %d", got, d.Limit)
+		}
+		if got := number(t, resp.Header, "X-RateLimit-Remaining"); got != int64(d.Remaining) {
+			t.Errorf("Remaining %d, want %d", got, d.Remaining)
+		}
+
+		// Reset: the first second that is not before the limit is whole.
+		got := number(t, resp.Header, "X-RateLimit-Reset")
+		if cfg.ResetDelta {
+			if want := secondsUp(d.ResetAfter); got != want {
+				t.Errorf("Reset %d, want %d for %s", got, want, d.ResetAfter)
+			}
+		} else if time.Unix(got, 0).Before(before.Add(d.ResetAfter).Round(0)) || !time.Unix(got-1, 0).Before(after.Add(d.ResetAfter).Round(0)) {
+			t.Errorf("Reset %d for %s from %v to %v", got, d.ResetAfter, before, after)
+		}
+
+		// Retry-After: there if and only if waiting helps, never too early, and less
+		// than a second too late.
+		waits := !allowed && d.RetryAfter != core.Never
+		if _, there := resp.Header["Retry-After"]; there != waits {
+			t.Errorf("Retry-After: %q for %+v", resp.Header["Retry-After"], d)
+		}
+		if waits {
+			n := number(t, resp.Header, "Retry-After")
+			if want := secondsUp(d.RetryAfter); n != want || n < 1 {
+				t.Errorf("Retry-After %d, want %d for %s", n, want, d.RetryAfter)
+			}
+		}
+		if cfg.IETF {
+			ietf(t, resp.Header, d)
+		} else if resp.Header.Get("RateLimit") != "" || resp.Header.Get("RateLimit-Policy") != "" {
+			t.Errorf("unasked: %v", resp.Header)
+		}
+	})
+}
+
+func ietf(t *testing.T, h http.Header, d core.Decision) {
+	item := ietfItem.FindStringSubmatch(h.Get("RateLimit"))
+	policy := ietfPolicy.FindStringSubmatch(h.Get("RateLimit-Policy"))
+	if item == nil || policy == nil {
+		t.Fatalf("RateLimit: %q, RateLimit-Policy: %q", h.Get("RateLimit"), h.Get("RateLimit-Policy"))
+	}
+	if item[1] != strconv.Itoa(d.Remaining) || policy[1] != strconv.Itoa(d.Limit) {
+		t.Errorf("%q and %q for %+v", item[0], policy[0], d)
+	}
+	if retry := h.Get("Retry-After"); !d.Allowed && item[3] != retry {
+		t.Errorf("t=%q and Retry-After: %q", item[3], retry)
+	}
+}
+
+func number(t *testing.T, h http.Header, name string) int64 {
+	t.Helper()
+	s := h.Get(name)
+	n, err := strconv.ParseInt(s, 10, 64)
+	if !digits.MatchString(s) || err != nil || len(s) > 1 && strings.HasPrefix(s, "0") {
+		t.Errorf("%s: %q is not a number", name, s)
+	}
+	return n
+}
+
+// secondsUp counts nanoseconds up to the next whole second, in another way than
+// the package does.
+func secondsUp(d time.Duration) int64 {
+	n := uint64(d) + uint64(time.Second) - 1
+	return int64(n / uint64(time.Second))
+}
+
+func within(n, low, high int) int { return min(max(n, low), high) }

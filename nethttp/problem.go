@@ -1,0 +1,89 @@
+package nethttp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// ProblemType is the Content-Type of a [Problem].
+const ProblemType = "application/problem+json"
+
+// A Problem is the body of a refusal or a failure, as RFC 9457 has it. It says
+// nothing of the user or of the server's inside.
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+
+	// RetryAfter is the header of that name, for scripts that cannot read it; 0 if
+	// there is none.
+	RetryAfter int64 `json:"retry_after,omitempty"`
+}
+
+const (
+	typeQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	typeBlank   = "about:blank"
+)
+
+// Refusal is the problem of a refused action.
+func Refusal(d core.Decision) Problem {
+	p := Problem{Type: typeQuota, Title: "Too many requests", Status: http.StatusTooManyRequests}
+	switch {
+	case d.RetryAfter == core.Never:
+		p.Detail = fmt.Sprintf("This asks for more at once than the limit of %d can ever allow.", d.Limit)
+		return p
+	case d.Reason == core.Full:
+		p.Detail = "Too many users are being limited at present."
+	default:
+		p.Detail = fmt.Sprintf("The limit of %d has no room for this at present.", d.Limit)
+	}
+	p.retry(ceilSeconds(d.RetryAfter))
+	return p
+}
+
+// Problem is the problem of a failure.
+func (f *Failure) Problem() Problem {
+	p := Problem{Type: typeBlank, Title: http.StatusText(f.Status), Status: f.Status}
+	switch {
+	case f.Status == http.StatusServiceUnavailable:
+		p.Type = typeReduced
+		p.Detail = "The limit on this action cannot be checked at present."
+		p.retry(retrySeconds)
+	case f.Status != http.StatusBadRequest:
+		p.Detail = "The server is not able to tell how this action is limited."
+	case errors.Is(f, keyfuncs.ErrNoKey):
+		p.Detail = fmt.Sprintf("The request does not say which %s it is for.", f.asking)
+	default:
+		p.Detail = fmt.Sprintf("The request says which %s it is for in a way that cannot be read.", f.asking)
+	}
+	return p
+}
+
+func (p *Problem) retry(seconds int64) {
+	p.RetryAfter = seconds
+	unit := "seconds"
+	if seconds == 1 {
+		unit = "second"
+	}
+	p.Detail += fmt.Sprintf(" Try again in %d %s.", seconds, unit)
+}
+
+// Write answers the request with the problem.
+func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", ProblemType)
+	h.Del("Content-Length")
+	w.WriteHeader(p.Status)
+	if r.Method == http.MethodHead {
+		return
+	}
+	body, _ := json.Marshal(p) // strings and numbers only: it cannot fail
+	_, _ = w.Write(append(body, '\n'))
+}

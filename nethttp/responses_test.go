@@ -1,0 +1,1030 @@
+package nethttp_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// A rule is one line of the contract: what is mounted, what is asked, and what
+// must come back from every adapter, by HTTP/1.1 and HTTP/2.
+type rule struct {
+	name     string
+	store    func() core.Store
+	routes   func(core.Store) []route
+	recovers bool
+	steps    []step
+
+	asked []string // what the store was asked: user, action, cost
+	runs  int      // how often a handler ran
+	log   []string
+}
+
+type step struct {
+	method string   // "" is POST
+	path   string   // "" is /replies/7
+	header []string // name, value; a user "-" is none
+	want   response
+}
+
+// response is a response to the last header; Date and Content-Length go without
+// saying.
+type response struct {
+	status int
+	header []string // "Name: value"
+	body   string
+	cut    bool // the connection ends without a response
+}
+
+// Values that depend on the time: "+60s" is the second in which 60 s from now ends,
+// "~60" is 60 less the time that the rule has taken.
+
+const (
+	text     = "Content-Type: text/plain; charset=utf-8"
+	problems = "Content-Type: application/problem+json"
+	noStore  = "Cache-Control: no-store"
+	own      = "..." // the framework's own body, of its own type
+
+	quota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	reduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+	noRoom = "The limit of 5 has no room for this at present."
+)
+
+func limited(limit, remaining int, reset string, more ...string) []string {
+	return append([]string{
+		"X-Ratelimit-Limit: " + strconv.Itoa(limit),
+		"X-Ratelimit-Remaining: " + strconv.Itoa(remaining),
+		"X-Ratelimit-Reset: " + reset,
+	}, more...)
+}
+
+func passed(limit, remaining int, reset string, more ...string) response {
+	return response{status: 200, header: limited(limit, remaining, reset, append(more, text)...), body: "done"}
+}
+
+// uncounted is the handler's response and nothing else.
+var uncounted = response{status: 200, header: []string{text}, body: "done"}
+
+// refused is 429 with retry seconds; 0 is never.
+func refused(limit, remaining int, reset string, retry int, detail string, more ...string) response {
+	r := response{
+		status: 429,
+		header: limited(limit, remaining, reset, append(more, noStore, problems)...),
+		body:   problem(quota, "Too many requests", 429, detail, retry),
+	}
+	if retry > 0 {
+		r.header = append(r.header, fmt.Sprintf("Retry-After: %d", retry))
+	}
+	return r
+}
+
+func problem(kind, title string, status int, detail string, retry int) string {
+	again := ""
+	if retry == 1 {
+		detail += " Try again in 1 second."
+	} else if retry > 1 {
+		detail += fmt.Sprintf(" Try again in %d seconds.", retry)
+	}
+	if retry > 0 {
+		again = fmt.Sprintf(`,"retry_after":%d`, retry)
+	}
+	return fmt.Sprintf(`{"type":"%s","title":"%s","status":%d,"detail":"%s"%s}`+"\n", kind, title, status, detail, again)
+}
+
+func bad(detail string) response {
+	return response{status: 400, header: []string{noStore, problems}, body: problem("about:blank", "Bad Request", 400, detail, 0)}
+}
+
+var broken = response{
+	status: 500, header: []string{noStore, problems},
+	body: problem("about:blank", "Internal Server Error", 500, "The server is not able to tell how this action is limited.", 0),
+}
+
+func down(limit int, reset string, more ...string) response {
+	return response{
+		status: 503,
+		header: limited(limit, 0, reset, append(more, noStore, problems, "Retry-After: 1")...),
+		body:   problem(reduced, "Service Unavailable", 503, "The limit on this action cannot be checked at present.", 1),
+	}
+}
+
+func headless(r response) response { r.body = ""; return r }
+
+var (
+	fivePerMinute = core.FixedWindow(5, time.Minute)
+	allowed       = core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute}
+	refusal       = core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Reason: core.Limited}
+)
+
+// reply is the one route POST /replies/{id}.
+func reply(cfg *nethttp.Config, limits ...core.Limit) func(core.Store) []route {
+	if len(limits) == 0 {
+		limits = []core.Limit{fivePerMinute}
+	}
+	return func(s core.Store) []route {
+		return []route{{limits: []limit{{limiter: core.Must(core.New(s, limits...)), config: cfg}}}}
+	}
+}
+
+// handled is reply with a handler of its own.
+func handled(cfg *nethttp.Config, h handler) func(core.Store) []route {
+	return func(s core.Store) []route {
+		rt := reply(cfg)(s)
+		rt[0].handler = h
+		return rt
+	}
+}
+
+// behind is reply with headers that a middleware further out sets.
+func behind(outside ...string) func(core.Store) []route {
+	return func(s core.Store) []route {
+		rt := reply(nil)(s)
+		rt[0].outside = outside
+		return rt
+	}
+}
+
+// keyed is reply with key functions of its own.
+func keyed(user, action keyfuncs.Func) func(core.Store) []route {
+	return func(s core.Store) []route {
+		rt := reply(nil)(s)
+		rt[0].limits[0].user, rt[0].limits[0].action = user, action
+		return rt
+	}
+}
+
+// stacked is one route behind two limits, of the actions outer and inner, each of 9.
+func stacked(outer, inner *nethttp.Config) func(core.Store) []route {
+	return func(s core.Store) []route {
+		nine := core.Must(core.New(s, core.FixedWindow(9, time.Minute)))
+		seven := core.Must(core.New(s, core.FixedWindow(7, time.Minute)))
+		return []route{{limits: []limit{
+			{limiter: nine, action: keyfuncs.Action("outer"), config: outer},
+			{limiter: seven, action: keyfuncs.Action("inner"), config: inner},
+		}}}
+	}
+}
+
+// each is a store that answers by the action.
+func each(outer, inner core.Decision) func() core.Store {
+	return func() core.Store {
+		return answers(func(c core.Charge) (core.Decision, error) {
+			d := outer
+			if c.Action == "inner" {
+				d = inner
+			}
+			d.Limit = c.Limits[0].Quota()
+			return d, nil
+		})
+	}
+}
+
+func returns(key string, err error) keyfuncs.Func {
+	return func(*http.Request) (string, error) { return key, err }
+}
+
+var errBoom = errors.New("boom")
+
+func costs(n int, err error) *nethttp.Config {
+	return &nethttp.Config{Cost: func(*http.Request) (int, error) { return n, err }}
+}
+
+func status(code int) handler {
+	return func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) { w.WriteHeader(code) }
+}
+
+func tellsKept(w http.ResponseWriter, _ *http.Request, kept func() (core.Decision, bool)) {
+	d, ok := kept()
+	_, _ = fmt.Fprintf(w, "%t %d/%d", ok, d.Remaining, d.Limit)
+}
+
+const cannot = "ERROR adapter: a request cannot be limited | adapter: "
+
+var rules = []rule{
+	{
+		name:   "an allowed action passes with the limit's three headers and no others",
+		store:  decides(allowed),
+		routes: reply(nil),
+		steps:  []step{{want: passed(5, 4, "+60s")}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:  "an allowed action has the handler's own status and the outer Cache-Control",
+		store: decides(allowed),
+		routes: func(s core.Store) []route {
+			rt := behind("Cache-Control", "public, max-age=60")(s)
+			rt[0].handler = status(201)
+			return rt
+		},
+		steps: []step{{want: response{status: 201, header: limited(5, 4, "+60s", "Cache-Control: public, max-age=60")}}},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:   "a refusal is 429 with Retry-After, no-store and a problem",
+		store:  decides(refusal),
+		routes: reply(nil),
+		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "a refusal is not stored, whatever an outer middleware has said, and retries by our word",
+		store:  decides(refusal),
+		routes: behind("Cache-Control", "public, max-age=60", "Retry-After", "7200", "Content-Type", "text/html"),
+		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "Retry-After is rounded up",
+		store:  decides(core.Decision{RetryAfter: 2*time.Second + time.Microsecond, ResetAfter: time.Minute}),
+		routes: reply(nil),
+		steps:  []step{{want: refused(5, 0, "+60s", 3, noRoom)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "Retry-After is at least 1",
+		store:  decides(core.Decision{RetryAfter: time.Microsecond, ResetAfter: time.Minute}),
+		routes: reply(nil),
+		steps:  []step{{want: refused(5, 0, "+60s", 1, noRoom)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "Reset is rounded up",
+		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}),
+		routes: reply(nil),
+		steps:  []step{{want: passed(5, 4, "+59.000001s")}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:  "what can never pass has no Retry-After, not even an outer one",
+		store: memory,
+		routes: func(s core.Store) []route {
+			rt := behind("Retry-After", "7")(s)
+			rt[0].limits[0].config = costs(6, nil)
+			return rt
+		},
+		steps: []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
+		asked: []string{"laoqian reply 6 peek"},
+	},
+	{
+		name:   "a full store refuses in other words",
+		store:  decides(core.Decision{RetryAfter: time.Second, ResetAfter: time.Second, Reason: core.Full}),
+		routes: reply(nil),
+		steps:  []step{{want: refused(5, 0, "+1s", 1, "Too many users are being limited at present.")}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "quota runs out, request by request",
+		store:  memory,
+		routes: reply(nil, core.FixedWindow(2, time.Minute)),
+		steps: []step{
+			{want: passed(2, 1, "+60s")},
+			{want: passed(2, 0, "+60s")},
+			{want: response{
+				status: 429, header: limited(2, 0, "+60s", noStore, problems, "Retry-After: ~60"),
+				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 2 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+			{header: []string{"X-User-Id", "other"}, want: passed(2, 1, "+60s")},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "other reply 1"},
+		runs:  3,
+	},
+	{
+		name:   "no identity is 400 without limits and without the handler",
+		store:  decides(allowed),
+		routes: reply(nil),
+		steps:  []step{{header: []string{"X-User-Id", "-"}, want: bad("The request does not say which user it is for.")}},
+	},
+	{
+		name:   "an ambiguous identity is 400",
+		store:  decides(allowed),
+		routes: reply(nil),
+		steps:  []step{{header: []string{"X-User-Id", "another"}, want: bad("The request says which user it is for in a way that cannot be read.")}},
+	},
+	{
+		name:   "an empty user is no identity",
+		store:  decides(allowed),
+		routes: keyed(returns("", nil), nil),
+		steps:  []step{{want: bad("The request does not say which user it is for.")}},
+	},
+	{
+		name:   "an empty action is no identity",
+		store:  decides(allowed),
+		routes: keyed(nil, returns("", nil)),
+		steps:  []step{{want: bad("The request does not say which action it is for.")}},
+	},
+	{
+		name:   "a bad action is 400, wrapped or not",
+		store:  decides(allowed),
+		routes: keyed(nil, returns("x", fmt.Errorf("in %w", keyfuncs.ErrBadKey))),
+		steps:  []step{{want: bad("The request says which action it is for in a way that cannot be read.")}},
+	},
+	{
+		name:   "another error of the user's function is 500, in the log and not in the response",
+		store:  decides(allowed),
+		routes: keyed(returns("", errBoom), nil),
+		steps:  []step{{want: broken}, {want: broken}},
+		log:    []string{cannot + "user: boom", cannot + "user: boom"},
+	},
+	{
+		name:   "another error of the action's function is 500",
+		store:  decides(allowed),
+		routes: keyed(nil, returns("", errBoom)),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "action: boom"},
+	},
+	{
+		name:   "an error of the cost function is 500",
+		store:  decides(allowed),
+		routes: reply(costs(1, errBoom)),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "cost: boom"},
+	},
+	{
+		name:   "an error of the cost function is the server's fault even if it is ErrNoKey",
+		store:  decides(allowed),
+		routes: reply(costs(1, keyfuncs.ErrNoKey)),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "cost: keyfuncs: the request has no key"},
+	},
+	{
+		name:   "a negative cost is 500",
+		store:  decides(allowed),
+		routes: reply(costs(-1, nil)),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "cost: core: the cost is negative"},
+	},
+	{
+		name:   "a panic of the user's function is 500",
+		store:  decides(allowed),
+		routes: keyed(func(*http.Request) (string, error) { panic("oops") }, nil),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "user: panic: oops"},
+	},
+	{
+		name:   "a panic of the cost function is 500",
+		store:  decides(allowed),
+		routes: reply(&nethttp.Config{Cost: func(*http.Request) (int, error) { panic(errBoom) }}),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "cost: panic: boom"},
+	},
+	{
+		name:   "a panic of the picker is 500",
+		store:  decides(allowed),
+		routes: reply(&nethttp.Config{Limiter: func(*http.Request) *core.Limiter { panic("oops") }}),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "limiter: panic: oops"},
+	},
+	{
+		name:   "a panic of Skip is 500",
+		store:  decides(allowed),
+		routes: reply(&nethttp.Config{Skip: func(*http.Request) bool { panic("oops") }}),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "skip: panic: oops"},
+	},
+	{
+		name:   "a panic of the store is 500",
+		store:  func() core.Store { return answers(func(core.Charge) (core.Decision, error) { panic("oops") }) },
+		routes: reply(nil),
+		steps:  []step{{want: broken}},
+		asked:  []string{"laoqian reply 1"},
+		log:    []string{cannot + "store: panic: oops"},
+	},
+	{
+		name:   "http.ErrAbortHandler is panicked on and cuts the connection",
+		store:  decides(allowed),
+		routes: keyed(func(*http.Request) (string, error) { panic(http.ErrAbortHandler) }, nil),
+		steps:  []step{{want: response{cut: true}}},
+	},
+	{
+		name:   "a failing store is 503 with nothing left, said once",
+		store:  fails("redis: connection refused"),
+		routes: reply(nil, core.FixedWindow(3, time.Minute), core.FixedWindow(200, time.Hour)),
+		steps:  []step{{want: down(3, "+1s")}, {want: down(3, "+1s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: redis: connection refused"},
+	},
+	{
+		name:   "a failing store's Reset is a delta where that is wanted",
+		store:  fails("x"),
+		routes: reply(&nethttp.Config{ResetDelta: true}),
+		steps:  []step{{want: down(5, "1")}},
+		asked:  []string{"laoqian reply 1"},
+		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: x"},
+	},
+	{
+		name: "a store that fails now and then is said to once",
+		store: func() core.Store {
+			n := 0
+			return answers(func(core.Charge) (core.Decision, error) {
+				if n++; n == 2 {
+					d := allowed
+					d.Limit = 5
+					return d, nil
+				}
+				return core.Decision{}, errBoom
+			})
+		},
+		routes: reply(nil),
+		steps:  []step{{want: down(5, "+1s")}, {want: passed(5, 4, "+60s")}, {want: down(5, "+1s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		runs:   1,
+		log: []string{
+			"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom",
+		},
+	},
+	{
+		name:   "failed open passes with the first limit's untouched quota",
+		store:  func() core.Store { return core.FailOpen(fails("boom")()) },
+		routes: reply(nil, core.FixedWindow(3, time.Minute), core.FixedWindow(2, time.Hour)),
+		steps:  []step{{want: passed(3, 3, "+0s")}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+		log:    []string{"WARN core: the store fails; actions pass unlimited until it answers | boom"},
+	},
+	{
+		name:   "a fallback's decision looks as any other",
+		store:  func() core.Store { return core.Fallback(fails("boom")(), memorystore.New(nil)) },
+		routes: reply(nil),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+		log:    []string{"WARN core: the store fails; its fallback decides until it answers | boom"},
+	},
+	{
+		name:   "a shadowed refusal passes with its numbers and no Retry-After",
+		store:  func() core.Store { return core.Shadow(decides(refusal)()) },
+		routes: reply(nil),
+		steps:  []step{{want: passed(5, 0, "+60s")}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:  "HEAD has the headers and no body, and counts as GET of the route",
+		store: memory,
+		routes: func(s core.Store) []route {
+			return []route{{method: "GET", limits: []limit{{limiter: core.Must(core.New(s, core.FixedWindow(2, time.Minute))), routed: true}}}}
+		},
+		steps: []step{
+			{method: "HEAD", want: headless(passed(2, 1, "+60s", "Content-Length: 4"))},
+			{method: "GET", path: "/replies/8", want: passed(2, 0, "+60s")},
+			{method: "HEAD", want: response{status: 429, header: limited(2, 0, "+60s", noStore, problems, "Retry-After: ~60")}},
+			{method: "HEAD", header: []string{"X-User-Id", "-"}, want: response{status: 400, header: []string{noStore, problems}}},
+		},
+		asked: []string{"laoqian GET /replies/{id} 1", "laoqian GET /replies/{id} 1", "laoqian GET /replies/{id} 1"},
+		runs:  2,
+	},
+	{
+		name:  "a route's action is its method and template, whatever the path and query",
+		store: memory,
+		routes: func(s core.Store) []route {
+			l := []limit{{limiter: core.Must(core.New(s, fivePerMinute)), routed: true}}
+			return []route{{path: "/posts/{id}/likes", limits: l}, {method: "DELETE", path: "/posts/{id}/likes", limits: l}}
+		},
+		steps: []step{
+			{path: "/posts/1/likes", want: passed(5, 4, "+60s")},
+			{path: "/posts/2/likes?x=3", header: []string{"X-Http-Method-Override", "DELETE"}, want: passed(5, 3, "+60s")},
+			{method: "DELETE", path: "/posts/2/likes", want: passed(5, 4, "+60s")},
+		},
+		asked: []string{"laoqian POST /posts/{id}/likes 1", "laoqian POST /posts/{id}/likes 1", "laoqian DELETE /posts/{id}/likes 1"},
+		runs:  3,
+	},
+	{
+		name:  "the handler's own errors keep the headers",
+		store: decides(allowed),
+		routes: func(s core.Store) []route {
+			a, b := handled(nil, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+				http.Error(w, "no such post", 404)
+			})(s)[0], handled(nil, status(500))(s)[0]
+			a.path, b.path = "/a", "/b"
+			return []route{a, b}
+		},
+		steps: []step{
+			{path: "/a", want: response{status: 404, header: limited(5, 4, "+60s", text, "X-Content-Type-Options: nosniff"), body: "no such post\n"}},
+			{path: "/b", want: response{status: 500, header: limited(5, 4, "+60s")}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:  2,
+	},
+	{
+		name:     "a handler's panic behind recovery keeps the headers and the charge",
+		store:    memory,
+		routes:   handled(nil, func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { panic("the handler's own") }),
+		recovers: true,
+		steps: []step{
+			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
+			{want: response{status: 500, header: limited(5, 3, "+60s"), body: own}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:  2,
+	},
+	{
+		name:   "a response without a body keeps the headers: 204",
+		store:  decides(allowed),
+		routes: handled(nil, status(204)),
+		steps:  []step{{want: response{status: 204, header: limited(5, 4, "+60s")}}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:   "a response without a body keeps the headers: 304",
+		store:  decides(allowed),
+		routes: handled(nil, status(304)),
+		steps:  []step{{want: response{status: 304, header: limited(5, 4, "+60s")}}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:  "a CORS preflight passes uncounted, before any key is asked",
+		store: decides(refusal),
+		routes: func(s core.Store) []route {
+			rt := keyed(returns("", errBoom), nil)(s)
+			rt[0].method = "OPTIONS"
+			return rt
+		},
+		steps: []step{{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: uncounted}},
+		runs:  1,
+	},
+	{
+		name:  "what is not wholly a preflight is charged",
+		store: decides(refusal),
+		routes: func(s core.Store) []route {
+			a, b := reply(nil)(s)[0], reply(nil)(s)[0]
+			a.method = "OPTIONS"
+			return []route{a, b}
+		},
+		steps: []step{
+			{method: "OPTIONS", want: refused(5, 0, "+60s", 30, noRoom)},
+			{method: "OPTIONS", header: []string{"Origin", "https://a.example"}, want: refused(5, 0, "+60s", 30, noRoom)},
+			{method: "OPTIONS", header: []string{"Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)},
+			{header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+	},
+	{
+		name:   "Skip lets pass undecided and without headers",
+		store:  decides(refusal),
+		routes: handled(&nethttp.Config{Keep: true, Skip: func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }}, tellsKept),
+		steps: []step{
+			{header: []string{"X-Skip", "1", "X-User-Id", "-"}, want: response{status: 200, header: []string{text}, body: "false 0/0"}},
+			{want: refused(5, 0, "+60s", 30, noRoom)},
+		},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:  "a cost of 0 charges nothing and passes even when nothing is left",
+		store: memory,
+		routes: func(s core.Store) []route {
+			free, dear := reply(costs(0, nil))(s)[0], reply(costs(5, nil))(s)[0]
+			free.path = "/free"
+			return []route{free, dear}
+		},
+		steps: []step{
+			{path: "/free", want: passed(5, 5, "+0s")},
+			{want: passed(5, 0, "+60s")},
+			{path: "/free", want: passed(5, 0, "+60s")},
+		},
+		asked: []string{"laoqian reply 1 peek", "laoqian reply 5", "laoqian reply 1 peek"},
+		runs:  3,
+	},
+	{
+		name:   "a cost of 3 is charged as one",
+		store:  memory,
+		routes: reply(costs(3, nil)),
+		steps: []step{
+			{want: passed(5, 2, "+60s")},
+			{want: response{
+				status: 429, header: limited(5, 2, "+60s", noStore, problems, "Retry-After: ~60"),
+				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 5 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+		},
+		asked: []string{"laoqian reply 3", "laoqian reply 3"},
+		runs:  1,
+	},
+	{
+		name:  "the picked limiter decides; nothing picked is the one given to Limit",
+		store: memory,
+		routes: func(s core.Store) []route {
+			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
+			return reply(&nethttp.Config{IETF: true, Limiter: func(r *http.Request) *core.Limiter {
+				if r.Header.Get("X-Plan") == "gold" {
+					return gold
+				}
+				return nil
+			}})(s)
+		},
+		steps: []step{
+			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "fixed:1m0s";q=5;w=60`, `Ratelimit: "fixed:1m0s";r=4;t=60`)},
+			// The same kind and period: the tiers share the count.
+			{header: []string{"X-Plan", "gold"}, want: passed(50, 48, "+60s", `Ratelimit-Policy: "fixed:1m0s";q=50;w=60`, `Ratelimit: "fixed:1m0s";r=48;t=~60`)},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:  2,
+	},
+	{
+		name:  "the picked limiter's store fails: its own Limit shows",
+		store: fails("boom"),
+		routes: func(s core.Store) []route {
+			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
+			return reply(&nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return gold }})(s)
+		},
+		steps: []step{{want: down(50, "+1s")}},
+		asked: []string{"laoqian reply 1"},
+		log:   []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
+	},
+	{
+		name:  "of a picked limiter of several limits the one that binds shows",
+		store: decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
+		routes: func(s core.Store) []route {
+			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
+			return reply(&nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return gold }})(s)
+		},
+		steps: []step{{want: passed(60, 1, "+60s")}},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:   "Keep lets the handler read the decision",
+		store:  decides(allowed),
+		routes: handled(&nethttp.Config{Keep: true}, tellsKept),
+		steps:  []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:   "without Keep there is no decision to read",
+		store:  decides(allowed),
+		routes: handled(nil, tellsKept),
+		steps:  []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "false 0/0"}}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:  "of several kept decisions the innermost is read",
+		store: each(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 6, ResetAfter: time.Minute}),
+		routes: func(s core.Store) []route {
+			rt := stacked(&nethttp.Config{Keep: true}, &nethttp.Config{Keep: true})(s)
+			rt[0].handler = tellsKept
+			return rt
+		},
+		steps: []step{{want: response{status: 200, header: limited(9, 1, "+60s", text), body: "true 6/7"}}},
+		asked: []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:  1,
+	},
+	{
+		name:   "ResetDelta gives whole seconds from now, rounded up",
+		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}),
+		routes: reply(&nethttp.Config{ResetDelta: true}),
+		steps:  []step{{want: passed(5, 4, "60")}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
+		name:   "ResetDelta of a whole second is that second",
+		store:  decides(refusal),
+		routes: reply(&nethttp.Config{ResetDelta: true}),
+		steps:  []step{{want: refused(5, 0, "60", 30, noRoom)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "IETF lists all limits and the binding one",
+		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 1}),
+		routes: reply(&nethttp.Config{IETF: true}, core.MovingWindow(9, time.Hour), fivePerMinute.Named("posts"), core.Funnel(3, core.Per(30, time.Second))),
+		steps: []step{{want: passed(5, 4, "+60s",
+			`Ratelimit-Policy: "moving:1h0m0s";q=9;w=3600, "posts";q=5;w=60, "funnel";q=3`, `Ratelimit: "posts";r=4;t=60`)}},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:   "IETF of a refusal tells when more comes",
+		store:  decides(refusal),
+		routes: reply(&nethttp.Config{IETF: true}),
+		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, `Ratelimit-Policy: "fixed:1m0s";q=5;w=60`, `Ratelimit: "fixed:1m0s";r=0;t=30`)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "IETF of what can never pass tells no time",
+		store:  decides(core.Decision{Remaining: 5, RetryAfter: core.Never}),
+		routes: reply(&nethttp.Config{IETF: true}),
+		steps: []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.",
+			`Ratelimit-Policy: "fixed:1m0s";q=5;w=60`, `Ratelimit: "fixed:1m0s";r=5`)}},
+		asked: []string{"laoqian reply 1"},
+	},
+	{
+		name:   "two limits on one limiter are all or none, and the binding one shows",
+		store:  memory,
+		routes: reply(nil, core.FixedWindow(1, time.Minute), core.FixedWindow(3, time.Hour)),
+		steps: []step{
+			{want: passed(1, 0, "+60s")},
+			{want: response{
+				status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"),
+				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 1 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:   "stacked: a tighter inner decision owns the headers",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(nil, nil),
+		steps:  []step{{want: passed(7, 2, "+60s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: a tighter outer decision owns the headers",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}),
+		routes: stacked(nil, nil),
+		steps:  []step{{want: passed(9, 2, "+60s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: as much left for longer is tighter, inner",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}),
+		routes: stacked(nil, nil),
+		steps:  []step{{want: passed(7, 2, "+3600s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: as much left for longer is tighter, outer",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(nil, nil),
+		steps:  []step{{want: passed(9, 2, "+3600s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: the tighter decision owns the IETF headers too",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(&nethttp.Config{IETF: true}, &nethttp.Config{IETF: true}),
+		steps:  []step{{want: passed(7, 2, "+60s", `Ratelimit-Policy: "fixed:1m0s";q=7;w=60`, `Ratelimit: "fixed:1m0s";r=2;t=60`)}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: an inner refusal owns the headers, also when the outer had less and longer",
+		store:  each(core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}),
+		routes: stacked(nil, nil),
+		steps:  []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+	},
+	{
+		name:   "stacked: what the outer refuses does not reach the inner",
+		store:  each(core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}, allowed),
+		routes: stacked(nil, nil),
+		steps:  []step{{want: refused(9, 0, "+60s", 30, "The limit of 9 has no room for this at present.")}},
+		asked:  []string{"laoqian outer 1"},
+	},
+	{
+		name: "stacked: a failing inner store owns the headers",
+		store: func() core.Store {
+			return answers(func(c core.Charge) (core.Decision, error) {
+				if c.Action == "inner" {
+					return core.Decision{}, errBoom
+				}
+				return core.Decision{Allowed: true, Limit: 9, Remaining: 5, ResetAfter: time.Hour}, nil
+			})
+		},
+		routes: stacked(nil, nil),
+		steps:  []step{{want: down(7, "+1s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
+	},
+	{
+		name:  "Deny answers in its own way, with the headers",
+		store: decides(refusal),
+		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, r *http.Request, d core.Decision) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(420)
+			_, _ = fmt.Fprintf(w, "%s: %v %s", r.URL.Path, d.RetryAfter, d.Reason)
+		}}),
+		steps: []step{{want: response{status: 420, header: limited(5, 0, "+60s", noStore, text, "Retry-After: 30"), body: "/replies/7: 30s limited"}}},
+		asked: []string{"laoqian reply 1"},
+	},
+	{
+		name:   "Deny may answer with a status alone",
+		store:  decides(refusal),
+		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.WriteHeader(403) }}),
+		steps:  []step{{want: response{status: 403, header: limited(5, 0, "+60s", noStore, "Retry-After: 30")}}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "Deny may answer with a body alone",
+		store:  decides(refusal),
+		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { _, _ = io.WriteString(w, "ok") }}),
+		steps:  []step{{want: response{status: 200, header: limited(5, 0, "+60s", noStore, text, "Retry-After: 30"), body: "ok"}}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:   "a Deny that writes nothing leaves the default answer",
+		store:  decides(refusal),
+		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.Header().Set("X-Seen", "1") }}),
+		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, "X-Seen: 1")}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:  "Deny and Fail are not asked about what passes",
+		store: decides(allowed),
+		routes: reply(&nethttp.Config{
+			Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.WriteHeader(420) },
+			Fail: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(420) },
+		}),
+		steps: []step{{want: passed(5, 4, "+60s")}},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:  "Fail answers in its own way, and knows what is due",
+		store: decides(refusal),
+		routes: reply(&nethttp.Config{Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
+			var f *nethttp.Failure
+			ok := errors.As(err, &f) && errors.Is(err, keyfuncs.ErrNoKey)
+			w.WriteHeader(401)
+			_, _ = fmt.Fprintf(w, "%t %d", ok, f.Status)
+		}}),
+		steps: []step{{header: []string{"X-User-Id", "-"}, want: response{status: 401, header: []string{noStore, text}, body: "true 400"}}},
+	},
+	{
+		name:   "a Fail that writes nothing leaves the default answer",
+		store:  fails("boom"),
+		routes: reply(&nethttp.Config{Fail: func(http.ResponseWriter, *http.Request, error) {}}),
+		steps:  []step{{want: down(5, "+1s")}},
+		asked:  []string{"laoqian reply 1"},
+		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
+	},
+	{
+		name:  "headers that a client writes about its address are not believed",
+		store: memory,
+		routes: func(s core.Store) []route {
+			return []route{{limits: []limit{{limiter: core.Must(core.New(s, core.FixedWindow(2, time.Minute))), user: keyfuncs.RemoteIP}}}}
+		},
+		steps: []step{
+			{header: []string{"X-Forwarded-For", "6.6.6.1", "X-Real-Ip", "6.6.6.1"}, want: passed(2, 1, "+60s")},
+			{header: []string{"X-Forwarded-For", "6.6.6.2", "Cf-Connecting-Ip", "6.6.6.2"}, want: passed(2, 0, "+60s")},
+			{method: "POST", header: []string{"X-Forwarded-For", "6.6.6.3, 7.7.7.7", "True-Client-Ip", "6.6.6.3", "Forwarded", "for=6.6.6.3"}, want: response{
+				status: 429, header: limited(2, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own,
+			}},
+		},
+		asked: []string{"127.0.0.1 reply 1", "127.0.0.1 reply 1", "127.0.0.1 reply 1"},
+		runs:  2,
+	},
+}
+
+func TestResponses(t *testing.T) {
+	servers := serve(t)
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			for _, s := range servers {
+				t.Run(s.proto, func(t *testing.T) {
+					for _, r := range rules {
+						t.Run(r.name, func(t *testing.T) { r.hold(t, ad, s) })
+					}
+				})
+			}
+		})
+	}
+}
+
+func (r rule) hold(t *testing.T, ad adapter, s *server) {
+	log := capture(t)
+	store := &asked{Store: r.store()}
+	var runs atomic.Int32
+	a := app{routes: r.routes(store), recovers: r.recovers}.filled()
+	for i := range a.routes {
+		h := a.routes[i].handler
+		a.routes[i].handler = func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
+			runs.Add(1)
+			h(w, r, kept)
+		}
+	}
+	s.mount(ad.mount(a))
+	start := time.Now()
+	for i, st := range r.steps {
+		st.hold(t, s, i, start)
+	}
+	if got := log.take(ad.name); !slices.Equal(got, r.log) {
+		t.Errorf("log:\n got %q\nwant %q", got, r.log)
+	}
+	if !slices.Equal(store.charges, r.asked) {
+		t.Errorf("the store was asked\n     %q\nwant %q", store.charges, r.asked)
+	}
+	if int(runs.Load()) != r.runs {
+		t.Errorf("the handler ran %d times, want %d", runs.Load(), r.runs)
+	}
+}
+
+func (st step) hold(t *testing.T, s *server, i int, start time.Time) {
+	t.Helper()
+	if st.method == "" {
+		st.method = "POST"
+	}
+	if st.path == "" {
+		st.path = "/replies/7"
+	}
+	req, err := http.NewRequestWithContext(t.Context(), st.method, s.URL+st.path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-User-ID", "laoqian")
+	for j := 0; j < len(st.header); j += 2 {
+		if st.header[j+1] == "-" {
+			req.Header.Del(st.header[j])
+		} else if st.header[j] == "X-User-Id" && st.header[j+1] == "other" {
+			req.Header.Set(st.header[j], st.header[j+1])
+		} else {
+			req.Header.Add(st.header[j], st.header[j+1])
+		}
+	}
+	resp, err := s.Client().Do(req)
+	if st.want.cut {
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("step %d: got %s, want no response", i, resp.Status)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("step %d: %v", i, err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		t.Fatalf("step %d: %v", i, err)
+	}
+	st.want.hold(t, fmt.Sprintf("step %d", i), st.method, resp, string(body), start)
+}
+
+// hold compares every header and the body.
+func (want response) hold(t *testing.T, what, method string, resp *http.Response, body string, start time.Time) {
+	t.Helper()
+	end := time.Now()
+	if resp.StatusCode != want.status {
+		t.Errorf("%s: status %d, want %d", what, resp.StatusCode, want.status)
+	}
+	got := resp.Header.Clone()
+	if _, err := http.ParseTime(got.Get("Date")); err != nil {
+		t.Errorf("%s: Date: %v", what, err)
+	}
+	delete(got, "Date")
+	if want.body == own {
+		delete(got, "Content-Type")
+		delete(got, "Content-Length")
+	} else {
+		retry := got.Get("Retry-After")
+		if w := strings.ReplaceAll(want.body, "{retry}", retry); body != w {
+			t.Errorf("%s: body\n got %q\nwant %q", what, body, w)
+		}
+		if method != "HEAD" && want.status != 204 && want.status != 304 {
+			want.header = append(slices.Clone(want.header), "Content-Length: "+strconv.Itoa(len(body)))
+		}
+	}
+	for _, line := range want.header {
+		name, value, _ := strings.Cut(line, ": ")
+		if want.body == own && name == "Content-Type" {
+			continue
+		}
+		values := got[name]
+		delete(got, name)
+		if len(values) != 1 || !agrees(values[0], value, start, end) {
+			t.Errorf("%s: %s is %q, want %q", what, name, values, value)
+		}
+	}
+	for name, values := range got {
+		t.Errorf("%s: there is a header %s: %q", what, name, values)
+	}
+}
+
+// agrees compares a value with what is wanted, between start and end.
+func agrees(got, want string, start, end time.Time) bool {
+	if d, ok := strings.CutPrefix(want, "+"); ok {
+		after, err := time.ParseDuration(d)
+		n, err2 := strconv.ParseInt(got, 10, 64)
+		return err == nil && err2 == nil && n >= ceil(start.Add(after)) && n <= ceil(end.Add(after))
+	}
+	if prefix, s, ok := strings.Cut(want, "~"); ok {
+		most, err := strconv.Atoi(s)
+		rest, ok := strings.CutPrefix(got, prefix)
+		n, err2 := strconv.Atoi(rest)
+		return ok && err == nil && err2 == nil && n <= most && n >= most-int(end.Sub(start)/time.Second)-1
+	}
+	return got == want
+}
