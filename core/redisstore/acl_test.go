@@ -1,0 +1,121 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// documentedUser is the line of the package's documentation that makes a user.
+func documentedUser(t *testing.T) []string {
+	text, err := os.ReadFile(redisstore.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if words := strings.Fields(line); len(words) > 3 && words[1] == "ACL" && words[2] == "SETUSER" {
+			return words[1:]
+		}
+	}
+	t.Fatal("the documentation has no ACL SETUSER")
+	return nil
+}
+
+// everything is what a store does: all kinds, past their limits and after a step back
+// of the clock, Reset and History.
+func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) error {
+	other := core.FixedWindow(1, time.Hour).Named("other")
+	for i, l := range append([]core.Limit{other}, kinds...) {
+		for _, limits := range [][]core.Limit{{l}, {l, other}} {
+			if i == 0 {
+				limits = limits[:1]
+			}
+			lim := core.Must(core.New(store, limits...))
+			for _, n := range []int{1, 3, 3, 3, 0} {
+				if _, err := lim.AllowN(t.Context(), user, action, n); err != nil {
+					return err
+				}
+				clock.Advance(time.Second)
+			}
+			clock.Advance(-time.Minute)
+			for range 2 {
+				if _, err := lim.Allow(t.Context(), user, action); err != nil {
+					return err
+				}
+			}
+			if _, err := lim.Peek(t.Context(), user, action); err != nil {
+				return err
+			}
+		}
+		if _, err := store.History(t.Context(), user, action, kinds[i%2]); err != nil {
+			return err
+		}
+		if err := core.Must(core.New(store, l)).Reset(t.Context(), user, action); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The documented user can do what the store does, nothing that it does not, and would
+// not do with less.
+func TestDocumentedUser(t *testing.T) {
+	words := documentedUser(t)
+	server, clock := redistest.StartAt(t, epoch)
+	if reply := server.Do(words...); reply != "+OK" {
+		t.Fatal(reply)
+	}
+	login := &redis.Options{Addr: server.Addr, Username: words[2], Password: "password"}
+	rdb := connect(t, login)
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	if err := everything(t, store, clock); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Rules(t, func(t testing.TB) storetest.Fixture {
+		server.Do("FLUSHALL")
+		return storetest.Fixture{Store: store, Advance: clock.Advance}
+	})
+
+	for _, line := range [][]any{
+		{"keys", "*"}, {"scan", 0}, {"config", "get", "*"}, {"flushall"}, {"info"}, {"script", "flush"}, {"monitor"}, {"acl", "list"},
+		{"get", "other"}, {"set", "other", 1}, {"del", "other"}, {"get", "tailcu"}, {"publish", "a", "b"}, {"subscribe", "a"}, {"client", "list"},
+		{"eval", "return redis.call('GET', KEYS[1])", 1, "other"}, {"eval", "return redis.call('GET', 'other')", 0},
+		{"eval", "return redis.call('KEYS', '*')", 0}, {"replicaof", "no", "one"}, {"incr", "tailcut:{a}"}, {"ping"},
+	} {
+		err := rdb.Do(t.Context(), line...).Err()
+		if err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't") {
+			t.Errorf("%v: %v", line, err)
+		}
+	}
+
+	// What a client opens a connection with is not missed by a store.
+	optional := []string{"+hello", "+client|setname"}
+	for i, w := range words {
+		if !strings.HasPrefix(w, "+") || slices.Contains(optional, w) {
+			continue
+		}
+		server.Do("ACL", "DELUSER", words[2])
+		server.Do("SCRIPT", "FLUSH")
+		server.Do("FLUSHALL")
+		if reply := server.Do(slices.Delete(slices.Clone(words), i, i+1)...); reply != "+OK" {
+			t.Fatal(reply)
+		}
+		less := connect(t, login)
+		err := everything(t, redisstore.New(less, &redisstore.Options{Timeout: patient}), clock)
+		if err == nil {
+			t.Errorf("%s is not needed", w)
+		} else {
+			discreet(t, fmt.Errorf("%w", err))
+		}
+	}
+}

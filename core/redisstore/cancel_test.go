@@ -1,0 +1,195 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// never is a store that must not be asked.
+type never struct{ t testing.TB }
+
+func (s never) Take(context.Context, core.Charge) (core.Decision, error) {
+	s.t.Error("the fallback was asked")
+	return core.Decision{}, errors.New("never")
+}
+
+func (s never) Reset(context.Context, string, string, []core.Limit) error { return nil }
+
+func TestContextDoneOnEntry(t *testing.T) {
+	noLeak(t)
+	_, proxy := proxied(t)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			rdb := c.open(proxy.Addr)
+			defer rdb.Close()
+			store := redisstore.New(rdb, nil)
+			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
+			within(t, "the client is connected", func() bool {
+				_, err := lim.Peek(t.Context(), "nobody", action)
+				return err == nil
+			})
+			proxy.Commands()
+			cancelled, cancel := context.WithCancel(t.Context())
+			cancel()
+			past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+			defer cancel()
+			for ctx, want := range map[context.Context]error{cancelled: context.Canceled, past: context.DeadlineExceeded} {
+				for i := range 20 {
+					if d, err := lim.Allow(ctx, user, action); err != want || d != (core.Decision{}) {
+						t.Fatalf("Allow: %+v, %v", d, err)
+					}
+					// The store itself, without the limiter's own look.
+					d, err := store.Take(ctx, core.Charge{User: user, Action: action, Limits: kinds[:1], Cost: 1})
+					if err != want || d != (core.Decision{}) {
+						t.Fatalf("Take %d: %+v, %v", i, d, err)
+					}
+					if err := store.Reset(ctx, user, action, kinds[:1]); err != want {
+						t.Fatalf("Reset: %v", err)
+					}
+					if _, err := store.History(ctx, user, action, kinds[0]); err != want {
+						t.Fatalf("History: %v", err)
+					}
+				}
+			}
+			within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+			if n := charged(t, store, user, kinds[0]); n != 0 {
+				t.Errorf("%d are charged", n)
+			}
+			if got := names(proxy.Commands()); got != "evalsha" {
+				t.Errorf("sent: %s", got)
+			}
+		})
+	}
+}
+
+func TestCallerLeavesBeforeSending(t *testing.T) {
+	noLeak(t)
+	_, proxy := proxied(t)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, PoolSize: 1})
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
+	conn := rdb.Conn()
+	if err := conn.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		want := context.Canceled
+		if i%2 == 0 {
+			ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+			want = context.DeadlineExceeded
+		} else {
+			time.AfterFunc(20*time.Millisecond, cancel)
+		}
+		start := time.Now()
+		if _, err := lim.Allow(ctx, user, action); err != want {
+			t.Errorf("%v, not %v", err, want)
+		}
+		if took := time.Since(start); took > slack {
+			t.Errorf("it took %s", took)
+		}
+		cancel()
+	}
+	_ = conn.Close()
+	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+	if n := charged(t, store, user, kinds[0]); n != 0 {
+		t.Errorf("%d are charged", n)
+	}
+}
+
+func TestCallerLeavesAfterSending(t *testing.T) {
+	noLeak(t)
+	server, proxy := proxied(t)
+	direct := reliable(t, server.Addr)
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			rdb := c.open(proxy.Addr)
+			defer rdb.Close()
+			store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
+			if _, err := lim.Peek(t.Context(), "nobody", action); err != nil {
+				t.Fatal(err)
+			}
+			defer proxy.HangUp()
+			defer proxy.Spoil(nil)
+			who := user + c.name
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			proxy.Spoil(func([]string, []byte) ([]byte, bool) { cancel(); return nil, false })
+			start := time.Now()
+			if d, err := lim.Allow(ctx, who, action); err != context.Canceled || d != (core.Decision{}) {
+				t.Errorf("%+v, %v", d, err)
+			}
+			if took := time.Since(start); took > slack {
+				t.Errorf("it took %s", took)
+			}
+			if n := charged(t, direct, who, kinds[0]); n != 1 {
+				t.Errorf("%d are charged, which the server has taken", n)
+			}
+		})
+	}
+}
+
+// The caller's deadline is his own error and nobody's outage, even where the client
+// puts it on the socket and so sees it a little before the context does.
+func TestCallersDeadline(t *testing.T) {
+	noLeak(t)
+	_, proxy := proxied(t)
+	for _, c := range clients[:3] {
+		t.Run(c.name, func(t *testing.T) {
+			rdb := c.open(proxy.Addr)
+			defer rdb.Close()
+			store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
+			if _, err := lim.Peek(t.Context(), user, action); err != nil {
+				t.Fatal(err)
+			}
+			defer proxy.HangUp()
+			defer proxy.Spoil(nil)
+			proxy.Spoil(lose)
+			for range 3 {
+				together(10, func(i int) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10+i)*time.Millisecond)
+					defer cancel()
+					d, err := lim.Allow(ctx, user, fmt.Sprint(action, i))
+					if err != context.DeadlineExceeded || d != (core.Decision{}) {
+						t.Errorf("%+v, %v", d, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// The time-out is the store's failure, also where the client keeps it for the store.
+func TestTimeoutIsOneError(t *testing.T) {
+	noLeak(t)
+	_, proxy := proxied(t)
+	for _, c := range clients[:3] {
+		t.Run(c.name, func(t *testing.T) {
+			rdb := c.open(proxy.Addr)
+			defer rdb.Close()
+			warm := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+			charged(t, warm, user, kinds[0])
+			defer proxy.HangUp()
+			defer proxy.Spoil(nil)
+			proxy.Spoil(lose)
+			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: 15 * time.Millisecond}), kinds[0]))
+			for range 3 {
+				together(10, func(int) {
+					if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
+						t.Errorf("%v, not ErrTimeout", err)
+					}
+				})
+			}
+		})
+	}
+}

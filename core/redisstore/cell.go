@@ -1,0 +1,100 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Accept tells core.New whether the store can serve a limiter of these limits: by
+// its scripts any, by CL.THROTTLE what Options.CLThrottle says.
+func (s *Store) Accept(limits []core.Limit) error {
+	if !s.cell {
+		return nil
+	}
+	if len(limits) != 1 {
+		return fmt.Errorf("redisstore: CLThrottle serves limiters of one limit, not of %d", len(limits))
+	}
+	l := limits[0]
+	n, d := l.Rate()
+	switch {
+	case l.Kind() != core.KindFunnel:
+		return fmt.Errorf("redisstore: CLThrottle serves Funnel and Throttle, not %s", l)
+	case d%time.Second != 0:
+		return fmt.Errorf("redisstore: CLThrottle needs a rate's period of whole seconds, not %s", d)
+	case int64(n) > 1000*int64(d/time.Second):
+		return fmt.Errorf("redisstore: CLThrottle is exact to 1,000 a second, and %s is above that", l)
+	}
+	return nil
+}
+
+// cellIdentity keeps the module's state apart from the scripts'.
+func cellIdentity(l core.Limit) string {
+	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind().String())
+}
+
+// throttle has CL.THROTTLE decide. A peek is a charge of nothing, whose reply has no
+// verdict on one action: it passes if one remains.
+func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
+	l := &c.Limits[0]
+	n, d := l.Rate()
+	cost := c.Cost
+	if c.Peek {
+		cost = 0
+	}
+	key := s.keys(c.User, c.Action, c.Limits)[0]
+	call := &call{line: []any{"cl.throttle", key, l.Quota() - 1, n, int64(d / time.Second), cost}, keyAt: 1}
+	if err := s.do(ctx, call); err != nil {
+		return core.Decision{}, err
+	}
+	cell, err := decodeCell(call.reply)
+	if err == nil && cell[1] != int64(l.Quota()) {
+		err = ErrReply
+	}
+	if err != nil {
+		return core.Decision{}, err
+	}
+	decision := core.Decision{
+		Source:     core.SourceStore,
+		Allowed:    cell[0] == 0,
+		Limit:      l.Quota(),
+		Remaining:  int(min(max(cell[2], 0), int64(l.Quota()))),
+		ResetAfter: time.Duration(cell[4]) * time.Second,
+		RetryAfter: time.Duration(max(cell[3], 1)) * time.Second,
+	}
+	if c.Peek {
+		decision.Allowed = c.Cost <= int64(decision.Remaining)
+		n := l.Numbers(c.Cost)
+		wait := decision.ResetAfter - l.Period() + time.Duration(n.Cost+min(n.CostPart, 1))*time.Microsecond
+		decision.RetryAfter = max(time.Second, (wait + time.Second - 1).Truncate(time.Second))
+	}
+	switch {
+	case decision.Allowed:
+		decision.RetryAfter = 0
+	case c.Cost > int64(l.Quota()):
+		decision.Reason, decision.RetryAfter = core.Limited, core.Never
+	default:
+		decision.Reason = core.Limited
+	}
+	return decision, nil
+}
+
+// decodeCell reads the module's five integers. Only its retry may be -1.
+func decodeCell(reply any) (cell [5]int64, err error) {
+	values, ok := reply.([]any)
+	if !ok || len(values) != len(cell) {
+		return cell, ErrReply
+	}
+	for i := range cell {
+		if cell[i], ok = values[i].(int64); !ok || cell[i] < 0 && i != 3 {
+			return cell, ErrReply
+		}
+	}
+	if cell[0] > 1 || cell[3] < -1 || cell[3] > 1<<32 || cell[4] > 1<<32 {
+		return cell, ErrReply
+	}
+	return cell, nil
+}

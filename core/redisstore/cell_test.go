@@ -1,0 +1,448 @@
+package redisstore_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// A module is a miniredis with CL.THROTTLE, as redis-cell 0.5.0 has it: to the
+// nanosecond, with its truncations.
+type module struct {
+	*miniredis.Miniredis
+
+	mu      sync.Mutex
+	now     int64            // Unix nanoseconds
+	expires map[string]int64 // Unix milliseconds
+}
+
+func startModule(t testing.TB) *module {
+	m := &module{Miniredis: miniredis.NewMiniRedis(), expires: map[string]int64{}}
+	m.ClockTTL(true)
+	m.set(epoch.UnixNano())
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	if err := m.Server().Register("CL.THROTTLE", m.throttle); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *module) set(now int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = now
+	m.SetTime(time.Unix(0, now).UTC())
+}
+
+func (m *module) throttle(c *server.Peer, _ string, args []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const say = "Cell error: Store error: "
+	if len(args) != 4 && len(args) != 5 {
+		c.WriteError(say + "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]")
+		return
+	}
+	n := [4]int64{3: 1}
+	for i, a := range args[1:] {
+		v, err := strconv.ParseInt(a, 10, 64)
+		if err != nil {
+			c.WriteError(say + "Couldn't parse as integer: " + a)
+			return
+		}
+		n[i] = v
+	}
+	reply, err := m.decide(args[0], n[0], n[1], n[2], n[3])
+	if err != nil {
+		c.WriteError(say + err.Error())
+		return
+	}
+	c.WriteLen(5)
+	for _, v := range reply {
+		c.WriteInt(int(v))
+	}
+}
+
+// saturate is Rust's conversion of a float.
+func saturate(f float64) int64 {
+	switch {
+	case f != f:
+		return 0
+	case f >= math.MaxInt64:
+		return math.MaxInt64
+	case f <= math.MinInt64:
+		return math.MinInt64
+	}
+	return int64(f)
+}
+
+func wholeSeconds(d int64) int64 {
+	s := d / 1e9
+	if d > 0 && d%1e9 >= 1e6 {
+		s++
+	}
+	return s
+}
+
+func (m *module) tat(key string) (int64, bool) {
+	if end, ok := m.expires[key]; ok && m.now/1e6 > end {
+		m.Del(key)
+		delete(m.expires, key)
+	}
+	text, err := m.Get(key)
+	if err != nil {
+		return 0, false
+	}
+	tat, err := strconv.ParseInt(text, 10, 64)
+	return tat, err == nil
+}
+
+func (m *module) decide(key string, burst, count, period, quantity int64) (reply [5]int64, err error) {
+	var interval int64
+	if count != 0 && period != 0 {
+		interval = saturate(float64(period*1e9) / float64(count))
+	}
+	if interval == 0 {
+		return reply, errors.New("Zero rates are not supported")
+	}
+	limit := burst + 1 // Go wraps around as the module does
+	tolerance, increment := interval*limit, interval*quantity
+	tat, ok := m.tat(key)
+	if !ok {
+		tat = m.now
+	}
+	newTAT := max(tat, m.now) + increment
+	slack := m.now - (newTAT - tolerance)
+	limited, retry, ttl := int64(1), int64(-1e9), tat-m.now
+	if slack >= 0 {
+		limited, ttl = 0, newTAT-m.now
+		_ = m.Set(key, strconv.FormatInt(newTAT, 10))
+		delete(m.expires, key)
+		if ttl/1e6 < -1 {
+			return reply, errors.New("Error while setting key expire")
+		}
+		m.expires[key] = m.now/1e6 + ttl/1e6
+	} else if increment <= tolerance {
+		retry = -slack
+	}
+	remaining := int64(0)
+	if room := tolerance - ttl; room > -interval {
+		remaining = saturate(float64(room/1e3) / float64(interval/1e3))
+	}
+	return [5]int64{limited, limit, remaining, wholeSeconds(retry), wholeSeconds(ttl)}, nil
+}
+
+type vector struct {
+	Seq   string
+	T     int64 `json:"t_ns"`
+	Args  []int64
+	Reply json.RawMessage
+	Tat   *int64 `json:"tat_ns"`
+	TTL   int64  `json:"pttl_ms"`
+}
+
+func vectors(t testing.TB) []vector {
+	text, err := os.ReadFile("../storetest/testdata/throttle.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Rows []vector }
+	if err := json.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Rows) != 803 {
+		t.Fatalf("%d rows", len(file.Rows))
+	}
+	return file.Rows
+}
+
+// The stand-in is the module, row by row.
+func TestStandIn(t *testing.T) {
+	m := startModule(t)
+	rdb := connect(t, &redis.Options{Addr: m.Addr()})
+	const start = 1_767_000_000_000_000_000
+	for i, v := range vectors(t) {
+		m.set(start + v.T)
+		line := []any{"cl.throttle", v.Seq}
+		for _, a := range v.Args {
+			line = append(line, a)
+		}
+		got, err := rdb.Do(t.Context(), line...).Int64Slice()
+		var want []int64
+		if json.Unmarshal(v.Reply, &want) != nil {
+			var text string
+			_ = json.Unmarshal(v.Reply, &text)
+			if err == nil || text != "ERR<"+err.Error()+">" {
+				t.Errorf("row %d, %s %v: %v, %v; want %s", i, v.Seq, v.Args, got, err, text)
+			}
+		} else if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("row %d, %s %v at %d: %v, %v; want %v", i, v.Seq, v.Args, v.T, got, err, want)
+		}
+		tat, ok := m.tat(v.Seq)
+		if ok != (v.Tat != nil) || ok && tat-start != *v.Tat {
+			t.Errorf("row %d, %s: the state is %d, %t; want %v", i, v.Seq, tat-start, ok, v.Tat)
+		}
+		if end, has := m.expires[v.Seq]; ok && v.TTL >= 0 && (!has || end-m.now/1e6 != v.TTL) {
+			t.Errorf("row %d, %s: it lives %d ms, not %d", i, v.Seq, end-m.now/1e6, v.TTL)
+		}
+	}
+}
+
+// The store passes on what the module recorded.
+func TestCLThrottleVectors(t *testing.T) {
+	m := startModule(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{CLThrottle: true, Timeout: patient})
+	const start = 1_767_000_000_000_000_000
+	compared, seq := 0, map[string]bool{} // sequences that a limiter cannot play to here
+	for i, v := range vectors(t) {
+		m.set(start + v.T)
+		quantity := int64(1)
+		if len(v.Args) == 4 {
+			quantity = v.Args[3]
+		}
+		var want [5]int64
+		lim, err := core.New(store, core.Throttle(int(v.Args[0]), core.Per(int(v.Args[1]), time.Duration(v.Args[2])*time.Second)))
+		if seq[v.Seq] || err != nil || quantity < 0 || v.Args[0]+1 < quantity && quantity > 1<<40 || json.Unmarshal(v.Reply, &want) != nil {
+			seq[v.Seq] = true
+			continue
+		}
+		d, err := lim.AllowN(t.Context(), v.Seq, action, int(quantity))
+		if err != nil {
+			t.Fatalf("row %d: %v", i, err)
+		}
+		if want[0] == 1 && want[3] == 0 {
+			want[3] = 1 // less than a millisecond: a wait all the same
+		}
+		want[2] = min(want[2], want[1])
+		if quantity == 0 { // asks nothing that could be refused
+			want[0], want[3] = 0, -1
+		}
+		if quantity > want[1] { // a peek of ours, in which the module counts the debt alike
+			want[0], want[3] = 1, -1
+		}
+		if d.Cell() != want {
+			t.Errorf("row %d, %s %v at %d: %v, want %v", i, v.Seq, v.Args, v.T, d.Cell(), want)
+		}
+		if d.Source != core.SourceStore {
+			t.Errorf("row %d: from %s", i, d.Source)
+		}
+		compared++
+	}
+	if compared < 750 {
+		t.Errorf("%d rows were compared", compared)
+	}
+}
+
+// Where the module is exact, which it is in whole milliseconds, its answers are those
+// of the scripts to the second.
+func TestCLThrottleAgreesWithScripts(t *testing.T) {
+	for _, l := range []core.Limit{
+		core.Throttle(15, core.Per(30, time.Minute)), core.Funnel(15, core.Per(30, time.Minute)), core.Throttle(0, core.Every(time.Second)),
+		core.Funnel(3, core.Per(1000, time.Second)), core.Throttle(4, core.Per(8, time.Second)), core.Funnel(100, core.Per(5, 3*time.Second)),
+	} {
+		t.Run(fmt.Sprint(l), func(t *testing.T) {
+			m := startModule(t)
+			rdb := connect(t, &redis.Options{Addr: m.Addr()})
+			m.set(epoch.UnixNano() / 1e6 * 1e6)
+			cell := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: patient}), l))
+			script := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), l))
+			n, d := l.Rate()
+			tick := int64(d) / int64(n)
+			r := rand.New(rand.NewPCG(1, 2))
+			refused := 0
+			for range 150 {
+				if r.IntN(2) == 0 {
+					m.set(m.now + r.Int64N(3*tick/1e6+1)*1e6)
+				}
+				a, err1 := cell.Peek(t.Context(), user, action)
+				b, err2 := script.Peek(t.Context(), user, action)
+				late := a.RetryAfter - b.RetryAfter
+				if err1 != nil || err2 != nil || a.Allowed != b.Allowed || a.Remaining != b.Remaining || late < 0 || late >= 2*time.Second {
+					t.Fatalf("Peek: %+v, %v\nscripts %+v, %v", a, err1, b, err2)
+				}
+				if b.RetryAfter%time.Second == 0 && b.ResetAfter%time.Second == 0 && a.RetryAfter != b.RetryAfter {
+					t.Fatalf("Peek: %+v\nscripts %+v", a, b)
+				}
+				cost := 1 + r.IntN(3)*r.IntN(2)
+				if r.IntN(20) == 0 {
+					cost = l.Quota() + r.IntN(3)
+				}
+				if r.IntN(20) == 0 {
+					cost = 0
+				}
+				a, err1 = cell.AllowN(t.Context(), user, action, cost)
+				b, err2 = script.AllowN(t.Context(), user, action, cost)
+				want := b.Cell()
+				if err1 != nil || err2 != nil || a.Cell() != want || a.Allowed != b.Allowed || (a.RetryAfter == core.Never) != (b.RetryAfter == core.Never) || a.Reason != b.Reason || a.Limit != b.Limit {
+					t.Fatalf("AllowN(%d): %+v, %v\nscripts %+v, %v", cost, a, err1, b, err2)
+				}
+				if !a.Allowed {
+					refused++
+				}
+				if r.IntN(40) == 0 {
+					if err := errors.Join(cell.Reset(t.Context(), user, action), script.Reset(t.Context(), user, action)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if refused == 0 {
+				t.Error("nothing was refused")
+			}
+		})
+	}
+}
+
+func TestCLThrottleKeys(t *testing.T) {
+	m := startModule(t)
+	rdb := connect(t, &redis.Options{Addr: m.Addr()})
+	cell := redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: patient})
+	script := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	for _, s := range []*redisstore.Store{cell, script} {
+		d, err := core.Must(core.New(s, core.Funnel(5, core.Every(time.Minute)))).Allow(t.Context(), "\xff老 {", "like")
+		if err != nil || d.Remaining != 4 { // apart
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	if got := keysOf(t, rdb); got != "tailcut:{%FF老%20%7B}:like:cell tailcut:{%FF老%20%7B}:like:funnel" {
+		t.Error(got)
+	}
+	l := core.Throttle(4, core.Every(time.Minute)).Named("tier")
+	if got := cell.Key("u", "a", l); got != "tailcut:{u}:a:cell:tier" {
+		t.Error(got)
+	}
+	// A direct Peek of any cost does not overflow.
+	wide := core.Funnel(1_000_000, core.Per(1_000_000, 365*24*time.Hour))
+	if _, err := core.Must(core.New(cell, wide)).AllowN(t.Context(), "u", "wide", 1_000_000); err != nil {
+		t.Fatal(err)
+	}
+	d, err := cell.Take(t.Context(), core.Charge{User: "u", Action: "wide", Limits: []core.Limit{wide}, Cost: 900_000, Peek: true})
+	hi, lo := bits.Mul64(900_000, uint64(365*24*time.Hour))
+	want, _ := bits.Div64(hi, lo, 1_000_000)
+	if err != nil || d.Allowed || (d.RetryAfter-time.Duration(want)).Abs() > 2*time.Second {
+		t.Errorf("%+v, %v; want %s", d, err, time.Duration(want))
+	}
+}
+
+// core.New says what CL.THROTTLE cannot serve, also through decorators.
+func TestCLThrottleAccepts(t *testing.T) {
+	rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})
+	store := redisstore.New(rdb, &redisstore.Options{CLThrottle: true})
+	plain := redisstore.New(rdb, nil)
+	memory := memorystore.New(nil)
+	see := func(context.Context, core.Observation) {}
+	for _, s := range []core.Store{
+		store, core.Fallback(store, memory), core.Fallback(memory, store), core.FailOpen(store), core.Shadow(store), core.Observe(store, see),
+		core.Observe(core.FailOpen(core.Fallback(core.Shadow(store), memory)), see),
+	} {
+		for _, tc := range []struct {
+			limits []core.Limit
+			want   string
+		}{
+			{[]core.Limit{core.Funnel(5, core.Every(time.Second)), core.Throttle(5, core.Every(time.Second)).Named("b")}, "2"},
+			{[]core.Limit{core.SlidingWindow(5, time.Minute)}, "SlidingWindow(5, 1m0s)"},
+			{[]core.Limit{core.TokenBucket(5, core.Every(time.Minute))}, "TokenBucket"},
+			{[]core.Limit{core.Funnel(5, core.Every(time.Millisecond))}, "1ms"},
+			{[]core.Limit{core.Funnel(5, core.Every(1500*time.Millisecond))}, "1.5s"},
+			{[]core.Limit{core.Throttle(5, core.Per(1001, time.Second))}, "1,000"},
+		} {
+			_, err := core.New(s, tc.limits...)
+			if !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "CLThrottle") {
+				t.Errorf("%T, %v: %v", s, tc.limits, err)
+			}
+		}
+		if _, err := core.New(s, core.Throttle(5, core.Per(60_000, time.Minute))); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := core.New(plain, kinds...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCLThrottleIsNotThere(t *testing.T) {
+	l := core.Funnel(5, core.Every(time.Second))
+	real, mini := redistest.Start(t), miniredis.RunT(t)
+	for _, addr := range []string{real.Addr, mini.Addr()} {
+		store := redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{CLThrottle: true, Timeout: patient})
+		refusedBy(t, store, "ERR unknown command", l)
+		_, err := core.Must(core.New(store, l)).Peek(t.Context(), user, action)
+		discreet(t, err)
+		if !strings.Contains(strings.ToLower(err.Error()), "cl.throttle") {
+			t.Errorf("%v does not say what is missing", err)
+		}
+	}
+}
+
+// Replies that are not the module's are no verdict, nor is the command sent twice.
+func TestCLThrottleSpoilt(t *testing.T) {
+	m := startModule(t)
+	proxy := redistest.StartProxy(t, m.Addr())
+	l := core.Throttle(4, core.Every(time.Hour))
+	for i, f := range append(faults[:len(faults):len(faults)], []struct {
+		name  string
+		fault redistest.Fault
+		want  error
+	}{
+		{"four integers", say("*4\r\n:0\r\n:5\r\n:4\r\n:-1\r\n"), redisstore.ErrReply},
+		{"no verdict", say("*5\r\n:2\r\n:5\r\n:4\r\n:-1\r\n:1\r\n"), redisstore.ErrReply},
+		{"a negative rest", say("*5\r\n:0\r\n:5\r\n:-4\r\n:-1\r\n:1\r\n"), redisstore.ErrReply},
+		{"a negative reset", say("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:-1\r\n"), redisstore.ErrReply},
+		{"a negative retry", say("*5\r\n:1\r\n:5\r\n:0\r\n:-2\r\n:1\r\n"), redisstore.ErrReply},
+		{"a huge retry", say("*5\r\n:1\r\n:5\r\n:0\r\n:9223372036854775807\r\n:1\r\n"), redisstore.ErrReply},
+		{"a huge reset", say("*5\r\n:0\r\n:5\r\n:0\r\n:-1\r\n:9223372036854775807\r\n"), redisstore.ErrReply},
+	}...) {
+		t.Run(f.name, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr})
+			defer rdb.Close()
+			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: 100 * time.Millisecond}), l))
+			within(t, "the client is connected", func() bool {
+				_, err := lim.Peek(t.Context(), "nobody", action)
+				return err == nil
+			})
+			proxy.Commands()
+			proxy.Spoil(f.fault)
+			defer proxy.Spoil(nil)
+			who := fmt.Sprint(user, i)
+			start := time.Now()
+			d, err := lim.Allow(t.Context(), who, action)
+			if took := time.Since(start); took > 100*time.Millisecond+slack {
+				t.Errorf("it took %s", took)
+			}
+			discreet(t, err)
+			if d != (core.Decision{}) || f.want != nil && !errors.Is(err, f.want) {
+				t.Errorf("%+v, %v; want %v", d, err, f.want)
+			}
+			_ = rdb.Close()
+			proxy.Spoil(nil)
+			proxy.HangUp()
+			if got := names(proxy.Commands()); got != "cl.throttle" {
+				t.Errorf("the client sent %s", got)
+			}
+			key := redisstore.New(rdb, &redisstore.Options{CLThrottle: true}).Key(who, action, l)
+			if tat, ok := m.tat(key); !ok || tat-m.now != int64(time.Hour) {
+				t.Errorf("%s are charged, not one hour", time.Duration(tat-m.now))
+			}
+		})
+	}
+}

@@ -1,0 +1,342 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// hook calls before, if set, with every command.
+type hook struct{ before func(cmd redis.Cmder) error }
+
+func (h hook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.before(cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+var plenty = core.FixedWindow(1_000_000, time.Hour)
+
+func TestUsersHooksSeeDecisions(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	var seen atomic.Int32
+	rdb.AddHook(hook{func(cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			seen.Add(1)
+		}
+		return nil
+	}})
+	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
+	for range 10 {
+		if _, err := lim.Allow(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen.Load() != 10 {
+		t.Errorf("the hook saw %d of 10 decisions", seen.Load())
+	}
+}
+
+// What a client does before it sends, and its own code in between, count too.
+func TestTimeoutHoldsWhateverTheClientRuns(t *testing.T) {
+	server := redistest.Start(t)
+	slow := make(chan struct{})
+	t.Cleanup(func() { close(slow) })
+	for name, o := range map[string]*redis.Options{
+		"OnConnect":           {Addr: server.Addr, OnConnect: func(context.Context, *redis.Conn) error { <-slow; return nil }},
+		"CredentialsProvider": {Addr: server.Addr, CredentialsProvider: func() (string, string) { <-slow; return "", "" }},
+		"hook":                {Addr: server.Addr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb := redis.NewClient(o)
+			if name == "hook" {
+				rdb.AddHook(hook{func(redis.Cmder) error { <-slow; return nil }})
+			}
+			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
+			start := time.Now()
+			if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
+				t.Errorf("%v, not ErrTimeout", err)
+			}
+			if took := time.Since(start); took > 50*time.Millisecond+slack {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+func TestPanickingHookIsAnError(t *testing.T) {
+	noLeak(t)
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	var angry atomic.Bool
+	rdb.AddHook(hook{func(redis.Cmder) error {
+		if angry.Load() {
+			panic("a bug in a hook")
+		}
+		return nil
+	}})
+	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
+	angry.Store(true)
+	together(20, func(int) {
+		if d, err := lim.Allow(t.Context(), user, action); err == nil || d != (core.Decision{}) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+	if err := lim.Reset(t.Context(), user, action); err == nil {
+		t.Error("Reset: no error")
+	}
+	angry.Store(false)
+	if _, err := lim.Allow(t.Context(), user, action); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResetThatDidNotRunIsAnError(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	open := errors.New("the circuit is open")
+	rdb.AddHook(hook{func(cmd redis.Cmder) error {
+		if cmd.Name() == "del" {
+			return open
+		}
+		return nil
+	}})
+	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
+	together(20, func(int) {
+		if err := lim.Reset(t.Context(), user, action); !errors.Is(err, open) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// More callers than go out together leave; the one behind them is served all the same.
+func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
+	noLeak(t)
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(store, plenty))
+	if _, err := lim.Allow(t.Context(), user, action); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause()
+	resumed := false
+	defer func() {
+		if !resumed {
+			server.Resume()
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	ask := func() { wg.Go(func() { _, _ = lim.Allow(ctx, user, action) }) }
+	within(t, "as many as may are under way", func() bool {
+		ask()
+		n, _ := store.Calls()
+		return n > redisstore.ManyFlights
+	})
+	for range 1100 {
+		ask()
+	}
+	within(t, "the rest queue", func() bool { n, _ := store.Calls(); return n > redisstore.ManyFlights+1000 })
+	served := make(chan error, 1)
+	go func() {
+		_, err := lim.Allow(t.Context(), "the live one", action)
+		served <- err
+	}()
+	cancel()
+	wg.Wait()
+	server.Resume()
+	resumed = true
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patient / 2):
+		t.Error("it was not served")
+	}
+	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+}
+
+// A shard that hangs takes no other with it.
+func TestRingsShardsAnswerEachForItself(t *testing.T) {
+	a, b := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs:              map[string]string{"a": a.Addr, "b": b.Addr},
+		HeartbeatFrequency: time.Hour, // it is to stay in the ring
+	})
+	t.Cleanup(func() { _ = ring.Close() })
+	lim := core.Must(core.New(redisstore.New(ring, &redisstore.Options{Timeout: 250 * time.Millisecond}), plenty))
+	users := map[bool][]string{}
+	for i := 0; len(users[true]) < 8 || len(users[false]) < 8; i++ {
+		name := fmt.Sprint("user", i)
+		if _, err := lim.Allow(t.Context(), name, action); err != nil {
+			t.Fatal(err)
+		}
+		onA := a.Do("EXISTS", "tailcut:{"+name+"}:"+action+":"+plenty.Identity()) == ":1"
+		users[onA] = append(users[onA], name)
+	}
+	a.Pause()
+	defer a.Resume()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() { // what asks the one that hangs
+			for range 3 {
+				if _, err := lim.Allow(t.Context(), users[true][i], action); !errors.Is(err, redisstore.ErrTimeout) {
+					t.Errorf("%v, not ErrTimeout", err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 300 {
+				if _, err := lim.Allow(t.Context(), users[false][i], action); err != nil {
+					t.Errorf("the shard that is well: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Charges of several users cannot go together to a node of a cluster.
+func TestClusterNodeBehindAPlainClient(t *testing.T) {
+	busPort, _ := net.Listen("tcp", "127.0.0.1:0")
+	_, port, _ := net.SplitHostPort(busPort.Addr().String())
+	_ = busPort.Close()
+	server := redistest.Start(t, "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-port "+port)
+	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	within(t, "the cluster is up", func() bool { return server.Do("SET", "a", "b") == "+OK" })
+	lim := core.Must(core.New(redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient}), plenty))
+	together(50, func(g int) {
+		for i := range 20 {
+			name := fmt.Sprint("user", g, i)
+			if d, err := lim.Allow(t.Context(), name, action); err != nil || d.Remaining != plenty.Quota()-1 {
+				t.Errorf("%+v, %v", d, err)
+			}
+		}
+	})
+}
+
+// One charge that fails takes no other of its run with it.
+func TestOneBadKeyInARun(t *testing.T) {
+	server := redistest.Start(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
+	l := core.Funnel(1000, core.Per(1000, time.Hour))
+	lim := core.Must(core.New(store, l))
+	server.Do("LPUSH", store.Key("spoilt", action, l), "x")
+	together(64, func(g int) {
+		for range 20 {
+			if g%8 == 0 {
+				if d, err := lim.Allow(t.Context(), "spoilt", action); !errors.Is(err, redisstore.ErrState) || d != (core.Decision{}) {
+					t.Errorf("%+v, %v", d, err)
+				}
+			} else if d, err := lim.Allow(t.Context(), fmt.Sprint("user", g), action); err != nil || !d.Allowed {
+				t.Errorf("%+v, %v", d, err)
+			}
+		}
+	})
+}
+
+// What looks like a number to Lua is not thereby a state.
+func TestNumbersThatAreNoState(t *testing.T) {
+	server := redistest.Start(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
+	l := core.Funnel(5, core.Every(time.Minute))
+	lim := core.Must(core.New(store, l))
+	for _, value := range []string{"0x06660000000000", "1.8000000000e+15", "0000000000018e14", "-000000000000001"} {
+		key := store.Key(user, action, l)
+		server.Do("SET", key, value)
+		if d, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrState) {
+			t.Errorf("%q: %+v, %v", value, d, err)
+		}
+		if got := server.Do("GET", key); got != value {
+			t.Errorf("%q has become %q", value, got)
+		}
+	}
+}
+
+// Whatever a ring holds, a charge that fails has charged nothing.
+func TestSpoiltRingChargesNothing(t *testing.T) {
+	server := redistest.Start(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
+	fixed, moving := core.FixedWindow(100, time.Hour), core.MovingWindow(100, time.Hour)
+	both := core.Must(core.New(store, fixed, moving))
+	for range 3 {
+		if _, err := both.Allow(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.Do("SETRANGE", store.Key(user, action, moving), "56", "\xff\xff\xff\xff\xff\xff\xff")
+	for range 3 {
+		if d, err := both.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrState) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	d, err := core.Must(core.New(store, fixed)).Peek(t.Context(), user, action)
+	if err != nil || d.Remaining != 97 {
+		t.Errorf("the other limit: %+v, %v; want what three actions left", d, err)
+	}
+}
+
+// A run of the script is bounded by its work: dear charges do not pile up in one.
+func TestDearChargesDoNotPileUp(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), core.SlidingWindow(10_000, time.Hour)))
+	alone := time.Duration(0)
+	for i := range 3 {
+		start := time.Now()
+		if _, err := lim.AllowN(t.Context(), fmt.Sprint("alone", i), action, 10_000); err != nil {
+			t.Fatal(err)
+		}
+		alone = max(alone, time.Since(start))
+	}
+	other := connect(t, &redis.Options{Addr: server.Addr})
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	var worst time.Duration
+	wg.Go(func() {
+		for !over.Load() {
+			start := time.Now()
+			if err := other.Ping(t.Context()).Err(); err != nil {
+				t.Error(err)
+				return
+			}
+			worst = max(worst, time.Since(start))
+		}
+	})
+	together(60, func(i int) {
+		if _, err := lim.AllowN(t.Context(), fmt.Sprint("user", i), action, 10_000); err != nil {
+			t.Error(err)
+		}
+	})
+	over.Store(true)
+	wg.Wait()
+	if worst > 20*alone { // of the 60 that would be one run
+		t.Errorf("another client waited %s, and one charge alone takes %s", worst, alone)
+	}
+}

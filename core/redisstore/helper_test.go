@@ -1,0 +1,155 @@
+package redisstore_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// Who and what; neither may show in an error.
+const (
+	user   = "geheim@example.org"
+	action = "handlung-77"
+)
+
+// slack is what a busy machine may add to a time-out.
+const slack = 500 * time.Millisecond
+
+// patient is a time-out that only a test that waits for something else can have.
+const patient = 20 * time.Second
+
+var hourly = core.Every(time.Hour)
+
+// kinds are all there are, with a quota of 5 and so slow that a clock that runs does
+// not matter.
+var kinds = []core.Limit{
+	core.SlidingWindow(5, time.Hour),
+	core.SlidingWindow(5, time.Hour).CountRefused(),
+	core.MovingWindow(5, time.Hour),
+	core.FixedWindow(5, time.Hour),
+	core.ElasticWindow(5, time.Hour),
+	core.TokenBucket(5, hourly).Named("full"),
+	core.TokenBucket(10, hourly).Initial(5),
+	core.Funnel(5, hourly),
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	redis.SetLogger(silence{}) // it says every failed dial on stderr
+	if addr := os.Getenv(fleetEnv); addr != "" {
+		os.Exit(fleetProcess(addr))
+	}
+	os.Exit(m.Run())
+}
+
+func connect(t testing.TB, opts *redis.Options) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(opts)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// reliable is a store on a server that nobody disturbs.
+func reliable(t testing.TB, addr string) *redisstore.Store {
+	t.Helper()
+	return redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{Timeout: patient})
+}
+
+// charged is how many units of a limit are taken, as the store on a server says.
+func charged(t testing.TB, s core.Store, user string, limit core.Limit) int {
+	t.Helper()
+	d, err := core.Must(core.New(s, limit)).Peek(t.Context(), user, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit.Memory() > 0 {
+		return 5 - d.Remaining // it starts so
+	}
+	return limit.Quota() - d.Remaining
+}
+
+// noLeak holds the rest of the test, its clean-up included, to leaving no goroutine.
+func noLeak(t testing.TB) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		var err error
+		for end := time.Now().Add(patient); ; {
+			if err = goleak.Find(before); err == nil || time.Now().After(end) {
+				break
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// discreet fails the test if err does not name the package, or names who or what.
+func discreet(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Error("no error")
+	case !strings.HasPrefix(err.Error(), "redisstore: "):
+		t.Errorf("%q does not say where it is from", err)
+	}
+	for _, s := range []string{user, action, "geheim", "tailcut:"} {
+		if err != nil && strings.Contains(err.Error(), s) {
+			t.Errorf("%q names the user, the action or the key", err)
+		}
+	}
+}
+
+// within waits until what is said holds, no longer than patient.
+func within(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patient); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it took longer than %s until %s", patient, what)
+		}
+	}
+}
+
+// names are the commands' names.
+func names(commands [][]string) string {
+	var s []string
+	for _, c := range commands {
+		s = append(s, c[0])
+	}
+	return strings.Join(s, " ")
+}
+
+// together runs n goroutines that all start at once, and waits for them.
+func together(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			do(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+// proxied is a server behind a proxy.
+func proxied(t testing.TB) (*redistest.Server, *redistest.Proxy) {
+	t.Helper()
+	server := redistest.Start(t)
+	return server, redistest.StartProxy(t, server.Addr)
+}

@@ -1,0 +1,87 @@
+package redisstore
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxPart bounds the user and the action in a key, in bytes as escaped; a longer
+// one is kept as its digest.
+const maxPart = 128
+
+// The tags of parts that are not what they stand for. A part that begins with one
+// of them is escaped, so that nobody can pass for a digest.
+const (
+	tagDigest = '~' // SHA-256
+	tagSecret = '^' // HMAC-SHA-256 under Options.Secret
+)
+
+const hexDigits = "0123456789ABCDEF"
+
+// key is prefix:{user}:action:identity. It tells any two users, actions and limits
+// apart, whatever their bytes, and is valid UTF-8; the one pair of braces is ours,
+// so that all limits of a user are in one cluster slot, which user bytes cannot
+// choose.
+func (s *Store) base(user, action string) string {
+	b := make([]byte, 0, len(s.prefix)+len(user)+len(action)+24)
+	b = append(b, s.prefix...)
+	b = append(b, ":{"...)
+	if s.secret != nil {
+		mac := hmac.New(sha256.New, s.secret)
+		mac.Write([]byte(user))
+		b = appendDigest(b, tagSecret, mac.Sum(nil))
+	} else {
+		b = appendPart(b, user)
+	}
+	b = append(b, "}:"...)
+	b = appendPart(b, action)
+	b = append(b, ':')
+	return string(b)
+}
+
+func appendPart(b []byte, part string) []byte {
+	start := len(b)
+	for i := 0; i < len(part); {
+		if len(b)-start > maxPart {
+			break
+		}
+		c := part[i]
+		if c < utf8.RuneSelf {
+			if plain(c) && (i > 0 || c != tagDigest && c != tagSecret) {
+				b = append(b, c)
+			} else {
+				b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+			}
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(part[i:])
+		if r == utf8.RuneError && size == 1 || !unicode.IsGraphic(r) {
+			for _, c := range []byte(part[i : i+size]) {
+				b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
+			}
+		} else {
+			b = append(b, part[i:i+size]...)
+		}
+		i += size
+	}
+	if len(b)-start > maxPart {
+		sum := sha256.Sum256([]byte(part))
+		return appendDigest(b[:start], tagDigest, sum[:])
+	}
+	return b
+}
+
+// plain is whether a byte stands for itself: what is printable and has no meaning
+// in a key or to redis-cli's patterns.
+func plain(c byte) bool {
+	return c > ' ' && c < 0x7f && !strings.ContainsRune(`%:{}*?[]\"'`, rune(c))
+}
+
+func appendDigest(b []byte, tag byte, sum []byte) []byte {
+	return base64.RawURLEncoding.AppendEncode(append(b, tag), sum)
+}

@@ -1,0 +1,352 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Charges are combined: while some are under way others queue, and when one comes
+// back, or a millisecond after the last left, those that queue go out together in one
+// run of the script. A charge that finds nothing under way goes at once, and there is
+// no timer, so combining costs an idle process nothing. It is for a single server; the
+// nodes of a Cluster or Ring answer each for itself, so there every charge, and
+// everywhere every other command, goes alone.
+//
+// Every caller waits by its own clock, not by the client's socket, which alone keeps
+// Options.Timeout.
+const (
+	fewFlights  = 2                // under way at a time: more would only make them smaller
+	manyFlights = 32               // with a server that is far away, or hangs
+	pace        = time.Millisecond // between flights above the few
+
+	maxCalls  = 8192 // that queue, or go alone: what a server that hangs can cost
+	maxWeight = 512  // of a flight, in simple charges: how long a run may hold up others
+)
+
+// A call is a charge for the script, or a command of its own.
+type call struct {
+	keys, specs []string
+	size        int // numbers in the reply
+	weight      int // how long it takes, in simple charges
+
+	line  []any
+	keyAt int8 // where in line the key is
+
+	reply  any
+	err    error
+	state  atomic.Int32
+	flight *flight // once sent
+	done   chan struct{}
+}
+
+// The states of a call: who is first, the one who sends or the one who leaves.
+const (
+	callWaits = iota
+	callSent
+	callLeft
+)
+
+// A flight is calls that are sent together. When all their callers have left, what
+// was not sent yet, for want of a connection, is not sent any more.
+type flight struct {
+	here   atomic.Int32 // callers who wait
+	cancel context.CancelFunc
+}
+
+// leave is a caller's last word. Who leaves before the call is sent is not charged.
+func (c *call) leave() {
+	if !c.state.CompareAndSwap(callWaits, callLeft) && c.flight.here.Add(-1) == 0 {
+		c.flight.cancel()
+	}
+}
+
+// A line is where calls queue.
+type line struct {
+	mu       sync.Mutex
+	calls    []*call
+	most     int       // calls that queue or go alone
+	flying   int       // flights of calls that queued
+	alone    int       // calls that went alone
+	departed time.Time // the last flight
+}
+
+// do sends a call and waits for its reply, within the time-out.
+func (s *Store) do(ctx context.Context, c *call) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.done = make(chan struct{})
+	if err := s.join(c); err != nil {
+		return err
+	}
+	timer := time.NewTimer(s.timeout)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		if c.err == nil {
+			return nil
+		}
+		return explain(ctx, c.err)
+	case <-ctx.Done():
+		c.leave()
+		return ctx.Err()
+	case <-timer.C:
+		c.leave()
+		return ErrTimeout
+	}
+}
+
+// join queues a call and sees to it that somebody sends it.
+func (s *Store) join(c *call) error {
+	q := &s.line
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.calls)+q.alone >= q.most && !q.tidy() {
+		return ErrBusy
+	}
+	if c.line != nil || s.scattered.Load() {
+		q.alone++
+		go s.flyAlone(c)
+		return nil
+	}
+	q.calls = append(q.calls, c)
+	if q.flying < fewFlights || q.flying < manyFlights && time.Since(q.departed) > pace {
+		q.depart()
+		go s.fly()
+	}
+	return nil
+}
+
+// tidy drops those who have left, and reports whether there is room now.
+func (q *line) tidy() bool {
+	kept := q.calls[:0]
+	for _, c := range q.calls {
+		if c.state.Load() == callWaits {
+			kept = append(kept, c)
+		}
+	}
+	clear(q.calls[len(kept):])
+	q.calls = kept
+	return len(kept)+q.alone < q.most
+}
+
+func (q *line) depart() {
+	q.flying++
+	q.departed = time.Now()
+}
+
+// board takes the calls that are to go out together. With none the flight is over.
+func (q *line) board(f *flight) (batch []*call) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f.here.Store(1) // itself, while it boards: it is not over when the first has left
+	defer func() {
+		if f.here.Add(-1) == 0 {
+			f.cancel()
+		}
+	}()
+	n, weight := 0, 0
+	for _, c := range q.calls {
+		if len(batch) > 0 && weight+c.weight > maxWeight {
+			break
+		}
+		n++
+		c.flight = f
+		f.here.Add(1)
+		if c.state.CompareAndSwap(callWaits, callSent) {
+			batch, weight = append(batch, c), weight+c.weight
+		} else {
+			f.here.Add(-1)
+		}
+	}
+	rest := copy(q.calls, q.calls[n:])
+	clear(q.calls[rest:])
+	q.calls = q.calls[:rest]
+	if len(batch) == 0 {
+		q.flying--
+	} else {
+		q.departed = time.Now()
+	}
+	return batch
+}
+
+// fly sends what queues until nothing does.
+func (s *Store) fly() {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		batch := s.line.board(&flight{cancel: cancel})
+		if len(batch) > 0 {
+			s.exchange(ctx, batch)
+		}
+		cancel()
+		if len(batch) == 0 {
+			return
+		}
+	}
+}
+
+// flyAlone sends one call.
+func (s *Store) flyAlone(c *call) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	defer cancel()
+	defer func() {
+		s.line.mu.Lock()
+		s.line.alone--
+		s.line.mu.Unlock()
+	}()
+	c.flight = &flight{cancel: cancel}
+	c.flight.here.Store(1)
+	if c.state.CompareAndSwap(callWaits, callSent) {
+		s.exchange(ctx, []*call{c})
+	}
+}
+
+// exchange sends calls in one command and hands out what comes back. A panic, of a
+// hook of the client's, is an error of theirs: here it would end the process.
+func (s *Store) exchange(ctx context.Context, calls []*call) {
+	defer func() {
+		v := recover()
+		for _, c := range calls {
+			if v != nil && c.reply == nil && c.err == nil {
+				c.err = fmt.Errorf("panic: %v", v)
+			}
+			close(c.done)
+		}
+	}()
+	if c := calls[0]; c.line != nil {
+		c.reply, c.err = s.send(ctx, c.line, c.keyAt)
+		return
+	}
+	reply, err := s.run(ctx, calls)
+	if len(calls) > 1 && redis.HasErrorPrefix(err, "CROSSSLOT") {
+		// One node of a cluster, or what stands for one, behind a plain client.
+		// Nothing was run.
+		s.scattered.Store(true)
+		for i := range calls {
+			reply, err := s.run(ctx, calls[i:i+1])
+			hand(reply, err, calls[i:i+1])
+		}
+		return
+	}
+	hand(reply, err, calls)
+}
+
+// run runs the script for charges: by its digest, or by its text if the server does
+// not know it yet, which means that nothing was run.
+func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
+	n := 0
+	for _, c := range calls {
+		n += len(c.keys)
+	}
+	line := make([]any, 0, 3+2*n)
+	line = append(line, "evalsha", takeScript.Hash(), n)
+	for _, c := range calls {
+		for _, k := range c.keys {
+			line = append(line, k)
+		}
+	}
+	for _, c := range calls {
+		for _, spec := range c.specs {
+			line = append(line, spec)
+		}
+	}
+	reply, err := s.send(ctx, line, 3)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		line[0], line[1] = "eval", takeSource
+		reply, err = s.send(ctx, line, 3)
+	}
+	return reply, err
+}
+
+// send sends a command once; keyAt is where in it its first key is.
+func (s *Store) send(ctx context.Context, line []any, keyAt int8) (any, error) {
+	cmd := command{redis.NewCmd(ctx, line...)}
+	cmd.SetFirstKeyPos(keyAt)
+	if err := s.rdb.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Val(), cmd.Err()
+}
+
+// command is a Redis command that the client sends at most once: a charge that was
+// sent and not answered may have been taken.
+type command struct{ *redis.Cmd }
+
+// NoRetry tells the client.
+func (command) NoRetry() bool { return true }
+
+// hand gives each charge its part of the script's reply: its numbers, or ! and why
+// there are none.
+func hand(reply any, err error, calls []*call) {
+	values, ok := reply.([]any)
+	for _, c := range calls {
+		text, failed := "", false
+		if len(values) > 0 {
+			text, _ = values[0].(string)
+			text, failed = strings.CutPrefix(text, "!")
+		}
+		switch {
+		case err != nil:
+			c.err = err
+		case ok && failed:
+			c.err, values = scriptError(text), values[1:]
+		case !ok || len(values) < c.size:
+			c.err, ok = ErrReply, false // and nothing after it can be told apart
+		default:
+			c.reply, values = values[:c.size:c.size], values[c.size:]
+		}
+	}
+	if len(values) > 0 {
+		for _, c := range calls {
+			c.reply, c.err = nil, errors.Join(c.err, ErrReply)
+		}
+	}
+}
+
+// scriptError is an error of Redis's that the script has met.
+type scriptError string
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError marks it as one of Redis's, as the client's own are.
+func (scriptError) RedisError() {}
+
+// explain tells the caller's own leaving, the time-out, and what is wrong in Redis
+// from other failures. A client may put a deadline on its socket, and so be told of
+// it before the context is.
+func explain(ctx context.Context, err error) error {
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done()
+	}
+	var late net.Error
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrReply):
+		return ErrReply
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
+		return ErrTimeout
+	case strings.Contains(err.Error(), "WRONGTYPE"), strings.Contains(err.Error(), "TAILCUTSTATE"):
+		return ErrState
+	}
+	return failure{err}
+}
+
+// failure is an error of the client or of Redis, less what it may say of the
+// command's arguments: they hold the user.
+type failure struct{ error }
+
+func (f failure) Error() string {
+	text, _, _ := strings.Cut(f.error.Error(), ", with args beginning with")
+	return "redisstore: " + text
+}
+
+func (f failure) Unwrap() error { return f.error }

@@ -1,0 +1,42 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest"
+)
+
+func mini(t testing.TB) storetest.Fixture {
+	m := miniredis.NewMiniRedis()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+	m.ClockTTL(true)
+	m.SetTime(now)
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return storetest.Fixture{
+		Store: redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}),
+		Advance: func(d time.Duration) {
+			now = now.Add(d)
+			m.SetTime(now)
+			// Redis keeps the instant at which a key expires, miniredis the time
+			// until then.
+			for _, k := range m.Keys() {
+				if ttl := m.TTL(k); d < 0 && ttl > 0 {
+					m.SetTTL(k, ttl-d)
+				}
+			}
+		},
+		Traces: 30,
+	}
+}
+
+func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }

@@ -1,0 +1,44 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+
+// One server serves the whole suite, each subtest in a key space of its own.
+func TestRealRedisConforms(t *testing.T) {
+	server, clock := redistest.StartAt(t, epoch)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	storetest.Run(t, func(t testing.TB) storetest.Fixture {
+		server.Do("FLUSHALL")
+		return storetest.Fixture{
+			Store:   redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}),
+			Advance: clock.Advance,
+			Traces:  150,
+		}
+	})
+}
+
+func TestRESP2Conforms(t *testing.T) {
+	server, clock := redistest.StartAt(t, epoch)
+	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: 2})
+	open := func(t testing.TB) storetest.Fixture {
+		server.Do("FLUSHALL")
+		return storetest.Fixture{
+			Store:   redisstore.New(rdb, &redisstore.Options{Timeout: patient}),
+			Advance: clock.Advance,
+			Traces:  30,
+		}
+	}
+	storetest.Rules(t, open)
+	storetest.Trace(t, open)
+}

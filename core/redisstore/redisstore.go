@@ -1,0 +1,356 @@
+// Package redisstore keeps the state of limits in Redis, so that a fleet shares them:
+// same answers as memorystore, decided in one round trip by Redis's own clock.
+//
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
+//	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
+//
+// Any redis.UniversalClient serves: a single server, Sentinel, Cluster or Ring, with
+// Redis 6.2 or later. The server need not be up when the program starts.
+//
+// With a *redis.Client, of a single server or Sentinel, decisions that are asked for
+// while others are under way go out together, in one run of the script. One that finds
+// nothing under way goes at once. On a Cluster or Ring each goes by itself, as it does
+// if a server behind a plain client turns out to be part of a cluster. A proxy that
+// spreads keys over servers needs a client that is not a *redis.Client.
+//
+// # Failure
+//
+// [Options].Timeout bounds every call, whatever the client's own options are. A
+// call that has no answer is an error, [ErrTimeout] or what the client or Redis
+// says; it is never a verdict, and no charge is sent twice: the client's retries
+// are off for these commands. What happens then is said with core.Fallback or
+// core.FailOpen; a bare Store fails closed.
+//
+// A caller whose context ends before its charge is sent is not charged; after that
+// it may be.
+//
+// # Keys
+//
+// A key is tailcut:{user}:action:limit, such as
+//
+//	tailcut:{laoqian}:reply:sliding:1m0s
+//	tailcut:{laoqian}:like:funnel
+//
+// Bytes that are not printable or that mean something in a key are escaped as %XX,
+// and a user or action of more than 128 bytes is kept as ~ and its digest, so any
+// two users have different keys and none can choose a cluster slot. Every key
+// expires when its state is whole again. Options.Prefix separates applications;
+// Options.Secret keeps users out of Redis.
+//
+// # Server
+//
+// Limits that are evicted are forgiven. Give them a server of their own with
+//
+//	maxmemory-policy noeviction
+//
+// and a user that can do no more than it must:
+//
+//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +get +set +del +getrange +setrange +strlen +zadd +zcard +zcount +zrange +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
+//
+// Replication is asynchronous: a failover may forget the last actions, so that a
+// user can do again at most what he did in the replica's lag. Persistence is not
+// needed; without it a restart forgives everybody once.
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The errors that are this package's own, in the sense of errors.Is. What the client
+// says is wrapped as it is; what Redis says to the script, that it is out of memory for
+// example, is wrapped as a redis.Error of the same text.
+var (
+	// ErrTimeout: there was no answer within Options.Timeout. The charge may have
+	// been taken.
+	ErrTimeout = errors.New("redisstore: no answer within the time-out")
+
+	// ErrBusy: too many calls wait for an answer already. The charge was not sent.
+	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
+
+	// ErrState: a key holds a value of another type, or one that is no state. Delete
+	// it, or choose another Options.Prefix.
+	ErrState = errors.New("redisstore: a key holds something that is not a state")
+
+	// ErrReply: Redis's answer is not one of ours. Nothing is read from it.
+	ErrReply = errors.New("redisstore: the reply cannot be read")
+)
+
+const (
+	defaultTimeout = 50 * time.Millisecond
+	minTimeout     = time.Millisecond
+	maxTimeout     = time.Minute
+	defaultPrefix  = "tailcut"
+)
+
+// Options are the settings of a store. The zero value is the default.
+type Options struct {
+	// Timeout bounds every call: 1 ms to 1 minute; 0 is 50 ms.
+	Timeout time.Duration
+
+	// Prefix begins every key: 1 to 64 letters, digits, dots, underscores, dashes or
+	// colons; "" is "tailcut".
+	Prefix string
+
+	// Secret, if not empty, keeps users out of Redis: a key then has an
+	// HMAC-SHA-256 of the user under it. All processes must have the same; with
+	// another everyone starts anew.
+	Secret string
+
+	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
+	// serves limiters of exactly one Funnel or Throttle whose rate has a period of
+	// whole seconds and is at most 1,000 a second; another is an error of core.New.
+	// Its answers are the module's, to the second, and its state is apart from that
+	// of the scripts.
+	CLThrottle bool
+}
+
+// Store is a [core.Store] on Redis. It is safe for use by many goroutines and needs
+// no closing; the client stays the caller's.
+type Store struct {
+	rdb     redis.UniversalClient
+	timeout time.Duration
+	prefix  string
+	secret  []byte
+	cell    bool // CL.THROTTLE
+	line    line
+
+	scattered atomic.Bool // the keys of two users may be on two servers
+}
+
+// New makes a store on rdb. opts may be nil. It panics if rdb is nil or an option is
+// out of bounds; it does not talk to Redis. The client's hooks see the commands with a
+// context of the store's own.
+func New(rdb redis.UniversalClient, opts *Options) *Store {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	switch {
+	case rdb == nil:
+		panic("redisstore: New: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
+	case o.Timeout < minTimeout || o.Timeout > maxTimeout:
+		panic(fmt.Sprintf("redisstore: New: Timeout %s is not within %s to %s; 0 is the default of %s", o.Timeout, minTimeout, maxTimeout, defaultTimeout))
+	case !validPrefix(o.Prefix):
+		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
+	}
+	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle}
+	s.line.most = maxCalls
+	_, single := rdb.(*redis.Client)
+	s.scattered.Store(!single)
+	if o.Secret != "" {
+		s.secret = []byte(o.Secret)
+	}
+	return s
+}
+
+func validPrefix(s string) bool {
+	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
+	return len(s) <= 64 && strings.Trim(s, legal) == ""
+}
+
+//go:embed take.lua
+var takeSource string
+
+var takeScript = redis.NewScript(takeSource)
+
+// Take decides a charge in one round trip, together with those that wait with it.
+func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if s.cell {
+		return s.throttle(ctx, &c)
+	}
+	call := &call{keys: s.keys(c.User, c.Action, c.Limits), specs: make([]string, len(c.Limits))}
+	for i := range c.Limits {
+		call.specs[i] = spec(&c.Limits[i], c.Cost, c.Peek, i+1 < len(c.Limits))
+		call.size += words(&c.Limits[i])
+		call.weight += weight(&c.Limits[i], c.Cost)
+	}
+	if err := s.do(ctx, call); err != nil {
+		return core.Decision{}, err
+	}
+	return decode(&c, call.reply)
+}
+
+// Reset forgets the states of the limits for that user and action.
+func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	line := []any{"del"}
+	for _, k := range s.keys(user, action, limits) {
+		line = append(line, k)
+	}
+	call := &call{line: line, keyAt: 1}
+	if err := s.do(ctx, call); err != nil {
+		return err
+	}
+	if n, ok := call.reply.(int64); !ok || n < 0 {
+		return ErrReply
+	}
+	return nil
+}
+
+func (s *Store) keys(user, action string, limits []core.Limit) []string {
+	base := s.base(user, action)
+	keys := make([]string, len(limits))
+	for i := range limits {
+		if keys[i] = base + limits[i].Identity(); s.cell {
+			keys[i] = base + cellIdentity(limits[i])
+		}
+	}
+	return keys
+}
+
+// spec is the script's ARGV for a limit.
+func spec(l *core.Limit, cost int64, peek, more bool) string {
+	b := make([]byte, 0, 80)
+	if peek {
+		b = append(b, '0')
+	} else {
+		b = append(b, '1')
+	}
+	if more {
+		b = append(b, " & "...)
+	} else {
+		b = append(b, " . "...)
+	}
+	numbers := func(ns ...int64) {
+		for _, n := range ns {
+			b = strconv.AppendInt(append(b, ' '), n, 10)
+		}
+	}
+	switch l.Kind() {
+	case core.KindTokenBucket, core.KindFunnel:
+		n := l.Numbers(cost)
+		if l.Memory() > 0 {
+			b = append(b, "initial"...)
+		} else {
+			b = append(b, "meter"...)
+		}
+		numbers(n.Cost, n.CostPart, n.Full, n.FullPart, n.Den)
+		if l.Memory() > 0 {
+			numbers(n.Start, n.StartPart, l.Memory().Microseconds())
+		}
+	default:
+		b = append(b, l.Kind().String()...)
+		// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
+		numbers(min(cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
+	}
+	return string(b)
+}
+
+// weight is how long a limit takes the script, in simple charges: a queue writes an
+// entry for each unit.
+func weight(l *core.Limit, cost int64) int {
+	switch l.Kind() {
+	case core.KindSlidingWindow, core.KindSlidingRefused:
+		return 4 + int(min(cost, int64(l.Quota()))/2)
+	case core.KindMovingWindow:
+		return 4 + int(min(cost, int64(l.Quota()))/2000)
+	}
+	return 1
+}
+
+// words is how many numbers the script replies for a limit.
+func words(l *core.Limit) int {
+	switch l.Kind() {
+	case core.KindFixedWindow, core.KindElasticWindow:
+		return 2
+	case core.KindTokenBucket, core.KindFunnel:
+		if l.Numbers(1).Den == 1 {
+			return 1
+		}
+		return 2
+	}
+	return 3
+}
+
+// decode reads a charge's part of the reply, which has the numbers of each limit and
+// nothing else.
+func decode(c *core.Charge, reply any) (core.Decision, error) {
+	values, ok := reply.([]any)
+	if !ok {
+		return core.Decision{}, ErrReply
+	}
+	var few [4]core.Reading
+	readings := few[:0]
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		var n [3]int64
+		size := words(l)
+		if len(values) < size {
+			return core.Decision{}, ErrReply
+		}
+		for j := range size {
+			v, ok := values[j].(int64)
+			if !ok || v < 0 {
+				return core.Decision{}, ErrReply
+			}
+			n[j] = v
+		}
+		values = values[size:]
+		r := core.Reading{Fits: n[0]&1 == 1}
+		switch l.Kind() {
+		case core.KindTokenBucket, core.KindFunnel:
+			r.Rest, r.Part = n[0]>>1, n[1]
+		default:
+			r.Count, r.Rest, r.Wait = n[0]>>1, n[1], n[2]
+		}
+		readings = append(readings, r)
+	}
+	if len(values) > 0 {
+		return core.Decision{}, ErrReply
+	}
+	return c.Answer(readings), nil
+}
+
+// An Entry is an action in the history of a SlidingWindow.
+type Entry struct {
+	Time     time.Time // by Redis's clock
+	Admitted bool      // false: refused, which only CountRefused records
+}
+
+// History returns what a SlidingWindow remembers of user and action, oldest first:
+// the actions of its period, and maybe some older ones that no longer count. The
+// limit must be the one, or of the identity, that the limiter has.
+func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
+	if k := limit.Kind(); k != core.KindSlidingWindow && k != core.KindSlidingRefused {
+		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
+	}
+	key := s.keys(user, action, []core.Limit{limit})[0]
+	// By a script, whose reply is of one shape in RESP2 and RESP3.
+	call := &call{line: []any{"eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, key}, keyAt: 3}
+	if err := s.do(ctx, call); err != nil {
+		return nil, err
+	}
+	values, ok := call.reply.([]any)
+	if !ok || len(values)%2 != 0 {
+		return nil, ErrReply
+	}
+	entries := make([]Entry, 0, len(values)/2)
+	for i := 0; i < len(values); i += 2 {
+		member, ok1 := values[i].(string)
+		score, ok2 := values[i+1].(string)
+		us, err := strconv.ParseUint(score, 10, 53)
+		id, refused := strings.CutSuffix(member, "r")
+		if _, err2 := strconv.ParseUint(id, 10, 54); !ok1 || !ok2 || err != nil || err2 != nil {
+			return nil, ErrState
+		}
+		entries = append(entries, Entry{Time: time.UnixMicro(int64(us)), Admitted: !refused})
+	}
+	return entries, nil
+}

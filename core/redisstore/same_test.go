@@ -1,0 +1,95 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// inBubble connects without the network, which is outside a bubble.
+func inBubble(m *miniredis.Miniredis) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:1", // a name would be looked up
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	})
+}
+
+// Both stores, asked the same at the same instants, say the same. Here the app's
+// clock is Redis's too, which is the only way to give memorystore one.
+func TestAgreesWithMemory(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := miniredis.NewMiniRedis()
+				m.ClockTTL(true)
+				defer m.Close()
+				rdb := inBubble(m)
+				defer rdb.Close()
+				shared, memory := redisstore.New(rdb, nil), memorystore.New(nil)
+				r := rand.New(rand.NewPCG(seed, 1))
+				limits := []core.Limit{
+					core.SlidingWindow(3, time.Second), core.SlidingWindow(3, time.Second).CountRefused(), core.MovingWindow(9, time.Second),
+					core.FixedWindow(4, time.Second), core.ElasticWindow(3, time.Second), core.TokenBucket(5, core.Per(7, time.Second)),
+					core.TokenBucket(5, core.Per(11, time.Second)).Named("i").Initial(2).ForgetAfter(1500 * time.Millisecond),
+					core.Funnel(3, core.Per(3, time.Second)),
+				}
+				refused := 0
+				for step := range 300 {
+					time.Sleep(time.Duration(r.IntN(2)*r.IntN(400_000)) * time.Microsecond)
+					r.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
+					set := limits[:1+r.IntN(3)]
+					user, cost := fmt.Sprint(r.IntN(2)), r.IntN(4)
+					var d [2]core.Decision
+					for i, s := range []core.Store{shared, memory} {
+						var err error
+						if d[i], err = core.Must(core.New(s, set...)).AllowN(t.Context(), user, action, cost); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if d[0] != d[1] {
+						t.Fatalf("step %d, %v, cost %d:\nredis %+v\nmemory %+v", step, set, cost, d[0], d[1])
+					}
+					if !d[0].Allowed {
+						refused++
+					}
+				}
+				if refused < 30 {
+					t.Errorf("%d were refused", refused)
+				}
+			})
+		})
+	}
+}
+
+// An app whose clock is decades behind: the bubble's is in the year 2000.
+func TestAppClockDoesNotMatter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		m.SetTime(epoch)
+		defer m.Close()
+		rdb := inBubble(m)
+		defer rdb.Close()
+		for _, l := range kinds {
+			lim := core.Must(core.New(redisstore.New(rdb, nil), l))
+			for i := range 6 {
+				d, err := lim.Allow(t.Context(), user, action)
+				if err != nil || d.Allowed != (i < 5) {
+					t.Fatalf("%s: %+v, %v", l, d, err)
+				}
+				time.Sleep(24 * time.Hour) // only here
+			}
+		}
+	})
+}

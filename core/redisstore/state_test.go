@@ -1,0 +1,538 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// A world is a server with its clock in the test's hands.
+type world struct {
+	name   string
+	rdb    *redis.Client
+	store  *redisstore.Store
+	move   func(time.Duration)
+	expiry func(key string) int64 // in Unix milliseconds; -1 if there is none
+	now    int64                  // Unix microseconds
+}
+
+func (w *world) advance(d time.Duration) {
+	w.move(d)
+	w.now += d.Microseconds()
+}
+
+func miniWorld(t testing.TB, protocol int) *world {
+	m := miniredis.NewMiniRedis()
+	now := epoch
+	m.ClockTTL(true)
+	m.SetTime(now)
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	rdb := connect(t, &redis.Options{Addr: m.Addr(), Protocol: protocol})
+	return &world{
+		name: "miniredis", rdb: rdb, now: now.UnixMicro(),
+		store: redisstore.New(rdb, &redisstore.Options{Timeout: patient}),
+		move: func(d time.Duration) {
+			now = now.Add(d)
+			m.SetTime(now)
+			for _, k := range m.Keys() { // see mini
+				if ttl := m.TTL(k); d < 0 && ttl > 0 {
+					m.SetTTL(k, ttl-d)
+				}
+			}
+		},
+		expiry: func(key string) int64 {
+			ttl := m.TTL(key)
+			if ttl == 0 {
+				return -1
+			}
+			at := now.Add(ttl)
+			if at.UnixNano()%1e6 != 0 {
+				t.Errorf("%s expires at %s", key, at)
+			}
+			return at.UnixMilli()
+		},
+	}
+}
+
+func realWorld(t testing.TB, protocol int) *world {
+	server, clock := redistest.StartAt(t, epoch)
+	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: protocol})
+	return &world{
+		name: "redis", rdb: rdb, now: epoch.UnixMicro(), move: clock.Advance,
+		store: redisstore.New(rdb, &redisstore.Options{Timeout: patient}),
+		expiry: func(key string) int64 {
+			at, err := rdb.Do(context.Background(), "pexpiretime", key).Int64()
+			if err != nil {
+				t.Error(err)
+			}
+			return at
+		},
+	}
+}
+
+// worlds are both servers, with both protocols.
+func worlds(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprint("miniredis, RESP", protocol), func(t *testing.T) { test(t, miniWorld(t, protocol)) })
+		t.Run(fmt.Sprint("redis, RESP", protocol), func(t *testing.T) { test(t, realWorld(t, protocol)) })
+	}
+}
+
+// dump is all that a server holds: keys, types, values and expiries.
+func (w *world) dump(t testing.TB) string {
+	t.Helper()
+	ctx := context.Background()
+	keys, err := w.rdb.Keys(ctx, "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		if n, err := w.rdb.Exists(ctx, k).Result(); err != nil || n == 0 {
+			continue // has it expire
+		}
+		fmt.Fprintf(&b, "%s %s %d\n", k, w.value(t, k), w.expiry(k))
+	}
+	return b.String()
+}
+
+func (w *world) value(t testing.TB, key string) string {
+	t.Helper()
+	ctx := context.Background()
+	kind, err := w.rdb.Type(ctx, key).Result()
+	var value any
+	switch kind {
+	case "string":
+		value, err = w.rdb.Get(ctx, key).Result()
+		value = fmt.Sprintf("%q", value)
+	case "zset":
+		var z []redis.Z
+		z, err = w.rdb.ZRangeWithScores(ctx, key, 0, -1).Result()
+		parts := []string{}
+		for _, e := range z {
+			parts = append(parts, fmt.Sprintf("%v@%.6f", e.Member, e.Score))
+		}
+		value = parts
+	case "list":
+		value, err = w.rdb.LRange(ctx, key, 0, -1).Result()
+	case "hash":
+		value, err = w.rdb.HGetAll(ctx, key).Result()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(kind, " ", value)
+}
+
+// What is in Redis, for people and for versions to come: a change of it is a change of
+// the key.
+func TestStateFormat(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		if w.now != 1767323045678901 {
+			t.Fatal(w.now)
+		}
+		zset := func(members ...string) string { return fmt.Sprint("zset ", members) }
+		for _, tc := range []struct {
+			limit core.Limit
+			costs []int
+			want  string
+			until time.Duration // whole again
+		}{
+			{core.SlidingWindow(3, time.Minute), []int{1, 2, 1}, zset("1767323045678901@1767323045678901.000000", "1767323045678902@1767323045678901.000000", "1767323045678903@1767323045678901.000000"), time.Minute},
+			{core.SlidingWindow(2, time.Minute).CountRefused(), []int{1, 2}, zset("1767323045678902r@1767323045678901.000000", "1767323045678903r@1767323045678901.000000"), time.Minute},
+			{core.MovingWindow(3, time.Minute), []int{1, 2, 1}, `string "17673230456789011767323045678901       0       3       3` + strings.Repeat(`\x00`, 21) + `"`, time.Minute},
+			{core.FixedWindow(3, time.Minute), []int{1, 2, 1}, `string "3 1767323105678901"`, time.Minute},
+			{core.ElasticWindow(3, time.Minute), []int{1, 2, 1}, `string "3 1767323105678901"`, time.Minute},
+			{core.Funnel(3, core.Per(1, time.Second)), []int{1, 2, 1}, `string "1767323048678901"`, 3 * time.Second},
+			{core.Funnel(3, core.Per(7, time.Second)).Named("seven"), []int{1, 1}, `string "1767323045964615+2/7"`, 285715 * time.Microsecond},
+			{core.TokenBucket(3, core.Per(1, time.Second)).Named("plain"), []int{1}, `string "1767323046678901"`, time.Second},
+			{core.TokenBucket(3, core.Per(1, time.Second)).Initial(2), []int{1}, `string "1767323047678901 1767323045678901"`, 24*time.Hour + 3*time.Second},
+		} {
+			lim := core.Must(core.New(w.store, tc.limit))
+			for _, n := range tc.costs {
+				if _, err := lim.AllowN(t.Context(), "laoqian", "reply", n); err != nil {
+					t.Fatal(err)
+				}
+			}
+			key := w.store.Key("laoqian", "reply", tc.limit)
+			if got := w.value(t, key); got != tc.want {
+				t.Errorf("%s: %s\nwant %s", tc.limit, got, tc.want)
+			}
+			end := w.now + tc.until.Microseconds()
+			if got := w.expiry(key); got != (end+999)/1000 {
+				t.Errorf("%s expires at %d, which is not %d rounded up", tc.limit, got, end)
+			}
+		}
+
+		// Later instants in a ring count from its base.
+		ring := core.MovingWindow(3, time.Minute).Named("later")
+		lim := core.Must(core.New(w.store, ring))
+		for range 2 {
+			if _, err := lim.Allow(t.Context(), "laoqian", "reply"); err != nil {
+				t.Fatal(err)
+			}
+			w.advance(258 * time.Microsecond)
+		}
+		want := `string "17673230456789011767323045679159       0       2       3` + strings.Repeat(`\x00`, 12) + `\x01\x02` + strings.Repeat(`\x00`, 7) + `"`
+		if got := w.value(t, w.store.Key("laoqian", "reply", ring)); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	})
+}
+
+// A random history of all kinds leaves both servers with the same bytes, and every
+// key at every time with an expiry: not before the state is whole, and within a
+// millisecond of it.
+func TestSameBytesAndExpiry(t *testing.T) {
+	const steps = 250
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			mini, real := miniWorld(t, 3), realWorld(t, 3)
+			r := rand.New(rand.NewPCG(seed, 7))
+			limits := []core.Limit{
+				core.SlidingWindow(3, time.Second), core.SlidingWindow(2, time.Second),
+				core.SlidingWindow(3, time.Second).CountRefused(), core.SlidingWindow(5, time.Second).CountRefused(),
+				core.MovingWindow(4, time.Second), core.MovingWindow(40, time.Second),
+				core.FixedWindow(4, time.Second), core.FixedWindow(7, time.Second),
+				core.ElasticWindow(3, time.Second),
+				core.TokenBucket(5, core.Per(7, time.Second)), core.TokenBucket(5, core.Per(11, time.Second)).Named("i").Initial(2).ForgetAfter(1500 * time.Millisecond),
+				core.Funnel(3, core.Per(3, time.Second)), core.Funnel(9, core.Per(1e9, time.Second)), core.Throttle(4, core.Per(7, time.Second)),
+			}
+			last := ""
+			for step := range steps {
+				if r.IntN(2) == 0 {
+					d := time.Duration(r.IntN(400_000)) * time.Microsecond
+					if r.IntN(6) == 0 {
+						d = -d
+					}
+					for _, w := range []*world{mini, real} {
+						w.advance(d)
+						w.dump(t) // what is past its end is gone from both
+					}
+				}
+				set := slices.Clone(limits)
+				r.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
+				set = set[:1+r.IntN(3)]
+				user, cost, peek := fmt.Sprint("user ", r.IntN(2)), 1+r.IntN(4)*r.IntN(2), r.IntN(8) == 0
+				var d [2]core.Decision
+				for i, w := range []*world{mini, real} {
+					lim, err := core.New(w.store, set...)
+					if err != nil {
+						return // two of one state
+					}
+					if peek {
+						d[i], err = lim.Peek(t.Context(), user, action)
+					} else {
+						d[i], err = lim.AllowN(t.Context(), user, action, cost)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				dumps := [2]string{mini.dump(t), real.dump(t)}
+				if d[0] != d[1] || dumps[0] != dumps[1] {
+					t.Fatalf("step %d, %v, cost %d:\nminiredis %+v\n%s\nredis %+v\n%s\nbefore\n%s", step, set, cost, d[0], dumps[0], d[1], dumps[1], last)
+				}
+				if peek && dumps[1] != last && last != "" && !strings.Contains(last, dumps[1]) && len(dumps[1]) >= len(last) {
+					t.Fatalf("step %d: a Peek wrote:\n%s\nnot\n%s", step, dumps[1], last)
+				}
+				last = dumps[1]
+				for _, line := range strings.Split(strings.TrimSpace(last), "\n") {
+					if strings.HasSuffix(line, " -1") {
+						t.Fatalf("step %d: no expiry: %s", step, line)
+					}
+				}
+				for _, l := range set { // what was just written
+					if peek || !d[1].Allowed {
+						continue
+					}
+					whole, err := core.Must(core.New(real.store, l)).Peek(t.Context(), user, action)
+					if err != nil {
+						t.Fatal(err)
+					}
+					end := real.now + whole.ResetAfter.Microseconds()
+					if l.Memory() > 0 {
+						end = real.now + l.Memory().Microseconds()
+					}
+					if at := real.expiry(real.store.Key(user, action, l)) * 1000; at < end || at >= end+1000 {
+						t.Fatalf("step %d: %s expires at %d us and is whole at %d", step, l, at, end)
+					}
+				}
+			}
+		})
+	}
+}
+
+// An operator's PERSIST lasts until the next write.
+func TestPersist(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		for _, l := range kinds {
+			lim := core.Must(core.New(w.store, l))
+			key := w.store.Key(user, action, l)
+			for range 2 {
+				if _, err := lim.Allow(t.Context(), user, action); err != nil {
+					t.Fatal(err)
+				}
+				if w.expiry(key) <= w.now/1000 {
+					t.Errorf("%s expires at %d", l, w.expiry(key))
+				}
+				if err := w.rdb.Persist(t.Context(), key).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if w.expiry(key) != -1 {
+				t.Fatalf("%s: PERSIST did nothing", l)
+			}
+			// So it does where a step back of the clock is put right.
+			w.advance(-time.Minute)
+			other := core.FixedWindow(1, time.Hour).Named("other")
+			full := core.Must(core.New(w.store, other))
+			for range 2 {
+				if _, err := full.Allow(t.Context(), user, action); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if d, err := core.Must(core.New(w.store, l, other)).Allow(t.Context(), user, action); err != nil || d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			windowed := l.Kind() != core.KindFunnel && l.Kind() != core.KindTokenBucket || l.Memory() > 0
+			if windowed && w.expiry(key) <= w.now/1000 {
+				t.Errorf("%s, put right, expires at %d", l, w.expiry(key))
+			}
+			w.advance(time.Minute)
+		}
+	})
+}
+
+// nonsense is what a key may hold that is no state, by kind.
+func nonsense(l core.Limit, now int64) map[string][]any {
+	bad := map[string][]any{
+		"a list":    {"rpush", 1},
+		"a hash":    {"hset", "a", 1},
+		"a set":     {"sadd", 1},
+		"a stream":  nil,
+		"text":      {"set", "abc"},
+		"nothing":   {"set", ""},
+		"a space":   {"set", " "},
+		"negative":  {"set", "-5"},
+		"a float":   {"set", fmt.Sprintf("%d.5", now)},
+		"huge":      {"set", strings.Repeat("9", 400)},
+		"17 digits": {"set", fmt.Sprintf("%d0", now)},
+		"exponent":  {"set", "1e15"},
+		"hex":       {"set", "0x10"},
+		"inf":       {"set", "inf"},
+		"nan":       {"set", "nan"},
+		"a NUL":     {"set", "5\x00"},
+		"a newline": {"set", fmt.Sprintf("%d\n", now)},
+		"UTF-8":     {"set", "\xff老"},
+		"JSON":      {"set", `{"count":1}`},
+	}
+	delete(bad, "a stream")
+	window := func(s string) { bad[s] = []any{"set", s} }
+	zset := func(name string, pairs ...any) { bad[name] = append([]any{"zadd"}, pairs...) }
+	header := func(base, newest, head, n, limit any, body int) []any {
+		return []any{"set", fmt.Sprintf("%16v%16v%8v%8v%8v", base, newest, head, n, limit) + strings.Repeat("\x00", body)}
+	}
+	switch l.Kind() {
+	case core.KindFixedWindow, core.KindElasticWindow:
+		bad["a zset"] = []any{"zadd", 1, 1}
+		for _, s := range []string{"5", "5 ", " 5 5", "5 -5", "-5 5", "5 5 5", "5.0 5", "5  5", "5 1e15", "x 5"} {
+			window(s)
+		}
+		bad["a far end"] = []any{"set", fmt.Sprintf("1 %d0", now)}
+		bad["a huge count"] = []any{"set", fmt.Sprintf("%s %d", strings.Repeat("9", 17), now+1e6)}
+	case core.KindFunnel, core.KindTokenBucket:
+		bad["a zset"] = []any{"zadd", 1, 1}
+		for _, s := range []string{"5+1", "5+1/", "5+/7", "+1/7", "5+7/7", "5+8/7", "5+-1/7", "5+1/0", "5+0.5/1", "5 5 5", "5+1/7 x", "5 -1"} {
+			window(s)
+		}
+		bad["a huge last"] = []any{"set", fmt.Sprintf("%d %d0", now, now)}
+	case core.KindSlidingWindow, core.KindSlidingRefused:
+		zset("a foreign member", now, "abc")
+		zset("an empty member", now, "")
+		zset("another mark", now, fmt.Sprintf("%dx", now))
+		zset("a float score", float64(now)+0.5, fmt.Sprint(now))
+		zset("a negative score", -1, fmt.Sprint(now))
+		zset("an infinite score", "inf", fmt.Sprint(now))
+		zset("minus infinite", "-inf", fmt.Sprint(now))
+		zset("a huge score", "1e300", fmt.Sprint(now))
+		zset("a score above 2^53", "1e16", fmt.Sprint(now))
+		zset("a huge member", now, strings.Repeat("9", 17))
+	case core.KindMovingWindow:
+		bad["a zset"] = []any{"zadd", 1, 1}
+		bad["a short header"] = []any{"set", strings.Repeat("1", 55)}
+		bad["a header of spaces"] = header("", "", "", "", "", 70)
+		bad["a header with a gap"] = header("12 34", now, 0, 1, 8, 56)
+		bad["a header without newest"] = header(now, "", 0, 1, 8, 56)
+		bad["a header without head"] = header(now, now, "", 1, 8, 56)
+		bad["a header with a gap in n"] = header(now, now, 0, "1 1", 8, 56)
+		bad["no capacity"] = header(now, now, 0, 0, 0, 0)
+		bad["more than its capacity"] = header(now, now, 0, 9, 8, 56)
+		bad["a head outside"] = header(now, now, 8, 1, 8, 56)
+		bad["no ring"] = header(now, now, 0, 1, 8, 0)
+		bad["a truncated ring"] = header(now, now, 0, 3, 8, 22)
+		bad["a ring cut behind what is in it"] = header(now, now, 0, 3, 8, 55)
+		bad["a ring that is too long"] = header(now, now, 0, 3, 8, 57)
+	}
+	return bad
+}
+
+// What is no state is ErrState: no verdict, nothing written, and once it is deleted
+// the limit works.
+func TestNonsense(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		good := core.FixedWindow(100, time.Hour).Named("good")
+		for _, l := range kinds {
+			for name, command := range nonsense(l, w.now) {
+				t.Run(fmt.Sprint(l, " ", name), func(t *testing.T) {
+					w.rdb.FlushAll(t.Context())
+					key := w.store.Key(user, action, l)
+					line := append([]any{command[0], key}, command[1:]...)
+					if err := w.rdb.Do(t.Context(), line...).Err(); err != nil {
+						t.Fatal(err)
+					}
+					before := w.dump(t)
+					lim, both := core.Must(core.New(w.store, l)), core.Must(core.New(w.store, good, l))
+					for what, call := range map[string]func() (core.Decision, error){
+						"Allow":          func() (core.Decision, error) { return lim.Allow(t.Context(), user, action) },
+						"AllowN(3)":      func() (core.Decision, error) { return lim.AllowN(t.Context(), user, action, 3) },
+						"AllowN(5)":      func() (core.Decision, error) { return lim.AllowN(t.Context(), user, action, 5) },
+						"AllowN(0)":      func() (core.Decision, error) { return lim.AllowN(t.Context(), user, action, 0) },
+						"Peek":           func() (core.Decision, error) { return lim.Peek(t.Context(), user, action) },
+						"Allow with one": func() (core.Decision, error) { return both.Allow(t.Context(), user, action) },
+					} {
+						d, err := call()
+						if !errors.Is(err, redisstore.ErrState) || d != (core.Decision{}) {
+							t.Errorf("%s: %+v, %v; want ErrState", what, d, err)
+						}
+						discreet(t, err)
+						if got := w.dump(t); got != before {
+							t.Fatalf("%s wrote:\n%s\nover\n%s", what, got, before)
+						}
+					}
+					if err := lim.Reset(t.Context(), user, action); err != nil {
+						t.Fatal(err)
+					}
+					if d, err := lim.Allow(t.Context(), user, action); err != nil || !d.Allowed || d.Remaining != 4 {
+						t.Errorf("after Reset: %+v, %v", d, err)
+					}
+				})
+			}
+		}
+	})
+}
+
+// Numbers that a clock may have made are no nonsense: they are put right.
+func TestFarFutureIsClamped(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		far := "9999999999999999"
+		for _, tc := range []struct {
+			limit core.Limit
+			value string
+		}{
+			{core.FixedWindow(5, time.Hour), "5 " + far},
+			{core.ElasticWindow(5, time.Hour), "5 " + far},
+			{core.Funnel(5, hourly), far},
+			{core.Funnel(5, core.Per(7, time.Hour)).Named("parts"), far + "+1/7"},
+			{core.TokenBucket(10, hourly).Initial(5), far + " " + far},
+		} {
+			lim := core.Must(core.New(w.store, tc.limit))
+			key := w.store.Key(user, action, tc.limit)
+			if err := w.rdb.Set(t.Context(), key, tc.value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			d, err := lim.Allow(t.Context(), user, action)
+			if err != nil || d.Allowed || d.RetryAfter > tc.limit.Period() || d.RetryAfter <= 0 {
+				t.Errorf("%s: %+v, %v", tc.limit, d, err)
+			}
+			if w.expiry(key) <= 0 {
+				t.Errorf("%s: no expiry", tc.limit)
+			}
+		}
+	})
+}
+
+func TestHistory(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		start := time.UnixMicro(w.now)
+		history := func(l core.Limit) []redisstore.Entry {
+			t.Helper()
+			h, err := w.store.History(t.Context(), user, action, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		act := func(l core.Limit, n int) {
+			t.Helper()
+			if _, err := core.Must(core.New(w.store, l)).AllowN(t.Context(), user, action, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		same := func(got []redisstore.Entry, want ...redisstore.Entry) {
+			t.Helper()
+			if !slices.EqualFunc(got, want, func(a, b redisstore.Entry) bool { return a.Time.Equal(b.Time) && a.Admitted == b.Admitted }) {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+		plain, counting := core.SlidingWindow(2, time.Minute), core.SlidingWindow(3, time.Minute).CountRefused()
+		same(history(plain))
+		act(plain, 1)
+		act(counting, 2)
+		w.advance(1500 * time.Microsecond)
+		later := start.Add(1500 * time.Microsecond)
+		for range 3 {
+			act(plain, 1)
+		}
+		act(counting, 2) // refused, and both are kept
+		same(history(plain), redisstore.Entry{Time: start, Admitted: true}, redisstore.Entry{Time: later, Admitted: true})
+		same(history(core.SlidingWindow(7, time.Minute)), history(plain)...)
+		same(history(counting), redisstore.Entry{Time: start, Admitted: true}, redisstore.Entry{Time: later}, redisstore.Entry{Time: later})
+		same(history(core.SlidingWindow(2, time.Hour))) // another state
+		for _, l := range kinds[2:] {
+			h, err := w.store.History(t.Context(), user, action, l)
+			if h != nil || err == nil || !strings.Contains(err.Error(), "SlidingWindow") {
+				t.Errorf("%s: %v, %v", l, h, err)
+			}
+			discreet(t, err)
+		}
+
+		// Many, in order.
+		many := core.SlidingWindow(10_000, time.Hour)
+		for range 4 {
+			act(many, 2500)
+			w.advance(time.Microsecond)
+		}
+		h := history(many)
+		if len(h) != 10_000 || !slices.IsSortedFunc(h, func(a, b redisstore.Entry) int { return a.Time.Compare(b.Time) }) {
+			t.Errorf("%d entries", len(h))
+		}
+
+		for name, command := range nonsense(plain, w.now) {
+			key := w.store.Key("else", action, plain)
+			if err := w.rdb.Do(t.Context(), append([]any{command[0], key}, command[1:]...)...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if h, err := w.store.History(t.Context(), "else", action, plain); !errors.Is(err, redisstore.ErrState) {
+				t.Errorf("%s: %v, %v; want ErrState", name, h, err)
+			}
+			w.rdb.Del(t.Context(), key)
+		}
+	})
+}

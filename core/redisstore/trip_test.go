@@ -1,0 +1,175 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// calls are the server's own count of a command.
+func calls(t testing.TB, info func(words ...string) string, command string) int {
+	t.Helper()
+	_, rest, _ := strings.Cut(info("INFO", "commandstats"), "cmdstat_"+command+":calls=")
+	n := 0
+	_, _ = fmt.Sscanf(rest, "%d", &n)
+	return n
+}
+
+// The proxy passes one command at a time, so as many commands are as many round trips.
+func TestOneCommandForEachDecision(t *testing.T) {
+	server, proxy := proxied(t)
+	store := reliable(t, proxy.Addr)
+	sets := [][]core.Limit{kinds}
+	for _, l := range kinds {
+		sets = append(sets, []core.Limit{l})
+	}
+	decisions := 0
+	for i, limits := range sets {
+		l := core.Must(core.New(store, limits...))
+		if i == 0 { // the server learns the script
+			if _, err := l.Peek(t.Context(), user, action); err != nil {
+				t.Fatal(err)
+			}
+			if got := names(proxy.Commands()); got != "evalsha eval" {
+				t.Fatalf("the first decision of a server takes %s", got)
+			}
+			decisions++
+		}
+		refused := false
+		for range 7 {
+			d, err := l.Allow(t.Context(), user, fmt.Sprint(action, i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			refused = !d.Allowed
+		}
+		if !refused {
+			t.Errorf("%v never refuses", limits)
+		}
+		for _, n := range []int{0, 3, 11} {
+			if _, err := l.AllowN(t.Context(), user, fmt.Sprint(action, i), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.Peek(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+		decisions += 11
+		if got := names(proxy.Commands()); got != strings.TrimSpace(strings.Repeat("evalsha ", 11)) {
+			t.Errorf("%v: 11 decisions take %s", limits, got)
+		}
+		if err := l.Reset(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(proxy.Commands()); got != "del" {
+			t.Errorf("%v: Reset takes %s", limits, got)
+		}
+	}
+	if n := calls(t, server.Do, "evalsha"); n != decisions {
+		t.Errorf("the server has run evalsha %d times for %d decisions", n, decisions)
+	}
+	if n := calls(t, server.Do, "eval"); n != 1 {
+		t.Errorf("the server has run eval %d times", n)
+	}
+	if _, err := store.History(t.Context(), user, action, kinds[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(proxy.Commands()); got != "eval" {
+		t.Errorf("History takes %s", got)
+	}
+}
+
+func TestServerForgetsTheScript(t *testing.T) {
+	server, proxy := proxied(t)
+	store := reliable(t, proxy.Addr)
+	for _, l := range kinds {
+		t.Run(fmt.Sprint(l), func(t *testing.T) {
+			lim := core.Must(core.New(store, l))
+			for i := range 5 {
+				server.Do("SCRIPT", "FLUSH")
+				proxy.Commands()
+				d, err := lim.Allow(t.Context(), user, action)
+				if err != nil || !d.Allowed || d.Remaining != 4-i {
+					t.Fatalf("charge %d after SCRIPT FLUSH: %+v, %v", i+1, d, err)
+				}
+				if got := names(proxy.Commands()); got != "evalsha eval" {
+					t.Fatalf("it took %s", got)
+				}
+			}
+			if d, err := lim.Allow(t.Context(), user, action); err != nil || d.Allowed {
+				t.Fatalf("one too many: %+v, %v", d, err)
+			}
+			if got := names(proxy.Commands()); got != "evalsha" {
+				t.Fatalf("then it took %s", got)
+			}
+		})
+	}
+
+	t.Run("while many charge", func(t *testing.T) {
+		lim := core.Must(core.New(store, core.MovingWindow(100, time.Hour), core.Funnel(120, hourly)))
+		var passed atomic.Int64
+		together(300, func(i int) {
+			if i%30 == 0 {
+				server.Do("SCRIPT", "FLUSH")
+			}
+			d, err := lim.Allow(t.Context(), user, "among many")
+			if err != nil {
+				t.Error(err)
+			}
+			if d.Allowed {
+				passed.Add(1)
+			}
+		})
+		if n := passed.Load(); n != 100 {
+			t.Errorf("%d passed, not 100", n)
+		}
+	})
+
+	t.Run("by a restart", func(t *testing.T) {
+		server.Kill()
+		server.Run()
+		lim := core.Must(core.New(store, kinds[0]))
+		var d core.Decision
+		within(t, "the server is used again", func() (ok bool) {
+			var err error
+			d, err = lim.Allow(t.Context(), user, "after a restart")
+			return err == nil
+		})
+		if !d.Allowed || d.Remaining != 4 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// Apps of any clock decide alike, since none of them tells its time.
+func TestNoTimeIsSent(t *testing.T) {
+	_, proxy := proxied(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(store, kinds...))
+	for range 2 {
+		if _, err := lim.Allow(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+	}
+	proxy.Commands()
+	var line [2]string
+	for i := range line {
+		if i > 0 {
+			time.Sleep(2 * time.Millisecond) // no instant is the same
+		}
+		if _, err := lim.Allow(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+		line[i] = fmt.Sprint(proxy.Commands())
+	}
+	if line[0] != line[1] {
+		t.Errorf("the same call is sent as\n%s and later as\n%s", line[0], line[1])
+	}
+}

@@ -1,0 +1,216 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// A Fault says what becomes of a command's reply: what the client is sent in its
+// place, nil being nothing at all, and whether the connection ends then. It may take
+// its time. The server has run the command already.
+type Fault func(command []string, reply []byte) (send []byte, hangUp bool)
+
+// Proxy stands between clients and a server, passes on one command at a time, counts
+// them and spoils replies.
+type Proxy struct {
+	Addr string // 127.0.0.1:port
+
+	t        testing.TB
+	target   string
+	listener net.Listener
+
+	mu       sync.Mutex
+	fault    Fault
+	answer   func(command []string) []byte
+	commands [][]string
+	conns    map[net.Conn]bool
+	closed   bool
+	wg       sync.WaitGroup
+}
+
+// StartProxy starts one in front of the server at target, which ends with the test.
+func StartProxy(t testing.TB, target string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Proxy{Addr: l.Addr().String(), t: t, target: target, listener: l, conns: map[net.Conn]bool{}}
+	p.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.wg.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Spoil has every reply from now on pass through f; nil ends that.
+func (p *Proxy) Spoil(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+}
+
+// Answer has f answer commands in the server's place, which does not see them; what f
+// gives nil for passes. A nil f ends that.
+func (p *Proxy) Answer(f func(command []string) []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answer = f
+}
+
+// Commands returns the commands since the last call, in the order of their arrival,
+// less those with which a client opens its connection.
+func (p *Proxy) Commands() [][]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.commands
+	p.commands = nil
+	return c
+}
+
+// HangUp ends all connections.
+func (p *Proxy) HangUp() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_ = c.Close()
+	}
+}
+
+// Close ends the proxy.
+func (p *Proxy) Close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.HangUp()
+	p.wg.Wait()
+}
+
+func (p *Proxy) track(c net.Conn, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !on {
+		delete(p.conns, c)
+		return
+	}
+	if p.conns[c] = true; p.closed {
+		_ = c.Close()
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	for _, c := range []net.Conn{client, server} {
+		p.track(c, true)
+		defer p.track(c, false)
+	}
+	fromClient, fromServer := bufio.NewReader(client), bufio.NewReader(server)
+	for {
+		raw, command, err := readCommand(fromClient)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		fault, answer := p.fault, p.answer
+		opening := slices.Contains([]string{"hello", "client", "auth", "select", "cluster", "command", "ping"}, command[0])
+		if !opening {
+			p.commands = append(p.commands, command)
+		}
+		p.mu.Unlock()
+		if answer != nil {
+			if reply := answer(command); reply != nil {
+				if _, err := client.Write(reply); err != nil {
+					return
+				}
+				continue
+			}
+		}
+		if _, err := server.Write(raw); err != nil {
+			return
+		}
+		var reply bytes.Buffer
+		if err := readReply(fromServer, &reply); err != nil {
+			return
+		}
+		send, hangUp := reply.Bytes(), false
+		if fault != nil && !opening {
+			send, hangUp = fault(command, send)
+		}
+		if _, err := client.Write(send); err != nil || hangUp {
+			return
+		}
+	}
+}
+
+// readCommand reads an array of bulk strings. The command's name is in lower case.
+func readCommand(r *bufio.Reader) (raw []byte, words []string, err error) {
+	var b bytes.Buffer
+	if err := readReply(r, &b); err != nil {
+		return nil, nil, err
+	}
+	raw = b.Bytes()
+	for lines := bufio.NewReader(bytes.NewReader(raw[bytes.IndexByte(raw, '\n')+1:])); ; {
+		head, err := lines.ReadString('\n')
+		if err == io.EOF && len(words) > 0 {
+			words[0] = strings.ToLower(words[0])
+			return raw, words, nil
+		}
+		if err != nil || head[0] != '$' {
+			return nil, nil, fmt.Errorf("not a command: %q", raw)
+		}
+		n, _ := strconv.Atoi(strings.TrimSpace(head[1:]))
+		word := make([]byte, n+2)
+		if _, err := io.ReadFull(lines, word); err != nil {
+			return nil, nil, err
+		}
+		words = append(words, string(word[:n]))
+	}
+}
+
+// readReply copies one RESP value as it is.
+func readReply(r *bufio.Reader, to *bytes.Buffer) error {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return err
+	}
+	to.WriteString(line)
+	n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+	switch line[0] {
+	case '$', '=', '!':
+		if n >= 0 {
+			_, err = io.CopyN(to, r, int64(n)+2)
+		}
+		return err
+	case '%', '|':
+		n *= 2
+	case '*', '~', '>':
+	default:
+		return nil
+	}
+	for range n {
+		if err := readReply(r, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+// Package redistest starts real redis-server processes for tests, on free loopback
+// ports, and ends them with the test.
+//
+//	server := redistest.Start(t)
+//	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+//
+// A test that needs one is skipped where redis-server is not installed, and fails
+// there if the environment variable TAILCUT_REDIS is "required".
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for a server.
+const patience = 20 * time.Second
+
+// Server is a redis-server process.
+type Server struct {
+	Addr string // 127.0.0.1:port
+	Port string
+
+	t    testing.TB
+	args []string
+	env  []string
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+	mu   sync.Mutex
+}
+
+func missing(t testing.TB, what, pkg string) {
+	t.Helper()
+	say := fmt.Sprintf("%s is not installed; get it with: apt-get install %s (Debian, Ubuntu)", what, pkg)
+	if os.Getenv("TAILCUT_REDIS") == "required" {
+		t.Fatal(say)
+	}
+	t.Skip(say)
+}
+
+// Start starts a server that keeps nothing on disk. config is lines for its
+// configuration file.
+func Start(t testing.TB, config ...string) *Server {
+	t.Helper()
+	return start(t, nil, config)
+}
+
+func start(t testing.TB, env, config []string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		missing(t, "redis-server", "redis-server")
+	}
+	port := freePort(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "redis.conf")
+	lines := append([]string{
+		"bind 127.0.0.1", "port " + port, "dir " + dir, `save ""`, "appendonly no", "daemonize no",
+	}, config...)
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Addr: "127.0.0.1:" + port, Port: port, t: t, args: []string{file}, env: env}
+	s.Run()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Run starts the process, again after Kill, and waits until it answers.
+func (s *Server) Run() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.out.Reset()
+	s.cmd = exec.Command("redis-server", s.args...)
+	s.cmd.Env = append(os.Environ(), s.env...)
+	s.cmd.Stdout, s.cmd.Stderr = &s.out, &s.out
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		if reply, err := s.try("PING"); err == nil && (reply == "+PONG" || strings.HasPrefix(reply, "-NOAUTH")) {
+			return
+		}
+		if time.Now().After(end) {
+			_ = s.cmd.Process.Kill()
+			_ = s.cmd.Wait()
+			s.t.Fatalf("redis-server does not answer:\n%s", &s.out)
+		}
+	}
+}
+
+// Kill ends the process at once, as kill -9 does.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// Pause stops the process without ending it; Resume lets it go on.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Do sends a command and returns the first line of its reply.
+func (s *Server) Do(words ...string) string {
+	s.t.Helper()
+	reply, err := s.try(words...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", words, err)
+	}
+	return reply
+}
+
+func (s *Server) try(words ...string) (string, error) {
+	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(words))
+	for _, w := range words {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	if _, err := conn.Write([]byte(b.String())); err != nil {
+		return "", err
+	}
+	r := bufio.NewReader(conn)
+	line, err := r.ReadString('\n')
+	if err == nil && strings.HasPrefix(line, "$") && line != "$-1\r\n" {
+		n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+		body := make([]byte, n)
+		for got := 0; got < n && err == nil; {
+			var m int
+			m, err = r.Read(body[got:])
+			got += m
+		}
+		return string(body), err
+	}
+	return strings.TrimRight(line, "\r\n"), err
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// Clock is the clock of a server, in the test's hands. It stands still.
+type Clock struct {
+	t    testing.TB
+	file string
+	us   int64
+}
+
+// StartAt starts a server whose clock shows now and is moved by the test, with the
+// help of libfaketime.
+func StartAt(t testing.TB, now time.Time, config ...string) (*Server, *Clock) {
+	t.Helper()
+	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	if len(libs) == 0 {
+		missing(t, "libfaketime", "faketime")
+	}
+	c := &Clock{t: t, file: filepath.Join(t.TempDir(), "now"), us: now.UnixMicro()}
+	c.write()
+	return start(t, []string{
+		// The C library's allocator before jemalloc, which asks for the time before
+		// libfaketime is ready to tell it.
+		"LD_PRELOAD=" + libs[0] + ":libc.so.6",
+		"FAKETIME_TIMESTAMP_FILE=" + c.file,
+		"FAKETIME_FMT=%s", // seconds since 1970, without an @: it stands still
+		"FAKETIME_NO_CACHE=1",
+		"DONT_FAKE_MONOTONIC=1", // the event loop's
+		"TZ=UTC",
+	}, config), c
+}
+
+// Advance moves the clock; a negative d steps it back.
+func (c *Clock) Advance(d time.Duration) {
+	c.t.Helper()
+	c.us += int64(d / time.Microsecond)
+	c.write()
+}
+
+func (c *Clock) write() {
+	c.t.Helper()
+	// Half a microsecond more, since the library reads the fraction as a float. The
+	// file is replaced and not rewritten, since the server may be reading it.
+	text := fmt.Sprintf("%d.%06d5\n", c.us/1e6, c.us%1e6)
+	if err := os.WriteFile(c.file+".new", []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.Rename(c.file+".new", c.file); err != nil {
+		c.t.Fatal(err)
+	}
+}
