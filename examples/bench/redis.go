@@ -1,0 +1,446 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// server is the Redis of a run, and the client that all contenders share, with the
+// pool that go-redis gives by default.
+type server struct {
+	rdb     *redis.Client
+	version string
+	next    int // the number of the next unused key
+	end     func()
+}
+
+// connect uses the server at addr, or starts one.
+func connect(ctx context.Context, addr string) (*server, error) {
+	end := func() {}
+	if addr == "" {
+		var err error
+		if addr, end, err = startRedis(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s := &server{
+		rdb:  redis.NewClient(&redis.Options{Addr: addr}),
+		next: int(time.Now().Unix()%1_000_000) * 1_000_000, // apart from those of an earlier run
+		end:  end,
+	}
+	var err error
+	for patience := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var info string
+		if info, err = s.rdb.Info(ctx, "server").Result(); err == nil {
+			s.version = field(info, "redis_version:")
+			return s, nil
+		}
+		if ctx.Err() != nil || time.Now().After(patience) {
+			s.close()
+			return nil, fmt.Errorf("the Redis at %s does not answer: %w", addr, err)
+		}
+	}
+}
+
+// keys are n keys that nobody has used.
+func (s *server) keys(n int) []string {
+	s.next += n
+	return manyKeys(s.next-n, n, uint64(s.next))
+}
+
+func (s *server) close() {
+	_ = s.rdb.Close()
+	s.end()
+}
+
+// startRedis starts a server that keeps nothing on disk, on a free loopback port.
+func startRedis(ctx context.Context) (addr string, end func(), err error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", nil, errors.New("redis-server is not installed; get it with apt-get install redis-server (Debian, Ubuntu) or brew install redis, or give -redis host:port")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	addr = l.Addr().String()
+	_, port, _ := net.SplitHostPort(addr)
+	_ = l.Close()
+	dir, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return "", nil, err
+	}
+	cmd := exec.CommandContext(ctx, path, "--bind", "127.0.0.1", "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	if err := cmd.Start(); err != nil {
+		_ = os.RemoveAll(dir)
+		return "", nil, err
+	}
+	return addr, func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		_ = os.RemoveAll(dir)
+	}, nil
+}
+
+// field is what follows name in a reply of INFO, to the end of the line.
+func field(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// store waits longer for answers than it does unless told, so that a busy machine
+// loses no decision.
+func (s *server) store() core.Store {
+	return redisstore.New(s.rdb, &redisstore.Options{Timeout: 100 * time.Millisecond, Prefix: "bench"})
+}
+
+func (s *server) tailcut(limits ...core.Limit) (decide, error) {
+	l, err := core.New(s.store(), limits...)
+	return asks(l), err
+}
+
+func (s *server) redisRate(q quota) decide {
+	l, limit := redis_rate.NewLimiter(s.rdb), redis_rate.Limit{Rate: q.n, Burst: q.n, Period: q.per}
+	return func(key string) (bool, error) {
+		r, err := l.Allow(background, key, limit)
+		return err == nil && r.Allowed > 0, err
+	}
+}
+
+func (s *server) incr(key string) (bool, error) {
+	return true, s.rdb.Incr(background, "incr:"+key).Err()
+}
+
+// beside measures Tailcut, redis_rate and INCR.
+func (s settings) beside(ctx context.Context, keys []string, q quota, workers int) ([]score, error) {
+	ask, err := s.redis.tailcut(q.funnel())
+	if err != nil {
+		return nil, err
+	}
+	return s.compete(ctx, s.most(q, len(keys)),
+		among(keys, workers, tailcut, ask),
+		among(keys, workers, "redis_rate", s.redis.redisRate(q)),
+		among(keys, workers, "INCR", s.redis.incr))
+}
+
+// rates lists the scores as decisions per second, with Tailcut's by the others'. The
+// targets are the others', in their order; 0 is none.
+func rates(what string, scores []score, targets ...float64) table {
+	t := table{head: []string{what, "decisions/s", tailcut + " ÷ it", "target", "met"}}
+	for i, sc := range scores {
+		line := []string{sc.name, thousands(1e9 / median(sc.ns))}
+		switch {
+		case i == 0:
+			line = append(line, "1", noPeer, noPeer)
+		case targets[i-1] == 0:
+			line = append(line, ratio(quotient(sc.ns, scores[0].ns)), noPeer, noPeer)
+		default:
+			line = append(line, atLeast(quotient(sc.ns, scores[0].ns), targets[i-1])...)
+		}
+		t.add(line...)
+	}
+	t.noteRefused(scores)
+	return t
+}
+
+// redisDecision is row 3.
+func redisDecision(ctx context.Context, s settings) ([]table, error) {
+	var tables []table
+	for _, c := range []struct {
+		workers int
+		targets []float64
+	}{{64, []float64{2, 1}}, {256, []float64{3.5, 0}}} {
+		scores, err := s.beside(ctx, s.redis.keys(someKeys), slow, c.workers)
+		if err != nil {
+			return nil, err
+		}
+		tables = append(tables, rates(count(c.workers, "goroutine"), scores, c.targets...))
+	}
+	tables[1].note("Limits of %s, so that no key is whole again before its next action.", slow)
+	return tables, nil
+}
+
+// redisHotKey is row 5.
+func redisHotKey(ctx context.Context, s settings) ([]table, error) {
+	scores, err := s.beside(ctx, s.redis.keys(1), plenty, 64)
+	if err != nil {
+		return nil, err
+	}
+	return []table{rates("64 goroutines, 1 key", scores, 4, 0)}, nil
+}
+
+// redisLatency is row 4: ns is the median of one round's latencies.
+func redisLatency(ctx context.Context, s settings) ([]table, error) {
+	keys := s.redis.keys(someKeys)
+	ask, err := s.redis.tailcut(slow.funnel())
+	if err != nil {
+		return nil, err
+	}
+	p50 := func(name string, ask decide) contender {
+		return contender{name, func(from, n int) (sample, error) {
+			took := make([]float64, n)
+			for i := range n {
+				start := time.Now()
+				if _, err := ask(keys[(from+i)%len(keys)]); err != nil {
+					return sample{}, err
+				}
+				took[i] = float64(time.Since(start))
+			}
+			return sample{ns: median(took)}, nil
+		}}
+	}
+	scores, err := s.compete(ctx, 0,
+		p50(tailcut, ask), p50("INCR", s.redis.incr), p50("redis_rate", s.redis.redisRate(slow)))
+	if err != nil {
+		return nil, err
+	}
+	t := table{head: []string{"1 goroutine, " + count(someKeys, "key"), "p50 µs", tailcut + " ÷ it", "target", "met"}}
+	t.add(tailcut, few(median(scores[0].ns)/1000), "1", noPeer, noPeer)
+	t.add(append([]string{"INCR", few(median(scores[1].ns) / 1000)}, atMost(quotient(scores[0].ns, scores[1].ns), 1.15)...)...)
+	t.add("redis_rate", few(median(scores[2].ns)/1000), ratio(quotient(scores[0].ns, scores[2].ns)), noPeer, noPeer)
+	return []table{t}, nil
+}
+
+// redisAbuse is row 6: a user who has spent five actions a minute goes on at 10,000 a
+// second.
+func redisAbuse(ctx context.Context, s settings) ([]table, error) {
+	const workers, every = 16, time.Second / 10_000
+	ask, err := s.redis.tailcut(quota{5, time.Minute}.funnel())
+	if err != nil {
+		return nil, err
+	}
+	user := fmt.Sprintf("abuse-%d", time.Now().UnixNano())
+	for allowed := true; allowed; {
+		if allowed, err = ask(user); err != nil {
+			return nil, err
+		}
+	}
+	before, err := s.redis.commands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	attempts := int(s.abuse / every)
+	start := time.Now()
+	found, err := spread(workers, attempts, func(lo, hi int) (refused int, err error) {
+		for i := range hi - lo {
+			time.Sleep(time.Until(start.Add(time.Duration(i) * workers * every)))
+			allowed, err := ask(user)
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				return refused, err
+			}
+			if !allowed {
+				refused++
+			}
+		}
+		return refused, nil
+	})
+	took := time.Since(start).Seconds()
+	if err != nil {
+		return nil, err
+	}
+	after, err := s.redis.commands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sent := after - before
+	t := table{head: []string{tailcut + ", 1 key, 1 process", "attempts/s", "refused", "commands/s", "commands an attempt", "target", "met"}}
+	t.add(fmt.Sprintf("%.0f s", took), whole(float64(attempts)/took), grouped(found.refused), few(sent/took),
+		ratio(sent/float64(attempts)), "≤ 2 commands/s", met(sent/took <= 2))
+	t.note("A funnel of five a minute, already full: one attempt in 12 s passes. Commands by INFO commandstats, those within scripts not counted.")
+	return []table{t}, nil
+}
+
+// commands is how many of the commands that can decide the server has been sent.
+func (s *server) commands(ctx context.Context) (float64, error) {
+	info, err := s.rdb.Info(ctx, "commandstats").Result()
+	if err != nil {
+		return 0, err
+	}
+	total := 0.0
+	for line := range strings.Lines(info) {
+		name, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if slices.Contains([]string{"evalsha", "eval", "evalsha_ro", "eval_ro", "fcall", "fcall_ro", "cl.throttle"}, name) {
+			calls, _, _ := strings.Cut(stats, ",")
+			n, err := strconv.ParseFloat(calls, 64)
+			if err != nil {
+				return 0, fmt.Errorf("INFO commandstats: %q", line)
+			}
+			total += n
+		}
+	}
+	return total, nil
+}
+
+// redisThree is row 7.
+func redisThree(ctx context.Context, s settings) ([]table, error) {
+	keys := s.redis.keys(someKeys)
+	one, err := s.redis.tailcut(slow.funnel())
+	if err != nil {
+		return nil, err
+	}
+	three, err := s.redis.tailcut(slow.funnel(), core.FixedWindow(100_000, time.Hour), core.FixedWindow(1_000_000, 24*time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	scores, err := s.compete(ctx, s.most(slow, someKeys), among(keys, 64, "three limits", three), among(keys, 64, "one limit", one))
+	if err != nil {
+		return nil, err
+	}
+	t := rates("64 goroutines, "+count(someKeys, "key"), scores, 0.6)
+	t.head[2] = "three ÷ it"
+	t.note("The one limit is a Funnel of %s; the three are it and two FixedWindows, of an hour and of a day.", slow)
+	return []table{t}, nil
+}
+
+// movingWindow is row 8.
+func movingWindow(ctx context.Context, s settings) ([]table, error) {
+	speed := table{head: []string{"window of 60 s, 1 key", "ns a decision", fmt.Sprintf("%s ÷ 5", grouped(s.million)), "target", "met"}}
+	space := table{head: []string{"a full window", "bytes an action", "target", "met"}}
+	for _, where := range []struct {
+		name    string
+		store   core.Store
+		workers int
+		bytes   func(context.Context, string) (float64, error)
+	}{
+		{"Redis, 64 goroutines", s.redis.store(), 64, s.redis.memoryUsage},
+		{"memory, 1 goroutine", memorystore.New(nil), 1, nil},
+	} {
+		before := live()
+		large, err := newWindow(where.store, s.million)
+		if err != nil {
+			return nil, err
+		}
+		small, err := newWindow(where.store, 5)
+		if err != nil {
+			return nil, err
+		}
+		if err := large.fill(0); err != nil {
+			return nil, err
+		}
+		bytes := live() - before
+		if where.bytes != nil {
+			if bytes, err = where.bytes(ctx, large.user); err != nil {
+				return nil, err
+			}
+		}
+		bytes /= float64(s.million)
+		space.add(where.name, ratio(bytes), "≤ 8.5", met(bytes <= 8.5))
+
+		scores, err := s.compete(ctx, 0, large.refusing(where.workers), small.refusing(where.workers))
+		if err != nil {
+			return nil, err
+		}
+		speed.add(append([]string{where.name + ", full", whole(median(scores[0].ns))}, atMost(quotient(scores[0].ns, scores[1].ns), 1.3)...)...)
+		scores, err = s.compete(ctx, s.million/2, large.admitting(where.workers), small.admitting(where.workers))
+		if err != nil {
+			return nil, err
+		}
+		speed.add(where.name+", filling", whole(median(scores[0].ns)), ratio(quotient(scores[0].ns, scores[1].ns)), noPeer, noPeer)
+		speed.noteRefused(scores)
+	}
+	speed.note("Full: every decision is a refusal. Filling: each is admitted, to the large window as its last ones, to the small one five for each of many users.")
+	return []table{speed, space}, nil
+}
+
+// A window is a MovingWindow of 60 s and the user who fills it.
+type window struct {
+	max     int
+	limiter *core.Limiter
+	user    string
+	filled  time.Time
+	users   int
+}
+
+func newWindow(store core.Store, max int) (*window, error) {
+	l, err := core.New(store, core.MovingWindow(max, time.Minute))
+	return &window{max: max, limiter: l}, err
+}
+
+// fill takes a new user and all but room of his actions.
+func (w *window) fill(room int) error {
+	w.newUser()
+	w.filled = time.Now()
+	for left := w.max - room; left > 0; {
+		n := min(left, 10_000)
+		if d, err := w.limiter.AllowN(background, w.user, action, n); err != nil || !d.Allowed {
+			return fmt.Errorf("filling a window: allowed %t, %w", d.Allowed, err)
+		}
+		left -= n
+	}
+	return nil
+}
+
+func (w *window) newUser() {
+	w.users++
+	w.user = fmt.Sprintf("window-%d-%d", time.Now().UnixNano(), w.users)
+}
+
+func (w *window) contender(run func(from, n int) (sample, error)) contender {
+	return contender{core.MovingWindow(w.max, time.Minute).String(), run}
+}
+
+// refusing asks of a full window.
+func (w *window) refusing(workers int) contender {
+	return w.contender(func(from, n int) (sample, error) {
+		if time.Since(w.filled) > 30*time.Second {
+			if err := w.fill(0); err != nil {
+				return sample{}, err
+			}
+		}
+		return among([]string{w.user}, workers, "", asks(w.limiter)).run(from, n)
+	})
+}
+
+// admitting asks of a window, or of as many as it takes, that n actions make full.
+func (w *window) admitting(workers int) contender {
+	return w.contender(func(_, n int) (sample, error) {
+		users := make([]string, (n+w.max-1)/w.max)
+		for i := range users {
+			w.newUser()
+			users[i] = w.user
+		}
+		if len(users) == 1 && n < w.max {
+			if err := w.fill(n); err != nil {
+				return sample{}, err
+			}
+			users[0] = w.user
+		}
+		return among(users, workers, "", asks(w.limiter)).run(0, n)
+	})
+}
+
+// memoryUsage is what the keys of a user take, by MEMORY USAGE.
+func (s *server) memoryUsage(ctx context.Context, user string) (float64, error) {
+	keys, err := s.rdb.Keys(ctx, "*{"+user+"}*").Result()
+	if err != nil {
+		return 0, err
+	}
+	total := 0.0
+	for _, key := range keys {
+		n, err := s.rdb.MemoryUsage(ctx, key, 0).Result()
+		if err != nil {
+			return 0, err
+		}
+		total += float64(n)
+	}
+	return total, nil
+}

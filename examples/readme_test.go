@@ -1,0 +1,251 @@
+package examples
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func readme(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// goFiles are all Go files of the repository, by their paths from here.
+func goFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != "..":
+			return filepath.SkipDir
+		case d.IsDir() || filepath.Ext(path) != ".go":
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		files[filepath.ToSlash(path)] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// flat drops indentation and blank lines at the ends, so that code is the same
+// wherever it stands.
+func flat(code string) string {
+	var lines []string
+	for line := range strings.Lines(code) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// fences are the blocks of code of a language.
+func fences(text, language string) []string {
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+// snippets are what the README must show, by name.
+func snippets(t *testing.T) map[string]string {
+	t.Helper()
+	shown := map[string]string{}
+	for path, want := range map[string]func(name string) bool{
+		"snippets_test.go": func(name string) bool { return !strings.HasPrefix(name, "Example") },
+		"gin/main.go":      func(name string) bool { return name == "routes" },
+		"echo/main.go":     func(name string) bool { return name == "routes" },
+	} {
+		src, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := func(from, to token.Pos) string {
+			return string(src[fset.Position(from).Offset:fset.Position(to).Offset])
+		}
+		for _, decl := range file.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			switch {
+			case !ok:
+			case want(f.Name.Name):
+				shown[path+" "+f.Name.Name] = text(f.Pos(), f.End())
+			case strings.HasPrefix(f.Name.Name, "Example"):
+				shown[path+" "+f.Name.Name] = text(f.Body.Lbrace+1, f.Body.Rbrace)
+			}
+		}
+	}
+	program, err := os.ReadFile("nethttp/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown["nethttp/main.go"] = string(program)
+	return shown
+}
+
+func TestREADMEShowsTheSnippetsAndNothingElse(t *testing.T) {
+	var shown []string
+	for _, fence := range fences(readme(t), "go") {
+		shown = append(shown, flat(fence))
+	}
+	for name, code := range snippets(t) {
+		if !slices.Contains(shown, flat(code)) {
+			t.Errorf("the README does not show %s:\n%s", name, code)
+		}
+	}
+	files := goFiles(t)
+	for path, src := range files {
+		files[path] = flat(src)
+	}
+fence:
+	for _, fence := range shown {
+		for _, src := range files {
+			if strings.Contains("\n"+src+"\n", "\n"+fence+"\n") {
+				continue fence
+			}
+		}
+		t.Errorf("no file has what the README shows:\n%s", fence)
+	}
+}
+
+// TestREADMENamesWhatExists checks the names of the API, qualified ones such as
+// core.Must, and the paths.
+func TestREADMENamesWhatExists(t *testing.T) {
+	exported := map[string]bool{}
+	for path, src := range goFiles(t) {
+		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "../examples/") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exports(file, func(name string) { exported[file.Name.Name+"."+name] = true })
+	}
+	text := readme(t)
+	names := regexp.MustCompile(`\b(core|memorystore|redisstore|storetest|keyfuncs|nethttp|ginlimit|echolimit)((?:\.[A-Z]\w*)+)`)
+	for _, m := range names.FindAllString(text, -1) {
+		if !exported[m] {
+			t.Errorf("the README names %s, which is not there", m)
+		}
+	}
+	paths := regexp.MustCompile(`\]\(([^)#:]+)\)|(?:^|[\s(])\./([\w./]*)`)
+	for _, m := range paths.FindAllStringSubmatch(text, -1) {
+		path := strings.TrimSuffix(m[1]+m[2], "...")
+		if _, err := os.Stat(filepath.Join("..", path)); err != nil {
+			t.Errorf("the README names %s: %v", path, err)
+		}
+	}
+}
+
+// exports visits a file's exported names, methods and fields as Type.Name.
+func exports(file *ast.File, visit func(name string)) {
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			name := d.Name.Name
+			if d.Recv != nil {
+				recv := d.Recv.List[0].Type
+				if star, ok := recv.(*ast.StarExpr); ok {
+					recv = star.X
+				}
+				if id, ok := recv.(*ast.Ident); ok {
+					name = id.Name + "." + name
+				}
+			}
+			visit(name)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.ValueSpec:
+					for _, id := range s.Names {
+						visit(id.Name)
+					}
+				case *ast.TypeSpec:
+					visit(s.Name.Name)
+					if st, ok := s.Type.(*ast.StructType); ok {
+						for _, field := range st.Fields.List {
+							for _, id := range field.Names {
+								visit(s.Name.Name + "." + id.Name)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestREADMECommandsExist checks the flags of ugc and the names of the benchmarks.
+// That the shell session is true is checked where the program is, in ugc.
+func TestREADMECommandsExist(t *testing.T) {
+	ugc, err := os.ReadFile("ugc/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var benchmarks []string
+	for _, dir := range []string{"../core/memorystore", "../core/redisstore", "../nethttp", "../ginlimit", "../echolimit"} {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`func Benchmark(\w+)`).FindAllStringSubmatch(string(src), -1) {
+				benchmarks = append(benchmarks, m[1])
+			}
+		}
+	}
+	text := readme(t)
+	for _, command := range []string{"go run ./examples/ugc\n", "go test ./...\n"} {
+		if !strings.Contains(text, command) {
+			t.Errorf("the README does not say %q", command)
+		}
+	}
+	for _, m := range regexp.MustCompile("`-(\\w+)").FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(string(ugc), `"`+m[1]+`"`) {
+			t.Errorf("ugc has no flag -%s", m[1])
+		}
+	}
+	commands := regexp.MustCompile(`(?m)^ *(go (?:run|test) [^#\n]*)`).FindAllStringSubmatch(strings.Join(fences(text, "sh"), "\n"), -1)
+	for _, m := range commands {
+		words := strings.Fields(m[1])
+		for i, word := range words {
+			switch {
+			case strings.HasPrefix(word, "-") && slices.Contains(words, "./examples/ugc"):
+				if !strings.Contains(string(ugc), `"`+strings.TrimPrefix(word, "-")+`"`) {
+					t.Errorf("%s: ugc has no flag %s", m[1], word)
+				}
+			case word == "-bench":
+				pattern, err := regexp.Compile(strings.Trim(words[i+1], "'"))
+				if err != nil || !slices.ContainsFunc(benchmarks, pattern.MatchString) {
+					t.Errorf("%s: there is no such benchmark among %q, %v", m[1], benchmarks, err)
+				}
+			}
+		}
+	}
+}

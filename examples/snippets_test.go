@@ -1,0 +1,176 @@
+package examples
+
+// The README's snippets: the bodies of the Examples, and the test at the end, stand
+// in it as they stand here. readme_test.go sees to that.
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+func Example_allow() {
+	posts, err := core.New(memorystore.New(nil),
+		core.TokenBucket(10, core.Every(6*time.Second)).Initial(3),
+		core.FixedWindow(100, 24*time.Hour))
+	if err != nil {
+		panic(err) // a number is out of bounds; the error says which
+	}
+	for range 4 {
+		d, err := posts.Allow(ctx, "laoqian", "post")
+		if err != nil {
+			panic(err) // the store has no answer
+		}
+		fmt.Println(d.Allowed, d.Remaining, d.RetryAfter.Round(time.Second))
+	}
+	// Output:
+	// true 2 0s
+	// true 1 0s
+	// true 0 0s
+	// false 0 6s
+}
+
+func Example_who() {
+	// The user's id, as the login before has put it into the context; an address
+	// for those who are not logged in. The two never collide.
+	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
+
+	// Behind proxies of your own that append to X-Forwarded-For.
+	client := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
+
+	fmt.Println(user(guest("203.0.113.9")))
+	fmt.Println(user(member("laoqian")))
+	fmt.Println(client(forwarded("10.1.2.3", "6.6.6.6, 203.0.113.9"))) // 6.6.6.6 is made up
+	fmt.Println(client(forwarded("198.51.100.1", "6.6.6.6")))          // not your proxy
+	// Output:
+	// ~2:203.0.113.9 <nil>
+	// laoqian <nil>
+	// 203.0.113.9 <nil>
+	// 198.51.100.1 <nil>
+}
+
+func Example_login() {
+	store := memorystore.New(nil)
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, time.Minute).Named("address")))
+	perName := core.Must(core.New(store, core.SlidingWindow(3, time.Minute).Named("name")))
+	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
+
+	name, login := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
+	h := nethttp.Limit(together, keyfuncs.Everyone, login)(checkPassword)
+	h = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), login)(h)
+	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, login)(h)
+
+	for range 4 {
+		fmt.Println(status(h, attempt("laoqian", "203.0.113.9")))
+	}
+	fmt.Println(status(h, attempt("laoqian", "198.51.100.1"))) // the real one still gets in
+	// Output:
+	// 401
+	// 401
+	// 401
+	// 429
+	// 401
+}
+
+func Example_tiers() {
+	store := memorystore.New(nil)
+	free := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
+	paid := core.Must(core.New(store, core.SlidingWindow(3, time.Minute)))
+
+	limit := nethttp.Config{
+		Limiter: func(r *http.Request) *core.Limiter {
+			if hasPaid(r) {
+				return paid
+			}
+			return nil // the one given to Limit
+		},
+	}.Limit(free, keyfuncs.ContextValue(userKey{}), keyfuncs.Action("export"))
+
+	h := limit(export)
+	for range 4 {
+		fmt.Println(status(h, member("laoqian")), status(h, member("a paying one")))
+	}
+	// Output:
+	// 200 200
+	// 200 200
+	// 429 200
+	// 429 429
+}
+
+func Example_fleet() {
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
+	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
+	replies := core.Must(core.New(fleet, core.SlidingWindow(5, time.Minute)))
+
+	d, err := replies.Allow(ctx, "laoqian", "reply")
+	fmt.Println(d.Allowed, d.Remaining, d.Source, err)
+	// Output: true 4 store <nil>
+}
+
+func Example_failure() {
+	for _, store := range []core.Store{
+		broken, // an error: the middleware answers 503
+		core.FailOpen(broken),
+		core.Fallback(broken, memorystore.New(nil)),
+	} {
+		replies := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
+		for range 2 {
+			d, err := replies.Allow(ctx, "laoqian", "reply")
+			fmt.Println(d.Allowed, d.Source, err)
+		}
+	}
+	// Output:
+	// false none the store is down
+	// false none the store is down
+	// true none <nil>
+	// true none <nil>
+	// true fallback <nil>
+	// false fallback <nil>
+}
+
+func Example_rehearsal() {
+	store := core.Observe(core.Shadow(memorystore.New(nil)),
+		func(_ context.Context, o core.Observation) {
+			if o.Decision.Reason == core.Shadowed {
+				fmt.Println(o.Action, "would be refused by", o.Limits[o.Decision.Binding])
+			}
+		})
+
+	replies := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
+	for range 2 {
+		d, _ := replies.Allow(ctx, "laoqian", "reply")
+		fmt.Println(d.Allowed)
+	}
+	// Output:
+	// true
+	// reply would be refused by SlidingWindow(1, 1m0s)
+	// true
+}
+
+func TestFiveRepliesAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+		for i := range 6 {
+			d, err := replies.Allow(t.Context(), "laoqian", "reply")
+			if err != nil || d.Allowed != (i < 5) {
+				t.Fatalf("reply %d: %+v, %v", i+1, d, err)
+			}
+		}
+		time.Sleep(time.Minute) // takes no time
+		if d, err := replies.Allow(t.Context(), "laoqian", "reply"); err != nil || !d.Allowed {
+			t.Fatalf("a minute later: %+v, %v", d, err)
+		}
+	})
+}

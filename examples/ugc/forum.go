@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// The bounds of the forum, so that a demo cannot eat the machine.
+const (
+	maxPosts   = 1000
+	maxReplies = 100 // of one post
+	maxText    = 500 // bytes
+	maxAuthor  = 64  // bytes
+	maxBody    = 4 << 10
+)
+
+var (
+	errNoPost = errors.New("there is no such post")
+	errFull   = errors.New("the forum is full")
+	errJSON   = errors.New(`the body is not JSON such as {"text": "hello"}`)
+	errText   = fmt.Errorf("the text is empty or longer than %d bytes", maxText)
+	errAuthor = fmt.Errorf("the user's name is longer than %d bytes", maxAuthor)
+)
+
+// A forum keeps posts, their replies and their likes in memory.
+type forum struct {
+	mu    sync.Mutex
+	posts []*post // post n stands at n-1, none ever goes
+}
+
+type post struct {
+	ID      int     `json:"id"`
+	Author  string  `json:"author"`
+	Text    string  `json:"text"`
+	Likes   int     `json:"likes"`
+	Replies []reply `json:"replies"`
+}
+
+type reply struct {
+	ID     int    `json:"id"`
+	Author string `json:"author"`
+	Text   string `json:"text"`
+}
+
+// newForum makes a forum with one post in it.
+func newForum() *forum {
+	f := &forum{}
+	f.addPost("tailcut", "Drop the tail, keep the animal.")
+	return f
+}
+
+func (f *forum) addPost(author, text string) (post, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.posts) == maxPosts {
+		return post{}, errFull
+	}
+	p := &post{ID: len(f.posts) + 1, Author: author, Text: text, Replies: []reply{}}
+	f.posts = append(f.posts, p)
+	return *p, nil
+}
+
+func (f *forum) addReply(id int, author, text string) (reply, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, err := f.find(id)
+	if err != nil {
+		return reply{}, err
+	}
+	if len(p.Replies) == maxReplies {
+		return reply{}, errFull
+	}
+	r := reply{ID: len(p.Replies) + 1, Author: author, Text: text}
+	p.Replies = append(p.Replies, r)
+	return r, nil
+}
+
+func (f *forum) addLike(id int) (likes int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, err := f.find(id)
+	if err != nil {
+		return 0, err
+	}
+	p.Likes++
+	return p.Likes, nil
+}
+
+// post returns a copy. It shares the replies, which are appended to and never
+// changed.
+func (f *forum) post(id int) (post, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, err := f.find(id)
+	if err != nil {
+		return post{}, err
+	}
+	return *p, nil
+}
+
+// find is called with the lock held.
+func (f *forum) find(id int) (*post, error) {
+	if id < 1 || id > len(f.posts) {
+		return nil, errNoPost
+	}
+	return f.posts[id-1], nil
+}
+
+// An endpoint does what a route is for, whatever framework called it. id is the
+// post's, as the path gives it, if the path has one.
+type endpoint func(r *http.Request, id string) answer
+
+// An answer is what an endpoint says: a status, a body for JSON, and perhaps where
+// the thing that it made is.
+type answer struct {
+	status   int
+	body     any
+	location string
+}
+
+func (f *forum) createPost(r *http.Request, _ string) answer {
+	author, text, err := written(r)
+	if err != nil {
+		return failed(err)
+	}
+	p, err := f.addPost(author, text)
+	if err != nil {
+		return failed(err)
+	}
+	return answer{status: http.StatusCreated, body: p, location: "/posts/" + strconv.Itoa(p.ID)}
+}
+
+func (f *forum) createReply(r *http.Request, id string) answer {
+	author, text, err := written(r)
+	if err != nil {
+		return failed(err)
+	}
+	rep, err := f.addReply(number(id), author, text)
+	if err != nil {
+		return failed(err)
+	}
+	return answer{status: http.StatusCreated, body: rep}
+}
+
+func (f *forum) like(_ *http.Request, id string) answer {
+	likes, err := f.addLike(number(id))
+	if err != nil {
+		return failed(err)
+	}
+	return answer{status: http.StatusOK, body: map[string]int{"likes": likes}}
+}
+
+func (f *forum) show(_ *http.Request, id string) answer {
+	p, err := f.post(number(id))
+	if err != nil {
+		return failed(err)
+	}
+	return answer{status: http.StatusOK, body: p}
+}
+
+// written reads what somebody wrote, and who it was.
+func written(r *http.Request) (author, text string, err error) {
+	author = strings.TrimSpace(r.Header.Get(userHeader))
+	switch {
+	case author == "":
+		author = "anonymous"
+	case len(author) > maxAuthor:
+		return "", "", errAuthor
+	}
+	var in struct {
+		Text string `json:"text"`
+	}
+	dec := json.NewDecoder(r.Body)
+	if err := dec.Decode(&in); err != nil {
+		return "", "", errors.Join(errJSON, err)
+	}
+	if err := dec.Decode(&struct{}{}); err != io.EOF {
+		return "", "", errors.Join(errJSON, err)
+	}
+	text = strings.TrimSpace(in.Text)
+	if text == "" || len(text) > maxText {
+		return "", "", errText
+	}
+	return author, text, nil
+}
+
+// number is 0, which no post has, for what is not a number.
+func number(id string) int {
+	n, err := strconv.Atoi(id)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func failed(err error) answer {
+	status, message := http.StatusBadRequest, err.Error()
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		status, message = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", maxBody)
+	case errors.Is(err, errJSON):
+		message = errJSON.Error()
+	case errors.Is(err, errNoPost):
+		status = http.StatusNotFound
+	case errors.Is(err, errFull):
+		status = http.StatusInsufficientStorage
+	}
+	return answer{status: status, body: map[string]string{"error": message}}
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// All three frameworks serve the same forum: whatever is tested here is tested in
+// each, over a real connection.
+func inAllFrameworks(t *testing.T, test func(t *testing.T, f client)) {
+	for name, routes := range frameworks {
+		t.Run(name, func(t *testing.T) {
+			store, _ := newStore("")
+			srv := httptest.NewServer(http.MaxBytesHandler(routes(newForum(), newLimits(store)), maxBody))
+			t.Cleanup(srv.Close)
+			test(t, client{t, srv.URL})
+		})
+	}
+}
+
+type client struct {
+	t   *testing.T
+	url string
+}
+
+type response struct {
+	*http.Response
+	body string
+	sent time.Time // just before the request
+}
+
+func (c client) do(method, path, user, body string) response {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.url+path, strings.NewReader(body))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if user != "" {
+		r.Header.Set(userHeader, user)
+	}
+	sent := time.Now()
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return response{resp, string(b), sent}
+}
+
+func (c client) show(id string) post {
+	c.t.Helper()
+	resp := c.do("GET", "/posts/"+id, "", "")
+	c.status(resp, http.StatusOK)
+	for name := range resp.Header {
+		if strings.Contains(name, "limit") || name == "Retry-After" {
+			c.t.Errorf("GET is not limited and yet bears %s", name)
+		}
+	}
+	var p post
+	c.decode(resp, &p)
+	return p
+}
+
+func (c client) status(resp response, want int) {
+	c.t.Helper()
+	if resp.StatusCode != want {
+		c.t.Fatalf("status %d, want %d; %s", resp.StatusCode, want, resp.body)
+	}
+}
+
+func (c client) decode(resp response, v any) {
+	c.t.Helper()
+	if err := json.Unmarshal([]byte(resp.body), v); err != nil {
+		c.t.Fatalf("%v in %q", err, resp.body)
+	}
+}
+
+func (c client) header(resp response, name, want string) {
+	c.t.Helper()
+	if got := resp.Header.Get(name); got != want {
+		c.t.Errorf("%s: %q, want %q", name, got, want)
+	}
+}
+
+// refused checks a refusal. retry is what it would say if no time had passed since
+// the instant begun, when the first of the actions was sent.
+func (c client) refused(resp response, quota int, retry time.Duration, begun time.Time) {
+	c.t.Helper()
+	c.status(resp, http.StatusTooManyRequests)
+	c.header(resp, "X-RateLimit-Limit", strconv.Itoa(quota))
+	c.header(resp, "X-RateLimit-Remaining", "0")
+	c.header(resp, "Cache-Control", "no-store")
+	c.header(resp, "Content-Type", "application/problem+json")
+
+	after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	least, most := ceil(retry-time.Since(begun)), ceil(retry)
+	if err != nil || after < least || after > most {
+		c.t.Errorf("Retry-After: %q, want %d to %d", resp.Header.Get("Retry-After"), least, most)
+	}
+	var problem struct {
+		Type, Title, Detail string
+		Status              int
+		RetryAfter          int `json:"retry_after"`
+	}
+	c.decode(resp, &problem)
+	if problem.Status != 429 || problem.Type == "" || problem.Title == "" || problem.Detail == "" || problem.RetryAfter != after {
+		c.t.Errorf("the problem is %+v, with Retry-After %d", problem, after)
+	}
+}
+
+// reset checks that the limit is whole again so long after the last admitted
+// action, which was made between from and to.
+func (c client) reset(resp response, whole time.Duration, from, to time.Time) {
+	c.t.Helper()
+	got, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64)
+	least, most := from.Add(whole).Unix(), to.Add(whole).Unix()+1
+	if err != nil || got < least || got > most {
+		c.t.Errorf("X-RateLimit-Reset: %q, want %d to %d", resp.Header.Get("X-RateLimit-Reset"), least, most)
+	}
+}
+
+func ceil(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
+
+func TestSixReplies(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		var begun, last, done time.Time
+		for i := range 5 {
+			resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+			c.status(resp, http.StatusCreated)
+			c.header(resp, "X-RateLimit-Limit", "5")
+			c.header(resp, "X-RateLimit-Remaining", strconv.Itoa(4-i))
+			c.header(resp, "Retry-After", "")
+			if last, done = resp.sent, time.Now(); i == 0 {
+				begun = last
+			}
+		}
+		resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"one too many"}`)
+		c.refused(resp, 5, time.Minute, begun)
+		c.reset(resp, time.Minute, last, done)
+		if p := c.show("1"); len(p.Replies) != 5 || p.Replies[4] != (reply{5, "laoqian", "me too"}) {
+			t.Errorf("the post's replies are %+v", p.Replies)
+		}
+		// What one user did is nothing to another, nor to one without a name.
+		c.status(c.do("POST", "/posts/1/replies", "xiaoming", `{"text":"hello"}`), http.StatusCreated)
+		c.status(c.do("POST", "/posts/1/replies", "", `{"text":"hello"}`), http.StatusCreated)
+		if p := c.show("1"); len(p.Replies) != 7 || p.Replies[6].Author != "anonymous" {
+			t.Errorf("the post's replies are %+v", p.Replies)
+		}
+	})
+}
+
+func TestSixteenLikes(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		begun := time.Now()
+		for i := range 15 {
+			resp := c.do("POST", "/posts/1/likes", "laoqian", "")
+			c.status(resp, http.StatusOK)
+			var got struct{ Likes int }
+			if c.decode(resp, &got); got.Likes != i+1 {
+				t.Errorf("%d likes, want %d", got.Likes, i+1)
+			}
+		}
+		resp := c.do("POST", "/posts/1/likes", "laoqian", "")
+		if time.Since(begun) > time.Second {
+			t.Skip("this machine is too slow to like sixteen times in a second")
+		}
+		c.refused(resp, 15, 2*time.Second, begun)
+		c.header(resp, "Retry-After", "2")
+		if p := c.show("1"); p.Likes != 15 {
+			t.Errorf("the post has %d likes, want 15", p.Likes)
+		}
+	})
+}
+
+func TestFourPosts(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		var begun time.Time
+		for i := range 3 {
+			resp := c.do("POST", "/posts", "laoqian", `{"text":"hello"}`)
+			c.status(resp, http.StatusCreated)
+			c.header(resp, "X-RateLimit-Limit", "10")
+			c.header(resp, "X-RateLimit-Remaining", strconv.Itoa(2-i))
+			c.header(resp, "Location", "/posts/"+strconv.Itoa(i+2))
+			if i == 0 {
+				begun = resp.sent
+			}
+		}
+		c.refused(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), 10, 6*time.Second, begun)
+		if p := c.show("4"); p.ID != 4 || p.Author != "laoqian" || p.Text != "hello" {
+			t.Errorf("the third post is %+v", p)
+		}
+		c.status(c.do("GET", "/posts/5", "", ""), http.StatusNotFound)
+	})
+}
+
+func TestWhatCannotBeServed(t *testing.T) {
+	for _, test := range []struct {
+		name, method, path, user, body string
+		status                         int
+	}{
+		{"no such post", "GET", "/posts/2", "", "", 404},
+		{"not a number", "GET", "/posts/first", "", "", 404},
+		{"reply to no post", "POST", "/posts/2/replies", "", `{"text":"hello"}`, 404},
+		{"like of no post", "POST", "/posts/0/likes", "", "", 404},
+		{"not JSON", "POST", "/posts", "", `{"text":`, 400},
+		{"nothing", "POST", "/posts", "", "", 400},
+		{"two values", "POST", "/posts", "", `{"text":"a"}{"text":"b"}`, 400},
+		{"no text", "POST", "/posts/1/replies", "", `{"text":"  "}`, 400},
+		{"long text", "POST", "/posts", "", `{"text":"` + strings.Repeat("x", maxText+1) + `"}`, 400},
+		{"long name", "POST", "/posts", strings.Repeat("x", maxAuthor+1), `{"text":"a"}`, 400},
+		{"large body", "POST", "/posts", "", `{"text":"` + strings.Repeat("x", maxBody) + `"}`, 413},
+	} {
+		t.Run(strings.ReplaceAll(test.name, " ", "-"), func(t *testing.T) {
+			inAllFrameworks(t, func(t *testing.T, c client) {
+				resp := c.do(test.method, test.path, test.user, test.body)
+				c.status(resp, test.status)
+				var got struct{ Error string }
+				if c.decode(resp, &got); got.Error == "" {
+					t.Errorf("no reason in %q", resp.body)
+				}
+				if limited := resp.Header.Get("X-RateLimit-Limit") != ""; limited != (test.method == "POST") {
+					t.Errorf("X-RateLimit-Limit is there: %t", limited)
+				}
+			})
+		})
+	}
+}
+
+func TestForumIsBounded(t *testing.T) {
+	f := newForum()
+	for range maxReplies {
+		if _, err := f.addReply(1, "laoqian", "hello"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.addReply(1, "laoqian", "hello"); err != errFull {
+		t.Errorf("reply %d: %v", maxReplies+1, err)
+	}
+	for range maxPosts - 1 {
+		if _, err := f.addPost("laoqian", "hello"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.addPost("laoqian", "hello"); err != errFull {
+		t.Errorf("post %d: %v", maxPosts+1, err)
+	}
+	if a := failed(errFull); a.status != http.StatusInsufficientStorage {
+		t.Errorf("a full forum answers %d", a.status)
+	}
+}

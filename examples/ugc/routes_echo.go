@@ -1,0 +1,29 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tailcut/tailcut/echolimit"
+)
+
+func echoRoutes(f *forum, l limits) http.Handler {
+	e := echo.New() // it prints its banner in Start, which we do not call
+	who := echolimit.From(user)
+	e.GET("/posts/:id", echoHandler(f.show))
+	e.POST("/posts", echoHandler(f.createPost), echolimit.Limit(l.post, who, echolimit.Action("post")))
+	e.POST("/posts/:id/replies", echoHandler(f.createReply), echolimit.Limit(l.reply, who, echolimit.Action("reply")))
+	e.POST("/posts/:id/likes", echoHandler(f.like), echolimit.Limit(l.like, who, echolimit.Action("like")))
+	return e
+}
+
+func echoHandler(e endpoint) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		a := e(c.Request(), c.Param("id"))
+		if a.location != "" {
+			c.Response().Header().Set(echo.HeaderLocation, a.location)
+		}
+		return c.JSON(a.status, a.body)
+	}
+}

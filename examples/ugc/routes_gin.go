@@ -1,0 +1,30 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/tailcut/tailcut/ginlimit"
+)
+
+func ginRoutes(f *forum, l limits) http.Handler {
+	gin.SetMode(gin.ReleaseMode) // in debug mode it prints every route
+	r := gin.New()
+	who := ginlimit.From(user)
+	r.GET("/posts/:id", ginHandler(f.show))
+	r.POST("/posts", ginlimit.Limit(l.post, who, ginlimit.Action("post")), ginHandler(f.createPost))
+	r.POST("/posts/:id/replies", ginlimit.Limit(l.reply, who, ginlimit.Action("reply")), ginHandler(f.createReply))
+	r.POST("/posts/:id/likes", ginlimit.Limit(l.like, who, ginlimit.Action("like")), ginHandler(f.like))
+	return r
+}
+
+func ginHandler(e endpoint) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		a := e(c.Request, c.Param("id"))
+		if a.location != "" {
+			c.Header("Location", a.location)
+		}
+		c.JSON(a.status, a.body)
+	}
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+func nethttpRoutes(f *forum, l limits) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /posts/{id}", nethttpHandler(f.show))
+	mux.Handle("POST /posts", nethttp.Limit(l.post, user, keyfuncs.Action("post"))(nethttpHandler(f.createPost)))
+	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(l.reply, user, keyfuncs.Action("reply"))(nethttpHandler(f.createReply)))
+	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(l.like, user, keyfuncs.Action("like"))(nethttpHandler(f.like)))
+	return mux
+}
+
+func nethttpHandler(e endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := e(r, r.PathValue("id"))
+		if a.location != "" {
+			w.Header().Set("Location", a.location)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(a.status)
+		_ = json.NewEncoder(w).Encode(a.body) // if the client has left there is nobody to tell
+	})
+}
