@@ -8,7 +8,7 @@ type Counter struct {
 
 // fitsCounter brings the counter to now. A count above a lowered max is only read
 // as if cut: written, it would forgive the user towards a larger limit.
-func (l *Limit) fitsCounter(s *State, now, cost int64) bool {
+func (l *Limit) fitsCounter(s *State, now int64, c *Charge) bool {
 	n := &s.Counter
 	switch {
 	case !s.Kept || n.End <= now:
@@ -18,7 +18,7 @@ func (l *Limit) fitsCounter(s *State, now, cost int64) bool {
 		n.End = now + l.span
 		s.Changed = true
 	}
-	return cost <= int64(l.max)-n.Count
+	return c.Force || c.Cost <= int64(l.max)-n.Count
 }
 
 func (l *Limit) chargeCounter(s *State, now, cost int64) {

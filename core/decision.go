@@ -38,6 +38,11 @@ type Decision struct {
 
 	// Source says who answered.
 	Source Source
+
+	// Rung is how many bans in a row a [Ladder] has given, the present one included.
+	Rung uint8
+
+	receipt *Receipt
 }
 
 // Cell is the decision as the five integers that CL.THROTTLE replies: 0 if
@@ -66,11 +71,14 @@ func seconds(d time.Duration) int64 {
 // A Reason says why an action was refused.
 type Reason string
 
-// The reasons. An allowed action has none, unless [Shadow] let it pass.
+// The reasons. An allowed action has none, but for those of a rehearsal: see [Shadow]
+// and [Limit.Shadow].
 const (
 	Limited  Reason = "limited"  // a limit has no room
+	Banned   Reason = "banned"   // by a Ladder or by hand
 	Full     Reason = "full"     // the store has no room for another key: see memorystore.Options
-	Shadowed Reason = "shadowed" // allowed by Shadow, a limit would have refused it
+	Shadowed Reason = "shadowed" // allowed, a limit that is rehearsed would have refused it
+	Near     Reason = "near"     // allowed, and of one that is rehearsed less than a fifth is left
 )
 
 // A Source says who answered.

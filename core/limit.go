@@ -34,6 +34,7 @@ const (
 	KindElasticWindow
 	KindTokenBucket
 	KindFunnel
+	KindLadder // not a limit of its own: see Ladder
 )
 
 // String returns the word that stands for the kind in keys, headers and logs.
@@ -53,6 +54,8 @@ func (k Kind) String() string {
 		return "bucket"
 	case KindFunnel:
 		return "funnel"
+	case KindLadder:
+		return "ladder"
 	}
 	return "invalid"
 }
@@ -97,6 +100,8 @@ type Limit struct {
 	name     string
 	identity string
 	hash     uint64 // of identity
+	shadow   bool   // never refuses
+	ladder   *rungs // of a KindLadder
 
 	// Derived for the decision, in microseconds.
 	span   int64 // a window's period
@@ -115,6 +120,7 @@ const (
 	modInitial
 	modForget
 	modName
+	modShadow
 )
 
 // SlidingWindow admits at most max actions in any interval of length period
@@ -234,6 +240,22 @@ func (l Limit) Named(name string) Limit {
 	return l.derived()
 }
 
+// Shadow makes a limit that is rehearsed: it is decided on the same traffic as the
+// limiter's other limits, in the same step, and never refuses. Its own state is
+// charged with what passes, if it would have let it pass; several shadows of a
+// limiter are all or none, like limits. [Decision].Reason then says what it would
+// have done: [Shadowed] or [Near].
+//
+// Its state is apart from that of the limit without Shadow.
+func (l Limit) Shadow() Limit {
+	l.mods |= modShadow
+	l.shadow = true
+	return l.derived()
+}
+
+// Shadowed is whether the limit never refuses.
+func (l Limit) Shadowed() bool { return l.shadow }
+
 // Kind says which rule the limit follows.
 func (l Limit) Kind() Kind { return l.kind }
 
@@ -317,6 +339,9 @@ func (l Limit) String() string {
 	}
 	if l.mods&modName != 0 {
 		fmt.Fprintf(&b, ".Named(%q)", l.name)
+	}
+	if l.shadow {
+		b.WriteString(".Shadow()")
 	}
 	return b.String()
 }
@@ -426,7 +451,7 @@ func (l Limit) derived() Limit {
 	if l.windowed() {
 		l.span = int64(l.period / time.Microsecond)
 		l.identity += ":" + l.period.String()
-	} else if l.max >= 1 && l.max <= maxCount &&
+	} else if l.kind != KindLadder && l.max >= 1 && l.max <= maxCount &&
 		l.rate.n >= 1 && l.rate.n <= maxCount && l.rate.d >= minPeriod && l.rate.d <= maxPeriod {
 		pace, den := int64(l.rate.d/time.Microsecond), int64(l.rate.n)
 		if g := gcd(pace, den); g > 1 {
@@ -444,6 +469,9 @@ func (l Limit) derived() Limit {
 	}
 	if l.name != "" {
 		l.identity += ":" + l.name
+	}
+	if l.shadow {
+		l.identity = "shadow:" + l.identity
 	}
 	l.hash = maphash.String(identitySeed, l.identity)
 	return l

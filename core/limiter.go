@@ -27,8 +27,9 @@ func (e configError) Is(target error) bool { return target == ErrConfig }
 // and safe for use by many goroutines; make it once, at start-up.
 type Limiter struct {
 	store    Store
-	limits   []Limit
-	smallest int64 // the least quota: what costs more can never pass
+	limits   []Limit // the enforced ones, those that are rehearsed, the ladder
+	smallest int64   // the least quota enforced: what costs more can never pass
+	receipts bool
 }
 
 // New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
@@ -42,6 +43,10 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
 	}
 	l := &Limiter{store: store, limits: slices.Clone(limits)}
+	slices.SortStableFunc(l.limits, func(a, b Limit) int { return order(&a) - order(&b) })
+	if l.limits[0].shadow {
+		return nil, configError("core: New: all limits are rehearsed; to rehearse a whole limiter, give it the store core.Shadow(store)")
+	}
 	for i := range l.limits {
 		if err := l.limits[i].validate(); err != nil {
 			return nil, err
@@ -51,14 +56,62 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
-		if q := int64(l.limits[i].max); i == 0 || q < l.smallest {
+		if q := int64(l.limits[i].max); i == 0 || q < l.smallest && !l.limits[i].shadow {
 			l.smallest = q
 		}
 	}
-	if err := accept(store, l.limits); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	if err := l.accepted(); err != nil {
+		return nil, err
 	}
 	return l, nil
+}
+
+func (l *Limiter) accepted() error {
+	if err := accept(l.store, l.limits); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
+}
+
+func order(l *Limit) int {
+	switch {
+	case l.kind == KindLadder:
+		return 2
+	case l.shadow:
+		return 1
+	}
+	return 0
+}
+
+// enforced are the limits that can refuse, ladders apart.
+func enforced(limits []Limit) []Limit {
+	for i := range limits {
+		if order(&limits[i]) > 0 {
+			return limits[:i]
+		}
+	}
+	return limits
+}
+
+// An Extra is what [Limiter.With] adds: a [Ladder] or [Receipts].
+type Extra interface {
+	extend(*Limiter) error
+}
+
+// With derives a limiter that has more to it. It shares the state of the limits with
+// the one it is derived from. Its errors are as those of [New].
+func (l *Limiter) With(extras ...Extra) (*Limiter, error) {
+	derived := *l
+	derived.limits = slices.Clone(l.limits)
+	for _, x := range extras {
+		if err := x.extend(&derived); err != nil {
+			return nil, err
+		}
+	}
+	if err := derived.accepted(); err != nil {
+		return nil, err
+	}
+	return &derived, nil
 }
 
 // Must returns l, or panics with err if there is one. It is for limiters whose
@@ -70,8 +123,8 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Limits returns the limiter's limits in their order.
-func (l *Limiter) Limits() []Limit { return slices.Clone(l.limits) }
+// Limits returns the limiter's limits in their order, less those that are rehearsed.
+func (l *Limiter) Limits() []Limit { return slices.Clone(enforced(l.limits)) }
 
 // Allow reports whether user may do action now, and if so charges one unit.
 //
@@ -109,7 +162,22 @@ func (l *Limiter) take(ctx context.Context, c Charge) (Decision, error) {
 	if err := check(ctx, c.User, c.Action); err != nil {
 		return Decision{}, err
 	}
+	c.Receipt = l.receipts && !c.Peek
 	return l.store.Take(ctx, c)
+}
+
+// Surcharge charges n units, or as many as there is room for, for what has been done
+// already: a wrong password that costs more than a right one, say. It is always
+// allowed, and answers with the numbers as they stand then. n is at least 1, or it is
+// [ErrCost].
+func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
+	if n < 1 {
+		return Decision{}, ErrCost
+	}
+	if err := check(ctx, user, action); err != nil {
+		return Decision{}, err
+	}
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: int64(n), Force: true})
 }
 
 // Reset forgets what this limiter's limits hold against user and action, in every

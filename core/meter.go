@@ -12,6 +12,10 @@ type Meter struct {
 	At        int64  // microseconds, rounded down
 	Part, Den uint32 // and Part/Den of one
 	Last      int64  // the last admitted action, or UnknownLast; only for a bucket with Initial
+
+	// Turns, if not 0, says that there is debt above one full quota on purpose: turns
+	// that [Limiter.Wait] has reserved. It is the instant at which the last was.
+	Turns int64
 }
 
 // UnknownLast is the Last of a meter that a limit without Initial has written. For
@@ -32,7 +36,7 @@ func (m *Meter) RefusedUntil(l *Limit) int64 {
 }
 
 // fitsMeter brings the meter to now: At is now plus the debt afterwards.
-func (l *Limit) fitsMeter(s *State, now, cost int64) bool {
+func (l *Limit) fitsMeter(s *State, now int64, c *Charge) bool {
 	m := &s.Meter
 	if s.Kept && l.initial > 0 {
 		if m.Last == UnknownLast {
@@ -44,32 +48,42 @@ func (l *Limit) fitsMeter(s *State, now, cost int64) bool {
 	debt := l.start
 	if s.Kept {
 		debt, s.Changed = l.debt(m, now)
-		if l.initial > 0 && (m.Last > now || m.Last == UnknownLast) {
+		if l.initial > 0 && (m.Last > now && m.Turns == 0 || m.Last == UnknownLast) {
 			m.Last = now
 			s.Changed = true
 		}
+	} else {
+		m.Turns = 0
 	}
 	if l.initial == 0 {
 		m.Last = UnknownLast
 	}
 	m.At, m.Part, m.Den = now+debt.whole, uint32(debt.part), uint32(l.den)
-	return cost <= int64(l.max) && !debt.add(l.cost(cost), l.den).more(l.full)
+	bound := l.full
+	bound.whole += c.Ahead
+	return c.Force || c.Cost <= int64(l.max) && !debt.add(l.cost(c.Cost), l.den).more(bound)
 }
 
 // debt is what the meter owes now. It is clamped if the clock stepped back or the
-// quota shrank.
+// quota shrank; where turns are reserved, they stay as far off as they were made.
 func (l *Limit) debt(m *Meter, now int64) (debt span, clamped bool) {
+	if back := m.Turns - now; back > 0 {
+		m.At, m.Turns, clamped = m.At-back, now, true
+		if m.Last != UnknownLast {
+			m.Last -= back
+		}
+	}
 	debt = span{m.At - now, int64(m.Part)}
 	if int64(m.Den) != l.den && m.Part > 0 {
 		debt = span{debt.whole + 1, 0}
 	}
 	switch {
 	case debt.whole < 0:
-		return span{}, false
-	case debt.more(l.full):
+		debt = span{}
+	case debt.more(l.full) && m.Turns == 0:
 		return l.full, true
 	}
-	return debt, false
+	return debt, clamped
 }
 
 // Plain is whether the limit is a bucket or funnel without Initial, which
@@ -78,8 +92,8 @@ func (l *Limit) Plain() bool {
 	return l.kind == KindFunnel || l.kind == KindTokenBucket && l.initial == 0
 }
 
-// Alone decides a charge whose only limit is a [Limit.Plain] one: what Check and
-// Commit would, in one go. kept is whether the meter is one that was kept; changed,
+// Alone decides a charge whose only limit is a [Limit.Plain] one, of a meter without
+// turns and by a [Charge.Usual]: what Check and Commit would, in one go. kept is whether the meter is one that was kept; changed,
 // whether it is to be written back.
 func (c *Charge) Alone(m *Meter, kept bool, now int64) (d Decision, changed bool) {
 	l := &c.Limits[0]
@@ -110,12 +124,24 @@ func (c *Charge) Alone(m *Meter, kept bool, now int64) (d Decision, changed bool
 	return d, changed && !c.Peek
 }
 
-func (l *Limit) chargeMeter(s *State, now, cost int64) {
+func (l *Limit) chargeMeter(s *State, now int64, c *Charge) {
 	m := &s.Meter
-	debt := span{m.At, int64(m.Part)}.add(l.cost(cost), l.den)
-	m.At, m.Part = debt.whole, uint32(debt.part)
+	debt := span{m.At - now, int64(m.Part)}
+	after := debt.add(l.cost(min(c.Cost, int64(l.max))), l.den)
+	if c.Force && after.more(l.full) { // as much as there is room for
+		after = l.full
+		if debt.more(l.full) {
+			after = debt
+		}
+	}
+	m.At, m.Part = now+after.whole, uint32(after.part)
+	turn := now
+	if m.Turns = 0; after.more(l.full) {
+		m.Turns = now
+		turn += after.sub(l.full, l.den).ceil()
+	}
 	if l.initial > 0 {
-		m.Last = now
+		m.Last = turn
 	}
 }
 

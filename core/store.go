@@ -42,7 +42,24 @@ type Charge struct {
 	Limits       []Limit
 	Cost         int64 // units, at least 1
 	Peek         bool  // only say what would happen
+
+	// Force charges what there is room for, up to Cost, and passes whatever that is.
+	Force bool
+
+	// Receipt asks for a decision that can be given back: see [Decision.Issue].
+	Receipt bool
+
+	// Ahead, in microseconds, lets buckets and funnels admit an action that long
+	// before there is room for it. It comes with Receipt, which says how long that is.
+	Ahead int64
 }
+
+// Usual is whether the charge is one that most are: without Force, Receipt and Ahead.
+func (c *Charge) Usual() bool { return !c.Force && !c.Receipt && c.Ahead == 0 }
+
+// alone is whether the charge is one of a ladder alone: a look at it, or a ban by
+// hand that lasts Cost microseconds.
+func (c *Charge) alone() bool { return c.Limits[0].kind == KindLadder }
 
 // A State is what a store keeps for one limit of one user and action. The zero
 // State is that of a limit for which nothing is kept. A store loads it, passes it
@@ -50,12 +67,13 @@ type Charge struct {
 //
 // One of three machines is used, by the limit's kind.
 type State struct {
-	Kept    bool  // something is kept; if not, the rest is ignored
-	Fits    bool  // set by Check: this limit has room for the charge
-	Changed bool  // set by Commit: write it back
-	Meter   Meter // Funnel, Throttle and TokenBucket
-	Counter Counter
-	Trail   *Trail // SlidingWindow and MovingWindow
+	Kept     bool  // something is kept; if not, the rest is ignored
+	Fits     bool  // set by Check: this limit has room for the charge
+	Changed  bool  // set by Commit: write it back
+	Meter    Meter // Funnel, Throttle and TokenBucket
+	Counter  Counter
+	Trail    *Trail    // SlidingWindow and MovingWindow
+	Standing *Standing // Ladder
 
 	shift int64 // how far the trail's entries are ahead of the clock
 }
@@ -64,6 +82,8 @@ type State struct {
 // whole again, or a bucket with Initial is forgotten.
 func (s *State) Expires(l *Limit) int64 {
 	switch {
+	case l.kind == KindLadder:
+		return l.forgotten(s.Standing)
 	case l.kind == KindTokenBucket && l.initial > 0:
 		return s.Meter.Last + l.memory
 	case !l.windowed():
@@ -79,6 +99,8 @@ func (s *State) Expires(l *Limit) int64 {
 // nothing else happens; it may be past.
 func (s *State) RefusedUntil(l *Limit) int64 {
 	switch {
+	case l.kind == KindLadder:
+		return s.Standing.Until
 	case !l.windowed():
 		return s.Meter.RefusedUntil(l)
 	case s.Trail != nil:
@@ -89,16 +111,16 @@ func (s *State) RefusedUntil(l *Limit) int64 {
 	return 0
 }
 
-// Check reports whether all limits have room for the charge at the instant now,
-// in microseconds on the store's clock. It brings the states, one for each limit
-// and in their order, to that instant.
+// Check reports whether the charge may pass at the instant now, in microseconds on
+// the store's clock: whether all limits have room, but for those that are rehearsed.
+// It brings the states, one for each limit and in their order, to that instant.
 func (c *Charge) Check(states []State, now int64) bool {
 	all := true
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		s.Changed = false
-		s.Fits = l.fits(s, now, c.Cost)
-		all = all && s.Fits
+		s.Fits = l.fits(s, now, c)
+		all = all && (s.Fits || l.shadow)
 	}
 	return all
 }
@@ -107,25 +129,33 @@ func (c *Charge) Check(states []State, now int64) bool {
 // every limit is charged; if not, a limit records what it refuses where its kind
 // does so. It leaves Changed set in those to be written: in none for a Peek.
 func (c *Charge) Commit(states []State, now int64) Decision {
-	d := Decision{Allowed: true, Source: SourceStore}
+	var few [4]Reading
+	readings := few[:0]
+	pass, rehearsed, banned := true, true, false
 	for i := range c.Limits {
-		d.Allowed = d.Allowed && states[i].Fits
+		switch l := &c.Limits[i]; {
+		case states[i].Fits:
+		case l.shadow:
+			rehearsed = false
+		default:
+			pass, banned = false, banned || l.kind == KindLadder
+		}
 	}
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
 		case c.Peek:
 			s.Changed = false
-		case d.Allowed:
-			l.charge(s, now, c.Cost)
+		case pass && (rehearsed || !l.shadow):
+			l.charge(s, now, c)
 		default:
-			l.hold(s, now, c.Cost)
+			l.hold(s, now, c, pass, banned)
 		}
 		r := l.read(s, now, c.Cost)
 		r.Fits = s.Fits
-		c.weigh(&d, i, &r)
+		readings = append(readings, r)
 	}
-	return d
+	return c.Answer(readings, now)
 }
 
 // A Reading is what a limit's state says about a charge, in integers: what a
@@ -133,23 +163,54 @@ func (c *Charge) Commit(states []State, now int64) Decision {
 // is taken after the charge was decided.
 type Reading struct {
 	Fits  bool  // this limit alone would have let the charge pass
-	Count int64 // windows: what is counted
+	Count int64 // windows: what is counted; a ladder: the refusals
 	Rest  int64 // until the limit is whole, in microseconds rounded down
-	Part  int64 // meters: and a fraction of one, in the limit's denominator
-	Wait  int64 // trails, if it does not fit: until it would
+	Part  int64 // meters: and a fraction of one, in the limit's denominator; a ladder: the rung
+	Wait  int64 // trails, if it does not fit: until it would; a ladder: until the ban ends
 }
 
 // Answer turns the readings of the charge's limits, in their order, into the
-// decision.
-func (c *Charge) Answer(readings []Reading) Decision {
+// decision. now is the instant of it, which only a charge with Receipt needs.
+func (c *Charge) Answer(readings []Reading, now int64) Decision {
 	d := Decision{Allowed: true, Source: SourceStore}
 	for i := range c.Limits {
-		d.Allowed = d.Allowed && readings[i].Fits
+		d.Allowed = d.Allowed && (readings[i].Fits || c.Limits[i].shadow)
+	}
+	if !d.Allowed {
+		d.Reason = Limited
 	}
 	for i := range c.Limits {
-		c.weigh(&d, i, &readings[i])
+		switch l, r := &c.Limits[i], &readings[i]; {
+		case l.kind == KindLadder:
+			c.punish(&d, i, r)
+		case !l.shadow:
+			c.weigh(&d, i, r)
+		case d.Allowed && !r.Fits:
+			d.Reason = Shadowed
+		case d.Allowed && d.Reason == "" && l.remaining(r) <= l.max/5:
+			d.Reason = Near
+		}
+	}
+	if c.Receipt && d.Allowed && !c.Peek {
+		d.receipt = newReceipt(c, readings, now)
 	}
 	return d
+}
+
+// punish adds what a ladder, which comes after all limits, says. Of a ladder alone
+// the numbers are its own.
+func (c *Charge) punish(d *Decision, i int, r *Reading) {
+	l := &c.Limits[i]
+	d.Rung = uint8(r.Part)
+	if i == 0 {
+		d.Limit, d.Remaining, d.ResetAfter = l.max, max(0, l.max-int(r.Count)), micros(r.Rest)
+		d.Allowed = r.Wait == 0
+	}
+	if r.Wait > 0 && !d.Allowed {
+		d.Reason, d.Remaining = Banned, 0
+		d.RetryAfter = max(d.RetryAfter, micros(r.Wait))
+		d.ResetAfter = max(d.ResetAfter, micros(r.Wait))
+	}
 }
 
 // weigh adds the i-th limit's reading to the decision. It is the one place that
@@ -160,7 +221,6 @@ func (c *Charge) weigh(d *Decision, i int, r *Reading) {
 	retry := time.Duration(0)
 	if !r.Fits {
 		retry = l.retry(r, c.Cost)
-		d.Reason = Limited
 	}
 	reset := micros(span{r.Rest, r.Part}.ceil())
 	binds := true
@@ -185,37 +245,57 @@ func (c *Charge) weigh(d *Decision, i int, r *Reading) {
 // first limit, as if nothing had happened. What can never pass still cannot.
 func (c *Charge) untouched() Decision {
 	d := Decision{Allowed: true, Limit: c.Limits[0].max, Remaining: c.Limits[0].max}
-	for i := range c.Limits {
-		quota := c.Limits[i].max
+	if c.Force || c.alone() {
+		return d
+	}
+	enforced := enforced(c.Limits)
+	for i := range enforced {
+		quota := enforced[i].max
 		if d.Allowed && c.Cost > int64(quota) {
 			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, Limited
 		}
 	}
 	if !d.Allowed {
-		for i := range c.Limits {
-			d.Remaining = min(d.Remaining, c.Limits[i].max)
+		for i := range enforced {
+			d.Remaining = min(d.Remaining, enforced[i].max)
 		}
 	}
 	return d
 }
 
-func (l *Limit) fits(s *State, now, cost int64) bool {
+func (l *Limit) fits(s *State, now int64, c *Charge) bool {
 	switch l.kind {
 	case KindFixedWindow, KindElasticWindow:
-		return l.fitsCounter(s, now, cost)
+		return l.fitsCounter(s, now, c)
 	case KindTokenBucket, KindFunnel:
-		return l.fitsMeter(s, now, cost)
+		return l.fitsMeter(s, now, c)
+	case KindLadder:
+		return l.fitsLadder(s, now, c.alone() && !c.Peek)
 	default:
-		return l.fitsTrail(s, now, cost)
+		return l.fitsTrail(s, now, c)
 	}
 }
 
-func (l *Limit) charge(s *State, now, cost int64) {
+func (l *Limit) charge(s *State, now int64, c *Charge) {
+	cost := c.Cost
+	if c.Force && l.windowed() {
+		r := l.read(s, now, cost)
+		if cost = min(cost, int64(l.remaining(&r))); cost == 0 {
+			l.hold(s, now, c, true, false)
+			return
+		}
+	}
 	switch l.kind {
 	case KindFixedWindow, KindElasticWindow:
 		l.chargeCounter(s, now, cost)
 	case KindTokenBucket, KindFunnel:
-		l.chargeMeter(s, now, cost)
+		l.chargeMeter(s, now, c)
+	case KindLadder:
+		if !c.alone() {
+			cost = 0
+		}
+		l.climb(s, now, cost, false)
+		return
 	default:
 		l.chargeTrail(s, now, cost)
 	}
@@ -223,16 +303,20 @@ func (l *Limit) charge(s *State, now, cost int64) {
 }
 
 // hold is what becomes of a state when the charge is refused, by this limit or
-// by another.
-func (l *Limit) hold(s *State, now, cost int64) {
+// by another. pass is whether only those that are rehearsed refuse; banned, whether
+// a ban does, of which nothing is recorded.
+func (l *Limit) hold(s *State, now int64, c *Charge, pass, banned bool) {
+	mine := !s.Fits && !banned && c.Cost <= int64(l.max)
 	switch {
-	case !s.Fits && l.kind == KindElasticWindow:
+	case l.kind == KindLadder:
+		l.climb(s, now, 0, !pass && !banned)
+	case mine && l.kind == KindElasticWindow:
 		s.Counter.End = now + l.span
 		s.Changed = true
-	case !s.Fits && l.kind == KindSlidingRefused:
-		l.chargeTrail(s, now, cost)
+	case mine && l.kind == KindSlidingRefused:
+		l.chargeTrail(s, now, c.Cost)
 		s.Changed = true
-	case !s.Fits && l.initial > 0 && !s.Kept:
+	case mine && l.initial > 0 && !s.Kept:
 		s.Meter.Last = now
 		s.Kept, s.Changed = true, true
 	case s.shift > 0:
@@ -248,6 +332,8 @@ func (l *Limit) read(s *State, now, cost int64) Reading {
 		return l.readCounter(s, now)
 	case KindTokenBucket, KindFunnel:
 		return Reading{Rest: s.Meter.At - now, Part: int64(s.Meter.Part)}
+	case KindLadder:
+		return l.readLadder(s, now)
 	default:
 		return l.readTrail(s, now, cost)
 	}
@@ -255,7 +341,11 @@ func (l *Limit) read(s *State, now, cost int64) Reading {
 
 func (l *Limit) remaining(r *Reading) int {
 	if !l.windowed() {
-		return int(l.units(l.full.sub(span{r.Rest, r.Part}, l.den)))
+		debt := span{r.Rest, r.Part}
+		if debt.more(l.full) { // turns are reserved
+			return 0
+		}
+		return int(l.units(l.full.sub(debt, l.den)))
 	}
 	return max(0, l.max-int(r.Count))
 }

@@ -33,11 +33,7 @@ func (t *Trail) Len() int {
 // At is the i-th entry, the oldest being the 0th, in microseconds on the store's
 // clock.
 func (t *Trail) At(i int) int64 {
-	i += t.head
-	if len(t.blocks) == 1 {
-		return t.base + t.blocks[0][i]
-	}
-	return t.base + t.blocks[i/chunk][i%chunk]
+	return t.base + *t.entry(i)
 }
 
 func (t *Trail) newest() int64 {
@@ -136,6 +132,39 @@ func (t *Trail) dead(at int64) int {
 	return high
 }
 
+// remove takes out up to n entries that were made at the instant at.
+func (t *Trail) remove(at int64, n int) {
+	to := t.dead(at)
+	from := max(t.dead(at-1), to-n)
+	for i := to; i < t.n; i++ {
+		*t.entry(i - (to - from)) = *t.entry(i)
+	}
+	for range to - from {
+		t.pop()
+	}
+}
+
+func (t *Trail) entry(i int) *int64 {
+	i += t.head
+	if len(t.blocks) == 1 {
+		return &t.blocks[0][i]
+	}
+	return &t.blocks[i/chunk][i%chunk]
+}
+
+// pop removes the newest entry.
+func (t *Trail) pop() {
+	if t.n == 1 {
+		t.drop(1)
+		return
+	}
+	t.n--
+	last := &t.blocks[len(t.blocks)-1]
+	if *last = (*last)[:len(*last)-1]; len(*last) == 0 {
+		t.blocks = t.blocks[:len(t.blocks)-1]
+	}
+}
+
 // free is the instant from which the limit has room for cost: when the entry
 // leaves that is the one too many.
 func (t *Trail) free(l *Limit, cost int64) int64 {
@@ -147,15 +176,15 @@ func (t *Trail) free(l *Limit, cost int64) int64 {
 }
 
 // fitsTrail looks at one entry: the one that would be one too many.
-func (l *Limit) fitsTrail(s *State, now, cost int64) bool {
+func (l *Limit) fitsTrail(s *State, now int64, c *Charge) bool {
 	s.shift = 0
 	if !s.Kept || s.Trail.Len() == 0 {
-		return cost <= int64(l.max)
+		return c.Force || c.Cost <= int64(l.max)
 	}
 	if ahead := s.Trail.newest() - now; ahead > 0 { // the clock stepped back
 		s.shift = ahead
 	}
-	return cost <= int64(l.max) && s.Trail.free(l, cost)-s.shift <= now
+	return c.Force || c.Cost <= int64(l.max) && s.Trail.free(l, c.Cost)-s.shift <= now
 }
 
 // chargeTrail writes cost entries, admitted ones or, with CountRefused, refused

@@ -146,7 +146,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 	h := s.hash(c.User, c.Action)
 	sh := s.shardOf(h)
 	sh.mu.Lock()
-	if len(c.Limits) == 1 && c.Limits[0].Plain() {
+	if len(c.Limits) == 1 && c.Limits[0].Plain() && c.Usual() {
 		if p := sh.find(h.of(&c.Limits[0])); p.found && sh.slots[p.at].word&tags == 0 {
 			d := sh.slots[p.at].decide(&c, s.now())
 			sh.mu.Unlock()
@@ -164,7 +164,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 	if c.Check(states, now) {
 		new := 0
 		for i := range places {
-			if places[i].found {
+			if places[i].found || !needed(&c, i) {
 				continue
 			}
 			new++
@@ -195,7 +195,46 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 			}
 		}
 	}
+	d.Issue(s)
 	return d, nil
+}
+
+// needed is whether the charge cannot pass without a place for its i-th limit. What
+// cannot refuse, because it is rehearsed or a ladder that has no refusal to record, is
+// left out if the store is full.
+func needed(c *core.Charge, i int) bool {
+	l := &c.Limits[i]
+	if l.Kind() == core.KindLadder {
+		return i == 0 && !c.Peek
+	}
+	return !l.Shadowed()
+}
+
+// Refund gives back what a charge has taken, in one atomic step.
+func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
+	h := s.hash(r.User, r.Action)
+	sh := s.shardOf(h)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	states, _ := sh.scratch(len(r.Limits))
+	defer clear(states)
+	now := s.now()
+	for i := range r.Limits {
+		sh.load(sh.find(h.of(&r.Limits[i])), &r.Limits[i], &states[i], now)
+	}
+	r.Give(states, now, units)
+	for i := range states {
+		if !states[i].Changed {
+			continue
+		}
+		if p := sh.find(h.of(&r.Limits[i])); states[i].Kept {
+			sh.store(p, &r.Limits[i], &states[i])
+		} else {
+			sh.remove(p.at)
+			s.used.Add(-1)
+		}
+	}
+	return nil
 }
 
 // Reset forgets the states of the limits for that user and action.

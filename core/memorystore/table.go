@@ -13,13 +13,14 @@ import (
 // probing in which a search ends at the first larger hash. It grows by a third at
 // a time, which keeps it three quarters to nine tenths full.
 type shard struct {
-	mu     sync.Mutex
-	slots  []slot
-	size   uint64 // hashes are spread over so many slots; the rest is for overflow
-	used   int
-	hand   int // the next slot to look at for what has expired
-	trails arena[*core.Trail]
-	meters arena[core.Meter]
+	mu      sync.Mutex
+	slots   []slot
+	size    uint64 // hashes are spread over so many slots; the rest is for overflow
+	used    int
+	hand    int // the next slot to look at for what has expired
+	trails  arena[*core.Trail]
+	meters  arena[core.Meter]
+	ladders arena[*core.Standing]
 
 	// What a charge works on, one for each of its limits.
 	states []core.State
@@ -33,8 +34,9 @@ func (sh *shard) scratch(n int) ([]core.State, []place) {
 	return sh.states[:n], sh.places[:n]
 }
 
-// A slot is the state of one key. A meter and a counter stand in it; a trail, and
-// a bucket with Initial, stand in an arena.
+// A slot is the state of one key. A meter and a counter stand in it; a trail, a
+// ladder's standing, and the meter of a bucket with Initial or with turns reserved,
+// stand in an arena.
 type slot struct {
 	hash
 	expires int64  // when the key may be dropped; of a meter and a counter, their instant
@@ -71,9 +73,10 @@ func (s *slot) meter() core.Meter {
 func meterWord(m *core.Meter) uint64 { return uint64(m.Part)<<32 | uint64(m.Den) }
 
 const (
-	tagTrail = 1 << 63
-	tagMeter = 1 << 62
-	tags     = tagTrail | tagMeter
+	tagTrail  = 1 << 63
+	tagMeter  = 1 << 62
+	tagLadder = tagTrail | tagMeter
+	tags      = tagLadder
 )
 
 // A place is where a key's slot is, or would be.
@@ -299,15 +302,19 @@ func (sh *shard) load(p place, l *core.Limit, st *core.State, now int64) {
 	}
 	s := &sh.slots[p.at]
 	st.Kept = s.expires > now
-	switch {
-	case s.word&tagTrail != 0:
-		st.Trail = sh.trails.items[s.word&^tags]
-	case s.word&tagMeter != 0:
-		st.Meter = sh.meters.items[s.word&^tags]
-	case l.Kind() == core.KindFunnel || l.Kind() == core.KindTokenBucket:
-		st.Meter = s.meter()
+	switch at := s.word &^ tags; s.word & tags {
+	case tagTrail:
+		st.Trail = sh.trails.items[at]
+	case tagMeter:
+		st.Meter = sh.meters.items[at]
+	case tagLadder:
+		st.Standing = sh.ladders.items[at]
 	default:
-		st.Counter = core.Counter{Count: int64(s.word), End: s.expires}
+		if l.Kind() == core.KindFunnel || l.Kind() == core.KindTokenBucket {
+			st.Meter = s.meter()
+		} else {
+			st.Counter = core.Counter{Count: int64(s.word), End: s.expires}
+		}
 	}
 }
 
@@ -320,7 +327,13 @@ func (sh *shard) store(p place, l *core.Limit, st *core.State) {
 		if s.word == 0 {
 			s.word = tagTrail | sh.trails.add(st.Trail)
 		}
-	case l.Memory() > 0:
+	case st.Standing != nil:
+		if s.word == 0 {
+			s.word = tagLadder | sh.ladders.add(st.Standing)
+		} else {
+			sh.ladders.items[s.word&^tags] = st.Standing
+		}
+	case l.Memory() > 0 || st.Meter.Turns != 0:
 		if s.word&tagMeter == 0 {
 			s.word = tagMeter | sh.meters.add(st.Meter)
 		} else {
@@ -336,11 +349,13 @@ func (sh *shard) store(p place, l *core.Limit, st *core.State) {
 
 // release gives back what a slot has in an arena.
 func (sh *shard) release(word uint64) {
-	switch {
-	case word&tagTrail != 0:
-		sh.trails.drop(word &^ tags)
-	case word&tagMeter != 0:
-		sh.meters.drop(word &^ tags)
+	switch at := word &^ tags; word & tags {
+	case tagTrail:
+		sh.trails.drop(at)
+	case tagMeter:
+		sh.meters.drop(at)
+	case tagLadder:
+		sh.ladders.drop(at)
 	}
 }
 

@@ -315,7 +315,7 @@ func decode(c *core.Charge, reply any) (core.Decision, error) {
 	if len(values) > 0 {
 		return core.Decision{}, ErrReply
 	}
-	return c.Answer(readings), nil
+	return c.Answer(readings, 0), nil
 }
 
 // An Entry is an action in the history of a SlidingWindow.

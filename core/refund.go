@@ -1,0 +1,199 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// Receipts makes a limiter whose decisions can be given back with [Limiter.Refund].
+// It is an [Extra], since keeping a receipt costs each decision an allocation.
+//
+//	posts, err := posts.With(core.Receipts{})
+type Receipts struct{}
+
+func (Receipts) extend(l *Limiter) error {
+	l.receipts = true
+	return nil
+}
+
+// A Receipt says what an allowed charge has taken, for a store that gives it back.
+type Receipt struct {
+	User, Action string
+	Limits       []Limit
+	Cost         int64
+	At           int64     // the instant of the charge, on the store's clock
+	Readings     []Reading // of each limit, after it
+
+	spent atomic.Bool
+	by    Refunder
+}
+
+// A Refunder is a store that can give back.
+type Refunder interface {
+	// Refund gives back units, 1 to Cost, of what a charge of this store has taken,
+	// in one atomic step: see [Receipt.Give].
+	Refund(ctx context.Context, r *Receipt, units int64) error
+}
+
+// Issue makes the receipt of a decision valid. A store that is a [Refunder] calls it
+// on what it answers to a charge with Receipt.
+func (d *Decision) Issue(by Refunder) {
+	if d.receipt != nil {
+		d.receipt.by = by
+	}
+}
+
+func newReceipt(c *Charge, readings []Reading, now int64) *Receipt {
+	return &Receipt{
+		User: c.User, Action: c.Action, Limits: c.Limits, Cost: c.Cost,
+		At: now, Readings: append([]Reading(nil), readings...),
+	}
+}
+
+// ErrNoReceipt is the error of a Refund of what cannot be given back: the limiter has
+// no [Receipts], or the store keeps none.
+var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Receipts with With")
+
+// Refund gives back what the decision has charged, to all of its limits: an action
+// that failed costs nothing. It never gives more than if the action had never
+// happened, so what the time has given back already, it does not give again. A
+// decision is given back once: doing it again does nothing, and neither does giving
+// back a refusal.
+//
+// Three cases are kept as they are, since giving back would give more: the action
+// that opened a FixedWindow in which there were others since; one in an
+// ElasticWindow that is older than its period; and one in a full SlidingWindow with
+// CountRefused that was attempted since. What was attempted and refused in between
+// stays refused, and what was forgotten in between, by [Limiter.Reset] or since a store
+// was restarted, is not asked for: a bucket or funnel then gets more than it had lost.
+//
+// An error means that it may not have been given back, and it then never will be.
+func (l *Limiter) Refund(ctx context.Context, d Decision) error {
+	if d.receipt == nil {
+		return l.RefundN(ctx, d, 0)
+	}
+	return l.RefundN(ctx, d, int(d.receipt.Cost))
+}
+
+// RefundN is [Limiter.Refund] of n units of what was charged, 0 to all of them; the
+// rest can then not be given back any more.
+func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
+	r := d.receipt
+	switch {
+	case n < 0 || r != nil && int64(n) > r.Cost:
+		return ErrCost
+	case r == nil && (!d.Allowed || d.Source == SourceNone):
+		return nil
+	case r == nil || r.by == nil:
+		return ErrNoReceipt
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if n == 0 || r.spent.Swap(true) {
+		return nil
+	}
+	return r.by.Refund(ctx, r, int64(n))
+}
+
+// turn is how long after the charge the last of the turns comes that it reserved.
+func (r *Receipt) turn() time.Duration {
+	var turn int64
+	for i := range enforced(r.Limits) {
+		if l := &r.Limits[i]; !l.windowed() {
+			turn = max(turn, span{r.Readings[i].Rest, r.Readings[i].Part}.sub(l.full, l.den).ceil())
+		}
+	}
+	return micros(turn)
+}
+
+// Charged is whether the charge has taken from the i-th limit.
+func (r *Receipt) Charged(i int) bool {
+	if l := &r.Limits[i]; l.kind == KindLadder {
+		return false
+	} else if !l.shadow {
+		return true
+	}
+	for j := range r.Limits {
+		if r.Limits[j].shadow && !r.Readings[j].Fits {
+			return false
+		}
+	}
+	return true
+}
+
+// Give gives back units to the states, one for each limit in their order, at the
+// instant now. It sets Changed in those to be written, and clears Kept in those to be
+// forgotten.
+func (r *Receipt) Give(states []State, now, units int64) {
+	for i := range r.Limits {
+		l, s, was := &r.Limits[i], &states[i], &r.Readings[i]
+		s.Changed = false
+		if !s.Kept || now < r.At || !r.Charged(i) {
+			continue
+		}
+		switch l.kind {
+		case KindFixedWindow, KindElasticWindow:
+			s.Changed = l.giveCounter(s, r, was, now, units)
+		case KindTokenBucket, KindFunnel:
+			s.Changed = l.giveMeter(s, r, was, now, units)
+		default:
+			s.Changed = l.giveTrail(s, r, units)
+		}
+	}
+}
+
+// giveMeter takes time from the debt: that of the units, but no more than would be
+// left of all the debt that there was after the charge, had there been no other since.
+// What others added since is not the action's to give back, and neither is what has
+// drained by itself.
+func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) bool {
+	m := &s.Meter
+	left := span{r.At + was.Rest - now, was.Part}
+	give := l.times(units)
+	if give.more(left) {
+		give = left
+	}
+	if give.whole < 0 {
+		return false
+	}
+	at := span{m.At, int64(m.Part)}
+	if int64(m.Den) != l.den && m.Part > 0 {
+		at = span{m.At + 1, 0}
+	}
+	at = at.sub(give, l.den)
+	m.At, m.Part, m.Den = at.whole, uint32(at.part), uint32(l.den)
+	return true
+}
+
+func (l *Limit) giveCounter(s *State, r *Receipt, was *Reading, now, units int64) bool {
+	n := &s.Counter
+	if l.kind == KindElasticWindow {
+		if now >= r.At+l.span {
+			return false // the window may be another
+		}
+	} else {
+		if n.End != r.At+was.Rest {
+			return false
+		}
+		if was.Count == r.Cost && units == r.Cost { // it has opened the window
+			s.Kept = n.Count > units
+			return !s.Kept
+		}
+	}
+	n.Count = max(0, n.Count-units)
+	return true
+}
+
+func (l *Limit) giveTrail(s *State, r *Receipt, units int64) bool {
+	t := s.Trail
+	if l.kind == KindSlidingRefused && t.Len() >= l.max && t.newest() > r.At {
+		return false // older entries may have made room for newer ones
+	}
+	before := t.n
+	t.remove(r.At, int(units))
+	s.Kept = t.n > 0
+	return t.n < before
+}
