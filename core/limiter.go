@@ -168,8 +168,8 @@ func (l *Limiter) take(ctx context.Context, c Charge) (Decision, error) {
 
 // Surcharge charges n units, or as many as there is room for, for what has been done
 // already: a wrong password that costs more than a right one, say. It is always
-// allowed, and answers with the numbers as they stand then. n is at least 1, or it is
-// [ErrCost].
+// allowed, does not look at a [Ladder], and answers with the numbers as
+// they stand then. n is at least 1, or it is [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
 	if n < 1 {
 		return Decision{}, ErrCost
@@ -177,7 +177,8 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (De
 	if err := check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
-	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: int64(n), Force: true})
+	limits := l.limits[:len(l.limits)-len(l.ladder())]
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: limits, Cost: int64(n), Force: true})
 }
 
 // Reset forgets what this limiter's limits hold against user and action, in every
