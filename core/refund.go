@@ -62,10 +62,11 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 // decision is given back once: doing it again does nothing, and neither does giving
 // back a refusal.
 //
-// Three cases are kept as they are, since giving back would give more: the action
-// that opened a FixedWindow in which there were others since; one in an
-// ElasticWindow that is older than its period; and one in a full SlidingWindow with
-// CountRefused that was attempted since. What was attempted and refused in between
+// Some actions are kept as they are, since giving back would give more: one that has
+// opened a FixedWindow in which there were others since; one in an ElasticWindow that
+// is older than its period; and one in a full SlidingWindow with CountRefused that
+// there were attempts on since. So is one in a MovingWindow that admitted more than
+// 65,536 since, for the time that it would take. What was attempted and refused in between
 // stays refused, and what was forgotten in between, by [Limiter.Reset] or since a store
 // was restarted, is not asked for: a bucket or funnel then gets more than it had lost.
 //
@@ -152,12 +153,18 @@ func (r *Receipt) Give(states []State, now, units int64) {
 func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) bool {
 	m := &s.Meter
 	left := span{r.At + was.Rest - now, was.Part}
+	if left.whole < 0 || m.Expires() <= now {
+		return false
+	}
 	give := l.times(units)
 	if give.more(left) {
 		give = left
 	}
-	if give.whole < 0 {
-		return false
+	switch {
+	case l.initial == 0:
+		m.Last = UnknownLast
+	case m.Last == UnknownLast:
+		m.Last = now
 	}
 	at := span{m.At, int64(m.Part)}
 	if int64(m.Den) != l.den && m.Part > 0 {
@@ -187,13 +194,20 @@ func (l *Limit) giveCounter(s *State, r *Receipt, was *Reading, now, units int64
 	return true
 }
 
+// maxSince bounds how many entries move up when one is taken out.
+const maxSince = 1 << 16
+
 func (l *Limit) giveTrail(s *State, r *Receipt, units int64) bool {
 	t := s.Trail
 	if l.kind == KindSlidingRefused && t.Len() >= l.max && t.newest() > r.At {
 		return false // older entries may have made room for newer ones
 	}
-	before := t.n
-	t.remove(r.At, int(units))
+	to := t.dead(r.At)
+	from := max(t.dead(r.At-1), to-int(units))
+	if from == to || l.kind == KindMovingWindow && t.Len()-to > maxSince {
+		return false
+	}
+	t.remove(from, to)
 	s.Kept = t.n > 0
-	return t.n < before
+	return true
 }

@@ -132,10 +132,8 @@ func (t *Trail) dead(at int64) int {
 	return high
 }
 
-// remove takes out up to n entries that were made at the instant at.
-func (t *Trail) remove(at int64, n int) {
-	to := t.dead(at)
-	from := max(t.dead(at-1), to-n)
+// remove takes out the entries from from to just before to.
+func (t *Trail) remove(from, to int) {
 	for i := to; i < t.n; i++ {
 		*t.entry(i - (to - from)) = *t.entry(i)
 	}
