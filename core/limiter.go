@@ -131,7 +131,10 @@ func (l *Limiter) Limits() []Limit { return slices.Clone(enforced(l.limits)) }
 // An error means that there is no decision: [ErrNoUser] or [ErrNoAction], the
 // context's own error if it was done, or what the store says.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
-	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1})
+	if err := check(ctx, user, action); err != nil {
+		return Decision{}, err
+	}
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Receipt: l.receipts})
 }
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of

@@ -93,9 +93,10 @@ func (l *Limit) Plain() bool {
 }
 
 // Alone decides a charge whose only limit is a [Limit.Plain] one, of a meter without
-// turns and by a [Charge.Usual]: what Check and Commit would, in one go. kept is whether the meter is one that was kept; changed,
-// whether it is to be written back.
-func (c *Charge) Alone(m *Meter, kept bool, now int64) (d Decision, changed bool) {
+// turns and by a [Charge.Usual]: what Check and Commit would, in one go. kept is
+// whether the meter is one that was kept; changed, whether it is to be written back.
+// The decision goes to d, which is the zero one.
+func (c *Charge) Alone(d *Decision, m *Meter, kept bool, now int64) (changed bool) {
 	l := &c.Limits[0]
 	var debt span
 	if kept {
@@ -120,8 +121,8 @@ func (c *Charge) Alone(m *Meter, kept bool, now int64) (d Decision, changed bool
 	}
 	d.Remaining = int(l.units(l.full.sub(debt, l.den)))
 	d.ResetAfter = micros(debt.ceil())
-	*m = Meter{At: now + debt.whole, Part: uint32(debt.part), Den: uint32(l.den), Last: UnknownLast}
-	return d, changed && !c.Peek
+	m.At, m.Part, m.Den, m.Last = now+debt.whole, uint32(debt.part), uint32(l.den), UnknownLast
+	return changed && !c.Peek
 }
 
 func (l *Limit) chargeMeter(s *State, now int64, c *Charge) {

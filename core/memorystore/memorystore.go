@@ -142,13 +142,13 @@ func (s *Store) Accept(limits []core.Limit) error {
 
 // Take decides a charge in one atomic step. It does not allocate for keys that are
 // known, but for a queue that grows.
-func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	h := s.hash(c.User, c.Action)
 	sh := s.shardOf(h)
 	sh.mu.Lock()
 	if len(c.Limits) == 1 && c.Limits[0].Plain() && c.Usual() {
 		if p := sh.find(h.of(&c.Limits[0])); p.found && sh.slots[p.at].word&tags == 0 {
-			d := sh.slots[p.at].decide(&c, s.now())
+			sh.slots[p.at].decide(&d, &c, s.now())
 			sh.mu.Unlock()
 			return d, nil
 		}
@@ -174,7 +174,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 			}
 		}
 	}
-	d := c.Commit(states, now)
+	d = c.Commit(states, now)
 	// Known keys first: written, they are not expired, and no new one displaces them.
 	for i := range states {
 		if states[i].Changed && places[i].found {

@@ -49,16 +49,14 @@ func (s *slot) refuse(until int64) { s.refused = max(s.refused, until) }
 
 // decide decides a charge of a Plain limit, whose meter the slot is: what Take does
 // for any charge, for the commonest in one go.
-func (s *slot) decide(c *core.Charge, now int64) core.Decision {
+func (s *slot) decide(d *core.Decision, c *core.Charge, now int64) {
 	m := s.meter()
-	d, changed := c.Alone(&m, s.expires > now, now)
-	if changed {
+	if c.Alone(d, &m, s.expires > now, now) {
 		s.expires, s.refused, s.word = m.Expires(), m.RefusedUntil(&c.Limits[0]), meterWord(&m)
 	}
 	if d.RetryAfter != 0 && d.RetryAfter != core.Never {
 		s.refuse(now + int64(d.RetryAfter/time.Microsecond))
 	}
-	return d
 }
 
 // meter is the meter that stands in the slot.
