@@ -3,29 +3,31 @@ package core
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"sync/atomic"
-	"time"
 )
 
 // FailOpen lets an action pass where store has no answer: the decision then bears
 // the first limit's untouched quota and [SourceNone]. Use it where being down is
-// worse than being unprotected; [Fallback] is neither.
+// worse than being unprotected; [Fallback] is neither. In an outage it bounds
+// nothing: everybody may do anything, from the first call without an answer to the
+// first probe with one.
 //
-// The caller's own cancellation or deadline stays an error, so that nobody passes
-// uncounted by hanging up. Reset reports the store's error.
-func FailOpen(store Store) Store { return &failOpen{mustStore(store, "FailOpen"), outage{}} }
-
-type failOpen struct {
-	Store
-	outage outage
+// After three failures in a row store is not asked, so that an outage does not cost
+// every action its time budget, but for one probe at a time, 250 ms after the last:
+// once it answers, it serves again within that and its own time-out. The log says
+// so, once an outage, and [Observe] shows it. An [ErrKey] does not count.
+//
+// The caller's own cancellation or deadline stays an error and does not count
+// either, so that nobody passes uncounted by hanging up. Reset asks store even then,
+// and reports its error: whoever resets must know whether it was done.
+func FailOpen(store Store) Store {
+	return &failOpen{newBreaker(store, "FailOpen", "core: the store fails; actions pass unlimited until it answers")}
 }
 
-func (s *failOpen) Accept(limits []Limit) error { return accept(s.Store, limits) }
+type failOpen struct{ breaker }
 
 func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	if !s.outage.over(ctx, err, "core: the store fails; actions pass unlimited until it answers") {
+	d, ok, err := s.take(ctx, c)
+	if ok {
 		return d, err
 	}
 	return c.untouched(), nil
@@ -36,23 +38,36 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 // in process to fall back on: a limited route is then neither unprotected nor
 // down.
 //
-// The caller's own cancellation or deadline stays an error. Reset resets both.
+// When store is asked, and what counts, is as for [FailOpen]. Reset resets both, and
+// asks store even if actions do not.
+//
+// Each action is decided by one store that holds the limit, so what passes in all is
+// at most the sum of what each store may let pass: the limit once for store, once
+// for the store in process of each of n processes, and once more whenever store, or
+// a process, comes back empty. Most of the time it is less: while store answers,
+// the limit; while it does not, n times the limit. [Divide] makes that once the
+// limit, rounded up. The sum is what a user can do who meets both edges of an
+// outage: all that store has left before it, all of the processes' in it, and at
+// recovery what store has left, all at once. A call that timed out may have been
+// charged in store and is decided by other too: that errs towards refusing.
 func Fallback(store, other Store) Store {
-	return &fallback{mustStore(store, "Fallback"), mustStore(other, "Fallback"), outage{}}
+	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
 
 type fallback struct {
-	store, other Store
-	outage       outage
+	breaker
+	other Store
 }
+
+func (s *fallback) down() bool { return s.breaker.down() || down(s.other) }
 
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
 }
 
 func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, err := s.store.Take(ctx, c)
-	if !s.outage.over(ctx, err, "core: the store fails; its fallback decides until it answers") {
+	d, ok, err := s.take(ctx, c)
+	if ok {
 		return d, err
 	}
 	if d, err = s.other.Take(ctx, c); err == nil && d.Source == SourceStore {
@@ -65,52 +80,19 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 	return errors.Join(s.store.Reset(ctx, user, action, limits), s.other.Reset(ctx, user, action, limits))
 }
 
-// An outage remembers whether a store fails, to say so once and not per request. It
-// is over when there was no failure for a while, or a store that fails now and then
-// would fill the log.
-type outage struct {
-	on   atomic.Bool
-	last atomic.Int64 // the last failure, since start
-}
-
-var start = time.Now()
-
-const calm = time.Second
-
-// over reports whether err is the store's failure rather than the caller's own
-// leaving, which is nobody's outage.
-func (o *outage) over(ctx context.Context, err error, what string) bool {
-	switch {
-	case err == nil:
-		if o.on.Load() && int64(time.Since(start))-o.last.Load() > int64(calm) && o.on.CompareAndSwap(true, false) {
-			slog.Default().Info("core: the store answers again")
-		}
-		return false
-	case ctx.Err() != nil:
-		return false
-	}
-	o.last.Store(int64(time.Since(start)))
-	if o.on.CompareAndSwap(false, true) {
-		slog.Default().Warn(what, "error", err)
-	}
-	return true
-}
-
 // Shadow decides and reports, and never refuses: a decision that store refuses is
 // allowed, with the reason [Shadowed], and one that it cannot make is allowed
-// untouched. Put [Observe] around it to see what would have been refused.
-func Shadow(store Store) Store { return &shadow{mustStore(store, "Shadow"), outage{}} }
-
-type shadow struct {
-	Store
-	outage outage
+// untouched. When store is asked is as for [FailOpen]. Put [Observe] around it to see
+// what would have been refused.
+func Shadow(store Store) Store {
+	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
 }
 
-func (s *shadow) Accept(limits []Limit) error { return accept(s.Store, limits) }
+type shadow struct{ breaker }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	if s.outage.over(ctx, err, "core: the store fails; the rehearsal sees nothing until it answers") {
+	d, ok, err := s.take(ctx, c)
+	if !ok {
 		d, err = c.untouched(), nil
 	}
 	if err == nil && !d.Allowed {
@@ -127,6 +109,10 @@ type Observation struct {
 	Peek     bool
 	Decision Decision // the zero one if Err is not nil
 	Err      error
+
+	// Down is whether a store that [Fallback], [FailOpen] or [Shadow] asks, here or
+	// further in, has failed so often that it is only asked to probe.
+	Down bool
 }
 
 // Observe shows every decision and error of store to see, in the goroutine that
@@ -143,11 +129,13 @@ type observe struct {
 	see func(context.Context, Observation)
 }
 
+func (s *observe) down() bool { return down(s.Store) }
+
 func (s *observe) Accept(limits []Limit) error { return accept(s.Store, limits) }
 
 func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	d, err := s.Store.Take(ctx, c)
-	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, d, err})
+	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, d, err, down(s.Store)})
 	return d, err
 }
 

@@ -61,8 +61,34 @@
 // # Stores and decorators
 //
 // memorystore keeps state in the process, redisstore shares it in a fleet. What
-// happens when a store has no answer is said where it is built: [Fallback] asks a
-// second store, [FailOpen] lets pass, and a bare store's error refuses (the
-// middleware answers 503). [Shadow] rehearses a limit without refusing, and
+// happens when a store has no answer is said where it is built, with decorators that
+// read from the outside in. [Shadow] rehearses a limit without refusing, and
 // [Observe] shows every decision.
+//
+// # When the store fails
+//
+// What may pass at most, within a window's period or at once from a bucket or
+// funnel, with n processes:
+//
+//	redisstore                           the limit
+//	FailOpen(redisstore)                 anything, while Redis has no answer
+//	Fallback(redisstore, memorystore)    n times the limit while Redis has no answer,
+//	                                     n+1 times across the edge of an outage
+//	Fallback(redisstore,                 the limit while Redis has no answer, twice
+//	    Divide(memorystore, n))          across the edge; a share is rounded up, which
+//	                                     adds at most n-1 actions
+//
+// The bare store fails closed: its error refuses (the middleware answers 503). Across
+// the edge of an outage a user can take what Redis has left before it, what the
+// processes give in it, and again what Redis has left after it: that is the burst
+// at recovery. Add the limit once for every time that Redis comes back without its
+// data, and for every process that is started anew in the outage its own part.
+//
+// A call that timed out may have been charged, and under FailOpen and Fallback it is
+// let pass, or decided elsewhere, all the same. That makes Redis refuse earlier
+// afterwards, never later.
+//
+// FailOpen, Fallback and Shadow stop asking a store that has failed three times in a
+// row, so that an outage does not cost every action the time-out. One call at a time
+// probes, 250 ms after the last. See [FailOpen].
 package core

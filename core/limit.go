@@ -373,7 +373,7 @@ func (l *Limit) validate() error {
 		if err := validatePeriod("the rate's period", l.rate.d, bad); err != nil {
 			return err
 		}
-		if l.full.more(span{int64(maxDrain / time.Microsecond), 0}) {
+		if l.tooSlow() {
 			return bad("the whole capacity takes %d years to drain or fill, and 100 years is the most; raise the rate or lower the capacity", l.full.whole/int64(maxPeriod/time.Microsecond))
 		}
 	}
@@ -458,14 +458,7 @@ func (l Limit) derived() Limit {
 			pace, den = pace/g, den/g
 		}
 		l.pace, l.den = pace, den
-		l.tick, l.full = l.times(1), l.times(int64(l.max))
-		if l.initial >= 1 && l.initial <= l.max {
-			l.start = l.times(int64(l.max - l.initial))
-			if l.mods&modForget == 0 && l.full.whole <= int64(maxDrain/time.Microsecond) {
-				l.forget = micros(l.full.ceil()) + forgetGrace
-			}
-			l.memory = max(int64(l.forget/time.Microsecond), l.full.ceil()+1)
-		}
+		l.measure()
 	}
 	if l.name != "" {
 		l.identity += ":" + l.name
@@ -476,6 +469,22 @@ func (l Limit) derived() Limit {
 	l.hash = maphash.String(identitySeed, l.identity)
 	return l
 }
+
+// measure fills in a meter's times, from its pace.
+func (l *Limit) measure() {
+	l.tick, l.full = l.times(1), l.times(int64(l.max))
+	if l.initial < 1 || l.initial > l.max {
+		return
+	}
+	l.start = l.times(int64(l.max - l.initial))
+	if l.mods&modForget == 0 && !l.tooSlow() {
+		l.forget = micros(l.full.ceil()) + forgetGrace
+	}
+	l.memory = max(int64(l.forget/time.Microsecond), l.full.ceil()+1)
+}
+
+// tooSlow is whether the quota takes a meter longer than it may.
+func (l *Limit) tooSlow() bool { return l.full.more(span{int64(maxDrain / time.Microsecond), 0}) }
 
 var identitySeed = maphash.MakeSeed()
 

@@ -15,13 +15,16 @@ import (
 //
 // Reset forgets the states of the limits for that user and action.
 //
-// Errors say that there is no decision; a store never turns one into a verdict.
+// Errors say that there is no decision; a store never turns one into a verdict. An
+// error that concerns only the keys of one charge is an [ErrKey], or a few of them
+// could have [Fallback] and the like take the store for one that fails.
 //
 // A store that cannot serve every limiter has a method Accept(limits []Limit) error
 // too, which [New] asks; a decorator passes the question on.
 //
 // Package core/storetest holds an implementation to all this. A decorator is a
-// Store around a Store: see [FailOpen], [Fallback], [Shadow] and [Observe].
+// Store around a Store: see [FailOpen],
+// [Fallback], [Divide], [Shadow] and [Observe].
 type Store interface {
 	Take(ctx context.Context, c Charge) (Decision, error)
 	Reset(ctx context.Context, user, action string, limits []Limit) error

@@ -80,12 +80,17 @@ var (
 	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
 
 	// ErrState: a key holds a value of another type, or one that is no state. Delete
-	// it, or choose another Options.Prefix.
-	ErrState = errors.New("redisstore: a key holds something that is not a state")
+	// it, or choose another Options.Prefix. It is a core.ErrKey.
+	ErrState error = stateError{}
 
 	// ErrReply: Redis's answer is not one of ours. Nothing is read from it.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
+
+type stateError struct{}
+
+func (stateError) Error() string        { return "redisstore: a key holds something that is not a state" }
+func (stateError) Is(target error) bool { return target == core.ErrKey }
 
 const (
 	defaultTimeout = 50 * time.Millisecond

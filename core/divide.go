@@ -1,0 +1,91 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Divide gives store an n-th of every quota: what one of n replicas may admit on its
+// own for all of them together to keep the limits, or nearly.
+//
+//	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
+//
+// A rate is divided exactly: n per d is n per 4*d. A max, a capacity and an Initial
+// are rounded up, so that together the replicas admit what the limit does and at
+// most n-1 more. Periods, and what identifies a state, stay. A decision speaks of
+// the share: its Limit, Remaining and times are those of this replica.
+//
+// An action that costs more than the share is refused with [Never], and writes
+// nothing, even if the limit itself would have room for it: no wait makes this store
+// let it pass, and to count it as less would admit more than the limit.
+//
+// [New] refuses a limit whose share has a rate per more than 100 years, or takes
+// longer than that to drain or fill. Divide panics if n is not at least 1.
+func Divide(store Store, n int) Store {
+	if n < 1 {
+		panic(fmt.Sprintf("core: Divide: %d replicas; give 1 or more, as many as there are processes", n))
+	}
+	return &divide{mustStore(store, "Divide"), n}
+}
+
+type divide struct {
+	Store // whose Reset serves: a share has the identity of its limit
+	n     int
+}
+
+func (s *divide) down() bool { return down(s.Store) }
+
+func (s *divide) Accept(limits []Limit) error {
+	shares, err := s.shares(limits)
+	if err != nil {
+		return err
+	}
+	return accept(s.Store, shares)
+}
+
+func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
+	shares, err := s.shares(c.Limits)
+	if err != nil {
+		return Decision{}, err
+	}
+	for i := range shares {
+		c.Peek = c.Peek || c.Cost > int64(shares[i].max) // what can never pass writes nothing
+	}
+	c.Limits = shares
+	return s.Store.Take(ctx, c)
+}
+
+// shares are made anew for every charge, which costs little and needs no memory of
+// the limiters that there are.
+func (s *divide) shares(limits []Limit) ([]Limit, error) {
+	shares := make([]Limit, len(limits))
+	for i := range limits {
+		if shares[i] = limits[i]; !shares[i].divide(s.n) {
+			return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &limits[i]))
+		}
+	}
+	return shares, nil
+}
+
+// divide leaves an n-th of the limit, if that is within bounds. The rate's fraction
+// need not be in lowest terms for the arithmetic to be exact.
+func (l *Limit) divide(n int) bool {
+	l.max = share(l.max, n)
+	if l.windowed() {
+		return true
+	}
+	if l.rate.d > maxDrain/time.Duration(n) {
+		return false
+	}
+	l.rate.d *= time.Duration(n)
+	l.pace *= int64(n)
+	if l.initial > 0 {
+		l.initial = share(l.initial, n)
+	}
+	l.measure()
+	return !l.tooSlow()
+}
+
+// share is a/n, rounded up.
+func share(a, n int) int { return (a-1)/n + 1 }
