@@ -418,7 +418,7 @@ func TestNonsense(t *testing.T) {
 						"Allow with one": func() (core.Decision, error) { return both.Allow(t.Context(), user, action) },
 					} {
 						d, err := call()
-						if !errors.Is(err, redisstore.ErrState) || d != (core.Decision{}) {
+						if !errors.Is(err, redisstore.ErrState) || !errors.Is(err, core.ErrKey) || d != (core.Decision{}) {
 							t.Errorf("%s: %+v, %v; want ErrState", what, d, err)
 						}
 						discreet(t, err)
