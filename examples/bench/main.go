@@ -43,6 +43,7 @@ var rows = []row{
 	{8, "A moving window of 1,000,000 actions", true, movingWindow},
 	{9, "What the middleware adds to a bare handler", false, middleware},
 	{10, "A second processor", false, secondProcessor},
+	{11, "Each limit on Redis, 10,000 keys", true, redisEach},
 }
 
 // settings are what a run can be told.

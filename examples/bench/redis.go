@@ -188,6 +188,60 @@ func redisHotKey(ctx context.Context, s settings) ([]table, error) {
 	return []table{rates("64 goroutines, 1 key", scores, 4, 0)}, nil
 }
 
+// redisEach is row 11. What is compared has the same number of callers, and takes turns.
+func redisEach(ctx context.Context, s settings) ([]table, error) {
+	rate := core.Per(slow.n, slow.per)
+	limits := []struct {
+		name string
+		core.Limit
+	}{
+		{"SlidingWindow", core.SlidingWindow(slow.n, slow.per)},
+		{"MovingWindow", core.MovingWindow(slow.n, slow.per)},
+		{"FixedWindow", core.FixedWindow(slow.n, slow.per)},
+		{"ElasticWindow", core.ElasticWindow(slow.n, slow.per)},
+		{"TokenBucket", core.TokenBucket(slow.n, rate)},
+		{"Funnel", core.Funnel(slow.n, rate)},
+		{"Throttle", core.Throttle(slow.n-1, rate).Named("throttle")}, // else its state is the Funnel's
+	}
+	byIncr := table{head: []string{"decisions ÷ those of INCR"}}
+	byPeer := table{head: []string{"decisions ÷ those of redis_rate"}}
+	for _, workers := range []int{1, 16, 64, 256} {
+		keys := s.redis.keys(someKeys)
+		contenders := []contender{
+			among(keys, workers, "redis_rate", s.redis.redisRate(slow)),
+			among(keys, workers, "INCR", s.redis.incr),
+		}
+		for _, l := range limits {
+			ask, err := s.redis.tailcut(l.Limit)
+			if err != nil {
+				return nil, err
+			}
+			contenders = append(contenders, among(keys, workers, l.name, ask))
+		}
+		scores, err := s.compete(ctx, s.most(slow, someKeys), contenders...)
+		if err != nil {
+			return nil, err
+		}
+		peer, incr := scores[0], scores[1]
+		for t, to := range map[*table]score{&byIncr: incr, &byPeer: peer} {
+			t.head = append(t.head, count(workers, "goroutine"))
+			for i, sc := range append([]score{to}, scores[2:]...) {
+				if len(t.lines) == i {
+					t.add(sc.name)
+				}
+				cell := ratio(quotient(to.ns, sc.ns))
+				if i == 0 {
+					cell = "(" + thousands(1e9/median(to.ns)) + "/s)"
+				}
+				t.lines[i] = append(t.lines[i], cell)
+			}
+		}
+		byPeer.noteRefused(scores)
+	}
+	byPeer.note("Limits of %s, and of as many at once: all is admitted, and no key is whole again before its next action.", slow)
+	return []table{byIncr, byPeer}, nil
+}
+
 // redisLatency is row 4: ns is the median of one round's latencies.
 func redisLatency(ctx context.Context, s settings) ([]table, error) {
 	keys := s.redis.keys(someKeys)
