@@ -22,3 +22,22 @@ func (s *Store) Calls() (n, bound int) {
 	defer s.line.mu.Unlock()
 	return len(s.line.calls) + s.line.flying + s.line.alone, s.line.most
 }
+
+// Decode reads one reply to charges that went out together.
+func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
+	calls := make([]*call, len(charges))
+	for i := range charges {
+		calls[i] = &call{}
+		for j := range charges[i].Limits {
+			calls[i].size += words(&charges[i].Limits[j])
+		}
+	}
+	hand(reply, nil, calls)
+	decisions, errs := make([]core.Decision, len(charges)), make([]error, len(charges))
+	for i, c := range calls {
+		if errs[i] = c.err; c.err == nil {
+			decisions[i], errs[i] = decode(&charges[i], c.reply)
+		}
+	}
+	return decisions, errs
+}
