@@ -18,8 +18,8 @@
 // refusal is 429 with Retry-After (whole seconds, rounded up; absent if it can
 // never pass) and a problem+json body. A request that does not say who or what is
 // 400. A store without an answer is 503 with a short Retry-After; see core.Fallback
-// for what is better. An error of a key, cost or picker function, or its panic, is
-// 500 and in the log. In none of these does the handler run.
+// for what is better. An error of a key, cost or picker function, or a panic of it or
+// of an observer, is 500 and in the log. In none of these does the handler run.
 //
 // CORS preflights pass uncounted. With several limits around one handler the
 // tightest decision shows in the headers; better is one limiter of several limits,

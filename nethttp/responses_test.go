@@ -1,6 +1,7 @@
 package nethttp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -403,6 +404,22 @@ var rules = []rule{
 		routes: reply(nil),
 		steps:  []step{{want: broken}},
 		asked:  []string{"laoqian reply 1"},
+		log:    []string{cannot + "store: panic: oops"},
+	},
+	{
+		name: "a panic of an observer is 500, and the action is charged",
+		store: func() core.Store {
+			n := 0
+			return core.Observe(memorystore.New(nil), func(context.Context, core.Observation) {
+				if n++; n == 1 {
+					panic("oops")
+				}
+			})
+		},
+		routes: reply(nil),
+		steps:  []step{{want: broken}, {want: passed(5, 3, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   1,
 		log:    []string{cannot + "store: panic: oops"},
 	},
 	{

@@ -372,27 +372,78 @@ func TestAtTheBound(t *testing.T) {
 	})
 }
 
-// Ten times as many keys as fit: the store stays within its bound, and a user who
-// was refused before the flood is refused after it.
+// Many times as many keys as fit: the store stays within its bound, no decision waits
+// long, and the users who were refused before the flood are refused after it.
 func TestFlood(t *testing.T) {
-	const maxKeys = 20_000
-	s := New(&Options{MaxKeys: maxKeys})
-	l := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
-	for range 2 {
-		allow(t, l, "victim")
+	for _, tt := range []struct {
+		limit core.Limit
+		bytes int64 // a key, at most
+	}{
+		{core.Funnel(2, core.Per(2, time.Hour)), 100},
+		{core.SlidingWindow(2, time.Hour), 400},
+	} {
+		t.Run(tt.limit.Kind().String(), func(t *testing.T) {
+			s, worst, grown := flood(t, tt.limit, floodMax, floodKeys)
+			if got := s.used.Load(); got > floodMax || got < floodMax*9/10 {
+				t.Errorf("%d keys are kept of %d", got, floodMax)
+			}
+			if grown > floodMax*tt.bytes {
+				t.Errorf("%d bytes are kept for %d keys", grown, floodMax)
+			}
+			if worst > 2*time.Second {
+				t.Errorf("one decision took %s", worst)
+			}
+			s.check(t)
+		})
 	}
-	for i := range 10 * maxKeys {
-		if d := allow(t, l, fmt.Sprint("flood", i)); !d.Allowed {
+}
+
+// flood has a thousand users use up their limit and then so many others act once.
+func flood(t testing.TB, limit core.Limit, maxKeys, keys int) (s *Store, worst time.Duration, grown int64) {
+	before := int64(heap())
+	s = New(&Options{MaxKeys: maxKeys})
+	l := core.Must(core.New(s, limit))
+	take := func(name string, i, n int) core.Decision {
+		key := fmt.Sprint(name, i)
+		start := time.Now()
+		d, err := l.AllowN(ctx, key, "a", n)
+		if worst = max(worst, time.Since(start)); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for i := range 1000 {
+		take("victim", i, 2)
+	}
+	for i := range keys {
+		if d := take("flood", i, 1); !d.Allowed {
 			t.Fatalf("new key %d: %+v", i, d)
 		}
 	}
-	if d := allow(t, l, "victim"); d.Allowed {
-		t.Error("the flood forgave a refused user")
+	for i := range 1000 {
+		if d := take("victim", i, 1); d.Allowed {
+			t.Fatalf("the flood forgave the refused user %d", i)
+		}
 	}
-	if got := s.used.Load(); got > maxKeys || got < maxKeys*9/10 {
-		t.Errorf("%d keys are kept of %d", got, maxKeys)
+	grown = int64(heap()) - before
+	runtime.KeepAlive(s)
+	return s, worst, grown
+}
+
+// BenchmarkFlood is a flood of 10,000,000 keys into a store of 100,000.
+func BenchmarkFlood(b *testing.B) {
+	for _, limit := range []core.Limit{core.Funnel(2, core.Per(2, time.Hour)), core.SlidingWindow(2, time.Hour)} {
+		b.Run("limit="+limit.Kind().String(), func(b *testing.B) {
+			for b.Loop() {
+				const keys = 10_000_000
+				start := time.Now()
+				_, worst, grown := flood(b, limit, 100_000, keys)
+				b.ReportMetric(float64(time.Since(start))/keys, "ns/key")
+				b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
+				b.ReportMetric(float64(grown)/1e6, "MB")
+			}
+		})
 	}
-	s.check(t)
 }
 
 // What a queue takes, at the limit and under steady use.
