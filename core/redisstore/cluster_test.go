@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -191,18 +190,12 @@ func TestPromotion(t *testing.T) {
 		}
 	}
 	replica.Do("REPLICAOF", "127.0.0.1", master.Port)
-	within(t, "the replica is level", func() bool {
-		return strings.Contains(replica.Do("INFO", "replication"), "master_link_status:up") && replica.Do("DBSIZE") == master.Do("DBSIZE")
-	})
+	level(t, master, replica)
 	live := core.Must(core.New(reliable(t, master.Addr), kinds...)) // replicated as effects, not run again
 	if _, err := live.Allow(t.Context(), user, action); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the replica is level again", func() bool {
-		_, offset, _ := strings.Cut(master.Do("INFO", "replication"), "master_repl_offset:")
-		offset, _, _ = strings.Cut(offset, "\r")
-		return strings.Contains(replica.Do("INFO", "replication"), "slave_repl_offset:"+offset+"\r")
-	})
+	level(t, master, replica)
 	master.Kill()
 	replica.Do("REPLICAOF", "NO", "ONE")
 	store := redisstore.New(connect(t, &redis.Options{Addr: replica.Addr}), &redisstore.Options{Timeout: patient})

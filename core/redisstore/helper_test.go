@@ -30,17 +30,21 @@ const patient = 20 * time.Second
 
 var hourly = core.Every(time.Hour)
 
-// kinds are all there are, with a quota of 5 and so slow that a clock that runs does
-// not matter.
-var kinds = []core.Limit{
-	core.SlidingWindow(5, time.Hour),
-	core.SlidingWindow(5, time.Hour).CountRefused(),
-	core.MovingWindow(5, time.Hour),
-	core.FixedWindow(5, time.Hour),
-	core.ElasticWindow(5, time.Hour),
-	core.TokenBucket(5, hourly).Named("full"),
-	core.TokenBucket(10, hourly).Initial(5),
-	core.Funnel(5, hourly),
+// kinds are all there are, with a quota of 5.
+var kinds = kindsOf(5)
+
+// kindsOf are all kinds there are, so slow that a clock that runs does not matter.
+func kindsOf(quota int) []core.Limit {
+	return []core.Limit{
+		core.SlidingWindow(quota, time.Hour),
+		core.SlidingWindow(quota, time.Hour).CountRefused(),
+		core.MovingWindow(quota, time.Hour),
+		core.FixedWindow(quota, time.Hour),
+		core.ElasticWindow(quota, time.Hour),
+		core.TokenBucket(quota, hourly).Named("full"),
+		core.TokenBucket(2*quota, hourly).Initial(quota),
+		core.Funnel(quota, hourly),
+	}
 }
 
 type silence struct{}

@@ -48,9 +48,20 @@
 //
 //	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +get +set +del +getrange +setrange +strlen +zadd +zcard +zcount +zrange +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
 //
-// Replication is asynchronous: a failover may forget the last actions, so that a
-// user can do again at most what he did in the replica's lag. Persistence is not
-// needed; without it a restart forgives everybody once.
+// Persistence is not needed; without it a restart forgives everybody once.
+//
+// # Failover
+//
+// With Sentinel or Cluster a replica takes over from a master that dies. From the
+// death to the election, and the moment that a client takes to hear of it, calls fail.
+// Nothing else is to be done: the new master is taught the script by the first call.
+//
+// Replication is asynchronous: what a master has admitted and not yet passed on is
+// forgotten. Users can do again what they did in the replica's lag, which is
+// milliseconds on a network that is well, and never more than one quota for each
+// failover. A master that is cut off from its replica and not dead goes on admitting
+// to whoever still reaches it, which can be one quota more; min-replicas-to-write 1
+// ends that after min-replicas-max-lag.
 package redisstore
 
 import (

@@ -56,7 +56,7 @@ func Start(t testing.TB, config ...string) *Server {
 	return start(t, nil, config)
 }
 
-func start(t testing.TB, env, config []string) *Server {
+func start(t testing.TB, env, config []string, args ...string) *Server {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		missing(t, "redis-server", "redis-server")
@@ -70,7 +70,7 @@ func start(t testing.TB, env, config []string) *Server {
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Addr: "127.0.0.1:" + port, Port: port, t: t, args: []string{file}, env: env}
+	s := &Server{Addr: "127.0.0.1:" + port, Port: port, t: t, args: append([]string{file}, args...), env: env}
 	s.Run()
 	t.Cleanup(s.Kill)
 	return s

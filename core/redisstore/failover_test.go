@@ -1,0 +1,62 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// soon is how long after an election all must be well again: a second or so, and what
+// a busy machine adds.
+const soon = 5 * time.Second
+
+// A Sentinel set's master is killed under load: errors end with the election, what the
+// replica had is not forgotten, and what it had not is at most a quota.
+func TestSentinelFailover(t *testing.T) {
+	noLeak(t)
+	const name, budget = "limits", 250 * time.Millisecond
+	master, replica, sentinels := redistest.StartSentinels(t, name)
+	var addrs []string
+	for _, s := range sentinels {
+		addrs = append(addrs, s.Addr)
+	}
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: addrs})
+	t.Cleanup(func() { _ = rdb.Close() })
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
+	early := targets(store, "early", 1, 5)
+	useUp(t, early...)
+	level(t, master, replica)
+
+	late := targets(store, "late", 3, 200)
+	l := startLoad(t, 8, append(late, early...)...)
+	within(t, "the master serves", func() bool { return l.well(1000) })
+	master.Kill()
+	killed := time.Now()
+	within(t, "the sentinels elect the replica", func() bool {
+		return strings.Contains(replica.Do("INFO", "replication"), "role:master")
+	})
+	elected := time.Now()
+	within(t, "the replica serves", func() bool { return l.well(1000) })
+	within(t, "all is used up", l.usedUp)
+	l.stop(budget)
+	l.atMost(2)
+	for _, to := range early {
+		if to.passed > 0 {
+			t.Errorf("%s: %d passed that the replica knew to be too many", to.limit, to.passed)
+		}
+	}
+	n, last, problem := l.failures()
+	t.Logf("elected after %s; %d errors until %s later, the last: %v", elected.Sub(killed), n, last.Sub(elected), problem)
+	if n == 0 || last.Sub(elected) > soon {
+		t.Errorf("%d errors, the last %s after the election: %v", n, last.Sub(elected), problem)
+	}
+	// The script is sent once to a server that does not know it, by those under way.
+	if texts, digests := calls(t, replica.Do, "eval"), calls(t, replica.Do, "evalsha"); texts > 8 || digests < 1000 {
+		t.Errorf("the new master was sent the script %d times, and its digest %d times", texts, digests)
+	}
+}
