@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,39 +112,148 @@ func TestCluster(t *testing.T) {
 		})
 	})
 
-	t.Run("a slot that moves", func(t *testing.T) {
-		lim := core.Must(core.New(store, kinds[0]))
-		who := "moving user"
-		if _, err := lim.Allow(t.Context(), who, action); err != nil {
-			t.Fatal(err)
-		}
-		key := store.Key(who, action, kinds[0])
-		slot, err := rdb.ClusterKeySlot(t.Context(), key).Result()
+	home := func(to *target) int { // the master that had the slot in the beginning
+		slot, err := rdb.ClusterKeySlot(t.Context(), store.Key(to.who, action, to.limit)).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := servers[int(slot)*3/16384]
-		to := servers[(int(slot)*3/16384+1)%3]
-		for _, c := range [][]string{
-			{"CLUSTER", "SETSLOT", fmt.Sprint(slot), "IMPORTING", from.Do("CLUSTER", "MYID")},
-		} {
-			to.Do(c...)
+		return int(slot) * 3 / 16384
+	}
+	t.Run("slots move under load", func(t *testing.T) { slotsMove(t, servers, open(), home) })
+	t.Run("a master dies under load", func(t *testing.T) { masterDies(t, servers, open(), home) })
+}
+
+// slotsMove moves the slots of users from the first master to the second while they
+// charge. Redirections are followed, so that nothing fails and nothing is forgotten;
+// but a charge of several limits is refused by the cluster itself as long as not all
+// of its keys are on one side.
+func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClient, home func(*target) int) {
+	const budget = 500 * time.Millisecond
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
+	single := targets(store, "moves", 6, 100)
+	several := &target{who: "moves too", limit: kindsOf(100)[0], lim: core.Must(core.New(store, kindsOf(100)...))}
+	for i := 0; home(several) != 0; i++ {
+		several.who = fmt.Sprint("moves too ", i)
+	}
+	l := startLoad(t, 8, append(single, several)...)
+	within(t, "the cluster serves", func() bool { return l.well(500) })
+
+	from, to := connect(t, &redis.Options{Addr: servers[0].Addr}), connect(t, &redis.Options{Addr: servers[1].Addr})
+	said := func(what string) int { return errorStat(from, what) + errorStat(to, what) }
+	moved := map[int64]bool{}
+	move := func(tg *target, halfway func()) {
+		key := store.Key(tg.who, action, tg.limit)
+		slot := rdb.ClusterKeySlot(t.Context(), key).Val()
+		if moved[slot] || home(tg) != 0 {
+			return
 		}
-		from.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "MIGRATING", to.Do("CLUSTER", "MYID"))
-		if reply := from.Do("MIGRATE", "127.0.0.1", to.Port, key, "0", "5000"); reply != "+OK" {
-			t.Fatal(reply)
-		}
-		// Its key is over there, which the client is told by ASK, and then by MOVED.
-		for i, d := range []core.Decision{{Remaining: 3}, {Remaining: 2}} {
-			got, err := lim.Allow(t.Context(), who, action)
-			if err != nil || !got.Allowed || got.Remaining != d.Remaining {
-				t.Errorf("move %d: %+v, %v", i, got, err)
+		moved[slot] = true
+		do := func(rdb *redis.Client, line ...any) {
+			if err := rdb.Do(t.Context(), line...).Err(); err != nil {
+				t.Fatalf("%v: %v", line, err)
 			}
-			for _, s := range []*redistest.Server{to, from} {
-				s.Do("CLUSTER", "SETSLOT", fmt.Sprint(slot), "NODE", to.Do("CLUSTER", "MYID"))
+		}
+		do(to, "cluster", "setslot", slot, "importing", servers[0].Do("CLUSTER", "MYID"))
+		do(from, "cluster", "setslot", slot, "migrating", servers[1].Do("CLUSTER", "MYID"))
+		do(from, "migrate", "127.0.0.1", servers[1].Port, key, 0, 5000)
+		halfway()
+		for { // a key may still come, while not all have gone
+			keys, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(keys) == 0 {
+				break
+			}
+			for _, k := range keys {
+				do(from, "migrate", "127.0.0.1", servers[1].Port, k, 0, 5000)
 			}
 		}
+		asked := said("ASK")
+		within(t, "a client is sent on", func() bool { return said("ASK") > asked })
+		do(to, "cluster", "setslot", slot, "node", servers[1].Do("CLUSTER", "MYID"))
+		do(from, "cluster", "setslot", slot, "node", servers[1].Do("CLUSTER", "MYID"))
+	}
+	for _, tg := range single {
+		move(tg, func() {})
+	}
+	if n, _, err := l.failures(); n > 0 {
+		t.Errorf("%d charges of one limit failed: %v", n, err)
+	}
+	move(several, func() {
+		within(t, "a charge of several limits is told to wait", func() bool { return said("TRYAGAIN") > 0 })
 	})
+	done := time.Now()
+	within(t, "the cluster serves", func() bool { return l.well(500) })
+	within(t, "all is used up", l.usedUp)
+	l.stop(budget)
+	l.atMost(1)
+	n, last, problem := l.failures()
+	if n != several.failed || last.Sub(done) > soon {
+		t.Errorf("%d errors, %d of them of several limits, the last %s after the move: %v", n, several.failed, last.Sub(done), problem)
+	}
+	if len(moved) < 2 || said("MOVED") == 0 {
+		t.Errorf("%d slots were moved, and %d times a client was told", len(moved), said("MOVED"))
+	}
+}
+
+// errorStat is how often a server has answered with an error.
+func errorStat(rdb *redis.Client, what string) (n int) {
+	_, rest, _ := strings.Cut(rdb.Info(context.Background(), "errorstats").Val(), "errorstat_"+what+":count=")
+	_, _ = fmt.Sscanf(rest, "%d", &n)
+	return n
+}
+
+// masterDies kills the third master. Its users' calls fail until its replica is
+// elected, nobody else's do, and what the replica had is not forgotten.
+func masterDies(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClient, home func(*target) int) {
+	const budget = 500 * time.Millisecond
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
+	for _, s := range servers {
+		s.Do("CONFIG", "SET", "cluster-node-timeout", "1500")
+		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
+	}
+	master, replica := servers[2], servers[5]
+	early := targets(store, "early", 3, 5)
+	useUp(t, early...)
+	level(t, master, replica)
+	late := targets(store, "late", 4, 100)
+	l := startLoad(t, 8, append(late, early...)...)
+	within(t, "the cluster serves", func() bool { return l.well(500) })
+	others := map[*target]bool{}
+	for _, to := range l.targets {
+		others[to] = home(to) != 2
+	}
+	texts := calls(t, replica.Do, "eval")
+	master.Kill()
+	killed := time.Now()
+	within(t, "the replica is elected", func() bool {
+		return strings.Contains(replica.Do("INFO", "replication"), "role:master")
+	})
+	elected := time.Now()
+	within(t, "the cluster serves", func() bool { return l.well(500) })
+	within(t, "all is used up", l.usedUp)
+	l.stop(budget)
+	l.atMost(2)
+	n, last, problem := l.failures()
+	t.Logf("elected after %s; %d errors until %s later, the last: %v", elected.Sub(killed), n, last.Sub(elected), problem)
+	if n == 0 || last.Sub(elected) > soon {
+		t.Errorf("%d errors, the last %s after the election: %v", n, last.Sub(elected), problem)
+	}
+	for _, to := range early {
+		if to.passed > 0 {
+			t.Errorf("%s: %d passed that the replica knew to be too many", to.limit, to.passed)
+		}
+	}
+	for _, to := range l.targets {
+		if to.failed > 0 && others[to] {
+			t.Errorf("%s: %d calls to another master failed", to.limit, to.failed)
+		}
+	}
+	// The script is sent once to a server that does not know it, by those under way.
+	if n := calls(t, replica.Do, "eval") - texts; n < 1 || n > 8 {
+		t.Errorf("the new master was sent the script %d times", n)
+	}
 }
 
 // A Ring shares keys out by itself; all of a user's go to one server.

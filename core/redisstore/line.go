@@ -271,6 +271,12 @@ func (s *Store) send(ctx context.Context, line []any, keyAt int8) (any, error) {
 	cmd := command{redis.NewCmd(ctx, line...)}
 	cmd.SetFirstKeyPos(keyAt)
 	if err := s.rdb.Process(ctx, cmd); err != nil {
+		// A Cluster's client looks for the new master of a dead one when it sends a
+		// command again, which these forbid, and else once a minute. Asked often, it
+		// looks five times a second.
+		if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+			c.ReloadState(ctx)
+		}
 		return nil, err
 	}
 	return cmd.Val(), cmd.Err()

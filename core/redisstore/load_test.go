@@ -19,6 +19,7 @@ type target struct {
 	limit  core.Limit
 	lim    *core.Limiter
 	passed int
+	failed int  // calls without an answer
 	over   bool // was refused last
 }
 
@@ -79,6 +80,7 @@ func (l *load) charge(to *target) {
 	}
 	if err != nil {
 		l.errs++
+		to.failed++
 		return
 	}
 	if to.over = !d.Allowed; d.Allowed {

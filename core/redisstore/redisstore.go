@@ -62,6 +62,14 @@
 // failover. A master that is cut off from its replica and not dead goes on admitting
 // to whoever still reaches it, which can be one quota more; min-replicas-to-write 1
 // ends that after min-replicas-max-lag.
+//
+// In a Cluster only the users of the dead master wait for the election, if it runs with
+//
+//	cluster-require-full-coverage no
+//
+// A slot that moves costs nothing and forgets nothing. But a charge of several limits
+// of which some have no state yet, or not on the same side, is refused by the cluster
+// with TRYAGAIN, an error, until the slot has moved.
 package redisstore
 
 import (

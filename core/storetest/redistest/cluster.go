@@ -8,17 +8,17 @@ import (
 )
 
 // StartCluster starts a Redis Cluster of three masters and three replicas, and waits
-// until it serves all slots. The masters are the first three, the replica of each the
-// third after it. config is lines for the configuration of each.
-func StartCluster(t testing.TB, config ...string) []*Server {
+// until it serves all slots. The masters are the first three, and the replica of each is
+// the third after it.
+func StartCluster(t testing.TB) []*Server {
 	t.Helper()
 	const masters, nodes, slots = 3, 6, 16384
 	servers, bus := make([]*Server, nodes), make([]string, nodes)
 	for i := range servers {
 		// The usual port of the cluster's own bus, 10000 above, may be none.
 		bus[i] = freePort(t)
-		servers[i] = Start(t, append([]string{"cluster-enabled yes", "cluster-config-file nodes.conf",
-			"cluster-node-timeout 5000", "cluster-port " + bus[i], "repl-diskless-sync-delay 0"}, config...)...)
+		servers[i] = Start(t, "cluster-enabled yes", "cluster-config-file nodes.conf",
+			"cluster-node-timeout 5000", "cluster-port "+bus[i], "repl-diskless-sync-delay 0")
 	}
 	for i, s := range servers {
 		s.ok("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
