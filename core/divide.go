@@ -13,7 +13,7 @@ import (
 //
 // A rate is divided exactly: n per d is n per 4*d. A max, a capacity and an Initial
 // are rounded up, so that together the replicas admit what the limit does and at
-// most n-1 more. Periods, and what identifies a state, stay. A decision speaks of
+// most n-1 more. Periods, a [Ladder], and what identifies a state, stay. A decision speaks of
 // the share: its Limit, Remaining and times are those of this replica.
 //
 // An action that costs more than the share is refused with [Never], and writes
@@ -49,8 +49,8 @@ func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	for i := range shares {
-		c.Peek = c.Peek || c.Cost > int64(shares[i].max) // what can never pass writes nothing
+	for i := range enforced(shares) {
+		c.Peek = c.Peek || !c.Force && c.Cost > int64(shares[i].max) // what can never pass writes nothing
 	}
 	c.Limits = shares
 	return s.Store.Take(ctx, c)
@@ -71,6 +71,9 @@ func (s *divide) shares(limits []Limit) ([]Limit, error) {
 // divide leaves an n-th of the limit, if that is within bounds. The rate's fraction
 // need not be in lowest terms for the arithmetic to be exact.
 func (l *Limit) divide(n int) bool {
+	if l.kind == KindLadder {
+		return true
+	}
 	l.max = share(l.max, n)
 	if l.windowed() {
 		return true

@@ -285,3 +285,17 @@ func TestDivideCostsOneAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestDivideLeavesALadderWhole(t *testing.T) {
+	store := &shown{Store: memorystore.New(nil)}
+	limiter := core.Must(core.New(core.Divide(store, 5), core.FixedWindow(10, time.Minute), core.FixedWindow(20, time.Minute).Shadow()))
+	limiter = core.Must(limiter.With(core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+	for i, quota := range []int{2, 4, 3} {
+		if got := store.accepted[i].Quota(); got != quota {
+			t.Errorf("share %d is %d, want %d", i, got, quota)
+		}
+	}
+	if d, err := limiter.Surcharge(t.Context(), "laoqian", "reply", 9); err != nil || !d.Allowed || d.Remaining != 0 {
+		t.Errorf("a surcharge above the share: %+v, %v; want it to take what there is", d, err)
+	}
+}
