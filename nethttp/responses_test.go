@@ -472,7 +472,6 @@ var rules = []rule{
 		steps:  []step{{want: passed(3, 3, "+0s")}},
 		asked:  []string{"laoqian reply 1"},
 		runs:   1,
-		log:    []string{"WARN core: the store fails; actions pass unlimited until it answers | boom"},
 	},
 	{
 		name:   "a fallback's decision looks as any other",
@@ -481,7 +480,6 @@ var rules = []rule{
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
-		log:    []string{"WARN core: the store fails; its fallback decides until it answers | boom"},
 	},
 	{
 		name:   "a shadowed refusal passes with its numbers and no Retry-After",
