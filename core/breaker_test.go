@@ -106,7 +106,7 @@ func TestBreaker(t *testing.T) {
 		{"a call that panics opens nothing", "p", "cccccccccc", 10},
 		{"an answer to a call from before it opened does not close", "hf", "gccc;ccccc", 5},
 		{"nor end a later run of failures", "hfffsf", "gccc.,ccc;ccccc", 8},
-		{"failures of calls from before do not open what has closed", "HHHfffs", "gggccc.,c;ccccc", 12},
+		{"failures of calls from before do not open what has closed", "HHHfffs", "gggccc.,c...,,,,,ccccc", 12},
 	} {
 		for name, decorate := range breakers {
 			t.Run(name+": "+tt.name, func(t *testing.T) {

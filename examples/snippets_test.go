@@ -140,6 +140,19 @@ func Example_failure() {
 	// false fallback <nil>
 }
 
+func Example_divided() {
+	store := core.Fallback(broken, core.Divide(memorystore.New(nil), 4))
+	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+	for range 3 {
+		d, err := replies.Allow(ctx, "laoqian", "reply")
+		fmt.Println(d.Allowed, d.Limit, d.Source, err)
+	}
+	// Output:
+	// true 2 fallback <nil>
+	// true 2 fallback <nil>
+	// false 2 fallback <nil>
+}
+
 func Example_rehearsal() {
 	store := core.Observe(core.Shadow(memorystore.New(nil)),
 		func(_ context.Context, o core.Observation) {
