@@ -31,7 +31,7 @@ type breaker struct {
 	next atomic.Int64 // since base: open, when a probe may go; noisy, when to say that it is over
 
 	mu    sync.Mutex
-	last  error // of the failures in a row
+	last  error // that failed a call
 	noted int64 // since base: until when nothing is said of failures that open nothing
 }
 
@@ -126,16 +126,16 @@ func (b *breaker) answer(asked uint64) {
 		b.mu.Unlock()
 		return
 	}
-	short, over := b.last, word&noisy != 0 && b.now() >= b.next.Load()
-	b.last = nil
+	short, last := word&trip > 0, b.last
+	over := word&noisy != 0 && b.now() >= b.next.Load()
 	word &^= trip
 	if over {
 		word &^= noisy
 	}
 	b.word.Store(word)
 	b.mu.Unlock()
-	if short != nil {
-		b.note(short)
+	if short {
+		b.note(last)
 	}
 	if over {
 		slog.Default().Info("core: the store answers again")
@@ -154,7 +154,6 @@ func (b *breaker) fail(asked uint64, err error) {
 	say := false
 	if word++; open(word) {
 		say = word&noisy == 0
-		b.last = nil
 		b.next.Store(b.now() + int64(probeEvery))
 		word = (word/era+1)*era | noisy | trip
 	}

@@ -24,6 +24,7 @@ type script struct {
 	mu    sync.Mutex
 	does  string
 	asked atomic.Int64
+	left  atomic.Int64
 }
 
 var errKey = fmt.Errorf("store: nonsense: %w", core.ErrKey)
@@ -44,6 +45,7 @@ func (s *script) Take(ctx context.Context, c core.Charge) (core.Decision, error)
 	case 'k':
 		return core.Decision{}, errKey
 	case 'l':
+		s.left.Add(1)
 		ctx.Value(leave{}).(context.CancelFunc)()
 		return core.Decision{}, ctx.Err()
 	case 'p':
@@ -114,6 +116,7 @@ func TestBreaker(t *testing.T) {
 					logs(t)
 					store := scripted(tt.does)
 					l := core.Must(core.New(decorate(store), plenty))
+					left := int64(0)
 					for _, c := range tt.calls {
 						switch c {
 						case '.':
@@ -125,9 +128,17 @@ func TestBreaker(t *testing.T) {
 						case 'g':
 							go allow(l)
 						default:
-							_, _ = allow(l)
+							switch _, err := allow(l); {
+							case errors.Is(err, context.Canceled):
+								left++
+							case err != nil:
+								t.Errorf("a call with a decision to fall back on: %v", err)
+							}
 						}
 						synctest.Wait()
+					}
+					if n := store.left.Load(); left != n {
+						t.Errorf("%d callers left, and %d were told so", n, left)
 					}
 					if n := store.asked.Load(); n != tt.asked {
 						t.Errorf("asked %d times, not %d", n, tt.asked)

@@ -13,8 +13,8 @@ import (
 //
 // A rate is divided exactly: n per d is n per 4*d. A max, a capacity and an Initial
 // are rounded up, so that together the replicas admit what the limit does and at
-// most n-1 more. Periods, a [Ladder], and what identifies a state, stay. A decision speaks of
-// the share: its Limit, Remaining and times are those of this replica.
+// most n-1 more. Periods, a [Ladder], and what identifies a state, stay. A decision
+// speaks of the share: its Limit, Remaining and times are those of this replica.
 //
 // An action that costs more than the share is refused with [Never], and writes
 // nothing, even if the limit itself would have room for it: no wait makes this store
@@ -49,10 +49,12 @@ func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	for i := range enforced(shares) {
-		c.Peek = c.Peek || !c.Force && c.Cost > int64(shares[i].max) // what can never pass writes nothing
-	}
 	c.Limits = shares
+	if !c.Force {
+		for i := range enforced(shares) {
+			c.Peek = c.Peek || c.Cost > int64(shares[i].max) // what can never pass writes nothing
+		}
+	}
 	return s.Store.Take(ctx, c)
 }
 

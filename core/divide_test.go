@@ -85,6 +85,10 @@ func TestShares(t *testing.T) {
 			}
 			continue
 		}
+		count, per := l.Rate()
+		if c, p := s.Rate(); c != count || p != per*time.Duration(n) {
+			t.Fatalf("%s among %d: a rate of %d per %s", l, n, c, p)
+		}
 		was, is := l.Numbers(1), s.Numbers(1)
 		unit := new(big.Rat).Mul(time1(was.Cost, was.CostPart, was.Den), big.NewRat(int64(n), 1))
 		full := new(big.Rat).Mul(unit, big.NewRat(int64(s.Quota()), 1))
@@ -99,6 +103,9 @@ func TestShares(t *testing.T) {
 		}
 		if is.CostPart >= is.Den || is.FullPart >= is.Den || is.Den > math.MaxUint32 || is.Full > 100*365*24*3600*1e6 {
 			t.Fatalf("%s among %d: out of bounds: %+v", l, n, is)
+		}
+		if day := 24 * time.Hour; l.Memory() == l.Period()+day && s.Memory() != s.Period()+day {
+			t.Fatalf("%s among %d: it is forgotten after %s, and full after %s", l, n, s.Memory(), s.Period())
 		}
 		if l.Memory() > 0 && (s.Memory() <= s.Period() || s.Memory() < l.Memory()) || l.Memory() == 0 && s.Memory() != 0 {
 			t.Fatalf("%s among %d: it is forgotten after %s, and full after %s", l, n, s.Memory(), s.Period())
@@ -214,6 +221,45 @@ func TestDivideSeveral(t *testing.T) {
 	if lim.Limits()[0] != limits[0] || lim.Limits()[1] != limits[1] {
 		t.Errorf("the limiter's own limits are now %v", lim.Limits())
 	}
+}
+
+// A ladder is as it was, a ban by hand and a surcharge are no cost above the share, a
+// rehearsed limit refuses nothing, and what was charged can be given back.
+func TestDivideBesidesLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := core.Must(core.New(core.Divide(memorystore.New(nil), 4), core.FixedWindow(10, time.Hour), core.Funnel(4, core.Every(time.Hour)).Shadow()))
+		lim = core.Must(lim.With(core.Receipts{}, core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		d, err := lim.AllowN(t.Context(), "u", "a", 2)
+		if err != nil || !d.Allowed || d.Reason != core.Shadowed || d.Remaining != 1 {
+			t.Errorf("above the share of the rehearsed limit: %+v, %v", d, err)
+		}
+		if err := lim.Refund(t.Context(), d); err != nil {
+			t.Error(err)
+		}
+		if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Remaining != 3 {
+			t.Errorf("given back: %+v, %v", d, err)
+		}
+		if d, err := lim.AllowN(t.Context(), "u", "a", 4); err != nil || d.Allowed || d.RetryAfter != core.Never {
+			t.Errorf("above the share: %+v, %v", d, err)
+		}
+		if d, err := lim.Inspect(t.Context(), "u", "a"); err != nil || !d.Allowed || d.Limit != 3 || d.Remaining != 3 {
+			t.Errorf("what can never pass counts: %+v, %v", d, err)
+		}
+		if d, err := lim.Surcharge(t.Context(), "u", "a", 9); err != nil || !d.Allowed || d.Remaining != 0 {
+			t.Errorf("a surcharge: %+v, %v", d, err)
+		}
+		for i, want := range []core.Reason{core.Limited, core.Limited, core.Limited, core.Banned} {
+			if d, err := lim.Allow(t.Context(), "u", "a"); err != nil || d.Allowed || i != 2 && d.Reason != want {
+				t.Errorf("refusal %d: %+v, %v", i+1, d, err)
+			}
+		}
+		if err := lim.Ban(t.Context(), "v", "a", time.Hour); err != nil {
+			t.Error(err)
+		}
+		if d, err := lim.Allow(t.Context(), "v", "a"); err != nil || d.Reason != core.Banned || d.RetryAfter != time.Hour {
+			t.Errorf("banned by hand: %+v, %v", d, err)
+		}
+	})
 }
 
 func TestDivideRefusesWhatCannotWork(t *testing.T) {

@@ -23,8 +23,7 @@ import (
 // too, which [New] asks; a decorator passes the question on.
 //
 // Package core/storetest holds an implementation to all this. A decorator is a
-// Store around a Store: see [FailOpen],
-// [Fallback], [Divide], [Shadow] and [Observe].
+// Store around a Store: see [FailOpen], [Fallback], [Divide], [Shadow] and [Observe].
 type Store interface {
 	Take(ctx context.Context, c Charge) (Decision, error)
 	Reset(ctx context.Context, user, action string, limits []Limit) error
