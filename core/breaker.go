@@ -36,8 +36,8 @@ type breaker struct {
 }
 
 // A word is how many calls have failed in a row; whether the log says that the store
-// fails; and the era, which every opening and closing ends. How a call fared that
-// was made in another era says nothing of this one.
+// fails; and the era, which every opening ends. How a call fared that was made in
+// another era says nothing of this one.
 const (
 	trip  = 3 // failures in a row open; also their mask
 	noisy = 4
@@ -209,8 +209,7 @@ func (b *breaker) end(v verdict) {
 	switch v {
 	case answered:
 		b.next.Store(b.now() + int64(calm))
-		word := b.word.Load()
-		b.word.Store((word/era+1)*era | word&noisy)
+		b.word.Store(b.word.Load() &^ trip)
 	case failed:
 		b.next.Store(b.now() + int64(probeEvery))
 	default:
