@@ -29,6 +29,7 @@ func RemoteIP(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	nobodyTrusts.look(r.Header)
 	return addressKey(addr), nil
 }
 
@@ -48,15 +49,17 @@ func RemoteIP(r *http.Request) (string, error) {
 // address that does not parse; a peer without one is ErrNoKey. ForwardedIP
 // panics if trusted is empty or holds an invalid prefix.
 func ForwardedIP(trusted ...netip.Prefix) Func {
-	proxies := newProxies("ForwardedIP", trusted)
+	proxies := newProxies("ForwardedIP", "X-Forwarded-For", trusted)
 	return func(r *http.Request) (string, error) {
 		addr, err := peer(r)
 		if err != nil {
 			return "", err
 		}
 		if !proxies.contain(addr) {
+			proxies.stranger(r.Header)
 			return addressKey(addr), nil
 		}
+		proxies.match()
 		lines := r.Header["X-Forwarded-For"]
 		for i := len(lines) - 1; i >= 0; i-- {
 			for rest, more := lines[i], true; more; {
@@ -94,15 +97,20 @@ func ForwardedIP(trusted ...netip.Prefix) Func {
 // not a header's name, or if trusted is empty or holds an invalid prefix.
 func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 	name = headerName("TrustedHeaderIP", name)
-	proxies := newProxies("TrustedHeaderIP", trusted)
+	proxies := newProxies("TrustedHeaderIP", name, trusted)
 	garbage := badKey("the header " + name + " does not parse")
 	return func(r *http.Request) (string, error) {
 		addr, err := peer(r)
 		if err != nil {
 			return "", err
 		}
+		if !proxies.contain(addr) {
+			proxies.stranger(r.Header)
+			return addressKey(addr), nil
+		}
+		proxies.match()
 		lines := r.Header[name]
-		if len(lines) == 0 || !proxies.contain(addr) {
+		if len(lines) == 0 {
 			return addressKey(addr), nil
 		}
 		client, ok := parseAddress(trim(lines[len(lines)-1]))
@@ -166,7 +174,7 @@ func addressKey(addr netip.Addr) string {
 // proxies are prefixes of canonical addresses.
 type proxies []netip.Prefix
 
-func newProxies(maker string, trusted []netip.Prefix) proxies {
+func newProxies(maker, header string, trusted []netip.Prefix) *trust {
 	if len(trusted) == 0 {
 		panic("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
 	}
@@ -183,7 +191,7 @@ func newProxies(maker string, trusted []netip.Prefix) proxies {
 		}
 		ps = append(ps, p.Masked())
 	}
-	return ps
+	return &trust{proxies: ps, maker: maker, header: header}
 }
 
 func (ps proxies) contain(addr netip.Addr) bool {

@@ -1,0 +1,7 @@
+package keyfuncs
+
+// ForgetWarning makes RemoteIP say its warning again.
+func ForgetWarning() {
+	nobodyTrusts.said.Store(false)
+	nobodyTrusts.looked.Store(0)
+}
