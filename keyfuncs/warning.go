@@ -88,7 +88,7 @@ func (t *trust) stranger(h http.Header) {
 	}
 	t.untrusted.say(codeUntrusted, "the header "+t.header+" came from a peer that "+t.maker+
 		" was not told to trust, so the peer's own address is limited; if it is a proxy of yours, give its prefix to "+t.maker)
-	if !t.matched.Load() && t.strangers.Add(1) >= fewMatches {
+	if t.strangers.Add(1) >= fewMatches {
 		t.never.say(codeNever, fmt.Sprintf("%d requests had the header %s and no peer was ever in the prefixes that %s was given; give it those from which your proxies connect", fewMatches, t.header, t.maker))
 	}
 }

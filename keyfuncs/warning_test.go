@@ -70,6 +70,7 @@ func TestWarnings(t *testing.T) {
 		{"also_a_late_one", forwarded, append(append(many(999, from(stranger, "X-Forwarded-For", "6.6.6.6")), from(proxy, "")), many(999, from(stranger, "X-Forwarded-For", "6.6.6.6"))...), "forwarded-untrusted"},
 		{"an_edge_that_is_trusted_is_well", edge, many(2000, from(proxy, "X-Real-IP", "6.6.6.6")), ""},
 		{"one_that_is_not_is_said", edge, many(3000, from(stranger, "X-Real-IP", "6.6.6.6")), "forwarded-untrusted trusted-never-matches"},
+		{"one_match_is_enough_there_too", edge, append(many(1, from(proxy, "")), many(3000, from(stranger, "X-Real-IP", "6.6.6.6"))...), "forwarded-untrusted"},
 		{"another_header_is_no_matter_there", edge, many(3000, from(stranger, "X-Forwarded-For", "6.6.6.6")), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
