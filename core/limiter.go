@@ -63,6 +63,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	if err := l.accepted(); err != nil {
 		return nil, err
 	}
+	watchBuilt(l)
 	return l, nil
 }
 
