@@ -393,11 +393,12 @@ func (s *said) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// take returns the lines so far, with the adapter called "adapter".
+// take returns the lines so far, with the adapter called "adapter", but for the one
+// that RemoteIP says in the first test of the process that gives it a reason.
 func (s *said) take(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lines := s.lines
+	lines := slices.DeleteFunc(s.lines, func(l string) bool { return strings.HasSuffix(l, "| forwarded-untrusted") })
 	s.lines = nil
 	for i := range lines {
 		lines[i] = strings.ReplaceAll(lines[i], name+":", "adapter:")

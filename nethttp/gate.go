@@ -35,6 +35,7 @@ type Gate[C any] struct {
 	headers      headers
 	unrouted     atomic.Bool  // said that the pattern is empty
 	said         atomic.Int64 // when it was last said that the store fails
+	looks        atomic.Int32 // how often it has looked who charges twice
 }
 
 // NewGate makes the gate of an adapter, whose name stands before its messages. It
@@ -75,7 +76,7 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) Outcome {
 	if preflight(r) {
 		return Outcome{Pass: true}
 	}
-	limiter, d, skip, failure := g.decide(c, r)
+	limiter, d, skip, failure := g.decide(c, r, h)
 	switch {
 	case skip:
 		return Outcome{Pass: true}
@@ -84,7 +85,6 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) Outcome {
 		g.headers.fail(h, limiter, failure)
 		return Outcome{Failure: failure}
 	}
-	g.headers.write(h, limiter, &d)
 	return Outcome{Pass: d.Allowed, Decided: true, Decision: d}
 }
 
@@ -95,8 +95,9 @@ func preflight(r *http.Request) bool {
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// decide asks the functions that were given, whose panics it turns into failures.
-func (g *Gate[C]) decide(c C, r *http.Request) (limiter *core.Limiter, d core.Decision, skip bool, failure *Failure) {
+// decide asks the functions that were given, whose panics it turns into failures, and
+// writes the headers of the decision.
+func (g *Gate[C]) decide(c C, r *http.Request, h http.Header) (limiter *core.Limiter, d core.Decision, skip bool, failure *Failure) {
 	asking := "skip"
 	defer func() {
 		if asking == "" {
@@ -155,6 +156,11 @@ func (g *Gate[C]) decide(c C, r *http.Request) (limiter *core.Limiter, d core.De
 		return fail(http.StatusServiceUnavailable, err)
 	}
 	asking = ""
+	outer := h[headerRemaining]
+	g.headers.write(h, limiter, &d)
+	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && cost > 0 && !twice.said.Load() {
+		g.charged(outer, h[headerRemaining], note{limiter: limiter, user: user, action: action})
+	}
 	return limiter, d, false, nil
 }
 
