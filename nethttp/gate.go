@@ -156,8 +156,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, h http.Header) (limiter *core.Lim
 		return fail(http.StatusServiceUnavailable, err)
 	}
 	asking = ""
-	outer := h[headerRemaining]
-	g.headers.write(h, limiter, &d)
+	outer := g.headers.write(h, limiter, &d)
 	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && cost > 0 && !twice.said.Load() {
 		g.charged(outer, h[headerRemaining], note{limiter: limiter, user: user, action: action})
 	}

@@ -76,12 +76,14 @@ func ietfPolicy(l core.Limit) (name, policy string) {
 }
 
 // write sets the headers of a decision, unless a decision that is tighter has set
-// them before: of stacked limits the tightest shows.
-func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision) {
+// them before: of stacked limits the tightest shows. It returns the Remaining that
+// was set before.
+func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision) (outer []string) {
 	reset := hs.reset(d.ResetAfter)
-	if was, stacked := number(h[headerRemaining]); stacked {
+	outer = h[headerRemaining]
+	if was, stacked := number(outer); stacked {
 		if wasReset, _ := number(h[headerReset]); d.Allowed && !tighter(d, reset, was, wasReset) {
-			return
+			return outer
 		}
 		clearIETF(h)
 	}
@@ -103,6 +105,7 @@ func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision)
 	if !d.Allowed {
 		refuse(h, d)
 	}
+	return outer
 }
 
 // more is when there is more quota than now, if that is known: with a window that
