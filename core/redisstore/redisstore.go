@@ -1,7 +1,7 @@
 // Package redisstore keeps the state of limits in Redis, so that a fleet shares them:
 // same answers as memorystore, decided in one round trip by Redis's own clock.
 //
-//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
+//	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 //	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
 //
@@ -21,6 +21,10 @@
 // says; it is never a verdict, and no charge is sent twice: the client's retries
 // are off for these commands. What happens then is said with core.Fallback or
 // core.FailOpen; a bare Store fails closed.
+//
+// Give the client ContextTimeoutEnabled. Without it a connection whose reply is lost
+// is held for the client's ReadTimeout, 5 s by default, and once all of its pool are,
+// so long do calls fail after the network is well again.
 //
 // A caller whose context ends before its charge is sent is not charged; after that
 // it may be.

@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Linearizable has several goroutines charge, peek and reset a few users, some of them
+// leaving early, and finds for each history an order of its calls, one after the
+// other, that explains every answer: each call at one instant between its beginning
+// and its end. A call that ended in an error may have happened at any time after it
+// began, or never.
+func Linearizable(t *testing.T, open func(testing.TB) Fixture) {
+	const quota = 6
+	hourly := core.Every(time.Hour)
+	for _, l := range []core.Limit{
+		core.SlidingWindow(quota, time.Hour),
+		core.SlidingWindow(quota, time.Hour).CountRefused(),
+		core.MovingWindow(quota, time.Hour),
+		core.FixedWindow(quota, time.Hour),
+		core.ElasticWindow(quota, time.Hour),
+		core.TokenBucket(quota, hourly),
+		core.TokenBucket(2*quota, hourly).Initial(quota),
+		core.Funnel(quota, hourly),
+		core.Throttle(quota-1, hourly),
+	} {
+		t.Run(fmt.Sprint(l), func(t *testing.T) {
+			store := open(t).Store
+			ops, answered := interleave(t, store, l)
+			if answered < len(ops)/2 {
+				t.Errorf("%d of %d calls had an answer", answered, len(ops))
+			}
+			if got := explain(ops, l); got != porcupine.Ok {
+				t.Errorf("whether the history can be explained: %s\n%v", got, ops)
+			}
+		})
+	}
+}
+
+// An ask is a call: a charge of cost, a peek if that is 0, or a reset.
+type ask struct {
+	user, cost int
+	reset      bool
+}
+
+// An answer is what it returned. Times are left out: a clock may run meanwhile.
+type answer struct {
+	err       error
+	allowed   bool
+	remaining int
+}
+
+// interleave records what goroutines see. It returns how many calls had an answer.
+func interleave(t testing.TB, store core.Store, l core.Limit) (ops []porcupine.Operation, answered int) {
+	const goroutines, calls, users = 6, 40, 3
+	lim := core.Must(core.New(store, l))
+	start := time.Now()
+	var mu sync.Mutex
+	together(goroutines, func(g int) {
+		for range calls {
+			a := ask{user: rand.IntN(users)}
+			switch rand.IntN(10) {
+			case 0:
+				a.reset = true
+			case 1, 2, 3:
+			default:
+				a.cost = 1 + rand.IntN(3)
+			}
+			ctx, leave := t.Context(), context.CancelFunc(func() {})
+			if rand.IntN(10) == 0 {
+				ctx, leave = context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Microsecond)
+			}
+			var d core.Decision
+			var err error
+			who := fmt.Sprint("user", a.user)
+			called := time.Since(start)
+			switch {
+			case a.reset:
+				err = lim.Reset(ctx, who, "linear")
+			case a.cost == 0:
+				d, err = lim.Peek(ctx, who, "linear")
+			default:
+				d, err = lim.AllowN(ctx, who, "linear", a.cost)
+			}
+			returned := int64(time.Since(start))
+			leave()
+			mu.Lock()
+			if err != nil {
+				returned = math.MaxInt64
+			} else {
+				answered++
+			}
+			ops = append(ops, porcupine.Operation{
+				ClientId: g, Input: a, Call: int64(called), Output: answer{err, d.Allowed, d.Remaining}, Return: returned,
+			})
+			mu.Unlock()
+			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) // or each would run by itself
+		}
+	})
+	return ops, answered
+}
+
+// explain looks for an order.
+func explain(ops []porcupine.Operation, l core.Limit) porcupine.CheckResult {
+	start, counting := 0, l.Kind() == core.KindSlidingRefused
+	if l.Memory() > 0 {
+		start = l.Quota() / 2
+	}
+	return porcupine.CheckOperationsTimeout(porcupine.Model{
+		Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
+			byUser := map[int][]porcupine.Operation{}
+			for _, op := range all {
+				u := op.Input.(ask).user
+				byUser[u] = append(byUser[u], op)
+			}
+			for _, part := range byUser {
+				parts = append(parts, part)
+			}
+			return parts
+		},
+		Init: func() any { return start },
+		// The state is what is taken of the quota. A call without an answer that never
+		// happened is one that came after all others.
+		Step: func(state, input, output any) (bool, any) {
+			used, a, got := state.(int), input.(ask), output.(answer)
+			if a.reset {
+				return true, start
+			}
+			fits := used+max(a.cost, 1) <= l.Quota()
+			switch {
+			case fits:
+				used += a.cost
+			case counting:
+				used = min(used+a.cost, l.Quota())
+			}
+			return got.err != nil || got.allowed == fits && got.remaining == l.Quota()-used, used
+		},
+	}, ops, 30*time.Second)
+}
