@@ -95,11 +95,14 @@ func (l *load) well(n int) bool {
 	return l.streak >= n
 }
 
-// restart has well count from here.
+// restart has well and usedUp begin from here.
 func (l *load) restart() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.streak = 0
+	for _, to := range l.targets {
+		to.over = false
+	}
 }
 
 // usedUp reports whether nobody was let pass when last asked.

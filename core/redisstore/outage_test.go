@@ -2,11 +2,9 @@ package redisstore_test
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,106 +39,6 @@ func logged(t testing.TB) *safeBuffer {
 	slog.SetDefault(slog.New(slog.NewTextHandler(b, nil)))
 	t.Cleanup(func() { slog.SetDefault(before) })
 	return b
-}
-
-// Redis dies under load and comes back: no call fails or takes longer than the
-// time-out, the limits hold in the process meanwhile, and then Redis is used again.
-func TestRedisDiesAndComesBack(t *testing.T) {
-	noLeak(t)
-	log := logged(t)
-	server := redistest.Start(t)
-	rdb := connect(t, &redis.Options{Addr: server.Addr})
-	const timeout, quota, callers = 50 * time.Millisecond, 20, 16
-	lim := core.Must(core.New(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)), core.SlidingWindow(quota, time.Hour)))
-	within(t, "the server is used", func() bool {
-		d, err := lim.Peek(t.Context(), user, action)
-		return err == nil && d.Source == core.SourceStore
-	})
-	var phase, stop atomic.Int64
-	var passed [3]atomic.Int64 // by phase, in process
-	var sources [3][3]atomic.Int64
-	var slowest atomic.Int64
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for i := 0; stop.Load() == 0; i++ {
-				p := phase.Load()
-				start := time.Now()
-				d, err := lim.Allow(t.Context(), fmt.Sprint("user in phase ", p), action)
-				took := time.Since(start)
-				for s := slowest.Load(); int64(took) > s && !slowest.CompareAndSwap(s, int64(took)); s = slowest.Load() {
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				sources[p][d.Source].Add(1)
-				if d.Allowed && d.Source == core.SourceFallback {
-					passed[p].Add(1)
-				}
-				if p != 1 {
-					time.Sleep(100 * time.Microsecond)
-				}
-			}
-		})
-	}
-	within(t, "the server serves", func() bool { return sources[0][core.SourceStore].Load() > 50*callers })
-	server.Kill()
-	phase.Store(1)
-	within(t, "the fallback serves", func() bool { return sources[1][core.SourceFallback].Load() > 5*callers })
-	server.Run()
-	phase.Store(2)
-	within(t, "the server serves again", func() bool { return sources[2][core.SourceStore].Load() > 50*callers })
-	stop.Store(1)
-	wg.Wait()
-	if d := time.Duration(slowest.Load()); d > timeout+slack {
-		t.Errorf("a call took %s", d)
-	}
-	if n := passed[1].Load(); n != quota {
-		t.Errorf("%d passed while Redis was down, not %d", n, quota)
-	}
-	if n := strings.Count(log.String(), "its fallback decides"); n != 1 {
-		t.Errorf("said %d times:\n%s", n, log)
-	}
-	for _, s := range []string{"user in phase", action, "tailcut:"} {
-		if strings.Contains(log.String(), s) {
-			t.Errorf("the log names the user:\n%s", log)
-		}
-	}
-}
-
-// A program that starts without Redis starts, serves by its fallback and says so once.
-func TestStartsWithoutRedis(t *testing.T) {
-	noLeak(t)
-	log := logged(t)
-	server := redistest.Start(t)
-	server.Kill()
-	rdb := connect(t, &redis.Options{Addr: server.Addr})
-	lim := core.Must(core.New(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)), core.SlidingWindow(5, time.Hour)))
-	var passed atomic.Int64
-	together(8, func(int) {
-		d, err := lim.Allow(t.Context(), user, action)
-		if err != nil || d.Source != core.SourceFallback {
-			t.Errorf("%+v, %v", d, err)
-		}
-		if d.Allowed {
-			passed.Add(1)
-		}
-	})
-	if n := passed.Load(); n != 5 {
-		t.Errorf("%d passed, not 5", n)
-	}
-	if n := strings.Count(log.String(), "its fallback decides"); n != 1 || strings.Contains(log.String(), user) {
-		t.Errorf("said %d times:\n%s", n, log)
-	}
-	server.Run()
-	within(t, "the server is used", func() bool {
-		d, err := lim.Peek(t.Context(), user, action)
-		return err == nil && d.Source == core.SourceStore && d.Remaining == 5
-	})
-	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Errorf("%d lines:\n%s", n, log)
-	}
 }
 
 // A key that holds nonsense is one user's trouble: others are decided in Redis.

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,41 +110,6 @@ func TestServerForgetsTheScript(t *testing.T) {
 			}
 		})
 	}
-
-	t.Run("while many charge", func(t *testing.T) {
-		lim := core.Must(core.New(store, core.MovingWindow(100, time.Hour), core.Funnel(120, hourly)))
-		var passed atomic.Int64
-		together(300, func(i int) {
-			if i%30 == 0 {
-				server.Do("SCRIPT", "FLUSH")
-			}
-			d, err := lim.Allow(t.Context(), user, "among many")
-			if err != nil {
-				t.Error(err)
-			}
-			if d.Allowed {
-				passed.Add(1)
-			}
-		})
-		if n := passed.Load(); n != 100 {
-			t.Errorf("%d passed, not 100", n)
-		}
-	})
-
-	t.Run("by a restart", func(t *testing.T) {
-		server.Kill()
-		server.Run()
-		lim := core.Must(core.New(store, kinds[0]))
-		var d core.Decision
-		within(t, "the server is used again", func() (ok bool) {
-			var err error
-			d, err = lim.Allow(t.Context(), user, "after a restart")
-			return err == nil
-		})
-		if !d.Allowed || d.Remaining != 4 {
-			t.Errorf("%+v", d)
-		}
-	})
 }
 
 // Apps of any clock decide alike, since none of them tells its time.
