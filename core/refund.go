@@ -153,7 +153,7 @@ func (r *Receipt) Give(states []State, now, units int64) {
 func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) bool {
 	m := &s.Meter
 	left := span{r.At + was.Rest - now, was.Part}
-	if left.whole < 0 || m.Expires() <= now {
+	if left.whole < 0 || left == (span{}) || m.Expires() <= now {
 		return false
 	}
 	give := l.times(units)
@@ -182,15 +182,13 @@ func (l *Limit) giveCounter(s *State, r *Receipt, was *Reading, now, units int64
 			return false // the window may be another
 		}
 	} else {
-		if n.End != r.At+was.Rest {
+		opened := was.Count == r.Cost && units == r.Cost
+		if n.End != r.At+was.Rest || opened && n.Count > units {
 			return false
 		}
-		if was.Count == r.Cost && units == r.Cost { // it has opened the window
-			s.Kept = n.Count > units
-			return !s.Kept
-		}
 	}
-	n.Count = max(0, n.Count-units)
+	n.Count -= units
+	s.Kept = n.Count > 0 // or it is whole
 	return true
 }
 

@@ -175,10 +175,18 @@ type Reading struct {
 // decision. now is the instant of it, which only a charge with Receipt needs.
 func (c *Charge) Answer(readings []Reading, now int64) Decision {
 	d := Decision{Allowed: true, Source: SourceStore}
+	banned := false
 	for i := range c.Limits {
-		d.Allowed = d.Allowed && (readings[i].Fits || c.Limits[i].shadow)
+		switch l := &c.Limits[i]; {
+		case readings[i].Fits || l.shadow:
+		case l.kind == KindLadder:
+			banned = true
+		default:
+			d.Allowed = false
+		}
 	}
-	if !d.Allowed {
+	limited := !d.Allowed
+	if d.Allowed = d.Allowed && !banned; !d.Allowed {
 		d.Reason = Limited
 	}
 	for i := range c.Limits {
@@ -186,7 +194,7 @@ func (c *Charge) Answer(readings []Reading, now int64) Decision {
 		case l.kind == KindLadder:
 			c.punish(&d, i, r)
 		case !l.shadow:
-			c.weigh(&d, i, r)
+			c.weigh(&d, i, r, limited)
 		case d.Allowed && !r.Fits:
 			d.Reason = Shadowed
 		case d.Allowed && d.Reason == "" && l.remaining(r) <= l.max/5:
@@ -216,8 +224,9 @@ func (c *Charge) punish(d *Decision, i int, r *Reading) {
 }
 
 // weigh adds the i-th limit's reading to the decision. It is the one place that
-// knows Remaining, RetryAfter and ResetAfter, and which limit binds.
-func (c *Charge) weigh(d *Decision, i int, r *Reading) {
+// knows Remaining, RetryAfter and ResetAfter, and which limit binds. limited is
+// whether one of them refuses.
+func (c *Charge) weigh(d *Decision, i int, r *Reading, limited bool) {
 	l := &c.Limits[i]
 	remaining := l.remaining(r)
 	retry := time.Duration(0)
@@ -228,7 +237,7 @@ func (c *Charge) weigh(d *Decision, i int, r *Reading) {
 	binds := true
 	switch {
 	case i == 0:
-	case d.Allowed && remaining != d.Remaining:
+	case !limited && remaining != d.Remaining:
 		binds = remaining < d.Remaining
 	case retry != d.RetryAfter:
 		binds = retry > d.RetryAfter
