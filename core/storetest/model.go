@@ -24,6 +24,7 @@ type rule struct {
 	initial int   // kind initial
 	forget  int64 // kind initial; 0 is the default
 	name    string
+	shadow  bool
 }
 
 type kind int
@@ -74,6 +75,9 @@ func (r rule) limit() core.Limit {
 	if r.name != "" {
 		l = l.Named(r.name)
 	}
+	if r.shadow {
+		l = l.Shadow()
+	}
 	return l
 }
 
@@ -86,7 +90,7 @@ func (r rule) identity() string {
 	case initial:
 		k = bucket
 	}
-	return fmt.Sprint(k, r.period, r.name)
+	return fmt.Sprint(k, r.period, r.name, r.shadow)
 }
 
 func (r rule) meter() bool {
@@ -144,10 +148,13 @@ type history struct {
 	denominator string // meters: of the rule that wrote it
 	admitted    int64  // kind initial: the last admitted action
 	plain       bool   // a bucket without Initial wrote it, and no such action is known
+	turn        *int64 // meters: when turns were reserved, if the last action did so
 
 	end  int64 // from here on a store need not keep it
 	past bool  // the clock has been at end, so that a store may have dropped it
 }
+
+func instant(t int64) *int64 { return &t }
 
 func (h history) clone() history {
 	h.events = slices.Clone(h.events)
@@ -177,16 +184,23 @@ func (h *history) newest() int64 {
 	return t
 }
 
-// debt is a meter's at an instant: what was added, less the time since.
-func (h *history) debt(now int64) *big.Rat {
-	gone := whole(h.events[0].at) // the instant at which the debt is gone
+// gone is the instant at which a meter's debt is gone: what was added, less the time
+// since.
+func (h *history) gone() *big.Rat {
+	gone := whole(h.events[0].at)
 	for _, e := range h.events {
 		if at := whole(e.at); gone.Cmp(at) < 0 {
 			gone = at
 		}
 		gone = new(big.Rat).Add(gone, e.debt)
 	}
-	debt := gone.Sub(gone, whole(now))
+	return gone
+}
+
+// debt is a meter's at an instant.
+func (h *history) debt(now int64) *big.Rat {
+	debt := h.gone()
+	debt.Sub(debt, whole(now))
 	if debt.Sign() < 0 {
 		return new(big.Rat)
 	}
@@ -195,16 +209,23 @@ func (h *history) debt(now int64) *big.Rat {
 
 // A model answers as a store must.
 type model struct {
-	now    int64
-	states map[string]history
+	now     int64
+	states  map[string]history
+	records map[string]record
 }
 
-func newModel(now int64) *model { return &model{now: now, states: map[string]history{}} }
+func newModel(now int64) *model {
+	return &model{now: now, states: map[string]history{}, records: map[string]record{}}
+}
 
 func (m *model) clone() *model {
 	c := newModel(m.now)
 	for k, h := range m.states {
 		c.states[k] = h.clone()
+	}
+	for k, r := range m.records {
+		r.refusals = slices.Clone(r.refusals)
+		c.records[k] = r
 	}
 	return c
 }
@@ -217,15 +238,24 @@ func (m *model) advance(d int64) {
 			m.states[k] = h
 		}
 	}
+	for k, r := range m.records {
+		if m.now >= r.end {
+			r.past = true
+			m.records[k] = r
+		}
+	}
 }
 
 func stateKey(user, action string, r rule) string {
 	return fmt.Sprintf("%q %q %s", user, action, r.identity())
 }
 
-func (m *model) reset(user, action string, rules []rule) {
-	for _, r := range rules {
-		delete(m.states, stateKey(user, action, r))
+func (m *model) reset(a question) {
+	if a.ladder != nil {
+		m.lift(a)
+	}
+	for _, r := range a.rules {
+		delete(m.states, stateKey(a.user, a.action, r))
 	}
 }
 
@@ -240,6 +270,12 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 	}
 	switch {
 	case r.meter():
+		if h.turn != nil && *h.turn > m.now {
+			ahead := *h.turn - m.now
+			h.shift(-ahead)
+			h.admitted -= ahead
+			h.turn, repaired = instant(m.now), true
+		}
 		debt := h.debt(m.now)
 		switch {
 		case r.kind != initial:
@@ -252,10 +288,10 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 		if h.denominator != r.denominator() {
 			debt = whole(ceil(debt))
 		}
-		if debt.Cmp(r.full()) > 0 {
+		if debt.Cmp(r.full()) > 0 && h.turn == nil {
 			debt, repaired = r.full(), true
 		}
-		if r.kind == initial && h.admitted > m.now {
+		if r.kind == initial && h.admitted > m.now && h.turn == nil {
 			h.admitted, repaired = m.now, true
 		}
 		h.events, h.denominator = []event{{at: m.now, debt: debt}}, r.denominator()
@@ -300,7 +336,7 @@ func (m *model) add(h *history, r rule, units int) {
 			h.denominator = r.denominator()
 		}
 		h.events = append(h.events, event{at: m.now, debt: r.time(units)})
-		h.admitted, h.plain = m.now, r.kind != initial
+		m.note(h, r)
 	case r.trail():
 		h.drop(r, m.now)
 		keep := max(r.max, len(h.events))
@@ -311,6 +347,36 @@ func (m *model) add(h *history, r rule, units int) {
 	default:
 		h.events = append(h.events, event{at: m.now, units: units})
 	}
+}
+
+// note notes a meter's action: until when its turns go, if there are any.
+func (m *model) note(h *history, r rule) {
+	h.admitted, h.plain, h.turn = m.now, r.kind != initial, nil
+	if over := new(big.Rat).Sub(h.debt(m.now), r.full()); over.Sign() > 0 {
+		h.admitted += ceil(over)
+		h.turn = instant(m.now)
+	}
+}
+
+// force writes as much of an action as there is room for.
+func (m *model) force(h *history, r rule, units int) (wrote bool) {
+	if !r.meter() {
+		if units = min(units, m.remaining(*h, r)); units > 0 {
+			m.add(h, r, units)
+		}
+		return units > 0
+	}
+	room := new(big.Rat).Sub(r.full(), m.level(*h, r))
+	m.add(h, r, 0)
+	switch debt := r.time(units); {
+	case room.Sign() < 0:
+	case debt.Cmp(room) > 0:
+		h.events = append(h.events, event{at: m.now, debt: room})
+	default:
+		h.events = append(h.events, event{at: m.now, debt: debt})
+	}
+	m.note(h, r)
+	return true
 }
 
 // count is what a window counts.
@@ -366,80 +432,119 @@ func (m *model) wholeIn(h history, r rule) int64 {
 func (m *model) remaining(h history, r rule) int {
 	if r.meter() {
 		room := new(big.Rat).Sub(r.full(), m.level(h, r))
-		return int(floor(room.Quo(room, r.time(1))))
+		return max(0, int(floor(room.Quo(room, r.time(1)))))
 	}
 	return max(0, r.max-m.count(h, r, m.now))
 }
 
-// take decides.
-func (m *model) take(user, action string, rules []rule, cost int, peek bool) core.Decision {
-	if cost == 0 {
-		d := m.take(user, action, rules, 1, true)
+// A question is what the model is asked.
+type question struct {
+	user, action string
+	rules        []rule // those that are rehearsed come last
+	ladder       *ladder
+	cost         int
+	peek, force  bool
+	ahead        int64
+}
+
+// take decides. paid is what the action has taken.
+func (m *model) take(a question) (d core.Decision, paid []payment) {
+	if a.cost == 0 {
+		a.cost, a.peek = 1, true
+		d, _ := m.take(a)
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
-		return d
+		return d, nil
 	}
-	n := len(rules)
-	seen, repaired := make([]history, n), make([]bool, n)
-	fits, all := make([]bool, n), true
-	for i, r := range rules {
-		seen[i], repaired[i] = m.see(m.states[stateKey(user, action, r)], r)
-		if cost > r.max {
-			peek = true
-		} else {
-			fits[i] = m.wait(seen[i], r, cost) == 0
+	n := len(a.rules)
+	seen, repaired, fits := make([]history, n), make([]bool, n), make([]bool, n)
+	all, rehearsed := true, true
+	for i, r := range a.rules {
+		seen[i], repaired[i] = m.see(m.states[stateKey(a.user, a.action, r)], r)
+		wait := int64(0)
+		if a.cost <= r.max {
+			wait = m.wait(seen[i], r, a.cost)
 		}
-		all = all && fits[i]
+		fits[i] = a.force || a.cost <= r.max && (wait == 0 || r.meter() && wait <= a.ahead)
+		if r.shadow {
+			rehearsed = rehearsed && fits[i]
+		} else {
+			all = all && fits[i]
+			a.peek = a.peek || a.cost > r.max && !a.force
+		}
 	}
-	for i, r := range rules {
-		if peek {
+	limited := !all
+	banned := false
+	if a.ladder != nil {
+		r, _ := m.standing(a)
+		banned = m.left(r) > 0
+	}
+	all = all && !banned
+	for i, r := range a.rules {
+		if a.peek {
 			break
 		}
 		h := &seen[i]
 		write := repaired[i]
 		switch {
-		case all, !fits[i] && r.kind == refused:
-			m.add(h, r, cost)
+		case all && a.force:
+			write = m.force(h, r, a.cost) || write
+		case all && (rehearsed || !r.shadow):
+			m.add(h, r, a.cost)
 			write = true
-		case !fits[i] && r.kind == elastic:
+		case fits[i] || banned || a.cost > r.max:
+		case r.kind == refused:
+			m.add(h, r, a.cost)
+			write = true
+		case r.kind == elastic:
 			m.add(h, r, 0)
 			write = true
-		case !fits[i] && r.kind == initial && len(h.events) == 0:
+		case r.kind == initial && len(h.events) == 0:
 			*h = history{events: []event{{at: m.now, debt: r.start()}}, denominator: r.denominator(), admitted: m.now}
 			write = true
 		}
 		if write {
-			h.end, h.past = m.now+m.wholeIn(*h, r), false
-			if r.kind == initial {
-				h.end = h.admitted + r.memory()
-			}
-			m.states[stateKey(user, action, r)] = h.clone()
+			m.keep(a.user, a.action, r, *h)
 		}
 	}
+	if a.ladder != nil && !a.peek {
+		m.climb(a, !all && !banned)
+	}
 
-	d := core.Decision{Allowed: all, Source: core.SourceStore}
+	d = core.Decision{Allowed: all, Source: core.SourceStore}
 	if !all {
 		d.Reason = core.Limited
 	}
 	first := true
-	for i, r := range rules {
+	for i, r := range a.rules {
 		remaining, retry, reset := m.remaining(seen[i], r), time.Duration(0), us(m.wholeIn(seen[i], r))
+		if r.shadow {
+			switch {
+			case !all:
+			case !fits[i]:
+				d.Reason = core.Shadowed
+			case d.Reason == "" && 5*remaining <= r.max:
+				d.Reason = core.Near
+			}
+			continue
+		}
 		if i == 0 || remaining < d.Remaining {
 			d.Remaining = remaining
 		}
-		if !all && fits[i] {
+		if limited && fits[i] {
 			continue
 		}
 		switch {
-		case cost > r.max:
+		case fits[i]:
+		case a.cost > r.max:
 			retry = core.Never
-		case !fits[i]:
-			retry = us(m.wait(seen[i], r, cost))
+		default:
+			retry = us(m.wait(seen[i], r, a.cost))
 		}
 		binds := first
 		if !first {
-			o := rules[d.Binding]
+			o := a.rules[d.Binding]
 			switch least := m.remaining(seen[d.Binding], o); {
-			case all && remaining != least:
+			case !limited && remaining != least:
 				binds = remaining < least
 			case retry != d.RetryAfter:
 				binds = retry > d.RetryAfter
@@ -452,15 +557,56 @@ func (m *model) take(user, action string, rules []rule, cost int, peek bool) cor
 			first = false
 		}
 	}
-	return d
+	if a.ladder != nil {
+		r, _ := m.standing(a)
+		d.Rung = uint8(r.rung)
+		if rest := us(m.left(r)); !all && rest > 0 {
+			d.Reason, d.Remaining = core.Banned, 0
+			d.RetryAfter, d.ResetAfter = max(d.RetryAfter, rest), max(d.ResetAfter, rest)
+		}
+	}
+	if all && !a.peek && !a.force {
+		for i, r := range a.rules {
+			if rehearsed || !r.shadow {
+				paid = append(paid, m.payment(a, r, seen[i]))
+			}
+		}
+	}
+	return d, paid
+}
+
+// keep writes a history back.
+func (m *model) keep(user, action string, r rule, h history) {
+	key := stateKey(user, action, r)
+	switch {
+	case len(h.events) == 0:
+		delete(m.states, key)
+		return
+	case r.meter() && (r.kind != initial || h.plain):
+		h.end = m.now + ceil(h.debt(m.now))
+	case r.meter():
+		h.end = h.admitted + r.memory()
+	case r.trail():
+		h.end = h.newest() + r.period
+	default:
+		h.end = h.anchor(r) + r.period
+	}
+	h.past = h.end <= m.now
+	m.states[key] = h.clone()
 }
 
 // unsure reports whether the answer depends on a state that was past its end and
 // that a step back of the clock, or a rule that remembers longer, has made count
 // again. A store may have dropped it or not, so nothing can be expected.
-func (m *model) unsure(user, action string, rules []rule) bool {
-	for _, r := range rules {
-		h := m.states[stateKey(user, action, r)]
+func (m *model) unsure(a question) bool {
+	if a.ladder != nil && m.records[recordKey(a.user, a.action)].past {
+		r, _ := m.standing(a)
+		if m.left(r) > 0 || r.rung > 0 || len(r.refusals) > 0 {
+			return true
+		}
+	}
+	for _, r := range a.rules {
+		h := m.states[stateKey(a.user, a.action, r)]
 		if !h.past {
 			continue
 		}

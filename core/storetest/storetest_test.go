@@ -17,6 +17,7 @@ type mapStore struct {
 	now    func() int64 // microseconds
 	states map[stateID]core.State
 	limits map[stateID]core.Limit // those that wrote the states; nil if nobody asks
+	greedy bool                   // gives nothing back
 }
 
 type stateID struct{ user, action, identity string }
@@ -35,9 +36,17 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 	}
 	c.Check(states, now)
 	d := c.Commit(states, now)
-	for i, l := range c.Limits {
+	s.write(c.User, c.Action, c.Limits, states)
+	if !s.greedy {
+		d.Issue(s)
+	}
+	return d, nil
+}
+
+func (s *mapStore) write(user, action string, limits []core.Limit, states []core.State) {
+	for i, l := range limits {
 		if states[i].Changed {
-			id := stateID{c.User, c.Action, l.Identity()}
+			id := stateID{user, action, l.Identity()}
 			states[i].Changed = false
 			s.states[id] = states[i]
 			if s.limits != nil {
@@ -45,7 +54,20 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 			}
 		}
 	}
-	return d, nil
+}
+
+// Refund makes the store a core.Refunder. One that is none has neither this method nor
+// the call of Issue.
+func (s *mapStore) Refund(_ context.Context, r *core.Receipt, units int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	states := make([]core.State, len(r.Limits))
+	for i, l := range r.Limits {
+		states[i] = s.states[stateID{r.User, r.Action, l.Identity()}]
+	}
+	r.Give(states, s.now(), units)
+	s.write(r.User, r.Action, r.Limits, states)
+	return nil
 }
 
 func (s *mapStore) Reset(_ context.Context, user, action string, limits []core.Limit) error {
@@ -78,7 +100,7 @@ func TestSweptMapStore(t *testing.T) {
 			now += int64(d / time.Microsecond)
 			for id, state := range s.states {
 				l := s.limits[id]
-				if (state.Expires(&l)+999)/1000*1000 <= now {
+				if !state.Kept || (state.Expires(&l)+999)/1000*1000 <= now {
 					delete(s.states, id)
 				}
 			}
@@ -90,6 +112,20 @@ func TestSweptMapStore(t *testing.T) {
 func TestRunningClock(t *testing.T) {
 	Run(t, func(testing.TB) Fixture {
 		return Fixture{Store: newMapStore(func() int64 { return time.Now().UnixMicro() }), Traces: 100}
+	})
+}
+
+// A store that cannot give back is held to all the rest.
+func TestStoreWithoutRefunds(t *testing.T) {
+	Run(t, func(testing.TB) Fixture {
+		now := time.Now().UnixMicro()
+		s := newMapStore(func() int64 { return now })
+		s.greedy = true
+		return Fixture{
+			Store:   struct{ core.Store }{s}, // without its Refund
+			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
+			Traces:  50,
+		}
 	})
 }
 

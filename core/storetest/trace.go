@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math"
@@ -54,12 +55,45 @@ type trace struct {
 	run   int // part of every user, so that each run starts from nothing
 	model *model
 
+	store    *eager
 	limiters []*core.Limiter
-	rules    [][]rule
+	worlds   []question // what the model is asked for each limiter
+	receipts []bool
+	charged  []charged
 	last     core.Decision
+	queued   bool // turns were reserved
 	honest   bool // check that the model's own answers come true
 	log      strings.Builder
 	done     bool
+}
+
+// charged is an action that can be given back.
+type charged struct {
+	limiter int
+	d       core.Decision
+	paid    []payment
+	units   int
+	spent   bool
+}
+
+// eager is a store whose charges may be made ahead, as core.Limiter.Wait's are.
+type eager struct {
+	core.Store
+	ahead int64
+}
+
+func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if s.ahead > 0 {
+		c.Ahead, c.Receipt = s.ahead, true
+	}
+	return s.Store.Take(ctx, c)
+}
+
+func (s *eager) Accept(limits []core.Limit) error {
+	if a, ok := s.Store.(interface{ Accept([]core.Limit) error }); ok {
+		return a.Accept(limits)
+	}
+	return nil
 }
 
 var (
@@ -113,32 +147,71 @@ func (tr *trace) drawNumbers(r rule) rule {
 	return r
 }
 
-// drawWorld draws up to three limiters of up to three rules.
+// drawLadder draws the ladder of some limiters.
+func (tr *trace) drawLadder() *ladder {
+	if rapid.IntRange(0, 3).Draw(tr.t, "ladder") != 3 {
+		return nil
+	}
+	unit := int64(1)
+	if tr.f.Advance == nil {
+		unit = hour / 1000
+	}
+	l := &ladder{
+		refusals: rapid.IntRange(1, 4).Draw(tr.t, "refusals"),
+		within:   rapid.SampledFrom(periods).Draw(tr.t, "within") * unit,
+		quiet:    rapid.SampledFrom(periods).Draw(tr.t, "quiet") * unit,
+	}
+	for range rapid.IntRange(1, 3).Draw(tr.t, "bans") {
+		l.bans = append(l.bans, rapid.SampledFrom([]int64{1000, 5000, 30_000, 1_000_000}).Draw(tr.t, "ban")*unit)
+	}
+	return l
+}
+
+// drawWorld draws up to three limiters of up to three rules, and at times of more
+// that are rehearsed.
 func (tr *trace) drawWorld() {
 	var others []rule
+	tr.store = &eager{Store: tr.f.Store}
 	for i := range rapid.IntRange(1, 3).Draw(tr.t, "limiters") {
 		var rules []rule
 		var limits []core.Limit
 		has := map[string]bool{}
-		for range rapid.IntRange(1, 3).Draw(tr.t, "limits") {
+		enforced := rapid.IntRange(1, 3).Draw(tr.t, "limits")
+		rehearsed := max(0, rapid.IntRange(-5, 2).Draw(tr.t, "shadows"))
+		for n := range enforced + rehearsed {
 			r := tr.drawRule(others)
-			if has[r.identity()] {
+			if r.shadow = n >= enforced; has[r.identity()] {
 				continue
 			}
 			has[r.identity()] = true
-			rules, limits = append(rules, r), append(limits, r.limit())
+			rules = append(rules, r)
+			if r.shadow { // whatever their order
+				limits = append([]core.Limit{r.limit()}, limits...)
+			} else {
+				limits = append(limits, r.limit())
+			}
 		}
-		l, err := core.New(tr.f.Store, limits...)
+		l, err := core.New(tr.store, limits...)
 		if err != nil {
 			tr.t.Fatal(err)
 		}
-		others = append(others, rules...)
-		tr.rules, tr.limiters = append(tr.rules, rules), append(tr.limiters, l)
-		fmt.Fprintf(&tr.log, "limiter %d:", i)
-		for _, l := range limits {
-			fmt.Fprintf(&tr.log, " %s", l)
+		fmt.Fprintf(&tr.log, "limiter %d: %v", i, limits)
+		var extras []core.Extra
+		lad := tr.drawLadder()
+		if lad != nil {
+			extras = append(extras, lad.extra())
 		}
-		tr.log.WriteByte('\n')
+		receipts := rapid.Bool().Draw(tr.t, "receipts")
+		if receipts {
+			extras = append(extras, core.Receipts{})
+		}
+		if l, err = l.With(extras...); err != nil {
+			tr.t.Fatal(err)
+		}
+		fmt.Fprintf(&tr.log, " %+v\n", extras)
+		others = append(others, rules...)
+		tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, receipts)
+		tr.worlds = append(tr.worlds, question{rules: rules, ladder: lad})
 	}
 }
 
@@ -176,6 +249,12 @@ const (
 	peek
 	above
 	forgive
+	surcharge
+	ahead
+	refund
+	ban
+	lift
+	inspect
 )
 
 func drawStep(t *rapid.T) step {
@@ -186,7 +265,8 @@ func drawStep(t *rapid.T) step {
 		}).Draw(t, "move"),
 		by: rapid.Int64Range(0, 3_000_000).Draw(t, "by"),
 		verb: rapid.SampledFrom([]verb{
-			allow, allow, allow, allow, allow, allow, allowN, allowN, allowN, peek, peek, above, forgive,
+			allow, allow, allow, allow, allow, allow, allow, allowN, allowN, allowN, allowN, peek, peek, above, forgive,
+			surcharge, ahead, ahead, refund, refund, refund, ban, lift, inspect,
 		}).Draw(t, "verb"),
 		who:    rapid.IntRange(0, 11).Draw(t, "who"),
 		cost:   rapid.IntRange(0, 3).Draw(t, "cost"),
@@ -224,30 +304,53 @@ func (tr *trace) step(s step) {
 	if s.who == 8 {
 		action = "like"
 	}
-	user = fmt.Sprintf("%s-%d", user, tr.run)
-	rules := tr.rules[i]
+	a := tr.worlds[i]
+	a.user, a.action = fmt.Sprintf("%s-%d", user, tr.run), action
 	if tr.f.Advance != nil {
-		if d := tr.distance(s, rules); d != 0 {
+		if d := tr.distance(s, a.rules); d != 0 {
 			tr.move(d)
 			fmt.Fprintf(&tr.log, "%+d us\n", d)
 		}
 	}
-	if tr.model.unsure(user, action, rules) {
-		tr.reset(i, user, action)
+	if tr.model.unsure(a) {
+		tr.reset(i, a)
 	}
 
+	a.cost = 1
 	switch s.verb {
-	case allow:
-		tr.call(i, user, action, 1, false)
 	case allowN:
-		tr.call(i, user, action, s.cost, false)
+		a.cost = s.cost
 	case above:
-		tr.call(i, user, action, rules[s.cost%len(rules)].max+1, false)
+		a.cost = a.rules[s.cost%len(a.rules)].max + 1
 	case peek:
-		tr.call(i, user, action, 1, true)
+		a.peek = true
 	case forgive:
-		tr.reset(i, user, action)
+		tr.reset(i, a)
+		return
+	case surcharge:
+		a.cost, a.force = s.cost+1, true
+	case ahead:
+		a.cost, a.ahead = s.cost%2+1, tr.patience(s, a.rules)
+	case refund:
+		if tr.refund(s, i) {
+			return
+		}
+	case ban, lift, inspect:
+		if a.ladder != nil {
+			tr.judge(s, i, a)
+			return
+		}
 	}
+	tr.call(i, a)
+}
+
+// patience is how long an action would wait for its turn.
+func (tr *trace) patience(s step, rules []rule) int64 {
+	r := rules[s.cost%len(rules)]
+	if !r.meter() || tr.f.Advance == nil && s.by%2 == 0 {
+		return hour
+	}
+	return floor(r.time(1)) + s.by%2
 }
 
 // distance is how far the step moves the clock.
@@ -286,25 +389,116 @@ func (tr *trace) distance(s step, rules []rule) int64 {
 	return max(d, -tr.model.now)
 }
 
-func (tr *trace) reset(i int, user, action string) {
-	fmt.Fprintf(&tr.log, "%d.Reset(%s, %s)\n", i, user, action)
-	if err := tr.limiters[i].Reset(tr.t.Context(), user, action); err != nil {
+func (tr *trace) reset(i int, a question) {
+	fmt.Fprintf(&tr.log, "%d.Reset(%s, %s)\n", i, a.user, a.action)
+	if err := tr.limiters[i].Reset(tr.t.Context(), a.user, a.action); err != nil {
 		tr.fatal(err.Error())
 	}
-	tr.model.reset(user, action, tr.rules[i])
+	tr.model.reset(a)
 }
 
-func (tr *trace) call(i int, user, action string, cost int, peek bool) {
-	var got core.Decision
+// judge does by hand what a ladder does by itself.
+func (tr *trace) judge(s step, i int, a question) {
+	l, ctx := tr.limiters[i], tr.t.Context()
 	var err error
-	if peek {
-		fmt.Fprintf(&tr.log, "%d.Peek(%s, %s)", i, user, action)
-		got, err = tr.limiters[i].Peek(tr.t.Context(), user, action)
-	} else {
-		fmt.Fprintf(&tr.log, "%d.AllowN(%s, %s, %d)", i, user, action, cost)
-		got, err = tr.limiters[i].AllowN(tr.t.Context(), user, action, cost)
+	switch s.verb {
+	case ban:
+		length := max(1000, s.by%20_000)
+		if tr.f.Advance == nil {
+			length *= hour / 1000
+		}
+		fmt.Fprintf(&tr.log, "%d.Ban(%s, %s, %s)\n", i, a.user, a.action, us(length))
+		err = l.Ban(ctx, a.user, a.action, us(length))
+		tr.model.ban(a, length)
+	case lift:
+		fmt.Fprintf(&tr.log, "%d.Lift(%s, %s)\n", i, a.user, a.action)
+		err = l.Lift(ctx, a.user, a.action)
+		tr.model.lift(a)
 	}
-	want := tr.model.take(user, action, tr.rules[i], cost, peek)
+	if err != nil {
+		tr.fatal(err.Error())
+	}
+	fmt.Fprintf(&tr.log, "%d.Inspect(%s, %s)", i, a.user, a.action)
+	got, err := l.Inspect(ctx, a.user, a.action)
+	tr.compare(got, tr.model.inspect(a), err)
+}
+
+// refund gives back an action, one of the last or any, whole or in part, and looks at
+// what has come of it. It reports whether there was one to choose.
+func (tr *trace) refund(s step, i int) bool {
+	n := len(tr.charged)
+	if n == 0 || tr.f.Advance == nil { // what a refund gives depends on the instant
+		return false
+	}
+	back := int(s.by) % n
+	if s.forget {
+		back %= 3
+	}
+	c := &tr.charged[n-1-min(back, n-1)]
+	units := c.units
+	if s.move >= period { // whatever the move was for, it is drawn
+		units = s.cost % (c.units + 1)
+	}
+	p := c.paid[0]
+	fmt.Fprintf(&tr.log, "%d.RefundN(%s, %s, at %d, %d of %d)\n", i, p.user, p.action, p.at, units, c.units)
+	err := tr.limiters[i].RefundN(tr.t.Context(), c.d, units)
+	_, able := tr.f.Store.(core.Refunder)
+	switch {
+	case err == core.ErrNoReceipt && !able:
+		return true
+	case err != nil:
+		tr.fatal(err.Error())
+	case units > 0 && !c.spent:
+		c.spent = true
+		tr.model.refund(c.paid, units)
+	}
+	a := tr.worlds[c.limiter]
+	a.user, a.action, a.cost, a.peek = p.user, p.action, 1, true
+	if !tr.model.unsure(a) {
+		tr.call(c.limiter, a)
+	}
+	return true
+}
+
+// ask asks a limiter.
+func (tr *trace) ask(i int, a question) (core.Decision, error) {
+	l, ctx := tr.limiters[i], tr.t.Context()
+	switch {
+	case a.peek:
+		fmt.Fprintf(&tr.log, "%d.Peek(%s, %s)", i, a.user, a.action)
+		return l.Peek(ctx, a.user, a.action)
+	case a.force:
+		fmt.Fprintf(&tr.log, "%d.Surcharge(%s, %s, %d)", i, a.user, a.action, a.cost)
+		return l.Surcharge(ctx, a.user, a.action, a.cost)
+	}
+	fmt.Fprintf(&tr.log, "%d.AllowN(%s, %s, %d)", i, a.user, a.action, a.cost)
+	if a.ahead > 0 {
+		fmt.Fprintf(&tr.log, " up to %d us ahead", a.ahead)
+	}
+	tr.store.ahead = a.ahead
+	defer func() { tr.store.ahead = 0 }()
+	return l.AllowN(ctx, a.user, a.action, a.cost)
+}
+
+func (tr *trace) call(i int, a question) {
+	got, err := tr.ask(i, a)
+	if a.force {
+		a.ladder = nil
+	}
+	want, paid := tr.model.take(a)
+	d := bare(got)
+	tr.compare(d, want, err)
+	if paid != nil && (tr.receipts[i] || a.ahead > 0) {
+		tr.charged = append(tr.charged, charged{limiter: i, d: got, paid: paid, units: a.cost})
+	}
+	tr.last = d
+	tr.queued = tr.queued || a.ahead > 0
+	if tr.honest && !a.peek && a.ahead == 0 && a.cost > 0 && want.RetryAfter != core.Never && !tr.forgetful(a) {
+		tr.checkHonesty(a, want)
+	}
+}
+
+func (tr *trace) compare(got, want core.Decision, err error) {
 	if err != nil {
 		tr.fatal(err.Error())
 	}
@@ -317,36 +511,35 @@ func (tr *trace) call(i int, user, action string, cost int, peek bool) {
 	if got != want {
 		tr.fatal("the model says " + show(want))
 	}
-	tr.last = got
-	if tr.honest && !peek && cost > 0 && want.RetryAfter != core.Never && !tr.forgetful(tr.rules[i]) {
-		tr.checkHonesty(user, action, tr.rules[i], cost, want)
-	}
 }
 
 // forgetful reports whether a bucket with Initial may be forgotten before the wait
 // is over: sooner than another limiter thinks that has charged it too, or while
-// another limit still refuses.
-func (tr *trace) forgetful(rules []rule) bool {
+// another limit or a ban still refuses, or before a turn that a bucket without Initial
+// has reserved.
+func (tr *trace) forgetful(a question) bool {
 	has := func(rules []rule) bool {
 		return slices.ContainsFunc(rules, func(r rule) bool { return r.kind == initial })
 	}
 	n := 0
-	for _, others := range tr.rules {
-		if has(others) {
+	for _, other := range tr.worlds {
+		if has(other.rules) {
 			n++
 		}
 	}
-	return has(rules) && (n > 1 || len(rules) > 1)
+	return has(a.rules) && (n > 1 || len(a.rules) > 1 || a.ladder != nil || tr.queued)
 }
 
 // checkHonesty lets time pass in copies of the model, to see whether what it says
 // about the future comes true. It is not asked of a Peek: it leaves a state in
 // the future as it is, and what it says holds from the next action on.
-func (tr *trace) checkHonesty(user, action string, rules []rule, cost int, d core.Decision) {
+func (tr *trace) checkHonesty(a question, d core.Decision) {
+	a.peek, a.force, a.ahead = true, false, 0
 	after := func(wait time.Duration) core.Decision {
 		m := tr.model.clone()
 		m.now += int64(wait / time.Microsecond)
-		return m.take(user, action, rules, cost, true)
+		d, _ := m.take(a)
+		return d
 	}
 	if d.RetryAfter > 0 {
 		if then := after(d.RetryAfter - us(1)); then.Allowed || then.RetryAfter != us(1) {
@@ -356,7 +549,7 @@ func (tr *trace) checkHonesty(user, action string, rules []rule, cost int, d cor
 			tr.fatal("at RetryAfter: " + show(then))
 		}
 	}
-	if d.ResetAfter > 0 && len(rules) == 1 {
+	if d.ResetAfter > 0 && len(a.rules) == 1 {
 		if then := after(d.ResetAfter - us(1)); then.Remaining == then.Limit || then.ResetAfter != us(1) {
 			tr.fatal("a microsecond before ResetAfter: " + show(then))
 		}
@@ -387,6 +580,9 @@ func show(d core.Decision) string {
 	}
 	if d.Source != core.SourceStore {
 		s += ", by " + d.Source.String()
+	}
+	if d.Rung > 0 {
+		s += fmt.Sprintf(", rung %d", d.Rung)
 	}
 	return s
 }

@@ -1,0 +1,566 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// with derives a limiter for the same user and action.
+func (a *actor) with(extras ...core.Extra) *actor {
+	a.s.Helper()
+	l, err := a.l.With(extras...)
+	if err != nil {
+		a.s.Fatal(err)
+	}
+	return &actor{a.s, l, a.user, a.action}
+}
+
+func (a *actor) surcharge(n int, want core.Decision) {
+	a.s.Helper()
+	got, err := a.l.Surcharge(a.s.Context(), a.user, a.action, n)
+	a.check("Surcharge", got, err, want)
+}
+
+// ahead is an action that may wait so long for its turn.
+func (a *actor) ahead(by time.Duration, want core.Decision) core.Decision {
+	a.s.Helper()
+	l := core.Must(core.New(&eager{a.s.f.Store, by.Microseconds()}, a.l.Limits()...))
+	got, err := l.Allow(a.s.Context(), a.user, a.action)
+	a.check("ahead", got, err, want)
+	return got
+}
+
+// paid is an action that can be given back. The script ends where the store cannot.
+func (a *actor) paid(n int) core.Decision {
+	a.s.Helper()
+	if _, ok := a.s.f.Store.(core.Refunder); !ok {
+		panic(curtain{})
+	}
+	d, err := a.with(core.Receipts{}).l.AllowN(a.s.Context(), a.user, a.action, n)
+	if err != nil || !d.Allowed {
+		a.s.Fatalf("at %v: AllowN(%d): %s, %v; want it to pass", a.s.now, n, show(d), err)
+	}
+	return d
+}
+
+func (a *actor) refund(d core.Decision, n int) {
+	a.s.Helper()
+	if err := a.l.RefundN(a.s.Context(), d, n); err != nil {
+		a.s.Fatalf("at %v: RefundN(%d): %v", a.s.now, n, err)
+	}
+}
+
+func (a *actor) ban(d time.Duration) {
+	a.s.Helper()
+	if err := a.l.Ban(a.s.Context(), a.user, a.action, d); err != nil {
+		a.s.Fatalf("at %v: Ban: %v", a.s.now, err)
+	}
+}
+
+func (a *actor) lift() {
+	a.s.Helper()
+	if err := a.l.Lift(a.s.Context(), a.user, a.action); err != nil {
+		a.s.Fatalf("at %v: Lift: %v", a.s.now, err)
+	}
+}
+
+func (a *actor) inspect(want core.Decision) {
+	a.s.Helper()
+	got, err := a.l.Inspect(a.s.Context(), a.user, a.action)
+	a.check("Inspect", got, err, want)
+}
+
+// banned is d of somebody who is banned for so long.
+func banned(rung uint8, d core.Decision) core.Decision {
+	d.Reason, d.Rung = core.Banned, rung
+	return d
+}
+
+func because(r core.Reason, d core.Decision) core.Decision {
+	d.Reason = r
+	return d
+}
+
+func rung(n uint8, d core.Decision) core.Decision {
+	d.Rung = n
+	return d
+}
+
+// steps is a ladder of two refusals within 10 s.
+var steps = core.Ladder{Refusals: 2, Within: 10 * sec, Bans: []time.Duration{20 * sec, 60 * sec}, Quiet: 100 * sec}
+
+var ladderRules = []promise{
+	{"so many refusals within a time lead to a ban, and the last of them starts it", func(s *script) {
+		a := s.of(core.FixedWindow(1, 5*sec)).with(steps)
+		a.allow(1, pass(1, 0, 5*sec))
+		a.inspect(pass(2, 2, 0))
+		a.allow(1, stop(1, 0, 5*sec, 5*sec))
+		a.inspect(pass(2, 1, 10*sec))
+		s.at(1 * sec)
+		a.allow(1, banned(1, stop(1, 0, 20*sec, 20*sec)))
+		a.inspect(banned(1, stop(2, 0, 20*sec, 120*sec)))
+		s.at(21*sec - usec)
+		a.peek(banned(1, stop(1, 0, usec, usec)))
+		a.allow(1, banned(1, stop(1, 0, usec, usec)))
+		s.at(21 * sec)
+		a.inspect(rung(1, pass(2, 2, 100*sec)))
+		a.allow(1, rung(1, pass(1, 0, 5*sec)))
+	}},
+
+	{"a refusal counts until just before the time is over", func(s *script) {
+		for _, tt := range []struct {
+			user string
+			at   time.Duration
+			want core.Decision
+		}{
+			{"before", 10*sec - usec, banned(1, stop(1, 0, year-10*sec+usec, year-10*sec+usec))},
+			{"after", 10 * sec, stop(1, 0, year-10*sec, year-10*sec)},
+		} {
+			a := s.of(core.FixedWindow(1, year)).with(steps).as(tt.user, "reply")
+			s.at(0)
+			a.allow(1, pass(1, 0, year))
+			a.allow(1, stop(1, 0, year, year))
+			s.at(tt.at)
+			a.allow(1, tt.want)
+		}
+	}},
+
+	{"bans in a row climb, and the last one repeats", func(s *script) {
+		a := s.of(core.FixedWindow(1, year)).with(steps)
+		a.allow(1, pass(1, 0, year))
+		at := time.Duration(0)
+		for i, length := range []time.Duration{20 * sec, 60 * sec, 60 * sec} {
+			s.at(at)
+			a.allow(1, rung(uint8(min(i, 2)), stop(1, 0, year-at, year-at)))
+			a.allow(1, banned(uint8(min(i+1, 2)), stop(1, 0, year-at, year-at)))
+			a.inspect(banned(uint8(min(i+1, 2)), stop(2, 0, length, length+100*sec)))
+			at += length
+		}
+	}},
+
+	{"whoever keeps quiet is back on the first rung", func(s *script) {
+		a := s.of(core.FixedWindow(1, year)).with(steps)
+		a.allow(1, pass(1, 0, year))
+		a.allow(1, stop(1, 0, year, year))
+		a.allow(1, banned(1, stop(1, 0, year, year)))
+		s.at(120*sec - usec)
+		a.inspect(rung(1, pass(2, 2, usec)))
+		s.at(120 * sec)
+		a.inspect(pass(2, 2, 0))
+		a.allow(1, stop(1, 0, year-120*sec, year-120*sec))
+		a.allow(1, banned(1, stop(1, 0, year-120*sec, year-120*sec)))
+		a.inspect(banned(1, stop(2, 0, 20*sec, 120*sec)))
+	}},
+
+	{"a refusal starts the quiet time again", func(s *script) {
+		a := s.of(core.FixedWindow(1, year)).with(steps)
+		a.allow(1, pass(1, 0, year))
+		a.allow(1, stop(1, 0, year, year))
+		a.allow(1, banned(1, stop(1, 0, year, year)))
+		s.at(119 * sec)
+		a.allow(1, rung(1, stop(1, 0, year-119*sec, year-119*sec)))
+		s.at(219*sec - usec)
+		a.inspect(rung(1, pass(2, 2, usec)))
+		s.at(219 * sec)
+		a.inspect(pass(2, 2, 0))
+	}},
+
+	{"who is banned is charged nothing, and his attempts lengthen nothing", func(s *script) {
+		for _, l := range []core.Limit{
+			core.ElasticWindow(2, 30*sec), countRefused(2, 30*sec), core.SlidingWindow(2, 30*sec),
+			core.FixedWindow(2, 30*sec), core.MovingWindow(2, 30*sec), core.TokenBucket(2, core.Every(15*sec)), core.Funnel(2, core.Every(15*sec)),
+			core.TokenBucket(2, core.Every(15*sec)).Initial(2).Named("i"),
+		} {
+			s.at(0)
+			a := s.of(l).with(steps).as("banned from "+l.String(), "reply")
+			a.allow(2, pass(2, 0, 30*sec))
+			a.ban(12 * sec)
+			for i := range 5 {
+				s.at(time.Duration(i) * sec)
+				wait := 30*sec - s.now
+				retry := wait
+				if l.Kind() == core.KindTokenBucket || l.Kind() == core.KindFunnel {
+					retry = 15*sec - s.now
+				}
+				a.allow(1, banned(0, stop(2, 0, retry, wait)))
+			}
+			a.lift()
+			s.at(30 * sec)
+			a.peek(pass(2, 2, 0))
+		}
+	}},
+
+	{"under a ban the limit binds that has the least left, as if it were allowed", func(s *script) {
+		a := s.of(core.FixedWindow(5, time.Hour), core.FixedWindow(3, time.Minute)).with(steps)
+		a.allow(1, by(1, pass(3, 2, time.Minute)))
+		a.ban(10 * sec)
+		a.peek(by(1, banned(0, stop(3, 0, 10*sec, time.Minute))))
+	}},
+
+	{"one attempt is one refusal whatever its cost, and what can never pass or only looks is none", func(s *script) {
+		a := s.of(core.FixedWindow(5, time.Hour)).with(steps)
+		a.allow(3, pass(5, 2, time.Hour))
+		a.allow(6, stop(5, 2, core.Never, time.Hour))
+		a.peekN(3, stop(5, 2, time.Hour, time.Hour))
+		a.inspect(pass(2, 2, 0))
+		a.allow(5, stop(5, 2, time.Hour, time.Hour))
+		a.inspect(pass(2, 1, 10*sec))
+	}},
+
+	{"a ban by hand stands in place of any other, and is no rung", func(s *script) {
+		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
+		a.ban(50 * sec)
+		a.inspect(banned(0, stop(2, 0, 50*sec, 50*sec)))
+		a.allow(1, banned(0, stop(1, 0, 50*sec, 50*sec)))
+		s.at(1 * sec)
+		a.ban(5 * sec)
+		a.inspect(banned(0, stop(2, 0, 5*sec, 5*sec)))
+		s.at(6*sec - usec)
+		a.allow(1, banned(0, stop(1, 0, usec, usec)))
+		s.at(6 * sec)
+		a.allow(1, pass(1, 0, time.Hour))
+	}},
+
+	{"Lift ends a ban and forgets the rung, and leaves the limits as they are", func(s *script) {
+		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
+		a.allow(1, pass(1, 0, time.Hour))
+		a.allow(1, stop(1, 0, time.Hour, time.Hour))
+		a.allow(1, banned(1, stop(1, 0, time.Hour, time.Hour)))
+		a.lift()
+		a.inspect(pass(2, 2, 0))
+		a.peek(stop(1, 0, time.Hour, time.Hour))
+		a.reset()
+		a.allow(1, pass(1, 0, time.Hour))
+	}},
+
+	{"limiters of one user and action share the ladder, with numbers of their own", func(s *script) {
+		replies := s.of(core.FixedWindow(1, time.Hour)).with(steps)
+		strict := steps
+		strict.Refusals, strict.Bans = 1, []time.Duration{sec}
+		others := s.of(core.FixedWindow(1, year)).with(strict)
+		replies.allow(1, pass(1, 0, time.Hour))
+		replies.allow(1, stop(1, 0, time.Hour, time.Hour))
+		others.inspect(pass(1, 0, 10*sec))
+		others.allow(1, pass(1, 0, year))
+		others.allow(1, banned(1, stop(1, 0, year, year)))
+		replies.inspect(banned(1, stop(2, 0, sec, 101*sec)))
+		replies.as("another", "reply").inspect(pass(2, 2, 0))
+		replies.as(replies.user, "like").inspect(pass(2, 2, 0))
+	}},
+
+	{"a clock that steps back shifts a ban, so that it lasts no longer", func(s *script) {
+		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
+		s.at(1000 * sec)
+		a.ban(20 * sec)
+		s.at(500 * sec)
+		a.peek(banned(0, stop(1, 0, 20*sec, 20*sec)))
+		a.inspect(banned(0, stop(2, 0, 20*sec, 20*sec)))
+		s.at(510 * sec)
+		a.inspect(banned(0, stop(2, 0, 20*sec, 20*sec))) // to look writes nothing
+		a.allow(1, banned(0, stop(1, 0, 20*sec, 20*sec)))
+		s.at(530*sec - usec)
+		a.inspect(banned(0, stop(2, 0, usec, usec)))
+		s.at(530 * sec)
+		a.allow(1, pass(1, 0, time.Hour))
+	}},
+}
+
+var shadowRules = []promise{
+	{"a rehearsed limit never refuses, and says what it would have done", func(s *script) {
+		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(5, time.Minute).Shadow())
+		for i, why := range []core.Reason{"", "", "", core.Near, core.Near, core.Shadowed, core.Shadowed} {
+			a.allow(1, because(why, pass(100, 99-i, time.Hour)))
+		}
+		a.peek(because(core.Shadowed, pass(100, 93, time.Hour)))
+		s.at(time.Minute)
+		a.peek(pass(100, 93, time.Hour-time.Minute))
+	}},
+
+	{"its state is apart from that of the same limit enforced", func(s *script) {
+		l := core.FixedWindow(2, time.Minute)
+		a := s.of(core.FixedWindow(100, time.Hour), l.Shadow())
+		a.allow(2, because(core.Near, pass(100, 98, time.Hour)))
+		s.of(l).peek(pass(2, 2, 0))
+		a.reset()
+		a.peek(pass(100, 100, 0))
+	}},
+
+	{"what an enforced limit refuses is charged to no shadow", func(s *script) {
+		a := s.of(core.FixedWindow(1, time.Hour), core.FixedWindow(2, year).Shadow())
+		a.allow(1, pass(1, 0, time.Hour))
+		a.allow(1, stop(1, 0, time.Hour, time.Hour))
+		s.at(time.Hour)
+		a.allow(1, because(core.Near, pass(1, 0, time.Hour)))
+	}},
+
+	{"shadows are all or none", func(s *script) {
+		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow(), core.FixedWindow(3, year).Named("b").Shadow())
+		a.allow(1, because(core.Near, pass(100, 99, time.Hour)))
+		a.allow(1, because(core.Shadowed, pass(100, 98, time.Hour)))
+		only := s.of(core.FixedWindow(1000, time.Hour), core.FixedWindow(3, year).Named("b").Shadow())
+		only.allow(1, pass(1000, 997, time.Hour)) // it would be near, had it been charged twice
+	}},
+
+	{"a rehearsed limit records what it would refuse, as its kind does", func(s *script) {
+		a := s.of(core.FixedWindow(100, time.Hour), core.ElasticWindow(1, 10*sec).Shadow())
+		a.allow(1, because(core.Near, pass(100, 99, time.Hour)))
+		s.at(6 * sec)
+		a.allow(1, because(core.Shadowed, pass(100, 98, time.Hour-6*sec)))
+		s.at(12 * sec)
+		a.peek(because(core.Shadowed, pass(100, 98, time.Hour-12*sec)))
+		s.at(16 * sec)
+		a.peek(pass(100, 98, time.Hour-16*sec))
+	}},
+
+	{"a refusal of a shadow is none for the ladder", func(s *script) {
+		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow()).with(steps)
+		a.allow(1, because(core.Near, pass(100, 99, time.Hour)))
+		a.allow(1, because(core.Shadowed, pass(100, 98, time.Hour)))
+		a.inspect(pass(2, 2, 0))
+	}},
+}
+
+var surchargeRules = []promise{
+	{"a surcharge takes what there is room for, and always passes", func(s *script) {
+		for _, l := range []core.Limit{
+			core.FixedWindow(5, 50*sec), core.ElasticWindow(5, 50*sec), core.SlidingWindow(5, 50*sec), core.MovingWindow(5, 50*sec),
+			countRefused(5, 50*sec), core.Funnel(5, core.Every(10*sec)), core.TokenBucket(5, core.Every(10*sec)),
+			core.TokenBucket(5, core.Every(10*sec)).Initial(5).Named("i"),
+		} {
+			s.at(0)
+			a := s.of(l).as("surcharge of "+l.String(), "login")
+			a.allow(1, pass(5, 4, a.whole(1)))
+			a.surcharge(2, pass(5, 2, a.whole(3)))
+			a.surcharge(4, pass(5, 0, 50*sec))
+			s.at(1 * sec)
+			a.surcharge(1, pass(5, 0, a.later()))
+		}
+	}},
+
+	{"a surcharge does not look at a ban, and is no refusal", func(s *script) {
+		a := s.of(core.FixedWindow(5, time.Hour)).with(steps)
+		a.ban(10 * sec)
+		a.surcharge(5, pass(5, 0, time.Hour))
+		a.surcharge(1, pass(5, 0, time.Hour))
+		a.lift()
+		a.inspect(pass(2, 2, 0))
+	}},
+}
+
+// whole is when the actor's one limit, of 5 in 50 s, is whole after so many units.
+func (a *actor) whole(units int) time.Duration {
+	if k := a.l.Limits()[0].Kind(); k == core.KindTokenBucket || k == core.KindFunnel {
+		return time.Duration(units) * 10 * sec
+	}
+	return 50 * sec
+}
+
+// later is when it is whole a second after it was full and was surcharged again: a
+// meter has leaked a tenth of a unit, and that much is taken.
+func (a *actor) later() time.Duration {
+	if k := a.l.Limits()[0].Kind(); k == core.KindTokenBucket || k == core.KindFunnel {
+		return 50 * sec
+	}
+	return 49 * sec
+}
+
+var turnRules = []promise{
+	{"a charge ahead reserves a turn behind all others, and whoever does not wait is refused", func(s *script) {
+		s.exact()
+		for _, l := range []core.Limit{
+			core.Funnel(2, core.Every(10*sec)), core.TokenBucket(2, core.Every(10*sec)), core.TokenBucket(2, core.Every(10*sec)).Initial(2).Named("i"),
+		} {
+			s.at(0)
+			a := s.of(l).as("waits for "+l.String(), "like")
+			a.allow(2, pass(2, 0, 20*sec))
+			a.ahead(10*sec-usec, stop(2, 0, 10*sec, 20*sec))
+			a.ahead(10*sec, pass(2, 0, 30*sec))
+			a.ahead(20*sec-usec, stop(2, 0, 20*sec, 30*sec))
+			a.ahead(20*sec, pass(2, 0, 40*sec))
+			a.allow(1, stop(2, 0, 30*sec, 40*sec))
+			s.at(30*sec - usec)
+			a.allow(1, stop(2, 0, usec, 10*sec+usec))
+			s.at(30 * sec)
+			a.allow(1, pass(2, 0, 20*sec))
+			s.at(50 * sec)
+			a.peek(pass(2, 2, 0))
+			a.reset()
+		}
+	}},
+
+	{"reserved turns stay as far off as they were if the clock steps back", func(s *script) {
+		a := s.of(core.Funnel(2, core.Every(10*sec)))
+		s.at(1000 * sec)
+		a.allow(2, pass(2, 0, 20*sec))
+		a.ahead(time.Minute, pass(2, 0, 30*sec))
+		s.at(500 * sec)
+		a.peek(stop(2, 0, 20*sec, 30*sec))
+		a.allow(1, stop(2, 0, 20*sec, 30*sec))
+		s.at(520 * sec)
+		a.allow(1, pass(2, 0, 20*sec))
+	}},
+
+	{"a smaller tier leaves reserved turns as they are", func(s *script) {
+		l := core.Every(10 * sec)
+		a, small := s.of(core.Funnel(2, l)), s.of(core.Funnel(1, l))
+		a.allow(2, pass(2, 0, 20*sec))
+		a.ahead(time.Minute, pass(2, 0, 30*sec))
+		small.allow(1, stop(1, 0, 30*sec, 30*sec))
+		a.peek(stop(2, 0, 20*sec, 30*sec))
+	}},
+}
+
+var refundRules = []promise{
+	{"what is given back at once was never charged, of every limit", func(s *script) {
+		for _, limits := range [][]core.Limit{
+			{core.FixedWindow(5, 50*sec)}, {core.ElasticWindow(5, 50*sec)}, {core.SlidingWindow(5, 50*sec)}, {core.MovingWindow(5, 50*sec)},
+			{countRefused(5, 50*sec)}, {core.Funnel(5, core.Every(10*sec))}, {core.TokenBucket(5, core.Per(7, 10*sec))}, {core.TokenBucket(5, core.Every(10*sec)).Initial(5).Named("i")},
+			{core.FixedWindow(5, 50*sec).Named("a"), core.Funnel(5, core.Every(10*sec)).Named("a"), core.MovingWindow(5, 5*sec).Shadow()},
+		} {
+			a := s.of(limits...).as("refund of "+limits[0].String(), "post")
+			d := a.paid(3)
+			a.refund(d, 3)
+			a.peek(pass(5, 5, 0))
+			d = a.paid(3)
+			a.refund(d, 0)
+			a.refund(d, 3)
+			a.refund(d, 3) // once more does nothing
+			a.refund(d, 1)
+			a.peek(pass(5, 5, 0))
+		}
+	}},
+
+	{"a part can be given back, once", each(func(s *script, m maker) {
+		a := s.of(m.make(5, 50*sec))
+		d := a.paid(3)
+		a.refund(d, 2)
+		a.refund(d, 1)
+		a.peek(pass(5, 4, 50*sec))
+	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
+
+	{"more than was charged cannot be given back", func(s *script) {
+		a := s.of(core.FixedWindow(5, time.Hour))
+		d := a.paid(2)
+		for _, n := range []int{-1, 3} {
+			if err := a.l.RefundN(s.Context(), d, n); !errors.Is(err, core.ErrCost) {
+				s.Errorf("RefundN(%d): %v", n, err)
+			}
+		}
+		a.refund(d, 2)
+		a.peek(pass(5, 5, 0))
+	}},
+
+	{"a meter gives back no more than is left of the debt after the action", func(s *script) {
+		a := s.of(core.Funnel(3, core.Every(10*sec)))
+		d := a.paid(1)
+		s.at(4 * sec)
+		a.allow(1, pass(3, 1, 16*sec))
+		a.refund(d, 1) // 6 s are left of it; without it there would be 10 s
+		a.peek(pass(3, 2, 10*sec))
+		s.at(20 * sec)
+		d = a.paid(1)
+		s.at(30 * sec)
+		a.allow(1, pass(3, 2, 10*sec))
+		a.refund(d, 1) // it has drained by itself
+		a.peek(pass(3, 2, 10*sec))
+	}},
+
+	{"the action that opened a fixed window is not given back once there were others in it", func(s *script) {
+		a := s.of(core.FixedWindow(3, 10*sec))
+		first := a.paid(1)
+		s.at(1 * sec)
+		second := a.paid(1)
+		a.refund(first, 1)
+		a.peek(pass(3, 1, 9*sec))
+		a.refund(second, 1)
+		a.peek(pass(3, 2, 9*sec))
+		s.at(10 * sec)
+		first = a.paid(1)
+		a.refund(first, 1)
+		a.peek(pass(3, 3, 0))
+		s.at(11 * sec)
+		a.allow(1, pass(3, 2, 10*sec)) // the window opens anew
+	}},
+
+	{"an action of a window that is over is not given back to the next", each(func(s *script, m maker) {
+		a := s.of(m.make(3, 10*sec))
+		d := a.paid(1)
+		s.at(10 * sec)
+		a.allow(1, pass(3, 2, 10*sec))
+		a.refund(d, 1)
+		a.peek(pass(3, 2, 10*sec))
+	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
+
+	{"an elastic window keeps its end, and an action older than its period", func(s *script) {
+		a := s.of(core.ElasticWindow(3, 10*sec))
+		first := a.paid(1)
+		s.at(6 * sec)
+		second := a.paid(1)
+		s.at(9 * sec)
+		a.refund(second, 1)
+		a.peek(pass(3, 2, 7*sec))
+		s.at(10 * sec)
+		a.refund(first, 1)
+		a.peek(pass(3, 2, 6*sec))
+	}},
+
+	{"an elastic window in which nothing is left is whole", func(s *script) {
+		a := s.of(core.ElasticWindow(1, 10*sec))
+		d := a.paid(1)
+		s.at(1 * sec)
+		a.allow(1, stop(1, 0, 10*sec, 10*sec))
+		a.refund(d, 1)
+		a.peek(pass(1, 1, 0))
+	}},
+
+	{"CountRefused keeps an action in a full queue that was attempted since", func(s *script) {
+		a := s.of(countRefused(2, 10*sec))
+		a.allow(1, pass(2, 1, 10*sec))
+		s.at(1 * sec)
+		d := a.paid(1)
+		s.at(2 * sec)
+		a.allow(1, stop(2, 0, 9*sec, 10*sec))
+		a.refund(d, 1)
+		a.peek(stop(2, 0, 9*sec, 10*sec))
+		s.at(12 * sec)
+		d = a.paid(2)
+		a.refund(d, 1)
+		a.peek(pass(2, 1, 10*sec))
+	}},
+
+	{"a refund that the clock has stepped back before does nothing", each(func(s *script, m maker) {
+		a := s.of(m.make(3, 10*sec))
+		s.at(100 * sec)
+		d := a.paid(1)
+		s.at(99 * sec)
+		a.refund(d, 1)
+		s.at(100 * sec)
+		a.peek(pass(3, 2, 10*sec))
+	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
+
+	{"a bucket that another limiter has charged without Initial keeps that charge", func(s *script) {
+		rate := core.Every(10 * sec)
+		a, plain := s.of(core.TokenBucket(4, rate).Initial(4)), s.of(core.TokenBucket(4, rate))
+		d := a.paid(1)
+		plain.allow(2, pass(4, 1, 30*sec))
+		a.refund(d, 1)
+		plain.peek(pass(4, 2, 20*sec))
+		d = plain.paid(1)
+		a.allow(1, pass(4, 0, 40*sec))
+		plain.refund(d, 1)
+		a.peek(pass(4, 1, 30*sec))
+	}},
+
+	{"a turn that is given back is free, and those behind keep theirs", func(s *script) {
+		a := s.of(core.Funnel(1, core.Every(10*sec)))
+		a.paid(1)
+		d := a.ahead(time.Minute, pass(1, 0, 20*sec))
+		a.ahead(time.Minute, pass(1, 0, 30*sec))
+		a.refund(d, 1)
+		a.peek(stop(1, 0, 20*sec, 20*sec))
+		a.ahead(10*sec, stop(1, 0, 20*sec, 20*sec))
+		a.ahead(20*sec, pass(1, 0, 30*sec))
+	}},
+}

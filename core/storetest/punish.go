@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// This file is the rest of the reference: what becomes of a user who is refused too
+// often, and of an action that is given back.
+
+// A ladder is the parameters of a core.Ladder.
+type ladder struct {
+	refusals      int
+	within, quiet int64
+	bans          []int64
+}
+
+func (l *ladder) extra() core.Ladder {
+	x := core.Ladder{Refusals: l.refusals, Within: us(l.within), Quiet: us(l.quiet)}
+	for _, b := range l.bans {
+		x.Bans = append(x.Bans, us(b))
+	}
+	return x
+}
+
+// A record is what is kept for the ladders of a user and action.
+type record struct {
+	known    bool
+	last     int64   // the last refusal or ban
+	until    int64   // the end of the last ban
+	rung     int     // bans in a row
+	refusals []int64 // since the last ban
+
+	end  int64 // as of a history
+	past bool
+}
+
+func recordKey(user, action string) string { return fmt.Sprintf("%q %q", user, action) }
+
+// standing is the record as the ladder reads it now. moved says that the clock has
+// stepped back, and everything with it.
+func (m *model) standing(a question) (r record, moved bool) {
+	r = m.records[recordKey(a.user, a.action)]
+	if !r.known {
+		return record{known: true}, false
+	}
+	ahead := max(0, r.last-m.now)
+	r.last -= ahead
+	r.until -= ahead
+	if m.now-max(r.last, r.until) >= a.ladder.quiet {
+		r.rung = 0
+	}
+	var counted []int64
+	for _, at := range r.refusals {
+		if at -= ahead; m.now-at < a.ladder.within {
+			counted = append(counted, at)
+		}
+	}
+	r.refusals = counted
+	return r, ahead > 0
+}
+
+// left is how long a ban lasts.
+func (m *model) left(r record) int64 { return max(0, r.until-m.now) }
+
+// forgotten is how long it is until nothing of the record matters any more.
+func (m *model) forgotten(r record, l *ladder) int64 {
+	end := max(m.now, r.last, r.until)
+	if r.rung > 0 {
+		end = max(r.last, r.until) + l.quiet
+	}
+	if len(r.refusals) > 0 {
+		end = max(end, r.refusals[len(r.refusals)-1]+l.within)
+	}
+	return end - m.now
+}
+
+// climb writes a refusal, if there was one, and the ban that it leads to.
+func (m *model) climb(a question, refusal bool) {
+	r, moved := m.standing(a)
+	if refusal {
+		r.refusals, r.last = append(r.refusals, m.now), m.now
+		if len(r.refusals) >= a.ladder.refusals {
+			bans := a.ladder.bans
+			r.until, r.refusals = m.now+bans[min(r.rung, len(bans)-1)], nil
+			r.rung = min(r.rung+1, len(bans))
+		}
+	}
+	if refusal || moved {
+		m.record(a, r)
+	}
+}
+
+func (m *model) record(a question, r record) {
+	r.end = m.now + m.forgotten(r, a.ladder)
+	r.past = r.end <= m.now
+	m.records[recordKey(a.user, a.action)] = r
+}
+
+// ban bans by hand.
+func (m *model) ban(a question, length int64) {
+	r, _ := m.standing(a)
+	r.last, r.until, r.refusals = m.now, m.now+length, nil
+	m.record(a, r)
+}
+
+func (m *model) lift(a question) { delete(m.records, recordKey(a.user, a.action)) }
+
+func (m *model) inspect(a question) core.Decision {
+	r, _ := m.standing(a)
+	d := core.Decision{
+		Allowed: true, Limit: a.ladder.refusals, Remaining: max(0, a.ladder.refusals-len(r.refusals)),
+		ResetAfter: us(m.forgotten(r, a.ladder)), Rung: uint8(r.rung), Source: core.SourceStore,
+	}
+	if left := m.left(r); left > 0 {
+		d.Allowed, d.Remaining, d.RetryAfter, d.Reason = false, 0, us(left), core.Banned
+	}
+	return d
+}
+
+// A payment is what an action has taken from one limit.
+type payment struct {
+	user, action string
+	rule         rule
+	at           int64
+	units        int
+	gone         *big.Rat // meters: when the debt after it is gone
+	end          int64    // kind fixed: of the window
+	opened       bool     // kind fixed: with nothing in it but this
+}
+
+func (m *model) payment(a question, r rule, h history) payment {
+	p := payment{user: a.user, action: a.action, rule: r, at: m.now, units: a.cost}
+	switch {
+	case r.meter():
+		p.gone = new(big.Rat).Add(whole(m.now), h.debt(m.now))
+	case r.kind == fixed:
+		p.end, p.opened = h.anchor(r)+r.period, h.units() == a.cost
+	}
+	return p
+}
+
+// refund gives back units of what was paid.
+func (m *model) refund(paid []payment, units int) {
+	for _, p := range paid {
+		r := p.rule
+		h := m.states[stateKey(p.user, p.action, r)].clone()
+		if len(h.events) == 0 || h.past || m.now < p.at {
+			continue
+		}
+		switch {
+		case r.meter():
+			if !m.refundMeter(&h, p, units) {
+				continue
+			}
+		case r.trail():
+			if r.kind == refused && h.units() >= r.max && h.newest() > p.at {
+				continue
+			}
+			left := units
+			h.events = slices.DeleteFunc(h.events, func(e event) bool {
+				if e.at != p.at || left == 0 {
+					return false
+				}
+				left--
+				return true
+			})
+		case r.kind == fixed && h.anchor(r)+r.period != p.end, r.kind == elastic && m.now >= p.at+r.period:
+			continue
+		case r.kind == fixed && p.opened && units == p.units && h.units() > units:
+			continue
+		default:
+			h.takeOut(units)
+		}
+		m.keep(p.user, p.action, r, h)
+	}
+}
+
+// refundMeter takes out no more than is left of the debt after the action.
+func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
+	left := new(big.Rat).Sub(p.gone, whole(m.now))
+	if left.Sign() <= 0 {
+		return false
+	}
+	give := p.rule.time(units)
+	if give.Cmp(left) > 0 {
+		give = left
+	}
+	gone := h.gone()
+	if h.denominator != p.rule.denominator() {
+		gone = whole(ceil(gone))
+	}
+	gone.Sub(gone, give)
+	at := floor(gone)
+	h.events = []event{{at: at, debt: gone.Sub(gone, whole(at))}}
+	h.denominator = p.rule.denominator()
+	if p.rule.kind != initial {
+		h.plain = true
+	} else if h.plain {
+		h.admitted, h.plain = m.now, false
+	}
+	return true
+}
+
+// takeOut takes units out of a window, and leaves the events that it runs from, if
+// anything else is in it.
+func (h *history) takeOut(units int) {
+	for i := range h.events {
+		n := min(units, h.events[i].units)
+		h.events[i].units -= n
+		units -= n
+	}
+	if h.units() == 0 {
+		h.events = nil
+	}
+}
