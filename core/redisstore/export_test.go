@@ -1,6 +1,10 @@
 package redisstore
 
-import "github.com/tailcut/tailcut/core"
+import (
+	"context"
+
+	"github.com/tailcut/tailcut/core"
+)
 
 const (
 	MaxCalls    = maxCalls
@@ -40,4 +44,14 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 		}
 	}
 	return decisions, errs
+}
+
+// Run runs the script once for some charges, and returns its reply as it is.
+func (s *Store) Run(ctx context.Context, charges ...core.Charge) (any, error) {
+	var calls []*call
+	for i := range charges {
+		c := &charges[i]
+		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(c)})
+	}
+	return s.run(ctx, calls)
 }

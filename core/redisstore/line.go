@@ -33,9 +33,10 @@ const (
 
 // A call is a charge for the script, or a command of its own.
 type call struct {
-	keys, specs []string
-	size        int // numbers in the reply
-	weight      int // how long it takes, in simple charges
+	keys   []string
+	spec   string
+	size   int // numbers in the reply
+	weight int // how long it takes, in simple charges
 
 	line  []any
 	keyAt int8 // where in line the key is
@@ -246,7 +247,7 @@ func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
 	for _, c := range calls {
 		n += len(c.keys)
 	}
-	line := make([]any, 0, 3+2*n)
+	line := make([]any, 0, 3+n+len(calls))
 	line = append(line, "evalsha", takeScript.Hash(), n)
 	for _, c := range calls {
 		for _, k := range c.keys {
@@ -254,9 +255,7 @@ func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
 		}
 	}
 	for _, c := range calls {
-		for _, spec := range c.specs {
-			line = append(line, spec)
-		}
+		line = append(line, c.spec)
 	}
 	reply, err := s.send(ctx, line, 3)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {

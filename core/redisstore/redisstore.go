@@ -204,9 +204,8 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 	if s.cell {
 		return s.throttle(ctx, &c)
 	}
-	call := &call{keys: s.keys(c.User, c.Action, c.Limits), specs: make([]string, len(c.Limits))}
+	call := &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(&c)}
 	for i := range c.Limits {
-		call.specs[i] = spec(&c.Limits[i], c.Cost, c.Peek, i+1 < len(c.Limits))
 		call.size += words(&c.Limits[i])
 		call.weight += weight(&c.Limits[i], c.Cost)
 	}
@@ -243,40 +242,37 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 	return keys
 }
 
-// spec is the script's ARGV for a limit.
-func spec(l *core.Limit, cost int64, peek, more bool) string {
-	b := make([]byte, 0, 80)
-	if peek {
-		b = append(b, '0')
-	} else {
-		b = append(b, '1')
-	}
-	if more {
-		b = append(b, " & "...)
-	} else {
-		b = append(b, " . "...)
+// spec is the script's ARGV for a charge.
+func spec(c *core.Charge) string {
+	var few [256]byte
+	b := append(few[:0], '1')
+	if c.Peek {
+		b[0] = '0'
 	}
 	numbers := func(ns ...int64) {
 		for _, n := range ns {
 			b = strconv.AppendInt(append(b, ' '), n, 10)
 		}
 	}
-	switch l.Kind() {
-	case core.KindTokenBucket, core.KindFunnel:
-		n := l.Numbers(cost)
-		if l.Memory() > 0 {
-			b = append(b, "initial"...)
-		} else {
-			b = append(b, "meter"...)
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		switch l.Kind() {
+		case core.KindTokenBucket, core.KindFunnel:
+			n := l.Numbers(c.Cost)
+			if l.Memory() > 0 {
+				b = append(b, " initial"...)
+			} else {
+				b = append(b, " meter"...)
+			}
+			numbers(n.Cost, n.CostPart, n.Full, n.FullPart, n.Den)
+			if l.Memory() > 0 {
+				numbers(n.Start, n.StartPart, l.Memory().Microseconds())
+			}
+		default:
+			b = append(append(b, ' '), l.Kind().String()...)
+			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
+			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
 		}
-		numbers(n.Cost, n.CostPart, n.Full, n.FullPart, n.Den)
-		if l.Memory() > 0 {
-			numbers(n.Start, n.StartPart, l.Memory().Microseconds())
-		}
-	default:
-		b = append(b, l.Kind().String()...)
-		// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
-		numbers(min(cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
 	}
 	return string(b)
 }

@@ -3,12 +3,11 @@
 -- microseconds since 1970, counts, numerators. Numbers become text by %d alone.
 --
 -- KEYS   one for each limit of each charge
--- ARGV   one for each key: a limit and what is asked of it, as words
+-- ARGV   one for each charge, as words: 1 to charge or 0 to peek; then for each limit
+--        its rule and what is asked of it
 --          sliding, refused, moving, fixed, elastic:  cost, max, period
 --          meter:    cost, full (each whole, part), denominator
 --          initial:  the same, the debt of an unseen bucket (whole, part), memory
---        before them 1 to charge or 0 to peek, and & if the next key is of the same
---        charge, else .
 -- reply  for each limit twice a number, plus 1 if it has room, and the rest:
 --          windows:  count; time until whole; but for counters the wait
 --          meters:   time until whole; if the denominator is not 1 the part
@@ -22,92 +21,24 @@
 --   fixed, elastic    "count end"
 --   meter             "at" or "at+part/denominator": when the debt is gone
 --   initial           the same and " last", the last admitted action
+--
+-- Redis keeps nothing of a run, so what is not made is what is fast: the machines are
+-- made only when needed, and what the words say is parsed once.
 
-local call, try, format, floor = redis.call, redis.pcall, string.format, math.floor
-
-local function int(n) return format('%d', n) end
-
--- expiry is the last millisecond in which the state may be of use.
-local function expiry(at) return format('%d', math.ceil(at / 1000)) end
+local call, format, floor = redis.call, string.format, math.floor
+local find, match = string.find, string.match
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
--- alone decides a charge of one bucket or funnel without memory, the commonest one,
--- in one go. It says no, having done nothing, if the state is not as it writes it.
-local function alone(s, key)
-	local value = try('GET', key)
-	local whole, part, den, fits, changed = 0, 0, s.den, 0, false
-	if value then
-		if type(value) == 'table' then -- an error
-			return false
-		end
-		local at = #value == 16 and string.find(value, '^%d+$') and value + 0
-		if not at then
-			local digits, p, q = string.match(value, '^(%d+)%+(%d+)/(%d+)$')
-			if not digits or #digits ~= 16 or p + 0 >= q + 0 then
-				return false
-			end
-			at, part = digits + 0, p + 0
-			if q + 0 ~= den and part > 0 then
-				at, part = at + 1, 0
-			end
-		end
-		whole = at - now
-		if whole < 0 then
-			whole, part = 0, 0
-		elseif whole >= s.full and (whole > s.full or part > s.fullPart) then
-			whole, part, changed = s.full, s.fullPart, true
-		end
-	end
-	local after, afterPart = whole + s.cost, part + s.costPart
-	if afterPart >= den then
-		after, afterPart = after + 1, afterPart - den
-	end
-	if after < s.full or (after == s.full and afterPart <= s.fullPart) then
-		fits = 1
-		if s.charging then
-			whole, part, changed = after, afterPart, true
-		end
-	end
-	if changed and s.charging then
-		local at, text = now + whole, nil
-		if part > 0 then
-			text, at = format('%d+%d/%d', at, part, den), at + 1
-		else
-			text = format('%d', at)
-		end
-		local done = try('SET', key, text, 'PXAT', format('%d', floor((at + 999) / 1000)))
-		if done.err then
-			last = last + 1
-			reply[last] = '!' .. done.err
-			return true
-		end
-	end
-	last = last + 1
-	reply[last] = whole * 2 + fits
-	if den > 1 then
-		last = last + 1
-		reply[last] = part
-	end
-	return true
-end
+local charges, keys = 0, 0 -- that were begun
+local first, before -- the first charge of the row under way, and the reply before it
 
-local simple = {}
+local function int(n) return format('%d', n) end
 
-local function parseSimple(text)
-	local mode, cost, costPart, full, fullPart, den = string.match(text, '^(%d) %. meter (%d+) (%d+) (%d+) (%d+) (%d+)$')
-	simple[text] = mode and {
-		charging = mode == '1', cost = cost + 0, costPart = costPart + 0,
-		full = full + 0, fullPart = fullPart + 0, den = den + 0,
-	} or false
-	return simple[text]
-end
-
--- machinery makes what decides all other charges. It is made only when needed: it
--- costs more than a simple decision.
-local function machinery()
+-- expiry is the last millisecond in which the state may be of use.
+local function expiry(at) return format('%d', floor((at + 999) / 1000)) end
 
 local function nonsense()
 	error('TAILCUTSTATE: the key holds something that is not a state')
@@ -115,172 +46,208 @@ end
 
 -- A meter is the time until its debt is gone, whole microseconds and a part.
 
-local function addParts(whole, part, moreWhole, morePart, den)
-	whole, part = whole + moreWhole, part + morePart
-	if part >= den then
-		return whole + 1, part - den
+local function parseMeter(value)
+	if #value == 16 and find(value, '^%d+$') then
+		return value + 0, 0, 1
 	end
-	return whole, part
-end
-
-local function above(whole, part, fullWhole, fullPart)
-	return whole > fullWhole or (whole == fullWhole and part > fullPart)
-end
-
-local Meter = {}
-
-function Meter.parse(value)
-	local at, last = string.match(value, '^(%S+) (%d+)$')
+	local at, last = match(value, '^(%S+) (%d+)$')
 	local part, den = '0', '1'
 	at = at or value
-	if not string.find(at, '^%d+$') then
-		at, part, den = string.match(at, '^(%d+)%+(%d+)/(%d+)$')
+	if not find(at, '^%d+$') then
+		at, part, den = match(at, '^(%d+)%+(%d+)/(%d+)$')
 		if not at or part + 0 >= den + 0 then nonsense() end
 	end
 	if #at > 16 or (last and #last > 16) then nonsense() end
 	return at + 0, part + 0, den + 0, last and last + 0
 end
 
-function Meter.new(s, key)
-	return {key = key, whole = s.startWhole, part = s.startPart, kept = false, changed = false, fits = false, last = false}
+-- debt is what a meter owes now, and whether it had to be cut.
+local function debt(l, at, part, den)
+	local whole = at - now
+	if part > 0 and den ~= l.den then
+		whole, part = whole + 1, 0
+	end
+	if whole < 0 then
+		return 0, 0, false
+	elseif whole >= l.full and (whole > l.full or part > l.fullPart) then
+		return l.full, l.fullPart, true
+	end
+	return whole, part, false
 end
 
-function Meter.read(s, l)
-	local value = call('GET', l.key)
+-- pour is whether a meter has room, and the debt that it would then have.
+local function pour(l, whole, part)
+	whole, part = whole + l.cost, part + l.costPart
+	if part >= l.den then
+		whole, part = whole + 1, part - l.den
+	end
+	return whole < l.full or (whole == l.full and part <= l.fullPart), whole, part
+end
+
+local function writeMeter(l, key, whole, part, last)
+	local at, value = now + whole, nil
+	if part > 0 then
+		value, at = format('%d+%d/%d', at, part, l.den), at + 1
+	else
+		value = format('%d', at)
+	end
+	if last then
+		value, at = value .. ' ' .. int(last), last + l.memory
+	end
+	call('SET', key, value, 'PXAT', expiry(at))
+end
+
+local function reportMeter(l, fits, whole, part)
+	last = last + 1
+	reply[last] = whole * 2 + (fits and 1 or 0)
+	if l.den > 1 then
+		last = last + 1
+		reply[last] = part
+	end
+end
+
+local function parseAlone(text)
+	local mode, cost, costPart, full, fullPart, den = match(text, '^(%d) meter (%d+) (%d+) (%d+) (%d+) (%d+)$')
+	return mode and {
+		charging = mode == '1', cost = cost + 0, costPart = costPart + 0,
+		full = full + 0, fullPart = fullPart + 0, den = den + 0,
+	}
+end
+
+-- alone decides charges of one bucket or funnel without memory, the commonest ones:
+-- this one and those of the same words and key that follow. They are read and written
+-- once.
+local function alone(l, text)
+	local key = KEYS[keys + 1]
+	keys = keys + 1
+	local value = call('GET', key)
+	local whole, part, changed = 0, 0, false
 	if value then
-		local at, part, den, last = Meter.parse(value)
+		whole, part, changed = debt(l, parseMeter(value))
+	end
+	while true do
+		local fits, after, afterPart = pour(l, whole, part)
+		if fits and l.charging then
+			whole, part, changed = after, afterPart, true
+		end
+		reportMeter(l, fits, whole, part)
+		if ARGV[charges + 1] ~= text or KEYS[keys + 1] ~= key then
+			break
+		end
+		charges, keys = charges + 1, keys + 1
+	end
+	if changed and l.charging then
+		writeMeter(l, key, whole, part)
+	end
+end
+
+-- machinery makes what decides all other charges. A limit is one table, l: its
+-- numbers, which stay, and its state, which read fetches and of which it says whether
+-- it has room. Then settle moves the state by what all of the charge's limits say,
+-- writes it and replies.
+local function machinery()
+
+local function readMeter(l)
+	local value = call('GET', l.key)
+	l.kept, l.changed, l.whole, l.part = false, false, l.start, l.startPart
+	if value then
+		local at, part, den, last = parseMeter(value)
 		l.kept = true
-		if s.memory and last then
-			l.kept = now - last < s.memory
-		elseif s.memory then -- a limit without Initial wrote it
+		if l.memory and last then
+			l.kept = now - last < l.memory
+		elseif l.memory then -- a limit without Initial wrote it
 			l.kept = at > now or (at == now and part > 0)
 			last = 1 / 0
 		end
 		if l.kept then
-			if den ~= s.den and part > 0 then
-				at, part = at + 1, 0
-			end
-			l.whole, l.part = at - now, part
-			if l.whole < 0 then
-				l.whole, l.part = 0, 0
-			end
-			if above(l.whole, l.part, s.fullWhole, s.fullPart) then
-				l.whole, l.part, l.changed = s.fullWhole, s.fullPart, true
-			end
+			l.whole, l.part, l.changed = debt(l, at, part, den)
 			l.last = last
-			if s.memory and last > now then
+			if l.memory and last > now then
 				l.last, l.changed = now, true
 			end
 		end
 	end
-	local whole, part = addParts(l.whole, l.part, s.costWhole, s.costPart, s.den)
-	return not above(whole, part, s.fullWhole, s.fullPart)
+	local fits
+	fits, l.after, l.afterPart = pour(l, l.whole, l.part)
+	return fits
 end
 
-function Meter.write(s, l)
-	local value, whole = int(now + l.whole), now + l.whole
-	if l.part > 0 then
-		value, whole = value .. '+' .. int(l.part) .. '/' .. int(s.den), whole + 1
+local function settleMeter(l, all)
+	if l.charging then
+		if all then
+			l.whole, l.part, l.last, l.changed = l.after, l.afterPart, now, true
+		elseif l.memory and not l.fits and not l.kept then
+			l.last, l.changed = now, true
+		end
+		if l.changed then
+			writeMeter(l, l.key, l.whole, l.part, l.memory and l.last)
+		end
 	end
-	if s.memory then
-		value, whole = value .. ' ' .. int(l.last), l.last + s.memory
-	end
-	call('SET', l.key, value, 'PXAT', expiry(whole))
-end
-
-function Meter.charge(s, l)
-	l.whole, l.part = addParts(l.whole, l.part, s.costWhole, s.costPart, s.den)
-	l.last = now
-	Meter.write(s, l)
-end
-
-function Meter.hold(s, l)
-	if s.memory and not l.fits and not l.kept then
-		l.last, l.changed = now, true
-	end
-	if l.changed then
-		Meter.write(s, l)
-	end
-end
-
-function Meter.report(s, l)
-	last = last + 1
-	reply[last] = l.whole * 2 + (l.fits and 1 or 0)
-	if s.den > 1 then
-		last = last + 1
-		reply[last] = l.part
-	end
+	reportMeter(l, l.fits, l.whole, l.part)
 end
 
 -- A counter is a count and the end of its window.
 
-local Counter = {}
-
-function Counter.new(s, key)
-	return {key = key, count = 0, stop = now, kept = false, changed = false, fits = false}
-end
-
-function Counter.read(s, l)
+local function readCounter(l)
 	local value = call('GET', l.key)
+	l.count, l.stop, l.ends, l.changed = 0, now, false, false
 	if value then
-		local count, stop = string.match(value, '^(%d+) (%d+)$')
-		if not count or #count > 16 or #stop > 16 then nonsense() end
-		if stop + 0 > now then
-			l.kept, l.count, l.stop = true, count + 0, stop + 0
-			if l.stop > now + s.period then
-				l.stop, l.changed = now + s.period, true
-			end
+		local count, ends = match(value, '^(%d+) (%d+)$')
+		if not count or #count > 16 or #ends > 16 then nonsense() end
+		local stop = ends + 0
+		if stop > now + l.period then
+			l.count, l.stop, l.changed = count + 0, now + l.period, true
+		elseif stop > now then
+			l.count, l.stop, l.ends = count + 0, stop, ends
 		end
 	end
-	return l.count + s.cost <= s.max
+	return l.count + l.cost <= l.max
 end
 
-function Counter.write(l)
-	call('SET', l.key, int(l.count) .. ' ' .. int(l.stop), 'PXAT', expiry(l.stop))
-end
-
-function Counter.charge(s, l)
-	l.count = l.count + s.cost
-	if not l.kept or s.elastic then
-		l.stop = now + s.period
+local function settleCounter(l, all)
+	if l.charging then
+		local moves = l.elastic and (all or not l.fits)
+		if all then
+			moves = moves or l.stop == now
+			l.count, l.changed = l.count + l.cost, true
+		end
+		if moves then
+			l.stop, l.ends, l.changed = now + l.period, false, true
+		end
+		if l.ends and l.changed then
+			-- The window goes on, and its expiry, which is half the price, with it.
+			call('SET', l.key, int(l.count) .. ' ' .. l.ends, 'KEEPTTL')
+		elseif l.changed then
+			call('SET', l.key, int(l.count) .. ' ' .. int(l.stop), 'PXAT', expiry(l.stop))
+		end
 	end
-	Counter.write(l)
-end
-
-function Counter.hold(s, l)
-	if s.elastic and not l.fits then
-		l.stop, l.changed = now + s.period, true
-	end
-	if l.changed then
-		Counter.write(l)
-	end
-end
-
-function Counter.report(s, l)
 	reply[last + 1], reply[last + 2] = l.count * 2 + (l.fits and 1 or 0), l.stop - now
 	last = last + 2
 end
+
+-- trails makes the machines of what is more than a short string.
+local function trails()
 
 -- A trail is a queue of instants; shift is how far its newest is ahead of the clock.
 
 -- fitsTrail looks at the entry that would be one too many: places are counted from
 -- the newest, as 0.
-local function fitsTrail(s, l, entry)
-	if s.cost > s.max then
+local function fitsTrail(l, entry)
+	if l.cost > l.max then
 		return false
 	end
-	local at = entry(l, s.max - s.cost)
-	if at and at - l.shift + s.period > now then
-		l.wait = at - l.shift + s.period - now
+	local at = entry(l, l.max - l.cost)
+	if at and at - l.shift + l.period > now then
+		l.wait = at - l.shift + l.period - now
 		return false
 	end
 	return true
 end
 
-local function reportTrail(s, l, count)
+local function reportTrail(l, count)
 	local rest, wait = 0, 0
 	if count > 0 then
-		rest, wait = l.newest - l.shift + s.period - now, l.wait
+		rest, wait = l.newest - l.shift + l.period - now, l.wait
 	end
 	reply[last + 1], reply[last + 2], reply[last + 3] = count * 2 + (l.fits and 1 or 0), rest, wait
 	last = last + 3
@@ -298,25 +265,22 @@ function Log.entry(l, place)
 	return at, found[1]
 end
 
-function Log.new(s, key)
-	return {key = key, shift = 0, id = 0, newest = false, wait = 0, waitAfter = 0, changed = false, fits = false}
-end
-
-function Log.read(s, l)
+function Log.read(l)
+	l.shift, l.id, l.newest, l.wait, l.changed = 0, 0, false, 0, false
 	local newest, member = Log.entry(l, 0)
 	if newest then
-		local id = string.match(member, '^(%d+)r?$')
+		local id = match(member, '^(%d+)r?$')
 		if not id or #id > 16 then nonsense() end
 		l.id, l.newest = id + 0, newest
 		if newest > now then
 			l.shift, l.changed = newest - now, true
 		end
 	end
-	local fits = fitsTrail(s, l, Log.entry)
-	if s.counting and not fits and s.cost <= s.max then
+	local fits = fitsTrail(l, Log.entry)
+	if l.counting and not fits and l.cost <= l.max then
 		-- What is one too many when the refused ones are entries too.
-		local place = s.max - 2 * s.cost
-		l.waitAfter = place < 0 and s.period or Log.entry(l, place) - l.shift + s.period - now
+		local place = l.max - 2 * l.cost
+		l.waitAfter = place < 0 and l.period or Log.entry(l, place) - l.shift + l.period - now
 	end
 	return fits
 end
@@ -339,43 +303,42 @@ function Log.move(l)
 	end
 end
 
-function Log.record(s, l, mark)
+function Log.record(l, mark)
 	Log.move(l)
 	local new = {}
-	for i = 1, s.cost do
+	for i = 1, l.cost do
 		l.id = math.max(l.id + 1, now)
 		new[2 * i - 1], new[2 * i] = int(now), int(l.id) .. mark
 	end
 	-- Before anything is removed: after a write of any sort Redis lets a script pass
 	-- its maxmemory.
 	addAll(l.key, new)
-	call('ZREMRANGEBYSCORE', l.key, '-inf', int(now - s.period))
+	call('ZREMRANGEBYSCORE', l.key, '-inf', int(now - l.period))
 	if mark ~= '' then
-		local live = call('ZCARD', l.key) - s.cost
-		call('ZREMRANGEBYRANK', l.key, '0', int(-math.max(s.max, live) - 1))
+		local live = call('ZCARD', l.key) - l.cost
+		call('ZREMRANGEBYRANK', l.key, '0', int(-math.max(l.max, live) - 1))
 	end
 	l.newest = now
-	call('PEXPIREAT', l.key, expiry(now + s.period))
+	call('PEXPIREAT', l.key, expiry(now + l.period))
 end
 
-function Log.charge(s, l) Log.record(s, l, '') end
-
-function Log.hold(s, l)
-	if s.counting and not l.fits then
-		Log.record(s, l, 'r')
-		l.wait = l.waitAfter
-	elseif l.changed then
-		Log.move(l)
-		call('PEXPIREAT', l.key, expiry(now + s.period))
+function Log.settle(l, all)
+	if l.charging then
+		if all then
+			Log.record(l, '')
+		elseif l.counting and not l.fits then
+			Log.record(l, 'r')
+			l.wait = l.waitAfter
+		elseif l.changed then
+			Log.move(l)
+			call('PEXPIREAT', l.key, expiry(now + l.period))
+		end
 	end
-end
-
-function Log.report(s, l)
 	local count = 0
 	if l.newest then
-		count = call('ZCOUNT', l.key, '(' .. int(now - s.period + l.shift), '+inf')
+		count = call('ZCOUNT', l.key, '(' .. int(now - l.period + l.shift), '+inf')
 	end
-	reportTrail(s, l, count)
+	reportTrail(l, count)
 end
 
 local Ring = {} -- the trail as a ring of bytes
@@ -396,15 +359,15 @@ function Ring.entry(l, place)
 end
 
 local function field(head, first, last)
-	local digits = string.match(string.sub(head, first, last), '^ *(%d+)$')
+	local digits = match(string.sub(head, first, last), '^ *(%d+)$')
 	if not digits then nonsense() end
 	return digits + 0
 end
 
 -- Ring.dead is how many entries no longer count: mostly few or all, so the search
 -- starts at the oldest and doubles its step.
-function Ring.dead(s, l)
-	local gone = now - s.period + l.shift
+function Ring.dead(l)
+	local gone = now - l.period + l.shift
 	if l.n == 0 then
 		return 0
 	end
@@ -427,11 +390,9 @@ function Ring.dead(s, l)
 	return high
 end
 
-function Ring.new(s, key)
-	return {key = key, base = now, newest = now, head = 0, n = 0, cap = 0, shift = 0, wait = 0, gone = 0, changed = false, fits = false}
-end
-
-function Ring.read(s, l)
+function Ring.read(l)
+	l.base, l.newest, l.head, l.n, l.cap = now, now, 0, 0, 0
+	l.shift, l.wait, l.gone, l.changed = 0, 0, 0, false
 	local head = call('GETRANGE', l.key, '0', int(header - 1))
 	if head == '' then
 		if call('GET', l.key) then nonsense() end
@@ -443,11 +404,11 @@ function Ring.read(s, l)
 			l.shift, l.changed = l.newest - now, true
 		end
 	end
-	local fits = fitsTrail(s, l, Ring.entry)
+	local fits = fitsTrail(l, Ring.entry)
 	-- All that is read is read before anything is written. If one action does not
 	-- fit, all that there are count.
-	if fits or s.cost > 1 or l.n > s.max then
-		l.gone = Ring.dead(s, l)
+	if fits or l.cost > 1 or l.n > l.max then
+		l.gone = Ring.dead(l)
 	end
 	return fits
 end
@@ -468,12 +429,12 @@ function Ring.bytes(l, i, n)
 	return call('GETRANGE', l.key, int(from), int(from + width * n - 1))
 end
 
-function Ring.write(s, l)
+function Ring.finish(l)
 	call('SETRANGE', l.key, '0', Ring.text(l))
-	call('PEXPIREAT', l.key, expiry(l.newest + s.period))
+	call('PEXPIREAT', l.key, expiry(l.newest + l.period))
 end
 
-function Ring.charge(s, l)
+function Ring.charge(l)
 	Ring.move(l)
 	local gone = l.gone
 	l.n, l.gone = l.n - gone, 0
@@ -482,7 +443,7 @@ function Ring.charge(s, l)
 	elseif gone > 0 then
 		l.head = (l.head + gone) % l.cap
 	end
-	local need, value, bytes = l.n + s.cost, now - l.base, {}
+	local need, value, bytes = l.n + l.cost, now - l.base, {}
 	for i = width, 1, -1 do
 		bytes[i] = value % 256
 		value = floor(value / 256)
@@ -493,107 +454,128 @@ function Ring.charge(s, l)
 		-- A new ring with room to grow, of exactly max at the end.
 		local first = math.min(l.n, l.cap - l.head)
 		local kept = Ring.bytes(l, 0, first) .. Ring.bytes(l, first, l.n - first)
-		l.head, l.n, l.cap = 0, need, math.max(need, math.min(s.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
-		local ring = kept .. string.rep(entry, s.cost) .. string.rep('\0', width * (l.cap - need))
-		call('SET', l.key, Ring.text(l) .. ring, 'PXAT', expiry(now + s.period))
+		l.head, l.n, l.cap = 0, need, math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
+		local ring = kept .. string.rep(entry, l.cost) .. string.rep('\0', width * (l.cap - need))
+		call('SET', l.key, Ring.text(l) .. ring, 'PXAT', expiry(now + l.period))
 		return
 	end
-	local first = math.min(s.cost, l.cap - (l.head + l.n) % l.cap)
+	local first = math.min(l.cost, l.cap - (l.head + l.n) % l.cap)
 	call('SETRANGE', l.key, int(Ring.slot(l, l.n)), string.rep(entry, first))
-	if first < s.cost then
-		call('SETRANGE', l.key, int(header), string.rep(entry, s.cost - first))
+	if first < l.cost then
+		call('SETRANGE', l.key, int(header), string.rep(entry, l.cost - first))
 	end
 	l.n = need
-	Ring.write(s, l)
+	Ring.finish(l)
 end
 
-function Ring.hold(s, l)
-	if l.changed then
-		Ring.move(l)
-		Ring.write(s, l)
+function Ring.settle(l, all)
+	if l.charging then
+		if all then
+			Ring.charge(l)
+		elseif l.changed then
+			Ring.move(l)
+			Ring.finish(l)
+		end
 	end
+	reportTrail(l, l.n - l.gone)
 end
 
-function Ring.report(s, l)
-	reportTrail(s, l, l.n - l.gone)
+	return {sliding = Log, refused = Log, moving = Ring}
 end
 
-local machines = {
-	sliding = Log, refused = Log, moving = Ring, fixed = Counter, elastic = Counter, meter = Meter, initial = Meter,
-}
+local long
 
+-- parse makes the limits of a charge.
 local function parse(text)
-	local words = {}
-	for word in string.gmatch(text, '%S+') do
-		words[#words + 1] = word
-	end
-	local name = words[3]
-	local s = {machine = machines[name], charging = words[1] == '1', more = words[2] == '&'}
-	if s.machine == Meter then
-		s.costWhole, s.costPart, s.fullWhole, s.fullPart = words[4] + 0, words[5] + 0, words[6] + 0, words[7] + 0
-		s.den, s.startWhole, s.startPart = words[8] + 0, 0, 0
-		if name == 'initial' then
-			s.startWhole, s.startPart, s.memory = words[9] + 0, words[10] + 0, words[11] + 0
+	local plan, charging = {}, match(text, '^%d') == '1'
+	for name, a, b, c, d, e, f, g, h in string.gmatch(text, '(%l+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*) ?(%d*) ?(%d*)') do
+		local l
+		if name == 'meter' or name == 'initial' then
+			l = {
+				read = readMeter, settle = settleMeter, charging = charging,
+				cost = a + 0, costPart = b + 0, full = c + 0, fullPart = d + 0, den = e + 0,
+				start = 0, startPart = 0, memory = false,
+				key = false, fits = false, kept = false, changed = false,
+				whole = 0, part = 0, after = 0, afterPart = 0, last = 0,
+			}
+			if name == 'initial' then
+				l.start, l.startPart, l.memory = f + 0, g + 0, h + 0
+			end
+		elseif name == 'fixed' or name == 'elastic' then
+			l = {
+				read = readCounter, settle = settleCounter, charging = charging,
+				cost = a + 0, max = b + 0, period = c + 0, elastic = name == 'elastic',
+				key = false, fits = false, changed = false, count = 0, stop = 0, ends = false,
+			}
+		else
+			long = long or trails()
+			l = {
+				read = long[name].read, settle = long[name].settle, charging = charging,
+				cost = a + 0, max = b + 0, period = c + 0, counting = name == 'refused',
+			}
 		end
-	else
-		s.cost, s.max, s.period = words[4] + 0, words[5] + 0, words[6] + 0
-		s.counting, s.elastic = name == 'refused', name == 'elastic'
+		plan[#plan + 1] = l
 	end
-	return s
+	return plan
 end
 
-local specs = setmetatable({}, {__index = function(all, text)
-	local s = parse(text)
-	all[text] = s
-	return s
-end})
-
--- decide decides the charge of the keys from i to j.
-local function decide(i, j)
-	local limits, all = {}, true
-	for k = i, j do
-		local s = specs[ARGV[k]]
-		local l = s.machine.new(s, KEYS[k])
-		l.fits = s.machine.read(s, l)
+local function several(plan)
+	local all, from = true, keys
+	keys = from + #plan
+	for k = 1, #plan do
+		local l = plan[k]
+		l.key = KEYS[from + k]
+		l.fits = l:read()
 		all = all and l.fits
-		limits[k] = l
 	end
-	for k = i, j do
-		local s, l = specs[ARGV[k]], limits[k]
-		if s.charging then
-			if all then s.machine.charge(s, l) else s.machine.hold(s, l) end
-		end
-		s.machine.report(s, l)
+	for k = 1, #plan do
+		plan[k]:settle(all)
 	end
 end
 
-	return decide, specs
+	return parse, several
 end
 
-local decide, specs
-local i, n = 1, #KEYS
-while i <= n do
-	local text, j = ARGV[i], i
-	local s = simple[text]
-	if s == nil then
-		s = parseSimple(text)
+local simple, plans = {}, {}
+local parse, several
+
+-- decide decides the charges that are left.
+local function decide()
+	while charges < #ARGV do
+		charges = charges + 1
+		first, before = charges, last
+		local text = ARGV[charges]
+		local l, plan = simple[text], plans[text]
+		if not l and not plan then
+			l = parseAlone(text)
+			if l then
+				simple[text] = l
+			else
+				if not parse then
+					parse, several = machinery()
+				end
+				plan = parse(text)
+				plans[text] = plan
+			end
+		end
+		if l then
+			alone(l, text)
+		else
+			several(plan)
+		end
 	end
-	if not (s and alone(s, KEYS[i])) then
-		if not decide then
-			decide, specs = machinery()
-		end
-		while specs[ARGV[j]].more do
-			j = j + 1
-		end
-		local before = last
-		local ok, problem = pcall(decide, i, j)
-		if not ok then
-			last = before + 1
+end
+
+repeat
+	local ok, problem = pcall(decide)
+	if not ok then
+		last = before
+		for _ = first, charges do
+			last = last + 1
 			reply[last] = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 		end
 	end
-	i = j + 1
-end
+until ok
 for k = #reply, last + 1, -1 do
 	reply[k] = nil
 end

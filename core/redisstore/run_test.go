@@ -1,0 +1,96 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// One run for many charges, equal ones in a row among them, decides and leaves what a
+// run for each would.
+func TestRunDecidesAsOneByOne(t *testing.T) {
+	sevenths := core.Per(7, time.Minute)
+	sets := [][]core.Limit{
+		{core.Funnel(5, sevenths)},
+		{core.Funnel(3, core.Every(time.Second))},
+		{core.TokenBucket(5, sevenths)},
+		{core.TokenBucket(5, sevenths).Initial(2)},
+		{core.FixedWindow(5, time.Minute)},
+		{core.ElasticWindow(5, time.Minute)},
+		{core.MovingWindow(5, time.Minute)},
+		{core.SlidingWindow(5, time.Minute).CountRefused()},
+		{core.Funnel(5, sevenths), core.FixedWindow(4, time.Minute)},
+		{core.FixedWindow(2, time.Minute).Named("a"), core.FixedWindow(2, time.Minute).Named("b"), core.Funnel(5, sevenths)},
+		{core.FixedWindow(4, time.Minute), core.SlidingWindow(3, time.Minute), core.TokenBucket(5, sevenths).Initial(2)},
+	}
+	test := func(t *testing.T, w, other *world) {
+		rng := rand.New(rand.NewPCG(4, 7))
+		for step := range 150 {
+			var charges []core.Charge
+			for range 1 + rng.IntN(6) {
+				c := core.Charge{
+					User: fmt.Sprint(rng.IntN(2)), Action: action, Limits: sets[rng.IntN(len(sets))],
+					Cost: 1 + int64(rng.IntN(8)/7), Peek: rng.IntN(6) == 0,
+				}
+				for range 1 + rng.IntN(4) {
+					charges = append(charges, c)
+				}
+			}
+			all, err := w.store.Run(t.Context(), charges...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var each []any
+			for _, c := range charges {
+				one, err := other.store.Run(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				each = append(each, one.([]any)...)
+			}
+			if got, want := fmt.Sprint(all), fmt.Sprint(each); got != want {
+				t.Fatalf("step %d, %v:\n%s, one by one\n%s", step, charges, got, want)
+			}
+			if got, want := w.dump(t), other.dump(t); got != want {
+				t.Fatalf("step %d, %v:\n%s\none by one\n%s", step, charges, got, want)
+			}
+			d := time.Duration(rng.IntN(20_000_000)) * time.Microsecond
+			w.advance(d)
+			other.advance(d)
+		}
+	}
+	t.Run("miniredis", func(t *testing.T) { test(t, miniWorld(t, 3), miniWorld(t, 3)) })
+	t.Run("redis", func(t *testing.T) { test(t, realWorld(t, 3), realWorld(t, 3)) })
+}
+
+// Equal charges in a row are written at once, so what befalls the write befalls all.
+func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
+	server := redistest.Start(t)
+	s := reliable(t, server.Addr)
+	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	server.Do("CONFIG", "SET", "maxmemory", "1")
+	c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, hourly)}, Cost: 1}
+	peek := c
+	peek.Peek = true
+	reply, err := s.Run(t.Context(), c, c, c, peek)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, ok := reply.([]any)
+	if !ok || len(values) != 4 {
+		t.Fatalf("%v", reply)
+	}
+	for _, v := range values[:3] {
+		if text, _ := v.(string); !strings.HasPrefix(text, "!OOM") {
+			t.Errorf("%v", v)
+		}
+	}
+	if values[3] != int64(1) {
+		t.Errorf("a peek after them: %v", values[3])
+	}
+}
