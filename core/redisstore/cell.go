@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
+var errSurcharge = errors.New("redisstore: CLThrottle knows no surcharge")
+
 // cellIdentity keeps the module's state apart from the scripts'.
 func cellIdentity(l core.Limit) string {
 	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind().String())
@@ -39,6 +42,9 @@ func cellIdentity(l core.Limit) string {
 // throttle has CL.THROTTLE decide. A peek is a charge of nothing, whose reply has no
 // verdict on one action: it passes if one remains.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
+	if c.Force {
+		return core.Decision{}, errSurcharge
+	}
 	l := &c.Limits[0]
 	n, d := l.Rate()
 	cost := c.Cost

@@ -38,8 +38,9 @@ type call struct {
 	size   int // numbers in the reply
 	weight int // how long it takes, in simple charges
 
-	line  []any
-	keyAt int8 // where in line the key is
+	line   []any
+	keyAt  int8   // where in line the key is
+	source string // of the script, if line runs one by its digest
 
 	reply  any
 	err    error
@@ -223,7 +224,7 @@ func (s *Store) exchange(ctx context.Context, calls []*call) {
 		}
 	}()
 	if c := calls[0]; c.line != nil {
-		c.reply, c.err = s.send(ctx, c.line, c.keyAt)
+		c.reply, c.err = s.sendScript(ctx, c.line, c.keyAt, c.source)
 		return
 	}
 	reply, err := s.run(ctx, calls)
@@ -240,8 +241,7 @@ func (s *Store) exchange(ctx context.Context, calls []*call) {
 	hand(reply, err, calls)
 }
 
-// run runs the script for charges: by its digest, or by its text if the server does
-// not know it yet, which means that nothing was run.
+// run runs the script for charges.
 func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
 	n := 0
 	for _, c := range calls {
@@ -257,10 +257,16 @@ func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
 	for _, c := range calls {
 		line = append(line, c.spec)
 	}
-	reply, err := s.send(ctx, line, 3)
+	return s.sendScript(ctx, line, 3, takeSource)
+}
+
+// sendScript runs a script by its digest, or by its source if the server does not know
+// it yet, which means that nothing was run.
+func (s *Store) sendScript(ctx context.Context, line []any, keyAt int8, source string) (any, error) {
+	reply, err := s.send(ctx, line, keyAt)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		line[0], line[1] = "eval", takeSource
-		reply, err = s.send(ctx, line, 3)
+		line[0], line[1] = "eval", source
+		reply, err = s.send(ctx, line, keyAt)
 	}
 	return reply, err
 }

@@ -205,6 +205,9 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 		return s.throttle(ctx, &c)
 	}
 	call := &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(&c)}
+	if dated(&c) {
+		call.size++
+	}
 	for i := range c.Limits {
 		call.size += words(&c.Limits[i])
 		call.weight += weight(&c.Limits[i], c.Cost)
@@ -212,8 +215,13 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 	if err := s.do(ctx, call); err != nil {
 		return core.Decision{}, err
 	}
-	return decode(&c, call.reply)
+	d, err := decode(&c, call.reply)
+	d.Issue(s)
+	return d, err
 }
+
+// dated is whether the script says when it has decided.
+func dated(c *core.Charge) bool { return c.Receipt && !c.Peek && !c.Force }
 
 // Reset forgets the states of the limits for that user and action.
 func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
@@ -246,8 +254,16 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 func spec(c *core.Charge) string {
 	var few [256]byte
 	b := append(few[:0], '1')
-	if c.Peek {
+	switch {
+	case c.Peek:
 		b[0] = '0'
+	case c.Force:
+		b[0] = '3'
+	case c.Receipt:
+		b[0] = '2'
+	}
+	if c.Ahead > 0 {
+		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
 	}
 	numbers := func(ns ...int64) {
 		for _, n := range ns {
@@ -256,20 +272,33 @@ func spec(c *core.Charge) string {
 	}
 	for i := range c.Limits {
 		l := &c.Limits[i]
+		b = append(b, ' ')
+		if l.Shadowed() {
+			b = append(b, '~')
+		}
 		switch l.Kind() {
 		case core.KindTokenBucket, core.KindFunnel:
 			n := l.Numbers(c.Cost)
 			if l.Memory() > 0 {
-				b = append(b, " initial"...)
+				b = append(b, "initial"...)
 			} else {
-				b = append(b, " meter"...)
+				b = append(b, "meter"...)
 			}
 			numbers(n.Cost, n.CostPart, n.Full, n.FullPart, n.Den)
 			if l.Memory() > 0 {
 				numbers(n.Start, n.StartPart, l.Memory().Microseconds())
 			}
+		case core.KindLadder:
+			refusals, within, quiet, bans := l.Rungs()
+			byHand := int64(0)
+			if i == 0 && !c.Peek {
+				byHand = c.Cost
+			}
+			b = append(b, "ladder"...)
+			numbers(byHand, int64(refusals), within, quiet)
+			numbers(bans...)
 		default:
-			b = append(append(b, ' '), l.Kind().String()...)
+			b = append(b, l.Kind().String()...)
 			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
 			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
 		}
@@ -299,6 +328,8 @@ func words(l *core.Limit) int {
 			return 1
 		}
 		return 2
+	case core.KindLadder:
+		return 4
 	}
 	return 3
 }
@@ -310,11 +341,21 @@ func decode(c *core.Charge, reply any) (core.Decision, error) {
 	if !ok {
 		return core.Decision{}, ErrReply
 	}
+	now := int64(0)
+	if dated(c) {
+		if len(values) == 0 {
+			return core.Decision{}, ErrReply
+		}
+		if now, ok = values[0].(int64); !ok || now < 0 {
+			return core.Decision{}, ErrReply
+		}
+		values = values[1:]
+	}
 	var few [4]core.Reading
 	readings := few[:0]
 	for i := range c.Limits {
 		l := &c.Limits[i]
-		var n [3]int64
+		var n [4]int64
 		size := words(l)
 		if len(values) < size {
 			return core.Decision{}, ErrReply
@@ -332,14 +373,14 @@ func decode(c *core.Charge, reply any) (core.Decision, error) {
 		case core.KindTokenBucket, core.KindFunnel:
 			r.Rest, r.Part = n[0]>>1, n[1]
 		default:
-			r.Count, r.Rest, r.Wait = n[0]>>1, n[1], n[2]
+			r.Count, r.Rest, r.Wait, r.Part = n[0]>>1, n[1], n[2], n[3]
 		}
 		readings = append(readings, r)
 	}
 	if len(values) > 0 {
 		return core.Decision{}, ErrReply
 	}
-	return c.Answer(readings, 0), nil
+	return c.Answer(readings, now), nil
 }
 
 // An Entry is an action in the history of a SlidingWindow.

@@ -3,14 +3,19 @@
 -- microseconds since 1970, counts, numerators. Numbers become text by %d alone.
 --
 -- KEYS   one for each limit of each charge
--- ARGV   one for each charge, as words: 1 to charge or 0 to peek; then for each limit
---        its rule and what is asked of it
+-- ARGV   one for each charge, as words: 0 to peek, 1 to charge, 2 to charge and say
+--        when, 3 to charge what there is room for, with : and how far ahead of its time
+--        it may be; then for each limit its rule and what is asked of it
 --          sliding, refused, moving, fixed, elastic:  cost, max, period
 --          meter:    cost, full (each whole, part), denominator
 --          initial:  the same, the debt of an unseen bucket (whole, part), memory
--- reply  for each limit twice a number, plus 1 if it has room, and the rest:
+--          ladder:   0, or how long a ban by hand is; refusals, within, quiet, bans
+--        with ~ before it if the limit is only rehearsed. A ladder comes last.
+-- reply  now, if it was to be said; for each limit twice a number, plus 1 if it has
+--        room, and the rest:
 --          windows:  count; time until whole; but for counters the wait
 --          meters:   time until whole; if the denominator is not 1 the part
+--          ladder:   refusals; time until forgotten, until the ban ends; rung
 --        or, for a charge that failed, ! and why in place of all that
 --
 -- State
@@ -20,7 +25,10 @@
 --                     spaces) and a ring of instants since base, 7 bytes each
 --   fixed, elastic    "count end"
 --   meter             "at" or "at+part/denominator": when the debt is gone
+--                     and, if turns are reserved, "@" and when the last was
 --   initial           the same and " last", the last admitted action
+--   ladder            "end last until rung" and the refusals: when all is forgotten,
+--                     the last refusal or ban, the ban's end
 --
 -- Redis keeps nothing of a run, so what is not made is what is fast: the machines are
 -- made only when needed, and what the words say is parsed once.
@@ -50,46 +58,59 @@ local function parseMeter(value)
 	if #value == 16 and find(value, '^%d+$') then
 		return value + 0, 0, 1
 	end
-	local at, last = match(value, '^(%S+) (%d+)$')
-	local part, den = '0', '1'
-	at = at or value
-	if not find(at, '^%d+$') then
-		at, part, den = match(at, '^(%d+)%+(%d+)/(%d+)$')
-		if not at or part + 0 >= den + 0 then nonsense() end
+	local at, rest = match(value, '^(%d+)(.*)$')
+	if not at or #at > 16 then nonsense() end
+	local part, den = 0, 1
+	local p, q, tail = match(rest, '^%+(%d+)/(%d+)(.*)$')
+	if p then
+		part, den, rest = p + 0, q + 0, tail
+		if part >= den then nonsense() end
 	end
-	if #at > 16 or (last and #last > 16) then nonsense() end
-	return at + 0, part + 0, den + 0, last and last + 0
+	if rest == '' then
+		return at + 0, part, den
+	end
+	local turns, last = match(rest, '^@?(%d*) ?(%d*)$')
+	if not turns or #turns > 16 or #last > 16 then nonsense() end
+	return at + 0, part, den, turns ~= '' and turns + 0, last ~= '' and last + 0
 end
 
--- debt is what a meter owes now, and whether it had to be cut.
-local function debt(l, at, part, den)
-	local whole = at - now
+-- debt is what a meter owes now, and whether it had to be cut. Turns that are reserved
+-- are not: if the clock stepped back they stay as far off as they were.
+local function debt(l, at, part, den, turns)
+	local whole, cut = at - now, false
+	if turns and turns > now then
+		whole, cut = at - turns, true
+	end
 	if part > 0 and den ~= l.den then
 		whole, part = whole + 1, 0
 	end
 	if whole < 0 then
-		return 0, 0, false
-	elseif whole >= l.full and (whole > l.full or part > l.fullPart) then
+		whole, part = 0, 0
+	elseif not turns and whole >= l.full and (whole > l.full or part > l.fullPart) then
 		return l.full, l.fullPart, true
 	end
-	return whole, part, false
+	return whole, part, cut
 end
 
 -- pour is whether a meter has room, and the debt that it would then have.
-local function pour(l, whole, part)
+local function pour(l, whole, part, ahead)
 	whole, part = whole + l.cost, part + l.costPart
 	if part >= l.den then
 		whole, part = whole + 1, part - l.den
 	end
-	return whole < l.full or (whole == l.full and part <= l.fullPart), whole, part
+	local bound = l.full + ahead
+	return whole < bound or (whole == bound and part <= l.fullPart), whole, part
 end
 
-local function writeMeter(l, key, whole, part, last)
+local function writeMeter(l, key, whole, part, turns, last)
 	local at, value = now + whole, nil
 	if part > 0 then
 		value, at = format('%d+%d/%d', at, part, l.den), at + 1
 	else
 		value = format('%d', at)
+	end
+	if turns then
+		value = value .. '@' .. int(turns)
 	end
 	if last then
 		value, at = value .. ' ' .. int(last), last + l.memory
@@ -107,7 +128,7 @@ local function reportMeter(l, fits, whole, part)
 end
 
 local function parseAlone(text)
-	local mode, cost, costPart, full, fullPart, den = match(text, '^(%d) meter (%d+) (%d+) (%d+) (%d+) (%d+)$')
+	local mode, cost, costPart, full, fullPart, den = match(text, '^([01]) meter (%d+) (%d+) (%d+) (%d+) (%d+)$')
 	return mode and {
 		charging = mode == '1', cost = cost + 0, costPart = costPart + 0,
 		full = full + 0, fullPart = fullPart + 0, den = den + 0,
@@ -121,14 +142,16 @@ local function alone(l, text)
 	local key = KEYS[keys + 1]
 	keys = keys + 1
 	local value = call('GET', key)
-	local whole, part, changed = 0, 0, false
+	local whole, part, changed, turns = 0, 0, false, false
 	if value then
-		whole, part, changed = debt(l, parseMeter(value))
+		local at, p, den
+		at, p, den, turns = parseMeter(value)
+		whole, part, changed = debt(l, at, p, den, turns)
 	end
 	while true do
-		local fits, after, afterPart = pour(l, whole, part)
+		local fits, after, afterPart = pour(l, whole, part, 0)
 		if fits and l.charging then
-			whole, part, changed = after, afterPart, true
+			whole, part, changed, turns = after, afterPart, true, false
 		end
 		reportMeter(l, fits, whole, part)
 		if ARGV[charges + 1] ~= text or KEYS[keys + 1] ~= key then
@@ -137,7 +160,7 @@ local function alone(l, text)
 		charges, keys = charges + 1, keys + 1
 	end
 	if changed and l.charging then
-		writeMeter(l, key, whole, part)
+		writeMeter(l, key, whole, part, turns and math.min(turns, now))
 	end
 end
 
@@ -149,9 +172,9 @@ local function machinery()
 
 local function readMeter(l)
 	local value = call('GET', l.key)
-	l.kept, l.changed, l.whole, l.part = false, false, l.start, l.startPart
+	l.kept, l.changed, l.whole, l.part, l.turns = false, false, l.start, l.startPart, false
 	if value then
-		local at, part, den, last = parseMeter(value)
+		local at, part, den, turns, last = parseMeter(value)
 		l.kept = true
 		if l.memory and last then
 			l.kept = now - last < l.memory
@@ -160,27 +183,43 @@ local function readMeter(l)
 			last = 1 / 0
 		end
 		if l.kept then
-			l.whole, l.part, l.changed = debt(l, at, part, den)
-			l.last = last
-			if l.memory and last > now then
+			l.whole, l.part, l.changed = debt(l, at, part, den, turns)
+			if turns and turns > now then
+				last, turns = last and last - (turns - now), now
+			end
+			l.last, l.turns = last, turns
+			if l.memory and (last == 1 / 0 or (last > now and not turns)) then
 				l.last, l.changed = now, true
 			end
 		end
 	end
 	local fits
-	fits, l.after, l.afterPart = pour(l, l.whole, l.part)
+	fits, l.after, l.afterPart = pour(l, l.whole, l.part, l.ahead)
 	return fits
+end
+
+local function above(l, whole, part)
+	return whole > l.full or (whole == l.full and part > l.fullPart)
 end
 
 local function settleMeter(l, all)
 	if l.charging then
 		if all then
-			l.whole, l.part, l.last, l.changed = l.after, l.afterPart, now, true
-		elseif l.memory and not l.fits and not l.kept then
+			if l.forced and above(l, l.after, l.afterPart) then -- as much as there is room for
+				l.after, l.afterPart = l.full, l.fullPart
+				if above(l, l.whole, l.part) then
+					l.after, l.afterPart = l.whole, l.part
+				end
+			end
+			l.whole, l.part, l.last, l.turns, l.changed = l.after, l.afterPart, now, false, true
+			if above(l, l.whole, l.part) then
+				l.turns, l.last = now, now + l.whole - l.full + (l.part > l.fullPart and 1 or 0)
+			end
+		elseif l.memory and l.refuses and not l.kept then
 			l.last, l.changed = now, true
 		end
 		if l.changed then
-			writeMeter(l, l.key, l.whole, l.part, l.memory and l.last)
+			writeMeter(l, l.key, l.whole, l.part, l.turns, l.memory and l.last)
 		end
 	end
 	reportMeter(l, l.fits, l.whole, l.part)
@@ -201,15 +240,17 @@ local function readCounter(l)
 			l.count, l.stop, l.ends = count + 0, stop, ends
 		end
 	end
+	l.units = l.forced and math.max(0, math.min(l.cost, l.max - l.count)) or l.cost
 	return l.count + l.cost <= l.max
 end
 
 local function settleCounter(l, all)
 	if l.charging then
-		local moves = l.elastic and (all or not l.fits)
+		all = all and l.units > 0
+		local moves = l.elastic and (all or l.refuses)
 		if all then
 			moves = moves or l.stop == now
-			l.count, l.changed = l.count + l.cost, true
+			l.count, l.changed = l.count + l.units, true
 		end
 		if moves then
 			l.stop, l.ends, l.changed = now + l.period, false, true
@@ -265,6 +306,10 @@ function Log.entry(l, place)
 	return at, found[1]
 end
 
+function Log.count(l)
+	return call('ZCOUNT', l.key, '(' .. int(now - l.period + l.shift), '+inf')
+end
+
 function Log.read(l)
 	l.shift, l.id, l.newest, l.wait, l.changed = 0, 0, false, 0, false
 	local newest, member = Log.entry(l, 0)
@@ -277,7 +322,10 @@ function Log.read(l)
 		end
 	end
 	local fits = fitsTrail(l, Log.entry)
-	if l.counting and not fits and l.cost <= l.max then
+	l.units = l.cost
+	if l.forced then
+		l.units = math.max(0, math.min(l.cost, l.max - Log.count(l)))
+	elseif l.counting and not fits and l.cost <= l.max then
 		-- What is one too many when the refused ones are entries too.
 		local place = l.max - 2 * l.cost
 		l.waitAfter = place < 0 and l.period or Log.entry(l, place) - l.shift + l.period - now
@@ -306,7 +354,7 @@ end
 function Log.record(l, mark)
 	Log.move(l)
 	local new = {}
-	for i = 1, l.cost do
+	for i = 1, l.units do
 		l.id = math.max(l.id + 1, now)
 		new[2 * i - 1], new[2 * i] = int(now), int(l.id) .. mark
 	end
@@ -315,7 +363,7 @@ function Log.record(l, mark)
 	addAll(l.key, new)
 	call('ZREMRANGEBYSCORE', l.key, '-inf', int(now - l.period))
 	if mark ~= '' then
-		local live = call('ZCARD', l.key) - l.cost
+		local live = call('ZCARD', l.key) - l.units
 		call('ZREMRANGEBYRANK', l.key, '0', int(-math.max(l.max, live) - 1))
 	end
 	l.newest = now
@@ -324,9 +372,9 @@ end
 
 function Log.settle(l, all)
 	if l.charging then
-		if all then
+		if all and l.units > 0 then
 			Log.record(l, '')
-		elseif l.counting and not l.fits then
+		elseif l.counting and l.refuses then
 			Log.record(l, 'r')
 			l.wait = l.waitAfter
 		elseif l.changed then
@@ -336,7 +384,7 @@ function Log.settle(l, all)
 	end
 	local count = 0
 	if l.newest then
-		count = call('ZCOUNT', l.key, '(' .. int(now - l.period + l.shift), '+inf')
+		count = Log.count(l)
 	end
 	reportTrail(l, count)
 end
@@ -407,9 +455,10 @@ function Ring.read(l)
 	local fits = fitsTrail(l, Ring.entry)
 	-- All that is read is read before anything is written. If one action does not
 	-- fit, all that there are count.
-	if fits or l.cost > 1 or l.n > l.max then
+	if fits or l.cost > 1 or l.n > l.max or l.forced then
 		l.gone = Ring.dead(l)
 	end
+	l.units = l.forced and math.max(0, math.min(l.cost, l.max - (l.n - l.gone))) or l.cost
 	return fits
 end
 
@@ -443,7 +492,7 @@ function Ring.charge(l)
 	elseif gone > 0 then
 		l.head = (l.head + gone) % l.cap
 	end
-	local need, value, bytes = l.n + l.cost, now - l.base, {}
+	local need, value, bytes = l.n + l.units, now - l.base, {}
 	for i = width, 1, -1 do
 		bytes[i] = value % 256
 		value = floor(value / 256)
@@ -455,14 +504,14 @@ function Ring.charge(l)
 		local first = math.min(l.n, l.cap - l.head)
 		local kept = Ring.bytes(l, 0, first) .. Ring.bytes(l, first, l.n - first)
 		l.head, l.n, l.cap = 0, need, math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
-		local ring = kept .. string.rep(entry, l.cost) .. string.rep('\0', width * (l.cap - need))
+		local ring = kept .. string.rep(entry, l.units) .. string.rep('\0', width * (l.cap - need))
 		call('SET', l.key, Ring.text(l) .. ring, 'PXAT', expiry(now + l.period))
 		return
 	end
-	local first = math.min(l.cost, l.cap - (l.head + l.n) % l.cap)
+	local first = math.min(l.units, l.cap - (l.head + l.n) % l.cap)
 	call('SETRANGE', l.key, int(Ring.slot(l, l.n)), string.rep(entry, first))
-	if first < l.cost then
-		call('SETRANGE', l.key, int(header), string.rep(entry, l.cost - first))
+	if first < l.units then
+		call('SETRANGE', l.key, int(header), string.rep(entry, l.units - first))
 	end
 	l.n = need
 	Ring.finish(l)
@@ -470,7 +519,7 @@ end
 
 function Ring.settle(l, all)
 	if l.charging then
-		if all then
+		if all and l.units > 0 then
 			Ring.charge(l)
 		elseif l.changed then
 			Ring.move(l)
@@ -483,53 +532,152 @@ end
 	return {sliding = Log, refused = Log, moving = Ring}
 end
 
+-- A ladder is refusals, and bans.
+
+local function readLadder(l)
+	local value = call('GET', l.key)
+	l.last, l.stop, l.rung, l.marks, l.shift = 0, 0, 0, {}, 0
+	if value then
+		local ends, last, stop, rung, marks = match(value, '^(%d+) (%d+) (%d+) (%d+)([ %d]*)$')
+		if not ends or #ends > 16 or #last > 16 or #stop > 16 or #rung > 2 then nonsense() end
+		if ends + 0 > now then
+			l.last, l.stop, l.rung = last + 0, stop + 0, rung + 0
+			l.shift = math.max(0, l.last - now)
+			if now + l.shift >= math.max(l.last, l.stop) + l.quiet then
+				l.rung = 0
+			end
+			for mark in string.gmatch(marks, '%d+') do
+				if #mark > 16 then nonsense() end
+				if mark + l.within > now + l.shift then
+					l.marks[#l.marks + 1] = mark + 0
+				end
+			end
+		end
+	end
+	return l.byHand > 0 and l.charging or l.stop - l.shift <= now
+end
+
+local function settleLadder(l, all, pass, banned)
+	local ban, refused = all and l.byHand or 0, not pass and not banned
+	if l.charging and (ban > 0 or refused or l.shift > 0) then
+		l.last, l.stop = l.last - l.shift, l.stop - l.shift
+		for i = 1, #l.marks do
+			l.marks[i] = l.marks[i] - l.shift
+		end
+		l.shift = 0
+		if refused then
+			l.last = now
+			l.marks[#l.marks + 1] = now
+			if #l.marks >= l.refusals then
+				ban = l.bans[math.min(l.rung + 1, #l.bans)]
+				l.rung = math.min(l.rung + 1, #l.bans)
+			end
+		end
+		if ban > 0 then
+			l.last, l.stop, l.marks = now, now + ban, {}
+		end
+		local ends = math.max(l.last, l.stop) + (l.rung > 0 and l.quiet or 0)
+		if #l.marks > 0 then
+			ends = math.max(ends, l.last + l.within)
+		end
+		local value = format('%d %d %d %d', ends, l.last, l.stop, l.rung)
+		for i = 1, #l.marks do
+			value = value .. ' ' .. int(l.marks[i])
+		end
+		call('SET', l.key, value, 'PXAT', expiry(ends))
+	end
+	local at = now + l.shift
+	local rest = math.max(l.last, l.stop) + (l.rung > 0 and l.quiet or 0) - at
+	if #l.marks > 0 then
+		rest = math.max(rest, l.last + l.within - at)
+	end
+	reply[last + 1], reply[last + 2] = #l.marks * 2 + (l.fits and 1 or 0), math.max(0, rest)
+	reply[last + 3], reply[last + 4] = math.max(0, l.stop - at), l.rung
+	last = last + 4
+end
+
+local function parseLadder(words, charging)
+	local n, l = {}, {read = readLadder, settle = settleLadder, charging = charging, punishes = true, bans = {}}
+	for word in string.gmatch(words, '%d+') do
+		n[#n + 1] = word + 0
+	end
+	l.byHand, l.refusals, l.within, l.quiet = n[1], n[2], n[3], n[4]
+	for i = 5, #n do
+		l.bans[i - 4] = n[i]
+	end
+	return l
+end
+
 local long
 
 -- parse makes the limits of a charge.
 local function parse(text)
-	local plan, charging = {}, match(text, '^%d') == '1'
-	for name, a, b, c, d, e, f, g, h in string.gmatch(text, '(%l+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*) ?(%d*) ?(%d*)') do
+	local mode, ahead = match(text, '^(%d):?(%d*)')
+	local plan, charging, forced = {dated = mode == '2'}, mode ~= '0', mode == '3'
+	ahead = ahead ~= '' and ahead + 0 or 0
+	local limits, ladder = match(text, '^(.*) ladder (.*)$')
+	for shadow, name, a, b, c, d, e, f, g, h in string.gmatch(limits or text, '(~?)(%l+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*) ?(%d*) ?(%d*)') do
 		local l
 		if name == 'meter' or name == 'initial' then
 			l = {
-				read = readMeter, settle = settleMeter, charging = charging,
+				read = readMeter, settle = settleMeter, charging = charging, forced = forced, ahead = ahead,
 				cost = a + 0, costPart = b + 0, full = c + 0, fullPart = d + 0, den = e + 0,
 				start = 0, startPart = 0, memory = false,
-				key = false, fits = false, kept = false, changed = false,
-				whole = 0, part = 0, after = 0, afterPart = 0, last = 0,
+				key = false, fits = false, refuses = false, kept = false, changed = false,
+				whole = 0, part = 0, after = 0, afterPart = 0, last = 0, turns = false,
 			}
+			l.over = above(l, l.cost, l.costPart)
 			if name == 'initial' then
 				l.start, l.startPart, l.memory = f + 0, g + 0, h + 0
 			end
 		elseif name == 'fixed' or name == 'elastic' then
 			l = {
-				read = readCounter, settle = settleCounter, charging = charging,
+				read = readCounter, settle = settleCounter, charging = charging, forced = forced,
 				cost = a + 0, max = b + 0, period = c + 0, elastic = name == 'elastic',
-				key = false, fits = false, changed = false, count = 0, stop = 0, ends = false,
+				key = false, fits = false, refuses = false, changed = false, count = 0, stop = 0, ends = false,
 			}
+			l.over = l.cost > l.max
 		else
 			long = long or trails()
 			l = {
-				read = long[name].read, settle = long[name].settle, charging = charging,
+				read = long[name].read, settle = long[name].settle, charging = charging, forced = forced,
 				cost = a + 0, max = b + 0, period = c + 0, counting = name == 'refused',
 			}
+			l.over = l.cost > l.max
 		end
+		l.shadow = shadow ~= ''
 		plan[#plan + 1] = l
+	end
+	if ladder then
+		plan[#plan + 1] = parseLadder(ladder, charging)
 	end
 	return plan
 end
 
+-- several decides a charge. pass is whether all limits that can refuse have room;
+-- rehearsed, whether the others have.
 local function several(plan)
-	local all, from = true, keys
+	local pass, rehearsed, banned, from = true, true, false, keys
 	keys = from + #plan
 	for k = 1, #plan do
 		local l = plan[k]
 		l.key = KEYS[from + k]
-		l.fits = l:read()
-		all = all and l.fits
+		l.fits = l:read() or l.forced
+		if l.fits then
+		elseif l.shadow then
+			rehearsed = false
+		else
+			pass, banned = false, l.punishes
+		end
+	end
+	if plan.dated then
+		last = last + 1
+		reply[last] = now
 	end
 	for k = 1, #plan do
-		plan[k]:settle(all)
+		local l = plan[k]
+		l.refuses = not l.fits and not banned and not l.over
+		l:settle(pass and (rehearsed or not l.shadow), pass, banned)
 	end
 end
 
