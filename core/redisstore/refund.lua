@@ -42,7 +42,7 @@ function give.meter(key, whole, part, den, afterWhole, afterPart, memory)
 	end
 	local turns, last = string.match(rest, '^(@?%d*) ?(%d*)$')
 	local left = afterWhole - now
-	if not turns or at + (atPart > 0 and 1 or 0) <= now or left < 0 then
+	if not turns or at + (atPart > 0 and 1 or 0) <= now or left < 0 or (left == 0 and afterPart == 0) then
 		return
 	end
 	if whole > left or (whole == left and part > afterPart) then
@@ -76,18 +76,17 @@ local function counter(key)
 end
 
 local function write(key, count, stop)
-	call('SET', key, int(math.max(0, count)) .. ' ' .. int(stop), 'PXAT', expiry(stop))
+	if count > 0 then
+		call('SET', key, int(count) .. ' ' .. int(stop), 'KEEPTTL')
+	else -- the window is whole
+		call('DEL', key)
+	end
 end
 
 function give.fixed(key, units, stop, opened)
 	local count, ends = counter(key)
-	if not count or ends ~= stop then
-		return
-	end
-	if opened == 0 then
+	if count and ends == stop and (opened == 0 or count <= units) then
 		write(key, count - units, ends)
-	elseif count <= units then -- nothing else happened in the window
-		call('DEL', key)
 	end
 end
 
