@@ -64,8 +64,8 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 //
 // Some actions are kept as they are, since giving back would give more: one that has
 // opened a FixedWindow in which there were others since; one in an ElasticWindow that
-// is older than its period; and one in a full SlidingWindow with CountRefused that
-// there were attempts on since. So is one in a MovingWindow that admitted more than
+// is older than its period; and one in a SlidingWindow with CountRefused that is
+// full. So is one in a MovingWindow that admitted more than
 // 65,536 since, for the time that it would take. What was attempted and refused in between
 // stays refused, and what was forgotten in between, by [Limiter.Reset] or since a store
 // was restarted, is not asked for: a bucket or funnel then gets more than it had lost.
@@ -141,7 +141,7 @@ func (r *Receipt) Give(states []State, now, units int64) {
 		case KindTokenBucket, KindFunnel:
 			s.Changed = l.giveMeter(s, r, was, now, units)
 		default:
-			s.Changed = l.giveTrail(s, r, units)
+			s.Changed = l.giveTrail(s, r, now, units)
 		}
 	}
 }
@@ -195,9 +195,9 @@ func (l *Limit) giveCounter(s *State, r *Receipt, was *Reading, now, units int64
 // maxSince bounds how many entries move up when one is taken out.
 const maxSince = 1 << 16
 
-func (l *Limit) giveTrail(s *State, r *Receipt, units int64) bool {
+func (l *Limit) giveTrail(s *State, r *Receipt, now, units int64) bool {
 	t := s.Trail
-	if l.kind == KindSlidingRefused && t.Len() >= l.max && t.newest() > r.At {
+	if l.kind == KindSlidingRefused && t.Len()-t.dead(now-l.span) >= l.max {
 		return false // older entries may have made room for newer ones
 	}
 	to := t.dead(r.At)

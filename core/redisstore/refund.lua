@@ -112,11 +112,9 @@ function give.sliding(key, units, period)
 end
 
 function give.refused(key, units, period, max)
-	local newest = call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
-	if newest[1] and newest[2] + 0 > made and call('ZCARD', key) >= max then
-		return
+	if call('ZCOUNT', key, '(' .. int(now - period), '+inf') < max then
+		give.sliding(key, units, period)
 	end
-	give.sliding(key, units, period)
 end
 
 local header, width, since = 56, 7, 65536

@@ -195,7 +195,7 @@ local function readMeter(l)
 	end
 	local fits
 	fits, l.after, l.afterPart = pour(l, l.whole, l.part, l.ahead)
-	return fits
+	return fits and not l.over
 end
 
 local function above(l, whole, part)
@@ -560,7 +560,7 @@ end
 local function settleLadder(l, all, pass, banned)
 	local ban, refused = all and l.byHand or 0, not pass and not banned
 	if l.charging and (ban > 0 or refused or l.shift > 0) then
-		l.last, l.stop = l.last - l.shift, l.stop - l.shift
+		l.last, l.stop = l.last - l.shift, math.max(0, l.stop - l.shift)
 		for i = 1, #l.marks do
 			l.marks[i] = l.marks[i] - l.shift
 		end

@@ -515,7 +515,7 @@ var refundRules = []promise{
 		a.peek(pass(1, 1, 0))
 	}},
 
-	{"CountRefused keeps an action in a full queue that was attempted since", func(s *script) {
+	{"CountRefused keeps an action in a full queue", func(s *script) {
 		a := s.of(countRefused(2, 10*sec))
 		a.allow(1, pass(2, 1, 10*sec))
 		s.at(1 * sec)
@@ -527,7 +527,11 @@ var refundRules = []promise{
 		s.at(12 * sec)
 		d = a.paid(2)
 		a.refund(d, 1)
-		a.peek(pass(2, 1, 10*sec))
+		a.peek(stop(2, 0, 10*sec, 10*sec))
+		s.at(22 * sec)
+		d = a.paid(1)
+		a.refund(d, 1)
+		a.peek(pass(2, 2, 0))
 	}},
 
 	{"a refund that the clock has stepped back before does nothing", each(func(s *script, m maker) {

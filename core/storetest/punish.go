@@ -157,7 +157,7 @@ func (m *model) refund(paid []payment, units int) {
 				continue
 			}
 		case r.trail():
-			if r.kind == refused && h.units() >= r.max && h.newest() > p.at {
+			if r.kind == refused && m.count(h, r, m.now) >= r.max {
 				continue
 			}
 			left := units
