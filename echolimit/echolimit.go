@@ -17,6 +17,7 @@
 package echolimit
 
 import (
+	"net/http"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -132,11 +133,17 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The
-// fields are those of nethttp.Config.
+// fields are those of nethttp.Config. With a Settle, the Writer of c.Response() is
+// wrapped. If the handler returns an error, its status is the one that Echo's own
+// error handler gives it: the Code of an *echo.HTTPError that is not wrapped, else
+// 500. If yours answers otherwise, put a middleware inside that calls c.Error.
 type Config struct {
 	Cost       func(echo.Context) (int, error)
 	Limiter    func(echo.Context) *core.Limiter
 	Skip       func(echo.Context) bool
+	Hold       time.Duration
+	HoldMax    int
+	Settle     func(c echo.Context, status int) int
 	Deny       func(echo.Context, core.Decision) error // its error goes to the central handler; if it hijacks, it returns one
 	Fail       func(echo.Context, error) error         // likewise
 	Keep       bool                                    // see Decision
@@ -147,7 +154,8 @@ type Config struct {
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 	gate := nethttp.NewGate("echolimit", limiter, user, action, nethttp.Rules[echo.Context]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
+		ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -156,29 +164,68 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 				if cfg.Keep && o.Decided {
 					c.Set(keptKey, o.Decision)
 				}
+				if o.Settle {
+					return settled(gate, c, &o, next)
+				}
 				return next(c)
 			}
-			var p nethttp.Problem
 			var err error
-			if o.Failure != nil {
-				p = o.Failure.Problem()
-				if cfg.Fail != nil {
-					err = cfg.Fail(c, o.Failure)
-				}
-			} else {
-				p = nethttp.Refusal(o.Decision)
-				if cfg.Deny != nil {
-					err = cfg.Deny(c, o.Decision)
-				}
+			switch {
+			case o.Failure != nil && cfg.Fail != nil:
+				err = cfg.Fail(c, o.Failure)
+			case o.Failure == nil && cfg.Deny != nil:
+				err = cfg.Deny(c, o.Decision)
 			}
 			if err != nil || c.Response().Committed {
 				return err
 			}
-			// Not wrapped: Echo's error handler looks at the type itself.
-			c.Response().Header().Set(echo.HeaderContentType, nethttp.ProblemType)
-			return &echo.HTTPError{Code: p.Status, Message: p}
+			return answer(c, &o)
 		}
 	}
+}
+
+// answer makes the problem an error. It is not wrapped: Echo's error handler looks at
+// the type itself.
+func answer(c echo.Context, o *nethttp.Outcome) error {
+	p := o.Problem()
+	c.Response().Header().Set(echo.HeaderContentType, nethttp.ProblemType)
+	return &echo.HTTPError{Code: p.Status, Message: p}
+}
+
+func settled(gate *nethttp.Gate[echo.Context], c echo.Context, o *nethttp.Outcome, next echo.HandlerFunc) (err error) {
+	w, status := nethttp.Watch(c.Response().Writer)
+	c.Response().Writer = w
+	gate.Run(c, c.Request(), o, func() { err = next(c) }, func() int {
+		code := status()
+		if code == 0 || err == nil || c.Response().Committed {
+			return code
+		}
+		return statusOf(err)
+	})
+	return err
+}
+
+// statusOf is the status with which Echo's own error handler answers.
+func statusOf(err error) int {
+	he, ok := err.(*echo.HTTPError)
+	if !ok {
+		return http.StatusInternalServerError
+	}
+	if inner, ok := he.Internal.(*echo.HTTPError); ok {
+		he = inner
+	}
+	return he.Code
+}
+
+// Allow is for a handler that knows only then what its request costs, or who or what
+// it is for; see nethttp.Allow. The handler returns the error, if there is one: as
+// with Limit it is an *echo.HTTPError whose Message is the problem.
+func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+	o := nethttp.Charge("echolimit", c.Request(), c.Response().Header(), limiter, user, action, cost)
+	if o.Pass {
+		return nil
+	}
+	return answer(c, &o)
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a

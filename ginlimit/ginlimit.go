@@ -15,6 +15,11 @@
 package ginlimit
 
 import (
+	"bufio"
+	"net"
+	"net/http"
+	"time"
+
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/core"
@@ -60,11 +65,15 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The
-// fields are those of nethttp.Config.
+// fields are those of nethttp.Config. With a Settle, c.Writer is wrapped; the status is
+// the one that it has when the handlers after this one have returned.
 type Config struct {
 	Cost       func(*gin.Context) (int, error)
 	Limiter    func(*gin.Context) *core.Limiter
 	Skip       func(*gin.Context) bool
+	Hold       time.Duration
+	HoldMax    int
+	Settle     func(c *gin.Context, status int) int
 	Deny       func(*gin.Context, core.Decision) // the chain is aborted already; a status alone counts only if it is not 200
 	Fail       func(*gin.Context, error)         // the chain is aborted already
 	Keep       bool                              // see Decision
@@ -75,7 +84,8 @@ type Config struct {
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 	gate := nethttp.NewGate("ginlimit", limiter, user, action, nethttp.Rules[*gin.Context]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
+		ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(c *gin.Context) {
 		o := gate.Enter(c, c.Request, c.Writer.Header())
@@ -83,26 +93,58 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			if cfg.Keep && o.Decided {
 				c.Set(keptKey{}, o.Decision)
 			}
+			if o.Settle {
+				w := &watched{ResponseWriter: c.Writer}
+				c.Writer = w
+				gate.Run(c, c.Request, &o, c.Next, w.final)
+			}
 			return
 		}
 		c.Abort()
 		status := c.Writer.Status() // a 404 already, where no route matched
-		var p nethttp.Problem
-		if o.Failure != nil {
-			p = o.Failure.Problem()
-			if cfg.Fail != nil {
-				cfg.Fail(c, o.Failure)
-			}
-		} else {
-			p = nethttp.Refusal(o.Decision)
-			if cfg.Deny != nil {
-				cfg.Deny(c, o.Decision)
-			}
+		switch {
+		case o.Failure != nil && cfg.Fail != nil:
+			cfg.Fail(c, o.Failure)
+		case o.Failure == nil && cfg.Deny != nil:
+			cfg.Deny(c, o.Decision)
 		}
 		if !c.Writer.Written() && c.Writer.Status() == status {
-			p.Write(c.Writer, c.Request)
+			o.Problem().Write(c.Writer, c.Request)
 		}
 	}
+}
+
+// watched tells whether the connection was taken over, which Gin does not.
+type watched struct {
+	gin.ResponseWriter
+	taken bool
+}
+
+func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.ResponseWriter.Hijack()
+	w.taken = w.taken || err == nil
+	return conn, rw, err
+}
+
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *watched) final() int {
+	if w.taken {
+		return 0
+	}
+	return w.Status()
+}
+
+// Allow is for a handler that knows only then what its request costs, or who or what
+// it is for; see nethttp.Allow. If it returns false, it has answered and aborted the
+// chain, and the handler returns.
+func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
+	o := nethttp.Charge("ginlimit", c.Request, c.Writer.Header(), limiter, user, action, cost)
+	if !o.Pass {
+		c.Abort()
+		o.Problem().Write(c.Writer, c.Request)
+	}
+	return o.Pass
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a

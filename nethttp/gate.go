@@ -20,6 +20,9 @@ type Rules[C any] struct {
 	Cost       func(C) (int, error)
 	Limiter    func(C) *core.Limiter
 	Skip       func(C) bool
+	Hold       time.Duration
+	HoldMax    int
+	Settle     func(C, int) int
 	ResetDelta bool
 	IETF       bool
 }
@@ -29,17 +32,22 @@ type Rules[C any] struct {
 // runs the handler or writes the answer. Writers of handlers do not need it.
 type Gate[C any] struct {
 	adapter      string
-	limiter      *core.Limiter
+	given        *core.Limiter
+	limiter      *core.Limiter // the same, with receipts if requests are settled
 	user, action func(C) (string, error)
 	rules        Rules[C]
 	headers      headers
+	held         atomic.Int64
 	unrouted     atomic.Bool  // said that the pattern is empty
-	said         atomic.Int64 // when it was last said that the store fails
+	down         rarely       // said that the store fails
+	unsettled    rarely       // said that a request cannot be settled
 	looks        atomic.Int32 // how often it has looked who charges twice
 }
 
+const defaultHoldMax = 1000
+
 // NewGate makes the gate of an adapter, whose name stands before its messages. It
-// panics if the limiter or a key function is nil.
+// panics if the limiter or a key function is nil, or a number of the rules negative.
 func NewGate[C any](adapter string, limiter *core.Limiter, user, action func(C) (string, error), rules Rules[C]) *Gate[C] {
 	switch {
 	case limiter == nil:
@@ -48,17 +56,25 @@ func NewGate[C any](adapter string, limiter *core.Limiter, user, action func(C) 
 		panic(adapter + ": Limit: the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
 	case action == nil:
 		panic(adapter + ": Limit: the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
+	case rules.Hold < 0:
+		panic(fmt.Sprintf("%s: Limit: Hold %s is negative; 0 holds nobody", adapter, rules.Hold))
+	case rules.HoldMax < 0:
+		panic(fmt.Sprintf("%s: Limit: HoldMax %d is negative; 0 is %d", adapter, rules.HoldMax, defaultHoldMax))
+	case rules.HoldMax == 0:
+		rules.HoldMax = defaultHoldMax
 	}
-	return &Gate[C]{
-		adapter: adapter, limiter: limiter, user: user, action: action, rules: rules,
-		headers: newHeaders(limiter, rules.ResetDelta, rules.IETF),
+	g := &Gate[C]{adapter: adapter, given: limiter, limiter: limiter, user: user, action: action, rules: rules}
+	if rules.Settle != nil {
+		g.limiter = core.Must(limiter.With(core.Receipts{}))
 	}
+	g.headers = newHeaders(g.limiter, rules.ResetDelta, rules.IETF)
+	return g
 }
 
 // An Outcome is what a Gate says about a request.
 type Outcome struct {
-	// Pass is whether the handler runs.
-	Pass bool
+	// Pass is whether the handler runs, and Settle whether it does so by Gate.Run.
+	Pass, Settle bool
 
 	// Decided is whether there was a decision: not for a request that was
 	// skipped, a CORS preflight, or a failure.
@@ -67,25 +83,55 @@ type Outcome struct {
 
 	// Failure is why there is no decision although one was needed.
 	Failure *Failure
+
+	charge charge
+}
+
+// Problem is what to answer to a request that does not pass.
+func (o *Outcome) Problem() Problem {
+	if o.Failure != nil {
+		return o.Failure.Problem()
+	}
+	return Refusal(o.Decision)
+}
+
+// A charge is what is asked of a limiter.
+type charge struct {
+	limiter      *core.Limiter
+	user, action string
+	cost         int
+}
+
+func (ch *charge) allow(ctx context.Context) (core.Decision, error) {
+	return ch.limiter.AllowN(ctx, ch.user, ch.action, ch.cost)
 }
 
 // Enter decides the request and writes the headers that belong to the outcome.
-// What is left to do is to run the handler, or to answer with [Refusal] or the
-// Failure's Problem.
+// What is left to do is to run the handler, or to answer with the Outcome's Problem.
 func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) Outcome {
 	if preflight(r) {
 		return Outcome{Pass: true}
 	}
-	limiter, d, skip, failure := g.decide(c, r, h)
+	charge, d, skip, failure := g.decide(c, r)
 	switch {
 	case skip:
 		return Outcome{Pass: true}
 	case failure != nil:
-		g.say(r.Context(), failure)
-		g.headers.fail(h, limiter, failure)
+		if !errors.Is(failure, keyfuncs.ErrNoRoute) || g.unrouted.CompareAndSwap(false, true) {
+			failure.say(r.Context(), &g.down)
+		}
+		g.headers.fail(h, charge.limiter, failure)
 		return Outcome{Failure: failure}
 	}
-	return Outcome{Pass: d.Allowed, Decided: true, Decision: d}
+	outer := g.headers.write(h, charge.limiter, &d)
+	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && charge.cost > 0 && !twice.said.Load() {
+		n := note{limiter: charge.limiter, user: charge.user, action: charge.action}
+		if n.limiter == g.limiter {
+			n.limiter = g.given
+		}
+		g.charged(outer, h[headerRemaining], n)
+	}
+	return Outcome{Pass: d.Allowed, Settle: d.Allowed && g.rules.Settle != nil, Decided: true, Decision: d, charge: charge}
 }
 
 // preflight is a browser's question whether it may ask. It must have all three
@@ -95,103 +141,197 @@ func preflight(r *http.Request) bool {
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// decide asks the functions that were given, whose panics it turns into failures, and
-// writes the headers of the decision.
-func (g *Gate[C]) decide(c C, r *http.Request, h http.Header) (limiter *core.Limiter, d core.Decision, skip bool, failure *Failure) {
-	asking := "skip"
-	defer func() {
-		if asking == "" {
-			return
-		}
-		if v := recover(); v == http.ErrAbortHandler {
-			panic(v)
-		} else if v != nil {
-			failure = &Failure{Status: http.StatusInternalServerError, adapter: g.adapter, asking: asking, Err: fmt.Errorf("panic: %v\n%s", v, debug.Stack())}
-		}
-	}()
-	limiter = g.limiter
-	fail := func(status int, err error) (*core.Limiter, core.Decision, bool, *Failure) {
-		failure := &Failure{Status: status, adapter: g.adapter, asking: asking, Err: err}
-		asking = ""
-		return limiter, core.Decision{}, false, failure
-	}
+// decide asks the functions that were given, whose panics it turns into failures.
+func (g *Gate[C]) decide(c C, r *http.Request) (ch charge, d core.Decision, skip bool, failure *Failure) {
+	q := question{g.adapter, "skip"}
+	defer q.caught(&failure)
+	ch.limiter, ch.cost = g.limiter, 1
 	if g.rules.Skip != nil && g.rules.Skip(c) {
-		asking = ""
-		return nil, d, true, nil
+		return ch, d, true, nil
 	}
-	asking = "user"
-	user, err := g.user(c)
-	if err == nil && user == "" {
-		err = keyfuncs.ErrNoKey
+	q.asking = "user"
+	var err error
+	ch.user, err = g.user(c)
+	if failure = q.key(ch.user, err); failure != nil {
+		return ch, d, false, failure
 	}
-	if err != nil {
-		return fail(keyStatus(err), err)
-	}
-	asking = "action"
-	action, err := g.action(c)
-	if err == nil && action == "" {
-		err = keyfuncs.ErrNoKey
-	}
-	if err != nil {
-		return fail(keyStatus(err), err)
+	q.asking = "action"
+	ch.action, err = g.action(c)
+	if failure = q.key(ch.action, err); failure != nil {
+		return ch, d, false, failure
 	}
 	if g.rules.Limiter != nil {
-		asking = "limiter"
-		if picked := g.rules.Limiter(c); picked != nil {
-			limiter = picked
+		q.asking = "limiter"
+		if ch.limiter, err = g.picked(c); err != nil {
+			return ch, d, false, q.failed(http.StatusInternalServerError, err)
 		}
 	}
-	cost := 1
 	if g.rules.Cost != nil {
-		asking = "cost"
-		if cost, err = g.rules.Cost(c); err == nil && cost < 0 {
+		q.asking = "cost"
+		if ch.cost, err = g.rules.Cost(c); err == nil && ch.cost < 0 {
 			err = core.ErrCost
 		}
 		if err != nil {
-			return fail(http.StatusInternalServerError, err)
+			return ch, d, false, q.failed(http.StatusInternalServerError, err)
 		}
 	}
-	asking = "store"
-	if d, err = limiter.AllowN(r.Context(), user, action, cost); err != nil {
-		return fail(http.StatusServiceUnavailable, err)
+	q.asking = "store"
+	if d, err = g.ask(r.Context(), &ch); err != nil {
+		return ch, d, false, q.failed(http.StatusServiceUnavailable, err)
 	}
-	asking = ""
-	outer := g.headers.write(h, limiter, &d)
-	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && cost > 0 && !twice.said.Load() {
-		g.charged(outer, h[headerRemaining], note{limiter: limiter, user: user, action: action})
-	}
-	return limiter, d, false, nil
+	return ch, d, false, nil
 }
 
-func keyStatus(err error) int {
-	if errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
-		return http.StatusBadRequest
+// picked is the limiter that the request picks, with receipts if it is settled.
+func (g *Gate[C]) picked(c C) (*core.Limiter, error) {
+	picked := g.rules.Limiter(c)
+	switch {
+	case picked == nil || picked == g.given:
+		return g.limiter, nil
+	case g.rules.Settle == nil:
+		return picked, nil
 	}
-	return http.StatusInternalServerError
+	return picked.With(core.Receipts{})
 }
 
-// A failing store is said again after so long, not per request.
+// ask takes the decision. If there is room for one more it holds the request until it
+// may pass, or Hold is over.
+func (g *Gate[C]) ask(ctx context.Context, ch *charge) (core.Decision, error) {
+	if g.rules.Hold == 0 {
+		return ch.allow(ctx)
+	}
+	if g.held.Add(1) > int64(g.rules.HoldMax) {
+		g.held.Add(-1)
+		return ch.allow(ctx)
+	}
+	defer g.held.Add(-1)
+	patient, cancel := context.WithTimeout(ctx, g.rules.Hold)
+	defer cancel()
+	d, err := ch.limiter.WaitN(patient, ch.user, ch.action, ch.cost)
+	if err != nil && patient.Err() != nil && ctx.Err() == nil {
+		return ch.allow(ctx) // it is Hold that has ended, and no reason to fail
+	}
+	return d, err
+}
+
+// Run runs the handler of a request that is to be settled, and settles it by what
+// status, as that of Watch, says then. A panic of the handler counts as 500 and goes
+// on.
+func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), status func() int) {
+	panics := true
+	defer func() {
+		code := status()
+		if code != 0 && panics {
+			code = http.StatusInternalServerError
+		}
+		if code != 0 {
+			g.settle(c, r, o, code)
+		}
+	}()
+	handler()
+	panics = false
+}
+
+// settle makes good the difference between what was charged and what Settle says,
+// also for a client who has left.
+func (g *Gate[C]) settle(c C, r *http.Request, o *Outcome, status int) {
+	const stays = ": a request cannot be settled and stays as charged"
+	defer func() {
+		if v := recover(); v != nil {
+			slog.Default().Error(g.adapter+stays, "error", fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+		}
+	}()
+	ctx := context.WithoutCancel(r.Context())
+	ch, err := &o.charge, error(nil)
+	switch more := g.rules.Settle(c, status) - ch.cost; {
+	case more > 0:
+		_, err = ch.limiter.Surcharge(ctx, ch.user, ch.action, more)
+	case more < 0:
+		err = ch.limiter.RefundN(ctx, o.Decision, -more)
+	}
+	if err != nil && g.unsettled.now() {
+		slog.Default().Error(g.adapter+stays, "error", err)
+	}
+}
+
+// Charge is Enter for an action that a handler asks for: see [Allow].
+func Charge(adapter string, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
+	ch := charge{limiter, user, action, cost}
+	d, failure := ch.decide(adapter, r.Context())
+	var headers headers
+	if failure != nil {
+		failure.say(r.Context(), &handlersDown)
+		headers.fail(h, limiter, failure)
+		return Outcome{Failure: failure}
+	}
+	headers.write(h, limiter, &d)
+	return Outcome{Pass: d.Allowed, Decided: true, Decision: d}
+}
+
+var handlersDown rarely
+
+func (ch *charge) decide(adapter string, ctx context.Context) (d core.Decision, failure *Failure) {
+	q := question{adapter, "user"}
+	defer q.caught(&failure)
+	if failure = q.key(ch.user, nil); failure != nil {
+		return d, failure
+	}
+	q.asking = "action"
+	if failure = q.key(ch.action, nil); failure != nil {
+		return d, failure
+	}
+	if ch.cost < 0 {
+		q.asking = "cost"
+		return d, q.failed(http.StatusInternalServerError, core.ErrCost)
+	}
+	q.asking = "store"
+	d, err := ch.allow(ctx)
+	if err != nil {
+		failure = q.failed(http.StatusServiceUnavailable, err)
+	}
+	return d, failure
+}
+
+// A question is one to a function or a store, which may fail or panic.
+type question struct{ adapter, asking string }
+
+func (q *question) failed(status int, err error) *Failure {
+	return &Failure{Status: status, Err: err, adapter: q.adapter, asking: q.asking}
+}
+
+// key is what is wrong with a key.
+func (q *question) key(key string, err error) *Failure {
+	if err == nil && key == "" {
+		err = keyfuncs.ErrNoKey
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey):
+		return q.failed(http.StatusBadRequest, err)
+	}
+	return q.failed(http.StatusInternalServerError, err)
+}
+
+// caught is deferred, and turns a panic into a failure.
+func (q *question) caught(failure **Failure) {
+	if v := recover(); v == http.ErrAbortHandler {
+		panic(v)
+	} else if v != nil {
+		*failure = q.failed(http.StatusInternalServerError, fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
+	}
+}
+
+// rarely is for what is said again after a while, not per request.
+type rarely struct{ said atomic.Int64 }
+
 const sayAgain = time.Minute
 
 var start = time.Now()
 
-// say logs what the server's owner should know: an error of a function each time,
-// an empty pattern once, a failing store once a minute.
-func (g *Gate[C]) say(ctx context.Context, f *Failure) {
-	switch {
-	case f.Status == http.StatusBadRequest:
-	case errors.Is(f, keyfuncs.ErrNoRoute):
-		if g.unrouted.CompareAndSwap(false, true) {
-			slog.Default().Error(g.adapter+": a request cannot be limited", "error", f)
-		}
-	case f.Status == http.StatusServiceUnavailable:
-		was, now := g.said.Load(), int64(time.Since(start))
-		if ctx.Err() == nil && (was == 0 || now-was > int64(sayAgain)) && g.said.CompareAndSwap(was, now) {
-			slog.Default().Error(g.adapter+": the store has no answer; requests are answered 503", "error", f)
-		}
-	default:
-		slog.Default().Error(g.adapter+": a request cannot be limited", "error", f)
-	}
+func (r *rarely) now() bool {
+	was, now := r.said.Load(), int64(time.Since(start))
+	return (was == 0 || now-was > int64(sayAgain)) && r.said.CompareAndSwap(was, now)
 }
 
 // A Failure is why a request got no decision. It is the error that a Config's Fail
@@ -211,3 +351,16 @@ func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f
 
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
+
+// say logs what the server's owner should know: that of a failing store rarely.
+func (f *Failure) say(ctx context.Context, down *rarely) {
+	switch {
+	case f.Status == http.StatusBadRequest:
+	case f.Status == http.StatusServiceUnavailable:
+		if ctx.Err() == nil && down.now() {
+			slog.Default().Error(f.adapter+": the store has no answer; requests are answered 503", "error", f)
+		}
+	default:
+		slog.Default().Error(f.adapter+": a request cannot be limited", "error", f)
+	}
+}

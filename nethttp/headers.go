@@ -88,7 +88,7 @@ func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision)
 		clearIETF(h)
 	}
 	mine := hs
-	if limiter != hs.limiter && (hs.ietf || d.Binding != 0) {
+	if limiter != hs.limiter && hs.ietf {
 		other := newHeaders(limiter, hs.resetDelta, hs.ietf)
 		mine = &other
 	}

@@ -16,7 +16,8 @@
 // Every response that a decision was made for has X-RateLimit-Limit,
 // X-RateLimit-Remaining and X-RateLimit-Reset (seconds since 1970, rounded up). A
 // refusal is 429 with Retry-After (whole seconds, rounded up; absent if it can
-// never pass) and a problem+json body. A request that does not say who or what is
+// never pass) and a problem+json body; its type tells a user who is banned (see
+// core.Ladder) from one who is limited. A request that does not say who or what is
 // 400. A store without an answer is 503 with a short Retry-After; see core.Fallback
 // for what is better. An error of a key, cost or picker function, or a panic of it or
 // of an observer, is 500 and in the log. In none of these does the handler run.
@@ -29,14 +30,14 @@
 //
 // Inside recovery, logging and CORS, so that refusals are logged and can be read by
 // browsers; inside authentication, if the user comes from it; and inside the mux,
-// if the action is keyfuncs.Route. The ResponseWriter is not wrapped.
+// if the action is keyfuncs.Route. The ResponseWriter is wrapped only if there is a
+// Settle.
 package nethttp
 
 import (
-	"bufio"
 	"context"
-	"net"
 	"net/http"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -69,6 +70,44 @@ type Config struct {
 	// the status that is due. If it writes nothing the answer is the default one.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
+	// Hold holds a request that may not pass yet, for at most so long, until it may:
+	// a funnel or bucket then smooths instead of cutting, in the order of arrival. What
+	// cannot pass within Hold is refused at once. Hold is less than the server's
+	// WriteTimeout. A held request ends with its client's connection, and gives its
+	// turn back; of HTTP/1.1 the server notices that only when the body has been read,
+	// so one that has a body may be held for nothing, and then its handler runs.
+	Hold time.Duration
+
+	// HoldMax is how many requests are held or being decided at once, by this
+	// middleware; 0 is 1000. What is beyond is decided at once, as without Hold.
+	HoldMax int
+
+	// Settle says what a request that passed has cost in the end, by the status of its
+	// response: 0 gives back what was charged, less a part of it, and more than that is
+	// charged in addition. The charge stands while the handler runs, and the headers
+	// tell that. A connection that was taken over (http.Hijacker) stays as charged. A
+	// panic of the handler is 500, and that of Settle leaves the charge as it is.
+	// nil settles nothing; if it is not nil the handler's ResponseWriter is wrapped.
+	//
+	// What failed costs nothing:
+	//
+	//	func(_ *http.Request, status int) int {
+	//		if status >= 500 || status == http.StatusNotModified {
+	//			return 0
+	//		}
+	//		return 1
+	//	}
+	//
+	// A wrong password costs 5, a right one nothing:
+	//
+	//	func(_ *http.Request, status int) int {
+	//		if status == http.StatusUnauthorized {
+	//			return 5
+	//		}
+	//		return 0
+	//	}
+	Settle func(r *http.Request, status int) int
+
 	// Keep lets the handler read the decision with [Decision].
 	Keep bool
 
@@ -83,7 +122,8 @@ type Config struct {
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
 	gate := NewGate("nethttp", limiter, user, action, Rules[*http.Request]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
+		ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next http.Handler) http.Handler {
 		if next == nil {
@@ -91,15 +131,20 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			o := gate.Enter(r, r, w.Header())
+			kept := r
+			if o.Pass && o.Decided && cfg.Keep {
+				kept = r.WithContext(&keptDecision{r.Context(), o.Decision})
+			}
 			switch {
-			case o.Pass && o.Decided && cfg.Keep:
-				next.ServeHTTP(w, r.WithContext(&kept{r.Context(), o.Decision}))
+			case o.Settle:
+				w, status := Watch(w)
+				gate.Run(kept, kept, &o, func() { next.ServeHTTP(w, kept) }, status)
 			case o.Pass:
-				next.ServeHTTP(w, r)
+				next.ServeHTTP(w, kept)
 			case o.Failure != nil:
-				answer(w, r, o.Failure.Problem(), cfg.Fail != nil, func(w http.ResponseWriter) { cfg.Fail(w, r, o.Failure) })
+				answer(w, r, o.Problem(), cfg.Fail != nil, func(w http.ResponseWriter) { cfg.Fail(w, r, o.Failure) })
 			default:
-				answer(w, r, Refusal(o.Decision), cfg.Deny != nil, func(w http.ResponseWriter) { cfg.Deny(w, r, o.Decision) })
+				answer(w, r, o.Problem(), cfg.Deny != nil, func(w http.ResponseWriter) { cfg.Deny(w, r, o.Decision) })
 			}
 		})
 	}
@@ -109,48 +154,37 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 func answer(w http.ResponseWriter, r *http.Request, p Problem, hooked bool, hook func(http.ResponseWriter)) {
 	if hooked {
 		watched := &watched{ResponseWriter: w}
-		if hook(watched); watched.wrote {
+		if hook(watched); watched.answered() {
 			return
 		}
 	}
 	p.Write(w, r)
 }
 
-// watched tells whether a hook has answered.
-type watched struct {
-	http.ResponseWriter
-	wrote bool
+// Allow is for a handler that knows only then what its request costs, or who or what
+// it is for: by the size of a payload, the number of items in a batch, a key in the
+// body. It charges cost and writes the headers as Limit does, of several decisions
+// those of the tightest. If the action may not pass, or that cannot be decided, it
+// answers and returns false, and the handler returns:
+//
+//	if !nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items)) {
+//		return
+//	}
+//
+// Call it before the handler writes. An empty user or action is answered 400, as a
+// missing key is.
+func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
+	o := Charge("nethttp", r, w.Header(), limiter, user, action, cost)
+	if !o.Pass {
+		o.Problem().Write(w, r)
+	}
+	return o.Pass
 }
-
-func (w *watched) WriteHeader(status int) {
-	w.wrote = w.wrote || status >= 200
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *watched) Write(b []byte) (int, error) {
-	w.wrote = true
-	return w.ResponseWriter.Write(b)
-}
-
-// FlushError and Hijack are for http.ResponseController, which finds the rest of
-// what it does behind Unwrap.
-func (w *watched) FlushError() error {
-	w.wrote = true
-	return http.NewResponseController(w.ResponseWriter).Flush()
-}
-
-func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.wrote = w.wrote || err == nil // HTTP/2 has no connection to give
-	return conn, rw, err
-}
-
-func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep; of several the innermost.
 func Decision(r *http.Request) (core.Decision, bool) {
-	if k, ok := r.Context().Value(keptKey{}).(*kept); ok {
+	if k, ok := r.Context().Value(keptKey{}).(*keptDecision); ok {
 		return k.decision, true
 	}
 	return core.Decision{}, false
@@ -158,13 +192,13 @@ func Decision(r *http.Request) (core.Decision, bool) {
 
 type keptKey struct{}
 
-// kept is a context and the decision in one.
-type kept struct {
+// keptDecision is a context and the decision in one.
+type keptDecision struct {
 	context.Context
 	decision core.Decision
 }
 
-func (k *kept) Value(key any) any {
+func (k *keptDecision) Value(key any) any {
 	if key == (keptKey{}) {
 		return k
 	}

@@ -28,6 +28,7 @@ type Problem struct {
 
 const (
 	typeQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	typeBanned  = "https://github.com/tailcut/tailcut#banned"
 	typeReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 	typeBlank   = "about:blank"
 )
@@ -39,6 +40,9 @@ func Refusal(d core.Decision) Problem {
 	case d.RetryAfter == core.Never:
 		p.Detail = fmt.Sprintf("This asks for more at once than the limit of %d can ever allow.", d.Limit)
 		return p
+	case d.Reason == core.Banned:
+		p.Type, p.Title = typeBanned, "Banned"
+		p.Detail = "You are banned from this for a time."
 	case d.Reason == core.Full:
 		p.Detail = "Too many users are being limited at present."
 	default:

@@ -1,0 +1,109 @@
+package nethttp
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+)
+
+// Watch wraps a ResponseWriter for an adapter that settles: status tells, when the
+// handler has returned, the response's status, 200 if nothing was written and 0 if
+// the connection was taken over. What is returned flushes and pushes if w does; what
+// else w can do, a http.ResponseController finds.
+func Watch(w http.ResponseWriter) (_ http.ResponseWriter, status func() int) {
+	rec := &watched{ResponseWriter: w}
+	_, flushes := w.(http.Flusher)
+	pusher, pushes := w.(http.Pusher)
+	switch {
+	case flushes && pushes:
+		return struct {
+			flushing
+			http.Pusher
+		}{flushing{rec}, pusher}, rec.final
+	case flushes:
+		return flushing{rec}, rec.final
+	case pushes:
+		return struct {
+			*watched
+			http.Pusher
+		}{rec, pusher}, rec.final
+	}
+	return rec, rec.final
+}
+
+// watched remembers what was answered.
+type watched struct {
+	http.ResponseWriter
+	status int // 0: nothing has been written
+	taken  bool
+}
+
+func (w *watched) final() int {
+	switch {
+	case w.taken:
+		return 0
+	case w.status == 0:
+		return http.StatusOK
+	}
+	return w.status
+}
+
+func (w *watched) answered() bool { return w.status != 0 || w.taken }
+
+func (w *watched) saw(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+func (w *watched) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols { // others are hints of what is to come
+		w.saw(status)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.saw(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *watched) WriteString(s string) (int, error) {
+	w.saw(http.StatusOK)
+	return io.WriteString(w.ResponseWriter, s)
+}
+
+// ReadFrom lets the server send a file without copying it.
+func (w *watched) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(w.ResponseWriter, r)
+	if n > 0 {
+		w.saw(http.StatusOK)
+	}
+	return n, err
+}
+
+// FlushError and Hijack are for http.ResponseController, which finds the rest of
+// what it does behind Unwrap.
+func (w *watched) FlushError() error {
+	err := http.NewResponseController(w.ResponseWriter).Flush()
+	if !errors.Is(err, http.ErrNotSupported) {
+		w.saw(http.StatusOK)
+	}
+	return err
+}
+
+func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.taken = w.taken || err == nil // HTTP/2 has no connection to give
+	return conn, rw, err
+}
+
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// flushing is watched where it can be flushed: handlers that stream ask for it by
+// its type.
+type flushing struct{ *watched }
+
+func (f flushing) Flush() { _ = f.FlushError() }
