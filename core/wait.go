@@ -57,6 +57,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 			if !l.receipts {
 				d.receipt = nil
 			}
+			d.ResetAfter -= pause
 			return d, nil
 		}
 	}

@@ -82,7 +82,7 @@ func newStore(opts *Options, clock func() int64) *Store {
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
 	return &Store{
 		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		base:   time.Now(),
+		base:   time.Now().Add(-time.Microsecond), // no instant is 0, which to a Meter is none
 		clock:  clock,
 		max:    int64(maxKeys),
 		shards: make([]shard, shards),
