@@ -29,6 +29,14 @@ func onEach(t *testing.T, f func(*testing.T, adapter, *server)) {
 	}
 }
 
+// onEachConfig is onEach without and with a wrapped ResponseWriter.
+func onEachConfig(t *testing.T, f func(*testing.T, adapter, *server, *nethttp.Config)) {
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		t.Run("as it is", func(t *testing.T) { f(t, ad, s, nil) })
+		t.Run("wrapped", func(t *testing.T) { f(t, ad, s, asCharged) })
+	})
+}
+
 func post(t *testing.T, s *server) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
@@ -39,11 +47,14 @@ func post(t *testing.T, s *server) (*http.Response, error) {
 	return s.Client().Do(req)
 }
 
+// asCharged keeps what was charged, and so wraps the ResponseWriter for nothing.
+var asCharged = &nethttp.Config{Keep: true, Settle: func(*http.Request, int) int { return 1 }}
+
 // What is flushed arrives while the handler still runs, and the headers with it.
 func TestStreaming(t *testing.T) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
+	onEachConfig(t, func(t *testing.T, ad adapter, s *server, cfg *nethttp.Config) {
 		read := make(chan struct{})
-		s.mount(ad.mount(app{routes: handled(&nethttp.Config{Keep: true}, func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+		s.mount(ad.mount(app{routes: handled(cfg, func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 			_, _ = io.WriteString(w, "one\n")
 			w.(http.Flusher).Flush()
 			select {
@@ -75,43 +86,52 @@ func TestStreaming(t *testing.T) {
 	})
 }
 
-// A handler may take the connection, in either way.
+// A handler may take the connection, in either way. What was charged for it stays.
 func TestHijack(t *testing.T) {
+	taken := func(way string) handler {
+		return func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+			hijack := http.NewResponseController(w).Hijack
+			if way == "Hijacker" {
+				hijack = w.(http.Hijacker).Hijack
+			}
+			conn, rw, err := hijack()
+			if err != nil {
+				panic(err)
+			}
+			defer conn.Close()
+			_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\ntaken")
+			_ = rw.Flush()
+		}
+	}
 	for _, ad := range adapters {
-		for _, way := range []string{"Hijacker", "ResponseController"} {
-			t.Run(ad.name+"/"+way, func(t *testing.T) {
-				s := serve(t)[0]
-				s.mount(ad.mount(app{routes: handled(nil, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
-					hijack := http.NewResponseController(w).Hijack
-					if way == "Hijacker" {
-						hijack = w.(http.Hijacker).Hijack
-					}
-					conn, rw, err := hijack()
+		for name, cfg := range map[string]*nethttp.Config{"as it is": nil, "to be settled": settle(1, never)} {
+			for _, way := range []string{"Hijacker", "ResponseController"} {
+				t.Run(ad.name+"/"+name+"/"+way, func(t *testing.T) {
+					log := capture(t)
+					s := serve(t)[0]
+					s.mount(ad.mount(app{routes: handled(cfg, taken(way))(decides(allowed)())}.filled()))
+					resp, err := post(t, s)
 					if err != nil {
-						t.Error(err)
-						return
+						t.Fatal(err)
 					}
-					defer conn.Close()
-					_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\ntaken")
-					_ = rw.Flush()
-				})(decides(allowed)())}.filled()))
-				resp, err := post(t, s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer resp.Body.Close()
-				if body, _ := io.ReadAll(resp.Body); string(body) != "taken" {
-					t.Errorf("got %q", body)
-				}
-			})
+					defer resp.Body.Close()
+					if body, _ := io.ReadAll(resp.Body); string(body) != "taken" {
+						t.Errorf("got %q", body)
+					}
+					s.Close() // the handler has returned
+					if got := log.take(ad.name); got != nil {
+						t.Errorf("log: %q", got)
+					}
+				})
+			}
 		}
 	}
 }
 
 // The rest of what a ResponseController does reaches the connection.
 func TestResponseController(t *testing.T) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
-		s.mount(ad.mount(app{routes: handled(nil, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+	onEachConfig(t, func(t *testing.T, ad adapter, s *server, cfg *nethttp.Config) {
+		s.mount(ad.mount(app{routes: handled(cfg, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
 			rc := http.NewResponseController(w)
 			if err := rc.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
 				t.Error(err)

@@ -921,6 +921,7 @@ func TestResponses(t *testing.T) {
 
 func (r rule) hold(t *testing.T, ad adapter, s *server) {
 	log := capture(t)
+	nethttp.ForgetHandlersDown()
 	store := &asked{Store: r.store()}
 	var runs atomic.Int32
 	a := app{routes: r.routes(store), recovers: r.recovers}.filled()

@@ -1,0 +1,296 @@
+package nethttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// A visit is a request without a network, in fake time.
+type visit struct {
+	at      time.Duration // when it comes
+	leaves  time.Duration // when its client does; 0 is never
+	expires time.Duration // when its context's own deadline is; 0 is never
+	user    string        // "" is laoqian
+
+	status int
+	after  time.Duration // until the answer
+	retry  string        // Retry-After
+	reset  int           // X-RateLimit-Reset, less when the answer comes; seconds
+}
+
+// What is held, for how long, and what comes then.
+var holds = []struct {
+	name   string
+	limits []core.Limit
+	extras []core.Extra
+	store  func() core.Store // nil is a memorystore
+	config nethttp.Config
+	visits []visit // in the order in which they come
+	log    []string
+}{
+	{
+		name:   "without Hold nothing is held",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "1", reset: 1}},
+	},
+	{
+		name:   "a funnel holds until there is room, in the order of arrival",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: 3 * time.Second},
+		visits: []visit{
+			{status: 200, reset: 1},
+			{at: 1, status: 200, after: time.Second - 1, reset: 1},
+			{at: 2, status: 200, after: 2*time.Second - 2, reset: 1},
+			{at: 3, status: 200, after: 3*time.Second - 3, reset: 1},
+		},
+	},
+	{
+		name:   "what cannot pass within Hold is refused at once, with an honest Retry-After",
+		limits: []core.Limit{core.Funnel(15, core.Per(30, time.Minute))},
+		config: nethttp.Config{Hold: time.Second, Cost: func(*http.Request) (int, error) { return 15, nil }},
+		visits: []visit{
+			{status: 200, reset: 30},
+			{at: time.Second, status: 429, retry: "29", reset: 29},
+			{at: 29 * time.Second, status: 200, after: time.Second, reset: 30},
+		},
+	},
+	{
+		name:   "a window holds until it has room",
+		limits: []core.Limit{core.SlidingWindow(1, time.Second)},
+		config: nethttp.Config{Hold: 2 * time.Second},
+		visits: []visit{{status: 200, reset: 1}, {at: time.Millisecond, status: 200, after: 999 * time.Millisecond, reset: 1}},
+	},
+	{
+		name:   "who is held does not count as refused",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		extras: []core.Extra{core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
+		config: nethttp.Config{Hold: time.Second},
+		visits: []visit{
+			{status: 200, reset: 1},
+			{at: 1, status: 200, after: time.Second - 1, reset: 1},
+			{at: 2 * time.Second, status: 200, reset: 1},
+			{at: 2*time.Second + 1, status: 200, after: time.Second - 1, reset: 1},
+			{at: 2*time.Second + 2, status: 429, retry: "3600", reset: 3600},
+		},
+	},
+	{
+		name:   "who is banned for longer is not held",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		extras: []core.Extra{core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
+		config: nethttp.Config{Hold: 500 * time.Millisecond},
+		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "60", reset: 60}, {at: time.Second, status: 429, retry: "59", reset: 59}},
+	},
+	{
+		name:   "beyond HoldMax is decided at once, and when a place is free there is one again",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: 5 * time.Second, HoldMax: 2},
+		visits: []visit{
+			{status: 200, reset: 1},
+			{at: 1, status: 200, after: time.Second - 1, reset: 1},
+			{at: 2, status: 200, after: 2*time.Second - 2, reset: 1},
+			{at: 3, status: 429, retry: "3", reset: 3},
+			{at: 4, user: "other", status: 200, reset: 1},
+			{at: 1500 * time.Millisecond, status: 200, after: 1500 * time.Millisecond, reset: 1},
+		},
+	},
+	{
+		name:   "a client who leaves gives its turn back",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: 5 * time.Second},
+		visits: []visit{
+			{status: 200, reset: 1},
+			{at: 1, leaves: 500 * time.Millisecond, status: 503, after: 500*time.Millisecond - 1, retry: "1", reset: 1},
+			{at: 600 * time.Millisecond, status: 200, after: 400 * time.Millisecond, reset: 1},
+		},
+	},
+	{
+		name:   "a deadline of the client's own is the time that it can wait",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: 5 * time.Second},
+		visits: []visit{
+			{status: 200, reset: 1},
+			{at: 1, expires: 500 * time.Millisecond, status: 429, retry: "1", reset: 1},
+			{at: 2, expires: 2 * time.Second, status: 200, after: time.Second - 2, reset: 1},
+		},
+	},
+	{
+		name:   "a cost of 0 is not held",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: 5 * time.Second, Cost: func(r *http.Request) (int, error) {
+			if r.Header.Get("X-User-ID") == "laoqian" {
+				return 0, nil
+			}
+			return 1, nil
+		}},
+		visits: []visit{
+			{user: "other", status: 200, reset: 1},
+			{user: "other", status: 200, after: time.Second, reset: 1},
+			{status: 200},
+		},
+	},
+	{
+		name:   "what can never pass is not held",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: 5 * time.Second, Cost: func(*http.Request) (int, error) { return 2, nil }},
+		visits: []visit{{status: 429}},
+	},
+	{
+		name:   "a store that fails is 503 at once",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		store:  fails("boom"),
+		config: nethttp.Config{Hold: 5 * time.Second},
+		visits: []visit{{status: 503, retry: "1", reset: 1}},
+		log:    []string{noAnswer + "store: boom"},
+	},
+	{
+		name:   "when Hold cuts the store's answer short, it is asked again without",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		store:  func() core.Store { return slow{memorystore.New(nil)} },
+		config: nethttp.Config{Hold: 500 * time.Millisecond},
+		visits: []visit{
+			{status: 200, after: 500 * time.Millisecond, reset: 1},
+			{at: 1, status: 429, after: 500 * time.Millisecond, retry: "1", reset: 1},
+		},
+	},
+	{
+		name:   "when the client's own deadline does, that is its own, and not in the log",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		store:  func() core.Store { return slow{memorystore.New(nil)} },
+		config: nethttp.Config{Hold: 500 * time.Millisecond},
+		visits: []visit{{expires: 400 * time.Millisecond, status: 503, after: 400 * time.Millisecond, retry: "1", reset: 1}},
+	},
+	{
+		name:   "what was held may be given back",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{Hold: time.Second, Settle: func(r *http.Request, _ int) int { return 0 }},
+		visits: []visit{
+			{status: 200, reset: 1}, {at: 1, status: 200, reset: 1}, {at: 2, status: 200, reset: 1},
+		},
+	},
+}
+
+// slow is a store that answers only who has no deadline.
+type slow struct{ core.Store }
+
+func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if _, ok := ctx.Deadline(); ok {
+		<-ctx.Done()
+		return core.Decision{}, ctx.Err()
+	}
+	return s.Store.Take(ctx, c)
+}
+
+func TestHold(t *testing.T) {
+	for _, c := range holds {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+				log := capture(t)
+				synctest.Test(t, func(t *testing.T) {
+					store := memory()
+					if c.store != nil {
+						store = c.store()
+					}
+					limiter := core.Must(core.Must(core.New(store, c.limits...)).With(c.extras...))
+					h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &c.config}}}}}.filled())
+					begun := time.Now()
+					var wg sync.WaitGroup
+					for i, v := range c.visits {
+						time.Sleep(v.at - time.Since(begun))
+						wg.Go(func() { v.pay(t, i+1, h) })
+						synctest.Wait()
+					}
+					wg.Wait()
+				})
+				if got := log.take(ad.name); !slices.Equal(got, c.log) {
+					t.Errorf("log:\n got %q\nwant %q", got, c.log)
+				}
+			})
+		}
+	}
+}
+
+func (v visit) pay(t *testing.T, i int, h http.Handler) {
+	ctx := t.Context()
+	if v.leaves > 0 {
+		var leave context.CancelFunc
+		ctx, leave = context.WithCancel(ctx)
+		defer time.AfterFunc(v.leaves-v.at, leave).Stop()
+	}
+	if v.expires > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, v.expires-v.at)
+		defer cancel()
+	}
+	r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
+	r.Header.Set("X-User-ID", "laoqian")
+	if v.user != "" {
+		r.Header.Set("X-User-ID", v.user)
+	}
+	w := httptest.NewRecorder()
+	begun := time.Now()
+	h.ServeHTTP(w, r)
+	if after := time.Since(begun); w.Code != v.status || after.Round(time.Microsecond) != v.after.Round(time.Microsecond) {
+		t.Errorf("visit %d: %d after %s, want %d after %s", i, w.Code, after, v.status, v.after)
+	}
+	if got := w.Header().Get("Retry-After"); got != v.retry {
+		t.Errorf("visit %d: Retry-After %q, want %q", i, got, v.retry)
+	}
+	reset := strconv.FormatInt(ceil(time.Now().Add(time.Duration(v.reset)*time.Second)), 10)
+	if got := w.Header().Get("X-RateLimit-Reset"); got != reset {
+		t.Errorf("visit %d: X-RateLimit-Reset %s, want %s", i, got, reset)
+	}
+}
+
+// A held request ends with its client's connection, and its turn is another's.
+func TestAHeldClientLeaves(t *testing.T) {
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		limiter := core.Must(core.New(memory(), core.Funnel(1, core.Every(time.Hour))))
+		s.mount(ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{Hold: 5 * time.Hour}}}}}}.filled()))
+		resp, err := post(t, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/replies/7", nil)
+			req.Header.Set("X-User-ID", "laoqian")
+			if resp, err := s.Client().Do(req); err == nil {
+				resp.Body.Close()
+				t.Error("the held request was answered")
+			}
+		}()
+		turns := func(n int) bool {
+			d, err := limiter.Peek(t.Context(), "laoqian", "reply")
+			return err == nil && d.ResetAfter > time.Duration(n-1)*time.Hour && d.ResetAfter <= time.Duration(n)*time.Hour
+		}
+		until(t, "it is held", func() bool { return turns(2) })
+		leave()
+		<-left
+		until(t, "its turn is given back", func() bool { return turns(1) })
+	})
+}
+
+// until waits for what comes soon.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}

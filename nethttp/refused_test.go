@@ -1,0 +1,479 @@
+package nethttp_test
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+const (
+	banned = "https://github.com/tailcut/tailcut#banned"
+
+	unsettled = "ERROR adapter: a request cannot be settled and stays as charged | "
+	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | adapter: "
+)
+
+var slidingFive = core.SlidingWindow(5, time.Minute)
+
+// settle is a Config with that Settle and cost.
+func settle(cost int, f func(status int) int) *nethttp.Config {
+	return &nethttp.Config{
+		Cost:   func(*http.Request) (int, error) { return cost, nil },
+		Settle: func(_ *http.Request, status int) int { return f(status) },
+	}
+}
+
+// unless gives back what was answered otherwise.
+func unless(want int) *nethttp.Config {
+	return settle(1, func(status int) int {
+		if status == want {
+			return 1
+		}
+		return 0
+	})
+}
+
+func never(int) int { panic("settled") }
+
+// told answers with the status that the request's header X-Status names.
+func told(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+	code, _ := strconv.Atoi(r.Header.Get("X-Status"))
+	w.WriteHeader(code)
+}
+
+func tell(status int) []string { return []string{"X-Status", strconv.Itoa(status)} }
+
+// saysLeft is the status and what remains, of a limit of 5 in a sliding minute.
+func saysLeft(status, remaining int) response {
+	reset := "+60s"
+	if remaining == 5 {
+		reset = "+0s"
+	}
+	return response{status: status, header: limited(5, remaining, reset)}
+}
+
+// settled is the one route with SlidingWindow(5, time.Minute).
+func settled(cfg *nethttp.Config, h handler) func(core.Store) []route {
+	return func(s core.Store) []route {
+		rt := reply(cfg, slidingFive)(s)
+		rt[0].handler = h
+		return rt
+	}
+}
+
+// charging is one route whose handler itself charges, 5 in a minute.
+func charging(user, action string, cost int) func(core.Store) []route {
+	return func(s core.Store) []route {
+		return []route{{inside: []inside{{five(s), user, action, cost}}}}
+	}
+}
+
+// inward is one route behind a limit of 9 for outer, whose handler charges one of 7
+// for inner.
+func inward(s core.Store) []route {
+	nine := core.Must(core.New(s, core.FixedWindow(9, time.Minute)))
+	seven := core.Must(core.New(s, core.FixedWindow(7, time.Minute)))
+	return []route{{
+		limits: []limit{{limiter: nine, action: keyfuncs.Action("outer")}},
+		inside: []inside{{seven, "laoqian", "inner", 1}},
+	}}
+}
+
+var refusedRules = []rule{
+	{
+		name:   "a ban is 429 with its own Retry-After and problem",
+		store:  decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.Banned, Rung: 2}),
+		routes: reply(nil),
+		steps: []step{{want: response{
+			status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
+			body: problem(banned, "Banned", 429, "You are banned from this for a time.", 600),
+		}}},
+		asked: []string{"laoqian reply 1"},
+	},
+	{
+		name:   "what can never pass is that, banned or not",
+		store:  decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.Banned}),
+		routes: reply(nil),
+		steps:  []step{{want: refused(5, 0, "+60s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:  "the refusal that starts a ban tells of it, and so do those during it",
+		store: memory,
+		routes: func(s core.Store) []route {
+			limiter := core.Must(core.Must(core.New(s, core.FixedWindow(1, time.Minute))).
+				With(core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+			return []route{{limits: []limit{{limiter: limiter}}}}
+		},
+		steps: []step{
+			{want: passed(1, 0, "+60s")},
+			{want: response{
+				status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"),
+				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 1 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+			{want: response{
+				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: 3600"),
+				body: problem(banned, "Banned", 429, "You are banned from this for a time.", 3600),
+			}},
+			{want: response{
+				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"),
+				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are banned from this for a time. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+			{header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+60s")},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "other reply 1"},
+		runs:  2,
+	},
+
+	{
+		name:   "Settle: 0 gives all back, what was charged keeps it",
+		store:  memory,
+		routes: settled(unless(201), told),
+		steps: []step{
+			{header: tell(201), want: saysLeft(201, 4)},
+			{header: tell(500), want: saysLeft(500, 3)},
+			{header: tell(304), want: saysLeft(304, 3)},
+			{header: tell(201), want: saysLeft(201, 3)},
+			{header: tell(201), want: saysLeft(201, 2)},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		runs:  5,
+	},
+	{
+		name:   "Settle: less than was charged gives the rest back",
+		store:  memory,
+		routes: settled(settle(3, func(int) int { return 1 }), told),
+		steps: []step{
+			{header: tell(201), want: saysLeft(201, 2)},
+			{header: tell(201), want: saysLeft(201, 1)},
+			{header: tell(201), want: saysLeft(201, 0)},
+		},
+		asked: []string{"laoqian reply 3", "laoqian reply 3", "laoqian reply 3"},
+		runs:  3,
+	},
+	{
+		name:  "Settle: more than was charged is charged in addition: a wrong password costs 3, a right one nothing",
+		store: memory,
+		routes: settled(settle(1, func(status int) int {
+			if status == 401 {
+				return 3
+			}
+			return 0
+		}), told),
+		steps: []step{
+			{header: tell(200), want: saysLeft(200, 4)},
+			{header: tell(401), want: saysLeft(401, 4)},
+			{header: tell(200), want: saysLeft(200, 1)},
+			{header: tell(401), want: saysLeft(401, 1)},
+			{header: tell(200), want: response{
+				status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own,
+			}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 2", "laoqian reply 1", "laoqian reply 1", "laoqian reply 2", "laoqian reply 1"},
+		runs:  4,
+	},
+	{
+		name:   "Settle: a cost of 0 may become a surcharge",
+		store:  memory,
+		routes: settled(settle(0, func(int) int { return 2 }), told),
+		steps:  []step{{header: tell(200), want: saysLeft(200, 5)}, {header: tell(200), want: saysLeft(200, 3)}},
+		asked:  []string{"laoqian reply 1 peek", "laoqian reply 2", "laoqian reply 1 peek", "laoqian reply 2"},
+		runs:   2,
+	},
+	{
+		name:   "Settle: a handler that writes nothing has answered 200",
+		store:  memory,
+		routes: settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) {}),
+		steps:  []step{{want: saysLeft(200, 4)}, {want: saysLeft(200, 3)}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+	},
+	{
+		name:   "Settle: a handler that writes a body alone has answered 200",
+		store:  memory,
+		routes: settled(unless(200), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+	},
+	{
+		name:     "Settle: a panic is 500, whatever was written before, and goes on",
+		store:    memory,
+		routes:   settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { panic("the handler's own") }),
+		recovers: true,
+		steps: []step{
+			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
+			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:  2,
+	},
+	{
+		name:   "Settle: its own panic is in the log and leaves the charge and the response",
+		store:  memory,
+		routes: settled(settle(1, func(int) int { panic("oops") }), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+		log:    []string{unsettled + "panic: oops", unsettled + "panic: oops"},
+	},
+	{
+		name:   "Settle: a negative cost leaves the charge, said once",
+		store:  memory,
+		routes: settled(settle(1, func(int) int { return -1 }), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+		log:    []string{unsettled + "core: the cost is negative"},
+	},
+	{
+		name:   "Settle: a store that cannot give back is said once",
+		store:  decides(allowed),
+		routes: settled(unless(201), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+		log:    []string{unsettled + core.ErrNoReceipt.Error()},
+	},
+	{
+		name: "Settle: a store that fails then is said once, and the response stays",
+		store: func() core.Store {
+			return answers(func(c core.Charge) (core.Decision, error) {
+				if c.Force {
+					return core.Decision{}, errBoom
+				}
+				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute}, nil
+			})
+		},
+		routes: settled(settle(1, func(int) int { return 5 }), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 4", "laoqian reply 1", "laoqian reply 4"},
+		runs:   2,
+		log:    []string{unsettled + "boom"},
+	},
+	{
+		name:   "Settle: failed open there is nothing to give back",
+		store:  func() core.Store { return core.FailOpen(fails("boom")()) },
+		routes: settled(unless(201), done),
+		steps:  []step{{want: passed(5, 5, "+0s")}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+		log:    []string{"WARN core: the store fails; actions pass unlimited until it answers | boom"},
+	},
+	{
+		name:  "Settle is not asked about what it did not let pass, nor about what was not decided",
+		store: decides(refusal),
+		routes: func(s core.Store) []route {
+			cfg := settle(1, never)
+			cfg.Skip = func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }
+			a := reply(cfg)(s)[0]
+			b := a
+			b.method = "OPTIONS"
+			return []route{a, b}
+		},
+		steps: []step{
+			{want: refused(5, 0, "+60s", 30, noRoom)},
+			{header: []string{"X-User-Id", "-"}, want: bad("The request does not say which user it is for.")},
+			{header: []string{"X-Skip", "1"}, want: uncounted},
+			{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: uncounted},
+		},
+		asked: []string{"laoqian reply 1"},
+		runs:  2,
+	},
+	{
+		name:  "Settle: the picked limiter gives back too, and charges in addition",
+		store: memory,
+		routes: func(s core.Store) []route {
+			gold := core.Must(core.New(s, core.SlidingWindow(50, time.Hour)))
+			cfg := settle(2, func(status int) int {
+				if status == 201 {
+					return 7
+				}
+				return 0
+			})
+			cfg.Limiter = func(*http.Request) *core.Limiter { return gold }
+			return settled(cfg, told)(s)
+		},
+		steps: []step{
+			{header: tell(500), want: response{status: 500, header: limited(50, 48, "+3600s")}},
+			{header: tell(201), want: response{status: 201, header: limited(50, 48, "+3600s")}},
+			{header: tell(500), want: response{status: 500, header: limited(50, 41, "+3600s")}},
+			{header: tell(500), want: response{status: 500, header: limited(50, 41, "+3600s")}},
+		},
+		asked: []string{"laoqian reply 2", "laoqian reply 2", "laoqian reply 5", "laoqian reply 2", "laoqian reply 2"},
+		runs:  4,
+	},
+	{
+		name:  "Settle: a limiter that is picked and given is one, with its headers",
+		store: memory,
+		routes: func(s core.Store) []route {
+			limiter := core.Must(core.New(s, slidingFive))
+			cfg := unless(201)
+			cfg.IETF, cfg.Limiter = true, func(*http.Request) *core.Limiter { return limiter }
+			return []route{{limits: []limit{{limiter: limiter, config: cfg}}}}
+		},
+		steps: []step{
+			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m0s";q=5;w=60`, `Ratelimit: "sliding:1m0s";r=4`)},
+			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m0s";q=5;w=60`, `Ratelimit: "sliding:1m0s";r=4`)},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:  2,
+	},
+	{
+		name:  "Settle: stacked, each settles its own",
+		store: memory,
+		routes: func(s core.Store) []route {
+			five, seven := core.Must(core.New(s, slidingFive)), core.Must(core.New(s, core.SlidingWindow(7, time.Minute)))
+			return []route{{handler: told, limits: []limit{
+				{limiter: five, action: keyfuncs.Action("outer"), config: unless(201)},
+				{limiter: seven, action: keyfuncs.Action("inner"), config: unless(500)},
+			}}}
+		},
+		steps: []step{
+			{header: tell(201), want: saysLeft(201, 4)},
+			{header: tell(201), want: saysLeft(201, 3)},
+			{header: tell(500), want: saysLeft(500, 2)},
+			{header: tell(500), want: saysLeft(500, 2)},
+		},
+		asked: []string{"laoqian outer 1", "laoqian inner 1", "laoqian outer 1", "laoqian inner 1", "laoqian outer 1", "laoqian inner 1", "laoqian outer 1", "laoqian inner 1"},
+		runs:  4,
+	},
+	{
+		name:  "Settle: the handler still reads the kept decision",
+		store: memory,
+		routes: func(s core.Store) []route {
+			cfg := unless(200)
+			cfg.Keep = true
+			return settled(cfg, tellsKept)(s)
+		},
+		steps: []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+
+	{
+		name:   "Allow inside a handler charges its cost and writes the headers",
+		store:  memory,
+		routes: charging("laoqian", "upload", 3),
+		steps: []step{
+			{want: passed(5, 2, "+60s")},
+			{want: response{
+				status: 429, header: limited(5, 2, "+60s", noStore, problems, "Retry-After: ~60"),
+				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 5 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+		},
+		asked: []string{"laoqian upload 3", "laoqian upload 3"},
+		runs:  1,
+	},
+	{
+		name:   "Allow: what can never pass has no Retry-After",
+		store:  memory,
+		routes: charging("laoqian", "upload", 6),
+		steps:  []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
+		asked:  []string{"laoqian upload 6 peek"},
+	},
+	{
+		name:   "Allow: a cost of 0 passes and tells how it stands",
+		store:  memory,
+		routes: charging("laoqian", "upload", 0),
+		steps:  []step{{want: passed(5, 5, "+0s")}},
+		asked:  []string{"laoqian upload 1 peek"},
+		runs:   1,
+	},
+	{
+		name:   "Allow: an empty user is 400",
+		store:  decides(allowed),
+		routes: charging("", "upload", 1),
+		steps:  []step{{want: bad("The request does not say which user it is for.")}},
+	},
+	{
+		name:   "Allow: an empty action is 400",
+		store:  decides(allowed),
+		routes: charging("laoqian", "", 1),
+		steps:  []step{{want: bad("The request does not say which action it is for.")}},
+	},
+	{
+		name:   "Allow: a negative cost is 500, in the log",
+		store:  decides(allowed),
+		routes: charging("laoqian", "upload", -1),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "cost: core: the cost is negative"},
+	},
+	{
+		name:   "Allow: a failing store is 503, said once",
+		store:  fails("boom"),
+		routes: charging("laoqian", "upload", 1),
+		steps:  []step{{want: down(5, "+1s")}, {want: down(5, "+1s")}},
+		asked:  []string{"laoqian upload 1", "laoqian upload 1"},
+		log:    []string{noAnswer + "store: boom"},
+	},
+	{
+		name:   "Allow: a panic of the store is 500",
+		store:  func() core.Store { return answers(func(core.Charge) (core.Decision, error) { panic("oops") }) },
+		routes: charging("laoqian", "upload", 1),
+		steps:  []step{{want: broken}},
+		asked:  []string{"laoqian upload 1"},
+		log:    []string{cannot + "store: panic: oops"},
+	},
+	{
+		name:   "Allow: without a limiter it is 500",
+		store:  memory,
+		routes: func(core.Store) []route { return []route{{inside: []inside{{nil, "laoqian", "upload", 1}}}} },
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "store: panic: runtime error: invalid memory address or nil pointer dereference"},
+	},
+	{
+		name:   "Allow inside a limit: the tighter decision owns the headers, inner",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: inward,
+		steps:  []step{{want: passed(7, 2, "+60s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "Allow inside a limit: the tighter decision owns the headers, outer",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}),
+		routes: inward,
+		steps:  []step{{want: passed(9, 2, "+60s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "Allow inside a limit: its refusal owns the headers",
+		store:  each(core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}),
+		routes: inward,
+		steps:  []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+	},
+	{
+		name:  "Allow: of several limits the one that binds shows",
+		store: decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
+		routes: func(s core.Store) []route {
+			two := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
+			return []route{{inside: []inside{{two, "laoqian", "upload", 1}}}}
+		},
+		steps: []step{{want: passed(60, 1, "+60s")}},
+		asked: []string{"laoqian upload 1"},
+		runs:  1,
+	},
+	{
+		name:  "Allow: its refusal is what Settle of the limit around it sees",
+		store: memory,
+		routes: func(s core.Store) []route {
+			rt := settled(unless(200), done)(s)
+			rt[0].inside = []inside{{core.Must(core.New(s, core.FixedWindow(1, time.Minute))), "laoqian", "upload", 1}}
+			return rt
+		},
+		steps: []step{
+			{want: passed(1, 0, "+60s")},
+			{want: response{status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}},
+			{want: response{status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian upload 1", "laoqian reply 1", "laoqian upload 1", "laoqian reply 1", "laoqian upload 1"},
+		runs:  1,
+	},
+}

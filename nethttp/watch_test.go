@@ -1,0 +1,120 @@
+package nethttp_test
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// Writers that can do what their names say.
+type (
+	plain   struct{ http.ResponseWriter }
+	flushes struct{ http.ResponseWriter }
+	pushes  struct{ http.ResponseWriter }
+	both    struct{ http.ResponseWriter }
+	reads   struct{ http.ResponseWriter }
+	hijacks struct{ http.ResponseWriter }
+	unwraps struct{ http.ResponseWriter }
+)
+
+func (flushes) Flush()                              {}
+func (pushes) Push(string, *http.PushOptions) error { return errBoom }
+func (both) Flush()                                 {}
+func (both) Push(string, *http.PushOptions) error   { return errBoom }
+func (reads) ReadFrom(io.Reader) (int64, error)     { return 42, nil }
+func (u unwraps) Unwrap() http.ResponseWriter       { return u.ResponseWriter }
+func (hijacks) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return nil, nil, nil
+}
+
+// file is a reader that does not write itself.
+func file(s string) io.Reader { return io.LimitReader(strings.NewReader(s), 100) }
+
+// What a handler finds by its type is what the server's writer is, for what it could
+// not do without an error.
+func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
+	rec := httptest.NewRecorder()
+	for _, c := range []struct {
+		name         string
+		w            http.ResponseWriter
+		flush, push  bool
+		controllable bool // a ResponseController can flush it
+	}{
+		{"a plain writer", plain{rec}, false, false, false},
+		{"one that flushes", flushes{rec}, true, false, true},
+		{"one that pushes", pushes{rec}, false, true, false},
+		{"one that does both", both{rec}, true, true, true},
+		{"a wrapper of one that flushes", unwraps{rec}, false, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, _ := nethttp.Watch(c.w)
+			_, flush := w.(http.Flusher)
+			p, push := w.(http.Pusher)
+			if flush != c.flush || push != c.push {
+				t.Errorf("flushes %t, pushes %t; want %t, %t", flush, push, c.flush, c.push)
+			}
+			if push && p.Push("/x", nil) != errBoom {
+				t.Error("the push does not arrive")
+			}
+			if err := http.NewResponseController(w).Flush(); (err == nil) != c.controllable || err != nil && !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Flush: %v", err)
+			}
+			if _, _, err := w.(http.Hijacker).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+				t.Errorf("Hijack: %v", err)
+			}
+			if _, ok := w.(io.ReaderFrom); !ok {
+				t.Error("it does not read from")
+			}
+		})
+	}
+	w, _ := nethttp.Watch(reads{rec})
+	if n, err := io.Copy(w, file("x")); n != 42 || err != nil {
+		t.Errorf("the writer's own ReadFrom is not used: %d, %v", n, err)
+	}
+}
+
+// The status is that of the response, whatever was done to write it.
+func TestWatchTellsTheStatus(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(http.ResponseWriter)
+		want int
+	}{
+		{"nothing is 200", func(http.ResponseWriter) {}, 200},
+		{"a status", func(w http.ResponseWriter) { w.WriteHeader(404) }, 404},
+		{"a status and a body", func(w http.ResponseWriter) { w.WriteHeader(404); _, _ = w.Write([]byte("x")) }, 404},
+		{"a body", func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) }, 200},
+		{"an empty body", func(w http.ResponseWriter) { _, _ = w.Write(nil); w.WriteHeader(500) }, 200},
+		{"a string", func(w http.ResponseWriter) { _, _ = io.WriteString(w, "x"); w.WriteHeader(500) }, 200},
+		{"a file", func(w http.ResponseWriter) { _, _ = io.Copy(w, file("x")); w.WriteHeader(500) }, 200},
+		{"an empty file is none", func(w http.ResponseWriter) { _, _ = io.Copy(w, file("")); w.WriteHeader(500) }, 500},
+		{"a flush", func(w http.ResponseWriter) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, 200},
+		{"a controller's flush", func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush(); w.WriteHeader(500) }, 200},
+		{"hints are none", func(w http.ResponseWriter) { w.WriteHeader(103); w.WriteHeader(404) }, 404},
+		{"the first counts", func(w http.ResponseWriter) { w.WriteHeader(404); w.WriteHeader(500) }, 404},
+		{"other protocols", func(w http.ResponseWriter) { w.WriteHeader(101); w.WriteHeader(500) }, 101},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w, status := nethttp.Watch(httptest.NewRecorder())
+			if c.do(w); status() != c.want {
+				t.Errorf("got %d, want %d", status(), c.want)
+			}
+		})
+	}
+	w, status := nethttp.Watch(hijacks{httptest.NewRecorder()})
+	if _, _, _ = w.(http.Hijacker).Hijack(); status() != 0 {
+		t.Errorf("a connection that was taken over: %d", status())
+	}
+	w, status = nethttp.Watch(plain{httptest.NewRecorder()})
+	_ = http.NewResponseController(w).Flush()
+	if w.WriteHeader(500); status() != 500 {
+		t.Errorf("a flush that is not supported: %d", status())
+	}
+}
