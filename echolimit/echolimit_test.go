@@ -460,6 +460,75 @@ func TestDecision(t *testing.T) {
 	}
 }
 
+// The status that settles a request is the one that Echo's error handler will send.
+func TestSettle(t *testing.T) {
+	inner := &echo.HTTPError{Code: 500, Message: "outer", Internal: echo.NewHTTPError(404, "inner")}
+	for _, c := range []struct {
+		name   string
+		do     echo.HandlerFunc
+		status int
+		panics bool
+	}{
+		{"nothing", func(echo.Context) error { return nil }, 200, false},
+		{"a status", func(c echo.Context) error { return c.NoContent(204) }, 204, false},
+		{"JSON", func(c echo.Context) error { return c.JSON(201, 1) }, 201, false},
+		{"an HTTPError", func(echo.Context) error { return echo.NewHTTPError(404, "none") }, 404, false},
+		{"an HTTPError in one", func(echo.Context) error { return inner }, 404, false},
+		{"a wrapped HTTPError", func(echo.Context) error { return fmt.Errorf("in %w", echo.ErrNotFound) }, 500, false},
+		{"any other error", func(echo.Context) error { return errors.New("boom") }, 500, false},
+		{"an error after a response", func(c echo.Context) error { return errors.Join(c.NoContent(202), errors.New("late")) }, 202, false},
+		{"an error that was answered", func(c echo.Context) error { c.Error(echo.ErrForbidden); return nil }, 403, false},
+		{"a panic", func(echo.Context) error { panic("mine") }, 500, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var settled []int
+			limiter := five(memory())
+			e := newEcho()
+			e.GET("/a", c.do, echolimit.Config{Settle: func(c echo.Context, status int) int {
+				if c.Path() != "/a" {
+					t.Errorf("the request is another: %q", c.Path())
+				}
+				settled = append(settled, status)
+				return 0
+			}}.Limit(limiter, everyone, echolimit.Action("a")))
+			code := c.status
+			func() {
+				defer func() {
+					if v := recover(); (v != nil) != c.panics {
+						t.Errorf("panicked with %v", v)
+					}
+				}()
+				code = do(e, "GET", "/a").Code
+			}()
+			if !slices.Equal(settled, []int{c.status}) || code != c.status {
+				t.Errorf("answered %d and settled %v, want %d", code, settled, c.status)
+			}
+			if d, err := limiter.Peek(t.Context(), "~everyone", "a"); err != nil || d.Remaining != 5 {
+				t.Errorf("%d remain, %v", d.Remaining, err)
+			}
+		})
+	}
+}
+
+// The central error handler sees what Allow refuses inside a handler.
+func TestAllowReturnsTheProblem(t *testing.T) {
+	limiter := one(memory())
+	e := newEcho()
+	var seen error
+	e.HTTPErrorHandler = func(err error, c echo.Context) { seen = err; e.DefaultHTTPErrorHandler(err, c) }
+	e.GET("/a", func(c echo.Context) error {
+		if err := echolimit.Allow(c, limiter, "laoqian", "a", 1); err != nil {
+			return err
+		}
+		return c.String(200, "ok")
+	})
+	want(t, do(e, "GET", "/a"), 200, "0")
+	want(t, do(e, "GET", "/a"), 429, "0")
+	if he, ok := seen.(*echo.HTTPError); !ok || he.Code != 429 || he.Message.(nethttp.Problem).Status != 429 {
+		t.Errorf("the central handler saw %#v", seen)
+	}
+}
+
 // An Echo that is no longer used is not kept.
 func TestRouteKeepsNoEcho(t *testing.T) {
 	var gone atomic.Int64

@@ -295,3 +295,77 @@ func TestDecision(t *testing.T) {
 	})
 	do(e, "GET", "/a")
 }
+
+// The status that settles a request is the one that Gin will send, whoever decides it.
+func TestSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		do     gin.HandlerFunc
+		status int
+		panics bool
+	}{
+		"nothing":                 {do: func(*gin.Context) {}, status: 200},
+		"a status":                {do: func(c *gin.Context) { c.Status(204) }, status: 204},
+		"JSON":                    {do: func(c *gin.Context) { c.JSON(201, 1) }, status: 201},
+		"an abort with a status":  {do: func(c *gin.Context) { c.AbortWithStatus(503) }, status: 503},
+		"an abort with an error":  {do: func(c *gin.Context) { _ = c.AbortWithError(422, errors.New("x")) }, status: 422},
+		"a body, too late to err": {do: func(c *gin.Context) { c.String(200, "x"); c.Writer.Flush(); c.Status(500) }, status: 200},
+		"a panic":                 {do: func(*gin.Context) { panic("mine") }, status: 500, panics: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var settled []int
+			limiter := five(memory())
+			e := gin.New()
+			e.GET("/a", ginlimit.Config{Settle: func(c *gin.Context, status int) int {
+				if c.FullPath() != "/a" {
+					t.Errorf("the request is another: %q", c.FullPath())
+				}
+				settled = append(settled, status)
+				return 0
+			}}.Limit(limiter, everyone, ginlimit.Action("a")), c.do)
+			func() {
+				defer func() {
+					if v := recover(); (v != nil) != c.panics {
+						t.Errorf("panicked with %v", v)
+					}
+				}()
+				do(e, "GET", "/a")
+			}()
+			if !slices.Equal(settled, []int{c.status}) {
+				t.Errorf("settled %v, want %d", settled, c.status)
+			}
+			if d, err := limiter.Peek(t.Context(), "~everyone", "a"); err != nil || d.Remaining != 5 {
+				t.Errorf("%d remain, %v", d.Remaining, err)
+			}
+		})
+	}
+}
+
+// What no route matched is settled by Gin's 404.
+func TestSettleUnmatched(t *testing.T) {
+	e := gin.New()
+	e.Use(ginlimit.Config{Settle: func(_ *gin.Context, status int) int {
+		if status == 404 {
+			return 3
+		}
+		return 0
+	}}.Limit(core.Must(core.New(memory(), core.SlidingWindow(9, time.Minute))), everyone, ginlimit.Route))
+	want(t, do(e, "GET", "/none"), 404, "8")
+	want(t, do(e, "GET", "/none"), 404, "5")
+}
+
+// Allow inside a handler aborts what it refuses.
+func TestAllowAborts(t *testing.T) {
+	limiter := one(memory())
+	aborted, ran := false, 0
+	e := gin.New()
+	e.Use(func(c *gin.Context) { c.Next(); aborted = c.IsAborted() })
+	e.GET("/a", func(c *gin.Context) { ginlimit.Allow(c, limiter, "laoqian", "a", 1) }, func(*gin.Context) { ran++ })
+	want(t, do(e, "GET", "/a"), 200, "0")
+	if aborted || ran != 1 {
+		t.Errorf("passed: aborted %t, ran %d times", aborted, ran)
+	}
+	want(t, do(e, "GET", "/a"), 429, "0")
+	if !aborted || ran != 1 {
+		t.Errorf("refused: aborted %t, ran %d times", aborted, ran)
+	}
+}

@@ -38,6 +38,12 @@ func TestStartUp(t *testing.T) {
 		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
 		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},
 		{"net/http: the long form", func() { nethttp.Config{Keep: true}.Limit(nil, xUserID, action) }, "nethttp: Limit: the limiter is nil"},
+		{"net/http: a negative Hold", func() { nethttp.Config{Hold: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: Hold -1ns is negative; 0 holds nobody"},
+		{"Gin: a negative Hold", func() { ginlimit.Config{Hold: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: Hold -1ns is negative"},
+		{"Echo: a negative Hold", func() { echolimit.Config{Hold: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: Hold -1ns is negative"},
+		{"net/http: a negative HoldMax", func() { nethttp.Config{HoldMax: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: HoldMax -1 is negative; 0 is 1000"},
+		{"Gin: a negative HoldMax", func() { ginlimit.Config{HoldMax: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: HoldMax -1 is negative"},
+		{"Echo: a negative HoldMax", func() { echolimit.Config{HoldMax: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: HoldMax -1 is negative"},
 		{"Gin: no limiter", func() { ginlimit.Limit(nil, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: the limiter is nil; make one with core.New"},
 		{"Gin: no user", func() { ginlimit.Limit(ok, nil, ginlimit.Route) }, "ginlimit: Limit: the user's key function is nil; say whom to limit"},
 		{"Gin: no action", func() { ginlimit.Limit(ok, ginlimit.Value("user"), nil) }, "ginlimit: Limit: the action's key function is nil; say what to limit"},
@@ -192,6 +198,26 @@ func TestACallerWhoLeft(t *testing.T) {
 	}
 	if got := log.take("nethttp"); got != nil {
 		t.Errorf("log: %q", got)
+	}
+}
+
+// Who has left is settled all the same: his charge was given back or was not.
+func TestSettlingOutlivesTheClient(t *testing.T) {
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			limiter := core.Must(core.New(memory(), slidingFive))
+			ctx, leave := context.WithCancel(t.Context())
+			h := ad.mount(app{routes: []route{{
+				limits:  []limit{{limiter: limiter, config: unless(201)}},
+				handler: func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { leave() },
+			}}}.filled())
+			r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
+			r.Header.Set("X-User-ID", "laoqian")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			if d, err := limiter.Peek(t.Context(), "laoqian", "reply"); err != nil || d.Remaining != 5 {
+				t.Errorf("%d remain, %v", d.Remaining, err)
+			}
+		})
 	}
 }
 

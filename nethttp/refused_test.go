@@ -201,7 +201,7 @@ var refusedRules = []rule{
 		runs:   2,
 	},
 	{
-		name:     "Settle: a panic is 500, whatever was written before, and goes on",
+		name:     "Settle: a panic is 500 and goes on",
 		store:    memory,
 		routes:   settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { panic("the handler's own") }),
 		recovers: true,
