@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,9 +96,14 @@ func (c client) header(resp response, name, want string) {
 	}
 }
 
-// refused checks a refusal. retry is what it would say if no time had passed since
+const (
+	limited = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	banned  = "https://github.com/tailcut/tailcut#banned"
+)
+
+// refused checks a refusal of that kind. retry is what it would say if no time had passed since
 // the instant begun, when the first of the actions was sent.
-func (c client) refused(resp response, quota int, retry time.Duration, begun time.Time) {
+func (c client) refused(resp response, quota int, retry time.Duration, begun time.Time, kind string) {
 	c.t.Helper()
 	c.status(resp, http.StatusTooManyRequests)
 	c.header(resp, "X-RateLimit-Limit", strconv.Itoa(quota))
@@ -114,7 +122,7 @@ func (c client) refused(resp response, quota int, retry time.Duration, begun tim
 		RetryAfter          int `json:"retry_after"`
 	}
 	c.decode(resp, &problem)
-	if problem.Status != 429 || problem.Type == "" || problem.Title == "" || problem.Detail == "" || problem.RetryAfter != after {
+	if problem.Status != 429 || problem.Type != kind || problem.Title == "" || problem.Detail == "" || problem.RetryAfter != after {
 		c.t.Errorf("the problem is %+v, with Retry-After %d", problem, after)
 	}
 }
@@ -146,7 +154,7 @@ func TestSixReplies(t *testing.T) {
 			}
 		}
 		resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"one too many"}`)
-		c.refused(resp, 5, time.Minute, begun)
+		c.refused(resp, 5, time.Minute, begun, limited)
 		c.reset(resp, time.Minute, last, done)
 		if p := c.show("1"); len(p.Replies) != 5 || p.Replies[4] != (reply{5, "laoqian", "me too"}) {
 			t.Errorf("the post's replies are %+v", p.Replies)
@@ -175,7 +183,7 @@ func TestSixteenLikes(t *testing.T) {
 		if time.Since(begun) > time.Second {
 			t.Skip("this machine is too slow to like sixteen times in a second")
 		}
-		c.refused(resp, 15, 2*time.Second, begun)
+		c.refused(resp, 15, 2*time.Second, begun, limited)
 		c.header(resp, "Retry-After", "2")
 		if p := c.show("1"); p.Likes != 15 {
 			t.Errorf("the post has %d likes, want 15", p.Likes)
@@ -196,12 +204,102 @@ func TestFourPosts(t *testing.T) {
 				begun = resp.sent
 			}
 		}
-		c.refused(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), 10, 6*time.Second, begun)
+		c.refused(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), 10, 6*time.Second, begun, limited)
 		if p := c.show("4"); p.ID != 4 || p.Author != "laoqian" || p.Text != "hello" {
 			t.Errorf("the third post is %+v", p)
 		}
 		c.status(c.do("GET", "/posts/5", "", ""), http.StatusNotFound)
 	})
+}
+
+// Five refusals are a minute's ban, told as such.
+func TestWhoDoesNotStopIsBanned(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		begun := time.Now()
+		for i := range 11 {
+			resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+			switch {
+			case i < 5:
+				c.status(resp, http.StatusCreated)
+			case i < 9:
+				c.refused(resp, 5, time.Minute, begun, limited)
+			default:
+				c.refused(resp, 5, time.Minute, begun, banned)
+			}
+		}
+		c.status(c.do("POST", "/posts/1/replies", "xiaoming", `{"text":"hello"}`), http.StatusCreated)
+		c.status(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), http.StatusCreated) // it is from replies only
+	})
+}
+
+// A like that has to wait for less than a second waits.
+func TestALikeWaits(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		t.Parallel()
+		begun := time.Now()
+		for range 15 {
+			c.status(c.do("POST", "/posts/1/likes", "laoqian", ""), http.StatusOK)
+		}
+		time.Sleep(1200 * time.Millisecond)
+		resp := c.do("POST", "/posts/1/likes", "laoqian", "")
+		c.status(resp, http.StatusOK)
+		if after := time.Since(begun); after < 2*time.Second {
+			t.Errorf("it passed after %s", after)
+		}
+		if p := c.show("1"); p.Likes != 16 {
+			t.Errorf("the post has %d likes, want 16", p.Likes)
+		}
+	})
+}
+
+// A post that failed costs nothing; only what the forum keeps is counted.
+func TestAFailedPostIsGivenBack(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		for range 5 {
+			resp := c.do("POST", "/posts", "laoqian", `{"text":""}`)
+			c.status(resp, http.StatusBadRequest)
+			c.header(resp, "X-RateLimit-Remaining", "2") // as charged
+		}
+		for i := range 3 {
+			resp := c.do("POST", "/posts", "laoqian", `{"text":"hello"}`)
+			c.status(resp, http.StatusCreated)
+			c.header(resp, "X-RateLimit-Remaining", strconv.Itoa(2-i))
+		}
+		// Likes and replies are not given back.
+		c.status(c.do("POST", "/posts/9/replies", "laoqian", `{"text":"hello"}`), http.StatusNotFound)
+		c.header(c.do("POST", "/posts/1/replies", "laoqian", `{"text":"hello"}`), "X-RateLimit-Remaining", "3")
+	})
+}
+
+// The log tells of what was refused and of what the rehearsed limit would refuse,
+// and of no user.
+func TestObserved(t *testing.T) {
+	var log bytes.Buffer
+	store, _ := newStore("")
+	l := newLimits(observed(store, slog.New(slog.NewTextHandler(&log, nil))))
+	for range 11 {
+		if _, err := l.reply.Allow(t.Context(), "laoqian", "reply"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		_, said, _ := strings.Cut(strings.TrimSpace(line), " action=")
+		got = append(got, said)
+	}
+	want := []string{"reply allowed=true reason=near limit=sliding:1m0s bans=0"}
+	for range 2 {
+		want = append(want, "reply allowed=true reason=shadowed limit=sliding:1m0s bans=0")
+	}
+	for range 4 {
+		want = append(want, "reply allowed=false reason=limited limit=sliding:1m0s bans=0")
+	}
+	for range 2 {
+		want = append(want, "reply allowed=false reason=banned limit=sliding:1m0s bans=1")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("log:\n got %q\nwant %q", got, want)
+	}
 }
 
 func TestWhatCannotBeServed(t *testing.T) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,19 +22,47 @@ var user = keyfuncs.First(keyfuncs.Header(userHeader), keyfuncs.RemoteIP)
 
 // Limits are what a user may do in the forum, and how often. Reading is free.
 type limits struct {
-	reply *core.Limiter // five a minute, whichever minute one looks at
+	reply *core.Limiter // five a minute, whichever minute one looks at; who does not stop is banned
 	like  *core.Limiter // fifteen at once, then one every two seconds
 	post  *core.Limiter // ten at once, three for a new user, then one every six seconds; and a hundred a day
 }
 
 func newLimits(store core.Store) limits {
+	replies := core.Must(core.New(store,
+		core.SlidingWindow(5, time.Minute),
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do? see the log
 	return limits{
-		reply: core.Must(core.New(store, core.SlidingWindow(5, time.Minute))),
-		like:  core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute)))),
+		reply: core.Must(replies.With(core.Ladder{
+			Refusals: 5, Within: time.Minute,
+			Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
+		})),
+		like: core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute)))),
 		post: core.Must(core.New(store,
 			core.TokenBucket(10, core.Every(6*time.Second)).Initial(3),
 			core.FixedWindow(100, 24*time.Hour))),
 	}
+}
+
+// likeHold is how long a like waits for its turn rather than being refused.
+const likeHold = time.Second
+
+// postCost is what a post has cost in the end: nothing if it failed.
+func postCost(status int) int {
+	if status >= 400 {
+		return 0
+	}
+	return 1
+}
+
+// observed logs the decisions that are worth a look: what is refused, and what a
+// limit that is rehearsed would refuse or come near to.
+func observed(store core.Store, logger *slog.Logger) core.Store {
+	return core.Observe(store, func(ctx context.Context, o core.Observation) {
+		if d := o.Decision; d.Reason != "" && !o.Peek {
+			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action), slog.Bool("allowed", d.Allowed),
+				slog.String("reason", string(d.Reason)), slog.String("limit", o.Limits[d.Binding].Identity()), slog.Int("bans", int(d.Rung)))
+		}
+	})
 }
 
 // newStore makes the store that the limits count in: in the process, or with Redis's

@@ -60,7 +60,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	redis.SetLogger(quiet{})
 	store, end := newStore(opts.redis)
 	defer end()
-	routes := frameworks[opts.framework](newForum(), newLimits(store))
+	routes := frameworks[opts.framework](newForum(), newLimits(observed(store, logger)))
 	srv := &http.Server{
 		Handler:           http.MaxBytesHandler(logged(logger, routes), maxBody),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -131,13 +131,16 @@ const hints = `The forum is at %[1]s (%[2]s). Users are told apart by %[3]s. Try
 
   curl -i %[1]s/posts/1
 
-  # five replies in 60 s: the sixth is refused
-  for i in 1 2 3 4 5 6; do curl -i -H '%[3]s: laoqian' -d '{"text":"reply '$i'"}' %[1]s/posts/1/replies; done
+  # five replies in 60 s: the sixth is refused, and after five refusals there is a ban
+  for i in $(seq 11); do curl -i -H '%[3]s: laoqian' -d '{"text":"reply '$i'"}' %[1]s/posts/1/replies; done
 
-  # fifteen likes at once, then one every 2 s: the sixteenth is refused
-  for i in $(seq 16); do curl -s -o /dev/null -w '%%{http_code}\n' -X POST -H '%[3]s: laoqian' %[1]s/posts/1/likes; done
+  # fifteen likes at once, then one every 2 s: the sixteenth is refused; what must wait
+  # for less than a second waits
+  curl -s -o /dev/null -w '%%{http_code}\n' -X POST -H '%[3]s: laoqian' '%[1]s/posts/1/likes?[1-16]'; sleep 1.2
+  curl -s -o /dev/null -w '%%{http_code} after %%{time_total} s\n' -X POST -H '%[3]s: laoqian' %[1]s/posts/1/likes
 
-  # a new user has three posts, then one every 6 s, and 100 a day: the fourth is refused
+  # a new user has three posts, then one every 6 s, and 100 a day: the fourth is
+  # refused; one that failed does not count
   for i in 1 2 3 4; do curl -i -H '%[3]s: laoqian' -d '{"text":"post '$i'"}' %[1]s/posts; done
 
 `

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,26 +119,31 @@ func TestProgram(t *testing.T) {
 		}
 	})
 	t.Run("finishes", func(t *testing.T) { finishes(t, bin) })
-	t.Run("README", func(t *testing.T) { replay(t, bin) })
+	t.Run("README", func(t *testing.T) {
+		readme, err := os.ReadFile("../../README.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllSubmatch(readme, -1)
+		if len(sessions) < 2 {
+			t.Fatalf("the README has %d console sessions", len(sessions))
+		}
+		for i, session := range sessions {
+			t.Run(strconv.Itoa(i+1), func(t *testing.T) { replay(t, bin, string(session[1])) })
+		}
+	})
 }
 
-// replay types what the README types at a shell, and compares what comes.
-func replay(t *testing.T, bin string) {
+// replay types what a session of the README types at a shell, for a program that has
+// just been started, and compares what comes.
+func replay(t *testing.T, bin, session string) {
 	for _, tool := range []string{"sh", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skip(tool + " is not installed")
 		}
 	}
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	session := regexp.MustCompile("(?s)```console\n(.*?)```").FindSubmatch(readme)
-	if session == nil {
-		t.Fatal("the README has no console session")
-	}
 	p := start(t, bin)
-	for _, step := range strings.Split("\n"+string(session[1]), "\n$ ")[1:] {
+	for _, step := range strings.Split("\n"+session, "\n$ ")[1:] {
 		command, want, _ := strings.Cut(step, "\n")
 		sh := exec.CommandContext(t.Context(), "sh", "-c", strings.ReplaceAll(command, "http://127.0.0.1:8080", p.url))
 		out, err := sh.CombinedOutput()

@@ -11,10 +11,12 @@ import (
 func echoRoutes(f *forum, l limits) http.Handler {
 	e := echo.New() // it prints its banner in Start, which we do not call
 	who := echolimit.From(user)
+	settled := echolimit.Config{Settle: func(_ echo.Context, status int) int { return postCost(status) }}
+	held := echolimit.Config{Hold: likeHold}
 	e.GET("/posts/:id", echoHandler(f.show))
-	e.POST("/posts", echoHandler(f.createPost), echolimit.Limit(l.post, who, echolimit.Action("post")))
+	e.POST("/posts", echoHandler(f.createPost), settled.Limit(l.post, who, echolimit.Action("post")))
 	e.POST("/posts/:id/replies", echoHandler(f.createReply), echolimit.Limit(l.reply, who, echolimit.Action("reply")))
-	e.POST("/posts/:id/likes", echoHandler(f.like), echolimit.Limit(l.like, who, echolimit.Action("like")))
+	e.POST("/posts/:id/likes", echoHandler(f.like), held.Limit(l.like, who, echolimit.Action("like")))
 	return e
 }
 

@@ -12,10 +12,12 @@ func ginRoutes(f *forum, l limits) http.Handler {
 	gin.SetMode(gin.ReleaseMode) // in debug mode it prints every route
 	r := gin.New()
 	who := ginlimit.From(user)
+	settled := ginlimit.Config{Settle: func(_ *gin.Context, status int) int { return postCost(status) }}
+	held := ginlimit.Config{Hold: likeHold}
 	r.GET("/posts/:id", ginHandler(f.show))
-	r.POST("/posts", ginlimit.Limit(l.post, who, ginlimit.Action("post")), ginHandler(f.createPost))
+	r.POST("/posts", settled.Limit(l.post, who, ginlimit.Action("post")), ginHandler(f.createPost))
 	r.POST("/posts/:id/replies", ginlimit.Limit(l.reply, who, ginlimit.Action("reply")), ginHandler(f.createReply))
-	r.POST("/posts/:id/likes", ginlimit.Limit(l.like, who, ginlimit.Action("like")), ginHandler(f.like))
+	r.POST("/posts/:id/likes", held.Limit(l.like, who, ginlimit.Action("like")), ginHandler(f.like))
 	return r
 }
 

@@ -10,10 +10,12 @@ import (
 
 func nethttpRoutes(f *forum, l limits) http.Handler {
 	mux := http.NewServeMux()
+	settled := nethttp.Config{Settle: func(_ *http.Request, status int) int { return postCost(status) }}
+	held := nethttp.Config{Hold: likeHold}
 	mux.Handle("GET /posts/{id}", nethttpHandler(f.show))
-	mux.Handle("POST /posts", nethttp.Limit(l.post, user, keyfuncs.Action("post"))(nethttpHandler(f.createPost)))
+	mux.Handle("POST /posts", settled.Limit(l.post, user, keyfuncs.Action("post"))(nethttpHandler(f.createPost)))
 	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(l.reply, user, keyfuncs.Action("reply"))(nethttpHandler(f.createReply)))
-	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(l.like, user, keyfuncs.Action("like"))(nethttpHandler(f.like)))
+	mux.Handle("POST /posts/{id}/likes", held.Limit(l.like, user, keyfuncs.Action("like"))(nethttpHandler(f.like)))
 	return mux
 }
 
