@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -197,6 +198,112 @@ func ExampleConfig() {
 	// free 200 2 an export
 	// free 429 2 upgrade, or come back in 1h0m0s
 	// paid 200 984 an export
+}
+
+// A funnel that smooths: what has to wait for less than a second waits for its turn,
+// the rest is refused.
+func ExampleConfig_hold() {
+	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(100*time.Millisecond))))
+	h := nethttp.Config{Hold: time.Second}.Limit(likes, keyfuncs.RemoteIP, keyfuncs.Action("like"))(http.HandlerFunc(reply201))
+
+	begun := time.Now()
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/likes", nil))
+		fmt.Println(w.Code)
+	}
+	fmt.Println("in at least 200 ms:", time.Since(begun) >= 200*time.Millisecond)
+	// Output:
+	// 201
+	// 201
+	// 201
+	// in at least 200 ms: true
+}
+
+// At a login a right password costs nothing and a wrong one 5. One unit is charged
+// while it is checked, so that guesses at the same time count too.
+func ExampleConfig_settle() {
+	tries := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(15, 15*time.Minute)))
+	nameAndAddress, login := keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP), keyfuncs.Action("login")
+	checkPassword := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); password != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	h := nethttp.Config{Settle: func(_ *http.Request, status int) int {
+		if status == http.StatusUnauthorized {
+			return 5
+		}
+		return 0
+	}}.Limit(tries, nameAndAddress, login)(checkPassword)
+
+	for _, password := range []string{"secret", "secret", "1", "2", "3", "secret"} {
+		r := httptest.NewRequest("POST", "/login", nil)
+		r.SetBasicAuth("laoqian", password)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(password, w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// secret 200 14
+	// secret 200 14
+	// 1 401 14
+	// 2 401 9
+	// 3 401 4
+	// secret 429 0
+}
+
+// A batch costs as many units as it has items, which only the handler knows.
+func ExampleAllow() {
+	items := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Minute))))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		batch := strings.Split(r.FormValue("items"), ",")
+		if !nethttp.Allow(w, r, items, "laoqian", "item", len(batch)) {
+			return
+		}
+		fmt.Fprintf(w, "%d items", len(batch))
+	})
+	for _, n := range []int{60, 60, 40} {
+		r := httptest.NewRequest("POST", "/items?items=x"+strings.Repeat(",x", n-1), nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 200, remaining 40, retry after ""
+	// 429, remaining 40, retry after "120"
+	// 200, remaining 0, retry after ""
+}
+
+// Limits that change while the program runs are a limiter in an atomic.Pointer, which
+// Config.Limiter reads. What a user has done counts towards the new numbers.
+func ExampleConfig_changes() {
+	store := memorystore.New(nil)
+	perHour := func(n int) *core.Limiter { return core.Must(core.New(store, core.SlidingWindow(n, time.Hour))) }
+	var now atomic.Pointer[core.Limiter]
+	now.Store(perHour(5))
+
+	h := nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return now.Load() }}.
+		Limit(now.Load(), keyfuncs.RemoteIP, keyfuncs.Action("export"))(http.HandlerFunc(reply201))
+	ask := func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/export", nil))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"), "of", w.Header().Get("X-RateLimit-Limit"))
+	}
+	for range 4 {
+		ask()
+	}
+	now.Store(perHour(3)) // too many already
+	ask()
+	now.Store(perHour(8))
+	ask()
+	// Output:
+	// 201 4 of 5
+	// 201 3 of 5
+	// 201 2 of 5
+	// 201 1 of 5
+	// 429 0 of 3
+	// 201 3 of 8
 }
 
 // With Keep the handler knows how much is left.

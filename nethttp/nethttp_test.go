@@ -8,9 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -198,6 +201,59 @@ func TestACallerWhoLeft(t *testing.T) {
 	}
 	if got := log.take("nethttp"); got != nil {
 		t.Errorf("log: %q", got)
+	}
+}
+
+// What a user has done counts under whatever numbers come next, whether another plan
+// is picked or the limits change while the program runs: no change is an amnesty.
+func TestNoChangeIsAnAmnesty(t *testing.T) {
+	type ask struct{ max, status, remaining int }
+	windows := []ask{
+		{5, 200, 4}, {5, 200, 3}, {5, 200, 2}, {5, 200, 1},
+		{3, 429, 0}, {3, 429, 0}, // more than there may be, read as if cut
+		{9, 200, 4}, // and still there
+		{5, 429, 0}, {9, 200, 3}, {9, 200, 2}, {9, 200, 1}, {9, 200, 0}, {5, 429, 0}, {9, 429, 0},
+	}
+	for _, c := range []struct {
+		name  string
+		limit func(max int) core.Limit
+		asks  []ask
+	}{
+		{"sliding", func(n int) core.Limit { return core.SlidingWindow(n, time.Minute) }, windows},
+		{"moving", func(n int) core.Limit { return core.MovingWindow(n, time.Minute) }, windows},
+		{"fixed", func(n int) core.Limit { return core.FixedWindow(n, time.Minute) }, windows},
+		{"elastic", func(n int) core.Limit { return core.ElasticWindow(n, time.Minute) }, windows},
+		{"a funnel, whose debt a smaller one cuts to its own full one", func(n int) core.Limit { return core.Funnel(n, core.Every(time.Minute)) }, []ask{
+			{5, 200, 4}, {5, 200, 3}, {5, 200, 2}, {9, 200, 5}, {5, 200, 0}, {5, 429, 0}, {9, 200, 3}, {3, 429, 0}, {9, 200, 5},
+		}},
+	} {
+		for _, ad := range adapters {
+			for _, settles := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/settle=%t", c.name, ad.name, settles), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						store := memorystore.New(nil)
+						limiter := func(max int) *core.Limiter { return core.Must(core.New(store, c.limit(max))) }
+						var now atomic.Pointer[core.Limiter]
+						cfg := &nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return now.Load() }}
+						if settles {
+							cfg.Settle = func(*http.Request, int) int { return 1 }
+						}
+						h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter(5), config: cfg}}}}}.filled())
+						for i, a := range c.asks {
+							now.Store(limiter(a.max))
+							r := httptest.NewRequest("POST", "/replies/7", nil)
+							r.Header.Set("X-User-ID", "laoqian")
+							w := httptest.NewRecorder()
+							h.ServeHTTP(w, r)
+							got := fmt.Sprint(w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("X-RateLimit-Limit"))
+							if want := fmt.Sprint(a.status, strconv.Itoa(a.remaining), strconv.Itoa(a.max)); got != want {
+								t.Errorf("%d: got %s, want %s", i+1, got, want)
+							}
+						}
+					})
+				})
+			}
+		}
 	}
 }
 

@@ -1,0 +1,91 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+// Who does not stop is banned, and moderators look, ban and lift by hand.
+func ExampleLadder() {
+	ctx := context.Background()
+	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+	replies = core.Must(replies.With(core.Ladder{
+		Refusals: 5, Within: time.Minute,
+		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
+	}))
+	for range 10 {
+		_, _ = replies.Allow(ctx, "laoqian", "reply")
+	}
+	how := func(user string) {
+		d, err := replies.Inspect(ctx, user, "reply")
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second), d.Rung, err)
+	}
+	how("laoqian")
+	_ = replies.Ban(ctx, "xiaoming", "reply", 24*time.Hour)
+	how("xiaoming")
+	_ = replies.Lift(ctx, "xiaoming", "reply")
+	how("xiaoming")
+	// Output:
+	// false 1m0s 1 <nil>
+	// false 24h0m0s 0 <nil>
+	// true 0s 0 <nil>
+}
+
+// Every decision as a count by action, limit and verdict, as metrics are made of, and
+// what is not simply allowed as a line in the log. No user is in either.
+func ExampleObserve() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: timeless}))
+	type series struct{ action, limit, verdict string }
+	var mu sync.Mutex
+	counts := map[series]int{}
+	see := func(ctx context.Context, o core.Observation) {
+		verdict := "allowed"
+		switch {
+		case o.Peek:
+			return // nobody did anything
+		case o.Err != nil:
+			verdict = "error"
+		case o.Decision.Reason != "":
+			verdict = string(o.Decision.Reason) // limited, banned, full; shadowed, near
+		}
+		limit := o.Limits[o.Decision.Binding].Identity()
+		mu.Lock()
+		counts[series{o.Action, limit, verdict}]++
+		mu.Unlock()
+		if verdict != "allowed" {
+			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action),
+				slog.String("limit", limit), slog.String("verdict", verdict), slog.Int("bans", int(o.Decision.Rung)))
+		}
+	}
+
+	replies := core.Must(core.New(core.Observe(memorystore.New(nil), see),
+		core.SlidingWindow(5, time.Minute),
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do?
+	replies = core.Must(replies.With(core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	for range 8 {
+		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+	}
+	fmt.Println(counts)
+	// Output:
+	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=near bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=limited bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=banned bans=1
+	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=banned bans=1
+	// map[{reply sliding:1m0s allowed}:2 {reply sliding:1m0s banned}:2 {reply sliding:1m0s limited}:1 {reply sliding:1m0s near}:1 {reply sliding:1m0s shadowed}:2]
+}
+
+func timeless(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
