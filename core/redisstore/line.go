@@ -284,6 +284,7 @@ func (s *Store) send(ctx context.Context, line []any, keyAt int8) (any, error) {
 		}
 		return nil, err
 	}
+	s.checkPolicy()
 	return cmd.Val(), cmd.Err()
 }
 

@@ -60,6 +60,9 @@
 // death to the election, and the moment that a client takes to hear of it, calls fail.
 // Nothing else is to be done: the new master is taught the script by the first call.
 //
+// A store that may, by +info, asks once which policy there is, and warns if limits can
+// be evicted (code "redis-evicts").
+//
 // Replication is asynchronous: what a master has admitted and not yet passed on is
 // forgotten. Users can do again what they did in the replica's lag, which is
 // milliseconds on a network that is well, and never more than one quota for each
@@ -154,7 +157,8 @@ type Store struct {
 	cell    bool // CL.THROTTLE
 	line    line
 
-	scattered atomic.Bool // the keys of two users may be on two servers
+	answered  atomic.Int32 // commands, up to policyAfter
+	scattered atomic.Bool  // the keys of two users may be on two servers
 }
 
 // New makes a store on rdb. opts may be nil. It panics if rdb is nil or an option is
