@@ -163,9 +163,10 @@ func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
 	within(t, "the rest queue", func() bool { n, _ := store.Calls(); return n > redisstore.ManyFlights+1000 })
 	served := make(chan error, 1)
 	go func() {
-		_, err := lim.Allow(t.Context(), "the live one", action)
+		_, err := lim.Allow(t.Context(), "alive", action)
 		served <- err
 	}()
+	within(t, "the live one queues", func() bool { return store.Queues(store.Key("alive", action, plenty)) })
 	cancel()
 	wg.Wait()
 	server.Resume()

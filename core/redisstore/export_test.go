@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -25,6 +26,13 @@ func (s *Store) Calls() (n, bound int) {
 	s.line.mu.Lock()
 	defer s.line.mu.Unlock()
 	return len(s.line.calls) + s.line.flying + s.line.alone, s.line.most
+}
+
+// Queues is whether a call for that key waits to be sent.
+func (s *Store) Queues(key string) bool {
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	return slices.ContainsFunc(s.line.calls, func(c *call) bool { return slices.Contains(c.keys, key) })
 }
 
 // Decode reads one reply to charges that went out together.

@@ -472,6 +472,25 @@ func TestFarFutureIsClamped(t *testing.T) {
 	})
 }
 
+// Only a fraction is rounded up for another rate: a part of nothing is none, whatever
+// it is a part of, alone and among other limits.
+func TestAPartOfNothingIsNotRoundedUp(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		thirds, other := core.Funnel(10, core.Per(3, time.Second)), core.FixedWindow(9, time.Hour)
+		for _, limits := range [][]core.Limit{{thirds}, {thirds, other}} {
+			for state, want := range map[string]time.Duration{"+0/7": time.Second, "+1/7": time.Second + time.Microsecond, "": time.Second} {
+				key := w.store.Key(user, action, thirds)
+				if err := w.rdb.Set(t.Context(), key, fmt.Sprint(w.now+1e6, state), 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+				if d, err := core.Must(core.New(w.store, limits...)).Peek(t.Context(), user, action); err != nil || d.ResetAfter != want {
+					t.Errorf("%d limits, %q: %+v, %v; want %s", len(limits), state, d, err, want)
+				}
+			}
+		}
+	})
+}
+
 func TestHistory(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		start := time.UnixMicro(w.now)

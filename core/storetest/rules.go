@@ -551,6 +551,12 @@ var meterRules = []promise{
 		sevenths.allow(1, pass(10, 4, 761_907*usec)) // 619,049 and 142,857 1/7
 	}},
 
+	{"a meter without a fraction is not rounded up under another rate", func(s *script) {
+		s.exact()
+		s.of(core.Funnel(10, core.Per(7, sec))).allow(7, pass(10, 3, sec))
+		s.of(core.Funnel(10, core.Per(3, sec))).peek(pass(10, 7, sec))
+	}},
+
 	{"the finest rate is a millionth of a microsecond a unit", func(s *script) {
 		s.exact()
 		a := s.of(core.Funnel(1e9, core.Per(1e9, ms)))
