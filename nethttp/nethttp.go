@@ -26,6 +26,17 @@
 // tightest decision shows in the headers; better is one limiter of several limits,
 // which is all or nothing.
 //
+// # Warnings
+//
+// What is set up wrong in a way that no error shows is said once, by slog.Default(),
+// with one of these codes:
+//
+//	forwarded-untrusted    a header that tells the client's address, and nobody trusts it
+//	trusted-never-matches  1,000 such headers, and never a peer of the trusted prefixes
+//	charged-twice          one request, charged twice for the same by the same limiter
+//	limiter-per-request    limiters that are built for requests, and dropped
+//	redis-evicts           a Redis that may evict limits
+//
 // # Where to mount it
 //
 // Inside recovery, logging and CORS, so that refusals are logged and can be read by
