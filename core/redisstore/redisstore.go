@@ -77,6 +77,17 @@
 // A slot that moves costs nothing and forgets nothing. But a charge of several limits
 // of which some have no state yet, or not on the same side, is refused by the cluster
 // with TRYAGAIN, an error, until the slot has moved.
+//
+// # What a fleet carries
+//
+// A decision on a Cluster costs its node 18 us of Redis's one thread for a Funnel, 25 for
+// a FixedWindow, 32 for a SlidingWindow and 37 for two limits; sent together, to a
+// single server, 4, 5, 10 and 11 (Redis 7.0 on a busy machine of two cores, 128
+// callers). So a node carries some 54,000, 39,000, 31,000 and 27,000 a second, and N
+// masters N times that if users are many and alike; a single server carries what three
+// to five masters do. All of one user's decisions are on one node. A failover costs
+// the 1/N of the users that the master had its election, and the actions of its lag:
+// at 30,000 a second and a lag of 1 ms some 30.
 package redisstore
 
 import (
