@@ -1,7 +1,10 @@
 package core_test
 
 import (
-	"sync"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,28 +13,242 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// Turns are in the order of arrival from the store's first instant on, and a decision
-// that was waited for tells of the instant at which it is returned.
-func TestTurnsFromTheFirstInstantOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Second))))
-		begun := time.Now()
-		var wg sync.WaitGroup
-		for i := range 4 {
-			wg.Go(func() {
-				d, err := likes.Wait(t.Context(), "laoqian", "like")
-				if err != nil || !d.Allowed || d.Remaining != 0 {
-					t.Errorf("%d: %+v, %v", i+1, d, err)
+// waits runs n waiters that arrive in order, a millisecond apart, and returns who came
+// when, in seconds since the first arrived, in the order in which they passed.
+func waits(l *core.Limiter, n int) []string {
+	start := time.Now()
+	passed := make(chan string, n)
+	for i := range n {
+		go func() {
+			d, err := l.Wait(context.Background(), "u", "a")
+			if err != nil || !d.Allowed {
+				passed <- fmt.Sprint(i, d, err)
+				return
+			}
+			passed <- fmt.Sprintf("%d at %v", i, time.Since(start).Truncate(time.Second))
+		}()
+		time.Sleep(time.Millisecond)
+	}
+	var order []string
+	for range n {
+		order = append(order, <-passed)
+	}
+	return order
+}
+
+func TestWaitersPassInOrderAtTheRate(t *testing.T) {
+	rate := core.Every(2 * time.Second)
+	for _, limits := range [][]core.Limit{
+		{core.Funnel(2, rate)},
+		{core.TokenBucket(2, rate)},
+		{core.TokenBucket(2, rate).Initial(2)},
+		{core.Funnel(2, rate), core.TokenBucket(9, core.Every(time.Second)), core.FixedWindow(1, time.Hour).Shadow()},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &flaky{Store: memorystore.New(nil)}
+			l := core.Must(core.New(store, limits...))
+			got := waits(l, 5)
+			want := []string{"0 at 0s", "1 at 0s", "2 at 2s", "3 at 4s", "4 at 6s"}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v: %v, want %v", limits, got, want)
+			}
+			if store.asked != 5 {
+				t.Errorf("%v: the store was asked %d times for 5 turns", limits, store.asked)
+			}
+		})
+	}
+}
+
+// Windows reserve nothing: whoever waits asks again when RetryAfter is over.
+func TestWaitersOfWindowsAskAgain(t *testing.T) {
+	for _, limits := range [][]core.Limit{
+		{core.SlidingWindow(2, 2*time.Second)},
+		{core.MovingWindow(2, 2*time.Second)},
+		{core.FixedWindow(2, 2*time.Second)},
+		{core.Funnel(2, core.Every(time.Second)), core.FixedWindow(2, 2*time.Second)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(memorystore.New(nil), limits...))
+			count := map[string]int{}
+			for _, s := range waits(l, 6) {
+				count[s[2:]]++
+			}
+			if count["at 0s"] != 2 || count["at 2s"] != 2 || count["at 4s"] != 2 {
+				t.Errorf("%v: %v", limits, count)
+			}
+		})
+	}
+}
+
+func TestWaitReturnsAtTheExactTurn(t *testing.T) {
+	for _, l := range []core.Limit{core.Funnel(1, core.Per(7, time.Second)), core.FixedWindow(1, 142858*time.Microsecond)} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := core.Must(core.New(memorystore.New(nil), l))
+			start := time.Now()
+			for i := range 2 {
+				if d, err := lim.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+					t.Fatalf("%s, action %d: %+v, %v", l, i, d, err)
 				}
-				if after := time.Since(begun); after != time.Duration(i)*time.Second {
-					t.Errorf("%d: after %s, want %ds", i+1, after, i)
-				}
-				if d.ResetAfter != time.Second {
-					t.Errorf("%d: ResetAfter %s, want 1s", i+1, d.ResetAfter)
-				}
-			})
+			}
+			if got := time.Since(start); got != 142858*time.Microsecond { // a seventh of a second, rounded up
+				t.Errorf("%s: waited %v", l, got)
+			}
+		})
+	}
+}
+
+func TestWaitRefusesAtOnceWhatCannotPassInTime(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		l        core.Limit
+		patience time.Duration
+		cost     int
+		passes   bool
+	}{
+		{"a funnel's turn after the deadline", core.Funnel(1, core.Every(time.Minute)), time.Minute - time.Microsecond, 1, false},
+		{"a funnel's turn at the deadline", core.Funnel(1, core.Every(time.Minute)), time.Minute + time.Millisecond, 1, true},
+		{"a bucket's turn after the deadline", core.TokenBucket(1, core.Every(time.Minute)), time.Minute - time.Microsecond, 1, false},
+		{"a window's end after the deadline", core.FixedWindow(1, time.Minute), time.Minute - time.Microsecond, 1, false},
+		{"a window's end before the deadline", core.FixedWindow(1, time.Minute), time.Minute + time.Millisecond, 1, true},
+		{"a cost that never passes", core.Funnel(1, core.Every(time.Minute)), time.Hour, 2, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(memorystore.New(nil), tt.l))
+			if d, err := l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), tt.patience)
+			defer cancel()
+			start := time.Now()
+			d, err := l.WaitN(ctx, "u", "a", tt.cost)
+			if err != nil || d.Allowed != tt.passes {
+				t.Errorf("%s: %+v, %v", tt.name, d, err)
+			}
+			if !tt.passes && (time.Since(start) != 0 || d.Reason != core.Limited || d.RetryAfter < time.Minute) {
+				t.Errorf("%s: refused after %v: %+v", tt.name, time.Since(start), d)
+			}
+			if before, _ := l.Peek(t.Context(), "u", "a"); !tt.passes && before.RetryAfter != time.Minute {
+				t.Errorf("%s: the refusal was charged: %+v", tt.name, before)
+			}
+		})
+	}
+}
+
+// Who gives up makes room for who comes next, and wakes nobody early.
+func TestACancelledWaitGivesItsTurnBack(t *testing.T) {
+	rate := core.Every(10 * time.Second)
+	for _, limits := range [][]core.Limit{{core.Funnel(1, rate)}, {core.TokenBucket(1, rate).Initial(1)}, {core.Funnel(1, rate), core.TokenBucket(1, rate)}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(memorystore.New(nil), limits...))
+			if d, err := l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			left := make(chan error)
+			go func() {
+				_, err := l.Wait(ctx, "u", "a")
+				left <- err
+			}()
 			synctest.Wait()
+			if d, _ := l.Peek(t.Context(), "u", "a"); d.RetryAfter != 20*time.Second {
+				t.Errorf("a turn is reserved: %+v", d)
+			}
+			time.Sleep(4 * time.Second)
+			cancel()
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Errorf("the wait that was cancelled: %v", err)
+			}
+			if d, _ := l.Peek(t.Context(), "u", "a"); d.RetryAfter != 6*time.Second {
+				t.Errorf("%v: the turn was not given back: %+v", limits, d)
+			}
+			start := time.Now()
+			if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != 6*time.Second {
+				t.Errorf("who comes next: %+v, %v, after %v", d, err, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestWaitersWhoLeaveAWindowWriteNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Minute)))
+		for range 2 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err := l.Wait(ctx, "u", "a")
+			if want := ctx.Err(); err != nil && !errors.Is(err, want) {
+				t.Error(err)
+			}
+			cancel()
 		}
-		wg.Wait()
+		time.Sleep(time.Minute)
+		if d, _ := l.Peek(t.Context(), "u", "a"); d.Remaining != 1 {
+			t.Errorf("%+v", d)
+		}
 	})
+}
+
+func TestWaitOutlastsABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Second)))).With(
+			core.Ladder{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != 30*time.Second {
+			t.Errorf("%+v, %v after %v", d, err, time.Since(start))
+		}
+	})
+}
+
+// What Wait borrows a receipt for is not thereby one that can be given back.
+func TestWaitGivesAReceiptOnlyToWhoAskedForOne(t *testing.T) {
+	l := core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Hour))))
+	d, err := l.Wait(t.Context(), "u", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Refund(t.Context(), d); !errors.Is(err, core.ErrNoReceipt) {
+		t.Errorf("without Receipts: %v", err)
+	}
+	l = core.Must(l.With(core.Receipts{}))
+	if d, err = l.Wait(t.Context(), "u", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Refund(t.Context(), d); err != nil {
+		t.Errorf("with Receipts: %v", err)
+	}
+	if d, _ = l.Peek(t.Context(), "u", "a"); d.Remaining != 4 {
+		t.Errorf("%d remain", d.Remaining)
+	}
+}
+
+func TestWaitAsksNothingThatCannotBeAnswered(t *testing.T) {
+	store := &flaky{Store: memorystore.New(nil)}
+	l := core.Must(core.New(store, core.Funnel(5, core.Every(time.Hour))))
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		ctx          context.Context
+		user, action string
+		n            int
+		want         error
+	}{
+		{t.Context(), "", "a", 1, core.ErrNoUser},
+		{t.Context(), "u", "", 1, core.ErrNoAction},
+		{t.Context(), "u", "a", -1, core.ErrCost},
+		{done, "u", "a", 1, context.Canceled},
+	} {
+		if _, err := l.WaitN(tt.ctx, tt.user, tt.action, tt.n); !errors.Is(err, tt.want) || store.asked > 0 {
+			t.Errorf("%+v: %v, want %v", tt, err, tt.want)
+		}
+	}
+	if d, err := l.WaitN(t.Context(), "u", "a", 0); err != nil || !d.Allowed || d.Remaining != 5 {
+		t.Errorf("a cost of 0: %+v, %v", d, err)
+	}
+	store.err = errDown
+	if _, err := l.Wait(t.Context(), "u", "a"); !errors.Is(err, errDown) {
+		t.Errorf("a store that fails: %v", err)
+	}
 }
