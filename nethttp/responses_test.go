@@ -910,7 +910,7 @@ func TestResponses(t *testing.T) {
 		t.Run(ad.name, func(t *testing.T) {
 			for _, s := range servers {
 				t.Run(s.proto, func(t *testing.T) {
-					for _, r := range rules {
+					for _, r := range slices.Concat(rules, refusedRules) {
 						t.Run(r.name, func(t *testing.T) { r.hold(t, ad, s) })
 					}
 				})
