@@ -403,8 +403,8 @@ func TestResetWhileOpen(t *testing.T) {
 				if err := l.Reset(t.Context(), "u", "a"); err != nil {
 					t.Errorf("Reset: %v", err)
 				}
-				if _, _ = allow(l); store.asked != 4 {
-					t.Errorf("after a Reset the store is asked: %d", store.asked)
+				if _, _ = allow(l); store.asked.Load() != 4 {
+					t.Errorf("after a Reset the store is asked: %d", store.asked.Load())
 				}
 				time.Sleep(time.Second)
 				if d, err := l.Peek(t.Context(), "u", "a"); err != nil || d.Remaining != plenty.Quota() || d.Source != core.SourceStore {

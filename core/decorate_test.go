@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,14 @@ import (
 type flaky struct {
 	core.Store
 	err    error
-	asked  int
+	asked  atomic.Int64
 	during func() // called before it answers
 }
 
 func sound() *flaky { return &flaky{Store: memorystore.New(nil)} }
 
 func (s *flaky) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	s.asked++
+	s.asked.Add(1)
 	if s.during != nil {
 		s.during()
 	}
@@ -93,7 +94,7 @@ func testFallback(t *testing.T) {
 	l := core.Must(core.New(core.Fallback(store, other), core.FixedWindow(2, time.Hour)))
 	ctx := context.Background()
 
-	if d, err := l.Allow(ctx, "u", "a"); err != nil || d.Source != core.SourceStore || other.asked != 0 {
+	if d, err := l.Allow(ctx, "u", "a"); err != nil || d.Source != core.SourceStore || other.asked.Load() != 0 {
 		t.Fatalf("a store that answers: %+v, %v", d, err)
 	}
 	store.err = errDown
@@ -136,7 +137,7 @@ func TestCallersOwnLeavingIsNobodysOutage(t *testing.T) {
 			"Shadow":   core.Shadow(store),
 		}[name]
 		l := core.Must(core.New(decorated, core.FixedWindow(2, time.Hour)))
-		if d, err := l.Allow(ctx, "u", "a"); !errors.Is(err, context.Canceled) || d.Allowed || other.asked != 0 {
+		if d, err := l.Allow(ctx, "u", "a"); !errors.Is(err, context.Canceled) || d.Allowed || other.asked.Load() != 0 {
 			t.Errorf("%s: %+v, %v; want the caller's own error", name, d, err)
 		}
 	}

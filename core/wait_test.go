@@ -52,8 +52,8 @@ func TestWaitersPassInOrderAtTheRate(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%v: %v, want %v", limits, got, want)
 			}
-			if store.asked != 5 {
-				t.Errorf("%v: the store was asked %d times for 5 turns", limits, store.asked)
+			if n := store.asked.Load(); n != 5 {
+				t.Errorf("%v: the store was asked %d times for 5 turns", limits, n)
 			}
 		})
 	}
@@ -240,7 +240,7 @@ func TestWaitAsksNothingThatCannotBeAnswered(t *testing.T) {
 		{t.Context(), "u", "a", -1, core.ErrCost},
 		{done, "u", "a", 1, context.Canceled},
 	} {
-		if _, err := l.WaitN(tt.ctx, tt.user, tt.action, tt.n); !errors.Is(err, tt.want) || store.asked > 0 {
+		if _, err := l.WaitN(tt.ctx, tt.user, tt.action, tt.n); !errors.Is(err, tt.want) || store.asked.Load() > 0 {
 			t.Errorf("%+v: %v, want %v", tt, err, tt.want)
 		}
 	}

@@ -32,7 +32,7 @@ func documentedUser(t *testing.T) []string {
 }
 
 // everything is what a store does: all kinds, past their limits and after a step back
-// of the clock, Reset and History.
+// of the clock, Reset, Refund and History.
 func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) error {
 	other := core.FixedWindow(1, time.Hour).Named("other")
 	for i, l := range append([]core.Limit{other}, kinds...) {
@@ -46,6 +46,9 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 					return err
 				}
 				clock.Advance(time.Second)
+			}
+			if err := giveBack(t, lim, clock); err != nil {
+				return err
 			}
 			clock.Advance(-time.Minute)
 			for range 2 {
@@ -65,6 +68,21 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 		}
 	}
 	return nil
+}
+
+// giveBack charges twice and gives the first back.
+func giveBack(t *testing.T, lim *core.Limiter, clock *redistest.Clock) error {
+	lim = core.Must(lim.With(core.Receipts{}))
+	clock.Advance(time.Hour)
+	first, err := lim.Allow(t.Context(), user, action)
+	if err != nil {
+		return err
+	}
+	clock.Advance(time.Second)
+	if _, err := lim.Allow(t.Context(), user, action); err != nil {
+		return err
+	}
+	return lim.Refund(t.Context(), first)
 }
 
 // The documented user can do what the store does, nothing that it does not, and would

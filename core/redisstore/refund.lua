@@ -98,7 +98,7 @@ function give.elastic(key, units, period)
 end
 
 function give.sliding(key, units, period)
-	local members = call('ZRANGEBYSCORE', key, ARGV[1], ARGV[1])
+	local members = call('ZRANGE', key, ARGV[1], ARGV[1], 'BYSCORE')
 	for i = #members, 1, -1 do
 		if units > 0 and string.sub(members[i], -1) ~= 'r' then
 			call('ZREM', key, members[i])
