@@ -40,6 +40,7 @@ type load struct {
 	t       testing.TB
 	targets []*target
 	end     chan struct{}
+	ends    sync.Once
 	callers sync.WaitGroup
 
 	mu      sync.Mutex
@@ -52,6 +53,7 @@ type load struct {
 
 func startLoad(t testing.TB, callers int, targets ...*target) *load {
 	l := &load{t: t, targets: targets, end: make(chan struct{})}
+	t.Cleanup(l.halt) // of a test that has failed
 	for range callers {
 		l.callers.Go(func() {
 			for {
@@ -120,12 +122,16 @@ func (l *load) failures() (n int, last time.Time, problem error) {
 	return l.errs, l.bad, l.problem
 }
 
+func (l *load) halt() {
+	l.ends.Do(func() { close(l.end) })
+	l.callers.Wait()
+}
+
 // stop ends the load. It holds every decision to the time budget: all but one in a
 // hundred, since the machine may be busy.
 func (l *load) stop(budget time.Duration) {
 	l.t.Helper()
-	close(l.end)
-	l.callers.Wait()
+	l.halt()
 	slices.Sort(l.took)
 	p99, worst := l.took[len(l.took)*99/100], l.took[len(l.took)-1]
 	if p99 > budget+slack || worst > budget+4*slack {

@@ -89,7 +89,7 @@ func (s *Server) Run() {
 		s.t.Fatal(err)
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if reply, err := s.try("PING"); err == nil && (reply == "+PONG" || strings.HasPrefix(reply, "-NOAUTH")) {
+		if reply, err := s.Try("PING"); err == nil && (reply == "+PONG" || strings.HasPrefix(reply, "-NOAUTH")) {
 			return
 		}
 		if time.Now().After(end) {
@@ -129,14 +129,15 @@ func (s *Server) signal(sig syscall.Signal) {
 // Do sends a command and returns the first line of its reply.
 func (s *Server) Do(words ...string) string {
 	s.t.Helper()
-	reply, err := s.try(words...)
+	reply, err := s.Try(words...)
 	if err != nil {
 		s.t.Fatalf("%s: %v", words, err)
 	}
 	return reply
 }
 
-func (s *Server) try(words ...string) (string, error) {
+// Try is Do on a server that may close the connection, as one that is promoted does.
+func (s *Server) Try(words ...string) (string, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
 	if err != nil {
 		return "", err
