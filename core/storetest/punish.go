@@ -179,10 +179,11 @@ func (m *model) refund(paid []payment, units int) {
 	}
 }
 
-// refundMeter takes out no more than is left of the debt after the action.
+// refundMeter takes out no more than is left of the debt after the action, and nothing
+// if there is no debt now: then a step back of the clock finds what it would have found.
 func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	left := new(big.Rat).Sub(p.gone, whole(m.now))
-	if left.Sign() <= 0 {
+	if left.Sign() <= 0 || h.debt(m.now).Sign() == 0 {
 		return false
 	}
 	give := p.rule.time(units)
