@@ -64,11 +64,14 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 //
 // Some actions are kept as they are, since giving back would give more: one that has
 // opened a FixedWindow in which there were others since; one in an ElasticWindow that
-// is older than its period; and one in a SlidingWindow with CountRefused that is
-// full. So is one in a MovingWindow that admitted more than
-// 65,536 since, for the time that it would take. What was attempted and refused in between
-// stays refused, and what was forgotten in between, by [Limiter.Reset] or since a store
-// was restarted, is not asked for: a bucket or funnel then gets more than it had lost.
+// is older than its period; one in a SlidingWindow with CountRefused that is full; and
+// one in a bucket or funnel while others wait for a turn behind it. So is one in a
+// MovingWindow that admitted more than 65,536 since, for the time that it would take.
+// What was attempted and refused in between stays refused.
+//
+// A store does not remember what was forgotten in between, by [Limiter.Reset], a
+// restart, or a clock that stepped back, nor what others were given back: a bucket or
+// funnel may then get more than the action still weighed, up to what it had taken.
 //
 // An error means that it may not have been given back, and it then never will be.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
@@ -149,11 +152,19 @@ func (r *Receipt) Give(states []State, now, units int64) {
 // giveMeter takes time from the debt: that of the units, but no more than would be
 // left of all the debt that there was after the charge, had there been no other since.
 // What others added since is not the action's to give back, and neither is what has
-// drained by itself.
+// drained by itself. While turns are to come only the last of them is given back: those
+// behind keep theirs, and a newcomer would pass together with them.
 func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) bool {
 	m := &s.Meter
-	left := span{r.At + was.Rest - now, was.Part}
-	if left.whole < 0 || left == (span{}) || m.Expires() <= now {
+	at, after := span{m.At, int64(m.Part)}, span{r.At + was.Rest, was.Part}
+	if int64(m.Den) != l.den && m.Part > 0 {
+		at = span{m.At + 1, 0}
+	}
+	left := span{after.whole - now, after.part}
+	switch {
+	case left.whole < 0 || left == (span{}) || m.Expires() <= now:
+		return false
+	case m.Turns != 0 && at != after && span{at.whole - now, at.part}.more(l.full):
 		return false
 	}
 	give := l.times(units)
@@ -165,10 +176,6 @@ func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) 
 		m.Last = UnknownLast
 	case m.Last == UnknownLast:
 		m.Last = now
-	}
-	at := span{m.At, int64(m.Part)}
-	if int64(m.Den) != l.den && m.Part > 0 {
-		at = span{m.At + 1, 0}
 	}
 	at = at.sub(give, l.den)
 	m.At, m.Part, m.Den = at.whole, uint32(at.part), uint32(l.den)

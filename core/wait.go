@@ -10,8 +10,8 @@ import (
 // refusal at once.
 //
 // Of funnels and buckets it reserves a turn, in the order of arrival, and sleeps until
-// then; nobody asks again. If ctx ends before, the turn is given back and the error is
-// ctx's. A limiter that has windows waits out RetryAfter and asks again, which counts
+// then; nobody asks again. If ctx ends before, the turn is given back, unless there is
+// one behind it, which stays when it was; the error is ctx's. A limiter that has windows waits out RetryAfter and asks again, which counts
 // as another attempt where attempts count.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -251,4 +252,44 @@ func TestWaitAsksNothingThatCannotBeAnswered(t *testing.T) {
 	if _, err := l.Wait(t.Context(), "u", "a"); !errors.Is(err, errDown) {
 		t.Errorf("a store that fails: %v", err)
 	}
+}
+
+// Whoever gathers turns by giving up others gets no two of them at once.
+func TestTurnsThatAreGivenBackGatherNoOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Second))))
+		var mu sync.Mutex
+		var passed []time.Duration
+		start := time.Now()
+		wait := func(ctx context.Context) {
+			if d, err := l.Wait(ctx, "u", "a"); err == nil && d.Allowed {
+				mu.Lock()
+				defer mu.Unlock()
+				passed = append(passed, time.Since(start))
+			}
+		}
+		wait(t.Context())
+		for i := range 5 {
+			leaving, leave := context.WithCancel(t.Context())
+			for range 9 - i {
+				go wait(leaving)
+				synctest.Wait()
+			}
+			go wait(t.Context())
+			synctest.Wait()
+			leave()
+			synctest.Wait()
+		}
+		time.Sleep(time.Hour)
+		mu.Lock()
+		defer mu.Unlock()
+		for i := 1; i < len(passed); i++ {
+			if passed[i]-passed[i-1] < time.Second {
+				t.Fatalf("they passed at %v", passed)
+			}
+		}
+		if len(passed) != 6 {
+			t.Errorf("%d passed of the 6 who stayed", len(passed))
+		}
+	})
 }

@@ -557,14 +557,49 @@ var refundRules = []promise{
 		a.peek(pass(4, 1, 30*sec))
 	}},
 
-	{"a turn that is given back is free, and those behind keep theirs", func(s *script) {
+	{"the last turn is free once it is given back", func(s *script) {
+		s.exact()
 		a := s.of(core.Funnel(1, core.Every(10*sec)))
 		a.paid(1)
-		d := a.ahead(time.Minute, pass(1, 0, 20*sec))
-		a.ahead(time.Minute, pass(1, 0, 30*sec))
-		a.refund(d, 1)
+		first := a.ahead(time.Minute, pass(1, 0, 20*sec))
+		second := a.ahead(time.Minute, pass(1, 0, 30*sec))
+		a.refund(second, 1)
 		a.peek(stop(1, 0, 20*sec, 20*sec))
-		a.ahead(10*sec, stop(1, 0, 20*sec, 20*sec))
-		a.ahead(20*sec, pass(1, 0, 30*sec))
+		a.refund(first, 1)
+		a.peek(stop(1, 0, 10*sec, 10*sec))
+		a.ahead(10*sec, pass(1, 0, 20*sec))
+	}},
+
+	{"a turn stays taken while there is one behind it, with which a newcomer would pass", func(s *script) {
+		s.exact()
+		a := s.of(core.Funnel(1, core.Every(10*sec)))
+		a.paid(1)
+		first := a.ahead(time.Minute, pass(1, 0, 20*sec))
+		a.ahead(time.Minute, pass(1, 0, 30*sec))
+		a.refund(first, 1)
+		a.ahead(30*sec-usec, stop(1, 0, 30*sec, 30*sec))
+		a.ahead(30*sec, pass(1, 0, 40*sec))
+	}},
+
+	{"an action is not given back while another waits, and is once nobody does", func(s *script) {
+		s.exact()
+		a := s.of(core.Funnel(2, core.Every(10*sec)))
+		first, second := a.paid(1), a.paid(1)
+		a.ahead(time.Minute, pass(2, 0, 30*sec))
+		s.at(5 * sec)
+		a.refund(first, 1)
+		a.peek(stop(2, 0, 15*sec, 25*sec))
+		s.at(10 * sec)
+		a.refund(second, 1)
+		a.peek(pass(2, 1, 10*sec))
+	}},
+
+	{"a larger tier's debt is no turn", func(s *script) {
+		s.exact()
+		small, large := s.of(core.Funnel(1, core.Every(10*sec))), s.of(core.Funnel(5, core.Every(10*sec)))
+		d := small.paid(1)
+		large.allow(2, pass(5, 2, 30*sec))
+		small.refund(d, 1)
+		large.peek(pass(5, 3, 20*sec))
 	}},
 }

@@ -181,6 +181,7 @@ func (m *model) refund(paid []payment, units int) {
 
 // refundMeter takes out no more than is left of the debt after the action, and nothing
 // if there is no debt now: then a step back of the clock finds what it would have found.
+// Neither does it while others wait behind the action.
 func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	left := new(big.Rat).Sub(p.gone, whole(m.now))
 	if left.Sign() <= 0 || h.debt(m.now).Sign() == 0 {
@@ -193,6 +194,9 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	gone := h.gone()
 	if h.denominator != p.rule.denominator() {
 		gone = whole(ceil(gone))
+	}
+	if debt := new(big.Rat).Sub(gone, whole(m.now)); h.turn != nil && debt.Cmp(p.rule.full()) > 0 && gone.Cmp(p.gone) != 0 {
+		return false
 	}
 	gone.Sub(gone, give)
 	at := floor(gone)

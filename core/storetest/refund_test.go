@@ -157,3 +157,53 @@ func TestRefundNeverGivesMore(t *testing.T) {
 		}
 	})
 }
+
+// However turns are reserved and given back, those that are kept come when the funnel
+// has room for them.
+func TestTurnsThatAreKeptFit(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		r := rule{kind: funnel, max: rapid.IntRange(1, 4).Draw(rt, "max"), n: 1, d: 1000}
+		m := newModel(60_000_000)
+		type action struct {
+			turn, units, refunds int64
+			paid                 []payment
+		}
+		var actions []action
+		var kept []event // at their turns
+		refunds := int64(0)
+		var log strings.Builder
+		for range rapid.IntRange(0, 40).Draw(rt, "steps") {
+			m.advance(rapid.SampledFrom([]int64{0, 0, 0, 1, 300, 500, 1000, 2000}).Draw(rt, "wait"))
+			if i := rapid.IntRange(-3, len(actions)-1).Draw(rt, "give back"); i >= 0 {
+				x := actions[i]
+				if x.turn <= m.now && x.refunds != refunds {
+					continue // a meter does not know of other refunds since
+				}
+				before := m.states[stateKey("u", "a", r)].clone()
+				m.refund(x.paid, int(x.units))
+				if after := m.states[stateKey("u", "a", r)]; len(after.events) == 0 || after.gone().Cmp(before.gone()) != 0 {
+					refunds++
+					actions = slices.Delete(actions, i, i+1)
+					fmt.Fprintf(&log, "at %d: the action at %d, whose turn is at %d, is given back\n", m.now, x.paid[0].at, x.turn)
+				}
+				continue
+			}
+			cost := rapid.IntRange(1, 2).Draw(rt, "cost")
+			d, paid := m.take(question{user: "u", action: "a", rules: []rule{r}, cost: cost, ahead: 10_000})
+			if d.Allowed {
+				turn := max(m.now, ceil(new(big.Rat).Sub(paid[0].gone, r.full())))
+				actions = append(actions, action{turn, int64(cost), refunds, paid})
+				fmt.Fprintf(&log, "at %d: %d units, whose turn is at %d\n", m.now, cost, turn)
+			}
+		}
+		for _, x := range actions {
+			kept = append(kept, event{at: x.turn, debt: r.time(int(x.units))})
+		}
+		slices.SortStableFunc(kept, func(a, b event) int { return int(a.at - b.at) })
+		for i := range kept {
+			if h := (history{events: kept[:i+1]}); h.debt(kept[i].at).Cmp(r.full()) > 0 {
+				rt.Fatalf("\n%s%s: at %d there is no room", log.String(), r.limit(), kept[i].at)
+			}
+		}
+	})
+}
