@@ -5,7 +5,8 @@
 -- KEYS   one for each limit that was charged
 -- ARGV   the instant of the charge; then for each key, as words
 --          meter:    time to give (whole, part), denominator, when the debt of then is
---                    gone (whole, part), and the memory of a bucket with Initial, or 0
+--                    gone (whole, part), the memory of a bucket with Initial, or 0, and
+--                    one full quota (whole, part)
 --          fixed:    units, the end of the window, 1 if the charge has opened it and
 --                    gives all back, else 0
 --          elastic:  units, period
@@ -26,7 +27,7 @@ end
 
 local give = {}
 
-function give.meter(key, whole, part, den, afterWhole, afterPart, memory)
+function give.meter(key, whole, part, den, afterWhole, afterPart, memory, full, fullPart)
 	local value = call('GET', key) or ''
 	local digits, rest = string.match(value, '^(%d+)(.*)$')
 	if not digits then
@@ -44,6 +45,10 @@ function give.meter(key, whole, part, den, afterWhole, afterPart, memory)
 	local left = afterWhole - now
 	if not turns or at + (atPart > 0 and 1 or 0) <= now or left < 0 or (left == 0 and afterPart == 0) then
 		return
+	end
+	local debt = at - now
+	if turns ~= '' and (at ~= afterWhole or atPart ~= afterPart) and (debt > full or (debt == full and atPart > fullPart)) then
+		return -- others wait behind this one
 	end
 	if whole > left or (whole == left and part > afterPart) then
 		whole, part = left, afterPart
