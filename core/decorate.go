@@ -80,9 +80,9 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 	return errors.Join(s.store.Reset(ctx, user, action, limits), s.other.Reset(ctx, user, action, limits))
 }
 
-// Shadow decides and reports, and never refuses: a decision that store refuses is
-// allowed, with the reason [Shadowed], and one that it cannot make is allowed
-// untouched. When store is asked is as for [FailOpen]. Put [Observe] around it to see
+// Shadow decides and reports, and never refuses or has [Limiter.Wait] wait: a decision
+// that store refuses is allowed, with the reason [Shadowed], and one that it cannot
+// make is allowed untouched. When store is asked is as for [FailOpen]. Put [Observe] around it to see
 // what would have been refused.
 func Shadow(store Store) Store {
 	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
@@ -91,11 +91,12 @@ func Shadow(store Store) Store {
 type shadow struct{ breaker }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
+	c.Ahead = 0 // nobody is to wait for a turn
 	d, ok, err := s.take(ctx, c)
 	if !ok {
 		d, err = c.untouched(), nil
 	}
-	if err == nil && !d.Allowed {
+	if err == nil && !d.Allowed && !c.alone() {
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, Shadowed
 	}
 	return d, err

@@ -217,3 +217,59 @@ func TestDecoratorsRefuseNil(t *testing.T) {
 		}()
 	}
 }
+
+// A rehearsal neither refuses nor delays, and has charged nothing for what it lets pass
+// against the limit.
+func TestShadowHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, limit := range []core.Limit{core.Funnel(1, core.Every(time.Hour)), core.FixedWindow(1, time.Hour)} {
+			store := memorystore.New(nil)
+			l := core.Must(core.Must(core.New(core.Shadow(store), limit)).With(core.Receipts{}))
+			start := time.Now()
+			for _, want := range []core.Reason{"", core.Shadowed, core.Shadowed} {
+				d, err := l.Wait(t.Context(), "u", "a")
+				if err != nil || !d.Allowed || d.Reason != want || time.Since(start) > 0 {
+					t.Errorf("%s: after %v: %+v, %v; want the reason %q at once", limit, time.Since(start), d, err, want)
+				}
+				if want == core.Shadowed {
+					if err := l.Refund(t.Context(), d); err != nil {
+						t.Errorf("%s: nothing was charged, and it cannot be given back: %v", limit, err)
+					}
+				}
+			}
+			if d, _ := core.Must(core.New(store, limit)).Peek(t.Context(), "u", "a"); d.RetryAfter != time.Hour {
+				t.Errorf("%s: a rehearsed refusal was charged, or what passed was given back: %+v", limit, d)
+			}
+		}
+	})
+}
+
+// A ban by hand that no store has taken is an error, and one that a rehearsal has taken
+// can be inspected.
+func TestABanIsTakenOrAnError(t *testing.T) {
+	limit, ladder := core.FixedWindow(1, time.Hour), core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}
+	for name, decorate := range map[string]func(core.Store) core.Store{"FailOpen": core.FailOpen, "Shadow": core.Shadow} {
+		store := sound()
+		l := core.Must(core.Must(core.New(decorate(store), limit)).With(ladder))
+		if err := l.Ban(t.Context(), "u", "a", time.Hour); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d, err := l.Inspect(t.Context(), "u", "a"); err != nil || d.Allowed || d.Reason != core.Banned || d.RetryAfter < 59*time.Minute {
+			t.Errorf("%s: Inspect: %+v, %v", name, d, err)
+		}
+		store.err = errDown
+		if err := l.Ban(t.Context(), "u", "a", time.Hour); err == nil {
+			t.Errorf("%s: nobody was banned, and no error says so", name)
+		}
+	}
+	full := memorystore.New(&memorystore.Options{MaxKeys: 2})
+	l := core.Must(core.Must(core.New(core.Shadow(full), limit)).With(ladder))
+	for _, u := range []string{"u", "v"} {
+		if err := l.Ban(t.Context(), u, "a", time.Hour); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.Ban(t.Context(), "w", "a", time.Hour); err == nil {
+		t.Error("a store that is full: no error says that nobody was banned")
+	}
+}

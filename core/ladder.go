@@ -211,13 +211,13 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 		return err
 	}
 	got, err := l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.ladder(), Cost: d.Microseconds()})
-	if err == nil && got.Reason == Full {
-		err = errFull
+	if err == nil && (got.Reason == Full || got.Source == SourceNone) {
+		err = errNotBanned
 	}
 	return err
 }
 
-var errFull = errors.New("core: the store has no room for the ban")
+var errNotBanned = errors.New("core: nobody is banned: the store is full, or has no answer")
 
 // Lift ends a ban and forgets the refusals and bans before it, in every store where
 // they may be kept. The limits stay as they are.

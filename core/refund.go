@@ -85,10 +85,11 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 // rest can then not be given back any more.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	r := d.receipt
+	rehearsed := l.receipts && d.Reason == Shadowed // and by Shadow(store), if there is no receipt
 	switch {
 	case n < 0 || r != nil && int64(n) > r.Cost:
 		return ErrCost
-	case r == nil && (!d.Allowed || d.Source == SourceNone):
+	case r == nil && (!d.Allowed || d.Source == SourceNone || rehearsed):
 		return nil
 	case r == nil || r.by == nil:
 		return ErrNoReceipt
