@@ -78,7 +78,7 @@ const (
 	Banned   Reason = "banned"   // by a Ladder or by hand
 	Full     Reason = "full"     // the store has no room for another key: see memorystore.Options
 	Shadowed Reason = "shadowed" // allowed, a limit that is rehearsed would have refused it
-	Near     Reason = "near"     // allowed, and of one that is rehearsed less than a fifth is left
+	Near     Reason = "near"     // allowed, and of one that is rehearsed a fifth or less is left
 )
 
 // A Source says who answered.

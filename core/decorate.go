@@ -102,14 +102,17 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 	return d, err
 }
 
-// An Observation is a decision as [Observe] shows it. It holds no user.
+// An Observation is a decision as [Observe] shows it. It holds no user. [Limiter.Ban]
+// and [Limiter.Inspect] show as one of a [KindLadder] alone; what is given back does not
+// show.
 type Observation struct {
-	Action   string
-	Limits   []Limit // not to be changed
-	Cost     int64
-	Peek     bool
-	Decision Decision // the zero one if Err is not nil
-	Err      error
+	Action    string
+	Limits    []Limit // the enforced ones, those rehearsed, the ladder; not to be changed
+	Cost      int64   // of a ban, how many microseconds it lasts
+	Peek      bool
+	Surcharge bool
+	Decision  Decision // the zero one if Err is not nil
+	Err       error
 
 	// Down is whether a store that [Fallback], [FailOpen] or [Shadow] asks, here or
 	// further in, has failed so often that it is only asked to probe.
@@ -136,7 +139,7 @@ func (s *observe) Accept(limits []Limit) error { return accept(s.Store, limits) 
 
 func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	d, err := s.Store.Take(ctx, c)
-	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, d, err, down(s.Store)})
+	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, c.Force, d, err, down(s.Store)})
 	return d, err
 }
 

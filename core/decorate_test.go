@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -193,6 +195,31 @@ func TestObserveSeesErrors(t *testing.T) {
 	}
 	if !errors.Is(seen.Err, errDown) || !seen.Peek {
 		t.Errorf("observed %+v", seen)
+	}
+}
+
+// A surcharge and a ban by hand can be told from what users do.
+func TestObserveTellsThemApart(t *testing.T) {
+	var seen []string
+	store := core.Observe(memorystore.New(nil), func(_ context.Context, o core.Observation) {
+		seen = append(seen, fmt.Sprint(o.Limits, o.Cost, o.Peek, o.Surcharge, o.Decision.Allowed))
+	})
+	l := core.Must(core.Must(core.New(store, core.FixedWindow(9, time.Hour).Shadow(), core.FixedWindow(5, time.Hour))).With(
+		core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	ctx := t.Context()
+	_, _ = l.AllowN(ctx, "u", "a", 2)
+	_, _ = l.Surcharge(ctx, "u", "a", 9)
+	_ = l.Ban(ctx, "u", "a", time.Hour)
+	_, _ = l.Inspect(ctx, "u", "a")
+	const limits = "FixedWindow(5, 1h0m0s) FixedWindow(9, 1h0m0s).Shadow()"
+	want := []string{
+		"[" + limits + " Ladder{Refusals: 3}] 2 false false true",
+		"[" + limits + "] 9 false true true",
+		"[Ladder{Refusals: 3}] 3600000000 false false false",
+		"[Ladder{Refusals: 3}] 1 true false false",
+	}
+	if !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 // pass does not count, nor does a Peek.
 //
 // A ladder belongs to user and action: limiters on one store share it, with their
-// own numbers. It is kept for as long as it can matter; memorystore may drop one
+// own numbers; what one of them no longer counts, because its Within or Quiet is
+// shorter, it forgets for all. It is kept for as long as it can matter; memorystore may drop one
 // that bans nobody at present when it is full, and with it the rung.
 type Ladder struct {
 	// Refusals, from 1 to 100, within Within, from 1 ms to 365 days, lead to a
@@ -163,16 +164,11 @@ func (l *Limit) readLadder(s *State, now int64) Reading {
 		return Reading{}
 	}
 	now += s.shift
-	rung := l.rung(t, now)
-	rest := max(t.Until, t.Last) - now
-	if rung > 0 {
-		rest += l.ladder.quiet
+	live := Standing{Last: t.Last, Until: t.Until, Rung: l.rung(t, now), Marks: t.Marks[l.dead(t, now):]}
+	return Reading{
+		Count: int64(len(live.Marks)), Part: int64(live.Rung),
+		Rest: max(0, l.forgotten(&live)-now), Wait: max(0, live.Until-now),
 	}
-	marks := len(t.Marks) - l.dead(t, now)
-	if marks > 0 {
-		rest = max(rest, t.Last+l.ladder.within-now)
-	}
-	return Reading{Count: int64(marks), Part: int64(rung), Rest: max(0, rest), Wait: max(0, t.Until-now)}
 }
 
 // forgotten is the instant from which the standing need not be kept.
@@ -199,7 +195,8 @@ func (l *Limiter) ladder() []Limit {
 var ErrNoLadder = errors.New("core: the limiter has no Ladder; give it one with With")
 
 // Ban bans user from action by hand for so long from now, 1 ms to 365 days, in place
-// of any ban that there is. It does not count as a rung.
+// of any ban that there is. It does not count as a rung. It is kept by the store that
+// decides at the time: a Fallback's second one, say, forgets it with its process.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkLadder(ctx, user, action); err != nil {
 		return err

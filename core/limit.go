@@ -244,7 +244,7 @@ func (l Limit) Named(name string) Limit {
 // limiter's other limits, in the same step, and never refuses. Its own state is
 // charged with what passes, if it would have let it pass; several shadows of a
 // limiter are all or none, like limits. [Decision].Reason then says what it would
-// have done: [Shadowed] or [Near].
+// have done: [Shadowed] or [Near]; of several it does not say which.
 //
 // Its state is apart from that of the limit without Shadow.
 func (l Limit) Shadow() Limit {
@@ -325,6 +325,8 @@ func (l Limit) String() string {
 		fmt.Fprintf(&b, "Throttle(%d, %s)", l.max-1, l.rate)
 	case l.kind == KindFunnel:
 		fmt.Fprintf(&b, "Funnel(%d, %s)", l.max, l.rate)
+	case l.kind == KindLadder:
+		fmt.Fprintf(&b, "Ladder{Refusals: %d}", l.max)
 	default:
 		b.WriteString("Limit{}")
 	}
