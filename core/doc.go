@@ -35,6 +35,33 @@
 //	Funnel         bursts up to capacity, then rate; one number a key
 //	Throttle       a Funnel in the arguments of redis-cell's CL.THROTTLE
 //
+// # What happens to a refused action
+//
+// [Limiter.With] derives a limiter that punishes who does not stop, by a [Ladder] of
+// bans that is decided in the same step as the limits, and whose decisions can be given
+// back, with [Receipts].
+//
+//	posts, err = posts.With(
+//		core.Ladder{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
+//		core.Receipts{})
+//
+// [Limiter.Wait] waits until the action may pass, if that is before ctx's deadline:
+// buckets and funnels reserve turns in the order of arrival. [Limiter.Refund] gives
+// back what an action has charged that came to nothing, and [Limiter.Surcharge] charges
+// more for one that went ill.
+//
+//	d, err := posts.Wait(ctx, "laoqian", "post")
+//	if err == nil && d.Allowed && publish() != nil {
+//		err = posts.Refund(ctx, d)
+//	}
+//
+// [Limit.Shadow] rehearses a limit beside those in force, on the same traffic.
+// [Decision].Reason says what it would have done, and who was limited or banned.
+//
+//	posts, err := core.New(store,
+//		core.FixedWindow(200, 24*time.Hour),
+//		core.FixedWindow(100, 24*time.Hour).Named("half").Shadow())
+//
 // # Exactness
 //
 // Time and state are whole microseconds and exact fractions on the store's own
@@ -45,9 +72,10 @@
 // A Peek, an AllowN of 0 and a refusal with [Never] write nothing. Any other
 // refusal writes nothing either, but for ElasticWindow and CountRefused, which
 // record what they themselves refuse; a bucket with Initial, which an action that
-// is too dear for an unseen key starts; and a state that lies in the future
-// because the clock stepped back, which the first action that meets it puts right.
-// So nobody is locked out for longer than one full period.
+// is too dear for an unseen key starts; a state that lies in the future
+// because the clock stepped back, which the first action that meets it puts right; and
+// a [Ladder], which counts refusals. So nobody is locked out for longer than one full
+// period, but by a ban, ElasticWindow and CountRefused, whose purpose that is.
 //
 // # Changing a limit
 //
@@ -62,7 +90,7 @@
 //
 // memorystore keeps state in the process, redisstore shares it in a fleet. What
 // happens when a store has no answer is said where it is built, with decorators that
-// read from the outside in. [Shadow] rehearses a limit without refusing, and
+// read from the outside in. [Shadow] rehearses all limits without refusing, and
 // [Observe] shows every decision.
 //
 // # When the store fails

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -36,6 +37,66 @@ func ExampleLadder() {
 	// false 1m0s 1 <nil>
 	// false 24h0m0s 0 <nil>
 	// true 0s 0 <nil>
+}
+
+// A turn that comes in time is waited for, and one that does not is refused at once.
+func ExampleLimiter_Wait() {
+	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(10*time.Millisecond))))
+	for range 3 {
+		d, err := likes.Wait(context.Background(), "laoqian", "like")
+		fmt.Println(d.Allowed, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	slow := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Hour))))
+	for range 2 {
+		d, err := slow.Wait(ctx, "laoqian", "like")
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute), err)
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// true <nil>
+	// true 0s <nil>
+	// false 1h0m0s <nil>
+}
+
+// A post that could not be published costs nothing.
+func ExampleLimiter_Refund() {
+	ctx := context.Background()
+	posts := core.Must(core.New(memorystore.New(nil), core.FixedWindow(100, 24*time.Hour), core.Funnel(3, core.Every(time.Minute))))
+	posts = core.Must(posts.With(core.Receipts{}))
+	publish := func() error { return errors.New("the disk is full") }
+
+	d, _ := posts.Allow(ctx, "laoqian", "post")
+	fmt.Println(d.Remaining)
+	if err := publish(); err != nil {
+		fmt.Println(posts.Refund(ctx, d))
+	}
+	d, _ = posts.Peek(ctx, "laoqian", "post")
+	fmt.Println(d.Remaining)
+	// Output:
+	// 2
+	// <nil>
+	// 3
+}
+
+// Would three a minute do, where five are allowed?
+func ExampleLimit_Shadow() {
+	replies := core.Must(core.New(memorystore.New(nil),
+		core.SlidingWindow(5, time.Minute),
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow()))
+	for range 6 {
+		d, _ := replies.Allow(context.Background(), "laoqian", "reply")
+		fmt.Printf("%v %q\n", d.Allowed, d.Reason)
+	}
+	// Output:
+	// true ""
+	// true ""
+	// true "near"
+	// true "shadowed"
+	// true "shadowed"
+	// false "limited"
 }
 
 // Every decision as a count by action, limit and verdict, as metrics are made of, and
