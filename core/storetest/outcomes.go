@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -250,6 +252,36 @@ var ladderRules = []promise{
 		replies.as(replies.user, "like").inspect(pass(2, 2, 0))
 	}},
 
+	{"the largest ladder has a hundred refusals and sixteen bans, of a year", func(s *script) {
+		bans := make([]time.Duration, 16)
+		for i := range bans {
+			bans[i] = year - time.Duration(i)*sec
+		}
+		largest := core.Ladder{Refusals: 100, Within: year, Bans: bans, Quiet: year}
+		single := largest
+		single.Refusals = 1
+		a := s.of(core.FixedWindow(1, year)).with(largest)
+		a.allow(1, pass(1, 0, year))
+		for range 99 {
+			a.allow(1, stop(1, 0, year, year))
+		}
+		a.inspect(pass(100, 1, year))
+		at, b := time.Duration(0), s.of(core.FixedWindow(1, year)).with(single)
+		for i := range 17 {
+			s.at(at)
+			if i > 0 {
+				b.allow(1, rung(uint8(min(i, 16)), pass(1, 0, year)))
+			}
+			climber := b
+			if i == 0 {
+				climber = a
+			}
+			climber.allow(1, banned(uint8(min(i+1, 16)), stop(1, 0, year, year)))
+			b.inspect(banned(uint8(min(i+1, 16)), stop(1, 0, bans[min(i, 15)], bans[min(i, 15)]+year)))
+			at += year
+		}
+	}},
+
 	{"a clock that steps back shifts a ban, so that it lasts no longer", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		s.at(1000 * sec)
@@ -336,6 +368,21 @@ var surchargeRules = []promise{
 			a.surcharge(4, pass(5, 0, 50*sec))
 			s.at(1 * sec)
 			a.surcharge(1, pass(5, 0, a.later()))
+		}
+	}},
+
+	{"a surcharge of any size fills what there is", func(s *script) {
+		s.exact()
+		for _, n := range []int{6, 1e9, 1 << 53, math.MaxInt} {
+			for _, l := range []core.Limit{
+				core.FixedWindow(5, 50*sec), core.ElasticWindow(5, 50*sec), core.SlidingWindow(5, 50*sec), core.MovingWindow(5, 50*sec),
+				countRefused(5, 50*sec), core.Funnel(5, core.Every(10*sec)), core.TokenBucket(5, core.Every(10*sec)),
+				core.TokenBucket(5, core.Every(10*sec)).Initial(3).Named("i"),
+			} {
+				a := s.of(l).as(fmt.Sprint("surcharge of ", n, " ", l), "login")
+				a.surcharge(n, pass(5, 0, 50*sec))
+				a.surcharge(n, pass(5, 0, 50*sec))
+			}
 		}
 	}},
 
