@@ -2,6 +2,7 @@ package memorystore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -41,7 +42,7 @@ func (s *Store) check(t testing.TB) {
 	total := int64(0)
 	for i := range s.shards {
 		sh := &s.shards[i]
-		used, trails, meters := 0, 0, 0
+		used, kept := 0, map[uint64]int{} // by tag
 		var last uint64
 		for at := range sh.slots {
 			sl := &sh.slots[at]
@@ -56,20 +57,19 @@ func (s *Store) check(t testing.TB) {
 			if p := sh.find(sl.hash); !p.found || p.at != at {
 				t.Fatalf("shard %d, slot %d is not found: %+v", i, at, p)
 			}
-			if sl.word&tagTrail != 0 {
-				trails++
-			} else if sl.word&tagMeter != 0 {
-				meters++
-			}
+			kept[sl.word&tags]++
 		}
 		if used != sh.used {
 			t.Fatalf("shard %d counts %d keys and has %d", i, sh.used, used)
 		}
-		if have := len(sh.trails.items) - len(sh.trails.free); have != trails {
-			t.Fatalf("shard %d keeps %d trails for %d keys", i, have, trails)
-		}
-		if have := len(sh.meters.items) - len(sh.meters.free); have != meters {
-			t.Fatalf("shard %d keeps %d meters for %d keys", i, have, meters)
+		for tag, have := range map[uint64]int{
+			tagTrail:  len(sh.trails.items) - len(sh.trails.free),
+			tagMeter:  len(sh.meters.items) - len(sh.meters.free),
+			tagLadder: len(sh.ladders.items) - len(sh.ladders.free),
+		} {
+			if have != kept[tag] {
+				t.Fatalf("shard %d keeps %d in the arena of tag %x for %d keys", i, have, tag, kept[tag])
+			}
 		}
 		total += int64(used)
 	}
@@ -164,24 +164,43 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 		{core.MovingWindow(3, time.Second), core.FixedWindow(4, 5*time.Second)},
 		{core.SlidingWindow(2, time.Second).CountRefused()},
 		{core.ElasticWindow(1, time.Second)},
+		{core.FixedWindow(9, time.Second).Named("nine"), core.Funnel(2, core.Every(time.Second)).Shadow(), core.MovingWindow(1, time.Second).Shadow()},
 	}
 	for _, maxKeys := range []int{1, 2, 3, 7, 40, 9000} {
 		c := &clock{us: 1e15}
 		s := newStore(&Options{MaxKeys: maxKeys}, c.now)
 		var limiters []*core.Limiter
-		for _, set := range sets {
-			if l, err := core.New(s, set...); err == nil {
+		for i, set := range sets {
+			l, err := core.New(s, set...)
+			keys := len(set)
+			if i%3 > 0 && err == nil {
+				l, err = l.With(core.Receipts{})
+			}
+			if i%3 == 2 && err == nil {
+				l, err = l.With(core.Ladder{Refusals: 2, Within: time.Second, Bans: []time.Duration{2 * time.Second}})
+				keys++
+			}
+			if err == nil {
 				limiters = append(limiters, l)
-			} else if len(set) <= maxKeys {
+			} else if keys <= maxKeys {
 				t.Fatal(err)
 			}
 		}
+		var last core.Decision
+		var lastUser string
 		rnd := rand.New(rand.NewPCG(3, uint64(maxKeys)))
 		type key struct {
 			limiter, cost int
 			user          string
 		}
 		until := map[key]int64{}
+		forget := func(user string) { // a state of theirs may be shared by other limiters
+			for k := range until {
+				if k.user == user {
+					delete(until, k)
+				}
+			}
+		}
 		for step := range 30_000 {
 			k := key{rnd.IntN(len(limiters)), 1 + rnd.IntN(3), fmt.Sprint(rnd.IntN(3 * maxKeys))}
 			switch rnd.IntN(20) {
@@ -189,15 +208,33 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 				if err := limiters[k.limiter].Reset(ctx, k.user, "a"); err != nil {
 					t.Fatal(err)
 				}
-				clear(until) // it may have been what refused at another limiter too
+				forget(k.user)
 			case 1, 2:
 				c.advance(time.Duration(rnd.IntN(1000)) * time.Millisecond)
+			case 3:
+				if err := limiters[k.limiter].Refund(ctx, last); err != nil && !errors.Is(err, core.ErrNoReceipt) {
+					t.Fatal(err)
+				}
+				forget(lastUser)
+			case 4:
+				_ = limiters[k.limiter].Ban(ctx, k.user, "a", time.Second) // if it can, and there is room
+				forget(k.user)
+			case 5:
+				d, err := s.Take(ctx, core.Charge{
+					User: k.user, Action: "a", Limits: limiters[k.limiter].Limits(), Cost: 1, Ahead: 2e6, Receipt: true,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				last, lastUser = d, k.user // it may have reserved a turn
+				forget(k.user)
 			default:
 				peeked, err := limiters[k.limiter].Peek(ctx, k.user, "a")
 				if err != nil {
 					t.Fatal(err)
 				}
 				d, err := limiters[k.limiter].AllowN(ctx, k.user, "a", k.cost)
+				last, lastUser = d, k.user
 				switch {
 				case err != nil:
 					t.Fatal(err)
@@ -206,13 +243,8 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 				case k.cost == 1 && d.Allowed != peeked.Allowed:
 					t.Fatalf("MaxKeys %d, step %d: Peek says %+v and Allow %+v", maxKeys, step, peeked, d)
 				case d.Allowed:
-					// At another limiter the same state may now be kept for less.
-					for other := range until {
-						if other.user == k.user {
-							delete(until, other)
-						}
-					}
-				case d.RetryAfter != core.Never && d.Reason == core.Limited:
+					forget(k.user) // it may now be kept for less
+				case d.RetryAfter != core.Never && d.Reason != core.Full:
 					until[k] = c.us + int64(d.RetryAfter/time.Microsecond)
 				}
 			}
@@ -261,17 +293,34 @@ func TestAtTheBound(t *testing.T) {
 		}
 	})
 	t.Run("never one that is refused", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 3}, c.now)
-		l := core.Must(core.New(s, hour))
-		allow(t, l, "refused")
-		allow(t, l, "refused") // now it would be, though it has not tried
-		for i := range 100 {
-			c.advance(time.Second)
-			allow(t, l, fmt.Sprint("new", i))
-		}
-		if d := allow(t, l, "refused"); d.Allowed {
-			t.Errorf("a flood of new keys forgave it: %+v", d)
+		// Each of them would be, though it has not tried.
+		spent := func(l *core.Limiter) { allow(t, l, "refused"); allow(t, l, "refused") }
+		ladder := core.Ladder{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}
+		for name, tt := range map[string]struct {
+			limit core.Limit
+			spend func(*core.Limiter)
+		}{
+			"a window's": {hour, spent},
+			"a queue's":  {core.MovingWindow(2, time.Hour), spent},
+			"a funnel's": {core.Funnel(2, core.Every(time.Hour)), spent},
+			"a bucket's": {core.TokenBucket(2, core.Every(time.Hour)).Initial(2), spent},
+			"one that is banned": {core.FixedWindow(2, 2*time.Hour), func(l *core.Limiter) {
+				if err := core.Must(l.With(ladder)).Ban(ctx, "refused", "a", time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}},
+		} {
+			c := &clock{}
+			s := newStore(&Options{MaxKeys: 3}, c.now)
+			l := core.Must(core.New(s, tt.limit))
+			tt.spend(l)
+			for i := range 100 {
+				c.advance(time.Second)
+				allow(t, l, fmt.Sprint("new", i))
+			}
+			if d := allow(t, core.Must(l.With(ladder)), "refused"); d.Allowed {
+				t.Errorf("%s: a flood of new keys forgave it: %+v", name, d)
+			}
 		}
 	})
 	t.Run("a new key is refused as full if all are refused", func(t *testing.T) {
