@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -131,6 +132,31 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		}
 	})
 
+	t.Run("who waits passes in the order of arrival, at the rate and not before", func(t *testing.T) {
+		f := open(t)
+		if f.Advance != nil {
+			return // nobody would wake
+		}
+		const waiters, step = 4, 200 * time.Millisecond
+		asked := make(chan struct{}, 100)
+		l := core.Must(core.New(&telling{f.Store, asked}, core.Funnel(1, core.Every(step))))
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range waiters {
+			wg.Go(func() {
+				d, err := l.Wait(t.Context(), "u", "a")
+				if after := time.Since(start); err != nil || !d.Allowed || after < time.Duration(i)*step {
+					t.Errorf("waiter %d after %v: %s, %v", i, after, show(d), err)
+				}
+			})
+			<-asked
+		}
+		wg.Wait()
+		if n := len(asked); n > 0 {
+			t.Errorf("those who waited asked %d times more", n)
+		}
+	})
+
 	t.Run("a Reset among charges forgets at most once", func(t *testing.T) {
 		s := &script{T: t, f: open(t)}
 		a := s.of(core.SlidingWindow(quota, time.Hour), core.FixedWindow(quota, time.Hour))
@@ -157,6 +183,17 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			t.Errorf("%d passed, not %d to %d", passed, quota, 2*quota)
 		}
 	})
+}
+
+// telling is a store that tells when it has been asked.
+type telling struct {
+	core.Store
+	asked chan<- struct{}
+}
+
+func (s *telling) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	defer func() { s.asked <- struct{}{} }()
+	return s.Store.Take(ctx, c)
 }
 
 // together runs n goroutines that all start at once, and waits for them.
