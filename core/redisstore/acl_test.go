@@ -32,7 +32,7 @@ func documentedUser(t *testing.T) []string {
 }
 
 // everything is what a store does: all kinds, past their limits and after a step back
-// of the clock, Reset, Refund and History.
+// of the clock, Reset, History, a ban, and what is given back.
 func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) error {
 	other := core.FixedWindow(1, time.Hour).Named("other")
 	for i, l := range append([]core.Limit{other}, kinds...) {
@@ -47,9 +47,6 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 				}
 				clock.Advance(time.Second)
 			}
-			if err := giveBack(t, lim, clock); err != nil {
-				return err
-			}
 			clock.Advance(-time.Minute)
 			for range 2 {
 				if _, err := lim.Allow(t.Context(), user, action); err != nil {
@@ -63,26 +60,31 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 		if _, err := store.History(t.Context(), user, action, kinds[i%2]); err != nil {
 			return err
 		}
-		if err := core.Must(core.New(store, l)).Reset(t.Context(), user, action); err != nil {
+		lim := core.Must(core.Must(core.New(store, l)).With(core.Receipts{}, core.Ladder{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Minute}}))
+		if err := lim.Reset(t.Context(), user, action); err != nil {
+			return err
+		}
+		var taken [2]core.Decision
+		for i, n := range []int{3, 1, 5} { // the last is refused and leads to a ban
+			d, err := lim.AllowN(t.Context(), user, action, n)
+			if err != nil {
+				return err
+			}
+			if i < len(taken) {
+				taken[i] = d
+			}
+			clock.Advance(time.Millisecond)
+		}
+		for _, d := range taken {
+			if err := lim.Refund(t.Context(), d); err != nil {
+				return err
+			}
+		}
+		if err := lim.Lift(t.Context(), user, action); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// giveBack charges twice and gives the first back.
-func giveBack(t *testing.T, lim *core.Limiter, clock *redistest.Clock) error {
-	lim = core.Must(lim.With(core.Receipts{}))
-	clock.Advance(time.Hour)
-	first, err := lim.Allow(t.Context(), user, action)
-	if err != nil {
-		return err
-	}
-	clock.Advance(time.Second)
-	if _, err := lim.Allow(t.Context(), user, action); err != nil {
-		return err
-	}
-	return lim.Refund(t.Context(), first)
 }
 
 // The documented user can do what the store does, nothing that it does not, and would

@@ -50,7 +50,7 @@
 //
 // and a user that can do no more than it must:
 //
-//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +get +set +del +getrange +setrange +strlen +type +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
+//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +type +get +set +del +getrange +setrange +strlen +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
 //
 // Persistence is not needed; without it a restart forgives everybody once.
 //
