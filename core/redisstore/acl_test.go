@@ -16,18 +16,24 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// documentedUser is the line of the package's documentation that makes a user.
-func documentedUser(t *testing.T) []string {
+// documentedUser is the line of the package's documentation that makes a user, and
+// what it says that a client of that kind needs besides.
+func documentedUser(t *testing.T, client string) []string {
+	return append(documented(t, "ACL"), documented(t, client)[1:]...)
+}
+
+// documented is the line of the package's documentation that begins so.
+func documented(t *testing.T, first string) []string {
 	text, err := os.ReadFile(redisstore.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if words := strings.Fields(line); len(words) > 3 && words[1] == "ACL" && words[2] == "SETUSER" {
-			return words[1:]
+		if rest, ok := strings.CutPrefix(line, "//\t"+first); ok {
+			return strings.Fields(first + rest)
 		}
 	}
-	t.Fatal("the documentation has no ACL SETUSER")
+	t.Fatalf("the documentation has no line for %s", first)
 	return nil
 }
 
@@ -90,7 +96,7 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 // The documented user can do what the store does, nothing that it does not, and would
 // not do with less.
 func TestDocumentedUser(t *testing.T) {
-	words := documentedUser(t)
+	words := documented(t, "ACL")
 	server, clock := redistest.StartAt(t, epoch)
 	if reply := server.Do(words...); reply != "+OK" {
 		t.Fatal(reply)
@@ -137,5 +143,25 @@ func TestDocumentedUser(t *testing.T) {
 		} else {
 			discreet(t, fmt.Errorf("%w", err))
 		}
+	}
+}
+
+// A Ring's shards are there for its client only if they answer what it asks them.
+func TestDocumentedUserOfARing(t *testing.T) {
+	words := documentedUser(t, "Ring:")
+	addrs := map[string]string{}
+	for _, name := range []string{"one", "two"} {
+		server := redistest.Start(t)
+		if reply := server.Do(words...); reply != "+OK" {
+			t.Fatal(reply)
+		}
+		addrs[name] = server.Addr
+	}
+	rdb := redis.NewRing(&redis.RingOptions{Addrs: addrs, Username: words[2], Password: "password", HeartbeatFrequency: 10 * time.Millisecond})
+	t.Cleanup(func() { _ = rdb.Close() })
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	for i := range 10 { // three times in a row without an answer a shard is gone
+		everyKind(t, store, fmt.Sprint(user, i))
+		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -40,14 +40,19 @@ func everyKind(t *testing.T, store *redisstore.Store, user string) {
 	}
 }
 
+// All of it by the documented user.
 func TestCluster(t *testing.T) {
 	servers := redistest.StartCluster(t)
+	words := documentedUser(t, "Cluster:")
 	var addrs []string
 	for _, s := range servers {
 		addrs = append(addrs, s.Addr)
+		if reply := s.Do(words...); reply != "+OK" {
+			t.Fatal(reply)
+		}
 	}
 	open := func() *redis.ClusterClient {
-		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: words[2], Password: "password"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
@@ -94,6 +99,11 @@ func TestCluster(t *testing.T) {
 		if n := count() - before; n != 50 {
 			t.Errorf("50 decisions take %d scripts", n)
 		}
+		for _, s := range servers {
+			if n := calls(t, s.Do, "command"); n > 0 {
+				t.Errorf("the client asks %d times what commands there are", n)
+			}
+		}
 	})
 
 	t.Run("all calls work", func(t *testing.T) {
@@ -107,20 +117,24 @@ func TestCluster(t *testing.T) {
 		n := 0
 		storetest.Run(t, func(t testing.TB) storetest.Fixture {
 			n++
-			opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("suite", n)}
+			opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("tailcut:suite", n)}
 			return storetest.Fixture{Store: redisstore.New(rdb, opts), Traces: 40}
 		})
 	})
 
 	home := func(to *target) int { // the master that had the slot in the beginning
-		slot, err := rdb.ClusterKeySlot(t.Context(), store.Key(to.who, action, to.limit)).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return int(slot) * 3 / 16384
+		return slotOf(t, servers[0], store.Key(to.who, action, to.limit)) * 3 / 16384
 	}
 	t.Run("slots move under load", func(t *testing.T) { slotsMove(t, servers, open(), home) })
 	t.Run("a master dies under load", func(t *testing.T) { masterDies(t, servers, open(), home) })
+}
+
+func slotOf(t testing.TB, server *redistest.Server, key string) (slot int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(server.Do("CLUSTER", "KEYSLOT", key), ":%d", &slot); err != nil {
+		t.Fatal(err)
+	}
+	return slot
 }
 
 // slotsMove moves the slots of users from the first master to the second while they
@@ -140,10 +154,10 @@ func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClie
 
 	from, to := connect(t, &redis.Options{Addr: servers[0].Addr}), connect(t, &redis.Options{Addr: servers[1].Addr})
 	said := func(what string) int { return errorStat(from, what) + errorStat(to, what) }
-	moved := map[int64]bool{}
+	moved := map[int]bool{}
 	move := func(tg *target, halfway func()) {
 		key := store.Key(tg.who, action, tg.limit)
-		slot := rdb.ClusterKeySlot(t.Context(), key).Val()
+		slot := slotOf(t, servers[0], key)
 		if moved[slot] || home(tg) != 0 {
 			return
 		}
@@ -158,7 +172,7 @@ func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClie
 		do(from, "migrate", "127.0.0.1", servers[1].Port, key, 0, 5000)
 		halfway()
 		for { // a key may still come, while not all have gone
-			keys, err := from.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
+			keys, err := from.ClusterGetKeysInSlot(t.Context(), slot, 100).Result()
 			if err != nil {
 				t.Fatal(err)
 			}

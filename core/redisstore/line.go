@@ -275,6 +275,7 @@ func (s *Store) sendScript(ctx context.Context, line []any, keyAt int8, source s
 func (s *Store) send(ctx context.Context, line []any, keyAt int8) (any, error) {
 	cmd := command{redis.NewCmd(ctx, line...)}
 	cmd.SetFirstKeyPos(keyAt)
+	cmd.SetStepCount(1) // or a Cluster's client asks its nodes for it, by COMMAND
 	if err := s.rdb.Process(ctx, cmd); err != nil {
 		// A Cluster's client looks for the new master of a dead one when it sends a
 		// command again, which these forbid, and else once a minute. Asked often, it

@@ -61,7 +61,7 @@ func TestEvictionIsSaidOnce(t *testing.T) {
 			server := redistest.Start(t, tt.config...)
 			login := &redis.Options{Addr: server.Addr}
 			if tt.acl {
-				words := documentedUser(t)
+				words := documented(t, "ACL")
 				server.Do(words...)
 				login.Username, login.Password = words[2], "password"
 			}

@@ -52,6 +52,12 @@
 //
 //	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +type +get +set +del +getrange +setrange +strlen +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
 //
+// With Sentinel that is all. To find its nodes and to see that they are there, a client
+// of several also needs
+//
+//	Cluster: +cluster|slots +asking
+//	Ring: +ping
+//
 // Persistence is not needed; without it a restart forgives everybody once.
 //
 // # Failover
