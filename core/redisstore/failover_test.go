@@ -16,7 +16,8 @@ import (
 const soon = 5 * time.Second
 
 // A Sentinel set's master is killed under load: errors end with the election, what the
-// replica had is not forgotten, and what it had not is at most a quota.
+// replica had is not forgotten, and what it had not is at most a quota. All of it by the
+// documented user.
 func TestSentinelFailover(t *testing.T) {
 	noLeak(t)
 	const name, budget = "limits", 250 * time.Millisecond
@@ -25,7 +26,13 @@ func TestSentinelFailover(t *testing.T) {
 	for _, s := range sentinels {
 		addrs = append(addrs, s.Addr)
 	}
-	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: addrs})
+	words := documented(t, "ACL")
+	for _, s := range []*redistest.Server{master, replica} {
+		if reply := s.Do(words...); reply != "+OK" {
+			t.Fatal(reply)
+		}
+	}
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: addrs, Username: words[2], Password: "password"})
 	t.Cleanup(func() { _ = rdb.Close() })
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
 	early := targets(store, "early", 1, 5)

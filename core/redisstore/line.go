@@ -273,9 +273,8 @@ func (s *Store) sendScript(ctx context.Context, line []any, keyAt int8, source s
 
 // send sends a command once; keyAt is where in it its first key is.
 func (s *Store) send(ctx context.Context, line []any, keyAt int8) (any, error) {
-	cmd := command{redis.NewCmd(ctx, line...)}
+	cmd := newCommand(ctx, line...)
 	cmd.SetFirstKeyPos(keyAt)
-	cmd.SetStepCount(1) // or a Cluster's client asks its nodes for it, by COMMAND
 	if err := s.rdb.Process(ctx, cmd); err != nil {
 		// A Cluster's client looks for the new master of a dead one when it sends a
 		// command again, which these forbid, and else once a minute. Asked often, it
@@ -292,6 +291,12 @@ func (s *Store) send(ctx context.Context, line []any, keyAt int8) (any, error) {
 // command is a Redis command that the client sends at most once: a charge that was
 // sent and not answered may have been taken.
 type command struct{ *redis.Cmd }
+
+func newCommand(ctx context.Context, line ...any) command {
+	cmd := command{redis.NewCmd(ctx, line...)}
+	cmd.SetStepCount(1) // or a Cluster's client asks its nodes for it, by COMMAND
+	return cmd
+}
 
 // NoRetry tells the client.
 func (command) NoRetry() bool { return true }

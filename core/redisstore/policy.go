@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // policyAfter is how many commands a store has had answered when it asks: by
@@ -22,7 +20,7 @@ func (s *Store) checkPolicy() {
 		defer func() { _ = recover() }() // of a hook of the client's
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
-		cmd := command{redis.NewCmd(ctx, "info", "memory")}
+		cmd := newCommand(ctx, "info", "memory")
 		if s.rdb.Process(ctx, cmd) != nil {
 			return
 		}
