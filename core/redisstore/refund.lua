@@ -144,20 +144,20 @@ function give.moving(key, units, period)
 		end
 		return base + at
 	end
-	-- after is the first entry that is later than at.
-	local function after(at)
-		local low, high = math.max(0, n - since - 1), n
+	-- after is the first entry from low on that is later than at.
+	local function after(at, low)
+		local high = n
 		while low < high do
 			local mid = floor((low + high) / 2)
 			if entry(mid) <= at then low = mid + 1 else high = mid end
 		end
 		return low
 	end
-	local to = after(made)
+	local to = after(made, math.max(0, n - since - 1))
 	if n - to > since then
 		return
 	end
-	local from = math.max(after(made - 1), to - units)
+	local from = after(made - 1, math.max(0, to - units))
 	if from == to then
 		return
 	end

@@ -591,6 +591,22 @@ var refundRules = []promise{
 		a.peek(pass(3, 2, 10*sec))
 	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
 
+	{"an action of a moving window is given back whole, or not at all if more than 65,536 were admitted since", func(s *script) {
+		a := s.of(core.MovingWindow(100_000, time.Hour))
+		for _, since := range []int{65_536, 65_537} {
+			d := a.paid(100)
+			s.at(s.now + sec)
+			a.allow(since, pass(100_000, 100_000-since-100, time.Hour))
+			a.refund(d, 100)
+			left := 100_000 - since
+			if since > 65_536 {
+				left -= 100
+			}
+			a.peek(pass(100_000, left, time.Hour))
+			s.at(s.now + time.Hour)
+		}
+	}},
+
 	{"a bucket that another limiter has charged without Initial keeps that charge", func(s *script) {
 		rate := core.Every(10 * sec)
 		a, plain := s.of(core.TokenBucket(4, rate).Initial(4)), s.of(core.TokenBucket(4, rate))
