@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,7 +31,7 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
-var errSurcharge = errors.New("redisstore: CLThrottle knows no surcharge")
+const errSurcharge = keyError("redisstore: CLThrottle knows no surcharge")
 
 // cellIdentity keeps the module's state apart from the scripts'.
 func cellIdentity(l core.Limit) string {

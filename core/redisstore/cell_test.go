@@ -446,3 +446,18 @@ func TestCLThrottleSpoilt(t *testing.T) {
 		})
 	}
 }
+
+// What CL.THROTTLE cannot do says nothing of the server: it stays the one that decides.
+func TestCLThrottleWithoutSurchargeIsNoOutage(t *testing.T) {
+	m := startModule(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient, CLThrottle: true})
+	lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), core.Funnel(5, hourly)))
+	for range 5 {
+		if d, err := lim.Surcharge(t.Context(), user, action, 1); err != nil || d.Source != core.SourceFallback {
+			t.Errorf("Surcharge: %+v, %v", d, err)
+		}
+	}
+	if d, err := lim.Allow(t.Context(), user, action); err != nil || d.Source != core.SourceStore {
+		t.Errorf("Allow: %+v, %v", d, err)
+	}
+}

@@ -124,16 +124,17 @@ var (
 
 	// ErrState: a key holds a value of another type, or one that is no state. Delete
 	// it, or choose another Options.Prefix. It is a core.ErrKey.
-	ErrState error = stateError{}
+	ErrState error = keyError("redisstore: a key holds something that is not a state")
 
 	// ErrReply: Redis's answer is not one of ours. Nothing is read from it.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
 
-type stateError struct{}
+// A keyError says nothing of how the server fares with others.
+type keyError string
 
-func (stateError) Error() string        { return "redisstore: a key holds something that is not a state" }
-func (stateError) Is(target error) bool { return target == core.ErrKey }
+func (e keyError) Error() string      { return string(e) }
+func (keyError) Is(target error) bool { return target == core.ErrKey }
 
 const (
 	defaultTimeout = 50 * time.Millisecond
@@ -160,7 +161,7 @@ type Options struct {
 	// serves limiters of exactly one Funnel or Throttle whose rate has a period of
 	// whole seconds and is at most 1,000 a second; another is an error of core.New.
 	// Its answers are the module's, to the second, and its state is apart from that
-	// of the scripts.
+	// of the scripts. Nothing can be given back, and a Surcharge is an error.
 	CLThrottle bool
 }
 
