@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -15,6 +16,7 @@ import (
 // run for each would.
 func TestRunDecidesAsOneByOne(t *testing.T) {
 	sevenths := core.Per(7, time.Minute)
+	ladder := limitOf(t, core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{5 * time.Second, time.Minute}, Quiet: 2 * time.Minute})
 	sets := [][]core.Limit{
 		{core.Funnel(5, sevenths)},
 		{core.Funnel(3, core.Every(time.Second))},
@@ -27,6 +29,9 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 		{core.Funnel(5, sevenths), core.FixedWindow(4, time.Minute)},
 		{core.FixedWindow(2, time.Minute).Named("a"), core.FixedWindow(2, time.Minute).Named("b"), core.Funnel(5, sevenths)},
 		{core.FixedWindow(4, time.Minute), core.SlidingWindow(3, time.Minute), core.TokenBucket(5, sevenths).Initial(2)},
+		{core.Funnel(5, sevenths), core.Funnel(3, sevenths).Shadow(), core.SlidingWindow(2, time.Minute).CountRefused().Shadow(), ladder},
+		{core.MovingWindow(5, time.Minute), core.ElasticWindow(3, time.Minute), ladder},
+		{ladder},
 	}
 	test := func(t *testing.T, w, other *world) {
 		rng := rand.New(rand.NewPCG(4, 7))
@@ -36,6 +41,22 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 				c := core.Charge{
 					User: fmt.Sprint(rng.IntN(2)), Action: action, Limits: sets[rng.IntN(len(sets))],
 					Cost: 1 + int64(rng.IntN(8)/7), Peek: rng.IntN(6) == 0,
+				}
+				switch n := len(c.Limits); rng.IntN(6) {
+				case 0:
+					c.Receipt = true
+				case 1:
+					c.Receipt, c.Ahead = true, rng.Int64N(20_000_000)
+				case 2:
+					if c.Limits[n-1].Kind() == core.KindLadder {
+						n--
+					}
+					if n > 0 && !c.Peek {
+						c.Limits, c.Force = c.Limits[:n], true
+					}
+				}
+				if c.Limits[0].Kind() == core.KindLadder { // a look, or a ban by hand
+					c.Cost = rng.Int64N(5_000_000) + 1000
 				}
 				for range 1 + rng.IntN(4) {
 					charges = append(charges, c)
@@ -66,6 +87,26 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 	}
 	t.Run("miniredis", func(t *testing.T) { test(t, miniWorld(t, 3), miniWorld(t, 3)) })
 	t.Run("redis", func(t *testing.T) { test(t, realWorld(t, 3), realWorld(t, 3)) })
+}
+
+// limitOf is a ladder as a store is given it.
+func limitOf(t testing.TB, l core.Ladder) core.Limit {
+	t.Helper()
+	var seen asked
+	if _, err := core.Must(core.Must(core.New(&seen, plenty)).With(l)).Inspect(t.Context(), user, action); err != nil {
+		t.Fatal(err)
+	}
+	return seen.charge.Limits[0]
+}
+
+type asked struct {
+	core.Store
+	charge core.Charge
+}
+
+func (s *asked) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+	s.charge = c
+	return core.Decision{}, nil
 }
 
 // Equal charges in a row are written at once, so what befalls the write befalls all.
