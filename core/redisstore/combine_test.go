@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -180,6 +182,54 @@ func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
 		t.Error("it was not served")
 	}
 	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+}
+
+// A full line is looked through for those who left once a millisecond, since each look
+// is at all of them.
+func TestFullLineIsLookedThroughNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []net.Conn
+		rdb := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				client, server := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, server) }() // hears, and says nothing
+				ends = append(ends, client, server)
+				return client, nil
+			},
+		})
+		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
+		store.SetCalls(4)
+		lim := core.Must(core.New(store, plenty))
+		ctx, leave := context.WithCancel(t.Context())
+		for range 2 + 4 { // two are under way
+			go func() { _, _ = lim.Allow(ctx, user, action) }()
+			synctest.Wait()
+		}
+		busy := func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+			defer cancel()
+			_, err := lim.Allow(ctx, user, action)
+			return errors.Is(err, redisstore.ErrBusy)
+		}
+		if !busy() {
+			t.Error("there is room")
+		}
+		leave()
+		synctest.Wait()
+		if !busy() {
+			t.Error("it was looked through twice at once")
+		}
+		time.Sleep(time.Millisecond)
+		if busy() {
+			t.Error("those who left make no room")
+		}
+		time.Sleep(2 * time.Second)
+		_ = rdb.Close()
+		for _, c := range ends {
+			_ = c.Close()
+		}
+	})
 }
 
 // A shard that hangs takes no other with it.

@@ -78,6 +78,7 @@ type line struct {
 	flying   int       // flights of calls that queued
 	alone    int       // calls that went alone
 	departed time.Time // the last flight
+	tidied   time.Time
 }
 
 // do sends a call and waits for its reply, within the time-out.
@@ -111,7 +112,7 @@ func (s *Store) join(c *call) error {
 	q := &s.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.calls)+q.alone >= q.most && !q.tidy() {
+	if len(q.calls)+q.alone >= q.most && (time.Since(q.tidied) < pace || !q.tidy()) {
 		return ErrBusy
 	}
 	if c.line != nil || s.scattered.Load() {
@@ -127,7 +128,8 @@ func (s *Store) join(c *call) error {
 	return nil
 }
 
-// tidy drops those who have left, and reports whether there is room now.
+// tidy drops those who have left, and reports whether there is room now. It looks at
+// everybody, so it is not for everybody who comes.
 func (q *line) tidy() bool {
 	kept := q.calls[:0]
 	for _, c := range q.calls {
@@ -136,7 +138,7 @@ func (q *line) tidy() bool {
 		}
 	}
 	clear(q.calls[len(kept):])
-	q.calls = kept
+	q.calls, q.tidied = kept, time.Now()
 	return len(kept)+q.alone < q.most
 }
 
