@@ -393,6 +393,8 @@ local Ring = {} -- the trail as a ring of bytes
 
 local header, width = 56, 7
 
+Ring.long = 500000 -- entries, which it takes some 20 ms to copy
+
 function Ring.slot(l, i) return header + width * ((l.head + i) % l.cap) end
 
 function Ring.entry(l, place)
@@ -499,16 +501,26 @@ function Ring.charge(l)
 	end
 	local entry = string.char(unpack(bytes, 1, width))
 	l.newest = now
-	if l.n == 0 or need > l.cap or (l.cap > 64 and need * 4 <= l.cap) then
+	local first = math.min(l.n, l.cap - l.head)
+	local cap = math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
+	if l.n > 0 and need > l.cap and l.cap >= Ring.long then
+		-- To copy a long ring would hold up everybody: it grows where it is, and if its
+		-- end is within, what is before that moves to the new end.
+		call('SETRANGE', l.key, int(header + width * cap - 1), '\0')
+		if first < l.n then
+			call('SETRANGE', l.key, int(header + width * (cap - first)), Ring.bytes(l, 0, first))
+			l.head = cap - first
+		end
+		l.cap = cap
+	elseif l.n == 0 or need > l.cap or (l.cap > 64 and need * 4 <= l.cap) then
 		-- A new ring with room to grow, of exactly max at the end.
-		local first = math.min(l.n, l.cap - l.head)
 		local kept = Ring.bytes(l, 0, first) .. Ring.bytes(l, first, l.n - first)
-		l.head, l.n, l.cap = 0, need, math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
+		l.head, l.n, l.cap = 0, need, cap
 		local ring = kept .. string.rep(entry, l.units) .. string.rep('\0', width * (l.cap - need))
 		call('SET', l.key, Ring.text(l) .. ring, 'PXAT', expiry(now + l.period))
 		return
 	end
-	local first = math.min(l.units, l.cap - (l.head + l.n) % l.cap)
+	first = math.min(l.units, l.cap - (l.head + l.n) % l.cap)
 	call('SETRANGE', l.key, int(Ring.slot(l, l.n)), string.rep(entry, first))
 	if first < l.units then
 		call('SETRANGE', l.key, int(header), string.rep(entry, l.units - first))
