@@ -72,7 +72,9 @@ func TestAgreesWithMemory(t *testing.T) {
 	}
 }
 
-// An app whose clock is decades behind: the bubble's is in the year 2000.
+// An app whose clock is decades behind, the bubble's being in the year 2000, and a day
+// ahead of itself at every call: windows, bans, turns and what is given back go by
+// Redis's.
 func TestAppClockDoesNotMatter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := miniredis.NewMiniRedis()
@@ -81,14 +83,41 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 		defer m.Close()
 		rdb := inBubble(m)
 		defer rdb.Close()
+		store := redisstore.New(rdb, nil)
 		for _, l := range kinds {
-			lim := core.Must(core.New(redisstore.New(rdb, nil), l))
-			for i := range 6 {
-				d, err := lim.Allow(t.Context(), user, action)
+			lim := core.Must(core.Must(core.New(store, l)).With(core.Receipts{}, core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+			var taken core.Decision
+			for i := range 7 {
+				d, err := lim.Allow(t.Context(), user, l.String())
 				if err != nil || d.Allowed != (i < 5) {
 					t.Fatalf("%s: %+v, %v", l, d, err)
 				}
+				if i == 1 { // the first has opened a window, and stays
+					taken = d
+				}
 				time.Sleep(24 * time.Hour) // only here
+			}
+			if d, err := lim.Allow(t.Context(), user, l.String()); err != nil || d.Reason != core.Banned || d.RetryAfter < time.Minute {
+				t.Errorf("%s: %+v, %v", l, d, err)
+			}
+			if err := lim.Lift(t.Context(), user, l.String()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(24 * time.Hour)
+			if err := lim.Refund(t.Context(), taken); err != nil {
+				t.Error(err)
+			}
+			// Of Redis's instant, one is given back; CountRefused is full.
+			if d, err := lim.Peek(t.Context(), user, l.String()); err != nil || d.Allowed != (l.Kind() != core.KindSlidingRefused) {
+				t.Errorf("%s: %+v, %v", l, d, err)
+			}
+		}
+		// A turn comes when Redis has said that it does, by whatever clock one sleeps.
+		funnel := core.Must(core.New(store, core.Funnel(1, core.Every(time.Minute))))
+		for i := range 3 {
+			start := time.Now()
+			if d, err := funnel.Wait(t.Context(), user, action); err != nil || !d.Allowed || time.Since(start).Truncate(time.Second) != time.Duration(i)*time.Minute {
+				t.Errorf("turn %d after %s: %+v, %v", i, time.Since(start), d, err)
 			}
 		}
 	})
