@@ -22,10 +22,10 @@ const (
 
 const hexDigits = "0123456789ABCDEF"
 
-// key is prefix:{user}:action:identity. It tells any two users, actions and limits
-// apart, whatever their bytes, and is valid UTF-8; the one pair of braces is ours,
-// so that all limits of a user are in one cluster slot, which user bytes cannot
-// choose.
+// base begins the keys of a user and action; the limit's identity ends them. They tell
+// any two users, actions and limits apart, whatever their bytes, and are valid UTF-8;
+// the one pair of braces is ours, so that all limits of a user are in one cluster slot,
+// which user bytes cannot choose.
 func (s *Store) base(user, action string) string {
 	b := make([]byte, 0, len(s.prefix)+len(user)+len(action)+24)
 	b = append(b, s.prefix...)

@@ -14,8 +14,8 @@ import (
 )
 
 // Charges are combined: while some are under way others queue, and when one comes
-// back, or a millisecond after the last left, those that queue go out together in one
-// run of the script. A charge that finds nothing under way goes at once, and there is
+// back, or another charge comes a millisecond after the last left, those that queue go
+// out together in one run of the script. A charge that finds nothing under way goes at once, and there is
 // no timer, so combining costs an idle process nothing. It is for a single server; the
 // nodes of a Cluster or Ring answer each for itself, so there every charge, and
 // everywhere every other command, goes alone.
