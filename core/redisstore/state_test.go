@@ -532,6 +532,95 @@ func TestNonsenseInALadder(t *testing.T) {
 	})
 }
 
+// States that are spoilt at random are ErrState or read as a state that there may be:
+// whatever they hold, no error of another kind, which would look like an outage, and no
+// number out of bounds.
+func TestSpoiltStates(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	store := reliable(t, server.Addr)
+	spoil := func(r *rand.Rand, key string) {
+		if rdb.Type(t.Context(), key).Val() == "zset" {
+			z, err := rdb.ZRangeWithScores(t.Context(), key, 0, -1).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := z[r.IntN(len(z))]
+			rdb.Do(t.Context(), "zadd", key, []any{"inf", "-inf", "1e300", 0, -5, 1.5, 1 << 53, e.Score - 1e9, e.Score + 1e15}[r.IntN(9)], []any{e.Member, "x", "9999999999999999"}[r.IntN(3)])
+			return
+		}
+		v := []byte(rdb.Get(t.Context(), key).Val())
+		for range 1 + r.IntN(3) {
+			if i := r.IntN(min(len(v), 80) + 1); i < len(v) {
+				const chars = "0123456789 @+/-.ex\x00\xff9999"
+				c := chars[r.IntN(len(chars))]
+				switch r.IntN(4) {
+				case 0:
+					v = slices.Delete(v, i, i+1)
+				case 1:
+					v = slices.Insert(v, i, c)
+				case 2:
+					v[i] = c
+				case 3:
+					v = v[:i]
+				}
+			}
+		}
+		rdb.Set(t.Context(), key, v, redis.KeepTTL)
+	}
+	bad, rules := 0, append([]core.Limit{uneven}, kinds...)
+	for seed := range uint64(700) {
+		r := rand.New(rand.NewPCG(seed, 99))
+		l, who := rules[r.IntN(len(rules))], fmt.Sprint(user, seed)
+		lim := core.Must(core.Must(core.New(&eager{store, r.IntN(2) == 0}, l)).With(core.Receipts{}, core.Ladder{Refusals: 3, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+		var taken core.Decision
+		for range 1 + r.IntN(7) {
+			if d, err := lim.AllowN(t.Context(), who, action, 1+r.IntN(2)); err != nil {
+				t.Fatal(err)
+			} else if d.Allowed {
+				taken = d
+			}
+		}
+		key := store.Key(who, action, l)
+		if ladder := strings.TrimSuffix(key, l.Identity()) + "ladder"; r.IntN(4) == 0 && rdb.Exists(t.Context(), ladder).Val() > 0 {
+			key = ladder
+		}
+		spoil(r, key)
+		value := (&world{rdb: rdb}).value(t, key)
+		if r.IntN(3) == 0 {
+			if err := lim.Refund(t.Context(), taken); err != nil {
+				t.Errorf("%s: %s: Refund: %v", l, value, err)
+			}
+		}
+		for range 4 {
+			var d core.Decision
+			var err error
+			switch r.IntN(4) {
+			case 0:
+				d, err = lim.Allow(t.Context(), who, action)
+			case 1:
+				d, err = lim.AllowN(t.Context(), who, action, 1+r.IntN(6))
+			case 2:
+				d, err = lim.Peek(t.Context(), who, action)
+			case 3:
+				d, err = lim.Surcharge(t.Context(), who, action, 1+r.IntN(6))
+			}
+			switch {
+			case errors.Is(err, redisstore.ErrState):
+				bad++
+			case err != nil || d.Remaining < 0 || d.Remaining > d.Limit || d.RetryAfter < 0 || d.ResetAfter < 0:
+				t.Errorf("%s: %s: %+v, %v", l, value, d, err)
+			}
+		}
+		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl == -1 {
+			t.Errorf("%s: %s: no expiry", l, value)
+		}
+	}
+	if bad < 500 {
+		t.Errorf("%d were no states", bad)
+	}
+}
+
 // Numbers that a clock may have made are no nonsense: they are put right.
 func TestFarFutureIsClamped(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
