@@ -72,6 +72,6 @@ func newStore(redisAddr string) (store core.Store, end func()) {
 	if redisAddr == "" {
 		return memory, func() {}
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	return core.Fallback(redisstore.New(rdb, nil), memory), func() { _ = rdb.Close() }
 }
