@@ -39,17 +39,23 @@ type headers struct {
 	limiter    *core.Limiter
 	resetDelta bool
 	ietf       bool
-	quotas     [][]string // X-RateLimit-Limit, by the binding limit
-	names      []string   // of the limits, as RateLimit gives them
-	atOnce     []bool     // their quota is whole again at once
-	policy     []string   // RateLimit-Policy
+	quotas     []quota  // by the binding limit
+	names      []string // of the limits, as RateLimit gives them
+	atOnce     []bool   // their quota is whole again at once
+	policy     []string // RateLimit-Policy
+}
+
+// A quota is a limit's, and X-RateLimit-Limit as it tells it.
+type quota struct {
+	n      int
+	header []string
 }
 
 func newHeaders(limiter *core.Limiter, resetDelta, ietf bool) headers {
 	h := headers{limiter: limiter, resetDelta: resetDelta, ietf: ietf}
 	var policies []string
 	for _, l := range limiter.Limits() {
-		h.quotas = append(h.quotas, []string{strconv.Itoa(l.Quota())})
+		h.quotas = append(h.quotas, quota{l.Quota(), []string{strconv.Itoa(l.Quota())}})
 		name, policy := ietfPolicy(l)
 		h.names = append(h.names, name)
 		h.atOnce = append(h.atOnce, l.Kind() == core.KindFixedWindow || l.Kind() == core.KindElasticWindow)
@@ -92,9 +98,9 @@ func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision)
 		other := newHeaders(limiter, hs.resetDelta, hs.ietf)
 		mine = &other
 	}
-	if limiter == mine.limiter {
-		h[headerLimit] = mine.quotas[d.Binding]
-	} else {
+	if limiter == mine.limiter && mine.quotas[d.Binding].n == d.Limit {
+		h[headerLimit] = mine.quotas[d.Binding].header
+	} else { // a limiter that was picked, or a share of core.Divide's
 		h[headerLimit] = []string{strconv.Itoa(d.Limit)}
 	}
 	setNumbers(h, int64(d.Remaining), reset)

@@ -756,6 +756,21 @@ var rules = []rule{
 		runs:  1,
 	},
 	{
+		name:   "of a limit that core.Divide has divided the headers show the share, as the problem does",
+		store:  func() core.Store { return core.Divide(memory(), 4) },
+		routes: reply(nil),
+		steps: []step{
+			{want: passed(2, 1, "+60s")},
+			{want: passed(2, 0, "+60s")},
+			{want: response{
+				status: 429, header: limited(2, 0, "+60s", noStore, problems, "Retry-After: ~60"),
+				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 2 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+			}},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		runs:  2,
+	},
+	{
 		name:   "stacked: a tighter inner decision owns the headers",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(nil, nil),
