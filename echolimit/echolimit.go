@@ -185,10 +185,16 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 }
 
 // answer makes the problem an error. It is not wrapped: Echo's error handler looks at
-// the type itself.
+// the type itself. The Content-Type comes last, since whoever answers in another form
+// would have to keep it: Echo sets none where there is one.
 func answer(c echo.Context, o *nethttp.Outcome) error {
-	p := o.Problem()
-	c.Response().Header().Set(echo.HeaderContentType, nethttp.ProblemType)
+	p, res := o.Problem(), c.Response()
+	res.Header().Del(echo.HeaderContentType)
+	res.Before(func() {
+		if is := res.Header().Get(echo.HeaderContentType); res.Status == p.Status && (is == "" || is == echo.MIMEApplicationJSON) {
+			res.Header().Set(echo.HeaderContentType, nethttp.ProblemType)
+		}
+	})
 	return &echo.HTTPError{Code: p.Status, Message: p}
 }
 

@@ -117,11 +117,49 @@ func TestTheCentralErrorHandler(t *testing.T) {
 			if p, ok := he.Message.(nethttp.Problem); !ok || p.Status != c.status || p.Title != c.title {
 				t.Errorf("the message is %#v", he.Message)
 			}
-			if w.Code != 599 || w.Body.String() != "central" {
-				t.Errorf("got %d %q", w.Code, w.Body)
+			if got := w.Header().Get("Content-Type"); w.Code != 599 || w.Body.String() != "central" || got != "text/plain; charset=UTF-8" {
+				t.Errorf("got %d %s %q", w.Code, got, w.Body)
 			}
 			if c.status == 429 && w.Header().Get("Retry-After") != "60" {
 				t.Errorf("Retry-After: %q", w.Header().Get("Retry-After"))
+			}
+		})
+	}
+}
+
+// The Content-Type is the problem's only where a problem is written.
+func TestTheContentType(t *testing.T) {
+	html := func(_ error, c echo.Context) { _ = c.HTML(429, "<h1>later</h1>") }
+	okay := func(_ error, c echo.Context) { _ = c.JSON(200, "never mind") }
+	for _, c := range []struct {
+		name    string
+		outside string // what a middleware further out has set
+		method  string
+		handler echo.HTTPErrorHandler
+		want    string
+	}{
+		{"Echo's own handler", "", "GET", nil, "application/problem+json"},
+		{"Echo's own handler, of HEAD", "", "HEAD", nil, "application/problem+json"},
+		{"a default of the application's", "text/html", "GET", nil, "application/problem+json"},
+		{"a handler that answers in HTML", "", "GET", html, "text/html; charset=UTF-8"},
+		{"a handler that answers 200", "", "GET", okay, "application/json"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := newEcho()
+			if c.handler != nil {
+				e.HTTPErrorHandler = c.handler
+			}
+			limit := echolimit.Config{Cost: func(echo.Context) (int, error) { return 6, nil }}.Limit(five(memory()), everyone, echolimit.Action("a"))
+			e.Add(c.method, "/a", ok, func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(ctx echo.Context) error {
+					if c.outside != "" {
+						ctx.Response().Header().Set("Content-Type", c.outside)
+					}
+					return next(ctx)
+				}
+			}, limit)
+			if got := do(e, c.method, "/a").Header()["Content-Type"]; !slices.Equal(got, []string{c.want}) {
+				t.Errorf("got %q, want %s", got, c.want)
 			}
 		})
 	}
