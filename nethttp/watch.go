@@ -100,6 +100,14 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
+// CloseNotify is deprecated, but Gin's c.Stream asks for it without a question.
+func (w *watched) CloseNotify() <-chan bool {
+	if n, ok := w.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
+		return n.CloseNotify()
+	}
+	return nil
+}
+
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // flushing is watched where it can be flushed: handlers that stream ask for it by

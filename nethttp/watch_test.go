@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gin-gonic/gin"
+
+	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 )
 
@@ -22,13 +25,17 @@ type (
 	reads   struct{ http.ResponseWriter }
 	hijacks struct{ http.ResponseWriter }
 	unwraps struct{ http.ResponseWriter }
+	closes  struct{ http.ResponseWriter }
 )
+
+var closed = make(chan bool)
 
 func (flushes) Flush()                              {}
 func (pushes) Push(string, *http.PushOptions) error { return errBoom }
 func (both) Flush()                                 {}
 func (both) Push(string, *http.PushOptions) error   { return errBoom }
 func (reads) ReadFrom(io.Reader) (int64, error)     { return 42, nil }
+func (closes) CloseNotify() <-chan bool             { return closed }
 func (u unwraps) Unwrap() http.ResponseWriter       { return u.ResponseWriter }
 func (hijacks) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return nil, nil, nil
@@ -77,6 +84,38 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 	w, _ := nethttp.Watch(reads{rec})
 	if n, err := io.Copy(w, file("x")); n != 42 || err != nil {
 		t.Errorf("the writer's own ReadFrom is not used: %d, %v", n, err)
+	}
+}
+
+// Gin's c.Stream asks the server's writer for it without a question.
+func TestWatchTellsThatTheClientHasLeft(t *testing.T) {
+	type notifier interface{ CloseNotify() <-chan bool }
+	w, _ := nethttp.Watch(closes{httptest.NewRecorder()})
+	if w.(notifier).CloseNotify() != (<-chan bool)(closed) {
+		t.Error("the channel is another")
+	}
+	w, _ = nethttp.Watch(plain{httptest.NewRecorder()})
+	select {
+	case <-w.(notifier).CloseNotify():
+		t.Error("nobody knows that the client has left")
+	default:
+	}
+
+	engine := gin.New()
+	engine.GET("/", func(c *gin.Context) {
+		n := 0
+		c.Stream(func(w io.Writer) bool { n++; _, _ = io.WriteString(w, "x"); return n < 3 })
+	})
+	for _, s := range serve(t) {
+		s.mount(asCharged.Limit(five(memory()), keyfuncs.Everyone, keyfuncs.Action("x"))(engine))
+		resp, err := s.Client().Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(resp.Body); string(body) != "xxx" || err != nil {
+			t.Errorf("%s: %q, %v", s.proto, body, err)
+		}
+		resp.Body.Close()
 	}
 }
 
