@@ -40,7 +40,7 @@ func watchBuilt(l *Limiter) {
 	gone, now := builtAndGone.Load(), time.Now()
 	if !built.said && gone-built.gone >= manyBuilt {
 		built.said = true
-		slog.Default().Warn("core: limiters are built while requests are served and dropped again; one that is built for each request limits nobody: build it once, at start-up, and use it for all",
+		slog.Default().Warn("core: limiters are built while requests are served and dropped again; one that is built for each request, with its store, limits nobody: build both once, at start-up, and use them for all",
 			"code", "limiter-per-request")
 	}
 	if now.Sub(built.since) > builtWithin {

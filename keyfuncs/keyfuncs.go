@@ -91,7 +91,7 @@ var (
 
 	// ErrNoRoute is Route's error for a request that has no pattern. It is a
 	// mistake in the program, not in the request.
-	ErrNoRoute = errors.New("keyfuncs: the request has no route; mount the limit on a mux pattern, inside the mux, not around it")
+	ErrNoRoute = errors.New("keyfuncs: the request has no route; mount the limit on a mux pattern, inside the mux, not around it; for Gin and Echo there are ginlimit.Route and echolimit.Route")
 )
 
 // noKey and badKey wrap once. They are called when a Func is made, not per

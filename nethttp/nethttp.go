@@ -22,9 +22,10 @@
 // for what is better. An error of a key, cost or picker function, or a panic of it or
 // of an observer, is 500 and in the log. In none of these does the handler run.
 //
-// CORS preflights pass uncounted. With several limits around one handler the
-// tightest decision shows in the headers; better is one limiter of several limits,
-// which is all or nothing.
+// CORS preflights pass uncounted, and anybody can send one: mount a limit on patterns
+// that have a method, or let the handler do no work for OPTIONS. With several limits
+// around one handler the tightest decision shows in the headers; better is one limiter
+// of several limits, which is all or nothing.
 //
 // # Warnings
 //
@@ -83,7 +84,9 @@ type Config struct {
 
 	// Hold holds a request that may not pass yet, for at most so long, until it may:
 	// a funnel or bucket then smooths instead of cutting, in the order of arrival. What
-	// cannot pass within Hold is refused at once. Hold is less than the server's
+	// cannot pass within Hold is refused at once. Windows have no turns: who is held
+	// asks again when there may be room, and where attempts count, as for a Ladder,
+	// that is one more. Hold is less than the server's
 	// WriteTimeout. A held request ends with its client's connection, and gives its
 	// turn back; of HTTP/1.1 the server notices that only when the body has been read,
 	// so one that has a body may be held for nothing, and then its handler runs.
