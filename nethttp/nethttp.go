@@ -43,7 +43,8 @@
 // Inside recovery, logging and CORS, so that refusals are logged and can be read by
 // browsers; inside authentication, if the user comes from it; and inside the mux,
 // if the action is keyfuncs.Route. The ResponseWriter is wrapped only if there is a
-// Settle.
+// Settle. Around a httputil.ReverseProxy whose servers limit too, its ModifyResponse
+// deletes their X-RateLimit headers, or the client gets two of each.
 package nethttp
 
 import (
@@ -84,9 +85,9 @@ type Config struct {
 
 	// Hold holds a request that may not pass yet, for at most so long, until it may:
 	// a funnel or bucket then smooths instead of cutting, in the order of arrival. What
-	// cannot pass within Hold is refused at once. Windows have no turns: who is held
-	// asks again when there may be room, and where attempts count, as for a Ladder,
-	// that is one more. Hold is less than the server's
+	// cannot pass within Hold is refused at once. Windows have no turns: all who are held
+	// ask again when there may be room, which many of them do often, and where attempts
+	// count, as for a Ladder, each counts. Hold is less than the server's
 	// WriteTimeout. A held request ends with its client's connection, and gives its
 	// turn back; of HTTP/1.1 the server notices that only when the body has been read,
 	// so one that has a body may be held for nothing, and then its handler runs.
