@@ -30,6 +30,7 @@ type Limiter struct {
 	limits   []Limit // the enforced ones, those that are rehearsed, the ladder
 	smallest int64   // the least quota enforced: what costs more can never pass
 	receipts bool
+	from     *Limiter // what it is derived from, which is not dropped as long as this one is kept: see watchBuilt
 }
 
 // New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
@@ -103,6 +104,7 @@ type Extra interface {
 // the one it is derived from. Its errors are as those of [New].
 func (l *Limiter) With(extras ...Extra) (*Limiter, error) {
 	derived := *l
+	derived.from = l
 	derived.limits = slices.Clone(l.limits)
 	for _, x := range extras {
 		if err := x.extend(&derived); err != nil {
