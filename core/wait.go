@@ -11,8 +11,9 @@ import (
 //
 // Of funnels and buckets it reserves a turn, in the order of arrival, and sleeps until
 // then; nobody asks again. If ctx ends before, the turn is given back, unless there is
-// one behind it, which stays when it was; the error is ctx's. A limiter that has windows waits out RetryAfter and asks again, which counts
-// as another attempt where attempts count.
+// one behind it, which stays when it was; the error is ctx's. A limiter that has windows
+// waits out RetryAfter and asks again, the longer it has waited the more rarely, which
+// counts as another attempt where attempts count.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -22,6 +23,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 	if n < 1 || int64(n) > l.smallest {
 		return l.AllowN(ctx, user, action, n)
 	}
+	begun := time.Now()
 	for {
 		patience := maxPeriod
 		if end, ok := ctx.Deadline(); ok {
@@ -46,6 +48,8 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 			pause = d.receipt.turn()
 		} else if pause >= patience {
 			return d, nil
+		} else { // in a crowd for little room, not for each bit of it
+			pause = max(pause, min(time.Since(begun), patience)/16)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			if d.Allowed {

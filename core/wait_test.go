@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,39 @@ func TestWaitersOfWindowsAskAgain(t *testing.T) {
 			}
 			if count["at 0s"] != 2 || count["at 2s"] != 2 || count["at 4s"] != 2 {
 				t.Errorf("%v: %v", limits, count)
+			}
+		})
+	}
+}
+
+// A crowd that waits for a window takes what room there is, and does not come back for
+// each bit of it: that would be an ask of everyone for everyone's turn.
+func TestACrowdOfWaitersAsksRarely(t *testing.T) {
+	for _, limit := range []core.Limit{core.SlidingWindow(100, time.Second), core.MovingWindow(100, time.Second)} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &flaky{Store: memorystore.New(nil)}
+			l := core.Must(core.New(store, limit))
+			var passed atomic.Int64
+			var wg sync.WaitGroup
+			const crowd = 1000
+			for range crowd {
+				time.Sleep(time.Millisecond)
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					if d, err := l.Wait(ctx, "u", "a"); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					} else if d.Allowed {
+						passed.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			if n := passed.Load(); n != 300 { // in the three seconds that they are there
+				t.Errorf("%s: %d passed", limit, n)
+			}
+			if n := store.asked.Load(); n > 20*crowd {
+				t.Errorf("%s: the store was asked %d times by %d", limit, n, crowd)
 			}
 		})
 	}

@@ -85,12 +85,12 @@ type Config struct {
 
 	// Hold holds a request that may not pass yet, for at most so long, until it may:
 	// a funnel or bucket then smooths instead of cutting, in the order of arrival. What
-	// cannot pass within Hold is refused at once. Windows have no turns: all who are held
-	// ask again when there may be room, which many of them do often, and where attempts
-	// count, as for a Ladder, each counts. Hold is less than the server's
-	// WriteTimeout. A held request ends with its client's connection, and gives its
-	// turn back; of HTTP/1.1 the server notices that only when the body has been read,
-	// so one that has a body may be held for nothing, and then its handler runs.
+	// cannot pass within Hold is refused at once. Windows have no turns: who is held
+	// asks again when there may be room, and where attempts count, as for a Ladder,
+	// that is one more. Hold is less than the server's WriteTimeout. A held request
+	// ends with its client's connection, and gives its turn back; of HTTP/1.1 the
+	// server notices that only when the body has been read, so one that has a body may
+	// be held for nothing, and then its handler runs.
 	Hold time.Duration
 
 	// HoldMax is how many requests are held or being decided at once, by this
