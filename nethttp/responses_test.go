@@ -264,6 +264,13 @@ var rules = []rule{
 		asked:  []string{"laoqian reply 1"},
 	},
 	{
+		name:   "Retry-After is at least 1, also of a store that refuses without a wait",
+		store:  decides(core.Decision{ResetAfter: time.Minute}),
+		routes: reply(nil),
+		steps:  []step{{want: refused(5, 0, "+60s", 1, noRoom)}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
 		name:   "Reset is rounded up",
 		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}),
 		routes: reply(nil),
