@@ -190,6 +190,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 func answer(c echo.Context, o *nethttp.Outcome) error {
 	p, res := o.Problem(), c.Response()
 	res.Header().Del(echo.HeaderContentType)
+	res.Header().Del(echo.HeaderContentLength)
 	res.Before(func() {
 		if is := res.Header().Get(echo.HeaderContentType); res.Status == p.Status && (is == "" || is == echo.MIMEApplicationJSON) {
 			res.Header().Set(echo.HeaderContentType, nethttp.ProblemType)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -221,20 +222,21 @@ func TestHooks(t *testing.T) {
 		user   echolimit.KeyFunc
 		status int
 		body   string
+		fails  bool // what middleware further out sees
 	}{
-		{"a Deny that answers", echolimit.Config{Deny: func(c echo.Context, _ core.Decision) error { return c.String(420, "no") }}, everyone, 420, "no"},
-		{"a Deny with a status", echolimit.Config{Deny: func(c echo.Context, _ core.Decision) error { return c.NoContent(403) }}, everyone, 403, ""},
-		{"a Deny with an HTTPError", echolimit.Config{Deny: func(echo.Context, core.Decision) error { return echo.NewHTTPError(420, "no") }}, everyone, 420, `{"message":"no"}` + "\n"},
-		{"a Deny with another error", echolimit.Config{Deny: func(echo.Context, core.Decision) error { return errors.New("boom") }}, everyone, 500, `{"message":"Internal Server Error"}` + "\n"},
+		{"a Deny that answers", echolimit.Config{Deny: func(c echo.Context, _ core.Decision) error { return c.String(420, "no") }}, everyone, 420, "no", false},
+		{"a Deny with a status", echolimit.Config{Deny: func(c echo.Context, _ core.Decision) error { return c.NoContent(403) }}, everyone, 403, "", false},
+		{"a Deny with an HTTPError", echolimit.Config{Deny: func(echo.Context, core.Decision) error { return echo.NewHTTPError(420, "no") }}, everyone, 420, `{"message":"no"}` + "\n", true},
+		{"a Deny with another error", echolimit.Config{Deny: func(echo.Context, core.Decision) error { return errors.New("boom") }}, everyone, 500, `{"message":"Internal Server Error"}` + "\n", true},
 		{"a Deny that answers and returns an error", echolimit.Config{Deny: func(c echo.Context, _ core.Decision) error {
 			return errors.Join(c.String(420, "no"), errors.New("boom"))
-		}}, everyone, 420, "no"},
-		{"a Deny that does nothing", echolimit.Config{Deny: func(echo.Context, core.Decision) error { return nil }}, everyone, 429, ""},
-		{"a Fail that answers", echolimit.Config{Fail: func(c echo.Context, _ error) error { return c.String(401, "who?") }}, nobody, 401, "who?"},
+		}}, everyone, 420, "no", true},
+		{"a Deny that does nothing", echolimit.Config{Deny: func(echo.Context, core.Decision) error { return nil }}, everyone, 429, "", true},
+		{"a Fail that answers", echolimit.Config{Fail: func(c echo.Context, _ error) error { return c.String(401, "who?") }}, nobody, 401, "who?", false},
 		{"a Fail with an HTTPError", echolimit.Config{Fail: func(_ echo.Context, err error) error {
 			return echo.NewHTTPError(401, fmt.Sprint(errors.Is(err, keyfuncs.ErrNoKey)))
-		}}, nobody, 401, `{"message":"true"}` + "\n"},
-		{"a Fail that does nothing", echolimit.Config{Fail: func(echo.Context, error) error { return nil }}, nobody, 400, ""},
+		}}, nobody, 401, `{"message":"true"}` + "\n", true},
+		{"a Fail that does nothing", echolimit.Config{Fail: func(echo.Context, error) error { return nil }}, nobody, 400, "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			limiter := one(memory())
@@ -242,8 +244,15 @@ func TestHooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := newEcho()
-			e.GET("/a", func(echo.Context) error { t.Error("the handler ran"); return nil }, c.cfg.Limit(limiter, c.user, echolimit.Action("a")))
+			var seen error
+			outer := func(next echo.HandlerFunc) echo.HandlerFunc {
+				return func(c echo.Context) error { seen = next(c); return seen }
+			}
+			e.GET("/a", func(echo.Context) error { t.Error("the handler ran"); return nil }, outer, c.cfg.Limit(limiter, c.user, echolimit.Action("a")))
 			w := do(e, "GET", "/a")
+			if (seen != nil) != c.fails {
+				t.Errorf("middleware further out sees %v", seen)
+			}
 			if w.Code != c.status || c.body != "" && w.Body.String() != c.body {
 				t.Errorf("got %d %q, want %d %q", w.Code, w.Body, c.status, c.body)
 			}
@@ -371,6 +380,40 @@ func TestMethodNotAllowed(t *testing.T) {
 	if got := slices.Compact(store.charges); !slices.Equal(got, []string{"~everyone unmatched"}) {
 		t.Errorf("charged %q", got)
 	}
+}
+
+// Another host's route of that method and path is no match.
+func TestMethodNotAllowedOnThisHost(t *testing.T) {
+	store := memory()
+	e := newEcho()
+	e.Use(echolimit.Limit(five(store), everyone, echolimit.Route))
+	e.Host("a.example").POST("/a", ok)
+	e.Host("b.example").GET("/a", ok)
+	for _, host := range []string{"a.example", "b.example"} {
+		r := httptest.NewRequest("POST", "/a", nil)
+		r.Host = host
+		e.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	if !slices.Equal(store.charges, []string{"~everyone POST /a", "~everyone unmatched"}) {
+		t.Errorf("charged %q", store.charges)
+	}
+}
+
+// A route that is added later is found, within a second.
+func TestALaterRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory()
+		e := newEcho()
+		e.Use(echolimit.Limit(five(store), everyone, echolimit.Route))
+		e.GET("/a", ok)
+		want(t, do(e, "GET", "/a"), 200, "4")
+		e.GET("/b", ok)
+		time.Sleep(time.Second + 1)
+		want(t, do(e, "GET", "/b"), 200, "4")
+		if !slices.Equal(store.charges, []string{"~everyone GET /a", "~everyone GET /b"}) {
+			t.Errorf("charged %q", store.charges)
+		}
+	})
 }
 
 // In e.Pre no route is known, so there all are one action.
@@ -570,6 +613,7 @@ func TestAllowReturnsTheProblem(t *testing.T) {
 // An Echo that is no longer used is not kept.
 func TestRouteKeepsNoEcho(t *testing.T) {
 	var gone atomic.Int64
+	before := echolimit.Tables()
 	const n = 20
 	for range n {
 		e := newEcho()
@@ -579,10 +623,10 @@ func TestRouteKeepsNoEcho(t *testing.T) {
 		runtime.AddCleanup(e, func(int) { gone.Add(1) }, 0)
 	}
 	for range 50 {
-		if runtime.GC(); gone.Load() >= n-1 {
+		if runtime.GC(); gone.Load() >= n-1 && echolimit.Tables() <= before+1 {
 			return
 		}
-		runtime.Gosched()
+		time.Sleep(time.Millisecond) // cleanups run when they like
 	}
-	t.Errorf("%d of %d are collected", gone.Load(), n)
+	t.Errorf("%d of %d are collected, and of their tables %d are left", gone.Load(), n, echolimit.Tables()-before)
 }

@@ -189,7 +189,7 @@ func newProxies(maker, header string, trusted []netip.Prefix) *trust {
 			}
 			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 		}
-		ps = append(ps, p.Masked())
+		ps = append(ps, p)
 	}
 	return &trust{proxies: ps, maker: maker, header: header}
 }

@@ -245,7 +245,7 @@ var rules = []rule{
 	{
 		name:   "a refusal is not stored, whatever an outer middleware has said, and retries by our word",
 		store:  decides(refusal),
-		routes: behind("Cache-Control", "public, max-age=60", "Retry-After", "7200", "Content-Type", "text/html"),
+		routes: behind("Cache-Control", "public, max-age=60", "Retry-After", "7200", "Content-Type", "text/html", "Content-Length", "3"),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom)}},
 		asked:  []string{"laoqian reply 1"},
 	},
@@ -818,6 +818,14 @@ var rules = []rule{
 		runs:   1,
 	},
 	{
+		name:   "stacked: where the tighter decision has no IETF headers the other's do not stay",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(&nethttp.Config{IETF: true}, nil),
+		steps:  []step{{want: passed(7, 2, "+60s")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
 		name:   "stacked: an inner refusal owns the headers, also when the outer had less and longer",
 		store:  each(core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}),
 		routes: stacked(nil, nil),
@@ -841,7 +849,7 @@ var rules = []rule{
 				return core.Decision{Allowed: true, Limit: 9, Remaining: 5, ResetAfter: time.Hour}, nil
 			})
 		},
-		routes: stacked(nil, nil),
+		routes: stacked(&nethttp.Config{IETF: true}, nil),
 		steps:  []step{{want: down(7, "+1s")}},
 		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
