@@ -909,6 +909,21 @@ var rules = []rule{
 		steps: []step{{header: []string{"X-User-Id", "-"}, want: response{status: 401, header: []string{noStore, text}, body: "true 400"}}},
 	},
 	{
+		name:  "Deny is not asked about a failure, nor Fail about a refusal",
+		store: decides(refusal),
+		routes: func(s core.Store) []route {
+			a := reply(&nethttp.Config{Deny: func(http.ResponseWriter, *http.Request, core.Decision) { panic("denied") }})(s)[0]
+			b := reply(&nethttp.Config{Fail: func(http.ResponseWriter, *http.Request, error) { panic("failed") }})(s)[0]
+			b.path = "/others"
+			return []route{a, b}
+		},
+		steps: []step{
+			{header: []string{"X-User-Id", "-"}, want: bad("The request does not say which user it is for.")},
+			{path: "/others", want: refused(5, 0, "+60s", 30, noRoom)},
+		},
+		asked: []string{"laoqian reply 1"},
+	},
+	{
 		name:   "a Fail that writes nothing leaves the default answer",
 		store:  fails("boom"),
 		routes: reply(&nethttp.Config{Fail: func(http.ResponseWriter, *http.Request, error) {}}),
