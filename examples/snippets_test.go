@@ -110,7 +110,7 @@ func Example_tiers() {
 }
 
 func Example_fleet() {
-	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 	replies := core.Must(core.New(fleet, core.SlidingWindow(5, time.Minute)))
 
