@@ -88,8 +88,11 @@ func TestTwoServersShareTheirLimits(t *testing.T) {
 	if !shared {
 		t.Error("Redis is back and not used")
 	}
-	// Five seconds without a failure, and they say so.
-	for i, end := 0, time.Now().Add(6*time.Second); time.Now().Before(end); i++ {
+	// Five seconds without a failure, and they say so; a busy machine may have one.
+	say := func() bool {
+		return strings.Contains(a.logs.String(), "answers again") && strings.Contains(b.logs.String(), "answers again")
+	}
+	for i, end := 0, time.Now().Add(30*time.Second); !say() && time.Now().Before(end); i++ {
 		eight(fmt.Sprint("calm", i), a, b)
 		time.Sleep(50 * time.Millisecond)
 	}
