@@ -88,9 +88,9 @@ type Config struct {
 	// cannot pass within Hold is refused at once. Windows have no turns: who is held
 	// asks again when there may be room, and where attempts count, as for a Ladder,
 	// that is one more. Hold is less than the server's WriteTimeout. A held request
-	// ends with its client's connection, and gives its turn back; of HTTP/1.1 the
-	// server notices that only when the body has been read, so one that has a body may
-	// be held for nothing, and then its handler runs.
+	// ends with its client's connection, and gives its turn back if there is none
+	// behind it; of HTTP/1.1 the server notices that only when the body has been read,
+	// so one that has a body may be held for nothing, and then its handler runs.
 	Hold time.Duration
 
 	// HoldMax is how many requests are held or being decided at once, by this
