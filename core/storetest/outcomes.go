@@ -581,6 +581,32 @@ var refundRules = []promise{
 		a.peek(pass(2, 2, 0))
 	}},
 
+	{"any action of a long queue can be given back", func(s *script) {
+		s.exact()
+		const quota, cost, steps = 8000, 20, 700
+		a := s.of(core.MovingWindow(quota, 300*sec))
+		var made [steps]core.Decision
+		var left [steps]int
+		for i := range steps {
+			s.at(time.Duration(i) * sec)
+			made[i], left[i] = a.paid(cost), cost
+			if i%10 == 0 { // of one of the last 250 actions, or of one that no longer counts
+				j, n := max(0, i-i*7%310), i%(cost+1)
+				a.refund(made[j], n)
+				if left[j] == cost && i-j < 300 { // else it is spent, or does not count
+					left[j] -= n
+				}
+			}
+			live := 0
+			for j := max(0, i-299); j <= i; j++ {
+				live += left[j]
+			}
+			a.peek(pass(quota, quota-live, 300*sec))
+		}
+		s.at((steps - 1 + 300) * sec)
+		a.peek(pass(quota, quota, 0))
+	}},
+
 	{"a refund that the clock has stepped back before does nothing", each(func(s *script, m maker) {
 		a := s.of(m.make(3, 10*sec))
 		s.at(100 * sec)
