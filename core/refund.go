@@ -71,7 +71,9 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 //
 // A store does not remember what was forgotten in between, by [Limiter.Reset], a
 // restart, or a clock that stepped back, nor what others were given back: a bucket or
-// funnel may then get more than the action still weighed, up to what it had taken.
+// funnel may then get more than the action still weighed, up to what it had taken. So
+// who has many actions given back late, when others were given back before, can have up
+// to twice the quota pass at once, though no more in the long run.
 //
 // An error means that it may not have been given back, and it then never will be.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
