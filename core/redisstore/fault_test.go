@@ -393,6 +393,35 @@ func TestStoppedServer(t *testing.T) {
 	}
 }
 
+// A connection takes several round trips to open, and so may take longer than a decision.
+func TestConnectionThatTakesLongToOpen(t *testing.T) {
+	server := redistest.Start(t)
+	for _, enabled := range []bool{false, true} {
+		rdb := connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: enabled, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+			c, err := net.Dial(network, addr)
+			return &slowToOpen{Conn: c}, err
+		}})
+		lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
+		within(t, fmt.Sprint("it is open, ContextTimeoutEnabled: ", enabled), func() bool {
+			_, err := lim.Allow(t.Context(), user, action)
+			return err == nil
+		})
+	}
+}
+
+// slowToOpen is a connection with a server whose first replies are late.
+type slowToOpen struct {
+	net.Conn
+	replies int
+}
+
+func (c *slowToOpen) Read(b []byte) (int, error) {
+	if c.replies++; c.replies <= 3 {
+		time.Sleep(25 * time.Millisecond)
+	}
+	return c.Conn.Read(b)
+}
+
 func TestPoolExhausted(t *testing.T) {
 	noLeak(t)
 	server, proxy := proxied(t)

@@ -29,6 +29,12 @@ const (
 
 	maxCalls  = 8192 // that queue, or go alone: what a server that hangs can cost
 	maxWeight = 512  // of a flight, in simple charges: how long a run may hold up others
+
+	// What a flight may take, in time-outs, though its callers have left by then: a client
+	// that heeds deadlines ends a connection with its first flight, and to open one takes
+	// three round trips more. If that were never to be done within one time-out there would
+	// never be a connection.
+	flightTime = 5
 )
 
 // A call is a charge for the script, or a command of its own.
@@ -185,7 +191,7 @@ func (q *line) board(f *flight) (batch []*call) {
 // fly sends what queues until nothing does.
 func (s *Store) fly() {
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+		ctx, cancel := context.WithTimeout(context.Background(), flightTime*s.timeout)
 		batch := s.line.board(&flight{cancel: cancel})
 		if len(batch) > 0 {
 			s.exchange(ctx, batch)
@@ -199,7 +205,7 @@ func (s *Store) fly() {
 
 // flyAlone sends one call.
 func (s *Store) flyAlone(c *call) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), flightTime*s.timeout)
 	defer cancel()
 	defer func() {
 		s.line.mu.Lock()

@@ -23,8 +23,8 @@
 // core.FailOpen; a bare Store fails closed.
 //
 // Give the client ContextTimeoutEnabled. Without it a connection whose reply is lost
-// is held for the client's ReadTimeout, 5 s by default, and once all of its pool are,
-// so long do calls fail after the network is well again.
+// is held for the client's ReadTimeout, 5 s by default, and not for five time-outs, and
+// once all of its pool are, so long do calls fail after the network is well again.
 //
 // A caller whose context ends before its charge is sent is not charged; after that it
 // may be, and so may one whose charge waits for a connection with those of others who
