@@ -81,15 +81,15 @@ const (
 	failed   verdict = iota
 	answered         // the store is there
 	keyed            // an ErrKey
-	left             // the caller did, before there was an answer
+	silent           // nothing: the caller left first, or the answer is from a cache
 )
 
-func judge(ctx context.Context, err error) verdict {
+func judge(ctx context.Context, d *Decision, err error) verdict {
 	switch {
-	case err == nil:
+	case err == nil && d.Source != SourceCache:
 		return answered
-	case ctx.Err() != nil:
-		return left
+	case err == nil, ctx.Err() != nil:
+		return silent
 	case errors.Is(err, ErrKey):
 		return keyed
 	}
@@ -104,7 +104,7 @@ func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err 
 		return b.probe(ctx, c)
 	}
 	d, err = b.store.Take(ctx, c)
-	v := judge(ctx, err)
+	v := judge(ctx, &d, err)
 	switch v {
 	case answered:
 		if word := b.word.Load(); word%era != 0 && (word%era != noisy || b.now() >= b.next.Load()) {
@@ -115,7 +115,7 @@ func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err 
 	case failed:
 		b.fail(asked, err)
 	}
-	return d, v == answered || v == left, err
+	return d, v == answered || v == silent, err
 }
 
 // answer ends a run of failures, and after an outage says that it is over.
@@ -186,8 +186,8 @@ func (b *breaker) probe(ctx context.Context, c Charge) (d Decision, ok bool, err
 	v := failed // if the store panics
 	defer func() { b.end(v) }()
 	d, err = b.store.Take(ctx, c)
-	v = judge(ctx, err)
-	return d, v == answered || v == left, err
+	v = judge(ctx, &d, err)
+	return d, v == answered || v == silent, err
 }
 
 // begin takes the one place for a probe.

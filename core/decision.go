@@ -89,15 +89,18 @@ const (
 	SourceNone     Source = iota // nobody: FailOpen or Shadow let it pass
 	SourceStore                  // the limiter's store
 	SourceFallback               // the second store of Fallback
+	SourceCache                  // the process itself: a refusal that the limiter's store gave a moment ago
 )
 
-// String returns "store", "fallback" or "none".
+// String returns "store", "fallback", "cache" or "none".
 func (s Source) String() string {
 	switch s {
 	case SourceStore:
 		return "store"
 	case SourceFallback:
 		return "fallback"
+	case SourceCache:
+		return "cache"
 	}
 	return "none"
 }

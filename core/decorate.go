@@ -70,7 +70,7 @@ func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
 	if ok {
 		return d, err
 	}
-	if d, err = s.other.Take(ctx, c); err == nil && d.Source == SourceStore {
+	if d, err = s.other.Take(ctx, c); err == nil && (d.Source == SourceStore || d.Source == SourceCache) {
 		d.Source = SourceFallback
 	}
 	return d, err

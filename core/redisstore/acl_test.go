@@ -103,7 +103,7 @@ func TestDocumentedUser(t *testing.T) {
 	}
 	login := &redis.Options{Addr: server.Addr, Username: words[2], Password: "password"}
 	rdb := connect(t, login)
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient}).AlwaysAsk()
 	if err := everything(t, store, clock); err != nil {
 		t.Fatal(err)
 	}

@@ -266,7 +266,7 @@ func TestCLThrottleAgreesWithScripts(t *testing.T) {
 			rdb := connect(t, &redis.Options{Addr: m.Addr()})
 			m.set(epoch.UnixNano() / 1e6 * 1e6)
 			cell := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: patient}), l))
-			script := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), l))
+			script := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}).AlwaysAsk(), l))
 			n, d := l.Rate()
 			tick := int64(d) / int64(n)
 			r := rand.New(rand.NewPCG(1, 2))

@@ -14,7 +14,7 @@ import (
 // told or hammers. ElasticWindow and CountRefused are to keep out who hammers.
 func TestClockSteps(t *testing.T) {
 	server, clock := redistest.StartAt(t, epoch)
-	store := reliable(t, server.Addr)
+	store, advance := follow(reliable(t, server.Addr), clock.Advance)
 	every := core.Every(2 * time.Minute)
 	const back, forth, often = -time.Hour, time.Hour, 17 * time.Second
 	for _, l := range []core.Limit{
@@ -46,7 +46,7 @@ func TestClockSteps(t *testing.T) {
 					for ask().Allowed {
 					}
 					for _, d := range steps {
-						clock.Advance(d)
+						advance(d)
 						if meanwhile {
 							ask()
 						}
@@ -58,7 +58,7 @@ func TestClockSteps(t *testing.T) {
 							wait = min(wait, often)
 						}
 						out += wait
-						clock.Advance(wait)
+						advance(wait)
 					}
 					if out > l.Period() {
 						t.Errorf("%s: locked out for %s or more, the period is %s", what, out, l.Period())

@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -20,6 +22,28 @@ func (s *Store) Key(user, action string, limit core.Limit) string {
 
 // SetCalls replaces the bound on calls that wait.
 func (s *Store) SetCalls(n int) { s.line.most = n }
+
+// SetClock replaces the clock by which refusals are repeated.
+func (s *Store) SetClock(now func() time.Duration) { s.denials.now = now }
+
+// AlwaysAsk has the store repeat no refusal: its clock is far on whenever it looks.
+func (s *Store) AlwaysAsk() *Store {
+	var looks atomic.Int64
+	s.SetClock(func() time.Duration { return time.Duration(looks.Add(1)) * time.Hour })
+	return s
+}
+
+// Denials is how many refusals are kept.
+func (s *Store) Denials() (n int) {
+	for i := range s.denials.rows {
+		for _, k := range s.denials.rows[i].kept {
+			if k != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // Calls is how many wait or are under way, and the bound.
 func (s *Store) Calls() (n, bound int) {
@@ -48,7 +72,11 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	decisions, errs := make([]core.Decision, len(charges)), make([]error, len(charges))
 	for i, c := range calls {
 		if errs[i] = c.err; c.err == nil {
-			decisions[i], errs[i] = decode(&charges[i], c.reply)
+			var readings []core.Reading
+			var now int64
+			if readings, now, errs[i] = decode(&charges[i], c.reply, nil); errs[i] == nil {
+				decisions[i] = charges[i].Answer(readings, now)
+			}
 		}
 	}
 	return decisions, errs
@@ -62,4 +90,17 @@ func (s *Store) Run(ctx context.Context, charges ...core.Charge) (any, error) {
 		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(c)})
 	}
 	return s.run(ctx, calls)
+}
+
+// MostDenials is how many refusals can be kept.
+const MostDenials = rows * perRow
+
+// Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
+func (s *Store) Deny(user, action string, limits []core.Limit) {
+	c := &core.Charge{User: user, Action: action, Limits: limits, Cost: 1}
+	if _, known, q := s.denials.recall(c); !known {
+		full := []core.Reading{{Rest: limits[0].Period().Microseconds()}}
+		d := c.Answer(full, 0)
+		s.denials.learn(c, q, &d, full)
+	}
 }

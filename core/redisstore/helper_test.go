@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,20 @@ func connect(t testing.TB, opts *redis.Options) *redis.Client {
 func reliable(t testing.TB, addr string) *redisstore.Store {
 	t.Helper()
 	return redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{Timeout: patient})
+}
+
+// follow has a store repeat refusals by a clock that moves with Redis's, which the test
+// moves. Redis's alone may step back; as much time as it takes to notice passes then.
+func follow(s *redisstore.Store, advance func(time.Duration)) (*redisstore.Store, func(time.Duration)) {
+	var passed atomic.Int64
+	s.SetClock(func() time.Duration { return time.Duration(passed.Load()) })
+	return s, func(d time.Duration) {
+		advance(d)
+		if d < 0 {
+			d = time.Second
+		}
+		passed.Add(int64(d))
+	}
 }
 
 // charged is how many units of a limit are taken, as the store on a server says.

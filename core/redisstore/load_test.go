@@ -76,8 +76,10 @@ func (l *load) charge(to *target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.took = append(l.took, now.Sub(start))
-	l.streak++
-	if err != nil || d.Source != core.SourceStore {
+	switch {
+	case err == nil && d.Source == core.SourceStore:
+		l.streak++
+	case err != nil || d.Source != core.SourceCache: // which says nothing of Redis
 		l.bad, l.problem, l.streak = now, err, 0
 	}
 	if err != nil {

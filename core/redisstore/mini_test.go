@@ -22,21 +22,17 @@ func mini(t testing.TB) storetest.Fixture {
 	t.Cleanup(m.Close)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	return storetest.Fixture{
-		Store: redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}),
-		Advance: func(d time.Duration) {
-			now = now.Add(d)
-			m.SetTime(now)
-			// Redis keeps the instant at which a key expires, miniredis the time
-			// until then.
-			for _, k := range m.Keys() {
-				if ttl := m.TTL(k); d < 0 && ttl > 0 {
-					m.SetTTL(k, ttl-d)
-				}
+	store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}), func(d time.Duration) {
+		now = now.Add(d)
+		m.SetTime(now)
+		// Redis keeps the instant at which a key expires, miniredis the time until then.
+		for _, k := range m.Keys() {
+			if ttl := m.TTL(k); d < 0 && ttl > 0 {
+				m.SetTTL(k, ttl-d)
 			}
-		},
-		Traces: 30,
-	}
+		}
+	})
+	return storetest.Fixture{Store: store, Advance: advance, Traces: 30}
 }
 
 func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }

@@ -20,11 +20,8 @@ func TestRealRedisConforms(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	storetest.Run(t, func(t testing.TB) storetest.Fixture {
 		server.Do("FLUSHALL")
-		return storetest.Fixture{
-			Store:   redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}),
-			Advance: clock.Advance,
-			Traces:  150,
-		}
+		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}), clock.Advance)
+		return storetest.Fixture{Store: store, Advance: advance, Traces: 150}
 	})
 }
 
@@ -33,11 +30,8 @@ func TestRESP2Conforms(t *testing.T) {
 	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: 2})
 	open := func(t testing.TB) storetest.Fixture {
 		server.Do("FLUSHALL")
-		return storetest.Fixture{
-			Store:   redisstore.New(rdb, &redisstore.Options{Timeout: patient}),
-			Advance: clock.Advance,
-			Traces:  30,
-		}
+		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Advance)
+		return storetest.Fixture{Store: store, Advance: advance, Traces: 30}
 	}
 	storetest.Rules(t, open)
 	storetest.Trace(t, open)

@@ -175,6 +175,7 @@ type Store struct {
 	secret  []byte
 	cell    bool // CL.THROTTLE
 	line    line
+	denials *denials
 
 	answered  atomic.Int32 // commands, up to policyAfter
 	scattered atomic.Bool  // the keys of two users may be on two servers
@@ -202,7 +203,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	case !validPrefix(o.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
-	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle}
+	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, denials: newDenials()}
 	s.line.most = maxCalls
 	_, single := rdb.(*redis.Client)
 	s.scattered.Store(!single)
@@ -222,13 +223,42 @@ var takeSource string
 
 var takeScript = redis.NewScript(takeSource)
 
-// Take decides a charge in one round trip, together with those that wait with it.
-func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+// Take decides a charge in one round trip, together with those that wait with it, or
+// repeats a refusal.
+func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	if s.cell {
 		return s.throttle(ctx, &c)
 	}
-	call := &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(&c)}
-	if dated(&c) {
+	var few [4]core.Reading
+	switch {
+	case c.Peek:
+		d, _, err = s.ask(ctx, &c, few[:0])
+		return d, err
+	case c.Force || c.Ahead > 0 || c.Limits[0].Kind() == core.KindLadder:
+		err = s.denials.change(c.User, c.Action, func() error {
+			d, _, err = s.ask(ctx, &c, few[:0])
+			return err
+		})
+		return d, err
+	}
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
+	d, known, q := s.denials.recall(&c)
+	if known {
+		return d, nil
+	}
+	d, readings, err := s.ask(ctx, &c, few[:0])
+	if err == nil {
+		s.denials.learn(&c, q, &d, readings)
+	}
+	return d, err
+}
+
+// ask has Redis decide, and appends what it reads.
+func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading) (core.Decision, []core.Reading, error) {
+	call := &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(c)}
+	if dated(c) {
 		call.size++
 	}
 	for i := range c.Limits {
@@ -236,11 +266,15 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 		call.weight += weight(&c.Limits[i], c.Cost)
 	}
 	if err := s.do(ctx, call); err != nil {
-		return core.Decision{}, err
+		return core.Decision{}, nil, err
 	}
-	d, err := decode(&c, call.reply)
+	readings, now, err := decode(c, call.reply, readings)
+	if err != nil {
+		return core.Decision{}, nil, err
+	}
+	d := c.Answer(readings, now)
 	d.Issue(s)
-	return d, err
+	return d, readings, nil
 }
 
 // dated is whether the script says when it has decided.
@@ -253,13 +287,15 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 		line = append(line, k)
 	}
 	call := &call{line: line, keyAt: 1}
-	if err := s.do(ctx, call); err != nil {
-		return err
-	}
-	if n, ok := call.reply.(int64); !ok || n < 0 {
-		return ErrReply
-	}
-	return nil
+	return s.denials.change(user, action, func() error {
+		if err := s.do(ctx, call); err != nil {
+			return err
+		}
+		if n, ok := call.reply.(int64); !ok || n < 0 {
+			return ErrReply
+		}
+		return nil
+	})
 }
 
 func (s *Store) keys(user, action string, limits []core.Limit) []string {
@@ -357,36 +393,34 @@ func words(l *core.Limit) int {
 	return 3
 }
 
-// decode reads a charge's part of the reply, which has the numbers of each limit and
-// nothing else.
-func decode(c *core.Charge, reply any) (core.Decision, error) {
+// decode appends a charge's part of the reply, which has the numbers of each limit and
+// nothing else, but for the instant of a charge that is dated.
+func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading, int64, error) {
 	values, ok := reply.([]any)
 	if !ok {
-		return core.Decision{}, ErrReply
+		return nil, 0, ErrReply
 	}
 	now := int64(0)
 	if dated(c) {
 		if len(values) == 0 {
-			return core.Decision{}, ErrReply
+			return nil, 0, ErrReply
 		}
 		if now, ok = values[0].(int64); !ok || now < 0 {
-			return core.Decision{}, ErrReply
+			return nil, 0, ErrReply
 		}
 		values = values[1:]
 	}
-	var few [4]core.Reading
-	readings := few[:0]
 	for i := range c.Limits {
 		l := &c.Limits[i]
 		var n [4]int64
 		size := words(l)
 		if len(values) < size {
-			return core.Decision{}, ErrReply
+			return nil, 0, ErrReply
 		}
 		for j := range size {
 			v, ok := values[j].(int64)
 			if !ok || v < 0 {
-				return core.Decision{}, ErrReply
+				return nil, 0, ErrReply
 			}
 			n[j] = v
 		}
@@ -401,9 +435,9 @@ func decode(c *core.Charge, reply any) (core.Decision, error) {
 		readings = append(readings, r)
 	}
 	if len(values) > 0 {
-		return core.Decision{}, ErrReply
+		return nil, 0, ErrReply
 	}
-	return c.Answer(readings, now), nil
+	return readings, now, nil
 }
 
 // An Entry is an action in the history of a SlidingWindow.

@@ -30,13 +30,15 @@ func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error 
 		line = append(line, k)
 	}
 	call := &call{line: append(line, argv...), source: refundSource, keyAt: 3}
-	if err := s.do(ctx, call); err != nil {
-		return err
-	}
-	if _, ok := call.reply.(int64); !ok {
-		return ErrReply
-	}
-	return nil
+	return s.denials.change(r.User, r.Action, func() error {
+		if err := s.do(ctx, call); err != nil {
+			return err
+		}
+		if _, ok := call.reply.(int64); !ok {
+			return ErrReply
+		}
+		return nil
+	})
 }
 
 // give is the script's ARGV for the i-th limit.

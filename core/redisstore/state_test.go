@@ -43,18 +43,17 @@ func miniWorld(t testing.TB, protocol int) *world {
 	}
 	t.Cleanup(m.Close)
 	rdb := connect(t, &redis.Options{Addr: m.Addr(), Protocol: protocol})
-	return &world{
-		name: "miniredis", rdb: rdb, now: now.UnixMicro(),
-		store: redisstore.New(rdb, &redisstore.Options{Timeout: patient}),
-		move: func(d time.Duration) {
-			now = now.Add(d)
-			m.SetTime(now)
-			for _, k := range m.Keys() { // see mini
-				if ttl := m.TTL(k); d < 0 && ttl > 0 {
-					m.SetTTL(k, ttl-d)
-				}
+	store, move := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), func(d time.Duration) {
+		now = now.Add(d)
+		m.SetTime(now)
+		for _, k := range m.Keys() { // see mini
+			if ttl := m.TTL(k); d < 0 && ttl > 0 {
+				m.SetTTL(k, ttl-d)
 			}
-		},
+		}
+	})
+	return &world{
+		name: "miniredis", rdb: rdb, now: now.UnixMicro(), move: move, store: store,
 		expiry: func(key string) int64 {
 			ttl := m.TTL(key)
 			if ttl == 0 {
@@ -72,9 +71,9 @@ func miniWorld(t testing.TB, protocol int) *world {
 func realWorld(t testing.TB, protocol int) *world {
 	server, clock := redistest.StartAt(t, epoch)
 	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: protocol})
+	store, move := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Advance)
 	return &world{
-		name: "redis", rdb: rdb, now: epoch.UnixMicro(), move: clock.Advance,
-		store: redisstore.New(rdb, &redisstore.Options{Timeout: patient}),
+		name: "redis", rdb: rdb, now: epoch.UnixMicro(), move: move, store: store,
 		expiry: func(key string) int64 {
 			at, err := rdb.Do(context.Background(), "pexpiretime", key).Int64()
 			if err != nil {

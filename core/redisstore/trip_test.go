@@ -24,7 +24,7 @@ func calls(t testing.TB, info func(words ...string) string, command string) int 
 // The proxy passes one command at a time, so as many commands are as many round trips.
 func TestOneCommandForEachDecision(t *testing.T) {
 	server, proxy := proxied(t)
-	store := reliable(t, proxy.Addr)
+	store := reliable(t, proxy.Addr).AlwaysAsk()
 	sets := [][]core.Limit{kinds}
 	for _, l := range kinds {
 		sets = append(sets, []core.Limit{l})

@@ -1,0 +1,699 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// A duo is Redis, with a process that repeats refusals, and memorystore, which is
+// asked every time, on one clock.
+type duo struct {
+	*testing.T
+	server *miniredis.Miniredis
+	rdb    *redis.Client
+	store  *redisstore.Store
+	memory core.Store
+	sent   atomic.Int64 // commands
+
+	mu    sync.Mutex
+	relay func(cmd redis.Cmder, next func() error) error // of each command, if set
+}
+
+func inDuo(t *testing.T, test func(w *duo)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := miniredis.NewMiniRedis()
+		m.ClockTTL(true)
+		defer m.Close()
+		w := &duo{T: t, server: m, rdb: inBubble(m), memory: memorystore.New(nil)}
+		defer w.rdb.Close()
+		w.rdb.AddHook(w)
+		w.store = redisstore.New(w.rdb, &redisstore.Options{Timeout: patient})
+		if _, err := core.Must(core.New(w.store, kinds[0])).Peek(t.Context(), "nobody", action); err != nil { // the script is known from here on
+			t.Fatal(err)
+		}
+		w.sent.Store(0)
+		test(w)
+	})
+}
+
+func (w *duo) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w *duo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (w *duo) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		w.sent.Add(1)
+		w.mu.Lock()
+		relay := w.relay
+		w.mu.Unlock()
+		if relay == nil {
+			return next(ctx, cmd)
+		}
+		return relay(cmd, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (w *duo) around(relay func(cmd redis.Cmder, next func() error) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.relay = relay
+}
+
+// limiter is one on a store.
+func (w *duo) limiter(s core.Store, limits []core.Limit, extras ...core.Extra) *core.Limiter {
+	w.Helper()
+	return core.Must(core.Must(core.New(s, limits...)).With(extras...))
+}
+
+// both asks both stores the same, and holds the one to the other.
+func (w *duo) both(limits []core.Limit, extras []core.Extra) func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
+	a, b := w.limiter(w.store, limits, extras...), w.limiter(w.memory, limits, extras...)
+	return func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
+		w.Helper()
+		got, err1 := ask(a)
+		want, err2 := ask(b)
+		if g, m := fmt.Sprint(bare(got), err1), fmt.Sprint(bare(want), err2); g != m {
+			w.Fatalf("%v, %+v, %s:\nredis  %s\nmemory %s", limits, extras, got.Source, g, m)
+		}
+		return got
+	}
+}
+
+// bare is the decision less who made it and what can be given back.
+func bare(d core.Decision) core.Decision {
+	return core.Decision{
+		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
+		Binding: d.Binding, Reason: d.Reason, Rung: d.Rung,
+	}
+}
+
+func (w *duo) allow(l *core.Limiter) (core.Decision, error) {
+	return l.Allow(w.Context(), user, action)
+}
+
+// must has a limiter decide.
+func (w *duo) must(l *core.Limiter, who string) core.Decision {
+	w.Helper()
+	d, err := l.Allow(w.Context(), who, action)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return d
+}
+
+// exhaust asks until refused.
+func (w *duo) exhaust(l *core.Limiter, who string) core.Decision {
+	w.Helper()
+	for {
+		if d := w.must(l, who); !d.Allowed {
+			return d
+		}
+	}
+}
+
+var hammered = core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{4 * time.Second, 20 * time.Second}}
+
+// Ten thousand attempts a second for ten seconds cost two commands a second at most, and
+// each is answered as if all were asked for.
+func TestAbuseCostsLittle(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		limits []core.Limit
+		extras []core.Extra
+	}{
+		{"SlidingWindow", []core.Limit{core.SlidingWindow(5, 7*time.Second)}, nil},
+		{"MovingWindow", []core.Limit{core.MovingWindow(5, 7*time.Second)}, nil},
+		{"FixedWindow", []core.Limit{core.FixedWindow(5, 7*time.Second)}, nil},
+		{"TokenBucket", []core.Limit{core.TokenBucket(5, core.Per(7, 40*time.Second))}, nil},
+		{"Initial", []core.Limit{core.TokenBucket(5, core.Per(7, 40*time.Second)).Initial(2)}, nil},
+		{"Funnel", []core.Limit{core.Funnel(5, core.Per(7, 40*time.Second))}, nil},
+		{"several limits", []core.Limit{core.MovingWindow(1, 3*time.Second), core.Funnel(2, core.Per(3, 40*time.Second)), core.FixedWindow(200, time.Hour)}, nil},
+		{"receipts", []core.Limit{core.FixedWindow(5, 7*time.Second)}, []core.Extra{core.Receipts{}}},
+		{"a ban", []core.Limit{core.ElasticWindow(5, 7*time.Second)}, []core.Extra{hammered}},
+		{"a ban by several limits", []core.Limit{core.FixedWindow(5, 7*time.Second), core.Funnel(4, core.Per(7, 40*time.Second))}, []core.Extra{hammered}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inDuo(t, func(w *duo) {
+				ask := w.both(tc.limits, tc.extras)
+				for ask(w.allow).Allowed {
+				}
+				w.sent.Store(0)
+				cached := 0
+				for range 10 * 10_000 {
+					time.Sleep(100 * time.Microsecond)
+					if ask(w.allow).Source == core.SourceCache {
+						cached++
+					}
+				}
+				if n := w.sent.Load(); n > 20 || n < 10 || cached < 99_900 {
+					t.Errorf("%d commands in ten seconds, %d answers from here", n, cached)
+				}
+			})
+		})
+	}
+}
+
+// What may not be repeated is asked for every time.
+func TestNotRepeated(t *testing.T) {
+	elastic, funnel := core.ElasticWindow(2, time.Minute), core.Funnel(2, core.Every(time.Minute))
+	one := func(l *core.Limiter, ctx context.Context) (core.Decision, error) { return l.Allow(ctx, user, action) }
+	for _, tc := range []struct {
+		name   string
+		limits []core.Limit
+		extras []core.Extra
+		ask    func(l *core.Limiter, ctx context.Context) (core.Decision, error)
+	}{
+		{"an ElasticWindow records what it refuses", []core.Limit{elastic}, nil, one},
+		{"so does CountRefused", []core.Limit{core.SlidingWindow(2, time.Minute).CountRefused()}, nil, one},
+		{"among other limits, too", []core.Limit{core.FixedWindow(1, time.Hour), elastic}, nil, one},
+		{"and in a rehearsal", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
+		{"a ladder counts refusals", []core.Limit{funnel}, []core.Extra{core.Ladder{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
+		{"something may be left", []core.Limit{core.Funnel(3, core.Every(time.Minute))}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
+			return l.AllowN(ctx, user, action, 2)
+		}},
+		{"a Peek is a look at the state", []core.Limit{funnel}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
+			if d, err := l.Allow(ctx, user, action); err != nil || d.Source == core.SourceStore {
+				return d, err
+			}
+			return l.Peek(ctx, user, action)
+		}},
+		{"what can never pass is a Peek", []core.Limit{funnel}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
+			return l.AllowN(ctx, user, action, 3)
+		}},
+		{"a wait may have its turn", []core.Limit{funnel}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
+			ctx, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			return l.Wait(ctx, user, action)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inDuo(t, func(w *duo) {
+				ask := w.both(tc.limits, tc.extras)
+				for range 50 {
+					d := ask(func(l *core.Limiter) (core.Decision, error) { return tc.ask(l, w.Context()) })
+					if d.Source != core.SourceStore {
+						t.Fatalf("%+v", d)
+					}
+					time.Sleep(time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
+// Whatever is done in between, the answers are those of a store that is asked every
+// time.
+func TestRepeatedAsIfAsked(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inDuo(t, func(w *duo) { hammer(w, rand.New(rand.NewPCG(seed, 7))) })
+		})
+	}
+}
+
+func hammer(w *duo, r *rand.Rand) {
+	second := func(n int) []core.Limit { // of so much, in all states
+		return []core.Limit{
+			core.SlidingWindow(n, time.Second), core.MovingWindow(n, 3*time.Second), core.FixedWindow(n, 2*time.Second),
+			core.TokenBucket(n, core.Per(7, 11*time.Second)), core.TokenBucket(n, core.Per(3, time.Second)).Named("i").Initial(1),
+			core.Funnel(n, core.Per(3, 2*time.Second)), core.Throttle(n, core.Per(7, 2*time.Second)).Named("t"),
+			core.SlidingWindow(n, time.Second).CountRefused(), core.ElasticWindow(n, 300*time.Millisecond),
+		}
+	}
+	ladder := core.Ladder{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, Quiet: 5 * time.Second}
+	total, cached := 0, 0
+	for range 12 {
+		// Limiters of the same states by other numbers.
+		var ask []func(func(*core.Limiter) (core.Decision, error)) core.Decision
+		var ladders []bool
+		which := r.Perm(7)[:1+r.IntN(3)]
+		if r.IntN(4) == 0 {
+			which[0] = 7 + r.IntN(2)
+		}
+		for range 3 {
+			all := second(1 + r.IntN(4))
+			var limits []core.Limit
+			for _, i := range which {
+				limits = append(limits, all[i])
+			}
+			if r.IntN(4) == 0 {
+				limits = append(limits, all[r.IntN(len(all))].Shadow())
+			}
+			var extras []core.Extra
+			if r.IntN(2) == 0 {
+				extras = append(extras, ladder)
+			}
+			ladders = append(ladders, len(extras) > 0)
+			if r.IntN(2) == 0 {
+				extras = append(extras, core.Receipts{})
+			}
+			ask = append(ask, w.both(limits, extras))
+		}
+		var passed []map[*core.Limiter]core.Decision
+		last, i := core.Decision{}, 0
+		ctx, who := w.Context(), fmt.Sprint(user, r.Uint64())
+		for range 400 {
+			switch r.IntN(12) {
+			case 0:
+				time.Sleep(time.Duration(r.IntN(1_500_000)) * time.Microsecond)
+			case 1:
+				time.Sleep(min(last.RetryAfter, time.Minute))
+			case 2:
+				time.Sleep(max(0, min(last.RetryAfter, time.Minute)-time.Microsecond))
+			case 3:
+				i = r.IntN(len(ask))
+			default:
+				time.Sleep(time.Duration(r.IntN(60_000)) * time.Microsecond)
+			}
+			ahead := map[*core.Limiter]core.Decision{}
+			do := func(what func(l *core.Limiter) (core.Decision, error)) {
+				last = ask[i](what)
+			}
+			none := core.Decision{}
+			switch op := r.IntN(60); {
+			case op == 0:
+				do(func(l *core.Limiter) (core.Decision, error) { return none, l.Reset(ctx, who, action) })
+			case op == 1:
+				do(func(l *core.Limiter) (core.Decision, error) { return l.Surcharge(ctx, who, action, 2) })
+			case op == 2 && ladders[i]:
+				do(func(l *core.Limiter) (core.Decision, error) {
+					return none, l.Ban(ctx, who, action, 400*time.Millisecond)
+				})
+			case op == 3 && ladders[i]:
+				do(func(l *core.Limiter) (core.Decision, error) { return none, l.Lift(ctx, who, action) })
+			case op < 7:
+				do(func(l *core.Limiter) (core.Decision, error) { return l.Peek(ctx, who, action) })
+			case op < 12 && len(passed) > 0:
+				back := passed[r.IntN(len(passed))]
+				for l, d := range back {
+					if err := l.Refund(ctx, d); err != nil && err != core.ErrNoReceipt {
+						w.Fatal(err)
+					}
+				}
+			default:
+				cost := 1
+				if op < 20 {
+					cost = r.IntN(4)
+				}
+				do(func(l *core.Limiter) (core.Decision, error) {
+					d, err := l.AllowN(ctx, who, action, cost)
+					if ahead[l] = d; d.Source == core.SourceCache {
+						cached++
+					}
+					total++
+					return d, err
+				})
+				if last.Allowed && cost > 0 {
+					passed = append(passed, ahead)
+				}
+			}
+		}
+	}
+	if cached < total/2/20 {
+		w.Errorf("%d of %d were answered from here", cached, total/2)
+	}
+	w.Logf("%d of %d were answered from here", cached, total/2)
+}
+
+// spent is a limiter of two a minute, of which nothing is left.
+func spent(w *duo, s core.Store) *core.Limiter {
+	w.Helper()
+	l := w.limiter(s, []core.Limit{core.FixedWindow(2, time.Minute)})
+	w.exhaust(l, user)
+	return l
+}
+
+// A refusal is repeated for a second from when it was asked for. Before that is over
+// one caller asks again, and the others are answered from here.
+func TestOneCallerAsksAgain(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		start := time.Now()
+		l := spent(w, w.store)
+		release := make(chan struct{})
+		w.around(func(_ redis.Cmder, next func() error) error {
+			<-release
+			return next()
+		})
+		w.sent.Store(0)
+		repeated := func() {
+			w.Helper()
+			left := time.Minute - time.Since(start).Truncate(time.Microsecond)
+			want := core.Decision{Limit: 2, RetryAfter: left, ResetAfter: left, Reason: core.Limited, Source: core.SourceCache}
+			if d := w.must(l, user); d != want {
+				t.Errorf("after %s: %+v", time.Since(start), d)
+			}
+		}
+		var wg sync.WaitGroup
+		ask := func() {
+			wg.Go(func() { w.must(l, user) })
+			synctest.Wait()
+		}
+		time.Sleep(750*time.Millisecond - time.Nanosecond)
+		repeated()
+		if w.sent.Load() != 0 {
+			t.Error("it was asked for again at once")
+		}
+		time.Sleep(time.Nanosecond)
+		ask()
+		for time.Since(start) < time.Second {
+			repeated()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if w.sent.Load() != 1 {
+			t.Errorf("%d asked again before it was over", w.sent.Load())
+		}
+		ask()
+		if w.sent.Load() != 2 {
+			t.Errorf("%d asked in all", w.sent.Load())
+		}
+		close(release)
+		wg.Wait()
+	})
+}
+
+// However long the way, nobody is refused who would pass, and nobody is told to come
+// too early.
+func TestRepeatedOverALongWay(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		const there, back, period = 30 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond
+		w.around(func(_ redis.Cmder, next func() error) error {
+			time.Sleep(there)
+			err := next()
+			time.Sleep(back)
+			return err
+		})
+		l := w.limiter(w.store, []core.Limit{core.FixedWindow(1, period)})
+		w.must(l, user)
+		free := time.Now().Add(period - back)
+		sent := time.Now()
+		told := w.must(l, user).RetryAfter
+		got := time.Now()
+		if told != free.Sub(got)+back {
+			t.Fatalf("told %s", told)
+		}
+		// By its own clock, which may be a thousandth slow or fast, it is not over.
+		last := sent.Add(told - told/1000 - time.Microsecond)
+		for ; time.Until(last) > 0; time.Sleep(min(time.Until(last), 7*time.Millisecond)) {
+			if d := w.must(l, user); d.Allowed || d.Source != core.SourceCache || d.RetryAfter != told-time.Since(got).Truncate(time.Microsecond) {
+				t.Fatalf("%s before it is free: %+v", time.Until(free), d)
+			}
+		}
+		if d := w.must(l, user); d.Source != core.SourceStore {
+			t.Errorf("%s before it is free: %+v", time.Until(free), d)
+		}
+	})
+}
+
+// What this process does is seen at once.
+func TestOwnChangesEndRefusals(t *testing.T) {
+	ctx := context.Background()
+	five := core.Funnel(5, core.Every(time.Minute))
+	funnels := func(w *duo, store core.Store) *core.Limiter {
+		l := w.limiter(store, []core.Limit{five}, core.Receipts{}, core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}})
+		w.exhaust(l, user)
+		return l
+	}
+	for _, tc := range []struct {
+		name   string
+		start  func(w *duo, store core.Store) *core.Limiter // refused
+		change func(w *duo, store core.Store, l *core.Limiter) error
+	}{
+		{"Reset", spent, func(w *duo, _ core.Store, l *core.Limiter) error { return l.Reset(ctx, user, action) }},
+		{"Reset by another limiter", spent, func(w *duo, s core.Store, _ *core.Limiter) error {
+			return w.limiter(s, []core.Limit{core.FixedWindow(7, time.Minute), five}).Reset(ctx, user, action)
+		}},
+		{"Lift", funnels, func(w *duo, _ core.Store, l *core.Limiter) error { return l.Lift(ctx, user, action) }},
+		{"a shorter ban", funnels, func(w *duo, _ core.Store, l *core.Limiter) error {
+			return l.Ban(ctx, user, action, time.Millisecond)
+		}},
+		{"Refund", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Receipts{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
+			d, err := l.AllowN(ctx, user, action, 4)
+			if err == nil && !w.must(l, user).Allowed {
+				err = l.Refund(ctx, d)
+			}
+			return err
+		}},
+		{"Surcharge", func(w *duo, s core.Store) *core.Limiter {
+			l := w.limiter(s, []core.Limit{five, core.FixedWindow(6, time.Minute)})
+			w.exhaust(l, user)
+			return l
+		}, func(w *duo, _ core.Store, l *core.Limiter) error {
+			_, err := l.Surcharge(ctx, user, action, 1)
+			return err
+		}},
+		{"a smaller funnel, which forgives", func(w *duo, s core.Store) *core.Limiter {
+			l := w.limiter(s, []core.Limit{five})
+			w.exhaust(l, user)
+			return l
+		}, func(w *duo, s core.Store, l *core.Limiter) error {
+			w.must(w.limiter(s, []core.Limit{core.Funnel(2, core.Every(time.Minute))}), user)
+			return nil
+		}},
+		{"a larger quota", spent, func(w *duo, s core.Store, l *core.Limiter) error {
+			*l = *w.limiter(s, []core.Limit{core.FixedWindow(3, time.Minute)})
+			return nil
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inDuo(t, func(w *duo) {
+				var got [2][]core.Decision
+				for i, s := range []core.Store{w.store, w.memory} {
+					l := tc.start(w, s)
+					time.Sleep(time.Millisecond)
+					got[i] = append(got[i], bare(w.must(l, user)))
+					if err := tc.change(w, s, l); err != nil {
+						t.Fatal(err)
+					}
+					got[i] = append(got[i], bare(w.must(l, user)))
+				}
+				if fmt.Sprint(got[0]) != fmt.Sprint(got[1]) {
+					t.Errorf("before and after:\n%+v, asked every time\n%+v", got[0], got[1])
+				}
+			})
+		})
+	}
+}
+
+// An answer that was under way when things changed is not repeated.
+func TestAnswersOvertakenByAChange(t *testing.T) {
+	// held has the next commands of that name wait, before or after they are run, for
+	// what is returned.
+	held := func(w *duo, name string, before bool) (release func()) {
+		let := make(chan struct{})
+		w.around(func(cmd redis.Cmder, next func() error) error {
+			if cmd.Name() != name {
+				return next()
+			}
+			if before {
+				<-let
+				return next()
+			}
+			err := next()
+			<-let
+			return err
+		})
+		return func() { w.around(nil); close(let); synctest.Wait() }
+	}
+	passes := func(w *duo, l *core.Limiter) {
+		w.Helper()
+		if d := w.must(l, user); !d.Allowed {
+			w.Errorf("refused: %+v", d)
+		}
+	}
+	full := func(w *duo, quota int) *core.Limiter {
+		l := w.limiter(w.store, []core.Limit{core.Funnel(quota, core.Every(time.Minute))})
+		if d, err := l.AllowN(w.Context(), user, action, quota); err != nil || !d.Allowed {
+			w.Fatalf("%+v, %v", d, err)
+		}
+		return l
+	}
+	aside := func(do func()) {
+		go do()
+		synctest.Wait()
+	}
+
+	t.Run("by a Reset", func(t *testing.T) {
+		inDuo(t, func(w *duo) {
+			l := full(w, 2)
+			release := held(w, "evalsha", false)
+			aside(func() { w.must(l, user) })
+			if err := l.Reset(w.Context(), user, action); err != nil {
+				t.Error(err)
+			}
+			release()
+			passes(w, l)
+		})
+	})
+	t.Run("while a Reset is under way", func(t *testing.T) {
+		inDuo(t, func(w *duo) {
+			l := full(w, 2)
+			first := held(w, "evalsha", false)
+			aside(func() { w.must(l, user) }) // refused
+			second := held(w, "del", false)
+			aside(func() { _ = l.Reset(w.Context(), user, action) }) // done
+			first()
+			passes(w, l)
+			second()
+		})
+	})
+	t.Run("by a Reset that has failed, and is done later", func(t *testing.T) {
+		inDuo(t, func(w *duo) {
+			l := full(w, 2)
+			w.around(func(cmd redis.Cmder, next func() error) error {
+				if cmd.Name() == "del" {
+					return context.DeadlineExceeded
+				}
+				return next()
+			})
+			if err := l.Reset(w.Context(), user, action); err == nil {
+				t.Error("no error")
+			}
+			w.exhaust(l, user)
+			time.Sleep(time.Second - time.Nanosecond)
+			w.exhaust(l, user)
+			w.server.FlushAll()
+			passes(w, l)
+			w.exhaust(l, user)
+			time.Sleep(time.Nanosecond)
+			w.exhaust(l, user)
+			if d := w.must(l, user); d.Source != core.SourceCache {
+				t.Errorf("a second later: %+v", d)
+			}
+		})
+	})
+	t.Run("by a smaller funnel, which forgives", func(t *testing.T) {
+		inDuo(t, func(w *duo) {
+			large, small := full(w, 10), w.limiter(w.store, []core.Limit{core.Funnel(5, core.Every(time.Minute))})
+			first := held(w, "evalsha", true)
+			aside(func() { w.must(small, user) }) // not decided yet
+			second := held(w, "evalsha", false)
+			aside(func() { w.must(large, user) }) // refused
+			first()
+			second()
+			passes(w, large)
+		})
+	})
+}
+
+// What others do, and what Redis forgets, is seen within a second.
+func TestWhatHappensElsewhereIsSeenSoon(t *testing.T) {
+	for name, happens := range map[string]func(w *duo) error{
+		"another process resets": func(w *duo) error {
+			return w.limiter(redisstore.New(w.rdb, nil), []core.Limit{core.FixedWindow(2, time.Minute)}).Reset(w.Context(), user, action)
+		},
+		"Redis is empty":                    func(w *duo) error { w.server.FlushAll(); return nil },
+		"its clock steps by more than that": func(w *duo) error { w.server.SetTime(time.Now().Add(time.Hour)); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inDuo(t, func(w *duo) {
+				l := spent(w, w.store)
+				for range 1000 {
+					time.Sleep(time.Millisecond)
+					w.must(l, user)
+				}
+				if err := happens(w); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				for !w.must(l, user).Allowed && time.Since(start) <= time.Second {
+					time.Sleep(time.Millisecond)
+				}
+				if time.Since(start) >= time.Second {
+					t.Errorf("not within %s", time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+// Redis's absence shows within a second.
+func TestRefusalsDoNotOutliveRedis(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		l := spent(w, w.store)
+		start := time.Now()
+		w.around(func(redis.Cmder, func() error) error { return context.DeadlineExceeded })
+		failed := 0
+		for range 1000 {
+			if _, err := l.Allow(w.Context(), user, action); err != nil {
+				failed++
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if failed != 1 {
+			t.Errorf("%d calls failed in the first second, not the one that asked again", failed)
+		}
+		if _, err := l.Allow(w.Context(), user, action); err == nil {
+			t.Errorf("an answer after %s", time.Since(start))
+		}
+	})
+}
+
+// A flood of refused users takes no more memory than there is.
+func TestDenialsAreBounded(t *testing.T) {
+	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
+	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
+	for i := range 8 * redisstore.MostDenials {
+		store.Deny(fmt.Sprint(user, i), action, limits)
+	}
+	if n := store.Denials(); n > redisstore.MostDenials || n < redisstore.MostDenials*9/10 {
+		t.Errorf("%d are kept of at most %d", n, redisstore.MostDenials)
+	}
+}
+
+func TestRepeatingAllocatesNothing(t *testing.T) {
+	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
+	store.SetClock(func() time.Duration { return 0 })
+	l := core.Must(core.New(store, core.Funnel(2, core.Every(time.Minute))))
+	store.Deny(user, action, l.Limits())
+	if n := testing.AllocsPerRun(100, func() {
+		if d, err := l.Allow(context.Background(), user, action); err != nil || d.Source != core.SourceCache {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// By clocks that run, as soon as Redis says that an action would pass, it passes.
+func TestNobodyIsRefusedWhoWouldPass(t *testing.T) {
+	store := reliable(t, redistest.Start(t).Addr)
+	for _, l := range []core.Limit{
+		core.SlidingWindow(2, 13*time.Millisecond), core.MovingWindow(2, 13*time.Millisecond), core.FixedWindow(2, 13*time.Millisecond),
+		core.TokenBucket(2, core.Every(7*time.Millisecond)), core.Funnel(2, core.Every(7*time.Millisecond)), core.Funnel(1, core.Every(2*time.Millisecond)).Named("quick"),
+	} {
+		t.Run(fmt.Sprint(l), func(t *testing.T) {
+			t.Parallel()
+			lim := core.Must(core.New(store, l))
+			cached := 0
+			for start := time.Now(); time.Since(start) < 500*time.Millisecond || cached < 100 && time.Since(start) < patient; {
+				would, err1 := lim.Peek(t.Context(), user, action)
+				d, err2 := lim.Allow(t.Context(), user, action)
+				if err1 != nil || err2 != nil || would.Allowed && !d.Allowed {
+					t.Fatalf("%+v, %v\n%+v, %v", would, err1, d, err2)
+				}
+				if d.Source == core.SourceCache {
+					cached++
+				}
+			}
+			if cached < 100 {
+				t.Errorf("%d were refused from here", cached)
+			}
+		})
+	}
+}
