@@ -17,7 +17,7 @@ import (
 )
 
 // A script is a store that does as it is told, one letter a call: s answers, f fails,
-// k has an error of its key, l finds that the caller leaves, p panics, h hangs for a
+// c answers from a cache, k has an error of its key, l finds that the caller leaves, p panics, h hangs for a
 // second and answers, H hangs for a second and fails. After the last it does as then.
 type script struct {
 	core.Store
@@ -42,6 +42,10 @@ func (s *script) Take(ctx context.Context, c core.Charge) (core.Decision, error)
 	switch does {
 	case 'f':
 		return core.Decision{}, errDown
+	case 'c':
+		d, err := s.Store.Take(ctx, c)
+		d.Source = core.SourceCache
+		return d, err
 	case 'k':
 		return core.Decision{}, errKey
 	case 'l':
@@ -100,6 +104,8 @@ func TestBreaker(t *testing.T) {
 		{"and ends no run of failures", "ffkf", "cccccccccc", 4},
 		{"and does not close, nor hold up the next probe", "fffkf", "ccc.,cccc", 5},
 		{"nor after an answer", "fffks", "ccc.,cccc", 7},
+		{"an answer from a cache ends no run of failures", "ffcf", "cccccccccc", 4},
+		{"and does not close, nor hold up the probe", "fffcf", "ccc.,cccc", 5},
 		{"a caller who leaves opens nothing", "l", "cccccccccc", 10},
 		{"and ends no run of failures either", "fflf", "cccccccccc", 4},
 		{"and does not close, nor hold up the probe", "ffflf", "ccc.,cccc", 5},
