@@ -249,7 +249,7 @@ func TestNotRepeated(t *testing.T) {
 // Whatever is done in between, the answers are those of a store that is asked every
 // time.
 func TestRepeatedAsIfAsked(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inDuo(t, func(w *duo) { hammer(w, rand.New(rand.NewPCG(seed, 7))) })
 		})
@@ -267,7 +267,7 @@ func hammer(w *duo, r *rand.Rand) {
 	}
 	ladder := core.Ladder{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, Quiet: 5 * time.Second}
 	total, cached := 0, 0
-	for range 12 {
+	for range 8 {
 		// Limiters of the same states by other numbers.
 		var ask []func(func(*core.Limiter) (core.Decision, error)) core.Decision
 		var ladders []bool

@@ -14,6 +14,19 @@
 // if a server behind a plain client turns out to be part of a cluster. A proxy that
 // spreads keys over servers needs a client that is not a *redis.Client.
 //
+// # Under attack
+//
+// Whoever is over the limit and goes on is refused by the process, without Redis, for as
+// long as Redis would certainly refuse too; Redis is asked again within a second, by one
+// caller. Such a decision has core.SourceCache. Reset, Refund, Surcharge, Ban, Lift and
+// other numbers in a limiter of the same store end that at once, and what other processes
+// do, or another Store, is seen within the second. RetryAfter then errs to the later
+// side, by no more than the first answer took.
+//
+// Asked for every time are what costs more than one, unless it is banned; what an
+// ElasticWindow, CountRefused or a Ladder records; and CL.THROTTLE, whose times are whole
+// seconds. Up to 16,384 refusals are kept, in some 4 MB.
+//
 // # Failure
 //
 // [Options].Timeout bounds every call, whatever the client's own options are. A
