@@ -115,23 +115,26 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 	s := reliable(t, server.Addr)
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
-	c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, hourly)}, Cost: 1}
-	peek := c
-	peek.Peek = true
-	reply, err := s.Run(t.Context(), c, c, c, peek)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values, ok := reply.([]any)
-	if !ok || len(values) != 4 {
-		t.Fatalf("%v", reply)
-	}
-	for _, v := range values[:3] {
-		if text, _ := v.(string); !strings.HasPrefix(text, "!OOM") {
-			t.Errorf("%v", v)
+	for _, rate := range []core.Rate{hourly, core.Per(7, time.Hour)} { // the second with parts
+		c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, rate)}, Cost: 1}
+		peek := c
+		peek.Peek = true
+		reply, err := s.Run(t.Context(), c, c, c, peek)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if values[3] != int64(1) {
-		t.Errorf("a peek after them: %v", values[3])
+		values, ok := reply.([]any)
+		if !ok || len(values) < 4 {
+			t.Fatalf("%v", reply)
+		}
+		for _, v := range values[:3] {
+			if text, _ := v.(string); !strings.HasPrefix(text, "!OOM") {
+				t.Errorf("%v", v)
+			}
+		}
+		whole, err := s.Run(t.Context(), peek)
+		if err != nil || fmt.Sprint(values[3:]) != fmt.Sprint(whole) {
+			t.Errorf("a peek after them: %v, and alone %v, %v", values[3:], whole, err)
+		}
 	}
 }

@@ -30,18 +30,89 @@
 --   ladder            "end last until rung" and the refusals: when all is forgotten,
 --                     the last refusal or ban, the ban's end
 --
--- Redis keeps nothing of a run, so what is not made is what is fast: the machines are
--- made only when needed, and what the words say is parsed once.
+-- Redis keeps nothing of a run, so what is not made is what is fast: no function is made
+-- for the commonest charges, and what the words say is parsed once.
 
-local call, format, floor = redis.call, string.format, math.floor
+local call, try, format, floor = redis.call, redis.pcall, string.format, math.floor
 local find, match = string.find, string.match
 
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
-local charges, keys = 0, 0 -- that were begun
-local first, before -- the first charge of the row under way, and the reply before it
+local charges, keys, count = 0, 0, #ARGV -- those begun, and how many there are
+local words, charging, cost, costPart, full, fullPart, den -- of the last simple charge
+local decide, kept -- what decides the others, and the reply before the one it decides
+
+while true do
+
+-- The commonest charges, of one bucket or funnel without turns or memory, are decided
+-- here, by what readMeter and settleMeter do: this one and those of the same words and
+-- key that follow, which are read and written once.
+while charges < count do
+	local text, key = ARGV[charges + 1], KEYS[keys + 1]
+	if text ~= words then
+		local m, a, b, c, d, e = match(text, '^([01]) meter (%d+) (%d+) (%d+) (%d+) (%d+)$')
+		if not m then break end
+		words, charging, cost, costPart, full, fullPart, den = text, m == '1', a + 0, b + 0, c + 0, d + 0, e + 0
+	end
+	local value, whole, part, changed = try('GET', key), 0, 0, false
+	if value then
+		if #value == 16 and not find(value, '%D') then
+			whole = value - now
+		else
+			local at, p, q = match(type(value) == 'string' and value or '', '^(%d+)%+(%d+)/(%d+)$')
+			if not at or #at ~= 16 or p + 0 >= q + 0 then break end
+			whole, part = at - now, p + 0
+			if q + 0 ~= den then
+				whole, part = whole + 1, 0
+			end
+		end
+		if whole < 0 then
+			whole, part = 0, 0
+		elseif whole >= full and (whole > full or part > fullPart) then
+			whole, part, changed = full, fullPart, true
+		end
+	end
+	local before, same = last, 0
+	repeat
+		same, last = same + 1, last + 1
+		local after, afterPart = whole + cost, part + costPart
+		if afterPart >= den then
+			after, afterPart = after + 1, afterPart - den
+		end
+		local fits = after < full or (after == full and afterPart <= fullPart)
+		if fits and charging then
+			whole, part, changed = after, afterPart, true
+		end
+		reply[last] = whole * 2 + (fits and 1 or 0)
+		if den > 1 then
+			last = last + 1
+			reply[last] = part
+		end
+	until ARGV[charges + same + 1] ~= text or KEYS[keys + same + 1] ~= key
+	charges, keys = charges + same, keys + same
+	if changed and charging then
+		local at = now + whole
+		local state, ends = format('%d', at), at
+		if part > 0 then
+			state, ends = format('%d+%d/%d', at, part, den), at + 1
+		end
+		local problem = try('SET', key, state, 'PXAT', format('%d', floor((ends + 999) / 1000))).err
+		if problem then
+			for i = last, before + 1, -1 do
+				reply[i] = i <= before + same and '!' .. problem or nil
+			end
+			last = before + same
+		end
+	end
+end
+
+if charges == count then
+	return reply
+end
+
+decide = decide or (function()
 
 local function int(n) return format('%d', n) end
 
@@ -127,48 +198,9 @@ local function reportMeter(l, fits, whole, part)
 	end
 end
 
-local function parseAlone(text)
-	local mode, cost, costPart, full, fullPart, den = match(text, '^([01]) meter (%d+) (%d+) (%d+) (%d+) (%d+)$')
-	return mode and {
-		charging = mode == '1', cost = cost + 0, costPart = costPart + 0,
-		full = full + 0, fullPart = fullPart + 0, den = den + 0,
-	}
-end
-
--- alone decides charges of one bucket or funnel without memory, the commonest ones:
--- this one and those of the same words and key that follow. They are read and written
--- once.
-local function alone(l, text)
-	local key = KEYS[keys + 1]
-	keys = keys + 1
-	local value = call('GET', key)
-	local whole, part, changed, turns = 0, 0, false, false
-	if value then
-		local at, p, den
-		at, p, den, turns = parseMeter(value)
-		whole, part, changed = debt(l, at, p, den, turns)
-	end
-	while true do
-		local fits, after, afterPart = pour(l, whole, part, 0)
-		if fits and l.charging then
-			whole, part, changed, turns = after, afterPart, true, false
-		end
-		reportMeter(l, fits, whole, part)
-		if ARGV[charges + 1] ~= text or KEYS[keys + 1] ~= key then
-			break
-		end
-		charges, keys = charges + 1, keys + 1
-	end
-	if changed and l.charging then
-		writeMeter(l, key, whole, part, turns and math.min(turns, now))
-	end
-end
-
--- machinery makes what decides all other charges. A limit is one table, l: its
--- numbers, which stay, and its state, which read fetches and of which it says whether
--- it has room. Then settle moves the state by what all of the charge's limits say,
--- writes it and replies.
-local function machinery()
+-- A limit is one table, l: its numbers, which stay, and its state, which read fetches
+-- and of which it says whether it has room. Then settle moves the state by what all of
+-- the charge's limits say, writes it and replies.
 
 local function readMeter(l)
 	local value = call('GET', l.key)
@@ -693,50 +725,27 @@ local function several(plan)
 	end
 end
 
-	return parse, several
+local plans = {}
+
+-- This decides the next charge and those that follow of words that it knows.
+return function()
+	repeat
+		local text = ARGV[charges + 1]
+		charges, kept = charges + 1, last
+		plans[text] = plans[text] or parse(text)
+		several(plans[text])
+	until not plans[ARGV[charges + 1]]
 end
 
-local simple, plans = {}, {}
-local parse, several
+end)()
 
--- decide decides the charges that are left.
-local function decide()
-	while charges < #ARGV do
-		charges = charges + 1
-		first, before = charges, last
-		local text = ARGV[charges]
-		local l, plan = simple[text], plans[text]
-		if not l and not plan then
-			l = parseAlone(text)
-			if l then
-				simple[text] = l
-			else
-				if not parse then
-					parse, several = machinery()
-				end
-				plan = parse(text)
-				plans[text] = plan
-			end
-		end
-		if l then
-			alone(l, text)
-		else
-			several(plan)
-		end
+local ok, problem = pcall(decide)
+if not ok then
+	for i = #reply, kept + 1, -1 do
+		reply[i] = nil
 	end
+	last = kept + 1
+	reply[last] = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 end
 
-repeat
-	local ok, problem = pcall(decide)
-	if not ok then
-		last = before
-		for _ = first, charges do
-			last = last + 1
-			reply[last] = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
-		end
-	end
-until ok
-for k = #reply, last + 1, -1 do
-	reply[k] = nil
 end
-return reply
