@@ -305,7 +305,7 @@ func (l Limit) Name() string { return l.name }
 func (l Limit) Identity() string { return l.identity }
 
 // Hash is a hash of Identity, made once, which is the same within a process.
-func (l Limit) Hash() uint64 { return l.hash }
+func (l *Limit) Hash() uint64 { return l.hash }
 
 // String returns the calls that make the limit, less the package's name.
 func (l Limit) String() string {

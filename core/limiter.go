@@ -31,6 +31,7 @@ type Limiter struct {
 	smallest int64   // the least quota enforced: what costs more can never pass
 	receipts bool
 	from     *Limiter // what it is derived from, which is not dropped as long as this one is kept: see watchBuilt
+	short    ShortStore // the store, if it has a shorter way for these limits
 }
 
 // New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
@@ -61,16 +62,21 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			l.smallest = q
 		}
 	}
-	if err := l.accepted(); err != nil {
+	if err := l.ready(); err != nil {
 		return nil, err
 	}
 	watchBuilt(l)
 	return l, nil
 }
 
-func (l *Limiter) accepted() error {
+// ready asks the store whether it can serve the limiter, and how.
+func (l *Limiter) ready() error {
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	l.short = nil
+	if s, ok := l.store.(ShortStore); ok && s.Is(l.store) && len(l.limits) == 1 && l.limits[0].Plain() && !l.receipts {
+		l.short = s
 	}
 	return nil
 }
@@ -111,7 +117,7 @@ func (l *Limiter) With(extras ...Extra) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	if err := derived.accepted(); err != nil {
+	if err := derived.ready(); err != nil {
 		return nil, err
 	}
 	return &derived, nil
@@ -134,42 +140,44 @@ func (l *Limiter) Limits() []Limit { return slices.Clone(enforced(l.limits)) }
 // An error means that there is no decision: [ErrNoUser] or [ErrNoAction], the
 // context's own error if it was done, or what the store says.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
-	if err := check(ctx, user, action); err != nil {
-		return Decision{}, err
-	}
-	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Receipt: l.receipts})
+	return l.AllowN(ctx, user, action, 1)
 }
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of
 // them or none. A cost above the quota of a limit is refused with [Never] and
 // writes nothing. A cost of 0 is always allowed and otherwise answers as
 // [Limiter.Peek]; a negative one is [ErrCost].
-func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
-	if n < 0 {
-		return Decision{}, ErrCost
-	}
-	if n == 0 {
-		d, err := l.Peek(ctx, user, action)
-		if err == nil {
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
+	switch {
+	case n < 0:
+		return d, ErrCost
+	case n == 0:
+		if d, err = l.Peek(ctx, user, action); err == nil {
 			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 		}
 		return d, err
 	}
-	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: int64(n), Peek: int64(n) > l.smallest})
+	if err = check(ctx, user, action); err != nil {
+		return d, err
+	}
+	cost := int64(n)
+	never := cost > l.smallest
+	if l.short != nil && !never {
+		if v := l.short.TakeOne(user, action, &l.limits[0], cost); v.Known {
+			l.limits[0].Poured(&d, v, cost)
+			return d, nil
+		}
+	}
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: cost, Peek: never, Receipt: l.receipts && !never})
 }
 
 // Peek reports whether one action would pass, and the numbers as they stand. It
 // charges nothing and writes nothing.
 func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
-	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Peek: true})
-}
-
-func (l *Limiter) take(ctx context.Context, c Charge) (Decision, error) {
-	if err := check(ctx, c.User, c.Action); err != nil {
+	if err := check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
-	c.Receipt = l.receipts && !c.Peek
-	return l.store.Take(ctx, c)
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Peek: true})
 }
 
 // Surcharge charges n units, or as many as there is room for, for what has been done

@@ -30,9 +30,9 @@ func (m *Meter) Expires() int64 {
 	return m.At
 }
 
-// RefusedUntil is as [State.RefusedUntil].
-func (m *Meter) RefusedUntil(l *Limit) int64 {
-	return span{m.At, int64(m.Part)}.add(l.tick, l.den).sub(l.full, l.den).ceil()
+// RefusedUntil is as [State.RefusedUntil], for an action of that cost.
+func (m *Meter) RefusedUntil(l *Limit, cost int64) int64 {
+	return span{m.At, int64(m.Part)}.add(l.cost(cost), l.den).sub(l.full, l.den).ceil()
 }
 
 // fitsMeter brings the meter to now: At is now plus the debt afterwards.
@@ -86,43 +86,47 @@ func (l *Limit) debt(m *Meter, now int64) (debt span, clamped bool) {
 	return debt, clamped
 }
 
-// Plain is whether the limit is a bucket or funnel without Initial, which
-// [Charge.Alone] decides.
+// Plain is whether the limit is a bucket or funnel without Initial.
 func (l *Limit) Plain() bool {
 	return l.kind == KindFunnel || l.kind == KindTokenBucket && l.initial == 0
 }
 
-// Alone decides a charge whose only limit is a [Limit.Plain] one, of a meter without
-// turns and by a [Charge.Usual]: what Check and Commit would, in one go. kept is
-// whether the meter is one that was kept; changed, whether it is to be written back.
-// The decision goes to d, which is the zero one.
-func (c *Charge) Alone(d *Decision, m *Meter, kept bool, now int64) (changed bool) {
-	l := &c.Limits[0]
+// A Level is what a meter holds after a charge, as in a [Reading]. It is as large as
+// a function can return in registers: structs that are copied cost more than the
+// decision.
+type Level struct {
+	Known      bool // there is a meter; if not, nothing was decided
+	Fits       bool
+	Rest, Part int64
+}
+
+// Pour decides a charge that is [Charge.Short], by a meter without turns: what Check and
+// Commit would, in one go. kept is whether the meter is one that was kept; changed,
+// whether it is to be written back.
+func (l *Limit) Pour(m *Meter, kept bool, now, cost int64) (v Level, changed bool) {
 	var debt span
 	if kept {
 		debt, changed = l.debt(m, now)
 	}
-	d.Source = SourceStore
-	d.Limit = l.max
-	if c.Cost <= int64(l.max) {
-		switch after := debt.add(l.cost(c.Cost), l.den); {
-		case after.more(l.full):
-			d.RetryAfter = micros(after.sub(l.full, l.den).ceil())
-		case c.Peek:
-			d.Allowed = true
-		default:
-			d.Allowed, debt, changed = true, after, true
-		}
-	} else {
-		d.RetryAfter = Never
+	after := debt.add(l.cost(cost), l.den)
+	if v.Fits = !after.more(l.full); v.Fits {
+		debt, changed = after, true
 	}
-	if !d.Allowed {
-		d.Reason = Limited
-	}
+	m.At, m.Part, m.Den, m.Last = now+debt.whole, uint32(debt.part), uint32(l.den), UnknownLast
+	v.Known, v.Rest, v.Part = true, debt.whole, debt.part
+	return v, changed
+}
+
+// Poured fills in the zero Decision of a charge that Pour has decided.
+func (l *Limit) Poured(d *Decision, v Level, cost int64) {
+	d.Allowed, d.Source, d.Limit = v.Fits, SourceStore, l.max
+	debt := span{v.Rest, v.Part}
 	d.Remaining = int(l.units(l.full.sub(debt, l.den)))
 	d.ResetAfter = micros(debt.ceil())
-	m.At, m.Part, m.Den, m.Last = now+debt.whole, uint32(debt.part), uint32(l.den), UnknownLast
-	return changed && !c.Peek
+	if !v.Fits {
+		d.Reason = Limited
+		d.RetryAfter = micros(debt.add(l.cost(cost), l.den).sub(l.full, l.den).ceil())
+	}
 }
 
 func (l *Limit) chargeMeter(s *State, now int64, c *Charge) {

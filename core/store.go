@@ -20,13 +20,26 @@ import (
 // could have [Fallback] and the like take the store for one that fails.
 //
 // A store that cannot serve every limiter has a method Accept(limits []Limit) error
-// too, which [New] asks; a decorator passes the question on.
+// too, which [New] asks; a decorator passes the question on. One that has a shorter
+// way to decide the commonest charge has the methods of [ShortStore].
 //
 // Package core/storetest holds an implementation to all this. A decorator is a
 // Store around a Store: see [FailOpen], [Fallback], [Divide], [Shadow] and [Observe].
 type Store interface {
 	Take(ctx context.Context, c Charge) (Decision, error)
 	Reset(ctx context.Context, user, action string, limits []Limit) error
+}
+
+// A ShortStore has a shorter way than Take to decide a charge that is [Charge.Short].
+type ShortStore interface {
+	Store
+
+	// TakeOne decides such a charge if the store knows its key.
+	TakeOne(user, action string, l *Limit, cost int64) Level
+
+	// Is says whether that is the store itself: not one that embeds it, and so has
+	// its methods, but has a Take of its own.
+	Is(Store) bool
 }
 
 // accept asks a store whether it can serve a limiter of these limits.
@@ -56,8 +69,12 @@ type Charge struct {
 	Ahead int64
 }
 
-// Usual is whether the charge is one that most are: without Force, Receipt and Ahead.
-func (c *Charge) Usual() bool { return !c.Force && !c.Receipt && c.Ahead == 0 }
+// Short is whether the charge is one that [Limit.Pour] decides: as most are, of one
+// [Limit.Plain] limit, with nothing set but a Cost of no more than the quota.
+func (c *Charge) Short() bool {
+	return len(c.Limits) == 1 && c.Limits[0].Plain() && c.Cost <= int64(c.Limits[0].max) &&
+		!c.Peek && !c.Force && !c.Receipt && c.Ahead == 0
+}
 
 // alone is whether the charge is one of a ladder alone: a look at it, or a ban by
 // hand that lasts Cost microseconds.
@@ -104,7 +121,7 @@ func (s *State) RefusedUntil(l *Limit) int64 {
 	case l.kind == KindLadder:
 		return s.Standing.Until
 	case !l.windowed():
-		return s.Meter.RefusedUntil(l)
+		return s.Meter.RefusedUntil(l, 1)
 	case s.Trail != nil:
 		return s.Trail.free(l, 1)
 	case s.Counter.Count >= int64(l.max):

@@ -140,20 +140,35 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
+// Is is for core.New: see [core.ShortStore].
+func (s *Store) Is(store core.Store) bool { return store == core.Store(s) }
+
+// TakeOne decides the commonest charge, of a known key: what Take does, in one go.
+func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) (v core.Level) {
+	h := s.hash(user, action)
+	sh := s.shardOf(h)
+	h = h.of(l)
+	sh.mu.Lock()
+	if slot := sh.meter(h); slot != nil {
+		v = slot.pour(l, cost, s.now())
+	}
+	sh.mu.Unlock()
+	return v
+}
+
 // Take decides a charge in one atomic step. It does not allocate for keys that are
 // known, but for a queue that grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	h := s.hash(c.User, c.Action)
 	sh := s.shardOf(h)
 	sh.mu.Lock()
-	if len(c.Limits) == 1 && c.Limits[0].Plain() && c.Usual() {
-		if p := sh.find(h.of(&c.Limits[0])); p.found && sh.slots[p.at].word&tags == 0 {
-			sh.slots[p.at].decide(&d, &c, s.now())
-			sh.mu.Unlock()
+	defer sh.mu.Unlock()
+	if c.Short() { // and comes by a decorator: see TakeOne
+		if slot := sh.meter(h.of(&c.Limits[0])); slot != nil {
+			c.Limits[0].Poured(&d, slot.pour(&c.Limits[0], c.Cost, s.now()), c.Cost)
 			return d, nil
 		}
 	}
-	defer sh.mu.Unlock()
 	states, places := sh.scratch(len(c.Limits))
 	defer clear(states)
 	now := s.now() // under the lock: a shard never sees it step back

@@ -703,3 +703,38 @@ func BenchmarkMemory(b *testing.B) {
 		})
 	}
 }
+
+// A limiter asks the Take of a store that embeds this one, and does not go past it.
+func TestAStoreThatEmbedsThisOneIsAsked(t *testing.T) {
+	s := &takes{Store: New(nil)}
+	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
+	for i, want := range []bool{true, true, false} {
+		if d := allow(t, l, "u"); d.Allowed != want || s.n != i+1 {
+			t.Errorf("action %d: allowed %v, and the store was asked %d times", i+1, d.Allowed, s.n)
+		}
+	}
+}
+
+type takes struct {
+	*Store
+	n int
+}
+
+func (s *takes) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	s.n++
+	return s.Store.Take(ctx, c)
+}
+
+// A decorator of somebody else's may ask for what can never pass without a Peek.
+func TestAChargeAboveTheQuotaCanNeverPass(t *testing.T) {
+	s := New(nil)
+	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
+	charge := core.Charge{User: "u", Action: "a", Limits: l.Limits(), Cost: 3}
+	for _, known := range []bool{false, true} {
+		d, err := s.Take(ctx, charge)
+		if err != nil || d.Allowed || d.RetryAfter != core.Never {
+			t.Errorf("known %v: %+v, %v", known, d, err)
+		}
+		allow(t, l, "u")
+	}
+}
