@@ -30,7 +30,7 @@ type Limiter struct {
 	limits   []Limit // the enforced ones, those that are rehearsed, the ladder
 	smallest int64   // the least quota enforced: what costs more can never pass
 	receipts bool
-	from     *Limiter // what it is derived from, which is not dropped as long as this one is kept: see watchBuilt
+	from     *Limiter   // what it is derived from, which is not dropped as long as this one is kept: see watchBuilt
 	short    ShortStore // the store, if it has a shorter way for these limits
 }
 

@@ -64,7 +64,7 @@ while charges < count do
 			local at, p, q = match(type(value) == 'string' and value or '', '^(%d+)%+(%d+)/(%d+)$')
 			if not at or #at ~= 16 or p + 0 >= q + 0 then break end
 			whole, part = at - now, p + 0
-			if q + 0 ~= den then
+			if part > 0 and q + 0 ~= den then
 				whole, part = whole + 1, 0
 			end
 		end
