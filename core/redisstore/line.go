@@ -62,17 +62,38 @@ const (
 	callLeft
 )
 
-// A flight is calls that are sent together. When all their callers have left, what
-// was not sent yet, for want of a connection, is not sent any more.
+// A flight is calls that are sent together, and the context that they are sent with.
+// When all their callers have left, what was not sent yet, for want of a connection, is
+// not sent any more. By its deadline they have, so it needs no timer of its own.
 type flight struct {
-	here   atomic.Int32 // callers who wait
-	cancel context.CancelFunc
+	context.Context
+	cancel   context.CancelFunc
+	deadline time.Time
+	here     atomic.Int32 // callers who wait
+}
+
+// newFlight is a flight in which its maker waits.
+func (s *Store) newFlight() *flight {
+	f := &flight{deadline: time.Now().Add(flightTime * s.timeout)}
+	f.Context, f.cancel = context.WithCancel(context.Background())
+	f.here.Store(1)
+	return f
+}
+
+// Deadline is for the client's socket.
+func (f *flight) Deadline() (time.Time, bool) { return f.deadline, true }
+
+// leave is the last word of one who waits.
+func (f *flight) leave() {
+	if f.here.Add(-1) == 0 {
+		f.cancel()
+	}
 }
 
 // leave is a caller's last word. Who leaves before the call is sent is not charged.
 func (c *call) leave() {
-	if !c.state.CompareAndSwap(callWaits, callLeft) && c.flight.here.Add(-1) == 0 {
-		c.flight.cancel()
+	if !c.state.CompareAndSwap(callWaits, callLeft) {
+		c.flight.leave()
 	}
 }
 
@@ -153,16 +174,15 @@ func (q *line) depart() {
 	q.departed = time.Now()
 }
 
-// board takes the calls that are to go out together. With none the flight is over.
-func (q *line) board(f *flight) (batch []*call) {
+// board takes the calls that are to go out together. With none the flying is over.
+func (s *Store) board() (batch []*call, f *flight) {
+	q := &s.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	f.here.Store(1) // itself, while it boards: it is not over when the first has left
-	defer func() {
-		if f.here.Add(-1) == 0 {
-			f.cancel()
-		}
-	}()
+	if len(q.calls) > 0 {
+		f = s.newFlight() // which is not over when the first has left
+		defer f.leave()
+	}
 	n, weight := 0, 0
 	for _, c := range q.calls {
 		if len(batch) > 0 && weight+c.weight > maxWeight {
@@ -185,42 +205,39 @@ func (q *line) board(f *flight) (batch []*call) {
 	} else {
 		q.departed = time.Now()
 	}
-	return batch
+	return batch, f
 }
 
-// fly sends what queues until nothing does.
+// fly sends what queues until nothing does. Who is answered is told after the next have
+// boarded: to wake a caller is dear, and he is best served by a goroutine that ends.
 func (s *Store) fly() {
-	for {
-		ctx, cancel := context.WithTimeout(context.Background(), flightTime*s.timeout)
-		batch := s.line.board(&flight{cancel: cancel})
-		if len(batch) > 0 {
-			s.exchange(ctx, batch)
-		}
-		cancel()
-		if len(batch) == 0 {
-			return
+	batch, f := s.board()
+	for len(batch) > 0 {
+		s.exchange(f, batch)
+		f.cancel()
+		answered := batch
+		batch, f = s.board()
+		for _, c := range answered {
+			close(c.done)
 		}
 	}
 }
 
 // flyAlone sends one call.
 func (s *Store) flyAlone(c *call) {
-	ctx, cancel := context.WithTimeout(context.Background(), flightTime*s.timeout)
-	defer cancel()
-	defer func() {
-		s.line.mu.Lock()
-		s.line.alone--
-		s.line.mu.Unlock()
-	}()
-	c.flight = &flight{cancel: cancel}
-	c.flight.here.Store(1)
+	c.flight = s.newFlight()
 	if c.state.CompareAndSwap(callWaits, callSent) {
-		s.exchange(ctx, []*call{c})
+		s.exchange(c.flight, []*call{c})
 	}
+	c.flight.cancel()
+	s.line.mu.Lock()
+	s.line.alone--
+	s.line.mu.Unlock()
+	close(c.done)
 }
 
-// exchange sends calls in one command and hands out what comes back. A panic, of a
-// hook of the client's, is an error of theirs: here it would end the process.
+// exchange sends calls in one command and gives each its part of what comes back. A
+// panic, of a hook of the client's, is an error of theirs: here it would end the process.
 func (s *Store) exchange(ctx context.Context, calls []*call) {
 	defer func() {
 		v := recover()
@@ -228,7 +245,6 @@ func (s *Store) exchange(ctx context.Context, calls []*call) {
 			if v != nil && c.reply == nil && c.err == nil {
 				c.err = fmt.Errorf("panic: %v", v)
 			}
-			close(c.done)
 		}
 	}()
 	if c := calls[0]; c.line != nil {
