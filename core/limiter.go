@@ -139,8 +139,9 @@ func (l *Limiter) Limits() []Limit { return slices.Clone(enforced(l.limits)) }
 //
 // An error means that there is no decision: [ErrNoUser] or [ErrNoAction], the
 // context's own error if it was done, or what the store says.
-func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
-	return l.AllowN(ctx, user, action, 1)
+func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
+	err = l.allow(ctx, user, action, 1, &d)
+	return d, err
 }
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of
@@ -157,18 +158,25 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 		}
 		return d, err
 	}
-	if err = check(ctx, user, action); err != nil {
-		return d, err
+	err = l.allow(ctx, user, action, int64(n), &d)
+	return d, err
+}
+
+// allow fills in the zero Decision.
+func (l *Limiter) allow(ctx context.Context, user, action string, cost int64, d *Decision) error {
+	err := check(ctx, user, action)
+	if err != nil {
+		return err
 	}
-	cost := int64(n)
 	never := cost > l.smallest
 	if l.short != nil && !never {
 		if v := l.short.TakeOne(user, action, &l.limits[0], cost); v.Known {
-			l.limits[0].Poured(&d, v, cost)
-			return d, nil
+			l.limits[0].Poured(d, v, cost)
+			return nil
 		}
 	}
-	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: cost, Peek: never, Receipt: l.receipts && !never})
+	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: cost, Peek: never, Receipt: l.receipts && !never})
+	return err
 }
 
 // Peek reports whether one action would pass, and the numbers as they stand. It
