@@ -108,22 +108,23 @@ func (ch *charge) allow(ctx context.Context) (core.Decision, error) {
 
 // Enter decides the request and writes the headers that belong to the outcome.
 // What is left to do is to run the handler, or to answer with the Outcome's Problem.
-func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) Outcome {
+func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) (o Outcome) {
 	if preflight(r) {
-		return Outcome{Pass: true}
+		o.Pass = true
+		return o
 	}
-	charge, d, skip, failure := g.decide(c, r)
-	switch {
-	case skip:
-		return Outcome{Pass: true}
-	case failure != nil:
-		if !errors.Is(failure, keyfuncs.ErrNoRoute) || g.unrouted.CompareAndSwap(false, true) {
-			failure.say(r.Context(), &g.down)
+	charge := &o.charge
+	switch o.Pass, o.Failure = g.decide(c, r, &o); {
+	case o.Pass:
+		return o
+	case o.Failure != nil:
+		if !errors.Is(o.Failure, keyfuncs.ErrNoRoute) || g.unrouted.CompareAndSwap(false, true) {
+			o.Failure.say(r.Context(), &g.down)
 		}
-		g.headers.fail(h, charge.limiter, failure)
-		return Outcome{Failure: failure}
+		g.headers.fail(h, charge.limiter, o.Failure)
+		return o
 	}
-	outer := g.headers.write(h, charge.limiter, &d)
+	outer := g.headers.write(h, charge.limiter, &o.Decision)
 	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && charge.cost > 0 && !twice.said.Load() {
 		n := note{limiter: charge.limiter, user: charge.user, action: charge.action}
 		if n.limiter == g.limiter {
@@ -131,7 +132,9 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) Outcome {
 		}
 		g.charged(outer, h[headerRemaining], n)
 	}
-	return Outcome{Pass: d.Allowed, Settle: d.Allowed && g.rules.Settle != nil, Decided: true, Decision: d, charge: charge}
+	o.Pass, o.Decided = o.Decision.Allowed, true
+	o.Settle = o.Pass && g.rules.Settle != nil
+	return o
 }
 
 // preflight is a browser's question whether it may ask. It must have all three
@@ -141,29 +144,32 @@ func preflight(r *http.Request) bool {
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// decide asks the functions that were given, whose panics it turns into failures.
-func (g *Gate[C]) decide(c C, r *http.Request) (ch charge, d core.Decision, skip bool, failure *Failure) {
+// decide asks the functions that were given, whose panics it turns into failures. It
+// fills in the outcome's charge and decision where they are, since to copy what was
+// just written costs more than to write it.
+func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *Failure) {
+	ch := &o.charge
 	q := question{g.adapter, "skip"}
 	defer q.caught(&failure)
 	ch.limiter, ch.cost = g.limiter, 1
 	if g.rules.Skip != nil && g.rules.Skip(c) {
-		return ch, d, true, nil
+		return true, nil
 	}
 	q.asking = "user"
 	var err error
 	ch.user, err = g.user(c)
 	if failure = q.key(ch.user, err); failure != nil {
-		return ch, d, false, failure
+		return false, failure
 	}
 	q.asking = "action"
 	ch.action, err = g.action(c)
 	if failure = q.key(ch.action, err); failure != nil {
-		return ch, d, false, failure
+		return false, failure
 	}
 	if g.rules.Limiter != nil {
 		q.asking = "limiter"
 		if ch.limiter, err = g.picked(c); err != nil {
-			return ch, d, false, q.failed(http.StatusInternalServerError, err)
+			return false, q.failed(http.StatusInternalServerError, err)
 		}
 	}
 	if g.rules.Cost != nil {
@@ -172,14 +178,14 @@ func (g *Gate[C]) decide(c C, r *http.Request) (ch charge, d core.Decision, skip
 			err = core.ErrCost
 		}
 		if err != nil {
-			return ch, d, false, q.failed(http.StatusInternalServerError, err)
+			return false, q.failed(http.StatusInternalServerError, err)
 		}
 	}
 	q.asking = "store"
-	if d, err = g.ask(r.Context(), &ch); err != nil {
-		return ch, d, false, q.failed(http.StatusServiceUnavailable, err)
+	if o.Decision, err = g.ask(r.Context(), ch); err != nil {
+		return false, q.failed(http.StatusServiceUnavailable, err)
 	}
-	return ch, d, false, nil
+	return false, nil
 }
 
 // picked is the limiter that the request picks, with receipts if it is settled.
