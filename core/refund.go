@@ -57,8 +57,9 @@ func newReceipt(c *Charge, readings []Reading, now int64) *Receipt {
 var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Receipts with With")
 
 // Refund gives back what the decision has charged, to all of its limits: an action
-// that failed costs nothing. It never gives more than if the action had never
-// happened, so what the time has given back already, it does not give again. A
+// that failed costs nothing. It gives no more than if the action had never happened,
+// but for refunds that overlap, see below, so what the time has given back already, it
+// does not give again. A
 // decision is given back once: doing it again does nothing, and neither does giving
 // back a refusal.
 //

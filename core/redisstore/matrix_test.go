@@ -145,6 +145,7 @@ var matrix = []struct {
 // Whatever happens to Redis under load, a limiter with a fallback answers every call,
 // in time, lets nobody do more than is said, and is on Redis again soon after.
 func TestFaults(t *testing.T) {
+	redistest.Need(t, false)
 	noLeak(t)
 	log := logged(t)
 	t.Run("under load", func(t *testing.T) {

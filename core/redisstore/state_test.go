@@ -211,6 +211,7 @@ func bare(d core.Decision) core.Decision {
 // key at every time with an expiry: not before the state is whole, and if it was just
 // charged within a millisecond of it.
 func TestSameBytesAndExpiry(t *testing.T) {
+	redistest.Need(t, true)
 	const steps = 120
 	done := map[string]int{}
 	ladder := core.Ladder{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, Quiet: 900 * time.Millisecond}

@@ -49,6 +49,29 @@ func missing(t testing.TB, what, pkg string) {
 	t.Skip(say)
 }
 
+// Need skips a test that starts servers in its subtests and sums up what they did, where
+// there are none to start; with clock also where their clock cannot be set. The subtests
+// alone would be skipped, and the sum be wrong.
+func Need(t testing.TB, clock bool) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		missing(t, "redis-server", "redis-server")
+	}
+	if clock {
+		fakeTime(t)
+	}
+}
+
+// fakeTime is where libfaketime is.
+func fakeTime(t testing.TB) string {
+	t.Helper()
+	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+	if len(libs) == 0 {
+		missing(t, "libfaketime", "faketime")
+	}
+	return libs[0]
+}
+
 // Start starts a server that keeps nothing on disk. config is lines for its
 // configuration file.
 func Start(t testing.TB, config ...string) *Server {
@@ -58,9 +81,7 @@ func Start(t testing.TB, config ...string) *Server {
 
 func start(t testing.TB, env, config []string, args ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		missing(t, "redis-server", "redis-server")
-	}
+	Need(t, false)
 	port := freePort(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "redis.conf")
@@ -191,16 +212,13 @@ type Clock struct {
 // help of libfaketime.
 func StartAt(t testing.TB, now time.Time, config ...string) (*Server, *Clock) {
 	t.Helper()
-	libs, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	if len(libs) == 0 {
-		missing(t, "libfaketime", "faketime")
-	}
+	lib := fakeTime(t)
 	c := &Clock{t: t, file: filepath.Join(t.TempDir(), "now"), us: now.UnixMicro()}
 	c.write()
 	return start(t, []string{
 		// The C library's allocator before jemalloc, which asks for the time before
 		// libfaketime is ready to tell it.
-		"LD_PRELOAD=" + libs[0] + ":libc.so.6",
+		"LD_PRELOAD=" + lib + ":libc.so.6",
 		"FAKETIME_TIMESTAMP_FILE=" + c.file,
 		"FAKETIME_FMT=%s", // seconds since 1970, without an @: it stands still
 		"FAKETIME_NO_CACHE=1",
