@@ -82,8 +82,8 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 
 // Shadow decides and reports, and never refuses or has [Limiter.Wait] wait: a decision
 // that store refuses is allowed, with the reason [Shadowed], and one that it cannot
-// make is allowed untouched. When store is asked is as for [FailOpen]. Put [Observe] around it to see
-// what would have been refused.
+// make is allowed untouched. When store is asked is as for [FailOpen]. Put [Observe]
+// around it to see what would have been refused.
 func Shadow(store Store) Store {
 	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
 }

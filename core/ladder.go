@@ -22,8 +22,8 @@ import (
 //
 // A ladder belongs to user and action: limiters on one store share it, with their
 // own numbers; what one of them no longer counts, because its Within or Quiet is
-// shorter, it forgets for all. It is kept for as long as it can matter; memorystore may drop one
-// that bans nobody at present when it is full, and with it the rung.
+// shorter, it forgets for all. It is kept for as long as it can matter; memorystore may
+// drop one that bans nobody at present when it is full, and with it the rung.
 type Ladder struct {
 	// Refusals, from 1 to 100, within Within, from 1 ms to 365 days, lead to a
 	// ban. A refusal counts until just before Within is over.
