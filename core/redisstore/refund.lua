@@ -104,10 +104,14 @@ end
 
 function give.sliding(key, units, period)
 	local members = call('ZRANGE', key, ARGV[1], ARGV[1], 'BYSCORE')
-	for i = #members, 1, -1 do
-		if units > 0 and string.sub(members[i], -1) ~= 'r' then
-			call('ZREM', key, members[i])
-			units = units - 1
+	-- A refused attempt of the same instant goes only if the action itself was dropped
+	-- for it, by a limit with a lower max: in process they cannot be told apart.
+	for _, mark in ipairs({false, true}) do
+		for i = #members, 1, -1 do
+			if units > 0 and (string.sub(members[i], -1) == 'r') == mark then
+				call('ZREM', key, members[i])
+				units = units - 1
+			end
 		end
 	end
 	local newest = call('ZRANGE', key, '-1', '-1', 'WITHSCORES')
