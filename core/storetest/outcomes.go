@@ -562,6 +562,15 @@ var refundRules = []promise{
 		a.peek(pass(1, 1, 0))
 	}},
 
+	{"an action that a lower max has dropped for a refusal of its instant is given back with it", func(s *script) {
+		s.exact()
+		a, lower := s.of(countRefused(2, 10*sec)), s.of(countRefused(1, 10*sec))
+		d := a.paid(1)
+		lower.allow(1, stop(1, 0, 10*sec, 10*sec))
+		s.at(1 * sec)
+		a.refund(d, 1)
+		a.peek(pass(2, 2, 0))
+	}},
 	{"CountRefused keeps an action in a full queue", func(s *script) {
 		a := s.of(countRefused(2, 10*sec))
 		a.allow(1, pass(2, 1, 10*sec))
