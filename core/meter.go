@@ -16,6 +16,22 @@ type Meter struct {
 	// Turns, if not 0, says that there is debt above one full quota on purpose: turns
 	// that [Limiter.Wait] has reserved. It is the instant at which the last was.
 	Turns int64
+
+	Given *Given // if something was given back not long ago
+}
+
+// Given is what a meter remembers of refunds, so that none gives what others have given
+// back already. It is not changed, but replaced.
+type Given struct {
+	Until int64 // the instant at which all is drained that was charged before the last
+	Lows  []Low // the oldest first, each later than the one before
+}
+
+// A Low is the instant at which the debt was to be gone that a refund has left.
+type Low struct {
+	Refund    int64 // its number, which grows
+	At        int64
+	Part, Den uint32 // as those of a Meter
 }
 
 // UnknownLast is the Last of a meter that a limit without Initial has written. For
@@ -24,6 +40,13 @@ const UnknownLast = math.MinInt64
 
 // Expires is the instant from which the meter of a Plain limit need not be kept.
 func (m *Meter) Expires() int64 {
+	if m.Given != nil {
+		return max(m.gone(), m.Given.Until)
+	}
+	return m.gone()
+}
+
+func (m *Meter) gone() int64 {
 	if m.Part > 0 {
 		return m.At + 1
 	}
@@ -40,7 +63,7 @@ func (l *Limit) fitsMeter(s *State, now int64, c *Charge) bool {
 	m := &s.Meter
 	if s.Kept && l.initial > 0 {
 		if m.Last == UnknownLast {
-			s.Kept = m.Expires() > now
+			s.Kept = m.gone() > now
 		} else {
 			s.Kept = now-m.Last < l.memory
 		}
@@ -48,12 +71,15 @@ func (l *Limit) fitsMeter(s *State, now int64, c *Charge) bool {
 	debt := l.start
 	if s.Kept {
 		debt, s.Changed = l.debt(m, now)
+		if m.Given != nil && (s.Changed || m.Given.Until <= now) {
+			m.Given = nil
+		}
 		if l.initial > 0 && (m.Last > now && m.Turns == 0 || m.Last == UnknownLast) {
 			m.Last = now
 			s.Changed = true
 		}
 	} else {
-		m.Turns = 0
+		m.Turns, m.Given = 0, nil
 	}
 	if l.initial == 0 {
 		m.Last = UnknownLast

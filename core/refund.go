@@ -57,11 +57,9 @@ func newReceipt(c *Charge, readings []Reading, now int64) *Receipt {
 var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Receipts with With")
 
 // Refund gives back what the decision has charged, to all of its limits: an action
-// that failed costs nothing. It gives no more than if the action had never happened,
-// but for refunds that overlap, see below, so what the time has given back already, it
-// does not give again. A
-// decision is given back once: doing it again does nothing, and neither does giving
-// back a refusal.
+// that failed costs nothing. It gives no more than if the action had never happened, so
+// what the time has given back already, it does not give again. A decision is given back
+// once: doing it again does nothing, and neither does giving back a refusal.
 //
 // Some actions are kept as they are, since giving back would give more: one that has
 // opened a FixedWindow in which there were others since; one in an ElasticWindow that
@@ -70,11 +68,13 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 // MovingWindow that admitted more than 65,536 since, for the time that it would take.
 // What was attempted and refused in between stays refused.
 //
+// A bucket or funnel gives back no more than is left of the debt that there was after
+// the action, or after what others were given back since. It remembers eight of those
+// until the debt of then has drained; the more there are, the less it may give.
+//
 // A store does not remember what was forgotten in between, by [Limiter.Reset], a
-// restart, or a clock that stepped back, nor what others were given back: a bucket or
-// funnel may then get more than the action still weighed, up to what it had taken. So
-// who has many actions given back late, when others were given back before, can have up
-// to twice the quota pass at once, though no more in the long run.
+// restart, a clock that stepped back, or a lower quota: a bucket or funnel may then get
+// more than the action still weighed, up to what it had taken.
 //
 // An error means that it may not have been given back, and it then never will be.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
@@ -154,7 +154,8 @@ func (r *Receipt) Give(states []State, now, units int64) {
 }
 
 // giveMeter takes time from the debt: that of the units, but no more than would be
-// left of all the debt that there was after the charge, had there been no other since.
+// left of all the debt that there was after the charge, or after any refund since, had
+// there been no other since.
 // What others added since is not the action's to give back, and neither is what has
 // drained by itself. While turns are to come only the last of them is given back: those
 // behind keep theirs, and a newcomer would pass together with them.
@@ -164,9 +165,10 @@ func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) 
 	if int64(m.Den) != l.den && m.Part > 0 {
 		at = span{m.At + 1, 0}
 	}
-	left := span{after.whole - now, after.part}
+	left := m.Given.limit(after, was.Count, l.den)
+	left.whole -= now
 	switch {
-	case left.whole < 0 || left == (span{}) || m.Expires() <= now:
+	case left.whole < 0 || left == (span{}) || m.gone() <= now:
 		return false
 	case m.Turns != 0 && at != after && span{at.whole - now, at.part}.more(l.full):
 		return false
@@ -181,9 +183,88 @@ func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) 
 	case m.Last == UnknownLast:
 		m.Last = now
 	}
+	before := at.ceil()
 	at = at.sub(give, l.den)
+	m.Given = m.Given.add(at, give, before, was.Count, l.den, now)
 	m.At, m.Part, m.Den = at.whole, uint32(at.part), uint32(l.den)
 	return true
+}
+
+// maxLows is how many lows are kept apart.
+const maxLows = 8
+
+func (g *Given) last() int64 {
+	if g == nil {
+		return 0
+	}
+	return g.Lows[len(g.Lows)-1].Refund
+}
+
+// limit is when all is drained that may be given back of a charge that knew of the
+// refunds up to known, after which the debt was to be gone at after.
+func (g *Given) limit(after span, known, den int64) span {
+	if g == nil {
+		return after
+	}
+	for i := range g.Lows {
+		if low := &g.Lows[i]; low.Refund > known { // and the later ones are higher
+			if at := low.as(den); after.more(at) {
+				return at
+			}
+			break
+		}
+	}
+	return after
+}
+
+// as is the instant in parts of den, rounded down.
+func (w *Low) as(den int64) span {
+	if int64(w.Den) != den {
+		return span{w.At, 0}
+	}
+	return span{w.At, int64(w.Part)}
+}
+
+// add adds a refund, at the instant now, of a charge that knew of those up to known:
+// what it gave, and when the debt is gone and was to be gone before. Had there been no
+// such charge, the debt would have been less by as much after those that it did not
+// know of. A low speaks for those before that are not lower, and the last that is over,
+// which leaves nothing, for all of them. If they are too many, the two that are nearest
+// to each other become one, the lower.
+func (g *Given) add(at, gave span, before, known, den, now int64) *Given {
+	next := &Given{Until: before, Lows: make([]Low, 0, maxLows+1)}
+	push := func(refund int64, at span) {
+		for n := len(next.Lows); n > 0 && !at.more(next.Lows[n-1].as(den)); n-- {
+			next.Lows = next.Lows[:n-1]
+		}
+		if at.whole < now {
+			next.Lows = next.Lows[:0]
+		}
+		next.Lows = append(next.Lows, Low{refund, at.whole, uint32(at.part), uint32(den)})
+	}
+	if g != nil {
+		next.Until = max(before, g.Until)
+		for i := range g.Lows {
+			low := &g.Lows[i]
+			left := low.as(den)
+			if low.Refund > known {
+				left = left.sub(gave, den)
+			}
+			push(low.Refund, left)
+		}
+	}
+	push(max(g.last()+1, now), at)
+	if n := len(next.Lows); n > maxLows {
+		nearest := 0
+		for i := range n - 1 {
+			if next.Lows[i+1].At-next.Lows[i].At < next.Lows[nearest+1].At-next.Lows[nearest].At {
+				nearest = i
+			}
+		}
+		next.Lows[nearest].Refund = next.Lows[nearest+1].Refund
+		next.Lows = append(next.Lows[:nearest+1], next.Lows[nearest+2:]...)
+	}
+	return next
 }
 
 func (l *Limit) giveCounter(s *State, r *Receipt, was *Reading, now, units int64) bool {

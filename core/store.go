@@ -182,7 +182,7 @@ func (c *Charge) Commit(states []State, now int64) Decision {
 // is taken after the charge was decided.
 type Reading struct {
 	Fits  bool  // this limit alone would have let the charge pass
-	Count int64 // windows: what is counted; a ladder: the refusals
+	Count int64 // windows: what is counted; meters, with Receipt: the last refund; a ladder: the refusals
 	Rest  int64 // until the limit is whole, in microseconds rounded down
 	Part  int64 // meters: and a fraction of one, in the limit's denominator; a ladder: the rung
 	Wait  int64 // trails, if it does not fit: until it would; a ladder: until the ban ends
@@ -359,7 +359,7 @@ func (l *Limit) read(s *State, now, cost int64) Reading {
 	case KindFixedWindow, KindElasticWindow:
 		return l.readCounter(s, now)
 	case KindTokenBucket, KindFunnel:
-		return Reading{Rest: s.Meter.At - now, Part: int64(s.Meter.Part)}
+		return Reading{Rest: s.Meter.At - now, Part: int64(s.Meter.Part), Count: s.Meter.Given.last()}
 	case KindLadder:
 		return l.readLadder(s, now)
 	default:

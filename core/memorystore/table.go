@@ -34,7 +34,7 @@ func (sh *shard) scratch(n int) ([]core.State, []place) {
 }
 
 // A slot is the state of one key. A meter and a counter stand in it; a trail, a
-// ladder's standing, and the meter of a bucket with Initial or with turns reserved,
+// ladder's standing, and a meter of which more is to be known than when its debt is gone,
 // stand in an arena.
 type slot struct {
 	hash
@@ -340,7 +340,7 @@ func (sh *shard) store(p place, l *core.Limit, st *core.State) {
 		} else {
 			sh.ladders.items[s.word&^tags] = st.Standing
 		}
-	case l.Memory() > 0 || st.Meter.Turns != 0:
+	case l.Memory() > 0 || st.Meter.Turns != 0 || st.Meter.Given != nil:
 		if s.word&tagMeter == 0 {
 			s.word = tagMeter | sh.meters.add(st.Meter)
 		} else {

@@ -65,7 +65,7 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	for i := range charges {
 		calls[i] = &call{}
 		for j := range charges[i].Limits {
-			calls[i].size += words(&charges[i].Limits[j])
+			calls[i].size += words(&charges[i].Limits[j], dated(&charges[i]))
 		}
 	}
 	hand(reply, nil, calls)

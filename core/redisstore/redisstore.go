@@ -275,7 +275,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading
 		call.size++
 	}
 	for i := range c.Limits {
-		call.size += words(&c.Limits[i])
+		call.size += words(&c.Limits[i], dated(c))
 		call.weight += weight(&c.Limits[i], c.Cost)
 	}
 	if err := s.do(ctx, call); err != nil {
@@ -290,7 +290,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading
 	return d, readings, nil
 }
 
-// dated is whether the script says when it has decided.
+// dated is whether the script says when it has decided, and what meters know of refunds.
 func dated(c *core.Charge) bool { return c.Receipt && !c.Peek && !c.Force }
 
 // Reset forgets the states of the limits for that user and action.
@@ -391,15 +391,19 @@ func weight(l *core.Limit, cost int64) int {
 }
 
 // words is how many numbers the script replies for a limit.
-func words(l *core.Limit) int {
+func words(l *core.Limit, dated bool) int {
 	switch l.Kind() {
 	case core.KindFixedWindow, core.KindElasticWindow:
 		return 2
 	case core.KindTokenBucket, core.KindFunnel:
-		if l.Numbers(1).Den == 1 {
-			return 1
+		n := 1
+		if l.Numbers(1).Den > 1 {
+			n++
 		}
-		return 2
+		if dated {
+			n++
+		}
+		return n
 	case core.KindLadder:
 		return 4
 	}
@@ -413,8 +417,8 @@ func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading,
 	if !ok {
 		return nil, 0, ErrReply
 	}
-	now := int64(0)
-	if dated(c) {
+	now, dated := int64(0), dated(c)
+	if dated {
 		if len(values) == 0 {
 			return nil, 0, ErrReply
 		}
@@ -426,7 +430,7 @@ func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading,
 	for i := range c.Limits {
 		l := &c.Limits[i]
 		var n [4]int64
-		size := words(l)
+		size := words(l, dated)
 		if len(values) < size {
 			return nil, 0, ErrReply
 		}
@@ -441,7 +445,10 @@ func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading,
 		r := core.Reading{Fits: n[0]&1 == 1}
 		switch l.Kind() {
 		case core.KindTokenBucket, core.KindFunnel:
-			r.Rest, r.Part = n[0]>>1, n[1]
+			if r.Rest = n[0] >> 1; dated {
+				r.Count, n[size-1] = n[size-1], 0
+			}
+			r.Part = n[1]
 		default:
 			r.Count, r.Rest, r.Wait, r.Part = n[0]>>1, n[1], n[2], n[3]
 		}

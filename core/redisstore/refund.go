@@ -55,7 +55,7 @@ func give(r *core.Receipt, i int, units int64) string {
 	switch l.Kind() {
 	case core.KindTokenBucket, core.KindFunnel:
 		n := l.Numbers(units)
-		return words("meter", n.Cost, n.CostPart, n.Den, r.At+was.Rest, was.Part, l.Memory().Microseconds(), n.Full, n.FullPart)
+		return words("meter", n.Cost, n.CostPart, n.Den, r.At+was.Rest, was.Part, l.Memory().Microseconds(), n.Full, n.FullPart, was.Count)
 	case core.KindFixedWindow:
 		opened := int64(0)
 		if was.Count == r.Cost && units == r.Cost {

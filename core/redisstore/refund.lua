@@ -5,12 +5,16 @@
 -- KEYS   one for each limit that was charged
 -- ARGV   the instant of the charge; then for each key, as words
 --          meter:    time to give (whole, part), denominator, when the debt of then is
---                    gone (whole, part), the memory of a bucket with Initial, or 0, and
---                    one full quota (whole, part)
+--                    gone (whole, part), the memory of a bucket with Initial, or 0,
+--                    one full quota (whole, part), and the last refund before it
 --          fixed:    units, the end of the window, 1 if the charge has opened it and
 --                    gives all back, else 0
 --          elastic:  units, period
 --          sliding, refused, moving:  units, period, max
+--
+-- After a refund a meter's state ends with "!" and when all is drained that was charged
+-- before; then for each refund that still tells something " ", its number, which grows,
+-- " " and when the debt was to be gone that it left, as in a state: core.Given.
 
 local call, format, floor = redis.call, string.format, math.floor
 
@@ -27,7 +31,70 @@ end
 
 local give = {}
 
-function give.meter(key, whole, part, den, afterWhole, afterPart, memory, full, fullPart)
+local function meter(at, part, den)
+	return part > 0 and int(at) .. '+' .. int(part) .. '/' .. int(den) or int(at)
+end
+
+local function more(at, part, other, otherPart)
+	return at > other or (at == other and part > otherPart)
+end
+
+local function sub(at, part, whole, rest, den)
+	at, part = at - whole, part - rest
+	if part < 0 then
+		return at - 1, part + den
+	end
+	return at, part
+end
+
+-- lows are those of what is given, in parts of den.
+local function lows(given, den)
+	local all = {}
+	for nth, at, rest in string.gmatch(given, ' (%d+) (%d+)([+%d/]*)') do
+		local p, q = string.match(rest, '^%+(%d+)/(%d+)$')
+		all[#all + 1] = {nth = nth + 0, at = at + 0, part = p and q + 0 == den and p + 0 or 0}
+	end
+	return all
+end
+
+local maxLows = 8
+
+-- given is what is to be known of refunds after one of a charge that knew of those up to
+-- known: what it gave, and what low it left.
+local function given(all, known, whole, part, den, low)
+	low.nth = math.max(#all > 0 and all[#all].nth + 1 or 1, now)
+	local kept = {}
+	for i = 1, #all + 1 do
+		local l = all[i] or low
+		if all[i] and l.nth > known then
+			l.at, l.part = sub(l.at, l.part, whole, part, den)
+		end
+		while kept[1] and not more(l.at, l.part, kept[#kept].at, kept[#kept].part) do
+			kept[#kept] = nil
+		end
+		if l.at < now then
+			kept = {}
+		end
+		kept[#kept + 1] = l
+	end
+	if #kept > maxLows then
+		local nearest = 1
+		for i = 2, #kept - 1 do
+			if kept[i + 1].at - kept[i].at < kept[nearest + 1].at - kept[nearest].at then
+				nearest = i
+			end
+		end
+		kept[nearest].nth = kept[nearest + 1].nth
+		table.remove(kept, nearest + 1)
+	end
+	local text = ''
+	for _, l in ipairs(kept) do
+		text = text .. ' ' .. int(l.nth) .. ' ' .. meter(l.at, l.part, den)
+	end
+	return text
+end
+
+function give.meter(key, whole, part, den, afterWhole, afterPart, memory, full, fullPart, known)
 	local value = call('GET', key) or ''
 	local digits, rest = string.match(value, '^(%d+)(.*)$')
 	if not digits then
@@ -41,31 +108,38 @@ function give.meter(key, whole, part, den, afterWhole, afterPart, memory, full, 
 			at, atPart = at + 1, 0
 		end
 	end
-	local turns, last = string.match(rest, '^(@?%d*) ?(%d*)$')
-	local left = afterWhole - now
-	if not turns or at + (atPart > 0 and 1 or 0) <= now or left < 0 or (left == 0 and afterPart == 0) then
+	local turns, last, before = string.match(rest, '^(@?%d*) ?(%d*)(.*)$')
+	local till, list = string.match(before, '^!(%d+)([ %d+/]+)$')
+	if before ~= '' and not till then
 		return
 	end
-	local debt = at - now
-	if turns ~= '' and (at ~= afterWhole or atPart ~= afterPart) and (debt > full or (debt == full and atPart > fullPart)) then
+	local all, left, leftPart = lows(list or '', den), afterWhole, afterPart
+	for _, l in ipairs(all) do
+		if l.nth > known then -- and the later ones are higher
+			if more(left, leftPart, l.at, l.part) then
+				left, leftPart = l.at, l.part
+			end
+			break
+		end
+	end
+	left = left - now
+	if at + (atPart > 0 and 1 or 0) <= now or left < 0 or (left == 0 and leftPart == 0) then
+		return
+	end
+	if turns ~= '' and (at ~= afterWhole or atPart ~= afterPart) and more(at - now, atPart, full, fullPart) then
 		return -- others wait behind this one
 	end
-	if whole > left or (whole == left and part > afterPart) then
-		whole, part = left, afterPart
+	if more(whole, part, left, leftPart) then
+		whole, part = left, leftPart
 	end
-	at, atPart = at - whole, atPart - part
-	if atPart < 0 then
-		at, atPart = at - 1, atPart + den
-	end
-	local ends, text = at, int(at)
-	if atPart > 0 then
-		text, ends = text .. '+' .. int(atPart) .. '/' .. int(den), at + 1
-	end
-	text = text .. turns
+	till = math.max((till or 0) + 0, at + (atPart > 0 and 1 or 0))
+	at, atPart = sub(at, atPart, whole, part, den)
+	local text, ends = meter(at, atPart, den) .. turns, till
 	if memory > 0 then
 		last = last == '' and now or last + 0
 		text, ends = text .. ' ' .. int(last), last + memory
 	end
+	text = text .. '!' .. int(till) .. given(all, known, whole, part, den, {at = at, part = atPart})
 	if ends <= now then
 		call('DEL', key)
 	else

@@ -14,7 +14,8 @@
 -- reply  now, if it was to be said; for each limit twice a number, plus 1 if it has
 --        room, and the rest:
 --          windows:  count; time until whole; but for counters the wait
---          meters:   time until whole; if the denominator is not 1 the part
+--          meters:   time until whole; if the denominator is not 1 the part; if now was
+--                    to be said the number of the last refund, or 0
 --          ladder:   refusals; time until forgotten, until the ban ends; rung
 --        or, for a charge that failed, ! and why in place of all that
 --
@@ -27,6 +28,7 @@
 --   meter             "at" or "at+part/denominator": when the debt is gone
 --                     and, if turns are reserved, "@" and when the last was
 --   initial           the same and " last", the last admitted action
+--   both              and, after refunds, "!" and what refund.lua tells
 --   ladder            "end last until rung" and the refusals: when all is forgotten,
 --                     the last refusal or ban, the ban's end
 --
@@ -140,9 +142,9 @@ local function parseMeter(value)
 	if rest == '' then
 		return at + 0, part, den
 	end
-	local turns, last = match(rest, '^@?(%d*) ?(%d*)$')
-	if not turns or #turns > 16 or #last > 16 then nonsense() end
-	return at + 0, part, den, turns ~= '' and turns + 0, last ~= '' and last + 0
+	local turns, last, given = match(rest, '^@?(%d*) ?(%d*)(.*)$')
+	if #turns > 16 or #last > 16 or given ~= '' and not match(given, '^!%d+[ %d+/]+$') then nonsense() end
+	return at + 0, part, den, turns ~= '' and turns + 0, last ~= '' and last + 0, given ~= '' and given
 end
 
 -- debt is what a meter owes now, and whether it had to be cut. Turns that are reserved
@@ -173,7 +175,7 @@ local function pour(l, whole, part, ahead)
 	return whole < bound or (whole == bound and part <= l.fullPart), whole, part
 end
 
-local function writeMeter(l, key, whole, part, turns, last)
+local function writeMeter(l, key, whole, part, turns, last, given)
 	local at, value = now + whole, nil
 	if part > 0 then
 		value, at = format('%d+%d/%d', at, part, l.den), at + 1
@@ -186,6 +188,9 @@ local function writeMeter(l, key, whole, part, turns, last)
 	if last then
 		value, at = value .. ' ' .. int(last), last + l.memory
 	end
+	if given then
+		value, at = value .. given, last and at or math.max(at, match(given, '%d+') + 0)
+	end
 	call('SET', key, value, 'PXAT', expiry(at))
 end
 
@@ -196,6 +201,10 @@ local function reportMeter(l, fits, whole, part)
 		last = last + 1
 		reply[last] = part
 	end
+	if l.dated then
+		last = last + 1
+		reply[last] = l.given and match(l.given, ' (%d+) %S+$') + 0 or 0
+	end
 end
 
 -- A limit is one table, l: its numbers, which stay, and its state, which read fetches
@@ -204,9 +213,9 @@ end
 
 local function readMeter(l)
 	local value = call('GET', l.key)
-	l.kept, l.changed, l.whole, l.part, l.turns = false, false, l.start, l.startPart, false
+	l.kept, l.changed, l.whole, l.part, l.turns, l.given = false, false, l.start, l.startPart, false, false
 	if value then
-		local at, part, den, turns, last = parseMeter(value)
+		local at, part, den, turns, last, given = parseMeter(value)
 		l.kept = true
 		if l.memory and last then
 			l.kept = now - last < l.memory
@@ -216,6 +225,7 @@ local function readMeter(l)
 		end
 		if l.kept then
 			l.whole, l.part, l.changed = debt(l, at, part, den, turns)
+			l.given = given and not l.changed and match(given, '%d+') + 0 > now and given
 			if turns and turns > now then
 				last, turns = last and last - (turns - now), now
 			end
@@ -251,7 +261,7 @@ local function settleMeter(l, all)
 			l.last, l.changed = now, true
 		end
 		if l.changed then
-			writeMeter(l, l.key, l.whole, l.part, l.turns, l.memory and l.last)
+			writeMeter(l, l.key, l.whole, l.part, l.turns, l.memory and l.last, l.given)
 		end
 	end
 	reportMeter(l, l.fits, l.whole, l.part)
@@ -668,7 +678,8 @@ local function parse(text)
 				cost = a + 0, costPart = b + 0, full = c + 0, fullPart = d + 0, den = e + 0,
 				start = 0, startPart = 0, memory = false,
 				key = false, fits = false, refuses = false, kept = false, changed = false,
-				whole = 0, part = 0, after = 0, afterPart = 0, last = 0, turns = false,
+				whole = 0, part = 0, after = 0, afterPart = 0, last = 0, turns = false, given = false,
+				dated = mode == '2',
 			}
 			l.over = above(l, l.cost, l.costPart)
 			if name == 'initial' then

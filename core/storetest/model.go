@@ -149,15 +149,24 @@ type history struct {
 	admitted    int64  // kind initial: the last admitted action
 	plain       bool   // a bucket without Initial wrote it, and no such action is known
 	turn        *int64 // meters: when turns were reserved, if the last action did so
+	given       []low  // meters: what refunds have left, the oldest first
+	until       int64  // meters: when all that was charged before the last of them is gone
 
 	end  int64 // from here on a store need not keep it
 	past bool  // the clock has been at end, so that a store may have dropped it
 }
 
+// A low is when the debt was to be gone that a refund has left.
+type low struct {
+	refund      int64 // a number that grows
+	gone        *big.Rat
+	denominator string
+}
+
 func instant(t int64) *int64 { return &t }
 
 func (h history) clone() history {
-	h.events = slices.Clone(h.events)
+	h.events, h.given = slices.Clone(h.events), slices.Clone(h.given)
 	return h
 }
 
@@ -212,14 +221,16 @@ type model struct {
 	now     int64
 	states  map[string]history
 	records map[string]record
+	maxLows int // how many are kept apart
 }
 
 func newModel(now int64) *model {
-	return &model{now: now, states: map[string]history{}, records: map[string]record{}}
+	return &model{now: now, states: map[string]history{}, records: map[string]record{}, maxLows: 8}
 }
 
 func (m *model) clone() *model {
 	c := newModel(m.now)
+	c.maxLows = m.maxLows
 	for k, h := range m.states {
 		c.states[k] = h.clone()
 	}
@@ -276,6 +287,9 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 			h.admitted -= ahead
 			h.turn, repaired = instant(m.now), true
 		}
+		if repaired || h.until <= m.now {
+			h.given = nil
+		}
 		debt := h.debt(m.now)
 		switch {
 		case r.kind != initial:
@@ -289,7 +303,7 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 			debt = whole(ceil(debt))
 		}
 		if debt.Cmp(r.full()) > 0 && h.turn == nil {
-			debt, repaired = r.full(), true
+			debt, repaired, h.given = r.full(), true, nil
 		}
 		if r.kind == initial && h.admitted > m.now && h.turn == nil {
 			h.admitted, repaired = m.now, true
@@ -584,6 +598,9 @@ func (m *model) keep(user, action string, r rule, h history) {
 		return
 	case r.meter() && (r.kind != initial || h.plain):
 		h.end = m.now + ceil(h.debt(m.now))
+		if len(h.given) > 0 {
+			h.end = max(h.end, h.until)
+		}
 	case r.meter():
 		h.end = h.admitted + r.memory()
 	case r.trail():

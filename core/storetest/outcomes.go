@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -512,6 +513,72 @@ var refundRules = []promise{
 		a.allow(1, pass(3, 2, 10*sec))
 		a.refund(d, 1) // it has drained by itself
 		a.peek(pass(3, 2, 10*sec))
+	}},
+
+	{"actions of a meter that are given back in any order, at once, were never charged", func(s *script) {
+		s.exact()
+		for name, order := range map[string][]int{"first to last": {0, 1, 2, 3, 4}, "last to first": {4, 3, 2, 1, 0}, "mixed": {2, 0, 4, 1, 3}} {
+			a := s.of(core.TokenBucket(5, core.Per(7, 10*sec))).as(name, "post")
+			var made [5]core.Decision
+			for range 3 {
+				for i := range made {
+					made[i] = a.paid(1)
+				}
+				for _, i := range order {
+					a.refund(made[i], 1)
+				}
+				a.peek(pass(5, 5, 0))
+			}
+		}
+	}},
+
+	{"refunds of a meter that overlap give no more than if nothing of it had happened", func(s *script) {
+		s.exact()
+		a := s.of(core.Funnel(10, core.Every(6*sec)))
+		var first, held [10]core.Decision
+		for i := range first {
+			first[i] = a.paid(1)
+		}
+		for i := range held {
+			a.refund(first[i], 1)
+			held[i] = a.paid(1)
+		}
+		s.at(54 * sec)
+		a.allow(9, pass(10, 0, 60*sec))
+		for _, d := range held {
+			a.refund(d, 1)
+		}
+		a.peek(pass(10, 1, 54*sec))
+	}},
+
+	{"a meter that is whole after a refund remembers it until all that there was is drained", func(s *script) {
+		s.exact()
+		a := s.of(core.Funnel(2, core.Every(10*sec)))
+		first, second := a.paid(1), a.paid(1)
+		a.refund(first, 1)
+		s.at(10 * sec)
+		a.peek(pass(2, 2, 0))
+		s.at(12 * sec)
+		a.allow(1, pass(2, 1, 10*sec))
+		a.refund(second, 1) // without both it would be the same
+		a.peek(pass(2, 1, 10*sec))
+	}},
+
+	{"a meter remembers eight refunds, and gives back less rather than more of what overlaps with others", func(s *script) {
+		s.exact()
+		a := s.of(core.Funnel(100, core.Per(3, sec)))
+		var made []core.Decision
+		for i := range 12 {
+			s.at(time.Duration(i*i) * 50 * time.Millisecond)
+			first := a.paid(20 - i)
+			made = append(made, a.paid(i+1), a.paid(2))
+			a.refund(first, 20-i)
+		}
+		s.at(10 * sec)
+		for _, d := range slices.Backward(made) {
+			a.refund(d, 1)
+		}
+		a.peek(pass(100, 40, 20*sec)) // with nine it would be 42
 	}},
 
 	{"the action that opened a fixed window is not given back once there were others in it", func(s *script) {

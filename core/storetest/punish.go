@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 
@@ -128,6 +129,7 @@ type payment struct {
 	at           int64
 	units        int
 	gone         *big.Rat // meters: when the debt after it is gone
+	refund       int64    // meters: the last that it knows of
 	end          int64    // kind fixed: of the window
 	opened       bool     // kind fixed: with nothing in it but this
 }
@@ -137,6 +139,7 @@ func (m *model) payment(a question, r rule, h history) payment {
 	switch {
 	case r.meter():
 		p.gone = new(big.Rat).Add(whole(m.now), h.debt(m.now))
+		p.refund = h.lastRefund()
 	case r.kind == fixed:
 		p.end, p.opened = h.anchor(r)+r.period, h.units() == a.cost
 	}
@@ -179,11 +182,18 @@ func (m *model) refund(paid []payment, units int) {
 	}
 }
 
-// refundMeter takes out no more than is left of the debt after the action, and nothing
-// if there is no debt now: then a step back of the clock finds what it would have found.
-// Neither does it while others wait behind the action.
+// refundMeter takes out no more than is left of the debt after the action, or of what
+// any refund since has left, and nothing if there is no debt now: then a step back of
+// the clock finds what it would have found. Neither does it while others wait behind the
+// action.
 func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
-	left := new(big.Rat).Sub(p.gone, whole(m.now))
+	left := new(big.Rat).Set(p.gone)
+	for _, low := range h.given {
+		if gone := low.as(p.rule.denominator()); low.refund > p.refund && gone.Cmp(left) < 0 {
+			left.Set(gone)
+		}
+	}
+	left.Sub(left, whole(m.now))
 	if left.Sign() <= 0 || h.debt(m.now).Sign() == 0 {
 		return false
 	}
@@ -198,9 +208,14 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	if debt := new(big.Rat).Sub(gone, whole(m.now)); h.turn != nil && debt.Cmp(p.rule.full()) > 0 && gone.Cmp(p.gone) != 0 {
 		return false
 	}
-	gone.Sub(gone, give)
+	if len(h.given) == 0 {
+		h.until = 0
+	}
+	h.until = max(h.until, ceil(gone))
+	gone = new(big.Rat).Sub(gone, give)
+	h.remember(p, give, gone, m.now, m.maxLows)
 	at := floor(gone)
-	h.events = []event{{at: at, debt: gone.Sub(gone, whole(at))}}
+	h.events = []event{{at: at, debt: new(big.Rat).Sub(gone, whole(at))}}
 	h.denominator = p.rule.denominator()
 	if p.rule.kind != initial {
 		h.plain = true
@@ -208,6 +223,58 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 		h.admitted, h.plain = m.now, false
 	}
 	return true
+}
+
+func (h *history) lastRefund() int64 {
+	if len(h.given) == 0 {
+		return 0
+	}
+	return h.given[len(h.given)-1].refund
+}
+
+// as is when the debt is gone as a rule of that denominator reads it: no later.
+func (l low) as(denominator string) *big.Rat {
+	if l.denominator != denominator {
+		return whole(floor(l.gone))
+	}
+	return l.gone
+}
+
+// remember notes that a refund gave so much and left a debt that is gone then. In a
+// world without what was given back, the lows that it did not know of are lower. One
+// that is not lower than all that follow says nothing, and of those that are over, which
+// leave nothing, the last says it all. If there are too many, the two that are nearest
+// to each other become one, the lower one.
+func (h *history) remember(p payment, gave, gone *big.Rat, now int64, maxLows int) {
+	mine := p.rule.denominator()
+	var lows []low
+	for _, l := range append(h.given, low{refund: max(h.lastRefund()+1, now), gone: gone, denominator: mine}) {
+		l = low{l.refund, l.as(mine), mine}
+		if l.refund > p.refund && l.gone != gone {
+			l.gone = new(big.Rat).Sub(l.gone, gave)
+		}
+		lows = append(lows, l)
+	}
+	h.given = nil
+	for i, l := range lows {
+		useful := true
+		for _, later := range lows[i+1:] {
+			useful = useful && l.gone.Cmp(later.gone) < 0 && floor(later.gone) >= now
+		}
+		if useful {
+			h.given = append(h.given, l)
+		}
+	}
+	if len(h.given) > maxLows {
+		nearest, gap := 0, int64(math.MaxInt64)
+		for i := range h.given[1:] {
+			if g := floor(h.given[i+1].gone) - floor(h.given[i].gone); g < gap {
+				nearest, gap = i, g
+			}
+		}
+		h.given[nearest].refund = h.given[nearest+1].refund
+		h.given = slices.Delete(h.given, nearest+1, nearest+2)
+	}
 }
 
 // takeOut takes units out of a window, and leaves the events that it runs from, if
