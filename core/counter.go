@@ -29,6 +29,6 @@ func (l *Limit) chargeCounter(s *State, now, cost int64) {
 	}
 }
 
-func (l *Limit) readCounter(s *State, now int64) Reading {
-	return Reading{Count: s.Counter.Count, Rest: s.Counter.End - now}
+func (l *Limit) readCounter(r *Reading, s *State, now int64) {
+	r.Count, r.Rest = s.Counter.Count, s.Counter.End-now
 }

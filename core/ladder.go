@@ -158,17 +158,15 @@ func (l *Limit) dead(t *Standing, now int64) (n int) {
 	return n
 }
 
-func (l *Limit) readLadder(s *State, now int64) Reading {
+func (l *Limit) readLadder(r *Reading, s *State, now int64) {
 	t := s.Standing
 	if t == nil {
-		return Reading{}
+		return
 	}
 	now += s.shift
 	live := Standing{Last: t.Last, Until: t.Until, Rung: l.rung(t, now), Marks: t.Marks[l.dead(t, now):]}
-	return Reading{
-		Count: int64(len(live.Marks)), Part: int64(live.Rung),
-		Rest: max(0, l.forgotten(&live)-now), Wait: max(0, live.Until-now),
-	}
+	r.Count, r.Part = int64(len(live.Marks)), int64(live.Rung)
+	r.Rest, r.Wait = max(0, l.forgotten(&live)-now), max(0, live.Until-now)
 }
 
 // forgotten is the instant from which the standing need not be kept.

@@ -146,10 +146,14 @@ func (c *Charge) Check(states []State, now int64) bool {
 
 // Commit moves the states as [Charge.Check] found them, and answers: if all fit,
 // every limit is charged; if not, a limit records what it refuses where its kind
-// does so. It leaves Changed set in those to be written: in none for a Peek.
-func (c *Charge) Commit(states []State, now int64) Decision {
+// does so. It leaves Changed set in those to be written: in none for a Peek. The answer
+// is filled into the zero Decision.
+func (c *Charge) Commit(d *Decision, states []State, now int64) {
 	var few [4]Reading
-	readings := few[:0]
+	readings := few[:]
+	if len(c.Limits) > len(few) {
+		readings = make([]Reading, len(c.Limits))
+	}
 	pass, rehearsed, banned := true, true, false
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
@@ -170,11 +174,10 @@ func (c *Charge) Commit(states []State, now int64) Decision {
 		default:
 			l.hold(s, now, c, pass, banned)
 		}
-		r := l.read(s, now, c.Cost)
-		r.Fits = s.Fits
-		readings = append(readings, r)
+		readings[i].Fits = s.Fits
+		l.read(&readings[i], s, now, c.Cost)
 	}
-	return c.Answer(readings, now)
+	c.answer(d, readings[:len(c.Limits)], now)
 }
 
 // A Reading is what a limit's state says about a charge, in integers: what a
@@ -190,8 +193,14 @@ type Reading struct {
 
 // Answer turns the readings of the charge's limits, in their order, into the
 // decision. now is the instant of it, which only a charge with Receipt needs.
-func (c *Charge) Answer(readings []Reading, now int64) Decision {
-	d := Decision{Allowed: true, Source: SourceStore}
+func (c *Charge) Answer(readings []Reading, now int64) (d Decision) {
+	c.answer(&d, readings, now)
+	return d
+}
+
+// answer fills in the zero Decision: to copy it costs more than to decide.
+func (c *Charge) answer(d *Decision, readings []Reading, now int64) {
+	d.Allowed, d.Source = true, SourceStore
 	banned := false
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
@@ -209,9 +218,9 @@ func (c *Charge) Answer(readings []Reading, now int64) Decision {
 	for i := range c.Limits {
 		switch l, r := &c.Limits[i], &readings[i]; {
 		case l.kind == KindLadder:
-			c.punish(&d, i, r)
+			c.punish(d, i, r)
 		case !l.shadow:
-			c.weigh(&d, i, r, limited)
+			c.weigh(d, i, r, limited)
 		case d.Allowed && !r.Fits:
 			d.Reason = Shadowed
 		case d.Allowed && d.Reason == "" && l.remaining(r) <= l.max/5:
@@ -221,7 +230,6 @@ func (c *Charge) Answer(readings []Reading, now int64) Decision {
 	if c.Receipt && d.Allowed && !c.Peek {
 		d.receipt = newReceipt(c, readings, now)
 	}
-	return d
 }
 
 // punish adds what a ladder, which comes after all limits, says. Of a ladder alone
@@ -307,7 +315,8 @@ func (l *Limit) fits(s *State, now int64, c *Charge) bool {
 func (l *Limit) charge(s *State, now int64, c *Charge) {
 	cost := c.Cost
 	if c.Force && l.windowed() {
-		r := l.read(s, now, cost)
+		var r Reading
+		l.read(&r, s, now, cost)
 		if cost = min(cost, int64(l.remaining(&r))); cost == 0 {
 			l.hold(s, now, c, true, false)
 			return
@@ -354,16 +363,17 @@ func (l *Limit) hold(s *State, now int64, c *Charge, pass, banned bool) {
 	}
 }
 
-func (l *Limit) read(s *State, now, cost int64) Reading {
+// read fills in the zero Reading.
+func (l *Limit) read(r *Reading, s *State, now, cost int64) {
 	switch l.kind {
 	case KindFixedWindow, KindElasticWindow:
-		return l.readCounter(s, now)
+		l.readCounter(r, s, now)
 	case KindTokenBucket, KindFunnel:
-		return Reading{Rest: s.Meter.At - now, Part: int64(s.Meter.Part), Count: s.Meter.Given.last()}
+		r.Rest, r.Part, r.Count = s.Meter.At-now, int64(s.Meter.Part), s.Meter.Given.last()
 	case KindLadder:
-		return l.readLadder(s, now)
+		l.readLadder(r, s, now)
 	default:
-		return l.readTrail(s, now, cost)
+		l.readTrail(r, s, now, cost)
 	}
 }
 

@@ -206,18 +206,17 @@ func (l *Limit) chargeTrail(s *State, now, cost int64) {
 }
 
 // readTrail counts what is within the period.
-func (l *Limit) readTrail(s *State, now, cost int64) Reading {
+func (l *Limit) readTrail(r *Reading, s *State, now, cost int64) {
 	if !s.Kept || s.Trail.Len() == 0 {
-		return Reading{}
+		return
 	}
 	t := s.Trail
-	r := Reading{Count: int64(t.n - t.dead(now-l.span+s.shift))}
+	r.Count = int64(t.n - t.dead(now-l.span+s.shift))
 	if r.Count == 0 {
-		return Reading{}
+		return
 	}
 	r.Rest = t.newest() - s.shift + l.span - now
 	if cost <= int64(l.max) {
 		r.Wait = t.free(l, cost) - s.shift - now
 	}
-	return r
 }

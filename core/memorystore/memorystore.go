@@ -189,7 +189,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 			}
 		}
 	}
-	d = c.Commit(states, now)
+	c.Commit(&d, states, now)
 	// Known keys first: written, they are not expired, and no new one displaces them.
 	for i := range states {
 		if states[i].Changed && places[i].found {
