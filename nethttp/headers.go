@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -103,7 +104,7 @@ func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision)
 	} else { // a limiter that was picked, or a share of core.Divide's
 		h[headerLimit] = []string{strconv.Itoa(d.Limit)}
 	}
-	setNumbers(h, int64(d.Remaining), reset)
+	new(numbers).set(h, int64(d.Remaining), reset)
 	if hs.ietf {
 		h[headerPolicy] = mine.policy
 		h[headerIETF] = []string{mine.names[d.Binding] + ";r=" + strconv.Itoa(d.Remaining) + mine.more(d)}
@@ -144,19 +145,26 @@ func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
 	}
 	clearIETF(h)
 	h[headerLimit] = []string{strconv.Itoa(limiter.Limits()[0].Quota())}
-	setNumbers(h, 0, hs.reset(retrySeconds*time.Second))
+	new(numbers).set(h, 0, hs.reset(retrySeconds*time.Second))
 	h[headerRetryAfter] = []string{strconv.Itoa(retrySeconds)}
 }
 
-// setNumbers sets two headers from one string.
-func setNumbers(h http.Header, remaining, reset int64) {
-	var digits [40]byte
-	b := strconv.AppendInt(digits[:0], remaining, 10)
+// numbers are the two values that differ from response to response, with their digits,
+// of which any two have room: one allocation, where strings would need two.
+type numbers struct {
+	lines  [2]string
+	digits [32]byte
+}
+
+// set sets the two headers. It is called once.
+func (ns *numbers) set(h http.Header, remaining, reset int64) {
+	b := strconv.AppendInt(ns.digits[:0], remaining, 10)
 	n := len(b)
-	s := string(strconv.AppendInt(b, reset, 10))
-	values := []string{s[:n], s[n:]}
-	h[headerRemaining] = values[:1:1]
-	h[headerReset] = values[1:]
+	b = strconv.AppendInt(b, reset, 10)
+	s := unsafe.String(unsafe.SliceData(b), len(b)) // b is not written to again
+	ns.lines = [2]string{s[:n], s[n:]}
+	h[headerRemaining] = ns.lines[:1:1]
+	h[headerReset] = ns.lines[1:]
 }
 
 // reset is the value of X-RateLimit-Reset: the second in which the limit is whole,

@@ -1,7 +1,10 @@
 package nethttp_test
 
 import (
+	"math"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -9,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 )
 
@@ -87,6 +91,35 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("unasked: %v", resp.Header)
 		}
 	})
+}
+
+// The two numbers lie side by side, whatever their length, and who adds to one does
+// not change the other, nor those of another response.
+func TestNumbers(t *testing.T) {
+	var first http.Header
+	for _, remaining := range []int{0, 9, 10, 99, 100, 12345, 999_999_999, 1_000_000_000, math.MaxInt, math.MinInt} {
+		for _, reset := range []time.Duration{0, 9 * time.Second, 10 * time.Second, time.Hour, 100 * 365 * 24 * time.Hour, math.MaxInt64} {
+			d := core.Decision{Allowed: true, Remaining: remaining, ResetAfter: reset}
+			h := nethttp.Config{ResetDelta: true}.Limit(five(decides(d)()), keyfuncs.Everyone, keyfuncs.Action("reply"))(
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Add("X-RateLimit-Remaining", "more") }))
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			want := http.Header{
+				"X-Ratelimit-Limit":     {"5"},
+				"X-Ratelimit-Remaining": {strconv.Itoa(remaining), "more"},
+				"X-Ratelimit-Reset":     {strconv.FormatInt(secondsUp(reset), 10)},
+			}
+			if !reflect.DeepEqual(w.Header(), want) {
+				t.Errorf("%v, want %v", w.Header(), want)
+			}
+			if first == nil {
+				first = w.Header()
+			}
+		}
+	}
+	if got := first.Get("X-RateLimit-Remaining") + " " + first.Get("X-RateLimit-Reset"); got != "0 0" {
+		t.Errorf("the first response now says %s", got)
+	}
 }
 
 func ietf(t *testing.T, h http.Header, d core.Decision) {
