@@ -124,6 +124,8 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) (o Outcome) {
 		g.headers.fail(h, charge.limiter, o.Failure)
 		return o
 	}
+	o.Pass, o.Decided = o.Decision.Allowed, true
+	o.Settle = o.Pass && g.rules.Settle != nil
 	outer := g.headers.write(h, charge.limiter, &o.Decision)
 	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && charge.cost > 0 && !twice.said.Load() {
 		n := note{limiter: charge.limiter, user: charge.user, action: charge.action}
@@ -132,8 +134,6 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) (o Outcome) {
 		}
 		g.charged(outer, h[headerRemaining], n)
 	}
-	o.Pass, o.Decided = o.Decision.Allowed, true
-	o.Settle = o.Pass && g.rules.Settle != nil
 	return o
 }
 
@@ -182,7 +182,12 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 		}
 	}
 	q.asking = "store"
-	if o.Decision, err = g.ask(r.Context(), ch); err != nil {
+	if g.rules.Hold == 0 {
+		o.Decision, err = ch.limiter.AllowN(r.Context(), ch.user, ch.action, ch.cost)
+	} else {
+		o.Decision, err = g.hold(r.Context(), ch)
+	}
+	if err != nil {
 		return false, q.failed(http.StatusServiceUnavailable, err)
 	}
 	return false, nil
@@ -200,12 +205,9 @@ func (g *Gate[C]) picked(c C) (*core.Limiter, error) {
 	return picked.With(core.Receipts{})
 }
 
-// ask takes the decision. If there is room for one more it holds the request until it
+// hold takes the decision. If there is room for one more it holds the request until it
 // may pass, or Hold is over.
-func (g *Gate[C]) ask(ctx context.Context, ch *charge) (core.Decision, error) {
-	if g.rules.Hold == 0 {
-		return ch.allow(ctx)
-	}
+func (g *Gate[C]) hold(ctx context.Context, ch *charge) (core.Decision, error) {
 	if g.held.Add(1) > int64(g.rules.HoldMax) {
 		g.held.Add(-1)
 		return ch.allow(ctx)
