@@ -155,14 +155,14 @@ type Config struct {
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 	gate := nethttp.NewGate("echolimit", limiter, user, action, nethttp.Rules[echo.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
-		ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
 			o := gate.Enter(c, c.Request(), c.Response().Header())
 			if o.Pass {
-				if cfg.Keep && o.Decided {
-					c.Set(keptKey, o.Decision)
+				if d := o.Kept(); d != nil {
+					c.Set(keptKey, d)
 				}
 				if o.Settle {
 					return settled(gate, c, &o, next)
@@ -238,8 +238,10 @@ func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int)
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep; of several the innermost.
 func Decision(c echo.Context) (core.Decision, bool) {
-	d, ok := c.Get(keptKey).(core.Decision)
-	return d, ok
+	if d, ok := c.Get(keptKey).(*core.Decision); ok {
+		return *d, true
+	}
+	return core.Decision{}, false
 }
 
 const keptKey = "tailcut.decision"

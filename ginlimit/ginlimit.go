@@ -85,13 +85,13 @@ type Config struct {
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 	gate := nethttp.NewGate("ginlimit", limiter, user, action, nethttp.Rules[*gin.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
-		ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(c *gin.Context) {
 		o := gate.Enter(c, c.Request, c.Writer.Header())
 		if o.Pass {
-			if cfg.Keep && o.Decided {
-				c.Set(keptKey{}, o.Decision)
+			if d := o.Kept(); d != nil {
+				c.Set(keptKey{}, d)
 			}
 			if o.Settle {
 				w := &watched{ResponseWriter: c.Writer}
@@ -151,8 +151,10 @@ func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int)
 // [Config] with Keep; of several the innermost.
 func Decision(c *gin.Context) (core.Decision, bool) {
 	v, _ := c.Get(keptKey{})
-	d, ok := v.(core.Decision)
-	return d, ok
+	if d, ok := v.(*core.Decision); ok {
+		return *d, true
+	}
+	return core.Decision{}, false
 }
 
 type keptKey struct{}

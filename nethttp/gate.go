@@ -23,6 +23,7 @@ type Rules[C any] struct {
 	Hold       time.Duration
 	HoldMax    int
 	Settle     func(C, int) int
+	Keep       bool
 	ResetDelta bool
 	IETF       bool
 }
@@ -85,6 +86,30 @@ type Outcome struct {
 	Failure *Failure
 
 	charge charge
+	kept   *kept
+}
+
+// Kept is the decision of a request that passes, for its handler to read, or nil
+// without Rules.Keep.
+func (o *Outcome) Kept() *core.Decision {
+	if o.kept == nil {
+		return nil
+	}
+	return &o.kept.decision
+}
+
+// kept is what Keep lets outlive Enter, in one allocation with what does so anyway.
+type kept struct {
+	context.Context // the request's, in net/http
+	decision        core.Decision
+	numbers         numbers
+}
+
+func (k *kept) Value(key any) any {
+	if key == (keptKey{}) {
+		return k
+	}
+	return k.Context.Value(key)
 }
 
 // Problem is what to answer to a request that does not pass.
@@ -126,7 +151,12 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) (o Outcome) {
 	}
 	o.Pass, o.Decided = o.Decision.Allowed, true
 	o.Settle = o.Pass && g.rules.Settle != nil
-	outer := g.headers.write(h, charge.limiter, &o.Decision)
+	var own *numbers
+	if g.rules.Keep && o.Pass {
+		o.kept = &kept{decision: o.Decision}
+		own = &o.kept.numbers
+	}
+	outer := g.headers.write(h, charge.limiter, &o.Decision, own)
 	if (outer != nil && g.looks.Load() < closerLooks || twice.left.Load() > 0) && charge.cost > 0 && !twice.said.Load() {
 		n := note{limiter: charge.limiter, user: charge.user, action: charge.action}
 		if n.limiter == g.limiter {
@@ -272,7 +302,7 @@ func Charge(adapter string, r *http.Request, h http.Header, limiter *core.Limite
 		headers.fail(h, limiter, failure)
 		return Outcome{Failure: failure}
 	}
-	headers.write(h, limiter, &d)
+	headers.write(h, limiter, &d, nil)
 	return Outcome{Pass: d.Allowed, Decided: true, Decision: d}
 }
 

@@ -84,8 +84,8 @@ func ietfPolicy(l core.Limit) (name, policy string) {
 
 // write sets the headers of a decision, unless a decision that is tighter has set
 // them before: of stacked limits the tightest shows. It returns the Remaining that
-// was set before.
-func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision) (outer []string) {
+// was set before. own is where the numbers go, if there is a place for them already.
+func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision, own *numbers) (outer []string) {
 	reset := hs.reset(d.ResetAfter)
 	outer = h[headerRemaining]
 	if was, stacked := number(outer); stacked {
@@ -104,7 +104,10 @@ func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision)
 	} else { // a limiter that was picked, or a share of core.Divide's
 		h[headerLimit] = []string{strconv.Itoa(d.Limit)}
 	}
-	new(numbers).set(h, int64(d.Remaining), reset)
+	if own == nil {
+		own = new(numbers)
+	}
+	own.set(h, int64(d.Remaining), reset)
 	if hs.ietf {
 		h[headerPolicy] = mine.policy
 		h[headerIETF] = []string{mine.names[d.Binding] + ";r=" + strconv.Itoa(d.Remaining) + mine.more(d)}

@@ -48,7 +48,6 @@
 package nethttp
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -138,7 +137,7 @@ type Config struct {
 func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
 	gate := NewGate("nethttp", limiter, user, action, Rules[*http.Request]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
-		ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next http.Handler) http.Handler {
 		if next == nil {
@@ -147,8 +146,9 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			o := gate.Enter(r, r, w.Header())
 			kept := r
-			if o.Pass && o.Decided && cfg.Keep {
-				kept = r.WithContext(&keptDecision{r.Context(), o.Decision})
+			if o.kept != nil {
+				o.kept.Context = r.Context()
+				kept = r.WithContext(o.kept)
 			}
 			switch {
 			case o.Settle:
@@ -199,23 +199,10 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep; of several the innermost.
 func Decision(r *http.Request) (core.Decision, bool) {
-	if k, ok := r.Context().Value(keptKey{}).(*keptDecision); ok {
+	if k, ok := r.Context().Value(keptKey{}).(*kept); ok {
 		return k.decision, true
 	}
 	return core.Decision{}, false
 }
 
 type keptKey struct{}
-
-// keptDecision is a context and the decision in one.
-type keptDecision struct {
-	context.Context
-	decision core.Decision
-}
-
-func (k *keptDecision) Value(key any) any {
-	if key == (keptKey{}) {
-		return k
-	}
-	return k.Context.Value(key)
-}
