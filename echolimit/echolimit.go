@@ -158,6 +158,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		cfg := &cfg // Echo calls this for every request: what it makes is to be small
 		return func(c echo.Context) error {
 			o := gate.Enter(c, c.Request(), c.Response().Header())
 			if o.Pass {
