@@ -149,6 +149,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 			if o.kept != nil {
 				o.kept.Context = r.Context()
 				kept = r.WithContext(o.kept)
+				// The server removes the files of an upload that it finds here.
+				defer func() { r.MultipartForm = kept.MultipartForm }()
 			}
 			switch {
 			case o.Settle:
