@@ -85,6 +85,9 @@ func TestStreaming(t *testing.T) {
 				close(read)
 			}
 		}
+		if _, err := lines.ReadByte(); err != io.EOF { // the handler has returned
+			t.Errorf("after all lines: %v", err)
+		}
 	})
 }
 
