@@ -44,6 +44,7 @@ local reply, last = {}, 0
 
 local charges, keys, count = 0, 0, #ARGV -- those begun, and how many there are
 local words, charging, cost, costPart, full, fullPart, den -- of the last simple charge
+local several -- what decides those of several simple limits
 local decide, kept -- what decides the others, and the reply before the one it decides
 
 while true do
@@ -60,7 +61,7 @@ while charges < count do
 	end
 	local value, whole, part, changed = try('GET', key), 0, 0, false
 	if value then
-		if #value == 16 and not find(value, '%D') then
+		if #value == 16 and find(value, '^%d+$') then
 			whole = value - now
 		else
 			local at, p, q = match(type(value) == 'string' and value or '', '^(%d+)%+(%d+)/(%d+)$')
@@ -113,6 +114,182 @@ end
 if charges == count then
 	return reply
 end
+
+-- Charges of several such limits, and of counted windows, are decided likewise: without
+-- a function for each, or anything that makes others dear. A name tells at once most of
+-- those that are not for here.
+local decided = false
+if find(ARGV[charges + 1], '^[012] [mfe][eil]') then
+
+several = several or (function()
+
+local plans = {} -- by words; false if they are not for here
+
+local function parse(text)
+	local mode = match(text, '^%d')
+	local plan = {charging = mode ~= '0', dated = mode == '2'}
+	for name, a, b, c, d, e in string.gmatch(text, '(%S+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)') do
+		if name == 'meter' then
+			plan[#plan + 1] = {
+				cost = a + 0, costPart = b + 0, full = c + 0, fullPart = d + 0, den = e + 0,
+				fits = false, changed = false, whole = 0, part = 0, after = 0, afterPart = 0,
+			}
+		elseif name == 'fixed' or name == 'elastic' then
+			plan[#plan + 1] = {
+				cost = a + 0, max = b + 0, period = c + 0, elastic = name == 'elastic', den = false,
+				fits = false, changed = false, count = 0, stop = 0, width = 0,
+			}
+		else
+			return false
+		end
+	end
+	return plan
+end
+
+-- This decides the next charge and those that follow of the same words, and says whether
+-- it could. What it cannot read it leaves as it is.
+return function()
+	local text, KEYS = ARGV[charges + 1], KEYS
+	if plans[text] == nil then
+		plans[text] = parse(text)
+	end
+	local plan = plans[text]
+	if not plan then
+		return false
+	end
+	local n, charging = #plan, plan.charging
+	repeat
+		local pass = true
+		for k = 1, n do
+			local l, value, fits, changed = plan[k], try('GET', KEYS[keys + k]), false, false
+			if value and #value == 0 then -- an error
+				return false
+			end
+			local den = l.den
+			if den then -- as readMeter
+				local whole, part, full, fullPart = 0, 0, l.full, l.fullPart
+				if value then
+					if #value == 16 and find(value, '^%d+$') then
+						whole = value - now
+					else
+						local at, p, q = match(value, '^(%d+)%+(%d+)/(%d+)$')
+						if not at or #at ~= 16 or p + 0 >= q + 0 then
+							return false
+						end
+						whole, part = at - now, p + 0
+						if part > 0 and q + 0 ~= den then
+							whole, part = whole + 1, 0
+						end
+					end
+					if whole < 0 then
+						whole, part = 0, 0
+					elseif whole >= full and (whole > full or part > fullPart) then
+						whole, part, changed = full, fullPart, true
+					end
+				end
+				local after, afterPart = whole + l.cost, part + l.costPart
+				if afterPart >= den then
+					after, afterPart = after + 1, afterPart - den
+				end
+				fits = after < full or (after == full and afterPart <= fullPart)
+				l.whole, l.part, l.after, l.afterPart = whole, part, after, afterPart
+			else -- as readCounter; width is that of a count whose window goes on
+				local count, stop, width = 0, now, 0
+				if value then
+					local digits, ends = match(value, '^(%d+) (%d+)$')
+					if not digits or #digits > 16 or #ends > 16 then
+						return false
+					end
+					ends = ends + 0
+					if ends > now + l.period then
+						count, stop, changed = digits + 0, now + l.period, true
+					elseif ends > now then
+						count, stop, width = digits + 0, ends, #digits
+					end
+				end
+				fits = count + l.cost <= l.max
+				l.count, l.stop, l.width = count, stop, width
+			end
+			l.fits, l.changed = fits, changed
+			pass = pass and fits
+		end
+		local before = last
+		if plan.dated then
+			last = last + 1
+			reply[last] = now
+		end
+		for k = 1, n do
+			local l, done = plan[k], false
+			local den, fits, changed = l.den, l.fits, l.changed
+			if den then -- as settleMeter
+				local whole, part = l.whole, l.part
+				if pass and charging then
+					whole, part, changed = l.after, l.afterPart, true
+				end
+				if changed and charging then
+					local at = now + whole
+					local state, ends = format('%d', at), at
+					if part > 0 then
+						state, ends = format('%d+%d/%d', at, part, den), at + 1
+					end
+					done = try('SET', KEYS[keys + k], state, 'PXAT', format('%d', floor((ends + 999) / 1000)))
+				end
+				last = last + 1
+				reply[last] = whole * 2 + (fits and 1 or 0)
+				if den > 1 then
+					last = last + 1
+					reply[last] = part
+				end
+				if plan.dated then
+					last = last + 1
+					reply[last] = 0 -- there was no refund
+				end
+			else -- as settleCounter
+				local count, stop, width = l.count, l.stop, l.width
+				if charging then
+					local all = pass and l.cost > 0
+					if l.elastic and (all or (not fits and l.cost <= l.max)) or all and stop == now then
+						stop, width, changed = now + l.period, 0, true
+					end
+					if all then
+						count, changed = count + l.cost, true
+					end
+				end
+				if changed and charging then
+					local digits = format('%d', count)
+					if #digits == width then
+						-- The cheapest write: the window's end and the expiry stay.
+						done = try('SETRANGE', KEYS[keys + k], '0', digits)
+						done = type(done) == 'table' and done
+					elseif width > 0 then
+						done = try('SET', KEYS[keys + k], digits .. format(' %d', stop), 'KEEPTTL')
+					else
+						done = try('SET', KEYS[keys + k], digits .. format(' %d', stop), 'PXAT', format('%d', floor((stop + 999) / 1000)))
+					end
+				end
+				reply[last + 1], reply[last + 2] = count * 2 + (fits and 1 or 0), stop - now
+				last = last + 2
+			end
+			if done and done.err then
+				for i = last, before + 2, -1 do
+					reply[i] = nil
+				end
+				last = before + 1
+				reply[last] = '!' .. done.err
+				break
+			end
+		end
+		charges, keys = charges + 1, keys + n
+	until ARGV[charges + 1] ~= text
+	return true
+end
+
+end)()
+
+decided = several()
+end
+
+if not decided then
 
 decide = decide or (function()
 
@@ -709,9 +886,9 @@ local function parse(text)
 	return plan
 end
 
--- several decides a charge. pass is whether all limits that can refuse have room;
+-- each decides a charge. pass is whether all limits that can refuse have room;
 -- rehearsed, whether the others have.
-local function several(plan)
+local function each(plan)
 	local pass, rehearsed, banned, from = true, true, false, keys
 	keys = from + #plan
 	for k = 1, #plan do
@@ -744,7 +921,7 @@ return function()
 		local text = ARGV[charges + 1]
 		charges, kept = charges + 1, last
 		plans[text] = plans[text] or parse(text)
-		several(plans[text])
+		each(plans[text])
 	until not plans[ARGV[charges + 1]]
 end
 
@@ -757,6 +934,8 @@ if not ok then
 	end
 	last = kept + 1
 	reply[last] = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
+end
+
 end
 
 end
