@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -22,12 +21,11 @@ const (
 
 const hexDigits = "0123456789ABCDEF"
 
-// base begins the keys of a user and action; the limit's identity ends them. They tell
-// any two users, actions and limits apart, whatever their bytes, and are valid UTF-8;
-// the one pair of braces is ours, so that all limits of a user are in one cluster slot,
-// which user bytes cannot choose.
-func (s *Store) base(user, action string) string {
-	b := make([]byte, 0, len(s.prefix)+len(user)+len(action)+24)
+// appendBase appends what begins the keys of a user and action; the limit's identity ends
+// them. They tell any two users, actions and limits apart, whatever their bytes, and are
+// valid UTF-8; the one pair of braces is ours, so that all limits of a user are in one
+// cluster slot, which user bytes cannot choose.
+func (s *Store) appendBase(b []byte, user, action string) []byte {
 	b = append(b, s.prefix...)
 	b = append(b, ":{"...)
 	if s.secret != nil {
@@ -39,8 +37,7 @@ func (s *Store) base(user, action string) string {
 	}
 	b = append(b, "}:"...)
 	b = appendPart(b, action)
-	b = append(b, ':')
-	return string(b)
+	return append(b, ':')
 }
 
 func appendPart(b []byte, part string) []byte {
@@ -79,7 +76,11 @@ func appendPart(b []byte, part string) []byte {
 // plain is whether a byte stands for itself: what is printable and has no meaning
 // in a key or to redis-cli's patterns.
 func plain(c byte) bool {
-	return c > ' ' && c < 0x7f && !strings.ContainsRune(`%:{}*?[]\"'`, rune(c))
+	switch c {
+	case '%', ':', '{', '}', '*', '?', '[', ']', '\\', '"', '\'':
+		return false
+	}
+	return c > ' ' && c < 0x7f
 }
 
 func appendDigest(b []byte, tag byte, sum []byte) []byte {

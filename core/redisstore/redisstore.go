@@ -312,12 +312,15 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 }
 
 func (s *Store) keys(user, action string, limits []core.Limit) []string {
-	base := s.base(user, action)
+	var few [128]byte
+	base := s.appendBase(few[:0], user, action)
 	keys := make([]string, len(limits))
 	for i := range limits {
-		if keys[i] = base + limits[i].Identity(); s.cell {
-			keys[i] = base + cellIdentity(limits[i])
+		identity := limits[i].Identity()
+		if s.cell {
+			identity = cellIdentity(limits[i])
 		}
+		keys[i] = string(append(base, identity...))
 	}
 	return keys
 }
