@@ -156,8 +156,11 @@ func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) (v core.
 	return v
 }
 
+// few limits are decided on the stack.
+const few = 4
+
 // Take decides a charge in one atomic step. It does not allocate for keys that are
-// known, but for a queue that grows.
+// known, but for a queue that grows, or for more than four limits.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	h := s.hash(c.User, c.Action)
 	sh := s.shardOf(h)
@@ -169,8 +172,13 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 			return d, nil
 		}
 	}
-	states, places := sh.scratch(len(c.Limits))
-	defer clear(states)
+	var fewStates [few]core.State
+	var fewPlaces [few]place
+	states, places := fewStates[:], fewPlaces[:]
+	if len(c.Limits) > few {
+		states, places = make([]core.State, len(c.Limits)), make([]place, len(c.Limits))
+	}
+	states, places = states[:len(c.Limits)], places[:len(c.Limits)]
 	now := s.now() // under the lock: a shard never sees it step back
 	for i := range c.Limits {
 		places[i] = sh.find(h.of(&c.Limits[i]))
@@ -231,8 +239,7 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	sh := s.shardOf(h)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	states, _ := sh.scratch(len(r.Limits))
-	defer clear(states)
+	states := make([]core.State, len(r.Limits))
 	now := s.now()
 	for i := range r.Limits {
 		sh.load(sh.find(h.of(&r.Limits[i])), &r.Limits[i], &states[i], now)

@@ -20,17 +20,7 @@ type shard struct {
 	trails  arena[*core.Trail]
 	meters  arena[core.Meter]
 	ladders arena[*core.Standing]
-
-	// What a charge works on, one for each of its limits.
-	states []core.State
-	places []place
-}
-
-func (sh *shard) scratch(n int) ([]core.State, []place) {
-	if n > len(sh.states) {
-		sh.states, sh.places = make([]core.State, n), make([]place, n)
-	}
-	return sh.states[:n], sh.places[:n]
+	_       [56]byte // then a shard begins a line of the processor's
 }
 
 // A slot is the state of one key. A meter and a counter stand in it; a trail, a
