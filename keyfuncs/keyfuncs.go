@@ -280,4 +280,9 @@ func isToken(s string) bool {
 }
 
 // trim drops spaces and tabs, the white space of RFC 9110, and no other.
-func trim(s string) string { return strings.Trim(s, " \t") }
+func trim(s string) string {
+	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' { // as nearly always
+		return s
+	}
+	return strings.Trim(s, " \t")
+}
