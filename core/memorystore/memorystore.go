@@ -96,6 +96,17 @@ func (s *Store) now() int64 {
 	return int64(time.Since(s.base) / time.Microsecond)
 }
 
+// after is the instant of a charge that has the shard's lock: now, which was read before
+// so that the lock is held for less long, or that of one who had the lock first, if it is
+// later. A shard never sees time step back.
+func (s *Store) after(sh *shard, now int64) int64 {
+	if s.clock != nil { // in tests it may step back
+		return now
+	}
+	sh.latest = max(sh.latest, now)
+	return sh.latest
+}
+
 // hash is the identity of what the store keeps: 128 bits under random keys, so
 // that nobody can search for two users that share a state.
 type hash struct{ hi, lo uint64 }
@@ -148,9 +159,10 @@ func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) (v core.
 	h := s.hash(user, action)
 	sh := s.shardOf(h)
 	h = h.of(l)
+	now := s.now()
 	sh.mu.Lock()
 	if slot := sh.meter(h); slot != nil {
-		v = slot.pour(l, cost, s.now())
+		v = slot.pour(l, cost, s.after(sh, now))
 	}
 	sh.mu.Unlock()
 	return v
@@ -164,11 +176,13 @@ const few = 4
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	h := s.hash(c.User, c.Action)
 	sh := s.shardOf(h)
+	now := s.now()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	now = s.after(sh, now)
 	if c.Short() { // and comes by a decorator: see TakeOne
 		if slot := sh.meter(h.of(&c.Limits[0])); slot != nil {
-			c.Limits[0].Poured(&d, slot.pour(&c.Limits[0], c.Cost, s.now()), c.Cost)
+			c.Limits[0].Poured(&d, slot.pour(&c.Limits[0], c.Cost, now), c.Cost)
 			return d, nil
 		}
 	}
@@ -179,7 +193,6 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		states, places = make([]core.State, len(c.Limits)), make([]place, len(c.Limits))
 	}
 	states, places = states[:len(c.Limits)], places[:len(c.Limits)]
-	now := s.now() // under the lock: a shard never sees it step back
 	for i := range c.Limits {
 		places[i] = sh.find(h.of(&c.Limits[i]))
 		sh.load(places[i], &c.Limits[i], &states[i], now)
@@ -240,7 +253,7 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	states := make([]core.State, len(r.Limits))
-	now := s.now()
+	now := s.after(sh, s.now())
 	for i := range r.Limits {
 		sh.load(sh.find(h.of(&r.Limits[i])), &r.Limits[i], &states[i], now)
 	}

@@ -567,6 +567,16 @@ func TestExpiredTrailsAreGivenBack(t *testing.T) {
 	}
 }
 
+// Who has read the clock first may have the lock last.
+func TestTimeNeverStepsBackInAShard(t *testing.T) {
+	s := New(nil)
+	for _, tt := range []struct{ read, want int64 }{{10, 10}, {7, 10}, {10, 10}, {11, 11}} {
+		if got := s.after(&s.shards[0], tt.read); got != tt.want {
+			t.Errorf("read at %d: decided at %d, want %d", tt.read, got, tt.want)
+		}
+	}
+}
+
 func TestTimeIsTheProcesssOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(New(nil), core.SlidingWindow(2, time.Minute)))

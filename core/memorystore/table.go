@@ -14,13 +14,14 @@ import (
 type shard struct {
 	mu      sync.Mutex
 	slots   []slot
+	latest  int64  // the last instant at which anything was decided
 	size    uint64 // hashes are spread over so many slots; the rest is for overflow
 	used    int
 	hand    int // the next slot to look at for what has expired
 	trails  arena[*core.Trail]
 	meters  arena[core.Meter]
 	ladders arena[*core.Standing]
-	_       [56]byte // then a shard begins a line of the processor's
+	_       [48]byte // then a shard begins a line of the processor's
 }
 
 // A slot is the state of one key. A meter and a counter stand in it; a trail, a

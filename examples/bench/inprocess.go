@@ -168,8 +168,9 @@ func newFloor(keys int) decide {
 		h, low := maphash.String(seeds[0], key), maphash.String(seeds[1], key)
 		at, _ := bits.Mul64(h, uint64(len(slots)))
 		lock := &shards[at*256/uint64(len(slots))]
+		now := int64(time.Since(base) / time.Microsecond)
 		lock.Lock()
-		slots[at][0] = int64(time.Since(base)/time.Microsecond) ^ int64(low)
+		slots[at][0] = now ^ int64(low)
 		lock.Unlock()
 		return true, nil
 	}
