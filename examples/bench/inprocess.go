@@ -155,8 +155,9 @@ func makeThrottled(q quota) (*throttled.GCRARateLimiterCtx, error) {
 	return l, err
 }
 
-// newFloor is no limiter: it is what one cannot do without that decides exactly, under
-// a lock, for a key that nobody can forge, in a table of slots in place.
+// newFloor is no limiter: it is what Tailcut's store does besides deciding. It reads the
+// clock, hashes the key so that nobody can forge it, and writes a slot of a table under
+// one of 256 locks.
 func newFloor(keys int) decide {
 	type shard struct {
 		sync.Mutex
