@@ -51,6 +51,9 @@ end
 local function lows(given, den)
 	local all = {}
 	for nth, at, rest in string.gmatch(given, ' (%d+) (%d+)([+%d/]*)') do
+		if #nth > 16 or #at > 16 then
+			return nil
+		end
 		local p, q = string.match(rest, '^%+(%d+)/(%d+)$')
 		all[#all + 1] = {nth = nth + 0, at = at + 0, part = p and q + 0 == den and p + 0 or 0}
 	end
@@ -110,10 +113,10 @@ function give.meter(key, whole, part, den, afterWhole, afterPart, memory, full, 
 	end
 	local turns, last, before = string.match(rest, '^(@?%d*) ?(%d*)(.*)$')
 	local till, list = string.match(before, '^!(%d+)([ %d+/]+)$')
-	if before ~= '' and not till then
+	local all, left, leftPart = lows(list or '', den), afterWhole, afterPart
+	if not all or before ~= '' and (not till or #till > 16 or #all == 0) then
 		return
 	end
-	local all, left, leftPart = lows(list or '', den), afterWhole, afterPart
 	for _, l in ipairs(all) do
 		if l.nth > known then -- and the later ones are higher
 			if more(left, leftPart, l.at, l.part) then

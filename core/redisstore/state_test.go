@@ -417,7 +417,8 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 		bad["a huge count"] = []any{"set", fmt.Sprintf("%s %d", strings.Repeat("9", 17), now+1e6)}
 	case core.KindFunnel, core.KindTokenBucket:
 		bad["a zset"] = []any{"zadd", 1, 1}
-		for _, s := range []string{"5+1", "5+1/", "5+/7", "+1/7", "5+7/7", "5+8/7", "5+-1/7", "5+1/0", "5+0.5/1", "5 5 5", "5+1/7 x", "5 -1"} {
+		for _, s := range []string{"5+1", "5+1/", "5+/7", "+1/7", "5+7/7", "5+8/7", "5+-1/7", "5+1/0", "5+0.5/1", "5 5 5", "5+1/7 x", "5 -1",
+			"5!", "5!5", "5!5 5", "5! 5 5", "5!5 5 5!", "5!-5 5 5", "5!5 -5 5", "5!5 5 5 x", "5!5 5 +1/7", "5!55555555555555555 5 5", "5!5 55555555555555555 5"} {
 			window(s)
 		}
 		bad["a huge last"] = []any{"set", fmt.Sprintf("%d %d0", now, now)}
@@ -552,7 +553,7 @@ func TestSpoiltStates(t *testing.T) {
 		v := []byte(rdb.Get(t.Context(), key).Val())
 		for range 1 + r.IntN(3) {
 			if i := r.IntN(min(len(v), 80) + 1); i < len(v) {
-				const chars = "0123456789 @+/-.ex\x00\xff9999"
+				const chars = "0123456789 @!+/-.ex\x00\xff9999"
 				c := chars[r.IntN(len(chars))]
 				switch r.IntN(4) {
 				case 0:
@@ -579,6 +580,14 @@ func TestSpoiltStates(t *testing.T) {
 				t.Fatal(err)
 			} else if d.Allowed {
 				taken = d
+			}
+		}
+		if r.IntN(3) == 0 {
+			if err := lim.Refund(t.Context(), taken); err != nil {
+				t.Fatal(err)
+			}
+			if rdb.Exists(t.Context(), store.Key(who, action, l)).Val() == 0 {
+				continue // all is whole
 			}
 		}
 		key := store.Key(who, action, l)

@@ -320,7 +320,11 @@ local function parseMeter(value)
 		return at + 0, part, den
 	end
 	local turns, last, given = match(rest, '^@?(%d*) ?(%d*)(.*)$')
-	if #turns > 16 or #last > 16 or given ~= '' and not match(given, '^!%d+[ %d+/]+$') then nonsense() end
+	if #turns > 16 or #last > 16 then nonsense() end
+	if given ~= '' then
+		local till, refund = match(given, '^!(%d+)[ %d+/]* (%d+) %d+[+%d/]*$')
+		if not till or #till > 16 or #refund > 16 then nonsense() end
+	end
 	return at + 0, part, den, turns ~= '' and turns + 0, last ~= '' and last + 0, given ~= '' and given
 end
 
@@ -380,7 +384,7 @@ local function reportMeter(l, fits, whole, part)
 	end
 	if l.dated then
 		last = last + 1
-		reply[last] = l.given and match(l.given, ' (%d+) %S+$') + 0 or 0
+		reply[last] = l.given and match(l.given, ' (%d+) %d+[+%d/]*$') + 0 or 0
 	end
 end
 
