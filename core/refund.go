@@ -73,8 +73,9 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 // until the debt of then has drained; the more there are, the less it may give.
 //
 // A store does not remember what was forgotten in between, by [Limiter.Reset], a
-// restart, a clock that stepped back, or a lower quota: a bucket or funnel may then get
-// more than the action still weighed, up to what it had taken.
+// restart, a store that was full, a clock that stepped back, a lower quota, or another
+// limiter's Initial or ForgetAfter: a bucket or funnel may then get more than the action
+// still weighed, up to what it had taken.
 //
 // An error means that it may not have been given back, and it then never will be.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
@@ -166,6 +167,9 @@ func (l *Limit) giveMeter(s *State, r *Receipt, was *Reading, now, units int64) 
 		at = span{m.At + 1, 0}
 	}
 	left := m.Given.limit(after, was.Count, l.den)
+	if left.more(at) { // a lower quota has cut the debt
+		left = at
+	}
 	left.whole -= now
 	switch {
 	case left.whole < 0 || left == (span{}) || m.gone() <= now:
@@ -232,7 +236,7 @@ func (w *Low) as(den int64) span {
 // which leaves nothing, for all of them. If they are too many, the two that are nearest
 // to each other become one, the lower.
 func (g *Given) add(at, gave span, before, known, den, now int64) *Given {
-	next := &Given{Until: before, Lows: make([]Low, 0, maxLows+1)}
+	next := &Given{Until: before}
 	push := func(refund int64, at span) {
 		for n := len(next.Lows); n > 0 && !at.more(next.Lows[n-1].as(den)); n-- {
 			next.Lows = next.Lows[:n-1]
@@ -243,7 +247,7 @@ func (g *Given) add(at, gave span, before, known, den, now int64) *Given {
 		next.Lows = append(next.Lows, Low{refund, at.whole, uint32(at.part), uint32(den)})
 	}
 	if g != nil {
-		next.Until = max(before, g.Until)
+		next.Until, next.Lows = max(before, g.Until), make([]Low, 0, len(g.Lows)+1)
 		for i := range g.Lows {
 			low := &g.Lows[i]
 			left := low.as(den)

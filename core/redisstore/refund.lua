@@ -125,6 +125,9 @@ function give.meter(key, whole, part, den, afterWhole, afterPart, memory, full, 
 			break
 		end
 	end
+	if more(left, leftPart, at, atPart) then -- a lower quota has cut the debt
+		left, leftPart = at, atPart
+	end
 	left = left - now
 	if at + (atPart > 0 and 1 or 0) <= now or left < 0 or (left == 0 and leftPart == 0) then
 		return

@@ -116,10 +116,11 @@ if charges == count then
 end
 
 -- Charges of several such limits, and of counted windows, are decided likewise: without
--- a function for each, or anything that makes others dear. A name tells at once most of
--- those that are not for here.
-local decided = false
-if find(ARGV[charges + 1], '^[012] [mfe][eil]') then
+-- a function for each, or anything that makes others dear. Not for here are those with a
+-- letter that none of the three names has, with a ladder, or of a meter that the above
+-- could not read.
+local decided, text = false, ARGV[charges + 1]
+if text ~= words and find(text, '^[012] ') and not find(text, '[~guvn]') and not find(text, 'dd') then
 
 several = several or (function()
 

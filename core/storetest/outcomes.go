@@ -581,6 +581,17 @@ var refundRules = []promise{
 		a.peek(pass(100, 40, 20*sec)) // with nine it would be 42
 	}},
 
+	{"of a debt that a lower quota has cut no more is given back than there is", func(s *script) {
+		s.exact()
+		large, small := s.of(core.Funnel(80, core.Every(year))), s.of(core.Funnel(10, core.Every(24*time.Hour)))
+		d := large.paid(70)
+		small.allow(1, stop(10, 0, 24*time.Hour, 240*time.Hour))
+		large.refund(d, 70)
+		small.peek(pass(10, 10, 0))
+		s.at(sec)
+		small.allow(1, pass(10, 9, 24*time.Hour))
+	}},
+
 	{"the action that opened a fixed window is not given back once there were others in it", func(s *script) {
 		a := s.of(core.FixedWindow(3, 10*sec))
 		first := a.paid(1)

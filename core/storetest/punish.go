@@ -193,6 +193,13 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 			left.Set(gone)
 		}
 	}
+	gone := h.gone()
+	if h.denominator != p.rule.denominator() {
+		gone = whole(ceil(gone))
+	}
+	if gone.Cmp(left) < 0 { // a lower quota has cut the debt
+		left.Set(gone)
+	}
 	left.Sub(left, whole(m.now))
 	if left.Sign() <= 0 || h.debt(m.now).Sign() == 0 {
 		return false
@@ -200,10 +207,6 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	give := p.rule.time(units)
 	if give.Cmp(left) > 0 {
 		give = left
-	}
-	gone := h.gone()
-	if h.denominator != p.rule.denominator() {
-		gone = whole(ceil(gone))
 	}
 	if debt := new(big.Rat).Sub(gone, whole(m.now)); h.turn != nil && debt.Cmp(p.rule.full()) > 0 && gone.Cmp(p.gone) != 0 {
 		return false
