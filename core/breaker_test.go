@@ -17,8 +17,9 @@ import (
 )
 
 // A script is a store that does as it is told, one letter a call: s answers, f fails,
-// c answers from a cache, k has an error of its key, l finds that the caller leaves, p panics, h hangs for a
-// second and answers, H hangs for a second and fails. After the last it does as then.
+// c answers from a cache, k has an error of its key, l finds that the caller leaves, p
+// panics, h hangs for a second and answers, H hangs for a second and fails. After the last
+// it does as then.
 type script struct {
 	core.Store
 	mu    sync.Mutex

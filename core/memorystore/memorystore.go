@@ -13,9 +13,10 @@
 // action; a limiter of two limits takes two. A key takes about 50 bytes, whatever
 // the length of the user and action, since only a keyed 128-bit hash of them is
 // kept. SlidingWindow and MovingWindow keep in addition about 150 bytes and 8 to 9
-// bytes for each action of the period, a bucket with Initial 40 bytes. So the
-// worst case of a MovingWindow(1,000,000, d) is 8 MB a key, and MaxKeys does not
-// bound that: choose the limit with it in mind.
+// bytes for each action of the period, a bucket with Initial 40 bytes, and a bucket or
+// funnel from which something was given back 120 to 300 bytes until the debt of then
+// has drained. So the worst case of a MovingWindow(1,000,000, d) is 8 MB a key, and
+// MaxKeys does not bound that: choose the limit with it in mind.
 //
 // What has expired is dropped as new keys come. At the bound a new key takes the
 // place of one that has expired, else of the one among some tens that is nearest

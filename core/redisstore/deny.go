@@ -14,7 +14,9 @@ import (
 // processes do go unnoticed.
 const (
 	repeat = time.Second
-	renew  = 3 * repeat / 4 // after it was asked for one caller asks again; meanwhile the others are not held up
+
+	// So long after it was asked for one caller asks again, and does not hold up the others.
+	renew = 3 * repeat / 4
 
 	rows   = 4096
 	perRow = 4

@@ -15,10 +15,10 @@ import (
 
 // Charges are combined: while some are under way others queue, and when one comes
 // back, or another charge comes a millisecond after the last left, those that queue go
-// out together in one run of the script. A charge that finds nothing under way goes at once, and there is
-// no timer, so combining costs an idle process nothing. It is for a single server; the
-// nodes of a Cluster or Ring answer each for itself, so there every charge, and
-// everywhere every other command, goes alone.
+// out together in one run of the script. A charge that finds nothing under way goes at
+// once, and there is no timer, so combining costs an idle process nothing. It is for a
+// single server; the nodes of a Cluster or Ring answer each for itself, so there every
+// charge, and everywhere every other command, goes alone.
 //
 // Every caller waits by its own clock, not by the client's socket, which alone keeps
 // Options.Timeout.
