@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -188,16 +189,7 @@ func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
 // is at all of them.
 func TestFullLineIsLookedThroughNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ends []net.Conn
-		rdb := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
-			Dialer: func(context.Context, string, string) (net.Conn, error) {
-				client, server := net.Pipe()
-				go func() { _, _ = io.Copy(io.Discard, server) }() // hears, and says nothing
-				ends = append(ends, client, server)
-				return client, nil
-			},
-		})
+		rdb, hangUp := mute()
 		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
 		store.SetCalls(4)
 		lim := core.Must(core.New(store, plenty))
@@ -225,10 +217,68 @@ func TestFullLineIsLookedThroughNowAndThen(t *testing.T) {
 			t.Error("those who left make no room")
 		}
 		time.Sleep(2 * time.Second)
+		hangUp()
+	})
+}
+
+// mute is a client of a server that hears and says nothing.
+func mute() (rdb *redis.Client, hangUp func()) {
+	var ends []net.Conn
+	rdb = redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
+		PoolSize: 10_000, // who waits for a connection has a timer of another bubble
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, server) }()
+			ends = append(ends, client, server)
+			return client, nil
+		},
+	})
+	return rdb, func() {
 		_ = rdb.Close()
 		for _, c := range ends {
 			_ = c.Close()
 		}
+	}
+}
+
+// Everybody has the whole time-out and no more, sent or not, whoever came before.
+func TestEachHasItsOwnTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb, hangUp := mute()
+		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
+		lim := core.Must(core.New(store, plenty))
+		r := rand.New(rand.NewPCG(5, 6))
+		var callers sync.WaitGroup
+		for range 500 {
+			time.Sleep(time.Duration(r.IntN(20_000)) * time.Microsecond)
+			if r.IntN(50) == 0 {
+				time.Sleep(3 * time.Second) // nobody is there
+			}
+			stays, want := 2*time.Second, redisstore.ErrTimeout
+			if r.IntN(4) == 0 {
+				stays, want = time.Duration(1+r.IntN(999))*time.Millisecond, context.DeadlineExceeded
+			}
+			ask := func(ctx context.Context) error { return lim.Reset(ctx, user, action) } // goes alone
+			if r.IntN(3) > 0 {
+				ask = func(ctx context.Context) error { _, err := lim.Peek(ctx, user, action); return err }
+			}
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), stays)
+				defer cancel()
+				start := time.Now()
+				err := ask(ctx)
+				if took := time.Since(start); took != min(stays, time.Second) || !errors.Is(err, want) {
+					t.Errorf("after %s: %v; %v was to be after %s", took, err, want, min(stays, time.Second))
+				}
+			})
+		}
+		callers.Wait()
+		time.Sleep(10 * time.Second)
+		if n, _ := store.Calls(); n != 0 {
+			t.Errorf("%d calls wait", n)
+		}
+		hangUp()
 	})
 }
 

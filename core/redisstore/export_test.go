@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -64,7 +65,7 @@ func (s *Store) Queues(key string) bool {
 func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	calls := make([]*call, len(charges))
 	for i := range charges {
-		calls[i] = &call{}
+		calls[i] = &call{order: &order{}}
 		for j := range charges[i].Limits {
 			calls[i].size += words(&charges[i].Limits[j], dated(&charges[i]))
 		}
@@ -90,7 +91,7 @@ func (s *Store) RunLong(ctx context.Context, charges ...core.Charge) (any, error
 	for i := range charges {
 		c := &charges[i]
 		mode, limits, _ := strings.Cut(spec(c), " ")
-		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), spec: mode + ":0 " + limits})
+		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), order: &order{spec: mode + ":0 " + limits}})
 	}
 	return s.run(ctx, calls)
 }
@@ -100,7 +101,7 @@ func (s *Store) Run(ctx context.Context, charges ...core.Charge) (any, error) {
 	var calls []*call
 	for i := range charges {
 		c := &charges[i]
-		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(c)})
+		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), order: s.order(c)})
 	}
 	return s.run(ctx, calls)
 }
@@ -116,4 +117,10 @@ func (s *Store) Deny(user, action string, limits []core.Limit) {
 		d := c.Answer(full, 0)
 		s.denials.learn(c, q, &d, full)
 	}
+}
+
+// Anew is whether the store tells the script of a charge what one that has seen no other
+// would.
+func (s *Store) Anew(c core.Charge) bool {
+	return reflect.DeepEqual(s.order(&c), New(s.rdb, nil).order(&c))
 }

@@ -21,7 +21,8 @@ import (
 // charge, and everywhere every other command, goes alone.
 //
 // Every caller waits by its own clock, not by the client's socket, which alone keeps
-// Options.Timeout.
+// Options.Timeout. That is the same for all, so one timer, set for whoever came first,
+// does for all.
 const (
 	fewFlights  = 2                // under way at a time: more would only make them smaller
 	manyFlights = 32               // with a server that is far away, or hangs
@@ -39,10 +40,8 @@ const (
 
 // A call is a charge for the script, or a command of its own.
 type call struct {
-	keys   []string
-	spec   string
-	size   int // numbers in the reply
-	weight int // how long it takes, in simple charges
+	keys []string
+	*order
 
 	line   []any
 	keyAt  int8   // where in line the key is
@@ -51,14 +50,18 @@ type call struct {
 	reply  any
 	err    error
 	state  atomic.Int32
-	flight *flight // once sent
-	done   chan struct{}
+	flight *flight    // once sent
+	done   chan error // of one
+
+	deadline     time.Time
+	older, newer *call // of those without an answer
 }
 
-// The states of a call: who is first, the one who sends or the one who leaves.
+// The states of a call: who is first, the one who sends or answers or the one who leaves.
 const (
 	callWaits = iota
 	callSent
+	callAnswered
 	callLeft
 )
 
@@ -90,14 +93,28 @@ func (f *flight) leave() {
 	}
 }
 
-// leave is a caller's last word. Who leaves before the call is sent is not charged.
-func (c *call) leave() {
-	if !c.state.CompareAndSwap(callWaits, callLeft) {
+// leave is a caller's last word, or the time-out's, unless there is an answer. Who
+// leaves before the call is sent is not charged.
+func (c *call) leave() bool {
+	if c.state.CompareAndSwap(callWaits, callLeft) {
+		return true
+	}
+	left := c.state.CompareAndSwap(callSent, callLeft)
+	if left {
 		c.flight.leave()
+	}
+	return left
+}
+
+// answer tells the caller, if he is there. Then the call is his again.
+func (c *call) answer() {
+	if err := c.err; c.state.CompareAndSwap(callSent, callAnswered) {
+		c.done <- err
 	}
 }
 
-// A line is where calls queue.
+// A line is where calls queue. It is apart from the store, which its timer would else
+// keep from being collected.
 type line struct {
 	mu       sync.Mutex
 	calls    []*call
@@ -106,6 +123,11 @@ type line struct {
 	alone    int       // calls that went alone
 	departed time.Time // the last flight
 	tidied   time.Time
+
+	timeout        time.Duration
+	oldest, newest *call       // of those without an answer
+	timer          *time.Timer // for the oldest, or one before it
+	watched        bool        // the timer runs
 }
 
 // do sends a call and waits for its reply, within the time-out.
@@ -113,43 +135,101 @@ func (s *Store) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.done = make(chan struct{})
+	if c.done == nil {
+		c.done = make(chan error, 1)
+	}
 	if err := s.join(c); err != nil {
 		return err
 	}
-	timer := time.NewTimer(s.timeout)
-	defer timer.Stop()
 	select {
-	case <-c.done:
-		if c.err == nil {
-			return nil
+	case err := <-c.done:
+		if err == nil || err == ErrTimeout {
+			return err
 		}
-		return explain(ctx, c.err)
+		return explain(ctx, err)
 	case <-ctx.Done():
-		c.leave()
+		if c.leave() {
+			s.line.mu.Lock()
+			s.line.unlink(c)
+			s.line.mu.Unlock()
+		}
 		return ctx.Err()
-	case <-timer.C:
-		c.leave()
-		return ErrTimeout
 	}
+}
+
+// watch tells those whose time is over.
+func (q *line) watch() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	for c := q.oldest; c != nil && !now.Before(c.deadline); c = q.oldest {
+		q.unlink(c)
+		if c.leave() {
+			c.done <- ErrTimeout
+		}
+	}
+	if q.watched = q.oldest != nil; q.watched {
+		q.timer.Reset(q.oldest.deadline.Sub(now))
+	}
+}
+
+// link adds a call to those without an answer.
+func (q *line) link(c *call, now time.Time) {
+	c.deadline = now.Add(q.timeout)
+	c.older, q.newest = q.newest, c
+	if c.older != nil {
+		c.older.newer = c
+	} else {
+		q.oldest = c
+	}
+	switch {
+	case q.watched:
+		return
+	case q.timer == nil:
+		q.timer = time.AfterFunc(q.timeout, q.watch)
+	default:
+		q.timer.Reset(q.timeout)
+	}
+	q.watched = true
+}
+
+// unlink takes a call from them, if it is there.
+func (q *line) unlink(c *call) {
+	switch {
+	case c.older != nil:
+		c.older.newer = c.newer
+	case q.oldest == c:
+		q.oldest = c.newer
+	default:
+		return
+	}
+	if c.newer != nil {
+		c.newer.older = c.older
+	} else {
+		q.newest = c.older
+	}
+	c.older, c.newer = nil, nil
 }
 
 // join queues a call and sees to it that somebody sends it.
 func (s *Store) join(c *call) error {
-	q := &s.line
+	q := s.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls)+q.alone >= q.most && (time.Since(q.tidied) < pace || !q.tidy()) {
 		return ErrBusy
 	}
+	now := time.Now()
+	q.link(c, now)
 	if c.line != nil || s.scattered.Load() {
 		q.alone++
 		go s.flyAlone(c)
 		return nil
 	}
 	q.calls = append(q.calls, c)
-	if q.flying < fewFlights || q.flying < manyFlights && time.Since(q.departed) > pace {
-		q.depart()
+	if q.flying < fewFlights || q.flying < manyFlights && now.Sub(q.departed) > pace {
+		q.flying++
+		q.departed = now
 		go s.fly()
 	}
 	return nil
@@ -169,14 +249,9 @@ func (q *line) tidy() bool {
 	return len(kept)+q.alone < q.most
 }
 
-func (q *line) depart() {
-	q.flying++
-	q.departed = time.Now()
-}
-
 // board takes the calls that are to go out together. With none the flying is over.
 func (s *Store) board() (batch []*call, f *flight) {
-	q := &s.line
+	q := s.line
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) > 0 {
@@ -208,32 +283,40 @@ func (s *Store) board() (batch []*call, f *flight) {
 	return batch, f
 }
 
-// fly sends what queues until nothing does. Who is answered is told after the next have
-// boarded: to wake a caller is dear, and he is best served by a goroutine that ends.
+// fly sends what queues until nothing does.
 func (s *Store) fly() {
 	batch, f := s.board()
 	for len(batch) > 0 {
 		s.exchange(f, batch)
-		f.cancel()
-		answered := batch
+		s.land(f, batch)
 		batch, f = s.board()
-		for _, c := range answered {
-			close(c.done)
-		}
+	}
+}
+
+// land tells those who are answered.
+func (s *Store) land(f *flight, calls []*call) {
+	f.cancel()
+	s.line.mu.Lock()
+	for _, c := range calls {
+		s.line.unlink(c)
+	}
+	s.line.mu.Unlock()
+	for _, c := range calls {
+		c.answer()
 	}
 }
 
 // flyAlone sends one call.
 func (s *Store) flyAlone(c *call) {
 	c.flight = s.newFlight()
+	calls := []*call{c}
 	if c.state.CompareAndSwap(callWaits, callSent) {
-		s.exchange(c.flight, []*call{c})
+		s.exchange(c.flight, calls)
 	}
-	c.flight.cancel()
 	s.line.mu.Lock()
 	s.line.alone--
 	s.line.mu.Unlock()
-	close(c.done)
+	s.land(c.flight, calls)
 }
 
 // exchange sends calls in one command and gives each its part of what comes back. A

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
@@ -221,5 +222,24 @@ func TestSameUserManyTimesInARun(t *testing.T) {
 			}
 			return t.Failed() || shared(proxy.Commands(), store.Key(who, action, set[0]), len(set)) > 5
 		})
+	}
+}
+
+// What is kept of a charge serves only its equals.
+func TestWhatIsKeptIsOfThatCharge(t *testing.T) {
+	store := redisstore.New(redis.NewClient(&redis.Options{}), nil)
+	r := rand.New(rand.NewPCG(7, 8))
+	var limits [3]core.Limit // in one place, though a limiter's never change
+	for range 2000 {
+		for i := range limits {
+			limits[i] = kinds[r.IntN(2)]
+		}
+		c := core.Charge{
+			User: user, Action: action, Limits: limits[:1+r.IntN(3)], Cost: r.Int64N(2),
+			Peek: r.IntN(4) == 0, Force: r.IntN(4) == 0, Receipt: r.IntN(2) == 0, Ahead: r.Int64N(2),
+		}
+		if !store.Anew(c) {
+			t.Fatalf("%+v", c)
+		}
 	}
 }

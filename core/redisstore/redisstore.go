@@ -115,8 +115,11 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -187,8 +190,11 @@ type Store struct {
 	prefix  string
 	secret  []byte
 	cell    bool // CL.THROTTLE
-	line    line
+	line    *line
 	denials *denials
+	calls   sync.Pool // *call, answered
+	seed    maphash.Seed
+	orders  [64]atomic.Pointer[order]
 
 	answered  atomic.Int32 // commands, up to policyAfter
 	scattered atomic.Bool  // the keys of two users may be on two servers
@@ -216,8 +222,9 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	case !validPrefix(o.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
-	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, denials: newDenials()}
-	s.line.most = maxCalls
+	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, denials: newDenials(), seed: maphash.MakeSeed()}
+	s.line = &line{most: maxCalls, timeout: o.Timeout}
+	s.calls.New = func() any { return new(call) }
 	_, single := rdb.(*redis.Client)
 	s.scattered.Store(!single)
 	if o.Secret != "" {
@@ -270,18 +277,15 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 
 // ask has Redis decide, and appends what it reads.
 func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading) (core.Decision, []core.Reading, error) {
-	call := &call{keys: s.keys(c.User, c.Action, c.Limits), spec: spec(c)}
-	if dated(c) {
-		call.size++
-	}
-	for i := range c.Limits {
-		call.size += words(&c.Limits[i], dated(c))
-		call.weight += weight(&c.Limits[i], c.Cost)
-	}
+	call := s.calls.Get().(*call)
+	call.keys, call.order = s.appendKeys(call.keys[:0], c.User, c.Action, c.Limits), s.order(c)
 	if err := s.do(ctx, call); err != nil {
 		return core.Decision{}, nil, err
 	}
 	readings, now, err := decode(c, call.reply, readings)
+	call.reply = nil
+	call.state.Store(callWaits)
+	s.calls.Put(call)
 	if err != nil {
 		return core.Decision{}, nil, err
 	}
@@ -312,17 +316,54 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 }
 
 func (s *Store) keys(user, action string, limits []core.Limit) []string {
+	return s.appendKeys(nil, user, action, limits)
+}
+
+func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
 	var few [128]byte
 	base := s.appendBase(few[:0], user, action)
-	keys := make([]string, len(limits))
 	for i := range limits {
 		identity := limits[i].Identity()
 		if s.cell {
 			identity = cellIdentity(limits[i])
 		}
-		keys[i] = string(append(base, identity...))
+		keys = append(keys, string(append(base, identity...)))
 	}
 	return keys
+}
+
+// An order is what the script is told of a charge, but for the keys.
+type order struct {
+	charge core.Charge // without whose it is
+	spec   any         // a string
+	size   int         // numbers in the reply
+	weight int         // how long it takes, in simple charges
+}
+
+// order is that of a charge. Limiters have the same again and again, so the last few are
+// kept, each in the one place where it can be.
+func (s *Store) order(c *core.Charge) *order {
+	at := &s.orders[maphash.Comparable(s.seed, &c.Limits[0])%uint64(len(s.orders))]
+	if o := at.Load(); o != nil && o.of(c) {
+		return o
+	}
+	o := &order{charge: *c, spec: spec(c)}
+	o.charge.User, o.charge.Action, o.charge.Limits = "", "", slices.Clone(c.Limits)
+	if dated(c) {
+		o.size++
+	}
+	for i := range c.Limits {
+		o.size += words(&c.Limits[i], dated(c))
+		o.weight += weight(&c.Limits[i], c.Cost)
+	}
+	at.Store(o)
+	return o
+}
+
+func (o *order) of(c *core.Charge) bool {
+	k := &o.charge
+	return k.Cost == c.Cost && k.Peek == c.Peek && k.Force == c.Force && k.Receipt == c.Receipt &&
+		k.Ahead == c.Ahead && slices.Equal(k.Limits, c.Limits)
 }
 
 // spec is the script's ARGV for a charge.
