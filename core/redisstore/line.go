@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -283,12 +284,14 @@ func (s *Store) board() (batch []*call, f *flight) {
 	return batch, f
 }
 
-// fly sends what queues until nothing does.
+// fly sends what queues until nothing does. Who is answered may come again at once, so
+// the others run first: flights that are fuller cost less for each.
 func (s *Store) fly() {
 	batch, f := s.board()
 	for len(batch) > 0 {
 		s.exchange(f, batch)
 		s.land(f, batch)
+		runtime.Gosched()
 		batch, f = s.board()
 	}
 }
