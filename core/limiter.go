@@ -149,25 +149,26 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 // writes nothing. A cost of 0 is always allowed and otherwise answers as
 // [Limiter.Peek]; a negative one is [ErrCost].
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	switch {
-	case n < 0:
-		return d, ErrCost
-	case n == 0:
-		if d, err = l.Peek(ctx, user, action); err == nil {
-			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
-		}
-		return d, err
-	}
-	err = l.allow(ctx, user, action, int64(n), &d)
+	err = l.allow(ctx, user, action, n, &d)
 	return d, err
 }
 
-// allow fills in the zero Decision.
-func (l *Limiter) allow(ctx context.Context, user, action string, cost int64, d *Decision) error {
-	err := check(ctx, user, action)
-	if err != nil {
+// allow fills in the zero Decision. Allow and AllowN are small enough to be inlined, so
+// that their callers' Decision is the one filled in.
+func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
+	switch {
+	case n < 0:
+		return ErrCost
+	case n == 0:
+		if *d, err = l.Peek(ctx, user, action); err == nil {
+			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
+		}
 		return err
 	}
+	if err = check(ctx, user, action); err != nil {
+		return err
+	}
+	cost := int64(n)
 	never := cost > l.smallest
 	if l.short != nil && !never {
 		if v := l.short.TakeOne(user, action, &l.limits[0], cost); v.Known {
