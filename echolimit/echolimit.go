@@ -160,7 +160,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		cfg := &cfg // Echo calls this for every request: what it makes is to be small
 		return func(c echo.Context) error {
-			o := gate.Enter(c, c.Request(), c.Response().Header())
+			var o nethttp.Outcome
+			gate.Enter(&o, c, c.Request(), c.Response().Header())
 			if o.Pass {
 				if d := o.Kept(); d != nil {
 					c.Set(keptKey, d)

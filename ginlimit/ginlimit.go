@@ -88,7 +88,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(c *gin.Context) {
-		o := gate.Enter(c, c.Request, c.Writer.Header())
+		var o nethttp.Outcome
+		gate.Enter(&o, c, c.Request, c.Writer.Header())
 		if o.Pass {
 			if d := o.Kept(); d != nil {
 				c.Set(keptKey{}, d)

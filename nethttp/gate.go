@@ -131,23 +131,24 @@ func (ch *charge) allow(ctx context.Context) (core.Decision, error) {
 	return ch.limiter.AllowN(ctx, ch.user, ch.action, ch.cost)
 }
 
-// Enter decides the request and writes the headers that belong to the outcome.
-// What is left to do is to run the handler, or to answer with the Outcome's Problem.
-func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) (o Outcome) {
+// Enter decides the request, writes the headers that belong to the outcome and fills in
+// the zero Outcome, which nobody has to copy then. What is left to do is to run the
+// handler, or to answer with the Outcome's Problem.
+func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
 	if preflight(r) {
 		o.Pass = true
-		return o
+		return
 	}
 	charge := &o.charge
-	switch o.Pass, o.Failure = g.decide(c, r, &o); {
+	switch o.Pass, o.Failure = g.decide(c, r, o); {
 	case o.Pass:
-		return o
+		return
 	case o.Failure != nil:
 		if !errors.Is(o.Failure, keyfuncs.ErrNoRoute) || g.unrouted.CompareAndSwap(false, true) {
 			o.Failure.say(r.Context(), &g.down)
 		}
 		g.headers.fail(h, charge.limiter, o.Failure)
-		return o
+		return
 	}
 	o.Pass, o.Decided = o.Decision.Allowed, true
 	o.Settle = o.Pass && g.rules.Settle != nil
@@ -164,7 +165,6 @@ func (g *Gate[C]) Enter(c C, r *http.Request, h http.Header) (o Outcome) {
 		}
 		g.charged(outer, h[headerRemaining], n)
 	}
-	return o
 }
 
 // preflight is a browser's question whether it may ask. It must have all three

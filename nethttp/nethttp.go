@@ -144,7 +144,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 			panic("nethttp: Limit: the handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			o := gate.Enter(r, r, w.Header())
+			var o Outcome
+			gate.Enter(&o, r, r, w.Header())
 			kept := r
 			if o.kept != nil {
 				o.kept.Context = r.Context()
