@@ -99,17 +99,21 @@ func (l *Limit) debt(m *Meter, now int64) (debt span, clamped bool) {
 			m.Last -= back
 		}
 	}
-	debt = span{m.At - now, int64(m.Part)}
-	if int64(m.Den) != l.den && m.Part > 0 {
-		debt = span{debt.whole + 1, 0}
-	}
-	switch {
-	case debt.whole < 0:
-		debt = span{}
-	case debt.more(l.full) && m.Turns == 0:
+	if debt = l.owed(m, now); debt.more(l.full) && m.Turns == 0 {
 		return l.full, true
 	}
 	return debt, clamped
+}
+
+// owed is the debt as the meter has it.
+func (l *Limit) owed(m *Meter, now int64) span {
+	switch {
+	case m.At < now:
+		return span{}
+	case m.Part > 0 && int64(m.Den) != l.den:
+		return span{m.At - now + 1, 0}
+	}
+	return span{m.At - now, int64(m.Part)}
 }
 
 // Plain is whether the limit is a bucket or funnel without Initial.
@@ -121,26 +125,35 @@ func (l *Limit) Plain() bool {
 // a function can return in registers: structs that are copied cost more than the
 // decision.
 type Level struct {
-	Known      bool // there is a meter; if not, nothing was decided
+	Known      bool // if not, nothing was decided
 	Fits       bool
 	Rest, Part int64
 }
 
 // Pour decides a charge that is [Charge.Short], by a meter without turns: what Check and
-// Commit would, in one go. kept is whether the meter is one that was kept; changed,
-// whether it is to be written back.
-func (l *Limit) Pour(m *Meter, kept bool, now, cost int64) (v Level, changed bool) {
+// Commit would, in one go. kept is whether the meter is one that was kept. m is to be
+// written back if the charge fits. A meter that is to be clamped is not decided, since
+// who reads the clock before the lock can be late with it. until is the instant until
+// which the next of cost 1 is refused, or this one; or 0.
+func (l *Limit) Pour(m *Meter, kept bool, now, cost int64) (v Level, until int64) {
 	var debt span
 	if kept {
-		debt, changed = l.debt(m, now)
+		if debt = l.owed(m, now); debt.more(l.full) {
+			return v, 0
+		}
 	}
-	after := debt.add(l.cost(cost), l.den)
-	if v.Fits = !after.more(l.full); v.Fits {
-		debt, changed = after, true
+	v.Known = true
+	next := debt.add(l.cost(cost), l.den)
+	if v.Fits = !next.more(l.full); v.Fits {
+		debt = next
+		next = debt.add(l.tick, l.den)
 	}
-	m.At, m.Part, m.Den, m.Last = now+debt.whole, uint32(debt.part), uint32(l.den), UnknownLast
-	v.Known, v.Rest, v.Part = true, debt.whole, debt.part
-	return v, changed
+	if next.more(l.full) {
+		until = now + next.sub(l.full, l.den).ceil()
+	}
+	m.At, m.Part, m.Den = now+debt.whole, uint32(debt.part), uint32(l.den)
+	v.Rest, v.Part = debt.whole, debt.part
+	return v, until
 }
 
 // Poured fills in the zero Decision of a charge that Pour has decided.

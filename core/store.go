@@ -34,7 +34,7 @@ type Store interface {
 type ShortStore interface {
 	Store
 
-	// TakeOne decides such a charge if the store knows its key.
+	// TakeOne decides such a charge, if the store knows its key and it is simple.
 	TakeOne(user, action string, l *Limit, cost int64) Level
 
 	// Is says whether that is the store itself: not one that embeds it, and so has

@@ -65,9 +65,13 @@ type Store struct {
 	base   time.Time
 	clock  func() int64 // in tests; nil is the time since base
 	max    int64
-	used   atomic.Int64 // keys in all shards
+	used   atomic.Int64            // keys in all shards
+	tables []atomic.Pointer[table] // of the shards
 	shards []shard
 }
+
+// none is the table of a shard without keys.
+var none table
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds.
 func New(opts *Options) *Store { return newStore(opts, nil) }
@@ -81,13 +85,19 @@ func newStore(opts *Options, clock func() int64) *Store {
 		panic(fmt.Sprintf("memorystore: New: MaxKeys %d is not within 1 to %d; 0 is the default of %d", maxKeys, int64(maxMaxKeys), defaultMaxKeys))
 	}
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
-	return &Store{
+	s := &Store{
 		seeds:  [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		base:   time.Now().Add(-time.Microsecond), // no instant is 0, which to a Meter is none
 		clock:  clock,
 		max:    int64(maxKeys),
+		tables: make([]atomic.Pointer[table], shards),
 		shards: make([]shard, shards),
 	}
+	for i := range s.shards {
+		s.shards[i].table, s.shards[i].live = &none, &s.tables[i]
+		s.tables[i].Store(&none)
+	}
+	return s
 }
 
 func (s *Store) now() int64 {
@@ -95,17 +105,6 @@ func (s *Store) now() int64 {
 		return s.clock()
 	}
 	return int64(time.Since(s.base) / time.Microsecond)
-}
-
-// after is the instant of a charge that has the shard's lock: now, which was read before
-// so that the lock is held for less long, or that of one who had the lock first, if it is
-// later. A shard never sees time step back.
-func (s *Store) after(sh *shard, now int64) int64 {
-	if s.clock != nil { // in tests it may step back
-		return now
-	}
-	sh.latest = max(sh.latest, now)
-	return sh.latest
 }
 
 // hash is the identity of what the store keeps: 128 bits under random keys, so
@@ -130,17 +129,18 @@ func (h hash) of(l *core.Limit) hash {
 	id := l.Hash()
 	h.hi += oddLimit * id
 	h.lo += oddAction * bits.RotateLeft64(id, 32)
-	if h.hi == 0 { // means an empty slot
-		h.hi = 1
+	h.hi = max(h.hi, leastHash) &^ metered
+	if k := l.Kind(); k == core.KindFunnel || k == core.KindTokenBucket {
+		h.hi |= metered
 	}
 	return h
 }
 
 // shardOf is the shard of all states of a user and action, so that several limits
 // are decided under one lock.
-func (s *Store) shardOf(h hash) *shard {
-	hi, _ := bits.Mul64(h.lo, uint64(len(s.shards)))
-	return &s.shards[hi]
+func (s *Store) shardOf(h hash) uint64 {
+	hi, _ := bits.Mul64(h.lo, uint64(len(s.tables)))
+	return hi
 }
 
 // Accept tells core.New that a limiter of more limits than there may be keys would
@@ -156,16 +156,20 @@ func (s *Store) Accept(limits []core.Limit) error {
 func (s *Store) Is(store core.Store) bool { return store == core.Store(s) }
 
 // TakeOne decides the commonest charge, of a known key: what Take does, in one go.
-func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) (v core.Level) {
+func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) core.Level {
 	h := s.hash(user, action)
-	sh := s.shardOf(h)
-	h = h.of(l)
-	now := s.now()
-	sh.mu.Lock()
-	if slot := sh.meter(h); slot != nil {
-		v = slot.pour(l, cost, s.after(sh, now))
+	return s.pour(s.shardOf(h), h.of(l), l, cost)
+}
+
+// pour decides by the meter that stands in the slot of a key, if there is one.
+func (s *Store) pour(shard uint64, h hash, l *core.Limit, cost int64) (v core.Level) {
+	now := s.now() // before the lock, so that it is held for less long
+	if slot, expires := s.tables[shard].Load().lock(h); slot != nil {
+		if slot.word&tags == 0 {
+			v = slot.pour(l, &expires, now, cost)
+		}
+		slot.unlock(expires)
 	}
-	sh.mu.Unlock()
 	return v
 }
 
@@ -176,14 +180,10 @@ const few = 4
 // known, but for a queue that grows, or for more than four limits.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	h := s.hash(c.User, c.Action)
-	sh := s.shardOf(h)
-	now := s.now()
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	now = s.after(sh, now)
+	shard := s.shardOf(h)
 	if c.Short() { // and comes by a decorator: see TakeOne
-		if slot := sh.meter(h.of(&c.Limits[0])); slot != nil {
-			c.Limits[0].Poured(&d, slot.pour(&c.Limits[0], c.Cost, now), c.Cost)
+		if v := s.pour(shard, h.of(&c.Limits[0]), &c.Limits[0], c.Cost); v.Known {
+			c.Limits[0].Poured(&d, v, c.Cost)
 			return d, nil
 		}
 	}
@@ -194,9 +194,15 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		states, places = make([]core.State, len(c.Limits)), make([]place, len(c.Limits))
 	}
 	states, places = states[:len(c.Limits)], places[:len(c.Limits)]
+	sh := &s.shards[shard]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	for i := range c.Limits {
-		places[i] = sh.find(h.of(&c.Limits[i]))
-		sh.load(places[i], &c.Limits[i], &states[i], now)
+		sh.enter(&places[i], h.of(&c.Limits[i]))
+	}
+	now := s.now() // after the locks, so that nobody has been here later
+	for i := range c.Limits {
+		sh.load(&places[i], &c.Limits[i], &states[i], now)
 	}
 	if c.Check(states, now) {
 		new := 0
@@ -207,29 +213,31 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 			new++
 			if c.Peek && !s.roomFor(sh, places, i, new, now) || !c.Peek && !s.reserve(sh, places, i, now) {
 				s.cancel(places[:i])
-				return full(c, sh.nextFree(places[i], now)-now), nil
+				d = full(c, sh.nextFree(places, i, now)-now)
+				for i := range places {
+					sh.leave(&places[i])
+				}
+				return d, nil
 			}
 		}
 	}
 	c.Commit(&d, states, now)
-	// Known keys first: written, they are not expired, and no new one displaces them.
-	for i := range states {
-		if states[i].Changed && places[i].found {
-			sh.store(places[i], &c.Limits[i], &states[i])
-		}
-	}
-	for i := range states {
-		if states[i].Changed && !places[i].found {
-			s.add(sh, places, i, &c.Limits[i], &states[i], now)
-		}
-	}
+	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Whoever was refused is not to be forgiven, by another limiter's numbers or
 		// at a smaller cost.
-		for i := range states {
-			if places[i].found && !states[i].Fits {
-				sh.slots[places[i].at].refuse(now + int64(d.RetryAfter/time.Microsecond))
-			}
+		until = now + int64(d.RetryAfter/time.Microsecond)
+	}
+	for i := range places {
+		if places[i].found {
+			sh.settle(&places[i], &c.Limits[i], &states[i], until)
+			states[i].Changed = false
+		}
+	}
+	// New keys come last: what was just written is not expired, and not displaced.
+	for i := range places {
+		if states[i].Changed && s.add(sh, places, i, now) {
+			sh.settle(&places[i], &c.Limits[i], &states[i], until)
 		}
 	}
 	d.Issue(s)
@@ -250,24 +258,25 @@ func needed(c *core.Charge, i int) bool {
 // Refund gives back what a charge has taken, in one atomic step.
 func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	h := s.hash(r.User, r.Action)
-	sh := s.shardOf(h)
+	sh := &s.shards[s.shardOf(h)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	states := make([]core.State, len(r.Limits))
-	now := s.after(sh, s.now())
+	states, places := make([]core.State, len(r.Limits)), make([]place, len(r.Limits))
 	for i := range r.Limits {
-		sh.load(sh.find(h.of(&r.Limits[i])), &r.Limits[i], &states[i], now)
+		sh.enter(&places[i], h.of(&r.Limits[i]))
+	}
+	now := s.now()
+	for i := range r.Limits {
+		sh.load(&places[i], &r.Limits[i], &states[i], now)
 	}
 	r.Give(states, now, units)
-	for i := range states {
-		if !states[i].Changed {
-			continue
-		}
-		if p := sh.find(h.of(&r.Limits[i])); states[i].Kept {
-			sh.store(p, &r.Limits[i], &states[i])
-		} else {
-			sh.remove(p.at)
-			s.used.Add(-1)
+	for i := range places {
+		switch p := &places[i]; {
+		case !p.found:
+		case states[i].Changed && !states[i].Kept:
+			s.forget(sh, p)
+		default:
+			sh.settle(p, &r.Limits[i], &states[i], 0)
 		}
 	}
 	return nil
@@ -276,16 +285,21 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 // Reset forgets the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
 	h := s.hash(user, action)
-	sh := s.shardOf(h)
+	sh := &s.shards[s.shardOf(h)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for i := range limits {
-		if p := sh.find(h.of(&limits[i])); p.found {
-			sh.remove(p.at)
-			s.used.Add(-1)
+		var p place
+		if sh.enter(&p, h.of(&limits[i])); p.found {
+			s.forget(sh, &p)
 		}
 	}
 	return nil
+}
+
+func (s *Store) forget(sh *shard, p *place) {
+	sh.remove(p.at)
+	s.used.Add(-1)
 }
 
 // roomFor says whether reserve would find room for so many places, the i-th being
@@ -304,7 +318,6 @@ func (s *Store) reserve(sh *shard, places []place, i int, now int64) bool {
 			return false
 		}
 		s.used.Add(1 - int64(dropped))
-		sh.findAgain(places)
 	}
 	places[i].reserved = true
 	return true
@@ -318,14 +331,14 @@ func (s *Store) cancel(places []place) {
 	}
 }
 
-// add stores the state of a new key. What a refusal would add to a full store
-// stays unwritten.
-func (s *Store) add(sh *shard, places []place, i int, l *core.Limit, st *core.State, now int64) {
+// add makes a slot for a new key. What a refusal would add to a full store stays
+// unwritten.
+func (s *Store) add(sh *shard, places []place, i int, now int64) bool {
 	if !places[i].reserved && !s.reserve(sh, places, i, now) {
-		return
+		return false
 	}
 	s.used.Add(-int64(sh.insert(places, i, now)))
-	sh.store(places[i], l, st)
+	return true
 }
 
 // full is the refusal of a key for which there is no room.

@@ -3,58 +3,113 @@ package memorystore
 import (
 	"math"
 	"math/bits"
+	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
 )
 
-// A shard is a table of slots in the order of their hashes, with gaps: linear
-// probing in which a search ends at the first larger hash. It grows by a third at
-// a time, which keeps it three quarters to nine tenths full.
+// A shard is a table of slots, and what of their keys does not fit into them. Its lock
+// is for keys that come and go, for what is not a meter, and for several limits at once.
+// A meter of which nothing more is known is decided under the lock of its slot alone: then
+// two processors share no line of memory but that slot's.
 type shard struct {
 	mu      sync.Mutex
-	slots   []slot
-	latest  int64  // the last instant at which anything was decided
-	size    uint64 // hashes are spread over so many slots; the rest is for overflow
-	used    int
-	hand    int // the next slot to look at for what has expired
+	table   *table
+	live    *atomic.Pointer[table] // the same, for who has not the lock
+	used    int                    // keys
+	taken   int                    // places in the table where a search goes on
+	hand    int                    // the next slot to look at for what has expired
 	trails  arena[*core.Trail]
 	meters  arena[core.Meter]
 	ladders arena[*core.Standing]
-	_       [48]byte // then a shard begins a line of the processor's
+}
+
+// A table finds a key at the first place from its home on that is not taken by another
+// (linear probing). It is made anew when it is full enough, so that no key ever moves. The
+// keys are apart from their slots: what is searched is not what is written all the time.
+type table struct {
+	keys  []hash
+	slots []slot
 }
 
 // A slot is the state of one key. A meter and a counter stand in it; a trail, a
 // ladder's standing, and a meter of which more is to be known than when its debt is gone,
 // stand in an arena.
+//
+// The slot of a meter is written under its own lock, the others under the shard's. To add
+// a key or to take it out, the shard's is needed too.
 type slot struct {
-	hash
-	expires int64  // when the key may be dropped; of a meter and a counter, their instant
-	refused int64  // until when an action of cost 1 is refused
+	expires int64  // when the key may be dropped; of a meter and a counter, their instant; and the lock
 	word    uint64 // meter: part and denominator; counter: count; or where, and a tag
+	refused int64  // until when an action of cost 1 is refused; what is past may stand for it
 }
+
+// Where there is no key, hi says what has been there. The slot of a meter is not given to
+// another kind: somebody who is late may still lock it.
+const (
+	empty     = 0
+	dead      = 2 // or 3, as it was a meter's
+	leastHash = 4
+	metered   = 1 // the bit of hi that tells a meter's key
+)
+
+func (h hash) metered() bool { return h.hi&metered != 0 }
+
+// lock locks the slot of a meter and returns its expires, which the holder may change, and
+// gives back to unlock. It is held for some ten nanoseconds, so to wait is not to sleep.
+func (s *slot) lock() (expires int64) {
+	if expires = atomic.LoadInt64(&s.expires); expires >= 0 && atomic.CompareAndSwapInt64(&s.expires, expires, expires|locked) {
+		return expires
+	}
+	return s.wait()
+}
+
+func (s *slot) wait() int64 {
+	for tries := 1; ; tries++ {
+		if tries%patience == 0 {
+			runtime.Gosched() // its holder may wait for this processor
+		}
+		expires := atomic.LoadInt64(&s.expires)
+		if expires >= 0 && atomic.CompareAndSwapInt64(&s.expires, expires, expires|locked) {
+			return expires
+		}
+	}
+}
+
+const (
+	locked   = math.MinInt64
+	patience = 64
+)
+
+func (s *slot) unlock(expires int64) { atomic.StoreInt64(&s.expires, max(0, expires)) }
 
 // refuse protects the key from eviction until then.
 func (s *slot) refuse(until int64) { s.refused = max(s.refused, until) }
 
-// pour decides a charge of a Plain limit, whose meter the slot is.
-func (s *slot) pour(l *core.Limit, cost, now int64) core.Level {
+// pour decides a charge of a Plain limit, whose meter the slot is. It writes no more than
+// it must.
+func (s *slot) pour(l *core.Limit, expires *int64, now, cost int64) core.Level {
 	var m core.Meter
-	s.meter(&m)
-	v, changed := l.Pour(&m, s.expires > now, now, cost)
-	if changed {
-		s.expires, s.refused, s.word = m.Expires(), m.RefusedUntil(l, 1), meterWord(&m)
+	s.meter(&m, *expires)
+	v, until := l.Pour(&m, *expires > now, now, cost)
+	if v.Fits {
+		*expires = m.Expires()
+		if word := meterWord(&m); word != s.word {
+			s.word = word
+		}
 	}
-	if !v.Fits {
-		s.refuse(m.RefusedUntil(l, cost))
+	if until > s.refused {
+		s.refused = until
 	}
 	return v
 }
 
 // meter is the meter that stands in the slot. It fills m in, since a struct that is
 // copied while it is new costs a decision 5 ns.
-func (s *slot) meter(m *core.Meter) {
-	m.At, m.Part, m.Den, m.Last = s.expires, uint32(s.word>>32), uint32(s.word), core.UnknownLast
+func (s *slot) meter(m *core.Meter, expires int64) {
+	m.At, m.Part, m.Den, m.Last = expires, uint32(s.word>>32), uint32(s.word), core.UnknownLast
 	if m.Part > 0 {
 		m.At--
 	}
@@ -69,154 +124,209 @@ const (
 	tags      = tagLadder
 )
 
-// A place is where a key's slot is, or would be.
+// A place is where a key's slot is, or else could be.
 type place struct {
 	hash
 	at       int
 	found    bool
-	reserved bool // counted, not yet inserted
+	reserved bool  // counted, not yet inserted
+	expires  int64 // the slot's
 }
 
 const (
 	minSize   = 8
+	fullest   = 85 // percent of the places: searches grow with the square of what is left
 	probe     = 32 // slots looked at for one to evict
 	sweep     = 2  // slots looked at for what has expired, per new key
-	fullSweep = 64 // the same, at the bound
+	fullSweep = 32 // the same, at the bound
 )
 
-func (sh *shard) home(h uint64) int {
-	hi, _ := bits.Mul64(h, sh.size)
+func (t *table) home(h uint64) int {
+	hi, _ := bits.Mul64(h, uint64(len(t.keys)))
 	return int(hi)
 }
 
-func (sh *shard) find(h hash) place {
-	i := sh.home(h.hi)
-	for ; i < len(sh.slots); i++ {
-		s := &sh.slots[i]
-		if s.hi >= h.hi {
-			if s.hash == h {
-				return place{hash: h, at: i, found: true}
+func (t *table) next(i int) int {
+	if i++; i < len(t.keys) {
+		return i
+	}
+	return 0
+}
+
+// lock is the slot of a key, locked, or nil. It is for who has not the shard's lock: a
+// key that is not found may be there nevertheless.
+func (t *table) lock(h hash) (s *slot, expires int64) {
+	i := t.home(h.hi)
+	for range t.keys {
+		k := &t.keys[i]
+		switch atomic.LoadUint64(&k.hi) {
+		case h.hi:
+			s = &t.slots[i]
+			if expires = s.lock(); atomic.LoadUint64(&k.hi) == h.hi && k.lo == h.lo {
+				return s, expires
 			}
-			if s.hi > h.hi {
-				break
-			}
-		} else if s.hi == 0 {
-			break
+			s.unlock(expires)
+			return nil, 0
+		case empty:
+			return nil, 0
 		}
+		i = t.next(i)
 	}
-	return place{hash: h, at: i}
+	return nil, 0
 }
 
-// meter is the slot of a key whose meter stands in it, or nil.
-func (sh *shard) meter(h hash) *slot {
-	if p := sh.find(h); p.found && sh.slots[p.at].word&tags == 0 {
-		return &sh.slots[p.at]
+// find says where a key is, or else a free slot for it.
+func (t *table) find(h hash) (at int, found bool) {
+	at = -1
+	i := t.home(h.hi)
+	for range t.keys {
+		k := &t.keys[i]
+		if *k == h {
+			return i, true
+		}
+		if k.hi < leastHash {
+			if at < 0 && (k.hi == empty || k.metered() == h.metered()) {
+				at = i
+			}
+			if k.hi == empty {
+				return at, false
+			}
+		}
+		i = t.next(i)
 	}
-	return nil
+	return at, false
 }
 
-// findAgain finds the places anew after slots have moved.
-func (sh *shard) findAgain(places []place) {
-	for i := range places {
-		p := sh.find(places[i].hash)
-		p.reserved = places[i].reserved
-		places[i] = p
+// has is whether there is a key at i.
+func (t *table) has(i int) bool { return t.keys[i].hi >= leastHash }
+
+// open locks the slot at i if it is a meter's, and returns its expires, to give to close.
+func (t *table) open(i int) (expires int64) {
+	if t.keys[i].metered() {
+		return t.slots[i].lock()
+	}
+	return t.slots[i].expires
+}
+
+func (t *table) close(i int, expires int64) {
+	if t.keys[i].metered() {
+		t.slots[i].unlock(expires)
+	} else {
+		t.slots[i].expires = expires
 	}
 }
 
-// insert adds an empty slot for the i-th place and returns how many expired ones
-// went.
+// until is the expires of a slot that is not open.
+func (t *table) until(i int) int64 { return atomic.LoadInt64(&t.slots[i].expires) &^ locked }
+
+// enter fills in the zero place of a key, and opens its slot if there is one.
+func (sh *shard) enter(p *place, h hash) {
+	p.hash = h
+	if p.at, p.found = sh.table.find(h); p.found {
+		p.expires = sh.table.open(p.at)
+	}
+}
+
+// leave closes the slot, if there is one.
+func (sh *shard) leave(p *place) {
+	if p.found {
+		sh.table.close(p.at, p.expires)
+	}
+}
+
+// settle writes what has become of a state, keeps it until then if it refuses, and closes
+// its slot.
+func (sh *shard) settle(p *place, l *core.Limit, st *core.State, until int64) {
+	if st.Changed {
+		sh.store(p, l, st)
+	}
+	if !st.Fits {
+		sh.table.slots[p.at].refuse(until)
+	}
+	sh.leave(p)
+}
+
+// insert adds the i-th place, with its slot open, and returns how many expired keys went.
+// No slot may be open.
 func (sh *shard) insert(places []place, i int, now int64) (dropped int) {
 	p := &places[i]
 	dropped = sh.sweep(sweep, places, now)
-	if uint64(sh.used+1)*10 > sh.size*9 {
+	p.at, _ = sh.table.find(p.hash)
+	if p.at < 0 || sh.table.keys[p.at].hi == empty && (sh.taken+1)*100 > len(sh.table.keys)*fullest {
 		dropped += sh.rehash(now)
+		p.at, _ = sh.table.find(p.hash)
 	}
-	for {
-		*p = sh.find(p.hash)
-		end := p.at
-		for end < len(sh.slots) && sh.slots[end].hi != 0 {
-			end++
-		}
-		if end < len(sh.slots) {
-			copy(sh.slots[p.at+1:end+1], sh.slots[p.at:end])
-			break
-		}
-		dropped += sh.rehash(now)
+	k := &sh.table.keys[p.at]
+	if k.hi == empty {
+		sh.taken++
+		atomic.StoreUint64(&k.hi, p.hi&metered|dead)
 	}
-	sh.slots[p.at] = slot{hash: p.hash}
+	sh.table.open(p.at)
+	k.lo = p.lo
+	atomic.StoreUint64(&k.hi, p.hi)
+	p.found, p.expires = true, 0
 	sh.used++
-	sh.findAgain(places)
 	return dropped
 }
 
-// rehash drops what has expired and spreads the rest over a larger table.
+// rehash drops what has expired and moves the rest to a new table.
 func (sh *shard) rehash(now int64) (dropped int) {
-	old := sh.slots
-	for i := range old {
-		if old[i].hi != 0 && old[i].expires <= now {
-			sh.release(old[i].word)
-			old[i].hi = 0
-			dropped++
+	old := sh.table
+	for i := range old.keys {
+		if old.expired(i, now) {
+			dropped += sh.drop(i, now)
 		}
 	}
-	sh.used -= dropped
 	size := max(minSize, sh.used+sh.used/3+1)
-	if int(sh.size) >= size && dropped == 0 { // the overflow ran out
-		size = int(sh.size) + int(sh.size)/3
-	}
-	for {
-		if sh.spread(old, size) {
-			return dropped
-		}
-		size += size / 3
-	}
-}
-
-func (sh *shard) spread(old []slot, size int) bool {
-	sh.size = uint64(size)
-	sh.slots = make([]slot, size+max(minSize, min(64, size/8)))
-	sh.hand = 0
-	next := 0
-	for i := range old {
-		if old[i].hi == 0 {
+	t := &table{make([]hash, size), make([]slot, size)}
+	for i := range old.keys {
+		if !old.has(i) {
 			continue
 		}
-		next = max(next, sh.home(old[i].hi))
-		if next == len(sh.slots) {
-			return false
-		}
-		sh.slots[next] = old[i]
-		next++
+		k, s := &old.keys[i], &old.slots[i]
+		at, _ := t.find(*k)
+		expires := old.open(i)
+		t.keys[at], t.slots[at] = *k, slot{expires, s.word, s.refused}
+		atomic.StoreUint64(&k.hi, k.hi&metered|dead) // who comes here comes too late
+		old.close(i, 0)
 	}
-	return true
+	sh.table, sh.taken, sh.hand = t, sh.used, 0
+	sh.live.Store(t)
+	return dropped
 }
 
-// remove takes out the slot at i and moves those back that it kept from home.
-func (sh *shard) remove(i int) {
-	sh.release(sh.slots[i].word)
-	end := i + 1
-	for end < len(sh.slots) && sh.slots[end].hi != 0 && sh.home(sh.slots[end].hi) < end {
-		end++
+// expired is whether there is a key at i that seems to have expired.
+func (t *table) expired(i int, now int64) bool { return t.until(i) <= now && t.has(i) }
+
+// drop removes the key at i if it has expired, and returns how many went.
+func (sh *shard) drop(i int, now int64) int {
+	if expires := sh.table.open(i); expires > now {
+		sh.table.close(i, expires)
+		return 0
 	}
-	copy(sh.slots[i:end-1], sh.slots[i+1:end])
-	sh.slots[end-1] = slot{}
+	sh.remove(i)
+	return 1
+}
+
+// remove takes out the key at i, whose slot is open.
+func (sh *shard) remove(i int) {
+	k, s := &sh.table.keys[i], &sh.table.slots[i]
+	sh.release(s.word)
+	atomic.StoreUint64(&k.hi, k.hi&metered|dead)
+	k.lo, s.word, s.refused = 0, 0, 0
+	sh.table.close(i, 0)
 	sh.used--
 }
 
 // sweep removes what has expired among the next n slots, but for the places, which
 // may be about to be written.
 func (sh *shard) sweep(n int, places []place, now int64) (dropped int) {
-	for range min(n, len(sh.slots)) {
-		if sh.hand >= len(sh.slots) {
-			sh.hand = 0
+	t := sh.table
+	for range min(n, len(t.keys)) {
+		if t.expired(sh.hand, now) && !spared(places, t.keys[sh.hand]) {
+			dropped += sh.drop(sh.hand, now)
 		}
-		if s := &sh.slots[sh.hand]; s.hi != 0 && s.expires <= now && !spared(places, s.hash) {
-			sh.remove(sh.hand) // and look at what moved there
-			dropped++
-		} else {
-			sh.hand++
-		}
+		sh.hand = t.next(sh.hand)
 	}
 	return dropped
 }
@@ -236,11 +346,20 @@ func (sh *shard) evict(places []place, i int, now int64) int {
 	if dropped := sh.sweep(fullSweep, places, now); dropped > 0 {
 		return dropped
 	}
-	victim := -1
-	sh.around(sh.home(places[i].hi), func(at int) {
-		if s := &sh.slots[at]; s.mayGo(places, now) && (victim < 0 || s.expires < sh.slots[victim].expires) {
-			victim = at
+	t, victim, least := sh.table, -1, int64(math.MaxInt64)
+	sh.around(places[i].hi, places, func(i int) {
+		if t.until(i) >= least {
+			return
 		}
+		expires := t.open(i)
+		if expires >= least || !t.slots[i].mayGo(expires, now) {
+			t.close(i, expires)
+			return
+		}
+		if victim >= 0 {
+			t.close(victim, least)
+		}
+		victim, least = i, expires
 	})
 	if victim < 0 {
 		return 0
@@ -251,25 +370,27 @@ func (sh *shard) evict(places []place, i int, now int64) int {
 
 // victims counts those that evict would choose from.
 func (sh *shard) victims(places []place, i int, now int64) (n int) {
-	sh.around(sh.home(places[i].hi), func(at int) {
-		if sh.slots[at].mayGo(places, now) {
+	sh.around(places[i].hi, places, func(i int) {
+		expires := sh.table.open(i)
+		if sh.table.slots[i].mayGo(expires, now) {
 			n++
 		}
+		sh.table.close(i, expires)
 	})
 	return n
 }
 
-func (s *slot) mayGo(places []place, now int64) bool {
-	return (s.refused <= now || s.expires <= now) && !spared(places, s.hash)
-}
+func (s *slot) mayGo(expires, now int64) bool { return s.refused <= now || expires <= now }
 
-// nextFree is when the first of the refused keys around p can be dropped.
-func (sh *shard) nextFree(p place, now int64) int64 {
+// nextFree is when the first of the refused keys around the i-th place can be dropped.
+func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	first := int64(math.MaxInt64)
-	sh.around(sh.home(p.hi), func(at int) {
-		if s := &sh.slots[at]; s.refused > now {
+	sh.around(places[i].hi, places, func(i int) {
+		expires := sh.table.open(i)
+		if s := &sh.table.slots[i]; s.refused > now {
 			first = min(first, s.refused)
 		}
+		sh.table.close(i, expires)
 	})
 	if first == math.MaxInt64 {
 		return now
@@ -277,29 +398,31 @@ func (sh *shard) nextFree(p place, now int64) int64 {
 	return first
 }
 
-// around visits up to probe keys from a slot on.
-func (sh *shard) around(from int, visit func(at int)) {
-	seen := 0
-	for k := 0; k < len(sh.slots) && seen < probe; k++ {
-		at := from + k
-		if at >= len(sh.slots) {
-			at -= len(sh.slots)
+// around visits up to probe keys from the home of a hash on, less the places.
+func (sh *shard) around(h uint64, places []place, visit func(i int)) {
+	t := sh.table
+	i, seen := t.home(h), 0
+	for range t.keys {
+		if t.has(i) {
+			if seen++; !spared(places, t.keys[i]) {
+				visit(i)
+			}
 		}
-		if sh.slots[at].hi != 0 {
-			seen++
-			visit(at)
+		if seen == probe {
+			return
 		}
+		i = t.next(i)
 	}
 }
 
 // load brings what is kept at p into the state. What has expired is not kept, but
 // its trail is used again.
-func (sh *shard) load(p place, l *core.Limit, st *core.State, now int64) {
+func (sh *shard) load(p *place, l *core.Limit, st *core.State, now int64) {
 	if !p.found {
 		return
 	}
-	s := &sh.slots[p.at]
-	st.Kept = s.expires > now
+	s := &sh.table.slots[p.at]
+	st.Kept = p.expires > now
 	switch at := s.word &^ tags; s.word & tags {
 	case tagTrail:
 		st.Trail = sh.trails.items[at]
@@ -308,18 +431,18 @@ func (sh *shard) load(p place, l *core.Limit, st *core.State, now int64) {
 	case tagLadder:
 		st.Standing = sh.ladders.items[at]
 	default:
-		if l.Kind() == core.KindFunnel || l.Kind() == core.KindTokenBucket {
-			s.meter(&st.Meter)
+		if p.metered() {
+			s.meter(&st.Meter, p.expires)
 		} else {
-			st.Counter = core.Counter{Count: int64(s.word), End: s.expires}
+			st.Counter = core.Counter{Count: int64(s.word), End: p.expires}
 		}
 	}
 }
 
 // store writes the state to the slot at p.
-func (sh *shard) store(p place, l *core.Limit, st *core.State) {
-	s := &sh.slots[p.at]
-	s.expires, s.refused = st.Expires(l), st.RefusedUntil(l)
+func (sh *shard) store(p *place, l *core.Limit, st *core.State) {
+	s := &sh.table.slots[p.at]
+	p.expires, s.refused = st.Expires(l), st.RefusedUntil(l)
 	switch {
 	case st.Trail != nil:
 		if s.word == 0 {
@@ -337,7 +460,7 @@ func (sh *shard) store(p place, l *core.Limit, st *core.State) {
 		} else {
 			sh.meters.items[s.word&^tags] = st.Meter
 		}
-	case l.Kind() == core.KindFunnel || l.Kind() == core.KindTokenBucket:
+	case p.metered():
 		sh.release(s.word)
 		s.word = meterWord(&st.Meter)
 	default:
