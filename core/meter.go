@@ -131,10 +131,9 @@ type Level struct {
 }
 
 // Pour decides a charge that is [Charge.Short], by a meter without turns: what Check and
-// Commit would, in one go. kept is whether the meter is one that was kept. m is to be
-// written back if the charge fits. A meter that is to be clamped is not decided, since
-// who reads the clock before the lock can be late with it. until is the instant until
-// which the next of cost 1 is refused, or this one; or 0.
+// Commit would, in one go. kept is whether the meter is one that was kept. If the charge
+// fits, m is to be written back; one that would be clamped is not decided. until is the
+// instant until which the next of cost 1 is refused, or this one; or 0.
 func (l *Limit) Pour(m *Meter, kept bool, now, cost int64) (v Level, until int64) {
 	var debt span
 	if kept {
@@ -147,11 +146,11 @@ func (l *Limit) Pour(m *Meter, kept bool, now, cost int64) (v Level, until int64
 	if v.Fits = !next.more(l.full); v.Fits {
 		debt = next
 		next = debt.add(l.tick, l.den)
+		m.At, m.Part, m.Den = now+debt.whole, uint32(debt.part), uint32(l.den)
 	}
 	if next.more(l.full) {
 		until = now + next.sub(l.full, l.den).ceil()
 	}
-	m.At, m.Part, m.Den = now+debt.whole, uint32(debt.part), uint32(l.den)
 	v.Rest, v.Part = debt.whole, debt.part
 	return v, until
 }

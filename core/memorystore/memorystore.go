@@ -161,15 +161,25 @@ func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) core.Lev
 	return s.pour(s.shardOf(h), h.of(l), l, cost)
 }
 
-// pour decides by the meter that stands in the slot of a key, if there is one.
+// pour decides by the meter that stands in the slot of a key, if there is one. The clock is
+// read before the lock is taken, so that it is held for less long; and again if somebody
+// has charged meanwhile who has read it later. A slot never sees time step back.
 func (s *Store) pour(shard uint64, h hash, l *core.Limit, cost int64) (v core.Level) {
-	now := s.now() // before the lock, so that it is held for less long
-	if slot, expires := s.tables[shard].Load().lock(h); slot != nil {
-		if slot.word&tags == 0 {
-			v = slot.pour(l, &expires, now, cost)
-		}
-		slot.unlock(expires)
+	t := s.tables[shard].Load()
+	i := t.search(h)
+	if i < 0 {
+		return v
 	}
+	slot := &t.slots[i]
+	before, now := atomic.LoadInt64(&slot.expires), s.now()
+	expires := slot.lock()
+	if t.holds(i, h) && slot.word&tags == 0 {
+		if expires != before && slot.refused > now {
+			now = s.now()
+		}
+		v = slot.pour(l, &expires, now, cost)
+	}
+	slot.unlock(expires)
 	return v
 }
 
@@ -202,7 +212,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	now := s.now() // after the locks, so that nobody has been here later
 	for i := range c.Limits {
-		sh.load(&places[i], &c.Limits[i], &states[i], now)
+		sh.load(&places[i], &states[i], now)
 	}
 	if c.Check(states, now) {
 		new := 0
@@ -230,14 +240,14 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	for i := range places {
 		if places[i].found {
-			sh.settle(&places[i], &c.Limits[i], &states[i], until)
+			sh.settle(&places[i], &c.Limits[i], &states[i], now, until)
 			states[i].Changed = false
 		}
 	}
 	// New keys come last: what was just written is not expired, and not displaced.
 	for i := range places {
 		if states[i].Changed && s.add(sh, places, i, now) {
-			sh.settle(&places[i], &c.Limits[i], &states[i], until)
+			sh.settle(&places[i], &c.Limits[i], &states[i], now, until)
 		}
 	}
 	d.Issue(s)
@@ -267,7 +277,7 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	}
 	now := s.now()
 	for i := range r.Limits {
-		sh.load(&places[i], &r.Limits[i], &states[i], now)
+		sh.load(&places[i], &states[i], now)
 	}
 	r.Give(states, now, units)
 	for i := range places {
@@ -276,7 +286,7 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 		case states[i].Changed && !states[i].Kept:
 			s.forget(sh, p)
 		default:
-			sh.settle(p, &r.Limits[i], &states[i], 0)
+			sh.settle(p, &r.Limits[i], &states[i], now, 0)
 		}
 	}
 	return nil

@@ -696,7 +696,8 @@ func TestALockedSlotIsWaitedFor(t *testing.T) {
 		allow(t, l, "u")
 		sh, now := &s.shards[0], c.us
 		h := s.hash("u", "a").of(&l.Limits()[0])
-		slot, expires := sh.table.lock(h)
+		slot := &sh.table.slots[sh.table.search(h)]
+		expires := slot.lock()
 		if name == "sweep" {
 			now = expires
 		}
@@ -716,22 +717,42 @@ func TestALockedSlotIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Who has read the clock first may have the lock last, and then meets a funnel that is
-// fuller than it can be. It is not clamped, but asks again.
-func TestALateChargeLosesNothing(t *testing.T) {
-	c := &clock{us: 1e9}
-	s := newStore(nil, c.now)
-	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Second))))
-	allow(t, l, "u")
-	allow(t, l, "u")
-	limit := l.Limits()[0]
-	c.us -= 10 // which has read it before
-	if v := s.TakeOne("u", "a", &limit, 1); v.Known {
-		t.Errorf("it is decided: %+v", v)
-	}
-	c.us += 10
-	if d := allow(t, l, "u"); d.Allowed || d.RetryAfter != time.Second {
-		t.Errorf("%+v", d)
+// Who has read the clock first may have the lock last. He is then decided as of when the
+// other was: not refused for the time between, and told what is right then.
+func TestALateChargeIsDecidedLater(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name               string
+		quota              int   // that empties one in 10 ms
+		first, late, other int64 // when they charge, in microseconds
+		want               core.Decision
+	}{
+		{"there is room for both", 2, 1000, 60_000, 70_000, core.Decision{Allowed: true, Limit: 2, ResetAfter: 20 * ms, Source: core.SourceStore}},
+		{"there is more", 3, 1000, 60_000, 70_000, core.Decision{Allowed: true, Limit: 3, Remaining: 1, ResetAfter: 20 * ms, Source: core.SourceStore}},
+		{"there is none", 2, 65_000, 65_000, 70_000, core.Decision{Limit: 2, RetryAfter: 5 * ms, ResetAfter: 15 * ms, Reason: core.Limited, Source: core.SourceStore}},
+	} {
+		funnel := core.Funnel(tt.quota, core.Every(10*ms))
+		for _, limits := range [][]core.Limit{{funnel}, {funnel, core.FixedWindow(9, time.Minute)}} {
+			now, meanwhile := tt.first, func() {}
+			s := newStore(nil, func() int64 {
+				read, act := now, meanwhile
+				meanwhile = func() {}
+				act()
+				return read
+			})
+			l, other := core.Must(core.New(s, funnel)), core.Must(core.New(s, limits...))
+			allow(t, l, "u")
+			now = tt.late
+			meanwhile = func() {
+				now = tt.other
+				if d := allow(t, other, "u"); !d.Allowed {
+					t.Errorf("%s: the other is refused: %+v", tt.name, d)
+				}
+			}
+			if d := allow(t, l, "u"); d != tt.want {
+				t.Errorf("%s, %d limits: %+v, want %+v", tt.name, len(limits), d, tt.want)
+			}
+		}
 	}
 }
 

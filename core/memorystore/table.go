@@ -43,7 +43,7 @@ type table struct {
 type slot struct {
 	expires int64  // when the key may be dropped; of a meter and a counter, their instant; and the lock
 	word    uint64 // meter: part and denominator; counter: count; or where, and a tag
-	refused int64  // until when an action of cost 1 is refused; what is past may stand for it
+	refused int64  // until when an action of cost 1 is refused, or else when a meter was written
 }
 
 // Where there is no key, hi says what has been there. The slot of a meter is not given to
@@ -88,8 +88,7 @@ func (s *slot) unlock(expires int64) { atomic.StoreInt64(&s.expires, max(0, expi
 // refuse protects the key from eviction until then.
 func (s *slot) refuse(until int64) { s.refused = max(s.refused, until) }
 
-// pour decides a charge of a Plain limit, whose meter the slot is. It writes no more than
-// it must.
+// pour decides a charge of a Plain limit, whose meter the slot is.
 func (s *slot) pour(l *core.Limit, expires *int64, now, cost int64) core.Level {
 	var m core.Meter
 	s.meter(&m, *expires)
@@ -99,6 +98,7 @@ func (s *slot) pour(l *core.Limit, expires *int64, now, cost int64) core.Level {
 		if word := meterWord(&m); word != s.word {
 			s.word = word
 		}
+		until = max(until, now)
 	}
 	if until > s.refused {
 		s.refused = until
@@ -124,7 +124,7 @@ const (
 	tags      = tagLadder
 )
 
-// A place is where a key's slot is, or else could be.
+// A place is where a key's slot is, if there is one.
 type place struct {
 	hash
 	at       int
@@ -153,26 +153,25 @@ func (t *table) next(i int) int {
 	return 0
 }
 
-// lock is the slot of a key, locked, or nil. It is for who has not the shard's lock: a
-// key that is not found may be there nevertheless.
-func (t *table) lock(h hash) (s *slot, expires int64) {
+// search says where a meter's key may be, or -1. It is for who has not the shard's lock: the
+// key may be gone when its slot is locked, and one that is not found may be there.
+func (t *table) search(h hash) int {
 	i := t.home(h.hi)
 	for range t.keys {
-		k := &t.keys[i]
-		switch atomic.LoadUint64(&k.hi) {
+		switch atomic.LoadUint64(&t.keys[i].hi) {
 		case h.hi:
-			s = &t.slots[i]
-			if expires = s.lock(); atomic.LoadUint64(&k.hi) == h.hi && k.lo == h.lo {
-				return s, expires
-			}
-			s.unlock(expires)
-			return nil, 0
+			return i
 		case empty:
-			return nil, 0
+			return -1
 		}
 		i = t.next(i)
 	}
-	return nil, 0
+	return -1
+}
+
+// holds is whether the key is at i, where the slot is locked.
+func (t *table) holds(i int, h hash) bool {
+	return atomic.LoadUint64(&t.keys[i].hi) == h.hi && t.keys[i].lo == h.lo
 }
 
 // find says where a key is, or else a free slot for it.
@@ -236,9 +235,9 @@ func (sh *shard) leave(p *place) {
 
 // settle writes what has become of a state, keeps it until then if it refuses, and closes
 // its slot.
-func (sh *shard) settle(p *place, l *core.Limit, st *core.State, until int64) {
+func (sh *shard) settle(p *place, l *core.Limit, st *core.State, now, until int64) {
 	if st.Changed {
-		sh.store(p, l, st)
+		sh.store(p, l, st, now)
 	}
 	if !st.Fits {
 		sh.table.slots[p.at].refuse(until)
@@ -417,7 +416,7 @@ func (sh *shard) around(h uint64, places []place, visit func(i int)) {
 
 // load brings what is kept at p into the state. What has expired is not kept, but
 // its trail is used again.
-func (sh *shard) load(p *place, l *core.Limit, st *core.State, now int64) {
+func (sh *shard) load(p *place, st *core.State, now int64) {
 	if !p.found {
 		return
 	}
@@ -440,9 +439,9 @@ func (sh *shard) load(p *place, l *core.Limit, st *core.State, now int64) {
 }
 
 // store writes the state to the slot at p.
-func (sh *shard) store(p *place, l *core.Limit, st *core.State) {
+func (sh *shard) store(p *place, l *core.Limit, st *core.State, now int64) {
 	s := &sh.table.slots[p.at]
-	p.expires, s.refused = st.Expires(l), st.RefusedUntil(l)
+	p.expires, s.refused = st.Expires(l), max(now, st.RefusedUntil(l))
 	switch {
 	case st.Trail != nil:
 		if s.word == 0 {

@@ -202,7 +202,8 @@ type Store struct {
 
 // New makes a store on rdb. opts may be nil. It panics if rdb is nil or an option is
 // out of bounds; it does not talk to Redis. The client's hooks see the commands with a
-// context of the store's own.
+// context of the store's own. In a test with testing/synctest make it in the bubble where
+// it is used.
 func New(rdb redis.UniversalClient, opts *Options) *Store {
 	var o Options
 	if opts != nil {
@@ -283,6 +284,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading
 		return core.Decision{}, nil, err
 	}
 	readings, now, err := decode(c, call.reply, readings)
+	clear(call.keys) // they hold the user
 	call.reply = nil
 	call.state.Store(callWaits)
 	s.calls.Put(call)
@@ -343,7 +345,7 @@ type order struct {
 // order is that of a charge. Limiters have the same again and again, so the last few are
 // kept, each in the one place where it can be.
 func (s *Store) order(c *core.Charge) *order {
-	at := &s.orders[maphash.Comparable(s.seed, &c.Limits[0])%uint64(len(s.orders))]
+	at := &s.orders[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.orders))]
 	if o := at.Load(); o != nil && o.of(c) {
 		return o
 	}
