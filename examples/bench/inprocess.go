@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/didip/tollbooth/v7"
@@ -157,22 +158,24 @@ func makeThrottled(q quota) (*throttled.GCRARateLimiterCtx, error) {
 
 // newFloor is no limiter: it is what Tailcut's store does besides deciding. It reads the
 // clock, hashes the key so that nobody can forge it, and writes a slot of a table under
-// one of 256 locks.
+// the slot's own lock.
 func newFloor(keys int) decide {
-	type shard struct {
-		sync.Mutex
-		_ [56]byte // a line of its own
+	type slot struct {
+		lock, state int64
+		_           [24]byte // as large as Tailcut's, with its key
 	}
-	shards, slots := make([]shard, 256), make([][5]int64, keys*6/5)
+	slots := make([]slot, keys*6/5)
 	seeds, base := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, time.Now()
 	return func(key string) (bool, error) {
 		h, low := maphash.String(seeds[0], key), maphash.String(seeds[1], key)
 		at, _ := bits.Mul64(h, uint64(len(slots)))
-		lock := &shards[at*256/uint64(len(slots))]
+		s := &slots[at]
 		now := int64(time.Since(base) / time.Microsecond)
-		lock.Lock()
-		slots[at][0] = now ^ int64(low)
-		lock.Unlock()
+		for !atomic.CompareAndSwapInt64(&s.lock, 0, 1) {
+			runtime.Gosched()
+		}
+		s.state = now ^ int64(low)
+		atomic.StoreInt64(&s.lock, 0)
 		return true, nil
 	}
 }
