@@ -13,7 +13,7 @@
 // action; a limiter of two limits takes two. A key takes about 50 bytes, whatever
 // the length of the user and action, since only a keyed 128-bit hash of them is
 // kept. SlidingWindow and MovingWindow keep in addition about 150 bytes and 8 to 9
-// bytes for each action of the period, a bucket with Initial 40 bytes, and a bucket or
+// bytes for each action of the period, a bucket with Initial 60 bytes, and a bucket or
 // funnel from which something was given back 120 to 300 bytes until the debt of then
 // has drained. So the worst case of a MovingWindow(1,000,000, d) is 8 MB a key, and
 // MaxKeys does not bound that: choose the limit with it in mind.
