@@ -141,3 +141,35 @@ func TestModelIsHonest(t *testing.T) {
 		tr.play()
 	})
 }
+
+// What is given back into a state that a store may have dropped, and that a step back of
+// the clock has made count again, is not held against it.
+func TestRefundOfWhatMayBeDropped(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		now := int64(0)
+		store := &eager{Store: newMapStore(func() int64 { return now })}
+		tr := &trace{t: rt, model: newModel(0), store: store, f: Fixture{
+			Store:   store.Store,
+			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
+		}}
+		for _, r := range []rule{
+			{kind: initial, max: 4, n: 1, d: 100_000, initial: 1},
+			{kind: bucket, max: 5, n: 1, d: 1000},
+		} {
+			l := core.Must(core.Must(core.New(store, r.limit())).With(core.Receipts{}))
+			tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
+			tr.worlds = append(tr.worlds, question{rules: []rule{r}})
+		}
+		const ann, bob = 0, 10 // and the limiter
+		tr.move(60_000_000)
+		for _, s := range []step{
+			{verb: allow, who: ann},
+			{verb: allow, who: ann + 1}, // whose lower quota cuts the debt
+			{move: random, by: 10_000, verb: peek, who: bob},
+			{move: back, by: 8000, verb: refund, who: bob, cost: 1},
+			{move: random, by: 1_000_000, verb: allow, who: ann},
+		} {
+			tr.step(s)
+		}
+	})
+}

@@ -440,6 +440,11 @@ func (tr *trace) refund(s step, i int) bool {
 		units = s.cost % (c.units + 1)
 	}
 	p := c.paid[0]
+	a := tr.worlds[c.limiter]
+	a.user, a.action, a.cost, a.peek = p.user, p.action, 1, true
+	if tr.model.unsure(a) { // what is given back into it may live on
+		tr.reset(c.limiter, a)
+	}
 	fmt.Fprintf(&tr.log, "%d.RefundN(%s, %s, at %d, %d of %d)\n", i, p.user, p.action, p.at, units, c.units)
 	err := tr.limiters[i].RefundN(tr.t.Context(), c.d, units)
 	_, able := tr.f.Store.(core.Refunder)
@@ -452,8 +457,6 @@ func (tr *trace) refund(s step, i int) bool {
 		c.spent = true
 		tr.model.refund(c.paid, units)
 	}
-	a := tr.worlds[c.limiter]
-	a.user, a.action, a.cost, a.peek = p.user, p.action, 1, true
 	if !tr.model.unsure(a) {
 		tr.call(c.limiter, a)
 	}
