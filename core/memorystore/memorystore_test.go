@@ -356,6 +356,22 @@ func TestAtTheBound(t *testing.T) {
 		}
 		s.check(t)
 	})
+	t.Run("the wait is no longer than the first of the refused keys is kept", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 2}, c.now)
+		two := core.Must(core.New(s, core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)))
+		allow(t, two, "a")
+		allow(t, two, "a") // both windows are now kept from going for an hour
+		l := core.Must(core.New(s, hour))
+		d := allow(t, l, "new")
+		if d.Reason != core.Full || d.RetryAfter != time.Second {
+			t.Fatalf("the new key: %+v", d)
+		}
+		c.advance(d.RetryAfter)
+		if d := allow(t, l, "new"); !d.Allowed {
+			t.Errorf("at the instant: %+v", d)
+		}
+	})
 	t.Run("nor one that a smaller tier, or a larger cost, was refused", func(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 100}, c.now)

@@ -386,8 +386,8 @@ func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	first := int64(math.MaxInt64)
 	sh.around(places[i].hi, places, func(i int) {
 		expires := sh.table.open(i)
-		if s := &sh.table.slots[i]; s.refused > now {
-			first = min(first, s.refused)
+		if s := &sh.table.slots[i]; !s.mayGo(expires, now) {
+			first = min(first, s.refused, expires)
 		}
 		sh.table.close(i, expires)
 	})
