@@ -372,6 +372,22 @@ func TestAtTheBound(t *testing.T) {
 			t.Errorf("at the instant: %+v", d)
 		}
 	})
+	t.Run("a look at a new key finds what has expired as the action would", func(t *testing.T) {
+		brief, long := core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)
+		for range 100 { // each store's hashes are its own
+			c := &clock{}
+			s := newStore(&Options{MaxKeys: 200}, c.now)
+			limiters := []*core.Limiter{core.Must(core.New(s, brief)), core.Must(core.New(s, long))}
+			for i := range 200 {
+				allow(t, limiters[min(1, i%20)], fmt.Sprint(i))
+			}
+			c.advance(time.Second)
+			peeked, err := limiters[1].Peek(ctx, "new", "a")
+			if d := allow(t, limiters[1], "new"); err != nil || peeked.Allowed != d.Allowed {
+				t.Fatalf("Peek says %+v, %v and Allow %+v", peeked, err, d)
+			}
+		}
+	})
 	t.Run("nor one that a smaller tier, or a larger cost, was refused", func(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 100}, c.now)

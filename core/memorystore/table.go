@@ -367,16 +367,24 @@ func (sh *shard) evict(places []place, i int, now int64) int {
 	return 1
 }
 
-// victims counts those that evict would choose from.
-func (sh *shard) victims(places []place, i int, now int64) (n int) {
-	sh.around(places[i].hi, places, func(i int) {
-		expires := sh.table.open(i)
-		if sh.table.slots[i].mayGo(expires, now) {
-			n++
+// victims is how many evict is sure to find: what it would sweep, or else choose from.
+func (sh *shard) victims(places []place, i int, now int64) int {
+	t, swept, chosen := sh.table, 0, 0
+	at := sh.hand
+	for range min(fullSweep, len(t.keys)) {
+		if t.expired(at, now) && !spared(places, t.keys[at]) {
+			swept++
 		}
-		sh.table.close(i, expires)
+		at = t.next(at)
+	}
+	sh.around(places[i].hi, places, func(i int) {
+		expires := t.open(i)
+		if t.slots[i].mayGo(expires, now) {
+			chosen++
+		}
+		t.close(i, expires)
 	})
-	return n
+	return max(swept, chosen)
 }
 
 func (s *slot) mayGo(expires, now int64) bool { return s.refused <= now || expires <= now }
