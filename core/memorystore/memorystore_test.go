@@ -752,6 +752,22 @@ func TestALockedSlotIsWaitedFor(t *testing.T) {
 	}
 }
 
+// A key is told from one whose hash is half the same.
+func TestHalfAHashIsNotAKey(t *testing.T) {
+	s := New(nil)
+	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
+	allow(t, l, "u")
+	limit, hash := &l.Limits()[0], s.hash("u", "a")
+	shard, h := s.shardOf(hash), hash.of(limit)
+	if v := s.pour(shard, h, limit, 1); !v.Known {
+		t.Error("the key is not known")
+	}
+	h.lo++
+	if v := s.pour(shard, h, limit, 1); v.Known {
+		t.Error("another is taken for it")
+	}
+}
+
 // Who has read the clock first may have the lock last. He is then decided as of when the
 // other was: not refused for the time between, and told what is right then.
 func TestALateChargeIsDecidedLater(t *testing.T) {
