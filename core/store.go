@@ -34,7 +34,8 @@ type Store interface {
 type ShortStore interface {
 	Store
 
-	// TakeOne decides such a charge, if the store knows its key and it is simple.
+	// TakeOne decides such a charge, if it can do so soon: if the store knows the key and
+	// need not wait for it. If not, Take is asked.
 	TakeOne(user, action string, l *Limit, cost int64) Level
 
 	// Is says whether that is the store itself: not one that embeds it, and so has
@@ -54,9 +55,9 @@ func accept(store Store, limits []Limit) error {
 // all of Limits? Stores read it and do not keep or change what it points to.
 type Charge struct {
 	User, Action string
-	Limits       []Limit
-	Cost         int64 // units, at least 1
-	Peek         bool  // only say what would happen
+	Limits       []Limit // no two of one identity
+	Cost         int64   // units, at least 1
+	Peek         bool    // only say what would happen
 
 	// Force charges what there is room for, up to Cost, and passes whatever that is.
 	Force bool

@@ -11,7 +11,7 @@
 //
 // The store is bounded by [Options].MaxKeys. A key is one limit of one user and
 // action; a limiter of two limits takes two. A key takes about 50 bytes, whatever
-// the length of the user and action, since only a keyed 128-bit hash of them is
+// the length of the user and action, since only a keyed hash of them, of 127 bits, is
 // kept. SlidingWindow and MovingWindow keep in addition about 150 bytes and 8 to 9
 // bytes for each action of the period, a bucket with Initial 60 bytes, and a bucket or
 // funnel from which something was given back 120 to 300 bytes until the debt of then
@@ -46,8 +46,9 @@ const (
 	defaultMaxKeys = 1 << 20
 	maxMaxKeys     = 1 << 32
 
-	// A shard holds about so many keys at the bound: enough for a fair choice of
-	// what to drop, few enough that growing one is a short pause.
+	// A shard holds about so many keys at the bound, more where that would take too many
+	// shards: enough for a fair choice of what to drop, few enough that growing one is a
+	// short pause.
 	shardKeys = 4096
 	maxShards = 4096
 )
@@ -107,7 +108,7 @@ func (s *Store) now() int64 {
 	return int64(time.Since(s.base) / time.Microsecond)
 }
 
-// hash is the identity of what the store keeps: 128 bits under random keys, so
+// hash is the identity of what the store keeps: 127 bits under random keys, so
 // that nobody can search for two users that share a state.
 type hash struct{ hi, lo uint64 }
 
@@ -161,9 +162,10 @@ func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) core.Lev
 	return s.pour(s.shardOf(h), h.of(l), l, cost)
 }
 
-// pour decides by the meter that stands in the slot of a key, if there is one. The clock is
-// read before the lock is taken, so that it is held for less long; and again if somebody
-// has charged meanwhile who has read it later. A slot never sees time step back.
+// pour decides by the meter that stands in the slot of a key, if there is one, and if the
+// slot's lock is to be had soon. The clock is read before the lock is taken, so that it is
+// held for less long; and again if somebody has charged meanwhile who has read it later. A
+// slot never sees time step back.
 func (s *Store) pour(shard uint64, h hash, l *core.Limit, cost int64) (v core.Level) {
 	t := s.tables[shard].Load()
 	i := t.search(h)
@@ -172,7 +174,10 @@ func (s *Store) pour(shard uint64, h hash, l *core.Limit, cost int64) (v core.Le
 	}
 	slot := &t.slots[i]
 	before, now := atomic.LoadInt64(&slot.expires), s.now()
-	expires := slot.lock()
+	expires, ok := slot.tryLock()
+	if !ok {
+		return v
+	}
 	if t.holds(i, h) && slot.word&tags == 0 {
 		if expires != before && slot.refused > now {
 			now = s.now()

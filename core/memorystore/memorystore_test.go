@@ -752,6 +752,26 @@ func TestALockedSlotIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Who waits long for a slot gives up, and waits for the shard's lock instead, where to
+// wait costs nothing: he is not to burn a processor that the holder may need.
+func TestWhoWaitsLongForASlotGivesUp(t *testing.T) {
+	s := New(nil)
+	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
+	allow(t, l, "u")
+	limit, hash := &l.Limits()[0], s.hash("u", "a")
+	shard, h := s.shardOf(hash), hash.of(limit)
+	tab := s.tables[shard].Load()
+	slot := &tab.slots[tab.search(h)]
+	expires := slot.lock()
+	if v := s.pour(shard, h, limit, 1); v.Known { // if it waits, it waits for ever
+		t.Error("a locked slot has decided")
+	}
+	slot.unlock(expires)
+	if d := allow(t, l, "u"); !d.Allowed {
+		t.Errorf("the slot afterwards: %+v", d)
+	}
+}
+
 // A key is told from one whose hash is half the same.
 func TestHalfAHashIsNotAKey(t *testing.T) {
 	s := New(nil)

@@ -43,7 +43,7 @@ type table struct {
 type slot struct {
 	expires int64  // when the key may be dropped; of a meter and a counter, their instant; and the lock
 	word    uint64 // meter: part and denominator; counter: count; or where, and a tag
-	refused int64  // until when an action of cost 1 is refused, or else when a meter was written
+	refused int64  // until when somebody was refused, or else when a meter was written
 }
 
 // Where there is no key, hi says what has been there. The slot of a meter is not given to
@@ -57,24 +57,26 @@ const (
 
 func (h hash) metered() bool { return h.hi&metered != 0 }
 
-// lock locks the slot of a meter and returns its expires, which the holder may change, and
-// gives back to unlock. It is held for some ten nanoseconds, so to wait is not to sleep.
-func (s *slot) lock() (expires int64) {
-	if expires = atomic.LoadInt64(&s.expires); expires >= 0 && atomic.CompareAndSwapInt64(&s.expires, expires, expires|locked) {
-		return expires
+// tryLock locks the slot of a meter and returns its expires, which the holder may change,
+// and gives back to unlock. It gives up soon: who has only the slot's lock holds it for
+// some ten nanoseconds, and who holds it for longer has the shard's, so that the one to
+// wait for is that, where to wait is to sleep.
+func (s *slot) tryLock() (expires int64, ok bool) {
+	for range patience {
+		if expires = atomic.LoadInt64(&s.expires); expires >= 0 && atomic.CompareAndSwapInt64(&s.expires, expires, expires|locked) {
+			return expires, true
+		}
 	}
-	return s.wait()
+	return 0, false
 }
 
-func (s *slot) wait() int64 {
-	for tries := 1; ; tries++ {
-		if tries%patience == 0 {
-			runtime.Gosched() // its holder may wait for this processor
-		}
-		expires := atomic.LoadInt64(&s.expires)
-		if expires >= 0 && atomic.CompareAndSwapInt64(&s.expires, expires, expires|locked) {
+// lock is tryLock for who has the shard's lock, and so does not give up.
+func (s *slot) lock() int64 {
+	for {
+		if expires, ok := s.tryLock(); ok {
 			return expires
 		}
+		runtime.Gosched() // its holder may wait for this processor
 	}
 }
 
