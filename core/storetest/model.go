@@ -614,7 +614,8 @@ func (m *model) keep(user, action string, r rule, h history) {
 
 // unsure reports whether the answer depends on a state that was past its end and
 // that a step back of the clock, or a rule that remembers longer, has made count
-// again. A store may have dropped it or not, so nothing can be expected.
+// again; or on what such a state knows of refunds. A store may have dropped it or not,
+// so nothing can be expected.
 func (m *model) unsure(a question) bool {
 	if a.ladder != nil && m.records[recordKey(a.user, a.action)].past {
 		r, _ := m.standing(a)
@@ -632,7 +633,7 @@ func (m *model) unsure(a question) bool {
 		case len(seen.events) == 0:
 		case r.kind == initial:
 			return true
-		case m.wholeIn(seen, r) > 0:
+		case m.wholeIn(seen, r) > 0 || len(seen.given) > 0:
 			return true
 		}
 	}

@@ -80,33 +80,34 @@ func (s *mapStore) Reset(_ context.Context, user, action string, limits []core.L
 	return nil
 }
 
-func TestMapStore(t *testing.T) {
-	Run(t, func(testing.TB) Fixture {
-		now := time.Now().UnixMicro()
-		return Fixture{
-			Store:   newMapStore(func() int64 { return now }),
-			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
+// mapFixture is a mapStore that sweeps, or not.
+func mapFixture(sweeps bool) Fixture {
+	now := time.Now().UnixMicro()
+	s := newMapStore(func() int64 { return now })
+	if sweeps {
+		s.limits = map[stateID]core.Limit{}
+	}
+	return Fixture{Store: s, Advance: func(d time.Duration) {
+		now += int64(d / time.Microsecond)
+		if !sweeps {
+			return
 		}
-	})
+		for id, state := range s.states {
+			if l := s.limits[id]; !state.Kept || (state.Expires(&l)+999)/1000*1000 <= now {
+				delete(s.states, id)
+			}
+		}
+	}}
+}
+
+func TestMapStore(t *testing.T) {
+	Run(t, func(testing.TB) Fixture { return mapFixture(false) })
 }
 
 // A store may forget a state as soon as it need not be kept, and Redis does so at
 // the next millisecond. Nothing in the suite may depend on it.
 func TestSweptMapStore(t *testing.T) {
-	Run(t, func(testing.TB) Fixture {
-		now := time.Now().UnixMicro()
-		s := newMapStore(func() int64 { return now })
-		s.limits = map[stateID]core.Limit{}
-		return Fixture{Store: s, Advance: func(d time.Duration) {
-			now += int64(d / time.Microsecond)
-			for id, state := range s.states {
-				l := s.limits[id]
-				if !state.Kept || (state.Expires(&l)+999)/1000*1000 <= now {
-					delete(s.states, id)
-				}
-			}
-		}}
-	})
+	Run(t, func(testing.TB) Fixture { return mapFixture(true) })
 }
 
 // A store whose clock runs by itself passes what remains of the suite.
@@ -142,34 +143,52 @@ func TestModelIsHonest(t *testing.T) {
 	})
 }
 
-// What is given back into a state that a store may have dropped, and that a step back of
-// the clock has made count again, is not held against it.
+// What is given back into a state that a store may have dropped is not held against it:
+// one that a step back of the clock has made count again, or one that is whole but knew
+// of another refund.
 func TestRefundOfWhatMayBeDropped(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		now := int64(0)
-		store := &eager{Store: newMapStore(func() int64 { return now })}
-		tr := &trace{t: rt, model: newModel(0), store: store, f: Fixture{
-			Store:   store.Store,
-			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
-		}}
-		for _, r := range []rule{
+	const ann, bob = 0, 10 // and the limiter
+	for _, tt := range []struct {
+		rules []rule // of a limiter each
+		steps []step
+	}{
+		{[]rule{
 			{kind: initial, max: 4, n: 1, d: 100_000, initial: 1},
 			{kind: bucket, max: 5, n: 1, d: 1000},
-		} {
-			l := core.Must(core.Must(core.New(store, r.limit())).With(core.Receipts{}))
-			tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
-			tr.worlds = append(tr.worlds, question{rules: []rule{r}})
-		}
-		const ann, bob = 0, 10 // and the limiter
-		tr.move(60_000_000)
-		for _, s := range []step{
+		}, []step{
 			{verb: allow, who: ann},
 			{verb: allow, who: ann + 1}, // whose lower quota cuts the debt
 			{move: random, by: 10_000, verb: peek, who: bob},
 			{move: back, by: 8000, verb: refund, who: bob, cost: 1},
 			{move: random, by: 1_000_000, verb: allow, who: ann},
-		} {
-			tr.step(s)
+		}},
+		{[]rule{
+			{kind: bucket, max: 6, n: 1, d: 10_000},
+			{kind: initial, max: 2, n: 1, d: 10_000, initial: 2, forget: 20_001},
+		}, []step{
+			{verb: allowN, who: ann, cost: 3},
+			{verb: allowN, who: ann, cost: 3},
+			{verb: refund, by: 1},
+			{move: random, by: 20_000, verb: allow, who: ann + 1}, // which remembers it for less long
+			{move: random, by: 33_000, verb: allowN, who: ann, cost: 3},
+			{verb: refund, by: 2},
+		}},
+	} {
+		for _, sweeps := range []bool{false, true} {
+			rapid.Check(t, func(rt *rapid.T) {
+				f := mapFixture(sweeps)
+				store := &eager{Store: f.Store}
+				tr := &trace{t: rt, model: newModel(0), store: store, f: f}
+				for _, r := range tt.rules {
+					l := core.Must(core.Must(core.New(store, r.limit())).With(core.Receipts{}))
+					tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
+					tr.worlds = append(tr.worlds, question{rules: []rule{r}})
+				}
+				tr.move(60_000_000)
+				for _, s := range tt.steps {
+					tr.step(s)
+				}
+			})
 		}
-	})
+	}
 }
