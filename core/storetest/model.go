@@ -281,6 +281,10 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 	}
 	switch {
 	case r.meter():
+		// As long as its state would be kept, whatever is left of it now.
+		if r.kind == initial && (h.plain && h.debt(m.now).Sign() == 0 || !h.plain && m.now-h.admitted >= r.memory()) {
+			return history{}, false
+		}
 		if h.turn != nil && *h.turn > m.now {
 			ahead := *h.turn - m.now
 			h.shift(-ahead)
@@ -294,8 +298,6 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 		switch {
 		case r.kind != initial:
 			h.plain = true
-		case h.plain && debt.Sign() == 0, !h.plain && m.now-h.admitted >= r.memory():
-			return history{}, false
 		case h.plain:
 			h.admitted, h.plain, repaired = m.now, false, true
 		}

@@ -143,52 +143,66 @@ func TestModelIsHonest(t *testing.T) {
 	})
 }
 
+// plays has limiters of one rule each take some steps, on a store that keeps what is
+// past and on one that does not.
+func plays(t *testing.T, rules []rule, steps []step) {
+	for _, sweeps := range []bool{false, true} {
+		rapid.Check(t, func(rt *rapid.T) {
+			f := mapFixture(sweeps)
+			store := &eager{Store: f.Store}
+			tr := &trace{t: rt, model: newModel(0), store: store, f: f}
+			for _, r := range rules {
+				l := core.Must(core.Must(core.New(store, r.limit())).With(core.Receipts{}))
+				tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
+				tr.worlds = append(tr.worlds, question{rules: []rule{r}})
+			}
+			tr.move(60_000_000)
+			for _, s := range steps {
+				tr.step(s)
+			}
+		})
+	}
+}
+
+const ann, bob = 0, 10 // and the limiter: step.who
+
 // What is given back into a state that a store may have dropped is not held against it:
 // one that a step back of the clock has made count again, or one that is whole but knew
 // of another refund.
 func TestRefundOfWhatMayBeDropped(t *testing.T) {
-	const ann, bob = 0, 10 // and the limiter
-	for _, tt := range []struct {
-		rules []rule // of a limiter each
-		steps []step
-	}{
-		{[]rule{
-			{kind: initial, max: 4, n: 1, d: 100_000, initial: 1},
-			{kind: bucket, max: 5, n: 1, d: 1000},
-		}, []step{
-			{verb: allow, who: ann},
-			{verb: allow, who: ann + 1}, // whose lower quota cuts the debt
-			{move: random, by: 10_000, verb: peek, who: bob},
-			{move: back, by: 8000, verb: refund, who: bob, cost: 1},
-			{move: random, by: 1_000_000, verb: allow, who: ann},
-		}},
-		{[]rule{
-			{kind: bucket, max: 6, n: 1, d: 10_000},
-			{kind: initial, max: 2, n: 1, d: 10_000, initial: 2, forget: 20_001},
-		}, []step{
-			{verb: allowN, who: ann, cost: 3},
-			{verb: allowN, who: ann, cost: 3},
-			{verb: refund, by: 1},
-			{move: random, by: 20_000, verb: allow, who: ann + 1}, // which remembers it for less long
-			{move: random, by: 33_000, verb: allowN, who: ann, cost: 3},
-			{verb: refund, by: 2},
-		}},
-	} {
-		for _, sweeps := range []bool{false, true} {
-			rapid.Check(t, func(rt *rapid.T) {
-				f := mapFixture(sweeps)
-				store := &eager{Store: f.Store}
-				tr := &trace{t: rt, model: newModel(0), store: store, f: f}
-				for _, r := range tt.rules {
-					l := core.Must(core.Must(core.New(store, r.limit())).With(core.Receipts{}))
-					tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
-					tr.worlds = append(tr.worlds, question{rules: []rule{r}})
-				}
-				tr.move(60_000_000)
-				for _, s := range tt.steps {
-					tr.step(s)
-				}
-			})
-		}
-	}
+	plays(t, []rule{
+		{kind: initial, max: 4, n: 1, d: 100_000, initial: 1},
+		{kind: bucket, max: 5, n: 1, d: 1000},
+	}, []step{
+		{verb: allow, who: ann},
+		{verb: allow, who: ann + 1}, // whose lower quota cuts the debt
+		{move: random, by: 10_000, verb: peek, who: bob},
+		{move: back, by: 8000, verb: refund, who: bob, cost: 1},
+		{move: random, by: 1_000_000, verb: allow, who: ann},
+	})
+	plays(t, []rule{
+		{kind: bucket, max: 6, n: 1, d: 10_000},
+		{kind: initial, max: 2, n: 1, d: 10_000, initial: 2, forget: 20_001},
+	}, []step{
+		{verb: allowN, who: ann, cost: 3},
+		{verb: allowN, who: ann, cost: 3},
+		{verb: refund, by: 1},
+		{move: random, by: 20_000, verb: allow, who: ann + 1}, // which remembers it for less long
+		{move: random, by: 33_000, verb: allowN, who: ann, cost: 3},
+		{verb: refund, by: 2},
+	})
+}
+
+// A bucket is kept for as long as its state is, even if nothing is left of the debt once
+// the turns are as far off as they were before the clock stepped back.
+func TestRefundBeforeTurnsAfterAStepBack(t *testing.T) {
+	plays(t, []rule{
+		{kind: bucket, max: 4, n: 1, d: 100_000},
+		{kind: initial, max: 5, n: 6, d: 1000, initial: 1},
+	}, []step{
+		{verb: allow, who: ann},
+		{move: random, by: 10_001, verb: ahead, who: ann + 1},
+		{move: back, by: 401, verb: refund, cost: 1}, // of the first
+		{move: back, by: 10, verb: allow, who: ann + 1},
+	})
 }
