@@ -13,12 +13,10 @@ import (
 func StartCluster(t testing.TB) []*Server {
 	t.Helper()
 	const masters, nodes, slots = 3, 6, 16384
-	servers, bus := make([]*Server, nodes), make([]string, nodes)
+	servers := make([]*Server, nodes)
 	for i := range servers {
-		// The usual port of the cluster's own bus, 10000 above, may be none.
-		bus[i] = freePort(t)
 		servers[i] = Start(t, "cluster-enabled yes", "cluster-config-file nodes.conf",
-			"cluster-node-timeout 5000", "cluster-port "+bus[i], "repl-diskless-sync-delay 0")
+			"cluster-node-timeout 5000", "repl-diskless-sync-delay 0")
 	}
 	for i, s := range servers {
 		s.ok("CLUSTER", "SET-CONFIG-EPOCH", fmt.Sprint(i+1))
@@ -26,7 +24,7 @@ func StartCluster(t testing.TB) []*Server {
 			s.ok("CLUSTER", "ADDSLOTSRANGE", fmt.Sprint(i*slots/masters), fmt.Sprint((i+1)*slots/masters-1))
 		}
 		if i > 0 {
-			s.ok("CLUSTER", "MEET", "127.0.0.1", servers[0].Port, bus[0])
+			s.ok("CLUSTER", "MEET", "127.0.0.1", servers[0].Port)
 		}
 	}
 	within(t, "the nodes know each other", func() bool {

@@ -12,6 +12,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -190,15 +192,27 @@ func (s *Server) Try(words ...string) (string, error) {
 	return strings.TrimRight(line, "\r\n"), err
 }
 
+const firstPort, lastPort = 10_000, 19_999
+
+// ports is how many were tried, from anywhere, since another process looks for some too.
+var ports atomic.Uint32
+
+func init() { ports.Store(rand.Uint32N(lastPort)) }
+
+// freePort is none of those that the system gives to connections and listeners, or
+// somebody might have it before the server does, or while it is down. 10,000 above it
+// there is room for the bus of a cluster.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range lastPort - firstPort {
+		port := fmt.Sprint(firstPort + ports.Add(1)%(lastPort-firstPort+1))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
 
 // Clock is the clock of a server, in the test's hands. It stands still.
