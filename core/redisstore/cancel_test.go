@@ -30,12 +30,11 @@ func TestContextDoneOnEntry(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rdb := c.open(proxy.Addr)
 			defer rdb.Close()
-			store := redisstore.New(rdb, nil)
+			store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
-			within(t, "the client is connected", func() bool {
-				_, err := lim.Peek(t.Context(), "nobody", action)
-				return err == nil
-			})
+			if _, err := lim.Peek(t.Context(), "nobody", action); err != nil {
+				t.Fatal(err)
+			}
 			proxy.Commands()
 			cancelled, cancel := context.WithCancel(t.Context())
 			cancel()

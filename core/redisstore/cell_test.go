@@ -399,11 +399,7 @@ func TestCLThrottleSpoilt(t *testing.T) {
 	m := startModule(t)
 	proxy := redistest.StartProxy(t, m.Addr())
 	l := core.Throttle(4, core.Every(time.Hour))
-	for i, f := range append(faults[:len(faults):len(faults)], []struct {
-		name  string
-		fault redistest.Fault
-		want  error
-	}{
+	for i, f := range append(faults[:len(faults):len(faults)], []spoiling{
 		{"four integers", say("*4\r\n:0\r\n:5\r\n:4\r\n:-1\r\n"), redisstore.ErrReply},
 		{"no verdict", say("*5\r\n:2\r\n:5\r\n:4\r\n:-1\r\n:1\r\n"), redisstore.ErrReply},
 		{"a negative rest", say("*5\r\n:0\r\n:5\r\n:-4\r\n:-1\r\n:1\r\n"), redisstore.ErrReply},
@@ -415,7 +411,7 @@ func TestCLThrottleSpoilt(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr})
 			defer rdb.Close()
-			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: 100 * time.Millisecond}), l))
+			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: f.timeout()}), l))
 			within(t, "the client is connected", func() bool {
 				_, err := lim.Peek(t.Context(), "nobody", action)
 				return err == nil
@@ -426,7 +422,7 @@ func TestCLThrottleSpoilt(t *testing.T) {
 			who := fmt.Sprint(user, i)
 			start := time.Now()
 			d, err := lim.Allow(t.Context(), who, action)
-			if took := time.Since(start); took > 100*time.Millisecond+slack {
+			if took := time.Since(start); took > f.timeout()+slack {
 				t.Errorf("it took %s", took)
 			}
 			discreet(t, err)

@@ -64,18 +64,28 @@ func say(reply string) redistest.Fault {
 	return func([]string, []byte) ([]byte, bool) { return []byte(reply), false }
 }
 
-// faults spoil the reply to a charge that the server has taken.
-var faults = []struct {
+// spoiling is what becomes of the reply to a charge that the server has taken.
+type spoiling struct {
 	name  string
 	fault redistest.Fault
 	want  error // nil: any
-}{
+}
+
+// timeout is one that a busy machine does not reach if there is another error to come.
+func (s *spoiling) timeout() time.Duration {
+	if s.want == redisstore.ErrTimeout {
+		return 250 * time.Millisecond
+	}
+	return patient
+}
+
+var faults = []spoiling{
 	{"the reply is lost", lose, redisstore.ErrTimeout},
 	{"the connection ends before the reply", func([]string, []byte) ([]byte, bool) { return nil, true }, nil},
 	{"the connection ends in mid-reply", func(_ []string, reply []byte) ([]byte, bool) { return reply[:len(reply)/2], true }, nil},
 	{"the reply stops in the middle", func(_ []string, reply []byte) ([]byte, bool) { return reply[:len(reply)/2], false }, redisstore.ErrTimeout},
 	{"the reply is late", func(_ []string, reply []byte) ([]byte, bool) {
-		time.Sleep(150 * time.Millisecond)
+		time.Sleep(350 * time.Millisecond)
 		return reply, false
 	}, redisstore.ErrTimeout},
 	{"garbage", say("\x00\xff garbage\r\n"), nil},
@@ -132,11 +142,7 @@ func TestSpoiltReply(t *testing.T) {
 			all := faults
 			for _, f := range faults3 {
 				if c.name != "RESP2" {
-					all = append(all[:len(all):len(all)], struct {
-						name  string
-						fault redistest.Fault
-						want  error
-					}{f.name, say(f.reply), nil})
+					all = append(all[:len(all):len(all)], spoiling{f.name, say(f.reply), nil})
 				}
 			}
 			for i, f := range all {
@@ -145,7 +151,7 @@ func TestSpoiltReply(t *testing.T) {
 				t.Run(f.name, func(t *testing.T) {
 					rdb := c.open(proxy.Addr)
 					defer rdb.Close()
-					const timeout = 100 * time.Millisecond
+					timeout := f.timeout()
 					store := redisstore.New(rdb, &redisstore.Options{Timeout: timeout})
 					lim := core.Must(core.New(store, l))
 					who := fmt.Sprint(user, c.name, i)
