@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -170,23 +171,32 @@ func TestSixReplies(t *testing.T) {
 
 func TestSixteenLikes(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
-		begun := time.Now()
-		for i := range 15 {
-			resp := c.do("POST", "/posts/1/likes", "laoqian", "")
-			c.status(resp, http.StatusOK)
-			var got struct{ Likes int }
-			if c.decode(resp, &got); got.Likes != i+1 {
-				t.Errorf("%d likes, want %d", got.Likes, i+1)
+		likes := 0
+		for end := time.Now().Add(20 * time.Second); ; {
+			user, begun := fmt.Sprint("laoqian", likes), time.Now()
+			for range 15 {
+				resp := c.do("POST", "/posts/1/likes", user, "")
+				c.status(resp, http.StatusOK)
+				likes++
+				var got struct{ Likes int }
+				if c.decode(resp, &got); got.Likes != likes {
+					t.Errorf("%d likes, want %d", got.Likes, likes)
+				}
 			}
+			resp := c.do("POST", "/posts/1/likes", user, "")
+			if time.Since(begun) > time.Second && time.Now().Before(end) {
+				// A busy machine: it may have waited, and passed. The next user tries.
+				if resp.StatusCode == http.StatusOK {
+					likes++
+				}
+				continue
+			}
+			c.refused(resp, 15, 2*time.Second, begun, limited)
+			c.header(resp, "Retry-After", "2")
+			break
 		}
-		resp := c.do("POST", "/posts/1/likes", "laoqian", "")
-		if time.Since(begun) > time.Second {
-			t.Skip("this machine is too slow to like sixteen times in a second")
-		}
-		c.refused(resp, 15, 2*time.Second, begun, limited)
-		c.header(resp, "Retry-After", "2")
-		if p := c.show("1"); p.Likes != 15 {
-			t.Errorf("the post has %d likes, want 15", p.Likes)
+		if p := c.show("1"); p.Likes != likes {
+			t.Errorf("the post has %d likes, want %d", p.Likes, likes)
 		}
 	})
 }
