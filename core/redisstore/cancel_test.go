@@ -58,7 +58,7 @@ func TestContextDoneOnEntry(t *testing.T) {
 					}
 				}
 			}
-			within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+			idle(t, store)
 			if n := charged(t, store, user, kinds[0]); n != 0 {
 				t.Errorf("%d are charged", n)
 			}
@@ -98,7 +98,7 @@ func TestCallerLeavesBeforeSending(t *testing.T) {
 		cancel()
 	}
 	_ = conn.Close()
-	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+	idle(t, store)
 	if n := charged(t, store, user, kinds[0]); n != 0 {
 		t.Errorf("%d are charged", n)
 	}

@@ -183,7 +183,7 @@ func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
 	case <-time.After(patient / 2):
 		t.Error("it was not served")
 	}
-	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+	idle(t, store)
 }
 
 // A full line is looked through for those who left once a millisecond, since each look
@@ -425,7 +425,7 @@ func TestDearChargesDoNotPileUp(t *testing.T) {
 		return most
 	}
 	within(t, "cheap charges go together", func() bool { return fullest(1) > 10 })
-	if n := fullest(10_000); n != 1 {
-		t.Errorf("%d charges of 10,000 units each were in one run", n)
+	if n := fullest(2000); n != 1 {
+		t.Errorf("%d charges of 2,000 units each were in one run", n)
 	}
 }

@@ -23,11 +23,12 @@ const (
 	action = "handlung-77"
 )
 
-// slack is what a busy machine may add to a time-out.
-const slack = 500 * time.Millisecond
+// slack is what a busy machine may add to a time-out. It is less than any that a client
+// has of its own.
+const slack = 2 * time.Second
 
 // patient is a time-out that only a test that waits for something else can have.
-const patient = 20 * time.Second
+const patient = time.Minute
 
 var hourly = core.Every(time.Hour)
 
@@ -141,6 +142,12 @@ func within(t testing.TB, what string, holds func() bool) {
 			t.Fatalf("it took longer than %s until %s", patient, what)
 		}
 	}
+}
+
+// idle waits until no call of a store does.
+func idle(t testing.TB, store *redisstore.Store) {
+	t.Helper()
+	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
 }
 
 // names are the commands' names, less that of the one which asks for the policy: it goes

@@ -91,7 +91,7 @@ func TestWhatAHookKeepsBackIsAnError(t *testing.T) {
 				if n := charged(t, store, who, kinds[0]); n != 3 {
 					t.Errorf("%d are charged, not 3", n)
 				}
-				within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+				idle(t, store)
 			})
 		}
 	}

@@ -22,7 +22,7 @@ func mini(t testing.TB) storetest.Fixture {
 	t.Cleanup(m.Close)
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
-	store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}), func(d time.Duration) {
+	store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), func(d time.Duration) {
 		now = now.Add(d)
 		m.SetTime(now)
 		// Redis keeps the instant at which a key expires, miniredis the time until then.

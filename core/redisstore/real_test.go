@@ -20,7 +20,7 @@ func TestRealRedisConforms(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	storetest.Run(t, func(t testing.TB) storetest.Fixture {
 		server.Do("FLUSHALL")
-		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: 10 * time.Second}), clock.Advance)
+		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Advance)
 		return storetest.Fixture{Store: store, Advance: advance, Traces: 150}
 	})
 }
