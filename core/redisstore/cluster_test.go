@@ -142,8 +142,8 @@ func slotOf(t testing.TB, server *redistest.Server, key string) (slot int) {
 // but a charge of several limits is refused by the cluster itself as long as not all
 // of its keys are on one side.
 func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClient, home func(*target) int) {
-	const budget = 500 * time.Millisecond
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
+	const budget = 500 * time.Millisecond // but on a busy machine one may take longer
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 	single := targets(store, "moves", 6, 100)
 	several := &target{who: "moves too", limit: kindsOf(100)[0], lim: core.Must(core.New(store, kindsOf(100)...))}
 	for i := 0; home(several) != 0; i++ {
@@ -221,8 +221,8 @@ func errorStat(rdb *redis.Client, what string) (n int) {
 // masterDies kills the third master. Its users' calls fail until its replica is
 // elected, nobody else's do, and what the replica had is not forgotten.
 func masterDies(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClient, home func(*target) int) {
-	const budget = 500 * time.Millisecond
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
+	const budget = 500 * time.Millisecond // but on a busy machine one may take longer
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 	for _, s := range servers {
 		s.Do("CONFIG", "SET", "cluster-node-timeout", "1500")
 		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
@@ -247,10 +247,10 @@ func masterDies(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterCli
 	})
 	elected := time.Now()
 	within(t, "the cluster serves", func() bool { return l.well(500) })
+	n, last, problem := l.failures()
 	within(t, "all is used up", l.usedUp)
 	l.stop(budget)
 	l.atMost(2)
-	n, last, problem := l.failures()
 	t.Logf("elected after %s; %d errors until %s later, the last: %v", elected.Sub(killed), n, last.Sub(elected), problem)
 	if n == 0 || last.Sub(elected) > soon {
 		t.Errorf("%d errors, the last %s after the election: %v", n, last.Sub(elected), problem)

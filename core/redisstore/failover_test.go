@@ -50,6 +50,7 @@ func TestSentinelFailover(t *testing.T) {
 	})
 	elected := time.Now()
 	within(t, "the replica serves", func() bool { return l.well(500) })
+	n, last, problem := l.failures()
 	within(t, "all is used up", l.usedUp)
 	l.stop(budget)
 	l.atMost(2)
@@ -58,7 +59,6 @@ func TestSentinelFailover(t *testing.T) {
 			t.Errorf("%s: %d passed that the replica knew to be too many", to.limit, to.passed)
 		}
 	}
-	n, last, problem := l.failures()
 	t.Logf("elected after %s; %d errors until %s later, the last: %v", elected.Sub(killed), n, last.Sub(elected), problem)
 	if n == 0 || last.Sub(elected) > soon {
 		t.Errorf("%d errors, the last %s after the election: %v", n, last.Sub(elected), problem)
