@@ -115,8 +115,8 @@ func Example_fleet() {
 	replies := core.Must(core.New(fleet, core.SlidingWindow(5, time.Minute)))
 
 	d, err := replies.Allow(ctx, "laoqian", "reply")
-	fmt.Println(d.Allowed, d.Remaining, d.Source, err)
-	// Output: true 4 store <nil>
+	fmt.Println(d.Allowed, d.Remaining, err)
+	// Output: true 4 <nil>
 }
 
 func Example_failure() {
