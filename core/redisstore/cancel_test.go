@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -137,8 +138,7 @@ func TestCallerLeavesAfterSending(t *testing.T) {
 	}
 }
 
-// The caller's deadline is his own error and nobody's outage, even where the client
-// puts it on the socket and so sees it a little before the context does.
+// The caller's deadline is his own error and nobody's outage.
 func TestCallersDeadline(t *testing.T) {
 	noLeak(t)
 	_, proxy := proxied(t)
@@ -166,6 +166,26 @@ func TestCallersDeadline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// detached is a context that outlives the one it is of, but for saying when that ends.
+type detached struct{ context.Context }
+
+func (detached) Done() <-chan struct{} { return nil }
+func (detached) Err() error            { return nil }
+
+// Nothing waits for a context to be done.
+func TestDeadlineOfAContextThatIsNeverDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		_ = rdb.Close()
+		past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		lim := core.Must(core.New(redisstore.New(rdb, nil), kinds[0]))
+		if _, err := lim.Allow(detached{past}, user, action); !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("%v, not ErrClosed", err)
+		}
+	})
 }
 
 // The time-out is the store's failure, also where the client keeps it for the store.

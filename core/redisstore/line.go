@@ -448,12 +448,8 @@ func (e scriptError) Error() string { return string(e) }
 func (scriptError) RedisError() {}
 
 // explain tells the caller's own leaving, the time-out, and what is wrong in Redis
-// from other failures. A client may put a deadline on its socket, and so be told of
-// it before the context is.
+// from other failures.
 func explain(ctx context.Context, err error) error {
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done()
-	}
 	var late net.Error
 	switch {
 	case ctx.Err() != nil:
