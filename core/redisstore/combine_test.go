@@ -64,6 +64,28 @@ func TestUsersHooksSeeDecisions(t *testing.T) {
 	}
 }
 
+// Who queues behind others does not wait for their answers from far away.
+func TestManyAtOnceFarAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const away = 30 * time.Millisecond
+		answer := errors.New("an answer")
+		rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})
+		rdb.AddHook(hook{func(redis.Cmder) error { time.Sleep(away); return answer }})
+		for _, n := range []int{1, 3, 8, 2000} {
+			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
+			begun := time.Now()
+			together(n, func(i int) {
+				if _, err := lim.Allow(t.Context(), fmt.Sprint(user, i), action); !errors.Is(err, answer) {
+					t.Errorf("%d of %d: %v", i, n, err)
+				}
+			})
+			if took := time.Since(begun); took > away*3/2 {
+				t.Errorf("%d at once took %s", n, took)
+			}
+		}
+	})
+}
+
 // What a client does before it sends, and its own code in between, count too.
 func TestTimeoutHoldsWhateverTheClientRuns(t *testing.T) {
 	server := redistest.Start(t)
@@ -158,8 +180,7 @@ func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
 	ask := func() { wg.Go(func() { _, _ = lim.Allow(ctx, user, action) }) }
 	within(t, "as many as may are under way", func() bool {
 		ask()
-		n, _ := store.Calls()
-		return n > redisstore.ManyFlights
+		return store.Flights() == redisstore.ManyFlights
 	})
 	for range 1100 {
 		ask()

@@ -54,6 +54,13 @@ func (s *Store) Calls() (n, bound int) {
 	return len(s.line.calls) + s.line.flying + s.line.alone, s.line.most
 }
 
+// Flights is how many are under way.
+func (s *Store) Flights() int {
+	s.line.mu.Lock()
+	defer s.line.mu.Unlock()
+	return s.line.flying
+}
+
 // Queues is whether a call for that key waits to be sent.
 func (s *Store) Queues(key string) bool {
 	s.line.mu.Lock()

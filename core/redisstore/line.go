@@ -17,9 +17,10 @@ import (
 // Charges are combined: while some are under way others queue, and when one comes
 // back, or another charge comes a millisecond after the last left, those that queue go
 // out together in one run of the script. A charge that finds nothing under way goes at
-// once, and there is no timer, so combining costs an idle process nothing. It is for a
-// single server; the nodes of a Cluster or Ring answer each for itself, so there every
-// charge, and everywhere every other command, goes alone.
+// once, and only those that queue have a timer, for a server that is far away, so combining
+// costs an idle process nothing. It is for a single server; the nodes of a Cluster or Ring
+// answer each for itself, so there every charge, and everywhere every other command, goes
+// alone.
 //
 // Every caller waits by its own clock, not by the client's socket, which alone keeps
 // Options.Timeout. That is the same for all, so one timer, set for whoever came first,
@@ -28,6 +29,7 @@ const (
 	fewFlights  = 2                // under way at a time: more would only make them smaller
 	manyFlights = 32               // with a server that is far away, or hangs
 	pace        = time.Millisecond // between flights above the few
+	lingers     = 8                // of which part of the time-out those who queue wait, if nobody comes
 
 	maxCalls  = 8192 // that queue, or go alone: what a server that hangs can cost
 	maxWeight = 512  // of a flight, in simple charges: how long a run may hold up others
@@ -123,6 +125,7 @@ type line struct {
 	flying   int       // flights of calls that queued
 	alone    int       // calls that went alone
 	departed time.Time // the last flight
+	awaited  bool      // lingered will be called
 	tidied   time.Time
 
 	timeout        time.Duration
@@ -229,11 +232,42 @@ func (s *Store) join(c *call) error {
 	}
 	q.calls = append(q.calls, c)
 	if q.flying < fewFlights || q.flying < manyFlights && now.Sub(q.departed) > pace {
-		q.flying++
-		q.departed = now
-		go s.fly()
+		s.depart(now)
+	} else if !q.awaited {
+		s.linger(q.timeout / lingers)
 	}
 	return nil
+}
+
+// depart has another flight leave.
+func (s *Store) depart(now time.Time) {
+	s.line.flying++
+	s.line.departed = now
+	go s.fly()
+}
+
+// linger sees to it that those who queue do not wait for an answer from far away.
+func (s *Store) linger(d time.Duration) {
+	s.line.awaited = true
+	time.AfterFunc(d, s.lingered)
+}
+
+func (s *Store) lingered() {
+	q := s.line
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now, wait := time.Now(), q.timeout/lingers
+	if q.awaited = len(q.calls) > 0; !q.awaited {
+		return
+	}
+	if early := wait - now.Sub(q.departed); early > 0 {
+		wait = early
+	} else {
+		for n := len(q.calls); n > 0 && q.flying < manyFlights; n -= maxWeight {
+			s.depart(now)
+		}
+	}
+	s.linger(wait)
 }
 
 // tidy drops those who have left, and reports whether there is room now. It looks at
