@@ -116,8 +116,7 @@ func (c *call) answer() {
 	}
 }
 
-// A line is where calls queue. It is apart from the store, which its timer would else
-// keep from being collected.
+// A line is where calls queue, and the list of all that have no answer yet.
 type line struct {
 	mu       sync.Mutex
 	calls    []*call

@@ -132,8 +132,8 @@ import (
 // says is wrapped as it is; what Redis says to the script, that it is out of memory for
 // example, is wrapped as a redis.Error of the same text.
 var (
-	// ErrTimeout: there was no answer within Options.Timeout. The charge may have
-	// been taken.
+	// ErrTimeout: there was no answer within Options.Timeout, or within a time-out of the
+	// client's own that is shorter. The charge may have been taken.
 	ErrTimeout = errors.New("redisstore: no answer within the time-out")
 
 	// ErrBusy: too many calls wait for an answer already. The charge was not sent.
