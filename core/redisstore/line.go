@@ -320,6 +320,7 @@ func (s *Store) board() (batch []*call, f *flight) {
 // fly sends what queues until nothing does. Who is answered may come again at once, so
 // the others run first: flights that are fuller cost less for each.
 func (s *Store) fly() {
+	deepen(0)
 	batch, f := s.board()
 	for len(batch) > 0 {
 		s.exchange(f, batch)
@@ -327,6 +328,15 @@ func (s *Store) fly() {
 		runtime.Gosched()
 		batch, f = s.board()
 	}
+}
+
+// deepen gives a new goroutine the stack that the client's calls need, and at once: to let it
+// grow with those calls on it takes longer than all else that is done here.
+//
+//go:noinline
+func deepen(i int) byte {
+	var room [8 << 10]byte
+	return room[i]
 }
 
 // land tells those who are answered.
@@ -344,6 +354,7 @@ func (s *Store) land(f *flight, calls []*call) {
 
 // flyAlone sends one call.
 func (s *Store) flyAlone(c *call) {
+	deepen(0)
 	c.flight = s.newFlight()
 	calls := []*call{c}
 	if c.state.CompareAndSwap(callWaits, callSent) {
