@@ -154,7 +154,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 }
 
 // allow fills in the zero Decision. Allow and AllowN are small enough to be inlined, so
-// that their callers' Decision is the one filled in.
+// that it is copied once, to their caller's, and not twice.
 func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
 	switch {
 	case n < 0:

@@ -752,18 +752,24 @@ func TestALockedSlotIsWaitedFor(t *testing.T) {
 	}
 }
 
+// oneFunnel is a store with one key, that of "u" in a funnel of 2, and whether it decides
+// a charge of a hash like that key's by a slot alone.
+func oneFunnel(t *testing.T) (s *Store, l *core.Limiter, key hash, decides func(hash) bool) {
+	s = New(nil)
+	l = core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
+	allow(t, l, "u")
+	limit, user := &l.Limits()[0], s.hash("u", "a")
+	return s, l, user.of(limit), func(h hash) bool { return s.pour(s.shardOf(user), h, limit, 1).Known }
+}
+
 // Who waits long for a slot gives up, and waits for the shard's lock instead, where to
 // wait costs nothing: he is not to burn a processor that the holder may need.
 func TestWhoWaitsLongForASlotGivesUp(t *testing.T) {
-	s := New(nil)
-	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
-	allow(t, l, "u")
-	limit, hash := &l.Limits()[0], s.hash("u", "a")
-	shard, h := s.shardOf(hash), hash.of(limit)
-	tab := s.tables[shard].Load()
-	slot := &tab.slots[tab.search(h)]
+	s, l, key, decides := oneFunnel(t)
+	table := s.shards[s.shardOf(s.hash("u", "a"))].table
+	slot := &table.slots[table.search(key)]
 	expires := slot.lock()
-	if v := s.pour(shard, h, limit, 1); v.Known { // if it waits, it waits for ever
+	if decides(key) { // if it waits, it waits for ever
 		t.Error("a locked slot has decided")
 	}
 	slot.unlock(expires)
@@ -774,16 +780,12 @@ func TestWhoWaitsLongForASlotGivesUp(t *testing.T) {
 
 // A key is told from one whose hash is half the same.
 func TestHalfAHashIsNotAKey(t *testing.T) {
-	s := New(nil)
-	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
-	allow(t, l, "u")
-	limit, hash := &l.Limits()[0], s.hash("u", "a")
-	shard, h := s.shardOf(hash), hash.of(limit)
-	if v := s.pour(shard, h, limit, 1); !v.Known {
+	_, _, key, decides := oneFunnel(t)
+	if !decides(key) {
 		t.Error("the key is not known")
 	}
-	h.lo++
-	if v := s.pour(shard, h, limit, 1); v.Known {
+	key.lo++
+	if decides(key) {
 		t.Error("another is taken for it")
 	}
 }
