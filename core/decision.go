@@ -39,8 +39,8 @@ type Decision struct {
 	// Source says who answered.
 	Source Source
 
-	// Rung is how many bans in a row a [Ladder] has given, the present one included.
-	Rung uint8
+	// BanLevel is how many bans in a row a [BanPolicy] has given, the present one included.
+	BanLevel uint8
 
 	receipt *Receipt
 }
@@ -74,11 +74,11 @@ type Reason string
 // The reasons. An allowed action has none, but for those of a rehearsal: see [Shadow]
 // and [Limit.Shadow].
 const (
-	Limited  Reason = "limited"  // a limit has no room
-	Banned   Reason = "banned"   // by a Ladder or by hand
-	Full     Reason = "full"     // the store has no room for another key: see memorystore.Options
-	Shadowed Reason = "shadowed" // allowed, a limit that is rehearsed would have refused it
-	Near     Reason = "near"     // allowed, and of one that is rehearsed a fifth or less is left
+	ReasonLimited  Reason = "limited"  // a limit has no room
+	ReasonBanned   Reason = "banned"   // by a BanPolicy or by hand
+	ReasonFull     Reason = "full"     // the store has no room for another key: see memorystore.Options
+	ReasonShadowed Reason = "shadowed" // allowed, a limit that is rehearsed would have refused it
+	ReasonNear     Reason = "near"     // allowed, and of one that is rehearsed a fifth or less is left
 )
 
 // A Source says who answered.

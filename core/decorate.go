@@ -81,7 +81,7 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 }
 
 // Shadow decides and reports, and never refuses or has [Limiter.Wait] wait: a decision
-// that store refuses is allowed, with the reason [Shadowed], and one that it cannot
+// that store refuses is allowed, with the reason [ReasonShadowed], and one that it cannot
 // make is allowed untouched. When store is asked is as for [FailOpen]. Put [Observe]
 // around it to see what would have been refused.
 func Shadow(store Store) Store {
@@ -97,14 +97,13 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 		d, err = c.untouched(), nil
 	}
 	if err == nil && !d.Allowed && !c.alone() {
-		d.Allowed, d.RetryAfter, d.Reason = true, 0, Shadowed
+		d.Allowed, d.RetryAfter, d.Reason = true, 0, ReasonShadowed
 	}
 	return d, err
 }
 
 // An Observation is a decision as [Observe] shows it. It holds no user. [Limiter.Ban]
-// and [Limiter.Inspect] show as one of a [KindLadder] alone; what is given back does not
-// show.
+// shows as one of a [KindLadder] alone; what is given back does not show.
 type Observation struct {
 	Action    string
 	Limits    []Limit // the enforced ones, those rehearsed, the ladder; not to be changed

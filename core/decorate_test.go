@@ -71,7 +71,7 @@ func testFailOpen(t *testing.T) {
 			t.Fatalf("a store that fails: %+v, %v; want the first limit untouched", d, err)
 		}
 	}
-	never := core.Decision{Limit: 2, Remaining: 2, RetryAfter: core.Never, Reason: core.Limited}
+	never := core.Decision{Limit: 2, Remaining: 2, RetryAfter: core.Never, Reason: core.ReasonLimited}
 	if d, err := l.AllowN(ctx, "u", "a", 3); err != nil || d != never {
 		t.Errorf("what can never pass: %+v, %v; want %+v", d, err, never)
 	}
@@ -164,7 +164,7 @@ func TestShadowNeverRefuses(t *testing.T) {
 	want := []core.Decision{
 		{Allowed: true, Limit: 2, Remaining: 1, Source: core.SourceStore},
 		{Allowed: true, Limit: 2, Remaining: 0, Source: core.SourceStore},
-		{Allowed: true, Limit: 2, Remaining: 0, Source: core.SourceStore, Reason: core.Shadowed},
+		{Allowed: true, Limit: 2, Remaining: 0, Source: core.SourceStore, Reason: core.ReasonShadowed},
 		{Allowed: true, Limit: 2, Remaining: 2},
 		{Allowed: true, Limit: 2, Remaining: 2},
 		{Allowed: true, Limit: 2, Remaining: 2},
@@ -181,7 +181,7 @@ func TestShadowNeverRefuses(t *testing.T) {
 	if strings.Count(log.String(), "the rehearsal sees nothing") != 1 {
 		t.Errorf("the outage was not logged once:\n%s", log)
 	}
-	if len(seen) != 6 || seen[2].Decision.Reason != core.Shadowed || seen[2].Action != "a" || seen[2].Cost != 1 || len(seen[2].Limits) != 1 {
+	if len(seen) != 6 || seen[2].Decision.Reason != core.ReasonShadowed || seen[2].Action != "a" || seen[2].Cost != 1 || len(seen[2].Limits) != 1 {
 		t.Errorf("observed %+v", seen)
 	}
 }
@@ -205,7 +205,7 @@ func TestObserveTellsThemApart(t *testing.T) {
 		seen = append(seen, fmt.Sprint(o.Limits, o.Cost, o.Peek, o.Surcharge, o.Decision.Allowed))
 	})
 	l := core.Must(core.Must(core.New(store, core.FixedWindow(9, time.Hour).Shadow(), core.FixedWindow(5, time.Hour))).With(
-		core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	ctx := t.Context()
 	_, _ = l.AllowN(ctx, "u", "a", 2)
 	_, _ = l.Surcharge(ctx, "u", "a", 9)
@@ -213,10 +213,10 @@ func TestObserveTellsThemApart(t *testing.T) {
 	_, _ = l.Inspect(ctx, "u", "a")
 	const limits = "FixedWindow(5, 1h0m0s) FixedWindow(9, 1h0m0s).Shadow()"
 	want := []string{
-		"[" + limits + " Ladder{Refusals: 3}] 2 false false true",
+		"[" + limits + " BanPolicy{Refusals: 3}] 2 false false true",
 		"[" + limits + "] 9 false true true",
-		"[Ladder{Refusals: 3}] 3600000000 false false false",
-		"[Ladder{Refusals: 3}] 1 true false false",
+		"[BanPolicy{Refusals: 3}] 3600000000 false false false",
+		"[BanPolicy{Refusals: 3}] 1 true false false",
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
@@ -251,14 +251,14 @@ func TestShadowHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limit := range []core.Limit{core.Funnel(1, core.Every(time.Hour)), core.FixedWindow(1, time.Hour)} {
 			store := memorystore.New(nil)
-			l := core.Must(core.Must(core.New(core.Shadow(store), limit)).With(core.Receipts{}))
+			l := core.Must(core.Must(core.New(core.Shadow(store), limit)).With(core.Refundable{}))
 			start := time.Now()
-			for _, want := range []core.Reason{"", core.Shadowed, core.Shadowed} {
+			for _, want := range []core.Reason{"", core.ReasonShadowed, core.ReasonShadowed} {
 				d, err := l.Wait(t.Context(), "u", "a")
 				if err != nil || !d.Allowed || d.Reason != want || time.Since(start) > 0 {
 					t.Errorf("%s: after %v: %+v, %v; want the reason %q at once", limit, time.Since(start), d, err, want)
 				}
-				if want == core.Shadowed {
+				if want == core.ReasonShadowed {
 					if err := l.Refund(t.Context(), d); err != nil {
 						t.Errorf("%s: nothing was charged, and it cannot be given back: %v", limit, err)
 					}
@@ -274,14 +274,14 @@ func TestShadowHoldsNobodyUp(t *testing.T) {
 // A ban by hand that no store has taken is an error, and one that a rehearsal has taken
 // can be inspected.
 func TestABanIsTakenOrAnError(t *testing.T) {
-	limit, ladder := core.FixedWindow(1, time.Hour), core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}
+	limit, ladder := core.FixedWindow(1, time.Hour), core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}
 	for name, decorate := range map[string]func(core.Store) core.Store{"FailOpen": core.FailOpen, "Shadow": core.Shadow} {
 		store := sound()
 		l := core.Must(core.Must(core.New(decorate(store), limit)).With(ladder))
 		if err := l.Ban(t.Context(), "u", "a", time.Hour); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if d, err := l.Inspect(t.Context(), "u", "a"); err != nil || d.Allowed || d.Reason != core.Banned || d.RetryAfter < 59*time.Minute {
+		if d, err := l.Inspect(t.Context(), "u", "a"); err != nil || d.Allowed || d.Reason != core.ReasonBanned || d.RetryAfter < 59*time.Minute {
 			t.Errorf("%s: Inspect: %+v, %v", name, d, err)
 		}
 		store.err = errDown

@@ -13,7 +13,7 @@ import (
 //
 // A rate is divided exactly: n per d is n per 4*d. A max, a capacity and an Initial
 // are rounded up, so that together the replicas admit what the limit does and at
-// most n-1 more. Periods, a [Ladder], and what identifies a state, stay. A decision
+// most n-1 more. Periods, a [BanPolicy], and what identifies a state, stay. A decision
 // speaks of the share: its Limit, Remaining and times are those of this replica.
 //
 // An action that costs more than the share is refused with [Never], and writes

@@ -186,7 +186,7 @@ func TestDivideRefusesWhatCostsMoreThanTheShare(t *testing.T) {
 				store := &shown{Store: memorystore.New(nil)}
 				lim := core.Must(core.New(core.Divide(store, 4), l))
 				d, err := lim.AllowN(t.Context(), "u", "a", 4)
-				if want := (core.Decision{Limit: 3, Remaining: 3, RetryAfter: core.Never, Reason: core.Limited, Source: core.SourceStore}); err != nil || d != want {
+				if want := (core.Decision{Limit: 3, Remaining: 3, RetryAfter: core.Never, Reason: core.ReasonLimited, Source: core.SourceStore}); err != nil || d != want {
 					t.Errorf("%+v, %v; want %+v", d, err, want)
 				}
 				if !store.charge.Peek || store.charge.Cost != 4 {
@@ -228,9 +228,9 @@ func TestDivideSeveral(t *testing.T) {
 func TestDivideBesidesLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := core.Must(core.New(core.Divide(memorystore.New(nil), 4), core.FixedWindow(10, time.Hour), core.Funnel(4, core.Every(time.Hour)).Shadow()))
-		lim = core.Must(lim.With(core.Receipts{}, core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		lim = core.Must(lim.With(core.Refundable{}, core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 		d, err := lim.AllowN(t.Context(), "u", "a", 2)
-		if err != nil || !d.Allowed || d.Reason != core.Shadowed || d.Remaining != 1 {
+		if err != nil || !d.Allowed || d.Reason != core.ReasonShadowed || d.Remaining != 1 {
 			t.Errorf("above the share of the rehearsed limit: %+v, %v", d, err)
 		}
 		if err := lim.Refund(t.Context(), d); err != nil {
@@ -248,7 +248,7 @@ func TestDivideBesidesLimits(t *testing.T) {
 		if d, err := lim.Surcharge(t.Context(), "u", "a", 9); err != nil || !d.Allowed || d.Remaining != 0 {
 			t.Errorf("a surcharge: %+v, %v", d, err)
 		}
-		for i, want := range []core.Reason{core.Limited, core.Limited, core.Limited, core.Banned} {
+		for i, want := range []core.Reason{core.ReasonLimited, core.ReasonLimited, core.ReasonLimited, core.ReasonBanned} {
 			if d, err := lim.Allow(t.Context(), "u", "a"); err != nil || d.Allowed || i != 2 && d.Reason != want {
 				t.Errorf("refusal %d: %+v, %v", i+1, d, err)
 			}
@@ -256,7 +256,7 @@ func TestDivideBesidesLimits(t *testing.T) {
 		if err := lim.Ban(t.Context(), "v", "a", time.Hour); err != nil {
 			t.Error(err)
 		}
-		if d, err := lim.Allow(t.Context(), "v", "a"); err != nil || d.Reason != core.Banned || d.RetryAfter != time.Hour {
+		if d, err := lim.Allow(t.Context(), "v", "a"); err != nil || d.Reason != core.ReasonBanned || d.RetryAfter != time.Hour {
 			t.Errorf("banned by hand: %+v, %v", d, err)
 		}
 	})
@@ -335,7 +335,7 @@ func TestDivideCostsOneAllocation(t *testing.T) {
 func TestDivideLeavesALadderWhole(t *testing.T) {
 	store := &shown{Store: memorystore.New(nil)}
 	limiter := core.Must(core.New(core.Divide(store, 5), core.FixedWindow(10, time.Minute), core.FixedWindow(20, time.Minute).Shadow()))
-	limiter = core.Must(limiter.With(core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+	limiter = core.Must(limiter.With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
 	for i, quota := range []int{2, 4, 3} {
 		if got := store.accepted[i].Quota(); got != quota {
 			t.Errorf("share %d is %d, want %d", i, got, quota)

@@ -37,13 +37,13 @@
 //
 // # What happens to a refused action
 //
-// [Limiter.With] derives a limiter that punishes who does not stop, by a [Ladder] of
+// [Limiter.With] derives a limiter that punishes who does not stop, by a [BanPolicy] of
 // bans that is decided in the same step as the limits, and whose decisions can be given
-// back, with [Receipts].
+// back, with [Refundable].
 //
 //	posts, err = posts.With(
-//		core.Ladder{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
-//		core.Receipts{})
+//		core.BanPolicy{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
+//		core.Refundable{})
 //
 // [Limiter.Wait] waits until the action may pass, if that is before ctx's deadline:
 // buckets and funnels reserve turns in the order of arrival. [Limiter.Refund] gives
@@ -74,7 +74,7 @@
 // record what they themselves refuse; a bucket with Initial, which an action that
 // is too dear for an unseen key starts; a state that lies in the future
 // because the clock stepped back, which the first action that meets it puts right; and
-// a [Ladder], which counts refusals. So nobody is locked out for longer than one full
+// a [BanPolicy], which counts refusals. So nobody is locked out for longer than one full
 // period, but by a ban, ElasticWindow and CountRefused, whose purpose that is.
 //
 // # Changing a limit

@@ -14,10 +14,10 @@ import (
 )
 
 // Who does not stop is banned, and moderators look, ban and lift by hand.
-func ExampleLadder() {
+func ExampleBanPolicy() {
 	ctx := context.Background()
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	replies = core.Must(replies.With(core.Ladder{
+	replies = core.Must(replies.With(core.BanPolicy{
 		Refusals: 5, Within: time.Minute,
 		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
 	}))
@@ -26,12 +26,12 @@ func ExampleLadder() {
 	}
 	how := func(user string) {
 		d, err := replies.Inspect(ctx, user, "reply")
-		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second), d.Rung, err)
+		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second), d.BanLevel, err)
 	}
 	how("laoqian")
 	_ = replies.Ban(ctx, "xiaoming", "reply", 24*time.Hour)
 	how("xiaoming")
-	_ = replies.Lift(ctx, "xiaoming", "reply")
+	_ = replies.Unban(ctx, "xiaoming", "reply")
 	how("xiaoming")
 	// Output:
 	// false 1m0s 1 <nil>
@@ -65,7 +65,7 @@ func ExampleLimiter_Wait() {
 func ExampleLimiter_Refund() {
 	ctx := context.Background()
 	posts := core.Must(core.New(memorystore.New(nil), core.FixedWindow(100, 24*time.Hour), core.Funnel(3, core.Every(time.Minute))))
-	posts = core.Must(posts.With(core.Receipts{}))
+	posts = core.Must(posts.With(core.Refundable{}))
 	publish := func() error { return errors.New("the disk is full") }
 
 	d, _ := posts.Allow(ctx, "laoqian", "post")
@@ -122,14 +122,14 @@ func ExampleObserve() {
 		mu.Unlock()
 		if verdict != "allowed" {
 			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action),
-				slog.String("limit", limit), slog.String("verdict", verdict), slog.Int("bans", int(o.Decision.Rung)))
+				slog.String("limit", limit), slog.String("verdict", verdict), slog.Int("bans", int(o.Decision.BanLevel)))
 		}
 	}
 
 	replies := core.Must(core.New(core.Observe(memorystore.New(nil), see),
 		core.SlidingWindow(5, time.Minute),
 		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do?
-	replies = core.Must(replies.With(core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	replies = core.Must(replies.With(core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	for range 8 {
 		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
 	}

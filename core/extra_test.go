@@ -15,39 +15,39 @@ import (
 // the last legal number on either side is none.
 func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 	const year = 365 * 24 * time.Hour
-	good := core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}
-	ladder := func(change func(*core.Ladder)) core.Ladder {
+	good := core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}
+	ladder := func(change func(*core.BanPolicy)) core.BanPolicy {
 		l := good
 		change(&l)
 		return l
 	}
-	bans := func(d ...time.Duration) core.Ladder { return ladder(func(l *core.Ladder) { l.Bans = d }) }
+	bans := func(d ...time.Duration) core.BanPolicy { return ladder(func(l *core.BanPolicy) { l.Bans = d }) }
 	for _, tt := range []struct {
 		name   string
-		extras []core.Extra
+		extras []core.Option
 		want   []string // in the error; none: legal
 	}{
 		{"nothing", nil, nil},
-		{"a ladder and receipts", []core.Extra{good, core.Receipts{}}, nil},
-		{"two ladders", []core.Extra{good, good}, []string{"has a Ladder already"}},
-		{"no refusals", []core.Extra{ladder(func(l *core.Ladder) { l.Refusals = 0 })}, []string{"Refusals 0", "1 to 100"}},
-		{"1 refusal", []core.Extra{ladder(func(l *core.Ladder) { l.Refusals = 1 })}, nil},
-		{"100 refusals", []core.Extra{ladder(func(l *core.Ladder) { l.Refusals = 100 })}, nil},
-		{"101 refusals", []core.Extra{ladder(func(l *core.Ladder) { l.Refusals = 101 })}, []string{"Refusals 101", "1 to 100"}},
-		{"within nothing", []core.Extra{ladder(func(l *core.Ladder) { l.Within = 0 })}, []string{"Within 0s", "1ms to 365 days"}},
-		{"within 1 ms", []core.Extra{ladder(func(l *core.Ladder) { l.Within = time.Millisecond })}, nil},
-		{"within a year", []core.Extra{ladder(func(l *core.Ladder) { l.Within = year })}, nil},
-		{"within more than a year", []core.Extra{ladder(func(l *core.Ladder) { l.Within = year + time.Microsecond })}, []string{"Within", "365 days"}},
-		{"within half a microsecond more", []core.Extra{ladder(func(l *core.Ladder) { l.Within = time.Second + 500 })}, []string{"Within", "whole microseconds"}},
-		{"no bans", []core.Extra{bans()}, []string{"0 Bans", "1 to 16"}},
-		{"16 bans", []core.Extra{bans(make16()...)}, nil},
-		{"17 bans", []core.Extra{bans(append(make16(), time.Minute)...)}, []string{"17 Bans", "1 to 16"}},
-		{"a ban of nothing", []core.Extra{bans(time.Minute, 0)}, []string{"a ban of 0s", "1ms to 365 days"}},
-		{"a ban of a year", []core.Extra{bans(year)}, nil},
-		{"a ban of more", []core.Extra{bans(year + time.Millisecond)}, []string{"a ban of", "365 days"}},
-		{"quiet for 1 ms", []core.Extra{ladder(func(l *core.Ladder) { l.Quiet = time.Millisecond })}, nil},
-		{"quiet for less", []core.Extra{ladder(func(l *core.Ladder) { l.Quiet = time.Microsecond })}, []string{"Quiet 1µs", "1ms to 365 days"}},
-		{"quiet for less than nothing", []core.Extra{ladder(func(l *core.Ladder) { l.Quiet = -time.Hour })}, []string{"Quiet -1h0m0s"}},
+		{"a ladder and receipts", []core.Option{good, core.Refundable{}}, nil},
+		{"two ladders", []core.Option{good, good}, []string{"has a BanPolicy already"}},
+		{"no refusals", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 0 })}, []string{"Refusals 0", "1 to 100"}},
+		{"1 refusal", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 1 })}, nil},
+		{"100 refusals", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 100 })}, nil},
+		{"101 refusals", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 101 })}, []string{"Refusals 101", "1 to 100"}},
+		{"within nothing", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = 0 })}, []string{"Within 0s", "1ms to 365 days"}},
+		{"within 1 ms", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = time.Millisecond })}, nil},
+		{"within a year", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = year })}, nil},
+		{"within more than a year", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = year + time.Microsecond })}, []string{"Within", "365 days"}},
+		{"within half a microsecond more", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = time.Second + 500 })}, []string{"Within", "whole microseconds"}},
+		{"no bans", []core.Option{bans()}, []string{"0 Bans", "1 to 16"}},
+		{"16 bans", []core.Option{bans(make16()...)}, nil},
+		{"17 bans", []core.Option{bans(append(make16(), time.Minute)...)}, []string{"17 Bans", "1 to 16"}},
+		{"a ban of nothing", []core.Option{bans(time.Minute, 0)}, []string{"a ban of 0s", "1ms to 365 days"}},
+		{"a ban of a year", []core.Option{bans(year)}, nil},
+		{"a ban of more", []core.Option{bans(year + time.Millisecond)}, []string{"a ban of", "365 days"}},
+		{"quiet for 1 ms", []core.Option{ladder(func(l *core.BanPolicy) { l.ForgetAfter = time.Millisecond })}, nil},
+		{"quiet for less", []core.Option{ladder(func(l *core.BanPolicy) { l.ForgetAfter = time.Microsecond })}, []string{"ForgetAfter 1µs", "1ms to 365 days"}},
+		{"quiet for less than nothing", []core.Option{ladder(func(l *core.BanPolicy) { l.ForgetAfter = -time.Hour })}, []string{"ForgetAfter -1h0m0s"}},
 	} {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 		derived, err := l.With(tt.extras...)
@@ -80,7 +80,7 @@ func make16() []time.Duration {
 func TestALadderIsNotChangedAfterwards(t *testing.T) {
 	bans := []time.Duration{time.Minute}
 	l := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour))).With(
-		core.Ladder{Refusals: 1, Within: time.Minute, Bans: bans}))
+		core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: bans}))
 	bans[0] = time.Hour
 	for range 2 {
 		_, _ = l.Allow(t.Context(), "u", "a")
@@ -93,24 +93,24 @@ func TestALadderIsNotChangedAfterwards(t *testing.T) {
 // With derives: what it is derived from stays as it was.
 func TestWithDerives(t *testing.T) {
 	plain := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
-	strict := core.Must(plain.With(core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	strict := core.Must(plain.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	for range 3 {
 		_, _ = plain.Allow(t.Context(), "u", "a")
 	}
 	if d, err := strict.Inspect(t.Context(), "u", "a"); err != nil || !d.Allowed || d.Remaining != 1 {
 		t.Errorf("the plain limiter counts refusals: %+v, %v", d, err)
 	}
-	if d, err := strict.Allow(t.Context(), "u", "a"); err != nil || d.Reason != core.Banned || d.Rung != 1 {
+	if d, err := strict.Allow(t.Context(), "u", "a"); err != nil || d.Reason != core.ReasonBanned || d.BanLevel != 1 {
 		t.Errorf("they do not share the limit: %+v, %v", d, err)
 	}
-	if d, err := plain.Allow(t.Context(), "u", "a"); err != nil || d.Reason != core.Limited || d.Rung != 0 {
+	if d, err := plain.Allow(t.Context(), "u", "a"); err != nil || d.Reason != core.ReasonLimited || d.BanLevel != 0 {
 		t.Errorf("the plain limiter bans: %+v, %v", d, err)
 	}
 }
 
 func TestWithAsksTheStore(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(&memorystore.Options{MaxKeys: 1}), core.FixedWindow(1, time.Hour)))
-	if _, err := l.With(core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}); !errors.Is(err, core.ErrConfig) {
+	if _, err := l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}); !errors.Is(err, core.ErrConfig) {
 		t.Errorf("a ladder for which the store has no room: %v", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestShadowsOfNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l = core.Must(l.With(core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	l = core.Must(l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	if got := l.Limits(); len(got) != 2 || got[0] != a || got[1] != b {
 		t.Errorf("Limits, less what is rehearsed and the ladder: %v", got)
 	}
@@ -143,7 +143,7 @@ func TestShadowsOfNew(t *testing.T) {
 // A cost that only a rehearsed limit can never let pass is charged to the others.
 func TestAShadowsQuotaRefusesNobody(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Hour), core.FixedWindow(1, time.Minute).Shadow()))
-	if d, err := l.AllowN(t.Context(), "u", "a", 5); err != nil || !d.Allowed || d.Reason != core.Shadowed || d.Remaining != 4 || d.Limit != 9 {
+	if d, err := l.AllowN(t.Context(), "u", "a", 5); err != nil || !d.Allowed || d.Reason != core.ReasonShadowed || d.Remaining != 4 || d.Limit != 9 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -151,16 +151,16 @@ func TestAShadowsQuotaRefusesNobody(t *testing.T) {
 func TestNoLadder(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 	ctx := t.Context()
-	if err := l.Ban(ctx, "u", "a", time.Hour); !errors.Is(err, core.ErrNoLadder) {
+	if err := l.Ban(ctx, "u", "a", time.Hour); !errors.Is(err, core.ErrNoBanPolicy) {
 		t.Errorf("Ban: %v", err)
 	}
-	if err := l.Lift(ctx, "u", "a"); !errors.Is(err, core.ErrNoLadder) {
-		t.Errorf("Lift: %v", err)
+	if err := l.Unban(ctx, "u", "a"); !errors.Is(err, core.ErrNoBanPolicy) {
+		t.Errorf("Unban: %v", err)
 	}
-	if _, err := l.Inspect(ctx, "u", "a"); !errors.Is(err, core.ErrNoLadder) {
+	if _, err := l.Inspect(ctx, "u", "a"); !errors.Is(err, core.ErrNoBanPolicy) {
 		t.Errorf("Inspect: %v", err)
 	}
-	l = core.Must(l.With(core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	l = core.Must(l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	for _, d := range []time.Duration{0, -time.Hour, time.Microsecond, 366 * 24 * time.Hour, time.Second + 1} {
 		if err := l.Ban(ctx, "u", "a", d); !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), "Ban") {
 			t.Errorf("Ban of %v: %v", d, err)
@@ -175,7 +175,7 @@ func TestNoLadder(t *testing.T) {
 	}{{ctx, "", "a", core.ErrNoUser}, {ctx, "u", "", core.ErrNoAction}, {done, "u", "a", context.Canceled}} {
 		_, inspect := l.Inspect(tt.ctx, tt.user, tt.action)
 		_, surcharge := l.Surcharge(tt.ctx, tt.user, tt.action, 1)
-		for i, err := range []error{l.Ban(tt.ctx, tt.user, tt.action, time.Hour), l.Lift(tt.ctx, tt.user, tt.action), inspect, surcharge} {
+		for i, err := range []error{l.Ban(tt.ctx, tt.user, tt.action, time.Hour), l.Unban(tt.ctx, tt.user, tt.action), inspect, surcharge} {
 			if !errors.Is(err, tt.want) {
 				t.Errorf("call %d: %v, want %v", i, err, tt.want)
 			}
@@ -196,7 +196,7 @@ func TestRefundWithoutAReceipt(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 	d, _ := l.Allow(ctx, "u", "a")
 	if err := l.Refund(ctx, d); !errors.Is(err, core.ErrNoReceipt) {
-		t.Errorf("a limiter without Receipts: %v", err)
+		t.Errorf("a limiter without Refundable: %v", err)
 	}
 	refused, _ := l.Allow(ctx, "u", "a")
 	untouched, _ := core.Must(core.New(core.FailOpen(&flaky{err: errDown}), core.FixedWindow(1, time.Hour))).Allow(ctx, "u", "a")
@@ -212,7 +212,7 @@ func TestRefundWithoutAReceipt(t *testing.T) {
 
 func TestARefundIsDoneOnce(t *testing.T) {
 	ctx := t.Context()
-	l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Hour))).With(core.Receipts{}))
+	l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Hour))).With(core.Refundable{}))
 	_, _ = l.AllowN(ctx, "u", "a", 2)
 	d, _ := l.AllowN(ctx, "u", "a", 2)
 	copied := d
@@ -242,7 +242,7 @@ func TestARefundGoesToTheStoreThatDecided(t *testing.T) {
 	first, second := memorystore.New(nil), memorystore.New(nil)
 	store := &flaky{Store: first}
 	limit := core.FixedWindow(5, time.Hour)
-	l := core.Must(core.Must(core.New(core.Observe(core.Fallback(store, second), func(context.Context, core.Observation) {}), limit)).With(core.Receipts{}))
+	l := core.Must(core.Must(core.New(core.Observe(core.Fallback(store, second), func(context.Context, core.Observation) {}), limit)).With(core.Refundable{}))
 	left := func() [2]int {
 		a, _ := core.Must(core.New(first, limit)).Peek(ctx, "u", "a")
 		b, _ := core.Must(core.New(second, limit)).Peek(ctx, "u", "a")

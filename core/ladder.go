@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// A Ladder punishes who does not stop: so many refusals within a time lead to a
+// A BanPolicy punishes who does not stop: so many refusals within a time lead to a
 // ban, and each further one to the next rung.
 //
-//	replies, err := replies.With(core.Ladder{
+//	replies, err := replies.With(core.BanPolicy{
 //		Refusals: 20, Within: time.Minute,
 //		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
 //	})
 //
 // It is decided in the same atomic step as the limits. Whoever is banned is refused
-// with the reason [Banned]; his attempts are charged to nothing and lengthen
+// with the reason [ReasonBanned]; his attempts are charged to nothing and lengthen
 // nothing. An attempt counts as one refusal whatever its cost; one that can never
 // pass does not count, nor does a Peek.
 //
 // A ladder belongs to user and action: limiters on one store share it, with their
-// own numbers; what one of them no longer counts, because its Within or Quiet is
+// own numbers; what one of them no longer counts, because its Within or ForgetAfter is
 // shorter, it forgets for all. It is kept for as long as it can matter; memorystore may
 // drop one that bans nobody at present when it is full, and with it the rung.
-type Ladder struct {
+type BanPolicy struct {
 	// Refusals, from 1 to 100, within Within, from 1 ms to 365 days, lead to a
 	// ban. A refusal counts until just before Within is over.
 	Refusals int
@@ -34,9 +34,9 @@ type Ladder struct {
 	// repeats. 1 to 16, each from 1 ms to 365 days.
 	Bans []time.Duration
 
-	// Quiet, from 1 ms to 365 days, without refusal or ban brings the user back to
+	// ForgetAfter, from 1 ms to 365 days, without refusal or ban brings the user back to
 	// the first rung; 0 is 24 h.
-	Quiet time.Duration
+	ForgetAfter time.Duration
 }
 
 const (
@@ -52,15 +52,15 @@ type rungs struct {
 	bans          []int64
 }
 
-func (a Ladder) extend(l *Limiter) error {
+func (a BanPolicy) extend(l *Limiter) error {
 	if l.ladder() != nil {
-		return configError("core: With: the limiter has a Ladder already; give one")
+		return configError("core: With: the limiter has a BanPolicy already; give one")
 	}
-	if a.Quiet == 0 {
-		a.Quiet = defaultQuiet
+	if a.ForgetAfter == 0 {
+		a.ForgetAfter = defaultQuiet
 	}
 	bad := func(format string, args ...any) error {
-		return configError("core: Ladder: " + fmt.Sprintf(format, args...))
+		return configError("core: BanPolicy: " + fmt.Sprintf(format, args...))
 	}
 	switch {
 	case a.Refusals < 1 || a.Refusals > maxRefusals:
@@ -71,10 +71,10 @@ func (a Ladder) extend(l *Limiter) error {
 	if err := validatePeriod("Within", a.Within, bad); err != nil {
 		return err
 	}
-	if err := validatePeriod("Quiet", a.Quiet, bad); err != nil {
+	if err := validatePeriod("ForgetAfter", a.ForgetAfter, bad); err != nil {
 		return err
 	}
-	r := &rungs{refusals: a.Refusals, within: a.Within.Microseconds(), quiet: a.Quiet.Microseconds()}
+	r := &rungs{refusals: a.Refusals, within: a.Within.Microseconds(), quiet: a.ForgetAfter.Microseconds()}
 	for _, ban := range a.Bans {
 		if err := validatePeriod("a ban of", ban, bad); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (a Ladder) extend(l *Limiter) error {
 	return nil
 }
 
-// Standing is the state of a [Ladder]: what a user has done and been given.
+// Standing is the state of a [BanPolicy]: what a user has done and been given.
 type Standing struct {
 	Last  int64   // the last refusal or ban
 	Until int64   // the end of the ban; it may be past
@@ -189,8 +189,8 @@ func (l *Limiter) ladder() []Limit {
 	return nil
 }
 
-// ErrNoLadder is the error of Ban, Lift and Inspect on a limiter without a [Ladder].
-var ErrNoLadder = errors.New("core: the limiter has no Ladder; give it one with With")
+// ErrNoBanPolicy is the error of Ban and Unban on a limiter without a [BanPolicy].
+var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; give it one with With")
 
 // Ban bans user from action by hand for so long from now, 1 ms to 365 days, in place
 // of any ban that there is. It does not count as a rung. It is kept by the store that
@@ -206,7 +206,7 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 		return err
 	}
 	got, err := l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.ladder(), Cost: d.Microseconds()})
-	if err == nil && (got.Reason == Full || got.Source == SourceNone) {
+	if err == nil && (got.Reason == ReasonFull || got.Source == SourceNone) {
 		err = errNotBanned
 	}
 	return err
@@ -214,9 +214,9 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 
 var errNotBanned = errors.New("core: nobody is banned: the store is full, or has no answer")
 
-// Lift ends a ban and forgets the refusals and bans before it, in every store where
+// Unban ends a ban and forgets the refusals and bans before it, in every store where
 // they may be kept. The limits stay as they are.
-func (l *Limiter) Lift(ctx context.Context, user, action string) error {
+func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 	if err := l.checkLadder(ctx, user, action); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (l *Limiter) Lift(ctx context.Context, user, action string) error {
 
 // Inspect says how user stands on the ladder: Allowed, if there is no ban, else
 // RetryAfter is how long it lasts; Limit is how many refusals lead to a ban, and
-// Remaining how many are left; Rung, how many bans in a row there were; ResetAfter,
+// Remaining how many are left; BanLevel, how many bans in a row there were; ResetAfter,
 // when all is forgotten. It writes nothing.
 func (l *Limiter) Inspect(ctx context.Context, user, action string) (Decision, error) {
 	if err := l.checkLadder(ctx, user, action); err != nil {
@@ -236,7 +236,7 @@ func (l *Limiter) Inspect(ctx context.Context, user, action string) (Decision, e
 
 func (l *Limiter) checkLadder(ctx context.Context, user, action string) error {
 	if l.ladder() == nil {
-		return ErrNoLadder
+		return ErrNoBanPolicy
 	}
 	return check(ctx, user, action)
 }

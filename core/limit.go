@@ -34,7 +34,7 @@ const (
 	KindElasticWindow
 	KindTokenBucket
 	KindFunnel
-	KindLadder // not a limit of its own: see Ladder
+	KindLadder // not a limit of its own: see BanPolicy
 )
 
 // String returns the word that stands for the kind in keys, headers and logs.
@@ -244,7 +244,7 @@ func (l Limit) Named(name string) Limit {
 // limiter's other limits, in the same step, and never refuses. Its own state is
 // charged with what passes, if it would have let it pass; several shadows of a
 // limiter are all or none, like limits. [Decision].Reason then says what it would
-// have done: [Shadowed] or [Near]; of several it does not say which.
+// have done: [ReasonShadowed] or [ReasonNear]; of several it does not say which.
 //
 // Its state is apart from that of the limit without Shadow.
 func (l Limit) Shadow() Limit {
@@ -326,7 +326,7 @@ func (l Limit) String() string {
 	case l.kind == KindFunnel:
 		fmt.Fprintf(&b, "Funnel(%d, %s)", l.max, l.rate)
 	case l.kind == KindLadder:
-		fmt.Fprintf(&b, "Ladder{Refusals: %d}", l.max)
+		fmt.Fprintf(&b, "BanPolicy{Refusals: %d}", l.max)
 	default:
 		b.WriteString("Limit{}")
 	}

@@ -101,14 +101,14 @@ func enforced(limits []Limit) []Limit {
 	return limits
 }
 
-// An Extra is what [Limiter.With] adds: a [Ladder] or [Receipts].
-type Extra interface {
+// An Option is what [Limiter.With] adds: a [BanPolicy] or [Refundable].
+type Option interface {
 	extend(*Limiter) error
 }
 
 // With derives a limiter that has more to it. It shares the state of the limits with
 // the one it is derived from. Its errors are as those of [New].
-func (l *Limiter) With(extras ...Extra) (*Limiter, error) {
+func (l *Limiter) With(extras ...Option) (*Limiter, error) {
 	derived := *l
 	derived.from = l
 	derived.limits = slices.Clone(l.limits)
@@ -191,7 +191,7 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 
 // Surcharge charges n units, or as many as there is room for, for what has been done
 // already: a wrong password that costs more than a right one, say. It is always
-// allowed, does not look at a [Ladder], and answers with the numbers as
+// allowed, does not look at a [BanPolicy], and answers with the numbers as
 // they stand then. n is at least 1, or it is [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
 	if n < 1 {

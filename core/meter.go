@@ -162,7 +162,7 @@ func (l *Limit) Poured(d *Decision, v Level, cost int64) {
 	d.Remaining = int(l.units(l.full.sub(debt, l.den)))
 	d.ResetAfter = micros(debt.ceil())
 	if !v.Fits {
-		d.Reason = Limited
+		d.Reason = ReasonLimited
 		d.RetryAfter = micros(debt.add(l.cost(cost), l.den).sub(l.full, l.den).ceil())
 	}
 }

@@ -51,7 +51,7 @@ func TestALimiterPerRequestIsSaidOnce(t *testing.T) {
 			keep.Store(r, build())
 		})), 0, 0},
 		{"the same, with a ladder", server(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			keep.Store(r, core.Must(build().With(core.Ladder{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}})))
+			keep.Store(r, core.Must(build().With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}})))
 		})), 0, 0},
 		{"for one tenant by several requests at once, of which one is kept", server(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			if _, ok := tenants.Load("a"); !ok {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Receipts makes a limiter whose decisions can be given back with [Limiter.Refund].
-// It is an [Extra], since keeping a receipt costs each decision an allocation.
+// Refundable makes a limiter whose decisions can be given back with [Limiter.Refund].
+// It is an [Option], since keeping a receipt costs each decision an allocation.
 //
-//	posts, err := posts.With(core.Receipts{})
-type Receipts struct{}
+//	posts, err := posts.With(core.Refundable{})
+type Refundable struct{}
 
-func (Receipts) extend(l *Limiter) error {
+func (Refundable) extend(l *Limiter) error {
 	l.receipts = true
 	return nil
 }
@@ -53,8 +53,8 @@ func newReceipt(c *Charge, readings []Reading, now int64) *Receipt {
 }
 
 // ErrNoReceipt is the error of a Refund of what cannot be given back: the limiter has
-// no [Receipts], or the store keeps none.
-var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Receipts with With")
+// no [Refundable], or the store keeps none.
+var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Refundable with With")
 
 // Refund gives back what the decision has charged, to all of its limits: an action
 // that failed costs nothing. It gives no more than if the action had never happened, so
@@ -89,7 +89,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 // rest can then not be given back any more.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	r := d.receipt
-	rehearsed := l.receipts && d.Reason == Shadowed // and by Shadow(store), if there is no receipt
+	rehearsed := l.receipts && d.Reason == ReasonShadowed // and by Shadow(store), if there is no receipt
 	switch {
 	case n < 0 || r != nil && int64(n) > r.Cost:
 		return ErrCost

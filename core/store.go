@@ -68,6 +68,8 @@ type Charge struct {
 	// Ahead, in microseconds, lets buckets and funnels admit an action that long
 	// before there is room for it. It comes with Receipt, which says how long that is.
 	Ahead int64
+
+	status *Status // to be filled in by Answer
 }
 
 // Short is whether the charge is one that [Limit.Pour] decides: as most are, of one
@@ -93,7 +95,7 @@ type State struct {
 	Meter    Meter // Funnel, Throttle and TokenBucket
 	Counter  Counter
 	Trail    *Trail    // SlidingWindow and MovingWindow
-	Standing *Standing // Ladder
+	Standing *Standing // BanPolicy
 
 	shift int64 // how far the trail's entries are ahead of the clock
 }
@@ -201,6 +203,9 @@ func (c *Charge) Answer(readings []Reading, now int64) (d Decision) {
 
 // answer fills in the zero Decision: to copy it costs more than to decide.
 func (c *Charge) answer(d *Decision, readings []Reading, now int64) {
+	if c.status != nil {
+		c.status.fill(c.Limits, readings)
+	}
 	d.Allowed, d.Source = true, SourceStore
 	banned := false
 	for i := range c.Limits {
@@ -214,7 +219,7 @@ func (c *Charge) answer(d *Decision, readings []Reading, now int64) {
 	}
 	limited := !d.Allowed
 	if d.Allowed = d.Allowed && !banned; !d.Allowed {
-		d.Reason = Limited
+		d.Reason = ReasonLimited
 	}
 	for i := range c.Limits {
 		switch l, r := &c.Limits[i], &readings[i]; {
@@ -223,9 +228,9 @@ func (c *Charge) answer(d *Decision, readings []Reading, now int64) {
 		case !l.shadow:
 			c.weigh(d, i, r, limited)
 		case d.Allowed && !r.Fits:
-			d.Reason = Shadowed
+			d.Reason = ReasonShadowed
 		case d.Allowed && d.Reason == "" && l.remaining(r) <= l.max/5:
-			d.Reason = Near
+			d.Reason = ReasonNear
 		}
 	}
 	if c.Receipt && d.Allowed && !c.Peek {
@@ -237,13 +242,13 @@ func (c *Charge) answer(d *Decision, readings []Reading, now int64) {
 // the numbers are its own.
 func (c *Charge) punish(d *Decision, i int, r *Reading) {
 	l := &c.Limits[i]
-	d.Rung = uint8(r.Part)
+	d.BanLevel = uint8(r.Part)
 	if i == 0 {
 		d.Limit, d.Remaining, d.ResetAfter = l.max, max(0, l.max-int(r.Count)), micros(r.Rest)
 		d.Allowed = r.Wait == 0
 	}
 	if r.Wait > 0 && !d.Allowed {
-		d.Reason, d.Remaining = Banned, 0
+		d.Reason, d.Remaining = ReasonBanned, 0
 		d.RetryAfter = max(d.RetryAfter, micros(r.Wait))
 		d.ResetAfter = max(d.ResetAfter, micros(r.Wait))
 	}
@@ -281,6 +286,13 @@ func (c *Charge) weigh(d *Decision, i int, r *Reading, limited bool) {
 // untouched is the decision of a charge that nobody could decide: the quota of the
 // first limit, as if nothing had happened. What can never pass still cannot.
 func (c *Charge) untouched() Decision {
+	if c.status != nil {
+		whole := make([]Reading, len(c.Limits))
+		for i := range whole {
+			whole[i].Fits = true
+		}
+		c.status.fill(c.Limits, whole)
+	}
 	d := Decision{Allowed: true, Limit: c.Limits[0].max, Remaining: c.Limits[0].max}
 	if c.Force || c.alone() {
 		return d
@@ -289,7 +301,7 @@ func (c *Charge) untouched() Decision {
 	for i := range enforced {
 		quota := enforced[i].max
 		if d.Allowed && c.Cost > int64(quota) {
-			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, Limited
+			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, ReasonLimited
 		}
 	}
 	if !d.Allowed {

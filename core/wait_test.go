@@ -159,7 +159,7 @@ func TestWaitRefusesAtOnceWhatCannotPassInTime(t *testing.T) {
 			if err != nil || d.Allowed != tt.passes {
 				t.Errorf("%s: %+v, %v", tt.name, d, err)
 			}
-			if !tt.passes && (time.Since(start) != 0 || d.Reason != core.Limited || d.RetryAfter < time.Minute) {
+			if !tt.passes && (time.Since(start) != 0 || d.Reason != core.ReasonLimited || d.RetryAfter < time.Minute) {
 				t.Errorf("%s: refused after %v: %+v", tt.name, time.Since(start), d)
 			}
 			if before, _ := l.Peek(t.Context(), "u", "a"); !tt.passes && before.RetryAfter != time.Minute {
@@ -226,7 +226,7 @@ func TestWaitersWhoLeaveAWindowWriteNothing(t *testing.T) {
 func TestWaitOutlastsABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Second)))).With(
-			core.Ladder{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -245,14 +245,14 @@ func TestWaitGivesAReceiptOnlyToWhoAskedForOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := l.Refund(t.Context(), d); !errors.Is(err, core.ErrNoReceipt) {
-		t.Errorf("without Receipts: %v", err)
+		t.Errorf("without Refundable: %v", err)
 	}
-	l = core.Must(l.With(core.Receipts{}))
+	l = core.Must(l.With(core.Refundable{}))
 	if d, err = l.Wait(t.Context(), "u", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Refund(t.Context(), d); err != nil {
-		t.Errorf("with Receipts: %v", err)
+		t.Errorf("with Refundable: %v", err)
 	}
 	if d, _ = l.Peek(t.Context(), "u", "a"); d.Remaining != 4 {
 		t.Errorf("%d remain", d.Remaining)

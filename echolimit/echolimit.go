@@ -133,7 +133,7 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The
-// fields are those of nethttp.Config. With a Settle, the Writer of c.Response() is
+// fields are those of nethttp.Config. With a FinalCost, the Writer of c.Response() is
 // wrapped. If the handler returns an error, its status is the one that Echo's own
 // error handler gives it: the Code of an *echo.HTTPError that is not wrapped, else
 // 500. If yours answers otherwise, put a middleware inside that calls c.Error.
@@ -141,9 +141,9 @@ type Config struct {
 	Cost       func(echo.Context) (int, error)
 	Limiter    func(echo.Context) *core.Limiter
 	Skip       func(echo.Context) bool
-	Hold       time.Duration
-	HoldMax    int
-	Settle     func(c echo.Context, status int) int
+	MaxWait    time.Duration
+	MaxWaiting int
+	FinalCost  func(c echo.Context, status int) int
 	Deny       func(echo.Context, core.Decision) error // its error goes to the central handler; if it hijacks, it returns one
 	Fail       func(echo.Context, error) error         // likewise
 	Keep       bool                                    // see Decision
@@ -154,7 +154,7 @@ type Config struct {
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 	gate := nethttp.NewGate("echolimit", limiter, user, action, nethttp.Rules[echo.Context]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
 		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -166,7 +166,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 				if d := o.Kept(); d != nil {
 					c.Set(keptKey, d)
 				}
-				if o.Settle {
+				if o.FinalCost {
 					return settled(gate, c, &o, next)
 				}
 				return next(c)

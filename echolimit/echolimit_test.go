@@ -565,7 +565,7 @@ func TestSettle(t *testing.T) {
 			var settled []int
 			limiter := five(memory())
 			e := newEcho()
-			e.GET("/a", c.do, echolimit.Config{Settle: func(c echo.Context, status int) int {
+			e.GET("/a", c.do, echolimit.Config{FinalCost: func(c echo.Context, status int) int {
 				if c.Path() != "/a" {
 					t.Errorf("the request is another: %q", c.Path())
 				}

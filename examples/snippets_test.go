@@ -156,7 +156,7 @@ func Example_divided() {
 func Example_rehearsal() {
 	store := core.Observe(core.Shadow(memorystore.New(nil)),
 		func(_ context.Context, o core.Observation) {
-			if o.Decision.Reason == core.Shadowed {
+			if o.Decision.Reason == core.ReasonShadowed {
 				fmt.Println(o.Action, "would be refused by", o.Limits[o.Decision.Binding])
 			}
 		})

@@ -65,15 +65,15 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The
-// fields are those of nethttp.Config. With a Settle, c.Writer is wrapped; the status is
+// fields are those of nethttp.Config. With a FinalCost, c.Writer is wrapped; the status is
 // the one that it has when the handlers after this one have returned.
 type Config struct {
 	Cost       func(*gin.Context) (int, error)
 	Limiter    func(*gin.Context) *core.Limiter
 	Skip       func(*gin.Context) bool
-	Hold       time.Duration
-	HoldMax    int
-	Settle     func(c *gin.Context, status int) int
+	MaxWait    time.Duration
+	MaxWaiting int
+	FinalCost  func(c *gin.Context, status int) int
 	Deny       func(*gin.Context, core.Decision) // the chain is aborted already; a status alone counts only if it is not 200
 	Fail       func(*gin.Context, error)         // the chain is aborted already
 	Keep       bool                              // see Decision
@@ -84,7 +84,7 @@ type Config struct {
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 	gate := nethttp.NewGate("ginlimit", limiter, user, action, nethttp.Rules[*gin.Context]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
 		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(c *gin.Context) {
@@ -94,7 +94,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			if d := o.Kept(); d != nil {
 				c.Set(keptKey{}, d)
 			}
-			if o.Settle {
+			if o.FinalCost {
 				w := &watched{ResponseWriter: c.Writer}
 				c.Writer = w
 				gate.Run(c, c.Request, &o, c.Next, w.final)

@@ -315,7 +315,7 @@ func TestSettle(t *testing.T) {
 			var settled []int
 			limiter := five(memory())
 			e := gin.New()
-			e.GET("/a", ginlimit.Config{Settle: func(c *gin.Context, status int) int {
+			e.GET("/a", ginlimit.Config{FinalCost: func(c *gin.Context, status int) int {
 				if c.FullPath() != "/a" {
 					t.Errorf("the request is another: %q", c.FullPath())
 				}
@@ -343,7 +343,7 @@ func TestSettle(t *testing.T) {
 // What no route matched is settled by Gin's 404.
 func TestSettleUnmatched(t *testing.T) {
 	e := gin.New()
-	e.Use(ginlimit.Config{Settle: func(_ *gin.Context, status int) int {
+	e.Use(ginlimit.Config{FinalCost: func(_ *gin.Context, status int) int {
 		if status == 404 {
 			return 3
 		}

@@ -175,7 +175,7 @@ func mountGin(a app) http.Handler {
 }
 
 func ginConfig(cfg nethttp.Config) ginlimit.Config {
-	g := ginlimit.Config{Hold: cfg.Hold, HoldMax: cfg.HoldMax, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	g := ginlimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
 	if cfg.Cost != nil {
 		g.Cost = func(c *gin.Context) (int, error) { return cfg.Cost(c.Request) }
 	}
@@ -185,8 +185,8 @@ func ginConfig(cfg nethttp.Config) ginlimit.Config {
 	if cfg.Skip != nil {
 		g.Skip = func(c *gin.Context) bool { return cfg.Skip(c.Request) }
 	}
-	if cfg.Settle != nil {
-		g.Settle = func(c *gin.Context, status int) int { return cfg.Settle(c.Request, status) }
+	if cfg.FinalCost != nil {
+		g.FinalCost = func(c *gin.Context, status int) int { return cfg.FinalCost(c.Request, status) }
 	}
 	if cfg.Deny != nil {
 		g.Deny = func(c *gin.Context, d core.Decision) { cfg.Deny(c.Writer, c.Request, d) }
@@ -250,7 +250,7 @@ func mountEcho(a app) http.Handler {
 }
 
 func echoConfig(cfg nethttp.Config) echolimit.Config {
-	e := echolimit.Config{Hold: cfg.Hold, HoldMax: cfg.HoldMax, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
 	if cfg.Cost != nil {
 		e.Cost = func(c echo.Context) (int, error) { return cfg.Cost(c.Request()) }
 	}
@@ -260,8 +260,8 @@ func echoConfig(cfg nethttp.Config) echolimit.Config {
 	if cfg.Skip != nil {
 		e.Skip = func(c echo.Context) bool { return cfg.Skip(c.Request()) }
 	}
-	if cfg.Settle != nil {
-		e.Settle = func(c echo.Context, status int) int { return cfg.Settle(c.Request(), status) }
+	if cfg.FinalCost != nil {
+		e.FinalCost = func(c echo.Context, status int) int { return cfg.FinalCost(c.Request(), status) }
 	}
 	if cfg.Deny != nil {
 		e.Deny = func(c echo.Context, d core.Decision) error { cfg.Deny(c.Response(), c.Request(), d); return nil }

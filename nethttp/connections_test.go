@@ -50,7 +50,7 @@ func post(t *testing.T, s *server) (*http.Response, error) {
 }
 
 // asCharged keeps what was charged, and so wraps the ResponseWriter for nothing.
-var asCharged = &nethttp.Config{Keep: true, Settle: func(*http.Request, int) int { return 1 }}
+var asCharged = &nethttp.Config{Keep: true, FinalCost: func(*http.Request, int) int { return 1 }}
 
 // What is flushed arrives while the handler still runs, and the headers with it.
 func TestStreaming(t *testing.T) {

@@ -204,7 +204,7 @@ func ExampleConfig() {
 // the rest is refused.
 func ExampleConfig_hold() {
 	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(100*time.Millisecond))))
-	h := nethttp.Config{Hold: time.Second}.Limit(likes, keyfuncs.RemoteIP, keyfuncs.Action("like"))(http.HandlerFunc(reply201))
+	h := nethttp.Config{MaxWait: time.Second}.Limit(likes, keyfuncs.RemoteIP, keyfuncs.Action("like"))(http.HandlerFunc(reply201))
 
 	begun := time.Now()
 	for range 3 {
@@ -230,7 +230,7 @@ func ExampleConfig_settle() {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	h := nethttp.Config{Settle: func(_ *http.Request, status int) int {
+	h := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
 		if status == http.StatusUnauthorized {
 			return 5
 		}

@@ -20,9 +20,9 @@ type Rules[C any] struct {
 	Cost       func(C) (int, error)
 	Limiter    func(C) *core.Limiter
 	Skip       func(C) bool
-	Hold       time.Duration
-	HoldMax    int
-	Settle     func(C, int) int
+	MaxWait    time.Duration
+	MaxWaiting int
+	FinalCost  func(C, int) int
 	Keep       bool
 	ResetDelta bool
 	IETF       bool
@@ -57,16 +57,16 @@ func NewGate[C any](adapter string, limiter *core.Limiter, user, action func(C) 
 		panic(adapter + ": Limit: the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
 	case action == nil:
 		panic(adapter + ": Limit: the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
-	case rules.Hold < 0:
-		panic(fmt.Sprintf("%s: Limit: Hold %s is negative; 0 holds nobody", adapter, rules.Hold))
-	case rules.HoldMax < 0:
-		panic(fmt.Sprintf("%s: Limit: HoldMax %d is negative; 0 is %d", adapter, rules.HoldMax, defaultHoldMax))
-	case rules.HoldMax == 0:
-		rules.HoldMax = defaultHoldMax
+	case rules.MaxWait < 0:
+		panic(fmt.Sprintf("%s: Limit: MaxWait %s is negative; 0 holds nobody", adapter, rules.MaxWait))
+	case rules.MaxWaiting < 0:
+		panic(fmt.Sprintf("%s: Limit: MaxWaiting %d is negative; 0 is %d", adapter, rules.MaxWaiting, defaultHoldMax))
+	case rules.MaxWaiting == 0:
+		rules.MaxWaiting = defaultHoldMax
 	}
 	g := &Gate[C]{adapter: adapter, given: limiter, limiter: limiter, user: user, action: action, rules: rules}
-	if rules.Settle != nil {
-		g.limiter = core.Must(limiter.With(core.Receipts{}))
+	if rules.FinalCost != nil {
+		g.limiter = core.Must(limiter.With(core.Refundable{}))
 	}
 	g.headers = newHeaders(g.limiter, rules.ResetDelta, rules.IETF)
 	return g
@@ -74,8 +74,8 @@ func NewGate[C any](adapter string, limiter *core.Limiter, user, action func(C) 
 
 // An Outcome is what a Gate says about a request.
 type Outcome struct {
-	// Pass is whether the handler runs, and Settle whether it does so by Gate.Run.
-	Pass, Settle bool
+	// Pass is whether the handler runs, and FinalCost whether it does so by Gate.Run.
+	Pass, FinalCost bool
 
 	// Decided is whether there was a decision: not for a request that was
 	// skipped, a CORS preflight, or a failure.
@@ -151,7 +151,7 @@ func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
 		return
 	}
 	o.Pass, o.Decided = o.Decision.Allowed, true
-	o.Settle = o.Pass && g.rules.Settle != nil
+	o.FinalCost = o.Pass && g.rules.FinalCost != nil
 	var own *numbers
 	if g.rules.Keep && o.Pass {
 		o.kept = &kept{decision: o.Decision}
@@ -212,7 +212,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 		}
 	}
 	q.asking = "store"
-	if g.rules.Hold == 0 {
+	if g.rules.MaxWait == 0 {
 		o.Decision, err = ch.limiter.AllowN(r.Context(), ch.user, ch.action, ch.cost)
 	} else {
 		o.Decision, err = g.hold(r.Context(), ch)
@@ -229,25 +229,25 @@ func (g *Gate[C]) picked(c C) (*core.Limiter, error) {
 	switch {
 	case picked == nil || picked == g.given:
 		return g.limiter, nil
-	case g.rules.Settle == nil:
+	case g.rules.FinalCost == nil:
 		return picked, nil
 	}
-	return picked.With(core.Receipts{})
+	return picked.With(core.Refundable{})
 }
 
 // hold takes the decision. If there is room for one more it holds the request until it
-// may pass, or Hold is over.
+// may pass, or MaxWait is over.
 func (g *Gate[C]) hold(ctx context.Context, ch *charge) (core.Decision, error) {
-	if g.held.Add(1) > int64(g.rules.HoldMax) {
+	if g.held.Add(1) > int64(g.rules.MaxWaiting) {
 		g.held.Add(-1)
 		return ch.allow(ctx)
 	}
 	defer g.held.Add(-1)
-	patient, cancel := context.WithTimeout(ctx, g.rules.Hold)
+	patient, cancel := context.WithTimeout(ctx, g.rules.MaxWait)
 	defer cancel()
 	d, err := ch.limiter.WaitN(patient, ch.user, ch.action, ch.cost)
 	if err != nil && patient.Err() != nil && ctx.Err() == nil {
-		return ch.allow(ctx) // it is Hold that has ended, and no reason to fail
+		return ch.allow(ctx) // it is MaxWait that has ended, and no reason to fail
 	}
 	return d, err
 }
@@ -270,7 +270,7 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), status f
 	panics = false
 }
 
-// settle makes good the difference between what was charged and what Settle says,
+// settle makes good the difference between what was charged and what FinalCost says,
 // also for a client who has left.
 func (g *Gate[C]) settle(c C, r *http.Request, o *Outcome, status int) {
 	const stays = ": a request cannot be settled and stays as charged"
@@ -281,7 +281,7 @@ func (g *Gate[C]) settle(c C, r *http.Request, o *Outcome, status int) {
 	}()
 	ctx := context.WithoutCancel(r.Context())
 	ch, err := &o.charge, error(nil)
-	switch more := g.rules.Settle(c, status) - ch.cost; {
+	switch more := g.rules.FinalCost(c, status) - ch.cost; {
 	case more > 0:
 		_, err = ch.limiter.Surcharge(ctx, ch.user, ch.action, more)
 	case more < 0:

@@ -33,21 +33,21 @@ type visit struct {
 var holds = []struct {
 	name   string
 	limits []core.Limit
-	extras []core.Extra
+	extras []core.Option
 	store  func() core.Store // nil is a memorystore
 	config nethttp.Config
 	visits []visit // in the order in which they come
 	log    []string
 }{
 	{
-		name:   "without Hold nothing is held",
+		name:   "without MaxWait nothing is held",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "1", reset: 1}},
 	},
 	{
 		name:   "a funnel holds until there is room, in the order of arrival",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: 3 * time.Second},
+		config: nethttp.Config{MaxWait: 3 * time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, status: 200, after: time.Second - 1, reset: 1},
@@ -56,9 +56,9 @@ var holds = []struct {
 		},
 	},
 	{
-		name:   "what cannot pass within Hold is refused at once, with an honest Retry-After",
+		name:   "what cannot pass within MaxWait is refused at once, with an honest Retry-After",
 		limits: []core.Limit{core.Funnel(15, core.Per(30, time.Minute))},
-		config: nethttp.Config{Hold: time.Second, Cost: func(*http.Request) (int, error) { return 15, nil }},
+		config: nethttp.Config{MaxWait: time.Second, Cost: func(*http.Request) (int, error) { return 15, nil }},
 		visits: []visit{
 			{status: 200, reset: 30},
 			{at: time.Second, status: 429, retry: "29", reset: 29},
@@ -68,14 +68,14 @@ var holds = []struct {
 	{
 		name:   "a window holds until it has room",
 		limits: []core.Limit{core.SlidingWindow(1, time.Second)},
-		config: nethttp.Config{Hold: 2 * time.Second},
+		config: nethttp.Config{MaxWait: 2 * time.Second},
 		visits: []visit{{status: 200, reset: 1}, {at: time.Millisecond, status: 200, after: 999 * time.Millisecond, reset: 1}},
 	},
 	{
 		name:   "who is held does not count as refused",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		extras: []core.Extra{core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
-		config: nethttp.Config{Hold: time.Second},
+		extras: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
+		config: nethttp.Config{MaxWait: time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, status: 200, after: time.Second - 1, reset: 1},
@@ -87,14 +87,14 @@ var holds = []struct {
 	{
 		name:   "who is banned for longer is not held",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		extras: []core.Extra{core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
-		config: nethttp.Config{Hold: 500 * time.Millisecond},
+		extras: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
+		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "60", reset: 60}, {at: time.Second, status: 429, retry: "59", reset: 59}},
 	},
 	{
-		name:   "beyond HoldMax is decided at once, and when a place is free there is one again",
+		name:   "beyond MaxWaiting is decided at once, and when a place is free there is one again",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: 5 * time.Second, HoldMax: 2},
+		config: nethttp.Config{MaxWait: 5 * time.Second, MaxWaiting: 2},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, status: 200, after: time.Second - 1, reset: 1},
@@ -107,7 +107,7 @@ var holds = []struct {
 	{
 		name:   "a client who leaves gives its turn back",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: 5 * time.Second},
+		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, leaves: 500 * time.Millisecond, status: 503, after: 500*time.Millisecond - 1, retry: "1", reset: 1},
@@ -117,7 +117,7 @@ var holds = []struct {
 	{
 		name:   "a deadline of the client's own is the time that it can wait",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: 5 * time.Second},
+		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, expires: 500 * time.Millisecond, status: 429, retry: "1", reset: 1},
@@ -127,7 +127,7 @@ var holds = []struct {
 	{
 		name:   "a cost of 0 is not held",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: 5 * time.Second, Cost: func(r *http.Request) (int, error) {
+		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(r *http.Request) (int, error) {
 			if r.Header.Get("X-User-ID") == "laoqian" {
 				return 0, nil
 			}
@@ -142,22 +142,22 @@ var holds = []struct {
 	{
 		name:   "what can never pass is not held",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: 5 * time.Second, Cost: func(*http.Request) (int, error) { return 2, nil }},
+		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(*http.Request) (int, error) { return 2, nil }},
 		visits: []visit{{status: 429}},
 	},
 	{
 		name:   "a store that fails is 503 at once",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  fails("boom"),
-		config: nethttp.Config{Hold: 5 * time.Second},
+		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{{status: 503, retry: "1", reset: 1}},
 		log:    []string{noAnswer + "store: boom"},
 	},
 	{
-		name:   "when Hold cuts the store's answer short, it is asked again without",
+		name:   "when MaxWait cuts the store's answer short, it is asked again without",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
-		config: nethttp.Config{Hold: 500 * time.Millisecond},
+		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits: []visit{
 			{status: 200, after: 500 * time.Millisecond, reset: 1},
 			{at: 1, status: 429, after: 500 * time.Millisecond, retry: "1", reset: 1},
@@ -167,13 +167,13 @@ var holds = []struct {
 		name:   "when the client's own deadline does, that is its own, and not in the log",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
-		config: nethttp.Config{Hold: 500 * time.Millisecond},
+		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits: []visit{{expires: 400 * time.Millisecond, status: 503, after: 400 * time.Millisecond, retry: "1", reset: 1}},
 	},
 	{
 		name:   "what was held may be given back",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{Hold: time.Second, Settle: func(r *http.Request, _ int) int { return 0 }},
+		config: nethttp.Config{MaxWait: time.Second, FinalCost: func(r *http.Request, _ int) int { return 0 }},
 		visits: []visit{
 			{status: 200, reset: 1}, {at: 1, status: 200, reset: 1}, {at: 2, status: 200, reset: 1},
 		},
@@ -256,7 +256,7 @@ func (v visit) pay(t *testing.T, i int, h http.Handler) {
 func TestAHeldClientLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, ad adapter, s *server) {
 		limiter := core.Must(core.New(memory(), core.Funnel(1, core.Every(time.Hour))))
-		s.mount(ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{Hold: 5 * time.Hour}}}}}}.filled()))
+		s.mount(ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{MaxWait: 5 * time.Hour}}}}}}.filled()))
 		resp, err := post(t, s)
 		if err != nil {
 			t.Fatal(err)

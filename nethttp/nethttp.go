@@ -17,7 +17,7 @@
 // X-RateLimit-Remaining and X-RateLimit-Reset (seconds since 1970, rounded up). A
 // refusal is 429 with Retry-After (whole seconds, rounded up; absent if it can
 // never pass) and a problem+json body; its type tells a user who is banned (see
-// core.Ladder) from one who is limited. A request that does not say who or what is
+// core.BanPolicy) from one who is limited. A request that does not say who or what is
 // 400. A store without an answer is 503 with a short Retry-After; see core.Fallback
 // for what is better. An error of a key, cost or picker function, or a panic of it or
 // of an observer, is 500 and in the log. In none of these does the handler run.
@@ -43,7 +43,7 @@
 // Inside recovery, logging and CORS, so that refusals are logged and can be read by
 // browsers; inside authentication, if the user comes from it; and inside the mux,
 // if the action is keyfuncs.Route. The ResponseWriter is wrapped only if there is a
-// Settle. Around a httputil.ReverseProxy whose servers limit too, its ModifyResponse
+// FinalCost. Around a httputil.ReverseProxy whose servers limit too, its ModifyResponse
 // deletes their X-RateLimit headers, or the client gets two of each.
 package nethttp
 
@@ -82,25 +82,25 @@ type Config struct {
 	// the status that is due. If it writes nothing the answer is the default one.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
-	// Hold holds a request that may not pass yet, for at most so long, until it may:
+	// MaxWait holds a request that may not pass yet, for at most so long, until it may:
 	// a funnel or bucket then smooths instead of cutting, in the order of arrival. What
-	// cannot pass within Hold is refused at once. Windows have no turns: who is held
-	// asks again when there may be room, and where attempts count, as for a Ladder,
-	// that is one more. Hold is less than the server's WriteTimeout. A held request
+	// cannot pass within MaxWait is refused at once. Windows have no turns: who is held
+	// asks again when there may be room, and where attempts count, as for a BanPolicy,
+	// that is one more. MaxWait is less than the server's WriteTimeout. A held request
 	// ends with its client's connection, and gives its turn back if there is none
 	// behind it; of HTTP/1.1 the server notices that only when the body has been read,
 	// so one that has a body may be held for nothing, and then its handler runs.
-	Hold time.Duration
+	MaxWait time.Duration
 
-	// HoldMax is how many requests are held or being decided at once, by this
-	// middleware; 0 is 1000. What is beyond is decided at once, as without Hold.
-	HoldMax int
+	// MaxWaiting is how many requests are held or being decided at once, by this
+	// middleware; 0 is 1000. What is beyond is decided at once, as without MaxWait.
+	MaxWaiting int
 
-	// Settle says what a request that passed has cost in the end, by the status of its
+	// FinalCost says what a request that passed has cost in the end, by the status of its
 	// response: 0 gives back what was charged, less a part of it, and more than that is
 	// charged in addition. The charge stands while the handler runs, and the headers
 	// tell that. A connection that was taken over (http.Hijacker) stays as charged. A
-	// panic of the handler is 500, and that of Settle leaves the charge as it is.
+	// panic of the handler is 500, and that of FinalCost leaves the charge as it is.
 	// nil settles nothing; if it is not nil the handler's ResponseWriter is wrapped.
 	//
 	// What failed costs nothing:
@@ -120,7 +120,7 @@ type Config struct {
 	//		}
 	//		return 0
 	//	}
-	Settle func(r *http.Request, status int) int
+	FinalCost func(r *http.Request, status int) int
 
 	// Keep lets the handler read the decision with [Decision].
 	Keep bool
@@ -136,7 +136,7 @@ type Config struct {
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
 	gate := NewGate("nethttp", limiter, user, action, Rules[*http.Request]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, Hold: cfg.Hold, HoldMax: cfg.HoldMax, Settle: cfg.Settle,
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
 		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
 	})
 	return func(next http.Handler) http.Handler {
@@ -154,7 +154,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 				defer func() { r.MultipartForm = kept.MultipartForm }()
 			}
 			switch {
-			case o.Settle:
+			case o.FinalCost:
 				w, status := Watch(w)
 				gate.Run(kept, kept, &o, func() { next.ServeHTTP(w, kept) }, status)
 			case o.Pass:

@@ -41,12 +41,12 @@ func TestStartUp(t *testing.T) {
 		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
 		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},
 		{"net/http: the long form", func() { nethttp.Config{Keep: true}.Limit(nil, xUserID, action) }, "nethttp: Limit: the limiter is nil"},
-		{"net/http: a negative Hold", func() { nethttp.Config{Hold: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: Hold -1ns is negative; 0 holds nobody"},
-		{"Gin: a negative Hold", func() { ginlimit.Config{Hold: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: Hold -1ns is negative"},
-		{"Echo: a negative Hold", func() { echolimit.Config{Hold: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: Hold -1ns is negative"},
-		{"net/http: a negative HoldMax", func() { nethttp.Config{HoldMax: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: HoldMax -1 is negative; 0 is 1000"},
-		{"Gin: a negative HoldMax", func() { ginlimit.Config{HoldMax: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: HoldMax -1 is negative"},
-		{"Echo: a negative HoldMax", func() { echolimit.Config{HoldMax: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: HoldMax -1 is negative"},
+		{"net/http: a negative MaxWait", func() { nethttp.Config{MaxWait: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWait -1ns is negative; 0 holds nobody"},
+		{"Gin: a negative MaxWait", func() { ginlimit.Config{MaxWait: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: MaxWait -1ns is negative"},
+		{"Echo: a negative MaxWait", func() { echolimit.Config{MaxWait: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: MaxWait -1ns is negative"},
+		{"net/http: a negative MaxWaiting", func() { nethttp.Config{MaxWaiting: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWaiting -1 is negative; 0 is 1000"},
+		{"Gin: a negative MaxWaiting", func() { ginlimit.Config{MaxWaiting: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: MaxWaiting -1 is negative"},
+		{"Echo: a negative MaxWaiting", func() { echolimit.Config{MaxWaiting: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: MaxWaiting -1 is negative"},
 		{"Gin: no limiter", func() { ginlimit.Limit(nil, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: the limiter is nil; make one with core.New"},
 		{"Gin: no user", func() { ginlimit.Limit(ok, nil, ginlimit.Route) }, "ginlimit: Limit: the user's key function is nil; say whom to limit"},
 		{"Gin: no action", func() { ginlimit.Limit(ok, ginlimit.Value("user"), nil) }, "ginlimit: Limit: the action's key function is nil; say what to limit"},
@@ -236,7 +236,7 @@ func TestNoChangeIsAnAmnesty(t *testing.T) {
 						var now atomic.Pointer[core.Limiter]
 						cfg := &nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return now.Load() }}
 						if settles {
-							cfg.Settle = func(*http.Request, int) int { return 1 }
+							cfg.FinalCost = func(*http.Request, int) int { return 1 }
 						}
 						h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter(5), config: cfg}}}}}.filled())
 						for i, a := range c.asks {

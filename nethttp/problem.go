@@ -40,10 +40,10 @@ func Refusal(d core.Decision) Problem {
 	case d.RetryAfter == core.Never:
 		p.Detail = fmt.Sprintf("This asks for more at once than the limit of %d can ever allow.", d.Limit)
 		return p
-	case d.Reason == core.Banned:
+	case d.Reason == core.ReasonBanned:
 		p.Type, p.Title = typeBanned, "Banned"
 		p.Detail = "You are banned from this for a time."
-	case d.Reason == core.Full:
+	case d.Reason == core.ReasonFull:
 		p.Detail = "Too many users are being limited at present."
 	default:
 		p.Detail = fmt.Sprintf("The limit of %d has no room for this at present.", d.Limit)

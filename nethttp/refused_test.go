@@ -19,11 +19,11 @@ const (
 
 var slidingFive = core.SlidingWindow(5, time.Minute)
 
-// settle is a Config with that Settle and cost.
+// settle is a Config with that FinalCost and cost.
 func settle(cost int, f func(status int) int) *nethttp.Config {
 	return &nethttp.Config{
-		Cost:   func(*http.Request) (int, error) { return cost, nil },
-		Settle: func(_ *http.Request, status int) int { return f(status) },
+		Cost:      func(*http.Request) (int, error) { return cost, nil },
+		FinalCost: func(_ *http.Request, status int) int { return f(status) },
 	}
 }
 
@@ -86,7 +86,7 @@ func inward(s core.Store) []route {
 var refusedRules = []rule{
 	{
 		name:   "a ban is 429 with its own Retry-After and problem",
-		store:  decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.Banned, Rung: 2}),
+		store:  decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.ReasonBanned, BanLevel: 2}),
 		routes: reply(nil),
 		steps: []step{{want: response{
 			status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
@@ -96,7 +96,7 @@ var refusedRules = []rule{
 	},
 	{
 		name:   "what can never pass is that, banned or not",
-		store:  decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.Banned}),
+		store:  decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
 		asked:  []string{"laoqian reply 1"},
@@ -106,7 +106,7 @@ var refusedRules = []rule{
 		store: memory,
 		routes: func(s core.Store) []route {
 			limiter := core.Must(core.Must(core.New(s, core.FixedWindow(1, time.Minute))).
-				With(core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+				With(core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
 			return []route{{limits: []limit{{limiter: limiter}}}}
 		},
 		steps: []step{
@@ -130,7 +130,7 @@ var refusedRules = []rule{
 	},
 
 	{
-		name:   "Settle: 0 gives all back, what was charged keeps it",
+		name:   "FinalCost: 0 gives all back, what was charged keeps it",
 		store:  memory,
 		routes: settled(unless(201), told),
 		steps: []step{
@@ -144,7 +144,7 @@ var refusedRules = []rule{
 		runs:  5,
 	},
 	{
-		name:   "Settle: less than was charged gives the rest back",
+		name:   "FinalCost: less than was charged gives the rest back",
 		store:  memory,
 		routes: settled(settle(3, func(int) int { return 1 }), told),
 		steps: []step{
@@ -156,7 +156,7 @@ var refusedRules = []rule{
 		runs:  3,
 	},
 	{
-		name:  "Settle: more than was charged is charged in addition: a wrong password costs 3, a right one nothing",
+		name:  "FinalCost: more than was charged is charged in addition: a wrong password costs 3, a right one nothing",
 		store: memory,
 		routes: settled(settle(1, func(status int) int {
 			if status == 401 {
@@ -177,7 +177,7 @@ var refusedRules = []rule{
 		runs:  4,
 	},
 	{
-		name:   "Settle: a cost of 0 may become a surcharge",
+		name:   "FinalCost: a cost of 0 may become a surcharge",
 		store:  memory,
 		routes: settled(settle(0, func(int) int { return 2 }), told),
 		steps:  []step{{header: tell(200), want: saysLeft(200, 5)}, {header: tell(200), want: saysLeft(200, 3)}},
@@ -185,7 +185,7 @@ var refusedRules = []rule{
 		runs:   2,
 	},
 	{
-		name:   "Settle: a handler that writes nothing has answered 200",
+		name:   "FinalCost: a handler that writes nothing has answered 200",
 		store:  memory,
 		routes: settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) {}),
 		steps:  []step{{want: saysLeft(200, 4)}, {want: saysLeft(200, 3)}},
@@ -193,7 +193,7 @@ var refusedRules = []rule{
 		runs:   2,
 	},
 	{
-		name:   "Settle: a handler that writes a body alone has answered 200",
+		name:   "FinalCost: a handler that writes a body alone has answered 200",
 		store:  memory,
 		routes: settled(unless(200), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
@@ -201,7 +201,7 @@ var refusedRules = []rule{
 		runs:   2,
 	},
 	{
-		name:     "Settle: a panic is 500 and goes on",
+		name:     "FinalCost: a panic is 500 and goes on",
 		store:    memory,
 		routes:   settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { panic("the handler's own") }),
 		recovers: true,
@@ -213,7 +213,7 @@ var refusedRules = []rule{
 		runs:  2,
 	},
 	{
-		name:   "Settle: its own panic is in the log and leaves the charge and the response",
+		name:   "FinalCost: its own panic is in the log and leaves the charge and the response",
 		store:  memory,
 		routes: settled(settle(1, func(int) int { panic("oops") }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
@@ -222,7 +222,7 @@ var refusedRules = []rule{
 		log:    []string{unsettled + "panic: oops", unsettled + "panic: oops"},
 	},
 	{
-		name:   "Settle: a negative cost leaves the charge, said once",
+		name:   "FinalCost: a negative cost leaves the charge, said once",
 		store:  memory,
 		routes: settled(settle(1, func(int) int { return -1 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
@@ -231,7 +231,7 @@ var refusedRules = []rule{
 		log:    []string{unsettled + "core: the cost is negative"},
 	},
 	{
-		name:   "Settle: a store that cannot give back is said once",
+		name:   "FinalCost: a store that cannot give back is said once",
 		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
 		routes: settled(unless(201), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
@@ -240,7 +240,7 @@ var refusedRules = []rule{
 		log:    []string{unsettled + core.ErrNoReceipt.Error()},
 	},
 	{
-		name: "Settle: a store that fails then is said once, and the response stays",
+		name: "FinalCost: a store that fails then is said once, and the response stays",
 		store: func() core.Store {
 			return answers(func(c core.Charge) (core.Decision, error) {
 				if c.Force {
@@ -256,7 +256,7 @@ var refusedRules = []rule{
 		log:    []string{unsettled + "boom"},
 	},
 	{
-		name:   "Settle: failed open there is nothing to give back",
+		name:   "FinalCost: failed open there is nothing to give back",
 		store:  func() core.Store { return core.FailOpen(fails("boom")()) },
 		routes: settled(unless(201), done),
 		steps:  []step{{want: passed(5, 5, "+0s")}},
@@ -264,7 +264,7 @@ var refusedRules = []rule{
 		runs:   1,
 	},
 	{
-		name:  "Settle is not asked about what it did not let pass, nor about what was not decided",
+		name:  "FinalCost is not asked about what it did not let pass, nor about what was not decided",
 		store: decides(refusal),
 		routes: func(s core.Store) []route {
 			cfg := settle(1, never)
@@ -284,7 +284,7 @@ var refusedRules = []rule{
 		runs:  2,
 	},
 	{
-		name:  "Settle: the picked limiter gives back too, and charges in addition",
+		name:  "FinalCost: the picked limiter gives back too, and charges in addition",
 		store: memory,
 		routes: func(s core.Store) []route {
 			gold := core.Must(core.New(s, core.SlidingWindow(50, time.Hour)))
@@ -307,7 +307,7 @@ var refusedRules = []rule{
 		runs:  4,
 	},
 	{
-		name:  "Settle: a limiter that is picked and given is one, with its headers",
+		name:  "FinalCost: a limiter that is picked and given is one, with its headers",
 		store: memory,
 		routes: func(s core.Store) []route {
 			limiter := core.Must(core.New(s, slidingFive))
@@ -323,7 +323,7 @@ var refusedRules = []rule{
 		runs:  2,
 	},
 	{
-		name:  "Settle: stacked, each settles its own",
+		name:  "FinalCost: stacked, each settles its own",
 		store: memory,
 		routes: func(s core.Store) []route {
 			five, seven := core.Must(core.New(s, slidingFive)), core.Must(core.New(s, core.SlidingWindow(7, time.Minute)))
@@ -342,7 +342,7 @@ var refusedRules = []rule{
 		runs:  4,
 	},
 	{
-		name:  "Settle: the handler still reads the kept decision",
+		name:  "FinalCost: the handler still reads the kept decision",
 		store: memory,
 		routes: func(s core.Store) []route {
 			cfg := unless(200)
@@ -460,7 +460,7 @@ var refusedRules = []rule{
 		runs:  1,
 	},
 	{
-		name:  "Allow: its refusal is what Settle of the limit around it sees",
+		name:  "Allow: its refusal is what FinalCost of the limit around it sees",
 		store: memory,
 		routes: func(s core.Store) []route {
 			rt := settled(unless(200), done)(s)

@@ -127,7 +127,7 @@ func headless(r response) response { r.body = ""; return r }
 var (
 	fivePerMinute = core.FixedWindow(5, time.Minute)
 	allowed       = core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute}
-	refusal       = core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Reason: core.Limited}
+	refusal       = core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Reason: core.ReasonLimited}
 )
 
 // reply is the one route POST /replies/{id}.
@@ -291,7 +291,7 @@ var rules = []rule{
 	},
 	{
 		name:   "a full store refuses in other words",
-		store:  decides(core.Decision{RetryAfter: time.Second, ResetAfter: time.Second, Reason: core.Full}),
+		store:  decides(core.Decision{RetryAfter: time.Second, ResetAfter: time.Second, Reason: core.ReasonFull}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+1s", 1, "Too many users are being limited at present.")}},
 		asked:  []string{"laoqian reply 1"},

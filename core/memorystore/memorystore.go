@@ -23,7 +23,7 @@
 // to being whole and is not refused at present. The user of the key that went may
 // then do again at once what it had already used up, at most one quota. A key that
 // is refused is never dropped, so a flood of new keys forgives nobody. If all that
-// were looked at are refused, the new key is refused with the reason core.Full.
+// were looked at are refused, the new key is refused with the reason core.ReasonFull.
 //
 // # Time
 //
@@ -57,6 +57,10 @@ const (
 type Options struct {
 	// MaxKeys bounds how many keys are kept: 1 to 4,294,967,296; 0 is 1,048,576.
 	MaxKeys int
+
+	// Clock tells the time, for a program that replays or simulates; nil is the process's
+	// monotonic clock. It is read under a lock, so it must be quick, and it may step back.
+	Clock func() time.Time
 }
 
 // Store is a [core.Store] in the process's memory. It is safe for use by many
@@ -75,7 +79,17 @@ type Store struct {
 var none table
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds.
-func New(opts *Options) *Store { return newStore(opts, nil) }
+func New(opts *Options) *Store {
+	if opts == nil || opts.Clock == nil {
+		return newStore(opts, nil)
+	}
+	clock, base := opts.Clock, opts.Clock()
+	return newStore(opts, func() int64 { return max(1, epoch+clock().Sub(base).Microseconds()) })
+}
+
+// epoch is the instant of New on a clock of Options.Clock, so that it can step back far
+// before anything is negative.
+const epoch = 1 << 52
 
 func newStore(opts *Options, clock func() int64) *Store {
 	maxKeys := defaultMaxKeys
@@ -359,5 +373,5 @@ func (s *Store) add(sh *shard, places []place, i int, now int64) bool {
 // full is the refusal of a key for which there is no room.
 func full(c core.Charge, wait int64) core.Decision {
 	d := time.Duration(max(1, wait)) * time.Microsecond
-	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.Full, Source: core.SourceStore}
+	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore}
 }

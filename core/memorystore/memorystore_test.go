@@ -186,10 +186,10 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 			l, err := core.New(s, set...)
 			keys := len(set)
 			if i%3 > 0 && err == nil {
-				l, err = l.With(core.Receipts{})
+				l, err = l.With(core.Refundable{})
 			}
 			if i%3 == 2 && err == nil {
-				l, err = l.With(core.Ladder{Refusals: 2, Within: time.Second, Bans: []time.Duration{2 * time.Second}})
+				l, err = l.With(core.BanPolicy{Refusals: 2, Within: time.Second, Bans: []time.Duration{2 * time.Second}})
 				keys++
 			}
 			if err == nil {
@@ -256,7 +256,7 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 					t.Fatalf("MaxKeys %d, step %d: Peek says %+v and Allow %+v", maxKeys, step, peeked, d)
 				case d.Allowed:
 					forget(k.user) // it may now be kept for less
-				case d.RetryAfter != core.Never && d.Reason != core.Full:
+				case d.RetryAfter != core.Never && d.Reason != core.ReasonFull:
 					until[k] = c.us + int64(d.RetryAfter/time.Microsecond)
 				}
 			}
@@ -307,7 +307,7 @@ func TestAtTheBound(t *testing.T) {
 	t.Run("never one that is refused", func(t *testing.T) {
 		// Each of them would be, though it has not tried.
 		spent := func(l *core.Limiter) { allow(t, l, "refused"); allow(t, l, "refused") }
-		ladder := core.Ladder{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}
+		ladder := core.BanPolicy{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}
 		for name, tt := range map[string]struct {
 			limit core.Limit
 			spend func(*core.Limiter)
@@ -345,7 +345,7 @@ func TestAtTheBound(t *testing.T) {
 			c.advance(time.Minute)
 		}
 		d := allow(t, l, "new")
-		want := core.Decision{Limit: 2, RetryAfter: 58 * time.Minute, ResetAfter: 58 * time.Minute, Reason: core.Full, Source: core.SourceStore}
+		want := core.Decision{Limit: 2, RetryAfter: 58 * time.Minute, ResetAfter: 58 * time.Minute, Reason: core.ReasonFull, Source: core.SourceStore}
 		if d != want {
 			t.Fatalf("the new key: %+v, want %+v", d, want)
 		}
@@ -367,7 +367,7 @@ func TestAtTheBound(t *testing.T) {
 		allow(t, two, "a") // both windows are now kept from going for an hour
 		l := core.Must(core.New(s, hour))
 		d := allow(t, l, "new")
-		if d.Reason != core.Full || d.RetryAfter != time.Second {
+		if d.Reason != core.ReasonFull || d.RetryAfter != time.Second {
 			t.Fatalf("the new key: %+v", d)
 		}
 		c.advance(d.RetryAfter)
@@ -441,7 +441,7 @@ func TestAtTheBound(t *testing.T) {
 		one := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
 		allow(t, one, "a")
 		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
-		if d := allow(t, two, "b"); d.Reason != core.Full {
+		if d := allow(t, two, "b"); d.Reason != core.ReasonFull {
 			t.Fatalf("two limits in one place: %+v", d)
 		}
 		if s.used.Load() != 1 {
@@ -649,7 +649,7 @@ func TestConcurrentKeys(t *testing.T) {
 	funnel := core.Funnel(5, core.Every(time.Hour))
 	alone, two := core.Must(core.New(s, funnel)), core.Must(core.New(s, core.SlidingWindow(3, time.Hour), funnel))
 	brief := core.Must(core.New(s, core.Funnel(5, core.Every(time.Millisecond))))
-	held := core.Must(alone.With(core.Receipts{}))
+	held := core.Must(alone.With(core.Refundable{}))
 	var wg sync.WaitGroup
 	for g := range 16 {
 		wg.Go(func() {
@@ -661,7 +661,7 @@ func TestConcurrentKeys(t *testing.T) {
 					err = two.Reset(ctx, user, "a")
 				case 1:
 					d, _ := held.Allow(ctx, user, "a")
-					if d.Allowed && d.Reason != core.Full {
+					if d.Allowed && d.Reason != core.ReasonFull {
 						err = held.Refund(ctx, d)
 					}
 				case 2, 3, 4, 5:
@@ -688,7 +688,7 @@ func TestConcurrentChargesOfOneKey(t *testing.T) {
 	s := New(nil)
 	funnel := core.Funnel(quota, core.Every(time.Hour))
 	alone, two := core.Must(core.New(s, funnel)), core.Must(core.New(s, funnel, core.FixedWindow(1_000_000, time.Hour)))
-	ways := []*core.Limiter{alone, two, core.Must(core.New(core.Observe(s, func(context.Context, core.Observation) {}), funnel)), core.Must(alone.With(core.Receipts{}))}
+	ways := []*core.Limiter{alone, two, core.Must(core.New(core.Observe(s, func(context.Context, core.Observation) {}), funnel)), core.Must(alone.With(core.Refundable{}))}
 	var admitted [users]atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -802,7 +802,7 @@ func TestALateChargeIsDecidedLater(t *testing.T) {
 	}{
 		{"there is room for both", 2, 1000, 60_000, 70_000, core.Decision{Allowed: true, Limit: 2, ResetAfter: 20 * ms, Source: core.SourceStore}},
 		{"there is more", 3, 1000, 60_000, 70_000, core.Decision{Allowed: true, Limit: 3, Remaining: 1, ResetAfter: 20 * ms, Source: core.SourceStore}},
-		{"there is none", 2, 65_000, 65_000, 70_000, core.Decision{Limit: 2, RetryAfter: 5 * ms, ResetAfter: 15 * ms, Reason: core.Limited, Source: core.SourceStore}},
+		{"there is none", 2, 65_000, 65_000, 70_000, core.Decision{Limit: 2, RetryAfter: 5 * ms, ResetAfter: 15 * ms, Reason: core.ReasonLimited, Source: core.SourceStore}},
 	} {
 		funnel := core.Funnel(tt.quota, core.Every(10*ms))
 		for _, limits := range [][]core.Limit{{funnel}, {funnel, core.FixedWindow(9, time.Minute)}} {

@@ -66,7 +66,7 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 		if _, err := store.History(t.Context(), user, action, kinds[i%2]); err != nil {
 			return err
 		}
-		lim := core.Must(core.Must(core.New(store, l)).With(core.Receipts{}, core.Ladder{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Minute}}))
+		lim := core.Must(core.Must(core.New(store, l)).With(core.Refundable{}, core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Minute}}))
 		if err := lim.Reset(t.Context(), user, action); err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 				return err
 			}
 		}
-		if err := lim.Lift(t.Context(), user, action); err != nil {
+		if err := lim.Unban(t.Context(), user, action); err != nil {
 			return err
 		}
 	}

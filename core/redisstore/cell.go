@@ -80,9 +80,9 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	case decision.Allowed:
 		decision.RetryAfter = 0
 	case c.Cost > int64(l.Quota()):
-		decision.Reason, decision.RetryAfter = core.Limited, core.Never
+		decision.Reason, decision.RetryAfter = core.ReasonLimited, core.Never
 	default:
-		decision.Reason = core.Limited
+		decision.Reason = core.ReasonLimited
 	}
 	return decision, nil
 }

@@ -225,7 +225,7 @@ func holds(c *core.Charge, d *core.Decision, readings []core.Reading) time.Durat
 			return 0
 		}
 		return d.RetryAfter
-	case d.Reason != core.Banned:
+	case d.Reason != core.ReasonBanned:
 		return 0
 	}
 	// While a ban lasts nothing is recorded and nothing is left. Which limit binds is a

@@ -76,13 +76,13 @@ func (w *duo) around(relay func(cmd redis.Cmder, next func() error) error) {
 }
 
 // limiter is one on a store.
-func (w *duo) limiter(s core.Store, limits []core.Limit, extras ...core.Extra) *core.Limiter {
+func (w *duo) limiter(s core.Store, limits []core.Limit, extras ...core.Option) *core.Limiter {
 	w.Helper()
 	return core.Must(core.Must(core.New(s, limits...)).With(extras...))
 }
 
 // both asks both stores the same, and holds the one to the other.
-func (w *duo) both(limits []core.Limit, extras []core.Extra) func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
+func (w *duo) both(limits []core.Limit, extras []core.Option) func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
 	a, b := w.limiter(w.store, limits, extras...), w.limiter(w.memory, limits, extras...)
 	return func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
 		w.Helper()
@@ -126,7 +126,7 @@ func (w *duo) exhaust(l *core.Limiter, who string) core.Decision {
 	}
 }
 
-var hammered = core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{4 * time.Second, 20 * time.Second}}
+var hammered = core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{4 * time.Second, 20 * time.Second}}
 
 // Ten thousand attempts a second for ten seconds cost two commands a second at most, and
 // each is answered as if all were asked for.
@@ -134,7 +134,7 @@ func TestAbuseCostsLittle(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		limits []core.Limit
-		extras []core.Extra
+		extras []core.Option
 	}{
 		{"SlidingWindow", []core.Limit{core.SlidingWindow(5, 7*time.Second)}, nil},
 		{"MovingWindow", []core.Limit{core.MovingWindow(5, 7*time.Second)}, nil},
@@ -143,9 +143,9 @@ func TestAbuseCostsLittle(t *testing.T) {
 		{"Initial", []core.Limit{core.TokenBucket(5, core.Per(7, 40*time.Second)).Initial(2)}, nil},
 		{"Funnel", []core.Limit{core.Funnel(5, core.Per(7, 40*time.Second))}, nil},
 		{"several limits", []core.Limit{core.MovingWindow(1, 3*time.Second), core.Funnel(2, core.Per(3, 40*time.Second)), core.FixedWindow(200, time.Hour)}, nil},
-		{"receipts", []core.Limit{core.FixedWindow(5, 7*time.Second)}, []core.Extra{core.Receipts{}}},
-		{"a ban", []core.Limit{core.ElasticWindow(5, 7*time.Second)}, []core.Extra{hammered}},
-		{"a ban by several limits", []core.Limit{core.FixedWindow(5, 7*time.Second), core.Funnel(4, core.Per(7, 40*time.Second))}, []core.Extra{hammered}},
+		{"receipts", []core.Limit{core.FixedWindow(5, 7*time.Second)}, []core.Option{core.Refundable{}}},
+		{"a ban", []core.Limit{core.ElasticWindow(5, 7*time.Second)}, []core.Option{hammered}},
+		{"a ban by several limits", []core.Limit{core.FixedWindow(5, 7*time.Second), core.Funnel(4, core.Per(7, 40*time.Second))}, []core.Option{hammered}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inDuo(t, func(w *duo) {
@@ -182,7 +182,7 @@ func TestRepeatedBansNameTheLimitThatBinds(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
 			inDuo(t, func(w *duo) {
-				ask := w.both(limits, []core.Extra{core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{5 * time.Second}}})
+				ask := w.both(limits, []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{5 * time.Second}}})
 				repeated := 0
 				for range 530 {
 					if ask(w.allow).Source == core.SourceCache {
@@ -205,14 +205,14 @@ func TestNotRepeated(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		limits []core.Limit
-		extras []core.Extra
+		extras []core.Option
 		ask    func(l *core.Limiter, ctx context.Context) (core.Decision, error)
 	}{
 		{"an ElasticWindow records what it refuses", []core.Limit{elastic}, nil, one},
 		{"so does CountRefused", []core.Limit{core.SlidingWindow(2, time.Minute).CountRefused()}, nil, one},
 		{"among other limits, too", []core.Limit{core.FixedWindow(1, time.Hour), elastic}, nil, one},
 		{"and in a rehearsal", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
-		{"a ladder counts refusals", []core.Limit{funnel}, []core.Extra{core.Ladder{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
+		{"a ladder counts refusals", []core.Limit{funnel}, []core.Option{core.BanPolicy{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
 		{"something may be left", []core.Limit{core.Funnel(3, core.Every(time.Minute))}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
 			return l.AllowN(ctx, user, action, 2)
 		}},
@@ -265,7 +265,7 @@ func hammer(w *duo, r *rand.Rand) {
 			core.SlidingWindow(n, time.Second).CountRefused(), core.ElasticWindow(n, 300*time.Millisecond),
 		}
 	}
-	ladder := core.Ladder{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, Quiet: 5 * time.Second}
+	ladder := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, ForgetAfter: 5 * time.Second}
 	total, cached := 0, 0
 	for range 8 {
 		// Limiters of the same states by other numbers.
@@ -284,13 +284,13 @@ func hammer(w *duo, r *rand.Rand) {
 			if r.IntN(4) == 0 {
 				limits = append(limits, all[r.IntN(len(all))].Shadow())
 			}
-			var extras []core.Extra
+			var extras []core.Option
 			if r.IntN(2) == 0 {
 				extras = append(extras, ladder)
 			}
 			ladders = append(ladders, len(extras) > 0)
 			if r.IntN(2) == 0 {
-				extras = append(extras, core.Receipts{})
+				extras = append(extras, core.Refundable{})
 			}
 			ask = append(ask, w.both(limits, extras))
 		}
@@ -325,7 +325,7 @@ func hammer(w *duo, r *rand.Rand) {
 					return none, l.Ban(ctx, who, action, 400*time.Millisecond)
 				})
 			case op == 3 && ladders[i]:
-				do(func(l *core.Limiter) (core.Decision, error) { return none, l.Lift(ctx, who, action) })
+				do(func(l *core.Limiter) (core.Decision, error) { return none, l.Unban(ctx, who, action) })
 			case op < 7:
 				do(func(l *core.Limiter) (core.Decision, error) { return l.Peek(ctx, who, action) })
 			case op < 12 && len(passed) > 0:
@@ -383,7 +383,7 @@ func TestOneCallerAsksAgain(t *testing.T) {
 		repeated := func() {
 			w.Helper()
 			left := time.Minute - time.Since(start).Truncate(time.Microsecond)
-			want := core.Decision{Limit: 2, RetryAfter: left, ResetAfter: left, Reason: core.Limited, Source: core.SourceCache}
+			want := core.Decision{Limit: 2, RetryAfter: left, ResetAfter: left, Reason: core.ReasonLimited, Source: core.SourceCache}
 			if d := w.must(l, user); d != want {
 				t.Errorf("after %s: %+v", time.Since(start), d)
 			}
@@ -454,7 +454,7 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 	ctx := context.Background()
 	five := core.Funnel(5, core.Every(time.Minute))
 	funnels := func(w *duo, store core.Store) *core.Limiter {
-		l := w.limiter(store, []core.Limit{five}, core.Receipts{}, core.Ladder{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}})
+		l := w.limiter(store, []core.Limit{five}, core.Refundable{}, core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}})
 		w.exhaust(l, user)
 		return l
 	}
@@ -467,7 +467,7 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 		{"Reset by another limiter", spent, func(w *duo, s core.Store, _ *core.Limiter) error {
 			return w.limiter(s, []core.Limit{core.FixedWindow(7, time.Minute), five}).Reset(ctx, user, action)
 		}},
-		{"Lift", funnels, func(w *duo, _ core.Store, l *core.Limiter) error { return l.Lift(ctx, user, action) }},
+		{"Unban", funnels, func(w *duo, _ core.Store, l *core.Limiter) error { return l.Unban(ctx, user, action) }},
 		{"a shorter ban", funnels, func(w *duo, _ core.Store, l *core.Limiter) error {
 			return l.Ban(ctx, user, action, time.Millisecond)
 		}},
@@ -478,7 +478,7 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			return l.Ban(ctx, user, action, 2*time.Minute)
 		}},
-		{"Refund", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Receipts{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
+		{"Refund", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Refundable{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
 			d, err := l.AllowN(ctx, user, action, 4)
 			if err == nil && !w.must(l, user).Allowed {
 				err = l.Refund(ctx, d)

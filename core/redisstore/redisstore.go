@@ -18,13 +18,13 @@
 //
 // Whoever is over the limit and goes on is refused by the process, without Redis, for as
 // long as Redis would certainly refuse too; Redis is asked again within a second, by one
-// caller. Such a decision has core.SourceCache. Reset, Refund, Surcharge, Ban, Lift and
+// caller. Such a decision has core.SourceCache. Reset, Refund, Surcharge, Ban, Unban and
 // other numbers in a limiter of the same store end that at once, and what other processes
 // do, or another Store, is seen within the second. RetryAfter then errs to the later
 // side, by no more than the first answer took.
 //
 // Asked for every time are what costs more than one, unless it is banned; what an
-// ElasticWindow, CountRefused or a Ladder records; and CL.THROTTLE, whose times are whole
+// ElasticWindow, CountRefused or a BanPolicy records; and CL.THROTTLE, whose times are whole
 // seconds. Up to 16,384 refusals are kept, in some 4 MB.
 //
 // # Failure

@@ -16,7 +16,7 @@ import (
 // run for each would.
 func TestRunDecidesAsOneByOne(t *testing.T) {
 	sevenths := core.Per(7, time.Minute)
-	ladder := limitOf(t, core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{5 * time.Second, time.Minute}, Quiet: 2 * time.Minute})
+	ladder := limitOf(t, core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{5 * time.Second, time.Minute}, ForgetAfter: 2 * time.Minute})
 	sets := [][]core.Limit{
 		{core.Funnel(5, sevenths)},
 		{core.Funnel(3, core.Every(time.Second))},
@@ -90,7 +90,7 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 }
 
 // limitOf is a ladder as a store is given it.
-func limitOf(t testing.TB, l core.Ladder) core.Limit {
+func limitOf(t testing.TB, l core.BanPolicy) core.Limit {
 	t.Helper()
 	var seen asked
 	if _, err := core.Must(core.Must(core.New(&seen, plenty)).With(l)).Inspect(t.Context(), user, action); err != nil {

@@ -85,7 +85,7 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 		defer rdb.Close()
 		store := redisstore.New(rdb, nil)
 		for _, l := range kinds {
-			lim := core.Must(core.Must(core.New(store, l)).With(core.Receipts{}, core.Ladder{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+			lim := core.Must(core.Must(core.New(store, l)).With(core.Refundable{}, core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 			var taken core.Decision
 			for i := range 7 {
 				d, err := lim.Allow(t.Context(), user, l.String())
@@ -97,10 +97,10 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 				}
 				time.Sleep(24 * time.Hour) // only here
 			}
-			if d, err := lim.Allow(t.Context(), user, l.String()); err != nil || d.Reason != core.Banned || d.RetryAfter < time.Minute {
+			if d, err := lim.Allow(t.Context(), user, l.String()); err != nil || d.Reason != core.ReasonBanned || d.RetryAfter < time.Minute {
 				t.Errorf("%s: %+v, %v", l, d, err)
 			}
-			if err := lim.Lift(t.Context(), user, l.String()); err != nil {
+			if err := lim.Unban(t.Context(), user, l.String()); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(24 * time.Hour)

@@ -203,7 +203,7 @@ func TestStateFormat(t *testing.T) {
 func bare(d core.Decision) core.Decision {
 	return core.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		Binding: d.Binding, Reason: d.Reason, Source: d.Source, Rung: d.Rung,
+		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel,
 	}
 }
 
@@ -214,7 +214,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 	redistest.Need(t, true)
 	const steps = 120
 	done := map[string]int{}
-	ladder := core.Ladder{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, Quiet: 900 * time.Millisecond}
+	ladder := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, ForgetAfter: 900 * time.Millisecond}
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			mini, real := miniWorld(t, 3), realWorld(t, 3)
@@ -254,7 +254,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 				var befores, dumps [2]string
 				for i, w := range both {
 					befores[i] = w.dump(t)
-					lim := core.Must(core.Must(core.New(&eager{w.store, what == "ahead"}, set...)).With(core.Receipts{}))
+					lim := core.Must(core.Must(core.New(&eager{w.store, what == "ahead"}, set...)).With(core.Refundable{}))
 					if punish {
 						lim = core.Must(lim.With(ladder))
 					}
@@ -501,7 +501,7 @@ func TestNonsense(t *testing.T) {
 func TestNonsenseInALadder(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		plain := core.Must(core.New(w.store, core.FixedWindow(100, time.Hour)))
-		lim := core.Must(plain.With(core.Ladder{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		lim := core.Must(plain.With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 		key := strings.TrimSuffix(w.store.Key(user, action, plain.Limits()[0]), plain.Limits()[0].Identity()) + "ladder"
 		later := w.now + 1e6
 		for _, value := range []string{
@@ -523,11 +523,11 @@ func TestNonsenseInALadder(t *testing.T) {
 			if got := w.rdb.Get(t.Context(), key).Val(); got != value {
 				t.Errorf("%q has become %q", value, got)
 			}
-			if err := lim.Lift(t.Context(), user, action); err != nil {
+			if err := lim.Unban(t.Context(), user, action); err != nil {
 				t.Fatal(err)
 			}
 			if d, err := lim.Peek(t.Context(), user, action); err != nil || d.Remaining != 100 {
-				t.Errorf("%q: after Lift: %+v, %v", value, d, err)
+				t.Errorf("%q: after Unban: %+v, %v", value, d, err)
 			}
 		}
 	})
@@ -573,7 +573,7 @@ func TestSpoiltStates(t *testing.T) {
 	for seed := range uint64(700) {
 		r := rand.New(rand.NewPCG(seed, 99))
 		l, who := rules[r.IntN(len(rules))], fmt.Sprint(user, seed)
-		lim := core.Must(core.Must(core.New(&eager{store, r.IntN(2) == 0}, l)).With(core.Receipts{}, core.Ladder{Refusals: 3, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+		lim := core.Must(core.Must(core.New(&eager{store, r.IntN(2) == 0}, l)).With(core.Refundable{}, core.BanPolicy{Refusals: 3, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
 		var taken core.Decision
 		for range 1 + r.IntN(7) {
 			if d, err := lim.AllowN(t.Context(), who, action, 1+r.IntN(2)); err != nil {

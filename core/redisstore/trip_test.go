@@ -116,7 +116,7 @@ func TestServerForgetsTheScript(t *testing.T) {
 func TestNoTimeIsSent(t *testing.T) {
 	_, proxy := proxied(t)
 	store := redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), &redisstore.Options{Timeout: patient})
-	lim := core.Must(core.Must(core.New(store, kinds...)).With(core.Receipts{}, core.Ladder{Refusals: 9, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+	lim := core.Must(core.Must(core.New(store, kinds...)).With(core.Refundable{}, core.BanPolicy{Refusals: 9, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
 	for range 2 {
 		if _, err := lim.Allow(t.Context(), user, action); err != nil {
 			t.Fatal(err)

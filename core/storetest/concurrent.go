@@ -45,7 +45,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 					t.Error(err)
 				case !d.Allowed:
 					refused++
-					if d.RetryAfter <= 0 || d.Remaining != 0 || d.Reason != core.Limited {
+					if d.RetryAfter <= 0 || d.Remaining != 0 || d.Reason != core.ReasonLimited {
 						t.Errorf("refused: %s", show(d))
 					}
 				case d.Remaining < 0 || d.Remaining >= quota:

@@ -528,7 +528,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 
 	d = core.Decision{Allowed: all, Source: core.SourceStore}
 	if !all {
-		d.Reason = core.Limited
+		d.Reason = core.ReasonLimited
 	}
 	first := true
 	for i, r := range a.rules {
@@ -537,9 +537,9 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			switch {
 			case !all:
 			case !fits[i]:
-				d.Reason = core.Shadowed
+				d.Reason = core.ReasonShadowed
 			case d.Reason == "" && 5*remaining <= r.max:
-				d.Reason = core.Near
+				d.Reason = core.ReasonNear
 			}
 			continue
 		}
@@ -575,9 +575,9 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 	}
 	if a.ladder != nil {
 		r, _ := m.standing(a)
-		d.Rung = uint8(r.rung)
+		d.BanLevel = uint8(r.rung)
 		if rest := us(m.left(r)); !all && rest > 0 {
-			d.Reason, d.Remaining = core.Banned, 0
+			d.Reason, d.Remaining = core.ReasonBanned, 0
 			d.RetryAfter, d.ResetAfter = max(d.RetryAfter, rest), max(d.ResetAfter, rest)
 		}
 	}

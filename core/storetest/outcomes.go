@@ -11,7 +11,7 @@ import (
 )
 
 // with derives a limiter for the same user and action.
-func (a *actor) with(extras ...core.Extra) *actor {
+func (a *actor) with(extras ...core.Option) *actor {
 	a.s.Helper()
 	l, err := a.l.With(extras...)
 	if err != nil {
@@ -41,7 +41,7 @@ func (a *actor) paid(n int) core.Decision {
 	if _, ok := a.s.f.Store.(core.Refunder); !ok {
 		panic(curtain{})
 	}
-	d, err := a.with(core.Receipts{}).l.AllowN(a.s.Context(), a.user, a.action, n)
+	d, err := a.with(core.Refundable{}).l.AllowN(a.s.Context(), a.user, a.action, n)
 	if err != nil || !d.Allowed {
 		a.s.Fatalf("at %v: AllowN(%d): %s, %v; want it to pass", a.s.now, n, show(d), err)
 	}
@@ -64,8 +64,8 @@ func (a *actor) ban(d time.Duration) {
 
 func (a *actor) lift() {
 	a.s.Helper()
-	if err := a.l.Lift(a.s.Context(), a.user, a.action); err != nil {
-		a.s.Fatalf("at %v: Lift: %v", a.s.now, err)
+	if err := a.l.Unban(a.s.Context(), a.user, a.action); err != nil {
+		a.s.Fatalf("at %v: Unban: %v", a.s.now, err)
 	}
 }
 
@@ -77,7 +77,7 @@ func (a *actor) inspect(want core.Decision) {
 
 // banned is d of somebody who is banned for so long.
 func banned(rung uint8, d core.Decision) core.Decision {
-	d.Reason, d.Rung = core.Banned, rung
+	d.Reason, d.BanLevel = core.ReasonBanned, rung
 	return d
 }
 
@@ -87,12 +87,12 @@ func because(r core.Reason, d core.Decision) core.Decision {
 }
 
 func rung(n uint8, d core.Decision) core.Decision {
-	d.Rung = n
+	d.BanLevel = n
 	return d
 }
 
 // steps is a ladder of two refusals within 10 s.
-var steps = core.Ladder{Refusals: 2, Within: 10 * sec, Bans: []time.Duration{20 * sec, 60 * sec}, Quiet: 100 * sec}
+var steps = core.BanPolicy{Refusals: 2, Within: 10 * sec, Bans: []time.Duration{20 * sec, 60 * sec}, ForgetAfter: 100 * sec}
 
 var ladderRules = []promise{
 	{"so many refusals within a time lead to a ban, and the last of them starts it", func(s *script) {
@@ -226,7 +226,7 @@ var ladderRules = []promise{
 		a.allow(1, pass(1, 0, time.Hour))
 	}},
 
-	{"Lift ends a ban and forgets the rung, and leaves the limits as they are", func(s *script) {
+	{"Unban ends a ban and forgets the rung, and leaves the limits as they are", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		a.allow(1, pass(1, 0, time.Hour))
 		a.allow(1, stop(1, 0, time.Hour, time.Hour))
@@ -258,7 +258,7 @@ var ladderRules = []promise{
 		for i := range bans {
 			bans[i] = year - time.Duration(i)*sec
 		}
-		largest := core.Ladder{Refusals: 100, Within: year, Bans: bans, Quiet: year}
+		largest := core.BanPolicy{Refusals: 100, Within: year, Bans: bans, ForgetAfter: year}
 		single := largest
 		single.Refusals = 1
 		a := s.of(core.FixedWindow(1, year)).with(largest)
@@ -303,10 +303,10 @@ var ladderRules = []promise{
 var shadowRules = []promise{
 	{"a rehearsed limit never refuses, and says what it would have done", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(5, time.Minute).Shadow())
-		for i, why := range []core.Reason{"", "", "", core.Near, core.Near, core.Shadowed, core.Shadowed} {
+		for i, why := range []core.Reason{"", "", "", core.ReasonNear, core.ReasonNear, core.ReasonShadowed, core.ReasonShadowed} {
 			a.allow(1, because(why, pass(100, 99-i, time.Hour)))
 		}
-		a.peek(because(core.Shadowed, pass(100, 93, time.Hour)))
+		a.peek(because(core.ReasonShadowed, pass(100, 93, time.Hour)))
 		s.at(time.Minute)
 		a.peek(pass(100, 93, time.Hour-time.Minute))
 	}},
@@ -314,7 +314,7 @@ var shadowRules = []promise{
 	{"its state is apart from that of the same limit enforced", func(s *script) {
 		l := core.FixedWindow(2, time.Minute)
 		a := s.of(core.FixedWindow(100, time.Hour), l.Shadow())
-		a.allow(2, because(core.Near, pass(100, 98, time.Hour)))
+		a.allow(2, because(core.ReasonNear, pass(100, 98, time.Hour)))
 		s.of(l).peek(pass(2, 2, 0))
 		a.reset()
 		a.peek(pass(100, 100, 0))
@@ -325,32 +325,32 @@ var shadowRules = []promise{
 		a.allow(1, pass(1, 0, time.Hour))
 		a.allow(1, stop(1, 0, time.Hour, time.Hour))
 		s.at(time.Hour)
-		a.allow(1, because(core.Near, pass(1, 0, time.Hour)))
+		a.allow(1, because(core.ReasonNear, pass(1, 0, time.Hour)))
 	}},
 
 	{"shadows are all or none", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow(), core.FixedWindow(3, year).Named("b").Shadow())
-		a.allow(1, because(core.Near, pass(100, 99, time.Hour)))
-		a.allow(1, because(core.Shadowed, pass(100, 98, time.Hour)))
+		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
+		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
 		only := s.of(core.FixedWindow(1000, time.Hour), core.FixedWindow(3, year).Named("b").Shadow())
 		only.allow(1, pass(1000, 997, time.Hour)) // it would be near, had it been charged twice
 	}},
 
 	{"a rehearsed limit records what it would refuse, as its kind does", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.ElasticWindow(1, 10*sec).Shadow())
-		a.allow(1, because(core.Near, pass(100, 99, time.Hour)))
+		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
 		s.at(6 * sec)
-		a.allow(1, because(core.Shadowed, pass(100, 98, time.Hour-6*sec)))
+		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour-6*sec)))
 		s.at(12 * sec)
-		a.peek(because(core.Shadowed, pass(100, 98, time.Hour-12*sec)))
+		a.peek(because(core.ReasonShadowed, pass(100, 98, time.Hour-12*sec)))
 		s.at(16 * sec)
 		a.peek(pass(100, 98, time.Hour-16*sec))
 	}},
 
 	{"a refusal of a shadow is none for the ladder", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow()).with(steps)
-		a.allow(1, because(core.Near, pass(100, 99, time.Hour)))
-		a.allow(1, because(core.Shadowed, pass(100, 98, time.Hour)))
+		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
+		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
 		a.inspect(pass(2, 2, 0))
 	}},
 }

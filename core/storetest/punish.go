@@ -12,15 +12,15 @@ import (
 // This file is the rest of the reference: what becomes of a user who is refused too
 // often, and of an action that is given back.
 
-// A ladder is the parameters of a core.Ladder.
+// A ladder is the parameters of a core.BanPolicy.
 type ladder struct {
 	refusals      int
 	within, quiet int64
 	bans          []int64
 }
 
-func (l *ladder) extra() core.Ladder {
-	x := core.Ladder{Refusals: l.refusals, Within: us(l.within), Quiet: us(l.quiet)}
+func (l *ladder) extra() core.BanPolicy {
+	x := core.BanPolicy{Refusals: l.refusals, Within: us(l.within), ForgetAfter: us(l.quiet)}
 	for _, b := range l.bans {
 		x.Bans = append(x.Bans, us(b))
 	}
@@ -114,10 +114,10 @@ func (m *model) inspect(a question) core.Decision {
 	r, _ := m.standing(a)
 	d := core.Decision{
 		Allowed: true, Limit: a.ladder.refusals, Remaining: max(0, a.ladder.refusals-len(r.refusals)),
-		ResetAfter: us(m.forgotten(r, a.ladder)), Rung: uint8(r.rung), Source: core.SourceStore,
+		ResetAfter: us(m.forgotten(r, a.ladder)), BanLevel: uint8(r.rung), Source: core.SourceStore,
 	}
 	if left := m.left(r); left > 0 {
-		d.Allowed, d.Remaining, d.RetryAfter, d.Reason = false, 0, us(left), core.Banned
+		d.Allowed, d.Remaining, d.RetryAfter, d.Reason = false, 0, us(left), core.ReasonBanned
 	}
 	return d
 }

@@ -148,7 +148,7 @@ func pass(limit, remaining int, reset time.Duration) core.Decision {
 
 // stop is the decision of one that may not.
 func stop(limit, remaining int, retry, reset time.Duration) core.Decision {
-	return core.Decision{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset, Reason: core.Limited, Source: core.SourceStore}
+	return core.Decision{Limit: limit, Remaining: remaining, RetryAfter: retry, ResetAfter: reset, Reason: core.ReasonLimited, Source: core.SourceStore}
 }
 
 // by is d if the i-th limit binds.

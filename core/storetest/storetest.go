@@ -78,6 +78,6 @@ func bare(d core.Decision) core.Decision {
 	}
 	return core.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		Binding: d.Binding, Reason: d.Reason, Source: d.Source, Rung: d.Rung,
+		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel,
 	}
 }

@@ -152,7 +152,7 @@ func plays(t *testing.T, rules []rule, steps []step) {
 			store := &eager{Store: f.Store}
 			tr := &trace{t: rt, model: newModel(0), store: store, f: f}
 			for _, r := range rules {
-				l := core.Must(core.Must(core.New(store, r.limit())).With(core.Receipts{}))
+				l := core.Must(core.Must(core.New(store, r.limit())).With(core.Refundable{}))
 				tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, true)
 				tr.worlds = append(tr.worlds, question{rules: []rule{r}})
 			}

@@ -196,14 +196,14 @@ func (tr *trace) drawWorld() {
 			tr.t.Fatal(err)
 		}
 		fmt.Fprintf(&tr.log, "limiter %d: %v", i, limits)
-		var extras []core.Extra
+		var extras []core.Option
 		lad := tr.drawLadder()
 		if lad != nil {
 			extras = append(extras, lad.extra())
 		}
 		receipts := rapid.Bool().Draw(tr.t, "receipts")
 		if receipts {
-			extras = append(extras, core.Receipts{})
+			extras = append(extras, core.Refundable{})
 		}
 		if l, err = l.With(extras...); err != nil {
 			tr.t.Fatal(err)
@@ -411,8 +411,8 @@ func (tr *trace) judge(s step, i int, a question) {
 		err = l.Ban(ctx, a.user, a.action, us(length))
 		tr.model.ban(a, length)
 	case lift:
-		fmt.Fprintf(&tr.log, "%d.Lift(%s, %s)\n", i, a.user, a.action)
-		err = l.Lift(ctx, a.user, a.action)
+		fmt.Fprintf(&tr.log, "%d.Unban(%s, %s)\n", i, a.user, a.action)
+		err = l.Unban(ctx, a.user, a.action)
 		tr.model.lift(a)
 	}
 	if err != nil {
@@ -584,8 +584,8 @@ func show(d core.Decision) string {
 	if d.Source != core.SourceStore {
 		s += ", by " + d.Source.String()
 	}
-	if d.Rung > 0 {
-		s += fmt.Sprintf(", rung %d", d.Rung)
+	if d.BanLevel > 0 {
+		s += fmt.Sprintf(", rung %d", d.BanLevel)
 	}
 	return s
 }

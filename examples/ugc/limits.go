@@ -32,7 +32,7 @@ func newLimits(store core.Store) limits {
 		core.SlidingWindow(5, time.Minute),
 		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do? see the log
 	return limits{
-		reply: core.Must(replies.With(core.Ladder{
+		reply: core.Must(replies.With(core.BanPolicy{
 			Refusals: 5, Within: time.Minute,
 			Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
 		})),
@@ -60,7 +60,7 @@ func observed(store core.Store, logger *slog.Logger) core.Store {
 	return core.Observe(store, func(ctx context.Context, o core.Observation) {
 		if d := o.Decision; d.Reason != "" && !o.Peek {
 			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action), slog.Bool("allowed", d.Allowed),
-				slog.String("reason", string(d.Reason)), slog.String("limit", o.Limits[d.Binding].Identity()), slog.Int("bans", int(d.Rung)))
+				slog.String("reason", string(d.Reason)), slog.String("limit", o.Limits[d.Binding].Identity()), slog.Int("bans", int(d.BanLevel)))
 		}
 	})
 }

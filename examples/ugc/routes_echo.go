@@ -11,8 +11,8 @@ import (
 func echoRoutes(f *forum, l limits) http.Handler {
 	e := echo.New() // it prints its banner in Start, which we do not call
 	who := echolimit.From(user)
-	settled := echolimit.Config{Settle: func(_ echo.Context, status int) int { return postCost(status) }}
-	held := echolimit.Config{Hold: likeHold}
+	settled := echolimit.Config{FinalCost: func(_ echo.Context, status int) int { return postCost(status) }}
+	held := echolimit.Config{MaxWait: likeHold}
 	e.GET("/posts/:id", echoHandler(f.show))
 	e.POST("/posts", echoHandler(f.createPost), settled.Limit(l.post, who, echolimit.Action("post")))
 	e.POST("/posts/:id/replies", echoHandler(f.createReply), echolimit.Limit(l.reply, who, echolimit.Action("reply")))

@@ -12,8 +12,8 @@ func ginRoutes(f *forum, l limits) http.Handler {
 	gin.SetMode(gin.ReleaseMode) // in debug mode it prints every route
 	r := gin.New()
 	who := ginlimit.From(user)
-	settled := ginlimit.Config{Settle: func(_ *gin.Context, status int) int { return postCost(status) }}
-	held := ginlimit.Config{Hold: likeHold}
+	settled := ginlimit.Config{FinalCost: func(_ *gin.Context, status int) int { return postCost(status) }}
+	held := ginlimit.Config{MaxWait: likeHold}
 	r.GET("/posts/:id", ginHandler(f.show))
 	r.POST("/posts", settled.Limit(l.post, who, ginlimit.Action("post")), ginHandler(f.createPost))
 	r.POST("/posts/:id/replies", ginlimit.Limit(l.reply, who, ginlimit.Action("reply")), ginHandler(f.createReply))

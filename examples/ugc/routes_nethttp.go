@@ -10,8 +10,8 @@ import (
 
 func nethttpRoutes(f *forum, l limits) http.Handler {
 	mux := http.NewServeMux()
-	settled := nethttp.Config{Settle: func(_ *http.Request, status int) int { return postCost(status) }}
-	held := nethttp.Config{Hold: likeHold}
+	settled := nethttp.Config{FinalCost: func(_ *http.Request, status int) int { return postCost(status) }}
+	held := nethttp.Config{MaxWait: likeHold}
 	mux.Handle("GET /posts/{id}", nethttpHandler(f.show))
 	mux.Handle("POST /posts", settled.Limit(l.post, user, keyfuncs.Action("post"))(nethttpHandler(f.createPost)))
 	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(l.reply, user, keyfuncs.Action("reply"))(nethttpHandler(f.createReply)))
