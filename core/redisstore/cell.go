@@ -51,7 +51,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 		cost = 0
 	}
 	key := s.keys(c.User, c.Action, c.Limits)[0]
-	call := &call{line: []any{"cl.throttle", key, l.Quota() - 1, n, int64(d / time.Second), cost}, keyAt: 1}
+	call := &call{args: []any{"cl.throttle", key, l.Quota() - 1, n, int64(d / time.Second), cost}, keyAt: 1}
 	if err := s.do(ctx, call); err != nil {
 		return core.Decision{}, err
 	}

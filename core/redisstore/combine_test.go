@@ -180,12 +180,12 @@ func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
 	ask := func() { wg.Go(func() { _, _ = lim.Allow(ctx, user, action) }) }
 	within(t, "as many as may are under way", func() bool {
 		ask()
-		return store.Flights() == redisstore.ManyFlights
+		return store.Batches() == redisstore.ManyBatches
 	})
 	for range 1100 {
 		ask()
 	}
-	within(t, "the rest queue", func() bool { n, _ := store.Calls(); return n > redisstore.ManyFlights+1000 })
+	within(t, "the rest queue", func() bool { n, _ := store.Calls(); return n > redisstore.ManyBatches+1000 })
 	served := make(chan error, 1)
 	go func() {
 		_, err := lim.Allow(t.Context(), "alive", action)

@@ -13,8 +13,8 @@ import (
 
 const (
 	MaxCalls    = maxCalls
-	ManyFlights = manyFlights
-	Source      = "redisstore.go" // has the package's documentation
+	ManyBatches = manyBatches
+	Source      = "doc.go" // has the package documentation
 )
 
 // Key is the key of a limit's state.
@@ -23,10 +23,10 @@ func (s *Store) Key(user, action string, limit core.Limit) string {
 }
 
 // SetCalls replaces the bound on calls that wait.
-func (s *Store) SetCalls(n int) { s.line.most = n }
+func (s *Store) SetCalls(n int) { s.queue.most = n }
 
 // SetClock replaces the clock by which refusals are repeated.
-func (s *Store) SetClock(now func() time.Duration) { s.denials.now = now }
+func (s *Store) SetClock(now func() time.Duration) { s.refusals.now = now }
 
 // AlwaysAsk has the store repeat no refusal: its clock is far on whenever it looks.
 func (s *Store) AlwaysAsk() *Store {
@@ -35,10 +35,10 @@ func (s *Store) AlwaysAsk() *Store {
 	return s
 }
 
-// Denials is how many refusals are kept.
-func (s *Store) Denials() (n int) {
-	for i := range s.denials.rows {
-		for _, k := range s.denials.rows[i].kept {
+// Refusals is how many refusals are kept.
+func (s *Store) Refusals() (n int) {
+	for i := range s.refusals.rows {
+		for _, k := range s.refusals.rows[i].kept {
 			if k != nil {
 				n++
 			}
@@ -49,30 +49,30 @@ func (s *Store) Denials() (n int) {
 
 // Calls is how many wait or are under way, and the bound.
 func (s *Store) Calls() (n, bound int) {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
-	return len(s.line.calls) + s.line.flying + s.line.alone, s.line.most
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return len(s.queue.calls) + s.queue.sending + s.queue.alone, s.queue.most
 }
 
-// Flights is how many are under way.
-func (s *Store) Flights() int {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
-	return s.line.flying
+// Batches is how many are under way.
+func (s *Store) Batches() int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.queue.sending
 }
 
 // Queues is whether a call for that key waits to be sent.
 func (s *Store) Queues(key string) bool {
-	s.line.mu.Lock()
-	defer s.line.mu.Unlock()
-	return slices.ContainsFunc(s.line.calls, func(c *call) bool { return slices.Contains(c.keys, key) })
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return slices.ContainsFunc(s.queue.calls, func(c *call) bool { return slices.Contains(c.keys, key) })
 }
 
 // Decode reads one reply to charges that went out together.
 func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	calls := make([]*call, len(charges))
 	for i := range charges {
-		calls[i] = &call{order: &order{}}
+		calls[i] = &call{request: &request{}}
 		for j := range charges[i].Limits {
 			calls[i].size += words(&charges[i].Limits[j], dated(&charges[i]))
 		}
@@ -98,7 +98,7 @@ func (s *Store) RunLong(ctx context.Context, charges ...core.Charge) (any, error
 	for i := range charges {
 		c := &charges[i]
 		mode, limits, _ := strings.Cut(spec(c), " ")
-		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), order: &order{spec: mode + ":0 " + limits}})
+		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), request: &request{spec: mode + ":0 " + limits}})
 	}
 	return s.run(ctx, calls)
 }
@@ -108,26 +108,26 @@ func (s *Store) Run(ctx context.Context, charges ...core.Charge) (any, error) {
 	var calls []*call
 	for i := range charges {
 		c := &charges[i]
-		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), order: s.order(c)})
+		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), request: s.request(c)})
 	}
 	return s.run(ctx, calls)
 }
 
-// MostDenials is how many refusals can be kept.
-const MostDenials = rows * perRow
+// MostRefusals is how many refusals can be kept.
+const MostRefusals = rows * perRow
 
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(user, action string, limits []core.Limit) {
 	c := &core.Charge{User: user, Action: action, Limits: limits, Cost: 1}
-	if _, known, q := s.denials.recall(c); !known {
+	if _, known, q := s.refusals.recall(c); !known {
 		full := []core.Reading{{Rest: limits[0].Period().Microseconds()}}
 		d := c.Answer(full, 0)
-		s.denials.learn(c, q, &d, full)
+		s.refusals.learn(c, q, &d, full)
 	}
 }
 
 // Anew is whether the store tells the script of a charge what one that has seen no other
 // would.
 func (s *Store) Anew(c core.Charge) bool {
-	return reflect.DeepEqual(s.order(&c), New(s.rdb, nil).order(&c))
+	return reflect.DeepEqual(s.request(&c), New(s.rdb, nil).request(&c))
 }

@@ -510,7 +510,7 @@ func TestBusy(t *testing.T) {
 			}
 		})
 		n, bound := store.Calls()
-		return n == redisstore.ManyFlights+bound
+		return n == redisstore.ManyBatches+bound
 	})
 	for range 100 {
 		d, err := lim.Allow(t.Context(), user, action)

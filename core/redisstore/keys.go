@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tailcut/tailcut/core"
 )
 
 // maxPart bounds the user and the action in a key, in bytes as escaped; a longer
@@ -20,6 +22,23 @@ const (
 )
 
 const hexDigits = "0123456789ABCDEF"
+
+func (s *Store) keys(user, action string, limits []core.Limit) []string {
+	return s.appendKeys(nil, user, action, limits)
+}
+
+func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
+	var few [128]byte
+	base := s.appendBase(few[:0], user, action)
+	for i := range limits {
+		identity := limits[i].Identity()
+		if s.cell {
+			identity = cellIdentity(limits[i])
+		}
+		keys = append(keys, string(append(base, identity...)))
+	}
+	return keys
+}
 
 // appendBase appends what begins the keys of a user and action; the limit's identity ends
 // them. They tell any two users, actions and limits apart, whatever their bytes, and are

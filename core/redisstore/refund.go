@@ -25,12 +25,12 @@ func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error 
 			argv = append(argv, give(r, i, units))
 		}
 	}
-	line := []any{"evalsha", refundScript.Hash(), len(charged)}
+	args := []any{"evalsha", refundScript.Hash(), len(charged)}
 	for _, k := range s.keys(r.User, r.Action, charged) {
-		line = append(line, k)
+		args = append(args, k)
 	}
-	call := &call{line: append(line, argv...), source: refundSource, keyAt: 3}
-	return s.denials.change(r.User, r.Action, func() error {
+	call := &call{args: append(args, argv...), source: refundSource, keyAt: 3}
+	return s.refusals.change(r.User, r.Action, func() error {
 		if err := s.do(ctx, call); err != nil {
 			return err
 		}

@@ -702,11 +702,11 @@ func TestWhoHasLeftIsToldNoRefusal(t *testing.T) {
 func TestDenialsAreBounded(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
 	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
-	for i := range 8 * redisstore.MostDenials {
+	for i := range 8 * redisstore.MostRefusals {
 		store.Deny(fmt.Sprint(user, i), action, limits)
 	}
-	if n := store.Denials(); n > redisstore.MostDenials || n < redisstore.MostDenials*9/10 {
-		t.Errorf("%d are kept of at most %d", n, redisstore.MostDenials)
+	if n := store.Refusals(); n > redisstore.MostRefusals || n < redisstore.MostRefusals*9/10 {
+		t.Errorf("%d are kept of at most %d", n, redisstore.MostRefusals)
 	}
 }
 

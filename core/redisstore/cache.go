@@ -22,9 +22,9 @@ const (
 	perRow = 4
 )
 
-// denials are those refusals. Every user and action has its row, by a keyed hash, so
+// refusals are those refusals. Every user and action has its row, by a keyed hash, so
 // whoever has many of them only pushes out a few of others.
-type denials struct {
+type refusals struct {
 	now   func() time.Duration // as it passes here
 	seeds [2]maphash.Seed
 	rows  [rows]row
@@ -34,7 +34,7 @@ type denials struct {
 // still become one of them.
 type row struct {
 	mu       sync.Mutex
-	kept     [perRow]*denial
+	kept     [perRow]*refusal
 	round    uint64        // what was asked before its last change may be out of date
 	changing int           // calls under way that can end a refusal
 	blind    time.Duration // until when one that failed may still do so
@@ -45,8 +45,8 @@ type row struct {
 // identity is a user and action, in 128 bits that nobody can foresee.
 type identity [2]uint64
 
-// A denial is what Redis said, and when it was asked and had answered.
-type denial struct {
+// A refusal is what Redis said, and when it was asked and had answered.
+type refusal struct {
 	who       identity
 	limits    []core.Limit
 	cost      int64
@@ -64,15 +64,15 @@ type question struct {
 	round uint64
 }
 
-func newDenials() *denials {
+func newRefusals() *refusals {
 	base := time.Now()
-	return &denials{
+	return &refusals{
 		now:   func() time.Duration { return time.Since(base) },
 		seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 	}
 }
 
-func (n *denials) row(user, action string) (*row, identity) {
+func (n *refusals) row(user, action string) (*row, identity) {
 	var who identity
 	for i, seed := range n.seeds {
 		who[i] = maphash.Comparable(seed, [2]string{user, action})
@@ -81,7 +81,7 @@ func (n *denials) row(user, action string) (*row, identity) {
 }
 
 // recall repeats a refusal of the same charge, or notes that it is asked for.
-func (n *denials) recall(c *core.Charge) (d core.Decision, known bool, q question) {
+func (n *refusals) recall(c *core.Charge) (d core.Decision, known bool, q question) {
 	r, who := n.row(c.User, c.Action)
 	q = question{row: r, who: who, sent: n.now()}
 	r.mu.Lock()
@@ -102,7 +102,7 @@ func (n *denials) recall(c *core.Charge) (d core.Decision, known bool, q questio
 }
 
 // learn takes note of Redis's answer.
-func (n *denials) learn(c *core.Charge, q question, d *core.Decision, readings []core.Reading) {
+func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings []core.Reading) {
 	r := q.row
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +127,7 @@ func (n *denials) learn(c *core.Charge, q question, d *core.Decision, readings [
 			at = i
 		}
 	}
-	r.kept[at] = &denial{
+	r.kept[at] = &refusal{
 		who: q.who, limits: c.Limits, cost: c.Cost, readings: slices.Clone(readings),
 		sent: q.sent, got: n.now(), until: q.sent + min(hold, repeat),
 	}
@@ -136,7 +136,7 @@ func (n *denials) learn(c *core.Charge, q question, d *core.Decision, readings [
 // change makes a change that can end a refusal. Nothing is repeated that was asked for
 // before it was done, and nothing that is asked for soon after it has failed: it may
 // be done later.
-func (n *denials) change(user, action string, do func() error) error {
+func (n *refusals) change(user, action string, do func() error) error {
 	r, who := n.row(user, action)
 	r.mu.Lock()
 	r.forget(who)
@@ -176,12 +176,12 @@ func (r *row) forget(who identity) {
 	}
 }
 
-func (k *denial) is(who identity, c *core.Charge) bool {
+func (k *refusal) is(who identity, c *core.Charge) bool {
 	return k != nil && k.who == who && k.cost == c.Cost &&
 		(&k.limits[0] == &c.Limits[0] && len(k.limits) == len(c.Limits) || slices.Equal(k.limits, c.Limits))
 }
 
-func (k *denial) ends() time.Duration {
+func (k *refusal) ends() time.Duration {
 	if k == nil {
 		return 0
 	}
@@ -191,7 +191,7 @@ func (k *denial) ends() time.Duration {
 // repeat is what Redis would say at the instant now. The time that has passed there
 // since is at least what has passed here since its answer, and nobody is told to come
 // back too early.
-func (k *denial) repeat(c *core.Charge, now time.Duration) core.Decision {
+func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	passed := max(0, now-k.got).Microseconds()
 	var few [4]core.Reading
 	readings := append(few[:0], k.readings...)

@@ -1,0 +1,48 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// An Entry is an action in the history of a SlidingWindow.
+type Entry struct {
+	Time     time.Time // by Redis's clock
+	Admitted bool      // false: refused, which only CountRefused records
+}
+
+// History returns what a SlidingWindow remembers of user and action, oldest first:
+// the actions of its period, and maybe some older ones that no longer count. The
+// limit must be the one, or of the identity, that the limiter has.
+func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
+	if k := limit.Kind(); k != core.KindSlidingWindow && k != core.KindSlidingRefused {
+		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
+	}
+	key := s.keys(user, action, []core.Limit{limit})[0]
+	// By a script, whose reply is of one shape in RESP2 and RESP3.
+	call := &call{args: []any{"eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, key}, keyAt: 3}
+	if err := s.do(ctx, call); err != nil {
+		return nil, err
+	}
+	values, ok := call.reply.([]any)
+	if !ok || len(values)%2 != 0 {
+		return nil, ErrReply
+	}
+	entries := make([]Entry, 0, len(values)/2)
+	for i := 0; i < len(values); i += 2 {
+		member, ok1 := values[i].(string)
+		score, ok2 := values[i+1].(string)
+		us, err := strconv.ParseUint(score, 10, 53)
+		id, refused := strings.CutSuffix(member, "r")
+		if _, err2 := strconv.ParseUint(id, 10, 54); !ok1 || !ok2 || err != nil || err2 != nil {
+			return nil, ErrState
+		}
+		entries = append(entries, Entry{Time: time.UnixMicro(int64(us)), Admitted: !refused})
+	}
+	return entries, nil
+}

@@ -1,0 +1,197 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The errors that are this package's own, in the sense of errors.Is. What the client
+// says is wrapped as it is; what Redis says to the script, that it is out of memory for
+// example, is wrapped as a redis.Error of the same text.
+var (
+	// ErrTimeout: there was no answer within Options.Timeout, or within a time-out of the
+	// client's own that is shorter. The charge may have been taken.
+	ErrTimeout = errors.New("redisstore: no answer within the time-out")
+
+	// ErrBusy: too many calls wait for an answer already. The charge was not sent.
+	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
+
+	// ErrState: a key holds a value of another type, or one that is no state. Delete
+	// it, or choose another Options.Prefix. It is a core.ErrKey.
+	ErrState error = keyError("redisstore: a key holds something that is not a state")
+
+	// ErrReply: Redis's answer is not one of ours. Nothing is read from it.
+	ErrReply = errors.New("redisstore: the reply cannot be read")
+)
+
+// A keyError says nothing of how the server fares with others.
+type keyError string
+
+func (e keyError) Error() string      { return string(e) }
+func (keyError) Is(target error) bool { return target == core.ErrKey }
+
+const (
+	defaultTimeout = 50 * time.Millisecond
+	minTimeout     = time.Millisecond
+	maxTimeout     = time.Minute
+	defaultPrefix  = "tailcut"
+)
+
+// Options are the settings of a store. The zero value is the default.
+type Options struct {
+	// Timeout bounds every call: 1 ms to 1 minute; 0 is 50 ms.
+	Timeout time.Duration
+
+	// Prefix begins every key: 1 to 64 letters, digits, dots, underscores, dashes or
+	// colons; "" is "tailcut".
+	Prefix string
+
+	// Secret, if not empty, keeps users out of Redis: a key then has an
+	// HMAC-SHA-256 of the user under it. All processes must have the same; with
+	// another everyone starts anew.
+	Secret string
+
+	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
+	// serves limiters of exactly one Funnel or Throttle whose rate has a period of
+	// whole seconds and is at most 1,000 a second; another is an error of core.New.
+	// Its answers are the module's, to the second, and its state is apart from that
+	// of the scripts. Nothing can be given back, and a Surcharge is an error.
+	CLThrottle bool
+}
+
+// Store is a [core.Store] on Redis. It is safe for use by many goroutines and needs
+// no closing; the client stays the caller's.
+type Store struct {
+	rdb      redis.UniversalClient
+	timeout  time.Duration
+	prefix   string
+	secret   []byte
+	cell     bool // CL.THROTTLE
+	queue    *queue
+	refusals *refusals
+	calls    sync.Pool // *call, answered
+	seed     maphash.Seed
+	requests [64]atomic.Pointer[request]
+
+	answered  atomic.Int32 // commands, up to policyAfter
+	scattered atomic.Bool  // the keys of two users may be on two servers
+}
+
+// New makes a store on rdb. opts may be nil. It panics if rdb is nil or an option is
+// out of bounds; it does not talk to Redis. The client's hooks see the commands with a
+// context of the store's own. In a test with testing/synctest make it in the bubble where
+// it is used.
+func New(rdb redis.UniversalClient, opts *Options) *Store {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Prefix == "" {
+		o.Prefix = defaultPrefix
+	}
+	switch {
+	case rdb == nil:
+		panic("redisstore: New: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
+	case o.Timeout < minTimeout || o.Timeout > maxTimeout:
+		panic(fmt.Sprintf("redisstore: New: Timeout %s is not within %s to %s; 0 is the default of %s", o.Timeout, minTimeout, maxTimeout, defaultTimeout))
+	case !validPrefix(o.Prefix):
+		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
+	}
+	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, refusals: newRefusals(), seed: maphash.MakeSeed()}
+	s.queue = &queue{most: maxCalls, timeout: o.Timeout}
+	s.calls.New = func() any { return new(call) }
+	_, single := rdb.(*redis.Client)
+	s.scattered.Store(!single)
+	if o.Secret != "" {
+		s.secret = []byte(o.Secret)
+	}
+	return s
+}
+
+func validPrefix(s string) bool {
+	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
+	return len(s) <= 64 && strings.Trim(s, legal) == ""
+}
+
+// Take decides a charge in one round trip, together with those that wait with it, or
+// repeats a refusal.
+func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+	if s.cell {
+		return s.throttle(ctx, &c)
+	}
+	var few [4]core.Reading
+	switch {
+	case c.Peek:
+		d, _, err = s.ask(ctx, &c, few[:0])
+		return d, err
+	case c.Force || c.Ahead > 0 || c.Limits[0].Kind() == core.KindLadder:
+		err = s.refusals.change(c.User, c.Action, func() error {
+			d, _, err = s.ask(ctx, &c, few[:0])
+			return err
+		})
+		return d, err
+	}
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
+	d, known, q := s.refusals.recall(&c)
+	if known {
+		return d, nil
+	}
+	d, readings, err := s.ask(ctx, &c, few[:0])
+	if err == nil {
+		s.refusals.learn(&c, q, &d, readings)
+	}
+	return d, err
+}
+
+// ask has Redis decide, and appends what it reads.
+func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading) (core.Decision, []core.Reading, error) {
+	call := s.calls.Get().(*call)
+	call.keys, call.request = s.appendKeys(call.keys[:0], c.User, c.Action, c.Limits), s.request(c)
+	if err := s.do(ctx, call); err != nil {
+		return core.Decision{}, nil, err
+	}
+	readings, now, err := decode(c, call.reply, readings)
+	clear(call.keys) // they hold the user
+	call.reply = nil
+	call.state.Store(callWaits)
+	s.calls.Put(call)
+	if err != nil {
+		return core.Decision{}, nil, err
+	}
+	d := c.Answer(readings, now)
+	d.Issue(s)
+	return d, readings, nil
+}
+
+// Reset forgets the states of the limits for that user and action.
+func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	args := []any{"del"}
+	for _, k := range s.keys(user, action, limits) {
+		args = append(args, k)
+	}
+	call := &call{args: args, keyAt: 1}
+	return s.refusals.change(user, action, func() error {
+		if err := s.do(ctx, call); err != nil {
+			return err
+		}
+		if n, ok := call.reply.(int64); !ok || n < 0 {
+			return ErrReply
+		}
+		return nil
+	})
+}

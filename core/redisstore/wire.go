@@ -1,0 +1,230 @@
+package redisstore
+
+import (
+	_ "embed"
+	"errors"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+//go:embed take.lua
+var takeSource string
+
+var takeScript = redis.NewScript(takeSource)
+
+// A request is what the script is told of a charge, but for the keys.
+type request struct {
+	charge core.Charge // without whose it is
+	spec   any         // a string
+	size   int         // numbers in the reply
+	weight int         // how long it takes, in simple charges
+}
+
+// request is that of a charge. Limiters have the same again and again, so the last few are
+// kept, each in the one place where it can be.
+func (s *Store) request(c *core.Charge) *request {
+	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
+	if o := at.Load(); o != nil && o.of(c) {
+		return o
+	}
+	o := &request{charge: *c, spec: spec(c)}
+	o.charge.User, o.charge.Action, o.charge.Limits = "", "", slices.Clone(c.Limits)
+	if dated(c) {
+		o.size++
+	}
+	for i := range c.Limits {
+		o.size += words(&c.Limits[i], dated(c))
+		o.weight += weight(&c.Limits[i], c.Cost)
+	}
+	at.Store(o)
+	return o
+}
+
+func (o *request) of(c *core.Charge) bool {
+	k := &o.charge
+	return k.Cost == c.Cost && k.Peek == c.Peek && k.Force == c.Force && k.Receipt == c.Receipt &&
+		k.Ahead == c.Ahead && slices.Equal(k.Limits, c.Limits)
+}
+
+// dated is whether the script says when it has decided, and what meters know of refunds.
+func dated(c *core.Charge) bool { return c.Receipt && !c.Peek && !c.Force }
+
+// spec is the script's ARGV for a charge.
+func spec(c *core.Charge) string {
+	var few [256]byte
+	b := append(few[:0], '1')
+	switch {
+	case c.Peek:
+		b[0] = '0'
+	case c.Force:
+		b[0] = '3'
+	case c.Receipt:
+		b[0] = '2'
+	}
+	if c.Ahead > 0 {
+		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
+	}
+	numbers := func(ns ...int64) {
+		for _, n := range ns {
+			b = strconv.AppendInt(append(b, ' '), n, 10)
+		}
+	}
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		b = append(b, ' ')
+		if l.Shadowed() {
+			b = append(b, '~')
+		}
+		switch l.Kind() {
+		case core.KindTokenBucket, core.KindFunnel:
+			n := l.Numbers(c.Cost)
+			if l.Memory() > 0 {
+				b = append(b, "initial"...)
+			} else {
+				b = append(b, "meter"...)
+			}
+			numbers(n.Cost, n.CostPart, n.Full, n.FullPart, n.Den)
+			if l.Memory() > 0 {
+				numbers(n.Start, n.StartPart, l.Memory().Microseconds())
+			}
+		case core.KindLadder:
+			refusals, within, quiet, bans := l.Rungs()
+			byHand := int64(0)
+			if i == 0 && !c.Peek {
+				byHand = c.Cost
+			}
+			b = append(b, "ladder"...)
+			numbers(byHand, int64(refusals), within, quiet)
+			numbers(bans...)
+		default:
+			b = append(b, l.Kind().String()...)
+			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
+			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
+		}
+	}
+	return string(b)
+}
+
+// weight is how long a limit takes the script, in simple charges: a queue writes an
+// entry for each unit.
+func weight(l *core.Limit, cost int64) int {
+	switch l.Kind() {
+	case core.KindSlidingWindow, core.KindSlidingRefused:
+		return 4 + int(min(cost, int64(l.Quota()))/2)
+	case core.KindMovingWindow:
+		return 4 + int(min(cost, int64(l.Quota()))/2000)
+	}
+	return 1
+}
+
+// words is how many numbers the script replies for a limit.
+func words(l *core.Limit, dated bool) int {
+	switch l.Kind() {
+	case core.KindFixedWindow, core.KindElasticWindow:
+		return 2
+	case core.KindTokenBucket, core.KindFunnel:
+		n := 1
+		if l.Numbers(1).Den > 1 {
+			n++
+		}
+		if dated {
+			n++
+		}
+		return n
+	case core.KindLadder:
+		return 4
+	}
+	return 3
+}
+
+// decode appends a charge's part of the reply, which has the numbers of each limit and
+// nothing else, but for the instant of a charge that is dated.
+func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading, int64, error) {
+	values, ok := reply.([]any)
+	if !ok {
+		return nil, 0, ErrReply
+	}
+	now, dated := int64(0), dated(c)
+	if dated {
+		if len(values) == 0 {
+			return nil, 0, ErrReply
+		}
+		if now, ok = values[0].(int64); !ok || now < 0 {
+			return nil, 0, ErrReply
+		}
+		values = values[1:]
+	}
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		var n [4]int64
+		size := words(l, dated)
+		if len(values) < size {
+			return nil, 0, ErrReply
+		}
+		for j := range size {
+			v, ok := values[j].(int64)
+			if !ok || v < 0 {
+				return nil, 0, ErrReply
+			}
+			n[j] = v
+		}
+		values = values[size:]
+		r := core.Reading{Fits: n[0]&1 == 1}
+		switch l.Kind() {
+		case core.KindTokenBucket, core.KindFunnel:
+			if r.Rest = n[0] >> 1; dated {
+				r.Count, n[size-1] = n[size-1], 0
+			}
+			r.Part = n[1]
+		default:
+			r.Count, r.Rest, r.Wait, r.Part = n[0]>>1, n[1], n[2], n[3]
+		}
+		readings = append(readings, r)
+	}
+	if len(values) > 0 {
+		return nil, 0, ErrReply
+	}
+	return readings, now, nil
+}
+
+// hand gives each charge its part of the script's reply: its numbers, or ! and why
+// there are none.
+func hand(reply any, err error, calls []*call) {
+	values, ok := reply.([]any)
+	for _, c := range calls {
+		text, failed := "", false
+		if len(values) > 0 {
+			text, _ = values[0].(string)
+			text, failed = strings.CutPrefix(text, "!")
+		}
+		switch {
+		case err != nil:
+			c.err = err
+		case ok && failed:
+			c.err, values = scriptError(text), values[1:]
+		case !ok || len(values) < c.size:
+			c.err, ok = ErrReply, false // and nothing after it can be told apart
+		default:
+			c.reply, values = values[:c.size:c.size], values[c.size:]
+		}
+	}
+	if len(values) > 0 {
+		for _, c := range calls {
+			c.reply, c.err = nil, errors.Join(c.err, ErrReply)
+		}
+	}
+}
+
+// scriptError is an error of Redis's that the script has met.
+type scriptError string
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError marks it as one of Redis's, as the client's own are.
+func (scriptError) RedisError() {}
