@@ -211,7 +211,7 @@ func TestObserveTellsThemApart(t *testing.T) {
 	_, _ = l.Surcharge(ctx, "u", "a", 9)
 	_ = l.Ban(ctx, "u", "a", time.Hour)
 	_, _ = l.Inspect(ctx, "u", "a")
-	const limits = "FixedWindow(5, 1h0m0s) FixedWindow(9, 1h0m0s).Shadow()"
+	const limits = "FixedWindow(5, 1h) FixedWindow(9, 1h).Shadow()"
 	want := []string{
 		"[" + limits + " BanPolicy{Refusals: 3}] 2 false false true",
 		"[" + limits + "] 9 false true true",

@@ -75,7 +75,7 @@ func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
 // Every is one unit per d.
 func Every(d time.Duration) Rate { return Per(1, d) }
 
-func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, r.d) }
+func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
 
 // A Limit is a rule: at most so many of an action in so long. It is an opaque
 // value that can be compared with ==; two limits are equal if they were made by
@@ -307,18 +307,19 @@ func (l Limit) Identity() string { return l.identity }
 // Hash is a hash of Identity, made once, which is the same within a process.
 func (l *Limit) Hash() uint64 { return l.hash }
 
-// String returns the calls that make the limit, less the package's name.
+// String returns the calls that make the limit, less the package's name: SlidingWindow(5, 1m).
+// [ParseLimit] reads it.
 func (l Limit) String() string {
 	var b strings.Builder
 	switch {
 	case l.kind == KindSlidingWindow || l.kind == KindSlidingRefused:
-		fmt.Fprintf(&b, "SlidingWindow(%d, %s)", l.max, l.period)
+		fmt.Fprintf(&b, "SlidingWindow(%d, %s)", l.max, shortest(l.period))
 	case l.kind == KindMovingWindow:
-		fmt.Fprintf(&b, "MovingWindow(%d, %s)", l.max, l.period)
+		fmt.Fprintf(&b, "MovingWindow(%d, %s)", l.max, shortest(l.period))
 	case l.kind == KindFixedWindow:
-		fmt.Fprintf(&b, "FixedWindow(%d, %s)", l.max, l.period)
+		fmt.Fprintf(&b, "FixedWindow(%d, %s)", l.max, shortest(l.period))
 	case l.kind == KindElasticWindow:
-		fmt.Fprintf(&b, "ElasticWindow(%d, %s)", l.max, l.period)
+		fmt.Fprintf(&b, "ElasticWindow(%d, %s)", l.max, shortest(l.period))
 	case l.kind == KindTokenBucket:
 		fmt.Fprintf(&b, "TokenBucket(%d, %s)", l.max, l.rate)
 	case l.burst:
@@ -337,7 +338,7 @@ func (l Limit) String() string {
 		fmt.Fprintf(&b, ".Initial(%d)", l.initial)
 	}
 	if l.mods&modForget != 0 {
-		fmt.Fprintf(&b, ".ForgetAfter(%s)", l.forget)
+		fmt.Fprintf(&b, ".ForgetAfter(%s)", shortest(l.forget))
 	}
 	if l.mods&modName != 0 {
 		fmt.Fprintf(&b, ".Named(%q)", l.name)

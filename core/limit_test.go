@@ -181,16 +181,16 @@ func TestLimitSaysWhatItIs(t *testing.T) {
 		kind           core.Kind
 		memory         time.Duration
 	}{
-		{core.SlidingWindow(5, time.Minute), "SlidingWindow(5, 1m0s)", "sliding:1m0s", 5, time.Minute, core.KindSlidingWindow, 0},
-		{core.SlidingWindow(5, time.Minute).CountRefused(), "SlidingWindow(5, 1m0s).CountRefused()", "refused:1m0s", 5, time.Minute, core.KindSlidingRefused, 0},
-		{core.MovingWindow(5, time.Hour).Named("x"), `MovingWindow(5, 1h0m0s).Named("x")`, "moving:1h0m0s:x", 5, time.Hour, core.KindMovingWindow, 0},
+		{core.SlidingWindow(5, time.Minute), "SlidingWindow(5, 1m)", "sliding:1m0s", 5, time.Minute, core.KindSlidingWindow, 0},
+		{core.SlidingWindow(5, time.Minute).CountRefused(), "SlidingWindow(5, 1m).CountRefused()", "refused:1m0s", 5, time.Minute, core.KindSlidingRefused, 0},
+		{core.MovingWindow(5, time.Hour).Named("x"), `MovingWindow(5, 1h).Named("x")`, "moving:1h0m0s:x", 5, time.Hour, core.KindMovingWindow, 0},
 		{core.FixedWindow(5, time.Millisecond), "FixedWindow(5, 1ms)", "fixed:1ms", 5, time.Millisecond, core.KindFixedWindow, 0},
 		{core.ElasticWindow(5, time.Second), "ElasticWindow(5, 1s)", "elastic:1s", 5, time.Second, core.KindElasticWindow, 0},
-		{core.Funnel(15, core.Per(30, time.Minute)), "Funnel(15, Per(30, 1m0s))", "funnel", 15, 30 * time.Second, core.KindFunnel, 0},
-		{core.Throttle(15, core.Per(30, time.Minute)), "Throttle(15, Per(30, 1m0s))", "funnel", 16, 32 * time.Second, core.KindFunnel, 0},
+		{core.Funnel(15, core.Per(30, time.Minute)), "Funnel(15, Per(30, 1m))", "funnel", 15, 30 * time.Second, core.KindFunnel, 0},
+		{core.Throttle(15, core.Per(30, time.Minute)), "Throttle(15, Per(30, 1m))", "funnel", 16, 32 * time.Second, core.KindFunnel, 0},
 		{core.Funnel(1, core.Per(7, time.Second)), "Funnel(1, Per(7, 1s))", "funnel", 1, 142858 * time.Microsecond, core.KindFunnel, 0},
 		{core.TokenBucket(10, core.Every(6*time.Second)).Initial(3), "TokenBucket(10, Per(1, 6s)).Initial(3)", "bucket", 10, time.Minute, core.KindTokenBucket, 24*time.Hour + time.Minute},
-		{core.TokenBucket(10, core.Every(time.Second)).Initial(3).ForgetAfter(time.Hour).Named("p"), `TokenBucket(10, Per(1, 1s)).Initial(3).ForgetAfter(1h0m0s).Named("p")`, "bucket:p", 10, 10 * time.Second, core.KindTokenBucket, time.Hour},
+		{core.TokenBucket(10, core.Every(time.Second)).Initial(3).ForgetAfter(time.Hour).Named("p"), `TokenBucket(10, Per(1, 1s)).Initial(3).ForgetAfter(1h).Named("p")`, "bucket:p", 10, 10 * time.Second, core.KindTokenBucket, time.Hour},
 	}
 	for _, tt := range tests {
 		l := tt.limit

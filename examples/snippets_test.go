@@ -168,7 +168,7 @@ func Example_rehearsal() {
 	}
 	// Output:
 	// true
-	// reply would be refused by SlidingWindow(1, 1m0s)
+	// reply would be refused by SlidingWindow(1, 1m)
 	// true
 }
 

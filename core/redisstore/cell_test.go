@@ -360,7 +360,7 @@ func TestCLThrottleAccepts(t *testing.T) {
 			want   string
 		}{
 			{[]core.Limit{core.Funnel(5, core.Every(time.Second)), core.Throttle(5, core.Every(time.Second)).Named("b")}, "2"},
-			{[]core.Limit{core.SlidingWindow(5, time.Minute)}, "SlidingWindow(5, 1m0s)"},
+			{[]core.Limit{core.SlidingWindow(5, time.Minute)}, "SlidingWindow(5, 1m)"},
 			{[]core.Limit{core.TokenBucket(5, core.Every(time.Minute))}, "TokenBucket"},
 			{[]core.Limit{core.Funnel(5, core.Every(time.Millisecond))}, "1ms"},
 			{[]core.Limit{core.Funnel(5, core.Every(1500*time.Millisecond))}, "1.5s"},
