@@ -19,6 +19,7 @@ package echolimit
 import (
 	"net/http"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,7 +47,7 @@ func From(f keyfuncs.Func) KeyFunc {
 // Value is what an earlier middleware has stored with c.Set: a string or an
 // integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
 func Value(key string) KeyFunc {
-	return func(c echo.Context) (string, error) { return keyfuncs.Text(c.Get(key)) }
+	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c echo.Context) any { return c.Get(key) })
 }
 
 // Action is always the action of that name.

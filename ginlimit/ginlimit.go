@@ -18,6 +18,7 @@ import (
 	"bufio"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -42,10 +43,10 @@ func From(f keyfuncs.Func) KeyFunc {
 // Value is what an earlier middleware has stored with c.Set: a string or an
 // integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
 func Value(key string) KeyFunc {
-	return func(c *gin.Context) (string, error) {
+	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
 		v, _ := c.Get(key)
-		return keyfuncs.Text(v)
-	}
+		return v
+	})
 }
 
 // Action is always the action of that name.

@@ -1,5 +1,7 @@
 package keyfuncs
 
+// Users that are addresses: of the peer, or from a header of a trusted proxy.
+
 import (
 	"fmt"
 	"net/http"
@@ -13,42 +15,75 @@ var (
 	errBadXFF  = badKey("the header X-Forwarded-For does not parse")
 )
 
-// RemoteIP is the address of the peer, from the request's RemoteAddr (host and
-// port, or an address alone). Headers have no say in it. Behind a proxy it is
-// the proxy's; see [ForwardedIP] and [TrustedHeaderIP].
+// RemoteIP returns the address of the peer, from the request's RemoteAddr. It reads no
+// header. Behind a proxy it is the proxy's address: use [ForwardedIP] or
+// [TrustedHeaderIP] there.
 //
-// An IPv4 address is a key of its own, "203.0.113.9", also where it is written
-// as IPv6 (::ffff:203.0.113.9). Of an IPv6 address the first 64 bits are,
-// "2001:db8:1:2::/64": that is the least that a site is given, and one host can
-// use all of it.
+// An IPv4 address is a key of its own, "203.0.113.9", also if it is written as IPv6
+// (::ffff:203.0.113.9). Of an IPv6 address the first 64 bits are the key,
+// "2001:db8:1:2::/64", since one host can use all addresses of a /64. [Subnet] changes
+// these lengths.
 //
-// A RemoteAddr that is empty, or a unix socket's, is ErrNoKey; one that does
-// not parse, or is unspecified (0.0.0.0 or ::), is ErrBadKey.
-func RemoteIP(r *http.Request) (string, error) {
-	addr, err := peer(r)
-	if err != nil {
-		return "", err
-	}
-	nobodyTrusts.look(r.Header)
-	return addressKey(addr), nil
+// An empty RemoteAddr, or that of a unix socket, is [ErrNoKey]. One that does not parse,
+// or is unspecified (0.0.0.0 or ::), is [ErrBadKey].
+func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
+
+// ForwardedIP returns a Func that reads the client's address from X-Forwarded-For, behind
+// proxies that each append the address they see. trusted are the addresses of these
+// proxies and of nothing else. Do not trust a whole private network that other machines
+// are in too.
+//
+// If the peer is not trusted, the peer is the client, whatever the header says. If it is,
+// the header's lines are read from right to left, past trusted addresses, up to the first
+// that is not trusted: that is the client. What is left of it the client may have
+// invented, and it is not read. If there is no such address, or no header, the peer is
+// the client. The keys are like those of [RemoteIP].
+//
+// An entry that is read and is not an address is [ErrBadKey]: an address with a port, an
+// empty entry, an unspecified address. So is a peer's address that does not parse. A peer
+// without an address is [ErrNoKey].
+//
+// ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts everybody,
+// as 0.0.0.0/0 does.
+func ForwardedIP(trusted ...netip.Prefix) Func { return Subnet{}.ForwardedIP(trusted...) }
+
+// TrustedHeaderIP returns a Func that reads the client's address from one header that the
+// edge sets, such as CF-Connecting-IP or X-Real-IP. trusted are the addresses of the
+// edge; its operator publishes them. The edge must overwrite what a client sends in that
+// header. Check that yours does: some let it through.
+//
+// If the peer is not trusted, the peer is the client, whatever the header says. If it is,
+// the client is the address in the header, in its last line if there are several. Without
+// the header the peer is the client. The keys are like those of [RemoteIP].
+//
+// A header that is not one address is [ErrBadKey]: an empty one, a list, an address with
+// a port, an unspecified address. So is a peer's address that does not parse. A peer
+// without an address is [ErrNoKey].
+//
+// TrustedHeaderIP panics if name is not the name of a header, if trusted is empty, or if
+// a prefix is invalid or trusts everybody, as 0.0.0.0/0 does.
+func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
+	return Subnet{}.TrustedHeaderIP(name, trusted...)
 }
 
-// ForwardedIP returns a Func that reads the client's address from
-// X-Forwarded-For behind proxies that each append the address they see. trusted
-// are the addresses of those proxies, and of nobody else: do not trust a whole
-// private network in which others live.
+// Subnet is the long form of [RemoteIP], [ForwardedIP] and [TrustedHeaderIP]: it says how
+// many bits of an address are the key. All addresses that have these bits in common share
+// one limit.
 //
-// A peer who is not trusted is the client, whatever his header says. From a
-// trusted one the header is read from the right, all lines of it, over trusted
-// addresses to the first that is not: that is the client, and what stands left
-// of it is his own invention, not looked at. If there is no such address, or no
-// header, the client is the peer. Keys look as those of [RemoteIP].
+//	user := keyfuncs.Subnet{IPv6: 56}.ForwardedIP(proxies...) // keys such as 2001:db8:1:200::/56
 //
-// An entry that is not an address, before the client is found, is ErrBadKey: an
-// address with a port, an empty entry, an unspecified address. So is a peer's
-// address that does not parse; a peer without one is ErrNoKey. ForwardedIP
-// panics if trusted is empty or holds an invalid prefix.
-func ForwardedIP(trusted ...netip.Prefix) Func {
+// Its methods panic if a length is out of bounds.
+type Subnet struct {
+	IPv4 int // 1 to 32; 0 is 32, every address by itself
+	IPv6 int // 1 to 128; 0 is 64
+}
+
+// RemoteIP returns a Func that is as [RemoteIP] but for the lengths.
+func (s Subnet) RemoteIP() Func { return s.checked("RemoteIP").remoteIP }
+
+// ForwardedIP returns a Func that is as that of [ForwardedIP] but for the lengths.
+func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
+	s = s.checked("ForwardedIP")
 	proxies := newProxies("ForwardedIP", "X-Forwarded-For", trusted)
 	return func(r *http.Request) (string, error) {
 		addr, err := peer(r)
@@ -57,7 +92,7 @@ func ForwardedIP(trusted ...netip.Prefix) Func {
 		}
 		if !proxies.contain(addr) {
 			proxies.stranger(r.Header)
-			return addressKey(addr), nil
+			return s.key(addr), nil
 		}
 		proxies.match()
 		lines := r.Header["X-Forwarded-For"]
@@ -73,32 +108,20 @@ func ForwardedIP(trusted ...netip.Prefix) Func {
 					return "", errBadXFF
 				}
 				if !proxies.contain(hop) {
-					return addressKey(hop), nil
+					return s.key(hop), nil
 				}
 			}
 		}
-		return addressKey(addr), nil
+		return s.key(addr), nil
 	}
 }
 
-// TrustedHeaderIP returns a Func that reads the client's address from one
-// header that the edge sets, such as CF-Connecting-IP or X-Real-IP. The edge
-// must overwrite what a client sends in it; check that yours does, some pass
-// such headers through. trusted are the addresses of the edge; its operator
-// publishes them, and changes them.
-//
-// A peer who is not trusted is the client, whatever his header says. From a
-// trusted one the header's address is, of several lines the last's; without the
-// header it is the peer's. Keys look as those of [RemoteIP].
-//
-// A header that is not one address is ErrBadKey: an empty one, a list, an
-// address with a port, an unspecified address. So is a peer's address that does
-// not parse; a peer without one is ErrNoKey. TrustedHeaderIP panics if name is
-// not a header's name, or if trusted is empty or holds an invalid prefix.
-func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
+// TrustedHeaderIP returns a Func that is as that of [TrustedHeaderIP] but for the lengths.
+func (s Subnet) TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
+	s = s.checked("TrustedHeaderIP")
 	name = headerName("TrustedHeaderIP", name)
 	proxies := newProxies("TrustedHeaderIP", name, trusted)
-	garbage := badKey("the header " + name + " does not parse")
+	bad := badKey("the header " + name + " does not parse")
 	return func(r *http.Request) (string, error) {
 		addr, err := peer(r)
 		if err != nil {
@@ -106,19 +129,63 @@ func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 		}
 		if !proxies.contain(addr) {
 			proxies.stranger(r.Header)
-			return addressKey(addr), nil
+			return s.key(addr), nil
 		}
 		proxies.match()
 		lines := r.Header[name]
 		if len(lines) == 0 {
-			return addressKey(addr), nil
+			return s.key(addr), nil
 		}
 		client, ok := parseAddress(trim(lines[len(lines)-1]))
 		if !ok {
-			return "", garbage
+			return "", bad
 		}
-		return addressKey(client), nil
+		return s.key(client), nil
 	}
+}
+
+// addresses are the default lengths.
+var addresses = Subnet{}.checked("RemoteIP")
+
+// checked fills in the defaults.
+func (s Subnet) checked(method string) Subnet {
+	if s.IPv4 == 0 {
+		s.IPv4 = 32
+	}
+	if s.IPv6 == 0 {
+		s.IPv6 = 64
+	}
+	if s.IPv4 < 1 || s.IPv4 > 32 {
+		panic(fmt.Sprintf("keyfuncs: Subnet.%s: IPv4 is %d bits; use 1 to 32, or 0 for 32", method, s.IPv4))
+	}
+	if s.IPv6 < 1 || s.IPv6 > 128 {
+		panic(fmt.Sprintf("keyfuncs: Subnet.%s: IPv6 is %d bits; use 1 to 128, or 0 for 64", method, s.IPv6))
+	}
+	return s
+}
+
+func (s Subnet) remoteIP(r *http.Request) (string, error) {
+	addr, err := peer(r)
+	if err != nil {
+		return "", err
+	}
+	unchecked.look(r)
+	return s.key(addr), nil
+}
+
+// key returns the key of a canonical address: a subnet, or the address if that is all of
+// it. It masks an address that is unmapped already, or all of IPv4 would be in ::/64.
+func (s Subnet) key(addr netip.Addr) string {
+	bits := s.IPv6
+	if addr.Is4() {
+		bits = s.IPv4
+	}
+	if bits == addr.BitLen() {
+		return addr.String()
+	}
+	subnet, _ := addr.Prefix(bits) // fails only for a length out of bounds
+	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
+	return string(subnet.AppendTo(buf[:0]))
 }
 
 // peer returns the address at the other end of the connection.
@@ -129,9 +196,8 @@ func peer(r *http.Request) (netip.Addr, error) {
 	}
 	var addr netip.Addr
 	ok := false
-	// One colon or a bracket: there is a port. netip would find that out too,
-	// but allocates an error to say so.
-	if s[0] == '[' || strings.Count(s, ":") == 1 {
+	// netip would try both, and allocate an error for the one that fails.
+	if hasPort(s) {
 		ap, err := netip.ParseAddrPort(s)
 		addr, ok = canonical(ap.Addr())
 		ok = ok && err == nil
@@ -144,6 +210,10 @@ func peer(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
+// hasPort reports whether an address, if it is one, has a port: it is in brackets, or has
+// one colon.
+func hasPort(s string) bool { return s[0] == '[' || strings.Count(s, ":") == 1 }
+
 // parseAddress reads an address and nothing else.
 func parseAddress(s string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(s)
@@ -153,52 +223,9 @@ func parseAddress(s string) (netip.Addr, bool) {
 	return canonical(addr)
 }
 
-// canonical brings all ways to write an address to one. It reports false if the
-// address can be nobody's.
+// canonical makes all spellings of an address equal. It reports false if the address
+// cannot be a client's.
 func canonical(addr netip.Addr) (netip.Addr, bool) {
 	addr = addr.Unmap().WithZone("")
 	return addr, addr.IsValid() && !addr.IsUnspecified()
-}
-
-// addressKey returns the key of a canonical address. Masking comes after the
-// unmapping: the other way round all of IPv4 would be in ::/64.
-func addressKey(addr netip.Addr) string {
-	if addr.Is4() {
-		return addr.String()
-	}
-	site, _ := addr.Prefix(64) // fails for lengths above 128 only
-	var buf [len("ffff:ffff:ffff:ffff::/64")]byte
-	return string(site.AppendTo(buf[:0]))
-}
-
-// proxies are prefixes of canonical addresses.
-type proxies []netip.Prefix
-
-func newProxies(maker, header string, trusted []netip.Prefix) *trust {
-	if len(trusted) == 0 {
-		panic("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
-	}
-	ps := make(proxies, 0, len(trusted))
-	for i, p := range trusted {
-		if !p.IsValid() {
-			panic(fmt.Sprintf("keyfuncs: %s: prefix %d is not valid; make it with netip.MustParsePrefix", maker, i+1))
-		}
-		if p.Addr().Is4In6() {
-			if p.Bits() < 96 {
-				panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, p))
-			}
-			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
-		}
-		ps = append(ps, p)
-	}
-	return &trust{proxies: ps, maker: maker, header: header}
-}
-
-func (ps proxies) contain(addr netip.Addr) bool {
-	for _, p := range ps {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
 }

@@ -91,6 +91,38 @@ func TestASiteIsOneKey(t *testing.T) {
 	}
 }
 
+func TestSubnet(t *testing.T) {
+	const v4, v6 = "203.0.113.9", "2001:db8:1:2:3:4:5:6"
+	ok := prefixes("10.0.0.0/8")
+	for _, tt := range []struct {
+		name   string
+		subnet keyfuncs.Subnet
+		v4, v6 string
+	}{
+		{"the_zero_value_is_the_default", keyfuncs.Subnet{}, v4, "2001:db8:1:2::/64"},
+		{"a_shorter_IPv6_leaves_IPv4", keyfuncs.Subnet{IPv6: 56}, v4, "2001:db8:1::/56"},
+		{"a_shorter_IPv4_leaves_IPv6", keyfuncs.Subnet{IPv4: 24}, "203.0.113.0/24", "2001:db8:1:2::/64"},
+		{"both", keyfuncs.Subnet{IPv4: 20, IPv6: 48}, "203.0.112.0/20", "2001:db8:1::/48"},
+		{"all_of_it_is_the_address", keyfuncs.Subnet{IPv4: 32, IPv6: 128}, v4, v6},
+		{"a_longer_IPv6", keyfuncs.Subnet{IPv6: 127}, v4, "2001:db8:1:2:3:4:5:6/127"},
+		{"the_least", keyfuncs.Subnet{IPv4: 1, IPv6: 1}, "128.0.0.0/1", "::/1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for addr, want := range map[string]string{v4: tt.v4, "::ffff:" + v4: tt.v4, v6: tt.v6} {
+				key, err := tt.subnet.RemoteIP()(from("["+addr+"]:1", ""))
+				if addr == v4 {
+					key, err = tt.subnet.RemoteIP()(from(addr+":1", ""))
+				}
+				check(t, key, err, want, nil)
+				key, err = tt.subnet.ForwardedIP(ok...)(from("10.0.0.1:1", "X-Forwarded-For", addr))
+				check(t, key, err, want, nil)
+				key, err = tt.subnet.TrustedHeaderIP("X-Real-IP", ok...)(from("10.0.0.1:1", "X-Real-IP", addr))
+				check(t, key, err, want, nil)
+			}
+		})
+	}
+}
+
 func TestForwardedIP(t *testing.T) {
 	badKey := keyfuncs.ErrBadKey
 	const proxy = "10.0.0.1:80"

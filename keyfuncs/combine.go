@@ -1,6 +1,9 @@
 package keyfuncs
 
+// Keys made of several functions' keys.
+
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,28 +11,32 @@ import (
 	"strings"
 )
 
-var errNoSource = noKey("none of its sources has one")
+var errNoSource = noKey("none of the functions of First found one")
 
-// First returns a function that asks its sources in turn and answers with the
-// first key there is: the user's if he is logged in, otherwise his address.
+// First returns a function that asks its sources in order and returns the first key: the
+// user's if the user is logged in, otherwise the address.
 //
 //	keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 //
-// It serves Gin and Echo as well: C is what their functions take.
+// It serves Gin and Echo as well: C is the request type of their functions.
 //
-// Keys of different sources are never equal. The first source's stay as they
-// are, but for a leading ~, which is doubled; a later one's bear its position:
-// the second's 203.0.113.9 is ~2:203.0.113.9, and no user can call himself that.
+// Keys of different sources are never equal. A key of the first source stays as it is, but
+// a leading ~ is doubled. A key of a later source starts with its position: 203.0.113.9 of
+// the second is ~2:203.0.113.9, and no user can have that name.
 //
-// Only ErrNoKey, or an empty key, leads to the next source; any other error is
-// the answer. If no source has a key it is ErrNoKey. First panics if there are
-// no sources or one is nil.
+// After [ErrNoKey] or an empty key First asks the next source. Any other error is
+// returned. If no source has a key, the error is ErrNoKey. First panics if there are no
+// sources or one is nil.
+//
+// If the first source has had no key in 1,000 requests, and never one, a warning with the
+// code never-a-user is logged, once.
 func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 	sources = checked("First", sources)
 	tags := make([]string, len(sources))
 	for i := range tags {
 		tags[i] = "~" + strconv.Itoa(i+1) + ":"
 	}
+	first := new(presence)
 	return func(c C) (string, error) {
 		for i, source := range sources {
 			key, err := source(c)
@@ -37,10 +44,15 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 			case err != nil && !errors.Is(err, ErrNoKey):
 				return "", err
 			case err != nil || key == "":
+				if i == 0 {
+					first.miss(c, cmp.Or(err, ErrNoKey))
+				}
 				continue
 			case i > 0:
 				return tags[i] + key, nil
-			case key[0] == '~':
+			}
+			first.find()
+			if key[0] == '~' {
 				return "~" + key, nil
 			}
 			return key, nil
@@ -49,24 +61,25 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 	}
 }
 
-// Join returns a function whose key is made of the keys of all its parts, with
-// colons between them: of the user and his address, laoqian:203.0.113.9.
+var errEmptyPart = noKey("a part of Join is empty")
+
+// Join returns a function whose key is made of the keys of all its parts, with colons
+// between them: laoqian:203.0.113.9 for a user and an address.
 //
 //	keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 //
-// It serves Gin and Echo as well: C is what their functions take.
+// It serves Gin and Echo as well: C is the request type of their functions.
 //
-// Two keys are equal only if they have the same number of parts and all of
-// these are equal. A part that has a colon in it, or starts with a bracket, is
-// put in brackets: laoqian:[2001:db8:1:2::/64]; a closing bracket in such a
-// part is doubled.
+// Two keys are equal only if they have the same number of parts and all parts are equal.
+// For that a part is put in brackets if it contains a colon or starts with a bracket, and
+// a closing bracket in such a part is doubled: laoqian:[2001:db8:1:2::/64].
 //
-// The first error of a part is the error; an empty key is ErrNoKey. Join panics
-// if there are no parts or one is nil.
+// The first error of a part is returned. An empty part is [ErrNoKey]. Join panics if there
+// are no parts or one is nil.
 func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 	parts = checked("Join", parts)
 	return func(c C) (string, error) {
-		var buf [128]byte // most keys fit, and the string is all that is allocated
+		var buf [128]byte // most keys fit, so the string is the only allocation
 		b := buf[:0]
 		for i, part := range parts {
 			key, err := part(c)
@@ -74,7 +87,7 @@ func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 				return "", err
 			}
 			if key == "" {
-				return "", errNoValue
+				return "", errEmptyPart
 			}
 			if i > 0 {
 				b = append(b, ':')
@@ -85,7 +98,7 @@ func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 	}
 }
 
-// appendPart writes a part so that its end can be told.
+// appendPart writes a part so that its end is unambiguous.
 func appendPart(b []byte, part string) []byte {
 	if part[0] != '[' && strings.IndexByte(part, ':') < 0 {
 		return append(b, part...)
@@ -104,14 +117,14 @@ func appendPart(b []byte, part string) []byte {
 	return append(b, ']')
 }
 
-// checked returns a copy, so that the caller's slice may change.
+// checked returns a copy, since the caller may change the slice later.
 func checked[C any](maker string, fs []func(C) (string, error)) []func(C) (string, error) {
 	if len(fs) == 0 {
-		panic("keyfuncs: " + maker + " needs functions to ask, such as Header and RemoteIP; give it at least one")
+		panic("keyfuncs: " + maker + " needs at least one function, such as RemoteIP")
 	}
 	for i, f := range fs {
 		if f == nil {
-			panic(fmt.Sprintf("keyfuncs: %s: function %d is nil; give it one that reads a key", maker, i+1))
+			panic(fmt.Sprintf("keyfuncs: %s: function %d is nil; use one that reads a key, such as RemoteIP", maker, i+1))
 		}
 	}
 	return slices.Clone(fs)

@@ -11,8 +11,8 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// The two keys of a like: who, from a header that the gateway sets, and what,
-// from the pattern of the mux.
+// The two keys of a like: the user from a header that the gateway sets, the action from
+// the mux's pattern.
 func Example() {
 	user := keyfuncs.Header("X-User-ID")
 
@@ -29,8 +29,8 @@ func Example() {
 	// Output: laoqian | POST /posts/{id}/likes
 }
 
-// The three users of a login's limits: nobody can lock laoqian out from
-// elsewhere, no address can try many names, and there is an end to it all.
+// The keys of a login's three limits. Nobody can lock laoqian out from elsewhere, no address
+// can try many names, and the total is bounded.
 func Example_login() {
 	perName := keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 
@@ -48,7 +48,7 @@ func Example_login() {
 	// ~everyone
 }
 
-// Users where there are any, addresses for the rest.
+// Users who are logged in are limited by their id, visitors by their address.
 func ExampleFirst() {
 	type userKey struct{}
 	who := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
@@ -64,7 +64,7 @@ func ExampleFirst() {
 	// laoqian <nil>
 }
 
-// A part with colons is put in brackets, so that no two lists are one key.
+// A part with colons is put in brackets, so that different parts never make the same key.
 func ExampleJoin() {
 	who := keyfuncs.Join(keyfuncs.Header("X-User-ID"), keyfuncs.RemoteIP)
 
@@ -78,7 +78,7 @@ func ExampleJoin() {
 	// laoqian:[2001:db8:1:2::/64] <nil>
 }
 
-// What the client put into the header itself is left of what the proxies added.
+// What a client sends in the header is left of what the proxies append, and is not read.
 func ExampleForwardedIP() {
 	who := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
@@ -89,7 +89,7 @@ func ExampleForwardedIP() {
 	// Output: 203.0.113.9 <nil>
 }
 
-// The edge overwrites the header; who is not the edge is not believed.
+// The edge overwrites the header. From any other peer the header is ignored.
 func ExampleTrustedHeaderIP() {
 	who := keyfuncs.TrustedHeaderIP("X-Real-IP", netip.MustParsePrefix("10.1.2.0/24"))
 
@@ -103,7 +103,7 @@ func ExampleTrustedHeaderIP() {
 	// 198.51.100.1 <nil>
 }
 
-// A missing key is an error, never an empty user whom all would share.
+// A missing key is an error, never an empty user that all clients would share.
 func ExampleHeader() {
 	_, err := keyfuncs.Header("X-User-ID")(httptest.NewRequest("GET", "/", nil))
 	fmt.Println(err)
@@ -113,11 +113,99 @@ func ExampleHeader() {
 	// true
 }
 
-func ExampleText() {
-	fmt.Println(keyfuncs.Text(int64(42)))
-	_, err := keyfuncs.Text(4.2)
-	fmt.Println(err)
+// The error names the key, so that the log says which middleware is missing.
+func ExampleContextValue() {
+	type userKey struct{}
+	who := keyfuncs.ContextValue(userKey{})
+
+	r := httptest.NewRequest("GET", "/", nil)
+	fmt.Println(who(r))
+
+	r = r.WithContext(context.WithValue(r.Context(), userKey{}, 42))
+	fmt.Println(who(r))
 	// Output:
+	//  keyfuncs: the request has no key: the context value keyfuncs_test.userKey{} is missing or empty
 	// 42 <nil>
-	// keyfuncs: a key cannot be made of a float64; store a string or an integer
+}
+
+// A key of one's own from a value that is stored elsewhere.
+func ExampleValue() {
+	tenants := map[string]int{"eu.example.com": 7}
+	who := keyfuncs.Value("the tenant of the host", func(r *http.Request) any { return tenants[r.Host] })
+
+	fmt.Println(who(httptest.NewRequest("GET", "https://eu.example.com/", nil)))
+	// Output: 7 <nil>
+}
+
+// Sites that are given a /56 are one key, and so are all addresses of an IPv4 /24.
+func ExampleSubnet() {
+	who := keyfuncs.Subnet{IPv4: 24, IPv6: 56}.RemoteIP()
+
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, r.RemoteAddr = range []string{"203.0.113.9:4711", "[2001:db8:1:2ab:3:4:5:6]:4711"} {
+		fmt.Println(who(r))
+	}
+	// Output:
+	// 203.0.113.0/24 <nil>
+	// 2001:db8:1:200::/56 <nil>
+}
+
+func ExampleRemoteIP() {
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, r.RemoteAddr = range []string{"203.0.113.9:4711", "[::ffff:203.0.113.9]:4711", "[2001:db8:1:2:3:4:5:6]:4711"} {
+		fmt.Println(keyfuncs.RemoteIP(r))
+	}
+	// Output:
+	// 203.0.113.9 <nil>
+	// 203.0.113.9 <nil>
+	// 2001:db8:1:2::/64 <nil>
+}
+
+// The session's id, where middleware has checked the cookie.
+func ExampleCookie() {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.AddCookie(&http.Cookie{Name: "session", Value: "8f14e45f"})
+	fmt.Println(keyfuncs.Cookie("session")(r))
+	// Output: 8f14e45f <nil>
+}
+
+func ExampleBasicAuthUser() {
+	r := httptest.NewRequest("GET", "/", nil)
+	r.SetBasicAuth("laoqian", "secret")
+	fmt.Println(keyfuncs.BasicAuthUser()(r))
+	// Output: laoqian <nil>
+}
+
+// Several routes that share one limit have one name.
+func ExampleAction() {
+	fmt.Println(keyfuncs.Action("reply")(httptest.NewRequest("POST", "/posts/42/replies", nil)))
+	// Output: reply <nil>
+}
+
+// All posts are one action.
+func ExampleRoute() {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /posts/{id}", func(w http.ResponseWriter, r *http.Request) { fmt.Println(keyfuncs.Route(r)) })
+	for _, target := range []string{"/posts/1", "/posts/2"} {
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", target, nil))
+	}
+	// Output:
+	// GET /posts/{id} <nil>
+	// GET /posts/{id} <nil>
+}
+
+// Everyone shares one limit.
+func ExampleEveryone() {
+	fmt.Println(keyfuncs.Everyone(httptest.NewRequest("GET", "/", nil)))
+	// Output: ~everyone <nil>
+}
+
+// A router of one's own names its routes as the adapters for Gin and Echo do.
+func ExampleRouteTemplate() {
+	r := httptest.NewRequest("HEAD", "/posts/42", nil)
+	fmt.Println(keyfuncs.RouteTemplate(r, "/posts/:id"))
+	fmt.Println(keyfuncs.RouteTemplate(r, ""))
+	// Output:
+	// GET /posts/:id
+	// unmatched
 }

@@ -2,6 +2,6 @@ package keyfuncs
 
 // ForgetWarning makes RemoteIP say its warning again.
 func ForgetWarning() {
-	nobodyTrusts.said.Store(false)
-	nobodyTrusts.looked.Store(0)
+	unchecked.said.Store(false)
+	unchecked.looked.Store(0)
 }

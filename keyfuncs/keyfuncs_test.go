@@ -66,7 +66,7 @@ func TestFuncs(t *testing.T) {
 		{"an_action_is_not_moved_by_an_override_header", keyfuncs.Action("reply"), get("X-HTTP-Method-Override", "GET"), "reply", nil},
 
 		{"a_header_is_found_in_any_case", header, get("X-USER-ID", "laoqian"), "laoqian", nil},
-		{"a_header_is_opaque_bytes", header, get("X-User-ID", "a:{b}\x01\xff, c"), "a:{b}\x01\xff, c", nil},
+		{"a_header_is_opaque_bytes", header, get("X-User-ID", "a:{b}\x01\xff; c"), "a:{b}\x01\xff; c", nil},
 		{"white_space_around_a_header_is_not_part_of_it", header, get("X-User-ID", " \tlaoqian\t "), "laoqian", nil},
 		{"white_space_inside_a_header_is", header, get("X-User-ID", "lao  qian"), "lao  qian", nil},
 		{"no_header_is_no_key", header, get(), "", noKey},
@@ -75,6 +75,8 @@ func TestFuncs(t *testing.T) {
 		{"two_headers_are_a_bad_key", header, get("X-User-ID", "a", "X-User-ID", "b"), "", badKey},
 		{"two_equal_headers_are_a_bad_key", header, get("X-User-ID", "a", "X-User-ID", "a"), "", badKey},
 		{"an_empty_second_header_is_a_bad_key", header, get("X-User-ID", "a", "X-User-ID", ""), "", badKey},
+		{"two_values_on_a_line_are_a_bad_key", header, get("X-User-ID", "evil, laoqian"), "", badKey},
+		{"an_empty_second_value_is_a_bad_key", header, get("X-User-ID", "laoqian,"), "", badKey},
 		{"an_underscore_is_not_a_hyphen", header, get("X_User_ID", "a"), "", noKey},
 
 		{"a_cookie_is_its_value", cookie, get("Cookie", "a=b; sid=x1; c=d"), "x1", nil},
@@ -108,12 +110,13 @@ func TestFuncs(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestValue(t *testing.T) {
 	type (
 		name  string
 		id    int32
 		short uint8
 	)
+	f := keyfuncs.Value("the value of a test", func(v any) any { return v })
 	for _, tt := range []struct {
 		v    any
 		want string
@@ -137,24 +140,53 @@ func TestText(t *testing.T) {
 		{short(7), "7"},
 		{time.Second, "1000000000"},
 	} {
-		if got, err := keyfuncs.Text(tt.v); got != tt.want || err != nil {
-			t.Errorf("Text(%T %v) = %q, %v; want %q", tt.v, tt.v, got, err, tt.want)
+		if got, err := f(tt.v); got != tt.want || err != nil {
+			t.Errorf("%T %v is %q, %v; want %q", tt.v, tt.v, got, err, tt.want)
 		}
 	}
 	for _, v := range []any{nil, "", name("")} {
-		if got, err := keyfuncs.Text(v); got != "" || !errors.Is(err, keyfuncs.ErrNoKey) {
-			t.Errorf("Text(%T) = %q, %v; want ErrNoKey", v, got, err)
+		got, err := f(v)
+		if got != "" || !errors.Is(err, keyfuncs.ErrNoKey) || !strings.Contains(err.Error(), "the value of a test is missing") {
+			t.Errorf("%T is %q, %v; want ErrNoKey", v, got, err)
 		}
 	}
 	secret := "s3cret"
 	for _, v := range []any{true, 1.5, []byte(secret), &secret, struct{ Name string }{secret}, errors.New(secret), netip.Addr{}, (*int)(nil)} {
-		got, err := keyfuncs.Text(v)
+		got, err := f(v)
 		if got != "" || err == nil || errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
-			t.Errorf("Text(%T) = %q, %v; want an error that is neither sentinel", v, got, err)
+			t.Errorf("%T is %q, %v; want an error that is neither sentinel", v, got, err)
 			continue
 		}
-		if !strings.Contains(err.Error(), fmt.Sprintf("%T", v)) || strings.Contains(err.Error(), secret) {
-			t.Errorf("Text(%T): %q must name the type and not the value", v, err)
+		if want := fmt.Sprintf("the value of a test is a %T; store a string or an integer", v); !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%T: %q must name the type and not the value", v, err)
+		}
+	}
+}
+
+func TestContextValueNamesItsKey(t *testing.T) {
+	type (
+		userKey struct{}
+		named   struct{ Name string }
+		number  int
+		word    string
+	)
+	for want, key := range map[string]any{
+		`the context value keyfuncs_test.userKey{} is`:           userKey{},
+		`the context value keyfuncs_test.named{Name:"user"} is`:  named{"user"},
+		`the context value &keyfuncs_test.named{Name:"user"} is`: &named{"user"},
+		`the context value keyfuncs_test.number(7) is`:           number(7),
+		`the context value keyfuncs_test.word("user") is`:        word("user"),
+		`the context value "user" is`:                            "user",
+		`the context value 7 is`:                                 7,
+	} {
+		f := keyfuncs.ContextValue(key)
+		if _, err := f(get()); !errors.Is(err, keyfuncs.ErrNoKey) || !strings.Contains(err.Error(), want+" missing") {
+			t.Errorf("%v, want %q", err, want)
+		}
+		r := get()
+		_, err := f(r.WithContext(context.WithValue(r.Context(), key, 4.2)))
+		if err == nil || !strings.Contains(err.Error(), want+" a float64") {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
@@ -195,16 +227,28 @@ func TestBadConfigurationPanicsWithASentence(t *testing.T) {
 		says string // the maker, and what to change
 	}{
 		{"an_empty_action", func() { keyfuncs.Action("") }, "Action needs a name"},
-		{"an_empty_header", func() { keyfuncs.Header("") }, "give it one such as"},
+		{"an_empty_header", func() { keyfuncs.Header("") }, "use one such as"},
 		{"a_header_with_a_colon", func() { keyfuncs.Header("X-User-ID:") }, "Header("},
+		{"the_header_Host", func() { keyfuncs.Header("host") }, "returns r.Host"},
+		{"the_header_Host_of_an_edge", func() { keyfuncs.TrustedHeaderIP("Host", ok) }, "returns r.Host"},
 		{"an_empty_cookie", func() { keyfuncs.Cookie("") }, "Cookie("},
-		{"a_cookie_with_a_space", func() { keyfuncs.Cookie("a b") }, "give it one such as"},
+		{"a_cookie_with_a_space", func() { keyfuncs.Cookie("a b") }, "use one such as"},
 		{"a_nil_context_key", func() { keyfuncs.ContextValue(nil) }, "ContextValue needs"},
 		{"a_context_key_that_cannot_be_compared", func() { keyfuncs.ContextValue([]string{}) }, "[]string"},
 		{"no_trusted_prefixes", func() { keyfuncs.ForwardedIP() }, "use RemoteIP"},
 		{"an_invalid_prefix", func() { keyfuncs.ForwardedIP(ok, netip.Prefix{}) }, "prefix 2"},
 		{"a_prefix_too_long", func() { keyfuncs.ForwardedIP(netip.PrefixFrom(ok.Addr(), 33)) }, "prefix 1"},
 		{"a_mapped_prefix_of_more_than_IPv4", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::ffff:10.0.0.0/95")) }, "write IPv4 as IPv4"},
+		{"a_prefix_that_trusts_all_of_IPv4", func() { keyfuncs.ForwardedIP(ok, netip.MustParsePrefix("0.0.0.0/0")) }, "prefix 2, 0.0.0.0/0, trusts everybody"},
+		{"a_prefix_that_trusts_all_of_IPv6", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::/0")) }, "trusts everybody"},
+		{"a_mapped_prefix_that_trusts_all_of_IPv4", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::ffff:0.0.0.0/96")) }, "trusts everybody"},
+		{"a_mapped_prefix_that_trusts_all", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::ffff:10.0.0.0/0")) }, "trusts everybody"},
+		{"an_edge_that_is_everybody", func() { keyfuncs.TrustedHeaderIP("X-Real-IP", netip.MustParsePrefix("10.0.0.0/0")) }, "trusts everybody"},
+		{"an_IPv4_subnet_too_long", func() { keyfuncs.Subnet{IPv4: 33}.RemoteIP() }, "IPv4 is 33 bits; use 1 to 32"},
+		{"an_IPv4_subnet_of_negative_length", func() { keyfuncs.Subnet{IPv4: -1}.ForwardedIP(ok) }, "ForwardedIP: IPv4 is -1 bits"},
+		{"an_IPv6_subnet_too_long", func() { keyfuncs.Subnet{IPv6: 129}.TrustedHeaderIP("X-Real-IP", ok) }, "IPv6 is 129 bits; use 1 to 128"},
+		{"an_IPv6_subnet_of_negative_length", func() { keyfuncs.Subnet{IPv6: -1}.RemoteIP() }, "RemoteIP: IPv6 is -1 bits"},
+		{"a_value_that_nobody_gets", func() { keyfuncs.Value[any]("the tenant", nil) }, "gets the tenant"},
 		{"an_empty_trusted_header", func() { keyfuncs.TrustedHeaderIP("", ok) }, "TrustedHeaderIP("},
 		{"no_trusted_prefixes_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP") }, "TrustedHeaderIP needs"},
 		{"an_invalid_prefix_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP", netip.Prefix{}) }, "MustParsePrefix"},
@@ -225,7 +269,7 @@ func TestBadConfigurationPanicsWithASentence(t *testing.T) {
 	}
 }
 
-// What a caller does with his slice afterwards is no matter.
+// The caller may change the slice afterwards.
 func TestConfigurationIsCopied(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	sources := []keyfuncs.Func{keyfuncs.Action("a"), keyfuncs.Action("b")}
@@ -270,6 +314,8 @@ func TestAllocations(t *testing.T) {
 		{"header_missing", keyfuncs.Header("X-User-ID"), get(), 0},
 		{"header_twice", keyfuncs.Header("X-User-ID"), get("X-User-ID", "a", "X-User-ID", "b"), 0},
 		{"context_value", keyfuncs.ContextValue(userKey{}), named, 0},
+		{"header_of_two_values", keyfuncs.Header("X-User-ID"), get("X-User-ID", "a, b"), 0},
+		{"remote_ip_of_a_subnet", keyfuncs.Subnet{IPv4: 24}.RemoteIP(), get(), 1},
 		{"context_value_missing", keyfuncs.ContextValue(userKey{}), get(), 0},
 		{"route_with_a_method", keyfuncs.Route, routed("GET /posts/{id}"), 0},
 		{"route_without_one", keyfuncs.Route, routed("/posts/{id}"), 1},

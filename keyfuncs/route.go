@@ -1,44 +1,44 @@
 package keyfuncs
 
+// Actions that are routes.
+
 import (
 	"net/http"
 	"strings"
 )
 
-// Route is the request's method and the pattern of the [http.ServeMux] that it
-// matched, "POST /posts/{id}/likes": all posts are one action, and there are no
-// more actions than routes and methods. A pattern's host is part of it.
+// Route returns the request's method and the [http.ServeMux] pattern that it matched:
+// "POST /posts/{id}/likes". All posts are one action then, and there are no more actions
+// than routes and methods. If the pattern has a host, the action has it too.
 //
-// HEAD counts as GET, which is what the mux takes it for. Methods other than
-// GET, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT and TRACE are all OTHER: a
-// pattern without a method matches whatever a client makes up.
+// HEAD counts as GET, as in the mux. Methods other than GET, POST, PUT, PATCH, DELETE,
+// OPTIONS, CONNECT and TRACE are all OTHER, since a client can make up methods.
 //
-// The pattern is that of the innermost mux. Behind http.StripPrefix two routes
-// may have the same; tell them apart with [Action].
+// The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have
+// the same pattern: tell them apart with [Action].
 //
-// A request without a pattern is ErrNoRoute. It comes from a limit around the
-// mux, which runs before there is a match: mount it on the patterns instead.
+// A request without a pattern is [ErrNoRoute]: the limit is mounted around the mux and
+// runs before a pattern is matched. Mount it on the patterns instead.
 func Route(r *http.Request) (string, error) {
 	pattern := r.Pattern
 	if pattern == "" {
 		return "", ErrNoRoute
 	}
 	method, template := routeMethod(r.Method), pattern
-	// As the mux parses it: what stands before a space is the method. A space
-	// after a slash belongs to the template; the mux has none, others may.
+	// In a mux's pattern the method ends with a space. A space after a slash belongs to
+	// the template: the mux allows none there, other routers do.
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 && strings.IndexByte(pattern[:i], '/') < 0 {
 		template = strings.TrimLeft(pattern[i+1:], " \t")
 		if pattern[:i] == method && pattern[i] == ' ' && len(pattern) == i+1+len(template) {
-			return pattern, nil // nearly always, and nothing to allocate
+			return pattern, nil // nearly always, and without an allocation
 		}
 	}
 	return method + " " + template, nil
 }
 
-// RouteTemplate is what Route is in other frameworks, whose adapters call it: the
-// request's method, bounded as in Route, and the template that the framework
-// matched. A request that it matched to none, template being "", is the action
-// "unmatched", one for all such requests.
+// RouteTemplate is [Route] for the adapters of other frameworks: it returns the request's
+// method, as in Route, and the template that the framework matched. If template is empty,
+// the framework matched none: the action is "unmatched", one for all such requests.
 func RouteTemplate(r *http.Request, template string) string {
 	if template == "" {
 		return "unmatched"
@@ -46,7 +46,7 @@ func RouteTemplate(r *http.Request, template string) string {
 	return routeMethod(r.Method) + " " + template
 }
 
-// routeMethod bounds what a client can choose.
+// routeMethod bounds the number of methods.
 func routeMethod(method string) string {
 	switch method {
 	case http.MethodHead:

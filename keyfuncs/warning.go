@@ -1,11 +1,20 @@
 package keyfuncs
 
+// What is said once in the log: a setup that looks wrong and causes no error.
+
 import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
+)
+
+// The codes, which package nethttp documents.
+const (
+	codeUntrusted = "forwarded-untrusted"
+	codeNever     = "trusted-never-matches"
+	codeNobody    = "never-a-user"
 )
 
 // A warning is said once.
@@ -17,78 +26,84 @@ func (w *warning) say(code, text string) {
 	}
 }
 
-// The codes, which package nethttp documents.
-const (
-	codeUntrusted = "forwarded-untrusted"
-	codeNever     = "trusted-never-matches"
-)
+// forwardedHeaders are those in which proxies pass on the client's address.
+var forwardedHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip"}
 
-// What proxies tell of their clients in.
-var forwardedHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
-
-// lookout looks for them among the requests that RemoteIP serves: at the first, and
-// then at some, since a proxy puts them into all, and looking takes its time.
+// A lookout looks for these headers in the requests that RemoteIP serves. It looks at the
+// first requests and then at a sample: a proxy adds its header to every request.
 type lookout struct {
 	warning
 	looked atomic.Int32
 }
 
-var nobodyTrusts lookout
+var unchecked lookout
 
 const (
 	firstLooks = 1000
-	someLooks  = 64 // one of so many
+	sample     = 64 // one of so many
 )
 
-func (l *lookout) look(h http.Header) {
+func (l *lookout) look(r *http.Request) {
 	if l.said.Load() {
 		return
 	}
 	if l.looked.Load() < firstLooks {
 		l.looked.Add(1)
-	} else if rand.Uint32()%someLooks != 0 {
+	} else if rand.Uint32()%sample != 0 {
 		return
 	}
 	for _, name := range forwardedHeaders {
-		if _, there := h[name]; there {
-			l.say(codeUntrusted, "a request that is limited by RemoteIP has the header "+name+
-				", which nobody trusts; if a proxy of yours sets it, all clients behind the proxy share one limit: use ForwardedIP or TrustedHeaderIP with its prefixes")
-			return
+		if _, there := r.Header[name]; !there {
+			continue
 		}
-	}
-}
-
-// fewMatches is how many requests with the header must come before it is said that
-// no peer was ever trusted.
-const fewMatches = 1000
-
-// trust watches whether the prefixes that were given are those of the peers.
-type trust struct {
-	proxies
-	maker, header    string
-	matched          atomic.Bool
-	strangers        atomic.Int64 // requests with the header, before the first match
-	untrusted, never warning
-}
-
-// match notes a peer that is trusted.
-func (t *trust) match() {
-	if !t.matched.Load() {
-		t.matched.Store(true)
-	}
-}
-
-// stranger notes a peer that is not, by the headers of its request.
-func (t *trust) stranger(h http.Header) {
-	if t.untrusted.said.Load() && (t.matched.Load() || t.never.said.Load()) {
+		// A server writes host and port. Middleware that believes a header writes the
+		// address alone.
+		if hasPort(r.RemoteAddr) {
+			l.say(codeUntrusted, "a request that RemoteIP limits has the header "+name+
+				"; if a proxy of yours sets it, all clients behind the proxy share one limit: use ForwardedIP or TrustedHeaderIP with the proxy's prefix")
+		} else {
+			l.say(codeUntrusted, "a request that RemoteIP limits has the header "+name+
+				" and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: take that middleware away, and use ForwardedIP or TrustedHeaderIP with your proxies' prefixes")
+		}
 		return
 	}
-	if _, there := h[t.header]; !there {
+}
+
+// fewUsers is the number of requests without a key of First's first function, and never
+// one with it, after which that function is said to be in the wrong place.
+const fewUsers = 1000
+
+// A presence watches whether First's first function ever finds a key.
+type presence struct {
+	found  atomic.Bool
+	misses atomic.Int32
+}
+
+func (p *presence) find() {
+	if !p.found.Load() {
+		p.found.Store(true)
+	}
+}
+
+// miss notes a request c in which there was no key, and why.
+func (p *presence) miss(c any, why error) {
+	if p.found.Load() || p.misses.Load() >= fewUsers || p.misses.Add(1) != fewUsers {
 		return
 	}
-	t.untrusted.say(codeUntrusted, "the header "+t.header+" came from a peer that "+t.maker+
-		" was not told to trust, so the peer's own address is limited; if it is a proxy of yours, give its prefix to "+t.maker)
-	if t.strangers.Add(1) >= fewMatches {
-		t.never.say(codeNever, fmt.Sprintf("%d requests had the header %s and no peer was ever in the prefixes that %s was given; give it those from which your proxies connect", fewMatches, t.header, t.maker))
+	slog.Default().Warn(fmt.Sprintf(
+		"keyfuncs: the first function of a First has found no key in %d requests, and never one, so all these users count as those of a later function; is the limit mounted before the login?", fewUsers),
+		"code", codeNobody, "first", why, "route", routeOf(c))
+}
+
+// routeOf names the route of a request of net/http, Gin or Echo, if it is known.
+func routeOf(c any) string {
+	switch c := c.(type) {
+	case *http.Request:
+		return c.Pattern
+	case interface{ FullPath() string }:
+		return c.FullPath()
+	case interface{ Path() string }:
+		return c.Path()
 	}
+	return ""
 }

@@ -39,6 +39,7 @@ type Gate[C any] struct {
 	rules        Rules[C]
 	headers      headers
 	held         atomic.Int64
+	users        users        // whether there are any
 	unrouted     atomic.Bool  // said that the pattern is empty
 	down         rarely       // said that the store fails
 	unsettled    rarely       // said that a request cannot be settled
@@ -189,8 +190,14 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	var err error
 	ch.user, err = g.user(c)
 	if failure = q.key(ch.user, err); failure != nil {
+		if errors.Is(failure, keyfuncs.ErrNoKey) && g.users.missed() {
+			q.asking = "action"
+			action, _ := g.action(c)
+			g.users.warn(g.adapter, action, failure.Err)
+		}
 		return false, failure
 	}
+	g.users.found()
 	q.asking = "action"
 	ch.action, err = g.action(c)
 	if failure = q.key(ch.action, err); failure != nil {

@@ -34,6 +34,7 @@
 //
 //	forwarded-untrusted    a header that tells the client's address, and nobody trusts it
 //	trusted-never-matches  1,000 such headers, and never a peer of the trusted prefixes
+//	never-a-user           100 requests without a user and never one; or 1,000 to a keyfuncs.First whose first function found none
 //	charged-twice          one request, charged twice for the same by the same limiter
 //	limiter-per-request    limiters that are built for requests, and dropped
 //	redis-evicts           a Redis that may evict limits

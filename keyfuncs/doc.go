@@ -1,0 +1,95 @@
+// Package keyfuncs reads from a request who acts and what they do.
+//
+// A limit counts per user and per action. A [Func] reads one of the two from a request,
+// and every route names both. There is no default:
+//
+//	user := keyfuncs.Header("X-User-ID") // the gateway sets it
+//
+//	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(replies, user, keyfuncs.Action("reply"))(reply))
+//	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(likes, user, keyfuncs.Route)(like))
+//
+// Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
+//
+// # Who: which function for which setup
+//
+//	Your setup                                             Use
+//	your login middleware stores the user's id             ContextValue(key)
+//	a gateway authenticates and sets a header              Header(name)
+//	basic authentication, checked before the limit         BasicAuthUser()
+//	users, and visitors who are not logged in              First(ContextValue(key), RemoteIP)
+//	no users; clients connect to your server directly      RemoteIP
+//	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
+//	no users; an edge sets a header of its own             TrustedHeaderIP(name, the edge's prefixes...)
+//	a login form, where nobody is authenticated yet        two limits or three: see Logins
+//	one limit for all clients together                     Everyone
+//	anything else, such as a tenant                        a Func of your own
+//
+// Only use a key that the client cannot choose. A client that can choose its key gets a
+// fresh quota with each new one, and can use up the quota of somebody else's.
+//
+// # Behind a proxy
+//
+// Behind a proxy [RemoteIP] is the proxy's address, so all clients share one limit. The
+// client's address is in a header then. But every client can send that header, so it
+// counts only if it came from a proxy of yours: [ForwardedIP] and [TrustedHeaderIP] are
+// given the proxies' addresses and ignore the header of everybody else.
+//
+// Do not use middleware that copies such a header into RemoteAddr without a check, as
+// chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
+// has a quota of its own.
+//
+// # Addresses
+//
+// An IPv4 address is a key of its own. Of an IPv6 address the first 64 bits are the key,
+// since one host can use all addresses of a /64. [Subnet] counts larger subnets.
+//
+// # Logins
+//
+// At a login nobody is authenticated yet, and the name is a claim. A limit on the name
+// alone lets anyone lock its owner out. Use one limit per name and address, and one per
+// address. A third on everyone together caps the total; it is the innermost, so that
+// requests refused by the others do not use it up:
+//
+//	name, login := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
+//
+//	h = nethttp.Limit(all, keyfuncs.Everyone, login)(h)
+//	h = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), login)(h)
+//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, login)(h)
+//
+// # What: actions
+//
+// An action is a name that you give, [Action], or the route's template, [Route]. It is
+// never the path: a client could make up paths, and each would have a quota of its own.
+//
+// # Your own function
+//
+// A Func is an ordinary function:
+//
+//	func tenant(r *http.Request) (string, error) {
+//		if s := session(r); s != nil {
+//			return s.Tenant, nil
+//		}
+//		return "", keyfuncs.ErrNoKey
+//	}
+//
+// [Join] makes one key of several, [First] takes the first key that there is.
+//
+// # Errors
+//
+// A request without a key is [ErrNoKey]; one whose key is ambiguous or does not parse is
+// [ErrBadKey]. The middleware answers both with 400. A Func of this package returns
+// either a key or an error, never neither and never both. An error names what was
+// configured, never what the client sent. A configuration that cannot work panics at
+// start-up.
+//
+// # Warnings
+//
+// A setup that looks wrong without causing errors is logged once to slog.Default(), as a
+// warning with a code:
+//
+//	forwarded-untrusted     a request had a header with the client's address, and nothing checks it
+//	trusted-never-matches   1,000 such requests, and no peer was in the trusted prefixes
+//	never-a-user            a First whose first function has found no key in 1,000 requests
+//
+// Package nethttp lists all codes and what to do about them.
+package keyfuncs

@@ -1,0 +1,133 @@
+package keyfuncs
+
+// Users that a header names: Header, Cookie, BasicAuthUser.
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// Header returns a Func that reads the header of that name, without the spaces and tabs
+// around its value.
+//
+// Any client can send any header. Use Header only behind a gateway that authenticates
+// the user and overwrites or removes this header of the client's.
+//
+// A missing or empty header is [ErrNoKey]. More than one value is [ErrBadKey]: two lines,
+// or a comma, since a proxy may join two lines into one.
+//
+// Header panics if name is not the name of a header, or is Host, which net/http keeps in
+// the request's Host field.
+func Header(name string) Func {
+	name = headerName("Header", name)
+	missing := noKey("the header " + name + " is missing or empty")
+	several := badKey("the header " + name + " has more than one value")
+	return func(r *http.Request) (string, error) {
+		lines := r.Header[name]
+		if len(lines) == 0 {
+			return "", missing
+		}
+		if len(lines) > 1 || strings.IndexByte(lines[0], ',') >= 0 {
+			return "", several
+		}
+		// HTTP/1 servers drop the white space, HTTP/2 servers do not.
+		if v := trim(lines[0]); v != "" {
+			return v, nil
+		}
+		return "", missing
+	}
+}
+
+// Cookie returns a Func that reads the value of the cookie of that name, such as a
+// session's id.
+//
+// A client can send any value, and gets a fresh quota with each. Use Cookie behind
+// middleware that has checked the cookie, or add a limit per address.
+//
+// A missing or empty cookie is [ErrNoKey], and so is one that net/http cannot parse. Two
+// cookies of the name are [ErrBadKey]. Cookie panics if name is not the name of a cookie.
+func Cookie(name string) Func {
+	if !isToken(name) {
+		panic(fmt.Sprintf(`keyfuncs: Cookie(%q): that is not a cookie's name; use one such as "session"`, name))
+	}
+	missing := noKey("the cookie " + name + " is missing or empty")
+	several := badKey("there is more than one cookie " + name)
+	return func(r *http.Request) (string, error) {
+		cookies := r.CookiesNamed(name)
+		if len(cookies) > 1 {
+			return "", several
+		}
+		if len(cookies) == 0 || cookies[0].Value == "" {
+			return "", missing
+		}
+		return cookies[0].Value, nil
+	}
+}
+
+// BasicAuthUser returns a Func that reads the user name of HTTP basic authentication.
+//
+// Before the password is checked the name is only a claim, and a limit on it alone lets
+// anyone lock its owner out. Use it behind the check, or with the limits that the
+// package's section Logins shows.
+//
+// A request without basic authentication or with an empty name is [ErrNoKey].
+// Credentials that do not parse, and a second Authorization header, are [ErrBadKey].
+func BasicAuthUser() Func { return basicAuthUser }
+
+var (
+	errNoBasicAuth   = noKey("there is no user name of basic authentication")
+	errBadBasicAuth  = badKey("the basic authentication does not parse")
+	errManyBasicAuth = badKey("there is more than one header Authorization")
+)
+
+func basicAuthUser(r *http.Request) (string, error) {
+	lines := r.Header["Authorization"]
+	if len(lines) > 1 {
+		return "", errManyBasicAuth
+	}
+	user, _, ok := r.BasicAuth()
+	if ok && user != "" {
+		return user, nil
+	}
+	if !ok && len(lines) == 1 {
+		if scheme, _, _ := strings.Cut(trim(lines[0]), " "); strings.EqualFold(scheme, "Basic") {
+			return "", errBadBasicAuth
+		}
+	}
+	return "", errNoBasicAuth
+}
+
+// headerName returns name as net/http writes it in its maps, and panics if a request
+// can never have it there.
+func headerName(maker, name string) string {
+	if !isToken(name) {
+		panic(fmt.Sprintf(`keyfuncs: %s(%q): that is not a header's name; use one such as "X-User-ID"`, maker, name))
+	}
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	if name == "Host" {
+		panic(fmt.Sprintf("keyfuncs: %s(%q): net/http removes this header from the request's headers; write a function that returns r.Host", maker, name))
+	}
+	return name
+}
+
+// isToken reports whether s is a token of RFC 9110, section 5.6.2. Names of headers and
+// cookies are.
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// trim drops spaces and tabs, the only white space of RFC 9110.
+func trim(s string) string {
+	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' { // nearly always
+		return s
+	}
+	return strings.Trim(s, " \t")
+}

@@ -1,0 +1,81 @@
+package keyfuncs
+
+// The proxies that are trusted, and a watch on whether they are the right ones.
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+)
+
+// proxies are the trusted prefixes of one Func. maker and header name it in warnings.
+type proxies struct {
+	prefixes         []netip.Prefix // of canonical addresses
+	maker, header    string
+	matched          atomic.Bool  // whether a peer was ever trusted
+	strangers        atomic.Int64 // requests with the header, before the first match
+	untrusted, never warning
+}
+
+func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
+	if len(trusted) == 0 {
+		panic("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
+	}
+	ps := &proxies{maker: maker, header: header}
+	for i, p := range trusted {
+		if !p.IsValid() {
+			panic(fmt.Sprintf("keyfuncs: %s: prefix %d is not valid; make it with netip.MustParsePrefix", maker, i+1))
+		}
+		canonical := p
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			canonical = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		switch {
+		case canonical.Bits() == 0:
+			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, trusts everybody, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, p))
+		case canonical.Addr().Is4In6():
+			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, p))
+		}
+		ps.prefixes = append(ps.prefixes, canonical)
+	}
+	return ps
+}
+
+func (ps *proxies) contain(addr netip.Addr) bool {
+	for _, p := range ps.prefixes {
+		if p.Contains(addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// match notes a trusted peer.
+func (ps *proxies) match() {
+	if !ps.matched.Load() {
+		ps.matched.Store(true)
+	}
+}
+
+// fewMatches is the number of requests with the header, and without a trusted peer, after
+// which the prefixes are said to be wrong.
+const fewMatches = 1000
+
+// stranger notes a peer that is not trusted, by the headers of its request.
+func (ps *proxies) stranger(h http.Header) {
+	if ps.untrusted.said.Load() && (ps.matched.Load() || ps.never.said.Load()) {
+		return
+	}
+	if _, there := h[ps.header]; !there {
+		return
+	}
+	ps.untrusted.say(codeUntrusted, fmt.Sprintf(
+		"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
+		ps.maker, ps.header))
+	if ps.strangers.Add(1) >= fewMatches {
+		ps.never.say(codeNever, fmt.Sprintf(
+			"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
+			fewMatches, ps.header, ps.maker))
+	}
+}

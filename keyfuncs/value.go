@@ -1,0 +1,88 @@
+package keyfuncs
+
+// Keys from stored values: strings and integers.
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+)
+
+// ContextValue returns a Func that reads the value which an earlier handler has stored in
+// the request's context under key: the user's id, a string or an integer. [Value] says
+// how the value becomes a key, and what the errors are.
+//
+// ContextValue panics if key is nil or cannot be compared, and so cannot be the key of a
+// context.
+func ContextValue(key any) Func {
+	if key == nil || !reflect.TypeOf(key).Comparable() {
+		panic(fmt.Sprintf("keyfuncs: ContextValue needs the comparable key that the value was stored under, not a %T", key))
+	}
+	return Value("the context value "+contextKey(key), func(r *http.Request) any { return r.Context().Value(key) })
+}
+
+// contextKey writes a key so that a reader finds it in the source.
+func contextKey(key any) string {
+	switch t := reflect.TypeOf(key); t.Kind() {
+	case reflect.Struct, reflect.Pointer:
+		return fmt.Sprintf("%#v", key) // with its type
+	default:
+		if t.PkgPath() == "" { // a string or an int, no type of the program's own
+			return fmt.Sprintf("%#v", key)
+		}
+		return fmt.Sprintf("%v(%#v)", t, key)
+	}
+}
+
+// Value returns a function whose key is the value that get returns. [ContextValue],
+// ginlimit.Value and echolimit.Value are made with it. what names the value in errors and
+// logs, such as "the session's tenant".
+//
+// A string is used as it is, an integer in decimal, and so are types based on these. The
+// number 7 and the string "7" are one key; 0 is a key like any other.
+//
+// nil and "" are [ErrNoKey]. A value of any other type is a mistake in the program: the
+// error names the type, and is neither ErrNoKey nor [ErrBadKey].
+func Value[C any](what string, get func(C) any) func(C) (string, error) {
+	if get == nil {
+		panic("keyfuncs: Value needs a function that gets " + what)
+	}
+	missing := noKey(what + " is missing or empty")
+	return func(c C) (string, error) {
+		v := get(c)
+		key, ok := text(v)
+		if !ok {
+			return "", fmt.Errorf("keyfuncs: %s is a %T; store a string or an integer", what, v)
+		}
+		if key == "" {
+			return "", missing
+		}
+		return key, nil
+	}
+}
+
+// text returns what a string or an integer says, and false for anything else.
+func text(v any) (string, bool) {
+	switch v := v.(type) {
+	case nil:
+		return "", true
+	case string:
+		return v, true
+	case int:
+		return strconv.Itoa(v), true
+	case int64:
+		return strconv.FormatInt(v, 10), true
+	case uint64:
+		return strconv.FormatUint(v, 10), true
+	}
+	switch rv := reflect.ValueOf(v); {
+	case rv.Kind() == reflect.String:
+		return rv.String(), true
+	case rv.CanInt():
+		return strconv.FormatInt(rv.Int(), 10), true
+	case rv.CanUint():
+		return strconv.FormatUint(rv.Uint(), 10), true
+	}
+	return "", false
+}

@@ -1,0 +1,77 @@
+package nethttp_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/echolimit"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// A limit that is mounted before the login never sees a user, and says so.
+func TestNeverAUser(t *testing.T) {
+	type userKey struct{}
+	login := func(user string) *http.Request {
+		r := httptest.NewRequest("POST", "/replies/1", nil)
+		return r.WithContext(context.WithValue(r.Context(), userKey{}, user))
+	}
+	visitor, member, bot := login(""), login("laoqian"), login("bot")
+	user := keyfuncs.ContextValue(userKey{})
+	orBad := func(r *http.Request) (string, error) {
+		if key, err := user(r); key != "bot" {
+			return key, err
+		}
+		return "", keyfuncs.ErrBadKey
+	}
+	warned := []string{"WARN adapter: the first 100 requests had no user and were answered 400; is the limit mounted before the login?" +
+		" | never-a-user | reply | keyfuncs: the request has no key: the context value nethttp_test.userKey{} is missing or empty"}
+	many := func(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
+	for _, tt := range []struct {
+		name     string
+		requests []*http.Request
+		want     []string
+	}{
+		{"a few visitors are no matter", many(99, visitor), nil},
+		{"a hundred are said once", many(500, visitor), warned},
+		{"one user before them is enough", append(many(1, member), many(500, visitor)...), nil},
+		{"one user among them is enough", slices.Concat(many(99, visitor), many(1, member), many(500, visitor)), nil},
+		{"a bad key is no missing one", many(500, bot), nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.name, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), core.FixedWindow(1000, 24*time.Hour)))
+				log := capture(t)
+				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, user: orBad}}}}}.filled())
+				for _, r := range tt.requests {
+					h.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				if got := log.take(ad.name); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// The error of a framework's Value names the value that is missing.
+func TestValueNamesItsKey(t *testing.T) {
+	r := httptest.NewRequest("GET", "/", nil)
+	_, err := ginlimit.Value("user")(&gin.Context{Request: r})
+	if want := `keyfuncs: the request has no key: the Gin value "user" is missing or empty`; !errors.Is(err, keyfuncs.ErrNoKey) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	_, err = echolimit.Value("user")(echo.New().NewContext(r, nil))
+	if want := `keyfuncs: the request has no key: the Echo value "user" is missing or empty`; !errors.Is(err, keyfuncs.ErrNoKey) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
