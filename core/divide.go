@@ -3,6 +3,9 @@ package core
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,8 +16,9 @@ import (
 //
 // A rate is divided exactly: n per d is n per 4*d. A max, a capacity and an Initial
 // are rounded up, so that together the replicas admit what the limit does and at
-// most n-1 more. Periods, a [BanPolicy], and what identifies a state, stay. A decision
-// speaks of the share: its Limit, Remaining and times are those of this replica.
+// most n-1 more. Periods and a [BanPolicy] stay. A decision speaks of the share: its
+// Limit, Remaining and times are those of this replica. The share of a funnel or bucket
+// has a state of its own.
 //
 // An action that costs more than the share is refused with [Never], and writes
 // nothing, even if the limit itself would have room for it: no wait makes this store
@@ -26,13 +30,18 @@ func Divide(store Store, n int) Store {
 	if n < 1 {
 		panic(fmt.Sprintf("core: Divide: %d replicas; give 1 or more, as many as there are processes", n))
 	}
-	return &divide{mustStore(store, "Divide"), n}
+	return &divide{Store: mustStore(store, "Divide"), n: n}
 }
 
 type divide struct {
-	Store // whose Reset serves: a share has the identity of its limit
-	n     int
+	Store
+	n    int
+	made [64]atomic.Pointer[divided] // by the first limit's hash
 }
+
+// divided are the limits of a charge and their shares, kept since to make them anew takes
+// allocations.
+type divided struct{ limits, shares []Limit }
 
 func (s *divide) down() bool { return down(s.Store) }
 
@@ -58,22 +67,34 @@ func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 	return s.Store.Take(ctx, c)
 }
 
-// shares are made anew for every charge, which costs little and needs no memory of
-// the limiters that there are.
+func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit) error {
+	shares, err := s.shares(limits)
+	if err != nil {
+		return err
+	}
+	return s.Store.Reset(ctx, user, action, shares)
+}
+
 func (s *divide) shares(limits []Limit) ([]Limit, error) {
+	place := &s.made[limits[0].hash%uint64(len(s.made))]
+	if d := place.Load(); d != nil && slices.Equal(d.limits, limits) {
+		return d.shares, nil
+	}
 	shares := make([]Limit, len(limits))
 	for i := range limits {
 		if shares[i] = limits[i]; !shares[i].divide(s.n) {
 			return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &limits[i]))
 		}
 	}
+	place.Store(&divided{slices.Clone(limits), shares})
 	return shares, nil
 }
 
 // divide leaves an n-th of the limit, if that is within bounds. The rate's fraction
-// need not be in lowest terms for the arithmetic to be exact.
+// need not be in lowest terms for the arithmetic to be exact. A meter's share keeps the
+// identity of its limit, with n behind it: shares of two limits may have equal numbers.
 func (l *Limit) divide(n int) bool {
-	if l.kind == KindLadder {
+	if l.kind == KindLadder || n == 1 {
 		return true
 	}
 	l.max = share(l.max, n)
@@ -89,6 +110,7 @@ func (l *Limit) divide(n int) bool {
 		l.initial = share(l.initial, n)
 	}
 	l.measure()
+	l.identify(l.identity + "/" + strconv.Itoa(n))
 	return !l.tooSlow()
 }
 

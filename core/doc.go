@@ -79,12 +79,16 @@
 //
 // # Changing a limit
 //
-// State belongs to user, action, kind, a window's period, and the name. A limiter
-// with another max, capacity or rate reads the same history: that is how tiers
-// and replicas work. A lowered max reads a longer history as if cut and leaves it
-// as it is. A funnel's or bucket's debt is time: a smaller one clamps what exceeds
-// its own whole quota, and so forgives that much towards a larger one. A changed
-// period starts anew.
+// State belongs to user, action, kind and name; for windows also to the period, for
+// funnels and buckets to capacity, rate and Initial. Limiters of equal identity on one
+// store share state.
+//
+// A window with another max reads the same history, exactly: a user who changes the
+// plan takes along what the window has counted. A lowered max reads a longer history as
+// if cut and leaves it as it is. A changed period starts anew.
+//
+// A funnel or bucket of other numbers is another one. It starts whole, or at Initial, so
+// a change of plan gives at most one quota more, and to go back and forth gives nothing.
 //
 // # Stores and decorators
 //

@@ -135,13 +135,13 @@ func ExampleObserve() {
 	}
 	fmt.Println(counts)
 	// Output:
-	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=near bans=0
-	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=shadowed bans=0
-	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=shadowed bans=0
-	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=limited bans=0
-	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=banned bans=1
-	// level=INFO msg=decision action=reply limit=sliding:1m0s verdict=banned bans=1
-	// map[{reply sliding:1m0s allowed}:2 {reply sliding:1m0s banned}:2 {reply sliding:1m0s limited}:1 {reply sliding:1m0s near}:1 {reply sliding:1m0s shadowed}:2]
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=near bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=limited bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=banned bans=1
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=banned bans=1
+	// map[{reply sliding:1m allowed}:2 {reply sliding:1m banned}:2 {reply sliding:1m limited}:1 {reply sliding:1m near}:1 {reply sliding:1m shadowed}:2]
 }
 
 func timeless(_ []string, a slog.Attr) slog.Attr {

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -85,9 +86,11 @@ func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(
 // a kind that it does not apply to, is an error of [New], which names the value
 // and the bound.
 //
-// What identifies a limit's state, within one user and action, is its kind, for
-// windows also the period, and the name if one was given. A changed max,
-// capacity or rate thus keeps the history; a changed period starts anew.
+// A limit's state is identified, within one user and action, by the limit's kind and
+// its name, if it has one; for windows also by the period; for funnels and buckets
+// also by capacity, rate and Initial. A window's changed max thus keeps the history,
+// and a changed period starts anew. A funnel or bucket of other numbers is another
+// one, which starts whole, or at Initial.
 type Limit struct {
 	kind     Kind
 	mods     modifier
@@ -298,10 +301,10 @@ func (l Limit) Numbers(cost int64) Numbers {
 // Name is the name given by [Limit.Named], or "".
 func (l Limit) Name() string { return l.name }
 
-// Identity is what tells the limit's state from that of other limits, within one
-// user and action: the kind, a window's period, and the name, such as
-// "sliding:1m0s" or "funnel:likes". It has no characters but letters, digits and
-// ":._-".
+// Identity tells the limit's state from that of other limits, within one user and
+// action. It is the kind, a window's period or a meter's numbers, and the name, such as
+// "sliding:1m", "funnel:15:1/2s:likes" or, with Initial(3), "bucket:3/10:1/1s". The rate
+// is in lowest terms. There are no characters but ASCII letters, digits and ":/._-".
 func (l Limit) Identity() string { return l.identity }
 
 // Hash is a hash of Identity, made once, which is the same within a process.
@@ -450,10 +453,8 @@ func validName(s string) bool {
 // derived fills in what the decision needs. Numbers that are out of bounds leave
 // it unfilled; validate names them.
 func (l Limit) derived() Limit {
-	l.identity = l.kind.String()
 	if l.windowed() {
 		l.span = int64(l.period / time.Microsecond)
-		l.identity += ":" + l.period.String()
 	} else if l.kind != KindLadder && l.max >= 1 && l.max <= maxCount &&
 		l.rate.n >= 1 && l.rate.n <= maxCount && l.rate.d >= minPeriod && l.rate.d <= maxPeriod {
 		pace, den := int64(l.rate.d/time.Microsecond), int64(l.rate.n)
@@ -463,14 +464,38 @@ func (l Limit) derived() Limit {
 		l.pace, l.den = pace, den
 		l.measure()
 	}
-	if l.name != "" {
-		l.identity += ":" + l.name
-	}
-	if l.shadow {
-		l.identity = "shadow:" + l.identity
-	}
-	l.hash = maphash.String(identitySeed, l.identity)
+	l.identify(l.words())
 	return l
+}
+
+func (l *Limit) identify(identity string) {
+	l.identity, l.hash = identity, maphash.String(identitySeed, identity)
+}
+
+// words are what Identity says. Names have no slash, so that none can pass for a number.
+func (l *Limit) words() string {
+	b := make([]byte, 0, 64)
+	if l.shadow {
+		b = append(b, "shadow:"...)
+	}
+	b = append(append(b, l.kind.String()...), ':')
+	switch {
+	case l.windowed():
+		b = append(b, shortest(l.period)...)
+	case l.kind == KindLadder:
+		b = b[:len(b)-1]
+	default:
+		if l.initial > 0 {
+			b = append(strconv.AppendInt(b, int64(l.initial), 10), '/')
+		}
+		b = append(strconv.AppendInt(b, int64(l.max), 10), ':')
+		b = append(strconv.AppendInt(b, l.den, 10), '/')
+		b = append(b, strings.Replace(shortest(micros(l.pace)), "µ", "u", 1)...) // headers are ASCII
+	}
+	if l.name != "" {
+		b = append(append(b, ':'), l.name...)
+	}
+	return string(b)
 }
 
 // measure fills in a meter's times, from its pace.

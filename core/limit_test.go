@@ -114,7 +114,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{"no limits", store, nil, "no limits"},
 		{"the same limit twice", store, []core.Limit{minute, minute}, "Named"},
 		{"two limits of one identity", store, []core.Limit{minute, core.SlidingWindow(9, time.Minute)}, "Named"},
-		{"Funnel and Throttle are one kind", store, []core.Limit{core.Funnel(1, core.Every(time.Second)), core.Throttle(9, core.Every(time.Minute))}, "Named"},
+		{"Funnel and Throttle are one kind", store, []core.Limit{core.Funnel(1, core.Every(time.Second)), core.Throttle(0, core.Per(60, time.Minute))}, "Named"},
 		{"the second limit is bad", store, []core.Limit{minute, core.FixedWindow(0, time.Hour)}, "max 0"},
 	}
 	for _, tt := range tests {
@@ -136,6 +136,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		{minute, minute.Named("b")},
 		{minute, minute.CountRefused()},
 		{minute, core.MovingWindow(5, time.Minute)},
+		{core.Funnel(5, core.Every(time.Second)), core.Funnel(100, core.Per(100, time.Minute))},
 	} {
 		if _, err := core.New(store, limits...); err != nil {
 			t.Errorf("New(%s): %v", limits, err)
@@ -181,16 +182,21 @@ func TestLimitSaysWhatItIs(t *testing.T) {
 		kind           core.Kind
 		memory         time.Duration
 	}{
-		{core.SlidingWindow(5, time.Minute), "SlidingWindow(5, 1m)", "sliding:1m0s", 5, time.Minute, core.KindSlidingWindow, 0},
-		{core.SlidingWindow(5, time.Minute).CountRefused(), "SlidingWindow(5, 1m).CountRefused()", "refused:1m0s", 5, time.Minute, core.KindSlidingRefused, 0},
-		{core.MovingWindow(5, time.Hour).Named("x"), `MovingWindow(5, 1h).Named("x")`, "moving:1h0m0s:x", 5, time.Hour, core.KindMovingWindow, 0},
+		{core.SlidingWindow(5, time.Minute), "SlidingWindow(5, 1m)", "sliding:1m", 5, time.Minute, core.KindSlidingWindow, 0},
+		{core.SlidingWindow(5, time.Minute).CountRefused(), "SlidingWindow(5, 1m).CountRefused()", "refused:1m", 5, time.Minute, core.KindSlidingRefused, 0},
+		{core.MovingWindow(5, time.Hour).Named("x"), `MovingWindow(5, 1h).Named("x")`, "moving:1h:x", 5, time.Hour, core.KindMovingWindow, 0},
 		{core.FixedWindow(5, time.Millisecond), "FixedWindow(5, 1ms)", "fixed:1ms", 5, time.Millisecond, core.KindFixedWindow, 0},
 		{core.ElasticWindow(5, time.Second), "ElasticWindow(5, 1s)", "elastic:1s", 5, time.Second, core.KindElasticWindow, 0},
-		{core.Funnel(15, core.Per(30, time.Minute)), "Funnel(15, Per(30, 1m))", "funnel", 15, 30 * time.Second, core.KindFunnel, 0},
-		{core.Throttle(15, core.Per(30, time.Minute)), "Throttle(15, Per(30, 1m))", "funnel", 16, 32 * time.Second, core.KindFunnel, 0},
-		{core.Funnel(1, core.Per(7, time.Second)), "Funnel(1, Per(7, 1s))", "funnel", 1, 142858 * time.Microsecond, core.KindFunnel, 0},
-		{core.TokenBucket(10, core.Every(6*time.Second)).Initial(3), "TokenBucket(10, Per(1, 6s)).Initial(3)", "bucket", 10, time.Minute, core.KindTokenBucket, 24*time.Hour + time.Minute},
-		{core.TokenBucket(10, core.Every(time.Second)).Initial(3).ForgetAfter(time.Hour).Named("p"), `TokenBucket(10, Per(1, 1s)).Initial(3).ForgetAfter(1h).Named("p")`, "bucket:p", 10, 10 * time.Second, core.KindTokenBucket, time.Hour},
+		{core.Funnel(15, core.Per(30, time.Minute)), "Funnel(15, Per(30, 1m))", "funnel:15:1/2s", 15, 30 * time.Second, core.KindFunnel, 0},
+		{core.Throttle(15, core.Per(30, time.Minute)), "Throttle(15, Per(30, 1m))", "funnel:16:1/2s", 16, 32 * time.Second, core.KindFunnel, 0},
+		{core.Funnel(1, core.Per(7, time.Second)), "Funnel(1, Per(7, 1s))", "funnel:1:7/1s", 1, 142858 * time.Microsecond, core.KindFunnel, 0},
+		{core.TokenBucket(10, core.Every(6*time.Second)).Initial(3), "TokenBucket(10, Per(1, 6s)).Initial(3)", "bucket:3/10:1/6s", 10, time.Minute, core.KindTokenBucket, 24*time.Hour + time.Minute},
+		{core.TokenBucket(10, core.Every(time.Second)).Initial(3).ForgetAfter(time.Hour).Named("p"), `TokenBucket(10, Per(1, 1s)).Initial(3).ForgetAfter(1h).Named("p")`, "bucket:3/10:1/1s:p", 10, 10 * time.Second, core.KindTokenBucket, time.Hour},
+		{core.TokenBucket(10, core.Per(10, time.Minute)).Named("3"), `TokenBucket(10, Per(10, 1m)).Named("3")`, "bucket:10:1/6s:3", 10, time.Minute, core.KindTokenBucket, 0},
+		{core.Funnel(3, core.Per(400, time.Millisecond)).Shadow(), "Funnel(3, Per(400, 1ms)).Shadow()", "shadow:funnel:3:2/5us", 3, 8 * time.Microsecond, core.KindFunnel, 0},
+		{core.Funnel(3, core.Every(90*time.Minute)), "Funnel(3, Per(1, 1h30m))", "funnel:3:1/1h30m", 3, 270 * time.Minute, core.KindFunnel, 0},
+		{core.FixedWindow(3, 600*time.Second), "FixedWindow(3, 10m)", "fixed:10m", 3, 10 * time.Minute, core.KindFixedWindow, 0},
+		{core.FixedWindow(3, 10*time.Second), "FixedWindow(3, 10s)", "fixed:10s", 3, 10 * time.Second, core.KindFixedWindow, 0},
 	}
 	for _, tt := range tests {
 		l := tt.limit

@@ -316,8 +316,8 @@ var refusedRules = []rule{
 			return []route{{limits: []limit{{limiter: limiter, config: cfg}}}}
 		},
 		steps: []step{
-			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m0s";q=5;w=60`, `Ratelimit: "sliding:1m0s";r=4`)},
-			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m0s";q=5;w=60`, `Ratelimit: "sliding:1m0s";r=4`)},
+			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
+			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
 		},
 		asked: []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:  2,

@@ -652,9 +652,9 @@ var rules = []rule{
 			}})(s)
 		},
 		steps: []step{
-			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "fixed:1m0s";q=5;w=60`, `Ratelimit: "fixed:1m0s";r=4;t=60`)},
+			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=4;t=60`)},
 			// The same kind and period: the tiers share the count.
-			{header: []string{"X-Plan", "gold"}, want: passed(50, 48, "+60s", `Ratelimit-Policy: "fixed:1m0s";q=50;w=60`, `Ratelimit: "fixed:1m0s";r=48;t=~60`)},
+			{header: []string{"X-Plan", "gold"}, want: passed(50, 48, "+60s", `Ratelimit-Policy: "fixed:1m";q=50;w=60`, `Ratelimit: "fixed:1m";r=48;t=~60`)},
 		},
 		asked: []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:  2,
@@ -737,7 +737,7 @@ var rules = []rule{
 		name:   "IETF of a refusal tells when more comes",
 		store:  decides(refusal),
 		routes: reply(&nethttp.Config{IETF: true}),
-		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, `Ratelimit-Policy: "fixed:1m0s";q=5;w=60`, `Ratelimit: "fixed:1m0s";r=0;t=30`)}},
+		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=30`)}},
 		asked:  []string{"laoqian reply 1"},
 	},
 	{
@@ -745,7 +745,7 @@ var rules = []rule{
 		store:  decides(core.Decision{Remaining: 5, RetryAfter: core.Never}),
 		routes: reply(&nethttp.Config{IETF: true}),
 		steps: []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.",
-			`Ratelimit-Policy: "fixed:1m0s";q=5;w=60`, `Ratelimit: "fixed:1m0s";r=5`)}},
+			`Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=5`)}},
 		asked: []string{"laoqian reply 1"},
 	},
 	{
@@ -813,7 +813,7 @@ var rules = []rule{
 		name:   "stacked: the tighter decision owns the IETF headers too",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(&nethttp.Config{IETF: true}, &nethttp.Config{IETF: true}),
-		steps:  []step{{want: passed(7, 2, "+60s", `Ratelimit-Policy: "fixed:1m0s";q=7;w=60`, `Ratelimit: "fixed:1m0s";r=2;t=60`)}},
+		steps:  []step{{want: passed(7, 2, "+60s", `Ratelimit-Policy: "fixed:1m";q=7;w=60`, `Ratelimit: "fixed:1m";r=2;t=60`)}},
 		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
 		runs:   1,
 	},

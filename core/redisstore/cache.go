@@ -153,8 +153,8 @@ func (n *refusals) change(user, action string, do func() error) error {
 	return err
 }
 
-// ask drops refusals by other limits, whose state these may move: a smaller funnel
-// forgives what exceeds it.
+// ask drops refusals by other limits, whose state these may move: a larger window's
+// action can lengthen the wait for a smaller one.
 func (r *row) ask(who identity, c *core.Charge) {
 	if r.who == who && r.limits == &c.Limits[0] {
 		return

@@ -493,14 +493,6 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 			_, err := l.Surcharge(ctx, user, action, 1)
 			return err
 		}},
-		{"a smaller funnel, which forgives", func(w *duo, s core.Store) *core.Limiter {
-			l := w.limiter(s, []core.Limit{five})
-			w.exhaust(l, user)
-			return l
-		}, func(w *duo, s core.Store, l *core.Limiter) error {
-			w.must(w.limiter(s, []core.Limit{core.Funnel(2, core.Every(time.Minute))}), user)
-			return nil
-		}},
 		{"a larger quota", spent, func(w *duo, s core.Store, l *core.Limiter) error {
 			*l = *w.limiter(s, []core.Limit{core.FixedWindow(3, time.Minute)})
 			return nil
@@ -528,16 +520,12 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 
 // An answer that was under way when things changed is not repeated.
 func TestAnswersOvertakenByAChange(t *testing.T) {
-	// held has the next commands of that name wait, before or after they are run, for
-	// what is returned.
-	held := func(w *duo, name string, before bool) (release func()) {
+	// held has the next commands of that name wait, after they are run, for what is
+	// returned.
+	held := func(w *duo, name string) (release func()) {
 		let := make(chan struct{})
 		w.around(func(cmd redis.Cmder, next func() error) error {
 			if cmd.Name() != name {
-				return next()
-			}
-			if before {
-				<-let
 				return next()
 			}
 			err := next()
@@ -567,7 +555,7 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 	t.Run("by a Reset", func(t *testing.T) {
 		inDuo(t, func(w *duo) {
 			l := full(w, 2)
-			release := held(w, "evalsha", false)
+			release := held(w, "evalsha")
 			aside(func() { w.must(l, user) })
 			if err := l.Reset(w.Context(), user, action); err != nil {
 				t.Error(err)
@@ -579,9 +567,9 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 	t.Run("while a Reset is under way", func(t *testing.T) {
 		inDuo(t, func(w *duo) {
 			l := full(w, 2)
-			first := held(w, "evalsha", false)
+			first := held(w, "evalsha")
 			aside(func() { w.must(l, user) }) // refused
-			second := held(w, "del", false)
+			second := held(w, "del")
 			aside(func() { _ = l.Reset(w.Context(), user, action) }) // done
 			first()
 			passes(w, l)
@@ -611,18 +599,6 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 			if d := w.must(l, user); d.Source != core.SourceCache {
 				t.Errorf("a second later: %+v", d)
 			}
-		})
-	})
-	t.Run("by a smaller funnel, which forgives", func(t *testing.T) {
-		inDuo(t, func(w *duo) {
-			large, small := full(w, 10), w.limiter(w.store, []core.Limit{core.Funnel(5, core.Every(time.Minute))})
-			first := held(w, "evalsha", true)
-			aside(func() { w.must(small, user) }) // not decided yet
-			second := held(w, "evalsha", false)
-			aside(func() { w.must(large, user) }) // refused
-			first()
-			second()
-			passes(w, large)
 		})
 	})
 }

@@ -324,11 +324,11 @@ func TestCLThrottleKeys(t *testing.T) {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}
-	if got := keysOf(t, rdb); got != "tailcut:{%FF老%20%7B}:like:cell tailcut:{%FF老%20%7B}:like:funnel" {
+	if got := keysOf(t, rdb); got != "tailcut:{%FF老%20%7B}:like:cell:5:1/1m tailcut:{%FF老%20%7B}:like:funnel:5:1/1m" {
 		t.Error(got)
 	}
 	l := core.Throttle(4, core.Every(time.Minute)).Named("tier")
-	if got := cell.Key("u", "a", l); got != "tailcut:{u}:a:cell:tier" {
+	if got := cell.Key("u", "a", l); got != "tailcut:{u}:a:cell:5:1/1m:tier" {
 		t.Error(got)
 	}
 	// A direct Peek of any cost does not overflow.

@@ -47,8 +47,8 @@
 //
 // A key is tailcut:{user}:action:limit, such as
 //
-//	tailcut:{laoqian}:reply:sliding:1m0s
-//	tailcut:{laoqian}:like:funnel
+//	tailcut:{laoqian}:reply:sliding:1m
+//	tailcut:{laoqian}:like:funnel:15:1/2s
 //
 // Bytes that are not printable or that mean something in a key are escaped as %XX,
 // and a user or action of more than 128 bytes is kept as ~ and its digest, so any

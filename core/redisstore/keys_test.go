@@ -31,43 +31,43 @@ func TestKeys(t *testing.T) {
 		limit        core.Limit
 		want         string
 	}{
-		{"laoqian", "reply", sliding, "tailcut:{laoqian}:reply:sliding:1m0s"},
-		{"laoqian", "reply", sliding.CountRefused(), "tailcut:{laoqian}:reply:refused:1m0s"},
+		{"laoqian", "reply", sliding, "tailcut:{laoqian}:reply:sliding:1m"},
+		{"laoqian", "reply", sliding.CountRefused(), "tailcut:{laoqian}:reply:refused:1m"},
 		{"laoqian", "reply", core.MovingWindow(5, 3*time.Second), "tailcut:{laoqian}:reply:moving:3s"},
-		{"laoqian", "reply", core.FixedWindow(5, 24*time.Hour).Named("daily"), "tailcut:{laoqian}:reply:fixed:24h0m0s:daily"},
+		{"laoqian", "reply", core.FixedWindow(5, 24*time.Hour).Named("daily"), "tailcut:{laoqian}:reply:fixed:24h:daily"},
 		{"laoqian", "reply", core.ElasticWindow(5, time.Millisecond), "tailcut:{laoqian}:reply:elastic:1ms"},
-		{"laoqian", "like", core.TokenBucket(5, hourly), "tailcut:{laoqian}:like:bucket"},
-		{"laoqian", "like", core.TokenBucket(5, hourly).Initial(2), "tailcut:{laoqian}:like:bucket"},
-		{"laoqian", "like", core.Funnel(15, hourly), "tailcut:{laoqian}:like:funnel"},
-		{"laoqian", "like", core.Throttle(15, hourly).Named("a.b_c-d"), "tailcut:{laoqian}:like:funnel:a.b_c-d"},
-		{"老钱", "回复", sliding, "tailcut:{老钱}:回复:sliding:1m0s"},
-		{"lao qian", "GET /posts/:id", sliding, "tailcut:{lao%20qian}:GET%20/posts/%3Aid:sliding:1m0s"},
-		{"GET /posts/{id}", "POST /posts/{id...}", sliding, "tailcut:{GET%20/posts/%7Bid%7D}:POST%20/posts/%7Bid...%7D:sliding:1m0s"},
-		{"a:b", "c", sliding, "tailcut:{a%3Ab}:c:sliding:1m0s"},
-		{"a", "b:c", sliding, "tailcut:{a}:b%3Ac:sliding:1m0s"},
-		{"{x}", "}{", sliding, "tailcut:{%7Bx%7D}:%7D%7B:sliding:1m0s"},
-		{"\x00", "\r\n\t\x7f", sliding, "tailcut:{%00}:%0D%0A%09%7F:sliding:1m0s"},
-		{"\xff\xfe", "a\xe8\x80", sliding, "tailcut:{%FF%FE}:a%E8%80:sliding:1m0s"},
-		{"\u202e\u200b", "\ufffd", sliding, "tailcut:{%E2%80%AE%E2%80%8B}:\ufffd:sliding:1m0s"},
-		{"100%", "%25", sliding, "tailcut:{100%25}:%2525:sliding:1m0s"},
-		{"~2:203.0.113.9", "^", sliding, "tailcut:{%7E2%3A203.0.113.9}:%5E:sliding:1m0s"},
-		{"a~b^", "c~", sliding, "tailcut:{a~b^}:c~:sliding:1m0s"},
-		{`*?[]\"'`, "*", sliding, "tailcut:{%2A%3F%5B%5D%5C%22%27}:%2A:sliding:1m0s"},
-		{"laoqian@example.org", "reply", sliding, "tailcut:{laoqian@example.org}:reply:sliding:1m0s"},
-		{strings.Repeat("u", 128), "reply", sliding, "tailcut:{" + strings.Repeat("u", 128) + "}:reply:sliding:1m0s"},
-		{strings.Repeat("u", 129), "reply", sliding, "tailcut:{~TZIhvYj-f6PxzcfYHHC5SE83YV-SF46vo_bFJeb6eG8}:reply:sliding:1m0s"},
-		{long, long, sliding, "tailcut:{~BPj4avLNFP_pu-jaFRjOnJgK4T-6h_6zhrEDVE6cTGs}:~BPj4avLNFP_pu-jaFRjOnJgK4T-6h_6zhrEDVE6cTGs:sliding:1m0s"},
+		{"laoqian", "like", core.TokenBucket(5, hourly), "tailcut:{laoqian}:like:bucket:5:1/1h"},
+		{"laoqian", "like", core.TokenBucket(5, hourly).Initial(2), "tailcut:{laoqian}:like:bucket:2/5:1/1h"},
+		{"laoqian", "like", core.Funnel(15, hourly), "tailcut:{laoqian}:like:funnel:15:1/1h"},
+		{"laoqian", "like", core.Throttle(15, hourly).Named("a.b_c-d"), "tailcut:{laoqian}:like:funnel:16:1/1h:a.b_c-d"},
+		{"老钱", "回复", sliding, "tailcut:{老钱}:回复:sliding:1m"},
+		{"lao qian", "GET /posts/:id", sliding, "tailcut:{lao%20qian}:GET%20/posts/%3Aid:sliding:1m"},
+		{"GET /posts/{id}", "POST /posts/{id...}", sliding, "tailcut:{GET%20/posts/%7Bid%7D}:POST%20/posts/%7Bid...%7D:sliding:1m"},
+		{"a:b", "c", sliding, "tailcut:{a%3Ab}:c:sliding:1m"},
+		{"a", "b:c", sliding, "tailcut:{a}:b%3Ac:sliding:1m"},
+		{"{x}", "}{", sliding, "tailcut:{%7Bx%7D}:%7D%7B:sliding:1m"},
+		{"\x00", "\r\n\t\x7f", sliding, "tailcut:{%00}:%0D%0A%09%7F:sliding:1m"},
+		{"\xff\xfe", "a\xe8\x80", sliding, "tailcut:{%FF%FE}:a%E8%80:sliding:1m"},
+		{"\u202e\u200b", "\ufffd", sliding, "tailcut:{%E2%80%AE%E2%80%8B}:\ufffd:sliding:1m"},
+		{"100%", "%25", sliding, "tailcut:{100%25}:%2525:sliding:1m"},
+		{"~2:203.0.113.9", "^", sliding, "tailcut:{%7E2%3A203.0.113.9}:%5E:sliding:1m"},
+		{"a~b^", "c~", sliding, "tailcut:{a~b^}:c~:sliding:1m"},
+		{`*?[]\"'`, "*", sliding, "tailcut:{%2A%3F%5B%5D%5C%22%27}:%2A:sliding:1m"},
+		{"laoqian@example.org", "reply", sliding, "tailcut:{laoqian@example.org}:reply:sliding:1m"},
+		{strings.Repeat("u", 128), "reply", sliding, "tailcut:{" + strings.Repeat("u", 128) + "}:reply:sliding:1m"},
+		{strings.Repeat("u", 129), "reply", sliding, "tailcut:{~TZIhvYj-f6PxzcfYHHC5SE83YV-SF46vo_bFJeb6eG8}:reply:sliding:1m"},
+		{long, long, sliding, "tailcut:{~BPj4avLNFP_pu-jaFRjOnJgK4T-6h_6zhrEDVE6cTGs}:~BPj4avLNFP_pu-jaFRjOnJgK4T-6h_6zhrEDVE6cTGs:sliding:1m"},
 	} {
 		if got := plain.Key(tc.user, tc.action, tc.limit); got != tc.want {
 			t.Errorf("%.20q, %.20q: %s\nwant %s", tc.user, tc.action, got, tc.want)
 		}
 	}
 
-	if got, want := offline(t, &redisstore.Options{Prefix: "shop:eu-1"}).Key("u", "a", sliding), "shop:eu-1:{u}:a:sliding:1m0s"; got != want {
+	if got, want := offline(t, &redisstore.Options{Prefix: "shop:eu-1"}).Key("u", "a", sliding), "shop:eu-1:{u}:a:sliding:1m"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	one, two := offline(t, &redisstore.Options{Secret: "one"}), offline(t, &redisstore.Options{Secret: "two"})
-	if got, want := one.Key("laoqian", "reply", sliding), "tailcut:{^jp2IJ7o4AGjDGKMaljxgd4LhkJgpQ4uhgwrMLI_xYIw}:reply:sliding:1m0s"; got != want {
+	if got, want := one.Key("laoqian", "reply", sliding), "tailcut:{^jp2IJ7o4AGjDGKMaljxgd4LhkJgpQ4uhgwrMLI_xYIw}:reply:sliding:1m"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if one.Key("laoqian", "reply", sliding) == two.Key("laoqian", "reply", sliding) {

@@ -81,14 +81,15 @@ func (r rule) limit() core.Limit {
 	return l
 }
 
-// identity is what the rule shares state by.
+// identity is what the rule shares state by: of a window not the max.
 func (r rule) identity() string {
 	k := r.kind
 	switch k {
 	case throttle:
 		k = funnel
-	case initial:
-		k = bucket
+	}
+	if r.meter() {
+		return fmt.Sprint(k, r.max, r.time(1), r.initial, r.name, r.shadow)
 	}
 	return fmt.Sprint(k, r.period, r.name, r.shadow)
 }
@@ -113,10 +114,6 @@ func (r rule) start() *big.Rat {
 	}
 	return r.time(r.max - r.initial)
 }
-
-// denominator is that of the fractions of a microsecond that a state of this rule
-// can hold.
-func (r rule) denominator() string { return r.time(1).Denom().String() }
 
 func (r rule) memory() int64 {
 	if r.forget != 0 {
@@ -145,12 +142,10 @@ type event struct {
 type history struct {
 	events []event // none: nothing is kept
 
-	denominator string // meters: of the rule that wrote it
-	admitted    int64  // kind initial: the last admitted action
-	plain       bool   // a bucket without Initial wrote it, and no such action is known
-	turn        *int64 // meters: when turns were reserved, if the last action did so
-	given       []low  // meters: what refunds have left, the oldest first
-	until       int64  // meters: when all that was charged before the last of them is gone
+	admitted int64  // kind initial: the last admitted action
+	turn     *int64 // meters: when turns were reserved, if the last action did so
+	given    []low  // meters: what refunds have left, the oldest first
+	until    int64  // meters: when all that was charged before the last of them is gone
 
 	end  int64 // from here on a store need not keep it
 	past bool  // the clock has been at end, so that a store may have dropped it
@@ -158,9 +153,8 @@ type history struct {
 
 // A low is when the debt was to be gone that a refund has left.
 type low struct {
-	refund      int64 // a number that grows
-	gone        *big.Rat
-	denominator string
+	refund int64 // a number that grows
+	gone   *big.Rat
 }
 
 func instant(t int64) *int64 { return &t }
@@ -282,7 +276,7 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 	switch {
 	case r.meter():
 		// As long as its state would be kept, whatever is left of it now.
-		if r.kind == initial && (h.plain && h.debt(m.now).Sign() == 0 || !h.plain && m.now-h.admitted >= r.memory()) {
+		if r.kind == initial && m.now-h.admitted >= r.memory() {
 			return history{}, false
 		}
 		if h.turn != nil && *h.turn > m.now {
@@ -295,22 +289,13 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 			h.given = nil
 		}
 		debt := h.debt(m.now)
-		switch {
-		case r.kind != initial:
-			h.plain = true
-		case h.plain:
-			h.admitted, h.plain, repaired = m.now, false, true
-		}
-		if h.denominator != r.denominator() {
-			debt = whole(ceil(debt))
-		}
 		if debt.Cmp(r.full()) > 0 && h.turn == nil {
 			debt, repaired, h.given = r.full(), true, nil
 		}
 		if r.kind == initial && h.admitted > m.now && h.turn == nil {
 			h.admitted, repaired = m.now, true
 		}
-		h.events, h.denominator = []event{{at: m.now, debt: debt}}, r.denominator()
+		h.events = []event{{at: m.now, debt: debt}}
 	case r.trail():
 		if ahead := h.newest() - m.now; ahead > 0 {
 			h.shift(-ahead)
@@ -349,7 +334,6 @@ func (m *model) add(h *history, r rule, units int) {
 	case r.meter():
 		if len(h.events) == 0 {
 			h.events = []event{{at: m.now, debt: r.start()}}
-			h.denominator = r.denominator()
 		}
 		h.events = append(h.events, event{at: m.now, debt: r.time(units)})
 		m.note(h, r)
@@ -367,7 +351,7 @@ func (m *model) add(h *history, r rule, units int) {
 
 // note notes a meter's action: until when its turns go, if there are any.
 func (m *model) note(h *history, r rule) {
-	h.admitted, h.plain, h.turn = m.now, r.kind != initial, nil
+	h.admitted, h.turn = m.now, nil
 	if over := new(big.Rat).Sub(h.debt(m.now), r.full()); over.Sign() > 0 {
 		h.admitted += ceil(over)
 		h.turn = instant(m.now)
@@ -515,7 +499,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			m.add(h, r, 0)
 			write = true
 		case r.kind == initial && len(h.events) == 0:
-			*h = history{events: []event{{at: m.now, debt: r.start()}}, denominator: r.denominator(), admitted: m.now}
+			*h = history{events: []event{{at: m.now, debt: r.start()}}, admitted: m.now}
 			write = true
 		}
 		if write {
@@ -598,7 +582,7 @@ func (m *model) keep(user, action string, r rule, h history) {
 	case len(h.events) == 0:
 		delete(m.states, key)
 		return
-	case r.meter() && (r.kind != initial || h.plain):
+	case r.meter() && r.kind != initial:
 		h.end = m.now + ceil(h.debt(m.now))
 		if len(h.given) > 0 {
 			h.end = max(h.end, h.until)

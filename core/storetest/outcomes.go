@@ -449,15 +449,6 @@ var turnRules = []promise{
 		s.at(520 * sec)
 		a.allow(1, pass(2, 0, 20*sec))
 	}},
-
-	{"a smaller tier leaves reserved turns as they are", func(s *script) {
-		l := core.Every(10 * sec)
-		a, small := s.of(core.Funnel(2, l)), s.of(core.Funnel(1, l))
-		a.allow(2, pass(2, 0, 20*sec))
-		a.ahead(time.Minute, pass(2, 0, 30*sec))
-		small.allow(1, stop(1, 0, 30*sec, 30*sec))
-		a.peek(stop(2, 0, 20*sec, 30*sec))
-	}},
 }
 
 var refundRules = []promise{
@@ -579,17 +570,6 @@ var refundRules = []promise{
 			a.refund(d, 1)
 		}
 		a.peek(pass(100, 40, 20*sec)) // with nine it would be 42
-	}},
-
-	{"of a debt that a lower quota has cut no more is given back than there is", func(s *script) {
-		s.exact()
-		large, small := s.of(core.Funnel(80, core.Every(year))), s.of(core.Funnel(10, core.Every(24*time.Hour)))
-		d := large.paid(70)
-		small.allow(1, stop(10, 0, 24*time.Hour, 240*time.Hour))
-		large.refund(d, 70)
-		small.peek(pass(10, 10, 0))
-		s.at(sec)
-		small.allow(1, pass(10, 9, 24*time.Hour))
 	}},
 
 	{"the action that opened a fixed window is not given back once there were others in it", func(s *script) {
@@ -720,19 +700,6 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"a bucket that another limiter has charged without Initial keeps that charge", func(s *script) {
-		rate := core.Every(10 * sec)
-		a, plain := s.of(core.TokenBucket(4, rate).Initial(4)), s.of(core.TokenBucket(4, rate))
-		d := a.paid(1)
-		plain.allow(2, pass(4, 1, 30*sec))
-		a.refund(d, 1)
-		plain.peek(pass(4, 2, 20*sec))
-		d = plain.paid(1)
-		a.allow(1, pass(4, 0, 40*sec))
-		plain.refund(d, 1)
-		a.peek(pass(4, 1, 30*sec))
-	}},
-
 	{"the last turn is free once it is given back", func(s *script) {
 		s.exact()
 		a := s.of(core.Funnel(1, core.Every(10*sec)))
@@ -768,14 +735,5 @@ var refundRules = []promise{
 		s.at(10 * sec)
 		a.refund(second, 1)
 		a.peek(pass(2, 1, 10*sec))
-	}},
-
-	{"a larger tier's debt is no turn", func(s *script) {
-		s.exact()
-		small, large := s.of(core.Funnel(1, core.Every(10*sec))), s.of(core.Funnel(5, core.Every(10*sec)))
-		d := small.paid(1)
-		large.allow(2, pass(5, 2, 30*sec))
-		small.refund(d, 1)
-		large.peek(pass(5, 3, 20*sec))
 	}},
 }

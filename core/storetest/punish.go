@@ -189,15 +189,12 @@ func (m *model) refund(paid []payment, units int) {
 func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	left := new(big.Rat).Set(p.gone)
 	for _, low := range h.given {
-		if gone := low.as(p.rule.denominator()); low.refund > p.refund && gone.Cmp(left) < 0 {
-			left.Set(gone)
+		if low.refund > p.refund && low.gone.Cmp(left) < 0 {
+			left.Set(low.gone)
 		}
 	}
 	gone := h.gone()
-	if h.denominator != p.rule.denominator() {
-		gone = whole(ceil(gone))
-	}
-	if gone.Cmp(left) < 0 { // a lower quota has cut the debt
+	if gone.Cmp(left) < 0 { // the clock stepped back and cut the debt
 		left.Set(gone)
 	}
 	left.Sub(left, whole(m.now))
@@ -216,15 +213,9 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	}
 	h.until = max(h.until, ceil(gone))
 	gone = new(big.Rat).Sub(gone, give)
-	h.remember(p, give, gone, m.now, m.maxLows)
+	h.remember(p.refund, give, gone, m.now, m.maxLows)
 	at := floor(gone)
 	h.events = []event{{at: at, debt: new(big.Rat).Sub(gone, whole(at))}}
-	h.denominator = p.rule.denominator()
-	if p.rule.kind != initial {
-		h.plain = true
-	} else if h.plain {
-		h.admitted, h.plain = m.now, false
-	}
 	return true
 }
 
@@ -235,25 +226,16 @@ func (h *history) lastRefund() int64 {
 	return h.given[len(h.given)-1].refund
 }
 
-// as is when the debt is gone as a rule of that denominator reads it: no later.
-func (l low) as(denominator string) *big.Rat {
-	if l.denominator != denominator {
-		return whole(floor(l.gone))
-	}
-	return l.gone
-}
-
-// remember notes that a refund gave so much and left a debt that is gone then. In a
+// remember notes that a refund, of an action that knew of those up to known, gave so
+// much and left a debt that is gone then. In a
 // world without what was given back, the lows that it did not know of are lower. One
 // that is not lower than all that follow says nothing, and of those that are over, which
 // leave nothing, the last says it all. If there are too many, the two that are nearest
 // to each other become one, the lower one.
-func (h *history) remember(p payment, gave, gone *big.Rat, now int64, maxLows int) {
-	mine := p.rule.denominator()
+func (h *history) remember(known int64, gave, gone *big.Rat, now int64, maxLows int) {
 	var lows []low
-	for _, l := range append(h.given, low{refund: max(h.lastRefund()+1, now), gone: gone, denominator: mine}) {
-		l = low{l.refund, l.as(mine), mine}
-		if l.refund > p.refund && l.gone != gone {
+	for _, l := range append(h.given, low{refund: max(h.lastRefund()+1, now), gone: gone}) {
+		if l.refund > known && l.gone != gone {
 			l.gone = new(big.Rat).Sub(l.gone, gave)
 		}
 		lows = append(lows, l)

@@ -534,29 +534,6 @@ var meterRules = []promise{
 		bucket.allow(1, pass(9, 2, sec))
 	}},
 
-	{"a meter keeps its fraction under another rate with the same denominator", func(s *script) {
-		s.exact()
-		s.of(core.Funnel(100, core.Per(7, sec))).allow(3, pass(100, 97, 428_572*usec))
-		s.of(core.Funnel(100, core.Per(14, 2*sec))).allow(2, pass(100, 95, 714_286*usec))
-		s.of(core.Funnel(100, core.Per(7, 2*sec))).allow(1, pass(100, 96, sec))
-	}},
-
-	{"a meter's fraction is rounded up under a rate with another denominator", func(s *script) {
-		s.exact()
-		sevenths, thirds := s.of(core.Funnel(10, core.Per(7, sec))), s.of(core.Funnel(10, core.Per(3, sec)))
-		sevenths.allow(1, pass(10, 9, 142_858*usec))
-		thirds.peek(pass(10, 9, 142_858*usec)) // writes nothing
-		sevenths.allow(1, pass(10, 8, 285_715*usec))
-		thirds.allow(1, pass(10, 8, 619_049*usec))   // 285,715 and 333,333 1/3
-		sevenths.allow(1, pass(10, 4, 761_907*usec)) // 619,049 and 142,857 1/7
-	}},
-
-	{"a meter without a fraction is not rounded up under another rate", func(s *script) {
-		s.exact()
-		s.of(core.Funnel(10, core.Per(7, sec))).allow(7, pass(10, 3, sec))
-		s.of(core.Funnel(10, core.Per(3, sec))).peek(pass(10, 7, sec))
-	}},
-
 	{"the finest rate is a millionth of a microsecond a unit", func(s *script) {
 		s.exact()
 		a := s.of(core.Funnel(1e9, core.Per(1e9, ms)))
@@ -909,7 +886,7 @@ var limiterRules = []promise{
 }
 
 var stateRules = []promise{
-	{"limiters with an equal identity share state, whatever their numbers", each(func(s *script, m maker) {
+	{"windows of one period share state, whatever their max", each(func(s *script, m maker) {
 		small, large := s.of(m.make(2, 10*sec)), s.of(m.make(5, 10*sec))
 		large.allow(1, pass(5, 4, 10*sec))
 		small.allow(1, pass(2, 0, 10*sec))
@@ -953,30 +930,59 @@ var stateRules = []promise{
 		large.peek(stop(3, 0, 10*sec, 10*sec))
 	}, slidingWindow, movingWindow, refusedWindow, fixedWindow, elasticWindow)},
 
-	{"a meter's debt is time, whatever the rate", func(s *script) {
-		s.of(core.Funnel(10, core.Every(10*sec))).allow(2, pass(10, 8, 20*sec))
-		s.of(core.Funnel(100, core.Every(sec))).peek(pass(100, 80, 20*sec))
-		s.of(core.Funnel(3, core.Every(10*sec))).peek(pass(3, 1, 20*sec))
+	{"a funnel or bucket of other numbers is another one", func(s *script) {
+		type first struct {
+			limit core.Limit
+			left  int // after its first action
+		}
+		var all []first
+		for _, rate := range []core.Rate{core.Every(10 * sec), core.Every(10*sec + usec), core.Per(3, 10*sec)} {
+			for n := 2; n < 5; n++ {
+				all = append(all, first{core.Funnel(n, rate), n - 1}, first{core.TokenBucket(n, rate), n - 1})
+				for initial := 1; initial <= n; initial++ {
+					all = append(all, first{core.TokenBucket(n, rate).Initial(initial), initial - 1})
+				}
+			}
+		}
+		for _, l := range all {
+			a := s.of(l.limit)
+			if d, err := a.l.Allow(s.Context(), a.user, a.action); err != nil || !d.Allowed || d.Remaining != l.left {
+				s.Fatalf("%v: %s, %v; want %d to remain", l.limit, show(d), err, l.left)
+			}
+		}
+		s.of(core.Funnel(2, core.Per(6, time.Minute))).peek(pass(2, 1, 10*sec)) // the same numbers
 	}},
 
-	{"a meter's debt above one full quota is clamped by the first action, and not by a Peek", func(s *script) {
-		for _, made := range []func(int) core.Limit{
-			func(n int) core.Limit { return core.Funnel(n, core.Every(sec)) },
-			func(n int) core.Limit { return core.TokenBucket(n, core.Every(sec)) },
-			func(n int) core.Limit { return core.TokenBucket(n, core.Every(sec)).Initial(n).Named("i") },
+	{"two meters of two sizes each admit no more than alone", func(s *script) {
+		s.exact()
+		rate := core.Per(5, 2*sec)
+		for _, make := range []func(int) core.Limit{
+			func(n int) core.Limit { return core.Funnel(n, rate) },
+			func(n int) core.Limit { return core.TokenBucket(n, rate) },
+			func(n int) core.Limit { return core.TokenBucket(n, rate).Initial(n) },
 		} {
-			large, small := s.of(made(10)), s.of(made(2))
-			large.allow(10, pass(10, 0, 10*sec))
-			small.peek(stop(2, 0, sec, 2*sec))
-			small.allow(0, pass(2, 0, 2*sec))
-			small.allow(3, stop(2, 0, core.Never, 2*sec))
-			large.peek(stop(10, 0, sec, 10*sec))
-			small.allow(1, stop(2, 0, sec, 2*sec))
-			large.peek(pass(10, 8, 2*sec))
+			start, passed := s.now, map[int]int{}
+			for ; s.now < start+20*sec; s.at(s.now + 25*ms) {
+				for _, n := range []int{5, 15} {
+					a := s.of(make(n))
+					d, err := a.l.Allow(s.Context(), a.user, a.action)
+					if err != nil {
+						s.Fatal(err)
+					}
+					if d.Allowed {
+						passed[n]++
+					}
+				}
+			}
+			for n, got := range passed {
+				if want := n + 49; got != want { // one more every 0.4 s
+					s.Errorf("%s let %d pass in 20 s, not %d", make(n), got, want)
+				}
+			}
 		}
 	}},
 
-	{"limits of another kind, period or name share no state", func(s *script) {
+	{"limits of another kind, period, name or other numbers share no state", func(s *script) {
 		var limits []core.Limit
 		for _, l := range []core.Limit{
 			core.SlidingWindow(1, time.Minute), countRefused(1, time.Minute), core.MovingWindow(1, time.Minute),
@@ -985,9 +991,11 @@ var stateRules = []promise{
 			core.FixedWindow(1, time.Hour), core.ElasticWindow(1, time.Hour),
 			core.FixedWindow(1, time.Minute+usec), core.FixedWindow(1, 10*time.Minute),
 			core.TokenBucket(1, core.Every(time.Minute)), core.Funnel(1, core.Every(time.Minute)),
+			core.TokenBucket(1, core.Every(time.Hour)), core.Funnel(1, core.Every(time.Hour)),
+			core.TokenBucket(1, core.Every(time.Minute)).Initial(1), core.TokenBucket(11, core.Every(time.Minute)).Initial(1),
 		} {
 			limits = append(limits, l)
-			for _, name := range []string{"a", "A", "a.", "_", "1m0s", "1h0m0s", "funnel", "sliding", "fixed", "60000000"} {
+			for _, name := range []string{"a", "A", "a.", "_", "1", "1m", "1h", "funnel", "sliding", "fixed", "60000000"} {
 				limits = append(limits, l.Named(name))
 			}
 		}

@@ -105,7 +105,7 @@ var (
 // drawRule draws a rule, often one that shares the state of one in others.
 func (tr *trace) drawRule(others []rule) rule {
 	if len(others) > 0 && rapid.Bool().Draw(tr.t, "shared") {
-		return tr.drawNumbers(rapid.SampledFrom(others).Draw(tr.t, "with"))
+		return tr.drawOther(rapid.SampledFrom(others).Draw(tr.t, "with"))
 	}
 	r := rule{kind: kind(rapid.IntRange(0, int(kinds)-1).Draw(tr.t, "kind"))}
 	if rapid.IntRange(0, 3).Draw(tr.t, "named") == 3 {
@@ -120,7 +120,22 @@ func (tr *trace) drawRule(others []rule) rule {
 	return tr.drawNumbers(r)
 }
 
-// drawNumbers draws what does not belong to the rule's identity.
+// drawOther draws what does not belong to a rule's identity, or, of a meter, at times
+// all numbers.
+func (tr *trace) drawOther(r rule) rule {
+	if !r.meter() || rapid.IntRange(0, 3).Draw(tr.t, "other numbers") == 3 {
+		return tr.drawNumbers(r)
+	}
+	if r.kind == funnel || r.kind == throttle {
+		r.kind = rapid.SampledFrom([]kind{funnel, throttle}).Draw(tr.t, "funnel")
+	}
+	if by := rapid.SampledFrom([]int{1, 2}).Draw(tr.t, "rate"); r.d*int64(by) <= hour {
+		r.n, r.d = r.n*by, r.d*int64(by)
+	}
+	return tr.drawMemory(r)
+}
+
+// drawNumbers draws a rule's numbers.
 func (tr *trace) drawNumbers(r rule) rule {
 	r.max = rapid.IntRange(1, 6).Draw(tr.t, "max")
 	if !r.meter() {
@@ -137,8 +152,16 @@ func (tr *trace) drawNumbers(r rule) rule {
 	if tr.f.Advance == nil {
 		r.n, r.d = 1, r.d/1000*hour
 	}
+	r.initial = 0
 	if r.kind == initial {
 		r.initial = rapid.IntRange(1, r.max).Draw(tr.t, "initial")
+	}
+	return tr.drawMemory(r)
+}
+
+// drawMemory draws when a bucket with Initial is forgotten.
+func (tr *trace) drawMemory(r rule) rule {
+	if r.kind == initial {
 		r.forget = rapid.SampledFrom([]int64{-1, 0, 1, 500_000, 3_000_000}).Draw(tr.t, "forget")
 		if r.forget++; r.forget != 0 { // 0 is the default
 			r.forget += ceil(r.full()) - 1

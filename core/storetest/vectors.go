@@ -3,6 +3,7 @@ package storetest
 import (
 	_ "embed"
 	"encoding/json"
+	"math/big"
 	"slices"
 	"testing"
 	"time"
@@ -50,6 +51,7 @@ func Vectors(t *testing.T, open func(testing.TB) Fixture) {
 			why[e.seq][i] = e.reason
 		}
 	}
+	f.Advance(100 * time.Hour) // room to step back into
 	compared := 0
 	for rows := file.Rows; len(rows) > 0; {
 		n := slices.IndexFunc(rows, func(r row) bool { return r.Seq != rows[0].Seq })
@@ -104,33 +106,40 @@ func replay(t *testing.T, f Fixture, rows []row, exempt map[int]string) (compare
 	return compared
 }
 
+func (r row) limit() core.Limit {
+	return core.Throttle(int(r.Args[0]), core.Per(int(r.Args[1]), time.Duration(r.Args[2])*time.Second))
+}
+
 // play makes the row's call.
 func (r row) play(t *testing.T, f Fixture) (core.Decision, error) {
-	l, err := core.New(f.Store, core.Throttle(int(r.Args[0]), core.Per(int(r.Args[1]), time.Duration(r.Args[2])*time.Second)))
+	l, err := core.New(f.Store, r.limit())
 	if err != nil {
 		return core.Decision{}, err
 	}
 	return l.AllowN(t.Context(), r.Seq, "throttle", r.quantity())
 }
 
-// restore brings the state to what was recorded after a row that was not
-// compared. A meter's debt is time, so a funnel of microseconds and one of
-// milliseconds can be charged with any.
+// restore brings the state to what was recorded after a row that was not compared: to
+// the microsecond, by an action that was made when it must have been. A debt above the
+// quota is restored as one of the quota.
 func restore(t *testing.T, f Fixture, r row, now int64) {
-	fine := core.Must(core.New(f.Store, core.Funnel(1000, core.Per(1000, time.Millisecond))))
-	coarse := core.Must(core.New(f.Store, core.Funnel(1e9, core.Per(1, time.Millisecond))))
-	if err := coarse.Reset(t.Context(), r.Seq, "throttle"); err != nil {
+	l, err := core.New(f.Store, r.limit())
+	if err != nil {
+		return // it has no state
+	}
+	if err := l.Reset(t.Context(), r.Seq, "throttle"); err != nil {
 		t.Fatal(err)
 	}
 	if r.Tat == nil || *r.Tat <= now*1000 {
 		return
 	}
-	debt := (*r.Tat+999)/1000 - now
-	if d, err := fine.AllowN(t.Context(), r.Seq, "throttle", int(debt%1000)); err != nil || !d.Allowed {
-		t.Fatalf("restoring %d us: %s, %v", debt%1000, show(d), err)
-	}
-	d, err := coarse.AllowN(t.Context(), r.Seq, "throttle", int(debt/1000))
-	if err != nil || !d.Allowed || d.ResetAfter != us(debt) {
+	debt, emission := (*r.Tat+999)/1000-now, big.NewRat(r.Args[2]*1_000_000, r.Args[1])
+	units := min(ceil(new(big.Rat).Quo(whole(debt), emission)), r.Args[0]+1)
+	early := max(0, floor(new(big.Rat).Mul(whole(units), emission))-debt)
+	f.Advance(us(-early))
+	d, err := l.AllowN(t.Context(), r.Seq, "throttle", int(units))
+	f.Advance(us(early))
+	if err != nil || !d.Allowed {
 		t.Fatalf("restoring %d us: %s, %v", debt, show(d), err)
 	}
 }
