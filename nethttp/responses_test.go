@@ -729,7 +729,7 @@ var rules = []rule{
 		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 1}),
 		routes: reply(&nethttp.Config{IETF: true}, core.MovingWindow(9, time.Hour), fivePerMinute.Named("posts"), core.Funnel(3, core.Per(30, time.Second))),
 		steps: []step{{want: passed(5, 4, "+60s",
-			`Ratelimit-Policy: "moving:1h0m0s";q=9;w=3600, "posts";q=5;w=60, "funnel";q=3`, `Ratelimit: "posts";r=4;t=60`)}},
+			`Ratelimit-Policy: "moving:1h";q=9;w=3600, "posts";q=5;w=60, "funnel:3:3/100ms";q=3`, `Ratelimit: "posts";r=4;t=60`)}},
 		asked: []string{"laoqian reply 1"},
 		runs:  1,
 	},
