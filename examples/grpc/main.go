@@ -1,0 +1,68 @@
+// Command grpc limits a gRPC server with an interceptor over package core: five calls of
+// each method a minute for each user.
+package main
+
+import (
+	"context"
+	"log"
+	"net"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+// limit returns an interceptor that asks limiter before each call. The action is the
+// method's full name.
+func limit(limiter *core.Limiter) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		user := metadata.ValueFromIncomingContext(ctx, "x-user-id") // the gateway sets it
+		if len(user) != 1 || user[0] == "" {
+			return nil, status.Error(codes.Unauthenticated, "the call does not say which user it is for")
+		}
+		d, err := limiter.Allow(ctx, user[0], info.FullMethod)
+		if err != nil {
+			log.Print(err)
+			return nil, status.Error(codes.Unavailable, "the limit cannot be checked at present")
+		}
+		if !d.Allowed {
+			return nil, refusal(d)
+		}
+		return handler(ctx, req)
+	}
+}
+
+// refusal tells the client when to come back.
+func refusal(d core.Decision) error {
+	s := status.New(codes.ResourceExhausted, "too many calls")
+	if d.RetryAfter != core.Never {
+		if detailed, err := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(d.RetryAfter)}); err == nil {
+			s = detailed
+		}
+	}
+	return s.Err()
+}
+
+func server() *grpc.Server {
+	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+	s := grpc.NewServer(grpc.UnaryInterceptor(limit(calls)))
+	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
+	return s
+}
+
+func main() {
+	l, err := net.Listen("tcp", "127.0.0.1:8080")
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(server().Serve(l))
+}
