@@ -1,0 +1,59 @@
+// Command worker sends mails to the addresses that it reads, one a line. The provider
+// takes twenty a second from one account, so all processes with the same Redis wait for
+// their turn together:
+//
+//	worker -redis 127.0.0.1:6379 <addresses
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+func main() {
+	addr := flag.String("redis", "127.0.0.1:6379", "the address of Redis")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	// Without a core.Fallback: if Redis is down, mails wait.
+	store := redisstore.New(redis.NewClient(&redis.Options{Addr: *addr}), nil)
+	mails := core.Must(core.New(store, core.Funnel(1, core.Per(20, time.Second))))
+
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		if !turn(ctx, mails) {
+			return
+		}
+		fmt.Println("sent to", in.Text()) // where the mail is sent
+	}
+}
+
+// turn waits until a mail may be sent. It returns false if the program is to end.
+func turn(ctx context.Context, mails *core.Limiter) bool {
+	for {
+		_, err := mails.Wait(ctx, "our-account", "mail")
+		if err == nil {
+			return true // ctx has no deadline, so nothing is refused
+		}
+		if ctx.Err() == nil {
+			log.Print(err)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Second):
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+func build(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "worker")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bin
+}
+
+func TestThreeProcessesSendTwentyASecondTogether(t *testing.T) {
+	server := redistest.Start(t)
+	bin := build(t)
+	start := time.Now()
+	var wg sync.WaitGroup
+	for p := range 3 {
+		wg.Go(func() {
+			var in, want strings.Builder
+			for i := range 10 {
+				fmt.Fprintf(&in, "user%d@%d.example\n", i, p)
+				fmt.Fprintf(&want, "sent to user%d@%d.example\n", i, p)
+			}
+			var errs bytes.Buffer
+			cmd := exec.CommandContext(t.Context(), bin, "-redis", server.Addr)
+			cmd.Stdin, cmd.Stderr = strings.NewReader(in.String()), &errs
+			if out, err := cmd.Output(); err != nil || string(out) != want.String() {
+				t.Errorf("%v\n%s%s", err, out, &errs)
+			}
+		})
+	}
+	wg.Wait()
+	// The first of the thirty goes at once, each other one 50 ms after the one before.
+	if took := time.Since(start); took < 29*50*time.Millisecond {
+		t.Errorf("thirty mails took %s", took)
+	}
+}
+
+// A waiter is a worker with one mail to send, without Redis. start returns when it has
+// logged that.
+type waiter struct {
+	*exec.Cmd
+	logs io.Reader
+	out  bytes.Buffer
+}
+
+func start(t *testing.T, redis string) *waiter {
+	t.Helper()
+	w := &waiter{Cmd: exec.CommandContext(t.Context(), build(t), "-redis", redis)}
+	w.Stdin, w.Stdout = strings.NewReader("user@0.example\n"), &w.out
+	var err error
+	if w.logs, err = w.StderrPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.logs.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// ends checks that the worker ends well and what it has sent by then.
+func (w *waiter) ends(t *testing.T, want string) {
+	t.Helper()
+	logs, _ := io.ReadAll(w.logs)
+	if err := w.Wait(); err != nil || w.out.String() != want {
+		t.Errorf("%v, %q, want %q\n%s", err, &w.out, want, logs)
+	}
+}
+
+func TestAWorkerWaitsForRedis(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	w := start(t, server.Addr)
+	server.Run()
+	w.ends(t, "sent to user@0.example\n")
+}
+
+func TestAWorkerEndsWhileItWaits(t *testing.T) {
+	w := start(t, "127.0.0.1:1") // nobody listens there
+	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.ends(t, "")
+}
