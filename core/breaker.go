@@ -4,72 +4,116 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// ErrKey is what a store's error is, in the sense of errors.Is, if it concerns only
-// the keys of that charge, one of which holds nonsense, say. [Fallback], [FailOpen]
-// and [Shadow] answer it as they do any error, but it tells them nothing of how the
-// store fares with others, whom they go on asking it for.
+// ErrKey is matched, with errors.Is, by a store's error that concerns only the keys of
+// one charge: one of them holds something that is no state, for example. [Fallback],
+// [FailOpen] and [Shadow] decide that charge as they do after any error. They do not
+// count the error as a failure of the store.
 var ErrKey = errors.New("core: the store has no answer for this key")
 
-// A breaker asks a store until it has failed a few times in a row. It is open then:
-// only now and then one call asks, to probe, and the others are spared the store's
-// time budget. The store's answer to a probe closes it. Whoever calls brings the
-// time along, so there is no timer and no goroutine.
+// A breaker stops asking a store that has failed three times in a row. It is open then:
+// one call at a time asks the store, as a probe, and the others are spared the store's
+// time budget. An answer to a probe closes the breaker. Every call brings the time with
+// it, so there is no timer and no goroutine.
+//
+// A store whose parts fail each by itself, as the nodes of a cluster do, has a method
+// Part(user string) string. Then all this holds for each part.
+//
+// Failures of calls that overlap are one event: a failure counts if its call began after
+// the failure that counted before it. So a batch of calls or a short stall counts once,
+// and a store that hangs opens the breaker after three of its time-outs.
 type breaker struct {
 	store Store
+	part  func(user string) string
 	what  string // happens while the store fails; for the log
 	base  time.Time
 
-	// word is read on every call, and nothing else on a healthy one's. It and next
-	// are written under mu.
-	word atomic.Uint64
-	next atomic.Int64 // since base: open, when a probe may go; noisy, when to say that it is over
+	failures atomic.Int64                        // that counted, in all parts
+	circuits atomic.Pointer[map[string]*circuit] // never changed; nil: nothing has failed lately
+	calm     atomic.Int64                        // since base: when an outage is over if nothing else fails
 
-	mu    sync.Mutex
-	last  error // that failed a call
+	mu    sync.Mutex // for whatever changes
+	noisy bool       // the log says that the store fails
+	last  error
 	noted int64 // since base: until when nothing is said of failures that open nothing
 }
 
-// A word is how many calls have failed in a row; whether the log says that the store
-// fails; and the era, which every opening ends. How a call fared that was made in
-// another era says nothing of this one.
-const (
-	trip  = 3 // failures in a row open; also their mask
-	noisy = 4
-	era   = 8
-)
+// A circuit is what a breaker knows of one part of its store.
+type circuit struct {
+	failed atomic.Int32 // in a row; at trip it is open
+	probe  atomic.Int64 // since base: when a probe may go, if it is open
+	latest int64        // the number of its last failure that counted
+}
 
 const (
+	trip       = 3
+	maxParts   = 64 // that fail at a time; more share one circuit
 	probeEvery = 250 * time.Millisecond
-	calm       = 5 * time.Second // a store that comes and goes is said to answer when it has stayed so long
+	calmFor    = 5 * time.Second // a store that comes and goes is said to answer when it has stayed so long
 	noteEvery  = time.Minute
+
+	// What another store gets to decide for a caller whose own deadline has ended.
+	afterDeadline = 50 * time.Millisecond
 )
 
 func newBreaker(store Store, where, what string) breaker {
-	return breaker{store: mustStore(store, where), what: what, base: time.Now()}
+	return breaker{store: mustStore(store, where), part: partOf(store), what: what, base: time.Now()}
 }
 
-func open(word uint64) bool { return word&trip == trip }
+// partOf is the Part method of a store or of one that it wraps.
+func partOf(store Store) func(user string) string {
+	for store != nil {
+		switch s := store.(type) {
+		case interface{ Part(user string) string }:
+			return s.Part
+		case interface{ Unwrap() Store }:
+			store = s.Unwrap()
+		default:
+			store = nil
+		}
+	}
+	return func(string) string { return "" }
+}
 
 func (b *breaker) now() int64 { return int64(time.Since(b.base)) }
 
-// down is whether a breaker in the store, or in one within it, is open.
-func down(store Store) bool {
-	s, ok := store.(interface{ down() bool })
-	return ok && s.down()
+// circuit is that of the user's part, nil if nothing has failed there lately.
+func (b *breaker) circuit(user string) *circuit {
+	circuits := b.circuits.Load()
+	if circuits == nil {
+		return nil
+	}
+	return (*circuits)[b.key(*circuits, user)]
 }
 
-func (b *breaker) down() bool { return open(b.word.Load()) || down(b.store) }
+func (b *breaker) key(circuits map[string]*circuit, user string) string {
+	part := b.part(user)
+	if len(circuits) >= maxParts && circuits[part] == nil {
+		return ""
+	}
+	return part
+}
+
+func (c *circuit) open() bool { return c != nil && c.failed.Load() == trip }
+
+// down is whether a breaker in the store, or in one within it, is open for the user.
+func down(store Store, user string) bool {
+	s, ok := store.(interface{ down(user string) bool })
+	return ok && s.down(user)
+}
+
+func (b *breaker) down(user string) bool { return b.circuit(user).open() || down(b.store, user) }
 
 func (b *breaker) Accept(limits []Limit) error { return accept(b.store, limits) }
 
-// Reset asks the store whether the breaker is open or not: there is nobody else to
-// do it, and what comes of it says little of charges.
+// Reset asks the store whether the breaker is open or not: nobody else can do it. Its
+// result says little of charges, so it does not count.
 func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit) error {
 	return b.store.Reset(ctx, user, action, limits)
 }
@@ -88,51 +132,56 @@ func judge(ctx context.Context, d *Decision, err error) verdict {
 	switch {
 	case err == nil && d.Source != SourceCache:
 		return answered
-	case err == nil, ctx.Err() != nil:
+	case err == nil, ctx.Err() == context.Canceled:
 		return silent
 	case errors.Is(err, ErrKey):
 		return keyed
 	}
-	return failed
+	return failed // a deadline that has ended counts: the store had not answered
 }
 
-// take asks the store if it is to be asked. With ok there is a decision, or the
-// error of a caller who left, which is an error as it is and nobody's outage.
+// take asks the store, unless the breaker is open. With ok there is a decision, or the
+// error of a caller who left, which says nothing of the store.
 func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err error) {
-	asked := b.word.Load()
-	if open(asked) {
-		return b.probe(ctx, c)
+	if err := ctx.Err(); err != nil {
+		return d, true, err
+	}
+	begun := b.failures.Load()
+	if k := b.circuit(c.User); k.open() {
+		return b.probe(ctx, c, k)
 	}
 	d, err = b.store.Take(ctx, c)
 	v := judge(ctx, &d, err)
 	switch v {
 	case answered:
-		if word := b.word.Load(); word%era != 0 && (word%era != noisy || b.now() >= b.next.Load()) {
-			b.answer(asked)
+		if b.circuits.Load() != nil {
+			b.answer(c.User)
 		}
 	case keyed:
 		b.note(err)
 	case failed:
-		b.fail(asked, err)
+		b.fail(c.User, begun, err)
 	}
 	return d, v == answered || v == silent, err
 }
 
-// answer ends a run of failures, and after an outage says that it is over.
-func (b *breaker) answer(asked uint64) {
-	b.mu.Lock()
-	word := b.word.Load()
-	if word/era != asked/era {
-		b.mu.Unlock()
+// answer ends a run of failures, and an outage after which nothing has failed for a while.
+func (b *breaker) answer(user string) {
+	k := b.circuit(user)
+	short := k != nil && k.failed.Load() > 0
+	if !short && b.now() < b.calm.Load() {
 		return
 	}
-	short, last := word&trip > 0, b.last
-	over := word&noisy != 0 && b.now() >= b.next.Load()
-	word &^= trip
-	if over {
-		word &^= noisy
+	b.mu.Lock()
+	if short = short && !k.open(); short {
+		k.failed.Store(0)
 	}
-	b.word.Store(word)
+	last, over := b.last, false
+	if b.now() >= b.calm.Load() {
+		// A circuit that is still open is that of a part that nobody asks for any more.
+		over, b.noisy = b.noisy, false
+		b.circuits.Store(nil)
+	}
 	b.mu.Unlock()
 	if short {
 		b.note(last)
@@ -142,26 +191,48 @@ func (b *breaker) answer(asked uint64) {
 	}
 }
 
-// fail adds a failure, which may be the one that opens.
-func (b *breaker) fail(asked uint64, err error) {
+// fail counts a failure of a call that began when so many had failed. It may open the
+// breaker. Of an open one only the probe's result counts.
+func (b *breaker) fail(user string, begun int64, err error) {
 	b.mu.Lock()
-	word := b.word.Load()
-	if word/era != asked/era {
+	k := b.ensure(user)
+	if k.open() || k.latest > begun {
 		b.mu.Unlock()
 		return
 	}
+	k.latest = b.failures.Add(1)
 	b.last = err
-	say := false
-	if word++; open(word) {
-		say = word&noisy == 0
-		b.next.Store(b.now() + int64(probeEvery))
-		word = (word/era+1)*era | noisy | trip
-	}
-	b.word.Store(word)
+	b.calm.Store(b.now() + int64(calmFor))
+	k.probe.Store(b.now() + int64(probeEvery))
+	say := k.failed.Add(1) == trip && !b.noisy
+	b.noisy = b.noisy || say
 	b.mu.Unlock()
 	if say {
-		slog.Default().Warn(b.what, "error", err)
+		b.warn(user, err)
 	}
+}
+
+func (b *breaker) warn(user string, err error) {
+	if part := b.part(user); part != "" {
+		slog.Default().Warn(b.what, "part", part, "error", err)
+		return
+	}
+	slog.Default().Warn(b.what, "error", err)
+}
+
+// ensure is the circuit of the user's part, which may be a new one.
+func (b *breaker) ensure(user string) *circuit {
+	circuits := map[string]*circuit{}
+	if was := b.circuits.Load(); was != nil {
+		circuits = *was
+	}
+	key := b.key(circuits, user)
+	if circuits[key] == nil {
+		circuits = maps.Clone(circuits)
+		circuits[key] = new(circuit)
+		b.circuits.Store(&circuits)
+	}
+	return circuits[key]
 }
 
 // note says, now and then, that the store fails now and then.
@@ -179,40 +250,40 @@ func (b *breaker) note(err error) {
 }
 
 // probe asks the store of an open breaker if it is time to and nobody else does.
-func (b *breaker) probe(ctx context.Context, c Charge) (d Decision, ok bool, err error) {
-	if b.now() < b.next.Load() || !b.begin() {
+func (b *breaker) probe(ctx context.Context, c Charge, k *circuit) (d Decision, ok bool, err error) {
+	if at := k.probe.Load(); b.now() < at || !k.probe.CompareAndSwap(at, math.MaxInt64) {
 		return d, false, nil
 	}
 	v := failed // if the store panics
-	defer func() { b.end(v) }()
+	defer func() { b.end(k, v) }()
 	d, err = b.store.Take(ctx, c)
 	v = judge(ctx, &d, err)
 	return d, v == answered || v == silent, err
 }
 
-// begin takes the one place for a probe.
-func (b *breaker) begin() bool {
+// end gives the place for a probe back: at once if nothing was learnt, or callers who
+// leave could keep the breaker open.
+func (b *breaker) end(k *circuit, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !open(b.word.Load()) || b.now() < b.next.Load() {
-		return false
-	}
-	b.next.Store(math.MaxInt64)
-	return true
-}
-
-// end gives the place back: at once if nothing was learnt, or callers who leave
-// could keep the breaker open.
-func (b *breaker) end(v verdict) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	now := b.now()
 	switch v {
 	case answered:
-		b.next.Store(b.now() + int64(calm))
-		b.word.Store(b.word.Load() &^ trip)
+		k.failed.Store(0)
+		b.calm.Store(now + int64(calmFor))
 	case failed:
-		b.next.Store(b.now() + int64(probeEvery))
+		k.probe.Store(now + int64(probeEvery))
+		b.calm.Store(now + int64(calmFor))
 	default:
-		b.next.Store(0)
+		k.probe.Store(now)
 	}
+}
+
+// outlive is a context for a second store to decide with, if the caller's deadline has
+// ended while the first had not answered.
+func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != context.DeadlineExceeded {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), afterDeadline)
 }

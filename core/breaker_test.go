@@ -16,50 +16,64 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// A script is a store that does as it is told, one letter a call: s answers, f fails,
-// c answers from a cache, k has an error of its key, l finds that the caller leaves, p
-// panics, h hangs for a second and answers, H hangs for a second and fails. After the last
-// it does as then.
-type script struct {
-	core.Store
-	mu    sync.Mutex
-	does  string
-	asked atomic.Int64
-	left  atomic.Int64
-}
+// What a scripted store does with a call.
+type does int
+
+const (
+	answers   does = iota
+	fails          // with an error of its own
+	nonsense       // an ErrKey
+	cached         // answers from a cache
+	cancelled      // the caller cancels while the store is asked
+	panics
+	answersLate // after a second
+	failsLate   // after a second
+	hangs       // for a second, or until the caller's context ends
+)
 
 var errKey = fmt.Errorf("store: nonsense: %w", core.ErrKey)
 
-func scripted(does string) *script { return &script{Store: memorystore.New(nil), does: does} }
+// A scripted store does as it is told, and counts who asks.
+type scripted struct {
+	core.Store
+	does  atomic.Int64
+	asked atomic.Int64
+}
 
-func (s *script) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func scriptedStore(d does) *scripted {
+	s := &scripted{Store: memorystore.New(nil)}
+	s.does.Store(int64(d))
+	return s
+}
+
+func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	s.asked.Add(1)
-	s.mu.Lock()
-	does := s.does[0]
-	if len(s.does) > 1 {
-		s.does = s.does[1:]
-	}
-	s.mu.Unlock()
-	switch does {
-	case 'f':
+	switch does(s.does.Load()) {
+	case fails:
 		return core.Decision{}, errDown
-	case 'c':
+	case cached:
 		d, err := s.Store.Take(ctx, c)
 		d.Source = core.SourceCache
 		return d, err
-	case 'k':
+	case nonsense:
 		return core.Decision{}, errKey
-	case 'l':
-		s.left.Add(1)
+	case cancelled:
 		ctx.Value(leave{}).(context.CancelFunc)()
 		return core.Decision{}, ctx.Err()
-	case 'p':
+	case panics:
 		panic("the store panics")
-	case 'h':
+	case answersLate:
 		time.Sleep(time.Second)
-	case 'H':
+	case failsLate:
 		time.Sleep(time.Second)
 		return core.Decision{}, errDown
+	case hangs:
+		select {
+		case <-ctx.Done():
+			return core.Decision{}, ctx.Err()
+		case <-time.After(time.Second):
+			return core.Decision{}, errDown
+		}
 	}
 	return s.Store.Take(ctx, c)
 }
@@ -67,11 +81,13 @@ func (s *script) Take(ctx context.Context, c core.Charge) (core.Decision, error)
 type leave struct{}
 
 // allow asks once, as a caller who can leave, and swallows a panic.
-func allow(l *core.Limiter) (d core.Decision, err error) {
+func allow(l *core.Limiter) (d core.Decision, err error) { return allowUser(l, "u") }
+
+func allowUser(l *core.Limiter, user string) (d core.Decision, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer func() { _ = recover() }()
-	return l.Allow(context.WithValue(ctx, leave{}, cancel), "u", "a")
+	return l.Allow(context.WithValue(ctx, leave{}, cancel), user, "a")
 }
 
 var breakers = map[string]func(core.Store) core.Store{
@@ -82,78 +98,327 @@ var breakers = map[string]func(core.Store) core.Store{
 
 var plenty = core.FixedWindow(1_000_000, time.Hour)
 
-// Of the calls c is one, g one that goes on by itself; a dot waits for 249 ms, a comma
-// for 1 ms, a semicolon for 1 s. asked is how often the store was, in all.
+// A step: after a while, and while the store does that, so many calls come, of which so
+// many ask the store.
+type step struct {
+	after time.Duration
+	while does
+	calls int
+	asked int64
+
+	together bool // the calls come at the same moment, and the next step does not wait for them
+}
+
 func TestBreaker(t *testing.T) {
+	const ms = time.Millisecond
+	opened := step{while: fails, calls: 3, asked: 3}
 	for _, tt := range []struct {
-		name, does, calls string
-		asked             int64
+		name  string
+		steps []step
 	}{
-		{"a store that answers is always asked", "s", "cccccccccc", 10},
-		{"two failures in a row open nothing", "ffs", "cccccccccc", 10},
-		{"nor does every second call that fails", "fsfsfsfsfsfs", "cccccccccccc", 12},
-		{"nor do two of three", "ffsffsffsffs", "cccccccccccc", 12},
-		{"three in a row do", "f", "cccccccccc", 3},
-		{"and three after others", "ffsfff", "cccccccccc", 6},
-		{"open, it asks nothing for a quarter of a second", "f", "ccc.cccc", 3},
-		{"then one call", "f", "ccc.,cccc", 4},
-		{"and one after each other quarter", "f", "ccc.,ccc.c,ccc.c,cc", 6},
-		{"however long nobody asks", "f", "ccc........,cccc", 4},
-		{"an answer to the probe closes", "fffs", "ccc.,ccccc", 8},
-		{"and three failures open again", "fffsf", "ccc.,cccccccccc", 7},
-		{"an error of a key opens nothing", "k", "cccccccccc", 10},
-		{"and ends no run of failures", "ffkf", "cccccccccc", 4},
-		{"and does not close, nor hold up the next probe", "fffkf", "ccc.,cccc", 5},
-		{"nor after an answer", "fffks", "ccc.,cccc", 7},
-		{"an answer from a cache ends no run of failures", "ffcf", "cccccccccc", 4},
-		{"and does not close, nor hold up the probe", "fffcf", "ccc.,cccc", 5},
-		{"a caller who leaves opens nothing", "l", "cccccccccc", 10},
-		{"and ends no run of failures either", "fflf", "cccccccccc", 4},
-		{"and does not close, nor hold up the probe", "ffflf", "ccc.,cccc", 5},
-		{"nor do many", "fffllllls", "ccc.,cccccccc", 11},
-		{"a probe that panics has failed", "fffps", "ccc.,cccc.,ccc", 7},
-		{"a call that panics opens nothing", "p", "cccccccccc", 10},
-		{"an answer to a call from before it opened does not close", "hf", "gccc;ccccc", 5},
-		{"nor end a later run of failures", "hfffsf", "gccc.,ccc;ccccc", 8},
-		{"failures of calls from before do not open what has closed", "HHHfffs", "gggccc.,c...,,,,,ccccc", 12},
+		{"a store that answers is always asked", []step{{while: answers, calls: 10, asked: 10}}},
+		{"two failures in a row open nothing", []step{{while: fails, calls: 2, asked: 2}, {while: answers, calls: 8, asked: 8}}},
+		{"nor do two of three", []step{
+			{while: fails, calls: 2, asked: 2}, {while: answers, calls: 1, asked: 1},
+			{while: fails, calls: 2, asked: 2}, {while: answers, calls: 1, asked: 1},
+			{while: fails, calls: 2, asked: 2}, {while: answers, calls: 1, asked: 1},
+		}},
+		{"three in a row do", []step{{while: fails, calls: 10, asked: 3}}},
+		{"open, it asks nothing for a quarter of a second", []step{opened, {after: 249 * ms, while: fails, calls: 4}}},
+		{"then one call asks, and one each quarter", []step{
+			opened,
+			{after: 250 * ms, while: fails, calls: 4, asked: 1},
+			{after: 249 * ms, while: fails, calls: 4},
+			{after: ms, while: fails, calls: 4, asked: 1},
+			{after: time.Hour, while: fails, calls: 4, asked: 1},
+		}},
+		{"an answer to the probe closes", []step{opened, {after: 250 * ms, while: answers, calls: 5, asked: 5}}},
+		{"and three failures open again", []step{
+			opened, {after: 250 * ms, while: answers, calls: 1, asked: 1}, {while: fails, calls: 10, asked: 3},
+		}},
+		{"calls that fail together are one failure", []step{
+			{while: failsLate, calls: 100, asked: 100, together: true},
+			{after: 1001 * ms, while: failsLate, calls: 100, asked: 100, together: true},
+			{after: 1001 * ms, while: answers, calls: 100, asked: 100},
+		}},
+		{"so are calls that began before the first of them failed", []step{
+			{while: failsLate, calls: 1, asked: 1, together: true},
+			{after: 300 * ms, while: failsLate, calls: 1, asked: 1, together: true},
+			{after: 300 * ms, while: failsLate, calls: 1, asked: 1, together: true},
+			{after: 300 * ms, while: failsLate, calls: 1, asked: 1, together: true},
+			{after: 1001 * ms, while: answers, calls: 10, asked: 10},
+		}},
+		{"a store that hangs opens it after three of its time-outs", []step{
+			{while: failsLate, calls: 10, asked: 10, together: true},
+			{after: 1001 * ms, while: failsLate, calls: 10, asked: 10, together: true},
+			{after: 1001 * ms, while: failsLate, calls: 10, asked: 10, together: true},
+			{after: 1001 * ms, while: failsLate, calls: 10, together: true},
+		}},
+		{"an error of a key opens nothing", []step{{while: nonsense, calls: 10, asked: 10}}},
+		{"and ends no run of failures", []step{
+			{while: fails, calls: 2, asked: 2}, {while: nonsense, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		}},
+		{"and does not close, nor hold up the next probe", []step{
+			opened, {after: 250 * ms, while: nonsense, calls: 1, asked: 1}, {while: answers, calls: 5, asked: 5},
+		}},
+		{"an answer from a cache ends no run of failures", []step{
+			{while: fails, calls: 2, asked: 2}, {while: cached, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		}},
+		{"and does not close, nor hold up the probe", []step{
+			opened, {after: 250 * ms, while: cached, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		}},
+		{"a caller who cancels opens nothing", []step{{while: cancelled, calls: 10, asked: 10}}},
+		{"and ends no run of failures either", []step{
+			{while: fails, calls: 2, asked: 2}, {while: cancelled, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		}},
+		{"nor do many hold up the probe", []step{
+			opened, {after: 250 * ms, while: cancelled, calls: 5, asked: 5}, {while: answers, calls: 5, asked: 5},
+		}},
+		{"a probe that panics has failed", []step{
+			opened, {after: 250 * ms, while: panics, calls: 1, asked: 1}, {while: answers, calls: 4}, {after: 250 * ms, while: answers, calls: 4, asked: 4},
+		}},
+		{"a call that panics opens nothing", []step{{while: panics, calls: 10, asked: 10}}},
+		{"once open, an answer to an earlier call does not close it", []step{
+			{while: answersLate, calls: 1, asked: 1, together: true}, opened,
+			{after: 1001 * ms, while: fails, calls: 5, asked: 1},
+		}},
+		{"failures of calls from before do not open what has closed", []step{
+			{while: failsLate, calls: 3, asked: 3, together: true}, opened,
+			{after: 250 * ms, while: answers, calls: 1, asked: 1},
+			{after: 751 * ms, while: answers, calls: 5, asked: 5},
+		}},
 	} {
 		for name, decorate := range breakers {
 			t.Run(name+": "+tt.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					logs(t)
-					store := scripted(tt.does)
+					store := scriptedStore(answers)
 					l := core.Must(core.New(decorate(store), plenty))
-					left := int64(0)
-					for _, c := range tt.calls {
-						switch c {
-						case '.':
-							time.Sleep(249 * time.Millisecond)
-						case ',':
-							time.Sleep(time.Millisecond)
-						case ';':
-							time.Sleep(time.Second)
-						case 'g':
-							go allow(l)
-						default:
-							switch _, err := allow(l); {
-							case errors.Is(err, context.Canceled):
-								left++
-							case err != nil:
-								t.Errorf("a call with a decision to fall back on: %v", err)
+					call := func(d does) {
+						if _, err := allow(l); errors.Is(err, context.Canceled) != (d == cancelled) || err != nil && d != cancelled {
+							t.Errorf("a call while the store does %d: %v", d, err)
+						}
+					}
+					for i, s := range tt.steps {
+						time.Sleep(s.after)
+						store.does.Store(int64(s.while))
+						before := store.asked.Load()
+						for range s.calls {
+							if s.together {
+								go call(s.while)
+							} else {
+								call(s.while)
 							}
 						}
 						synctest.Wait()
+						if n := store.asked.Load() - before; n != s.asked {
+							t.Errorf("step %d, %+v: asked %d times", i, s, n)
+						}
 					}
-					if n := store.left.Load(); left != n {
-						t.Errorf("%d callers left, and %d were told so", n, left)
+					time.Sleep(time.Minute) // for those who are under way
+				})
+			})
+		}
+	}
+}
+
+// A deadline that ends while the store has not answered is the store's failure: the
+// fallback decides, with a context that is not done, and the breaker opens.
+func TestBreakerCountsDeadlines(t *testing.T) {
+	for name, decorate := range breakers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := logs(t)
+				store := scriptedStore(hangs)
+				var down bool
+				l := core.Must(core.New(core.Observe(decorate(store), func(_ context.Context, o core.Observation) { down = o.Down }), plenty))
+				for i := range 10 {
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+					if d, err := l.Allow(ctx, "u", "a"); err != nil || !d.Allowed {
+						t.Errorf("call %d: %+v, %v", i, d, err)
 					}
-					if n := store.asked.Load(); n != tt.asked {
-						t.Errorf("asked %d times, not %d", n, tt.asked)
+					cancel()
+				}
+				if n := store.asked.Load(); n != 3 || !down || log.Len() == 0 {
+					t.Errorf("asked %d times, Down %t, log %q", n, down, log)
+				}
+			})
+		})
+	}
+}
+
+// Who is done before he asks is told so, and nothing is asked.
+func TestBreakerOfADoneContext(t *testing.T) {
+	for name, decorate := range breakers {
+		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if want == context.Canceled {
+					cancel()
+				}
+				time.Sleep(2 * time.Second)
+				store := scriptedStore(answers)
+				c := core.Charge{User: "u", Action: "a", Limits: []core.Limit{plenty}, Cost: 1}
+				if _, err := decorate(store).Take(ctx, c); err != want || store.asked.Load() != 0 {
+					t.Errorf("%s: %v, and the store was asked %d times", name, err, store.asked.Load())
+				}
+			})
+		}
+	}
+}
+
+// The fallback of a caller whose deadline has ended is asked with a context that ends soon.
+func TestFallbackAfterADeadlineIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs(t)
+		l := core.Must(core.New(core.Fallback(scriptedStore(hangs), scriptedStore(hangs)), plenty))
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		if _, err := l.Allow(ctx, "u", "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 80*time.Millisecond {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// A spread store has its users on two servers, by their names' first letters, of which
+// those that are named fail.
+type spread struct {
+	core.Store
+	mu      sync.Mutex
+	failing string
+	asked   map[string]int
+}
+
+func (s *spread) Part(user string) string { return user[:1] }
+
+func (s *spread) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	s.mu.Lock()
+	part := s.Part(c.User)
+	s.asked[part]++
+	failing := strings.Contains(s.failing, part)
+	s.mu.Unlock()
+	if failing {
+		return core.Decision{}, errDown
+	}
+	return s.Store.Take(ctx, c)
+}
+
+type wrapped struct{ core.Store }
+
+func (w wrapped) Unwrap() core.Store { return w.Store }
+
+// What one server of a store does concerns its users only: the others' decisions stay the
+// store's, and its own pay no time-out for every call.
+func TestBreakerOfAStoreInParts(t *testing.T) {
+	wraps := map[string]func(core.Store) core.Store{
+		"bare":    func(s core.Store) core.Store { return s },
+		"Divide":  func(s core.Store) core.Store { return core.Divide(s, 2) },
+		"Observe": func(s core.Store) core.Store { return core.Observe(s, func(context.Context, core.Observation) {}) },
+		"another": func(s core.Store) core.Store { return wrapped{s} },
+	}
+	for name, decorate := range breakers {
+		for inner, wrap := range wraps {
+			t.Run(name+" of "+inner, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					log := logs(t)
+					store := &spread{Store: memorystore.New(nil), failing: "b", asked: map[string]int{}}
+					down := map[string]bool{}
+					observed := core.Observe(decorate(wrap(store)), note(down))
+					users := core.Must(core.New(observed, plenty.Named("users")))
+					ask := func(n int) {
+						for i := range n {
+							for _, part := range []string{"a", "b"} {
+								d, err := users.Allow(t.Context(), fmt.Sprint(part, i%7), part)
+								if err != nil || !d.Allowed || part == "a" && d.Source != core.SourceStore {
+									t.Fatalf("a user of %s: %+v, %v", part, d, err)
+								}
+							}
+						}
+					}
+					ask(100)
+					if store.asked["a"] != 100 || store.asked["b"] != 3 || down["a"] || !down["b"] {
+						t.Errorf("asked %v, down %v", store.asked, down)
+					}
+					if n := strings.Count(log.String(), "part=b"); n != 1 || strings.Count(log.String(), "\n") != 1 {
+						t.Errorf("the log says:\n%s", log)
+					}
+					time.Sleep(time.Second)
+					if ask(100); store.asked["a"] != 200 || store.asked["b"] != 4 {
+						t.Errorf("after a probe: asked %v", store.asked)
+					}
+					store.failing = ""
+					time.Sleep(time.Second)
+					if ask(100); store.asked["a"] != 300 || store.asked["b"] != 104 || down["b"] {
+						t.Errorf("when it is back: asked %v, down %v", store.asked, down)
+					}
+					time.Sleep(6 * time.Second)
+					if ask(1); !strings.Contains(log.String(), "answers again") {
+						t.Errorf("the log says:\n%s", log)
 					}
 				})
 			})
 		}
 	}
+}
+
+// note notes for each action whether the store is down.
+func note(down map[string]bool) func(context.Context, core.Observation) {
+	return func(_ context.Context, o core.Observation) { down[o.Action] = o.Down }
+}
+
+// A part that nobody asks for any more, since another has taken over, is no outage for ever.
+func TestBreakerForgetsAPartThatHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logs(t)
+		store := &spread{Store: memorystore.New(nil), failing: "b", asked: map[string]int{}}
+		l := core.Must(core.New(core.FailOpen(store), plenty))
+		for range 5 {
+			_, _ = allowUser(l, "b")
+		}
+		for range 60 {
+			time.Sleep(100 * time.Millisecond)
+			_, _ = allowUser(l, "a")
+		}
+		if !strings.Contains(log.String(), "answers again") {
+			t.Errorf("the log says:\n%s", log)
+		}
+		if _, _ = allowUser(l, "b"); store.asked["b"] != 4 {
+			t.Errorf("the part that has gone is asked %d times", store.asked["b"])
+		}
+	})
+}
+
+// However many parts fail, the breaker stays small, and all of them are spared.
+func TestBreakerBoundsItsParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logs(t)
+		store := &everyUser{}
+		l := core.Must(core.New(core.FailOpen(store), plenty))
+		for i := range 1000 {
+			_, _ = allowUser(l, fmt.Sprint(i))
+		}
+		// 63 parts or so have a circuit each, which one failure does not open.
+		if store.asked > 100 {
+			t.Errorf("asked %d times", store.asked)
+		}
+	})
+}
+
+type everyUser struct {
+	core.Store
+	asked int
+}
+
+func (*everyUser) Part(user string) string { return user }
+
+func (s *everyUser) Take(context.Context, core.Charge) (core.Decision, error) {
+	s.asked++
+	return core.Decision{}, errDown
 }
 
 // While a probe is under way nobody else asks, however long it takes.
@@ -239,8 +504,8 @@ func TestBreakerUnderLoad(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		dead.Store(false)
 		wg.Wait()
-		// All of them once, before it opened; then one in 300 ms.
-		if n := failures.Load(); n < callers || n > callers+7000/300+1 {
+		// All of them three times, before it opened; then one in 300 ms.
+		if n := failures.Load(); n < 3*callers || n > 3*callers+7000/300+1 {
 			t.Errorf("%d calls met the outage", n)
 		}
 		if back.Load() == 0 {
@@ -329,7 +594,7 @@ func (h handler) WithGroup(string) slog.Handler                 { return h }
 func TestBreakerLogNamesAnErrorOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs(t)
-		l := core.Must(core.New(core.FailOpen(scripted("k")), plenty))
+		l := core.Must(core.New(core.FailOpen(scriptedStore(nonsense)), plenty))
 		for range 10 {
 			_, _ = allow(l)
 		}
@@ -345,7 +610,7 @@ func TestObserveShowsThatAStoreIsDown(t *testing.T) {
 		"FailOpen":         core.FailOpen,
 		"Shadow":           core.Shadow,
 		"Fallback":         breakers["Fallback"],
-		"Fallback's other": func(s core.Store) core.Store { return core.Fallback(scripted("k"), core.FailOpen(s)) },
+		"Fallback's other": func(s core.Store) core.Store { return core.Fallback(scriptedStore(nonsense), core.FailOpen(s)) },
 		"under Fallback":   func(s core.Store) core.Store { return core.Fallback(core.FailOpen(s), memorystore.New(nil)) },
 		"under Shadow":     func(s core.Store) core.Store { return core.Shadow(core.FailOpen(s)) },
 		"under FailOpen":   func(s core.Store) core.Store { return core.FailOpen(core.Shadow(s)) },
@@ -360,25 +625,29 @@ func TestObserveShowsThatAStoreIsDown(t *testing.T) {
 				logs(t)
 				var seen core.Observation
 				see := func(_ context.Context, o core.Observation) { seen = o }
-				// The store within fails at its third, fourth and fifth call, and once as a probe.
-				l := core.Must(core.New(core.Observe(decorate(scripted("ssfffffs")), see), plenty))
-				for i, want := range []bool{false, false, false, false, true, true} {
+				store := scriptedStore(answers)
+				l := core.Must(core.New(core.Observe(decorate(store), see), plenty))
+				ask := func(while does, want bool) {
+					store.does.Store(int64(while))
 					if _, _ = allow(l); seen.Down != want || seen.Err != nil {
-						t.Errorf("call %d: %+v", i, seen)
+						t.Errorf("%+v", seen)
 					}
 				}
-				for _, want := range []bool{true, true, false, false} {
-					time.Sleep(time.Second)
-					if _, _ = allow(l); seen.Down != want {
-						t.Errorf("at a probe: %+v", seen)
-					}
-				}
+				ask(answers, false)
+				ask(fails, false)
+				ask(fails, false)
+				ask(fails, true)
+				ask(answers, true)
+				time.Sleep(time.Second)
+				ask(fails, true)
+				time.Sleep(time.Second)
+				ask(answers, false)
 			})
 		})
 	}
 	t.Run("a bare store", func(t *testing.T) {
 		var seen core.Observation
-		store := scripted("f")
+		store := scriptedStore(fails)
 		l := core.Must(core.New(core.Observe(store, func(_ context.Context, o core.Observation) { seen = o }), plenty))
 		for range 9 {
 			if _, _ = allow(l); seen.Down || !errors.Is(seen.Err, errDown) {

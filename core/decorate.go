@@ -16,9 +16,12 @@ import (
 // once it answers, it serves again within that and its own time-out. The log says
 // so, once an outage, and [Observe] shows it. An [ErrKey] does not count.
 //
-// The caller's own cancellation or deadline stays an error and does not count
-// either, so that nobody passes uncounted by hanging up. Reset asks store even then,
-// and reports its error: whoever resets must know whether it was done.
+// The caller's own cancellation stays an error and does not count, so that nobody passes
+// uncounted by hanging up. A deadline of the caller that ends while store has not answered
+// is a failure of store, and counts. Reset asks store even then, and reports its error.
+//
+// If store is spread over several servers, as redisstore on a Cluster is, all this holds
+// for each of them: the failure of one concerns its users only.
 func FailOpen(store Store) Store {
 	return &failOpen{newBreaker(store, "FailOpen", "core: the store fails; actions pass unlimited until it answers")}
 }
@@ -59,7 +62,7 @@ type fallback struct {
 	other Store
 }
 
-func (s *fallback) down() bool { return s.breaker.down() || down(s.other) }
+func (s *fallback) down(user string) bool { return s.breaker.down(user) || down(s.other, user) }
 
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
@@ -70,6 +73,8 @@ func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
 	if ok {
 		return d, err
 	}
+	ctx, cancel := outlive(ctx)
+	defer cancel()
 	if d, err = s.other.Take(ctx, c); err == nil && (d.Source == SourceStore || d.Source == SourceCache) {
 		d.Source = SourceFallback
 	}
@@ -114,7 +119,7 @@ type Observation struct {
 	Err       error
 
 	// Down is whether a store that [Fallback], [FailOpen] or [Shadow] asks, here or
-	// further in, has failed so often that it is only asked to probe.
+	// further in, has failed this user so often that it is only asked to probe.
 	Down bool
 }
 
@@ -132,13 +137,15 @@ type observe struct {
 	see func(context.Context, Observation)
 }
 
-func (s *observe) down() bool { return down(s.Store) }
+func (s *observe) down(user string) bool { return down(s.Store, user) }
+
+func (s *observe) Unwrap() Store { return s.Store }
 
 func (s *observe) Accept(limits []Limit) error { return accept(s.Store, limits) }
 
 func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	d, err := s.Store.Take(ctx, c)
-	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, c.Force, d, err, down(s.Store)})
+	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, c.Force, d, err, down(s.Store, c.User)})
 	return d, err
 }
 

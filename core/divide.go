@@ -43,7 +43,9 @@ type divide struct {
 // allocations.
 type divided struct{ limits, shares []Limit }
 
-func (s *divide) down() bool { return down(s.Store) }
+func (s *divide) down(user string) bool { return down(s.Store, user) }
+
+func (s *divide) Unwrap() Store { return s.Store }
 
 func (s *divide) Accept(limits []Limit) error {
 	shares, err := s.shares(limits)

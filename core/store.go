@@ -19,6 +19,10 @@ import (
 // error that concerns only the keys of one charge is an [ErrKey], or a few of them
 // could have [Fallback] and the like take the store for one that fails.
 //
+// A store whose states are spread over servers that fail each by itself has a method
+// Part(user string) string, which names the one that has the user's states. [Fallback]
+// and the like then count failures of each apart. Part must not block.
+//
 // A store that cannot serve every limiter has a method Accept(limits []Limit) error
 // too, which [New] asks; a decorator passes the question on. One that has a shorter
 // way to decide the commonest charge has the methods of [ShortStore].

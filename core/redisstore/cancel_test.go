@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
 
@@ -75,17 +76,18 @@ func TestCallerLeavesBeforeSending(t *testing.T) {
 	_, proxy := proxied(t)
 	rdb := connect(t, &redis.Options{Addr: proxy.Addr, PoolSize: 1})
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-	lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
+	bare := core.Must(core.New(store, kinds[0]))
+	behind := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
 	conn := rdb.Conn()
 	if err := conn.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 10 {
 		ctx, cancel := context.WithCancel(t.Context())
-		want := context.Canceled
+		want, lim := context.Canceled, behind
 		if i%2 == 0 {
 			ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
-			want = context.DeadlineExceeded
+			want, lim = context.DeadlineExceeded, bare
 		} else {
 			time.AfterFunc(20*time.Millisecond, cancel)
 		}
@@ -138,7 +140,8 @@ func TestCallerLeavesAfterSending(t *testing.T) {
 	}
 }
 
-// The caller's deadline is his own error and nobody's outage.
+// A caller's deadline that ends while Redis has not answered is the store's failure: a bare
+// store reports it, and behind a fallback the fallback decides.
 func TestCallersDeadline(t *testing.T) {
 	noLeak(t)
 	_, proxy := proxied(t)
@@ -147,8 +150,9 @@ func TestCallersDeadline(t *testing.T) {
 			rdb := c.open(proxy.Addr)
 			defer rdb.Close()
 			store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
-			if _, err := lim.Peek(t.Context(), user, action); err != nil {
+			bare := core.Must(core.New(store, kinds[0]))
+			behind := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), kinds[0]))
+			if _, err := bare.Peek(t.Context(), user, action); err != nil {
 				t.Fatal(err)
 			}
 			defer proxy.HangUp()
@@ -158,9 +162,16 @@ func TestCallersDeadline(t *testing.T) {
 				together(10, func(i int) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10+i)*time.Millisecond)
 					defer cancel()
-					d, err := lim.Allow(ctx, user, fmt.Sprint(action, i))
+					d, err := bare.Allow(ctx, user, fmt.Sprint(action, i))
 					if err != context.DeadlineExceeded || d != (core.Decision{}) {
-						t.Errorf("%+v, %v", d, err)
+						t.Errorf("bare: %+v, %v", d, err)
+					}
+				})
+				together(10, func(i int) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10+i)*time.Millisecond)
+					defer cancel()
+					if d, err := behind.Allow(ctx, user, fmt.Sprint(action, i)); err != nil || d.Source != core.SourceFallback {
+						t.Errorf("behind a fallback: %+v, %v", d, err)
 					}
 				})
 			}
