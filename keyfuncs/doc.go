@@ -32,7 +32,8 @@
 // Behind a proxy [RemoteIP] is the proxy's address, so all clients share one limit. The
 // client's address is in a header then. But every client can send that header, so it
 // counts only if it came from a proxy of yours: [ForwardedIP] and [TrustedHeaderIP] are
-// given the proxies' addresses and ignore the header of everybody else.
+// given the proxies' addresses and ignore the header of everybody else. Use one of them
+// in place of RemoteIP, also inside [First] and [Join].
 //
 // Do not use middleware that copies such a header into RemoteAddr without a check, as
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then

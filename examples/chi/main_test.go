@@ -1,9 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+
+	"github.com/go-chi/chi/v5/middleware"
 )
 
 // The limits are per route: what one route's limit refuses, another's lets pass.
@@ -30,5 +35,24 @@ func TestEachRouteHasItsLimit(t *testing.T) {
 				t.Errorf("%s: request %d: status %d, headers %v; want %d", tt.name, i+1, w.Code, w.Header(), want)
 			}
 		}
+	}
+}
+
+// chi's RealIP believes any client's header. The log says so, once.
+func TestRealIPIsWarnedOf(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
+	//lint:ignore SA1019 RealIP is deprecated for what this test shows.
+	h := middleware.RealIP(routes())
+	for range 10 {
+		r := httptest.NewRequest("POST", "/posts/1/likes", nil)
+		r.Header.Set("X-Real-IP", "203.0.113.9")
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	said := log.String()
+	if strings.Count(said, "code=forwarded-untrusted") != 1 || !strings.Contains(said, "such as chi's RealIP") {
+		t.Errorf("the log says %q", said)
 	}
 }

@@ -25,7 +25,7 @@ func client(t *testing.T) grpc_health_v1.HealthClient {
 		t.Fatal(err)
 	}
 	s := server()
-	go s.Serve(l) //nolint:errcheck // it ends with Stop
+	go func() { _ = s.Serve(l) }() // until Stop
 	t.Cleanup(s.Stop)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
