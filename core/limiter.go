@@ -30,7 +30,6 @@ type Limiter struct {
 	limits   []Limit // the enforced ones, those that are rehearsed, the ladder
 	smallest int64   // the least quota enforced: what costs more can never pass
 	receipts bool
-	from     *Limiter   // what it is derived from, which is not dropped as long as this one is kept: see watchBuilt
 	short    ShortStore // the store, if it has a shorter way for these limits
 }
 
@@ -65,7 +64,6 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
-	watchBuilt(l)
 	return l, nil
 }
 
@@ -110,7 +108,6 @@ type Option interface {
 // the one it is derived from. Its errors are as those of [New].
 func (l *Limiter) With(extras ...Option) (*Limiter, error) {
 	derived := *l
-	derived.from = l
 	derived.limits = slices.Clone(l.limits)
 	for _, x := range extras {
 		if err := x.extend(&derived); err != nil {
@@ -146,8 +143,8 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of
 // them or none. A cost above the quota of a limit is refused with [Never] and
-// writes nothing. A cost of 0 is always allowed and otherwise answers as
-// [Limiter.Peek]; a negative one is [ErrCost].
+// writes nothing. A cost of 0 is allowed unless the user is banned, and otherwise answers
+// as [Limiter.Peek]; a negative one is [ErrCost].
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	err = l.allow(ctx, user, action, n, &d)
 	return d, err
@@ -160,7 +157,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	case n < 0:
 		return ErrCost
 	case n == 0:
-		if *d, err = l.Peek(ctx, user, action); err == nil {
+		if *d, err = l.Peek(ctx, user, action); err == nil && d.Reason != ReasonBanned {
 			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 		}
 		return err

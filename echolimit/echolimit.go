@@ -18,29 +18,24 @@ package echolimit
 
 import (
 	"net/http"
-	"runtime"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // KeyFunc says who acts or what they do. A missing identity is keyfuncs.ErrNoKey,
 // an unreadable one keyfuncs.ErrBadKey.
 type KeyFunc = func(echo.Context) (string, error)
 
-// From makes a KeyFunc of one for net/http.
+// From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
+// which does not know Echo's routes: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
-	if f == nil {
-		panic("echolimit: From: the key function is nil; give one of package keyfuncs")
-	}
+	f = gate.Lift("echolimit", f)
 	return func(c echo.Context) (string, error) { return f(c.Request()) }
 }
 
@@ -53,166 +48,159 @@ func Value(key string) KeyFunc {
 // Action is always the action of that name.
 func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
 
-// Route is the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched are the one action
-// "unmatched".
-func Route(c echo.Context) (string, error) {
-	path := c.Path()
-	if path != "" && !matched(c, path) {
-		path = ""
-	}
-	return keyfuncs.RouteTemplate(c.Request(), path), nil
-}
-
-// matched tells a match from the path that Echo also sets for a method that is not
-// allowed, and for what it adds to a group with middleware, to catch what the group
-// has no route for.
-func matched(c echo.Context, path string) bool {
-	return c.Get(echo.ContextKeyHeaderAllow) == nil && tableOf(c.Echo()).has(route{c.Request().Method, path})
-}
-
-type route struct{ method, path string }
-
-// A table is the routes of an Echo, which itself can only list them all. It is made
-// anew when a route is missing, but not for every request that has none.
-type table struct {
-	echo   weak.Pointer[echo.Echo]
-	routes atomic.Pointer[map[route]bool]
-	made   atomic.Int64 // since start
-}
-
-var (
-	tables sync.Map // of *table, by weak.Pointer[echo.Echo]
-	start  = time.Now()
-)
-
-const tableAge = time.Second
-
-func tableOf(e *echo.Echo) *table {
-	key := weak.Make(e)
-	t, ok := tables.Load(key)
-	if !ok {
-		if t, ok = tables.LoadOrStore(key, &table{echo: key}); !ok {
-			runtime.AddCleanup(e, func(key weak.Pointer[echo.Echo]) { tables.Delete(key) }, key)
-		}
-	}
-	return t.(*table)
-}
-
-func (t *table) has(r route) bool {
-	routes := t.routes.Load()
-	if routes != nil && (*routes)[r] {
-		return true
-	}
-	if now := int64(time.Since(start)); routes == nil || now-t.made.Load() > int64(tableAge) {
-		t.made.Store(now)
-		routes = t.list()
-	}
-	return (*routes)[r]
-}
-
-func (t *table) list() *map[route]bool {
-	e := t.echo.Value()
-	routes := map[route]bool{}
-	add := func(rs []*echo.Route) {
-		for _, r := range rs {
-			routes[route{r.Method, r.Path}] = true
-		}
-	}
-	add(e.Routes())
-	for _, router := range e.Routers() {
-		add(router.Routes())
-	}
-	t.routes.Store(&routes)
-	return &routes
-}
-
 // Limit makes middleware that lets a request pass if limiter allows its user its
 // action. It panics if an argument is nil.
 func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The
-// fields are those of nethttp.Config. With a FinalCost, the Writer of c.Response() is
-// wrapped. If the handler returns an error, its status is the one that Echo's own
-// error handler gives it: the Code of an *echo.HTTPError that is not wrapped, else
-// 500. If yours answers otherwise, put a middleware inside that calls c.Error.
+// Config is the long form of [Limit]. Its zero value does what Limit does. The fields
+// are those of nethttp.Config. With a FinalCost, the Writer of c.Response() is wrapped.
+// If the handler returns an error, FinalCost gets the status of Echo's own error handler:
+// the Code of an *echo.HTTPError that is not wrapped, else 500. If yours answers
+// otherwise, mount a middleware inside that calls c.Error.
 type Config struct {
-	Cost       func(echo.Context) (int, error)
-	Limiter    func(echo.Context) *core.Limiter
-	Skip       func(echo.Context) bool
-	MaxWait    time.Duration
-	MaxWaiting int
-	FinalCost  func(c echo.Context, status int) int
-	Deny       func(echo.Context, core.Decision) error // its error goes to the central handler; if it hijacks, it returns one
-	Fail       func(echo.Context, error) error         // likewise
-	Keep       bool                                    // see Decision
-	ResetDelta bool
-	IETF       bool
+	Cost            func(echo.Context) (int, error)
+	Limiter         func(echo.Context) (*core.Limiter, error)
+	Skip            func(echo.Context) bool
+	CountPreflights bool
+	MaxWait         time.Duration
+	MaxWaiting      int
+	FinalCost       func(c echo.Context, status int) int
+	Deny            func(echo.Context, core.Decision) error // its error goes to the central handler; if it hijacks, it returns one
+	Fail            func(echo.Context, error) error         // likewise; the error is a *gate.Failure
+	Keep            bool                                    // see Decision
+	ResetDelta      bool
+	IETF            bool
 }
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
-	gate := nethttp.NewGate("echolimit", limiter, user, action, nethttp.Rules[echo.Context]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
-		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+	m := &middleware{config: cfg, marks: cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta || cfg.IETF}
+	m.gate = gate.New("echolimit", limiter, user, action, gate.Rules[echo.Context]{
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
+	// Echo calls this for every request: the closure is an allocation, so it is small.
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		cfg := &cfg // Echo calls this for every request: what it makes is to be small
-		return func(c echo.Context) error {
-			var o nethttp.Outcome
-			gate.Enter(&o, c, c.Request(), c.Response().Header())
-			if o.Pass {
-				if d := o.Kept(); d != nil {
-					c.Set(keptKey, d)
-				}
-				if o.FinalCost {
-					return settled(gate, c, &o, next)
-				}
-				return next(c)
-			}
-			var err error
-			switch {
-			case o.Failure != nil && cfg.Fail != nil:
-				err = cfg.Fail(c, o.Failure)
-			case o.Failure == nil && cfg.Deny != nil:
-				err = cfg.Deny(c, o.Decision)
-			}
-			if err != nil || c.Response().Committed {
-				return err
-			}
-			return answer(c, &o)
-		}
+		return func(c echo.Context) error { return m.handle(c, next) }
 	}
 }
 
-// answer makes the problem an error. It is not wrapped: Echo's error handler looks at
-// the type itself. The Content-Type comes last, since whoever answers in another form
-// would have to keep it: Echo sets none where there is one.
-func answer(c echo.Context, o *nethttp.Outcome) error {
-	p, res := o.Problem(), c.Response()
-	res.Header().Del(echo.HeaderContentType)
-	res.Header().Del(echo.HeaderContentLength)
-	res.Before(func() {
-		if is := res.Header().Get(echo.HeaderContentType); res.Status == p.Status && (is == "" || is == echo.MIMEApplicationJSON) {
-			res.Header().Set(echo.HeaderContentType, nethttp.ProblemType)
-		}
-	})
-	return &echo.HTTPError{Code: p.Status, Message: p}
+type middleware struct {
+	gate   *gate.Gate[echo.Context]
+	config Config
+	marks  bool
 }
 
-func settled(gate *nethttp.Gate[echo.Context], c echo.Context, o *nethttp.Outcome, next echo.HandlerFunc) (err error) {
-	w, status := nethttp.Watch(c.Response().Writer)
+func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
+	var o gate.Outcome
+	if m.config.Keep {
+		o.Kept = new(gate.Kept)
+	}
+	m.gate.Enter(&o, c, c.Request(), c.Response().Header())
+	if !o.Pass {
+		return m.config.answer(c, &o)
+	}
+	if m.marks || o.Stacked && around(c) != nil {
+		c.Set(configKey, &m.config)
+	}
+	if o.Kept != nil && o.Decided {
+		c.Set(decisionKey, &o.Kept.Decision)
+	}
+	if o.FinalCost {
+		return m.run(c, &o, next)
+	}
+	return next(c)
+}
+
+func (m *middleware) run(c echo.Context, o *gate.Outcome, next echo.HandlerFunc) (err error) {
+	w, answered := gate.Watch(c.Response().Writer)
 	c.Response().Writer = w
-	gate.Run(c, c.Request(), o, func() { err = next(c) }, func() int {
-		code := status()
-		if code == 0 || err == nil || c.Response().Committed {
-			return code
+	m.gate.Run(c, c.Request(), o, func() { err = next(c) }, func() (int, bool) {
+		status, begun := answered()
+		if !begun && err != nil {
+			status = statusOf(err)
 		}
-		return statusOf(err)
+		return status, begun
 	})
 	return err
+}
+
+// Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
+// an error, the handler returns it: as with Limit it is an *echo.HTTPError whose Message
+// is the problem, or what Deny or Fail returned. If Deny or Fail has answered, it is
+// still an error, which a central error handler leaves alone since the response is
+// committed.
+func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+	cfg := around(c)
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	return cfg.Allow(c, limiter, user, action, cost)
+}
+
+// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
+// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+	o := gate.Decide("echolimit", cfg.style(), c.Request(), c.Response().Header(), limiter, user, action, cost)
+	if o.Pass {
+		return nil
+	}
+	if err := cfg.answer(c, &o); err != nil {
+		return err
+	}
+	return problem(c, &o)
+}
+
+// Decision returns the decision that let the request pass, for a handler behind a
+// [Config] with Keep. Behind several it is the innermost one's.
+func Decision(c echo.Context) (core.Decision, bool) {
+	if d, ok := c.Get(decisionKey).(*core.Decision); ok {
+		return *d, true
+	}
+	return core.Decision{}, false
+}
+
+func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
+
+// answer lets Deny or Fail answer. If they write nothing and return no error, it returns
+// the problem.
+func (cfg *Config) answer(c echo.Context, o *gate.Outcome) error {
+	var err error
+	switch {
+	case o.Failure != nil && cfg.Fail != nil:
+		err = cfg.Fail(c, o.Failure)
+	case o.Failure == nil && cfg.Deny != nil:
+		err = cfg.Deny(c, o.Decision)
+	}
+	if err != nil || c.Response().Committed {
+		return err
+	}
+	return problem(c, o)
+}
+
+// problem makes the problem an error. It is not wrapped: Echo's error handler looks at
+// the type itself.
+func problem(c echo.Context, o *gate.Outcome) error {
+	res := c.Response()
+	gate.ClearBody(res.Writer)
+	// Echo sets a Content-Type only where there is none. So the problem's comes when the
+	// problem is encoded, and not where the central handler answers in its own way.
+	p := o.Problem()
+	p = p.OnEncode(func() {
+		if !res.Committed && res.Status == p.Status && res.Header().Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
+			res.Header().Set(echo.HeaderContentType, gate.ProblemType)
+		}
+	})
+	if c.Request().Method == http.MethodHead { // answered without a body
+		res.Before(func() {
+			if res.Status == p.Status && res.Header().Get(echo.HeaderContentType) == "" {
+				res.Header().Set(echo.HeaderContentType, gate.ProblemType)
+			}
+		})
+	}
+	return &echo.HTTPError{Code: p.Status, Message: p}
 }
 
 // statusOf is the status with which Echo's own error handler answers.
@@ -227,24 +215,14 @@ func statusOf(err error) int {
 	return he.Code
 }
 
-// Allow is for a handler that knows only then what its request costs, or who or what
-// it is for; see nethttp.Allow. The handler returns the error, if there is one: as
-// with Limit it is an *echo.HTTPError whose Message is the problem.
-func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	o := nethttp.Charge("echolimit", c.Request(), c.Response().Header(), limiter, user, action, cost)
-	if o.Pass {
-		return nil
-	}
-	return answer(c, &o)
-}
+const (
+	configKey   = "tailcut.config"
+	decisionKey = "tailcut.decision"
+)
 
-// Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep; of several the innermost.
-func Decision(c echo.Context) (core.Decision, bool) {
-	if d, ok := c.Get(keptKey).(*core.Decision); ok {
-		return *d, true
-	}
-	return core.Decision{}, false
+// around is the configuration of the innermost Limit that has left a mark, or nil. One
+// without a Config of its own leaves none, since that would allocate.
+func around(c echo.Context) *Config {
+	cfg, _ := c.Get(configKey).(*Config)
+	return cfg
 }
-
-const keptKey = "tailcut.decision"

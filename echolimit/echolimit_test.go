@@ -1,29 +1,24 @@
 package echolimit_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // What every adapter answers is tested in package nethttp, for all of them by one
@@ -33,21 +28,7 @@ func init() {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
 }
 
-// asked is a store that remembers what it was asked.
-type asked struct {
-	core.Store
-	mu      sync.Mutex
-	charges []string
-}
-
-func (s *asked) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	s.mu.Lock()
-	s.charges = append(s.charges, c.User+" "+c.Action)
-	s.mu.Unlock()
-	return s.Store.Take(ctx, c)
-}
-
-func memory() *asked { return &asked{Store: memorystore.New(nil)} }
+func memory() *gatetest.Store { return gatetest.NewStore(nil) }
 
 func five(s core.Store) *core.Limiter {
 	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
@@ -62,26 +43,7 @@ func newEcho() *echo.Echo {
 	return e
 }
 
-func do(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-// want holds a response to its status, what remains, and its kind.
-func want(t *testing.T, w *httptest.ResponseRecorder, status int, remaining string) {
-	t.Helper()
-	if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != status || got != remaining {
-		t.Errorf("got %d, remaining %q; want %d, %q", w.Code, got, status, remaining)
-	}
-	if status == 429 && (w.Header().Get("Content-Type") != "application/problem+json" || !strings.HasSuffix(w.Body.String(), "}\n")) {
-		t.Errorf("not a problem: %v %q", w.Header(), w.Body)
-	}
-}
+var do, want = gatetest.Do, gatetest.Want
 
 func ok(c echo.Context) error { return c.String(200, "ok") }
 
@@ -115,7 +77,7 @@ func TestTheCentralErrorHandler(t *testing.T) {
 			if !isHTTP || he.Code != c.status || he.Internal != nil {
 				t.Fatalf("the central handler saw %#v", seen)
 			}
-			if p, ok := he.Message.(nethttp.Problem); !ok || p.Status != c.status || p.Title != c.title {
+			if p, ok := he.Message.(gate.Problem); !ok || p.Status != c.status || p.Title != c.title {
 				t.Errorf("the message is %#v", he.Message)
 			}
 			if got := w.Header().Get("Content-Type"); w.Code != 599 || w.Body.String() != "central" || got != "text/plain; charset=UTF-8" {
@@ -279,33 +241,6 @@ func TestUnmatched(t *testing.T) {
 			e.Use(m)
 			e.GET("/v1/a", ok)
 		}, "/none", 5},
-		{"by Group.Use", func(e *echo.Echo, m echo.MiddlewareFunc) {
-			g := e.Group("/v1")
-			g.Use(m)
-			g.GET("/a", ok)
-		}, "/v1/none", 5},
-		{"by Group.Use, at the group's own prefix", func(e *echo.Echo, m echo.MiddlewareFunc) {
-			g := e.Group("/v1")
-			g.Use(m)
-			g.GET("/a", ok)
-		}, "/v1", 5},
-		{"by a group with a parameter", func(e *echo.Echo, m echo.MiddlewareFunc) {
-			g := e.Group("/:version", m)
-			g.GET("/a", ok)
-		}, "/v1/none", 5},
-		{"by a group in a group", func(e *echo.Echo, m echo.MiddlewareFunc) {
-			g := e.Group("/v1").Group("", m)
-			g.GET("/a", ok)
-		}, "/v1/none", 5},
-		{"by a host's group", func(e *echo.Echo, m echo.MiddlewareFunc) {
-			g := e.Host("example.com", m)
-			g.GET("/v1/a", ok)
-		}, "/v1/none", 5},
-		{"with a RouteNotFound of one's own", func(e *echo.Echo, m echo.MiddlewareFunc) {
-			e.Use(m)
-			e.GET("/v1/a", ok)
-			e.RouteNotFound("/*", func(echo.Context) error { return echo.ErrNotFound })
-		}, "/none", 5},
 		{"with another method's route there", func(e *echo.Echo, m echo.MiddlewareFunc) {
 			e.Use(m)
 			e.GET("/v1/a", ok)
@@ -333,9 +268,56 @@ func TestUnmatched(t *testing.T) {
 			if w := do(e, "GET", "/v1/a"); w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "3" {
 				t.Errorf("the route: %d %v", w.Code, w.Header())
 			}
-			distinct := slices.Compact(slices.Sorted(slices.Values(store.charges)))
+			distinct := slices.Compact(slices.Sorted(slices.Values(store.Actions())))
 			if len(distinct) != 2 || !strings.HasPrefix(distinct[0], "~everyone GET /") || distinct[1] != "~everyone unmatched" {
 				t.Errorf("the actions are %q", distinct)
+			}
+		})
+	}
+}
+
+// What a group with middleware has no route for is the group's own template, one for each
+// method: neither a path nor a method that a client makes up is a fresh quota.
+func TestUnmatchedInAGroup(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		mount func(*echo.Echo, echo.MiddlewareFunc) *echo.Group
+		none  string
+		want  []string // the actions
+	}{
+		{"by Group.Use", func(e *echo.Echo, m echo.MiddlewareFunc) *echo.Group {
+			g := e.Group("/v1")
+			g.Use(m)
+			return g
+		}, "/v1/none", []string{"GET /v1/*", "OTHER /v1/*"}},
+		{"by a group with a parameter", func(e *echo.Echo, m echo.MiddlewareFunc) *echo.Group {
+			return e.Group("/:version", m)
+		}, "/v1/none", []string{"GET /:version/*", "OTHER /:version/*"}},
+		{"by a group in a group", func(e *echo.Echo, m echo.MiddlewareFunc) *echo.Group {
+			return e.Group("/v1").Group("", m)
+		}, "/v1/none", []string{"GET /v1/*", "OTHER /v1/*"}},
+		{"by a host's group", func(e *echo.Echo, m echo.MiddlewareFunc) *echo.Group {
+			return e.Host("example.com", m)
+		}, "/none", []string{"GET /*", "OTHER /*"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := memory()
+			e := newEcho()
+			c.mount(e, echolimit.Limit(five(store), everyone, echolimit.Route)).GET("/a", ok)
+			for i := range 6 {
+				for _, method := range []string{"GET", fmt.Sprint("MINTED", i)} {
+					w := do(e, method, fmt.Sprintf("%s/%d", c.none, i))
+					if i < 5 && w.Header().Get("X-RateLimit-Remaining") != fmt.Sprint(4-i) || i == 5 && w.Code != 429 {
+						t.Errorf("%s %d: %d %v", method, i, w.Code, w.Header())
+					}
+				}
+			}
+			var actions []string
+			for _, a := range slices.Compact(slices.Sorted(slices.Values(store.Actions()))) {
+				actions = append(actions, strings.TrimPrefix(a, "~everyone "))
+			}
+			if !slices.Equal(actions, c.want) {
+				t.Errorf("the actions are %q, want %q", actions, c.want)
 			}
 		})
 	}
@@ -360,8 +342,8 @@ func TestWildcards(t *testing.T) {
 			e := newEcho()
 			c.mount(e, echolimit.Limit(five(store), everyone, echolimit.Route))
 			want(t, do(e, "GET", c.path), 200, "4")
-			if !slices.Equal(store.charges, []string{"~everyone " + c.want}) {
-				t.Errorf("charged %q", store.charges)
+			if !slices.Equal(store.Actions(), []string{"~everyone " + c.want}) {
+				t.Errorf("charged %q", store.Actions())
 			}
 		})
 	}
@@ -377,7 +359,7 @@ func TestMethodNotAllowed(t *testing.T) {
 	want(t, do(e, "HEAD", "/a/7"), 405, "3")
 	want(t, do(e, "OPTIONS", "/a/7"), 204, "2") // Echo's own answer, with Allow
 	want(t, do(e, "OPTIONS", "/a/7", "Origin", "https://a.example", "Access-Control-Request-Method", "GET"), 204, "")
-	if got := slices.Compact(store.charges); !slices.Equal(got, []string{"~everyone unmatched"}) {
+	if got := slices.Compact(store.Actions()); !slices.Equal(got, []string{"~everyone unmatched"}) {
 		t.Errorf("charged %q", got)
 	}
 }
@@ -394,26 +376,9 @@ func TestMethodNotAllowedOnThisHost(t *testing.T) {
 		r.Host = host
 		e.ServeHTTP(httptest.NewRecorder(), r)
 	}
-	if !slices.Equal(store.charges, []string{"~everyone POST /a", "~everyone unmatched"}) {
-		t.Errorf("charged %q", store.charges)
+	if !slices.Equal(store.Actions(), []string{"~everyone POST /a", "~everyone unmatched"}) {
+		t.Errorf("charged %q", store.Actions())
 	}
-}
-
-// A route that is added later is found, within a second.
-func TestALaterRoute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memory()
-		e := newEcho()
-		e.Use(echolimit.Limit(five(store), everyone, echolimit.Route))
-		e.GET("/a", ok)
-		want(t, do(e, "GET", "/a"), 200, "4")
-		e.GET("/b", ok)
-		time.Sleep(time.Second + 1)
-		want(t, do(e, "GET", "/b"), 200, "4")
-		if !slices.Equal(store.charges, []string{"~everyone GET /a", "~everyone GET /b"}) {
-			t.Errorf("charged %q", store.charges)
-		}
-	})
 }
 
 // In e.Pre no route is known, so there all are one action.
@@ -423,8 +388,8 @@ func TestPre(t *testing.T) {
 	e.Pre(echolimit.Limit(five(store), everyone, echolimit.Route))
 	e.GET("/a", ok)
 	want(t, do(e, "GET", "/a"), 200, "4")
-	if !slices.Equal(store.charges, []string{"~everyone unmatched"}) {
-		t.Errorf("charged %q", store.charges)
+	if !slices.Equal(store.Actions(), []string{"~everyone unmatched"}) {
+		t.Errorf("charged %q", store.Actions())
 	}
 }
 
@@ -448,7 +413,7 @@ func TestValue(t *testing.T) {
 			if w := do(e, "GET", "/a"); w.Code != c.status {
 				t.Errorf("got %d, want %d", w.Code, c.status)
 			}
-			if got := strings.Join(store.charges, ""); c.status == 200 && got != c.user+" a" || c.status != 200 && got != "" {
+			if got := strings.Join(store.Actions(), ""); c.status == 200 && got != c.user+" a" || c.status != 200 && got != "" {
 				t.Errorf("charged %q", got)
 			}
 		})
@@ -471,7 +436,7 @@ func TestTheAddressIsThePeers(t *testing.T) {
 	if len(believed) != 5 {
 		t.Fatalf("Echo should have been fooled: %v", believed)
 	}
-	if got := slices.Compact(store.charges); !slices.Equal(got, []string{"192.0.2.1 GET /a"}) {
+	if got := slices.Compact(store.Actions()); !slices.Equal(got, []string{"192.0.2.1 GET /a"}) {
 		t.Errorf("charged %q", got)
 	}
 }
@@ -493,13 +458,14 @@ func TestCombined(t *testing.T) {
 	e.GET("/a/:id", ok, echolimit.Limit(five(store), who, what))
 	do(e, "GET", "/a/7", "X-User", "laoqian")
 	do(e, "GET", "/a/7")
-	if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.charges, want) {
-		t.Errorf("charged %q, want %q", store.charges, want)
+	if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
+		t.Errorf("charged %q, want %q", store.Actions(), want)
 	}
 }
 
 // The handler has Echo's own response around the server's own writer.
 func TestTheWriterIsNotWrapped(t *testing.T) {
+	ran := gatetest.NewRan(t, 1)
 	e := newEcho()
 	w := httptest.NewRecorder()
 	var before *echo.Response
@@ -507,38 +473,35 @@ func TestTheWriterIsNotWrapped(t *testing.T) {
 		return func(c echo.Context) error { before = c.Response(); return next(c) }
 	})
 	e.GET("/a", func(c echo.Context) error {
+		ran.Now()
 		if c.Response() != before || c.Response().Writer != http.ResponseWriter(w) {
 			t.Errorf("got a %T around a %T", c.Response(), c.Response().Writer)
 		}
 		return nil
 	}, echolimit.Config{Keep: true}.Limit(five(memory()), everyone, echolimit.Route))
 	e.ServeHTTP(w, httptest.NewRequest("GET", "/a", nil))
-	if before == nil {
-		t.Error("nothing ran")
-	}
 }
 
 // A decision is only what Keep has kept.
 func TestDecision(t *testing.T) {
+	ran := gatetest.NewRan(t, 2)
 	e := newEcho()
-	ran := false
 	e.GET("/a", func(c echo.Context) error {
-		ran = true
+		ran.Now()
 		if d, ok := echolimit.Decision(c); !ok || d.Remaining != 4 || d.Limit != 5 || !d.Allowed {
 			t.Errorf("got %v, %t", d, ok)
 		}
 		return nil
 	}, func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			ran.Now()
 			if _, ok := echolimit.Decision(c); ok {
 				t.Error("a decision before there is one")
 			}
 			return next(c)
 		}
 	}, echolimit.Config{Keep: true}.Limit(five(memory()), everyone, echolimit.Route))
-	if do(e, "GET", "/a"); !ran {
-		t.Error("nothing ran")
-	}
+	do(e, "GET", "/a")
 }
 
 // The status that settles a request is the one that Echo's error handler will send.
@@ -605,27 +568,7 @@ func TestAllowReturnsTheProblem(t *testing.T) {
 	})
 	want(t, do(e, "GET", "/a"), 200, "0")
 	want(t, do(e, "GET", "/a"), 429, "0")
-	if he, ok := seen.(*echo.HTTPError); !ok || he.Code != 429 || he.Message.(nethttp.Problem).Status != 429 {
+	if he, ok := seen.(*echo.HTTPError); !ok || he.Code != 429 || he.Message.(gate.Problem).Status != 429 {
 		t.Errorf("the central handler saw %#v", seen)
 	}
-}
-
-// An Echo that is no longer used is not kept.
-func TestRouteKeepsNoEcho(t *testing.T) {
-	var gone atomic.Int64
-	before := echolimit.Tables()
-	const n = 20
-	for range n {
-		e := newEcho()
-		e.Use(echolimit.Limit(five(memory()), everyone, echolimit.Route))
-		e.GET("/a", ok)
-		want(t, do(e, "GET", "/a"), 200, "4")
-		runtime.AddCleanup(e, func(int) { gone.Add(1) }, 0)
-	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if runtime.GC(); gone.Load() >= n-1 && echolimit.Tables() <= before+1 { // cleanups run when they like
-			return
-		}
-	}
-	t.Errorf("%d of %d are collected, and of their tables %d are left", gone.Load(), n, echolimit.Tables()-before)
 }

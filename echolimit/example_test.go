@@ -103,11 +103,11 @@ func ExampleConfig() {
 	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 
 	exports := echolimit.Config{
-		Limiter: func(c echo.Context) *core.Limiter {
+		Limiter: func(c echo.Context) (*core.Limiter, error) {
 			if c.Request().Header.Get("X-Plan") == "paid" {
-				return paid
+				return paid, nil
 			}
-			return nil // free
+			return nil, nil // free
 		},
 		Cost: func(c echo.Context) (int, error) {
 			if c.QueryParam("format") == "pdf" {

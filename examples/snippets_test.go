@@ -90,11 +90,11 @@ func Example_tiers() {
 	paid := core.Must(core.New(store, core.SlidingWindow(3, time.Minute)))
 
 	limit := nethttp.Config{
-		Limiter: func(r *http.Request) *core.Limiter {
+		Limiter: func(r *http.Request) (*core.Limiter, error) {
 			if hasPaid(r) {
-				return paid
+				return paid, nil
 			}
-			return nil // the one given to Limit
+			return nil, nil // the one given to Limit
 		},
 	}.Limit(free, keyfuncs.ContextValue(userKey{}), keyfuncs.Action("export"))
 

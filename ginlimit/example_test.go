@@ -98,11 +98,11 @@ func ExampleConfig() {
 	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 
 	exports := ginlimit.Config{
-		Limiter: func(c *gin.Context) *core.Limiter {
+		Limiter: func(c *gin.Context) (*core.Limiter, error) {
 			if c.GetHeader("X-Plan") == "paid" {
-				return paid
+				return paid, nil
 			}
-			return nil // free
+			return nil, nil // free
 		},
 		Cost: func(c *gin.Context) (int, error) {
 			if c.Query("format") == "pdf" {

@@ -25,18 +25,17 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // KeyFunc says who acts or what they do. A missing identity is keyfuncs.ErrNoKey,
 // an unreadable one keyfuncs.ErrBadKey.
 type KeyFunc = func(*gin.Context) (string, error)
 
-// From makes a KeyFunc of one for net/http.
+// From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
+// which does not know Gin's routes: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
-	if f == nil {
-		panic("ginlimit: From: the key function is nil; give one of package keyfuncs")
-	}
+	f = gate.Lift("ginlimit", f)
 	return func(c *gin.Context) (string, error) { return f(c.Request) }
 }
 
@@ -65,58 +64,114 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The
-// fields are those of nethttp.Config. With a FinalCost, c.Writer is wrapped; the status is
-// the one that it has when the handlers after this one have returned.
+// Config is the long form of [Limit]. Its zero value does what Limit does. The fields
+// are those of nethttp.Config. With a FinalCost, c.Writer is wrapped, and the status is
+// what c.Writer has when the handlers after this one have returned.
 type Config struct {
-	Cost       func(*gin.Context) (int, error)
-	Limiter    func(*gin.Context) *core.Limiter
-	Skip       func(*gin.Context) bool
-	MaxWait    time.Duration
-	MaxWaiting int
-	FinalCost  func(c *gin.Context, status int) int
-	Deny       func(*gin.Context, core.Decision) // the chain is aborted already; a status alone counts only if it is not 200
-	Fail       func(*gin.Context, error)         // the chain is aborted already
-	Keep       bool                              // see Decision
-	ResetDelta bool
-	IETF       bool
+	Cost            func(*gin.Context) (int, error)
+	Limiter         func(*gin.Context) (*core.Limiter, error)
+	Skip            func(*gin.Context) bool
+	CountPreflights bool
+	MaxWait         time.Duration
+	MaxWaiting      int
+	FinalCost       func(c *gin.Context, status int) int
+	Deny            func(*gin.Context, core.Decision) // the chain is aborted already; a status alone counts only if it is not 200
+	Fail            func(*gin.Context, error)         // the chain is aborted already; the error is a *gate.Failure
+	Keep            bool                              // see Decision
+	ResetDelta      bool
+	IETF            bool
 }
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
-	gate := nethttp.NewGate("ginlimit", limiter, user, action, nethttp.Rules[*gin.Context]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
-		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+	g := gate.New("ginlimit", limiter, user, action, gate.Rules[*gin.Context]{
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
+	marks := cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta || cfg.IETF
 	return func(c *gin.Context) {
-		var o nethttp.Outcome
-		gate.Enter(&o, c, c.Request, c.Writer.Header())
-		if o.Pass {
-			if d := o.Kept(); d != nil {
-				c.Set(keptKey{}, d)
-			}
-			if o.FinalCost {
-				w := &watched{ResponseWriter: c.Writer}
-				c.Writer = w
-				gate.Run(c, c.Request, &o, c.Next, w.final)
-			}
+		var o gate.Outcome
+		if cfg.Keep {
+			o.Kept = new(gate.Kept)
+		}
+		g.Enter(&o, c, c.Request, c.Writer.Header())
+		if !o.Pass {
+			cfg.answer(c, &o)
 			return
 		}
-		c.Abort()
-		status := c.Writer.Status() // a 404 already, where no route matched
-		switch {
-		case o.Failure != nil && cfg.Fail != nil:
-			cfg.Fail(c, o.Failure)
-		case o.Failure == nil && cfg.Deny != nil:
-			cfg.Deny(c, o.Decision)
+		if marks || o.Stacked && around(c) != nil {
+			c.Set(configKey{}, &cfg)
 		}
-		if !c.Writer.Written() && c.Writer.Status() == status {
-			o.Problem().Write(c.Writer, c.Request)
+		if o.Kept != nil && o.Decided {
+			c.Set(decisionKey{}, &o.Kept.Decision)
+		}
+		if o.FinalCost {
+			w := &watched{ResponseWriter: c.Writer}
+			c.Writer = w
+			g.Run(c, c.Request, &o, c.Next, w.answered)
 		}
 	}
 }
 
-// watched tells whether the connection was taken over, which Gin does not.
+// Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
+// false, it has answered and aborted the chain, and the handler returns.
+func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
+	cfg := around(c)
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	return cfg.Allow(c, limiter, user, action, cost)
+}
+
+// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
+// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
+	o := gate.Decide("ginlimit", cfg.style(), c.Request, c.Writer.Header(), limiter, user, action, cost)
+	if !o.Pass {
+		cfg.answer(c, &o)
+	}
+	return o.Pass
+}
+
+// Decision returns the decision that let the request pass, for a handler behind a
+// [Config] with Keep. Behind several it is the innermost one's.
+func Decision(c *gin.Context) (core.Decision, bool) {
+	v, _ := c.Get(decisionKey{})
+	if d, ok := v.(*core.Decision); ok {
+		return *d, true
+	}
+	return core.Decision{}, false
+}
+
+func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
+
+// answer lets Deny or Fail answer, and does it itself if they write nothing.
+func (cfg *Config) answer(c *gin.Context, o *gate.Outcome) {
+	c.Abort()
+	status := c.Writer.Status() // 404 already, where no route matched
+	switch {
+	case o.Failure != nil && cfg.Fail != nil:
+		cfg.Fail(c, o.Failure)
+	case o.Failure == nil && cfg.Deny != nil:
+		cfg.Deny(c, o.Decision)
+	}
+	if !c.Writer.Written() && c.Writer.Status() == status {
+		o.Problem().Write(c.Writer, c.Request)
+	}
+}
+
+type configKey struct{}
+type decisionKey struct{}
+
+// around is the configuration of the innermost Limit that has left a mark, or nil. One
+// without a Config of its own leaves none, since that would allocate.
+func around(c *gin.Context) *Config {
+	v, _ := c.Get(configKey{})
+	cfg, _ := v.(*Config)
+	return cfg
+}
+
+// watched tells whether the connection was taken over, which Gin's writer does not.
 type watched struct {
 	gin.ResponseWriter
 	taken bool
@@ -130,33 +185,10 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *watched) final() int {
+// answered is what gate.Gate.Run asks.
+func (w *watched) answered() (status int, begun bool) {
 	if w.taken {
-		return 0
+		return 0, true
 	}
-	return w.Status()
+	return w.Status(), w.Written()
 }
-
-// Allow is for a handler that knows only then what its request costs, or who or what
-// it is for; see nethttp.Allow. If it returns false, it has answered and aborted the
-// chain, and the handler returns.
-func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	o := nethttp.Charge("ginlimit", c.Request, c.Writer.Header(), limiter, user, action, cost)
-	if !o.Pass {
-		c.Abort()
-		o.Problem().Write(c.Writer, c.Request)
-	}
-	return o.Pass
-}
-
-// Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep; of several the innermost.
-func Decision(c *gin.Context) (core.Decision, bool) {
-	v, _ := c.Get(keptKey{})
-	if d, ok := v.(*core.Decision); ok {
-		return *d, true
-	}
-	return core.Decision{}, false
-}
-
-type keptKey struct{}

@@ -1,24 +1,20 @@
 package ginlimit_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // What every adapter answers is tested in package nethttp, for all of them by one
@@ -29,21 +25,7 @@ func init() {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
 }
 
-// asked is a store that remembers what it was asked.
-type asked struct {
-	core.Store
-	mu      sync.Mutex
-	charges []string
-}
-
-func (s *asked) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	s.mu.Lock()
-	s.charges = append(s.charges, c.User+" "+c.Action)
-	s.mu.Unlock()
-	return s.Store.Take(ctx, c)
-}
-
-func memory() *asked { return &asked{Store: memorystore.New(nil)} }
+func memory() *gatetest.Store { return gatetest.NewStore(nil) }
 
 func five(s core.Store) *core.Limiter {
 	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
@@ -52,26 +34,7 @@ func one(s core.Store) *core.Limiter { return core.Must(core.New(s, core.FixedWi
 
 var everyone = ginlimit.From(keyfuncs.Everyone)
 
-func do(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, nil)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Add(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-// want holds a response to its status, what remains, and its kind.
-func want(t *testing.T, w *httptest.ResponseRecorder, status int, remaining string) {
-	t.Helper()
-	if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != status || got != remaining {
-		t.Errorf("got %d, remaining %q; want %d, %q", w.Code, got, status, remaining)
-	}
-	if status == 429 && (w.Header().Get("Content-Type") != "application/problem+json" || !strings.HasSuffix(w.Body.String(), "}\n")) {
-		t.Errorf("not a problem: %v %q", w.Header(), w.Body)
-	}
-}
+var do, want = gatetest.Do, gatetest.Want
 
 // A refusal aborts: no handler and no later middleware runs, and those before see it.
 func TestARefusalAborts(t *testing.T) {
@@ -114,8 +77,10 @@ func TestARefusalAborts(t *testing.T) {
 
 // What passes is not aborted, and what is not answered by us is left alone.
 func TestWhatPassesIsNotAborted(t *testing.T) {
+	ran := gatetest.NewRan(t, 1)
 	e := gin.New()
 	e.GET("/a", ginlimit.Limit(one(memory()), everyone, ginlimit.Action("a")), func(c *gin.Context) {
+		ran.Now()
 		if c.IsAborted() {
 			t.Error("aborted")
 		}
@@ -162,7 +127,7 @@ func TestUnmatched(t *testing.T) {
 				t.Errorf("HEAD: %d %q", w.Code, w.Body)
 			}
 			want(t, do(e, "GET", "/a"), 200, "3")
-			distinct := slices.Compact(slices.Sorted(slices.Values(store.charges)))
+			distinct := slices.Compact(slices.Sorted(slices.Values(store.Actions())))
 			if !slices.Equal(distinct, []string{"~everyone GET /a", "~everyone unmatched"}) {
 				t.Errorf("the actions are %q", distinct)
 			}
@@ -198,8 +163,8 @@ func TestTrailingSlash(t *testing.T) {
 	e.GET("/a", func(c *gin.Context) { c.String(200, "a") })
 	want(t, do(e, "GET", "/a/"), 301, "")
 	want(t, do(e, "GET", "/a"), 200, "4")
-	if !slices.Equal(store.charges, []string{"~everyone GET /a"}) {
-		t.Errorf("charged %q", store.charges)
+	if !slices.Equal(store.Actions(), []string{"~everyone GET /a"}) {
+		t.Errorf("charged %q", store.Actions())
 	}
 }
 
@@ -221,7 +186,7 @@ func TestValue(t *testing.T) {
 			if w := do(e, "GET", "/a"); w.Code != c.status {
 				t.Errorf("got %d, want %d", w.Code, c.status)
 			}
-			if got := strings.Join(store.charges, ""); c.status == 200 && got != c.user+" a" || c.status != 200 && got != "" {
+			if got := strings.Join(store.Actions(), ""); c.status == 200 && got != c.user+" a" || c.status != 200 && got != "" {
 				t.Errorf("charged %q", got)
 			}
 		})
@@ -245,7 +210,7 @@ func TestTheAddressIsThePeers(t *testing.T) {
 	if len(believed) != 5 {
 		t.Fatalf("Gin should have been fooled: %v", believed)
 	}
-	if got := slices.Compact(store.charges); !slices.Equal(got, []string{"192.0.2.1 GET /a"}) {
+	if got := slices.Compact(store.Actions()); !slices.Equal(got, []string{"192.0.2.1 GET /a"}) {
 		t.Errorf("charged %q", got)
 	}
 }
@@ -262,19 +227,21 @@ func TestCombined(t *testing.T) {
 	}, ginlimit.Limit(five(store), who, keyfuncs.Join(ginlimit.Route, func(c *gin.Context) (string, error) { return c.Param("id"), nil })), func(*gin.Context) {})
 	do(e, "GET", "/a/7", "X-User", "laoqian")
 	do(e, "GET", "/a/7")
-	if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.charges, want) {
-		t.Errorf("charged %q, want %q", store.charges, want)
+	if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
+		t.Errorf("charged %q, want %q", store.Actions(), want)
 	}
 }
 
 // The handler has Gin's own writer, which is not wrapped.
 func TestTheWriterIsNotWrapped(t *testing.T) {
+	ran := gatetest.NewRan(t, 1)
 	var before gin.ResponseWriter
 	e := gin.New()
 	e.GET("/a", func(c *gin.Context) { before = c.Writer },
 		ginlimit.Config{Keep: true}.Limit(five(memory()), everyone, ginlimit.Route),
 		func(c *gin.Context) {
-			if c.Writer != before {
+			ran.Now()
+			if c.Writer != before || before == nil {
 				t.Errorf("got a %T", c.Writer)
 			}
 		})
@@ -283,12 +250,15 @@ func TestTheWriterIsNotWrapped(t *testing.T) {
 
 // A decision is only what Keep has kept.
 func TestDecision(t *testing.T) {
+	ran := gatetest.NewRan(t, 2)
 	e := gin.New()
 	e.GET("/a", func(c *gin.Context) {
+		ran.Now()
 		if _, ok := ginlimit.Decision(c); ok {
 			t.Error("a decision before there is one")
 		}
 	}, ginlimit.Config{Keep: true}.Limit(five(memory()), everyone, ginlimit.Route), func(c *gin.Context) {
+		ran.Now()
 		if d, ok := ginlimit.Decision(c); !ok || d.Remaining != 4 || d.Limit != 5 || !d.Allowed {
 			t.Errorf("got %v, %t", d, ok)
 		}

@@ -10,14 +10,8 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
-
-// discard is a ResponseWriter that can be used again.
-type discard struct{ header http.Header }
-
-func (d *discard) Header() http.Header         { return d.header }
-func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
-func (d *discard) WriteHeader(int)             {}
 
 // What the middleware adds to a bare handler: limit=none is the handler alone.
 func BenchmarkMiddleware(b *testing.B) {
@@ -42,9 +36,9 @@ func BenchmarkMiddleware(b *testing.B) {
 			b.ReportAllocs()
 			r := httptest.NewRequest("POST", "/likes", nil)
 			r.Header.Set("X-User-ID", "laoqian")
-			w := &discard{http.Header{}}
+			w := gatetest.Discard{}
 			for b.Loop() {
-				clear(w.header)
+				clear(w)
 				c.h.ServeHTTP(w, r)
 			}
 		})

@@ -166,11 +166,11 @@ func ExampleConfig() {
 	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 
 	exports := nethttp.Config{
-		Limiter: func(r *http.Request) *core.Limiter {
+		Limiter: func(r *http.Request) (*core.Limiter, error) {
 			if r.Header.Get("X-Plan") == "paid" {
-				return paid
+				return paid, nil
 			}
-			return nil // free
+			return nil, nil // free
 		},
 		Cost: func(r *http.Request) (int, error) {
 			if r.FormValue("format") == "pdf" {
@@ -283,7 +283,7 @@ func ExampleConfig_changes() {
 	var now atomic.Pointer[core.Limiter]
 	now.Store(perHour(5))
 
-	h := nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return now.Load() }}.
+	h := nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return now.Load(), nil }}.
 		Limit(now.Load(), keyfuncs.RemoteIP, keyfuncs.Action("export"))(http.HandlerFunc(reply201))
 	ask := func() {
 		w := httptest.NewRecorder()

@@ -1,59 +1,13 @@
-// Package nethttp limits net/http handlers, and everything else that is built of
-// func(http.Handler) http.Handler: chi, alice, gorilla.
-//
-//	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-//	user := keyfuncs.Header("X-User-ID") // better: what your login has put in the context
-//
-//	mux := http.NewServeMux()
-//	mux.Handle("POST /posts/{id}/replies",
-//		nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
-//
-// Who acts and what they do are required, so that every route says on purpose by
-// whom and by what it limits. [Limit] is the short form; [Config] is the long one.
-//
-// # Responses
-//
-// Every response that a decision was made for has X-RateLimit-Limit,
-// X-RateLimit-Remaining and X-RateLimit-Reset (seconds since 1970, rounded up). A
-// refusal is 429 with Retry-After (whole seconds, rounded up; absent if it can
-// never pass) and a problem+json body; its type tells a user who is banned (see
-// core.BanPolicy) from one who is limited. A request that does not say who or what is
-// 400. A store without an answer is 503 with a short Retry-After; see core.Fallback
-// for what is better. An error of a key, cost or picker function, or a panic of it or
-// of an observer, is 500 and in the log. In none of these does the handler run.
-//
-// CORS preflights pass uncounted, and anybody can send one: mount a limit on patterns
-// that have a method, or let the handler do no work for OPTIONS. With several limits
-// around one handler the tightest decision shows in the headers; better is one limiter
-// of several limits, which is all or nothing.
-//
-// # Warnings
-//
-// What is set up wrong in a way that no error shows is said once, by slog.Default(),
-// with one of these codes:
-//
-//	forwarded-untrusted    a header that tells the client's address, and nobody trusts it
-//	trusted-never-matches  1,000 such headers, and never a peer of the trusted prefixes
-//	never-a-user           100 requests without a user and never one; or 1,000 to a keyfuncs.First whose first function found none
-//	charged-twice          one request, charged twice for the same by the same limiter
-//	limiter-per-request    limiters that are built for requests, and dropped
-//	redis-evicts           a Redis that may evict limits
-//
-// # Where to mount it
-//
-// Inside recovery, logging and CORS, so that refusals are logged and can be read by
-// browsers; inside authentication, if the user comes from it; and inside the mux,
-// if the action is keyfuncs.Route. The ResponseWriter is wrapped only if there is a
-// FinalCost. Around a httputil.ReverseProxy whose servers limit too, its ModifyResponse
-// deletes their X-RateLimit headers, or the client gets two of each.
 package nethttp
 
 import (
+	"context"
 	"net/http"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
@@ -64,50 +18,62 @@ func Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler)
 
 // Config is the long form of [Limit]. Its zero value does what Limit does.
 type Config struct {
-	// Cost is what a request costs; nil is 1. A cost of 0 is not charged. A
-	// negative cost or an error is answered 500.
+	// Cost returns what a request costs; nil is 1. A request of cost 0 is not charged,
+	// and is refused only to a user who is banned: an empty batch passes for free, so
+	// answer one with an error before the work begins. An error is answered 400 if it is
+	// keyfuncs.ErrNoKey or keyfuncs.ErrBadKey, otherwise 500, as a negative cost is.
 	Cost func(*http.Request) (int, error)
 
-	// Limiter picks a limiter for a request, by the user's plan for example; nil,
-	// or a nil result, is the one given to Limit.
-	Limiter func(*http.Request) *core.Limiter
+	// Limiter picks a limiter for a request, by the user's plan for example. If it is
+	// nil or returns nil, the limiter given to Limit decides. An error is answered 500.
+	// For a plan without a limit use Skip.
+	Limiter func(*http.Request) (*core.Limiter, error)
 
-	// Skip lets a request pass undecided and without headers.
+	// Skip lets a request pass without a decision and without headers.
 	Skip func(*http.Request) bool
 
-	// Deny answers a refusal. The headers are set; Deny writes status and body. If
-	// it writes nothing the answer is the default one.
+	// CountPreflights charges CORS preflights as any other request. Without it they
+	// pass uncounted, and every client can send as many as it likes.
+	CountPreflights bool
+
+	// Deny answers a refusal. The headers are set; Deny writes status and body. If it
+	// writes nothing, the default answer is sent.
 	Deny func(http.ResponseWriter, *http.Request, core.Decision)
 
-	// Fail answers a request that got no decision; its error is a [*Failure] with
-	// the status that is due. If it writes nothing the answer is the default one.
+	// Fail answers a request that got no decision. Its error is a [*gate.Failure] with
+	// the status that is due. If Fail writes nothing, the default answer is sent.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
-	// MaxWait holds a request that may not pass yet, for at most so long, until it may:
-	// a funnel or bucket then smooths instead of cutting, in the order of arrival. What
-	// cannot pass within MaxWait is refused at once. Windows have no turns: who is held
-	// asks again when there may be room, and where attempts count, as for a BanPolicy,
-	// that is one more. MaxWait is less than the server's WriteTimeout. A held request
-	// ends with its client's connection, and gives its turn back if there is none
-	// behind it; of HTTP/1.1 the server notices that only when the body has been read,
-	// so one that has a body may be held for nothing, and then its handler runs.
+	// MaxWait holds a request that may not pass yet until it may, for at most so long.
+	// A request that cannot pass within MaxWait is refused at once. Funnels and buckets
+	// let held requests pass in the order of arrival. With a window a held request asks
+	// again when there may be room, which counts as another attempt for a BanPolicy.
+	//
+	// MaxWait must be less than the server's WriteTimeout. If the client disconnects,
+	// the request ends, and its turn is given back unless a later one depends on it. An
+	// HTTP/1.1 server notices that only when the body has been read, so a request with
+	// a body may be held, and its handler run, after its client has left.
 	MaxWait time.Duration
 
-	// MaxWaiting is how many requests are held or being decided at once, by this
-	// middleware; 0 is 1000. What is beyond is decided at once, as without MaxWait.
+	// MaxWaiting is how many requests this middleware holds or decides at once; 0 is
+	// 1000. Further requests are decided immediately.
 	MaxWaiting int
 
-	// FinalCost says what a request that passed has cost in the end, by the status of its
-	// response: 0 gives back what was charged, less a part of it, and more than that is
-	// charged in addition. The charge stands while the handler runs, and the headers
-	// tell that. A connection that was taken over (http.Hijacker) stays as charged. A
-	// panic of the handler is 500, and that of FinalCost leaves the charge as it is.
-	// nil settles nothing; if it is not nil the handler's ResponseWriter is wrapped.
+	// FinalCost returns what a request that passed has cost in the end, by the status of
+	// its response. The difference to the cost charged on entry is given back or charged
+	// in addition. While the handler runs, the cost charged on entry stands, and the
+	// headers tell it.
 	//
-	// What failed costs nothing:
+	// Nothing is given back to a client that has left, or if the handler panics with
+	// http.ErrAbortHandler. If the handler panics otherwise, the status is 500 unless
+	// the response had begun. If the handler took over the connection (http.Hijacker),
+	// or if FinalCost panics or returns a negative cost, the cost charged on entry
+	// stays. With a FinalCost the handler's ResponseWriter is wrapped.
+	//
+	// An action that failed costs nothing:
 	//
 	//	func(_ *http.Request, status int) int {
-	//		if status >= 500 || status == http.StatusNotModified {
+	//		if status >= 500 {
 	//			return 0
 	//		}
 	//		return 1
@@ -121,6 +87,11 @@ type Config struct {
 	//		}
 	//		return 0
 	//	}
+	//
+	// Some recipes give requests away. If 304 costs nothing, a client that sends
+	// If-None-Match asks as often as it likes. If 4xx costs nothing, so does one that
+	// sends nonsense. If http.TimeoutHandler is mounted outside, the client got 503 while
+	// FinalCost sees what the handler wrote later; mount TimeoutHandler inside.
 	FinalCost func(r *http.Request, status int) int
 
 	// Keep lets the handler read the decision with [Decision].
@@ -136,55 +107,61 @@ type Config struct {
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
-	gate := NewGate("nethttp", limiter, user, action, Rules[*http.Request]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
-		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+	g := gate.New("nethttp", limiter, user, action, gate.Rules[*http.Request]{
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
+	marks := cfg.Keep || cfg.answers()
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic("nethttp: Limit: the handler is nil")
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var o Outcome
-			gate.Enter(&o, r, r, w.Header())
-			kept := r
-			if o.kept != nil {
-				o.kept.Context = r.Context()
-				kept = r.WithContext(o.kept)
-				// The server removes the files of an upload that it finds here.
-				defer func() { r.MultipartForm = kept.MultipartForm }()
+			var o gate.Outcome
+			var m *mark
+			if marks {
+				m = &mark{Context: r.Context(), config: &cfg}
+				o.Kept = &m.kept
 			}
-			switch {
-			case o.FinalCost:
-				w, status := Watch(w)
-				gate.Run(kept, kept, &o, func() { next.ServeHTTP(w, kept) }, status)
-			case o.Pass:
-				next.ServeHTTP(w, kept)
-			case o.Failure != nil:
-				answer(w, r, o.Problem(), cfg.Fail != nil, func(w http.ResponseWriter) { cfg.Fail(w, r, o.Failure) })
-			default:
-				answer(w, r, o.Problem(), cfg.Deny != nil, func(w http.ResponseWriter) { cfg.Deny(w, r, o.Decision) })
+			g.Enter(&o, r, r, w.Header())
+			if !o.Pass {
+				cfg.answer(w, r, &o)
+				return
 			}
+			if m == nil && o.Stacked && around(r) != nil {
+				m = &mark{Context: r.Context(), config: &cfg}
+			}
+			if m == nil && !o.FinalCost {
+				next.ServeHTTP(w, r)
+				return
+			}
+			serve(g, &o, m, next, w, r)
 		})
 	}
 }
 
-// answer lets the hook, if there is one, answer, and does it itself if nothing came.
-func answer(w http.ResponseWriter, r *http.Request, p Problem, hooked bool, hook func(http.ResponseWriter)) {
-	if hooked {
-		watched := &watched{ResponseWriter: w}
-		if hook(watched); watched.answered() {
-			return
-		}
+// serve runs a handler whose request is marked, or has a final cost.
+func serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	inner := r
+	if m != nil {
+		m.keeps = m.config.Keep && o.Decided
+		inner = r.WithContext(m)
+		// The server removes the files of an upload that it finds in r, and a logger
+		// outside wants the pattern that a mux inside has set.
+		defer func() { *r = *inner }()
 	}
-	p.Write(w, r)
+	if !o.FinalCost {
+		next.ServeHTTP(w, inner)
+		return
+	}
+	w, answered := gate.Watch(w)
+	g.Run(inner, r, o, func() { next.ServeHTTP(w, inner) }, answered)
 }
 
-// Allow is for a handler that knows only then what its request costs, or who or what
-// it is for: by the size of a payload, the number of items in a batch, a key in the
-// body. It charges cost and writes the headers as Limit does, of several decisions
-// those of the tightest. If the action may not pass, or that cannot be decided, it
-// answers and returns false, and the handler returns:
+// Allow limits an action that only the handler knows: by a key in the body, the size of
+// a payload, the number of items in a batch. It charges cost and sets the headers as
+// Limit does. If the action may not pass, or that cannot be decided, Allow answers and
+// returns false, and the handler returns:
 //
 //	if !nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items)) {
 //		return
@@ -192,21 +169,93 @@ func answer(w http.ResponseWriter, r *http.Request, p Problem, hooked bool, hook
 //
 // Call it before the handler writes. An empty user or action is answered 400, as a
 // missing key is.
+//
+// Behind a Limit, Allow answers as the Config of the innermost one says: its Deny, Fail,
+// ResetDelta and IETF apply. Elsewhere use [Config.Allow] to have such answers.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	o := Charge("nethttp", r, w.Header(), limiter, user, action, cost)
+	cfg := around(r)
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	return cfg.Allow(w, r, limiter, user, action, cost)
+}
+
+// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
+// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
+	o := gate.Decide("nethttp", cfg.style(), r, w.Header(), limiter, user, action, cost)
 	if !o.Pass {
-		o.Problem().Write(w, r)
+		cfg.answer(w, r, &o)
 	}
 	return o.Pass
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep; of several the innermost.
+// [Config] with Keep. Behind several it is the innermost one's.
 func Decision(r *http.Request) (core.Decision, bool) {
-	if k, ok := r.Context().Value(keptKey{}).(*kept); ok {
-		return k.decision, true
+	if m, ok := r.Context().Value(decisionKey{}).(*mark); ok {
+		return m.kept.Decision, true
 	}
 	return core.Decision{}, false
 }
 
-type keptKey struct{}
+// ExposedHeaders returns the headers that a browser must be allowed to read for a script
+// of another origin to see its limits. Give them to the CORS middleware, such as
+// cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors, and mount that
+// outside Limit, so that a refusal has its headers too.
+func ExposedHeaders() []string {
+	return []string{"Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy"}
+}
+
+func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
+
+// answers is whether the configuration answers otherwise than the zero one.
+func (cfg *Config) answers() bool {
+	return cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta || cfg.IETF
+}
+
+// answer lets Deny or Fail answer, and does it itself if they write nothing.
+func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
+	var hook func(http.ResponseWriter)
+	switch {
+	case o.Failure != nil && cfg.Fail != nil:
+		hook = func(w http.ResponseWriter) { cfg.Fail(w, r, o.Failure) }
+	case o.Failure == nil && cfg.Deny != nil:
+		hook = func(w http.ResponseWriter) { cfg.Deny(w, r, o.Decision) }
+	}
+	if hook != nil {
+		watched, answered := gate.Watch(w)
+		hook(watched)
+		if _, begun := answered(); begun {
+			return
+		}
+	}
+	o.Problem().Write(w, r)
+}
+
+// A mark is the context of a request inside a Limit that Allow or Decision has to know.
+// A Limit without a Config of its own needs none, and so allocates none.
+type mark struct {
+	context.Context
+	config *Config
+	keeps  bool
+	kept   gate.Kept
+}
+
+type configKey struct{}
+type decisionKey struct{}
+
+func (m *mark) Value(key any) any {
+	if key == (configKey{}) || m.keeps && key == (decisionKey{}) {
+		return m
+	}
+	return m.Context.Value(key)
+}
+
+// around is the configuration of the innermost Limit that has left a mark, or nil.
+func around(r *http.Request) *Config {
+	if m, ok := r.Context().Value(configKey{}).(*mark); ok {
+		return m.config
+	}
+	return nil
+}

@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // onEach runs f for every adapter and protocol.
@@ -112,7 +113,7 @@ func TestHijack(t *testing.T) {
 		for name, cfg := range map[string]*nethttp.Config{"as it is": nil, "to be settled": settle(1, never)} {
 			for _, way := range []string{"Hijacker", "ResponseController"} {
 				t.Run(ad.name+"/"+name+"/"+way, func(t *testing.T) {
-					log := capture(t)
+					log := gatetest.Capture(t)
 					s := serve(t)[0]
 					s.mount(ad.mount(app{routes: handled(cfg, taken(way))(decides(allowed)())}.filled()))
 					resp, err := post(t, s)
@@ -124,7 +125,7 @@ func TestHijack(t *testing.T) {
 						t.Errorf("got %q", body)
 					}
 					s.Close() // the handler has returned
-					if got := log.take(ad.name); got != nil {
+					if got := log.Take(ad.name); got != nil {
 						t.Errorf("log: %q", got)
 					}
 				})

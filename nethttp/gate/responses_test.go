@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // A rule is one line of the contract: what is mounted, what is asked, and what
@@ -297,6 +299,24 @@ var rules = []rule{
 		asked:  []string{"laoqian reply 1"},
 	},
 	{
+		name:   "a problem does not go out under what was said of another body",
+		store:  decides(refusal),
+		routes: behind("Etag", `"x"`, "Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT", "Expires", "Mon, 02 Jan 2036 15:04:05 GMT", "Content-Encoding", "gzip", "X-Other", "stays"),
+		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, "X-Other: stays")}},
+		asked:  []string{"laoqian reply 1"},
+	},
+	{
+		name:  "nor does it inside a limit that wraps the writer",
+		store: each(allowed, refusal),
+		routes: func(s core.Store) []route {
+			rt := stacked(asCharged, nil)(s)
+			rt[0].outside = []string{"Etag", `"x"`, "Content-Encoding", "gzip"}
+			return rt
+		},
+		steps: []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
+		asked: []string{"laoqian outer 1", "laoqian inner 1"},
+	},
+	{
 		name:   "quota runs out, request by request",
 		store:  memory,
 		routes: reply(nil, core.FixedWindow(2, time.Minute)),
@@ -343,11 +363,11 @@ var rules = []rule{
 		steps:  []step{{want: bad("The request says which action it is for in a way that cannot be read.")}},
 	},
 	{
-		name:   "another error of the user's function is 500, in the log and not in the response",
+		name:   "another error of the user's function is 500, said once in the log and not in the response",
 		store:  decides(allowed),
 		routes: keyed(returns("", errBoom), nil),
 		steps:  []step{{want: broken}, {want: broken}},
-		log:    []string{cannot + "user: boom", cannot + "user: boom"},
+		log:    []string{cannot + "user: boom"},
 	},
 	{
 		name:   "another error of the action's function is 500",
@@ -364,11 +384,23 @@ var rules = []rule{
 		log:    []string{cannot + "cost: boom"},
 	},
 	{
-		name:   "an error of the cost function is the server's fault even if it is ErrNoKey",
+		name:   "an error of the cost function is the request's fault if it is ErrNoKey",
 		store:  decides(allowed),
-		routes: reply(costs(1, keyfuncs.ErrNoKey)),
+		routes: reply(costs(1, fmt.Errorf("in %w", keyfuncs.ErrNoKey))),
+		steps:  []step{{want: bad("The request does not say what it costs.")}},
+	},
+	{
+		name:   "an error of the cost function is the request's fault if it is ErrBadKey",
+		store:  decides(allowed),
+		routes: reply(costs(1, keyfuncs.ErrBadKey)),
+		steps:  []step{{want: bad("The request says what it costs in a way that cannot be read.")}},
+	},
+	{
+		name:   "an error of the picker is 500, whatever it is",
+		store:  decides(allowed),
+		routes: reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return nil, keyfuncs.ErrNoKey }}),
 		steps:  []step{{want: broken}},
-		log:    []string{cannot + "cost: keyfuncs: the request has no key"},
+		log:    []string{cannot + "limiter: keyfuncs: the request has no key"},
 	},
 	{
 		name:   "a negative cost is 500",
@@ -378,10 +410,10 @@ var rules = []rule{
 		log:    []string{cannot + "cost: core: the cost is negative"},
 	},
 	{
-		name:   "a panic of the user's function is 500",
+		name:   "a panic of the user's function is 500, said once",
 		store:  decides(allowed),
 		routes: keyed(func(*http.Request) (string, error) { panic("oops") }, nil),
-		steps:  []step{{want: broken}},
+		steps:  []step{{want: broken}, {want: broken}, {want: broken}},
 		log:    []string{cannot + "user: panic: oops"},
 	},
 	{
@@ -394,7 +426,7 @@ var rules = []rule{
 	{
 		name:   "a panic of the picker is 500",
 		store:  decides(allowed),
-		routes: reply(&nethttp.Config{Limiter: func(*http.Request) *core.Limiter { panic("oops") }}),
+		routes: reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { panic("oops") }}),
 		steps:  []step{{want: broken}},
 		log:    []string{cannot + "limiter: panic: oops"},
 	},
@@ -583,6 +615,17 @@ var rules = []rule{
 		runs:  1,
 	},
 	{
+		name:  "a CORS preflight is charged where preflights count",
+		store: decides(refusal),
+		routes: func(s core.Store) []route {
+			rt := reply(&nethttp.Config{CountPreflights: true})(s)
+			rt[0].method = "OPTIONS"
+			return rt
+		},
+		steps: []step{{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)}},
+		asked: []string{"laoqian reply 1"},
+	},
+	{
 		name:  "what is not wholly a preflight is charged",
 		store: decides(refusal),
 		routes: func(s core.Store) []route {
@@ -644,11 +687,11 @@ var rules = []rule{
 		store: memory,
 		routes: func(s core.Store) []route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
-			return reply(&nethttp.Config{IETF: true, Limiter: func(r *http.Request) *core.Limiter {
+			return reply(&nethttp.Config{IETF: true, Limiter: func(r *http.Request) (*core.Limiter, error) {
 				if r.Header.Get("X-Plan") == "gold" {
-					return gold
+					return gold, nil
 				}
-				return nil
+				return nil, nil
 			}})(s)
 		},
 		steps: []step{
@@ -664,7 +707,7 @@ var rules = []rule{
 		store: fails("boom"),
 		routes: func(s core.Store) []route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
-			return reply(&nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return gold }})(s)
+			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: down(50, "+1s")}},
 		asked: []string{"laoqian reply 1"},
@@ -675,7 +718,7 @@ var rules = []rule{
 		store: decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
 		routes: func(s core.Store) []route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
-			return reply(&nethttp.Config{Limiter: func(*http.Request) *core.Limiter { return gold }})(s)
+			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
 		asked: []string{"laoqian reply 1"},
@@ -732,6 +775,23 @@ var rules = []rule{
 			`Ratelimit-Policy: "moving:1h";q=9;w=3600, "posts";q=5;w=60, "funnel:3:3/100ms";q=3`, `Ratelimit: "posts";r=4;t=60`)}},
 		asked: []string{"laoqian reply 1"},
 		runs:  1,
+	},
+	{
+		name:   "IETF names each limit differently, whatever they are called",
+		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 2}),
+		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(9, time.Hour).Named("a"), core.MovingWindow(7, time.Hour).Named("a"), core.FixedWindow(5, time.Minute).Named("a"), core.FixedWindow(3, time.Minute).Named("a-2")),
+		steps: []step{{want: passed(5, 4, "+60s",
+			`Ratelimit-Policy: "a";q=9;w=3600, "a-2";q=7;w=3600, "a-3";q=5;w=60, "a-2-2";q=3;w=60`, `Ratelimit: "a-3";r=4;t=60`)}},
+		asked: []string{"laoqian reply 1"},
+		runs:  1,
+	},
+	{
+		name:   "IETF of a failing store tells that nothing is left",
+		store:  fails("x"),
+		routes: reply(&nethttp.Config{IETF: true}),
+		steps:  []step{{want: down(5, "+1s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=1`)}},
+		asked:  []string{"laoqian reply 1"},
+		log:    []string{noAnswer + "store: x"},
 	},
 	{
 		name:   "IETF of a refusal tells when more comes",
@@ -901,7 +961,7 @@ var rules = []rule{
 		name:  "Fail answers in its own way, and knows what is due",
 		store: decides(refusal),
 		routes: reply(&nethttp.Config{Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
-			var f *nethttp.Failure
+			var f *gate.Failure
 			ok := errors.As(err, &f) && errors.Is(err, keyfuncs.ErrNoKey)
 			w.WriteHeader(401)
 			_, _ = fmt.Fprintf(w, "%t %d", ok, f.Status)
@@ -965,9 +1025,9 @@ func TestResponses(t *testing.T) {
 }
 
 func (r rule) hold(t *testing.T, ad adapter, s *server) {
-	log := capture(t)
-	nethttp.ForgetHandlersDown()
-	store := &asked{Store: r.store()}
+	log := gatetest.Capture(t)
+	gate.ForgetHandlers()
+	store := gatetest.NewStore(r.store())
 	var runs atomic.Int32
 	a := app{routes: r.routes(store), recovers: r.recovers}.filled()
 	for i := range a.routes {
@@ -982,11 +1042,11 @@ func (r rule) hold(t *testing.T, ad adapter, s *server) {
 	for i, st := range r.steps {
 		st.hold(t, s, i, start)
 	}
-	if got := log.take(ad.name); !slices.Equal(got, r.log) {
+	if got := log.Take(ad.name); !slices.Equal(got, r.log) {
 		t.Errorf("log:\n got %q\nwant %q", got, r.log)
 	}
-	if !slices.Equal(store.charges, r.asked) {
-		t.Errorf("the store was asked\n     %q\nwant %q", store.charges, r.asked)
+	if got := charges(store); !slices.Equal(got, r.asked) {
+		t.Errorf("the store was asked\n     %q\nwant %q", got, r.asked)
 	}
 	if int(runs.Load()) != r.runs {
 		t.Errorf("the handler ran %d times, want %d", runs.Load(), r.runs)

@@ -1,10 +1,11 @@
-package nethttp
+package gate
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -13,17 +14,19 @@ import (
 // ProblemType is the Content-Type of a [Problem].
 const ProblemType = "application/problem+json"
 
-// A Problem is the body of a refusal or a failure, as RFC 9457 has it. It says
-// nothing of the user or of the server's inside.
+// A Problem is the body of a refusal or a failure, as RFC 9457 has it. It tells nothing
+// of the user, or of what is inside the server.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 
-	// RetryAfter is the header of that name, for scripts that cannot read it; 0 if
+	// RetryAfter is the header of that name, for scripts that cannot read headers; 0 if
 	// there is none.
 	RetryAfter int64 `json:"retry_after,omitempty"`
+
+	encoded func()
 }
 
 const (
@@ -33,8 +36,8 @@ const (
 	typeBlank   = "about:blank"
 )
 
-// Refusal is the problem of a refused action.
-func Refusal(d core.Decision) Problem {
+// refusal is the problem of a refused action.
+func refusal(d *core.Decision) Problem {
 	p := Problem{Type: typeQuota, Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
 	case d.RetryAfter == core.Never:
@@ -55,6 +58,10 @@ func Refusal(d core.Decision) Problem {
 // Problem is the problem of a failure.
 func (f *Failure) Problem() Problem {
 	p := Problem{Type: typeBlank, Title: http.StatusText(f.Status), Status: f.Status}
+	asks := "which " + f.asking + " it is for"
+	if f.asking == "cost" {
+		asks = "what it costs"
+	}
 	switch {
 	case f.Status == http.StatusServiceUnavailable:
 		p.Type = typeReduced
@@ -63,9 +70,9 @@ func (f *Failure) Problem() Problem {
 	case f.Status != http.StatusBadRequest:
 		p.Detail = "The server is not able to tell how this action is limited."
 	case errors.Is(f, keyfuncs.ErrNoKey):
-		p.Detail = fmt.Sprintf("The request does not say which %s it is for.", f.asking)
+		p.Detail = "The request does not say " + asks + "."
 	default:
-		p.Detail = fmt.Sprintf("The request says which %s it is for in a way that cannot be read.", f.asking)
+		p.Detail = "The request says " + asks + " in a way that cannot be read."
 	}
 	return p
 }
@@ -82,12 +89,67 @@ func (p *Problem) retry(seconds int64) {
 // Write answers the request with the problem.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
+	ClearBody(w)
 	h.Set("Content-Type", ProblemType)
-	h.Del("Content-Length")
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {
 		return
 	}
 	body, _ := json.Marshal(p) // strings and numbers only: it cannot fail
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// MarshalJSON encodes the problem.
+func (p Problem) MarshalJSON() ([]byte, error) {
+	if p.encoded != nil {
+		p.encoded()
+	}
+	type plain Problem
+	return json.Marshal(plain(p))
+}
+
+// OnEncode returns the problem with a function that is called when it is encoded, for a
+// framework that encodes the problem itself and then sends it.
+func (p Problem) OnEncode(f func()) Problem {
+	p.encoded = f
+	return p
+}
+
+// ClearBody takes away the headers that describe the body that would have been sent
+// instead of a problem. Content-Encoding stays if w is another middleware's writer,
+// which may compress the problem as well.
+func ClearBody(w http.ResponseWriter) {
+	h := w.Header()
+	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Expires"} {
+		delete(h, name)
+	}
+	if ofServer(w) {
+		delete(h, "Content-Encoding")
+	}
+}
+
+// ofServer reports whether nothing that might compress stands between w and the server.
+func ofServer(w http.ResponseWriter) bool {
+	for {
+		if own, ok := w.(interface{ behind() http.ResponseWriter }); ok {
+			w = own.behind()
+			continue
+		}
+		t := reflect.TypeOf(w)
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		switch t.PkgPath() {
+		case "net/http", "net/http/httptest", "golang.org/x/net/http2":
+			return true
+		case "github.com/gin-gonic/gin", "github.com/tailcut/tailcut/ginlimit", "github.com/labstack/echo/v4":
+			u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+			if !ok {
+				return false
+			}
+			w = u.Unwrap()
+		default:
+			return false
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // A client that honours Retry-After, and would else come back within a millisecond,
@@ -38,7 +39,7 @@ func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 			{"503", failing(memorystore.New(nil)), func(func()) { broken.Store(1) }},
 		} {
 			t.Run(ad.name+"/"+tt.name, func(t *testing.T) {
-				capture(t)
+				gatetest.Capture(t)
 				limiter := core.Must(core.New(tt.store, core.FixedWindow(1, time.Second)))
 				s := httptest.NewServer(ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter}}}}}.filled()))
 				defer s.Close()

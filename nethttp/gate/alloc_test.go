@@ -1,6 +1,6 @@
 //go:build !race
 
-package nethttp_test
+package gate_test
 
 import (
 	"net/http"
@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // An allowed action costs one allocation, for the two headers that differ from one
@@ -24,12 +25,12 @@ func TestAllocations(t *testing.T) {
 		t.Run(ad.name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/replies/7", nil)
 			r.Header.Set("X-User-ID", "laoqian")
-			w := &discard{http.Header{}}
+			w := gatetest.Discard{}
 			allocs := func(routes []route) float64 {
 				routes[0].handler = status(http.StatusNoContent)
 				h := ad.mount(app{routes: routes}.filled())
 				return testing.AllocsPerRun(200, func() {
-					clear(w.header)
+					clear(w)
 					h.ServeHTTP(w, r)
 				})
 			}

@@ -1,4 +1,4 @@
-package nethttp
+package gate
 
 import (
 	"bufio"
@@ -8,11 +8,11 @@ import (
 	"net/http"
 )
 
-// Watch wraps a ResponseWriter for an adapter that settles: status tells, when the
-// handler has returned, the response's status, 200 if nothing was written and 0 if
-// the connection was taken over. What is returned flushes and pushes if w does; what
-// else w can do, a http.ResponseController finds.
-func Watch(w http.ResponseWriter) (_ http.ResponseWriter, status func() int) {
+// Watch wraps a ResponseWriter for [Gate.Run]. answered tells the response's status, 200
+// if nothing was written and 0 if the connection was taken over, and whether the
+// response has begun. The result can be flushed and pushed if w can;
+// http.ResponseController finds what else w can do.
+func Watch(w http.ResponseWriter) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
 	rec := &watched{ResponseWriter: w}
 	_, flushes := w.(http.Flusher)
 	pusher, pushes := w.(http.Pusher)
@@ -21,16 +21,16 @@ func Watch(w http.ResponseWriter) (_ http.ResponseWriter, status func() int) {
 		return struct {
 			flushing
 			http.Pusher
-		}{flushing{rec}, pusher}, rec.final
+		}{flushing{rec}, pusher}, rec.answered
 	case flushes:
-		return flushing{rec}, rec.final
+		return flushing{rec}, rec.answered
 	case pushes:
 		return struct {
 			*watched
 			http.Pusher
-		}{rec, pusher}, rec.final
+		}{rec, pusher}, rec.answered
 	}
-	return rec, rec.final
+	return rec, rec.answered
 }
 
 // watched remembers what was answered.
@@ -40,17 +40,18 @@ type watched struct {
 	taken  bool
 }
 
-func (w *watched) final() int {
+func (w *watched) answered() (status int, begun bool) {
 	switch {
 	case w.taken:
-		return 0
+		return 0, true
 	case w.status == 0:
-		return http.StatusOK
+		return http.StatusOK, false
 	}
-	return w.status
+	return w.status, true
 }
 
-func (w *watched) answered() bool { return w.status != 0 || w.taken }
+// behind tells this wrapper from those of others: see ofServer.
+func (w *watched) behind() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *watched) saw(status int) {
 	if w.status == 0 {
@@ -84,8 +85,8 @@ func (w *watched) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// FlushError and Hijack are for http.ResponseController, which finds the rest of
-// what it does behind Unwrap.
+// FlushError and Hijack are for http.ResponseController, which finds the rest behind
+// Unwrap.
 func (w *watched) FlushError() error {
 	err := http.NewResponseController(w.ResponseWriter).Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
@@ -100,7 +101,7 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// CloseNotify is deprecated, but Gin's c.Stream asks for it without a question.
+// CloseNotify is deprecated, but Gin's c.Stream calls it without a check.
 func (w *watched) CloseNotify() <-chan bool {
 	if n, ok := w.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 		return n.CloseNotify()
@@ -110,8 +111,8 @@ func (w *watched) CloseNotify() <-chan bool {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// flushing is watched where it can be flushed: handlers that stream ask for it by
-// its type.
+// flushing is watched where it can be flushed: handlers that stream look for the
+// method.
 type flushing struct{ *watched }
 
 func (f flushing) Flush() { _ = f.FlushError() }

@@ -1,6 +1,8 @@
-package nethttp_test
+package gate_test
 
 import (
+	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,7 +15,7 @@ import (
 const (
 	banned = "https://github.com/tailcut/tailcut#banned"
 
-	unsettled = "ERROR adapter: a request cannot be settled and stays as charged | "
+	unsettled = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | "
 	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | adapter: "
 )
 
@@ -128,6 +130,24 @@ var refusedRules = []rule{
 		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "other reply 1"},
 		runs:  2,
 	},
+	{
+		name:  "a request of cost 0 is refused to a banned user, and to no other",
+		store: memory,
+		routes: func(s core.Store) []route {
+			limiter := core.Must(core.Must(core.New(s, core.FixedWindow(1, time.Minute))).
+				With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+			return []route{{limits: []limit{{limiter: limiter}}}, {path: "/free", limits: []limit{{limiter: limiter, config: costs(0, nil)}}}}
+		},
+		steps: []step{
+			{want: passed(1, 0, "+60s")},
+			{path: "/free", want: passed(1, 0, "+60s")},
+			{want: response{status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: 3600"), body: problem(banned, "Banned", 429, "You are banned from this for a time.", 3600)}},
+			{path: "/free", want: response{status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"), body: own}},
+			{path: "/free", header: []string{"X-User-Id", "other"}, want: passed(1, 1, "+0s")},
+		},
+		asked: []string{"laoqian reply 1", "laoqian reply 1 peek", "laoqian reply 1", "laoqian reply 1 peek", "other reply 1 peek"},
+		runs:  3,
+	},
 
 	{
 		name:   "FinalCost: 0 gives all back, what was charged keeps it",
@@ -213,13 +233,13 @@ var refusedRules = []rule{
 		runs:  2,
 	},
 	{
-		name:   "FinalCost: its own panic is in the log and leaves the charge and the response",
+		name:   "FinalCost: its own panic is said once and leaves the charge and the response",
 		store:  memory,
 		routes: settled(settle(1, func(int) int { panic("oops") }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
-		log:    []string{unsettled + "panic: oops", unsettled + "panic: oops"},
+		log:    []string{unsettled + "panic: oops"},
 	},
 	{
 		name:   "FinalCost: a negative cost leaves the charge, said once",
@@ -229,6 +249,23 @@ var refusedRules = []rule{
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
 		log:    []string{unsettled + "core: the cost is negative"},
+	},
+	{
+		name:   "FinalCost: the most negative cost leaves the charge too",
+		store:  memory,
+		routes: settled(settle(1, func(int) int { return math.MinInt }), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
+		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		runs:   2,
+		log:    []string{unsettled + "core: the cost is negative"},
+	},
+	{
+		name:   "FinalCost: the greatest cost takes what is left",
+		store:  memory,
+		routes: settled(settle(1, func(int) int { return math.MaxInt }), done),
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: response{status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}}},
+		asked:  []string{"laoqian reply 1", fmt.Sprint("laoqian reply ", math.MaxInt-1), "laoqian reply 1"},
+		runs:   1,
 	},
 	{
 		name:   "FinalCost: a store that cannot give back is said once",
@@ -294,7 +331,7 @@ var refusedRules = []rule{
 				}
 				return 0
 			})
-			cfg.Limiter = func(*http.Request) *core.Limiter { return gold }
+			cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return gold, nil }
 			return settled(cfg, told)(s)
 		},
 		steps: []step{
@@ -312,7 +349,7 @@ var refusedRules = []rule{
 		routes: func(s core.Store) []route {
 			limiter := core.Must(core.New(s, slidingFive))
 			cfg := unless(201)
-			cfg.IETF, cfg.Limiter = true, func(*http.Request) *core.Limiter { return limiter }
+			cfg.IETF, cfg.Limiter = true, func(*http.Request) (*core.Limiter, error) { return limiter, nil }
 			return []route{{limits: []limit{{limiter: limiter, config: cfg}}}}
 		},
 		steps: []step{
@@ -384,6 +421,15 @@ var refusedRules = []rule{
 		runs:   1,
 	},
 	{
+		name:  "Allow: without a limiter from core.New it is 500",
+		store: memory,
+		routes: func(core.Store) []route {
+			return []route{{inside: []inside{{&core.Limiter{}, "laoqian", "upload", 1}}}}
+		},
+		steps: []step{{want: broken}},
+		log:   []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
+	},
+	{
 		name:   "Allow: an empty user is 400",
 		store:  decides(allowed),
 		routes: charging("", "upload", 1),
@@ -423,7 +469,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: func(core.Store) []route { return []route{{inside: []inside{{nil, "laoqian", "upload", 1}}}} },
 		steps:  []step{{want: broken}},
-		log:    []string{cannot + "store: panic: runtime error: invalid memory address or nil pointer dereference"},
+		log:    []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
 	},
 	{
 		name:   "Allow inside a limit: the tighter decision owns the headers, inner",

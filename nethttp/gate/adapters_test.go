@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -25,6 +24,7 @@ import (
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // What is mounted, in words that belong to no framework. An adapter's mount says
@@ -175,12 +175,12 @@ func mountGin(a app) http.Handler {
 }
 
 func ginConfig(cfg nethttp.Config) ginlimit.Config {
-	g := ginlimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	g := ginlimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
 	if cfg.Cost != nil {
 		g.Cost = func(c *gin.Context) (int, error) { return cfg.Cost(c.Request) }
 	}
 	if cfg.Limiter != nil {
-		g.Limiter = func(c *gin.Context) *core.Limiter { return cfg.Limiter(c.Request) }
+		g.Limiter = func(c *gin.Context) (*core.Limiter, error) { return cfg.Limiter(c.Request) }
 	}
 	if cfg.Skip != nil {
 		g.Skip = func(c *gin.Context) bool { return cfg.Skip(c.Request) }
@@ -250,12 +250,12 @@ func mountEcho(a app) http.Handler {
 }
 
 func echoConfig(cfg nethttp.Config) echolimit.Config {
-	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
 	if cfg.Cost != nil {
 		e.Cost = func(c echo.Context) (int, error) { return cfg.Cost(c.Request()) }
 	}
 	if cfg.Limiter != nil {
-		e.Limiter = func(c echo.Context) *core.Limiter { return cfg.Limiter(c.Request()) }
+		e.Limiter = func(c echo.Context) (*core.Limiter, error) { return cfg.Limiter(c.Request()) }
 	}
 	if cfg.Skip != nil {
 		e.Skip = func(c echo.Context) bool { return cfg.Skip(c.Request()) }
@@ -306,24 +306,18 @@ func fails(text string) func() core.Store {
 
 func memory() core.Store { return memorystore.New(nil) }
 
-// asked is a store that remembers what it was asked, which is what was charged.
-type asked struct {
-	core.Store
-	mu      sync.Mutex
-	charges []string
-}
-
-func (s *asked) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	peek := ""
-	if c.Peek {
-		peek = " peek"
+// charges is what the store was asked, which is what was charged.
+func charges(s *gatetest.Store) (charges []string) {
+	for _, c := range s.Charges() {
+		peek := ""
+		if c.Peek {
+			peek = " peek"
+		}
+		// Gin and Echo write their templates in another way.
+		action := strings.ReplaceAll(c.Action, ":id", "{id}")
+		charges = append(charges, fmt.Sprintf("%s %s %d%s", c.User, action, c.Cost, peek))
 	}
-	// Gin and Echo write their templates in another way.
-	action := strings.ReplaceAll(c.Action, ":id", "{id}")
-	s.mu.Lock()
-	s.charges = append(s.charges, fmt.Sprintf("%s %s %d%s", c.User, action, c.Cost, peek))
-	s.mu.Unlock()
-	return s.Store.Take(ctx, c)
+	return charges
 }
 
 // A server runs one handler after another on a real connection.
@@ -387,54 +381,6 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.String()
-}
-
-// said collects what goes to slog.Default, a line each, without stacks.
-type said struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func capture(t *testing.T) *said {
-	s := &said{}
-	before, w, flags := slog.Default(), log.Writer(), log.Flags()
-	slog.SetDefault(slog.New(s))
-	t.Cleanup(func() {
-		slog.SetDefault(before)
-		log.SetOutput(w) // SetDefault has turned package log to slog
-		log.SetFlags(flags)
-	})
-	return s
-}
-
-func (s *said) Enabled(context.Context, slog.Level) bool { return true }
-func (s *said) WithAttrs([]slog.Attr) slog.Handler       { return s }
-func (s *said) WithGroup(string) slog.Handler            { return s }
-
-func (s *said) Handle(_ context.Context, r slog.Record) error {
-	line := r.Level.String() + " " + r.Message
-	r.Attrs(func(a slog.Attr) bool {
-		text, _, _ := strings.Cut(a.Value.String(), "\n")
-		line += " | " + text
-		return true
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lines = append(s.lines, line)
-	return nil
-}
-
-// take returns the lines so far, with the adapter called "adapter", but for the one
-// that RemoteIP says in the first test of the process that gives it a reason.
-func (s *said) take(name string) []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	lines := slices.DeleteFunc(s.lines, func(l string) bool { return strings.HasSuffix(l, "| forwarded-untrusted") })
-	s.lines = nil
-	for i := range lines {
-		lines[i] = strings.ReplaceAll(lines[i], name+":", "adapter:")
-	}
-	return lines
 }
 
 // ceil is the first whole second of the Unix clock that is not before t.

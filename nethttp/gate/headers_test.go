@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"context"
@@ -95,7 +95,7 @@ func TestASlowFunctionHoldsUpItsOwnRequest(t *testing.T) {
 					action:  func(r *http.Request) (string, error) { hang(r, "action"); return "reply", nil },
 					config: &nethttp.Config{
 						Cost:    func(r *http.Request) (int, error) { hang(r, "cost"); return 1, nil },
-						Limiter: func(r *http.Request) *core.Limiter { hang(r, "picker"); return nil },
+						Limiter: func(r *http.Request) (*core.Limiter, error) { hang(r, "picker"); return nil, nil },
 						Skip:    func(r *http.Request) bool { hang(r, "skip"); return false },
 					},
 				}

@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // Writers that can do what their names say.
@@ -61,7 +61,7 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 		{"a wrapper of one that flushes", unwraps{rec}, false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, _ := nethttp.Watch(c.w)
+			w, _ := gate.Watch(c.w)
 			_, flush := w.(http.Flusher)
 			p, push := w.(http.Pusher)
 			if flush != c.flush || push != c.push {
@@ -81,7 +81,7 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 			}
 		})
 	}
-	w, _ := nethttp.Watch(reads{rec})
+	w, _ := gate.Watch(reads{rec})
 	if n, err := io.Copy(w, file("x")); n != 42 || err != nil {
 		t.Errorf("the writer's own ReadFrom is not used: %d, %v", n, err)
 	}
@@ -90,11 +90,11 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 // Gin's c.Stream asks the server's writer for it without a question.
 func TestWatchTellsThatTheClientHasLeft(t *testing.T) {
 	type notifier interface{ CloseNotify() <-chan bool }
-	w, _ := nethttp.Watch(closes{httptest.NewRecorder()})
+	w, _ := gate.Watch(closes{httptest.NewRecorder()})
 	if w.(notifier).CloseNotify() != (<-chan bool)(closed) {
 		t.Error("the channel is another")
 	}
-	w, _ = nethttp.Watch(plain{httptest.NewRecorder()})
+	w, _ = gate.Watch(plain{httptest.NewRecorder()})
 	select {
 	case <-w.(notifier).CloseNotify():
 		t.Error("nobody knows that the client has left")
@@ -141,19 +141,25 @@ func TestWatchTellsTheStatus(t *testing.T) {
 		{"other protocols", func(w http.ResponseWriter) { w.WriteHeader(101); w.WriteHeader(500) }, 101},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, status := nethttp.Watch(httptest.NewRecorder())
-			if c.do(w); status() != c.want {
-				t.Errorf("got %d, want %d", status(), c.want)
+			w, answered := gate.Watch(httptest.NewRecorder())
+			c.do(w)
+			if status, begun := answered(); status != c.want || begun != (c.name != "nothing is 200") {
+				t.Errorf("got %d, begun %t, want %d", status, begun, c.want)
 			}
 		})
 	}
-	w, status := nethttp.Watch(hijacks{httptest.NewRecorder()})
-	if _, _, _ = w.(http.Hijacker).Hijack(); status() != 0 {
-		t.Errorf("a connection that was taken over: %d", status())
+	w, answered := gate.Watch(hijacks{httptest.NewRecorder()})
+	_, _, _ = w.(http.Hijacker).Hijack()
+	if status, begun := answered(); status != 0 || !begun {
+		t.Errorf("a connection that was taken over: %d, begun %t", status, begun)
 	}
-	w, status = nethttp.Watch(plain{httptest.NewRecorder()})
+	w, answered = gate.Watch(plain{httptest.NewRecorder()})
 	_ = http.NewResponseController(w).Flush()
-	if w.WriteHeader(500); status() != 500 {
-		t.Errorf("a flush that is not supported: %d", status())
+	if _, begun := answered(); begun {
+		t.Error("a flush that is not supported has begun the response")
+	}
+	w.WriteHeader(500)
+	if status, begun := answered(); status != 500 || !begun {
+		t.Errorf("after a flush that is not supported: %d, begun %t", status, begun)
 	}
 }

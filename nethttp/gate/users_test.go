@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // A limit that is mounted before the login never sees a user, and says so.
@@ -34,7 +35,7 @@ func TestNeverAUser(t *testing.T) {
 		return "", keyfuncs.ErrBadKey
 	}
 	warned := []string{"WARN adapter: the first 100 requests had no user and were answered 400; is the limit mounted before the login?" +
-		" | never-a-user | reply | keyfuncs: the request has no key: the context value nethttp_test.userKey{} is missing or empty"}
+		" | never-a-user | reply | keyfuncs: the request has no key: the context value gate_test.userKey{} is missing or empty"}
 	many := func(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
 	for _, tt := range []struct {
 		name     string
@@ -50,12 +51,12 @@ func TestNeverAUser(t *testing.T) {
 		for _, ad := range adapters {
 			t.Run(tt.name+"/"+ad.name, func(t *testing.T) {
 				limiter := core.Must(core.New(memory(), core.FixedWindow(1000, 24*time.Hour)))
-				log := capture(t)
+				log := gatetest.Capture(t)
 				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, user: orBad}}}}}.filled())
 				for _, r := range tt.requests {
 					h.ServeHTTP(httptest.NewRecorder(), r)
 				}
-				if got := log.take(ad.name); !slices.Equal(got, tt.want) {
+				if got := log.Take(ad.name); !slices.Equal(got, tt.want) {
 					t.Errorf("said %q, want %q", got, tt.want)
 				}
 			})

@@ -1,4 +1,4 @@
-package nethttp_test
+package gate_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // A visit is a request without a network, in fake time.
@@ -195,7 +196,7 @@ func TestHold(t *testing.T) {
 	for _, c := range holds {
 		for _, ad := range adapters {
 			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
-				log := capture(t)
+				log := gatetest.Capture(t)
 				synctest.Test(t, func(t *testing.T) {
 					store := memory()
 					if c.store != nil {
@@ -212,7 +213,7 @@ func TestHold(t *testing.T) {
 					}
 					wg.Wait()
 				})
-				if got := log.take(ad.name); !slices.Equal(got, c.log) {
+				if got := log.Take(ad.name); !slices.Equal(got, c.log) {
 					t.Errorf("log:\n got %q\nwant %q", got, c.log)
 				}
 			})

@@ -1,0 +1,83 @@
+// Package nethttp limits net/http handlers, and every framework that takes a
+// func(http.Handler) http.Handler, such as chi, alice and gorilla.
+//
+//	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+//	user := keyfuncs.Header("X-User-ID") // better: what your login has put in the context
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("POST /posts/{id}/replies",
+//		nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
+//
+// Every route says by whom and by what it limits; there is no default. [Limit] is the
+// short form, [Config] the long one. [Allow] limits an action that only the handler knows.
+//
+// # Responses
+//
+// A response to a request that was decided has these headers, whether the request was
+// allowed or refused and whatever the handler answered. They tell the tightest limit:
+//
+//	X-RateLimit-Limit        its max or capacity
+//	X-RateLimit-Remaining    how many units would still pass
+//	X-RateLimit-Reset        when it is whole again, in seconds since 1970, rounded up
+//
+// In these cases the handler does not run:
+//
+//	status  when                                             further headers
+//	429     the limit refuses, or the user is banned         Retry-After in whole seconds, rounded up;
+//	                                                         none if the request can never pass
+//	503     the store has no answer: see core.Fallback       Retry-After: 1; Remaining is 0
+//	400     the request does not say who, what or how much   no limit headers
+//	500     a key, Cost, Limiter or Skip function failed     no limit headers
+//
+// The body is problem+json (RFC 9457). Its type tells a user who is banned (see
+// core.BanPolicy) from one who is limited. Cache-Control is no-store. The log has what
+// failed, once a minute at most.
+//
+// CORS preflights pass uncounted, and every client can send one. So mount a limit on
+// patterns with a method, or set Config.CountPreflights.
+//
+// With several limits around one handler the tightest decision shows. One limiter of
+// several limits is better: it charges all of them or none.
+//
+// # Where to mount it
+//
+// Outside of Limit belong:
+//
+//   - recovery, and logging, which then sees refusals
+//   - CORS, so that a browser's script can read a refusal
+//   - compression
+//   - authentication, if the user comes from it
+//   - the mux, if the action is keyfuncs.Route
+//
+// http.TimeoutHandler belongs inside, if there is a Config.FinalCost. Limit does not wrap
+// the ResponseWriter unless there is one.
+//
+// Around a httputil.ReverseProxy whose servers limit too, the client would get their
+// headers beside ours. Delete them in ModifyResponse:
+//
+//	for _, name := range nethttp.ExposedHeaders() {
+//		if name != "Retry-After" {
+//			response.Header.Del(name)
+//		}
+//	}
+//
+// # Warnings
+//
+// Some mistakes make a limit hold nobody, or all users together, without an error. Each
+// is logged once by slog.Default() with a code:
+//
+//	code                   what was seen, and what to do
+//	forwarded-untrusted    X-Forwarded-For, Forwarded or X-Real-IP on a request that keyfuncs.RemoteIP
+//	                       limits, or the header of ForwardedIP or TrustedHeaderIP from a peer that is not
+//	                       trusted. If a proxy of yours sets it, give ForwardedIP its prefixes. If none
+//	                       does, a client made it up.
+//	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
+//	                       from which your proxies connect.
+//	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
+//	                       found none in 1,000. Mount the limit inside the login.
+//	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
+//	charged-twice          One request has passed the same middleware twice. It is mounted twice, maybe on
+//	                       a group and on a route of it: take one away.
+//	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
+//	                       It is asked by INFO, which an ACL has to allow (+info).
+package nethttp

@@ -1,0 +1,91 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"runtime/debug"
+
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// A Failure says why a request got no decision. The Fail of a Config is called with one.
+type Failure struct {
+	// Status is the status that is due: 400 if the request does not say who, what or
+	// at what cost, 503 if the store has no answer, 500 if a function that was given
+	// to the middleware failed.
+	Status int
+	Err    error
+
+	adapter, asking string
+}
+
+// Error says what was asked when Err came back.
+func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f.Err.Error() }
+
+// Unwrap returns Err.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// log tells the server's owner. A request that is at fault itself is not logged, and
+// neither is a client that has left.
+func (f *Failure) log(ctx context.Context, w *warnings) {
+	switch {
+	case f.Status == http.StatusBadRequest:
+	case errors.Is(f, keyfuncs.ErrNoRoute):
+		if w.unrouted.CompareAndSwap(false, true) {
+			slog.Default().Error(f.adapter+": a request cannot be limited", "error", f)
+		}
+	case f.Status == http.StatusServiceUnavailable:
+		if ctx.Err() == nil && w.down.now() {
+			slog.Default().Error(f.adapter+": the store has no answer; requests are answered 503", "error", f)
+		}
+	default:
+		if w.broken.now() {
+			slog.Default().Error(f.adapter+": a request cannot be limited", "error", f)
+		}
+	}
+}
+
+// A question is one to a function or a store, which may fail or panic.
+type question struct{ adapter, asking string }
+
+func (q *question) failed(status int, err error) *Failure {
+	return &Failure{Status: status, Err: err, adapter: q.adapter, asking: q.asking}
+}
+
+// key returns what is wrong with a key, or nil.
+func (q *question) key(key string, err error) *Failure {
+	if err == nil && key != "" {
+		return nil
+	}
+	if err == nil {
+		err = keyfuncs.ErrNoKey
+	}
+	return q.failed(statusOf(err), err)
+}
+
+// statusOf tells the request's fault from the server's.
+func statusOf(err error) int {
+	if errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}
+
+// caught is deferred and turns a panic into a failure.
+func (q *question) caught(failure **Failure) {
+	if v := recover(); v == http.ErrAbortHandler {
+		panic(v)
+	} else if v != nil {
+		*failure = q.failed(http.StatusInternalServerError, panicked(v))
+	}
+}
+
+func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
+
+func isRoute(f keyfuncs.Func) bool {
+	return reflect.ValueOf(f).Pointer() == reflect.ValueOf(keyfuncs.Route).Pointer()
+}

@@ -1,0 +1,329 @@
+// Package gate is for the author of a framework's skin. It turns a request into a
+// decision and a decision into a response; packages nethttp, ginlimit and echolimit
+// are skins over it. To limit handlers, use one of those.
+//
+// A skin makes one [Gate] for each middleware with [New]. For each request it calls
+// [Gate.Enter], which asks who acts, what they do and at what cost, takes the decision
+// and sets the headers. If the [Outcome] says Pass, the skin runs the handler, with
+// [Gate.Run] if the Outcome says FinalCost. Otherwise it answers with Outcome.Problem.
+//
+//	var o gate.Outcome
+//	g.Enter(&o, c, request, header)
+//	switch {
+//	case o.FinalCost:
+//		g.Run(c, request, &o, next, answered)
+//	case o.Pass:
+//		next()
+//	default:
+//		o.Problem().Write(writer, request)
+//	}
+//
+// A handler that asks for a decision itself is served by [Decide].
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// Rules are the settings that do not depend on how a framework answers. C is the
+// framework's request, such as *http.Request or *gin.Context. The fields are those of
+// nethttp.Config.
+type Rules[C any] struct {
+	Cost            func(C) (int, error)
+	Limiter         func(C) (*core.Limiter, error)
+	Skip            func(C) bool
+	CountPreflights bool
+	MaxWait         time.Duration
+	MaxWaiting      int
+	FinalCost       func(c C, status int) int
+	Style           Style
+}
+
+// Style says in what form the headers tell a decision.
+type Style struct {
+	ResetDelta bool // X-RateLimit-Reset in seconds from now, not since 1970
+	IETF       bool // RateLimit and RateLimit-Policy in addition
+}
+
+// A Gate decides the requests of one middleware.
+type Gate[C any] struct {
+	adapter      string
+	given        *core.Limiter
+	limiter      *core.Limiter // given; with FinalCost, derived from it with Refundable
+	user, action func(C) (string, error)
+	rules        Rules[C]
+	headers      headers
+	waiting      atomic.Int64
+	users        users // whether there are any
+	warnings     warnings
+	unsettled    rarely
+	twice        atomic.Bool
+}
+
+const defaultMaxWaiting = 1000
+
+// New makes the gate of an adapter, whose name starts its messages. It panics if the
+// limiter is nil or was not made by core.New, if a key function is nil, or if a number
+// of the rules is negative.
+func New[C any](adapter string, limiter *core.Limiter, user, action func(C) (string, error), rules Rules[C]) *Gate[C] {
+	switch {
+	case limiter == nil:
+		panic(adapter + ": Limit: the limiter is nil; make one with core.New")
+	case len(limiter.Limits()) == 0:
+		panic(adapter + ": Limit: the limiter is empty; make one with core.New")
+	case user == nil:
+		panic(adapter + ": Limit: the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
+	case action == nil:
+		panic(adapter + ": Limit: the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
+	case rules.MaxWait < 0:
+		panic(fmt.Sprintf("%s: Limit: MaxWait %s is negative; 0 holds nobody", adapter, rules.MaxWait))
+	case rules.MaxWaiting < 0:
+		panic(fmt.Sprintf("%s: Limit: MaxWaiting %d is negative; 0 is %d", adapter, rules.MaxWaiting, defaultMaxWaiting))
+	case rules.MaxWaiting == 0:
+		rules.MaxWaiting = defaultMaxWaiting
+	}
+	g := &Gate[C]{adapter: adapter, given: limiter, limiter: limiter, user: user, action: action, rules: rules}
+	if rules.FinalCost != nil {
+		g.limiter = core.Must(limiter.With(core.Refundable{}))
+	}
+	g.headers = newHeaders(g.limiter, rules.Style)
+	return g
+}
+
+// An Outcome says what is to be done with a request.
+type Outcome struct {
+	// Pass says that the handler runs, and FinalCost that Gate.Run runs it.
+	Pass, FinalCost bool
+
+	// Decided says that there was a decision. There is none for a request that was
+	// skipped, a CORS preflight or a failure.
+	Decided  bool
+	Decision core.Decision
+
+	// Stacked says that a limit further out has set its headers before.
+	Stacked bool
+
+	// Failure says why there is no decision although one was needed.
+	Failure *Failure
+
+	// Kept is set by a skin before Enter, if the decision is to outlive it.
+	Kept *Kept
+
+	charge charge
+}
+
+// Kept holds a decision, and has room for the header values that are allocated anyway.
+type Kept struct {
+	Decision core.Decision
+	values   values
+}
+
+// Problem is the answer to a request that does not pass.
+func (o *Outcome) Problem() Problem {
+	if o.Failure != nil {
+		return o.Failure.Problem()
+	}
+	return refusal(&o.Decision)
+}
+
+// A charge is what is asked of a limiter.
+type charge struct {
+	limiter      *core.Limiter
+	user, action string
+	cost         int
+}
+
+func (ch *charge) allow(ctx context.Context) (core.Decision, error) {
+	return ch.limiter.AllowN(ctx, ch.user, ch.action, ch.cost)
+}
+
+// Enter decides the request c, whose net/http form is r, and sets the headers of the
+// response in h. It fills in o, which is zero but for Kept.
+func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
+	if !g.rules.CountPreflights && preflight(r) {
+		o.Pass = true
+		return
+	}
+	// The outcome is filled in where it is: to copy it costs more than to decide.
+	switch o.Pass, o.Failure = g.decide(c, r, o); {
+	case o.Pass:
+		return
+	case o.Failure != nil:
+		o.Failure.log(r.Context(), &g.warnings)
+		g.headers.fail(h, o.charge.limiter, o.Failure)
+		return
+	}
+	o.Pass, o.Decided = o.Decision.Allowed, true
+	o.FinalCost = o.Pass && g.rules.FinalCost != nil
+	var own *values
+	if o.Kept != nil {
+		o.Kept.Decision = o.Decision
+		own = &o.Kept.values
+	}
+	outer := h[headerRemaining]
+	if outer != nil {
+		o.Stacked = true
+		g.warnTwice(h, o.charge.cost)
+	}
+	g.headers.write(h, outer, o.charge.limiter, &o.Decision, own)
+}
+
+// preflight reports whether a browser asks if it may send a request. All three marks
+// are needed, or any OPTIONS request would pass for one.
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions &&
+		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// decide asks the functions that were given and the limiter. It turns their panics
+// into failures.
+func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *Failure) {
+	ch := &o.charge
+	q := question{g.adapter, "skip"}
+	defer q.caught(&failure)
+	ch.limiter, ch.cost = g.limiter, 1
+	if g.rules.Skip != nil && g.rules.Skip(c) {
+		return true, nil
+	}
+	q.asking = "user"
+	var err error
+	ch.user, err = g.user(c)
+	if failure = q.key(ch.user, err); failure != nil {
+		if errors.Is(failure, keyfuncs.ErrNoKey) && g.users.missed() {
+			q.asking = "action"
+			action, _ := g.action(c)
+			g.users.warn(g.adapter, action, failure.Err)
+		}
+		return false, failure
+	}
+	g.users.found()
+	q.asking = "action"
+	ch.action, err = g.action(c)
+	if failure = q.key(ch.action, err); failure != nil {
+		return false, failure
+	}
+	if g.rules.Limiter != nil {
+		q.asking = "limiter"
+		if ch.limiter, err = g.pick(c); err != nil {
+			ch.limiter = g.limiter
+			return false, q.failed(http.StatusInternalServerError, err)
+		}
+	}
+	if g.rules.Cost != nil {
+		q.asking = "cost"
+		ch.cost, err = g.rules.Cost(c)
+		switch {
+		case err != nil:
+			return false, q.failed(statusOf(err), err)
+		case ch.cost < 0:
+			return false, q.failed(http.StatusInternalServerError, core.ErrCost)
+		}
+	}
+	q.asking = "store"
+	if g.rules.MaxWait == 0 {
+		o.Decision, err = ch.limiter.AllowN(r.Context(), ch.user, ch.action, ch.cost)
+	} else {
+		o.Decision, err = g.wait(r.Context(), ch)
+	}
+	if err != nil {
+		return false, q.failed(http.StatusServiceUnavailable, err)
+	}
+	return false, nil
+}
+
+// pick returns the limiter that the request picks, refundable if there is a FinalCost.
+func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
+	picked, err := g.rules.Limiter(c)
+	switch {
+	case err != nil:
+		return nil, err
+	case picked == nil || picked == g.given:
+		return g.limiter, nil
+	case g.rules.FinalCost == nil:
+		return picked, nil
+	}
+	return picked.With(core.Refundable{})
+}
+
+// wait takes the decision. If fewer than MaxWaiting requests wait, it holds the request
+// until it may pass or MaxWait is over.
+func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
+	if g.waiting.Add(1) > int64(g.rules.MaxWaiting) {
+		g.waiting.Add(-1)
+		return ch.allow(ctx)
+	}
+	defer g.waiting.Add(-1)
+	patient, cancel := context.WithTimeout(ctx, g.rules.MaxWait)
+	defer cancel()
+	d, err := ch.limiter.WaitN(patient, ch.user, ch.action, ch.cost)
+	if err != nil && patient.Err() != nil && ctx.Err() == nil {
+		return ch.allow(ctx) // MaxWait is over, which is not a failure
+	}
+	return d, err
+}
+
+// Decide is Enter for a decision that a handler asks for itself: see nethttp.Allow.
+// Headers that a limit further out has set stay: if there are RateLimit headers, Decide
+// writes them too.
+func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
+	o := Outcome{charge: charge{limiter, user, action, cost}}
+	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
+	style.IETF = style.IETF || h[headerIETF] != nil
+	headers := headers{style: style}
+	if o.Failure != nil {
+		o.Failure.log(r.Context(), &handlers)
+		headers.fail(h, limiter, o.Failure)
+		return o
+	}
+	headers.write(h, h[headerRemaining], limiter, &o.Decision, nil)
+	o.Pass, o.Decided = o.Decision.Allowed, true
+	return o
+}
+
+func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
+	q := question{adapter, "limiter"}
+	defer q.caught(&failure)
+	if ch.limiter == nil || len(ch.limiter.Limits()) == 0 {
+		return q.failed(http.StatusInternalServerError, errNoLimiter)
+	}
+	q.asking = "user"
+	if failure = q.key(ch.user, nil); failure != nil {
+		return failure
+	}
+	q.asking = "action"
+	if failure = q.key(ch.action, nil); failure != nil {
+		return failure
+	}
+	q.asking = "cost"
+	if ch.cost < 0 {
+		return q.failed(http.StatusInternalServerError, core.ErrCost)
+	}
+	q.asking = "store"
+	var err error
+	if *d, err = ch.allow(ctx); err != nil {
+		return q.failed(http.StatusServiceUnavailable, err)
+	}
+	return nil
+}
+
+var errNoLimiter = errors.New("the limiter is nil or empty; make one with core.New")
+
+// Lift returns f, after a check that it can serve a framework with a router of its own.
+// It panics if f is nil or keyfuncs.Route, which knows http.ServeMux only.
+func Lift(adapter string, f keyfuncs.Func) keyfuncs.Func {
+	if f == nil {
+		panic(adapter + ": From: the key function is nil; give one of package keyfuncs")
+	}
+	if isRoute(f) {
+		panic(adapter + ": From: keyfuncs.Route reads the pattern of an http.ServeMux; use " + adapter + ".Route")
+	}
+	return f
+}

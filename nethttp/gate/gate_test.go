@@ -1,0 +1,140 @@
+package gate_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/echolimit"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+func five(s core.Store) *core.Limiter { return core.Must(core.New(s, fivePerMinute)) }
+
+// What is forgotten at start-up is said there, by the adapter's name, with what to
+// change.
+func TestStartUp(t *testing.T) {
+	ok := five(memory())
+	action := keyfuncs.Action("reply")
+	for _, c := range []struct {
+		name string
+		do   func()
+		want string
+	}{
+		{"net/http: no limiter", func() { nethttp.Limit(nil, xUserID, action) }, "nethttp: Limit: the limiter is nil; make one with core.New"},
+		{"net/http: a limiter not from New", func() { nethttp.Limit(&core.Limiter{}, xUserID, action) }, "nethttp: Limit: the limiter is empty; make one with core.New"},
+		{"Gin: a limiter not from New", func() { ginlimit.Limit(&core.Limiter{}, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: the limiter is empty"},
+		{"Echo: a limiter not from New", func() { echolimit.Limit(&core.Limiter{}, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: the limiter is empty"},
+		{"Gin: net/http's Route", func() { ginlimit.From(keyfuncs.Route) }, "ginlimit: From: keyfuncs.Route reads the pattern of an http.ServeMux; use ginlimit.Route"},
+		{"Echo: net/http's Route", func() { echolimit.From(keyfuncs.Route) }, "echolimit: From: keyfuncs.Route reads the pattern of an http.ServeMux; use echolimit.Route"},
+		{"net/http: no user", func() { nethttp.Limit(ok, nil, action) }, "nethttp: Limit: the user's key function is nil; say whom to limit"},
+		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
+		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},
+		{"net/http: the long form", func() { nethttp.Config{Keep: true}.Limit(nil, xUserID, action) }, "nethttp: Limit: the limiter is nil"},
+		{"net/http: a negative MaxWait", func() { nethttp.Config{MaxWait: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWait -1ns is negative; 0 holds nobody"},
+		{"Gin: a negative MaxWait", func() { ginlimit.Config{MaxWait: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: MaxWait -1ns is negative"},
+		{"Echo: a negative MaxWait", func() { echolimit.Config{MaxWait: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: MaxWait -1ns is negative"},
+		{"net/http: a negative MaxWaiting", func() { nethttp.Config{MaxWaiting: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWaiting -1 is negative; 0 is 1000"},
+		{"Gin: a negative MaxWaiting", func() { ginlimit.Config{MaxWaiting: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: MaxWaiting -1 is negative"},
+		{"Echo: a negative MaxWaiting", func() { echolimit.Config{MaxWaiting: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: MaxWaiting -1 is negative"},
+		{"Gin: no limiter", func() { ginlimit.Limit(nil, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: the limiter is nil; make one with core.New"},
+		{"Gin: no user", func() { ginlimit.Limit(ok, nil, ginlimit.Route) }, "ginlimit: Limit: the user's key function is nil; say whom to limit"},
+		{"Gin: no action", func() { ginlimit.Limit(ok, ginlimit.Value("user"), nil) }, "ginlimit: Limit: the action's key function is nil; say what to limit"},
+		{"Gin: nothing to make a key function from", func() { ginlimit.From(nil) }, "ginlimit: From: the key function is nil"},
+		{"Echo: no limiter", func() { echolimit.Limit(nil, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: the limiter is nil; make one with core.New"},
+		{"Echo: no user", func() { echolimit.Limit(ok, nil, echolimit.Route) }, "echolimit: Limit: the user's key function is nil; say whom to limit"},
+		{"Echo: no action", func() { echolimit.Limit(ok, echolimit.Value("user"), nil) }, "echolimit: Limit: the action's key function is nil; say what to limit"},
+		{"Echo: nothing to make a key function from", func() { echolimit.From(nil) }, "echolimit: From: the key function is nil"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer func() {
+				if got, _ := recover().(string); !strings.HasPrefix(got, c.want) {
+					t.Errorf("panicked with %q, want %q", got, c.want)
+				}
+			}()
+			c.do()
+		})
+	}
+}
+
+// What a user has done counts under whatever numbers come next, whether another plan
+// is picked or the limits change while the program runs: no change is an amnesty.
+func TestNoChangeIsAnAmnesty(t *testing.T) {
+	type ask struct{ max, status, remaining int }
+	windows := []ask{
+		{5, 200, 4}, {5, 200, 3}, {5, 200, 2}, {5, 200, 1},
+		{3, 429, 0}, {3, 429, 0}, // more than there may be, read as if cut
+		{9, 200, 4}, // and still there
+		{5, 429, 0}, {9, 200, 3}, {9, 200, 2}, {9, 200, 1}, {9, 200, 0}, {5, 429, 0}, {9, 429, 0},
+	}
+	for _, c := range []struct {
+		name  string
+		limit func(max int) core.Limit
+		asks  []ask
+	}{
+		{"sliding", func(n int) core.Limit { return core.SlidingWindow(n, time.Minute) }, windows},
+		{"moving", func(n int) core.Limit { return core.MovingWindow(n, time.Minute) }, windows},
+		{"fixed", func(n int) core.Limit { return core.FixedWindow(n, time.Minute) }, windows},
+		{"elastic", func(n int) core.Limit { return core.ElasticWindow(n, time.Minute) }, windows},
+		{"a funnel, each size of which counts by itself", func(n int) core.Limit { return core.Funnel(n, core.Every(time.Minute)) }, []ask{
+			{3, 200, 2}, {3, 200, 1}, {5, 200, 4}, {3, 200, 0}, {3, 429, 0}, {5, 200, 3}, {5, 200, 2}, {3, 429, 0}, {5, 200, 1},
+		}},
+	} {
+		for _, ad := range adapters {
+			for _, settles := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/settle=%t", c.name, ad.name, settles), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						store := memorystore.New(nil)
+						limiter := func(max int) *core.Limiter { return core.Must(core.New(store, c.limit(max))) }
+						var now atomic.Pointer[core.Limiter]
+						cfg := &nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return now.Load(), nil }}
+						if settles {
+							cfg.FinalCost = func(*http.Request, int) int { return 1 }
+						}
+						h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter(5), config: cfg}}}}}.filled())
+						for i, a := range c.asks {
+							now.Store(limiter(a.max))
+							r := httptest.NewRequest("POST", "/replies/7", nil)
+							r.Header.Set("X-User-ID", "laoqian")
+							w := httptest.NewRecorder()
+							h.ServeHTTP(w, r)
+							got := fmt.Sprint(w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("X-RateLimit-Limit"))
+							if want := fmt.Sprint(a.status, strconv.Itoa(a.remaining), strconv.Itoa(a.max)); got != want {
+								t.Errorf("%d: got %s, want %s", i+1, got, want)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A panic of a hook is the server's to deal with; the handler does not run.
+func TestAHookPanics(t *testing.T) {
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			h := ad.mount(app{routes: func() []route {
+				rt := reply(&nethttp.Config{Deny: func(http.ResponseWriter, *http.Request, core.Decision) { panic("mine") }})(decides(refusal)())
+				rt[0].handler = func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { t.Error("the handler ran") }
+				return rt
+			}()}.filled())
+			defer func() {
+				if v := recover(); v != "mine" {
+					t.Errorf("recovered %v", v)
+				}
+			}()
+			ask(h)
+		})
+	}
+}

@@ -1,0 +1,222 @@
+package gate
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The headers as http.Header keeps them; on the wire their case does not matter.
+const (
+	headerLimit      = "X-Ratelimit-Limit"
+	headerRemaining  = "X-Ratelimit-Remaining"
+	headerReset      = "X-Ratelimit-Reset"
+	headerRetryAfter = "Retry-After"
+	headerPolicy     = "Ratelimit-Policy"
+	headerIETF       = "Ratelimit"
+	headerCache      = "Cache-Control"
+)
+
+// retrySeconds is the Retry-After of a store failure.
+const retrySeconds = 1
+
+// headers writes the headers of decisions. It keeps the texts that are the same for all
+// responses; the slices around them are each response's own.
+type headers struct {
+	limiter *core.Limiter // whose texts these are
+	style   Style
+	quotas  []quota // by the binding limit
+	policy  string  // RateLimit-Policy
+}
+
+// A quota is what the headers say of a limit.
+type quota struct {
+	n      int
+	text   string // n, at an address of its own: see warnTwice
+	name   string // as RateLimit gives it
+	atOnce bool   // all of it comes back at once
+}
+
+func newHeaders(limiter *core.Limiter, style Style) headers {
+	limits := limiter.Limits()
+	h := headers{limiter: limiter, style: style, quotas: make([]quota, len(limits))}
+	names, policies := policyNames(limits), make([]string, len(limits))
+	for i, l := range limits {
+		h.quotas[i] = quota{
+			n: l.Quota(), text: strings.Clone(strconv.Itoa(l.Quota())), name: names[i],
+			atOnce: l.Kind() == core.KindFixedWindow || l.Kind() == core.KindElasticWindow,
+		}
+		policies[i] = names[i] + ";q=" + h.quotas[i].text
+		if p := l.Period(); p >= time.Second { // the draft has no shorter ones
+			policies[i] += ";w=" + strconv.FormatInt(ceilSeconds(p), 10)
+		}
+	}
+	h.policy = strings.Join(policies, ", ")
+	return h
+}
+
+// policyNames names the limits for RateLimit-Policy, each differently
+// (draft-ietf-httpapi-ratelimit-headers-10). Limits of different kinds may share a name.
+func policyNames(limits []core.Limit) []string {
+	names, taken := make([]string, len(limits)), map[string]bool{}
+	for i, l := range limits {
+		name := l.Name()
+		if name == "" {
+			name = l.Identity()
+		}
+		names[i] = `"` + name + `"`
+		for n := 2; taken[names[i]]; n++ {
+			names[i] = `"` + name + "-" + strconv.Itoa(n) + `"`
+		}
+		taken[names[i]] = true
+	}
+	return names
+}
+
+// write sets the headers of a decision. outer is the Remaining that a limit further out
+// has set, if there is one: then the tighter decision of the two shows. own is where the
+// values go, or nil.
+func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision, own *values) {
+	reset := hs.reset(d.ResetAfter)
+	if was, stacked := number(outer); stacked {
+		if wasReset, _ := number(h[headerReset]); d.Allowed && !tighter(d, reset, was, wasReset) {
+			return
+		}
+		delete(h, headerPolicy) // they would not agree with the numbers set now
+		delete(h, headerIETF)
+	}
+	mine := hs
+	if limiter != hs.limiter && hs.style.IETF {
+		other := newHeaders(limiter, hs.style)
+		mine = &other
+	}
+	var limit string
+	if limiter == mine.limiter && mine.quotas[d.Binding].n == d.Limit {
+		limit = mine.quotas[d.Binding].text
+	} else { // a limiter that was picked, or a share of core.Divide
+		limit = strconv.Itoa(d.Limit)
+	}
+	if own == nil {
+		own = new(values)
+	}
+	own.set(h, limit, int64(d.Remaining), reset)
+	if hs.style.IETF {
+		mine.ietf(h, d)
+	}
+	if !d.Allowed {
+		retry := int64(0)
+		if d.RetryAfter != core.Never {
+			retry = ceilSeconds(d.RetryAfter)
+		}
+		refuse(h, retry)
+	}
+}
+
+func (hs *headers) ietf(h http.Header, d *core.Decision) {
+	q := &hs.quotas[d.Binding]
+	item := q.name + ";r=" + strconv.Itoa(d.Remaining)
+	// t is when there is more, if that is known: a window that ends at once has its end,
+	// the others get more little by little.
+	if t := d.RetryAfter; d.Allowed && q.atOnce {
+		item += ";t=" + strconv.FormatInt(secondsUp(d.ResetAfter), 10)
+	} else if !d.Allowed && t != core.Never {
+		item += ";t=" + strconv.FormatInt(secondsUp(t), 10)
+	}
+	setTwo(h, headerPolicy, hs.policy, headerIETF, item)
+}
+
+// refuse sets the headers that every refusal has. A retry of 0 is never.
+func refuse(h http.Header, retry int64) {
+	if retry == 0 {
+		h[headerCache] = []string{"no-store"}
+		delete(h, headerRetryAfter)
+		return
+	}
+	setTwo(h, headerCache, "no-store", headerRetryAfter, strconv.FormatInt(retry, 10))
+}
+
+// fail sets the headers of a failure. A store's failure shows the first limit, with
+// nothing left.
+func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
+	if f.Status != http.StatusServiceUnavailable {
+		h[headerCache] = []string{"no-store"}
+		return
+	}
+	delete(h, headerPolicy)
+	delete(h, headerIETF)
+	limits := limiter.Limits()
+	new(values).set(h, strconv.Itoa(limits[0].Quota()), 0, hs.reset(retrySeconds*time.Second))
+	if hs.style.IETF {
+		of := newHeaders(limiter, hs.style)
+		of.ietf(h, &core.Decision{RetryAfter: retrySeconds * time.Second})
+	}
+	refuse(h, retrySeconds)
+}
+
+// values are the three values of a response, with the digits of two of them: one
+// allocation instead of five.
+type values struct {
+	lines  [3]string
+	digits [32]byte // any two numbers have room
+}
+
+// set sets the three headers. It is called once.
+func (vs *values) set(h http.Header, limit string, remaining, reset int64) {
+	b := strconv.AppendInt(vs.digits[:0], remaining, 10)
+	n := len(b)
+	b = strconv.AppendInt(b, reset, 10)
+	s := unsafe.String(unsafe.SliceData(b), len(b)) // b is not written to again
+	vs.lines = [3]string{limit, s[:n], s[n:]}
+	h[headerLimit] = vs.lines[:1:1]
+	h[headerRemaining] = vs.lines[1:2:2]
+	h[headerReset] = vs.lines[2:]
+}
+
+// setTwo sets two headers with one allocation.
+func setTwo(h http.Header, name1, value1, name2, value2 string) {
+	lines := &[2]string{value1, value2}
+	h[name1] = lines[:1:1]
+	h[name2] = lines[1:]
+}
+
+// reset is the value of X-RateLimit-Reset: the second in which the limit is whole,
+// since 1970 by the process's clock, as the Date header gives it.
+func (hs *headers) reset(after time.Duration) int64 {
+	if hs.style.ResetDelta {
+		return secondsUp(after)
+	}
+	now := time.Now()
+	nanos := time.Duration(now.Nanosecond()) + after%time.Second
+	return now.Unix() + int64(after/time.Second) + secondsUp(nanos)
+}
+
+// secondsUp rounds up.
+func secondsUp(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d%time.Second > 0 {
+		s++
+	}
+	return s
+}
+
+// ceilSeconds rounds up, to at least 1: a client that is told 0 comes back at once.
+func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(d)) }
+
+// tighter is whether a decision is tighter than the one that has set the headers: less
+// remains, or as much for longer.
+func tighter(d *core.Decision, reset, was, wasReset int64) bool {
+	remaining := int64(d.Remaining)
+	return remaining < was || remaining == was && reset > wasReset
+}
+
+func number(values []string) (int64, bool) {
+	if len(values) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	return n, err == nil
+}

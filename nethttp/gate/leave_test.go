@@ -1,0 +1,181 @@
+package gate_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
+)
+
+// failedIsFree is the recipe that a client may try to cheat.
+var failedIsFree = settle(1, func(status int) int {
+	if status >= 500 {
+		return 0
+	}
+	return 1
+})
+
+// What is left of 5 after one request that costs nothing if it fails.
+func TestWhoGetsAFailedRequestBack(t *testing.T) {
+	type ended func(w http.ResponseWriter, r *http.Request, leave func())
+	for _, c := range []struct {
+		name   string
+		do     ended
+		config *nethttp.Config // nil is failedIsFree
+		left   int
+	}{
+		{"a failure is given back", func(w http.ResponseWriter, _ *http.Request, _ func()) { w.WriteHeader(500) }, nil, 5},
+		{"a failure of a client that has left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(500) }, nil, 4},
+		{"a failure that began before the client left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { w.WriteHeader(502); leave() }, nil, 4},
+		{"what costs more is charged to a client that has left", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(401) },
+			settle(1, func(int) int { return 3 }), 2},
+		{"a panic before a response is a failure", func(http.ResponseWriter, *http.Request, func()) { panic("mine") }, nil, 5},
+		{"a panic after the client left is not given back", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave(); panic("mine") }, nil, 4},
+		{"a panic after a response that is charged is not given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+			_, _ = io.WriteString(w, "x")
+			panic("mine")
+		}, nil, 4},
+		{"a panic after a response that is free is given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+			w.WriteHeader(503)
+			_, _ = io.WriteString(w, "x")
+			panic("mine")
+		}, nil, 5},
+		{"http.ErrAbortHandler before a response is not given back", func(http.ResponseWriter, *http.Request, func()) { panic(http.ErrAbortHandler) }, nil, 4},
+		{"http.ErrAbortHandler after a response is not given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+			_, _ = io.WriteString(w, "x")
+			panic(http.ErrAbortHandler)
+		}, nil, 4},
+		{"a deadline of the server's own is no client that has left", func(w http.ResponseWriter, r *http.Request, _ func()) {
+			ctx, cancel := context.WithTimeout(r.Context(), 0)
+			defer cancel()
+			<-ctx.Done()
+			w.WriteHeader(504)
+		}, nil, 5},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+				cfg := c.config
+				if cfg == nil {
+					cfg = failedIsFree
+				}
+				limiter := core.Must(core.New(memory(), slidingFive))
+				ctx, leave := context.WithCancel(t.Context())
+				defer leave()
+				ran := gatetest.NewRan(t, 1)
+				h := ad.mount(app{routes: []route{{
+					limits: []limit{{limiter: limiter, config: cfg}},
+					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+						ran.Now()
+						c.do(w, r, leave)
+					},
+				}}}.filled())
+				r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
+				r.Header.Set("X-User-ID", "laoqian")
+				catches(h).ServeHTTP(httptest.NewRecorder(), r)
+				if d, err := limiter.Peek(t.Context(), "laoqian", "reply"); err != nil || d.Remaining != c.left {
+					t.Errorf("%d remain, want %d; %v", d.Remaining, c.left, err)
+				}
+			})
+		}
+	}
+}
+
+// A deadline that a middleware outside has set is not the client's.
+func TestADeadlineOutsideIsNoClientThatLeft(t *testing.T) {
+	limiter := core.Must(core.New(memory(), slidingFive))
+	h := failedIsFree.Limit(limiter, keyfuncs.Everyone, keyfuncs.Action("x"))(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done(); w.WriteHeader(504) }))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+	if d, err := limiter.Peek(t.Context(), "~everyone", "x"); err != nil || w.Code != 504 || d.Remaining != 5 {
+		t.Errorf("%d, %d remain, %v", w.Code, d.Remaining, err)
+	}
+}
+
+// 30 clients that hang up get no more handlers than five, behind a handler that heeds
+// its context and behind a proxy, which then answers 502.
+func TestHangingUpIsNoRefund(t *testing.T) {
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		var mu sync.Mutex
+		var runs []string
+		slow := func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			runs = append(runs, r.Method)
+			mu.Unlock()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(20 * time.Second): // or the test never ends
+			}
+			w.WriteHeader(500)
+		}
+		backend := httptest.NewServer(http.HandlerFunc(slow))
+		t.Cleanup(backend.Close)
+		to, _ := url.Parse(backend.URL)
+		proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(502) }}
+		for name, h := range map[string]http.Handler{"handler": http.HandlerFunc(slow), "proxy": proxy} {
+			t.Run(name, func(t *testing.T) {
+				runs = nil
+				limiter := core.Must(core.New(memory(), slidingFive))
+				var handlers sync.WaitGroup
+				s.mount(ad.mount(app{routes: []route{{
+					limits: []limit{{limiter: limiter, config: failedIsFree}},
+					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+						handlers.Add(1)
+						defer handlers.Done()
+						h.ServeHTTP(w, r)
+					},
+				}}}.filled()))
+				refused := 0
+				for range 30 {
+					ctx, leave := context.WithCancel(t.Context())
+					begun := make(chan struct{})
+					go func() {
+						defer close(begun)
+						for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+							mu.Lock()
+							n := len(runs)
+							mu.Unlock()
+							if n > 0 {
+								leave()
+							}
+						}
+					}()
+					req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/replies/7", nil)
+					req.Header.Set("X-User-ID", "laoqian")
+					resp, err := s.Client().Do(req)
+					if err == nil {
+						if resp.Body.Close(); resp.StatusCode == 429 {
+							refused++
+						}
+					}
+					leave()
+					<-begun
+					handlers.Wait()
+					mu.Lock()
+					passed := len(runs)
+					runs = slices.Delete(runs, 0, passed)
+					mu.Unlock()
+					if refused > 0 && passed > 0 {
+						t.Fatal("a request passed after one was refused")
+					}
+				}
+				if refused != 25 {
+					t.Errorf("%d were refused, want 25", refused)
+				}
+			})
+		}
+	})
+}
