@@ -89,7 +89,7 @@ func (a BanPolicy) extend(l *Limiter) error {
 type Standing struct {
 	Last  int64   // the last refusal or ban
 	Until int64   // the end of the ban; it may be past
-	Rung  int     // bans in a row
+	Rung  int     // bans in a row, however many the policy has lengths for
 	Marks []int64 // the refusals since, oldest first
 }
 
@@ -133,7 +133,7 @@ func (l *Limit) climb(s *State, now, ban int64, refused bool) {
 		t.Last = now
 		if t.Marks = append(t.Marks, now); len(t.Marks) >= l.ladder.refusals {
 			ban = l.ladder.bans[min(t.Rung, len(l.ladder.bans)-1)]
-			t.Rung = min(t.Rung+1, len(l.ladder.bans))
+			t.Rung++
 		}
 	}
 	if ban > 0 {

@@ -56,7 +56,7 @@ func (k Kind) String() string {
 	case KindFunnel:
 		return "funnel"
 	case KindLadder:
-		return "ladder"
+		return "ban"
 	}
 	return "invalid"
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
@@ -246,7 +247,7 @@ func (c *Charge) answer(d *Decision, readings []Reading, now int64) {
 // the numbers are its own.
 func (c *Charge) punish(d *Decision, i int, r *Reading) {
 	l := &c.Limits[i]
-	d.BanLevel = uint8(r.Part)
+	d.BanLevel = uint8(min(r.Part, math.MaxUint8))
 	if i == 0 {
 		d.Limit, d.Remaining, d.ResetAfter = l.max, max(0, l.max-int(r.Count)), micros(r.Rest)
 		d.Allowed = r.Wait == 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"reflect"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -89,18 +88,6 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 		}
 	}
 	return decisions, errs
-}
-
-// RunLong is Run, but every charge goes by the script's long way: it may be nothing ahead
-// of its time.
-func (s *Store) RunLong(ctx context.Context, charges ...core.Charge) (any, error) {
-	var calls []*call
-	for i := range charges {
-		c := &charges[i]
-		mode, limits, _ := strings.Cut(spec(c), " ")
-		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), request: &request{spec: mode + ":0 " + limits}})
-	}
-	return s.run(ctx, calls)
 }
 
 // Run runs the script once for some charges, and returns its reply as it is.

@@ -2,18 +2,10 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"strconv"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
 )
-
-//go:embed refund.lua
-var refundSource string
-
-var refundScript = redis.NewScript(refundSource)
 
 // Refund gives back what a charge has taken, in one round trip.
 func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error {
@@ -55,7 +47,7 @@ func give(r *core.Receipt, i int, units int64) string {
 	switch l.Kind() {
 	case core.KindTokenBucket, core.KindFunnel:
 		n := l.Numbers(units)
-		return words("meter", n.Cost, n.CostPart, n.Den, r.At+was.Rest, was.Part, l.Memory().Microseconds(), n.Full, n.FullPart, was.Count)
+		return words("meter", n.Cost, n.CostPart, n.Den, r.At+was.Rest, was.Part, n.Full, n.FullPart, l.Memory().Microseconds(), was.Count)
 	case core.KindFixedWindow:
 		opened := int64(0)
 		if was.Count == r.Cost && units == r.Cost {

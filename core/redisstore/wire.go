@@ -1,22 +1,14 @@
 package redisstore
 
 import (
-	_ "embed"
 	"errors"
 	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/tailcut/tailcut/core"
 )
-
-//go:embed take.lua
-var takeSource string
-
-var takeScript = redis.NewScript(takeSource)
 
 // A request is what the script is told of a charge, but for the keys.
 type request struct {
@@ -71,8 +63,8 @@ func spec(c *core.Charge) string {
 		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
 	}
 	numbers := func(ns ...int64) {
-		for _, n := range ns {
-			b = strconv.AppendInt(append(b, ' '), n, 10)
+		for i, n := range ns {
+			b = strconv.AppendInt(append(b, separators[min(i, 1)]), n, 10)
 		}
 	}
 	for i := range c.Limits {
@@ -84,14 +76,16 @@ func spec(c *core.Charge) string {
 		switch l.Kind() {
 		case core.KindTokenBucket, core.KindFunnel:
 			n := l.Numbers(c.Cost)
-			if l.Memory() > 0 {
+			switch {
+			case l.Memory() > 0:
 				b = append(b, "initial"...)
-			} else {
+				numbers(n.Cost, n.Full, n.Den, n.CostPart, n.FullPart, n.Start, n.StartPart, l.Memory().Microseconds())
+			case n.Den > 1:
 				b = append(b, "meter"...)
-			}
-			numbers(n.Cost, n.CostPart, n.Full, n.FullPart, n.Den)
-			if l.Memory() > 0 {
-				numbers(n.Start, n.StartPart, l.Memory().Microseconds())
+				numbers(n.Cost, n.Full, n.Den, n.CostPart, n.FullPart)
+			default:
+				b = append(b, "meter"...)
+				numbers(n.Cost, n.Full)
 			}
 		case core.KindLadder:
 			refusals, within, quiet, bans := l.Rungs()
@@ -99,9 +93,8 @@ func spec(c *core.Charge) string {
 			if i == 0 && !c.Peek {
 				byHand = c.Cost
 			}
-			b = append(b, "ladder"...)
-			numbers(byHand, int64(refusals), within, quiet)
-			numbers(bans...)
+			b = append(b, "ban"...)
+			numbers(append([]int64{byHand, int64(refusals), within, quiet}, bans...)...)
 		default:
 			b = append(b, l.Kind().String()...)
 			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
@@ -110,6 +103,8 @@ func spec(c *core.Charge) string {
 	}
 	return string(b)
 }
+
+const separators = " ,"
 
 // weight is how long a limit takes the script, in simple charges: a queue writes an
 // entry for each unit.

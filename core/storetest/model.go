@@ -451,8 +451,9 @@ type question struct {
 func (m *model) take(a question) (d core.Decision, paid []payment) {
 	if a.cost == 0 {
 		a.cost, a.peek = 1, true
-		d, _ := m.take(a)
-		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
+		if d, _ = m.take(a); d.Reason != core.ReasonBanned {
+			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
+		}
 		return d, nil
 	}
 	n := len(a.rules)
@@ -559,7 +560,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 	}
 	if a.ladder != nil {
 		r, _ := m.standing(a)
-		d.BanLevel = uint8(r.rung)
+		d.BanLevel = uint8(min(r.rung, 255))
 		if rest := us(m.left(r)); !all && rest > 0 {
 			d.Reason, d.Remaining = core.ReasonBanned, 0
 			d.RetryAfter, d.ResetAfter = max(d.RetryAfter, rest), max(d.ResetAfter, rest)

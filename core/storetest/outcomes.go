@@ -130,16 +130,37 @@ var ladderRules = []promise{
 		}
 	}},
 
-	{"bans in a row climb, and the last one repeats", func(s *script) {
+	{"bans in a row are counted, and the last length repeats", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
 		at := time.Duration(0)
 		for i, length := range []time.Duration{20 * sec, 60 * sec, 60 * sec} {
 			s.at(at)
-			a.allow(1, rung(uint8(min(i, 2)), stop(1, 0, year-at, year-at)))
-			a.allow(1, banned(uint8(min(i+1, 2)), stop(1, 0, year-at, year-at)))
-			a.inspect(banned(uint8(min(i+1, 2)), stop(2, 0, length, length+100*sec)))
+			a.allow(1, rung(uint8(i), stop(1, 0, year-at, year-at)))
+			a.allow(1, banned(uint8(i+1), stop(1, 0, year-at, year-at)))
+			a.inspect(banned(uint8(i+1), stop(2, 0, length, length+100*sec)))
 			at += length
+		}
+	}},
+
+	{"a shorter policy on the same state goes on counting the bans in a row", func(s *script) {
+		policy := func(bans ...time.Duration) core.BanPolicy {
+			return core.BanPolicy{Refusals: 1, Within: 10 * sec, Bans: bans, ForgetAfter: 100 * sec}
+		}
+		limit := core.FixedWindow(1, year)
+		long, short := s.of(limit).with(policy(sec, 2*sec, 3*sec, 4*sec)), s.of(limit).with(policy(9*sec))
+		long.allow(1, pass(1, 0, year))
+		at := time.Duration(0)
+		for i, tt := range []struct {
+			a   *actor
+			ban time.Duration
+		}{{long, sec}, {long, 2 * sec}, {short, 9 * sec}, {long, 4 * sec}, {short, 9 * sec}, {long, 4 * sec}} {
+			s.at(at)
+			tt.a.allow(1, banned(uint8(i+1), stop(1, 0, year-at, year-at)))
+			for _, a := range []*actor{long, short} {
+				a.inspect(banned(uint8(i+1), stop(1, 0, tt.ban, tt.ban+100*sec)))
+			}
+			at += tt.ban
 		}
 	}},
 
@@ -271,14 +292,14 @@ var ladderRules = []promise{
 		for i := range 17 {
 			s.at(at)
 			if i > 0 {
-				b.allow(1, rung(uint8(min(i, 16)), pass(1, 0, year)))
+				b.allow(1, rung(uint8(i), pass(1, 0, year)))
 			}
 			climber := b
 			if i == 0 {
 				climber = a
 			}
-			climber.allow(1, banned(uint8(min(i+1, 16)), stop(1, 0, year, year)))
-			b.inspect(banned(uint8(min(i+1, 16)), stop(1, 0, bans[min(i, 15)], bans[min(i, 15)]+year)))
+			climber.allow(1, banned(uint8(i+1), stop(1, 0, year, year)))
+			b.inspect(banned(uint8(i+1), stop(1, 0, bans[min(i, 15)], bans[min(i, 15)]+year)))
 			at += year
 		}
 	}},

@@ -87,7 +87,7 @@ func (m *model) climb(a question, refusal bool) {
 		if len(r.refusals) >= a.ladder.refusals {
 			bans := a.ladder.bans
 			r.until, r.refusals = m.now+bans[min(r.rung, len(bans)-1)], nil
-			r.rung = min(r.rung+1, len(bans))
+			r.rung++
 		}
 	}
 	if refusal || moved {
@@ -114,7 +114,7 @@ func (m *model) inspect(a question) core.Decision {
 	r, _ := m.standing(a)
 	d := core.Decision{
 		Allowed: true, Limit: a.ladder.refusals, Remaining: max(0, a.ladder.refusals-len(r.refusals)),
-		ResetAfter: us(m.forgotten(r, a.ladder)), BanLevel: uint8(r.rung), Source: core.SourceStore,
+		ResetAfter: us(m.forgotten(r, a.ladder)), BanLevel: uint8(min(r.rung, 255)), Source: core.SourceStore,
 	}
 	if left := m.left(r); left > 0 {
 		d.Allowed, d.Remaining, d.RetryAfter, d.Reason = false, 0, us(left), core.ReasonBanned

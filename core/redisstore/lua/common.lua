@@ -1,0 +1,7 @@
+-- What several machines need.
+
+--@ text
+local function int(n) return format('%d', n) end
+
+-- expiry is the last millisecond in which a state may be of use.
+local function expiry(at) return int(floor((at + 999) / 1000)) end
