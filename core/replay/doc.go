@@ -1,0 +1,50 @@
+// Package replay reads a log of requests and tells what limits would have done to them: how many
+// requests and which users they would have refused, and how high a limit must be to touch nobody.
+//
+//	report, err := replay.Run(ctx, file, replay.Options{
+//		Routes:     []replay.Route{{Pattern: "POST /posts/{id}/replies", Action: "reply"}},
+//		Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(5, time.Minute)}}},
+//	})
+//
+// The decisions are those of the library: each candidate is a [core.Limiter] on a memorystore whose
+// clock is the log's. Each user's actions happen as the log has them, also after a refusal.
+// The command examples/replay prints the report as text, JSON or a page.
+//
+// # Formats
+//
+// A line is in Common or Combined Log Format, or it is a JSON object as nginx, Caddy, Envoy and log/slog
+// write it. [Fields] names the fields of other JSON logs. The log may be compressed with
+// gzip. A request needs an instant, a method and a path. Every other line is counted as skipped, also a blank
+// one, and so is a line of 1 MiB or more.
+//
+// # Order and time
+//
+// Servers log a request when it ends. If the line has the duration, the action's instant is the
+// start of the request. Lines may therefore be out of order: a request is late, and left out, if its instant is
+// more than an hour before the newest instant that stands above it. One line with an instant in the future can thus make all
+// that follow late. Late then says so: take that line out.
+//
+// Instants are read to the microsecond. Common Log Format has whole seconds: all requests of a second count
+// as made in one instant, in the order of the log. A limit that people meet within one second is
+// therefore judged a little too strictly.
+//
+// # The fit
+//
+// For each action the report has the least max of a SlidingWindow, for four periods, that
+// touches no user, at most one in a thousand, and at most one in a hundred. A max touches a user if
+// some half-open window of the period holds more than max of the user's actions. The same is
+// computed for the capacity of a Funnel at four rates. The numbers are exact: replaying
+// the log with them refuses exactly so many users, and with one less more.
+//
+// # Memory
+//
+// Memory does not grow with the length of the log. It is the sum of
+//
+//   - 16 bytes for each request of the last hour, since an earlier one may still come;
+//   - about 120 bytes for each user, and 56 for each action of the user;
+//   - for each user and action of the last day about 250 bytes, and 1 to 5 for each distinct
+//     instant, for the fit of 24h: a request every second all day long takes 90 kB;
+//   - what the memorystore of each candidate keeps for users that are not whole;
+//   - 64 bytes for each user that a candidate refused;
+//   - some 20 MB for blocks of lines.
+package replay

@@ -1,0 +1,205 @@
+package replay
+
+// What the fit needs to know of a member, that is a user of one action: the most units within
+// any window, for a few periods, and the most debt in a funnel, for a few rates.
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The periods and rates of the fit.
+var (
+	fitPeriods = [...]time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+	fitRates   = [...]core.Rate{core.Every(time.Second), core.Per(30, time.Minute), core.Per(10, time.Minute), core.Every(time.Minute)}
+)
+
+const (
+	nPeriods = len(fitPeriods)
+	nRates   = len(fitRates)
+)
+
+// Both in microseconds: the periods, the longest one last, and the times per unit.
+var (
+	spans = [nPeriods]int64{60 * second, 600 * second, hour, day}
+	ticks = [nRates]int64{second, 2 * second, 6 * second, 60 * second}
+)
+
+// peaks are the most units in any half-open window of each period, and the least capacity of
+// a funnel of each rate that admits all.
+type peaks struct {
+	window [nPeriods]uint32
+	funnel [nRates]uint32
+}
+
+// A member keeps little as long as it has acted once, or has not for a day.
+type member struct {
+	peaks
+	recent *recent // nil: all that may still count are once units at last
+	last   int64
+	once   uint32
+	user   uint32
+	next   uint32 // the user's next member, 0 is none
+	action uint16
+}
+
+func (m *member) act(at int64, cost uint32) {
+	if cost == 0 {
+		return
+	}
+	if m.recent == nil {
+		if m.once == 0 || m.forgotten(at) {
+			m.last, m.once = at, cost
+			m.raise(cost)
+			return
+		}
+		m.recent = newRecent(m.last, m.once)
+	}
+	m.recent.act(at, cost, &m.peaks)
+	m.last = at
+}
+
+// raise is act for a member that has nothing counted.
+func (m *member) raise(cost uint32) {
+	for i := range m.window {
+		m.window[i] = max(m.window[i], cost)
+	}
+	for i := range m.funnel {
+		m.funnel[i] = max(m.funnel[i], cost)
+	}
+}
+
+// forgotten is whether nothing of what the member did still counts.
+func (m *member) forgotten(at int64) bool {
+	if m.recent == nil {
+		return at-m.last >= max(day, int64(m.once)*ticks[nRates-1])
+	}
+	return at-m.last >= day && at >= m.recent.empty[nRates-1]
+}
+
+// recent is what a member did within the longest period: a queue of instants and units,
+// two to five bytes each, and for each period how much of it is past.
+type recent struct {
+	last    int64 // the newest instant, not in the queue yet
+	units   uint32
+	queued  int64 // the newest instant in the queue
+	empty   [nRates]int64
+	windows [nPeriods]window
+	queue   []byte
+}
+
+// A window holds count units. What the queue has before pos is past: made at or before at.
+type window struct {
+	at    int64
+	count uint64
+	pos   int
+}
+
+func newRecent(at int64, units uint32) *recent {
+	r := &recent{last: at, units: units, queued: at}
+	for i := range r.empty {
+		r.empty[i] = at + int64(units)*ticks[i]
+	}
+	for i := range r.windows {
+		r.windows[i] = window{at: at, count: uint64(units)}
+	}
+	return r
+}
+
+func (r *recent) act(at int64, cost uint32, p *peaks) {
+	if at > r.last || uint64(r.units)+uint64(cost) > math.MaxUint32 {
+		r.enqueue()
+		r.last, r.units = at, 0
+	}
+	r.units += cost
+	for i := range r.windows {
+		w := &r.windows[i]
+		r.expire(w, at-spans[i])
+		w.count += uint64(cost)
+		p.window[i] = max(p.window[i], clip(w.count))
+	}
+	for i := range r.empty {
+		r.empty[i] = max(r.empty[i], at) + int64(cost)*ticks[i]
+		p.funnel[i] = max(p.funnel[i], clip(uint64((r.empty[i]-at+ticks[i]-1)/ticks[i])))
+	}
+	r.compact()
+}
+
+func clip(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
+
+// An entry of the queue is a distance to the one before, in the largest unit that it is whole
+// in. Before it stands how many units it has, if not one.
+const (
+	inSeconds = iota
+	inMillis
+	inMicros
+	withUnits
+)
+
+func (r *recent) enqueue() {
+	if r.units != 1 {
+		r.queue = binary.AppendUvarint(r.queue, uint64(r.units)<<2|withUnits)
+	}
+	d := uint64(r.last - r.queued)
+	switch {
+	case d%uint64(second) == 0:
+		d = d/uint64(second)<<2 | inSeconds
+	case d%1000 == 0:
+		d = d/1000<<2 | inMillis
+	default:
+		d = d<<2 | inMicros
+	}
+	r.queue = binary.AppendUvarint(r.queue, d)
+	r.queued = r.last
+}
+
+// expire drops from the window what was made until end.
+func (r *recent) expire(w *window, end int64) {
+	for w.pos < len(r.queue) {
+		pos, units := w.pos, uint64(1)
+		v, n := r.varint(pos)
+		pos += n
+		if v&3 == withUnits {
+			units = v >> 2
+			v, n = r.varint(pos)
+			pos += n
+		}
+		at := w.at
+		switch d := int64(v >> 2); v & 3 {
+		case inSeconds:
+			at += d * second
+		case inMillis:
+			at += d * 1000
+		default:
+			at += d
+		}
+		if at > end {
+			return
+		}
+		w.at, w.pos = at, pos
+		w.count -= units
+	}
+}
+
+func (r *recent) varint(pos int) (uint64, int) {
+	if b := r.queue[pos]; b < 0x80 {
+		return uint64(b), 1
+	}
+	return binary.Uvarint(r.queue[pos:])
+}
+
+// compact drops the start of the queue, which is past for the longest period, when it is half
+// of all.
+func (r *recent) compact() {
+	past := r.windows[nPeriods-1].pos
+	if past < 32 || past < len(r.queue)/2 {
+		return
+	}
+	r.queue = append(r.queue[:0], r.queue[past:]...)
+	for i := range r.windows {
+		r.windows[i].pos -= past
+	}
+}

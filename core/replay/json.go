@@ -1,0 +1,339 @@
+package replay
+
+// JSON lines. The scanner checks a line as encoding/json would, and keeps what stands in the
+// fields that are looked for, without an allocation.
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// A value is what stands in a field: a string without its quotes, or a number or word.
+type value struct {
+	text    []byte
+	node    *node
+	escaped bool
+	quoted  bool
+}
+
+type jsonLines struct {
+	root      *node
+	byAddress bool // the user is an address
+	addresses *addresses
+
+	b       []byte
+	i       int
+	values  [fields]value
+	scratch []byte // of strings with escapes
+}
+
+func (p *jsonLines) parse(line []byte, r *request) bool {
+	p.b, p.i, p.values, p.scratch = line, 0, [fields]value{}, p.scratch[:0]
+	p.space()
+	if !p.object(p.root, 0) {
+		return false
+	}
+	if p.space(); p.i != len(line) {
+		return false
+	}
+	if !p.when(r) || !p.what(r) {
+		return false
+	}
+	p.who(r)
+	return true
+}
+
+// when is the time, less the duration.
+func (p *jsonLines) when(r *request) (ok bool) {
+	t := &p.values[fieldTime]
+	if t.node == nil {
+		return false
+	}
+	if r.instant, ok = anyInstant(p.text(fieldTime)); !ok {
+		return false
+	}
+	if d := &p.values[fieldDuration]; d.node != nil && t.node.unit != unitNone {
+		r.at -= duration(p.text(fieldDuration), d.node.unit, t.node.unit)
+	}
+	return r.ok()
+}
+
+func (p *jsonLines) what(r *request) bool {
+	method, path, line := p.text(fieldMethod), p.text(fieldPath), p.text(fieldRequest)
+	switch {
+	case len(method) > 0 && len(path) > 0 && p.values[fieldPath].quoted:
+		if !r.target(method, path) {
+			return false
+		}
+	case !r.requestLine(line):
+		return false
+	}
+	r.cost = 1
+	if c := &p.values[fieldCost]; c.node != nil {
+		n, fraction, ok := decimal(p.text(fieldCost))
+		if !ok || fraction != 0 || n > maxCost {
+			return false
+		}
+		r.cost = uint32(n)
+	}
+	return true
+}
+
+func (p *jsonLines) who(r *request) {
+	r.user = p.text(fieldUser)
+	if p.byAddress {
+		r.user = p.addresses.canonical(r.user)
+	} else if string(r.user) == "-" {
+		r.user = nil
+	}
+}
+
+// text is what stands in a field, its escapes resolved.
+func (p *jsonLines) text(field int) []byte {
+	v := &p.values[field]
+	if !v.escaped {
+		return v.text
+	}
+	start := len(p.scratch)
+	p.scratch = unescape(p.scratch, v.text)
+	v.text, v.escaped = p.scratch[start:len(p.scratch):len(p.scratch)], false
+	return v.text
+}
+
+// maxDepth is how deep objects and arrays may be nested.
+const maxDepth = 64
+
+func (p *jsonLines) space() {
+	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\r' || p.b[p.i] == '\n') {
+		p.i++
+	}
+}
+
+// next passes over space and takes c, if that comes next.
+func (p *jsonLines) next(c byte) bool {
+	if p.space(); p.i < len(p.b) && p.b[p.i] == c {
+		p.i++
+		return true
+	}
+	return false
+}
+
+// object passes over an object and keeps the values that n looks for. A nil n looks for none.
+func (p *jsonLines) object(n *node, depth int) bool {
+	if depth > maxDepth || !p.next('{') {
+		return false
+	}
+	if p.next('}') {
+		return true
+	}
+	for {
+		p.space()
+		key, escaped, ok := p.str()
+		if !ok || !p.next(':') {
+			return false
+		}
+		p.space()
+		var child *node
+		if n != nil && len(key) > 0 && (escaped || n.first[key[0]]) {
+			if escaped {
+				key = unescape(nil, key)
+			}
+			child = n.below[string(key)]
+		}
+		if !p.value(child, depth) {
+			return false
+		}
+		if !p.next(',') {
+			return p.next('}')
+		}
+	}
+}
+
+func (p *jsonLines) value(n *node, depth int) bool {
+	if p.i >= len(p.b) {
+		return false
+	}
+	switch p.b[p.i] {
+	case '{':
+		return p.object(n, depth+1)
+	case '[':
+		return p.array(depth + 1)
+	case '"':
+		text, escaped, ok := p.str()
+		if ok {
+			p.keep(n, value{text: text, escaped: escaped, quoted: true})
+		}
+		return ok
+	}
+	start := p.i
+	if !p.literal() {
+		return false
+	}
+	if text := p.b[start:p.i]; string(text) != "null" {
+		p.keep(n, value{text: text})
+	}
+	return true
+}
+
+func (p *jsonLines) keep(n *node, v value) {
+	if n == nil || n.field < 0 {
+		return
+	}
+	if old := &p.values[n.field]; old.node == nil || n.rank <= old.node.rank {
+		v.node = n
+		*old = v
+	}
+}
+
+func (p *jsonLines) array(depth int) bool {
+	if depth > maxDepth || !p.next('[') {
+		return false
+	}
+	if p.next(']') {
+		return true
+	}
+	for {
+		if p.space(); !p.value(nil, depth) {
+			return false
+		}
+		if !p.next(',') {
+			return p.next(']')
+		}
+	}
+}
+
+// str passes over a string and returns what stands between its quotes.
+func (p *jsonLines) str() (text []byte, escaped, ok bool) {
+	if p.i >= len(p.b) || p.b[p.i] != '"' {
+		return nil, false, false
+	}
+	start := p.i + 1
+	for i := start; i < len(p.b); i++ {
+		switch c := p.b[i]; {
+		case !special[c]:
+		case c == '"':
+			p.i = i + 1
+			return p.b[start:i], escaped, true
+		case c == '\\':
+			n := escape(p.b[i:])
+			if n == 0 {
+				return nil, false, false
+			}
+			escaped = true
+			i += n - 1
+		default: // a control character
+			return nil, false, false
+		}
+	}
+	return nil, false, false
+}
+
+// special are the bytes that a string cannot have as they are.
+var special = func() (t [256]bool) {
+	for c := range ' ' {
+		t[c] = true
+	}
+	t['"'], t['\\'] = true, true
+	return t
+}()
+
+// escape is the length of the escape that b starts with, 0 if it is none.
+func escape(b []byte) int {
+	switch {
+	case len(b) < 2:
+		return 0
+	case b[1] != 'u':
+		if strings.IndexByte(`"\/bfnrt`, b[1]) < 0 {
+			return 0
+		}
+		return 2
+	case len(b) < 6:
+		return 0
+	}
+	if _, err := strconv.ParseUint(string(b[2:6]), 16, 32); err != nil {
+		return 0
+	}
+	return 6
+}
+
+func unescape(to, b []byte) []byte {
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 {
+			return append(to, b...)
+		}
+		to = append(to, b[:i]...)
+		n := escape(b[i:])
+		switch c := b[i+1]; c {
+		case 'u':
+			r := codeUnit(b[i:])
+			if utf16.IsSurrogate(r) {
+				second := rune(-1)
+				if rest := b[i+6:]; len(rest) >= 6 && rest[0] == '\\' && rest[1] == 'u' {
+					second = codeUnit(rest)
+				}
+				if r = utf16.DecodeRune(r, second); r != utf8.RuneError {
+					n += 6
+				}
+			}
+			to = utf8.AppendRune(to, r)
+		default:
+			if j := strings.IndexByte("bfnrt", c); j >= 0 {
+				c = "\b\f\n\r\t"[j]
+			}
+			to = append(to, c)
+		}
+		b = b[i+n:]
+	}
+}
+
+// codeUnit is that of an escape \uXXXX.
+func codeUnit(b []byte) rune {
+	n, _ := strconv.ParseUint(string(b[2:6]), 16, 32)
+	return rune(n)
+}
+
+// literal passes over a number, true, false or null.
+func (p *jsonLines) literal() bool {
+	rest := p.b[p.i:]
+	for _, word := range [...]string{"true", "false", "null"} {
+		if len(rest) >= len(word) && string(rest[:len(word)]) == word {
+			p.i += len(word)
+			return true
+		}
+	}
+	if len(rest) > 0 && rest[0] == '-' {
+		p.i++
+	}
+	switch {
+	case p.i < len(p.b) && p.b[p.i] == '0':
+		p.i++
+	case !p.digits():
+		return false
+	}
+	if p.i < len(p.b) && p.b[p.i] == '.' {
+		p.i++
+		if !p.digits() {
+			return false
+		}
+	}
+	if p.i < len(p.b) && (p.b[p.i] == 'e' || p.b[p.i] == 'E') {
+		p.i++
+		if p.i < len(p.b) && (p.b[p.i] == '+' || p.b[p.i] == '-') {
+			p.i++
+		}
+		return p.digits()
+	}
+	return true
+}
+
+func (p *jsonLines) digits() bool {
+	start := p.i
+	for p.i < len(p.b) && '0' <= p.b[p.i] && p.b[p.i] <= '9' {
+		p.i++
+	}
+	return p.i > start
+}

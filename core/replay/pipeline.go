@@ -1,0 +1,266 @@
+package replay
+
+// From blocks to shards. One goroutine reads blocks, several parse them, one puts them in order,
+// and each shard replays its own users.
+
+import (
+	"bytes"
+	"context"
+	"hash/maphash"
+	"io"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+type pipeline struct {
+	options Options
+	routes  *routes
+	actions []string
+	seed    maphash.Seed
+	shards  []*shard
+
+	blocks chan *block // to be used again
+	sums   sums        // of all blocks
+	damage error
+}
+
+// A block is some lines, and then what they say.
+type block struct {
+	buf     []byte
+	text    []byte // the lines
+	done    chan struct{}
+	pending atomic.Int32 // shards that are not done with it
+
+	sums
+	before  int64 // the newest instant of all blocks before
+	names   []byte
+	records [][]record // by shard
+}
+
+type sums struct {
+	lines   int64
+	skipped int64
+	newest  int64   // the newest instant
+	zone    instant // the first one with an offset
+}
+
+// A record is a line that is a request.
+type record struct {
+	at     int64
+	newest int64  // of the block up to this line
+	name   uint32 // where the user stands in names
+	length uint32
+	cost   uint32
+	action uint16
+}
+
+// These stand in place of an action for requests that are left out, in the first shard's records.
+const (
+	unrouted  = math.MaxUint16
+	anonymous = math.MaxUint16 - 1
+)
+
+const never = math.MinInt64 / 2 // before any instant
+
+func newPipeline(o Options, r *routes, actions []string) *pipeline {
+	p := &pipeline{options: o, routes: r, actions: actions, seed: maphash.MakeSeed()}
+	p.sums.newest = never
+	for range min(runtime.GOMAXPROCS(0), 16) {
+		p.shards = append(p.shards, newShard(actions, o.Candidates))
+	}
+	return p
+}
+
+// run reads the whole log. When it returns all of its goroutines have ended.
+func (p *pipeline) run(ctx context.Context, log io.Reader) error {
+	n := len(p.shards)
+	p.blocks = make(chan *block, 3*n+2)
+	for range cap(p.blocks) {
+		p.blocks <- &block{done: make(chan struct{}, 1), records: make([][]record, n)}
+	}
+	parse, ordered := make(chan *block, n), make(chan *block, cap(p.blocks))
+	var wait sync.WaitGroup
+	for range n {
+		wait.Go(func() {
+			w := p.parser()
+			for b := range parse {
+				w.block(b)
+				b.done <- struct{}{}
+			}
+		})
+	}
+	feeds := make([]chan *block, n)
+	for i := range feeds {
+		feeds[i] = make(chan *block, cap(p.blocks))
+		wait.Go(func() { p.shards[i].run(p, feeds[i], i) })
+	}
+	wait.Go(func() { p.order(ordered, feeds) })
+	err := p.read(ctx, newSource(log), parse, ordered)
+	close(parse)
+	close(ordered)
+	wait.Wait()
+	for _, s := range p.shards {
+		if err == nil {
+			err = s.err
+		}
+	}
+	return err
+}
+
+func (p *pipeline) read(ctx context.Context, s *source, parse, ordered chan<- *block) error {
+	for {
+		b := <-p.blocks
+		if b.buf == nil {
+			b.buf = make([]byte, blockSize)
+		}
+		var err error
+		if b.text, err = s.next(ctx, b.buf); err != nil {
+			return err
+		}
+		b.lines, b.skipped, s.long = s.long, s.long, 0
+		if len(b.text) == 0 && b.lines == 0 {
+			p.damage = s.damage
+			return nil
+		}
+		parse <- b
+		ordered <- b
+	}
+}
+
+// order passes the blocks on as they were read, each with the newest instant before it.
+func (p *pipeline) order(ordered <-chan *block, feeds []chan *block) {
+	sum := &p.sums
+	for b := range ordered {
+		<-b.done
+		sum.lines += b.lines
+		sum.skipped += b.skipped
+		if !sum.zone.zoned {
+			sum.zone = b.zone
+		}
+		b.before, b.zone = sum.newest, sum.zone
+		sum.newest = max(sum.newest, b.newest)
+		b.pending.Store(int32(len(feeds)))
+		for _, feed := range feeds {
+			feed <- b
+		}
+	}
+	for _, feed := range feeds {
+		close(feed)
+	}
+}
+
+func (p *pipeline) release(b *block) {
+	if b.pending.Add(-1) == 0 {
+		p.blocks <- b
+	}
+}
+
+// A parser parses the lines of blocks.
+type parser struct {
+	*pipeline
+	format   string
+	combined combined
+	json     jsonLines
+	routes   *routes
+}
+
+func (p *pipeline) parser() *parser {
+	w := &parser{pipeline: p, format: p.options.Format}
+	user, known := p.options.User, new(addresses)
+	byAddress := user == "" || user == UserAddress
+	w.combined = combined{byUser: user == UserAuth, noUser: !byAddress && user != UserAuth, addresses: known}
+	w.json = jsonLines{root: tree(p.options.Fields, user), byAddress: byAddress, addresses: known}
+	if p.routes != nil {
+		w.routes = &routes{patterns: p.routes.patterns} // with a scratch of its own
+	}
+	return w
+}
+
+func (w *parser) block(b *block) {
+	b.newest, b.zone, b.names = never, instant{}, b.names[:0]
+	for i := range b.records {
+		b.records[i] = b.records[i][:0]
+	}
+	for text := b.text; len(text) > 0; {
+		line := text
+		if i := bytes.IndexByte(text, '\n'); i >= 0 {
+			line, text = text[:i], text[i+1:]
+		} else {
+			text = nil
+		}
+		b.lines++
+		var r request
+		if !w.line(bytes.TrimSuffix(line, []byte{'\r'}), &r) {
+			b.skipped++
+			continue
+		}
+		w.record(b, &r)
+	}
+}
+
+func (w *parser) line(line []byte, r *request) bool {
+	switch w.format {
+	case FormatCombined:
+		return w.combined.parse(line, r)
+	case FormatJSON:
+		return w.json.parse(line, r)
+	}
+	if start := bytes.TrimLeft(line, " \t"); len(start) > 0 && start[0] == '{' {
+		return w.json.parse(start, r)
+	}
+	return w.combined.parse(line, r)
+}
+
+func (w *parser) record(b *block, r *request) {
+	b.newest = max(b.newest, r.at)
+	if r.zoned && !b.zone.zoned {
+		b.zone = r.instant
+	}
+	rec := record{at: r.at, newest: b.newest, cost: r.cost}
+	shard := 0
+	switch action := w.routes.action(r.method, r.path); {
+	case action == noAction:
+		rec.action = unrouted
+	case len(r.user) == 0:
+		rec.action = anonymous
+	default:
+		rec.action, rec.name, rec.length = uint16(action), uint32(len(b.names)), uint32(len(r.user))
+		b.names = append(b.names, r.user...)
+		if n := len(b.records); n > 1 {
+			shard = int(maphash.Bytes(w.seed, r.user) % uint64(n))
+		}
+	}
+	b.records[shard] = append(b.records[shard], rec)
+}
+
+// run takes the shard's part of each block.
+func (s *shard) run(p *pipeline, feed <-chan *block, number int) {
+	do := func(m uint32, at int64, cost uint32) { s.replay(m, at, cost, p.actions) }
+	for b := range feed {
+		s.zone = b.zone.offset
+		records := b.records[number]
+		for i := range records {
+			r := &records[i]
+			oldest := max(b.before, r.newest) - hour
+			switch {
+			case r.at < oldest:
+				s.late++
+			case r.action == unrouted:
+				s.unrouted++
+			case r.action == anonymous:
+				s.anonymous++
+			default:
+				if oldest := max(oldest, 0); oldest/second > s.waiting.oldest {
+					s.waiting.release(oldest/second, do)
+					s.sweep(oldest)
+				}
+				s.waiting.add(s.member(b.names[r.name:r.name+r.length], r.action), r.at, r.cost)
+			}
+		}
+		p.release(b)
+	}
+	s.waiting.release(s.waiting.oldest+ring, do)
+	s.waiting.space = nil
+}

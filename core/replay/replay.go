@@ -1,0 +1,167 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+// ErrNoRequest is the error of a log that has no request to replay. The error says why.
+var ErrNoRequest = errors.New("replay: no request to replay")
+
+// The formats of a log.
+const (
+	FormatAuto     = "auto"     // each line by itself: JSON if it starts with a brace, else Combined
+	FormatCombined = "combined" // Common or Combined Log Format
+	FormatJSON     = "json"     // a JSON object on each line
+)
+
+// The users of a log. "json:FIELD" is what stands in a field of a JSON line; request.user is the
+// field user of the object request.
+const (
+	UserAddress = "address"  // the client's address, IPv6 by /64 as in package keyfuncs
+	UserAuth    = "authuser" // the name that the client has authenticated itself with
+	userJSON    = "json:"
+)
+
+// AllActions is the action of every request if there are no routes.
+const AllActions = "all"
+
+// maxCost is the highest cost of an action. A line with a higher one is skipped.
+const maxCost = 1_000_000_000
+
+// Options say how a log is read and which limits are tried on it. The zero value reads every
+// format, takes addresses for users and all requests for one action, and tries no limit.
+type Options struct {
+	Format string // FormatAuto, also if empty, or another one
+	User   string // UserAddress, also if empty, or another one
+	Fields Fields
+
+	// Routes say which requests are which action. A request that matches none is left out.
+	// Without routes all requests are the action AllActions.
+	Routes []Route
+
+	// Candidates are tried independently of each other.
+	Candidates []Candidate
+
+	// ShowUsers puts the users' names into the report. By default it has hashes of them, under
+	// a key that is made for each report.
+	ShowUsers bool
+}
+
+// Fields are the names of the fields of a JSON line. An empty one stands for the names that nginx,
+// Caddy, Envoy, log/slog and zap use; "-" says that there is no such field. A name with dots leads into nested objects.
+type Fields struct {
+	// Time is the time of the request's end, as RFC 3339, as in Common Log Format, or as a
+	// number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+	Time string
+
+	// Duration is how long the request took; the time less the duration is the instant of its
+	// start. It is a text such as 1.5ms, or a number: in the unit that the field's name ends
+	// with (_s, _ms, _us, _ns), else in seconds. Whole numbers beside a field "time" are
+	// nanoseconds, as log/slog writes them.
+	Duration string
+
+	Address string // the client's address, with or without a port
+	Method  string
+	Path    string // the request's target, with or without a query
+	Request string // both, as in "GET / HTTP/1.1"
+	Cost    string // the action's cost: a whole number from 0 to 1,000,000,000; 1 if there is no such field
+}
+
+// A Route says that the requests that match a pattern of [net/http.ServeMux] are an action. The pattern
+// has no host.
+type Route struct {
+	Pattern string // such as "POST /posts/{id}/replies"
+	Action  string
+}
+
+// A Candidate is a limiter to try: its limits, and for which action. The empty Action is every
+// action: each is counted by itself, as with a limiter that several routes share.
+type Candidate struct {
+	Action string
+	Limits []core.Limit
+}
+
+// String returns the limits as core.ParseLimit reads them, joined by " and ".
+func (c Candidate) String() string {
+	texts := make([]string, len(c.Limits))
+	for i, l := range c.Limits {
+		texts[i] = l.String()
+	}
+	return strings.Join(texts, " and ")
+}
+
+// Run replays a log, which may be compressed with gzip. It reads to the end of the log, and needs
+// memory for the users and for the actions of an hour: see the package's documentation.
+//
+// Lines that are no request never stop it. Its errors are a bad option, which matches
+// [core.ErrConfig]; [ErrNoRequest]; ctx's own; and what the reader says. A gzip stream that is
+// damaged or cut off is no error: the report covers what could be read, and Damage says what is
+// wrong.
+func Run(ctx context.Context, log io.Reader, o Options) (*Report, error) {
+	routes, actions, err := newRoutes(o.Routes)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.validate(actions); err != nil {
+		return nil, err
+	}
+	p := newPipeline(o, routes, actions)
+	if err := p.run(ctx, log); err != nil {
+		return nil, err
+	}
+	report := p.report()
+	if report.Requests == 0 {
+		return nil, report.nothing(o)
+	}
+	return report, nil
+}
+
+func (o *Options) validate(actions []string) error {
+	switch o.Format {
+	case "", FormatAuto, FormatCombined, FormatJSON:
+	default:
+		return configError("format %q is unknown; use %s, %s or %s", o.Format, FormatAuto, FormatCombined, FormatJSON)
+	}
+	switch o.User {
+	case "", UserAddress, UserAuth:
+	default:
+		if field, ok := strings.CutPrefix(o.User, userJSON); !ok || field == "" {
+			return configError("user %q is unknown; use %s, %s or json:FIELD", o.User, UserAddress, UserAuth)
+		}
+	}
+	for _, c := range o.Candidates {
+		if _, err := core.New(memorystore.New(nil), c.Limits...); err != nil {
+			return fmt.Errorf("replay: %w", err)
+		}
+		if c.Action != "" && !contains(actions, c.Action) {
+			return configError("limit %s is for the action %q, and the routes have only %s", c, c.Action, strings.Join(actions, ", "))
+		}
+	}
+	return nil
+}
+
+func contains(actions []string, action string) bool {
+	for _, a := range actions {
+		if a == action {
+			return true
+		}
+	}
+	return false
+}
+
+func configError(format string, args ...any) error {
+	return fmt.Errorf("replay: %s%w", fmt.Sprintf(format, args...), quiet{})
+}
+
+// quiet adds to an error that it matches core.ErrConfig, and no words.
+type quiet struct{}
+
+func (quiet) Error() string        { return "" }
+func (quiet) Is(target error) bool { return target == core.ErrConfig }

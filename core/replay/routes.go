@@ -1,0 +1,241 @@
+package replay
+
+// Routes: which action a request is. The patterns are those of http.ServeMux, which checks them;
+// the matching is done here, since a ServeMux wants an http.Request for each line.
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// maxActions bounds the number of actions.
+const maxActions = 1000
+
+// noAction is the action of a request that no route matches.
+const noAction = -1
+
+// A pattern is a route, taken apart.
+type pattern struct {
+	method   string // "" is any
+	segments []segment
+	action   int
+}
+
+type segment struct {
+	kind kind
+	text []byte // of a literal
+}
+
+type kind uint8
+
+// The kinds of segments, the more specific ones first.
+const (
+	literal kind = iota
+	last         // {$}: nothing follows the slash
+	one          // {id}
+	rest         // {path...} or a slash at the end: whatever follows
+)
+
+// routes finds actions. The more specific of two patterns that match stands first. Two of which
+// none is more specific cannot both match: a ServeMux refuses such.
+type routes struct {
+	patterns []pattern
+	scratch  []byte
+}
+
+// newRoutes takes the routes apart and names the actions, in the order of their first route.
+func newRoutes(given []Route) (*routes, []string, error) {
+	if len(given) == 0 {
+		return nil, []string{AllActions}, nil
+	}
+	mux := http.NewServeMux()
+	var actions []string
+	r := new(routes)
+	for _, route := range given {
+		if route.Action == "" {
+			return nil, nil, configError("route %q has no action; name one, such as reply", route.Pattern)
+		}
+		if err := register(mux, route.Pattern); err != nil {
+			return nil, nil, err
+		}
+		i := slices.Index(actions, route.Action)
+		if i < 0 {
+			i = len(actions)
+			actions = append(actions, route.Action)
+		}
+		p := parsePattern(route.Pattern)
+		p.action = i
+		r.patterns = append(r.patterns, p)
+	}
+	if len(actions) > maxActions {
+		return nil, nil, configError("%d actions are more than %d; give several routes the same action", len(actions), maxActions)
+	}
+	slices.SortStableFunc(r.patterns, comparePatterns)
+	return r, actions, nil
+}
+
+// register lets a ServeMux check the pattern, which panics if it is wrong or conflicts with
+// another one.
+func register(mux *http.ServeMux, text string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			why, _, _ := strings.Cut(strings.TrimSpace(fmt.Sprint(p)), "\n")
+			err = configError("route %q is not a pattern of http.ServeMux, such as POST /posts/{id}/replies: %s", text, why)
+		}
+	}()
+	mux.Handle(text, http.NotFoundHandler())
+	if _, path, _ := cutMethod(text); !strings.HasPrefix(path, "/") {
+		return configError("route %q names a host, which a log does not tell; leave it out", text)
+	}
+	return nil
+}
+
+func cutMethod(text string) (method, path string, ok bool) {
+	i := strings.IndexAny(text, " \t")
+	if i < 0 {
+		return "", text, false
+	}
+	return text[:i], strings.TrimLeft(text[i+1:], " \t"), true
+}
+
+func parsePattern(text string) pattern {
+	method, path, _ := cutMethod(text)
+	p := pattern{method: method}
+	for name := range strings.SplitSeq(path[1:], "/") {
+		switch {
+		case name == "{$}":
+			p.segments = append(p.segments, segment{kind: last})
+		case strings.HasSuffix(name, "...}"), name == "": // only at the end
+			p.segments = append(p.segments, segment{kind: rest})
+		case name[0] == '{':
+			p.segments = append(p.segments, segment{kind: one})
+		default:
+			if plain, err := url.PathUnescape(name); err == nil {
+				name = plain
+			}
+			p.segments = append(p.segments, segment{literal, []byte(name)})
+		}
+	}
+	return p
+}
+
+// comparePatterns puts p before q if p matches a part of what q matches.
+func comparePatterns(p, q pattern) int {
+	for i := range min(len(p.segments), len(q.segments)) {
+		if c := cmp.Compare(p.segments[i].kind, q.segments[i].kind); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(breadth(p.method), breadth(q.method))
+}
+
+func breadth(method string) int {
+	switch method {
+	case "":
+		return 2
+	case http.MethodGet: // HEAD too
+		return 1
+	}
+	return 0
+}
+
+// action is that of a request, noAction if no pattern matches.
+func (r *routes) action(method, path []byte) int {
+	if r == nil {
+		return 0
+	}
+	if len(path) == 0 || path[0] != '/' || !clean(path) {
+		return noAction
+	}
+	for i := range r.patterns {
+		if p := &r.patterns[i]; p.takes(method) && r.match(p, path[1:]) {
+			return p.action
+		}
+	}
+	return noAction
+}
+
+func (p *pattern) takes(method []byte) bool {
+	return p.method == "" || p.method == string(method) || p.method == http.MethodGet && string(method) == http.MethodHead
+}
+
+func (r *routes) match(p *pattern, path []byte) bool {
+	more := true // path has a segment left, maybe an empty one
+	for i := range p.segments {
+		if !more {
+			return false
+		}
+		s := &p.segments[i]
+		switch s.kind {
+		case rest:
+			return true
+		case last:
+			return len(path) == 0
+		}
+		var seg []byte
+		seg, path, more = bytes.Cut(path, []byte{'/'})
+		switch {
+		case s.kind == one && len(seg) == 0, s.kind == literal && !r.same(seg, s.text):
+			return false
+		}
+	}
+	return !more
+}
+
+// same compares a path's segment, which may have escapes, with a literal.
+func (r *routes) same(seg, text []byte) bool {
+	if bytes.IndexByte(seg, '%') < 0 {
+		return bytes.Equal(seg, text)
+	}
+	r.scratch = r.scratch[:0]
+	for i := 0; i < len(seg); i++ {
+		c := seg[i]
+		if c == '%' {
+			if i+2 >= len(seg) {
+				return false
+			}
+			hi, lo := unhex(seg[i+1]), unhex(seg[i+2])
+			if hi > 15 || lo > 15 {
+				return false
+			}
+			c, i = hi<<4|lo, i+2
+		}
+		r.scratch = append(r.scratch, c)
+	}
+	return bytes.Equal(r.scratch, text)
+}
+
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 0xff
+}
+
+// clean is whether a ServeMux takes the path as it is. If not, it answers with a redirection,
+// and no route's handler runs.
+func clean(path []byte) bool {
+	for i := range path {
+		if path[i] != '/' {
+			continue
+		}
+		switch next := path[i+1:]; {
+		case len(next) == 0:
+		case next[0] == '/':
+			return false
+		case next[0] == '.' && (len(next) == 1 || next[1] == '/' || next[1] == '.' && (len(next) == 2 || next[2] == '/')):
+			return false
+		}
+	}
+	return true
+}
