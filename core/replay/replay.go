@@ -12,7 +12,7 @@ import (
 )
 
 // ErrNoRequest is the error of a log that has no request to replay. The error says why.
-var ErrNoRequest = errors.New("replay: no request to replay")
+var ErrNoRequest = errors.New("replay: no usable request")
 
 // The formats of a log.
 const (

@@ -134,31 +134,33 @@ func sameLimit(t *testing.T, got replay.LimitReport, users map[string][]int64, p
 // The fit is the least number that a naive replay finds by trying.
 func sameFit(t *testing.T, got *replay.Report, want *recount) {
 	t.Helper()
-	if len(got.Windows) != 4*len(want.users) || len(got.Funnels) != 4*len(want.users) {
-		t.Errorf("%d windows and %d funnels are fitted for %d actions", len(got.Windows), len(got.Funnels), len(want.users))
-	}
-	check := func(what string, users map[string][]int64, got replay.Least, of func(n int) rule) {
-		t.Helper()
-		n := len(users)
-		least := replay.Least{Nobody: leastNumber(users, 0, of), PerMille: leastNumber(users, n/1000, of), Percent: leastNumber(users, n/100, of)}
-		if got != least {
-			t.Errorf("%s: the fit is %v, want %v", what, got, least)
-		}
-	}
-	for _, w := range got.Windows {
-		check(fmt.Sprint(w.Action, w.Period), want.users[w.Action], w.Max, func(n int) rule { return sliding(n, w.Period.Microseconds()) })
-		last := w.Curve[len(w.Curve)-1]
-		if last != (replay.Point{Max: w.Max.Nobody}) {
-			t.Errorf("%s %s: the curve ends with %v", w.Action, w.Period, last)
-		}
-		for _, p := range w.Curve {
-			if touched := judge(want.users[w.Action], sliding(p.Max, w.Period.Microseconds())).touched; p.Share != float64(touched)/float64(w.Users) {
-				t.Errorf("%s %s: max %d touches %g of %d users, want %d", w.Action, w.Period, p.Max, p.Share, w.Users, touched)
+	for _, a := range got.Actions {
+		users := want.users[a.Action]
+		check := func(what any, got replay.Least, of func(n int) rule) {
+			t.Helper()
+			n := len(users)
+			least := replay.Least{Nobody: leastNumber(users, 0, of), PerMille: leastNumber(users, n/1000, of), Percent: leastNumber(users, n/100, of)}
+			if got != least {
+				t.Errorf("%s %v: the fit is %v, want %v", a.Action, what, got, least)
 			}
 		}
-	}
-	for i, f := range got.Funnels {
-		tick := []int64{1_000_000, 2_000_000, 6_000_000, 60_000_000}[i%4]
-		check(fmt.Sprint(f.Action, f.Rate), want.users[f.Action], f.Capacity, func(n int) rule { return leaking(n, tick) })
+		for _, w := range a.Windows {
+			check(w.Period, w.Max, func(n int) rule { return sliding(n, w.Period.Microseconds()) })
+			if last := w.Curve[len(w.Curve)-1]; last != (replay.Point{Max: w.Max.Nobody}) {
+				t.Errorf("%s %s: the curve ends with %v", a.Action, w.Period, last)
+			}
+			for _, p := range w.Curve {
+				if touched := judge(users, sliding(p.Max, w.Period.Microseconds())).touched; p.Share != float64(touched)/float64(a.Users) {
+					t.Errorf("%s %s: max %d touches %g of %d users, want %d", a.Action, w.Period, p.Max, p.Share, a.Users, touched)
+				}
+			}
+		}
+		for _, f := range a.Funnels {
+			n, d := map[core.Rate]int64{core.Every(time.Second): 1, core.Per(30, time.Minute): 2, core.Per(10, time.Minute): 6, core.Every(time.Minute): 60}[f.Rate], int64(1_000_000)
+			check(f.Rate, f.Capacity, func(c int) rule { return leaking(c, n*d) })
+		}
+		if len(a.Windows) != 4 || len(a.Funnels) != 4 {
+			t.Errorf("%s has %d windows and %d funnels", a.Action, len(a.Windows), len(a.Funnels))
+		}
 	}
 }

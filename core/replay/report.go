@@ -33,9 +33,8 @@ type Report struct {
 	From, To     time.Time // of the first and the last, in UTC
 	WholeSeconds bool      // no instant has a fraction of a second
 
-	Limits  []LimitReport // by candidate, then by action
-	Windows []WindowFit   // by action, then by period
-	Funnels []FunnelFit   // by action, then by rate
+	Limits  []LimitReport  // by candidate, then by action
+	Actions []ActionReport // in the order of the routes
 
 	Offset int   // of the log's clock, in seconds east of UTC
 	Damage error // what is wrong with the gzip stream, which was read up to there
@@ -62,19 +61,26 @@ type RefusedUser struct {
 	Refused int64
 }
 
+// An ActionReport says what the log has of one action, and which limits fit it: none if it has no
+// request.
+type ActionReport struct {
+	Action   string
+	Requests int64
+	Users    int
+	Hours    Hours // requests
+	Windows  []WindowFit
+	Funnels  []FunnelFit
+}
+
 // A WindowFit says how high the max of a SlidingWindow must be.
 type WindowFit struct {
-	Action   string
-	Requests int64 // of the action
-	Users    int
-	Period   time.Duration
-	Max      Least
-	Curve    []Point // the share of users touched by max, falling to 0
+	Period time.Duration
+	Max    Least
+	Curve  []Point // the share of users touched by max, falling to 0
 }
 
 // A FunnelFit says how high the capacity of a Funnel must be.
 type FunnelFit struct {
-	Action   string
 	Rate     core.Rate
 	Capacity Least
 }
@@ -98,7 +104,6 @@ const mostRefused = 10
 func (p *pipeline) report() *Report {
 	r := &Report{
 		Lines: p.sums.lines, Skipped: p.sums.skipped, Damage: p.damage, Offset: int(p.sums.zone.offset), WholeSeconds: true,
-		Limits: []LimitReport{}, Windows: []WindowFit{},
 	}
 	totals := make([]counts, len(p.actions))
 	for _, s := range p.shards {
@@ -118,9 +123,7 @@ func (p *pipeline) report() *Report {
 	r.Requests, r.From, r.To = all.requests, time.UnixMicro(all.from).UTC(), time.UnixMicro(all.to).UTC()
 	peaks := p.peaks()
 	for i, action := range p.actions {
-		if len(peaks[i]) > 0 {
-			r.fit(action, totals[i].requests, peaks[i])
-		}
+		r.Actions = append(r.Actions, fit(ActionReport{Action: action, Requests: totals[i].requests, Users: len(peaks[i]), Hours: totals[i].hours}, peaks[i]))
 	}
 	name := p.naming()
 	for i, c := range p.options.Candidates {
@@ -151,6 +154,7 @@ func (c *counts) add(d counts) {
 		return
 	}
 	c.requests += d.requests
+	c.hours.add(&d.hours)
 	c.from, c.to = min(c.from, d.from), max(c.to, d.to)
 }
 
@@ -184,13 +188,17 @@ func (row *LimitReport) add(t *tally) {
 	row.Refused += t.refused
 	row.UsersRefused += len(t.users)
 	row.LongestWait = max(row.LongestWait, t.wait)
-	for d := range t.hours {
-		for h, n := range t.hours[d] {
-			row.Hours[d][h] += n
-		}
-	}
+	row.Hours.add(&t.hours)
 	for u, n := range t.users {
 		row.Most = append(row.Most, RefusedUser{t.shard.users[u].name, n})
+	}
+}
+
+func (h *Hours) add(more *Hours) {
+	for d := range h {
+		for i := range h[d] {
+			h[d][i] += more[d][i]
+		}
 	}
 }
 
@@ -198,22 +206,27 @@ func byRefusals(a, b RefusedUser) int {
 	return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Name, b.Name))
 }
 
-func (r *Report) fit(action string, requests int64, of []peaks) {
+// fit adds to a report what fits the users of the action.
+func fit(r ActionReport, of []peaks) ActionReport {
+	if len(of) == 0 {
+		return r
+	}
 	numbers := make([]uint32, len(of))
 	for i, period := range fitPeriods {
 		for u := range of {
 			numbers[u] = of[u].window[i]
 		}
 		slices.Sort(numbers)
-		r.Windows = append(r.Windows, WindowFit{action, requests, len(of), period, least(numbers), curve(numbers)})
+		r.Windows = append(r.Windows, WindowFit{period, least(numbers), curve(numbers)})
 	}
 	for i, rate := range fitRates {
 		for u := range of {
 			numbers[u] = of[u].funnel[i]
 		}
 		slices.Sort(numbers)
-		r.Funnels = append(r.Funnels, FunnelFit{action, rate, least(numbers)})
+		r.Funnels = append(r.Funnels, FunnelFit{rate, least(numbers)})
 	}
+	return r
 }
 
 // least finds the numbers in what each user needs, sorted.
@@ -299,8 +312,10 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 	for _, l := range r.Limits {
 		object.Limits = append(object.Limits, limit{l.Action, l.Limit, l.Requests, l.Refused, l.Users, l.UsersRefused, l.LongestWait.Seconds()})
 	}
-	for _, w := range r.Windows {
-		object.Fit = append(object.Fit, fit{w.Action, brief(w.Period), w.Max})
+	for _, a := range r.Actions {
+		for _, w := range a.Windows {
+			object.Fit = append(object.Fit, fit{a.Action, brief(w.Period), w.Max})
+		}
 	}
 	return json.Marshal(object)
 }

@@ -39,6 +39,7 @@ type user struct {
 type counts struct {
 	requests int64
 	from, to int64
+	hours    Hours
 }
 
 // A trial is a candidate on a store of its own.
@@ -116,6 +117,7 @@ func (s *shard) replay(m uint32, at int64, cost uint32, actions []string) {
 	}
 	c.requests++
 	c.to = at
+	c.hours.count(at, s.zone)
 	s.fine = s.fine || at%second != 0
 	mem.act(at, cost)
 	if len(s.by[mem.action]) == 0 || s.err != nil {
@@ -154,8 +156,13 @@ func (t *tally) refuse(user uint32, at int64, zone int32, wait time.Duration) {
 	if wait != core.Never {
 		t.wait = max(t.wait, wait)
 	}
-	local := at/second + int64(zone)
-	t.hours[(local/86400+4)%7][local/3600%24]++ // 1970-01-01 was a Thursday
+	t.hours.count(at, zone)
+}
+
+// count counts something at an instant, by a clock that is zone seconds ahead of UTC.
+func (h *Hours) count(at int64, zone int32) {
+	hours := uint64(at/second+int64(zone)+7*86400) / 3600
+	h[(hours/24+4)%7][hours%24]++ // 1970-01-01 was a Thursday
 }
 
 // sweep lets go, once a day, of what members did more than a day ago.

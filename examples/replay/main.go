@@ -1,0 +1,216 @@
+// Command replay tells from an access log what limits would have done: how many requests and which
+// users they would have refused, and how high a limit must be.
+//
+//	go run ./examples/replay -limit 'SlidingWindow(60, 1m)' examples/replay/forum.log.gz
+//
+// README.md beside this file says more.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/replay"
+)
+
+const usage = `usage: replay [flags] FILE|-
+
+Reads an access log, which may be gzipped, and says what limits would have done to its users.
+
+  -format auto|combined|json   the log's format (auto)
+  -user WHO                    who acts: address, authuser, or json:FIELD (address)
+  -field NAME=FIELD            where JSON lines have their time, duration, address, method, path,
+                               request or cost, if not where nginx, Caddy, Envoy and slog do; repeatable
+  -route 'PATTERN=ACTION'      which requests are which action: POST /posts/{id}/replies=reply; repeatable
+  -limit '[ACTION=]LIMIT'      a limit to try, such as reply=SlidingWindow(5, 1m); repeatable.
+                               " and " joins several into one limiter
+  -json                        print one JSON object instead of text
+  -html FILE                   also write a page with curves and hours
+  -show-users                  show the users by name, not hashed
+`
+
+func main() {
+	stderr, _ := os.Stderr.Stat()
+	c := command{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		terminal: stderr != nil && stderr.Mode()&os.ModeCharDevice != 0,
+	}
+	os.Exit(c.run(os.Args[1:]))
+}
+
+// A command is the program, apart from the process.
+type command struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	terminal       bool // stderr is one
+}
+
+// The exit codes.
+const (
+	exitOK    = 0
+	exitError = 1 // of the log, or of what is written
+	exitUsage = 2 // of the arguments
+)
+
+type arguments struct {
+	replay.Options
+	json bool
+	html string
+	file string
+}
+
+func (c *command) run(args []string) int {
+	a, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		_, _ = io.WriteString(c.stdout, usage)
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(c.stderr, "replay: %s; replay -h lists the flags\n", err)
+		return exitUsage
+	}
+	err = c.replay(a)
+	switch {
+	case errors.Is(err, core.ErrConfig):
+		fmt.Fprintln(c.stderr, err)
+		return exitUsage
+	case err != nil:
+		fmt.Fprintln(c.stderr, "replay: "+strings.TrimPrefix(err.Error(), "replay: "))
+		return exitError
+	}
+	return exitOK
+}
+
+func parse(args []string) (a arguments, err error) {
+	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&a.Format, "format", replay.FormatAuto, "")
+	flags.StringVar(&a.User, "user", replay.UserAddress, "")
+	flags.BoolVar(&a.json, "json", false, "")
+	flags.StringVar(&a.html, "html", "", "")
+	flags.BoolVar(&a.ShowUsers, "show-users", false, "")
+	flags.Func("field", "", func(s string) error { return addField(&a.Fields, s) })
+	flags.Func("route", "", func(s string) error {
+		i := strings.LastIndexByte(s, '=')
+		if i < 0 {
+			return errors.New("write PATTERN=ACTION, such as 'POST /posts/{id}/replies=reply'")
+		}
+		a.Routes = append(a.Routes, replay.Route{Pattern: s[:i], Action: s[i+1:]})
+		return nil
+	})
+	flags.Func("limit", "", func(s string) error {
+		candidate, err := parseCandidate(s)
+		a.Candidates = append(a.Candidates, candidate)
+		return err
+	})
+	if err := flags.Parse(args); err != nil {
+		return a, err
+	}
+	if flags.NArg() != 1 {
+		return a, fmt.Errorf("give one log, or - for standard input, after the flags; there are %d", flags.NArg())
+	}
+	a.file = flags.Arg(0)
+	return a, nil
+}
+
+// parseCandidate reads "reply=SlidingWindow(5, 1m) and FixedWindow(200, 24h)". No limit's text has
+// an equals sign.
+func parseCandidate(s string) (c replay.Candidate, err error) {
+	if i := strings.LastIndexByte(s, '='); i >= 0 {
+		c.Action, s = s[:i], s[i+1:]
+	}
+	for text := range strings.SplitSeq(s, " and ") {
+		limit, err := core.ParseLimit(text)
+		if err != nil {
+			return c, err
+		}
+		c.Limits = append(c.Limits, limit)
+	}
+	return c, nil
+}
+
+func addField(f *replay.Fields, s string) error {
+	name, field, ok := strings.Cut(s, "=")
+	to := map[string]*string{
+		"time": &f.Time, "duration": &f.Duration, "address": &f.Address, "method": &f.Method,
+		"path": &f.Path, "request": &f.Request, "cost": &f.Cost,
+	}[name]
+	if !ok || field == "" || to == nil {
+		return errors.New("write NAME=FIELD; the names are time, duration, address, method, path, request, cost")
+	}
+	*to = field
+	return nil
+}
+
+// replay does what the arguments say.
+func (c *command) replay(a arguments) error {
+	log, size, err := c.open(a.file)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var page *os.File
+	if a.html != "" { // find out now whether it can be written
+		if page, err = os.OpenFile(a.html, os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+			return fmt.Errorf("%w; choose another file for -html", err)
+		}
+		defer page.Close()
+	}
+	counted := &progress{log: log, size: size, out: c.stderr}
+	stop := func() {}
+	if c.terminal {
+		stop = counted.show()
+	}
+	report, err := replay.Run(context.Background(), counted, a.Options)
+	stop()
+	if err != nil {
+		return err
+	}
+	if report.Damage != nil {
+		fmt.Fprintf(c.stderr, "replay: the gzip stream is damaged or cut off (%s); the report covers what comes before\n", report.Damage)
+	}
+	if err := c.print(report, a.json); err != nil {
+		return fmt.Errorf("the report was not printed: %w", err)
+	}
+	if page != nil {
+		if err := writePage(page, report); err != nil {
+			return fmt.Errorf("the page %s was not written: %w", a.html, err)
+		}
+	}
+	return nil
+}
+
+func (c *command) open(file string) (log io.ReadCloser, size int64, err error) {
+	if file == "-" {
+		return io.NopCloser(c.stdin), 0, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w; give the path of a log, or - for standard input", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a directory; give one of its files", file)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+func (c *command) print(r *replay.Report, asJSON bool) error {
+	if !asJSON {
+		return writeText(c.stdout, r)
+	}
+	e := json.NewEncoder(c.stdout)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}

@@ -1,0 +1,318 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// replayed runs the command.
+func replayed(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c := command{stdin: strings.NewReader(stdin), stdout: &out, stderr: &errs}
+	code = c.run(args)
+	return code, out.String(), errs.String()
+}
+
+var forum = []string{"-route", "POST /posts/{id}/replies=reply", "-route", "POST /posts/{id}/likes=like"}
+
+const few = `203.0.113.1 - ann [22/Nov/2026:08:00:00 +0800] "POST /posts/1/replies HTTP/1.1" 201 5
+203.0.113.1 - ann [22/Nov/2026:08:00:10 +0800] "POST /posts/1/replies HTTP/1.1" 201 5
+203.0.113.1 - ann [22/Nov/2026:08:00:20 +0800] "POST /posts/2/replies?x HTTP/1.1" 201 5
+2001:db8::1 - - [22/Nov/2026:08:01:00 +0800] "POST /posts/1/replies HTTP/1.1" 201 5
+2001:db8::2 - - [22/Nov/2026:08:01:00 +0800] "GET /posts/1 HTTP/1.1" 200 5
+203.0.113.2 - - [22/Nov/2026:07:00:59 +0800] "GET /posts/1 HTTP/1.1" 200 5
+
+`
+
+func TestText(t *testing.T) {
+	code, stdout, stderr := replayed(t, few, append(forum, "-limit", "reply=SlidingWindow(2, 1m)", "-show-users", "-")...)
+	const want = `4 requests by 2 users in 7 lines.
+From 2026-11-22 00:00:00 UTC to 2026-11-22 00:01:00 UTC.
+Skipped lines that are no request: 1.
+Left out requests that match no route: 1.
+Left out requests that are more than an hour out of order: 1.
+The log has whole seconds: all requests of a second count as one instant.
+
+reply: 4 requests by 2 users
+
+  SlidingWindow(2, 1m)
+    refuses       1 of 4 requests (25.0 %)
+    touches       1 of 2 users (50.0 %)
+    longest wait  40s
+    by hour       ········█···············  0 to 23 o'clock, UTC+08:00
+    most refused  203.0.113.1 (1)
+
+  The least max of a SlidingWindow that touches at most
+                 nobody   0.1 % of users   1 % of users
+    1m                3                3              3
+    10m               3                3              3
+    1h                3                3              3
+    24h               3                3              3
+
+  The least capacity of a Funnel that touches at most
+                 nobody   0.1 % of users   1 % of users
+    1/s               1                1              1
+    30/m              1                1              1
+    10/m              1                1              1
+    1/m               3                3              3
+
+  To touch none of these users:
+    limiter, err := core.New(store, core.SlidingWindow(3, time.Minute))
+
+like: 0 requests by 0 users
+`
+	if code != exitOK || stderr != "" || stdout != want {
+		t.Errorf("exit %d, %s\n%s\nwant\n%s", code, stderr, stdout, want)
+	}
+}
+
+// The object has the keys that are documented, and no others.
+func TestJSON(t *testing.T) {
+	code, stdout, stderr := replayed(t, few, "-json", "-limit", "SlidingWindow(2, 1m)", "-")
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	var got any
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	fit := func(period string, max float64) any {
+		return map[string]any{"action": "all", "period": period, "max": map[string]any{"100%": max, "99.9%": max, "99%": max}}
+	}
+	want := map[string]any{
+		"lines": 7., "skipped": 1., "late": 1., "requests": 5., "users": 2.,
+		"from": "2026-11-22T00:00:00Z", "to": "2026-11-22T00:01:00Z",
+		"limits": []any{map[string]any{
+			"action": "all", "limit": "SlidingWindow(2, 1m)", "requests": 5., "refused": 1., "users": 2., "users_refused": 1., "longest_wait": 40.,
+		}},
+		"fit": []any{fit("1m", 3), fit("10m", 3), fit("1h", 3), fit("24h", 3)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\nwant %v", stdout, want)
+	}
+}
+
+func TestJSONWithoutLimitsHasAnEmptyList(t *testing.T) {
+	if _, stdout, _ := replayed(t, few, "-json", "-"); !strings.Contains(stdout, `"limits": []`) {
+		t.Error(stdout)
+	}
+}
+
+// What is wrong is said in one line, with an exit code of its own for arguments.
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	tests := []struct {
+		name string
+		args []string
+		code int
+		want []string
+	}{
+		{"no file", nil, exitUsage, []string{"give one log"}},
+		{"two files", []string{"a", "b"}, exitUsage, []string{"give one log", "there are 2"}},
+		{"a flag after the file", []string{"-", "-json"}, exitUsage, []string{"after the flags"}},
+		{"unknown flag", []string{"-speed", "-"}, exitUsage, []string{"-speed", "replay -h lists the flags"}},
+		{"unknown format", []string{"-format", "xml", "-"}, exitUsage, []string{`format "xml"`, "auto, combined or json"}},
+		{"unknown user", []string{"-user", "cookie", "-"}, exitUsage, []string{`user "cookie"`, "address, authuser or json:FIELD"}},
+		{"user of an empty field", []string{"-user", "json:", "-"}, exitUsage, []string{"json:FIELD"}},
+		{"route without an action", []string{"-route", "POST /x", "-"}, exitUsage, []string{"PATTERN=ACTION"}},
+		{"route with an empty action", []string{"-route", "POST /x=", "-"}, exitUsage, []string{"has no action"}},
+		{"route that is no pattern", []string{"-route", "POST x=y", "-"}, exitUsage, []string{`"POST x"`, "http.ServeMux"}},
+		{"route with a bad wildcard", []string{"-route", "/{a}b=y", "-"}, exitUsage, []string{"http.ServeMux"}},
+		{"route with a host", []string{"-route", "example.org/x=y", "-"}, exitUsage, []string{"names a host"}},
+		{"routes that conflict", []string{"-route", "/a/{x}=y", "-route", "/{x}/b=z", "-"}, exitUsage, []string{"conflicts"}},
+		{"limit that does not parse", []string{"-limit", "SlidingWindow(5 1m)", "-"}, exitUsage, []string{"position 17", `"," is missing`}},
+		{"second limit that does not parse", []string{"-limit", "SlidingWindow(5, 1m) and five", "-"}, exitUsage, []string{`"five" is not a limit`}},
+		{"limit out of bounds", []string{"-limit", "SlidingWindow(0, 1m)", "-"}, exitUsage, []string{"max 0"}},
+		{"limits of one state", []string{"-limit", "SlidingWindow(5, 1m) and SlidingWindow(6, 1m)", "-"}, exitUsage, []string{"share one state", "Named"}},
+		{"limit of no action", []string{"-limit", "reply=SlidingWindow(5, 1m)", "-"}, exitUsage, []string{`action "reply"`, "only all"}},
+		{"field without a name", []string{"-field", "ts", "-"}, exitUsage, []string{"NAME=FIELD"}},
+		{"unknown field", []string{"-field", "colour=x", "-"}, exitUsage, []string{"the names are time"}},
+		{"missing file", []string{filepath.Join(dir, "none")}, exitError, []string{"no such file", "give the path"}},
+		{"directory", []string{dir}, exitError, []string{"is a directory"}},
+		{"page in no directory", []string{"-html", filepath.Join(dir, "no", "page"), "-"}, exitError, []string{"choose another file for -html"}},
+		{"wrong format", []string{"-format", "json", "-"}, exitError, []string{"none of the 7 lines is a request", "another format"}},
+		{"no route matches", []string{"-route", "GET /none=x", "-"}, exitError, []string{"matches a route"}},
+		{"nobody is named", []string{"-user", "json:user", "-"}, exitError, []string{"names a user by json:user"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := replayed(t, few, test.args...)
+			if code != test.code || stdout != "" {
+				t.Errorf("exit %d, want %d; stdout %q", code, test.code, stdout)
+			}
+			for _, want := range append(test.want, "replay: ") {
+				if !strings.Contains(stderr, want) {
+					t.Errorf("%q does not contain %q", stderr, want)
+				}
+			}
+			if strings.Count(stderr, "\n") != 1 || !strings.HasSuffix(stderr, "\n") || strings.Count(stderr, "replay: ") != 1 {
+				t.Errorf("not one line: %q", stderr)
+			}
+		})
+	}
+}
+
+func TestEmptyLogIsAnError(t *testing.T) {
+	if code, _, stderr := replayed(t, "", "-"); code != exitError || !strings.Contains(stderr, "the log is empty") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+}
+
+func TestHelpIsNoError(t *testing.T) {
+	if code, stdout, _ := replayed(t, "", "-h"); code != exitOK || stdout != usage {
+		t.Errorf("exit %d, %s", code, stdout)
+	}
+}
+
+func TestCutOffGzipIsSaid(t *testing.T) {
+	log, err := os.ReadFile("forum.log.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := replayed(t, string(log[:len(log)/2]), "-")
+	if code != exitOK || !strings.Contains(stderr, "damaged or cut off") || !strings.Contains(stdout, "damaged or cut off") {
+		t.Errorf("exit %d, %s%s", code, stderr, stdout)
+	}
+}
+
+// failing refuses what is written.
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestOutputThatFailsIsAnError(t *testing.T) {
+	for _, args := range [][]string{{"-"}, {"-json", "-"}} {
+		var errs strings.Builder
+		c := command{stdin: strings.NewReader(few), stdout: failing{}, stderr: &errs}
+		if code := c.run(args); code != exitError || !strings.Contains(errs.String(), "not printed: disk full") {
+			t.Errorf("exit %d, %s", code, &errs)
+		}
+	}
+}
+
+// The log that comes with the command gives the figures of the README, and a page that shows nobody.
+func TestForum(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, bytes.Repeat([]byte("old "), 1<<16), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append(forum, "-limit", "reply=SlidingWindow(5, 1m)", "-limit", "like=Funnel(15, Per(30, 1m)) and FixedWindow(200, 24h)", "-html", file, "forum.log.gz")
+	code, stdout, stderr := replayed(t, "", args...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d, %s", code, stderr)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashed := regexp.MustCompile(`[0-9a-f]{12}`)
+	if shown := hashed.ReplaceAllString(stdout, "x"); !strings.Contains(hashed.ReplaceAllString(string(readme), "x"), shown[:strings.Index(shown, "\nlike")]) {
+		t.Errorf("README.md does not show\n%s", stdout)
+	}
+	address := regexp.MustCompile(`(203\.0\.113|198\.51\.100|192\.0\.2)\.|2001:db8`)
+	for name, text := range map[string]string{"text": stdout, "page": string(page)} {
+		if m := address.FindString(text); m != "" {
+			t.Errorf("the %s shows %s", name, m)
+		}
+	}
+	for _, want := range []string{"<!doctype html>", "SlidingWindow(5, 1m)", "176 (7.41 %)", "<svg", "Tue 03:00: 176 refusals", "prefers-color-scheme: dark", "</html>"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if m := regexp.MustCompile(`(?i)https?:|src=|href=|@import|url\(|<script|ZgotmplZ|old old`).FindString(string(page)); m != "" {
+		t.Errorf("the page has %q", m)
+	}
+	if _, stdout, _ := replayed(t, "", "-show-users", "-limit", "SlidingWindow(5, 1m)", "forum.log.gz"); !address.MatchString(stdout) {
+		t.Errorf("-show-users shows nobody:\n%s", stdout)
+	}
+}
+
+// A name from the log cannot write into the terminal or the page.
+func TestNamesAreHarmless(t *testing.T) {
+	line := `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":"\u001b[2J<script>"}` + "\n"
+	file := filepath.Join(t.TempDir(), "page.html")
+	code, stdout, stderr := replayed(t, line+line, "-user", "authuser", "-limit", "SlidingWindow(1, 1m)", "-show-users", "-html", file, "-")
+	if code != exitOK || strings.Contains(stdout, "\x1b") || !strings.Contains(stdout, `"\x1b[2J<script>" (1)`) {
+		t.Errorf("exit %d, %s, %q", code, stderr, stdout)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil || bytes.Contains(page, []byte("<script")) || bytes.Contains(page, []byte("\x1b")) {
+		t.Errorf("%v, %s", err, page)
+	}
+}
+
+func TestFieldsAreGiven(t *testing.T) {
+	const line = `{"at":"1795334400","verb":"GET","req":{"target":"/x"},"ip":"203.0.113.9","client":"203.0.113.1","n":3}` + "\n"
+	code, stdout, stderr := replayed(t, line, "-json", "-field", "time=at", "-field", "method=verb", "-field", "path=req.target", "-field", "address=client", "-field", "cost=n", "-limit", "SlidingWindow(2, 1m)", "-")
+	if code != exitOK || !strings.Contains(stdout, `"refused": 1`) || !strings.Contains(stdout, `"99.9%": 3`) {
+		t.Errorf("exit %d, %s%s", code, stderr, stdout)
+	}
+}
+
+// The suggested line is Go.
+func TestSuggestionIsGo(t *testing.T) {
+	_, stdout, _ := replayed(t, few, "-")
+	line := stdout[strings.Index(stdout, "core.New("):]
+	expr, err := parser.ParseExpr(strings.TrimSpace(line))
+	if _, ok := expr.(*ast.CallExpr); err != nil || !ok {
+		t.Errorf("%s: %v", line, err)
+	}
+}
+
+// slow gives one byte a second.
+type slow struct{ left int }
+
+func (s *slow) Read(b []byte) (int, error) {
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	time.Sleep(700 * time.Millisecond)
+	s.left--
+	b[0] = 'x'
+	return 1, nil
+}
+
+func TestProgressIsShownAfterASecond(t *testing.T) {
+	for bytes, want := range map[int]string{1: "", 4: "\r[#######.......................] 25 %, 0 MB, 0 MB/s\x1b[K"} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			p := &progress{log: &slow{bytes}, size: 4, out: &out}
+			stop := p.show()
+			_, _ = io.Copy(io.Discard, p)
+			stop()
+			if got := out.String(); !strings.HasPrefix(got, want) || want == "" && got != "" || want != "" && !strings.HasSuffix(got, "\r\x1b[K") {
+				t.Errorf("%d bytes: %q, want %q first", bytes, got, want)
+			}
+		})
+	}
+}
+
+func TestBar(t *testing.T) {
+	p := &progress{size: 2e6}
+	p.read.Store(3e6)
+	if got, want := p.bar(2*time.Second), "["+strings.Repeat("#", 30)+"] 100 %, 3 MB, 1 MB/s"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	p.size = 0
+	if got, want := p.bar(2*time.Second), "3 MB, 1 MB/s"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
