@@ -69,7 +69,8 @@ func TestManyAtOnceFarAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const away = 30 * time.Millisecond
 		answer := errors.New("an answer")
-		rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})
+		rdb, hangUp := mute()
+		defer hangUp()
 		rdb.AddHook(hook{func(redis.Cmder) error { time.Sleep(away); return answer }})
 		for _, n := range []int{1, 3, 8, 2000} {
 			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))

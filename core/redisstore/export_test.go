@@ -118,3 +118,6 @@ func (s *Store) Deny(user, action string, limits []core.Limit) {
 func (s *Store) Anew(c core.Charge) bool {
 	return reflect.DeepEqual(s.request(&c), New(s.rdb, nil).request(&c))
 }
+
+// AskPolicyAgain has the store ask about the policy after the next so many answers.
+func (s *Store) AskPolicyAgain() { s.policyAt.Store(0) }

@@ -4,16 +4,25 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 )
 
-// policyAfter is how many commands a store has had answered when it asks: by
-// then its connections are open and there is more to lose than a try.
-const policyAfter = 100
+// After so many answers a store asks about the policy, and again when so many more have
+// come and so much time has passed. By then its connections are open and there is more
+// to lose than a try.
+const (
+	policyAfter = 100
+	policyEvery = 10 * time.Minute
+)
 
-// checkPolicy asks a server that answers, once and aside, whether it may evict limits,
-// and says so in the log if it may. A user who may not ask is told nothing.
+// checkPolicy asks a server that answers, aside, whether it may evict limits, and says so
+// in the log if it may. A user who may not ask is told nothing.
 func (s *Store) checkPolicy() {
-	if s.answered.Load() >= policyAfter || s.answered.Add(1) != policyAfter {
+	if s.answered.Add(1)%policyAfter != 0 {
+		return
+	}
+	now := time.Since(s.base)
+	if at := s.policyAt.Load(); now < time.Duration(at) || !s.policyAt.CompareAndSwap(at, int64(now+policyEvery)) {
 		return
 	}
 	go func() {
@@ -25,8 +34,13 @@ func (s *Store) checkPolicy() {
 			return
 		}
 		info, _ := cmd.Val().(string)
-		if evicts := infoField(info, "maxmemory_policy"); evicts != "" && evicts != "noeviction" && infoField(info, "maxmemory") != "0" {
-			slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and whoever is evicted is forgiven; give the limits a server with maxmemory-policy noeviction",
+		evicts := infoField(info, "maxmemory_policy")
+		if evicts == "" || evicts == "noeviction" || infoField(info, "maxmemory") == "0" {
+			s.evicts.Store(false)
+			return
+		}
+		if !s.evicts.Swap(true) {
+			slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and an evicted user is forgiven; give the limits a server with maxmemory-policy noeviction",
 				"code", "redis-evicts", "maxmemory_policy", evicts)
 		}
 	}()

@@ -101,3 +101,33 @@ func TestEvictionIsSaidOnce(t *testing.T) {
 		})
 	}
 }
+
+// A policy that changes while the process runs is noticed, and each time said once.
+func TestEvictionIsLookedAtAgain(t *testing.T) {
+	log := logged(t)
+	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy noeviction")
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	asked := make(chan struct{}, 100)
+	rdb.AddHook(aroundInfo{func() {}, func() { asked <- struct{}{} }})
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(store, plenty))
+	for i, policy := range []string{"noeviction", "volatile-ttl", "volatile-ttl", "noeviction", "allkeys-lru"} {
+		server.Do("CONFIG", "SET", "maxmemory-policy", policy)
+		store.AskPolicyAgain()
+		for range 150 {
+			if _, err := lim.Allow(t.Context(), user, action); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-asked:
+		case <-time.After(patient):
+			t.Fatal("it does not ask")
+		}
+		want := []int{0, 1, 1, 1, 2}[i]
+		within(t, "it is said", func() bool { return strings.Count(log.String(), "code=redis-evicts") >= want })
+		if n := strings.Count(log.String(), "code=redis-evicts"); n != want {
+			t.Errorf("after %s: said %d times: %s", policy, n, log)
+		}
+	}
+}

@@ -7,30 +7,32 @@ import (
 	"time"
 )
 
-// Charges are combined: while some are under way others queue, and when one comes
-// back, or another charge comes a millisecond after the last left, those that queue go
-// out together in one run of the script. A charge that finds nothing under way goes at
-// once, and only those that queue have a timer, for a server that is far away, so combining
-// costs an idle process nothing. It is for a single server; the nodes of a Cluster or Ring
-// answer each for itself, so there every charge, and everywhere every other command, goes
-// alone.
+// Calls to a single server are sent in batches, each in one run of the script. A call
+// that finds nothing under way is sent at once. While batches are under way calls queue,
+// and they are sent together when a batch comes back. So batching costs an idle process
+// nothing, and a busy one fills its batches.
 //
-// Every caller waits by its own clock, not by the client's socket, which alone keeps
-// Options.Timeout. That is the same for all, so one timer, set for whoever came first,
-// does for all.
+// If the server is far away, more batches are started before the first comes back. If it
+// does not answer at all, no more than a few are, since each uses up a connection.
+//
+// The nodes of a Cluster or Ring answer each for itself, so there every call is sent
+// alone. A command that is no charge is sent alone everywhere.
+//
+// Each caller waits by a timer of its own, since the client's socket does not always
+// keep Options.Timeout.
 const (
 	fewBatches  = 2                // under way at a time: more would only make them smaller
-	manyBatches = 32               // with a server that is far away, or hangs
-	pace        = time.Millisecond // between batches above the few
-	lingers     = 8                // of which part of the time-out those who queue wait, if nobody comes
+	manyBatches = 32               // if the server is far away
+	pace        = time.Millisecond // between starts above the few
+	lateAfter   = 8                // the part of the time-out after which a call is late
+	lateAtMost  = 10 * time.Millisecond
 
-	maxCalls  = 8192 // that queue, or go alone: what a server that hangs can cost
+	maxCalls  = 8192 // that queue or are sent alone: what a server that hangs can cost
 	maxWeight = 512  // of a batch, in simple charges: how long a run may hold up others
 
-	// What a batch may take, in time-outs, though its callers have left by then: a client
-	// that heeds deadlines ends a connection with its first batch, and to open one takes
-	// three round trips more. If that were never to be done within one time-out there would
-	// never be a connection.
+	// How long a batch may take, in time-outs, though its callers have left by then. A client
+	// that heeds deadlines closes the connection of a batch that takes longer, and to open
+	// one takes three round trips: in one time-out it might never be done.
 	batchTime = 5
 )
 
@@ -41,19 +43,17 @@ type call struct {
 
 	args   []any
 	keyAt  int8   // where in args the key is
-	source string // of the script, if args run one by its digest
+	source string // of the script, if args runs one by its digest
 
 	reply any
 	err   error
 	state atomic.Int32
 	batch *batch     // once sent
 	done  chan error // of one
-
-	deadline     time.Time
-	older, newer *call // of those without an answer
+	timer *time.Timer
 }
 
-// The states of a call: who is first, the one who sends or answers or the one who leaves.
+// The states of a call. The sender and the caller both try to change it; the first wins.
 const (
 	callWaits = iota
 	callSent
@@ -61,36 +61,37 @@ const (
 	callLeft
 )
 
-// A batch is calls that are sent together, and the context that they are sent with.
-// When all their callers have left, what was not sent yet, for want of a connection, is
-// not sent any more. By its deadline they have, so it needs no timer of its own.
+// A batch is calls that are sent together, and the context that they are sent with. When
+// all its callers have left it is cancelled: if it still waits for a connection, it is not
+// sent any more. By its deadline they have, so the deadline needs no timer.
 type batch struct {
 	context.Context
-	cancel   context.CancelFunc
+	cancel   context.CancelCauseFunc
 	deadline time.Time
-	here     atomic.Int32 // callers who wait
+	callers  atomic.Int32 // who wait
+	late     atomic.Bool  // somebody looks after it
 }
 
 // newBatch is a batch in which its maker waits.
 func (s *Store) newBatch() *batch {
 	b := &batch{deadline: time.Now().Add(batchTime * s.timeout)}
-	b.Context, b.cancel = context.WithCancel(context.Background())
-	b.here.Store(1)
+	b.Context, b.cancel = context.WithCancelCause(context.Background())
+	b.callers.Store(1)
 	return b
 }
 
 // Deadline is for the client's socket.
 func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
 
-// leave is the last word of one who waits.
+// leave is called by each who waits no longer.
 func (b *batch) leave() {
-	if b.here.Add(-1) == 0 {
-		b.cancel()
+	if b.callers.Add(-1) == 0 {
+		b.cancel(nil)
 	}
 }
 
-// leave is a caller's last word, or the time-out's, unless there is an answer. Who
-// leaves before the call is sent is not charged.
+// leave reports whether the caller is gone before the answer. If the call is not sent by
+// then it is not charged.
 func (c *call) leave() bool {
 	if c.state.CompareAndSwap(callWaits, callLeft) {
 		return true
@@ -102,28 +103,26 @@ func (c *call) leave() bool {
 	return left
 }
 
-// answer tells the caller, if he is there. Then the call is his again.
+// answer tells the caller, if it still waits. From then on the call is the caller's.
 func (c *call) answer() {
 	if err := c.err; c.state.CompareAndSwap(callSent, callAnswered) {
 		c.done <- err
 	}
 }
 
-// A queue is where calls queue, and the list of all that have no answer yet.
+// A queue is the calls that wait to be sent, and what is under way.
 type queue struct {
-	mu      sync.Mutex
-	calls   []*call
-	most    int       // calls that queue or go alone
-	sending int       // batches of calls that queued
-	alone   int       // calls that went alone
-	sent    time.Time // the last batch
-	awaited bool      // lingered will be called
-	tidied  time.Time
-
-	timeout        time.Duration
-	oldest, newest *call       // of those without an answer
-	timer          *time.Timer // for the oldest, or one before it
-	watched        bool        // the timer runs
+	mu       sync.Mutex
+	calls    []*call
+	most     int       // calls that queue or are alone
+	sending  int       // batches of calls that queued
+	alone    int       // calls that are sent alone
+	started  time.Time // the last batch
+	answered time.Time // the last batch, or the first was started
+	silent   bool      // the last batch that came back had no answer
+	watched  bool      // hurry will be called
+	tidied   time.Time
+	timeout  time.Duration
 }
 
 // do sends a call and waits for its reply, within the time-out.
@@ -131,80 +130,37 @@ func (s *Store) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	late := min(s.timeout/lateAfter, lateAtMost)
 	if c.done == nil {
-		c.done = make(chan error, 1)
+		c.done, c.timer = make(chan error, 1), time.NewTimer(late)
+	} else {
+		c.timer.Reset(late)
 	}
+	defer c.timer.Stop()
 	if err := s.join(c); err != nil {
 		return err
 	}
-	select {
-	case err := <-c.done:
-		if err == nil || err == ErrTimeout {
-			return err
-		}
-		return explain(ctx, err)
-	case <-ctx.Done():
-		if c.leave() {
-			s.queue.mu.Lock()
-			s.queue.unlink(c)
-			s.queue.mu.Unlock()
-		}
-		return ctx.Err()
-	}
-}
-
-// watch tells those whose time is over.
-func (q *queue) watch() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	now := time.Now()
-	for c := q.oldest; c != nil && !now.Before(c.deadline); c = q.oldest {
-		q.unlink(c)
-		if c.leave() {
-			c.done <- ErrTimeout
+	for {
+		select {
+		case err := <-c.done:
+			if err == nil {
+				return nil
+			}
+			return explain(ctx, err)
+		case <-c.timer.C:
+			if late > 0 {
+				c.timer.Reset(s.timeout - late)
+				late = 0
+				s.lookAfter(c)
+				continue
+			}
+			c.leave()
+			return explain(ctx, ErrTimeout)
+		case <-ctx.Done():
+			c.leave()
+			return ctx.Err()
 		}
 	}
-	if q.watched = q.oldest != nil; q.watched {
-		q.timer.Reset(q.oldest.deadline.Sub(now))
-	}
-}
-
-// link adds a call to those without an answer.
-func (q *queue) link(c *call, now time.Time) {
-	c.deadline = now.Add(q.timeout)
-	c.older, q.newest = q.newest, c
-	if c.older != nil {
-		c.older.newer = c
-	} else {
-		q.oldest = c
-	}
-	switch {
-	case q.watched:
-		return
-	case q.timer == nil:
-		q.timer = time.AfterFunc(q.timeout, q.watch)
-	default:
-		q.timer.Reset(q.timeout)
-	}
-	q.watched = true
-}
-
-// unlink takes a call from them, if it is there.
-func (q *queue) unlink(c *call) {
-	switch {
-	case c.older != nil:
-		c.older.newer = c.newer
-	case q.oldest == c:
-		q.oldest = c.newer
-	default:
-		return
-	}
-	if c.newer != nil {
-		c.newer.older = c.older
-	} else {
-		q.newest = c.older
-	}
-	c.older, c.newer = nil, nil
 }
 
 // join queues a call and sees to it that somebody sends it.
@@ -215,55 +171,73 @@ func (s *Store) join(c *call) error {
 	if len(q.calls)+q.alone >= q.most && (time.Since(q.tidied) < pace || !q.tidy()) {
 		return ErrBusy
 	}
-	now := time.Now()
-	q.link(c, now)
 	if c.args != nil || s.scattered.Load() {
 		q.alone++
 		go s.sendAlone(c)
 		return nil
 	}
 	q.calls = append(q.calls, c)
-	if q.sending < fewBatches || q.sending < manyBatches && now.Sub(q.sent) > pace {
+	now := time.Now()
+	switch {
+	case q.sending < fewBatches, q.more(now) && now.Sub(q.started) > pace:
 		s.start(now)
-	} else if !q.awaited {
-		s.linger(q.timeout / lingers)
+	case !q.watched:
+		s.watch(q.timeout / lateAfter)
 	}
 	return nil
 }
 
-// start has another batch leave.
+// more is whether there may be more than a few batches: while the server answers.
+func (q *queue) more(now time.Time) bool {
+	return q.sending < manyBatches && now.Sub(q.answered) <= q.timeout
+}
+
+// start has another batch sent.
 func (s *Store) start(now time.Time) {
-	s.queue.sending++
-	s.queue.sent = now
+	q := s.queue
+	if q.sending == 0 && !q.silent {
+		q.answered = now
+	}
+	q.sending++
+	q.started = now
 	go s.send()
 }
 
-// linger sees to it that those who queue do not wait for an answer from far away.
-func (s *Store) linger(d time.Duration) {
-	s.queue.awaited = true
-	time.AfterFunc(d, s.lingered)
+// watch sees to it that calls do not queue for long because the server is far away.
+func (s *Store) watch(d time.Duration) {
+	s.queue.watched = true
+	time.AfterFunc(d, s.hurry)
 }
 
-func (s *Store) lingered() {
+func (s *Store) hurry() {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now, wait := time.Now(), q.timeout/lingers
-	if q.awaited = len(q.calls) > 0; !q.awaited {
+	if q.watched = len(q.calls) > 0; !q.watched {
 		return
 	}
-	if early := wait - now.Sub(q.sent); early > 0 {
+	now, wait := time.Now(), q.timeout/lateAfter
+	if early := wait - now.Sub(q.started); early > 0 {
 		wait = early
 	} else {
-		for n := len(q.calls); n > 0 && q.sending < manyBatches; n -= maxWeight {
+		for n := len(q.calls); n > 0 && q.more(now); n -= maxWeight {
 			s.start(now)
 		}
 	}
-	s.linger(wait)
+	s.watch(wait)
 }
 
-// tidy drops those who have left, and reports whether there is room now. It looks at
-// everybody, so it is not for everybody who comes.
+// note takes note of whether a batch was answered.
+func (q *queue) note(answered bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.silent = !answered; answered {
+		q.answered = time.Now()
+	}
+}
+
+// tidy drops the calls whose callers have left, and reports whether there is room then. It
+// looks at all calls, so it is not for every caller.
 func (q *queue) tidy() bool {
 	kept := q.calls[:0]
 	for _, c := range q.calls {
@@ -276,14 +250,14 @@ func (q *queue) tidy() bool {
 	return len(kept)+q.alone < q.most
 }
 
-// take takes the calls that are to go out together. With none the sending is over.
+// take takes the calls of the next batch. If there are none the sender is done.
 func (s *Store) take() (calls []*call, b *batch) {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) > 0 {
-		b = s.newBatch() // which is not over when the first has left
-		defer b.leave()
+		b = s.newBatch()
+		defer b.leave() // not before the others are in
 	}
 	n, weight := 0, 0
 	for _, c := range q.calls {
@@ -292,11 +266,11 @@ func (s *Store) take() (calls []*call, b *batch) {
 		}
 		n++
 		c.batch = b
-		b.here.Add(1)
+		b.callers.Add(1)
 		if c.state.CompareAndSwap(callWaits, callSent) {
 			calls, weight = append(calls, c), weight+c.weight
 		} else {
-			b.here.Add(-1)
+			b.callers.Add(-1)
 		}
 	}
 	rest := copy(q.calls, q.calls[n:])
@@ -305,7 +279,7 @@ func (s *Store) take() (calls []*call, b *batch) {
 	if len(calls) == 0 {
 		q.sending--
 	} else {
-		q.sent = time.Now()
+		q.started = time.Now()
 	}
 	return calls, b
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
@@ -164,4 +166,18 @@ func FuzzReply(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Redis 6.2 says where in the script an error is, and ends it with a newline.
+func TestErrorOfRedis62(t *testing.T) {
+	charge := core.Charge{User: user, Action: action, Limits: kinds[:1], Cost: 1}
+	for said, want := range map[string]string{
+		"!@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.\r\n": "OOM command not allowed when used memory > 'maxmemory'.",
+		"!OOM command not allowed when used memory > 'maxmemory'.":                        "OOM command not allowed when used memory > 'maxmemory'.",
+	} {
+		_, errs := redisstore.Decode([]core.Charge{charge}, []any{said})
+		if errs[0] == nil || errs[0].Error() != want || !redis.HasErrorPrefix(errs[0], "OOM") {
+			t.Errorf("%q: %v", said, errs[0])
+		}
+	}
 }

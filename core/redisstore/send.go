@@ -4,27 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
 )
 
-// send sends what queues until nothing does. Who is answered may come again at once, so
-// the others run first: batches that are fuller cost less for each.
+// send sends batches until no call queues. It yields first: callers that were just
+// answered can join the next batch.
 func (s *Store) send() {
 	deepen(0)
 	calls, b := s.take()
 	for len(calls) > 0 {
-		s.exchange(b, calls)
+		answered := s.exchange(b, calls)
 		s.deliver(b, calls)
 		runtime.Gosched()
+		s.queue.note(answered)
 		calls, b = s.take()
 	}
 }
 
-// deepen gives a new goroutine the stack that the client's calls need, and at once: to let it
+// deepen gives a new goroutine at once the stack that the client's calls need. To let it
 // grow with those calls on it takes longer than all else that is done here.
 //
 //go:noinline
@@ -33,14 +38,9 @@ func deepen(i int) byte {
 	return room[i]
 }
 
-// deliver tells those who are answered.
+// deliver tells the callers.
 func (s *Store) deliver(b *batch, calls []*call) {
-	b.cancel()
-	s.queue.mu.Lock()
-	for _, c := range calls {
-		s.queue.unlink(c)
-	}
-	s.queue.mu.Unlock()
+	b.cancel(nil)
 	for _, c := range calls {
 		c.answer()
 	}
@@ -60,33 +60,48 @@ func (s *Store) sendAlone(c *call) {
 	s.deliver(c.batch, calls)
 }
 
-// exchange sends calls in one command and gives each its part of what comes back. A
-// panic, of a hook of the client's, is an error of theirs: here it would end the process.
-func (s *Store) exchange(ctx context.Context, calls []*call) {
+// exchange sends calls in one command, gives each its part of what comes back, and reports
+// whether anything did. A panic, of a hook of the client's, is an error of these calls: here
+// it would end the process.
+func (s *Store) exchange(b *batch, calls []*call) (answered bool) {
 	defer func() {
 		v := recover()
+		if v == nil {
+			return
+		}
+		s.sayPanic(v)
 		for _, c := range calls {
-			if v != nil && c.reply == nil && c.err == nil {
+			if c.reply == nil && c.err == nil {
 				c.err = fmt.Errorf("panic: %v", v)
 			}
 		}
 	}()
 	if c := calls[0]; c.args != nil {
-		c.reply, c.err = s.sendScript(ctx, c.args, c.keyAt, c.source)
-		return
+		c.reply, c.err = s.sendScript(b, c.args, c.keyAt, c.source)
+		return c.err == nil
 	}
-	reply, err := s.run(ctx, calls)
+	reply, err := s.run(b, calls)
 	if len(calls) > 1 && redis.HasErrorPrefix(err, "CROSSSLOT") {
 		// One node of a cluster, or what stands for one, behind a plain client.
 		// Nothing was run.
 		s.scattered.Store(true)
 		for i := range calls {
-			reply, err := s.run(ctx, calls[i:i+1])
+			reply, err := s.run(b, calls[i:i+1])
 			hand(reply, err, calls[i:i+1])
 		}
-		return
+		return true
 	}
 	hand(reply, err, calls)
+	return err == nil || isReply(err)
+}
+
+// sayPanic says now and then what a panic of the client's costs.
+func (s *Store) sayPanic(v any) {
+	now := time.Now().UnixNano()
+	if at := s.panicked.Load(); now-at > int64(time.Minute) && s.panicked.CompareAndSwap(at, now) {
+		slog.Default().Error("redisstore: the Redis client or a hook of it panicked. A connection that was being opened is lost to the client's pool, and after PoolSize of them every call fails: make the client anew",
+			"code", "redis-panic", "panic", v)
+	}
 }
 
 // run runs the script for charges.
@@ -123,17 +138,37 @@ func (s *Store) sendScript(ctx context.Context, args []any, keyAt int8, source s
 func (s *Store) process(ctx context.Context, args []any, keyAt int8) (any, error) {
 	cmd := newCommand(ctx, args...)
 	cmd.SetFirstKeyPos(keyAt)
-	if err := s.rdb.Process(ctx, cmd); err != nil {
-		// A Cluster's client looks for the new master of a dead one when it sends a
-		// command again, which these forbid, and else once a minute. Asked often, it
-		// looks five times a second.
-		if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			c.ReloadState(ctx)
-		}
-		return nil, err
+	var err error
+	if s.troubled() {
+		err = s.knock(ctx, args[keyAt].(string))
 	}
-	s.checkPolicy()
-	return cmd.Val(), cmd.Err()
+	if err == nil {
+		err = s.rdb.Process(ctx, cmd)
+	}
+	if err == nil {
+		s.checkPolicy()
+		return cmd.Val(), cmd.Err()
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	var opErr *net.OpError
+	if errors.As(err, &opErr) && opErr.Op == "dial" {
+		s.trouble.Store(int64(time.Since(s.base)) + 1)
+	}
+	// A Cluster's client looks for the new master of a dead one when it sends a command
+	// again, which these forbid, and else once a minute. Asked often, it looks five times
+	// a second.
+	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		c.ReloadState(ctx)
+	}
+	return nil, err
+}
+
+// isReply is whether an error is Redis's own answer.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }
 
 // command is a Redis command that the client sends at most once: a charge that was
@@ -149,25 +184,49 @@ func newCommand(ctx context.Context, args ...any) command {
 // NoRetry tells the client.
 func (command) NoRetry() bool { return true }
 
-// explain tells the caller's own leaving, the time-out, and what is wrong in Redis
-// from other failures.
+// scriptError is an error of Redis's that the script has met.
+type scriptError string
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError marks it as one of Redis's, as the client's own are.
+func (scriptError) RedisError() {}
+
+// plainError is the text of an error that Redis has told the script. Redis 6.2 puts the
+// place in the script before it, and a newline behind.
+func plainError(text string) scriptError {
+	if strings.HasPrefix(text, "@user_script") {
+		if _, own, ok := strings.Cut(text, ": -"); ok {
+			text = own
+		}
+	}
+	return scriptError(strings.TrimSpace(text))
+}
+
+// explain tells the caller's own leaving, the time-out, and what is wrong in Redis from
+// other failures.
 func explain(ctx context.Context, err error) error {
 	var late net.Error
+	end, ends := ctx.Deadline()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, ErrReply):
 		return ErrReply
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
+	case err == ErrTimeout && ends && !time.Now().Before(end):
+		return context.DeadlineExceeded // both end at once
+	case err == ErrTimeout, errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
 		return ErrTimeout
 	case strings.Contains(err.Error(), "WRONGTYPE"), strings.Contains(err.Error(), "TAILCUTSTATE"):
 		return ErrState
+	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot not served"):
+		return slotFailure{failure{err}}
 	}
 	return failure{err}
 }
 
-// failure is an error of the client or of Redis, less what it may say of the
-// command's arguments: they hold the user.
+// failure is an error of the client or of Redis, less what it may say of the command's
+// arguments: they hold the user.
 type failure struct{ error }
 
 func (f failure) Error() string {
@@ -176,3 +235,9 @@ func (f failure) Error() string {
 }
 
 func (f failure) Unwrap() error { return f.error }
+
+// slotFailure is the failure of one slot of a Cluster, which is moved or has no master: it
+// says nothing of how the node fares with other users.
+type slotFailure struct{ failure }
+
+func (slotFailure) Is(target error) bool { return target == core.ErrKey }

@@ -83,7 +83,13 @@ type Store struct {
 	seed     maphash.Seed
 	requests [64]atomic.Pointer[request]
 
-	answered  atomic.Int32 // commands, up to policyAfter
+	base      time.Time
+	answered  atomic.Int64 // commands
+	trouble   atomic.Int64 // since base: when a connection could last not be opened
+	knocks    atomic.Int32 // under way
+	panicked  atomic.Int64 // when that was said, as of Unix
+	policyAt  atomic.Int64 // since base: when to ask about the policy again
+	evicts    atomic.Bool  // that has been said
 	scattered atomic.Bool  // the keys of two users may be on two servers
 }
 
@@ -110,7 +116,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	case !validPrefix(o.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
-	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, refusals: newRefusals(), seed: maphash.MakeSeed()}
+	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, refusals: newRefusals(), base: time.Now(), seed: maphash.MakeSeed()}
 	s.queue = &queue{most: maxCalls, timeout: o.Timeout}
 	s.calls.New = func() any { return new(call) }
 	_, single := rdb.(*redis.Client)

@@ -202,7 +202,7 @@ func hand(reply any, err error, calls []*call) {
 		case err != nil:
 			c.err = err
 		case ok && failed:
-			c.err, values = scriptError(text), values[1:]
+			c.err, values = plainError(text), values[1:]
 		case !ok || len(values) < c.size:
 			c.err, ok = ErrReply, false // and nothing after it can be told apart
 		default:
@@ -215,11 +215,3 @@ func hand(reply any, err error, calls []*call) {
 		}
 	}
 }
-
-// scriptError is an error of Redis's that the script has met.
-type scriptError string
-
-func (e scriptError) Error() string { return string(e) }
-
-// RedisError marks it as one of Redis's, as the client's own are.
-func (scriptError) RedisError() {}
