@@ -18,6 +18,9 @@ const (
 	maxText    = 500 // bytes
 	maxAuthor  = 64  // bytes
 	maxBody    = 4 << 10
+
+	shownPosts   = 20 // in a list
+	shownReplies = 5  // of a post in a list
 )
 
 var (
@@ -30,8 +33,9 @@ var (
 
 // A forum keeps posts, their replies and their likes in memory.
 type forum struct {
-	mu    sync.Mutex
-	posts []*post // post n stands at n-1, none ever goes
+	mu      sync.Mutex
+	posts   []*post // post n stands at n-1, none ever goes
+	version int     // counts the changes
 }
 
 type post struct {
@@ -63,6 +67,7 @@ func (f *forum) addPost(author, text string) (post, error) {
 	}
 	p := &post{ID: len(f.posts) + 1, Author: author, Text: text, Replies: []reply{}}
 	f.posts = append(f.posts, p)
+	f.version++
 	return *p, nil
 }
 
@@ -78,6 +83,7 @@ func (f *forum) addReply(id int, author, text string) (reply, error) {
 	}
 	r := reply{ID: len(p.Replies) + 1, Author: author, Text: text}
 	p.Replies = append(p.Replies, r)
+	f.version++
 	return r, nil
 }
 
@@ -89,6 +95,7 @@ func (f *forum) addLike(id int) (likes int, err error) {
 		return 0, err
 	}
 	p.Likes++
+	f.version++
 	return p.Likes, nil
 }
 
@@ -102,6 +109,37 @@ func (f *forum) post(id int) (post, error) {
 		return post{}, err
 	}
 	return *p, nil
+}
+
+// A listing is the newest posts, the newest first, each with its newest replies.
+type listing struct {
+	Version int      `json:"version"`
+	Posts   []listed `json:"posts"`
+}
+
+type listed struct {
+	post
+	Earlier int `json:"earlier"` // replies that are not listed
+}
+
+func (f *forum) newest() listing {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	list := listing{Version: f.version, Posts: []listed{}}
+	for i := len(f.posts) - 1; i >= 0 && len(list.Posts) < shownPosts; i-- {
+		l := listed{post: *f.posts[i]}
+		l.Earlier = max(0, len(l.Replies)-shownReplies)
+		l.Replies = l.Replies[l.Earlier:]
+		list.Posts = append(list.Posts, l)
+	}
+	return list
+}
+
+// changes is a number that differs whenever the forum does.
+func (f *forum) changes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version
 }
 
 // find is called with the lock held.
@@ -154,6 +192,10 @@ func (f *forum) like(_ *http.Request, id string) answer {
 		return failed(err)
 	}
 	return answer{status: http.StatusOK, body: map[string]int{"likes": likes}}
+}
+
+func (f *forum) list(*http.Request, string) answer {
+	return answer{status: http.StatusOK, body: f.newest()}
 }
 
 func (f *forum) show(_ *http.Request, id string) answer {

@@ -19,10 +19,10 @@ import (
 // All three frameworks serve the same forum: whatever is tested here is tested in
 // each, over a real connection.
 func inAllFrameworks(t *testing.T, test func(t *testing.T, f client)) {
-	for name, routes := range frameworks {
+	for name, fw := range frameworks {
 		t.Run(name, func(t *testing.T) {
 			store, _ := newStore("")
-			srv := httptest.NewServer(http.MaxBytesHandler(routes(newForum(), newLimits(store)), maxBody))
+			srv := httptest.NewServer(http.MaxBytesHandler(fw.routes(newSite(fw.title, "in this process", newLimits(store))), maxBody))
 			t.Cleanup(srv.Close)
 			test(t, client{t, srv.URL})
 		})

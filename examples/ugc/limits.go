@@ -21,26 +21,35 @@ const userHeader = "X-User-ID"
 var user = keyfuncs.First(keyfuncs.Header(userHeader), keyfuncs.RemoteIP)
 
 // Limits are what a user may do in the forum, and how often. Reading is free.
-type limits struct {
-	reply *core.Limiter // five a minute, whichever minute one looks at; who does not stop is banned
-	like  *core.Limiter // fifteen at once, then one every two seconds
-	post  *core.Limiter // ten at once, three for a new user, then one every six seconds; and a hundred a day
-}
+type limits struct{ reply, like, post *core.Limiter }
 
 func newLimits(store core.Store) limits {
+	return limits{newReplyLimit(store), newLikeLimit(store), newPostLimit(store)}
+}
+
+// newReplyLimit admits five replies in any minute. Users who keep trying are banned.
+func newReplyLimit(store core.Store) *core.Limiter {
 	replies := core.Must(core.New(store,
 		core.SlidingWindow(5, time.Minute),
-		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do? see the log
-	return limits{
-		reply: core.Must(replies.With(core.BanPolicy{
-			Refusals: 5, Within: time.Minute,
-			Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
-		})),
-		like: core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute)))),
-		post: core.Must(core.New(store,
-			core.TokenBucket(10, core.Every(6*time.Second)).Initial(3),
-			core.FixedWindow(100, 24*time.Hour))),
-	}
+		// Would three do? See the log.
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow()))
+	return core.Must(replies.With(core.BanPolicy{
+		Refusals: 5, Within: time.Minute,
+		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
+	}))
+}
+
+// newLikeLimit admits fifteen likes at once, then one every two seconds.
+func newLikeLimit(store core.Store) *core.Limiter {
+	return core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute))))
+}
+
+// newPostLimit admits ten posts at once, three for a new user, then one every six
+// seconds; and a hundred a day.
+func newPostLimit(store core.Store) *core.Limiter {
+	return core.Must(core.New(store,
+		core.TokenBucket(10, core.Every(6*time.Second)).Initial(3),
+		core.FixedWindow(100, 24*time.Hour)))
 }
 
 // likeHold is how long a like waits for its turn rather than being refused.

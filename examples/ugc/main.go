@@ -5,7 +5,8 @@
 //	go run ./examples/ugc -framework gin -addr 127.0.0.1:9090
 //	go run ./examples/ugc -redis 127.0.0.1:6379
 //
-// It prints what to try.
+// It serves a page that shows how the limits feel, at /, and prints what to try from
+// a shell.
 package main
 
 import (
@@ -26,10 +27,16 @@ import (
 )
 
 // frameworks are the values of -framework.
-var frameworks = map[string]func(*forum, limits) http.Handler{
-	"nethttp": nethttpRoutes,
-	"gin":     ginRoutes,
-	"echo":    echoRoutes,
+var frameworks = map[string]framework{
+	"nethttp": {"net/http", nethttpRoutes},
+	"gin":     {"Gin", ginRoutes},
+	"echo":    {"Echo", echoRoutes},
+}
+
+// A framework serves a site.
+type framework struct {
+	title  string
+	routes func(*site) http.Handler
 }
 
 func main() {
@@ -60,7 +67,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	redis.SetLogger(quiet{})
 	store, end := newStore(opts.redis)
 	defer end()
-	routes := frameworks[opts.framework](newForum(), newLimits(observed(store, logger)))
+	kept := "in this process"
+	if opts.redis != "" {
+		kept = "on Redis"
+	}
+	fw := frameworks[opts.framework]
+	routes := fw.routes(newSite(fw.title, kept, newLimits(observed(store, logger))))
 	srv := &http.Server{
 		Handler:           http.MaxBytesHandler(logged(logger, routes), maxBody),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -105,7 +117,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.SetOutput(stderr)
 	opts := options{framework: "nethttp"}
 	flags.Func("framework", "the framework's `name`: nethttp, gin or echo (default nethttp)", func(s string) error {
-		if frameworks[s] == nil {
+		if _, ok := frameworks[s]; !ok {
 			return errors.New("it is one of nethttp, gin and echo")
 		}
 		opts.framework = s
@@ -127,7 +139,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 }
 
 // hints are printed when the server listens: its address, framework, and header.
-const hints = `The forum is at %[1]s (%[2]s). Users are told apart by %[3]s. Try:
+const hints = `The forum is at %[1]s (%[2]s). Open it in a browser.
+
+Programs get JSON, and users are told apart by %[3]s. Try:
 
   curl -i %[1]s/posts/1
 
@@ -145,12 +159,16 @@ const hints = `The forum is at %[1]s (%[2]s). Users are told apart by %[3]s. Try
 
 `
 
-// logged logs every request when it has been answered.
+// logged logs every request when it has been answered, but for those by which open
+// pages keep themselves up to date.
 func logged(logger *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		rec := &recorder{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(rec, r)
+		if r.URL.Path == "/status" {
+			return
+		}
 		logger.LogAttrs(r.Context(), slog.LevelInfo, "request",
 			slog.String("method", r.Method), slog.String("path", r.URL.Path),
 			slog.Int("status", rec.status), slog.Duration("took", time.Since(start)))

@@ -8,12 +8,17 @@ import (
 	"github.com/tailcut/tailcut/ginlimit"
 )
 
-func ginRoutes(f *forum, l limits) http.Handler {
+func ginRoutes(s *site) http.Handler {
+	f, l := s.forum, s.limits
 	gin.SetMode(gin.ReleaseMode) // in debug mode it prints every route
 	r := gin.New()
 	who := ginlimit.From(user)
 	settled := ginlimit.Config{FinalCost: func(_ *gin.Context, status int) int { return postCost(status) }}
 	held := ginlimit.Config{MaxWait: likeHold}
+	r.GET("/", gin.WrapH(s.page))
+	r.GET("/page/:file", gin.WrapH(s.page))
+	r.GET("/status", ginHandler(s.status))
+	r.GET("/posts", ginHandler(f.list))
 	r.GET("/posts/:id", ginHandler(f.show))
 	r.POST("/posts", settled.Limit(l.post, who, ginlimit.Action("post")), ginHandler(f.createPost))
 	r.POST("/posts/:id/replies", ginlimit.Limit(l.reply, who, ginlimit.Action("reply")), ginHandler(f.createReply))

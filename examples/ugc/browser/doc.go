@@ -1,0 +1,10 @@
+// Package browser tests the page of examples/ugc in a real headless Chromium, by what
+// a person sees. It is a module of its own, so that its driver is nobody else's
+// dependency.
+//
+//	cd examples/ugc/browser && go test .
+//	go test -screens /some/directory . # keeps a picture of every state, too
+//
+// Without Chromium the tests are skipped, and fail if the environment variable
+// TAILCUT_CHROMIUM is "required".
+package browser

@@ -1,0 +1,63 @@
+// How a user stands with the limits on one action, at any instant after the server
+// said so. The numbers are those of the library's Status; here only time goes on.
+
+export class Standing {
+	// said is what the server said, sent and came are when it was asked and answered.
+	constructor(said, sent, came) {
+		this.said = said;
+		this.sent = sent;
+		this.came = came;
+	}
+
+	// at returns the standing at an instant: what is left of the quota (left, and level
+	// with the fraction that a bucket or funnel has gained), the time until one action
+	// passes and until the limit is whole, both in milliseconds, and the state.
+	at(now) {
+		const past = Math.max(0, now - this.came);
+		const limits = this.said.limits.map((l) => ahead(l, past));
+		const inForce = limits.filter((l) => !l.rehearsed);
+		const binding = inForce.reduce((a, b) => (binds(b, a) ? b : a));
+		const ban = {...this.said.ban, retry: Math.max(0, this.said.ban.retry_ms - past)};
+		const banned = ban.retry > 0;
+		const retry = Math.max(ban.retry, binding.retry);
+		return {
+			limits, ban, retry,
+			limit: binding.limit,
+			quota: binding.quota,
+			left: banned ? 0 : Math.min(...inForce.map((l) => l.left)),
+			level: banned ? 0 : binding.level,
+			reset: binding.reset,
+			state: banned ? "banned" : retry > 0 ? "waiting" : "open",
+		};
+	}
+}
+
+function ahead(l, past) {
+	const retry = Math.max(0, l.retry_ms - past);
+	const reset = Math.max(0, l.reset_ms - past);
+	const left = l.retry_ms > 0 && retry === 0 ? 1 : l.remaining;
+	const level = l.unit_ms ? Math.min(l.quota, Math.max(left, l.quota - reset / l.unit_ms)) : left;
+	return {limit: l.limit, quota: l.quota, rehearsed: l.rehearsed, retry, reset, left, level};
+}
+
+// binds reports whether limit a binds rather than b, by the library's rule: the one
+// that refuses longest; if none refuses, the one with the least left; then the one
+// that takes longer to be whole.
+function binds(a, b) {
+	if (a.retry !== b.retry) return a.retry > b.retry;
+	if (a.left !== b.left) return a.left < b.left;
+	return a.reset > b.reset;
+}
+
+// duration says a time in milliseconds in words, rounded up to the second.
+export function duration(ms) {
+	const s = Math.ceil(ms / 1000);
+	if (s < 100) return s + " s";
+	if (s < 3600) return two(Math.floor(s / 60), "min", s % 60, "s");
+	const min = Math.ceil(s / 60);
+	return two(Math.floor(min / 60), "h", min % 60, "min");
+}
+
+function two(n, unit, m, smaller) {
+	return m === 0 ? `${n} ${unit}` : `${n} ${unit} ${m} ${smaller}`;
+}
