@@ -1,25 +1,387 @@
 package browser
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
 
-func TestStates(t *testing.T) {
-	w := open(t, "http://127.0.0.1:8123")
-	w.types("#user", t.Name())
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// Every state is good to look at and to listen to.
+func TestLooks(t *testing.T) {
+	s := serve(t)
+	w := open(t, s.url)
 	w.left("reply", 5)
 	w.look("open")
 	w.press("Reply")
 	w.left("reply", 4)
-	w.look("one")
-	for range 15 {
-		w.press("Like")
+	w.press("Post")
+	w.left("post", 2)
+	for range 3 {
+		w.press("Post")
 	}
-	w.press("Post")
-	w.press("Post")
-	w.press("Post")
-	w.press("Post")
-	w.press("Reply")
+	w.sees(button("Post in"))
 	w.look("waiting")
+	w.holdALike()
+	w.keep("held")
 	w.press("Hammer")
 	w.state("reply", "banned")
 	w.look("banned")
+	w.expectAway(true)
+	s.kill()
+	w.text("#away", "The server does not answer.")
+	w.look("away")
+}
+
+// What a user does shows: on the gauge, in the strip, in the forum, in the drawer.
+func TestAUserActs(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		w := open(t, s.url)
+		w.left("reply", 5)
+		for action, want := range map[string]shown{
+			"reply": {"open", 5, 5, 0}, "like": {"open", 15, 15, 0}, "post": {"open", 10, 3, 0},
+		} {
+			if got := w.gauge(action); got != want {
+				t.Errorf("%s: %+v, want %+v", action, got, want)
+			}
+		}
+
+		w.press("Reply")
+		w.left("reply", 4)
+		w.text(".replies li", "laoqian me too")
+		w.text(`[data-lane="reply"]`, "1 passed")
+		w.press("Like")
+		w.left("like", 14)
+		w.text(".likes", "1 like")
+		w.types("#text", "Good morning.")
+		w.press("Post")
+		w.left("post", 2)
+		w.text(".post:first-child .text", "Good morning.")
+
+		w.text("#drawer", "TokenBucket(10")
+		w.text("#request", "POST /posts")
+		w.text("#request", "X-User-ID: laoqian")
+		w.text("#response", "201 Created")
+		w.text("#response", "x-ratelimit-remaining: 2")
+	})
+}
+
+// A refusal says how long on the button, counts down, and wakes by itself.
+func TestARefusedButtonWakes(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		w := open(t, s.url)
+		w.left("post", 3)
+		for n := 2; n >= 0; n-- {
+			w.press("Post")
+			w.left("post", n)
+		}
+		if g := w.gauge("post"); g.Retry < 1 || g.Retry > 6 {
+			t.Errorf("the next post is in %d s", g.Retry)
+		}
+		w.press("Post") // the gauge says so, but nobody was refused yet
+		w.sees(button("Post in"))
+		w.text(`[data-lane="post"]`, "1 refused")
+		w.text("#announce", "Posts: none left. The next is free in")
+		w.sees(button("Post") + `?.innerText === "Post"`)
+		if g := w.gauge("post"); g.Remaining != 1 || g.State != "open" {
+			t.Errorf("it woke and yet the gauge says %+v", g)
+		}
+		w.press("Post")
+		w.text(`[data-lane="post"]`, "4 passed, 1 refused")
+	})
+}
+
+// A ban looks different from a limit, and another user is free.
+func TestAHammererIsBanned(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		w := open(t, s.url)
+		w.left("reply", 5)
+		w.press("Hammer")
+		w.state("reply", "banned")
+		w.text(`[data-lane="reply"]`, "5 passed, 4 refused, 11 banned")
+		w.text(`[data-action="reply"]`, "banned")
+		w.text("#announce", "banned")
+
+		was := w.gauge("reply")
+		if was.Remaining != 0 || was.Limit != 5 || was.Retry < 1 || was.Retry > 60 {
+			t.Errorf("the gauge says %+v", was)
+		}
+		w.sees(fmt.Sprintf(`document.querySelector('[data-action="reply"]').dataset.retry < %d`, was.Retry))
+		w.sees(`(() => {
+			const retry = document.querySelector('[data-action="reply"]').dataset.retry;
+			const b = ` + button("Banned") + `;
+			return b.innerText === "Banned " + retry + " s" && b.getAttribute("aria-disabled") === "true";
+		})()`)
+		w.press("Banned") // sleeps
+		w.text(`[data-lane="reply"]`, "11 banned")
+
+		w.types("#user", "xiaoming")
+		w.left("reply", 5)
+		w.press("Reply")
+		w.left("reply", 4)
+		w.types("#user", "laoqian")
+		w.state("reply", "banned")
+		w.text(`[data-lane="reply"]`, "5 passed, 4 refused, 11 banned")
+	})
+}
+
+// A like that comes a little too early waits for its turn, and shows that it does.
+func TestAHeldLikeWaits(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		w := open(t, s.url)
+		w.left("like", 15)
+		w.holdALike()
+		w.text(`[data-lane="like"]`, "held")
+		w.text("#announce", "Likes: one waits for its turn.")
+	})
+}
+
+// holdALike likes until a like is held.
+func (w *window) holdALike() {
+	w.t.Helper()
+	tally := `document.querySelector('[data-lane="like"] .tally').innerText`
+	likes := `document.querySelector('[data-action="like"]').dataset`
+	// On a slow machine the turn may have come before the click.
+	for range 10 {
+		for n := w.gauge("like").Remaining; n > 0; n = w.gauge("like").Remaining {
+			w.press("Like")
+			w.sees(fmt.Sprintf(`%s.remaining !== "%d"`, likes, n))
+		}
+		w.sees(likes + `.retry === "1" || ` + likes + `.remaining !== "0"`)
+		before := get[string](w, tally)
+		w.press("Like")
+		w.sees(fmt.Sprintf(`%s.held || %s !== %q`, likes, tally, before))
+		if get[bool](w, likes+`.held === "1" && Boolean(`+button("Like waits")+`)`) {
+			return
+		}
+	}
+	w.t.Fatal("no like was held")
+}
+
+// within asks whether what one window does shows in the others within a second. A busy
+// machine may need another try, by another user.
+func within(t *testing.T, windows ...*window) {
+	t.Helper()
+	for i, acting := range windows {
+		var took time.Duration
+		for try := range 5 {
+			took = 0
+			user := fmt.Sprintf("user %d.%d", i, try)
+			for _, w := range windows {
+				w.types("#user", user)
+				w.left("reply", 5)
+			}
+			acting.press("Reply")
+			acting.left("reply", 4)
+			for _, w := range windows {
+				took += w.left("reply", 4)
+			}
+			if took < time.Second {
+				break
+			}
+		}
+		if took >= time.Second {
+			t.Errorf("what window %d did took %s to show in the others", i, took)
+		}
+	}
+}
+
+func TestTwoWindowsOnOneServer(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		a, b := open(t, s.url), open(t, s.url)
+		within(t, a, b)
+		a.types("#text", "Seen by both.")
+		a.press("Post")
+		b.text(".post .text", "Seen by both.")
+		b.press("Hammer")
+		a.state("reply", "banned")
+		a.sees(button("Banned"))
+	})
+}
+
+func TestServersThatShareARedis(t *testing.T) {
+	redis := redistest.Start(t)
+	var windows []*window
+	for _, name := range frameworks {
+		windows = append(windows, open(t, serve(t, "-redis", redis.Addr, "-framework", name).url))
+	}
+	windows[0].text("header", "on Redis")
+	within(t, windows...)
+	windows[0].press("Hammer")
+	for _, w := range windows {
+		w.state("reply", "banned")
+	}
+}
+
+// A server that goes away is said to be, and what comes back is used again.
+func TestAServerGoesAway(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		w := open(t, s.url)
+		w.left("reply", 5)
+		w.press("Reply")
+		w.left("reply", 4)
+
+		w.expectAway(true)
+		s.kill()
+		w.text("#away", "The server does not answer.")
+		w.press("Reply")
+		w.text("#notice", "Not sent")
+
+		s.run(strings.TrimPrefix(s.url, "http://"))
+		w.left("reply", 5) // a new process, whose limits are whole
+		w.sees(`document.getElementById("away").hidden`)
+		w.expectAway(false)
+		w.press("Reply")
+		w.left("reply", 4)
+	})
+}
+
+// Whatever a user types is text.
+func TestNothingTypedIsMarkup(t *testing.T) {
+	const image = `<img src=x onerror="document.title='owned'">`
+	inAllFrameworks(t, func(t *testing.T, s *server) {
+		w := open(t, s.url)
+		w.types("#user", "<b>bold")
+		w.types("#text", image)
+		w.press("Post")
+		w.text(".post:first-child .text", image)
+		w.text(".post:first-child .author", "<b>bold")
+		w.types(".post .answer input", image)
+		w.press("Reply")
+		w.text(".replies li", image)
+		if n := get[int](w, `document.querySelectorAll("main img, main b b, main script").length`); n != 0 {
+			t.Errorf("%d elements were made of what was typed", n)
+		}
+		if title := get[string](w, "document.title"); strings.Contains(title, "owned") {
+			t.Error("a script of a user's ran")
+		}
+	})
+}
+
+// A name in any script is one; one that a header cannot bear is said to be wrong.
+func TestNames(t *testing.T) {
+	w := open(t, serve(t).url)
+	w.types("#user", "老钱")
+	w.left("reply", 5)
+	w.press("Reply")
+	w.left("reply", 4)
+	w.text(".replies li", "老钱 me too")
+	w.types("#user", "a,b")
+	w.text("#notice", "name cannot be read")
+	w.types("#user", "") // known by the address
+	w.left("reply", 5)
+	w.press("Reply")
+	w.text(".replies li", "anonymous me too")
+}
+
+// All that a mouse does a keyboard does, in a narrow window too.
+func TestKeyboard(t *testing.T) {
+	w := open(t, serve(t).url)
+	w.do(chromedp.EmulateViewport(360, 740), chromedp.Reload())
+	w.left("reply", 5)
+	reach := func(what string) {
+		t.Helper()
+		for range 30 {
+			w.do(chromedp.KeyEvent("\t"))
+			if get[bool](w, "document.activeElement?.matches("+fmt.Sprintf("%q", what)+")") {
+				hidden := get[bool](w, `(() => {
+					const r = document.activeElement.getBoundingClientRect();
+					const at = document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2);
+					return !document.activeElement.contains(at);
+				})()`)
+				if hidden {
+					t.Errorf("%s has the focus and is hidden", what)
+				}
+				return
+			}
+		}
+		t.Fatalf("the keyboard does not reach %s", what)
+	}
+	reach("#user")
+	w.do(chromedp.KeyEvent("xiaoming"))
+	reach("#text")
+	w.do(chromedp.KeyEvent("By keyboard.\r"))
+	w.text(".post .text", "By keyboard.")
+	reach("#hammer")
+	reach(`[data-like]`)
+	w.do(chromedp.KeyEvent(" "))
+	w.left("like", 14)
+	reach(`.answer input`)
+	w.do(chromedp.KeyEvent("By keyboard, too.\r"))
+	w.text(".replies li", "xiaoming By keyboard, too.")
+	reach("summary")
+	w.do(chromedp.KeyEvent("\r"))
+	w.text("#response", "201 Created")
+}
+
+// A page that is seen asks about twice a second, one that is hidden does not ask.
+func TestHowOftenThePageAsks(t *testing.T) {
+	w := open(t, serve(t).url)
+	w.left("reply", 5)
+	hide := func(hidden bool) {
+		w.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`
+			Object.defineProperty(document, "hidden", {configurable: true, get: () => %t});
+			document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
+	}
+	const look = 3 * time.Second
+	asked := func() int {
+		before := w.requests()
+		time.Sleep(look)
+		return w.requests() - before
+	}
+	if n := asked(); n < 1 || n > 9 {
+		t.Errorf("it asks %d times in %s", n, look)
+	}
+	hide(true)
+	if n := asked(); n > 1 {
+		t.Errorf("it is hidden and asks %d times in %s", n, look)
+	}
+	hide(false)
+	if n := asked(); n < 1 {
+		t.Error("it is seen again and does not ask")
+	}
+}
+
+// Whoever asked the browser for less motion sees none.
+func TestReducedMotion(t *testing.T) {
+	w := open(t, serve(t).url)
+	w.media(&emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
+	w.left("reply", 5)
+	w.press("Hammer")
+	w.state("reply", "banned")
+	for range 20 {
+		if n := get[int](w, "document.getAnimations().length"); n != 0 {
+			t.Fatalf("%d animations", n)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// The tests above fail for what a browser complains of: here it complains.
+func TestFaultsAreSeen(t *testing.T) {
+	w := open(t, serve(t).url)
+	w.left("reply", 5)
+	w.do(chromedp.Evaluate[chromedp.Void](`
+		setTimeout(() => { throw new Error("thrown") });
+		setTimeout(() => { document.body.append(Object.assign(document.createElement("img"), {src: "http://127.0.0.1:1/x.png"})) });
+		setTimeout(() => { document.body.insertAdjacentHTML("beforeend", "<p>") });`))
+	end := time.Now().Add(patience)
+	for {
+		said := strings.Join(w.complaints(), "\n")
+		if strings.Contains(said, "thrown") && strings.Contains(said, "img-src") && strings.Contains(said, "TrustedHTML") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the browser complains only of\n%s", said)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.mu.Lock()
+	w.faults = nil
+	w.mu.Unlock()
 }

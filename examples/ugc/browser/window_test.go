@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -62,6 +63,28 @@ type window struct {
 	mu     sync.Mutex
 	faults []string // what the browser complained of
 	away   bool     // the server is, so that failed requests are no fault
+	asked  int      // requests of the page
+}
+
+// expectAway says whether requests may fail for want of a server.
+func (w *window) expectAway(away bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away = away
+}
+
+// requests is how many requests the page has sent.
+func (w *window) requests() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.asked
+}
+
+// complaints are what the browser has complained of.
+func (w *window) complaints() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.faults)
 }
 
 // open opens the page of a server. When the test ends it fails if the page asked
@@ -103,11 +126,12 @@ func (w *window) watch(url string, event any) {
 	defer w.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
+		w.asked++
 		if !strings.HasPrefix(e.Request.URL, url+"/") {
 			fault = "the page asks for " + e.Request.URL
 		}
 	case *runtime.EventExceptionThrown:
-		fault = fmt.Sprintf("the page throws %+v", e.ExceptionDetails)
+		fault = "the page throws " + e.ExceptionDetails.Exception.Description
 	case *log.EventEntryAdded:
 		// The browser logs every answer that is an error; refusals are meant to be.
 		meant := e.Entry.Source == log.EntrySourceNetwork && (w.away || strings.Contains(e.Entry.Text, "status of 4"))
@@ -237,9 +261,7 @@ func (w *window) look(name string) {
 				.filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 120)).join("\n")`))
 		}
 		w.axe(name + ", " + l.name)
-		if *screens != "" {
-			w.picture(filepath.Join(*screens, name+"-"+l.name+".png"))
-		}
+		w.keep(name + "-" + l.name)
 	}
 	w.do(chromedp.EmulateViewport(1200, 900))
 	w.media()
@@ -252,11 +274,15 @@ func (w *window) media(features ...*emulation.MediaFeature) {
 	}
 }
 
-func (w *window) picture(path string) {
+// keep keeps a picture of the window, with -screens.
+func (w *window) keep(name string) {
 	w.t.Helper()
+	if *screens == "" {
+		return
+	}
 	png, err := chromedp.Run(w.ctx, chromedp.CaptureScreenshot())
 	if err == nil {
-		err = os.WriteFile(path, png, 0o644)
+		err = os.WriteFile(filepath.Join(*screens, name+".png"), png, 0o644)
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -51,7 +51,8 @@ function tick() {
 
 function show(a, now) {
 	const s = a.standing.at(now);
-	const held = [...a.pending].filter((p) => now - p.sent >= heldAfter).length;
+	const waiting = [...a.pending].filter((p) => now - p.sent >= heldAfter);
+	const held = waiting.length;
 	a.gauge.show(s, held, calm.matches);
 	if (a.name === drawer.action) drawer.table(s);
 	const label = {reply: "Reply", like: "Like", post: "Post"}[a.name];
@@ -59,7 +60,7 @@ function show(a, now) {
 	for (const button of document.querySelectorAll(`[data-for="${a.name}"]`)) {
 		attribute(button, "aria-disabled", wait > 0);
 		button.classList.toggle("banned", s.state === "banned");
-		if (wait === 0) text(button, held > 0 ? `${label} waits…` : label);
+		if (wait === 0) text(button, waiting.some((p) => p.button === button) ? `${label} waits…` : label);
 		else text(button, s.state === "banned" ? `Banned ${duration(wait)}` : `${label} in ${duration(wait)}`);
 	}
 	announce(a, s, held);
@@ -79,7 +80,7 @@ function blocked(a, s, now) {
 // Words for who does not see the page. The countdowns are silent.
 
 function announce(a, s, held) {
-	const state = s.state === "open" && held ? "held" : s.state;
+	const state = held && s.state !== "banned" ? "held" : s.state;
 	const before = a.state;
 	a.state = state;
 	if (before === null || before === state) return;
@@ -214,14 +215,14 @@ userField.addEventListener("change", changeUser);
 
 // What the user does.
 
-// attempt sends an action and shows what became of it. It returns the outcome, or
-// null if there was no decision.
-async function attempt(name, path, body) {
+// attempt sends an action and shows what became of it, on the button too. It returns
+// the outcome, or null if there was no decision.
+async function attempt(button, name, path, body) {
 	changeUser();
 	const a = actions[name], who = user;
 	drawer.turn(name);
 	const room = a.standing ? a.standing.at(performance.now()).left - a.pending.size : 1;
-	const mine = {sent: performance.now()};
+	const mine = {button, sent: performance.now()};
 	a.pending.add(mine);
 	let answer;
 	try {
@@ -268,19 +269,20 @@ function written(field) {
 document.addEventListener("submit", (event) => {
 	event.preventDefault();
 	const form = event.target;
-	if (asleep(form.querySelector("button"))) return;
+	const button = form.querySelector("button");
+	if (asleep(button)) return;
 	const body = written(form.querySelector("input"));
-	if (form.id === "compose") attempt("post", "posts", body);
-	else attempt("reply", `posts/${form.dataset.reply}/replies`, body);
+	if (form.id === "compose") attempt(button, "post", "posts", body);
+	else attempt(button, "reply", `posts/${form.dataset.reply}/replies`, body);
 });
 
 document.addEventListener("click", async (event) => {
 	const button = event.target.closest("button");
 	if (!button || asleep(button)) return;
-	if (button.dataset.like) attempt("like", `posts/${button.dataset.like}/likes`);
-	if (button.id === "hammer" && posts.newest) {
+	if (button.dataset.like) attempt(button, "like", `posts/${button.dataset.like}/likes`);
+	if (button.id === "hammer") {
 		const path = `posts/${posts.newest}/replies`;
-		const all = await Promise.all(Array.from({length: hammered}, (_, i) => attempt("reply", path, {text: `hammer ${i + 1}`})));
+		const all = await Promise.all(Array.from({length: hammered}, (_, i) => attempt(button, "reply", path, {text: `hammer ${i + 1}`})));
 		const said = ["passed", "refused", "banned"].map((o) => `${all.filter((x) => x === o).length} ${o}`);
 		say(`Hammer: ${said.join(", ")}.`);
 	}

@@ -9,9 +9,9 @@ export class Posts {
 		this.shown = new Map(); // post's id -> element
 	}
 
-	// newest is the id of the newest post, or null.
+	// newest is the id of the newest post that is shown, or of the first that there ever was.
 	get newest() {
-		return this.list.firstElementChild?.dataset.post ?? null;
+		return this.list.firstElementChild?.dataset.post ?? 1;
 	}
 
 	// show brings the list up to date. What is there stays as it is, so that nobody

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+func TestThePageIsServed(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		for path, kind := range map[string]string{
+			"/":               "text/html; charset=utf-8",
+			"/page/style.css": "text/css; charset=utf-8",
+			"/page/page.js":   "text/javascript; charset=utf-8",
+			"/page/icon.svg":  "image/svg+xml",
+		} {
+			resp := c.do("GET", path, "", "")
+			c.status(resp, http.StatusOK)
+			c.header(resp, "Content-Type", kind)
+			c.header(resp, "Content-Security-Policy", pagePolicy)
+			c.header(resp, "X-Content-Type-Options", "nosniff")
+		}
+		for _, path := range []string{"/page/", "/page/none.js", "/page/../main.go", "/page.go"} {
+			if resp := c.do("GET", path, "", ""); resp.StatusCode != http.StatusNotFound && resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("GET %s: %d", path, resp.StatusCode)
+			}
+		}
+		page := c.do("GET", "/", "", "").body
+		for _, want := range []string{
+			"core.SlidingWindow(5, time.Minute)", "core.Funnel(15, core.Per(30, time.Minute))", "core.TokenBucket(10,",
+			"The limits are kept in this process", `data-hold="1000"`,
+		} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the page does not have %s", want)
+			}
+		}
+	})
+}
+
+// The browser is told to refuse what is inline or from elsewhere, so the page must have none.
+func TestThePageNeedsNobodyElse(t *testing.T) {
+	if strings.Contains(pagePolicy, "unsafe") || strings.Contains(pagePolicy, "*") || strings.Contains(pagePolicy, "http") {
+		t.Errorf("the policy is %s", pagePolicy)
+	}
+	foreign := regexp.MustCompile(`(https?:)?//[\w.]+\.\w+|\son\w+=|\sstyle=|@import|data:`)
+	err := fs.WalkDir(pageFiles, "page", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(pageFiles, path)
+		text := strings.ReplaceAll(string(b), "http://www.w3.org/2000/svg", "")
+		if found := foreign.FindString(text); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c client) standing(user string) status {
+	c.t.Helper()
+	resp := c.do("GET", "/status", user, "")
+	c.status(resp, http.StatusOK)
+	for name := range resp.Header {
+		if strings.Contains(name, "limit") || name == "Retry-After" {
+			c.t.Errorf("GET /status is not limited and yet bears %s", name)
+		}
+	}
+	var s status
+	c.decode(resp, &s)
+	return s
+}
+
+func TestStatusSaysHowAUserStands(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		for range 30 { // asking is free
+			c.standing("laoqian")
+		}
+		begun := time.Now()
+		for range 7 {
+			c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+		}
+		c.status(c.do("POST", "/posts/1/likes", "laoqian", ""), http.StatusOK)
+		c.status(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), http.StatusCreated)
+
+		s := c.standing("laoqian")
+		past := time.Since(begun)
+		near := func(what string, got float64, whole time.Duration) {
+			t.Helper()
+			if most := millis(whole); got > most || got < most-millis(past)-1 {
+				t.Errorf("%s: %v ms, want %v less at most %s", what, got, most, past)
+			}
+		}
+		replies := s.Actions["reply"]
+		if len(replies.Limits) != 2 {
+			t.Fatalf("replies: %+v", replies)
+		}
+		five, three := replies.Limits[0], replies.Limits[1]
+		if five.Quota != 5 || five.Remaining != 0 || five.Rehearsed || !three.Rehearsed || five.Unit != 0 {
+			t.Errorf("replies: %+v", replies)
+		}
+		near("the next reply", five.Retry, time.Minute)
+		near("all replies", five.Reset, time.Minute)
+		if replies.Ban.Banned || replies.Ban.Refusals != 2 {
+			t.Errorf("the ban: %+v", replies.Ban)
+		}
+		if like := s.Actions["like"].Limits[0]; like.Quota != 15 || like.Remaining < 14 || like.Retry != 0 || like.Unit != 2000 {
+			t.Errorf("likes: %+v", like)
+		}
+		post := s.Actions["post"].Limits
+		if len(post) != 2 || post[0].Quota != 10 || post[0].Remaining != 2 || post[1].Quota != 100 || post[1].Remaining != 99 {
+			t.Errorf("posts: %+v", post)
+		}
+		if other := c.standing("xiaoming").Actions["reply"]; other.Limits[0].Remaining != 5 || other.Ban.Refusals != 0 {
+			t.Errorf("another user's replies: %+v", other)
+		}
+
+		for range 5 {
+			c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+		}
+		ban := c.standing("laoqian").Actions["reply"].Ban
+		if !ban.Banned || ban.Level != 1 {
+			t.Errorf("the ban: %+v", ban)
+		}
+		past = time.Since(begun)
+		near("the ban", ban.Retry, time.Minute)
+	})
+}
+
+func TestStatusWithoutAnAnswer(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		resp := c.do("GET", "/status", "a,b", "")
+		c.status(resp, http.StatusBadRequest)
+		if !strings.Contains(resp.body, "name") {
+			t.Errorf("%q does not say what is wrong", resp.body)
+		}
+	})
+	for name, fw := range frameworks {
+		t.Run(name+"-store-fails", func(t *testing.T) {
+			srv := httptest.NewServer(fw.routes(newSite(fw.title, "nowhere", newLimits(broken{}))))
+			t.Cleanup(srv.Close)
+			c := client{t, srv.URL}
+			c.status(c.do("GET", "/status", "laoqian", ""), http.StatusServiceUnavailable)
+		})
+	}
+}
+
+// A broken store has no answer.
+type broken struct{}
+
+func (broken) Take(context.Context, core.Charge) (core.Decision, error) {
+	return core.Decision{}, errors.New("the store is down")
+}
+
+func (broken) Reset(context.Context, string, string, []core.Limit) error {
+	return errors.New("the store is down")
+}
+
+func TestTheNewestPostsAreListed(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		var before, after listing
+		resp := c.do("GET", "/posts", "", "")
+		c.status(resp, http.StatusOK)
+		c.decode(resp, &before)
+		c.status(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), http.StatusCreated)
+		c.decode(c.do("GET", "/posts", "", ""), &after)
+		if len(before.Posts) != 1 || len(after.Posts) != 2 || after.Posts[0].Text != "hello" || after.Posts[0].Replies == nil {
+			t.Errorf("the posts were %+v and are %+v", before, after)
+		}
+		if after.Version == before.Version || c.standing("").Version != after.Version {
+			t.Errorf("the version was %d and is %d, the status says %d", before.Version, after.Version, c.standing("").Version)
+		}
+	})
+}
+
+// A list is short however much there is.
+func TestAListIsBounded(t *testing.T) {
+	f := newForum()
+	for i := range 50 {
+		if _, err := f.addPost("laoqian", fmt.Sprint("post ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxReplies {
+		if _, err := f.addReply(51, "laoqian", fmt.Sprint("reply ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := f.newest()
+	if len(list.Posts) != shownPosts || list.Posts[0].ID != 51 || list.Posts[0].Text != "post 49" {
+		t.Fatalf("%d posts, the first is %+v", len(list.Posts), list.Posts[0])
+	}
+	first := list.Posts[0]
+	if len(first.Replies) != shownReplies || first.Earlier != maxReplies-shownReplies || first.Replies[shownReplies-1].Text != "reply 99" {
+		t.Errorf("%d replies, %d earlier", len(first.Replies), first.Earlier)
+	}
+}
+
+// Never is a time too long for the page to count down; JSON must bear it all the same.
+func TestMillis(t *testing.T) {
+	for d, want := range map[time.Duration]float64{
+		0: 0, time.Microsecond: 0.001, 1500 * time.Millisecond: 1500, core.Never: float64(math.MaxInt64) / 1e6,
+	} {
+		if got := millis(d); got != want {
+			t.Errorf("%s is %v ms", d, got)
+		}
+	}
+}
