@@ -13,13 +13,20 @@ import (
 	"testing"
 )
 
-func readme(t *testing.T) string {
+func readme(t *testing.T, path string) string {
 	t.Helper()
-	b, err := os.ReadFile("../README.md")
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// inEveryREADME runs a test for each README that shows code, names or commands.
+func inEveryREADME(t *testing.T, test func(t *testing.T, path, text string)) {
+	for _, path := range []string{"../README.md", "ugc/README.md"} {
+		t.Run(strings.TrimPrefix(path, "../"), func(t *testing.T) { test(t, path, readme(t, path)) })
+	}
 }
 
 // goFiles are all Go files of the repository, by their paths from here.
@@ -106,8 +113,10 @@ func snippets(t *testing.T) map[string]string {
 
 func TestREADMEShowsTheSnippetsAndNothingElse(t *testing.T) {
 	var shown []string
-	for _, fence := range fences(readme(t), "go") {
-		shown = append(shown, flat(fence))
+	for _, path := range []string{"../README.md", "ugc/README.md"} {
+		for _, fence := range fences(readme(t, path), "go") {
+			shown = append(shown, flat(fence))
+		}
 	}
 	for name, code := range snippets(t) {
 		if !slices.Contains(shown, flat(code)) {
@@ -143,20 +152,26 @@ func TestREADMENamesWhatExists(t *testing.T) {
 		}
 		exports(file, func(name string) { exported[file.Name.Name+"."+name] = true })
 	}
-	text := readme(t)
 	names := regexp.MustCompile(`\b(core|memorystore|redisstore|storetest|keyfuncs|nethttp|ginlimit|echolimit)((?:\.[A-Z]\w*)+)`)
-	for _, m := range names.FindAllString(text, -1) {
-		if !exported[m] {
-			t.Errorf("the README names %s, which is not there", m)
+	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)             // from where the README is
+	argument := regexp.MustCompile(`(?:^|[\s(])\./([\w./]*)`) // from the root
+	inEveryREADME(t, func(t *testing.T, readme, text string) {
+		for _, m := range names.FindAllString(text, -1) {
+			if !exported[m] {
+				t.Errorf("the README names %s, which is not there", m)
+			}
 		}
-	}
-	paths := regexp.MustCompile(`\]\(([^)#:]+)\)|(?:^|[\s(])\./([\w./]*)`)
-	for _, m := range paths.FindAllStringSubmatch(text, -1) {
-		path := strings.TrimSuffix(m[1]+m[2], "...")
-		if _, err := os.Stat(filepath.Join("..", path)); err != nil {
-			t.Errorf("the README names %s: %v", path, err)
+		for from, paths := range map[string][][]string{
+			filepath.Dir(readme): link.FindAllStringSubmatch(text, -1),
+			"..":                 argument.FindAllStringSubmatch(text, -1),
+		} {
+			for _, m := range paths {
+				if _, err := os.Stat(filepath.Join(from, strings.TrimSuffix(m[1], "..."))); err != nil {
+					t.Errorf("the README names %s: %v", m[1], err)
+				}
+			}
 		}
-	}
+	})
 }
 
 // exports visits a file's exported names, methods and fields as Type.Name.
@@ -220,32 +235,33 @@ func TestREADMECommandsExist(t *testing.T) {
 			}
 		}
 	}
-	text := readme(t)
 	for _, command := range []string{"go run ./examples/ugc\n", "go test ./...\n"} {
-		if !strings.Contains(text, command) {
+		if !strings.Contains(readme(t, "../README.md"), command) {
 			t.Errorf("the README does not say %q", command)
 		}
 	}
-	for _, m := range regexp.MustCompile("`-(\\w+)").FindAllStringSubmatch(text, -1) {
-		if !strings.Contains(string(ugc), `"`+m[1]+`"`) {
-			t.Errorf("ugc has no flag -%s", m[1])
+	inEveryREADME(t, func(t *testing.T, _, text string) {
+		for _, m := range regexp.MustCompile("`-(\\w+)").FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(string(ugc), `"`+m[1]+`"`) {
+				t.Errorf("ugc has no flag -%s", m[1])
+			}
 		}
-	}
-	commands := regexp.MustCompile(`(?m)^ *(go (?:run|test) [^#\n]*)`).FindAllStringSubmatch(strings.Join(fences(text, "sh"), "\n"), -1)
-	for _, m := range commands {
-		words := strings.Fields(m[1])
-		for i, word := range words {
-			switch {
-			case strings.HasPrefix(word, "-") && slices.Contains(words, "./examples/ugc"):
-				if !strings.Contains(string(ugc), `"`+strings.TrimPrefix(word, "-")+`"`) {
-					t.Errorf("%s: ugc has no flag %s", m[1], word)
-				}
-			case word == "-bench":
-				pattern, err := regexp.Compile(strings.Trim(words[i+1], "'"))
-				if err != nil || !slices.ContainsFunc(benchmarks, pattern.MatchString) {
-					t.Errorf("%s: there is no such benchmark among %q, %v", m[1], benchmarks, err)
+		commands := regexp.MustCompile(`(?m)^ *(go (?:run|test) [^#\n]*)`).FindAllStringSubmatch(strings.Join(fences(text, "sh"), "\n"), -1)
+		for _, m := range commands {
+			words := strings.Fields(m[1])
+			for i, word := range words {
+				switch {
+				case strings.HasPrefix(word, "-") && slices.Contains(words, "./examples/ugc"):
+					if !strings.Contains(string(ugc), `"`+strings.TrimPrefix(word, "-")+`"`) {
+						t.Errorf("%s: ugc has no flag %s", m[1], word)
+					}
+				case word == "-bench":
+					pattern, err := regexp.Compile(strings.Trim(words[i+1], "'"))
+					if err != nil || !slices.ContainsFunc(benchmarks, pattern.MatchString) {
+						t.Errorf("%s: there is no such benchmark among %q, %v", m[1], benchmarks, err)
+					}
 				}
 			}
 		}
-	}
+	})
 }

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -138,21 +137,23 @@ func TestProgram(t *testing.T) {
 	})
 	t.Run("finishes", func(t *testing.T) { finishes(t, bin) })
 	t.Run("README", func(t *testing.T) {
-		readme, err := os.ReadFile("../../README.md")
-		if err != nil {
-			t.Fatal(err)
-		}
-		sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllSubmatch(readme, -1)
-		if len(sessions) < 2 {
-			t.Fatalf("the README has %d console sessions", len(sessions))
-		}
-		for i, session := range sessions {
-			t.Run(strconv.Itoa(i+1), func(t *testing.T) { replay(t, bin, string(session[1])) })
+		for path, least := range map[string]int{"../../README.md": 0, "README.md": 2} {
+			readme, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sessions := regexp.MustCompile("(?s)```console\n(.*?)```").FindAllSubmatch(readme, -1)
+			if len(sessions) < least {
+				t.Errorf("%s has %d console sessions", path, len(sessions))
+			}
+			for i, session := range sessions {
+				t.Run(fmt.Sprint(strings.ReplaceAll(path, "../", "-"), i+1), func(t *testing.T) { replay(t, bin, string(session[1])) })
+			}
 		}
 	})
 }
 
-// replay types what a session of the README types at a shell, for a program that has
+// replay types what a session of a README types at a shell, for a program that has
 // just been started, and compares what comes.
 func replay(t *testing.T, bin, session string) {
 	for _, tool := range []string{"sh", "curl"} {

@@ -7,4 +7,7 @@
 //
 // Without Chromium the tests are skipped, and fail if the environment variable
 // TAILCUT_CHROMIUM is "required".
+//
+// testdata/axe is axe-core 4.14.1 (npm, github.com/dequelabs/axe-core), unchanged, under
+// the Mozilla Public License 2.0 that lies beside it.
 package browser

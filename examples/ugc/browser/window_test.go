@@ -255,7 +255,7 @@ func (w *window) look(name string) {
 		w.do(chromedp.EmulateViewport(l.width, l.height))
 		w.media(&emulation.MediaFeature{Name: "prefers-color-scheme", Value: l.scheme})
 		w.do(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
-		time.Sleep(500 * time.Millisecond) // colours take a while from one scheme to the other
+		w.settle()
 		if wider := get[float64](w, "document.documentElement.scrollWidth - innerWidth"); wider > 0 {
 			w.t.Errorf("%s, %s: the page is %v px wider than the window, by %s", name, l.name, wider, get[string](w, `[...document.querySelectorAll("body *")]
 				.filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.outerHTML.slice(0, 120)).join("\n")`))
@@ -265,6 +265,13 @@ func (w *window) look(name string) {
 	}
 	w.do(chromedp.EmulateViewport(1200, 900))
 	w.media()
+	w.settle()
+}
+
+// settle waits until the colours have moved from one scheme to the other.
+func (w *window) settle() {
+	w.t.Helper()
+	w.sees(`document.getAnimations().every((a) => a.effect.target.matches(".ring *"))`)
 }
 
 func (w *window) media(features ...*emulation.MediaFeature) {
@@ -280,6 +287,7 @@ func (w *window) keep(name string) {
 	if *screens == "" {
 		return
 	}
+	time.Sleep(400 * time.Millisecond) // what the gauges show moves there
 	png, err := chromedp.Run(w.ctx, chromedp.CaptureScreenshot())
 	if err == nil {
 		err = os.WriteFile(filepath.Join(*screens, name+".png"), png, 0o644)

@@ -38,7 +38,7 @@ export class Drawer {
 				l.rehearsed ? `${l.limit} (rehearsed)` : l.limit,
 				`${l.left} of ${l.quota}`,
 				l.retry > 0 ? duration(l.retry) : "now",
-				l.reset > 0 ? duration(l.reset) : "now",
+				l.unstarted ? "–" : l.reset > 0 ? duration(l.reset) : "now",
 			];
 			values.forEach((value, j) => text(body.rows[i].cells[j], value));
 		});

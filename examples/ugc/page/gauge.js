@@ -1,6 +1,6 @@
 // A gauge shows how much of one action is left.
 
-import {duration} from "./standing.js";
+import {duration, whole} from "./standing.js";
 
 const circumference = 2 * Math.PI * 50;
 const names = {reply: ["reply", "replies"], like: ["like", "likes"], post: ["post", "posts"]};
@@ -52,7 +52,7 @@ export class Gauge {
 		text(this.parts.remaining, s.left);
 		text(this.parts.of, `of ${s.quota}`);
 		text(this.parts.says, this.says(s, held));
-		text(this.parts.whole, s.reset > 0 ? `whole in ${duration(s.reset)}` : "whole");
+		text(this.parts.whole, whole(s));
 		text(this.parts.more, more(s));
 	}
 

@@ -27,17 +27,22 @@ export class Standing {
 			left: banned ? 0 : Math.min(...inForce.map((l) => l.left)),
 			level: banned ? 0 : binding.level,
 			reset: binding.reset,
+			unstarted: binding.unstarted,
 			state: banned ? "banned" : retry > 0 ? "waiting" : "open",
 		};
 	}
 }
 
 function ahead(l, past) {
+	// A bucket that starts part full fills only from the first action on. Until then it
+	// lacks whole units, which a bucket that fills does for an instant only.
+	const unstarted = l.unit_ms > 0 && l.reset_ms > 0 && l.reset_ms % l.unit_ms === 0;
+	if (unstarted) past = 0;
 	const retry = Math.max(0, l.retry_ms - past);
 	const reset = Math.max(0, l.reset_ms - past);
 	const left = l.retry_ms > 0 && retry === 0 ? 1 : l.remaining;
 	const level = l.unit_ms ? Math.min(l.quota, Math.max(left, l.quota - reset / l.unit_ms)) : left;
-	return {limit: l.limit, quota: l.quota, rehearsed: l.rehearsed, retry, reset, left, level};
+	return {limit: l.limit, quota: l.quota, rehearsed: l.rehearsed, retry, reset, left, level, unstarted};
 }
 
 // binds reports whether limit a binds rather than b, by the library's rule: the one
@@ -47,6 +52,12 @@ function binds(a, b) {
 	if (a.retry !== b.retry) return a.retry > b.retry;
 	if (a.left !== b.left) return a.left < b.left;
 	return a.reset > b.reset;
+}
+
+// whole says when a limit is whole again, for l as in the answer of at.
+export function whole(l) {
+	if (l.unstarted) return "fills after the first";
+	return l.reset > 0 ? `whole in ${duration(l.reset)}` : "whole";
 }
 
 // duration says a time in milliseconds in words, rounded up to the second.
