@@ -68,15 +68,8 @@ func newBreaker(store Store, where, what string) breaker {
 
 // partOf is the Part method of a store or of one that it wraps.
 func partOf(store Store) func(user string) string {
-	for store != nil {
-		switch s := store.(type) {
-		case interface{ Part(user string) string }:
-			return s.Part
-		case interface{ Unwrap() Store }:
-			store = s.Unwrap()
-		default:
-			store = nil
-		}
+	if s, ok := find[interface{ Part(user string) string }](store); ok {
+		return s.Part
 	}
 	return func(string) string { return "" }
 }
@@ -102,15 +95,9 @@ func (b *breaker) key(circuits map[string]*circuit, user string) string {
 
 func (c *circuit) open() bool { return c != nil && c.failed.Load() == trip }
 
-// down is whether a breaker in the store, or in one within it, is open for the user.
-func down(store Store, user string) bool {
-	s, ok := store.(interface{ down(user string) bool })
-	return ok && s.down(user)
-}
-
 func (b *breaker) down(user string) bool { return b.circuit(user).open() || down(b.store, user) }
 
-func (b *breaker) Accept(limits []Limit) error { return accept(b.store, limits) }
+func (b *breaker) Unwrap() Store { return b.store }
 
 // Reset asks the store whether the breaker is open or not: nobody else can do it. Its
 // result says little of charges, so it does not count.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
@@ -259,7 +260,7 @@ func TestBreakerOfADoneContext(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				store := scriptedStore(answers)
-				c := core.Charge{User: "u", Action: "a", Limits: []core.Limit{plenty}, Cost: 1}
+				c := core.Charge{User: "u", Action: "a", Limits: []core.Limit{plenty}, Ask: machine.Ask{Cost: 1}}
 				if _, err := decorate(store).Take(ctx, c); err != want || store.asked.Load() != 0 {
 					t.Errorf("%s: %v, and the store was asked %d times", name, err, store.asked.Load())
 				}

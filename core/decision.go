@@ -40,7 +40,7 @@ type Decision struct {
 	Source Source
 
 	// BanLevel is how many bans in a row a [BanPolicy] has given, the present one included.
-	BanLevel uint8
+	BanLevel int
 
 	receipt *Receipt
 }

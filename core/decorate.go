@@ -3,6 +3,9 @@ package core
 import (
 	"context"
 	"errors"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // FailOpen lets an action pass where store has no answer: the decision then bears
@@ -101,30 +104,32 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 	if !ok {
 		d, err = c.untouched(), nil
 	}
-	if err == nil && !d.Allowed && !c.alone() {
+	if err == nil && !d.Allowed && c.Ban == 0 {
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ReasonShadowed
 	}
 	return d, err
 }
 
-// An Observation is a decision as [Observe] shows it. It holds no user. [Limiter.Ban]
-// shows as one of a [KindLadder] alone; what is given back does not show.
+// An Observation is a decision as [Observe] shows it. It holds no user. [Limiter.Ban] shows
+// as one of the ban policy's limit alone; Refund and Reset do not show.
 type Observation struct {
 	Action    string
-	Limits    []Limit // the enforced ones, those rehearsed, the ladder; not to be changed
-	Cost      int64   // of a ban, how many microseconds it lasts
+	Limits    []Limit       // the enforced ones, the rehearsed ones, the ban policy's; not to be changed
+	Cost      int64         // units
+	Ban       time.Duration // of a ban by hand; else 0
 	Peek      bool
 	Surcharge bool
 	Decision  Decision // the zero one if Err is not nil
 	Err       error
+	Took      time.Duration // by the store
 
 	// Down is whether a store that [Fallback], [FailOpen] or [Shadow] asks, here or
 	// further in, has failed this user so often that it is only asked to probe.
 	Down bool
 }
 
-// Observe shows every decision and error of store to see, in the goroutine that
-// asked and before it has its answer, so see should be quick.
+// Observe shows every decision and error of store to see. It calls see in the goroutine
+// that asked, before that has its answer, so see should be quick.
 func Observe(store Store, see func(context.Context, Observation)) Store {
 	if see == nil {
 		panic("core: Observe: the function is nil; give one, or leave Observe out")
@@ -137,21 +142,15 @@ type observe struct {
 	see func(context.Context, Observation)
 }
 
-func (s *observe) down(user string) bool { return down(s.Store, user) }
-
 func (s *observe) Unwrap() Store { return s.Store }
 
-func (s *observe) Accept(limits []Limit) error { return accept(s.Store, limits) }
-
 func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
+	begun := time.Now()
 	d, err := s.Store.Take(ctx, c)
-	s.see(ctx, Observation{c.Action, c.Limits, c.Cost, c.Peek, c.Force, d, err, down(s.Store, c.User)})
+	s.see(ctx, Observation{
+		Action: c.Action, Limits: c.Limits, Cost: c.Cost, Ban: micros(c.Ban),
+		Peek: c.Mode == machine.Peek, Surcharge: c.Mode == machine.Force,
+		Decision: d, Err: err, Took: time.Since(begun), Down: down(s.Store, c.User),
+	})
 	return d, err
-}
-
-func mustStore(s Store, where string) Store {
-	if s == nil {
-		panic("core: " + where + ": the store is nil; use memorystore.New(nil) or redisstore.New")
-	}
-	return s
 }

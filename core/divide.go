@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Divide gives store an n-th of every quota: what one of n replicas may admit on its
@@ -43,8 +45,6 @@ type divide struct {
 // allocations.
 type divided struct{ limits, shares []Limit }
 
-func (s *divide) down(user string) bool { return down(s.Store, user) }
-
 func (s *divide) Unwrap() Store { return s.Store }
 
 func (s *divide) Accept(limits []Limit) error {
@@ -61,9 +61,11 @@ func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 		return Decision{}, err
 	}
 	c.Limits = shares
-	if !c.Force {
+	if c.Mode == machine.Charge {
 		for i := range enforced(shares) {
-			c.Peek = c.Peek || c.Cost > int64(shares[i].max) // what can never pass writes nothing
+			if c.Cost > int64(shares[i].max) { // it can never pass, and so writes nothing
+				c.Mode = machine.Peek
+			}
 		}
 	}
 	return s.Store.Take(ctx, c)
@@ -78,7 +80,7 @@ func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit)
 }
 
 func (s *divide) shares(limits []Limit) ([]Limit, error) {
-	place := &s.made[limits[0].hash%uint64(len(s.made))]
+	place := &s.made[limits[0].rule.Hash%uint64(len(s.made))]
 	if d := place.Load(); d != nil && slices.Equal(d.limits, limits) {
 		return d.shares, nil
 	}
@@ -92,28 +94,28 @@ func (s *divide) shares(limits []Limit) ([]Limit, error) {
 	return shares, nil
 }
 
-// divide leaves an n-th of the limit, if that is within bounds. The rate's fraction
-// need not be in lowest terms for the arithmetic to be exact. A meter's share keeps the
+// divide leaves an n-th of the limit, if that is within bounds. A meter's share keeps the
 // identity of its limit, with n behind it: shares of two limits may have equal numbers.
 func (l *Limit) divide(n int) bool {
-	if l.kind == KindLadder || n == 1 {
+	if l.kind == machine.KindBan || n == 1 {
 		return true
 	}
 	l.max = share(l.max, n)
-	if l.windowed() {
-		return true
+	if l.rule.Metered() {
+		if l.rate.d > maxDrain/time.Duration(n) {
+			return false
+		}
+		l.rate.d *= time.Duration(n)
+		if l.initial > 0 {
+			l.initial = share(l.initial, n)
+		}
 	}
-	if l.rate.d > maxDrain/time.Duration(n) {
-		return false
+	identity := l.identity
+	*l = l.derived()
+	if l.rule.Metered() {
+		l.identify(identity + "/" + strconv.Itoa(n))
 	}
-	l.rate.d *= time.Duration(n)
-	l.pace *= int64(n)
-	if l.initial > 0 {
-		l.initial = share(l.initial, n)
-	}
-	l.measure()
-	l.identify(l.identity + "/" + strconv.Itoa(n))
-	return !l.tooSlow()
+	return !l.rule.Metered() || !l.tooSlow()
 }
 
 // share is a/n, rounded up.

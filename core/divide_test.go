@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
@@ -44,7 +45,7 @@ func random(r *rand.Rand, n int) core.Limit {
 			core.FixedWindow(log(1e9), period), core.ElasticWindow(log(1e9), period),
 			core.TokenBucket(log(1e9), rate), core.TokenBucket(count, rate).Initial(1 + r.IntN(count)), core.Funnel(log(1e9), rate), core.Throttle(log(1e9)-1, rate),
 		}[r.IntN(9)]
-		if l.Memory() > 0 && r.IntN(2) == 0 {
+		if l.Rule().ForgetAfter > 0 && r.IntN(2) == 0 {
 			l = l.ForgetAfter(l.Period())
 		}
 		if r.IntN(2) == 0 {
@@ -61,8 +62,8 @@ func random(r *rand.Rand, n int) core.Limit {
 func TestShares(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	up := func(a, n int) int { return (a + n - 1) / n }
-	time1 := func(whole, part, den int64) *big.Rat {
-		return new(big.Rat).Add(big.NewRat(whole, 1), big.NewRat(part, den))
+	span := func(s machine.Span, parts int64) *big.Rat {
+		return new(big.Rat).Add(big.NewRat(s.Whole, 1), big.NewRat(s.Part, parts))
 	}
 	for range 20_000 {
 		n := 1 + r.IntN([]int{1, 4, 100, 100_000}[r.IntN(4)])
@@ -77,14 +78,14 @@ func TestShares(t *testing.T) {
 			t.Fatalf("%s among %d: New asks about another share than is used", l, n)
 		}
 		identity := l.Identity()
-		if meter := l.Kind() == core.KindFunnel || l.Kind() == core.KindTokenBucket; meter && n > 1 {
+		if l.Rule().Metered() && n > 1 {
 			identity += fmt.Sprintf("/%d", n)
 		}
-		if s.Kind() != l.Kind() || s.Identity() != identity || (s.Hash() == l.Hash()) != (identity == l.Identity()) || s.Name() != l.Name() || s.Quota() != up(l.Quota(), n) {
+		if s.Kind() != l.Kind() || s.Identity() != identity || (s.Rule().Hash == l.Rule().Hash) != (identity == l.Identity()) || s.Name() != l.Name() || s.Quota() != up(l.Quota(), n) {
 			t.Fatalf("%s among %d: %s", l, n, s)
 		}
-		if l.Kind() != core.KindFunnel && l.Kind() != core.KindTokenBucket {
-			if s.Period() != l.Period() {
+		if l.Rule().Windowed() {
+			if s.Period() != l.Period() || s.Identity() != l.Identity() {
 				t.Fatalf("%s among %d: %s", l, n, s)
 			}
 			continue
@@ -93,26 +94,26 @@ func TestShares(t *testing.T) {
 		if c, p := s.Rate(); c != count || p != per*time.Duration(n) {
 			t.Fatalf("%s among %d: a rate of %d per %s", l, n, c, p)
 		}
-		was, is := l.Numbers(1), s.Numbers(1)
-		unit := new(big.Rat).Mul(time1(was.Cost, was.CostPart, was.Den), big.NewRat(int64(n), 1))
+		was, is := l.Rule(), s.Rule()
+		unit := new(big.Rat).Mul(span(was.Emission, was.Parts), big.NewRat(int64(n), 1))
 		full := new(big.Rat).Mul(unit, big.NewRat(int64(s.Quota()), 1))
 		start := new(big.Rat)
-		if l.Memory() > 0 {
-			left := new(big.Rat).Sub(time1(was.Full, was.FullPart, was.Den), time1(was.Start, was.StartPart, was.Den))
-			initial, _ := left.Quo(left, time1(was.Cost, was.CostPart, was.Den)).Float64()
+		if was.ForgetAfter > 0 {
+			left := new(big.Rat).Sub(span(was.Burst, was.Parts), span(was.Start, was.Parts))
+			initial, _ := left.Quo(left, span(was.Emission, was.Parts)).Float64()
 			start.Mul(unit, big.NewRat(int64(s.Quota()-up(int(initial), n)), 1))
 		}
-		if unit.Cmp(time1(is.Cost, is.CostPart, is.Den)) != 0 || full.Cmp(time1(is.Full, is.FullPart, is.Den)) != 0 || start.Cmp(time1(is.Start, is.StartPart, is.Den)) != 0 {
+		if unit.Cmp(span(is.Emission, is.Parts)) != 0 || full.Cmp(span(is.Burst, is.Parts)) != 0 || start.Cmp(span(is.Start, is.Parts)) != 0 {
 			t.Fatalf("%s among %d: %+v became %+v", l, n, was, is)
 		}
-		if is.CostPart >= is.Den || is.FullPart >= is.Den || is.Den > math.MaxUint32 || is.Full > 100*365*24*3600*1e6 {
+		if is.Emission.Part >= is.Parts || is.Burst.Part >= is.Parts || is.Parts > math.MaxUint32 || is.Burst.Whole > 100*365*24*3600*1e6 {
 			t.Fatalf("%s among %d: out of bounds: %+v", l, n, is)
 		}
-		if day := 24 * time.Hour; l.Memory() == l.Period()+day && s.Memory() != s.Period()+day {
-			t.Fatalf("%s among %d: it is forgotten after %s, and full after %s", l, n, s.Memory(), s.Period())
+		if day := int64(24 * time.Hour / time.Microsecond); was.ForgetAfter == was.Burst.Ceil()+day && is.ForgetAfter != is.Burst.Ceil()+day {
+			t.Fatalf("%s among %d: it is forgotten after %d, and full after %s", l, n, is.ForgetAfter, s.Period())
 		}
-		if l.Memory() > 0 && (s.Memory() <= s.Period() || s.Memory() < l.Memory()) || l.Memory() == 0 && s.Memory() != 0 {
-			t.Fatalf("%s among %d: it is forgotten after %s, and full after %s", l, n, s.Memory(), s.Period())
+		if was.ForgetAfter > 0 && (is.ForgetAfter <= is.Burst.Ceil() || is.ForgetAfter < was.ForgetAfter) || was.ForgetAfter == 0 && is.ForgetAfter != 0 {
+			t.Fatalf("%s among %d: it is forgotten after %d, and full after %s", l, n, is.ForgetAfter, s.Period())
 		}
 	}
 }
@@ -193,13 +194,13 @@ func TestDivideRefusesWhatCostsMoreThanTheShare(t *testing.T) {
 				if want := (core.Decision{Limit: 3, Remaining: 3, RetryAfter: core.Never, Reason: core.ReasonLimited, Source: core.SourceStore}); err != nil || d != want {
 					t.Errorf("%+v, %v; want %+v", d, err, want)
 				}
-				if !store.charge.Peek || store.charge.Cost != 4 {
+				if !(store.charge.Mode == machine.Peek) || store.charge.Cost != 4 {
 					t.Errorf("the store was asked %+v", store.charge)
 				}
-				if d, err := lim.AllowN(t.Context(), "u", "a", 3); err != nil || !d.Allowed || store.charge.Peek {
+				if d, err := lim.AllowN(t.Context(), "u", "a", 3); err != nil || !d.Allowed || (store.charge.Mode == machine.Peek) {
 					t.Errorf("as much as the share: %+v, %v", d, err)
 				}
-				if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Allowed || !store.charge.Peek {
+				if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Allowed || !(store.charge.Mode == machine.Peek) {
 					t.Errorf("Peek: %+v, %v", d, err)
 				}
 				if err := lim.Reset(t.Context(), "u", "a"); err != nil {
@@ -246,7 +247,7 @@ func TestDivideBesidesLimits(t *testing.T) {
 		if d, err := lim.AllowN(t.Context(), "u", "a", 4); err != nil || d.Allowed || d.RetryAfter != core.Never {
 			t.Errorf("above the share: %+v, %v", d, err)
 		}
-		if d, err := lim.Inspect(t.Context(), "u", "a"); err != nil || !d.Allowed || d.Limit != 3 || d.Remaining != 3 {
+		if d, err := lim.Status(t.Context(), "u", "a"); err != nil || d.Ban != (core.BanStatus{}) {
 			t.Errorf("what can never pass counts: %+v, %v", d, err)
 		}
 		if d, err := lim.Surcharge(t.Context(), "u", "a", 9); err != nil || !d.Allowed || d.Remaining != 0 {
@@ -312,7 +313,7 @@ func TestDivideRefusesWhatCannotWork(t *testing.T) {
 			}
 			// Whoever does not ask is not told a decision by a share that there is not.
 			if !tt.ok && name == "" {
-				c := core.Charge{User: "u", Action: "a", Limits: []core.Limit{tt.limit}, Cost: 1}
+				c := core.Charge{User: "u", Action: "a", Limits: []core.Limit{tt.limit}, Ask: machine.Ask{Cost: 1}}
 				if d, err := store.Take(t.Context(), c); err == nil {
 					t.Errorf("%s: decided: %+v", tt.name, d)
 				}

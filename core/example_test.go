@@ -25,8 +25,8 @@ func ExampleBanPolicy() {
 		_, _ = replies.Allow(ctx, "laoqian", "reply")
 	}
 	how := func(user string) {
-		d, err := replies.Inspect(ctx, user, "reply")
-		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Second), d.BanLevel, err)
+		s, err := replies.Status(ctx, user, "reply")
+		fmt.Println(s.Ban.Banned, s.Ban.RetryAfter.Round(time.Second), s.Ban.Level, err)
 	}
 	how("laoqian")
 	_ = replies.Ban(ctx, "xiaoming", "reply", 24*time.Hour)
@@ -34,9 +34,9 @@ func ExampleBanPolicy() {
 	_ = replies.Unban(ctx, "xiaoming", "reply")
 	how("xiaoming")
 	// Output:
-	// false 1m0s 1 <nil>
-	// false 24h0m0s 0 <nil>
-	// true 0s 0 <nil>
+	// true 1m0s 1 <nil>
+	// true 24h0m0s 0 <nil>
+	// false 0s 0 <nil>
 }
 
 // A turn that comes in time is waited for, and one that does not is refused at once.
@@ -58,7 +58,7 @@ func ExampleLimiter_Wait() {
 	// true <nil>
 	// true <nil>
 	// true 0s <nil>
-	// false 1h0m0s <nil>
+	// false 1h0m0s core: the action does not get its turn before the deadline
 }
 
 // A post that could not be published costs nothing.

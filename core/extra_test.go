@@ -85,7 +85,7 @@ func TestALadderIsNotChangedAfterwards(t *testing.T) {
 	for range 2 {
 		_, _ = l.Allow(t.Context(), "u", "a")
 	}
-	if d, err := l.Inspect(t.Context(), "u", "a"); err != nil || d.RetryAfter > time.Minute || d.Allowed {
+	if d, err := l.Status(t.Context(), "u", "a"); err != nil || d.Ban.RetryAfter > time.Minute || !d.Ban.Banned {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
@@ -97,7 +97,7 @@ func TestWithDerives(t *testing.T) {
 	for range 3 {
 		_, _ = plain.Allow(t.Context(), "u", "a")
 	}
-	if d, err := strict.Inspect(t.Context(), "u", "a"); err != nil || !d.Allowed || d.Remaining != 1 {
+	if d, err := strict.Status(t.Context(), "u", "a"); err != nil || d.Ban != (core.BanStatus{}) {
 		t.Errorf("the plain limiter counts refusals: %+v, %v", d, err)
 	}
 	if d, err := strict.Allow(t.Context(), "u", "a"); err != nil || d.Reason != core.ReasonBanned || d.BanLevel != 1 {
@@ -157,8 +157,8 @@ func TestNoLadder(t *testing.T) {
 	if err := l.Unban(ctx, "u", "a"); !errors.Is(err, core.ErrNoBanPolicy) {
 		t.Errorf("Unban: %v", err)
 	}
-	if _, err := l.Inspect(ctx, "u", "a"); !errors.Is(err, core.ErrNoBanPolicy) {
-		t.Errorf("Inspect: %v", err)
+	if s, err := l.Status(ctx, "u", "a"); err != nil || s.Ban != (core.BanStatus{}) {
+		t.Errorf("Status: %+v, %v", s, err)
 	}
 	l = core.Must(l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	for _, d := range []time.Duration{0, -time.Hour, time.Microsecond, 366 * 24 * time.Hour, time.Second + 1} {
@@ -173,9 +173,9 @@ func TestNoLadder(t *testing.T) {
 		user, action string
 		want         error
 	}{{ctx, "", "a", core.ErrNoUser}, {ctx, "u", "", core.ErrNoAction}, {done, "u", "a", context.Canceled}} {
-		_, inspect := l.Inspect(tt.ctx, tt.user, tt.action)
+		_, status := l.Status(tt.ctx, tt.user, tt.action)
 		_, surcharge := l.Surcharge(tt.ctx, tt.user, tt.action, 1)
-		for i, err := range []error{l.Ban(tt.ctx, tt.user, tt.action, time.Hour), l.Unban(tt.ctx, tt.user, tt.action), inspect, surcharge} {
+		for i, err := range []error{l.Ban(tt.ctx, tt.user, tt.action, time.Hour), l.Unban(tt.ctx, tt.user, tt.action), status, surcharge} {
 			if !errors.Is(err, tt.want) {
 				t.Errorf("call %d: %v, want %v", i, err, tt.want)
 			}

@@ -173,35 +173,37 @@ func TestLimitsCompareByTheirNumbers(t *testing.T) {
 	}
 }
 
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
 func TestLimitSaysWhatItIs(t *testing.T) {
 	tests := []struct {
 		limit          core.Limit
 		text, identity string
 		quota          int
 		period         time.Duration
-		kind           core.Kind
-		memory         time.Duration
+		kind           string
+		forget         time.Duration
 	}{
-		{core.SlidingWindow(5, time.Minute), "SlidingWindow(5, 1m)", "sliding:1m", 5, time.Minute, core.KindSlidingWindow, 0},
-		{core.SlidingWindow(5, time.Minute).CountRefused(), "SlidingWindow(5, 1m).CountRefused()", "refused:1m", 5, time.Minute, core.KindSlidingRefused, 0},
-		{core.MovingWindow(5, time.Hour).Named("x"), `MovingWindow(5, 1h).Named("x")`, "moving:1h:x", 5, time.Hour, core.KindMovingWindow, 0},
-		{core.FixedWindow(5, time.Millisecond), "FixedWindow(5, 1ms)", "fixed:1ms", 5, time.Millisecond, core.KindFixedWindow, 0},
-		{core.ElasticWindow(5, time.Second), "ElasticWindow(5, 1s)", "elastic:1s", 5, time.Second, core.KindElasticWindow, 0},
-		{core.Funnel(15, core.Per(30, time.Minute)), "Funnel(15, Per(30, 1m))", "funnel:15:1/2s", 15, 30 * time.Second, core.KindFunnel, 0},
-		{core.Throttle(15, core.Per(30, time.Minute)), "Throttle(15, Per(30, 1m))", "funnel:16:1/2s", 16, 32 * time.Second, core.KindFunnel, 0},
-		{core.Funnel(1, core.Per(7, time.Second)), "Funnel(1, Per(7, 1s))", "funnel:1:7/1s", 1, 142858 * time.Microsecond, core.KindFunnel, 0},
-		{core.TokenBucket(10, core.Every(6*time.Second)).Initial(3), "TokenBucket(10, Per(1, 6s)).Initial(3)", "bucket:3/10:1/6s", 10, time.Minute, core.KindTokenBucket, 24*time.Hour + time.Minute},
-		{core.TokenBucket(10, core.Every(time.Second)).Initial(3).ForgetAfter(time.Hour).Named("p"), `TokenBucket(10, Per(1, 1s)).Initial(3).ForgetAfter(1h).Named("p")`, "bucket:3/10:1/1s:p", 10, 10 * time.Second, core.KindTokenBucket, time.Hour},
-		{core.TokenBucket(10, core.Per(10, time.Minute)).Named("3"), `TokenBucket(10, Per(10, 1m)).Named("3")`, "bucket:10:1/6s:3", 10, time.Minute, core.KindTokenBucket, 0},
-		{core.Funnel(3, core.Per(400, time.Millisecond)).Shadow(), "Funnel(3, Per(400, 1ms)).Shadow()", "shadow:funnel:3:2/5us", 3, 8 * time.Microsecond, core.KindFunnel, 0},
-		{core.Funnel(3, core.Every(90*time.Minute)), "Funnel(3, Per(1, 1h30m))", "funnel:3:1/1h30m", 3, 270 * time.Minute, core.KindFunnel, 0},
-		{core.FixedWindow(3, 600*time.Second), "FixedWindow(3, 10m)", "fixed:10m", 3, 10 * time.Minute, core.KindFixedWindow, 0},
-		{core.FixedWindow(3, 10*time.Second), "FixedWindow(3, 10s)", "fixed:10s", 3, 10 * time.Second, core.KindFixedWindow, 0},
+		{core.SlidingWindow(5, time.Minute), "SlidingWindow(5, 1m)", "sliding:1m", 5, time.Minute, "sliding", 0},
+		{core.SlidingWindow(5, time.Minute).CountRefused(), "SlidingWindow(5, 1m).CountRefused()", "refused:1m", 5, time.Minute, "refused", 0},
+		{core.MovingWindow(5, time.Hour).Named("x"), `MovingWindow(5, 1h).Named("x")`, "moving:1h:x", 5, time.Hour, "moving", 0},
+		{core.FixedWindow(5, time.Millisecond), "FixedWindow(5, 1ms)", "fixed:1ms", 5, time.Millisecond, "fixed", 0},
+		{core.ElasticWindow(5, time.Second), "ElasticWindow(5, 1s)", "elastic:1s", 5, time.Second, "elastic", 0},
+		{core.Funnel(15, core.Per(30, time.Minute)), "Funnel(15, Per(30, 1m))", "funnel:15:1/2s", 15, 30 * time.Second, "funnel", 0},
+		{core.Throttle(15, core.Per(30, time.Minute)), "Throttle(15, Per(30, 1m))", "funnel:16:1/2s", 16, 32 * time.Second, "funnel", 0},
+		{core.Funnel(1, core.Per(7, time.Second)), "Funnel(1, Per(7, 1s))", "funnel:1:7/1s", 1, 142858 * time.Microsecond, "funnel", 0},
+		{core.TokenBucket(10, core.Every(6*time.Second)).Initial(3), "TokenBucket(10, Per(1, 6s)).Initial(3)", "bucket:3/10:1/6s", 10, time.Minute, "bucket", 24*time.Hour + time.Minute},
+		{core.TokenBucket(10, core.Every(time.Second)).Initial(3).ForgetAfter(time.Hour).Named("p"), `TokenBucket(10, Per(1, 1s)).Initial(3).ForgetAfter(1h).Named("p")`, "bucket:3/10:1/1s:p", 10, 10 * time.Second, "bucket", time.Hour},
+		{core.TokenBucket(10, core.Per(10, time.Minute)).Named("3"), `TokenBucket(10, Per(10, 1m)).Named("3")`, "bucket:10:1/6s:3", 10, time.Minute, "bucket", 0},
+		{core.Funnel(3, core.Per(400, time.Millisecond)).Shadow(), "Funnel(3, Per(400, 1ms)).Shadow()", "shadow:funnel:3:2/5us", 3, 8 * time.Microsecond, "funnel", 0},
+		{core.Funnel(3, core.Every(90*time.Minute)), "Funnel(3, Per(1, 1h30m))", "funnel:3:1/1h30m", 3, 270 * time.Minute, "funnel", 0},
+		{core.FixedWindow(3, 600*time.Second), "FixedWindow(3, 10m)", "fixed:10m", 3, 10 * time.Minute, "fixed", 0},
+		{core.FixedWindow(3, 10*time.Second), "FixedWindow(3, 10s)", "fixed:10s", 3, 10 * time.Second, "fixed", 0},
 	}
 	for _, tt := range tests {
 		l := tt.limit
-		if l.String() != tt.text || l.Identity() != tt.identity || l.Quota() != tt.quota || l.Period() != tt.period || l.Kind() != tt.kind || l.Memory() != tt.memory {
-			t.Errorf("%s: identity %q, quota %d, period %s, kind %s, memory %s; want %+v", l, l.Identity(), l.Quota(), l.Period(), l.Kind(), l.Memory(), tt)
+		if l.String() != tt.text || l.Identity() != tt.identity || l.Quota() != tt.quota || l.Period() != tt.period || l.Kind() != tt.kind || micros(l.Rule().ForgetAfter) != tt.forget {
+			t.Errorf("%s: identity %q, quota %d, period %s, kind %s, forget %d; want %+v", l, l.Identity(), l.Quota(), l.Period(), l.Kind(), l.Rule().ForgetAfter, tt)
 		}
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/tailcut/tailcut/core/internal/short"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
-// ErrConfig is what every error of [New] is, in the sense of errors.Is.
+// ErrConfig matches every error of [New] and [Limiter.With].
 var ErrConfig = errors.New("core: bad configuration")
 
-// The errors of a call that asks nothing that can be answered.
+// The errors of a call with arguments that make no sense.
 var (
 	ErrNoUser   = errors.New("core: the user is empty")
 	ErrNoAction = errors.New("core: the action is empty")
@@ -27,24 +30,25 @@ func (e configError) Is(target error) bool { return target == ErrConfig }
 // and safe for use by many goroutines; make it once, at start-up.
 type Limiter struct {
 	store    Store
-	limits   []Limit // the enforced ones, those that are rehearsed, the ladder
+	limits   []Limit // the enforced ones, those that are rehearsed, the ban policy's
 	smallest int64   // the least quota enforced: what costs more can never pass
 	receipts bool
-	short    ShortStore // the store, if it has a shorter way for these limits
+	waiting  *waiting
+	short    short.Taker // decides the commonest charge of these limits, if not nil
 }
 
 // New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
 // names what is wrong and what to change: a nil store, no limit, a number out of
 // bounds, or two limits that would share one state.
 func New(store Store, limits ...Limit) (*Limiter, error) {
-	if store == nil {
+	if isNil(store) {
 		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
 	}
 	if len(limits) == 0 {
 		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
 	}
-	l := &Limiter{store: store, limits: slices.Clone(limits)}
-	slices.SortStableFunc(l.limits, func(a, b Limit) int { return order(&a) - order(&b) })
+	l := &Limiter{store: store, limits: slices.Clone(limits), waiting: new(waiting)}
+	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
 	if l.limits[0].shadow {
 		return nil, configError("core: New: all limits are rehearsed; to rehearse a whole limiter, give it the store core.Shadow(store)")
 	}
@@ -53,7 +57,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			return nil, err
 		}
 		for j := range i {
-			if l.limits[j].identity == l.limits[i].identity {
+			if l.limits[j].identity == l.limits[i].identity && l.limits[j].perUser == l.limits[i].perUser {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
@@ -73,15 +77,16 @@ func (l *Limiter) ready() error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	l.short = nil
-	if s, ok := l.store.(ShortStore); ok && s.Is(l.store) && len(l.limits) == 1 && l.limits[0].Plain() && !l.receipts {
-		l.short = s
+	if len(l.limits) == 1 && l.limits[0].rule.Plain() && !l.receipts {
+		l.short = short.Of(l.store)
 	}
 	return nil
 }
 
-func order(l *Limit) int {
+// rank is where a limit stands among the limiter's: enforced, rehearsed, ban policy.
+func rank(l *Limit) int {
 	switch {
-	case l.kind == KindLadder:
+	case l.kind == machine.KindBan:
 		return 2
 	case l.shadow:
 		return 1
@@ -89,10 +94,10 @@ func order(l *Limit) int {
 	return 0
 }
 
-// enforced are the limits that can refuse, ladders apart.
+// enforced are the limits that can refuse, the ban policy's apart.
 func enforced(limits []Limit) []Limit {
 	for i := range limits {
-		if order(&limits[i]) > 0 {
+		if rank(&limits[i]) > 0 {
 			return limits[:i]
 		}
 	}
@@ -106,10 +111,13 @@ type Option interface {
 
 // With derives a limiter that has more to it. It shares the state of the limits with
 // the one it is derived from. Its errors are as those of [New].
-func (l *Limiter) With(extras ...Option) (*Limiter, error) {
+func (l *Limiter) With(options ...Option) (*Limiter, error) {
+	if l == nil || l.store == nil {
+		return nil, errZeroLimiter
+	}
 	derived := *l
 	derived.limits = slices.Clone(l.limits)
-	for _, x := range extras {
+	for _, x := range options {
 		if err := x.extend(&derived); err != nil {
 			return nil, err
 		}
@@ -141,10 +149,10 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 	return d, err
 }
 
-// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of
-// them or none. A cost above the quota of a limit is refused with [Never] and
-// writes nothing. A cost of 0 is allowed unless the user is banned, and otherwise answers
-// as [Limiter.Peek]; a negative one is [ErrCost].
+// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
+// none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
+// cost of 0 is allowed unless the user is banned, and otherwise answers as [Limiter.Peek].
+// A negative cost is [ErrCost].
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	err = l.allow(ctx, user, action, n, &d)
 	return d, err
@@ -153,65 +161,101 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 // allow fills in the zero Decision. Allow and AllowN are small enough to be inlined, so
 // that it is copied once, to their caller's, and not twice.
 func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
-	switch {
-	case n < 0:
-		return ErrCost
-	case n == 0:
-		if *d, err = l.Peek(ctx, user, action); err == nil && d.Reason != ReasonBanned {
-			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
-		}
-		return err
-	}
-	if err = check(ctx, user, action); err != nil {
+	if err = l.check(ctx, user, action); err != nil {
 		return err
 	}
 	cost := int64(n)
-	never := cost > l.smallest
-	if l.short != nil && !never {
-		if v := l.short.TakeOne(user, action, &l.limits[0], cost); v.Known {
-			l.limits[0].Poured(d, v, cost)
+	switch {
+	case n <= 0:
+		return l.allowNothing(ctx, user, action, n, d)
+	case cost > l.smallest:
+		*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: cost}})
+		return err
+	case l.short != nil:
+		limit := &l.limits[0]
+		if v := l.short.TakeOne(user, limit.scope(action), &limit.rule, cost); v.Known {
+			limit.poured(d, v, cost)
 			return nil
 		}
 	}
-	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: cost, Peek: never, Receipt: l.receipts && !never})
+	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.receipts})
 	return err
+}
+
+// allowNothing decides a cost of 0, which only a ban refuses.
+func (l *Limiter) allowNothing(ctx context.Context, user, action string, n int, d *Decision) (err error) {
+	if n < 0 {
+		return ErrCost
+	}
+	var s Status
+	if *d, err = l.look(ctx, user, action, &s); err != nil || d.Allowed {
+		return err
+	}
+	if s.Ban.Banned {
+		d.RetryAfter = s.Ban.RetryAfter
+		return nil
+	}
+	d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
+	return nil
 }
 
 // Peek reports whether one action would pass, and the numbers as they stand. It
 // charges nothing and writes nothing.
 func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
-	if err := check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
-	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Peek: true})
+	return l.look(ctx, user, action, nil)
 }
 
-// Surcharge charges n units, or as many as there is room for, for what has been done
-// already: a wrong password that costs more than a right one, say. It is always
-// allowed, does not look at a [BanPolicy], and answers with the numbers as
-// they stand then. n is at least 1, or it is [ErrCost].
+// Surcharge charges n units, or as many as there is room for, for an action that has
+// already happened: a wrong password that costs more than a right one, for example. A
+// bucket or funnel takes a fraction of a unit too. It is always allowed, does not look at
+// a [BanPolicy], and answers with the numbers as they stand then. n is at least 1, or it
+// is [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
 	if n < 1 {
 		return Decision{}, ErrCost
 	}
-	if err := check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
-	limits := l.limits[:len(l.limits)-len(l.ladder())]
-	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: limits, Cost: int64(n), Force: true})
+	ask := machine.Ask{Mode: machine.Force, Cost: int64(n)}
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
 }
 
-// Reset forgets what this limiter's limits hold against user and action, in every
-// store where it may be kept. Other limiters that share such a state see it too.
+// Reset forgets what this limiter's limits hold against user and action, in every store
+// that may keep it. Other limiters that share such a state see it too. A ban stays; see
+// [Limiter.Unban].
 func (l *Limiter) Reset(ctx context.Context, user, action string) error {
-	if err := check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action); err != nil {
 		return err
 	}
-	return l.store.Reset(ctx, user, action, l.limits)
+	return l.store.Reset(ctx, user, action, l.unbanned())
 }
 
-func check(ctx context.Context, user, action string) error {
+// unbanned are the limiter's limits without its ban policy's.
+func (l *Limiter) unbanned() []Limit { return l.limits[:len(l.limits)-len(l.ban())] }
+
+// scope is the action that the limit's state belongs to, or "" for all of them.
+func (l *Limit) scope(action string) string {
+	if l.perUser {
+		return ""
+	}
+	return action
+}
+
+var (
+	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
+	errNoContext   = configError("core: the context is nil; pass the request's, or context.Background()")
+)
+
+func (l *Limiter) check(ctx context.Context, user, action string) error {
 	switch {
+	case l == nil || l.store == nil:
+		return errZeroLimiter
+	case ctx == nil:
+		return errNoContext
 	case user == "":
 		return ErrNoUser
 	case action == "":

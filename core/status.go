@@ -3,6 +3,8 @@ package core
 import (
 	"context"
 	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Status is how a user stands with a limiter.
@@ -31,39 +33,40 @@ type BanStatus struct {
 // Status returns what is left of every limit for user and action, and the ban if there
 // is one. It charges and writes nothing. The errors are those of [Limiter.Peek].
 func (l *Limiter) Status(ctx context.Context, user, action string) (Status, error) {
-	if err := check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action); err != nil {
 		return Status{}, err
 	}
 	var s Status
-	d, err := l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Cost: 1, Peek: true, status: &s})
+	d, err := l.look(ctx, user, action, &s)
 	switch {
 	case err != nil:
 		return Status{}, err
-	case s.Limits == nil: // the decision is not from Answer: it has one limit's numbers
-		retry := d.RetryAfter
-		if d.Allowed {
-			retry = 0
-		}
-		s.Limits = []LimitStatus{{l.limits[0], d.Remaining, retry, d.ResetAfter}}
+	case s.Limits == nil: // the store has one limit, and does not answer by Charge.Answer
+		s.Limits = []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}
 	}
 	return s, nil
 }
 
-// fill reads the status from the readings of a charge's limits, taken with a cost of 1.
-func (s *Status) fill(limits []Limit, readings []Reading) {
+// look asks the store whether one action would pass, and fills in s if it is not nil.
+func (l *Limiter) look(ctx context.Context, user, action string, s *Status) (Decision, error) {
+	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: 1}, status: s})
+}
+
+// fill reads the status from the readings of a charge's limits, of a cost of 1.
+func (s *Status) fill(limits []Limit, readings []machine.Reading) {
 	*s = Status{Limits: make([]LimitStatus, 0, len(limits))}
 	for i := range limits {
-		l, r := &limits[i], &readings[i]
-		if l.kind == KindLadder {
+		l, v := &limits[i], &readings[i]
+		if l.kind == machine.KindBan {
 			s.Ban = BanStatus{
-				Banned: r.Wait > 0, RetryAfter: micros(r.Wait), ForgetAfter: micros(r.Rest),
-				Refusals: int(r.Count), Level: int(r.Part),
+				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),
+				Refusals: v.Refusals, Level: v.Level,
 			}
 			continue
 		}
-		status := LimitStatus{Limit: *l, Remaining: l.remaining(r), ResetAfter: micros(span{r.Rest, r.Part}.ceil())}
-		if !r.Fits {
-			status.RetryAfter = l.retry(r, 1)
+		status := LimitStatus{Limit: *l, Remaining: int(l.rule.Remaining(v)), ResetAfter: micros(v.Rest.Ceil())}
+		if !v.Fits {
+			status.RetryAfter = l.retryAfter(v, 1)
 		}
 		s.Limits = append(s.Limits, status)
 	}

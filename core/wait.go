@@ -2,79 +2,261 @@ package core
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Wait is [Limiter.Allow] for who would rather come later than be refused: it returns
-// when the action may pass. If that is not before ctx's deadline it returns the
-// refusal at once.
+// ErrRefused is the error of [Limiter.Wait] for an action that does not get its turn
+// before the deadline. The decision beside it says when it could.
+var ErrRefused = errors.New("core: the action does not get its turn before the deadline")
+
+// Wait blocks until the action may pass, and returns the decision. If its turn does not
+// come before ctx's deadline, Wait returns at once with [ErrRefused] and the refusal.
+// Without a deadline it waits for up to a year.
 //
-// Of funnels and buckets it reserves a turn, in the order of arrival, and sleeps until
-// then; nobody asks again. If ctx ends before, the turn is given back, unless there is
-// one behind it, which stays when it was; the error is ctx's. A limiter that has windows
-// waits out RetryAfter and asks again, the longer it has waited the more rarely, which
-// counts as another attempt where attempts count.
+// The callers of one process that wait for the same user and action take turns in the
+// order of arrival. The first of them asks the store. A bucket or funnel alone reserves
+// its turn there, so that other processes queue behind it. A limiter of windows, or of
+// several limits, waits out RetryAfter and asks again, which counts as another attempt
+// where attempts count. If ctx ends before the turn, the turn is given back, unless a turn
+// of another process depends on it; the error is ctx's.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
 
 // WaitN is [Limiter.Wait] for an action that costs n units; see [Limiter.AllowN].
 func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decision, error) {
-	if n < 1 || int64(n) > l.smallest {
-		return l.AllowN(ctx, user, action, n)
+	if err := l.check(ctx, user, action); err != nil {
+		return Decision{}, err
 	}
-	begun := time.Now()
+	if n < 1 || int64(n) > l.smallest {
+		d, err := l.AllowN(ctx, user, action, n)
+		if err == nil && !d.Allowed {
+			err = ErrRefused
+		}
+		return d, err
+	}
+	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), patience: maxPeriod, wake: make(chan struct{}, 1)}
+	if end, ok := ctx.Deadline(); ok {
+		w.patience = min(w.patience, time.Until(end))
+	}
+	w.q = l.waiting.join(&w)
+	defer w.leave()
+	return w.wait(ctx)
+}
+
+// A waiter is a call of Wait.
+type waiter struct {
+	limiter      *Limiter
+	user, action string
+	cost         int64
+	begun        time.Time
+	patience     time.Duration // from begun
+	q            *waitQueue
+	wake         chan struct{} // there is something to look at
+	left         bool
+}
+
+// wait waits to be the first of the queue, and then for the store to let the action pass.
+func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	for {
-		patience := maxPeriod
-		if end, ok := ctx.Deadline(); ok {
-			patience = min(patience, time.Until(end))
+		first, turn := w.position()
+		if first {
+			return w.ask(ctx)
 		}
-		if err := check(ctx, user, action); err != nil {
-			return Decision{}, err
+		if !turn.IsZero() && turn.Sub(w.begun) >= w.patience {
+			return w.refused(ctx, machine.Charge, time.Until(turn)) // it counts as an attempt
 		}
-		c := Charge{User: user, Action: action, Limits: l.limits, Cost: int64(n), Receipt: true}
-		if l.queues() {
-			c.Ahead = max(0, patience.Microseconds())
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return w.late(ctx, ctx.Err())
+		}
+	}
+}
+
+// handover is how long before its turn a waiter lets the next one ask, so that a store
+// that is far away does not slow the queue. What a crowd that leaves had reserved is no
+// more than that.
+const handover = 10 * time.Millisecond
+
+// ask asks the store until the action passes.
+func (w *waiter) ask(ctx context.Context) (Decision, error) {
+	l, first := w.limiter, time.Now()
+	for {
+		if err := ctx.Err(); err != nil {
+			return w.late(ctx, err)
+		}
+		patience := w.patience - time.Since(w.begun)
+		c := Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Cost: w.cost}, Receipt: true}
+		if l.reserves() {
+			c.Ahead = max(0, patience.Microseconds()-1) // a turn at the deadline is too late
 		}
 		d, err := l.store.Take(ctx, c)
 		if err != nil {
 			return d, err
 		}
 		pause := d.RetryAfter
-		if d.Allowed {
-			if d.receipt == nil {
-				return d, nil
-			}
-			pause = d.receipt.turn()
-		} else if pause >= patience {
+		switch {
+		case !d.Allowed && pause >= patience:
+			return d, ErrRefused
+		case !d.Allowed: // other processes ask too: the longer it lasts the more rarely
+			pause = max(pause, min(time.Since(first), w.patience)/16)
+		case d.receipt == nil:
 			return d, nil
-		} else { // in a crowd for little room, not for each bit of it
-			pause = max(pause, min(time.Since(begun), patience)/16)
+		default:
+			pause = d.receipt.turn()
+		}
+		w.q.announce(time.Now().Add(pause))
+		if d.Allowed {
+			return w.turn(ctx, d, pause)
 		}
 		if err := sleep(ctx, pause); err != nil {
-			if d.Allowed {
-				_ = l.Refund(context.WithoutCancel(ctx), d)
-			}
 			return Decision{}, err
-		}
-		if d.Allowed {
-			if !l.receipts {
-				d.receipt = nil
-			}
-			d.ResetAfter -= pause
-			return d, nil
 		}
 	}
 }
 
-// queues is whether all limits can reserve a turn.
-func (l *Limiter) queues() bool {
-	for i := range enforced(l.limits) {
-		if l.limits[i].windowed() {
-			return false
+// turn waits for a turn that is reserved.
+func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Decision, error) {
+	at := time.Now().Add(pause)
+	err := sleep(ctx, pause-handover)
+	w.leave()
+	if err == nil {
+		err = sleep(ctx, time.Until(at))
+	}
+	if err != nil {
+		_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
+		return Decision{}, err
+	}
+	if !w.limiter.receipts {
+		d.receipt = nil
+	}
+	d.ResetAfter -= pause
+	return d, nil
+}
+
+// late is the end of a waiter whose context has ended before it could ask.
+func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return w.refused(context.WithoutCancel(ctx), machine.Peek, 0)
+	}
+	return Decision{}, err
+}
+
+// refused is the refusal of a waiter whose turn comes too late.
+func (w *waiter) refused(ctx context.Context, mode machine.Mode, after time.Duration) (Decision, error) {
+	l := w.limiter
+	d, err := l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.receipts})
+	if err != nil || d.Allowed && mode == machine.Charge {
+		return d, err
+	}
+	if d.Allowed {
+		d.Allowed, d.Reason = false, ReasonLimited
+	}
+	d.RetryAfter = max(d.RetryAfter, after)
+	return d, ErrRefused
+}
+
+// reserves reports whether a turn can be reserved: by one bucket or funnel. Several could
+// not be charged as of an instant to come without admitting too much.
+func (l *Limiter) reserves() bool {
+	e := enforced(l.limits)
+	return len(e) == 1 && e[0].rule.Metered()
+}
+
+// waiting has the queues of a limiter.
+type waiting struct {
+	mu     sync.Mutex
+	queues map[[2]string]*waitQueue
+}
+
+// A waitQueue is the callers of this process that wait for one user and action.
+type waitQueue struct {
+	of      *waiting
+	waiters []*waiter // in the order of arrival
+	next    time.Time // when the first one's turn comes, as far as is known
+}
+
+func (a *waiting) join(w *waiter) *waitQueue {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := [2]string{w.user, w.action}
+	q := a.queues[key]
+	if q == nil {
+		if a.queues == nil {
+			a.queues = map[[2]string]*waitQueue{}
+		}
+		q = &waitQueue{of: a}
+		a.queues[key] = q
+	}
+	q.waiters = append(q.waiters, w)
+	return q
+}
+
+// leave takes the waiter out of the queue, and lets the next one ask if it was the first.
+func (w *waiter) leave() {
+	a := w.q.of
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.left {
+		return
+	}
+	w.left = true
+	q := w.q
+	for i, other := range q.waiters {
+		if other == w {
+			q.waiters = append(q.waiters[:i], q.waiters[i+1:]...)
+			if i == 0 && len(q.waiters) > 0 {
+				q.waiters[0].rouse()
+			}
+			break
 		}
 	}
-	return true
+	if len(q.waiters) == 0 {
+		delete(a.queues, [2]string{w.user, w.action})
+	}
+}
+
+// announce says when the first one's turn comes.
+func (q *waitQueue) announce(next time.Time) {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	known := !q.next.IsZero()
+	q.next = next
+	if !known {
+		for _, w := range q.waiters {
+			w.rouse()
+		}
+	}
+}
+
+func (w *waiter) rouse() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// position reports whether the waiter is the first of its queue. If not, turn is the
+// earliest instant at which it can have its turn, or zero if that is not known yet.
+func (w *waiter) position() (first bool, turn time.Time) {
+	a := w.q.of
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	turn = w.q.next
+	for i, other := range w.q.waiters {
+		if i > 0 && !turn.IsZero() && w.limiter.reserves() {
+			turn = turn.Add(micros(w.limiter.limits[0].rule.Time(other.cost).Whole))
+		}
+		if other == w {
+			return i == 0, turn
+		}
+	}
+	return true, turn
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -40,6 +40,8 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/short"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 const (
@@ -132,27 +134,35 @@ const (
 	oddLimit  = 0xc2b2ae3d27d4eb4f
 )
 
-func (s *Store) hash(user, action string) hash {
-	a := maphash.String(s.seeds[0], action)
-	return hash{
-		hi: maphash.String(s.seeds[0], user) + oddAction*a,
-		lo: maphash.String(s.seeds[1], user) + oddLimit*bits.RotateLeft64(a, 32),
-	}
+func (s *Store) hash(user string) hash {
+	return hash{hi: maphash.String(s.seeds[0], user), lo: maphash.String(s.seeds[1], user)}
 }
 
-func (h hash) of(l *core.Limit) hash {
-	id := l.Hash()
-	h.hi += oddLimit * id
-	h.lo += oddAction * bits.RotateLeft64(id, 32)
+// of is the key of a limit's state. An empty action stands for all of the user's.
+func (s *Store) key(h hash, action string, r *machine.Rule) hash {
+	if action != "" {
+		a := maphash.String(s.seeds[0], action)
+		h.hi += oddAction * a
+		h.lo += oddLimit * bits.RotateLeft64(a, 32)
+	}
+	h.hi += oddLimit * r.Hash
+	h.lo += oddAction * bits.RotateLeft64(r.Hash, 32)
 	h.hi = max(h.hi, leastHash) &^ metered
-	if k := l.Kind(); k == core.KindFunnel || k == core.KindTokenBucket {
+	if r.Metered() {
 		h.hi |= metered
 	}
 	return h
 }
 
-// shardOf is the shard of all states of a user and action, so that several limits
-// are decided under one lock.
+func (s *Store) keyOf(h hash, action string, l *core.Limit) hash {
+	if l.AllActions() {
+		action = ""
+	}
+	return s.key(h, action, l.Rule())
+}
+
+// shardOf is the shard of all states of a user, so that several limits are decided under
+// one lock.
 func (s *Store) shardOf(h hash) uint64 {
 	hi, _ := bits.Mul64(h.lo, uint64(len(s.tables)))
 	return hi
@@ -167,20 +177,28 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
-// Is is for core.New: see [core.ShortStore].
-func (s *Store) Is(store core.Store) bool { return store == core.Store(s) }
+func init() {
+	short.Register(func(store any) short.Taker {
+		if s, ok := store.(*Store); ok {
+			return taker{s}
+		}
+		return nil
+	})
+}
 
-// TakeOne decides the commonest charge, of a known key: what Take does, in one go.
-func (s *Store) TakeOne(user, action string, l *core.Limit, cost int64) core.Level {
-	h := s.hash(user, action)
-	return s.pour(s.shardOf(h), h.of(l), l, cost)
+// A taker decides the commonest charge, of a known key: what Take does, in one go.
+type taker struct{ s *Store }
+
+func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level {
+	h := t.s.hash(user)
+	return t.s.pour(t.s.shardOf(h), t.s.key(h, action, r), r, cost)
 }
 
 // pour decides by the meter that stands in the slot of a key, if there is one, and if the
 // slot's lock is to be had soon. The clock is read before the lock is taken, so that it is
 // held for less long; and again if somebody has charged meanwhile who has read it later. A
 // slot never sees time step back.
-func (s *Store) pour(shard uint64, h hash, l *core.Limit, cost int64) (v core.Level) {
+func (s *Store) pour(shard uint64, h hash, r *machine.Rule, cost int64) (v machine.Level) {
 	t := s.tables[shard].Load()
 	i := t.search(h)
 	if i < 0 {
@@ -196,7 +214,7 @@ func (s *Store) pour(shard uint64, h hash, l *core.Limit, cost int64) (v core.Le
 		if expires != before && slot.refused > now {
 			now = s.now()
 		}
-		v = slot.pour(l, &expires, now, cost)
+		v = slot.pour(r, &expires, now, cost)
 	}
 	slot.unlock(expires)
 	return v
@@ -208,31 +226,33 @@ const few = 4
 // Take decides a charge in one atomic step. It does not allocate for keys that are
 // known, but for a queue that grows, or for more than four limits.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	h := s.hash(c.User, c.Action)
+	h := s.hash(c.User)
 	shard := s.shardOf(h)
 	if c.Short() { // and comes by a decorator: see TakeOne
-		if v := s.pour(shard, h.of(&c.Limits[0]), &c.Limits[0], c.Cost); v.Known {
-			c.Limits[0].Poured(&d, v, c.Cost)
+		l := &c.Limits[0]
+		if v := s.pour(shard, s.keyOf(h, c.Action, l), l.Rule(), c.Cost); v.Known {
+			c.Pour(&d, v)
 			return d, nil
 		}
 	}
-	var fewStates [few]core.State
+	var fewStates [few]machine.State
 	var fewPlaces [few]place
 	states, places := fewStates[:], fewPlaces[:]
 	if len(c.Limits) > few {
-		states, places = make([]core.State, len(c.Limits)), make([]place, len(c.Limits))
+		states, places = make([]machine.State, len(c.Limits)), make([]place, len(c.Limits))
 	}
 	states, places = states[:len(c.Limits)], places[:len(c.Limits)]
 	sh := &s.shards[shard]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for i := range c.Limits {
-		sh.enter(&places[i], h.of(&c.Limits[i]))
+		sh.enter(&places[i], s.keyOf(h, c.Action, &c.Limits[i]))
 	}
 	now := s.now() // after the locks, so that nobody has been here later
 	for i := range c.Limits {
 		sh.load(&places[i], &states[i], now)
 	}
+	peek := c.Mode == machine.Peek
 	if c.Check(states, now) {
 		new := 0
 		for i := range places {
@@ -240,7 +260,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 				continue
 			}
 			new++
-			if c.Peek && !s.roomFor(sh, places, i, new, now) || !c.Peek && !s.reserve(sh, places, i, now) {
+			if peek && !s.roomFor(sh, places, i, new, now) || !peek && !s.reserve(sh, places, i, now) {
 				s.cancel(places[:i])
 				d = full(c, sh.nextFree(places, i, now)-now)
 				for i := range places {
@@ -259,14 +279,14 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	for i := range places {
 		if places[i].found {
-			sh.settle(&places[i], &c.Limits[i], &states[i], now, until)
-			states[i].Changed = false
+			sh.settle(&places[i], c.Limits[i].Rule(), &states[i], now, until)
+			states[i].Dirty = false
 		}
 	}
 	// New keys come last: what was just written is not expired, and not displaced.
 	for i := range places {
-		if states[i].Changed && s.add(sh, places, i, now) {
-			sh.settle(&places[i], &c.Limits[i], &states[i], now, until)
+		if states[i].Dirty && s.add(sh, places, i, now) {
+			sh.settle(&places[i], c.Limits[i].Rule(), &states[i], now, until)
 		}
 	}
 	d.Issue(s)
@@ -274,25 +294,25 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 }
 
 // needed is whether the charge cannot pass without a place for its i-th limit. What
-// cannot refuse, because it is rehearsed or a ladder that has no refusal to record, is
+// cannot refuse, because it is rehearsed or a ban policy that has no refusal to record, is
 // left out if the store is full.
 func needed(c *core.Charge, i int) bool {
 	l := &c.Limits[i]
-	if l.Kind() == core.KindLadder {
-		return i == 0 && !c.Peek
+	if l.Rule().Kind == machine.KindBan {
+		return c.Ban > 0
 	}
 	return !l.Shadowed()
 }
 
 // Refund gives back what a charge has taken, in one atomic step.
 func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
-	h := s.hash(r.User, r.Action)
+	h := s.hash(r.User)
 	sh := &s.shards[s.shardOf(h)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	states, places := make([]core.State, len(r.Limits)), make([]place, len(r.Limits))
+	states, places := make([]machine.State, len(r.Limits)), make([]place, len(r.Limits))
 	for i := range r.Limits {
-		sh.enter(&places[i], h.of(&r.Limits[i]))
+		sh.enter(&places[i], s.keyOf(h, r.Action, &r.Limits[i]))
 	}
 	now := s.now()
 	for i := range r.Limits {
@@ -302,10 +322,10 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	for i := range places {
 		switch p := &places[i]; {
 		case !p.found:
-		case states[i].Changed && !states[i].Kept:
+		case states[i].Dirty && !states[i].Exists:
 			s.forget(sh, p)
 		default:
-			sh.settle(p, &r.Limits[i], &states[i], now, 0)
+			sh.settle(p, r.Limits[i].Rule(), &states[i], now, 0)
 		}
 	}
 	return nil
@@ -313,13 +333,13 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 
 // Reset forgets the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	h := s.hash(user, action)
+	h := s.hash(user)
 	sh := &s.shards[s.shardOf(h)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for i := range limits {
 		var p place
-		if sh.enter(&p, h.of(&limits[i])); p.found {
+		if sh.enter(&p, s.keyOf(h, action, &limits[i])); p.found {
 			s.forget(sh, &p)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,9 +73,9 @@ func (s *Store) check(t testing.TB) {
 			t.Fatalf("shard %d has %d slots, %d of them taken, or shows another table", i, n, used+gone)
 		}
 		for tag, have := range map[uint64]int{
-			tagTrail:  len(sh.trails.items) - len(sh.trails.free),
-			tagMeter:  len(sh.meters.items) - len(sh.meters.free),
-			tagLadder: len(sh.ladders.items) - len(sh.ladders.free),
+			tagTrail: len(sh.trails.items) - len(sh.trails.free),
+			tagMeter: len(sh.meters.items) - len(sh.meters.free),
+			tagBans:  len(sh.bans.items) - len(sh.bans.free),
 		} {
 			if have != kept[tag] {
 				t.Fatalf("shard %d keeps %d in the arena of tag %x for %d keys", i, have, tag, kept[tag])
@@ -143,17 +144,17 @@ func TestTableKeepsEveryLiveKey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fresh := d.Remaining == limits[k.limit].Quota() || limits[k.limit].Memory() > 0 && d.Remaining == 1 && d.ResetAfter == 2*time.Second
+			fresh := d.Remaining == limits[k.limit].Quota() || limits[k.limit].Rule().ForgetAfter > 0 && d.Remaining == 1 && d.ResetAfter == 2*time.Second
 			if !known && !fresh {
 				t.Fatalf("step %d: %v is new and has %+v", step, k, d)
 			}
-			if known && d.ResetAfter == 0 && limits[k.limit].Memory() == 0 {
+			if known && d.ResetAfter == 0 && limits[k.limit].Rule().ForgetAfter == 0 {
 				t.Fatalf("step %d: %v is known and has %+v", step, k, d)
 			}
 			if d = allow(t, l, k.user); d.Allowed {
 				expires[k] = c.us + int64(d.ResetAfter/time.Microsecond)
-				if m := limits[k.limit].Memory(); m > 0 {
-					expires[k] = c.us + int64(m/time.Microsecond)
+				if after := limits[k.limit].Rule().ForgetAfter; after > 0 {
+					expires[k] = c.us + after
 				}
 			}
 		}
@@ -233,8 +234,7 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 				forget(k.user)
 			case 5:
 				d, err := s.Take(ctx, core.Charge{
-					User: k.user, Action: "a", Limits: limiters[k.limiter].Limits(), Cost: 1, Ahead: 2e6, Receipt: true,
-				})
+					User: k.user, Action: "a", Limits: limiters[k.limiter].Limits(), Receipt: true, Ask: machine.Ask{Cost: 1, Ahead: 2e6}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -475,7 +475,7 @@ func TestFlood(t *testing.T) {
 		{core.Funnel(2, core.Per(2, time.Hour)), 100},
 		{core.SlidingWindow(2, time.Hour), 400},
 	} {
-		t.Run(tt.limit.Kind().String(), func(t *testing.T) {
+		t.Run(tt.limit.Kind(), func(t *testing.T) {
 			s, worst, grown := flood(t, tt.limit, floodMax, floodKeys)
 			if got := s.used.Load(); got > floodMax || got < floodMax*9/10 {
 				t.Errorf("%d keys are kept of %d", got, floodMax)
@@ -526,7 +526,7 @@ func flood(t testing.TB, limit core.Limit, maxKeys, keys int) (s *Store, worst t
 // BenchmarkFlood is a flood of 10,000,000 keys into a store of 100,000.
 func BenchmarkFlood(b *testing.B) {
 	for _, limit := range []core.Limit{core.Funnel(2, core.Per(2, time.Hour)), core.SlidingWindow(2, time.Hour)} {
-		b.Run("limit="+limit.Kind().String(), func(b *testing.B) {
+		b.Run("limit="+limit.Kind(), func(b *testing.B) {
 			for b.Loop() {
 				const keys = 10_000_000
 				start := time.Now()
@@ -730,7 +730,7 @@ func TestALockedSlotIsWaitedFor(t *testing.T) {
 		l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Second))))
 		allow(t, l, "u")
 		sh, now := &s.shards[0], c.us
-		h := s.hash("u", "a").of(&l.Limits()[0])
+		h := s.keyOf(s.hash("u"), "a", &l.Limits()[0])
 		slot := &sh.table.slots[sh.table.search(h)]
 		expires := slot.lock()
 		if name == "sweep" {
@@ -758,15 +758,15 @@ func oneFunnel(t *testing.T) (s *Store, l *core.Limiter, key hash, decides func(
 	s = New(nil)
 	l = core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
 	allow(t, l, "u")
-	limit, user := &l.Limits()[0], s.hash("u", "a")
-	return s, l, user.of(limit), func(h hash) bool { return s.pour(s.shardOf(user), h, limit, 1).Known }
+	limit, user := &l.Limits()[0], s.hash("u")
+	return s, l, s.keyOf(user, "a", limit), func(h hash) bool { return s.pour(s.shardOf(user), h, limit.Rule(), 1).Known }
 }
 
 // Who waits long for a slot gives up, and waits for the shard's lock instead, where to
 // wait costs nothing: he is not to burn a processor that the holder may need.
 func TestWhoWaitsLongForASlotGivesUp(t *testing.T) {
 	s, l, key, decides := oneFunnel(t)
-	table := s.shards[s.shardOf(s.hash("u", "a"))].table
+	table := s.shards[s.shardOf(s.hash("u"))].table
 	slot := &table.slots[table.search(key)]
 	expires := slot.lock()
 	if decides(key) { // if it waits, it waits for ever
@@ -937,7 +937,7 @@ func (s *takes) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 func TestAChargeAboveTheQuotaCanNeverPass(t *testing.T) {
 	s := New(nil)
 	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
-	charge := core.Charge{User: "u", Action: "a", Limits: l.Limits(), Cost: 3}
+	charge := core.Charge{User: "u", Action: "a", Limits: l.Limits(), Ask: machine.Ask{Cost: 3}}
 	for _, known := range []bool{false, true} {
 		d, err := s.Take(ctx, charge)
 		if err != nil || d.Allowed || d.RetryAfter != core.Never {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A shard is a table of slots, and what of their keys does not fit into them. Its lock
@@ -15,15 +15,15 @@ import (
 // A meter of which nothing more is known is decided under the lock of its slot alone: then
 // two processors share no line of memory but that slot's.
 type shard struct {
-	mu      sync.Mutex
-	table   *table
-	live    *atomic.Pointer[table] // the same, for who has not the lock
-	used    int                    // keys
-	taken   int                    // places in the table where a search goes on
-	hand    int                    // the next slot to look at for what has expired
-	trails  arena[*core.Trail]
-	meters  arena[core.Meter]
-	ladders arena[*core.Standing]
+	mu     sync.Mutex
+	table  *table
+	live   *atomic.Pointer[table] // the same, for who has not the lock
+	used   int                    // keys
+	taken  int                    // places in the table where a search goes on
+	hand   int                    // the next slot to look at for what has expired
+	trails arena[*machine.Trail]
+	meters arena[machine.Meter]
+	bans   arena[*machine.Bans]
 }
 
 // A table finds a key at the first place from its home on that is not taken by another
@@ -35,14 +35,14 @@ type table struct {
 }
 
 // A slot is the state of one key. A meter and a counter stand in it; a trail, a
-// ladder's standing, and a meter of which more is to be known than when its debt is gone,
+// ban policy's state, and a meter of which more is to be known than when its debt is gone,
 // stand in an arena.
 //
 // The slot of a meter is written under its own lock, the others under the shard's. To add
 // a key or to take it out, the shard's is needed too.
 type slot struct {
 	expires int64  // when the key may be dropped; of a meter and a counter, their instant; and the lock
-	word    uint64 // meter: part and denominator; counter: count; or where, and a tag
+	word    uint64 // meter: the part; counter: count; or where, and a tag
 	refused int64  // until when somebody was refused, or else when a meter was written
 }
 
@@ -91,10 +91,10 @@ func (s *slot) unlock(expires int64) { atomic.StoreInt64(&s.expires, max(0, expi
 func (s *slot) refuse(until int64) { s.refused = max(s.refused, until) }
 
 // pour decides a charge of a Plain limit, whose meter the slot is.
-func (s *slot) pour(l *core.Limit, expires *int64, now, cost int64) core.Level {
-	var m core.Meter
+func (s *slot) pour(r *machine.Rule, expires *int64, now, cost int64) machine.Level {
+	var m machine.Meter
 	s.meter(&m, *expires)
-	v, until := l.Pour(&m, *expires > now, now, cost)
+	v, until := r.Pour(&m, *expires > now, now, cost)
 	if v.Fits {
 		*expires = m.Expires()
 		if word := meterWord(&m); word != s.word {
@@ -110,20 +110,20 @@ func (s *slot) pour(l *core.Limit, expires *int64, now, cost int64) core.Level {
 
 // meter is the meter that stands in the slot. It fills m in, since a struct that is
 // copied while it is new costs a decision 5 ns.
-func (s *slot) meter(m *core.Meter, expires int64) {
-	m.At, m.Part, m.Den, m.Last = expires, uint32(s.word>>32), uint32(s.word), core.UnknownLast
+func (s *slot) meter(m *machine.Meter, expires int64) {
+	m.TAT, m.Part = expires, uint32(s.word)
 	if m.Part > 0 {
-		m.At--
+		m.TAT--
 	}
 }
 
-func meterWord(m *core.Meter) uint64 { return uint64(m.Part)<<32 | uint64(m.Den) }
+func meterWord(m *machine.Meter) uint64 { return uint64(m.Part) }
 
 const (
-	tagTrail  = 1 << 63
-	tagMeter  = 1 << 62
-	tagLadder = tagTrail | tagMeter
-	tags      = tagLadder
+	tagTrail = 1 << 63
+	tagMeter = 1 << 62
+	tagBans  = tagTrail | tagMeter
+	tags     = tagBans
 )
 
 // A place is where a key's slot is, if there is one.
@@ -237,9 +237,9 @@ func (sh *shard) leave(p *place) {
 
 // settle writes what has become of a state, keeps it until then if it refuses, and closes
 // its slot.
-func (sh *shard) settle(p *place, l *core.Limit, st *core.State, now, until int64) {
-	if st.Changed {
-		sh.store(p, l, st, now)
+func (sh *shard) settle(p *place, r *machine.Rule, st *machine.State, now, until int64) {
+	if st.Dirty {
+		sh.store(p, r, st, now)
 	}
 	if !st.Fits {
 		sh.table.slots[p.at].refuse(until)
@@ -426,44 +426,44 @@ func (sh *shard) around(h uint64, places []place, visit func(i int)) {
 
 // load brings what is kept at p into the state. What has expired is not kept, but
 // its trail is used again.
-func (sh *shard) load(p *place, st *core.State, now int64) {
+func (sh *shard) load(p *place, st *machine.State, now int64) {
 	if !p.found {
 		return
 	}
 	s := &sh.table.slots[p.at]
-	st.Kept = p.expires > now
+	st.Exists = p.expires > now
 	switch at := s.word &^ tags; s.word & tags {
 	case tagTrail:
 		st.Trail = sh.trails.items[at]
 	case tagMeter:
 		st.Meter = sh.meters.items[at]
-	case tagLadder:
-		st.Standing = sh.ladders.items[at]
+	case tagBans:
+		st.Bans = sh.bans.items[at]
 	default:
 		if p.metered() {
 			s.meter(&st.Meter, p.expires)
 		} else {
-			st.Counter = core.Counter{Count: int64(s.word), End: p.expires}
+			st.Counter = machine.Counter{Count: int64(s.word), End: p.expires}
 		}
 	}
 }
 
 // store writes the state to the slot at p.
-func (sh *shard) store(p *place, l *core.Limit, st *core.State, now int64) {
+func (sh *shard) store(p *place, r *machine.Rule, st *machine.State, now int64) {
 	s := &sh.table.slots[p.at]
-	p.expires, s.refused = st.Expires(l), max(now, st.RefusedUntil(l))
+	p.expires, s.refused = r.Expires(st), max(now, r.RefusedUntil(st))
 	switch {
 	case st.Trail != nil:
 		if s.word == 0 {
 			s.word = tagTrail | sh.trails.add(st.Trail)
 		}
-	case st.Standing != nil:
+	case st.Bans != nil:
 		if s.word == 0 {
-			s.word = tagLadder | sh.ladders.add(st.Standing)
+			s.word = tagBans | sh.bans.add(st.Bans)
 		} else {
-			sh.ladders.items[s.word&^tags] = st.Standing
+			sh.bans.items[s.word&^tags] = st.Bans
 		}
-	case l.Memory() > 0 || st.Meter.Turns != 0 || st.Meter.Given != nil:
+	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil:
 		if s.word&tagMeter == 0 {
 			s.word = tagMeter | sh.meters.add(st.Meter)
 		} else {
@@ -484,8 +484,8 @@ func (sh *shard) release(word uint64) {
 		sh.trails.drop(at)
 	case tagMeter:
 		sh.meters.drop(at)
-	case tagLadder:
-		sh.ladders.drop(at)
+	case tagBans:
+		sh.bans.drop(at)
 	}
 }
 

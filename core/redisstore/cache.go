@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A refusal that Redis has given is repeated from here for as long as it is certain
@@ -50,7 +51,7 @@ type refusal struct {
 	who       identity
 	limits    []core.Limit
 	cost      int64
-	readings  []core.Reading
+	readings  []machine.Reading
 	sent, got time.Duration
 	until     time.Duration
 	renewing  bool
@@ -102,7 +103,7 @@ func (n *refusals) recall(c *core.Charge) (d core.Decision, known bool, q questi
 }
 
 // learn takes note of Redis's answer.
-func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings []core.Reading) {
+func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings []machine.Reading) {
 	r := q.row
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,13 +194,13 @@ func (k *refusal) ends() time.Duration {
 // back too early.
 func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	passed := max(0, now-k.got).Microseconds()
-	var few [4]core.Reading
+	var few [4]machine.Reading
 	readings := append(few[:0], k.readings...)
 	for i := range readings {
 		r := &readings[i]
 		r.Wait -= passed
-		if r.Rest -= passed; r.Rest < 0 || r.Rest == 0 && r.Part == 0 {
-			*r = core.Reading{Fits: true}
+		if r.Rest.Whole -= passed; r.Rest.Whole < 0 || r.Rest == (machine.Span{}) {
+			*r = machine.Reading{Fits: true}
 		}
 	}
 	d := c.Answer(readings, 0)
@@ -210,14 +211,14 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 // holds is how long it is known what an equal charge would be told, if nothing else
 // happens: not at all, if refusing it would be recorded, or if there is something left,
 // of which a window does not say how it grows.
-func holds(c *core.Charge, d *core.Decision, readings []core.Reading) time.Duration {
+func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	last := len(c.Limits) - 1
 	switch {
 	case d.RetryAfter == core.Never:
 		return 0
-	case c.Limits[last].Kind() != core.KindLadder:
+	case c.Limits[last].Rule().Kind != machine.KindBan:
 		for i := range c.Limits {
-			if k := c.Limits[i].Kind(); k == core.KindElasticWindow || k == core.KindSlidingRefused {
+			if k := c.Limits[i].Rule().Kind; k == machine.KindElasticWindow || k == machine.KindSlidingRefused {
 				return 0
 			}
 		}
@@ -238,13 +239,13 @@ func holds(c *core.Charge, d *core.Decision, readings []core.Reading) time.Durat
 	}
 	for i := range limits.Limits {
 		l := &limits.Limits[i]
-		switch l.Kind() {
-		case core.KindSlidingWindow, core.KindSlidingRefused, core.KindMovingWindow:
+		switch l.Rule().Kind {
+		case machine.KindSlidingWindow, machine.KindSlidingRefused, machine.KindMovingWindow:
 			if last > 1 && readings[i].Count > 0 { // does not say when it will be less
 				return 0
 			}
-		case core.KindTokenBucket:
-			if l.Memory() > 0 { // does not fill before it is used
+		case machine.KindTokenBucket:
+			if l.Rule().ForgetAfter > 0 { // does not fill before it is used
 				return 0
 			}
 		}

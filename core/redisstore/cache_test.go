@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
@@ -664,7 +665,7 @@ func TestWhoHasLeftIsToldNoRefusal(t *testing.T) {
 		l := spent(w, w.store)
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
-		c := core.Charge{User: user, Action: action, Limits: l.Limits(), Cost: 1}
+		c := core.Charge{User: user, Action: action, Limits: l.Limits(), Ask: machine.Ask{Cost: 1}}
 		if d, err := w.store.Take(w.Context(), c); err != nil || d.Source != core.SourceCache {
 			t.Errorf("%+v, %v", d, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Accept tells core.New whether the store can serve a limiter of these limits: by
@@ -21,7 +22,7 @@ func (s *Store) Accept(limits []core.Limit) error {
 	l := limits[0]
 	n, d := l.Rate()
 	switch {
-	case l.Kind() != core.KindFunnel:
+	case l.Rule().Kind != machine.KindFunnel:
 		return fmt.Errorf("redisstore: CLThrottle serves Funnel and Throttle, not %s", l)
 	case d%time.Second != 0:
 		return fmt.Errorf("redisstore: CLThrottle needs a rate's period of whole seconds, not %s", d)
@@ -35,19 +36,19 @@ const errSurcharge = keyError("redisstore: CLThrottle knows no surcharge")
 
 // cellIdentity keeps the module's state apart from the scripts'.
 func cellIdentity(l core.Limit) string {
-	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind().String())
+	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind())
 }
 
 // throttle has CL.THROTTLE decide. A peek is a charge of nothing, whose reply has no
 // verdict on one action: it passes if one remains.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
-	if c.Force {
+	if c.Mode == machine.Force {
 		return core.Decision{}, errSurcharge
 	}
 	l := &c.Limits[0]
 	n, d := l.Rate()
 	cost := c.Cost
-	if c.Peek {
+	if c.Mode == machine.Peek {
 		cost = 0
 	}
 	key := s.keys(c.User, c.Action, c.Limits)[0]
@@ -70,10 +71,10 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 		ResetAfter: time.Duration(cell[4]) * time.Second,
 		RetryAfter: time.Duration(max(cell[3], 1)) * time.Second,
 	}
-	if c.Peek {
+	if c.Mode == machine.Peek {
 		decision.Allowed = c.Cost <= int64(decision.Remaining)
-		n := l.Numbers(c.Cost)
-		wait := decision.ResetAfter - l.Period() + time.Duration(n.Cost+min(n.CostPart, 1))*time.Microsecond
+		cost := l.Rule().Time(min(c.Cost, l.Rule().Max+1))
+		wait := decision.ResetAfter - l.Period() + time.Duration(cost.Ceil())*time.Microsecond
 		decision.RetryAfter = max(time.Second, (wait + time.Second - 1).Truncate(time.Second))
 	}
 	switch {

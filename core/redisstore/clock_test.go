@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
@@ -31,7 +32,7 @@ func TestClockSteps(t *testing.T) {
 		for i, steps := range [][]time.Duration{{back}, {forth}, {forth, back}, {back, forth}, {back, back}, {forth, back, back, forth, back}} {
 			for _, meanwhile := range []bool{false, true} {
 				for _, hammers := range []bool{false, true} {
-					if k := l.Kind(); hammers && (k == core.KindElasticWindow || k == core.KindSlidingRefused) {
+					if k := l.Rule().Kind; hammers && (k == machine.KindElasticWindow || k == machine.KindSlidingRefused) {
 						continue
 					}
 					what := fmt.Sprintf("%s, clock steps %v, asked in between: %t, hammers: %t", l, steps, meanwhile, hammers)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 const (
@@ -80,7 +81,7 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	decisions, errs := make([]core.Decision, len(charges)), make([]error, len(charges))
 	for i, c := range calls {
 		if errs[i] = c.err; c.err == nil {
-			var readings []core.Reading
+			var readings []machine.Reading
 			var now int64
 			if readings, now, errs[i] = decode(&charges[i], c.reply, nil); errs[i] == nil {
 				decisions[i] = charges[i].Answer(readings, now)
@@ -105,9 +106,9 @@ const MostRefusals = rows * perRow
 
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(user, action string, limits []core.Limit) {
-	c := &core.Charge{User: user, Action: action, Limits: limits, Cost: 1}
+	c := &core.Charge{User: user, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
 	if _, known, q := s.refusals.recall(c); !known {
-		full := []core.Reading{{Rest: limits[0].Period().Microseconds()}}
+		full := []machine.Reading{{Rest: machine.Span{Whole: limits[0].Period().Microseconds()}}}
 		d := c.Answer(full, 0)
 		s.refusals.learn(c, q, &d, full)
 	}

@@ -95,7 +95,7 @@ func charged(t testing.TB, s core.Store, user string, limit core.Limit) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limit.Memory() > 0 {
+	if limit.Rule().ForgetAfter > 0 {
 		return 5 - d.Remaining // it starts so
 	}
 	return limit.Quota() - d.Remaining

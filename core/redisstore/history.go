@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // An Entry is an action in the history of a SlidingWindow.
@@ -20,7 +21,7 @@ type Entry struct {
 // the actions of its period, and maybe some older ones that no longer count. The
 // limit must be the one, or of the identity, that the limiter has.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
-	if k := limit.Kind(); k != core.KindSlidingWindow && k != core.KindSlidingRefused {
+	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
 	}
 	key := s.keys(user, action, []core.Limit{limit})[0]

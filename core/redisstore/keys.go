@@ -21,6 +21,9 @@ const (
 	tagSecret = '^' // HMAC-SHA-256 under Options.Secret
 )
 
+// allActions stands for the action in the key of a limit that counts all of a user's.
+const allActions = "*:"
+
 const hexDigits = "0123456789ABCDEF"
 
 func (s *Store) keys(user, action string, limits []core.Limit) []string {
@@ -29,8 +32,12 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 
 func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
 	var few [128]byte
-	base := s.appendBase(few[:0], user, action)
+	own := s.appendUser(few[:0], user)
+	base := append(appendPart(own, action), ':')
 	for i := range limits {
+		if limits[i].AllActions() {
+			base = append(own, allActions...)
+		}
 		identity := limits[i].Identity()
 		if s.cell {
 			identity = cellIdentity(limits[i])
@@ -44,7 +51,7 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 // them. They tell any two users, actions and limits apart, whatever their bytes, and are
 // valid UTF-8; the one pair of braces is ours, so that all limits of a user are in one
 // cluster slot, which user bytes cannot choose.
-func (s *Store) appendBase(b []byte, user, action string) []byte {
+func (s *Store) appendUser(b []byte, user string) []byte {
 	b = append(b, s.prefix...)
 	b = append(b, ":{"...)
 	if s.secret != nil {
@@ -54,9 +61,7 @@ func (s *Store) appendBase(b []byte, user, action string) []byte {
 	} else {
 		b = appendPart(b, user)
 	}
-	b = append(b, "}:"...)
-	b = appendPart(b, action)
-	return append(b, ':')
+	return append(b, "}:"...)
 }
 
 func appendPart(b []byte, part string) []byte {

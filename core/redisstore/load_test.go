@@ -148,7 +148,7 @@ func (l *load) atMost(quotas int) {
 	beyond := 0
 	for _, to := range l.targets {
 		quota := to.limit.Quota()
-		if to.limit.Memory() > 0 {
+		if to.limit.Rule().ForgetAfter > 0 {
 			quota /= 2 // it starts with half
 		}
 		if to.passed > quotas*quota {

@@ -15,7 +15,7 @@ func (s *Store) Part(user string) string {
 		return "" // a Cluster's client that has not been answered would have to ask where
 	}
 	var few [128]byte
-	if node := s.node(context.Background(), string(s.appendBase(few[:0], user, ""))); node != nil {
+	if node := s.node(context.Background(), string(s.appendUser(few[:0], user))); node != nil {
 		return node.Options().Addr
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
@@ -235,8 +236,8 @@ func TestWhatIsKeptIsOfThatCharge(t *testing.T) {
 			limits[i] = kinds[r.IntN(2)]
 		}
 		c := core.Charge{
-			User: user, Action: action, Limits: limits[:1+r.IntN(3)], Cost: r.Int64N(2),
-			Peek: r.IntN(4) == 0, Force: r.IntN(4) == 0, Receipt: r.IntN(2) == 0, Ahead: r.Int64N(2),
+			User: user, Action: action, Limits: limits[:1+r.IntN(3)],
+			Receipt: r.IntN(2) == 0, Ask: machine.Ask{Mode: machine.Mode(r.IntN(3)), Cost: r.Int64N(2), Ahead: r.Int64N(2)},
 		}
 		if !store.Anew(c) {
 			t.Fatalf("%+v", c)

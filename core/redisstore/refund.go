@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Refund gives back what a charge has taken, in one round trip.
@@ -44,18 +45,18 @@ func give(r *core.Receipt, i int, units int64) string {
 		}
 		return string(b)
 	}
-	switch l.Kind() {
-	case core.KindTokenBucket, core.KindFunnel:
-		n := l.Numbers(units)
-		return words("meter", n.Cost, n.CostPart, n.Den, r.At+was.Rest, was.Part, n.Full, n.FullPart, l.Memory().Microseconds(), was.Count)
-	case core.KindFixedWindow:
+	switch rule := l.Rule(); rule.Kind {
+	case machine.KindTokenBucket, machine.KindFunnel:
+		give := rule.Time(units)
+		return words("meter", give.Whole, give.Part, rule.Parts, r.At+was.Rest.Whole, was.Rest.Part, rule.Burst.Whole, rule.Burst.Part, rule.ForgetAfter, was.Refund)
+	case machine.KindFixedWindow:
 		opened := int64(0)
 		if was.Count == r.Cost && units == r.Cost {
 			opened = 1
 		}
-		return words("fixed", units, r.At+was.Rest, opened)
-	case core.KindElasticWindow:
+		return words("fixed", units, r.At+was.Rest.Whole, opened)
+	case machine.KindElasticWindow:
 		return words("elastic", units, l.Period().Microseconds())
 	}
-	return words(l.Kind().String(), units, l.Period().Microseconds(), int64(l.Quota()))
+	return words(l.Kind(), units, l.Period().Microseconds(), int64(l.Quota()))
 }

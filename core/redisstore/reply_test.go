@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
 
@@ -19,10 +20,10 @@ var uneven = core.Funnel(5, core.Per(7, time.Hour))
 
 // replied are the charges that the replies below are for, of one number to five.
 var replied = []core.Charge{
-	{User: user, Action: action, Cost: 1, Limits: []core.Limit{kinds[7]}},
-	{User: user, Action: action, Cost: 1, Limits: []core.Limit{kinds[0], kinds[3]}},
-	{User: user, Action: action, Cost: 2, Limits: []core.Limit{uneven, kinds[6]}},
-	{User: user, Action: action, Cost: 9, Limits: []core.Limit{kinds[4]}},
+	{User: user, Action: action, Limits: []core.Limit{kinds[7]}, Ask: machine.Ask{Cost: 1}},
+	{User: user, Action: action, Limits: []core.Limit{kinds[0], kinds[3]}, Ask: machine.Ask{Cost: 1}},
+	{User: user, Action: action, Limits: []core.Limit{uneven, kinds[6]}, Ask: machine.Ask{Cost: 2}},
+	{User: user, Action: action, Limits: []core.Limit{kinds[4]}, Ask: machine.Ask{Cost: 9}},
 }
 
 // numbers are how many the limits of a charge have in the reply.
@@ -31,9 +32,9 @@ func numbers(c *core.Charge) (n int) {
 		switch {
 		case l == uneven:
 			n += 2
-		case l.Kind() == core.KindFunnel || l.Kind() == core.KindTokenBucket:
+		case l.Rule().Kind == machine.KindFunnel || l.Rule().Kind == machine.KindTokenBucket:
 			n++
-		case l.Kind() == core.KindFixedWindow || l.Kind() == core.KindElasticWindow:
+		case l.Rule().Kind == machine.KindFixedWindow || l.Rule().Kind == machine.KindElasticWindow:
 			n += 2
 		default:
 			n += 3
@@ -170,7 +171,7 @@ func FuzzReply(f *testing.F) {
 
 // Redis 6.2 says where in the script an error is, and ends it with a newline.
 func TestErrorOfRedis62(t *testing.T) {
-	charge := core.Charge{User: user, Action: action, Limits: kinds[:1], Cost: 1}
+	charge := core.Charge{User: user, Action: action, Limits: kinds[:1], Ask: machine.Ask{Cost: 1}}
 	for said, want := range map[string]string{
 		"!@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.\r\n": "OOM command not allowed when used memory > 'maxmemory'.",
 		"!OOM command not allowed when used memory > 'maxmemory'.":                        "OOM command not allowed when used memory > 'maxmemory'.",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
@@ -40,7 +41,10 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 			for range 1 + rng.IntN(6) {
 				c := core.Charge{
 					User: fmt.Sprint(rng.IntN(2)), Action: action, Limits: sets[rng.IntN(len(sets))],
-					Cost: 1 + int64(rng.IntN(8)/7), Peek: rng.IntN(6) == 0,
+					Ask: machine.Ask{Cost: 1 + int64(rng.IntN(8)/7)},
+				}
+				if rng.IntN(6) == 0 {
+					c.Mode = machine.Peek
 				}
 				switch n := len(c.Limits); rng.IntN(6) {
 				case 0:
@@ -48,15 +52,15 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 				case 1:
 					c.Receipt, c.Ahead = true, rng.Int64N(20_000_000)
 				case 2:
-					if c.Limits[n-1].Kind() == core.KindLadder {
+					if c.Limits[n-1].Rule().Kind == machine.KindBan {
 						n--
 					}
-					if n > 0 && !c.Peek {
-						c.Limits, c.Force = c.Limits[:n], true
+					if n > 0 && c.Mode == machine.Charge {
+						c.Limits, c.Mode = c.Limits[:n], machine.Force
 					}
 				}
-				if c.Limits[0].Kind() == core.KindLadder { // a look, or a ban by hand
-					c.Cost = rng.Int64N(5_000_000) + 1000
+				if c.Limits[0].Rule().Kind == machine.KindBan && c.Mode == machine.Charge { // a ban by hand
+					c.Ban = rng.Int64N(5_000_000) + 1000
 				}
 				for range 1 + rng.IntN(4) {
 					charges = append(charges, c)
@@ -93,10 +97,10 @@ func TestRunDecidesAsOneByOne(t *testing.T) {
 func limitOf(t testing.TB, l core.BanPolicy) core.Limit {
 	t.Helper()
 	var seen asked
-	if _, err := core.Must(core.Must(core.New(&seen, plenty)).With(l)).Inspect(t.Context(), user, action); err != nil {
+	if _, err := core.Must(core.Must(core.New(&seen, plenty)).With(l)).Status(t.Context(), user, action); err != nil {
 		t.Fatal(err)
 	}
-	return seen.charge.Limits[0]
+	return seen.charge.Limits[1]
 }
 
 type asked struct {
@@ -116,9 +120,9 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, rate := range []core.Rate{hourly, core.Per(7, time.Hour)} { // the second with parts
-		c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, rate)}, Cost: 1}
+		c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, rate)}, Ask: machine.Ask{Cost: 1}}
 		peek := c
-		peek.Peek = true
+		peek.Mode = machine.Peek
 		reply, err := s.Run(t.Context(), c, c, c, peek)
 		if err != nil {
 			t.Fatal(err)

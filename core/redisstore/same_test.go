@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
@@ -108,7 +109,7 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 				t.Error(err)
 			}
 			// Of Redis's instant, one is given back; CountRefused is full.
-			if d, err := lim.Peek(t.Context(), user, l.String()); err != nil || d.Allowed != (l.Kind() != core.KindSlidingRefused) {
+			if d, err := lim.Peek(t.Context(), user, l.String()); err != nil || d.Allowed != (l.Rule().Kind != machine.KindSlidingRefused) {
 				t.Errorf("%s: %+v, %v", l, d, err)
 			}
 		}

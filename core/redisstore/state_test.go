@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
@@ -303,8 +304,8 @@ func TestSameBytesAndExpiry(t *testing.T) {
 						t.Fatal(err)
 					}
 					end, charged := real.now+whole.ResetAfter.Microseconds(), what == "allow" && d[1].Allowed
-					if l.Memory() > 0 && charged {
-						end = real.now + l.Memory().Microseconds()
+					if l.Rule().ForgetAfter > 0 && charged {
+						end = real.now + l.Rule().ForgetAfter
 					}
 					if at := real.expiry(key) * 1000; at < end || charged && at >= end+1000 {
 						t.Fatalf("step %d, %s: %s expires at %d us and is whole at %d", step, what, l, at, end)
@@ -327,7 +328,7 @@ type eager struct {
 }
 
 func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if s.ahead && !c.Peek {
+	if s.ahead && c.Mode != machine.Peek {
 		c.Ahead = 1e6
 	}
 	return s.Store.Take(ctx, c)
@@ -341,7 +342,7 @@ func TestPersist(t *testing.T) {
 			lim := core.Must(core.New(w.store, l))
 			key := w.store.Key(user, action, l)
 			for i := range 2 {
-				if i > 0 && l.Kind() == core.KindFixedWindow {
+				if i > 0 && l.Rule().Kind == machine.KindFixedWindow {
 					w.advance(time.Hour)
 				}
 				if _, err := lim.Allow(t.Context(), user, action); err != nil {
@@ -369,7 +370,7 @@ func TestPersist(t *testing.T) {
 			if d, err := core.Must(core.New(w.store, l, other)).Allow(t.Context(), user, action); err != nil || d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
-			windowed := l.Kind() != core.KindFunnel && l.Kind() != core.KindTokenBucket || l.Memory() > 0
+			windowed := l.Rule().Kind != machine.KindFunnel && l.Rule().Kind != machine.KindTokenBucket || l.Rule().ForgetAfter > 0
 			if windowed && w.expiry(key) <= w.now/1000 {
 				t.Errorf("%s, put right, expires at %d", l, w.expiry(key))
 			}
@@ -407,18 +408,18 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 	header := func(base, newest, head, n, limit any, body int) []any {
 		return []any{"set", fmt.Sprintf("%16v%16v%8v%8v%8v", base, newest, head, n, limit) + strings.Repeat("\x00", body)}
 	}
-	switch l.Kind() {
-	case core.KindFixedWindow, core.KindElasticWindow:
+	switch l.Rule().Kind {
+	case machine.KindFixedWindow, machine.KindElasticWindow:
 		bad["a zset"] = []any{"zadd", 1, 1}
 		for _, s := range []string{"5", "5 ", " 5 5", "5 -5", "-5 5", "5 5 5", "5.0 5", "5  5", "5 1e15", "x 5"} {
 			window(s)
 		}
 		bad["a far end"] = []any{"set", fmt.Sprintf("1 %d0", now)}
 		bad["a huge count"] = []any{"set", fmt.Sprintf("%s %d", strings.Repeat("9", 17), now+1e6)}
-	case core.KindFunnel, core.KindTokenBucket:
+	case machine.KindFunnel, machine.KindTokenBucket:
 		bad["a zset"] = []any{"zadd", 1, 1}
 		whole, used := "5", "" // of a bucket with Initial there is no state without its last action
-		if l.Memory() > 0 {
+		if l.Rule().ForgetAfter > 0 {
 			whole, used = "5 5", " 5"
 			window("5")
 		} else {
@@ -432,7 +433,7 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 		}
 		window("+1" + used)
 		bad["a huge last"] = []any{"set", fmt.Sprintf("%d %d0", now, now)}
-	case core.KindSlidingWindow, core.KindSlidingRefused:
+	case machine.KindSlidingWindow, machine.KindSlidingRefused:
 		zset("a foreign member", now, "abc")
 		zset("an empty member", now, "")
 		zset("another mark", now, fmt.Sprintf("%dx", now))
@@ -443,7 +444,7 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 		zset("a huge score", "1e300", fmt.Sprint(now))
 		zset("a score above 2^53", "1e16", fmt.Sprint(now))
 		zset("a huge member", now, strings.Repeat("9", 17))
-	case core.KindMovingWindow:
+	case machine.KindMovingWindow:
 		bad["a zset"] = []any{"zadd", 1, 1}
 		bad["a short header"] = []any{"set", strings.Repeat("1", 55)}
 		bad["a header of spaces"] = header("", "", "", "", "", 70)
@@ -524,8 +525,8 @@ func TestNonsenseInALadder(t *testing.T) {
 			}
 			_, allow := lim.Allow(t.Context(), user, action)
 			_, peek := lim.Peek(t.Context(), user, action)
-			_, inspect := lim.Inspect(t.Context(), user, action)
-			for what, err := range map[string]error{"Allow": allow, "Peek": peek, "Inspect": inspect, "Ban": lim.Ban(t.Context(), user, action, time.Hour)} {
+			_, status := lim.Status(t.Context(), user, action)
+			for what, err := range map[string]error{"Allow": allow, "Peek": peek, "Status": status, "Ban": lim.Ban(t.Context(), user, action, time.Hour)} {
 				if !errors.Is(err, redisstore.ErrState) {
 					t.Errorf("%q: %s: %v; want ErrState", value, what, err)
 				}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // The errors that are this package's own, in the sense of errors.Is. What the client
@@ -138,12 +139,12 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	if s.cell {
 		return s.throttle(ctx, &c)
 	}
-	var few [4]core.Reading
+	var few [4]machine.Reading
 	switch {
-	case c.Peek:
+	case c.Mode == machine.Peek:
 		d, _, err = s.ask(ctx, &c, few[:0])
 		return d, err
-	case c.Force || c.Ahead > 0 || c.Limits[0].Kind() == core.KindLadder:
+	case c.Mode == machine.Force || c.Ahead > 0 || c.Ban > 0:
 		err = s.refusals.change(c.User, c.Action, func() error {
 			d, _, err = s.ask(ctx, &c, few[:0])
 			return err
@@ -165,7 +166,7 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 }
 
 // ask has Redis decide, and appends what it reads.
-func (s *Store) ask(ctx context.Context, c *core.Charge, readings []core.Reading) (core.Decision, []core.Reading, error) {
+func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Reading) (core.Decision, []machine.Reading, error) {
 	call := s.calls.Get().(*call)
 	call.keys, call.request = s.appendKeys(call.keys[:0], c.User, c.Action, c.Limits), s.request(c)
 	if err := s.do(ctx, call); err != nil {

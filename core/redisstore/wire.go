@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A request is what the script is told of a charge, but for the keys.
@@ -40,21 +41,21 @@ func (s *Store) request(c *core.Charge) *request {
 
 func (o *request) of(c *core.Charge) bool {
 	k := &o.charge
-	return k.Cost == c.Cost && k.Peek == c.Peek && k.Force == c.Force && k.Receipt == c.Receipt &&
+	return k.Ask == c.Ask && k.Receipt == c.Receipt &&
 		k.Ahead == c.Ahead && slices.Equal(k.Limits, c.Limits)
 }
 
 // dated is whether the script says when it has decided, and what meters know of refunds.
-func dated(c *core.Charge) bool { return c.Receipt && !c.Peek && !c.Force }
+func dated(c *core.Charge) bool { return c.Receipt && c.Mode == machine.Charge }
 
 // spec is the script's ARGV for a charge.
 func spec(c *core.Charge) string {
 	var few [256]byte
 	b := append(few[:0], '1')
 	switch {
-	case c.Peek:
+	case c.Mode == machine.Peek:
 		b[0] = '0'
-	case c.Force:
+	case c.Mode == machine.Force:
 		b[0] = '3'
 	case c.Receipt:
 		b[0] = '2'
@@ -73,30 +74,25 @@ func spec(c *core.Charge) string {
 		if l.Shadowed() {
 			b = append(b, '~')
 		}
-		switch l.Kind() {
-		case core.KindTokenBucket, core.KindFunnel:
-			n := l.Numbers(c.Cost)
+		switch r := l.Rule(); r.Kind {
+		case machine.KindTokenBucket, machine.KindFunnel:
+			cost := r.Time(min(c.Cost, r.Max+1))
 			switch {
-			case l.Memory() > 0:
+			case r.ForgetAfter > 0:
 				b = append(b, "initial"...)
-				numbers(n.Cost, n.Full, n.Den, n.CostPart, n.FullPart, n.Start, n.StartPart, l.Memory().Microseconds())
-			case n.Den > 1:
+				numbers(cost.Whole, r.Burst.Whole, r.Parts, cost.Part, r.Burst.Part, r.Start.Whole, r.Start.Part, r.ForgetAfter)
+			case r.Parts > 1:
 				b = append(b, "meter"...)
-				numbers(n.Cost, n.Full, n.Den, n.CostPart, n.FullPart)
+				numbers(cost.Whole, r.Burst.Whole, r.Parts, cost.Part, r.Burst.Part)
 			default:
 				b = append(b, "meter"...)
-				numbers(n.Cost, n.Full)
+				numbers(cost.Whole, r.Burst.Whole)
 			}
-		case core.KindLadder:
-			refusals, within, quiet, bans := l.Rungs()
-			byHand := int64(0)
-			if i == 0 && !c.Peek {
-				byHand = c.Cost
-			}
+		case machine.KindBan:
 			b = append(b, "ban"...)
-			numbers(append([]int64{byHand, int64(refusals), within, quiet}, bans...)...)
+			numbers(append([]int64{c.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter}, r.Ban.Bans...)...)
 		default:
-			b = append(b, l.Kind().String()...)
+			b = append(b, r.Kind.String()...)
 			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
 			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
 		}
@@ -109,10 +105,10 @@ const separators = " ,"
 // weight is how long a limit takes the script, in simple charges: a queue writes an
 // entry for each unit.
 func weight(l *core.Limit, cost int64) int {
-	switch l.Kind() {
-	case core.KindSlidingWindow, core.KindSlidingRefused:
+	switch l.Rule().Kind {
+	case machine.KindSlidingWindow, machine.KindSlidingRefused:
 		return 4 + int(min(cost, int64(l.Quota()))/2)
-	case core.KindMovingWindow:
+	case machine.KindMovingWindow:
 		return 4 + int(min(cost, int64(l.Quota()))/2000)
 	}
 	return 1
@@ -120,19 +116,19 @@ func weight(l *core.Limit, cost int64) int {
 
 // words is how many numbers the script replies for a limit.
 func words(l *core.Limit, dated bool) int {
-	switch l.Kind() {
-	case core.KindFixedWindow, core.KindElasticWindow:
+	switch r := l.Rule(); r.Kind {
+	case machine.KindFixedWindow, machine.KindElasticWindow:
 		return 2
-	case core.KindTokenBucket, core.KindFunnel:
+	case machine.KindTokenBucket, machine.KindFunnel:
 		n := 1
-		if l.Numbers(1).Den > 1 {
+		if r.Parts > 1 {
 			n++
 		}
 		if dated {
 			n++
 		}
 		return n
-	case core.KindLadder:
+	case machine.KindBan:
 		return 4
 	}
 	return 3
@@ -140,7 +136,7 @@ func words(l *core.Limit, dated bool) int {
 
 // decode appends a charge's part of the reply, which has the numbers of each limit and
 // nothing else, but for the instant of a charge that is dated.
-func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading, int64, error) {
+func decode(c *core.Charge, reply any, readings []machine.Reading) ([]machine.Reading, int64, error) {
 	values, ok := reply.([]any)
 	if !ok {
 		return nil, 0, ErrReply
@@ -156,9 +152,9 @@ func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading,
 		values = values[1:]
 	}
 	for i := range c.Limits {
-		l := &c.Limits[i]
+		rule := c.Limits[i].Rule()
 		var n [4]int64
-		size := words(l, dated)
+		size := words(&c.Limits[i], dated)
 		if len(values) < size {
 			return nil, 0, ErrReply
 		}
@@ -170,17 +166,19 @@ func decode(c *core.Charge, reply any, readings []core.Reading) ([]core.Reading,
 			n[j] = v
 		}
 		values = values[size:]
-		r := core.Reading{Fits: n[0]&1 == 1}
-		switch l.Kind() {
-		case core.KindTokenBucket, core.KindFunnel:
-			if r.Rest = n[0] >> 1; dated {
-				r.Count, n[size-1] = n[size-1], 0
+		v := machine.Reading{Fits: n[0]&1 == 1}
+		switch {
+		case rule.Metered():
+			if dated {
+				v.Refund, n[size-1] = n[size-1], 0
 			}
-			r.Part = n[1]
+			v.Rest = machine.Span{Whole: n[0] >> 1, Part: n[1]}
+		case rule.Kind == machine.KindBan:
+			v.Refusals, v.Rest.Whole, v.Wait, v.Level = int(n[0]>>1), n[1], n[2], int(n[3])
 		default:
-			r.Count, r.Rest, r.Wait, r.Part = n[0]>>1, n[1], n[2], n[3]
+			v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[2]
 		}
-		readings = append(readings, r)
+		readings = append(readings, v)
 	}
 	if len(values) > 0 {
 		return nil, 0, ErrReply

@@ -111,8 +111,8 @@ func interleave(t testing.TB, store core.Store, l core.Limit) (ops []porcupine.O
 
 // explain looks for an order.
 func explain(ops []porcupine.Operation, l core.Limit) porcupine.CheckResult {
-	start, counting := 0, l.Kind() == core.KindSlidingRefused
-	if l.Memory() > 0 {
+	start, counting := 0, l.Kind() == "refused"
+	if l.Rule().ForgetAfter > 0 {
 		start = l.Quota() / 2
 	}
 	return porcupine.CheckOperationsTimeout(porcupine.Model{

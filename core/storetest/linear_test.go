@@ -11,6 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A faulty store does now and then what take or reset does in its place.
@@ -50,7 +51,7 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 			d, err := s.Take(ctx, c)
 			mu.Lock()
 			defer mu.Unlock()
-			if old, ok := stale[c.User]; ok && c.Peek {
+			if old, ok := stale[c.User]; ok && c.Mode == machine.Peek {
 				return old, nil
 			}
 			stale[c.User] = d
@@ -67,7 +68,7 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 		}},
 		"a charge forgotten": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
 			d, err := s.Take(ctx, c)
-			if d.Allowed && !c.Peek {
+			if d.Allowed && c.Mode != machine.Peek {
 				_ = s.Reset(ctx, c.User, c.Action, c.Limits)
 			}
 			return d, err

@@ -256,9 +256,6 @@ func stateKey(user, action string, r rule) string {
 }
 
 func (m *model) reset(a question) {
-	if a.ladder != nil {
-		m.lift(a)
-	}
 	for _, r := range a.rules {
 		delete(m.states, stateKey(a.user, a.action, r))
 	}
@@ -451,7 +448,13 @@ type question struct {
 func (m *model) take(a question) (d core.Decision, paid []payment) {
 	if a.cost == 0 {
 		a.cost, a.peek = 1, true
-		if d, _ = m.take(a); d.Reason != core.ReasonBanned {
+		d, _ := m.take(a)
+		switch {
+		case d.Allowed:
+		case d.Reason == core.ReasonBanned:
+			r, _ := m.standing(a)
+			d.RetryAfter = us(m.left(r))
+		default:
 			d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 		}
 		return d, nil
@@ -560,7 +563,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 	}
 	if a.ladder != nil {
 		r, _ := m.standing(a)
-		d.BanLevel = uint8(min(r.rung, 255))
+		d.BanLevel = r.rung
 		if rest := us(m.left(r)); !all && rest > 0 {
 			d.Reason, d.Remaining = core.ReasonBanned, 0
 			d.RetryAfter, d.ResetAfter = max(d.RetryAfter, rest), max(d.ResetAfter, rest)

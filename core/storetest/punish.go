@@ -110,16 +110,13 @@ func (m *model) ban(a question, length int64) {
 
 func (m *model) lift(a question) { delete(m.records, recordKey(a.user, a.action)) }
 
-func (m *model) inspect(a question) core.Decision {
+func (m *model) standingStatus(a question) core.BanStatus {
 	r, _ := m.standing(a)
-	d := core.Decision{
-		Allowed: true, Limit: a.ladder.refusals, Remaining: max(0, a.ladder.refusals-len(r.refusals)),
-		ResetAfter: us(m.forgotten(r, a.ladder)), BanLevel: uint8(min(r.rung, 255)), Source: core.SourceStore,
+	left := m.left(r)
+	return core.BanStatus{
+		Banned: left > 0, RetryAfter: us(left), ForgetAfter: us(m.forgotten(r, a.ladder)),
+		Refusals: len(r.refusals), Level: r.rung,
 	}
-	if left := m.left(r); left > 0 {
-		d.Allowed, d.Remaining, d.RetryAfter, d.Reason = false, 0, us(left), core.ReasonBanned
-	}
-	return d
 }
 
 // A payment is what an action has taken from one limit.

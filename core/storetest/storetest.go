@@ -70,6 +70,18 @@ func (f *Fixture) agree(got, want core.Decision) bool {
 	return bare(got) == bare(want)
 }
 
+// sameBan reports whether got is the ban want, as agree does.
+func (f *Fixture) sameBan(got, want core.BanStatus) bool {
+	if f.Advance == nil {
+		for _, d := range [][2]*time.Duration{{&got.RetryAfter, &want.RetryAfter}, {&got.ForgetAfter, &want.ForgetAfter}} {
+			if *d[0] <= *d[1] && *d[0] >= *d[1]-tolerance {
+				*d[0] = *d[1]
+			}
+		}
+	}
+	return got == want
+}
+
 // bare is the decision less its receipt, so that it can be compared. A store may
 // repeat what it said.
 func bare(d core.Decision) core.Decision {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"pgregory.net/rapid"
 )
 
@@ -15,24 +16,31 @@ import (
 type mapStore struct {
 	mu     sync.Mutex
 	now    func() int64 // microseconds
-	states map[stateID]core.State
+	states map[stateID]machine.State
 	limits map[stateID]core.Limit // those that wrote the states; nil if nobody asks
 	greedy bool                   // gives nothing back
 }
 
 type stateID struct{ user, action, identity string }
 
+func idOf(user, action string, l *core.Limit) stateID {
+	if l.AllActions() {
+		action = ""
+	}
+	return stateID{user, action, l.Identity()}
+}
+
 func newMapStore(now func() int64) *mapStore {
-	return &mapStore{now: now, states: map[stateID]core.State{}}
+	return &mapStore{now: now, states: map[stateID]machine.State{}}
 }
 
 func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	states := make([]core.State, len(c.Limits))
+	states := make([]machine.State, len(c.Limits))
 	for i, l := range c.Limits {
-		states[i] = s.states[stateID{c.User, c.Action, l.Identity()}]
+		states[i] = s.states[idOf(c.User, c.Action, &l)]
 	}
 	c.Check(states, now)
 	var d core.Decision
@@ -44,11 +52,11 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 	return d, nil
 }
 
-func (s *mapStore) write(user, action string, limits []core.Limit, states []core.State) {
+func (s *mapStore) write(user, action string, limits []core.Limit, states []machine.State) {
 	for i, l := range limits {
-		if states[i].Changed {
-			id := stateID{user, action, l.Identity()}
-			states[i].Changed = false
+		if states[i].Dirty {
+			id := idOf(user, action, &l)
+			states[i].Dirty = false
 			s.states[id] = states[i]
 			if s.limits != nil {
 				s.limits[id] = l
@@ -62,9 +70,9 @@ func (s *mapStore) write(user, action string, limits []core.Limit, states []core
 func (s *mapStore) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	states := make([]core.State, len(r.Limits))
+	states := make([]machine.State, len(r.Limits))
 	for i, l := range r.Limits {
-		states[i] = s.states[stateID{r.User, r.Action, l.Identity()}]
+		states[i] = s.states[idOf(r.User, r.Action, &l)]
 	}
 	r.Give(states, s.now(), units)
 	s.write(r.User, r.Action, r.Limits, states)
@@ -75,7 +83,7 @@ func (s *mapStore) Reset(_ context.Context, user, action string, limits []core.L
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range limits {
-		delete(s.states, stateID{user, action, l.Identity()})
+		delete(s.states, idOf(user, action, &l))
 	}
 	return nil
 }
@@ -93,7 +101,7 @@ func mapFixture(sweeps bool) Fixture {
 			return
 		}
 		for id, state := range s.states {
-			if l := s.limits[id]; !state.Kept || (state.Expires(&l)+999)/1000*1000 <= now {
+			if l := s.limits[id]; !state.Exists || (l.Rule().Expires(&state)+999)/1000*1000 <= now {
 				delete(s.states, id)
 			}
 		}

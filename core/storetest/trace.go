@@ -337,6 +337,7 @@ func (tr *trace) step(s step) {
 	}
 	if tr.model.unsure(a) {
 		tr.reset(i, a)
+		tr.unban(i, a)
 	}
 
 	a.cost = 1
@@ -420,6 +421,18 @@ func (tr *trace) reset(i int, a question) {
 	tr.model.reset(a)
 }
 
+// unban ends a ban, if the limiter can.
+func (tr *trace) unban(i int, a question) {
+	if a.ladder == nil {
+		return
+	}
+	fmt.Fprintf(&tr.log, "%d.Unban(%s, %s)\n", i, a.user, a.action)
+	if err := tr.limiters[i].Unban(tr.t.Context(), a.user, a.action); err != nil {
+		tr.fatal(err.Error())
+	}
+	tr.model.lift(a)
+}
+
 // judge does by hand what a ladder does by itself.
 func (tr *trace) judge(s step, i int, a question) {
 	l, ctx := tr.limiters[i], tr.t.Context()
@@ -434,16 +447,16 @@ func (tr *trace) judge(s step, i int, a question) {
 		err = l.Ban(ctx, a.user, a.action, us(length))
 		tr.model.ban(a, length)
 	case lift:
-		fmt.Fprintf(&tr.log, "%d.Unban(%s, %s)\n", i, a.user, a.action)
-		err = l.Unban(ctx, a.user, a.action)
-		tr.model.lift(a)
+		tr.unban(i, a)
 	}
 	if err != nil {
 		tr.fatal(err.Error())
 	}
-	fmt.Fprintf(&tr.log, "%d.Inspect(%s, %s)", i, a.user, a.action)
-	got, err := l.Inspect(ctx, a.user, a.action)
-	tr.compare(got, tr.model.inspect(a), err)
+	fmt.Fprintf(&tr.log, "%d.Status(%s, %s)", i, a.user, a.action)
+	got, err := l.Status(ctx, a.user, a.action)
+	if want := tr.model.standingStatus(a); err != nil || !tr.f.sameBan(got.Ban, want) {
+		tr.fatal(fmt.Sprintf("got %+v, %v, want %+v", got.Ban, err, want))
+	}
 }
 
 // refund gives back an action, one of the last or any, whole or in part, and looks at
@@ -467,6 +480,7 @@ func (tr *trace) refund(s step, i int) bool {
 	a.user, a.action, a.cost, a.peek = p.user, p.action, 1, true
 	if tr.model.unsure(a) { // what is given back into it may live on
 		tr.reset(c.limiter, a)
+		tr.unban(c.limiter, a)
 	}
 	fmt.Fprintf(&tr.log, "%d.RefundN(%s, %s, at %d, %d of %d)\n", i, p.user, p.action, p.at, units, c.units)
 	err := tr.limiters[i].RefundN(tr.t.Context(), c.d, units)
@@ -476,9 +490,11 @@ func (tr *trace) refund(s step, i int) bool {
 		return true
 	case err != nil:
 		tr.fatal(err.Error())
-	case units > 0 && !c.spent:
+	case !c.spent:
 		c.spent = true
-		tr.model.refund(c.paid, units)
+		if units > 0 {
+			tr.model.refund(c.paid, units)
+		}
 	}
 	if !tr.model.unsure(a) {
 		tr.call(c.limiter, a)

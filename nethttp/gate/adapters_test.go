@@ -19,6 +19,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/ginlimit"
@@ -310,7 +311,7 @@ func memory() core.Store { return memorystore.New(nil) }
 func charges(s *gatetest.Store) (charges []string) {
 	for _, c := range s.Charges() {
 		peek := ""
-		if c.Peek {
+		if c.Mode == machine.Peek {
 			peek = " peek"
 		}
 		// Gin and Echo write their templates in another way.

@@ -261,9 +261,12 @@ func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
 		return ch.allow(ctx)
 	}
 	defer g.waiting.Add(-1)
-	patient, cancel := context.WithTimeout(ctx, g.rules.MaxWait)
+	patient, cancel := context.WithTimeout(ctx, g.rules.MaxWait+time.Microsecond) // a turn at MaxWait is in time
 	defer cancel()
 	d, err := ch.limiter.WaitN(patient, ch.user, ch.action, ch.cost)
+	if errors.Is(err, core.ErrRefused) {
+		return d, nil
+	}
 	if err != nil && patient.Err() != nil && ctx.Err() == nil {
 		return ch.allow(ctx) // MaxWait is over, which is not a failure
 	}

@@ -100,7 +100,7 @@ var holds = []struct {
 			{status: 200, reset: 1},
 			{at: 1, status: 200, after: time.Second - 1, reset: 1},
 			{at: 2, status: 200, after: 2*time.Second - 2, reset: 1},
-			{at: 3, status: 429, retry: "3", reset: 3},
+			{at: 3, status: 429, retry: "2", reset: 2}, // only the first of those who wait has reserved a turn
 			{at: 4, user: "other", status: 200, reset: 1},
 			{at: 1500 * time.Millisecond, status: 200, after: 1500 * time.Millisecond, reset: 1},
 		},
@@ -160,8 +160,8 @@ var holds = []struct {
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
 		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits: []visit{
-			{status: 200, after: 500 * time.Millisecond, reset: 1},
-			{at: 1, status: 429, after: 500 * time.Millisecond, retry: "1", reset: 1},
+			{status: 200, after: 500*time.Millisecond + time.Microsecond, reset: 1},
+			{at: 1, status: 429, after: 500*time.Millisecond + time.Microsecond, retry: "1", reset: 1},
 		},
 	},
 	{

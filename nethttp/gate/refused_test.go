@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 )
@@ -280,7 +281,7 @@ var refusedRules = []rule{
 		name: "FinalCost: a store that fails then is said once, and the response stays",
 		store: func() core.Store {
 			return answers(func(c core.Charge) (core.Decision, error) {
-				if c.Force {
+				if c.Mode == machine.Force {
 					return core.Decision{}, errBoom
 				}
 				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute}, nil

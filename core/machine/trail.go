@@ -1,20 +1,19 @@
-package core
+package machine
 
 import (
 	"math"
 	"slices"
 )
 
-// A Trail of up to long entries is one block, from which what is dead is moved out
-// when it is full; a longer one is blocks of chunk entries, so that no charge ever
-// copies a long queue.
+// A trail of up to long entries is one block, which is compacted when it is full. A longer
+// one is blocks of chunk entries, so that no charge copies a long queue.
 const (
 	chunk = 128
 	long  = 3900 // such a block just fits the allocator's largest class, 32 KiB
 )
 
 // Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first, 8 bytes each and little more.
+// actions, oldest first, 8 to 8.5 bytes each in a long one.
 type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once
 	blocks [][]int64
@@ -163,60 +162,56 @@ func (t *Trail) pop() {
 	}
 }
 
-// free is the instant from which the limit has room for cost: when the entry
-// leaves that is the one too many.
-func (t *Trail) free(l *Limit, cost int64) int64 {
-	over := int64(t.n) - (int64(l.max) - cost) - 1
+// free is the instant from which the rule has room for cost: when the entry leaves that
+// is one too many.
+func (t *Trail) free(r *Rule, cost int64) int64 {
+	over := int64(t.n) - (r.Max - cost) - 1
 	if over < 0 {
 		return math.MinInt64 / 2 // long ago
 	}
-	return t.At(int(over)) + l.span
+	return t.At(int(over)) + r.Period
 }
 
-// fitsTrail looks at one entry: the one that would be one too many.
-func (l *Limit) fitsTrail(s *State, now int64, c *Charge) bool {
-	s.shift = 0
-	if !s.Kept || s.Trail.Len() == 0 {
-		return c.Force || c.Cost <= int64(l.max)
+// checkTrail looks at one entry: the one that would be one too many.
+func (r *Rule) checkTrail(s *State, now int64, a *Ask) bool {
+	s.ahead = 0
+	if !s.Exists || s.Trail.Len() == 0 {
+		return a.Mode == Force || a.Cost <= r.Max
 	}
-	if ahead := s.Trail.newest() - now; ahead > 0 { // the clock stepped back
-		s.shift = ahead
-	}
-	return c.Force || c.Cost <= int64(l.max) && s.Trail.free(l, c.Cost)-s.shift <= now
+	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
+	return a.Mode == Force || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
 }
 
-// chargeTrail writes cost entries, admitted ones or, with CountRefused, refused
-// ones, and drops those that no longer count. Of refused ones the newest max
-// stay, or as many as counted before, if a larger limit put them there.
-func (l *Limit) chargeTrail(s *State, now, cost int64) {
+// chargeTrail writes cost entries, and drops those that no longer count. Of refused ones
+// the newest Max stay, or as many as counted before, if a larger limit wrote them.
+func (r *Rule) chargeTrail(s *State, now, cost int64) {
 	if s.Trail == nil {
 		s.Trail = new(Trail)
 	}
+	r.shift(s, now)
 	t := s.Trail
-	t.base -= s.shift
-	s.shift = 0
-	t.drop(t.dead(now - l.span))
-	keep := max(l.max, t.n)
+	t.drop(t.dead(now - r.Period))
+	keep := max(int(r.Max), t.n)
 	for range cost {
-		t.push(now, l.max)
+		t.push(now, int(r.Max))
 	}
 	if t.n > keep {
 		t.drop(t.n - keep)
 	}
 }
 
-// readTrail counts what is within the period.
-func (l *Limit) readTrail(r *Reading, s *State, now, cost int64) {
-	if !s.Kept || s.Trail.Len() == 0 {
+// readTrail counts the entries within the period.
+func (r *Rule) readTrail(v *Reading, s *State, now, cost int64) {
+	if !s.Exists || s.Trail.Len() == 0 {
 		return
 	}
 	t := s.Trail
-	r.Count = int64(t.n - t.dead(now-l.span+s.shift))
-	if r.Count == 0 {
+	v.Count = int64(t.n - t.dead(now-r.Period+s.ahead))
+	if v.Count == 0 {
 		return
 	}
-	r.Rest = t.newest() - s.shift + l.span - now
-	if cost <= int64(l.max) {
-		r.Wait = t.free(l, cost) - s.shift - now
+	v.Rest.Whole = t.newest() - s.ahead + r.Period - now
+	if cost <= r.Max {
+		v.Wait = t.free(r, cost) - s.ahead - now
 	}
 }

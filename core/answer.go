@@ -1,0 +1,139 @@
+package core
+
+import (
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// Answer turns the readings of the charge's limits, in their order, into the decision. now
+// is the instant of it, which only a charge with Receipt needs.
+func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
+	c.answer(&d, readings, now)
+	return d
+}
+
+// answer fills in the zero Decision: to copy it costs more than to decide.
+func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64) {
+	if c.status != nil {
+		c.status.fill(c.Limits, readings)
+	}
+	d.Source = SourceStore
+	limited, banned := false, false
+	for i := range c.Limits {
+		switch l := &c.Limits[i]; {
+		case readings[i].Fits || l.shadow:
+		case l.kind == machine.KindBan:
+			banned = true
+		default:
+			limited = true
+		}
+	}
+	if d.Allowed = !limited && !banned; !d.Allowed {
+		d.Reason = ReasonLimited
+	}
+	for i := range c.Limits {
+		switch l, v := &c.Limits[i], &readings[i]; {
+		case l.kind == machine.KindBan:
+			d.addBan(v)
+		case !l.shadow:
+			c.bind(d, i, v, limited)
+		case d.Allowed && !v.Fits:
+			d.Reason = ReasonShadowed
+		case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
+			d.Reason = ReasonNear
+		}
+	}
+	if c.Receipt && d.Allowed && c.Mode != machine.Peek {
+		d.receipt = newReceipt(c, readings, now)
+	}
+}
+
+// addBan adds what a ban policy says. It comes after all limits.
+func (d *Decision) addBan(v *machine.Reading) {
+	d.BanLevel = v.Level
+	if v.Wait > 0 && !d.Allowed {
+		d.Reason, d.Remaining = ReasonBanned, 0
+		d.RetryAfter = max(d.RetryAfter, micros(v.Wait))
+		d.ResetAfter = max(d.ResetAfter, micros(v.Wait))
+	}
+}
+
+// bind adds the i-th limit's reading to the decision, and decides which limit binds.
+// limited says whether one of them refuses.
+func (c *Charge) bind(d *Decision, i int, v *machine.Reading, limited bool) {
+	l := &c.Limits[i]
+	remaining := int(l.rule.Remaining(v))
+	retry := time.Duration(0)
+	if !v.Fits {
+		retry = l.retryAfter(v, c.Cost)
+	}
+	reset := micros(v.Rest.Ceil())
+	binds := true
+	switch {
+	case i == 0:
+	case !limited && remaining != d.Remaining:
+		binds = remaining < d.Remaining
+	case retry != d.RetryAfter:
+		binds = retry > d.RetryAfter
+	default:
+		binds = reset > d.ResetAfter
+	}
+	if binds {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.max, retry, reset
+	}
+	if i == 0 || remaining < d.Remaining {
+		d.Remaining = remaining
+	}
+}
+
+// retryAfter is the wait until a cost fits that does not fit now.
+func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
+	if cost > int64(l.max) {
+		return Never
+	}
+	return micros(l.rule.RetryAfter(v, cost))
+}
+
+// Pour fills in the zero Decision of a charge that is [Charge.Short], as
+// [machine.Rule.Pour] has decided it.
+func (c *Charge) Pour(d *Decision, v machine.Level) { c.Limits[0].poured(d, v, c.Cost) }
+
+func (l *Limit) poured(d *Decision, v machine.Level, cost int64) {
+	d.Allowed, d.Source, d.Limit = v.Fits, SourceStore, l.max
+	d.Remaining = int(l.rule.Room(v.Debt))
+	d.ResetAfter = micros(v.Debt.Ceil())
+	if !v.Fits {
+		d.Reason = ReasonLimited
+		d.RetryAfter = micros(l.rule.Delay(v.Debt, cost))
+	}
+}
+
+// untouched is the decision of a charge that nobody could decide: the quota of the first
+// limit, as if nothing had happened. A cost that can never pass still cannot.
+func (c *Charge) untouched() Decision {
+	if c.status != nil {
+		whole := make([]machine.Reading, len(c.Limits))
+		for i := range whole {
+			whole[i].Fits = true
+		}
+		c.status.fill(c.Limits, whole)
+	}
+	d := Decision{Allowed: true, Limit: c.Limits[0].max, Remaining: c.Limits[0].max}
+	if c.Mode == machine.Force {
+		return d
+	}
+	enforced := enforced(c.Limits)
+	for i := range enforced {
+		quota := enforced[i].max
+		if d.Allowed && c.Cost > int64(quota) {
+			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, ReasonLimited
+		}
+	}
+	if !d.Allowed {
+		for i := range enforced {
+			d.Remaining = min(d.Remaining, enforced[i].max)
+		}
+	}
+	return d
+}

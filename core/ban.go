@@ -1,0 +1,150 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// A BanPolicy bans users who keep trying after being refused: so many refusals within a
+// time lead to a ban, and each further ban is the next in a list.
+//
+//	replies, err := replies.With(core.BanPolicy{
+//		Refusals: 20, Within: time.Minute,
+//		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
+//	})
+//
+// It is decided in the same atomic step as the limits. A banned user is refused with
+// [ReasonBanned]. A banned user's attempts are charged to nothing and do not lengthen the
+// ban. An attempt counts as one refusal whatever its cost. A Peek does not count, nor does
+// a cost that can never pass.
+//
+// The state belongs to user and action, or with PerUser to the user. Limiters on one store
+// share it, each with its own numbers. A limiter with a shorter Within or ForgetAfter
+// forgets for all of them. A full memorystore may drop the state of a user who is not
+// banned at present.
+type BanPolicy struct {
+	// Refusals, from 1 to 100, within Within, from 1 ms to 365 days, lead to a
+	// ban. A refusal counts until just before Within is over.
+	Refusals int
+	Within   time.Duration
+
+	// Bans are the lengths of the first ban, the second and so on; the last one repeats.
+	// 1 to 16, each from 1 ms to 365 days.
+	Bans []time.Duration
+
+	// ForgetAfter, from 1 ms to 365 days, without a refusal or a ban brings the user back
+	// to the first ban; 0 is 24 h.
+	ForgetAfter time.Duration
+
+	// PerUser counts the refusals of all of a user's actions together, and bans the user
+	// from all of them: from every action of a limiter that has a BanPolicy with PerUser.
+	PerUser bool
+}
+
+const (
+	maxRefusals       = 100
+	maxBans           = 16
+	defaultBanForgets = 24 * time.Hour
+)
+
+func (p BanPolicy) extend(l *Limiter) error {
+	if l.ban() != nil {
+		return configError("core: With: the limiter has a BanPolicy already; give one")
+	}
+	if p.ForgetAfter == 0 {
+		p.ForgetAfter = defaultBanForgets
+	}
+	rule, err := p.rule()
+	if err != nil {
+		return err
+	}
+	limit := Limit{kind: machine.KindBan, max: p.Refusals, perUser: p.PerUser}.derived()
+	rule.Hash = limit.rule.Hash
+	limit.rule = rule
+	l.limits = append(l.limits, limit)
+	return nil
+}
+
+// rule compiles the policy, or says what is wrong with it.
+func (p BanPolicy) rule() (machine.Rule, error) {
+	bad := func(format string, args ...any) error {
+		return configError("core: BanPolicy: " + fmt.Sprintf(format, args...))
+	}
+	switch {
+	case p.Refusals < 1 || p.Refusals > maxRefusals:
+		return machine.Rule{}, bad("Refusals %d is not within 1 to %d", p.Refusals, maxRefusals)
+	case len(p.Bans) < 1 || len(p.Bans) > maxBans:
+		return machine.Rule{}, bad("%d Bans are not 1 to %d", len(p.Bans), maxBans)
+	}
+	if err := validatePeriod("Within", p.Within, bad); err != nil {
+		return machine.Rule{}, err
+	}
+	if err := validatePeriod("ForgetAfter", p.ForgetAfter, bad); err != nil {
+		return machine.Rule{}, err
+	}
+	b := &machine.BanRule{Refusals: p.Refusals, Within: p.Within.Microseconds(), ForgetAfter: p.ForgetAfter.Microseconds()}
+	for _, ban := range p.Bans {
+		if err := validatePeriod("a ban of", ban, bad); err != nil {
+			return machine.Rule{}, err
+		}
+		b.Bans = append(b.Bans, ban.Microseconds())
+	}
+	return machine.NewBan(b), nil
+}
+
+// ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
+func (l *Limiter) ban() []Limit {
+	if i := len(l.limits) - 1; i >= 0 && l.limits[i].kind == machine.KindBan {
+		return l.limits[i:]
+	}
+	return nil
+}
+
+// ErrNoBanPolicy is the error of Ban and Unban on a limiter without a [BanPolicy].
+var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; give it one with With")
+
+var errNotBanned = errors.New("core: the user is not banned: the store is full, or has no answer")
+
+// Ban bans user from action by hand for d from now, 1 ms to 365 days, in place of any ban
+// that there is. It does not count as a ban of the [BanPolicy]. The store that decides at
+// the time keeps it: the second store of a [Fallback] forgets it with its process.
+func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
+	if err := l.checkBan(ctx, user, action); err != nil {
+		return err
+	}
+	err := validatePeriod("the ban of", d, func(format string, args ...any) error {
+		return configError("core: Ban: " + fmt.Sprintf(format, args...))
+	})
+	if err != nil {
+		return err
+	}
+	ask := machine.Ask{Cost: 1, Ban: d.Microseconds()}
+	got, err := l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.ban(), Ask: ask})
+	if err == nil && (got.Reason == ReasonFull || got.Source == SourceNone) {
+		err = errNotBanned
+	}
+	return err
+}
+
+// Unban ends a ban, and forgets the refusals and bans before it, in every store that may
+// keep them. The limits stay as they are.
+func (l *Limiter) Unban(ctx context.Context, user, action string) error {
+	if err := l.checkBan(ctx, user, action); err != nil {
+		return err
+	}
+	return l.store.Reset(ctx, user, action, l.ban())
+}
+
+func (l *Limiter) checkBan(ctx context.Context, user, action string) error {
+	if err := l.check(ctx, user, action); err != nil {
+		return err
+	}
+	if l.ban() == nil {
+		return ErrNoBanPolicy
+	}
+	return nil
+}

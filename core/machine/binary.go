@@ -1,0 +1,173 @@
+package machine
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+// ErrBinary is the error of UnmarshalBinary for bytes that are not a state.
+var ErrBinary = errors.New("machine: the bytes are not a state")
+
+// The first byte of a binary state is the form's version, and the second says which
+// machine the state belongs to. Numbers are varints, and instants after the first are
+// differences.
+const binaryVersion = 1
+
+const (
+	binaryMeter byte = iota + 1
+	binaryCounter
+	binaryTrail
+	binaryBans
+)
+
+// MarshalBinary returns the state in a form that UnmarshalBinary reads, in this and in
+// later versions. A state that does not exist is no bytes at all. The error is nil.
+func (s *State) MarshalBinary() ([]byte, error) {
+	switch {
+	case !s.Exists:
+		return nil, nil
+	case s.Trail != nil:
+		return s.Trail.append([]byte{binaryVersion, binaryTrail}), nil
+	case s.Bans != nil:
+		return s.Bans.append([]byte{binaryVersion, binaryBans}), nil
+	case s.Counter != Counter{}:
+		b := binary.AppendVarint([]byte{binaryVersion, binaryCounter}, s.Counter.Count)
+		return binary.AppendVarint(b, s.Counter.End), nil
+	}
+	return s.Meter.append([]byte{binaryVersion, binaryMeter}), nil
+}
+
+func (m *Meter) append(b []byte) []byte {
+	b = binary.AppendVarint(b, m.TAT)
+	b = binary.AppendUvarint(b, uint64(m.Part))
+	b = binary.AppendVarint(b, m.Last)
+	b = binary.AppendVarint(b, m.Turns)
+	if m.Refunds == nil {
+		return b
+	}
+	b = binary.AppendVarint(b, m.Refunds.Until)
+	for _, f := range m.Refunds.After {
+		b = binary.AppendVarint(b, f.Number)
+		b = binary.AppendVarint(b, f.TAT)
+		b = binary.AppendUvarint(b, uint64(f.Part))
+	}
+	return b
+}
+
+func (t *Trail) append(b []byte) []byte {
+	last := int64(0)
+	for i := range t.n {
+		at := t.At(i)
+		b = binary.AppendVarint(b, at-last)
+		last = at
+	}
+	return b
+}
+
+func (r *Bans) append(b []byte) []byte {
+	b = binary.AppendVarint(b, r.Last)
+	b = binary.AppendVarint(b, r.Until)
+	b = binary.AppendVarint(b, int64(r.Level))
+	last := int64(0)
+	for _, at := range r.Refusals {
+		b = binary.AppendVarint(b, at-last)
+		last = at
+	}
+	return b
+}
+
+// UnmarshalBinary replaces the state with the one that MarshalBinary returned as b. It
+// keeps nothing of b. Its error is [ErrBinary].
+func (s *State) UnmarshalBinary(b []byte) error {
+	*s = State{}
+	if len(b) == 0 {
+		return nil
+	}
+	if len(b) < 2 || b[0] != binaryVersion {
+		return ErrBinary
+	}
+	d := decoder{rest: b[2:]}
+	read := State{Exists: true}
+	switch b[1] {
+	case binaryMeter:
+		d.meter(&read.Meter)
+	case binaryCounter:
+		read.Counter = Counter{Count: d.int(), End: d.int()}
+		d.bad = d.bad || read.Counter == Counter{}
+	case binaryTrail:
+		read.Trail = new(Trail)
+		instants := d.instants()
+		for _, at := range instants {
+			read.Trail.push(at, len(instants))
+		}
+	case binaryBans:
+		read.Bans = &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
+		read.Bans.Refusals = d.instants()
+	default:
+		return ErrBinary
+	}
+	if d.bad || len(d.rest) > 0 {
+		return ErrBinary
+	}
+	*s = read
+	return nil
+}
+
+// A decoder reads numbers, none of which is negative.
+type decoder struct {
+	rest []byte
+	bad  bool
+}
+
+func (d *decoder) int() int64 {
+	v, n := binary.Varint(d.rest)
+	if n <= 0 || v < 0 || v > math.MaxInt64/4 {
+		d.bad, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) uint32(v int64) uint32 {
+	d.bad = d.bad || v > math.MaxInt32
+	return uint32(v)
+}
+
+func (d *decoder) part() uint32 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 || v > math.MaxUint32 {
+		d.bad, d.rest = true, nil
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return uint32(v)
+}
+
+func (d *decoder) meter(m *Meter) {
+	*m = Meter{TAT: d.int(), Part: d.part(), Last: d.int(), Turns: d.int()}
+	if len(d.rest) == 0 {
+		return
+	}
+	m.Refunds = &Refunds{Until: d.int()}
+	for len(d.rest) > 0 {
+		m.Refunds.After = append(m.Refunds.After, Refund{Number: d.int(), TAT: d.int(), Part: d.part()})
+	}
+	d.bad = d.bad || len(m.Refunds.After) == 0 || len(m.Refunds.After) > maxRefunds
+}
+
+// instants reads instants, each no earlier than the one before, to the end.
+func (d *decoder) instants() []int64 {
+	all := make([]int64, 0, len(d.rest))
+	last := int64(0)
+	for len(d.rest) > 0 {
+		last += d.int()
+		d.bad = d.bad || last > math.MaxInt64/4
+		all = append(all, last)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}

@@ -1,0 +1,156 @@
+package machine
+
+// Meter is the state of a bucket or funnel: the instant at which its debt is gone, when a
+// funnel is empty or a bucket full. A charge moves that instant; time alone does the rest.
+// This is the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371),
+// in which the instant is called the theoretical arrival time.
+type Meter struct {
+	TAT  int64  // microseconds, rounded down
+	Part uint32 // and Part/Parts of one
+	Last int64  // the last admitted action; only for a bucket with Initial
+
+	// Turns, if not 0, says that the debt is above one quota on purpose, by turns that
+	// waiting callers have reserved. It is the instant of the last reservation.
+	Turns int64
+
+	Refunds *Refunds // the refunds that still matter
+}
+
+// Expires is the instant from which the meter of a [Rule.Plain] rule need not be kept.
+func (m *Meter) Expires() int64 {
+	if m.Refunds != nil {
+		return max(m.gone(), m.Refunds.Until)
+	}
+	return m.gone()
+}
+
+// gone is the first microsecond without debt.
+func (m *Meter) gone() int64 { return Span{m.TAT, int64(m.Part)}.Ceil() }
+
+func (m *Meter) refusedUntil(r *Rule) int64 {
+	return Span{m.TAT, int64(m.Part)}.add(r.Emission, r.Parts).sub(r.Burst, r.Parts).Ceil()
+}
+
+// debt is what the meter owes now.
+func (m *Meter) debt(now int64) Span {
+	if m.TAT < now {
+		return Span{}
+	}
+	return Span{m.TAT - now, int64(m.Part)}
+}
+
+func (m *Meter) set(now int64, debt Span) { m.TAT, m.Part = now+debt.Whole, uint32(debt.Part) }
+
+// pour adds a cost to a debt, and reports whether a burst has room for both.
+func (r *Rule) pour(debt Span, cost int64, burst Span) (Span, bool) {
+	after := debt.add(r.Time(cost), r.Parts)
+	return after, !after.exceeds(burst)
+}
+
+// Room is how many units fit into a meter of that debt.
+func (r *Rule) Room(debt Span) int64 {
+	if debt.exceeds(r.Burst) { // turns are reserved
+		return 0
+	}
+	return r.units(r.Burst.sub(debt, r.Parts))
+}
+
+// Delay is how long, in microseconds, a cost waits that does not fit into a meter of that
+// debt. It is negative if the cost fits.
+func (r *Rule) Delay(debt Span, cost int64) int64 {
+	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
+}
+
+// A Level is a meter's debt after [Rule.Pour]. It is small enough to be returned in
+// registers: a struct that is copied costs more than the decision.
+type Level struct {
+	Known bool // if not, nothing was decided
+	Fits  bool
+	Debt  Span
+}
+
+// Pour is Check and Charge in one go, for a [Rule.Plain] rule, a cost of 1 to Max, and a
+// meter without turns and refunds. exists says whether the meter was kept. If the cost
+// fits, m is to be written back. Nothing is decided if the clock stepped back. until is
+// the instant before which a cost of 1 is refused, or this one if it was; or 0.
+func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Level, until int64) {
+	if exists {
+		if v.Debt = m.debt(now); v.Debt.exceeds(r.Burst) {
+			return v, 0
+		}
+	}
+	v.Known = true
+	next, fits := r.pour(v.Debt, cost, r.Burst)
+	if v.Fits = fits; fits {
+		v.Debt = next
+		m.set(now, next)
+		next = next.add(r.Emission, r.Parts)
+	}
+	if next.exceeds(r.Burst) {
+		until = now + next.sub(r.Burst, r.Parts).Ceil()
+	}
+	return v, until
+}
+
+// checkMeter brings the meter to now, and notes what its debt would be after the charge.
+func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
+	m := &s.Meter
+	if s.Exists && r.ForgetAfter > 0 {
+		s.Exists = now-m.Last < r.ForgetAfter
+	}
+	debt := r.Start
+	if s.Exists {
+		debt, s.Dirty = r.settled(m, now)
+		if m.Refunds != nil && (s.Dirty || m.Refunds.Until <= now) {
+			m.Refunds = nil
+		}
+		if m.Last > now && m.Turns == 0 { // the clock stepped back
+			m.Last = now
+			s.Dirty = true
+		}
+	} else {
+		m.Turns, m.Refunds = 0, nil
+	}
+	m.set(now, debt)
+	burst := r.Burst
+	burst.Whole += a.Ahead
+	var fits bool
+	s.next, fits = r.pour(debt, min(a.Cost, r.Max), burst)
+	if a.Mode == Force {
+		if !fits { // as much as there is room for
+			s.next = r.Burst
+			if debt.exceeds(r.Burst) {
+				s.next = debt
+			}
+		}
+		return true
+	}
+	return fits && a.Cost <= r.Max
+}
+
+// settled is what the meter owes now. A debt above the burst comes of a clock that stepped
+// back, and is cut; turns that are reserved stay as far off as they were.
+func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
+	if back := m.Turns - now; back > 0 {
+		m.TAT, m.Turns, cut = m.TAT-back, now, true
+		if r.ForgetAfter > 0 {
+			m.Last -= back
+		}
+	}
+	if debt = m.debt(now); debt.exceeds(r.Burst) && m.Turns == 0 {
+		return r.Burst, true
+	}
+	return debt, cut
+}
+
+func (r *Rule) chargeMeter(s *State, now int64) {
+	m, turn := &s.Meter, now
+	m.set(now, s.next)
+	if m.Turns = 0; s.next.exceeds(r.Burst) {
+		m.Turns = now
+		turn += s.next.sub(r.Burst, r.Parts).Ceil()
+	}
+	if r.ForgetAfter > 0 {
+		m.Last = turn
+	}
+}

@@ -1,0 +1,97 @@
+package machine
+
+// A Kind says which machine a [Rule] uses. States of different kinds have nothing in
+// common.
+type Kind uint8
+
+// The kinds of rules.
+const (
+	KindSlidingWindow  Kind = iota + 1
+	KindSlidingRefused      // a sliding window that counts refusals too
+	KindMovingWindow
+	KindFixedWindow
+	KindElasticWindow
+	KindTokenBucket
+	KindFunnel
+	KindBan
+)
+
+var kindNames = [...]string{
+	KindSlidingWindow: "sliding", KindSlidingRefused: "refused", KindMovingWindow: "moving",
+	KindFixedWindow: "fixed", KindElasticWindow: "elastic", KindTokenBucket: "bucket",
+	KindFunnel: "funnel", KindBan: "ban",
+}
+
+// String returns the word that stands for the kind in keys, headers and logs.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "invalid"
+}
+
+// A Rule is a limit compiled to integers; see [NewWindow], [NewMeter] and [NewBan]. Times
+// are microseconds. Package core validates the numbers; a Rule does not.
+type Rule struct {
+	Kind Kind
+	Max  int64  // the quota: units for a window, capacity for a meter, refusals for a ban
+	Hash uint64 // of what identifies the state within a user and action; set by package core
+
+	Period int64 // windows
+
+	// Meters: buckets and funnels.
+	Emission    Span  // the time of one unit
+	Burst       Span  // the time of the whole quota: the most debt that a meter bears
+	Start       Span  // the debt of a bucket with Initial that has no state
+	Parts       int64 // the denominator of all spans
+	ForgetAfter int64 // how long a bucket with Initial is kept after its last action; else 0
+	pace        int64 // Emission is pace/Parts microseconds
+
+	Ban *BanRule // KindBan
+}
+
+// NewWindow makes the rule of a window of at most max units a period.
+func NewWindow(kind Kind, max, period int64) Rule {
+	return Rule{Kind: kind, Max: max, Period: period}
+}
+
+// NewMeter makes the rule of a bucket or funnel whose quota is capacity, and which gains
+// or drains n units per period.
+func NewMeter(kind Kind, capacity, n, period int64) Rule {
+	if g := gcd(period, n); g > 1 {
+		period, n = period/g, n/g
+	}
+	return Rule{
+		Kind: kind, Max: capacity, pace: period, Parts: n,
+		Emission: spanOf(period, 1, n), Burst: spanOf(period, capacity, n),
+	}
+}
+
+// WithInitial makes a bucket start with n units instead of full, and forget its state
+// after forgetAfter without an admitted action. A state is kept for at least as long as
+// the bucket takes to fill, and a microsecond more, so that a wait for a full bucket ends.
+func (r Rule) WithInitial(n, forgetAfter int64) Rule {
+	r.Start = spanOf(r.pace, r.Max-n, r.Parts)
+	r.ForgetAfter = max(forgetAfter, r.Burst.Ceil()+1)
+	return r
+}
+
+// Rate is a meter's rate in lowest terms: n units per period.
+func (r *Rule) Rate() (n, period int64) { return r.Parts, r.pace }
+
+// Windowed reports whether the rule is a window's.
+func (r *Rule) Windowed() bool { return r.Kind <= KindElasticWindow }
+
+// Metered reports whether the rule is a bucket's or a funnel's.
+func (r *Rule) Metered() bool { return r.Kind == KindTokenBucket || r.Kind == KindFunnel }
+
+// Plain reports whether the rule is that of a bucket or funnel without Initial, which
+// [Rule.Pour] decides.
+func (r *Rule) Plain() bool { return r.Metered() && r.ForgetAfter == 0 }
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

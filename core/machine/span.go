@@ -1,0 +1,73 @@
+package machine
+
+import (
+	"math"
+	"math/bits"
+)
+
+// A Span is a time: Whole microseconds and Part/Parts of one, where Parts is the rule's
+// and Part is from 0 to Parts-1. So a rate of 7 per second never drifts.
+type Span struct{ Whole, Part int64 }
+
+func (a Span) add(b Span, parts int64) Span {
+	a.Whole += b.Whole
+	if a.Part += b.Part; a.Part >= parts {
+		a.Whole++
+		a.Part -= parts
+	}
+	return a
+}
+
+func (a Span) sub(b Span, parts int64) Span {
+	a.Whole -= b.Whole
+	if a.Part -= b.Part; a.Part < 0 {
+		a.Whole--
+		a.Part += parts
+	}
+	return a
+}
+
+func (a Span) exceeds(b Span) bool {
+	return a.Whole > b.Whole || a.Whole == b.Whole && a.Part > b.Part
+}
+
+// Ceil is the span in microseconds, rounded up.
+func (a Span) Ceil() int64 {
+	if a.Part > 0 {
+		return a.Whole + 1
+	}
+	return a.Whole
+}
+
+// beyond is longer than any span of a valid rule.
+const beyond = math.MaxInt64 / 4
+
+// Time is how long n units take at the rule's rate. A time beyond every bound is cut.
+func (r *Rule) Time(n int64) Span {
+	if n == 1 {
+		return r.Emission
+	}
+	return spanOf(r.pace, n, r.Parts)
+}
+
+// spanOf is pace*n/parts microseconds.
+func spanOf(pace, n, parts int64) Span {
+	hi, lo := bits.Mul64(uint64(pace), uint64(n))
+	if hi < uint64(parts) {
+		if whole, part := bits.Div64(hi, lo, uint64(parts)); whole < beyond {
+			return Span{int64(whole), int64(part)}
+		}
+	}
+	return Span{beyond, 0}
+}
+
+// units is how many whole units take no longer than a span.
+func (r *Rule) units(a Span) int64 {
+	hi, lo := bits.Mul64(uint64(a.Whole), uint64(r.Parts))
+	lo, carry := bits.Add64(lo, uint64(a.Part), 0)
+	if hi += carry; hi == 0 {
+		return int64(lo / uint64(r.pace))
+	}
+	n, _ := bits.Div64(hi, lo, uint64(r.pace))
+	return int64(n)
+}

@@ -1,0 +1,205 @@
+package machine
+
+// A Mode says what an [Ask] may change.
+type Mode uint8
+
+// The modes of an [Ask].
+const (
+	Charge Mode = iota // charge if there is room
+	Peek               // answer, and write nothing
+	Force              // charge what there is room for, up to the cost, and allow whatever that is
+)
+
+// An Ask is what is asked of a rule.
+type Ask struct {
+	Mode Mode
+	Cost int64 // units, at least 1
+
+	// Ahead, in microseconds, lets a meter admit an action that long before it has room:
+	// the caller waits for its turn.
+	Ahead int64
+
+	// Ban is a ban by hand of so many microseconds, for a rule of KindBan; 0 is none.
+	Ban int64
+}
+
+// A State is what a store keeps for one rule, one user and one action. The zero State is
+// that of a rule for which nothing is kept.
+//
+// A store loads a state, passes it to [Rule.Check] and then to [Rule.Charge] or
+// [Rule.Refuse], and writes it back if Dirty is set. Package core's Charge does so for
+// several rules at once, all or none.
+type State struct {
+	Exists bool // something is kept; if not, the rest is ignored
+	Fits   bool // set by Check: the rule has room
+	Dirty  bool // the state is to be written
+
+	Meter   Meter   // buckets and funnels
+	Counter Counter // FixedWindow and ElasticWindow
+	Trail   *Trail  // SlidingWindow and MovingWindow
+	Bans    *Bans   // KindBan
+
+	next  Span  // the debt of a meter after the charge
+	ahead int64 // how far the state is ahead of a clock that stepped back
+}
+
+// A Reading is what a state says about an ask, in integers, after the ask was decided. A
+// store that decides elsewhere, in Lua for example, brings back Readings.
+type Reading struct {
+	Fits bool
+
+	Count  int64 // windows: the units that count
+	Rest   Span  // until the rule is whole; a ban: until all is forgotten
+	Wait   int64 // trails that do not fit: until they do; a ban: until it ends
+	Refund int64 // meters: the number of the last refund; see [Refunds]
+
+	Refusals, Level int // a ban: refusals that count towards the next, and bans in a row
+}
+
+// Expires is the instant from which a state need not be kept.
+func (r *Rule) Expires(s *State) int64 {
+	switch {
+	case r.Kind == KindBan:
+		return r.Ban.forgotten(s.Bans)
+	case r.ForgetAfter > 0:
+		return s.Meter.Last + r.ForgetAfter
+	case !r.Windowed():
+		return s.Meter.Expires()
+	case s.Trail != nil:
+		return s.Trail.newest() + r.Period
+	default:
+		return s.Counter.End
+	}
+}
+
+// RefusedUntil is the instant before which a cost of 1 is refused if nothing else
+// happens. It may be past.
+func (r *Rule) RefusedUntil(s *State) int64 {
+	switch {
+	case r.Kind == KindBan:
+		return s.Bans.Until
+	case !r.Windowed():
+		return s.Meter.refusedUntil(r)
+	case s.Trail != nil:
+		return s.Trail.free(r, 1)
+	case s.Counter.Count >= r.Max:
+		return s.Counter.End
+	}
+	return 0
+}
+
+// Check brings a state to the instant now, in microseconds on the store's clock, and sets
+// Fits if the rule has room for the ask.
+func (r *Rule) Check(s *State, now int64, a *Ask) {
+	s.Dirty = false
+	switch r.Kind {
+	case KindFixedWindow, KindElasticWindow:
+		s.Fits = r.checkCounter(s, now, a)
+	case KindTokenBucket, KindFunnel:
+		s.Fits = r.checkMeter(s, now, a)
+	case KindBan:
+		s.Fits = r.checkBan(s, now, a)
+	default:
+		s.Fits = r.checkTrail(s, now, a)
+	}
+}
+
+// Charge takes the cost from a checked state: all of it, or with Force what fits.
+func (r *Rule) Charge(s *State, now int64, a *Ask) {
+	cost := a.Cost
+	if a.Mode == Force && r.Windowed() {
+		var v Reading
+		r.Read(&v, s, now, a)
+		if cost = min(cost, r.Remaining(&v)); cost == 0 {
+			r.shift(s, now)
+			return
+		}
+	}
+	switch r.Kind {
+	case KindFixedWindow, KindElasticWindow:
+		r.chargeCounter(s, now, cost)
+	case KindTokenBucket, KindFunnel:
+		r.chargeMeter(s, now)
+	case KindBan:
+		if a.Ban > 0 {
+			r.ban(s, now, a.Ban)
+		} else {
+			r.shift(s, now)
+		}
+		return
+	default:
+		r.chargeTrail(s, now, cost)
+	}
+	s.Exists, s.Dirty = true, true
+}
+
+// Refuse records in a checked state what a refused ask leaves behind, if its kind leaves
+// anything. With record false it leaves nothing, as while a ban lasts.
+func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
+	mine := record && !s.Fits && a.Cost <= r.Max
+	switch {
+	case r.Kind == KindBan && record:
+		r.refusal(s, now)
+	case r.Kind == KindElasticWindow && mine:
+		s.Counter.End = now + r.Period
+		s.Dirty = true
+	case r.Kind == KindSlidingRefused && mine:
+		r.chargeTrail(s, now, a.Cost)
+		s.Dirty = true
+	case r.ForgetAfter > 0 && mine && !s.Exists:
+		s.Meter.Last = now
+		s.Exists, s.Dirty = true, true
+	default:
+		r.shift(s, now)
+	}
+}
+
+// shift moves a state back to a clock that stepped back, so that it delays nobody for
+// longer than it did before.
+func (r *Rule) shift(s *State, now int64) {
+	if s.ahead == 0 {
+		return
+	}
+	if r.Kind == KindBan {
+		r.counting(s, now)
+		return
+	}
+	s.Trail.base -= s.ahead
+	s.ahead, s.Dirty = 0, true
+}
+
+// Read fills in the zero Reading of a state that was checked, and charged or refused if it
+// was to be.
+func (r *Rule) Read(v *Reading, s *State, now int64, a *Ask) {
+	v.Fits = s.Fits
+	switch r.Kind {
+	case KindFixedWindow, KindElasticWindow:
+		v.Count, v.Rest.Whole = s.Counter.Count, s.Counter.End-now
+	case KindTokenBucket, KindFunnel:
+		v.Rest, v.Refund = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
+	case KindBan:
+		r.readBan(v, s, now)
+	default:
+		r.readTrail(v, s, now, a.Cost)
+	}
+}
+
+// Remaining is how many units fit right now.
+func (r *Rule) Remaining(v *Reading) int64 {
+	if r.Windowed() {
+		return max(0, r.Max-v.Count)
+	}
+	return r.Room(v.Rest)
+}
+
+// RetryAfter is the wait, in microseconds, until a cost of at most Max fits that does not
+// fit now.
+func (r *Rule) RetryAfter(v *Reading, cost int64) int64 {
+	switch r.Kind {
+	case KindTokenBucket, KindFunnel:
+		return r.Delay(v.Rest, cost)
+	case KindFixedWindow, KindElasticWindow:
+		return v.Rest.Whole
+	}
+	return v.Wait
+}
