@@ -101,16 +101,21 @@ func TestProgram(t *testing.T) {
 	for name := range frameworks {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, bin, "-framework", name)
-			resp, err := http.Get(p.url + "/posts/1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			if resp.StatusCode != http.StatusOK {
-				t.Errorf("status %d", resp.StatusCode)
+			for _, path := range []string{"/", "/status", "/posts/1"} {
+				resp, err := http.Get(p.url + path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					t.Errorf("GET %s: status %d", path, resp.StatusCode)
+				}
 			}
 			p.terminate()
 			p.ends()
+			if strings.Contains(p.logs.String(), "path=/status") {
+				t.Error("the log tells of what open pages ask all the time")
+			}
 		})
 	}
 	for name, test := range map[string]struct {

@@ -19,6 +19,7 @@ var build = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	atEnd = append(atEnd, func() { _ = os.RemoveAll(dir) })
 	bin := filepath.Join(dir, "ugc")
 	cmd := exec.Command("go", "build", "-o", bin, ".")
 	cmd.Dir = ".."

@@ -41,17 +41,20 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 		chromedp.Flag("disable-component-update", true),
 		chromedp.WSURLReadTimeout(patience))
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
-	endChromium = end
+	atEnd = append(atEnd, end)
 	browser, _ := chromedp.NewContext(allocator)
 	return browser, chromedp.Do(browser)
 })
 
-var endChromium = func() {}
+// atEnd is what is done after all tests.
+var atEnd []func()
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
-	endChromium()
+	for _, end := range atEnd {
+		end()
+	}
 	os.Exit(code)
 }
 
@@ -116,7 +119,10 @@ func open(t *testing.T, url string) *window {
 	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
 		t.Fatal(err)
 	}
-	w.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(url))
+	w.do(chromedp.EmulateViewport(1200, 900), chromedp.Navigate(url), chromedp.Evaluate[chromedp.Void](`
+		window.heard = "";
+		new MutationObserver(() => { heard += document.getElementById("announce").innerText + "\n"; })
+			.observe(document.getElementById("announce"), {childList: true, characterData: true, subtree: true});`))
 	return w
 }
 
@@ -182,6 +188,26 @@ func (w *window) sees(condition string) time.Duration {
 func (w *window) text(selector, text string) {
 	w.t.Helper()
 	w.sees(fmt.Sprintf(`[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))`, selector, text))
+}
+
+// hears waits until a screen reader was given something to say.
+func (w *window) hears(words string) {
+	w.t.Helper()
+	w.sees(fmt.Sprintf(`heard.includes(%q)`, words))
+}
+
+// tally is what the strip says of an action.
+func (w *window) tally(action string) string {
+	w.t.Helper()
+	return get[string](w, fmt.Sprintf(`document.querySelector('[data-lane="%s"] .tally').innerText`, action))
+}
+
+// attempt presses a button and waits until the strip shows what became of it.
+func (w *window) attempt(action, label string) {
+	w.t.Helper()
+	before := w.tally(action)
+	w.press(label)
+	w.sees(fmt.Sprintf(`document.querySelector('[data-lane="%s"] .tally').innerText !== %q`, action, before))
 }
 
 // A shown is what the gauge of an action says.

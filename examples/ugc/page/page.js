@@ -8,7 +8,7 @@ import {Posts} from "./posts.js";
 import {Standing, duration} from "./standing.js";
 import {Strip} from "./strip.js";
 
-const every = 500; // ms between two questions to the server
+const every = 400; // ms between two questions to the server
 const everyAway = 1000; // the same while it does not answer
 const heldAfter = 120; // ms after which an attempt without an answer is shown to wait
 const hammered = 20;
