@@ -21,13 +21,10 @@ type transport struct {
 	account string // whose quota it is at the other server
 }
 
-// RoundTrip returns an error if there is no turn before the request's deadline, at once.
+// RoundTrip returns core.ErrRefused at once if there is no turn before the request's
+// deadline.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	d, err := t.calls.Wait(r.Context(), t.account, r.URL.Host)
-	if err == nil && !d.Allowed {
-		err = fmt.Errorf("the next call to %s may go out in %s, after the deadline", r.URL.Host, d.RetryAfter)
-	}
-	if err != nil {
+	if _, err := t.calls.Wait(r.Context(), t.account, r.URL.Host); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // as every RoundTripper must
 		}

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tailcut/tailcut/core"
 )
 
 // next answers every request and notes when it came.
@@ -61,7 +64,7 @@ func TestACallWithoutATurnBeforeItsDeadlineFailsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Do(r); err == nil || !b.closed || time.Since(n.start) != 0 || len(n.came) != 3 {
+		if _, err := c.Do(r); !errors.Is(err, core.ErrRefused) || !b.closed || time.Since(n.start) != 0 || len(n.came) != 3 {
 			t.Errorf("%v after %s, body closed: %t, %d calls", err, time.Since(n.start), b.closed, len(n.came))
 		}
 	})

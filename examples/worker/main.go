@@ -45,7 +45,7 @@ func turn(ctx context.Context, mails *core.Limiter) bool {
 	for {
 		_, err := mails.Wait(ctx, "our-account", "mail")
 		if err == nil {
-			return true // ctx has no deadline, so nothing is refused
+			return true
 		}
 		if ctx.Err() == nil {
 			log.Print(err)
