@@ -369,6 +369,22 @@ func spent(w *duo, s core.Store) *core.Limiter {
 	return l
 }
 
+func TestWithoutARefusalCacheRedisDecidesEveryAttempt(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		store := redisstore.New(w.rdb, &redisstore.Options{Timeout: patient, NoRefusalCache: true})
+		l := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
+		for i := range 4 {
+			d, err := l.Allow(w.Context(), "u", action)
+			if err != nil || d.Allowed != (i == 0) || d.Source != core.SourceStore {
+				w.Errorf("attempt %d: %+v, %v", i, d, err)
+			}
+		}
+		if n := w.sent.Load(); n != 4 {
+			w.Errorf("%d commands for 4 attempts", n)
+		}
+	})
+}
+
 // A refusal is repeated for a second from when it was asked for. Before that is over
 // one caller asks again, and the others are answered from here.
 func TestOneCallerAsksAgain(t *testing.T) {

@@ -25,7 +25,8 @@
 //
 // Asked for every time are what costs more than one, unless it is banned; what an
 // ElasticWindow, CountRefused or a BanPolicy records; and CL.THROTTLE, whose times are whole
-// seconds. Up to 16,384 refusals are kept, in some 4 MB.
+// seconds. Up to 16,384 refusals are kept, in some 4 MB. [Options].NoRefusalCache turns that
+// off.
 //
 // # Failure
 //

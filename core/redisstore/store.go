@@ -62,6 +62,10 @@ type Options struct {
 	// another everyone starts anew.
 	Secret string
 
+	// NoRefusalCache has Redis decide every attempt: for a test that moves the server's
+	// clock, or where a refusal must end as soon as another process ends it.
+	NoRefusalCache bool
+
 	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
 	// serves limiters of exactly one Funnel or Throttle whose rate has a period of
 	// whole seconds and is at most 1,000 a second; another is an error of core.New.
@@ -78,6 +82,7 @@ type Store struct {
 	prefix   string
 	secret   []byte
 	cell     bool // CL.THROTTLE
+	uncached bool // NoRefusalCache
 	queue    *queue
 	refusals *refusals
 	calls    sync.Pool // *call, answered
@@ -117,7 +122,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	case !validPrefix(o.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
-	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, refusals: newRefusals(), base: time.Now(), seed: maphash.MakeSeed()}
+	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, uncached: o.NoRefusalCache, refusals: newRefusals(), base: time.Now(), seed: maphash.MakeSeed()}
 	s.queue = &queue{most: maxCalls, timeout: o.Timeout}
 	s.calls.New = func() any { return new(call) }
 	_, single := rdb.(*redis.Client)
@@ -141,7 +146,7 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	}
 	var few [4]machine.Reading
 	switch {
-	case c.Mode == machine.Peek:
+	case c.Mode == machine.Peek || s.uncached:
 		d, _, err = s.ask(ctx, &c, few[:0])
 		return d, err
 	case c.Mode == machine.Force || c.Ahead > 0 || c.Ban > 0:

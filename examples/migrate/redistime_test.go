@@ -16,6 +16,8 @@ func TestFiveRepliesAMinuteOnRedis(t *testing.T) {
 	server.SetTime(now)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Minute, NoRefusalCache: true})
+	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 
 	for _, step := range []struct {
 		later time.Duration
@@ -24,10 +26,6 @@ func TestFiveRepliesAMinuteOnRedis(t *testing.T) {
 		now = now.Add(step.later)
 		server.SetTime(now)
 		server.FastForward(step.later)
-
-		// A new store has no refusals in its cache.
-		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Minute})
-		replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 		for i := range 6 {
 			d, err := replies.Allow(t.Context(), "laoqian", "reply")
 			if err != nil || d.Allowed != (i < step.pass) {
