@@ -86,7 +86,7 @@ func spec(c *core.Charge) string {
 				numbers(cost.Whole, r.Burst.Whole, r.Parts, cost.Part, r.Burst.Part)
 			default:
 				b = append(b, "meter"...)
-				numbers(cost.Whole, r.Burst.Whole)
+				numbers(cost.Whole, r.Burst.Whole, 1)
 			}
 		case machine.KindBan:
 			b = append(b, "ban"...)

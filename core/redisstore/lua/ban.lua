@@ -8,12 +8,15 @@
 
 --@ parse
 l = {
-	OTHER, false, false,
-	byHand = a + 0, refusals = b + 0, within = c + 0, forget = d + 0, lengths = {e + 0},
+	OTHER, false, false, byHand = a + 0, refusals = b + 0, within = c + 0, forget = false, lengths = {},
 	bans = true, check = bans.check, charge = bans.charge, charging = charging,
 }
 for length in string.gmatch(rest, '%d+') do
-	l.lengths[#l.lengths + 1] = length + 0
+	if l.forget then
+		l.lengths[#l.lengths + 1] = length + 0
+	else
+		l.forget = length + 0
+	end
 end
 
 --@ methods

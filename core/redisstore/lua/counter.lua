@@ -6,14 +6,17 @@
 --@ fields
 local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 5, 6, 7, 8, 9, 10, 11
 
+--@ state
+local counted, stop = 0, 0 -- now, and when the window ends
+local width = 0 -- of the count as it is kept, if the window goes on
+
 --@ parse
 l = {COUNTER, shadow ~= '', false, false, a + 0, b + 0, c + 0, kind == 'elastic', 0, 0, 0}
 
 --@ check
-local units = l[COUNT]
 if not again then
-	local value, stop, width = try('GET', KEYS[key + k]), now, 0 -- width: of the count, if the window goes on
-	units = 0
+	local value = try('GET', key)
+	counted, stop, width, changed = 0, now, 0, false
 	if value then
 		local digits, ends
 		if #value > 0 then -- it is no error
@@ -25,40 +28,50 @@ if not again then
 		end
 		ends = ends + 0
 		if ends > now + l[PERIOD] then -- the clock stepped back
-			units, stop, changed = digits + 0, now + l[PERIOD], true
+			counted, stop, changed = digits + 0, now + l[PERIOD], true
 		elseif ends > now then
-			units, stop, width = digits + 0, ends, #digits
+			counted, stop, width = digits + 0, ends, #digits
 		end
 	end
-	l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = units, stop, width, changed
+elseif n > 1 then
+	counted, stop, width, changed = l[COUNT], l[STOP], l[WIDTH], l[CHANGED]
 end
-fits = forced or units + l[UNITS] <= l[MAX]
+fits = forced or counted + l[UNITS] <= l[MAX]
+if n > 1 then
+	l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = counted, stop, width, changed
+end
 
 --@ charge
-local units, stop = l[UNITS], l[STOP]
+if n > 1 then
+	counted, stop, width, changed = l[COUNT], l[STOP], l[WIDTH], l[CHANGED]
+end
+local units = l[UNITS]
 if forced then
-	units = math.max(0, math.min(units, l[MAX] - l[COUNT]))
+	units = math.max(0, math.min(units, l[MAX] - counted))
 end
 if all and units > 0 then
-	l[COUNT], l[CHANGED] = l[COUNT] + units, true
+	counted, changed = counted + units, true
 	if l[ELASTIC] or stop == now then -- the window opens
-		stop = now + l[PERIOD]
-		l[STOP], l[WIDTH] = stop, 0
+		stop, width = now + l[PERIOD], 0
 	end
 elseif l[ELASTIC] and charging and not fits and not banned and units <= l[MAX] then
-	stop = now + l[PERIOD]
-	l[STOP], l[WIDTH], l[CHANGED] = stop, 0, true
+	stop, width, changed = now + l[PERIOD], 0, true
 end
-if charging and not equal and l[CHANGED] then
-	local digits, width = format('%d', l[COUNT]), l[WIDTH]
+if not charging then
+elseif equal then
+	if n > 1 then
+		l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = counted, stop, width, changed
+	end
+elseif changed then
+	local digits, ends = format('%d', counted), stop + 999
 	if #digits == width then -- the cheapest write: the window's end and the expiry stay
-		done = try('SETRANGE', KEYS[key + k], '0', digits)
+		done = try('SETRANGE', key, '0', digits)
 		done = type(done) == 'table' and done
 	elseif width > 0 then
-		done = try('SET', KEYS[key + k], digits .. format(' %d', stop), 'KEEPTTL')
+		done = try('SET', key, digits .. format(' %d', stop), 'KEEPTTL')
 	else
-		done = try('SET', KEYS[key + k], digits .. format(' %d', stop), 'PXAT', format('%d', floor((stop + 999) / 1000)))
+		done = try('SET', key, digits .. format(' %d', stop), 'PXAT', format('%d', (ends - ends % 1000) / 1000))
 	end
 end
-reply[last + 1], reply[last + 2] = l[COUNT] * 2 + (fits and 1 or 0), stop - now
+reply[last + 1], reply[last + 2] = counted * 2 + (fits and 1 or 0), stop - now
 last = last + 2

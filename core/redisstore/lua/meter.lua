@@ -1,7 +1,7 @@
--- meter    cost, burst; if the emission interval has a fraction also parts, and how many
---          of these the cost and the burst have besides
--- initial  cost, burst, parts, their parts; the debt of an unseen bucket, its parts; how
---          long the bucket is remembered: for a TokenBucket with Initial
+-- meter    cost and burst, times; into how many parts their microsecond is divided; if it is
+--          more than 1, the parts of cost and burst
+-- initial  the same, parts always; the debt of an unseen bucket, its parts; how long the
+--          bucket is remembered: for a TokenBucket with Initial
 -- reply    whether it has room, and twice the time until it is whole; parts of it, if
 --          there are parts; in mode 2 the number of the last refund, or 0
 --
@@ -12,7 +12,9 @@
 --   " at"     when the last action was admitted, of a bucket with Initial
 --   "!until"  and refunds, " number tat", oldest first; see refund.lua
 
---@ state
+--@ text
+--@ common.text
+
 -- parse reads a state. It returns nothing if value is none.
 local function parse(value, parts)
 	local tat, rest = match(value, '^(%d+)(.*)$')
@@ -60,33 +62,39 @@ local function write(key, tat, part, turns, used, memory, refunds)
 	if ends <= now then
 		return call('DEL', key)
 	end
-	return call('SET', key, state .. refunds, 'PXAT', format('%d', floor((ends + 999) / 1000)))
+	return call('SET', key, state .. refunds, 'PXAT', expiry(ends))
 end
 
 --@ fields
-local PARTS, COST, COST_PART, BURST, BURST_PART, BOUND = 5, 6, 7, 8, 9, 10
-local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 11, 12, 13, 14, 15 -- SPECIAL: it needs the rare methods
+local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND = 5, 6, 7, 8, 9, 10
+local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 11, 12, 13, 14, 15
+
+--@ state
+local debt, part, after, afterPart = 0, 0, 0, 0 -- now, and after the charge
+local special = false -- it needs the rare methods
 
 --@ parse
-l = {
-	METER, shadow ~= '', false, false, c == '' and 1 or c + 0, a + 0, d == '' and 0 or d + 0, b + 0, e == '' and 0 or e + 0,
-	b + 0, 0, 0, 0, 0, false,
-}
+local parts, costPart, burstPart, more = 1, 0, 0, ''
+if rest ~= '' then
+	costPart, burstPart, more = match(rest, '^,(%d+),(%d+)(.*)$')
+	costPart, burstPart = costPart + 0, burstPart + 0
+end
+l = {METER, shadow ~= '', false, false, a + 0, b + 0, c + 0, costPart, burstPart, b + 0, 0, 0, 0, 0, false}
 if kind == 'initial' or ahead > 0 or forced then
 	l.always, l.forced, l.memory = true, forced, false
 	if kind == 'initial' then
-		local start, startPart, memory = match(rest, '(%d+),(%d+),(%d+)')
+		local start, startPart, memory = match(more, '(%d+),(%d+),(%d+)')
 		l.start, l.startPart, l.memory = start + 0, startPart + 0, memory + 0
 	end
-	l.over = l[COST] > l[BURST] or (l[COST] == l[BURST] and l[COST_PART] > l[BURST_PART])
+	l.over = l[COST] > l[BURST] or (l[COST] == l[BURST] and costPart > burstPart)
 	l[BOUND] = forced and 2 ^ 53 or l.over and -1 or l[BURST] + ahead
 end
 
 --@ check
-local parts, debt, part = l[PARTS], l[DEBT], l[DEBT_PART]
+local burst, parts = l[BURST], l[PARTS]
 if not again then
-	local value, special = try('GET', KEYS[key + k]), l.always
-	debt, part = 0, 0
+	local value = try('GET', key)
+	special, changed, debt, part = l.always, false, 0, 0
 	if value and not special then
 		if #value == 16 and find(value, '^%d+$') then
 			debt = value - now
@@ -113,39 +121,49 @@ if not again then
 		end
 	elseif debt < 0 then
 		debt, part = 0, 0
-	elseif debt >= l[BURST] and (debt > l[BURST] or part > l[BURST_PART]) then -- the clock stepped back
-		debt, part, changed = l[BURST], l[BURST_PART], true
+	elseif debt >= burst and (debt > burst or part > l[BURST_PART]) then -- the clock stepped back
+		debt, part, changed = burst, l[BURST_PART], true
 	end
-	l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL] = debt, part, changed, special
+elseif n > 1 then
+	debt, part, changed, special = l[DEBT], l[DEBT_PART], l[CHANGED], false
 end
-local after, afterPart, bound = debt + l[COST], part + l[COST_PART], l[BOUND]
+after, afterPart, burst = debt + l[COST], part + l[COST_PART], l[BOUND]
 if afterPart >= parts then
 	after, afterPart = after + 1, afterPart - parts
 end
-fits = after < bound or (after == bound and afterPart <= l[BURST_PART])
-l[AFTER], l[AFTER_PART] = after, afterPart
+fits = after < burst or (after == burst and afterPart <= l[BURST_PART])
+if n > 1 then
+	l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART] = debt, part, changed, special, after, afterPart
+end
 
 --@ charge
-local debt, part, special = l[DEBT], l[DEBT_PART], l[SPECIAL]
+if n > 1 then
+	debt, part, changed, special, after, afterPart = l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART]
+end
 if special then
 	local ok
-	ok, debt, part = pcall(rare.charge, l, KEYS[key + k], charging, all, not banned and not fits and not l.over)
+	ok, debt, part = pcall(rare.charge, l, key, charging, all, not banned and not fits and not l.over, changed, debt, part, after, afterPart)
 	if not ok then
 		problem = debt
 		break
 	end
 else
 	if all then
-		debt, part = l[AFTER], l[AFTER_PART]
-		l[DEBT], l[DEBT_PART], l[CHANGED] = debt, part, true
+		debt, part, changed = after, afterPart, true
 	end
-	if charging and not equal and l[CHANGED] then
-		local tat = now + debt
-		local state, ends = format('%d', tat), tat
-		if part > 0 then
-			state, ends = format('%d+%d', tat, part), tat + 1
+	if not charging then
+	elseif equal then
+		if n > 1 then
+			l[DEBT], l[DEBT_PART], l[CHANGED] = debt, part, changed
 		end
-		done = try('SET', KEYS[key + k], state, 'PXAT', format('%d', floor((ends + 999) / 1000)))
+	elseif changed then
+		local ends = now + debt
+		local state = format('%d', ends)
+		if part > 0 then
+			state, ends = format('%d+%d', ends, part), ends + 1
+		end
+		ends = ends + 999
+		done = try('SET', key, state, 'PXAT', format('%d', (ends - ends % 1000) / 1000))
 	end
 end
 last = last + 1
@@ -162,7 +180,7 @@ end
 --@ rare
 -- A meter that has turns, refunds or a memory, or may come to have them.
 
---@ meter.state
+--@ meter.text
 
 -- above is whether a debt is above the burst.
 local function above(l, debt, part)
@@ -210,15 +228,14 @@ function rare.read(l, value)
 end
 
 -- charge moves the state, or starts a bucket that refuses its first action.
-function rare.charge(l, key, charging, all, refused)
-	local debt, part, changed = l[DEBT], l[DEBT_PART], l[CHANGED]
+function rare.charge(l, key, charging, all, refused, changed, debt, part, after, afterPart)
 	if all then
-		if l.forced and above(l, l[AFTER], l[AFTER_PART]) then -- as much as there is room for
+		if l.forced and above(l, after, afterPart) then -- as much as there is room for
 			if not above(l, debt, part) then
 				debt, part = l[BURST], l[BURST_PART]
 			end
 		else
-			debt, part = l[AFTER], l[AFTER_PART]
+			debt, part = after, afterPart
 		end
 		l.turns, l.used, changed = false, now, true
 		if above(l, debt, part) then

@@ -16,11 +16,9 @@
 -- before; then for each refund that still matters " ", its number, which grows, " " and
 -- the tat that it left.
 
-local call, match, format, floor, byte = redis.call, string.match, string.format, math.floor, string.byte
+local match, format = string.match, string.format
 
---@ common.text
-
-local time = call('TIME')
+local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local made = ARGV[1] + 0
 if now < made then
@@ -29,7 +27,7 @@ end
 
 local give = {}
 
---@ meter.state
+--@ meter.text
 
 local function above(tat, part, other, otherPart)
 	return tat > other or (tat == other and part > otherPart)

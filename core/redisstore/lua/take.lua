@@ -13,41 +13,48 @@
 -- A line "--@ machine.part" stands for that part of the machine's file. Redis keeps nothing
 -- of a run, so the script is fast by what it does not make: functions are made on first need.
 
-local call, try, pcall, KEYS, ARGV = redis.call, redis.pcall, pcall, KEYS, ARGV
-local format, floor, find, match, byte = string.format, math.floor, string.find, string.match, string.byte
+local try, KEYS, ARGV, string = redis.pcall, KEYS, ARGV, string
+local format, find, match = string.format, string.find, string.match
 local NONSENSE = 'TAILCUTSTATE: the key holds something that is not a state'
 
-local time = call('TIME')
+local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
--- A limit is an array, which takes a third of the time of a table with names. It has these
--- fields first, and those of its machine.
+local charge, from, count = 0, 0, #ARGV -- charges and keys that are done, and how many charges there are
+local words, plan, n, charging, dated, forced, ahead -- of the last charge, and what they say
+local plans -- by words, if there are several charges
+local equal, start = false, 0 -- the next charge has equal words and keys; the reply before those
+local together = 0 -- and how many there are by now
+local rare, log, ring, bans -- methods, once they were needed
+
+-- A limit is an array, which is made in a third of the time of a table with names. What it
+-- holds from place 5 on, each machine says.
 local MACHINE, SHADOW, FITS, CHANGED = 1, 2, 3, 4
 local METER, COUNTER, OTHER = 1, 2, 3
 --@ meter.fields
 --@ counter.fields
 
-local charge, key, count = 0, 0, #ARGV -- charges and keys that are done, and how many charges there are
-local words, plans -- of the last charge; and by words what they say, if there are several
-local plan, n, charging, dated, forced, ahead -- what those of the last charge say
-local together, from = 0, 0 -- charges in a row of equal words and keys, and the reply before them
-local rare, trails, bans -- methods, once they were needed
+-- The limit at hand, and its state. Of several limits the states are put aside in the
+-- limits' arrays; for one that would take as long as all else.
+local l, machine, key, fits, changed
+--@ meter.state
+--@ counter.state
 
 while charge < count do
 	if ARGV[charge + 1] ~= words then
 		words = ARGV[charge + 1]
-		local mode, at = byte(words), 2
+		local mode, colon = string.byte(words, 1, 2)
+		local at = 2
 		charging, dated, forced, ahead = mode ~= 48, mode == 50, mode == 51, 0
-		if byte(words, 2) == 58 then
+		if colon == 58 then
 			ahead, at = match(words, '^(%d+)()', 3)
 			ahead = ahead + 0
 		end
 		plan = plans and plans[words]
 		if not plan then
 			repeat
-				local shadow, kind, a, b, c, d, e, rest, next = match(words, '^ (~?)(%l+) (%d+),(%d+),?(%d*),?(%d*),?(%d*)([,%d]*)()', at)
-				local l
+				local shadow, kind, a, b, c, rest, next = match(words, '^ (~?)(%l+) (%d+),(%d+),(%d+)([,%d]*)()', at)
 				if kind == 'meter' or kind == 'initial' then
 					--@ meter.parse
 				elseif kind == 'fixed' or kind == 'elastic' then
@@ -57,18 +64,15 @@ while charge < count do
 						--@ ban.methods
 					end)()
 					--@ ban.parse
+				elseif kind == 'moving' then
+					ring = ring or (function()
+						--@ trail.ring
+					end)()
+					--@ trail.parse
 				else
-					trails = trails or {}
-					if kind == 'moving' and not trails.moving then
-						trails.moving = (function()
-							--@ trail.ring
-						end)()
-					elseif kind ~= 'moving' and not trails.sliding then
-						trails.sliding = (function()
-							--@ trail.log
-						end)()
-						trails.refused = trails.sliding
-					end
+					log = log or (function()
+						--@ trail.log
+					end)()
 					--@ trail.parse
 				end
 				if plan then
@@ -86,25 +90,24 @@ while charge < count do
 		n = #plan
 	end
 
-	-- Check: pass is whether every limit that can refuse has room, and rehearsed whether
-	-- every other has.
-	local pass, rehearsed, banned, again, problem = true, true, false, together > 0, nil
-	local equal = words == ARGV[charge + 2] -- the next charge may go together with this one
+	-- Check. pass is whether every limit that can refuse has room, and rehearsed whether
+	-- every other one has.
+	local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
+	equal = words == ARGV[charge + 2]
 	for k = 1, n do
-		local l, fits, changed = plan[k], false, false
-		local machine = l[MACHINE]
+		l, key = plan[k], KEYS[from + k]
+		machine = l[MACHINE]
 		if machine == METER then
 			--@ meter.check
 		elseif machine == COUNTER then
 			--@ counter.check
 		else
 			local ok
-			ok, fits = pcall(l.check, l, KEYS[key + k])
+			equal, ok, fits = false, pcall(l.check, l, key)
 			if not ok then
 				problem = fits
 				break
 			end
-			equal = false
 		end
 		l[FITS] = fits
 		if not fits then
@@ -114,11 +117,11 @@ while charge < count do
 				pass, banned = false, l.bans -- the ban policy is the last
 			end
 		end
-		equal = equal and KEYS[key + k] == KEYS[key + n + k]
+		equal = equal and key == KEYS[from + n + k]
 	end
 
 	if not again then
-		from = last
+		start, together = last, 0
 	end
 	together = together + 1
 	if dated and not problem then
@@ -126,25 +129,26 @@ while charge < count do
 		reply[last] = now
 	end
 	for k = 1, problem and 0 or n do
-		local l = plan[k]
-		local machine, fits, done = l[MACHINE], l[FITS], nil
-		local all = charging and pass and (rehearsed or not l[SHADOW])
+		if n > 1 then
+			l, key = plan[k], KEYS[from + k]
+			machine, fits = l[MACHINE], l[FITS]
+		end
+		local all, done = charging and pass and (rehearsed or not l[SHADOW]), nil
 		if machine == METER then
 			--@ meter.charge
 		elseif machine == COUNTER then
 			--@ counter.charge
 		else
-			local ok, a, b, c, d = pcall(l.charge, l, KEYS[key + k], charging, all, not banned and not fits, not banned and not pass)
-			if ok then
-				reply[last + 1], reply[last + 2], reply[last + 3] = a, b, c
-				last = last + 3
-				if d then
-					last = last + 1
-					reply[last] = d
-				end
-			else
+			local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not banned and not fits, not banned and not pass)
+			if not ok then
 				problem = a
 				break
+			end
+			reply[last + 1], reply[last + 2], reply[last + 3] = a, b, c
+			last = last + 3
+			if d then
+				last = last + 1
+				reply[last] = d
 			end
 		end
 		if done and done.err then
@@ -153,20 +157,17 @@ while charge < count do
 		end
 	end
 
-	if problem then -- what befalls a write befalls all that it is for
+	if problem then -- what befalls a write befalls all charges that it is for
 		problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
-		for i = last, from + 1, -1 do
+		for i = last, start + 1, -1 do
 			reply[i] = nil
 		end
-		for i = from + 1, from + together do
+		for i = start + 1, start + together do
 			reply[i] = problem
 		end
-		last, equal = from + together, false
+		last, equal = start + together, false
 	end
-	if not equal then
-		together = 0
-	end
-	charge, key = charge + 1, key + n
+	charge, from = charge + 1, from + n
 end
 
 return reply

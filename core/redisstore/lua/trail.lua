@@ -9,11 +9,10 @@
 --                     and a ring of instants since base, 7 bytes each
 
 --@ parse
-local trail = trails[kind]
+local methods = kind == 'moving' and ring or log
 l = {
-	OTHER, shadow ~= '', false,
-	cost = a + 0, max = b + 0, period = c + 0, counting = kind == 'refused', forced = forced,
-	check = trail.check, charge = trail.charge,
+	OTHER, shadow ~= '', false, cost = a + 0, max = b + 0, period = c + 0,
+	counting = kind == 'refused', forced = forced, check = methods.check, charge = methods.charge,
 }
 
 --@ common
@@ -170,7 +169,7 @@ local function slot(l, i) return header + width * ((l.head + i) % l.cap) end
 
 local function instant(l, key, i)
 	local from = slot(l, i)
-	local b1, b2, b3, b4, b5, b6, b7 = byte(call('GETRANGE', key, int(from), int(from + width - 1)), 1, width)
+	local b1, b2, b3, b4, b5, b6, b7 = string.byte(call('GETRANGE', key, int(from), int(from + width - 1)), 1, width)
 	return l.base + (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7
 end
 
