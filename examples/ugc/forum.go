@@ -150,12 +150,12 @@ func (f *forum) find(id int) (*post, error) {
 	return f.posts[id-1], nil
 }
 
-// An endpoint does what a route is for, whatever framework called it. id is the
-// post's, as the path gives it, if the path has one.
+// An endpoint serves a route in every framework. id is the post's as it stands in the
+// path, if the path has one.
 type endpoint func(r *http.Request, id string) answer
 
-// An answer is what an endpoint says: a status, a body for JSON, and perhaps where
-// the thing that it made is.
+// An answer is an endpoint's: a status, a body for JSON, and perhaps the location of
+// the new thing.
 type answer struct {
 	status   int
 	body     any
@@ -206,7 +206,7 @@ func (f *forum) show(_ *http.Request, id string) answer {
 	return answer{status: http.StatusOK, body: p}
 }
 
-// written reads what somebody wrote, and who it was.
+// written reads the author and the text from a request.
 func written(r *http.Request) (author, text string, err error) {
 	author = strings.TrimSpace(r.Header.Get(userHeader))
 	switch {
@@ -232,7 +232,7 @@ func written(r *http.Request) (author, text string, err error) {
 	return author, text, nil
 }
 
-// number is 0, which no post has, for what is not a number.
+// number returns 0, which no post has, if id is not a number.
 func number(id string) int {
 	n, err := strconv.Atoi(id)
 	if err != nil {

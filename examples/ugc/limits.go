@@ -14,10 +14,10 @@ import (
 )
 
 // userHeader names the user. It stands in for a session: in earnest a user's name
-// comes from a login, never from what the client says that it is.
+// comes from a login, never from the client's own word.
 const userHeader = "X-User-ID"
 
-// user tells users apart: by the header, and who does not send it by the address.
+// user tells users apart by the header, and by the address without one.
 var user = keyfuncs.First(keyfuncs.Header(userHeader), keyfuncs.RemoteIP)
 
 // Limits are what a user may do in the forum, and how often. Reading is free.
@@ -55,7 +55,7 @@ func newPostLimit(store core.Store) *core.Limiter {
 // likeHold is how long a like waits for its turn rather than being refused.
 const likeHold = time.Second
 
-// postCost is what a post has cost in the end: nothing if it failed.
+// postCost is the final cost of a post: nothing if it failed.
 func postCost(status int) int {
 	if status >= 400 {
 		return 0

@@ -5,8 +5,8 @@
 //	go run ./examples/ugc -framework gin -addr 127.0.0.1:9090
 //	go run ./examples/ugc -redis 127.0.0.1:6379
 //
-// It serves a page that shows how the limits feel, at /, and prints what to try from
-// a shell.
+// It serves a page that shows how the limits feel, at /, and prints commands to try
+// from a shell.
 package main
 
 import (

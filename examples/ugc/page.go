@@ -1,6 +1,6 @@
 package main
 
-// The page that people look at, at "/". It asks nobody but its own server.
+// The page for people, at "/". It loads nothing from other servers.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ var pageFiles embed.FS
 //go:embed limits.go
 var limitsSource string
 
-// A site is what the routes of every framework serve.
+// A site has everything that the routes of a framework serve.
 type site struct {
 	forum  *forum
 	limits limits
@@ -30,11 +30,11 @@ func newSite(framework, store string, l limits) *site {
 	return &site{forum: newForum(), limits: l, page: newPage(framework, store)}
 }
 
-// A gauge is what the page shows of an action.
+// A gauge describes an action for the page.
 type gauge struct {
 	Action, Title string
 	Hold          int64  // milliseconds that a request waits rather than being refused
-	Code          string // what made the limit
+	Code          string // of the limit
 }
 
 // pagePolicy lets the page use the server's own files and nothing else: no inline

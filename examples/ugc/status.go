@@ -1,6 +1,6 @@
 package main
 
-// What the page asks for twice a second: how a user stands with every limit.
+// The page's poll: a user's standing with every limit.
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A status is how a user stands with the forum's limits. Times are in milliseconds.
+// A status is a user's standing with all limits of the forum. Times are in milliseconds.
 type status struct {
-	Version int                 `json:"version"` // the forum's: another one means that the list is
+	Version int                 `json:"version"` // of the forum; it changes with every post, reply and like
 	Actions map[string]standing `json:"actions"`
 }
 
-// A standing is how a user stands with one action's limiter.
+// A standing is a user's standing with one action's limiter.
 type standing struct {
 	Limits []limitStanding `json:"limits"`
 	Ban    banStanding     `json:"ban"`
@@ -29,7 +29,7 @@ type limitStanding struct {
 	Remaining int     `json:"remaining"`
 	Retry     float64 `json:"retry_ms"`
 	Reset     float64 `json:"reset_ms"`
-	Unit      float64 `json:"unit_ms"` // in which a bucket or funnel gives back one; 0 for a window
+	Unit      float64 `json:"unit_ms"` // time in which a bucket or funnel gives back one unit; 0 for a window
 	Rehearsed bool    `json:"rehearsed"`
 }
 

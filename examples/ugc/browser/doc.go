@@ -1,9 +1,9 @@
-// Package browser tests the page of examples/ugc in a real headless Chromium, by what
-// a person sees. It is a module of its own, so that its driver is nobody else's
-// dependency.
+// Package browser tests the page of examples/ugc in a real headless Chromium, by the
+// things that a person sees. It is a module of its own, which keeps the browser's
+// driver out of the main go.mod.
 //
 //	cd examples/ugc/browser && go test .
-//	go test -screens /some/directory . # keeps a picture of every state, too
+//	go test -screens /some/directory . # also keeps a picture of every state
 //
 // Without Chromium the tests are skipped, and fail if the environment variable
 // TAILCUT_CHROMIUM is "required".

@@ -2,7 +2,13 @@ package browser
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +18,7 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// Every state is good to look at and to listen to.
+// Every state passes axe and fits the window, wide and narrow, light and dark.
 func TestLooks(t *testing.T) {
 	s := serve(t)
 	w := open(t, s.url)
@@ -38,7 +44,7 @@ func TestLooks(t *testing.T) {
 	w.look("away")
 }
 
-// What a user does shows: on the gauge, in the strip, in the forum, in the drawer.
+// An action shows on the gauge, in the strip, in the forum and in the drawer.
 func TestAUserActs(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
@@ -80,9 +86,11 @@ func TestARefusedButtonWakes(t *testing.T) {
 		w.left("post", 3)
 		// The gauge says when none is left, but a button sleeps only after a refusal.
 		for refused := false; !refused; refused = strings.Contains(w.tally("post"), "refused") {
+			w.types("#text", "Kept until it is sent.")
 			w.attempt("post", "Post")
 		}
 		w.sees(button("Post in"))
+		w.sees(`document.getElementById("text").value === "Kept until it is sent."`)
 		w.hears("Posts: none left. The next is free in")
 		if g := w.gauge("post"); g.State == "waiting" && (g.Retry < 1 || g.Retry > 6 || g.Remaining != 0) {
 			t.Errorf("the gauge says %+v", g)
@@ -97,6 +105,7 @@ func TestARefusedButtonWakes(t *testing.T) {
 			t.Errorf("a sleeping button was pressed, and %s became %s", before, now)
 		}
 		w.attempt("post", "Post")
+		w.sees(`document.getElementById("text").value === ""`)
 		w.hears("Posts: 1 of 10 left.")
 	})
 }
@@ -167,7 +176,7 @@ func (w *window) holdALike() {
 	w.t.Fatal("no like was held")
 }
 
-// within asks whether what one window does shows in the others within a second. A busy
+// within checks that each window's action shows in all windows within a second. A busy
 // machine may need another try, by another user.
 func within(t *testing.T, windows ...*window) {
 	t.Helper()
@@ -185,13 +194,13 @@ func within(t *testing.T, windows ...*window) {
 			for _, w := range windows {
 				took += w.left("reply", 4)
 			}
-			t.Logf("what window %d does shows after %s", i, took)
+			t.Logf("the action of window %d showed after %s", i, took)
 			if took < time.Second {
 				break
 			}
 		}
 		if took >= time.Second {
-			t.Errorf("what window %d did took %s to show in the others", i, took)
+			t.Errorf("the action of window %d showed only after %s", i, took)
 		}
 	}
 }
@@ -223,7 +232,7 @@ func TestServersThatShareARedis(t *testing.T) {
 	}
 }
 
-// A server that goes away is said to be, and what comes back is used again.
+// The page says that the server is away, and works again when it is back.
 func TestAServerGoesAway(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
@@ -235,7 +244,7 @@ func TestAServerGoesAway(t *testing.T) {
 		s.kill()
 		w.text("#away", "The server does not answer.")
 		w.press("Reply")
-		w.text("#notice", "Not sent")
+		w.text("#notice", "No answer from the server.")
 
 		s.run(strings.TrimPrefix(s.url, "http://"))
 		w.left("reply", 5) // a new process, whose limits are whole
@@ -246,7 +255,33 @@ func TestAServerGoesAway(t *testing.T) {
 	})
 }
 
-// Whatever a user types is text.
+// Nonsense in place of an answer, from a proxy for example, does not end the page.
+func TestSomethingElseAnswers(t *testing.T) {
+	forum, err := url.Parse(serve(t).url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var broken atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(forum)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if broken.Load() {
+			_, _ = io.WriteString(w, "<p>Please log in to this network.")
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	w := open(t, front.URL)
+	w.left("reply", 5)
+	broken.Store(true)
+	w.text("#away", "The server does not answer.")
+	broken.Store(false)
+	w.sees(`document.getElementById("away").hidden`)
+	w.press("Reply")
+	w.left("reply", 4)
+}
+
+// Users' words are text, never markup.
 func TestNothingTypedIsMarkup(t *testing.T) {
 	const image = `<img src=x onerror="document.title='owned'">`
 	inAllFrameworks(t, func(t *testing.T, s *server) {
@@ -352,7 +387,7 @@ func TestHowOftenThePageAsks(t *testing.T) {
 	}
 }
 
-// Whoever asked the browser for less motion sees none.
+// With prefers-reduced-motion nothing is animated.
 func TestReducedMotion(t *testing.T) {
 	w := open(t, serve(t).url)
 	w.media(&emulation.MediaFeature{Name: "prefers-reduced-motion", Value: "reduce"})
@@ -367,7 +402,7 @@ func TestReducedMotion(t *testing.T) {
 	}
 }
 
-// The tests above fail for what a browser complains of: here it complains.
+// The browser's complaints fail the tests above, so the harness must notice them.
 func TestFaultsAreSeen(t *testing.T) {
 	w := open(t, serve(t).url)
 	w.left("reply", 5)

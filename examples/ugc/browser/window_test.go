@@ -1,6 +1,6 @@
 package browser
 
-// A window is what the tests look at.
+// The driver of the browser: windows, clicks, and the things that are seen.
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds every wait for what the page should show.
+// patience bounds every wait for the page.
 const patience = 30 * time.Second
 
 var screens = flag.String("screens", "", "the `directory` for a picture of every state")
@@ -46,7 +46,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	return browser, chromedp.Do(browser)
 })
 
-// atEnd is what is done after all tests.
+// atEnd has the functions that run after all tests.
 var atEnd []func()
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,7 @@ type window struct {
 	ctx context.Context
 
 	mu     sync.Mutex
-	faults []string // what the browser complained of
+	faults []string // the browser's complaints
 	away   bool     // the server is, so that failed requests are no fault
 	asked  int      // requests of the page
 }
@@ -83,7 +83,7 @@ func (w *window) requests() int {
 	return w.asked
 }
 
-// complaints are what the browser has complained of.
+// complaints returns the faults so far.
 func (w *window) complaints() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,7 @@ func (w *window) complaints() []string {
 }
 
 // open opens the page of a server. When the test ends it fails if the page asked
-// anyone else, broke its Content-Security-Policy, or threw an error.
+// another server, broke its Content-Security-Policy, or threw an error.
 func open(t *testing.T, url string) *window {
 	t.Helper()
 	browser, err := chromium()
@@ -196,13 +196,13 @@ func (w *window) hears(words string) {
 	w.sees(fmt.Sprintf(`heard.includes(%q)`, words))
 }
 
-// tally is what the strip says of an action.
+// tally returns the strip's words about an action.
 func (w *window) tally(action string) string {
 	w.t.Helper()
 	return get[string](w, fmt.Sprintf(`document.querySelector('[data-lane="%s"] .tally').innerText`, action))
 }
 
-// attempt presses a button and waits until the strip shows what became of it.
+// attempt presses a button and waits until the strip shows the outcome.
 func (w *window) attempt(action, label string) {
 	w.t.Helper()
 	before := w.tally(action)
@@ -210,7 +210,7 @@ func (w *window) attempt(action, label string) {
 	w.sees(fmt.Sprintf(`document.querySelector('[data-lane="%s"] .tally').innerText !== %q`, action, before))
 }
 
-// A shown is what the gauge of an action says.
+// A shown has the numbers of a gauge.
 type shown struct {
 	State                   string
 	Limit, Remaining, Retry int
@@ -254,7 +254,7 @@ func (w *window) press(label string) {
 	w.do(chromedp.MouseClickXY(at.X, at.Y))
 }
 
-// types replaces what a field holds, with a keyboard.
+// types replaces the text of a field, with a keyboard.
 func (w *window) types(selector, text string) {
 	w.t.Helper()
 	w.do(chromedp.Focus(chromedp.CSS(selector)))
@@ -323,7 +323,7 @@ func (w *window) keep(name string) {
 	}
 }
 
-// axe fails the test for what axe-core finds that is serious or critical.
+// axe fails the test for each serious or critical finding of axe-core.
 func (w *window) axe(where string) {
 	w.t.Helper()
 	if !get[bool](w, `"axe" in window`) {

@@ -1,6 +1,6 @@
 // Requests to the server that served the page.
 
-// A header bears bytes, so a name goes as UTF-8, less what a header must not have.
+// A header carries bytes, so a name is sent as UTF-8, without control characters.
 function headerValue(name) {
 	const text = name.replace(/\p{Cc}/gu, "");
 	return String.fromCharCode(...new TextEncoder().encode(text));

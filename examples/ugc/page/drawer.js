@@ -1,5 +1,5 @@
-// The drawer shows what lies behind the last click: the limit's code and how it
-// stands, the request, and the answer.
+// The drawer shows the last request and its response, the code that made the limit,
+// and the state of each of its limits.
 
 import {text} from "./gauge.js";
 import {duration} from "./standing.js";

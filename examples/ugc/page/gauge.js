@@ -24,7 +24,7 @@ export class Gauge {
 		this.longest = 0; // the wait when it began
 	}
 
-	// forget shows nobody's standing, until the next show.
+	// forget clears the gauge until the next call of show.
 	forget() {
 		for (const name of ["limit", "remaining", "retry", "state", "held"]) delete this.element.dataset[name];
 		this.longest = 0;

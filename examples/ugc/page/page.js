@@ -1,4 +1,4 @@
-// The page: asks the server how the user stands, sends what the user does, and keeps
+// The page asks the server for the user's standing, sends the user's actions, and keeps
 // every part up to date.
 
 import {call} from "./api.js";
@@ -35,7 +35,7 @@ for (const element of document.querySelectorAll("[data-action]")) {
 	};
 }
 
-let user = null; // whose standing is shown
+let user = null; // the user whose standing is shown
 let version = null; // of the posts that are shown
 let away = false;
 
@@ -69,7 +69,7 @@ function show(a, now) {
 // blocked is how long the buttons sleep: after a refusal until an attempt would pass,
 // or would be held until it passes; and through a ban.
 function blocked(a, s, now) {
-	if (s.state === "banned") return s.ban.retry;
+	if (s.state === "banned") return s.retry;
 	if (!a.refusal) return 0;
 	const wait = a.standing.sent > a.refusal.at ? s.retry : a.refusal.until - now;
 	if (wait > a.gauge.hold) return wait;
@@ -77,7 +77,7 @@ function blocked(a, s, now) {
 	return 0;
 }
 
-// Words for who does not see the page. The countdowns are silent.
+// Words for screen readers. The countdowns are silent.
 
 function announce(a, s, held) {
 	const state = held && s.state !== "banned" ? "held" : s.state;
@@ -107,7 +107,7 @@ function say(words) {
 let noticeEnds;
 function notice(words) {
 	byId("notice").hidden = false;
-	byId("notice").textContent = words;
+	text(byId("notice"), words);
 	clearTimeout(noticeEnds);
 	noticeEnds = setTimeout(() => { byId("notice").hidden = true; }, 6000);
 }
@@ -124,7 +124,7 @@ function setAway(is) {
 	}
 }
 
-// What the server says.
+// Questions to the server.
 
 let asking = false, askAgain = false, timer;
 
@@ -153,6 +153,10 @@ async function ask() {
 	}
 	if (who !== user) {
 		askAgain = true;
+		return;
+	}
+	if (answer.ok && !answer.json?.actions) { // something else answers in its place
+		setAway(true);
 		return;
 	}
 	setAway(false);
@@ -192,7 +196,7 @@ function introduce() {
 	say(`${user || "Your address"}: ${left.join(", ")} left.`);
 }
 
-// Who the user is.
+// The user.
 
 function changeUser() {
 	const name = userField.value.trim();
@@ -213,10 +217,10 @@ userField.addEventListener("input", () => {
 });
 userField.addEventListener("change", changeUser);
 
-// What the user does.
+// The user's actions.
 
-// attempt sends an action and shows what became of it, on the button too. It returns
-// the outcome, or null if there was no decision.
+// attempt sends an action that a button asked for, and shows its outcome. It returns
+// the outcome, null if the limiter made no decision, and whether the server did it.
 async function attempt(button, name, path, body) {
 	changeUser();
 	const a = actions[name], who = user;
@@ -229,9 +233,9 @@ async function attempt(button, name, path, body) {
 		answer = await call("POST", path, who, body);
 	} catch {
 		setAway(true);
-		notice("Not sent: the server does not answer.");
+		notice("No answer from the server.");
 		refresh();
-		return null;
+		return {outcome: null, done: false};
 	} finally {
 		a.pending.delete(mine);
 	}
@@ -245,7 +249,7 @@ async function attempt(button, name, path, body) {
 		notice(answer.json?.error ?? answer.json?.detail ?? `The server says ${answer.status}.`);
 	}
 	refresh();
-	return outcome;
+	return {outcome, done: answer.ok};
 }
 
 function outcomeOf(answer, held) {
@@ -259,21 +263,19 @@ function asleep(button) {
 	return button.getAttribute("aria-disabled") === "true";
 }
 
-// written is what the field holds, or what it suggests, and empties it.
-function written(field) {
-	const words = field.value.trim() || field.placeholder;
-	field.value = "";
-	return {text: words};
-}
-
-document.addEventListener("submit", (event) => {
+// An empty field sends its placeholder. The field keeps its text unless it was sent.
+document.addEventListener("submit", async (event) => {
 	event.preventDefault();
 	const form = event.target;
 	const button = form.querySelector("button");
 	if (asleep(button)) return;
-	const body = written(form.querySelector("input"));
-	if (form.id === "compose") attempt(button, "post", "posts", body);
-	else attempt(button, "reply", `posts/${form.dataset.reply}/replies`, body);
+	const field = form.querySelector("input");
+	const typed = field.value;
+	const body = {text: typed.trim() || field.placeholder};
+	const {done} = form.id === "compose"
+		? await attempt(button, "post", "posts", body)
+		: await attempt(button, "reply", `posts/${form.dataset.reply}/replies`, body);
+	if (done && field.value === typed) field.value = "";
 });
 
 document.addEventListener("click", async (event) => {
@@ -283,7 +285,7 @@ document.addEventListener("click", async (event) => {
 	if (button.id === "hammer") {
 		const path = `posts/${posts.newest}/replies`;
 		const all = await Promise.all(Array.from({length: hammered}, (_, i) => attempt(button, "reply", path, {text: `hammer ${i + 1}`})));
-		const said = ["passed", "refused", "banned"].map((o) => `${all.filter((x) => x === o).length} ${o}`);
+		const said = ["passed", "refused", "banned"].map((o) => `${all.filter(({outcome}) => outcome === o).length} ${o}`);
 		say(`Hammer: ${said.join(", ")}.`);
 	}
 });

@@ -1,4 +1,4 @@
-// The list of posts. What users wrote is shown as text and never as markup.
+// The list of posts. Users' words are shown as text and never as markup.
 
 import {text} from "./gauge.js";
 
@@ -14,8 +14,8 @@ export class Posts {
 		return this.list.firstElementChild?.dataset.post ?? 1;
 	}
 
-	// show brings the list up to date. What is there stays as it is, so that nobody
-	// loses the focus or what they are typing.
+	// show brings the list up to date. Posts that are shown already keep their elements,
+	// so that the user keeps the focus and a half-typed reply.
 	show(posts) {
 		const ids = new Set(posts.map((p) => p.id));
 		for (const [id, element] of this.shown) {

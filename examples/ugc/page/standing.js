@@ -1,17 +1,17 @@
-// How a user stands with the limits on one action, at any instant after the server
-// said so. The numbers are those of the library's Status; here only time goes on.
+// A user's standing with the limits on one action, between two answers of the server.
+// The numbers come from the library's Status; this file only lets time pass.
 
 export class Standing {
-	// said is what the server said, sent and came are when it was asked and answered.
+	// said is the server's answer; sent and came are the instants of question and answer.
 	constructor(said, sent, came) {
 		this.said = said;
 		this.sent = sent;
 		this.came = came;
 	}
 
-	// at returns the standing at an instant: what is left of the quota (left, and level
-	// with the fraction that a bucket or funnel has gained), the time until one action
-	// passes and until the limit is whole, both in milliseconds, and the state.
+	// at returns the standing at an instant. left counts whole units; level adds the
+	// fraction that a bucket or funnel has gained. retry and reset are the milliseconds
+	// until one action passes and until the limit is whole.
 	at(now) {
 		const past = Math.max(0, now - this.came);
 		const limits = this.said.limits.map((l) => ahead(l, past));

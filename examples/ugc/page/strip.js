@@ -1,5 +1,5 @@
-// The strip shows the attempts of the last minute: what passed stands above the line,
-// what was refused hangs below it, one mark an attempt, one column for two seconds.
+// The strip shows the attempts of the last minute, one mark each. Attempts that passed
+// stand above the line, refused ones below it. A column is two seconds.
 
 import {attribute, text} from "./gauge.js";
 
