@@ -126,6 +126,10 @@ func TestCluster(t *testing.T) {
 		return slotOf(t, servers[0], store.Key(to.who, action, to.limit)) * 3 / 16384
 	}
 	t.Run("slots move under load", func(t *testing.T) { slotsMove(t, servers, open(), home) })
+	t.Run("a master that is down concerns its users only", func(t *testing.T) {
+		logged(t)
+		eachForItself(t, redisstore.New(open(), &redisstore.Options{Timeout: patient / 4}), servers[0], servers[2], words)
+	})
 	t.Run("a master dies under load", func(t *testing.T) { masterDies(t, servers, open(), home) })
 }
 

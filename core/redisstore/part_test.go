@@ -130,11 +130,12 @@ func TestOneShardFails(t *testing.T) {
 	rdb := redis.NewRing(&redis.RingOptions{Addrs: addrs, HeartbeatFrequency: time.Hour})
 	t.Cleanup(func() { _ = rdb.Close() })
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient / 4})
-	eachForItself(t, store, servers["one"], servers["two"])
+	eachForItself(t, store, servers["one"], servers["two"], []string{"PING"})
 }
 
-// eachForItself kills the second server, under users of both.
-func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Server) {
+// eachForItself kills the second server under users of both, and starts it again with a
+// first command.
+func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Server, first []string) {
 	t.Helper()
 	lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), plenty))
 	if _, err := lim.Allow(t.Context(), "anybody", action); err != nil {
@@ -160,6 +161,7 @@ func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Se
 		}
 	}
 	dead.Run()
+	dead.Do(first...)
 	within(t, "all are decided there again", func() bool {
 		d, err := lim.Allow(t.Context(), users[dead.Addr][0], action)
 		return err == nil && d.Source == core.SourceStore
