@@ -10,43 +10,43 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A refusal that Redis has given is repeated from here for as long as it is certain
-// that Redis would refuse too, and no longer than a second: so long may what other
-// processes do go unnoticed.
+// A refusal that Redis has given is repeated from here while it is certain that Redis would
+// refuse too, but no longer than a second. What other processes do may go unnoticed for so
+// long.
 const (
 	repeat = time.Second
 
-	// So long after it was asked for one caller asks again, and does not hold up the others.
+	// After so long one caller asks again; the others need not wait for the answer.
 	renew = 3 * repeat / 4
 
 	rows   = 4096
 	perRow = 4
 )
 
-// refusals are those refusals. Every user and action has its row, by a keyed hash, so
-// whoever has many of them only pushes out a few of others.
+// refusals are those that are kept. A keyed hash gives every user and action its row, so a
+// user with many of them pushes out few of other users.
 type refusals struct {
 	now   func() time.Duration // as it passes here
 	seeds [2]maphash.Seed
 	rows  [rows]row
 }
 
-// A row is a few refusals, and what tells whether an answer that is under way may
-// still become one of them.
+// A row is a few refusals. It also knows whether an answer that is under way may still
+// become one of them.
 type row struct {
 	mu       sync.Mutex
 	kept     [perRow]*refusal
-	round    uint64        // what was asked before its last change may be out of date
+	round    uint64        // an answer to a question of an earlier round may be out of date
 	changing int           // calls under way that can end a refusal
-	blind    time.Duration // until when one that failed may still do so
-	who      identity      // the last to ask
-	limits   *core.Limit   // and by which limits
+	blind    time.Duration // until when such a call that failed may still be done
+	who      identity      // who asked last
+	limits   *core.Limit   // by which limits
 }
 
-// identity is a user and action, in 128 bits that nobody can foresee.
+// identity stands for a user and action, in 128 bits that nobody can foresee.
 type identity [2]uint64
 
-// A refusal is what Redis said, and when it was asked and had answered.
+// A refusal is what Redis said, when it was asked and when it had answered.
 type refusal struct {
 	who       identity
 	limits    []core.Limit
@@ -81,7 +81,7 @@ func (n *refusals) row(user, action string) (*row, identity) {
 	return &n.rows[who[0]%rows], who
 }
 
-// recall repeats a refusal of the same charge, or notes that it is asked for.
+// recall repeats a refusal of the same charge. If there is none it begins a question.
 func (n *refusals) recall(c *core.Charge) (d core.Decision, known bool, q question) {
 	r, who := n.row(c.User, c.Action)
 	q = question{row: r, who: who, sent: n.now()}
@@ -113,8 +113,8 @@ func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings 
 		return
 	}
 	hold := holds(c, d, readings)
-	// A thousandth is more than two clocks drift apart while they are kept right, and
-	// the microsecond is the one that is under way.
+	// Two clocks that are kept right drift apart by less than a thousandth. The microsecond
+	// is the one that has begun.
 	if hold -= hold/1000 + time.Microsecond; hold <= 0 || r.round != q.round || r.changing > 0 || q.sent < r.blind {
 		return
 	}
@@ -134,9 +134,9 @@ func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings 
 	}
 }
 
-// change makes a change that can end a refusal. Nothing is repeated that was asked for
-// before it was done, and nothing that is asked for soon after it has failed: it may
-// be done later.
+// change makes a change that can end a refusal. An answer to a question from before it was
+// done is not kept. If the change fails it may still be done later, so answers of the next
+// second are not kept either.
 func (n *refusals) change(user, action string, do func() error) error {
 	r, who := n.row(user, action)
 	r.mu.Lock()
@@ -154,8 +154,8 @@ func (n *refusals) change(user, action string, do func() error) error {
 	return err
 }
 
-// ask drops refusals by other limits, whose state these may move: a larger window's
-// action can lengthen the wait for a smaller one.
+// ask drops the refusals by other limits, whose state these limits may change: an action of
+// a larger window can lengthen the wait for a smaller one.
 func (r *row) ask(who identity, c *core.Charge) {
 	if r.who == who && r.limits == &c.Limits[0] {
 		return
@@ -189,9 +189,8 @@ func (k *refusal) ends() time.Duration {
 	return k.until
 }
 
-// repeat is what Redis would say at the instant now. The time that has passed there
-// since is at least what has passed here since its answer, and nobody is told to come
-// back too early.
+// repeat is what Redis would say at the instant now. At least as much time has passed there
+// as here since the answer, so no caller is told to come back too early.
 func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	passed := max(0, now-k.got).Microseconds()
 	var few [4]machine.Reading
@@ -208,9 +207,9 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	return d
 }
 
-// holds is how long it is known what an equal charge would be told, if nothing else
-// happens: not at all, if refusing it would be recorded, or if there is something left,
-// of which a window does not say how it grows.
+// holds is how long an equal charge would be told the same, if nothing else happens. It is 0
+// if a refusal would be recorded, or if something is left and a window does not say how that
+// grows.
 func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	last := len(c.Limits) - 1
 	switch {
@@ -229,8 +228,8 @@ func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	case d.Reason != core.ReasonBanned:
 		return 0
 	}
-	// While a ban lasts nothing is recorded and nothing is left. Which limit binds is a
-	// matter of the limits.
+	// While a ban lasts nothing is recorded and nothing is left. Which limit binds, the
+	// limits say.
 	limits := *c
 	limits.Limits, limits.Receipt = c.Limits[:last], false
 	ban := time.Duration(readings[last].Wait) * time.Microsecond

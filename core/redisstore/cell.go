@@ -10,8 +10,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Accept tells core.New whether the store can serve a limiter of these limits: by
-// its scripts any, by CL.THROTTLE what Options.CLThrottle says.
+// Accept tells core.New whether the store can serve a limiter of these limits. Its scripts
+// serve any; Options.CLThrottle says what CL.THROTTLE serves.
 func (s *Store) Accept(limits []core.Limit) error {
 	if !s.cell {
 		return nil
@@ -39,8 +39,8 @@ func cellIdentity(l core.Limit) string {
 	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind())
 }
 
-// throttle has CL.THROTTLE decide. A peek is a charge of nothing, whose reply has no
-// verdict on one action: it passes if one remains.
+// throttle has CL.THROTTLE decide. A peek is a charge of 0. The reply to it has no verdict on
+// one action, so an action passes if one remains.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
 	if c.Mode == machine.Force {
 		return core.Decision{}, errSurcharge

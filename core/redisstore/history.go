@@ -17,9 +17,9 @@ type Entry struct {
 	Admitted bool      // false: refused, which only CountRefused records
 }
 
-// History returns what a SlidingWindow remembers of user and action, oldest first:
-// the actions of its period, and maybe some older ones that no longer count. The
-// limit must be the one, or of the identity, that the limiter has.
+// History returns the actions that a SlidingWindow remembers of user and action, oldest
+// first. Those of its period are there, and maybe some older ones that no longer count. The
+// limit is the limiter's own, or one of the same identity.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)

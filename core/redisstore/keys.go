@@ -14,8 +14,8 @@ import (
 // one is kept as its digest.
 const maxPart = 128
 
-// The tags of parts that are not what they stand for. A part that begins with one
-// of them is escaped, so that nobody can pass for a digest.
+// A part that is a digest begins with a tag. In other parts a first tag is escaped, so that
+// no user can pass for a digest.
 const (
 	tagDigest = '~' // SHA-256
 	tagSecret = '^' // HMAC-SHA-256 under Options.Secret
@@ -47,10 +47,10 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 	return keys
 }
 
-// appendBase appends what begins the keys of a user and action; the limit's identity ends
-// them. They tell any two users, actions and limits apart, whatever their bytes, and are
-// valid UTF-8; the one pair of braces is ours, so that all limits of a user are in one
-// cluster slot, which user bytes cannot choose.
+// appendUser appends the beginning of the keys of a user. The action and the limit's identity
+// follow. Any two users, actions and limits have different keys, whatever their bytes.
+// Keys are valid UTF-8. They have one pair of braces, around the user, so that all limits of
+// a user are in one cluster slot, which the user cannot choose.
 func (s *Store) appendUser(b []byte, user string) []byte {
 	b = append(b, s.prefix...)
 	b = append(b, ":{"...)
@@ -97,8 +97,8 @@ func appendPart(b []byte, part string) []byte {
 	return b
 }
 
-// plain is whether a byte stands for itself: what is printable and has no meaning
-// in a key or to redis-cli's patterns.
+// plain is whether a byte stands for itself: it is printable and means nothing in a key or
+// in a pattern of redis-cli.
 func plain(c byte) bool {
 	switch c {
 	case '%', ':', '{', '}', '*', '?', '[', ']', '\\', '"', '\'':

@@ -16,26 +16,26 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// The errors that are this package's own, in the sense of errors.Is. What the client
-// says is wrapped as it is; what Redis says to the script, that it is out of memory for
-// example, is wrapped as a redis.Error of the same text.
+// The errors of this package, for errors.Is. What the client says is wrapped as it is. What
+// Redis says to the script, that it is out of memory for example, is wrapped as a
+// redis.Error of the same text.
 var (
-	// ErrTimeout: there was no answer within Options.Timeout, or within a time-out of the
-	// client's own that is shorter. The charge may have been taken.
+	// ErrTimeout says that there was no answer within Options.Timeout, or within a shorter
+	// time-out of the client's own. The charge may have been taken.
 	ErrTimeout = errors.New("redisstore: no answer within the time-out")
 
-	// ErrBusy: too many calls wait for an answer already. The charge was not sent.
+	// ErrBusy says that too many calls wait for an answer already. The charge was not sent.
 	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
 
-	// ErrState: a key holds a value of another type, or one that is no state. Delete
-	// it, or choose another Options.Prefix. It is a core.ErrKey.
+	// ErrState says that a key holds a value of another type, or one that is no state.
+	// Delete the key, or choose another Options.Prefix. It matches core.ErrKey.
 	ErrState error = keyError("redisstore: a key holds something that is not a state")
 
-	// ErrReply: Redis's answer is not one of ours. Nothing is read from it.
+	// ErrReply says that the reply is none that the script gives. Nothing is read from it.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
 )
 
-// A keyError says nothing of how the server fares with others.
+// A keyError is a core.ErrKey: it says nothing of how the server fares with other users.
 type keyError string
 
 func (e keyError) Error() string      { return string(e) }
@@ -57,9 +57,9 @@ type Options struct {
 	// colons; "" is "tailcut".
 	Prefix string
 
-	// Secret, if not empty, keeps users out of Redis: a key then has an
-	// HMAC-SHA-256 of the user under it. All processes must have the same; with
-	// another everyone starts anew.
+	// Secret, if not empty, keeps users out of Redis: a key then has an HMAC-SHA-256 of
+	// the user under Secret. All processes must have the same. With another one every
+	// user starts anew.
 	Secret string
 
 	// NoRefusalCache has Redis decide every attempt: for a test that moves the server's
@@ -67,15 +67,15 @@ type Options struct {
 	NoRefusalCache bool
 
 	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
-	// serves limiters of exactly one Funnel or Throttle whose rate has a period of
-	// whole seconds and is at most 1,000 a second; another is an error of core.New.
-	// Its answers are the module's, to the second, and its state is apart from that
-	// of the scripts. Nothing can be given back, and a Surcharge is an error.
+	// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole
+	// seconds and is at most 1,000 a second. core.New refuses others. Its answers are the
+	// module's, to the second, and its state is apart from that of the scripts. Decisions
+	// cannot be refunded, and a Surcharge is an error.
 	CLThrottle bool
 }
 
-// Store is a [core.Store] on Redis. It is safe for use by many goroutines and needs
-// no closing; the client stays the caller's.
+// Store is a [core.Store] on Redis. Many goroutines can use it at once. It needs no
+// closing; the client stays the caller's.
 type Store struct {
 	rdb      redis.UniversalClient
 	timeout  time.Duration
@@ -99,10 +99,9 @@ type Store struct {
 	scattered atomic.Bool  // the keys of two users may be on two servers
 }
 
-// New makes a store on rdb. opts may be nil. It panics if rdb is nil or an option is
-// out of bounds; it does not talk to Redis. The client's hooks see the commands with a
-// context of the store's own. In a test with testing/synctest make it in the bubble where
-// it is used.
+// New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
+// bounds. It does not talk to Redis. The client's hooks see the commands with a context of
+// the store's own. A test with testing/synctest makes the store in the bubble that uses it.
 func New(rdb redis.UniversalClient, opts *Options) *Store {
 	var o Options
 	if opts != nil {
@@ -138,8 +137,8 @@ func validPrefix(s string) bool {
 	return len(s) <= 64 && strings.Trim(s, legal) == ""
 }
 
-// Take decides a charge in one round trip, together with those that wait with it, or
-// repeats a refusal.
+// Take decides a charge in one round trip, in a batch with others that wait, or repeats a
+// refusal.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	if s.cell {
 		return s.throttle(ctx, &c)
@@ -178,7 +177,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Read
 		return core.Decision{}, nil, err
 	}
 	readings, now, err := decode(c, call.reply, readings)
-	clear(call.keys) // they hold the user
+	clear(call.keys) // not to keep the user's name
 	call.reply = nil
 	call.state.Store(callWaits)
 	s.calls.Put(call)
