@@ -2,13 +2,23 @@ package replay_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/replay"
@@ -50,11 +60,21 @@ func TestReportIsTheRecount(t *testing.T) {
 				routes = forum
 			}
 			m := makeLog(r, 250, of)
-			log := m.log
+			log, plain := m.log, m.log
 			if seed%3 == 0 {
 				log = zip(t, log)
 			}
-			compare(t, r, log, recounted(m.log, muxed(t, routes)), routes)
+			if seed%9 == 3 { // and cut off
+				log = log[:len(log)*2/3]
+				z, err := gzip.NewReader(bytes.NewReader(log))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if plain, err = io.ReadAll(z); !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatal(err)
+				}
+			}
+			compare(t, r, log, recounted(plain, muxed(t, routes)), routes)
 		})
 	}
 }
@@ -162,5 +182,238 @@ func sameFit(t *testing.T, got *replay.Report, want *recount) {
 		if len(a.Windows) != 4 || len(a.Funnels) != 4 {
 			t.Errorf("%s has %d windows and %d funnels", a.Action, len(a.Windows), len(a.Funnels))
 		}
+	}
+}
+
+// lines is a log of JSON lines, one for each user and instant.
+func lines(hits ...any) string {
+	var b strings.Builder
+	for i := 0; i < len(hits); i += 2 {
+		fmt.Fprintf(&b, `{"time":%q,"method":"GET","path":"/","user":%q}`+"\n", hits[i], hits[i+1])
+	}
+	return b.String()
+}
+
+func run(t *testing.T, log string, o replay.Options) *replay.Report {
+	t.Helper()
+	o.User = replay.UserAuth
+	r, err := replay.Run(t.Context(), strings.NewReader(log), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A request an hour before the newest one above it counts, and one a microsecond earlier is late.
+func TestLateIsMoreThanAnHour(t *testing.T) {
+	r := run(t, lines(
+		"2026-11-22T08:00:00.000001Z", "a",
+		"2026-11-22T07:00:00.000001Z", "b",
+		"2026-11-22T07:00:00Z", "c",
+		"2026-11-22T06:00:00Z", "d",
+		"2026-11-22T09:00:00.000002Z", "a",
+		"2026-11-22T08:00:00.000001Z", "b",
+		"2026-11-22T08:00:00.000002Z", "e",
+	), replay.Options{})
+	if r.Late != 3 || r.Requests != 4 || r.Users != 3 {
+		t.Errorf("late %d, requests %d, users %d; want 3, 4, 3", r.Late, r.Requests, r.Users)
+	}
+}
+
+// A request that is left out moves the newest instant all the same, and can be late itself.
+func TestLateIsAskedOfAllRequests(t *testing.T) {
+	log := lines("2026-11-22T09:00:01Z", "-", "2026-11-22T08:00:00Z", "a", "2026-11-22T08:00:00Z", "-", "2026-11-22T09:00:00Z", "a")
+	if r := run(t, log, replay.Options{}); r.Late != 2 || r.Anonymous != 1 || r.Requests != 1 {
+		t.Errorf("late %d, anonymous %d, requests %d; want 2, 1, 1", r.Late, r.Anonymous, r.Requests)
+	}
+}
+
+// The order of the lines does not matter within an hour.
+func TestOrderWithinAnHourDoesNotMatter(t *testing.T) {
+	var log []string
+	random := rand.New(rand.NewPCG(1, 1))
+	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	for range 500 {
+		at := start.Add(time.Duration(random.Int64N(int64(time.Hour))))
+		log = append(log, lines(at.Format(time.RFC3339Nano), fmt.Sprint(random.IntN(20))))
+	}
+	o := replay.Options{Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(2, time.Minute)}}}}
+	text := func() string {
+		b, err := json.Marshal(run(t, strings.Join(log, ""), o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	slices.Sort(log)
+	want := text()
+	for range 5 {
+		random.Shuffle(len(log), func(i, j int) { log[i], log[j] = log[j], log[i] })
+		if got := text(); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// Several limits of a candidate are one limiter. Candidates do not see each other.
+func TestCandidatesAreApart(t *testing.T) {
+	var hits []any
+	for i := range 6 {
+		hits = append(hits, fmt.Sprintf("2026-11-22T08:00:0%dZ", i), "a")
+	}
+	window, daily := core.SlidingWindow(2, time.Minute), core.FixedWindow(3, 24*time.Hour)
+	r := run(t, lines(hits...), replay.Options{Candidates: []replay.Candidate{
+		{Limits: []core.Limit{window}}, {Limits: []core.Limit{daily}}, {Limits: []core.Limit{window, daily}}, {Limits: []core.Limit{window}},
+	}})
+	var refused []int64
+	for _, l := range r.Limits {
+		refused = append(refused, l.Refused)
+	}
+	if !slices.Equal(refused, []int64{4, 3, 4, 4}) || r.Limits[2].Limit != "SlidingWindow(2, 1m) and FixedWindow(3, 24h)" || r.Limits[1].LongestWait != 24*time.Hour-3*time.Second {
+		t.Errorf("refused %v; %+v", refused, r.Limits)
+	}
+}
+
+// A cost is charged, and a cost that can never pass is refused without a wait.
+func TestCost(t *testing.T) {
+	log := `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":"a","n":3}
+{"time":"2026-11-22T08:00:01Z","method":"GET","path":"/","user":"a","n":0}
+{"time":"2026-11-22T08:00:02Z","method":"GET","path":"/","user":"a","n":2}
+{"time":"2026-11-22T08:00:03Z","method":"GET","path":"/","user":"b","n":9}
+`
+	r := run(t, log, replay.Options{Fields: replay.Fields{Cost: "n"}, Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(4, time.Minute)}}}})
+	l, fit := r.Limits[0], r.Actions[0].Windows[0].Max.Nobody
+	if l.Requests != 4 || l.Refused != 2 || l.UsersRefused != 2 || l.LongestWait != 58*time.Second || fit != 9 {
+		t.Errorf("%+v, fit %d", l, fit)
+	}
+}
+
+// The hours are those of the log's clock.
+func TestHours(t *testing.T) {
+	r := run(t, lines("2026-11-22T08:30:00+09:00", "a", "2026-11-22T08:59:59+09:00", "a", "2026-11-22T00:00:00Z", "a"),
+		replay.Options{Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour)}}}})
+	var requests, refusals replay.Hours
+	requests[time.Sunday][8], requests[time.Sunday][9] = 2, 1
+	refusals[time.Sunday][8], refusals[time.Sunday][9] = 1, 1
+	if r.Offset != 9*3600 || r.Actions[0].Hours != requests || r.Limits[0].Hours != refusals || r.WholeSeconds != true {
+		t.Errorf("offset %d, %v, %v", r.Offset, r.Actions[0].Hours, r.Limits[0].Hours)
+	}
+}
+
+func TestUsersAreHashed(t *testing.T) {
+	log := lines("2026-11-22T08:00:00Z", "ann", "2026-11-22T08:00:00Z", "ann", "2026-11-22T08:00:00.5Z", "ann", "2026-11-22T08:00:00Z", "bob", "2026-11-22T08:00:00Z", "bob")
+	o := replay.Options{Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour)}}, {Limits: []core.Limit{core.FixedWindow(1, time.Hour)}}}}
+	r := run(t, log, o)
+	a, b := r.Limits[0].Most, r.Limits[1].Most
+	if len(a) != 2 || !slices.Equal(a, b) || a[0].Name == a[1].Name || len(a[0].Name) != 12 || strings.Contains(a[0].Name, "ann") || r.WholeSeconds {
+		t.Errorf("%v and %v, want the same two hashes", a, b)
+	}
+	if again := run(t, log, o).Limits[0].Most; again[0].Name == a[0].Name {
+		t.Errorf("two reports have the same hash %s", a[0].Name)
+	}
+	o.ShowUsers = true
+	if got := run(t, log, o).Limits[0].Most; !slices.Equal(got, []replay.RefusedUser{{Name: "ann", Refused: 2}, {Name: "bob", Refused: 1}}) {
+		t.Error(got)
+	}
+}
+
+func TestLongLinesAreSkippedAndOthersRead(t *testing.T) {
+	request := lines("2026-11-22T08:00:00Z", "a")
+	log := strings.Repeat("x", 5<<20) + "\n" + request + `{"x":"` + strings.Repeat("y", 1<<19) + `",` + request[1:] + strings.Repeat("\n", 3)
+	if r := run(t, log, replay.Options{}); r.Lines != 6 || r.Skipped != 4 || r.Requests != 2 {
+		t.Errorf("lines %d, skipped %d, requests %d; want 6, 4, 2", r.Lines, r.Skipped, r.Requests)
+	}
+}
+
+func TestGzip(t *testing.T) {
+	one, two := zip(t, []byte(lines("2026-11-22T08:00:00Z", "a"))), zip(t, []byte(lines("2026-11-22T08:00:00Z", "b")))
+	if r := run(t, string(one)+string(two), replay.Options{}); r.Requests != 2 || r.Damage != nil {
+		t.Errorf("two streams in one have %d requests, damage %v", r.Requests, r.Damage)
+	}
+	if r := run(t, string(one)+"garbage", replay.Options{}); r.Requests != 1 || !errors.Is(r.Damage, gzip.ErrHeader) && !errors.Is(r.Damage, io.ErrUnexpectedEOF) {
+		t.Errorf("garbage behind it: %d requests, damage %v", r.Requests, r.Damage)
+	}
+	broken := bytes.Clone(one)
+	broken[len(broken)-6]++ // of the checksum
+	if r := run(t, string(broken), replay.Options{}); r.Requests != 1 || !errors.Is(r.Damage, gzip.ErrChecksum) {
+		t.Errorf("a wrong checksum: %d requests, damage %v", r.Requests, r.Damage)
+	}
+	_, err := replay.Run(t.Context(), strings.NewReader("\x1f\x8bnothing else"), replay.Options{})
+	if !errors.Is(err, replay.ErrNoRequest) || !strings.Contains(err.Error(), "gzip") {
+		t.Errorf("only the magic: %v", err)
+	}
+}
+
+func TestErrorsOfTheReader(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	disk := errors.New("disk on fire")
+	log := lines("2026-11-22T08:00:00Z", "a")
+	for name, r := range map[string]io.Reader{
+		"plain": io.MultiReader(strings.NewReader(log), iotest.ErrReader(disk)),
+		"gzip":  io.MultiReader(bytes.NewReader(zip(t, []byte(log))[:30]), iotest.ErrReader(disk)),
+	} {
+		if _, err := replay.Run(t.Context(), r, replay.Options{}); !errors.Is(err, disk) {
+			t.Errorf("%s: %v, want the reader's error", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	endless := newStream(1<<40, 10, 1000, "combined")
+	stop := readerFunc(func(b []byte) (int, error) {
+		if endless.line > 50_000 {
+			cancel()
+		}
+		return endless.Read(b)
+	})
+	if _, err := replay.Run(ctx, stop, replay.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func TestBadOptionsAreConfigErrors(t *testing.T) {
+	window := []core.Limit{core.SlidingWindow(1, time.Hour)}
+	for name, o := range map[string]replay.Options{
+		"format":              {Format: "xml"},
+		"user":                {User: "me"},
+		"field":               {User: "json:"},
+		"pattern":             {Routes: []replay.Route{{Pattern: "x", Action: "y"}}},
+		"no action":           {Routes: []replay.Route{{Pattern: "/x"}}},
+		"host":                {Routes: []replay.Route{{Pattern: "example.org/", Action: "y"}}},
+		"twice":               {Routes: []replay.Route{{Pattern: "/x", Action: "y"}, {Pattern: "/x", Action: "z"}}},
+		"no limit":            {Candidates: []replay.Candidate{{}}},
+		"limit of no action":  {Candidates: []replay.Candidate{{Action: "y", Limits: window}}},
+		"limit out of bounds": {Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(0, time.Hour)}}}},
+	} {
+		r, err := replay.Run(t.Context(), strings.NewReader(""), o)
+		if !errors.Is(err, core.ErrConfig) || r != nil || !strings.HasPrefix(err.Error(), "replay: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is kept does not grow with the log: after a day and after three it is as much.
+func TestMemoryIsBounded(t *testing.T) {
+	const lines, users, rate = 300_000, 1000, 1
+	s := newStream(lines, users, rate, "combined") // three and a half days
+	var live []uint64
+	step := lines / 7
+	r, err := replay.Run(t.Context(), readerFunc(func(b []byte) (int, error) {
+		if s.line >= (len(live)+1)*step {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			live = append(live, m.HeapAlloc)
+		}
+		return s.Read(b)
+	}), replay.Options{Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(5, time.Minute), core.Funnel(100, core.Every(time.Minute))}}}})
+	if err != nil || r.Requests != lines {
+		t.Fatal(r, err)
+	}
+	day, end := live[2], live[len(live)-1]
+	if end > day+day/5 || end > 64<<20 {
+		t.Errorf("after %v of 7 parts %v bytes live", len(live), live)
 	}
 }

@@ -46,6 +46,7 @@ const (
 type routes struct {
 	patterns []pattern
 	scratch  []byte
+	slashed  []byte
 }
 
 // newRoutes takes the routes apart and names the actions, in the order of their first route.
@@ -152,12 +153,35 @@ func (r *routes) action(method, path []byte) int {
 	if len(path) == 0 || path[0] != '/' || !clean(path) {
 		return noAction
 	}
+	p := r.find(method, path)
+	switch {
+	case p == nil, p.open() && r.redirected(method, path):
+		return noAction
+	}
+	return p.action
+}
+
+func (r *routes) find(method, path []byte) *pattern {
 	for i := range r.patterns {
 		if p := &r.patterns[i]; p.takes(method) && r.match(p, path[1:]) {
-			return p.action
+			return p
 		}
 	}
-	return noAction
+	return nil
+}
+
+// open is whether the pattern matches paths of any length.
+func (p *pattern) open() bool { return p.segments[len(p.segments)-1].kind == rest }
+
+// redirected is whether a ServeMux redirects the path, which an open pattern matches, to the same
+// with a slash at its end: a pattern for just that is the better one.
+func (r *routes) redirected(method, path []byte) bool {
+	if path[len(path)-1] == '/' {
+		return false
+	}
+	r.slashed = append(append(r.slashed[:0], path...), '/')
+	p := r.find(method, r.slashed)
+	return p != nil && (!p.open() || len(p.segments) == bytes.Count(r.slashed, []byte{'/'}))
 }
 
 func (p *pattern) takes(method []byte) bool {
