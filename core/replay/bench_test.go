@@ -23,7 +23,6 @@ type stream struct {
 	line   int
 	random *rand.Rand
 	buf    bytes.Buffer
-	agents int
 }
 
 func newStream(lines, users, rate int, format string) *stream {

@@ -41,10 +41,18 @@
 // Memory does not grow with the length of the log. It is the sum of
 //
 //   - 16 bytes for each request of the last hour, since an earlier one may still come;
-//   - about 120 bytes for each user, and 56 for each action of the user;
-//   - for each user and action of the last day about 250 bytes, and 1 to 5 for each distinct
-//     instant, for the fit of 24h: a request every second all day long takes 90 kB;
+//   - about 100 bytes for each user, and 64 for each action of the user;
+//   - for each user and action with several requests within the last day about 190 bytes, and 1 to 5 for each
+//     distinct instant of that day, for the fit of 24h: a request every second all day long takes 90 kB;
 //   - what the memorystore of each candidate keeps for users that are not whole;
-//   - 64 bytes for each user that a candidate refused;
+//   - some 50 bytes for each user that a candidate refused;
 //   - some 20 MB for blocks of lines.
+//
+// The garbage collector needs up to as much again.
+//
+// # Speed
+//
+// A line takes 0.8 to 1.2 µs of processor time, and the decision of a candidate on 100,000 users
+// 1.6 µs, most of it for memory that is in no cache. Run uses all processors:
+// on two, 1,650,000 lines a second without a candidate.
 package replay

@@ -128,7 +128,7 @@ func (r *recent) act(at int64, cost uint32, p *peaks) {
 	r.compact()
 }
 
-func clip(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
+func clip(n uint64) uint32 { return uint32(min(n, math.MaxInt32)) } // an int everywhere
 
 // An entry of the queue is a distance to the one before, in the largest unit that it is whole
 // in. Before it stands how many units it has, if not one.
@@ -141,16 +141,16 @@ const (
 
 func (r *recent) enqueue() {
 	if r.units != 1 {
-		r.queue = binary.AppendUvarint(r.queue, uint64(r.units)<<2|withUnits)
+		r.queue = binary.AppendUvarint(r.queue, uint64(r.units)<<2+withUnits)
 	}
 	d := uint64(r.last - r.queued)
 	switch {
 	case d%uint64(second) == 0:
-		d = d/uint64(second)<<2 | inSeconds
+		d = d/uint64(second)<<2 + inSeconds
 	case d%1000 == 0:
-		d = d/1000<<2 | inMillis
+		d = d/1000<<2 + inMillis
 	default:
-		d = d<<2 | inMicros
+		d = d<<2 + inMicros
 	}
 	r.queue = binary.AppendUvarint(r.queue, d)
 	r.queued = r.last

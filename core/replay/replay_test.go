@@ -59,7 +59,7 @@ func TestReportIsTheRecount(t *testing.T) {
 			if seed%2 == 0 {
 				routes = forum
 			}
-			m := makeLog(r, 250, of)
+			m := makeLog(r, 180, of)
 			log, plain := m.log, m.log
 			if seed%3 == 0 {
 				log = zip(t, log)

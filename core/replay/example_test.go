@@ -1,0 +1,34 @@
+package replay_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/replay"
+)
+
+// Would five replies a minute have refused anybody?
+func ExampleRun() {
+	var access strings.Builder // in a program an open file
+	for i := range 8 {
+		fmt.Fprintf(&access, `203.0.113.9 - - [22/Nov/2026:08:00:%02d +0000] "POST /posts/1/replies HTTP/1.1" 201 5`+"\n", 7*i)
+	}
+	report, err := replay.Run(context.Background(), strings.NewReader(access.String()), replay.Options{
+		Routes:     []replay.Route{{Pattern: "POST /posts/{id}/replies", Action: "reply"}},
+		Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(5, time.Minute)}}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, l := range report.Limits {
+		fmt.Printf("%s refuses %d of %d requests, and %d of %d users\n", l.Limit, l.Refused, l.Requests, l.UsersRefused, l.Users)
+	}
+	fmt.Println("nobody is refused by a max of", report.Actions[0].Windows[0].Max.Nobody)
+	// Output:
+	// SlidingWindow(5, 1m) refuses 3 of 8 requests, and 1 of 1 users
+	// nobody is refused by a max of 8
+}
