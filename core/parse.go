@@ -66,6 +66,7 @@ var (
 		{"Initial", func(p *limitParser, l Limit) Limit { return l.Initial(p.number()) }},
 		{"ForgetAfter", func(p *limitParser, l Limit) Limit { return l.ForgetAfter(p.duration()) }},
 		{"Named", func(p *limitParser, l Limit) Limit { return l.Named(p.quoted()) }},
+		{"PerUser", func(_ *limitParser, l Limit) Limit { return l.PerUser() }},
 		{"Shadow", func(_ *limitParser, l Limit) Limit { return l.Shadow() }},
 	}
 )

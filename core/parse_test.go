@@ -32,6 +32,7 @@ func TestParseLimitReads(t *testing.T) {
 		{"ElasticWindow(3, 1h10s)", core.ElasticWindow(3, time.Hour+10*time.Second), ""},
 		{"ElasticWindow(3, 1h0.5s)", core.ElasticWindow(3, time.Hour+500*time.Millisecond), ""},
 		{"ElasticWindow(3, 1.5ms)", core.ElasticWindow(3, 1500*time.Microsecond), ""},
+		{`FixedWindow(100, 24h).Named("all").PerUser()`, core.FixedWindow(100, 24*time.Hour).PerUser().Named("all"), ""},
 		{"TokenBucket(100, Per(30, 1m))", core.TokenBucket(100, minute), ""},
 		{"TokenBucket(100, Per(30, 1m)).Initial(10)", core.TokenBucket(100, minute).Initial(10), ""},
 		{"TokenBucket(100, Per(30, 1m)).Initial(10).ForgetAfter(8760h)", core.TokenBucket(100, minute).Initial(10).ForgetAfter(8760 * time.Hour), ""},
@@ -151,7 +152,7 @@ func anyLimit(t *rapid.T) core.Limit {
 	default:
 		l = core.Throttle(max, rate())
 	}
-	for _, m := range rapid.SliceOfNDistinct(rapid.IntRange(0, 4), 0, 3, rapid.ID[int]).Draw(t, "modifiers") {
+	for _, m := range rapid.SliceOfNDistinct(rapid.IntRange(0, 5), 0, 3, rapid.ID[int]).Draw(t, "modifiers") {
 		switch m {
 		case 0:
 			l = l.CountRefused()
@@ -163,6 +164,8 @@ func anyLimit(t *rapid.T) core.Limit {
 			l = l.Named(rapid.StringMatching(`[A-Za-z0-9._ "\\-]{0,10}`).Draw(t, "name"))
 		case 4:
 			l = l.Shadow()
+		case 5:
+			l = l.PerUser()
 		}
 	}
 	return l

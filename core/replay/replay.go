@@ -82,7 +82,8 @@ type Route struct {
 }
 
 // A Candidate is a limiter to try: its limits, and for which action. The empty Action is every
-// action: each is counted by itself, as with a limiter that several routes share.
+// action: each is counted by itself, as with a limiter that several routes share, and together by a
+// limit with PerUser.
 type Candidate struct {
 	Action string
 	Limits []core.Limit

@@ -274,6 +274,23 @@ func TestCandidatesAreApart(t *testing.T) {
 	}
 }
 
+// A limit with PerUser counts all of a user's actions together, in the order of time.
+func TestPerUserCountsActionsTogether(t *testing.T) {
+	var log strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&log, `{"time":"2026-11-22T08:00:0%dZ","method":"POST","path":"/posts/1/%s","user":"a"}`+"\n", i, []string{"likes", "replies"}[i%2])
+	}
+	window := core.SlidingWindow(3, time.Minute)
+	r := run(t, log.String(), replay.Options{Routes: forum[:2], Candidates: []replay.Candidate{{Limits: []core.Limit{window.PerUser()}}, {Limits: []core.Limit{window}}}})
+	var refused []string
+	for _, l := range r.Limits {
+		refused = append(refused, fmt.Sprint(l.Action, l.Refused))
+	}
+	if want := []string{"reply2", "like1", "reply0", "like0"}; !slices.Equal(refused, want) {
+		t.Errorf("%v, want %v", refused, want)
+	}
+}
+
 // A cost is charged, and a cost that can never pass is refused without a wait.
 func TestCost(t *testing.T) {
 	log := `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":"a","n":3}
