@@ -23,8 +23,8 @@ const (
 	perRow = 4
 )
 
-// refusals are those that are kept. A keyed hash gives every user and action its row, so a
-// user with many of them pushes out few of other users.
+// refusals are those refusals. Every user has a row, by a keyed hash, so a user who has
+// many of them only pushes out a few of others.
 type refusals struct {
 	now   func() time.Duration // as it passes here
 	seeds [2]maphash.Seed
@@ -43,8 +43,8 @@ type row struct {
 	limits   *core.Limit   // by which limits
 }
 
-// identity stands for a user and action, in 128 bits that nobody can foresee.
-type identity [2]uint64
+// identity is a user and an action, in 128 bits that nobody can foresee.
+type identity struct{ user, action uint64 }
 
 // A refusal is what Redis said, when it was asked and when it had answered.
 type refusal struct {
@@ -74,11 +74,8 @@ func newRefusals() *refusals {
 }
 
 func (n *refusals) row(user, action string) (*row, identity) {
-	var who identity
-	for i, seed := range n.seeds {
-		who[i] = maphash.Comparable(seed, [2]string{user, action})
-	}
-	return &n.rows[who[0]%rows], who
+	who := identity{maphash.String(n.seeds[0], user), maphash.Comparable(n.seeds[1], [2]string{user, action})}
+	return &n.rows[who.user%rows], who
 }
 
 // recall repeats a refusal of the same charge. If there is none it begins a question.
@@ -109,7 +106,7 @@ func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings 
 	defer r.mu.Unlock()
 	r.ask(q.who, c)
 	if d.Allowed {
-		r.forget(q.who)
+		r.forget(q.who, perUser(c.Limits))
 		return
 	}
 	hold := holds(c, d, readings)
@@ -140,7 +137,7 @@ func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings 
 func (n *refusals) change(user, action string, do func() error) error {
 	r, who := n.row(user, action)
 	r.mu.Lock()
-	r.forget(who)
+	r.forget(who, true)
 	r.changing++
 	r.mu.Unlock()
 	err := do()
@@ -169,12 +166,19 @@ func (r *row) ask(who identity, c *core.Charge) {
 	}
 }
 
-func (r *row) forget(who identity) {
+// forget drops a user's refusals: of one action, or of all.
+func (r *row) forget(who identity, all bool) {
 	for i, k := range r.kept {
-		if k != nil && k.who == who {
+		if k != nil && k.who.user == who.user && (all || k.who == who) {
 			r.kept[i] = nil
 		}
 	}
+}
+
+// perUser reports whether a charge by these limits moves states that other actions of the
+// user share.
+func perUser(limits []core.Limit) bool {
+	return slices.ContainsFunc(limits, func(l core.Limit) bool { return l.AllActions() })
 }
 
 func (k *refusal) is(who identity, c *core.Charge) bool {

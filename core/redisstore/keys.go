@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"hash"
 	"unicode"
 	"unicode/utf8"
 
@@ -32,17 +33,20 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 
 func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
 	var few [128]byte
-	own := s.appendUser(few[:0], user)
-	base := append(appendPart(own, action), ':')
+	b := s.appendUser(few[:0], user)
+	own := len(b)
+	b = append(appendPart(b, action), ':')
+	shared := len(b)
 	for i := range limits {
-		if limits[i].AllActions() {
-			base = append(own, allActions...)
-		}
 		identity := limits[i].Identity()
 		if s.cell {
 			identity = cellIdentity(limits[i])
 		}
-		keys = append(keys, string(append(base, identity...)))
+		if limits[i].AllActions() {
+			keys = append(keys, string(b[:own])+allActions+identity)
+		} else {
+			keys = append(keys, string(append(b[:shared], identity...)))
+		}
 	}
 	return keys
 }
@@ -56,7 +60,7 @@ func (s *Store) appendUser(b []byte, user string) []byte {
 	b = append(b, ":{"...)
 	if s.secret != nil {
 		mac := hmac.New(sha256.New, s.secret)
-		mac.Write([]byte(user))
+		hashString(mac, user)
 		b = appendDigest(b, tagSecret, mac.Sum(nil))
 	} else {
 		b = appendPart(b, user)
@@ -91,8 +95,9 @@ func appendPart(b []byte, part string) []byte {
 		i += size
 	}
 	if len(b)-start > maxPart {
-		sum := sha256.Sum256([]byte(part))
-		return appendDigest(b[:start], tagDigest, sum[:])
+		sum := sha256.New()
+		hashString(sum, part)
+		return appendDigest(b[:start], tagDigest, sum.Sum(nil))
 	}
 	return b
 }
@@ -105,6 +110,16 @@ func plain(c byte) bool {
 		return false
 	}
 	return c > ' ' && c < 0x7f
+}
+
+// hashString hashes a string of any length without a copy of it.
+func hashString(h hash.Hash, s string) {
+	var few [512]byte
+	for len(s) > 0 {
+		n := copy(few[:], s)
+		h.Write(few[:n])
+		s = s[n:]
+	}
 }
 
 func appendDigest(b []byte, tag byte, sum []byte) []byte {

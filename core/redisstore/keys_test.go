@@ -257,3 +257,21 @@ func TestStoresShare(t *testing.T) {
 		}
 	}
 }
+
+// A user is hostile input: its length costs time to hash, and no memory.
+func TestALongUserIsNotCopied(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	limit := core.FixedWindow(1, time.Hour)
+	for name, opts := range map[string]*redisstore.Options{"plain": nil, "secret": {Secret: "s"}} {
+		store := redisstore.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), opts)
+		b := testing.Benchmark(func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = store.Key(long, "a", limit)
+			}
+		})
+		if n := b.AllocedBytesPerOp(); n > 4096 {
+			t.Errorf("%s: %d bytes allocated for a key", name, n)
+		}
+	}
+}

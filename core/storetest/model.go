@@ -25,6 +25,7 @@ type rule struct {
 	forget  int64 // kind initial; 0 is the default
 	name    string
 	shadow  bool
+	perUser bool
 }
 
 type kind int
@@ -78,6 +79,9 @@ func (r rule) limit() core.Limit {
 	if r.shadow {
 		l = l.Shadow()
 	}
+	if r.perUser {
+		l = l.PerUser()
+	}
 	return l
 }
 
@@ -89,9 +93,9 @@ func (r rule) identity() string {
 		k = funnel
 	}
 	if r.meter() {
-		return fmt.Sprint(k, r.max, r.time(1), r.initial, r.name, r.shadow)
+		return fmt.Sprint(k, r.max, r.time(1), r.initial, r.name, r.shadow, r.perUser)
 	}
-	return fmt.Sprint(k, r.period, r.name, r.shadow)
+	return fmt.Sprint(k, r.period, r.name, r.shadow, r.perUser)
 }
 
 func (r rule) meter() bool {
@@ -252,6 +256,9 @@ func (m *model) advance(d int64) {
 }
 
 func stateKey(user, action string, r rule) string {
+	if r.perUser {
+		action = "all actions"
+	}
 	return fmt.Sprintf("%q %q %s", user, action, r.identity())
 }
 
@@ -607,7 +614,7 @@ func (m *model) keep(user, action string, r rule, h history) {
 // again; or on what such a state knows of refunds. A store may have dropped it or not,
 // so nothing can be expected.
 func (m *model) unsure(a question) bool {
-	if a.ladder != nil && m.records[recordKey(a.user, a.action)].past {
+	if a.ladder != nil && m.records[recordKey(a)].past {
 		r, _ := m.standing(a)
 		if m.left(r) > 0 || r.rung > 0 || len(r.refusals) > 0 {
 			return true

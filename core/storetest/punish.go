@@ -17,10 +17,11 @@ type ladder struct {
 	refusals      int
 	within, quiet int64
 	bans          []int64
+	perUser       bool
 }
 
 func (l *ladder) extra() core.BanPolicy {
-	x := core.BanPolicy{Refusals: l.refusals, Within: us(l.within), ForgetAfter: us(l.quiet)}
+	x := core.BanPolicy{Refusals: l.refusals, Within: us(l.within), ForgetAfter: us(l.quiet), PerUser: l.perUser}
 	for _, b := range l.bans {
 		x.Bans = append(x.Bans, us(b))
 	}
@@ -39,12 +40,17 @@ type record struct {
 	past bool
 }
 
-func recordKey(user, action string) string { return fmt.Sprintf("%q %q", user, action) }
+func recordKey(a question) string {
+	if a.ladder.perUser {
+		return fmt.Sprintf("%q all actions", a.user)
+	}
+	return fmt.Sprintf("%q %q", a.user, a.action)
+}
 
 // standing is the record as the ladder reads it now. moved says that the clock has
 // stepped back, and everything with it.
 func (m *model) standing(a question) (r record, moved bool) {
-	r = m.records[recordKey(a.user, a.action)]
+	r = m.records[recordKey(a)]
 	if !r.known {
 		return record{known: true}, false
 	}
@@ -98,7 +104,7 @@ func (m *model) climb(a question, refusal bool) {
 func (m *model) record(a question, r record) {
 	r.end = m.now + m.forgotten(r, a.ladder)
 	r.past = r.end <= m.now
-	m.records[recordKey(a.user, a.action)] = r
+	m.records[recordKey(a)] = r
 }
 
 // ban bans by hand.
@@ -108,7 +114,7 @@ func (m *model) ban(a question, length int64) {
 	m.record(a, r)
 }
 
-func (m *model) lift(a question) { delete(m.records, recordKey(a.user, a.action)) }
+func (m *model) lift(a question) { delete(m.records, recordKey(a)) }
 
 func (m *model) standingStatus(a question) core.BanStatus {
 	r, _ := m.standing(a)

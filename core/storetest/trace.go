@@ -111,6 +111,7 @@ func (tr *trace) drawRule(others []rule) rule {
 	if rapid.IntRange(0, 3).Draw(tr.t, "named") == 3 {
 		r.name = "other"
 	}
+	r.perUser = rapid.IntRange(0, 3).Draw(tr.t, "per user") == 3
 	if !r.meter() {
 		r.period = rapid.SampledFrom(periods).Draw(tr.t, "period")
 		if tr.f.Advance == nil {
@@ -183,6 +184,7 @@ func (tr *trace) drawLadder() *ladder {
 		refusals: rapid.IntRange(1, 4).Draw(tr.t, "refusals"),
 		within:   rapid.SampledFrom(periods).Draw(tr.t, "within") * unit,
 		quiet:    rapid.SampledFrom(periods).Draw(tr.t, "quiet") * unit,
+		perUser:  rapid.Bool().Draw(tr.t, "per user"),
 	}
 	for range rapid.IntRange(1, 3).Draw(tr.t, "bans") {
 		l.bans = append(l.bans, rapid.SampledFrom([]int64{1000, 5000, 30_000, 1_000_000}).Draw(tr.t, "ban")*unit)
