@@ -239,10 +239,15 @@ func TestAServerGoesAway(t *testing.T) {
 		w.left("reply", 5)
 		w.press("Reply")
 		w.left("reply", 4)
+		for range 5 {
+			w.press("Like")
+		}
+		w.text(".likes", "5 likes")
 
 		w.expectAway(true)
 		s.kill()
 		w.text("#away", "The server does not answer.")
+		w.left("like", 15) // time goes on all the same
 		w.press("Reply")
 		w.text("#notice", "No answer from the server.")
 

@@ -40,8 +40,9 @@ function ahead(l, past) {
 	if (unstarted) past = 0;
 	const retry = Math.max(0, l.retry_ms - past);
 	const reset = Math.max(0, l.reset_ms - past);
-	const left = l.retry_ms > 0 && retry === 0 ? 1 : l.remaining;
-	const level = l.unit_ms ? Math.min(l.quota, Math.max(left, l.quota - reset / l.unit_ms)) : left;
+	const filled = l.unit_ms > 0 ? l.quota - reset / l.unit_ms : 0; // of a bucket or funnel
+	const left = Math.max(l.remaining, Math.floor(filled), l.retry_ms > 0 && retry === 0 ? 1 : 0);
+	const level = Math.max(left, filled);
 	return {limit: l.limit, quota: l.quota, rehearsed: l.rehearsed, retry, reset, left, level, unstarted};
 }
 
