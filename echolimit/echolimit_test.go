@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,6 +95,12 @@ func TestTheCentralErrorHandler(t *testing.T) {
 func TestTheContentType(t *testing.T) {
 	html := func(_ error, c echo.Context) { _ = c.HTML(429, "<h1>later</h1>") }
 	okay := func(_ error, c echo.Context) { _ = c.JSON(200, "never mind") }
+	own := func(_ error, c echo.Context) { _ = c.JSON(429, map[string]string{"error": "later"}) }
+	logged := func(err error, c echo.Context) {
+		_, _ = json.Marshal(err.(*echo.HTTPError).Message)
+		own(err, c)
+	}
+	delegates := func(err error, c echo.Context) { c.Echo().DefaultHTTPErrorHandler(err, c) }
 	for _, c := range []struct {
 		name    string
 		outside string // what a middleware further out has set
@@ -105,6 +112,9 @@ func TestTheContentType(t *testing.T) {
 		{"Echo's own handler, of HEAD", "", "HEAD", nil, "application/problem+json"},
 		{"a default of the application's", "text/html", "GET", nil, "application/problem+json"},
 		{"a handler that answers in HTML", "", "GET", html, "text/html; charset=UTF-8"},
+		{"a handler that answers in JSON of its own", "", "GET", own, "application/json"},
+		{"a handler that logs the problem and answers in JSON of its own", "", "GET", logged, "application/json"},
+		{"a handler that calls Echo's own", "", "GET", delegates, "application/problem+json"},
 		{"a handler that answers 200", "", "GET", okay, "application/json"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -381,15 +391,41 @@ func TestMethodNotAllowedOnThisHost(t *testing.T) {
 	}
 }
 
-// In e.Pre no route is known, so there all are one action.
+// In e.Pre no route is known, so there all are one action, which is said once.
 func TestPre(t *testing.T) {
+	echolimit.ForgetPre()
+	log := gatetest.Capture(t)
 	store := memory()
 	e := newEcho()
 	e.Pre(echolimit.Limit(five(store), everyone, echolimit.Route))
 	e.GET("/a", ok)
-	want(t, do(e, "GET", "/a"), 200, "4")
-	if !slices.Equal(store.Actions(), []string{"~everyone unmatched"}) {
-		t.Errorf("charged %q", store.Actions())
+	want(t, do(e, "GET", "/none"), 404, "4")
+	if got := log.Take("echolimit"); got != nil {
+		t.Errorf("said %q", got)
+	}
+	want(t, do(e, "GET", "/a"), 200, "3")
+	want(t, do(e, "GET", "/a"), 200, "2")
+	if got := log.Take("echolimit"); len(got) != 1 || !strings.HasSuffix(got[0], "| before-routing") {
+		t.Errorf("said %q", got)
+	}
+	if got := slices.Compact(store.Actions()); !slices.Equal(got, []string{"~everyone unmatched"}) {
+		t.Errorf("charged %q", got)
+	}
+}
+
+// Requests without a route are none of e.Pre.
+func TestUnmatchedIsNotPre(t *testing.T) {
+	echolimit.ForgetPre()
+	log := gatetest.Capture(t)
+	e := newEcho()
+	e.Use(echolimit.Limit(core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour))), everyone, echolimit.Route))
+	e.GET("/a", ok)
+	for range 300 {
+		do(e, "GET", "/none")
+		do(e, "POST", "/a")
+	}
+	if got := log.Take("echolimit"); got != nil {
+		t.Errorf("said %q", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package nethttp_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -158,8 +159,9 @@ func auth(next http.Handler) http.Handler {
 	})
 }
 
-// Tiers, a cost and a refusal of one's own. The tiers share their state, so that
-// whoever upgrades keeps what he has used.
+// Plans, a cost by the request and an answer of one's own. The windows of the two plans
+// share their state, so a user who upgrades keeps what was used. A plan without a limit
+// is skipped.
 func ExampleConfig() {
 	store := memorystore.New(nil)
 	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))
@@ -167,11 +169,16 @@ func ExampleConfig() {
 
 	exports := nethttp.Config{
 		Limiter: func(r *http.Request) (*core.Limiter, error) {
-			if r.Header.Get("X-Plan") == "paid" {
+			switch plan := r.Header.Get("X-Plan"); plan {
+			case "free":
+				return free, nil
+			case "paid":
 				return paid, nil
+			default:
+				return nil, fmt.Errorf("no such plan: %q", plan) // 500, and in the log
 			}
-			return nil, nil // free
 		},
+		Skip: func(r *http.Request) bool { return r.Header.Get("X-Plan") == "unlimited" },
 		Cost: func(r *http.Request) (int, error) {
 			if r.FormValue("format") == "pdf" {
 				return 8, nil
@@ -186,7 +193,7 @@ func ExampleConfig() {
 	h := exports.Limit(free, keyfuncs.Header("X-User-ID"), keyfuncs.Action("export"))(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "an export") }))
 
-	for _, plan := range []string{"free", "free", "paid"} {
+	for _, plan := range []string{"free", "free", "paid", "unlimited"} {
 		r := httptest.NewRequest("GET", "/export?format=pdf", nil)
 		r.Header.Set("X-User-ID", "laoqian")
 		r.Header.Set("X-Plan", plan)
@@ -198,11 +205,12 @@ func ExampleConfig() {
 	// free 200 2 an export
 	// free 429 2 upgrade, or come back in 1h0m0s
 	// paid 200 984 an export
+	// unlimited 200  an export
 }
 
-// A funnel that smooths: what has to wait for less than a second waits for its turn,
-// the rest is refused.
-func ExampleConfig_hold() {
+// A funnel that smooths: a request that may pass within a second waits for its turn. Any
+// other is refused.
+func ExampleConfig_maxWait() {
 	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(100*time.Millisecond))))
 	h := nethttp.Config{MaxWait: time.Second}.Limit(likes, keyfuncs.RemoteIP, keyfuncs.Action("like"))(http.HandlerFunc(reply201))
 
@@ -220,9 +228,9 @@ func ExampleConfig_hold() {
 	// in at least 200 ms: true
 }
 
-// At a login a right password costs nothing and a wrong one 5. One unit is charged
-// while it is checked, so that guesses at the same time count too.
-func ExampleConfig_settle() {
+// At a login a right password costs nothing and a wrong one 5. One unit is charged while
+// the password is checked, so that guesses at the same time count too.
+func ExampleConfig_finalCost() {
 	tries := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(15, 15*time.Minute)))
 	nameAndAddress, login := keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP), keyfuncs.Action("login")
 	checkPassword := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -273,6 +281,45 @@ func ExampleAllow() {
 	// 200, remaining 40, retry after ""
 	// 429, remaining 40, retry after "120"
 	// 200, remaining 0, retry after ""
+}
+
+// A login is limited by the e-mail address in its JSON body, which only the handler
+// reads. The limit on the client's address is outside, and Allow answers as that one does.
+func ExampleAllow_login() {
+	store := memorystore.New(nil)
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
+	perEmail := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
+
+	logins := nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, "too many attempts")
+	}}
+	h := logins.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login"))(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			var login struct{ Email, Password string }
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1000)).Decode(&login); err != nil {
+				http.Error(w, "bad request", http.StatusBadRequest)
+				return
+			}
+			email := strings.ToLower(strings.TrimSpace(login.Email)) // as the accounts have it
+			address, _ := keyfuncs.RemoteIP(r)
+			// With the address, or anybody could lock the owner out.
+			if !nethttp.Allow(w, r, perEmail, email+" from "+address, "login", 1) {
+				return
+			}
+			fmt.Fprint(w, "wrong password")
+		}))
+
+	for _, email := range []string{"laoqian@example.com", "Laoqian@example.com", "laoqian@example.com", "xiaoming@example.com"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"email":"`+email+`","password":"a guess"}`)))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 wrong password
+	// 200 wrong password
+	// 429 too many attempts
+	// 200 wrong password
 }
 
 // Limits that change while the program runs are a limiter in an atomic.Pointer, which

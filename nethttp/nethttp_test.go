@@ -153,6 +153,33 @@ func TestTheRequestStaysWhole(t *testing.T) {
 	}
 }
 
+// What a mux inside finds out is known to a middleware outside, as it is without Keep.
+func TestALoggerOutsideSeesThePattern(t *testing.T) {
+	for _, cfg := range []nethttp.Config{{}, {Keep: true}, {IETF: true}} {
+		ran := gatetest.NewRan(t, 2)
+		mux := http.NewServeMux()
+		mux.HandleFunc("GET /a/{id}", func(_ http.ResponseWriter, r *http.Request) {
+			ran.Now()
+			if r.Header.Get("X-Panics") != "" {
+				panic("mine")
+			}
+		})
+		h := cfg.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(cfg.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(mux))
+		for _, panics := range []string{"", "yes"} {
+			r := httptest.NewRequest("GET", "/a/7", nil)
+			r.Header.Set("X-User-ID", "laoqian")
+			r.Header.Set("X-Panics", panics)
+			func() {
+				defer func() { _ = recover() }()
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			if r.Pattern != "GET /a/{id}" || r.PathValue("id") != "7" {
+				t.Errorf("%+v: the pattern is %q, the id %q", cfg, r.Pattern, r.PathValue("id"))
+			}
+		}
+	}
+}
+
 // A caller who has left is not the store's outage.
 func TestACallerWhoLeft(t *testing.T) {
 	log := gatetest.Capture(t)

@@ -56,6 +56,7 @@ type (
 		limiter      *core.Limiter
 		user, action string
 		cost         int
+		config       *nethttp.Config // whose method is called; nil is the function
 	}
 
 	handler func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool))
@@ -107,7 +108,11 @@ func mountNetHTTP(a app) http.Handler {
 	for _, rt := range a.routes {
 		var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for _, in := range rt.inside {
-				if !nethttp.Allow(w, r, in.limiter, in.user, in.action, in.cost) {
+				allow := nethttp.Allow
+				if in.config != nil {
+					allow = in.config.Allow
+				}
+				if !allow(w, r, in.limiter, in.user, in.action, in.cost) {
 					return
 				}
 			}
@@ -160,7 +165,11 @@ func mountGin(a app) http.Handler {
 		}
 		chain = append(chain, func(c *gin.Context) {
 			for _, in := range rt.inside {
-				if !ginlimit.Allow(c, in.limiter, in.user, in.action, in.cost) {
+				allow := ginlimit.Allow
+				if in.config != nil {
+					allow = ginConfig(*in.config).Allow
+				}
+				if !allow(c, in.limiter, in.user, in.action, in.cost) {
 					return
 				}
 			}
@@ -234,7 +243,11 @@ func mountEcho(a app) http.Handler {
 		}
 		h := func(c echo.Context) error {
 			for _, in := range rt.inside {
-				if err := echolimit.Allow(c, in.limiter, in.user, in.action, in.cost); err != nil {
+				allow := echolimit.Allow
+				if in.config != nil {
+					allow = echoConfig(*in.config).Allow
+				}
+				if err := allow(c, in.limiter, in.user, in.action, in.cost); err != nil {
 					return err
 				}
 			}

@@ -71,7 +71,7 @@ func settled(cfg *nethttp.Config, h handler) func(core.Store) []route {
 // charging is one route whose handler itself charges, 5 in a minute.
 func charging(user, action string, cost int) func(core.Store) []route {
 	return func(s core.Store) []route {
-		return []route{{inside: []inside{{five(s), user, action, cost}}}}
+		return []route{{inside: []inside{{limiter: five(s), user: user, action: action, cost: cost}}}}
 	}
 }
 
@@ -82,7 +82,7 @@ func inward(s core.Store) []route {
 	seven := core.Must(core.New(s, core.FixedWindow(7, time.Minute)))
 	return []route{{
 		limits: []limit{{limiter: nine, action: keyfuncs.Action("outer")}},
-		inside: []inside{{seven, "laoqian", "inner", 1}},
+		inside: []inside{{limiter: seven, user: "laoqian", action: "inner", cost: 1}},
 	}}
 }
 
@@ -425,7 +425,7 @@ var refusedRules = []rule{
 		name:  "Allow: without a limiter from core.New it is 500",
 		store: memory,
 		routes: func(core.Store) []route {
-			return []route{{inside: []inside{{&core.Limiter{}, "laoqian", "upload", 1}}}}
+			return []route{{inside: []inside{{limiter: &core.Limiter{}, user: "laoqian", action: "upload", cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
@@ -468,7 +468,7 @@ var refusedRules = []rule{
 	{
 		name:   "Allow: without a limiter it is 500",
 		store:  memory,
-		routes: func(core.Store) []route { return []route{{inside: []inside{{nil, "laoqian", "upload", 1}}}} },
+		routes: func(core.Store) []route { return []route{{inside: []inside{{limiter: nil, user: "laoqian", action: "upload", cost: 1}}}} },
 		steps:  []step{{want: broken}},
 		log:    []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
 	},
@@ -500,7 +500,7 @@ var refusedRules = []rule{
 		store: decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
 		routes: func(s core.Store) []route {
 			two := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
-			return []route{{inside: []inside{{two, "laoqian", "upload", 1}}}}
+			return []route{{inside: []inside{{limiter: two, user: "laoqian", action: "upload", cost: 1}}}}
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
 		asked: []string{"laoqian upload 1"},
@@ -511,7 +511,7 @@ var refusedRules = []rule{
 		store: memory,
 		routes: func(s core.Store) []route {
 			rt := settled(unless(200), done)(s)
-			rt[0].inside = []inside{{core.Must(core.New(s, core.FixedWindow(1, time.Minute))), "laoqian", "upload", 1}}
+			rt[0].inside = []inside{{limiter: core.Must(core.New(s, core.FixedWindow(1, time.Minute))), user: "laoqian", action: "upload", cost: 1}}
 			return rt
 		},
 		steps: []step{

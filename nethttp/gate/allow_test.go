@@ -1,0 +1,118 @@
+package gate_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// teapot answers in its own way.
+var teapot = nethttp.Config{
+	Deny: func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = fmt.Fprint(w, "denied ", d.Limit)
+	},
+	Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = fmt.Fprint(w, "failed")
+	},
+}
+
+// What Allow answers inside a handler, by the limits around it.
+func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
+	headers := func(pairs ...string) http.Header {
+		h := http.Header{}
+		for i := 0; i < len(pairs); i += 2 {
+			h.Set(pairs[i], pairs[i+1])
+		}
+		return h
+	}
+	plain, delta, ietf := nethttp.Config{}, nethttp.Config{ResetDelta: true}, nethttp.Config{IETF: true}
+	denies := core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}
+	tight, loose := core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 8, ResetAfter: time.Minute}
+	outer := func(d core.Decision) func() core.Store {
+		return each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, d)
+	}
+	skips := teapot
+	skips.Skip = func(*http.Request) bool { return true }
+	for _, c := range []struct {
+		name   string
+		around []nethttp.Config // outermost first
+		own    *nethttp.Config  // the handler's, for its method Allow
+		store  func() core.Store
+		status int
+		body   string // "" is not looked at
+		want   http.Header
+		gone   []string // headers that there are not
+	}{
+		{"Deny", []nethttp.Config{teapot}, nil, outer(denies), 418, "denied 7", headers("X-RateLimit-Remaining", "0", "Retry-After", "30"), nil},
+		{"Fail", []nethttp.Config{teapot}, nil, failsInner, 418, "failed", headers("X-RateLimit-Remaining", "0", "Retry-After", "1"), nil},
+		{"ResetDelta", []nethttp.Config{delta}, nil, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
+		{"ResetDelta of a failure", []nethttp.Config{delta}, nil, failsInner, 503, "", headers("X-RateLimit-Reset", "1"), nil},
+		{"IETF", []nethttp.Config{ietf}, nil, outer(tight), 200, "done", headers("RateLimit-Policy", `"fixed:1m";q=7;w=60`, "RateLimit", `"fixed:1m";r=1;t=60`), nil},
+		{"IETF, and the limit around is tighter", []nethttp.Config{ietf}, nil, outer(loose), 200, "done", headers("RateLimit-Policy", `"fixed:1m";q=9;w=60`, "RateLimit", `"fixed:1m";r=5;t=3600`), nil},
+		{"IETF of a refusal", []nethttp.Config{ietf}, nil, outer(denies), 429, "", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
+		{"IETF of a failure", []nethttp.Config{ietf}, nil, failsInner, 503, "", headers("RateLimit-Policy", `"fixed:1m";q=7;w=60`, "RateLimit", `"fixed:1m";r=0;t=1`), nil},
+		{"the innermost of two", []nethttp.Config{delta, teapot}, nil, outer(denies), 418, "denied 7", nil, nil},
+		{"the innermost of two, which is a plain one", []nethttp.Config{teapot, plain}, nil, outer(denies), 429, "", nil, nil},
+		{"the innermost of three, which has Keep only", []nethttp.Config{teapot, plain, {Keep: true}}, nil, outer(denies), 429, "", nil, nil},
+		{"one that skips", []nethttp.Config{skips}, nil, outer(denies), 418, "denied 7", nil, nil},
+		{"a plain one", []nethttp.Config{plain}, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
+		{"none", nil, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
+		{"none, and its own Deny", nil, &teapot, outer(denies), 418, "denied 7", headers("X-RateLimit-Remaining", "0", "Retry-After", "30"), nil},
+		{"none, and its own Fail", nil, &teapot, failsInner, 418, "failed", nil, nil},
+		{"none, and its own ResetDelta", nil, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
+		{"none, and its own IETF", nil, &ietf, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
+		{"its own Deny inside another's", []nethttp.Config{ietf}, &teapot, outer(denies), 418, "denied 7", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+				store := c.store()
+				nine, seven := core.Must(core.New(store, core.FixedWindow(9, time.Minute))), core.Must(core.New(store, core.FixedWindow(7, time.Minute)))
+				rt := route{inside: []inside{{limiter: seven, user: "laoqian", action: "inner", cost: 1, config: c.own}}}
+				for i := range c.around {
+					rt.limits = append(rt.limits, limit{limiter: nine, action: keyfuncs.Action("outer"), config: &c.around[i]})
+				}
+				ran := false
+				rt.handler = func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
+					ran = true
+					done(w, r, kept)
+				}
+				w := httptest.NewRecorder()
+				r := httptest.NewRequest("POST", "/replies/7", nil)
+				r.Header.Set("X-User-ID", "laoqian")
+				ad.mount(app{routes: []route{rt}}.filled()).ServeHTTP(w, r)
+				if w.Code != c.status || c.body != "" && w.Body.String() != c.body || ran != (c.status == 200) {
+					t.Errorf("got %d %q, and the handler went on: %t; want %d %q", w.Code, w.Body, ran, c.status, c.body)
+				}
+				for name := range c.want {
+					if got := w.Header()[name]; !slices.Equal(got, c.want[name]) {
+						t.Errorf("%s: %q, want %q", name, got, c.want[name])
+					}
+				}
+				for _, name := range c.gone {
+					if got := w.Header().Get(name); got != "" {
+						t.Errorf("%s: %q, want none", name, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// failsInner is a store that fails for the action inner.
+func failsInner() core.Store {
+	return answers(func(c core.Charge) (core.Decision, error) {
+		if c.Action == "inner" {
+			return core.Decision{}, errBoom
+		}
+		return core.Decision{Allowed: true, Limit: 9, Remaining: 5, ResetAfter: time.Hour}, nil
+	})
+}

@@ -1,0 +1,193 @@
+package gate_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/echolimit"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
+)
+
+// What a handler does to the values of one response changes no other value and no other
+// response.
+func TestHeaderValuesAreNotShared(t *testing.T) {
+	two := func(s core.Store) *core.Limiter {
+		return core.Must(core.New(s, core.FixedWindow(5, time.Minute), core.FixedWindow(500, time.Hour)))
+	}
+	for _, c := range []struct {
+		name  string
+		store func() core.Store
+		cfg   nethttp.Config
+		user  string
+		n     int // headers of ours, but for Reset
+	}{
+		{"allowed", decides(allowed), nethttp.Config{}, "laoqian", 2},
+		{"allowed, with IETF", decides(allowed), nethttp.Config{IETF: true, ResetDelta: true}, "laoqian", 4},
+		{"allowed, with Keep", decides(allowed), nethttp.Config{Keep: true}, "laoqian", 2},
+		{"refused", decides(refusal), nethttp.Config{}, "laoqian", 4},
+		{"refused for ever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "laoqian", 3},
+		{"refused, with IETF", decides(refusal), nethttp.Config{IETF: true}, "laoqian", 6},
+		{"no answer", fails("boom"), nethttp.Config{IETF: true}, "laoqian", 6},
+		{"no user", decides(allowed), nethttp.Config{}, "", 1},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+				gatetest.Capture(t)
+				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: two(c.store()), config: &c.cfg}}}}}.filled())
+				ask := func() http.Header {
+					r := httptest.NewRequest("POST", "/replies/7", nil)
+					if c.user != "" {
+						r.Header.Set("X-User-ID", c.user)
+					}
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					got := w.Header() // the very map, not the copy in a Result
+					delete(got, "Content-Type")
+					delete(got, "Content-Length")
+					delete(got, "X-Ratelimit-Reset") // another second
+					return got
+				}
+				first := ask()
+				want := first.Clone()
+				if n := len(want); n != c.n {
+					t.Fatalf("%d headers, want %d: %v", n, c.n, want)
+				}
+				for name := range first {
+					_ = append(first[name], "more")
+				}
+				for name := range first {
+					if !slices.Equal(first[name], want[name]) {
+						t.Errorf("after adding to others %s is %q, want %q", name, first[name], want[name])
+					}
+				}
+				for name := range first {
+					first[name][0] = "changed"
+				}
+				second := ask()
+				for name := range want {
+					if !slices.Equal(second[name], want[name]) {
+						t.Errorf("%s: %q, want %q", name, second[name], want[name])
+					}
+				}
+			})
+		}
+	}
+}
+
+// A middleware that is mounted twice is told of once, and none that is right.
+func TestChargedTwice(t *testing.T) {
+	warned := []string{"WARN adapter: one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: take one away | charged-twice"}
+	type mounted struct{ twice, between, free bool }
+	limiter := func() *core.Limiter {
+		return core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour)))
+	}
+	config := func(m mounted) nethttp.Config {
+		if m.free {
+			return *costs(0, nil)
+		}
+		return nethttp.Config{}
+	}
+	mounts := map[string]func(mounted) http.Handler{
+		"nethttp": func(m mounted) http.Handler {
+			limit := config(m).Limit(limiter(), keyfuncs.Everyone, keyfuncs.Action("x"))
+			other := nethttp.Limit(limiter(), keyfuncs.Everyone, keyfuncs.Action("x"))
+			var h http.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+			if m.twice {
+				h = limit(h)
+			}
+			if m.between {
+				h = other(h)
+			}
+			return limit(h)
+		},
+		"ginlimit": func(m mounted) http.Handler {
+			everyone, x := ginlimit.From(keyfuncs.Everyone), ginlimit.Action("x")
+			limit := ginConfig(config(m)).Limit(limiter(), everyone, x)
+			e := gin.New()
+			e.Use(limit)
+			if m.between {
+				e.Use(ginlimit.Limit(limiter(), everyone, x))
+			}
+			if m.twice {
+				e.Use(limit)
+			}
+			e.GET("/", func(*gin.Context) {})
+			return e
+		},
+		"echolimit": func(m mounted) http.Handler {
+			everyone, x := echolimit.From(keyfuncs.Everyone), echolimit.Action("x")
+			limit := echoConfig(config(m)).Limit(limiter(), everyone, x)
+			e := echo.New()
+			e.Use(limit)
+			if m.between {
+				e.Use(echolimit.Limit(limiter(), everyone, x))
+			}
+			if m.twice {
+				e.Use(limit)
+			}
+			e.GET("/", func(echo.Context) error { return nil })
+			return e
+		},
+	}
+	for _, c := range []struct {
+		name string
+		m    mounted
+		want []string
+	}{
+		{"once", mounted{}, nil},
+		{"twice", mounted{twice: true}, warned},
+		{"beside another of the same numbers", mounted{between: true}, nil},
+		{"twice for nothing", mounted{twice: true, free: true}, nil},
+	} {
+		for name, mount := range mounts {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				log := gatetest.Capture(t)
+				h := mount(c.m)
+				for range 5 {
+					if w := gatetest.Do(h, "GET", "/"); w.Code != 200 {
+						t.Fatalf("%d", w.Code)
+					}
+				}
+				if got := log.Take(name); !slices.Equal(got, c.want) {
+					t.Errorf("said %q, want %q", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+// A middleware that compresses what is written has set Content-Encoding for the problem
+// too.
+func TestAProblemStaysCompressed(t *testing.T) {
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			h := ad.mount(app{routes: reply(nil)(decides(refusal)())}.filled())
+			w := httptest.NewRecorder()
+			w.Header().Set("Content-Encoding", "rot")
+			r := httptest.NewRequest("POST", "/replies/7", nil)
+			r.Header.Set("X-User-ID", "laoqian")
+			h.ServeHTTP(compresses{w}, r)
+			if got := w.Header().Get("Content-Encoding"); w.Code != 429 || got != "rot" || w.Body.Len() == 0 {
+				t.Errorf("%d, Content-Encoding %q, %s", w.Code, got, w.Body)
+			}
+		})
+	}
+}
+
+// compresses stands for a writer that changes the body.
+type compresses struct{ http.ResponseWriter }
+
+func (c compresses) Write(b []byte) (int, error) { return c.ResponseWriter.Write(b) }
+
+func (c compresses) WriteString(s string) (int, error) { return io.WriteString(c.ResponseWriter, s) }
