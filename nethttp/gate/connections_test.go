@@ -272,42 +272,46 @@ func TestConcurrentRequests(t *testing.T) {
 // also where the handler has another one, and if it panics.
 func TestUploadsAreRemoved(t *testing.T) {
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
-			dir := t.TempDir()
-			t.Setenv("TMPDIR", dir)
-			t.Setenv("TMP", dir) // Windows
-			files := func() int {
-				all, _ := os.ReadDir(dir)
-				return len(all)
-			}
-			routes := reply(&nethttp.Config{Keep: true})(memory())
-			routes[0].handler = func(_ http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
-				if err := r.ParseMultipartForm(1); err != nil || files() == 0 {
-					t.Errorf("%d files, %v", files(), err)
-				}
-				if r.Header.Get("X-Panic") != "" {
-					panic(http.ErrAbortHandler)
-				}
-			}
-			s := httptest.NewServer(catches(ad.mount(app{routes: routes}.filled())))
-			for _, panics := range []string{"", "yes"} {
-				const body = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n1234\r\n--b--\r\n"
-				r, err := http.NewRequest("POST", s.URL+"/replies/7", strings.NewReader(body))
-				if err != nil {
-					t.Fatal(err)
-				}
-				r.Header = http.Header{"X-User-Id": {"laoqian"}, "X-Panic": {panics}, "Content-Type": {"multipart/form-data; boundary=b"}}
-				resp, err := s.Client().Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-			}
-			s.Close() // which waits for the requests
-			if n := files(); n != 0 {
-				t.Errorf("%d files are left", n)
-			}
-		})
+		for name, cfg := range map[string]*nethttp.Config{"plain": nil, "Keep": {Keep: true}, "FinalCost": settle(1, func(int) int { return 1 }), "both": asCharged} {
+			t.Run(ad.name+"/"+name, func(t *testing.T) { uploadsAreRemoved(t, ad, cfg) })
+		}
+	}
+}
+
+func uploadsAreRemoved(t *testing.T, ad adapter, cfg *nethttp.Config) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Setenv("TMP", dir) // Windows
+	files := func() int {
+		all, _ := os.ReadDir(dir)
+		return len(all)
+	}
+	routes := reply(cfg)(memory())
+	routes[0].handler = func(_ http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+		if err := r.ParseMultipartForm(1); err != nil || files() == 0 {
+			t.Errorf("%d files, %v", files(), err)
+		}
+		if r.Header.Get("X-Panic") != "" {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	s := httptest.NewServer(catches(ad.mount(app{routes: routes}.filled())))
+	for _, panics := range []string{"", "yes"} {
+		const body = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n1234\r\n--b--\r\n"
+		r, err := http.NewRequest("POST", s.URL+"/replies/7", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"X-User-Id": {"laoqian"}, "X-Panic": {panics}, "Content-Type": {"multipart/form-data; boundary=b"}}
+		resp, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	s.Close() // which waits for the requests
+	if n := files(); n != 0 {
+		t.Errorf("%d files are left", n)
 	}
 }
 

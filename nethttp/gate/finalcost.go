@@ -23,7 +23,7 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			// Whoever can end a request early could otherwise refund itself.
+			// net/http cancels the context also of a client that sends half of its body.
 			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler
 			g.settle(c, r, o, status, left)
 		}
@@ -36,7 +36,7 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered
 }
 
 // settle charges or gives back the difference to the final cost. It gives nothing back
-// to a client that has left.
+// to a client that has left: otherwise a client could refund itself by hanging up.
 func (g *Gate[C]) settle(c C, r *http.Request, o *Outcome, status int, left bool) {
 	var err error
 	defer func() {

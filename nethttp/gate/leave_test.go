@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -102,6 +103,49 @@ func TestADeadlineOutsideIsNoClientThatLeft(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
 	if d, err := limiter.Peek(t.Context(), "~everyone", "x"); err != nil || w.Code != 504 || d.Remaining != 5 {
 		t.Errorf("%d, %d remain, %v", w.Code, d.Remaining, err)
+	}
+}
+
+// A client that does not send its whole body, and so makes the handler fail, gets nothing
+// back.
+func TestHalfABodyIsNoRefund(t *testing.T) {
+	for _, ad := range adapters {
+		for _, c := range []struct {
+			name, sent string
+			left       int
+		}{
+			{"half", "Content-Length: 10\r\n\r\nhalf", 4},
+			{"half in chunks", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", 4},
+			{"all", "Content-Length: 4\r\n\r\nfull", 5},
+			{"nothing to send", "\r\n", 5},
+		} {
+			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), slidingFive))
+				ran := gatetest.NewRan(t, 1)
+				s := httptest.NewServer(ad.mount(app{routes: []route{{
+					limits: []limit{{limiter: limiter, config: failedIsFree}},
+					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+						ran.Now()
+						_, _ = io.ReadAll(r.Body)
+						w.WriteHeader(500)
+					},
+				}}}.filled()))
+				conn, err := net.Dial("tcp", s.Listener.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.WriteString(conn, "POST /replies/7 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-User-Id: laoqian\r\n"+c.sent)
+				if c.left == 4 { // else the client would have left
+					_ = conn.(*net.TCPConn).CloseWrite()
+				}
+				_, _ = io.ReadAll(conn)
+				_ = conn.Close()
+				s.Close() // which waits for the handler
+				if d, err := limiter.Peek(t.Context(), "laoqian", "reply"); err != nil || d.Remaining != c.left {
+					t.Errorf("%d remain, want %d; %v", d.Remaining, c.left, err)
+				}
+			})
+		}
 	}
 }
 

@@ -466,11 +466,13 @@ var refusedRules = []rule{
 		log:    []string{cannot + "store: panic: oops"},
 	},
 	{
-		name:   "Allow: without a limiter it is 500",
-		store:  memory,
-		routes: func(core.Store) []route { return []route{{inside: []inside{{limiter: nil, user: "laoqian", action: "upload", cost: 1}}}} },
-		steps:  []step{{want: broken}},
-		log:    []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
+		name:  "Allow: without a limiter it is 500",
+		store: memory,
+		routes: func(core.Store) []route {
+			return []route{{inside: []inside{{limiter: nil, user: "laoqian", action: "upload", cost: 1}}}}
+		},
+		steps: []step{{want: broken}},
+		log:   []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
 	},
 	{
 		name:   "Allow inside a limit: the tighter decision owns the headers, inner",
