@@ -76,7 +76,7 @@ type Config struct {
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
-	m := &middleware{config: cfg, marks: cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta || cfg.IETF}
+	m := &middleware{config: cfg, marks: cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta}
 	m.gate = gate.New("echolimit", limiter, user, action, gate.Rules[echo.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
@@ -102,7 +102,7 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 	if !o.Pass {
 		return m.config.answer(c, &o)
 	}
-	if m.marks || o.Stacked && around(c) != nil {
+	if m.marks || o.Stacked && around(c) != nil || m.config.IETF && !o.Decided {
 		c.Set(configKey, &m.config)
 	}
 	if o.Kept != nil && o.Decided {
@@ -220,8 +220,9 @@ const (
 	decisionKey = "tailcut.decision"
 )
 
-// around is the configuration of the innermost Limit that has left a mark, or nil. One
-// without a Config of its own leaves none, since that would allocate.
+// around is the configuration of the innermost Limit that has left it, or nil. A Limit
+// without a Config of its own leaves none, since c.Set allocates. One with IETF shows in
+// the headers.
 func around(c echo.Context) *Config {
 	cfg, _ := c.Get(configKey).(*Config)
 	return cfg

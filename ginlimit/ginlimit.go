@@ -88,7 +88,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
-	marks := cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta || cfg.IETF
+	marks := cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta
 	return func(c *gin.Context) {
 		var o gate.Outcome
 		if cfg.Keep {
@@ -99,7 +99,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			cfg.answer(c, &o)
 			return
 		}
-		if marks || o.Stacked && around(c) != nil {
+		if marks || o.Stacked && around(c) != nil || cfg.IETF && !o.Decided {
 			c.Set(configKey{}, &cfg)
 		}
 		if o.Kept != nil && o.Decided {
@@ -163,8 +163,9 @@ func (cfg *Config) answer(c *gin.Context, o *gate.Outcome) {
 type configKey struct{}
 type decisionKey struct{}
 
-// around is the configuration of the innermost Limit that has left a mark, or nil. One
-// without a Config of its own leaves none, since that would allocate.
+// around is the configuration of the innermost Limit that has left it, or nil. A Limit
+// without a Config of its own leaves none, since c.Set allocates. One with IETF shows in
+// the headers.
 func around(c *gin.Context) *Config {
 	v, _ := c.Get(configKey{})
 	cfg, _ := v.(*Config)

@@ -3,6 +3,7 @@ package nethttp
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -111,7 +112,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
-	marks := cfg.Keep || cfg.answers()
+	marks := cfg.Keep || cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic("nethttp: Limit: the handler is nil")
@@ -120,7 +121,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 			var o gate.Outcome
 			var m *mark
 			if marks {
-				m = &mark{Context: r.Context(), config: &cfg}
+				m = newMark(r, &cfg)
 				o.Kept = &m.kept
 			}
 			g.Enter(&o, r, r, w.Header())
@@ -128,8 +129,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 				cfg.answer(w, r, &o)
 				return
 			}
-			if m == nil && o.Stacked && around(r) != nil {
-				m = &mark{Context: r.Context(), config: &cfg}
+			if m == nil && (o.Stacked && around(r) != nil || cfg.IETF && !o.Decided) {
+				m = newMark(r, &cfg)
 			}
 			if m == nil && !o.FinalCost {
 				next.ServeHTTP(w, r)
@@ -148,7 +149,10 @@ func serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, next http.Hand
 		inner = r.WithContext(m)
 		// The server removes the files of an upload that it finds in r, and a logger
 		// outside wants the pattern that a mux inside has set.
-		defer func() { *r = *inner }()
+		defer func() {
+			*r = *inner
+			m.ended.Store(true)
+		}()
 	}
 	if !o.FinalCost {
 		next.ServeHTTP(w, inner)
@@ -209,11 +213,6 @@ func ExposedHeaders() []string {
 
 func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
 
-// answers is whether the configuration answers otherwise than the zero one.
-func (cfg *Config) answers() bool {
-	return cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta || cfg.IETF
-}
-
 // answer lets Deny or Fail answer, and does it itself if they write nothing.
 func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	var hook func(http.ResponseWriter)
@@ -233,20 +232,33 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcom
 	o.Problem().Write(w, r)
 }
 
-// A mark is the context of a request inside a Limit that Allow or Decision has to know.
-// A Limit without a Config of its own needs none, and so allocates none.
+// A mark is the context of a request inside a Limit that Allow or Decision has to know. A
+// Limit without a Config of its own leaves none, since it would cost two allocations. One
+// with IETF shows in the headers.
 type mark struct {
 	context.Context
 	config *Config
 	keeps  bool
+	ended  atomic.Bool // the handler has returned
 	kept   gate.Kept
+}
+
+func newMark(r *http.Request, cfg *Config) *mark {
+	ctx := r.Context()
+	for { // a request that is served again still has the marks of the first time
+		m, ok := ctx.(*mark)
+		if !ok || !m.ended.Load() {
+			return &mark{Context: ctx, config: cfg}
+		}
+		ctx = m.Context
+	}
 }
 
 type configKey struct{}
 type decisionKey struct{}
 
 func (m *mark) Value(key any) any {
-	if key == (configKey{}) || m.keeps && key == (decisionKey{}) {
+	if key == (configKey{}) && !m.ended.Load() || key == (decisionKey{}) && m.keeps {
 		return m
 	}
 	return m.Context.Value(key)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -176,6 +177,27 @@ func TestALoggerOutsideSeesThePattern(t *testing.T) {
 			if r.Pattern != "GET /a/{id}" || r.PathValue("id") != "7" {
 				t.Errorf("%+v: the pattern is %q, the id %q", cfg, r.Pattern, r.PathValue("id"))
 			}
+		}
+	}
+}
+
+// A request that is served again, as by a middleware that retries, has the marks of one
+// time only.
+func TestARequestServedAgain(t *testing.T) {
+	depth := 0
+	h := nethttp.Config{Keep: true}.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(
+		nethttp.Config{Keep: true}.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				depth = 0
+				for c := reflect.ValueOf(r.Context()); strings.HasSuffix(c.Type().String(), "nethttp.mark"); depth++ {
+					c = reflect.ValueOf(c.Elem().FieldByName("Context").Interface())
+				}
+			})))
+	r := httptest.NewRequest("GET", "/a/7", nil)
+	r.Header.Set("X-User-ID", "laoqian")
+	for range 3 {
+		if h.ServeHTTP(httptest.NewRecorder(), r); depth != 2 {
+			t.Errorf("there are %d marks, want 2", depth)
 		}
 	}
 }

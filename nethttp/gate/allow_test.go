@@ -64,6 +64,7 @@ func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
 		{"the innermost of two, which is a plain one", []nethttp.Config{teapot, plain}, nil, outer(denies), 429, "", nil, nil},
 		{"the innermost of three, which has Keep only", []nethttp.Config{teapot, plain, {Keep: true}}, nil, outer(denies), 429, "", nil, nil},
 		{"one that skips", []nethttp.Config{skips}, nil, outer(denies), 418, "denied 7", nil, nil},
+		{"one with IETF that skips", []nethttp.Config{{IETF: true, Skip: skips.Skip}}, nil, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
 		{"a plain one", []nethttp.Config{plain}, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"none", nil, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"none, and its own Deny", nil, &teapot, outer(denies), 418, "denied 7", headers("X-RateLimit-Remaining", "0", "Retry-After", "30"), nil},

@@ -95,16 +95,18 @@ func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	body, _ := json.Marshal(p) // strings and numbers only: it cannot fail
+	body, _ := json.Marshal(plain(p)) // strings and numbers only: it cannot fail
 	_, _ = w.Write(append(body, '\n'))
 }
+
+// plain is a Problem without methods, which is encoded as its fields say.
+type plain Problem
 
 // MarshalJSON encodes the problem.
 func (p Problem) MarshalJSON() ([]byte, error) {
 	if p.encoded != nil {
 		p.encoded()
 	}
-	type plain Problem
 	return json.Marshal(plain(p))
 }
 
