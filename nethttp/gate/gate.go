@@ -280,7 +280,7 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 	o := Outcome{charge: charge{limiter, user, action, cost}}
 	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
 	style.IETF = style.IETF || h[headerIETF] != nil
-	headers := headers{style: style}
+	headers := headers{style: style, clock: new(clock)}
 	if o.Failure != nil {
 		o.Failure.log(r.Context(), &handlers)
 		headers.fail(h, limiter, o.Failure)

@@ -31,6 +31,7 @@ type headers struct {
 	style   Style
 	quotas  []quota // by the binding limit
 	policy  string  // RateLimit-Policy
+	clock   *clock
 }
 
 // A quota is what the headers say of a limit.
@@ -43,7 +44,7 @@ type quota struct {
 
 func newHeaders(limiter *core.Limiter, style Style) headers {
 	limits := limiter.Limits()
-	h := headers{limiter: limiter, style: style, quotas: make([]quota, len(limits))}
+	h := headers{limiter: limiter, style: style, quotas: make([]quota, len(limits)), clock: new(clock)}
 	names, policies := policyNames(limits), make([]string, len(limits))
 	for i, l := range limits {
 		h.quotas[i] = quota{
@@ -189,9 +190,8 @@ func (hs *headers) reset(after time.Duration) int64 {
 	if hs.style.ResetDelta {
 		return secondsUp(after)
 	}
-	now := time.Now()
-	nanos := time.Duration(now.Nanosecond()) + after%time.Second
-	return now.Unix() + int64(after/time.Second) + secondsUp(nanos)
+	seconds, nanos := hs.clock.now()
+	return seconds + int64(after/time.Second) + secondsUp(nanos+after%time.Second)
 }
 
 // secondsUp rounds up.

@@ -22,8 +22,6 @@ type rarely struct{ said atomic.Int64 }
 
 const sayAgain = time.Minute
 
-var start = time.Now()
-
 func (r *rarely) now() bool {
 	was, now := r.said.Load(), int64(time.Since(start))
 	return (was == 0 || now-was > int64(sayAgain)) && r.said.CompareAndSwap(was, now)
