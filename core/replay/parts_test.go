@@ -128,6 +128,42 @@ func TestASweepLetsGoOfWhatIsPast(t *testing.T) {
 	}
 }
 
+// A funnel that is still not empty after a day is not forgotten.
+func TestALongDebtOutlivesTheDay(t *testing.T) {
+	for name, before := range map[string][]int64{"once": {0}, "twice": {-1, 0}} {
+		s := &shard{members: make([]member, 2)}
+		m := &s.members[1]
+		for _, at := range before {
+			m.act(day+at, 3000)
+		}
+		s.sweep(2 * day)
+		m.act(2*day, 1)
+		m.act(2*day, 3000)
+		if got, want := m.funnel[nRates-1], uint32(len(before)*3000-1440+3001); got != want {
+			t.Errorf("%s: the funnel of 1/m needs %d, want %d", name, got, want)
+		}
+	}
+}
+
+// A run lets go of users who are gone for a day.
+func TestARunSweeps(t *testing.T) {
+	var log strings.Builder
+	for _, at := range []string{"01T08:00:00", "01T08:00:01", "03T08:00:00"} {
+		fmt.Fprintf(&log, `{"time":"2026-11-%sZ","method":"GET","path":"/","remote_addr":"10.0.0.1"}`+"\n", at)
+	}
+	p := newPipeline(Options{}, nil, []string{AllActions})
+	if err := p.run(t.Context(), strings.NewReader(log.String())); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range p.shards {
+		for i := range s.members[1:] {
+			if m := &s.members[1+i]; m.recent != nil {
+				t.Errorf("%+v is kept", m.recent)
+			}
+		}
+	}
+}
+
 // The queue stays short if a user never stops.
 func TestQueueIsCompacted(t *testing.T) {
 	var m member
