@@ -1,0 +1,239 @@
+package machine
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const second = int64(1e6)
+
+var rules = map[string]Rule{
+	"sliding": NewWindow(KindSlidingWindow, 3, 10*second),
+	"refused": NewWindow(KindSlidingRefused, 3, 10*second),
+	"moving":  NewWindow(KindMovingWindow, 3, 10*second),
+	"fixed":   NewWindow(KindFixedWindow, 3, 10*second),
+	"elastic": NewWindow(KindElasticWindow, 3, 10*second),
+	"bucket":  NewMeter(KindTokenBucket, 3, 7, second),
+	"initial": NewMeter(KindTokenBucket, 3, 7, second).WithInitial(2, 30*second),
+	"funnel":  NewMeter(KindFunnel, 3, 1, second),
+	"ban":     NewBan(&BanRule{Refusals: 2, Within: second, ForgetAfter: 5 * second, Bans: []int64{second, 2 * second}}),
+}
+
+// decide asks a rule as a store does.
+func decide(r *Rule, s *State, now int64, a Ask) bool {
+	r.Check(s, now, &a)
+	if s.Fits {
+		r.Charge(s, now, &a)
+	} else {
+		r.Refuse(s, now, &a, true)
+	}
+	return s.Fits
+}
+
+func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
+	for _, name := range []string{"sliding", "moving", "fixed", "elastic"} {
+		r, s := rules[name], State{}
+		for i := range int64(3) {
+			if !decide(&r, &s, 100*second+i, Ask{Cost: 1}) {
+				t.Errorf("%s: action %d is refused", name, i)
+			}
+		}
+		if decide(&r, &s, 100*second+3, Ask{Cost: 1}) {
+			t.Errorf("%s: a fourth action is admitted", name)
+		}
+		var v Reading
+		a := Ask{Cost: 1}
+		r.Check(&s, 100*second+3, &a)
+		r.Read(&v, &s, 100*second+3, &a)
+		if again := 100*second + 3 + r.RetryAfter(&v, 1); decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
+			t.Errorf("%s: admitted a microsecond before RetryAfter", name)
+		} else if r.Check(&s, again, &a); !s.Fits && name != "elastic" {
+			t.Errorf("%s: refused at RetryAfter", name)
+		}
+	}
+}
+
+func TestAMeterDrainsAtItsRateForEver(t *testing.T) {
+	r, s := NewMeter(KindFunnel, 1, 7, second), State{}
+	now, passed := 100*second, 0
+	for range 7_000 { // every microsecond at which one fits, for a thousand seconds
+		for !decide(&r, &s, now, Ask{Cost: 1}) {
+			now += r.Delay(Span{s.Meter.TAT - now, int64(s.Meter.Part)}, 1)
+		}
+		passed++
+	}
+	if took := now - 100*second; took < 999*second || took > 1000*second {
+		t.Errorf("%d units took %d us", passed, took)
+	}
+}
+
+func TestPourDecidesAsCheckAndChargeDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, d := rapid.Int64Range(1, 1000).Draw(t, "n"), rapid.Int64Range(1000, 3*second).Draw(t, "d")
+		r := NewMeter(KindFunnel, rapid.Int64Range(1, 9).Draw(t, "capacity"), n, d)
+		var long State
+		var short Meter
+		exists, now := false, 100*second
+		for range 30 {
+			now += rapid.Int64Range(0, d).Draw(t, "step")
+			cost := rapid.Int64Range(1, r.Max).Draw(t, "cost")
+			a := Ask{Cost: cost}
+			fits := decide(&r, &long, now, a)
+			var v Reading
+			r.Read(&v, &long, now, &a)
+			level, until := r.Pour(&short, exists && short.Expires() > now, now, cost)
+			if !level.Known || level.Fits != fits || level.Debt != v.Rest {
+				t.Fatalf("%+v, want %v and %+v", level, fits, v.Rest)
+			}
+			if until > now != (r.Room(level.Debt) == 0 || !fits && r.Delay(level.Debt, 1) > 0) && fits {
+				t.Fatalf("until %d at %d with room for %d", until, now, r.Room(level.Debt))
+			}
+			exists = exists || fits
+		}
+	})
+}
+
+// A ban's level is how many bans in a row there were, however many lengths a policy has.
+func TestTheLevelOfABanIsNotCapped(t *testing.T) {
+	long, short := rules["ban"], NewBan(&BanRule{Refusals: 1, Within: second, ForgetAfter: 5 * second, Bans: []int64{second}})
+	var s State
+	now := 100 * second
+	for want := 1; want < 6; want++ {
+		for i := range 2 {
+			decideBan(&long, &s, now+int64(i))
+		}
+		if s.Bans.Level != want {
+			t.Fatalf("level %d after %d bans", s.Bans.Level, want)
+		}
+		now = s.Bans.Until
+	}
+	decideBan(&short, &s, now)
+	if s.Bans.Level != 6 {
+		t.Errorf("a shorter policy made the level %d", s.Bans.Level)
+	}
+}
+
+// decideBan has another limit refuse.
+func decideBan(r *Rule, s *State, now int64) {
+	a := Ask{Cost: 1}
+	r.Check(s, now, &a)
+	r.Refuse(s, now, &a, s.Fits)
+}
+
+func randomState(t *rapid.T) (r Rule, s State, now int64) {
+	r = rules[rapid.SampledFrom([]string{"sliding", "refused", "moving", "fixed", "elastic", "bucket", "initial", "funnel", "ban"}).Draw(t, "kind")]
+	now = 1000 * second
+	for range rapid.IntRange(0, 40).Draw(t, "steps") {
+		now += rapid.Int64Range(-second/2, 2*second).Draw(t, "move")
+		a := Ask{Cost: rapid.Int64Range(1, 3).Draw(t, "cost")}
+		switch {
+		case r.Kind == KindBan && rapid.Bool().Draw(t, "by hand"):
+			a.Ban = second
+			decide(&r, &s, now, a)
+		case r.Kind == KindBan:
+			decideBan(&r, &s, now)
+		default:
+			if r.Metered() && rapid.Bool().Draw(t, "turn") {
+				a.Ahead = 5 * second
+			}
+			if decide(&r, &s, now, a) {
+				var v Reading
+				r.Read(&v, &s, now, &a)
+				if rapid.Bool().Draw(t, "refund") {
+					r.Refund(&s, &Taken{At: now, Cost: a.Cost, Reading: v}, now, a.Cost)
+				}
+			}
+		}
+	}
+	return r, s, now
+}
+
+// A state that was serialised decides as the state itself does.
+func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, s, now := randomState(t)
+		b, err := s.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back State
+		if err := back.UnmarshalBinary(b); err != nil {
+			t.Fatalf("%x: %v", b, err)
+		}
+		if again, _ := back.MarshalBinary(); !bytes.Equal(again, b) {
+			t.Fatalf("%x became %x", b, again)
+		}
+		if s.Exists != back.Exists {
+			t.Fatalf("exists: %v, and read %v", s.Exists, back.Exists)
+		}
+		for range 20 {
+			now += rapid.Int64Range(0, second).Draw(t, "step")
+			a := Ask{Cost: 1}
+			var was, is Reading
+			if decide(&r, &s, now, a) != decide(&r, &back, now, a) {
+				t.Fatal("they decide apart")
+			}
+			r.Read(&was, &s, now, &a)
+			r.Read(&is, &back, now, &a)
+			if was != is {
+				t.Fatalf("%+v, and read %+v", was, is)
+			}
+		}
+	})
+}
+
+func TestBytesThatAreNoState(t *testing.T) {
+	good, _ := (&State{Exists: true, Counter: Counter{Count: 5, End: 1e15}}).MarshalBinary()
+	for name, b := range map[string][]byte{
+		"another version":  append([]byte{9}, good[1:]...),
+		"another machine":  append([]byte{1, 9}, good[2:]...),
+		"cut short":        good[:len(good)-1],
+		"something behind": append(bytes.Clone(good), 0),
+		"one byte":         {1},
+		"a negative count": {1, binaryCounter, 1, 2},
+		"an empty counter": {1, binaryCounter, 0, 0},
+		"a huge part":      {1, binaryMeter, 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0},
+		"an empty refund":  {1, binaryMeter, 2, 0, 0, 0, 2},
+	} {
+		s := State{Exists: true}
+		if err := s.UnmarshalBinary(b); !errors.Is(err, ErrBinary) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if !reflect.DeepEqual(s, State{}) {
+			t.Errorf("%s: left %+v", name, s)
+		}
+	}
+}
+
+// Whatever the bytes are, they are an error or a state that has the same bytes or fewer.
+func FuzzUnmarshalBinary(f *testing.F) {
+	for _, r := range rules {
+		var s State
+		for i := range int64(5) {
+			decide(&r, &s, 1e15+i, Ask{Cost: 1, Ban: 1e6})
+		}
+		b, _ := s.MarshalBinary()
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var s State
+		if err := s.UnmarshalBinary(b); err != nil {
+			return
+		}
+		out, err := s.MarshalBinary()
+		if err != nil || len(out) > len(b) {
+			t.Fatalf("%x became %x, %v", b, out, err)
+		}
+		var again State
+		if err := again.UnmarshalBinary(out); err != nil {
+			t.Fatal(err)
+		}
+		if twice, _ := again.MarshalBinary(); !bytes.Equal(twice, out) {
+			t.Fatalf("%x became %x", out, twice)
+		}
+	})
+}
