@@ -34,7 +34,7 @@
 // touches no user, at most one in a thousand, and at most one in a hundred. A max touches a user if
 // some half-open window of the period holds more than max of the user's actions. The same is
 // computed for the capacity of a Funnel at four rates. The numbers are exact: replaying
-// the log with them refuses exactly so many users, and with one less more.
+// the log with one touches no more users than that, and with one less it touches more.
 //
 // # Memory
 //
