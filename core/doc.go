@@ -8,14 +8,14 @@
 //	case err != nil:
 //		// there is no decision: the store failed, or ctx was done
 //	case !d.Allowed:
-//		// refused; it passes again in d.RetryAfter
+//		// refused; the action passes again in d.RetryAfter
 //	default:
 //		// do it; d.Remaining more would pass right now
 //	}
 //
-// A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision]
-// the answer. Several limits on one limiter are decided in one atomic step: all
-// are charged or none.
+// A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision] the
+// answer. Several limits on one limiter are decided in one atomic step: all of them are
+// charged, or none.
 //
 //	posts, err := core.New(store,
 //		core.MovingWindow(1, 3*time.Second),
@@ -23,104 +23,112 @@
 //
 // # Which limit
 //
-// Start with [SlidingWindow] for what people do a few times a minute, with
-// [Funnel] for what comes in bursts and should flow at a rate, and with
-// [FixedWindow] for large daily quotas.
-//
-//	SlidingWindow  exact; at most max in any period; history can be read; to 10,000
-//	MovingWindow   the same decisions, 8 bytes an action, to 50,000,000
+//	SlidingWindow  exact: at most max in any period; history can be read; max to 10,000
+//	MovingWindow   the same decisions, 8 bytes an action; max to 50,000,000
 //	FixedWindow    cheapest; up to twice max across a boundary
 //	ElasticWindow  every attempt restarts the window: only silence clears it
-//	TokenBucket    bursts up to capacity, then rate; may start part full
-//	Funnel         bursts up to capacity, then rate; one number a key
+//	TokenBucket    bursts up to capacity, then the rate; may start part full
+//	Funnel         bursts up to capacity, then the rate
 //	Throttle       a Funnel in the arguments of redis-cell's CL.THROTTLE
 //
-// # What happens to a refused action
+// Start with [SlidingWindow] for actions of people, with [Funnel] for traffic that comes
+// in bursts and should flow at a rate, and with [FixedWindow] for large daily quotas and
+// daily jobs: FixedWindow(1, 24*time.Hour) lets a job run once in 24 hours from its first
+// run. [Limit.PerUser] counts all of a user's actions together. The program
+// examples/compare draws what each makes of the same traffic, and examples/replay tries
+// limits on an access log.
 //
-// [Limiter.With] derives a limiter that punishes who does not stop, by a [BanPolicy] of
-// bans that is decided in the same step as the limits, and whose decisions can be given
-// back, with [Refundable].
+// # Refusals
+//
+// A refused action can be answered, banned or made to wait. [BanPolicy] bans users who keep
+// trying. [Limiter.Wait] blocks until the action may pass. [Refundable] makes decisions
+// that [Limiter.Refund] gives back, and [Limiter.Surcharge] charges for an action that has
+// already happened.
 //
 //	posts, err = posts.With(
 //		core.BanPolicy{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
 //		core.Refundable{})
 //
-// [Limiter.Wait] waits until the action may pass, if that is before ctx's deadline:
-// buckets and funnels reserve turns in the order of arrival. [Limiter.Refund] gives
-// back what an action has charged that came to nothing, and [Limiter.Surcharge] charges
-// more for one that went ill.
+// A ban belongs to one action, or with BanPolicy.PerUser to all of a user's actions: a user
+// who is banned for replying may then not post either, if both limiters have such a policy
+// on one store.
 //
-//	d, err := posts.Wait(ctx, "laoqian", "post")
-//	if err == nil && d.Allowed && publish() != nil {
-//		err = posts.Refund(ctx, d)
-//	}
+// [Limit.Shadow] rehearses a limit on live traffic beside those in force. Decision.Reason
+// then says what it would have done.
 //
-// [Limit.Shadow] rehearses a limit beside those in force, on the same traffic.
-// [Decision].Reason says what it would have done, and who was limited or banned.
+// # Plans and changed numbers
 //
-//	posts, err := core.New(store,
-//		core.FixedWindow(200, 24*time.Hour),
-//		core.FixedWindow(100, 24*time.Hour).Named("half").Shadow())
+// A window's state belongs to the user, the action, the kind, the period and the name. A
+// window of another max reads the same history: a user who changes plans, or a process that
+// is given new numbers, goes on exactly. A lowered max reads a longer history as if cut, and
+// does not write that. A changed period starts anew.
+//
+// The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
+// funnel of other numbers is another one, which starts whole. A change of plan gives at most
+// one quota more, and a user gains nothing by going back and forth.
+//
+// Two limiters with equal limits on one store share their state. That is how replicas work.
+//
+// [ParseLimit] and [Limit.UnmarshalText] read limits from JSON, YAML, flags and the
+// environment, in the words of their constructors.
 //
 // # Exactness
 //
-// Time and state are whole microseconds and exact fractions on the store's own
-// clock; there is no floating point. A window is half-open: an action made at t
-// counts while now < t+period. Never more than the limit is admitted, and
-// RetryAfter is the very microsecond at which the action passes.
+// Times and states are whole microseconds and exact fractions on the store's own clock.
+// There is no floating point. A window is half-open: an action made at t counts while
+// now < t+period. A limiter never admits more than its limits.
 //
-// A Peek, an AllowN of 0 and a refusal with [Never] write nothing. Any other
-// refusal writes nothing either, but for ElasticWindow and CountRefused, which
-// record what they themselves refuse; a bucket with Initial, which an action that
-// is too dear for an unseen key starts; a state that lies in the future
-// because the clock stepped back, which the first action that meets it puts right; and
-// a [BanPolicy], which counts refusals. So nobody is locked out for longer than one full
-// period, but by a ban, ElasticWindow and CountRefused, whose purpose that is.
+// RetryAfter is exact: at that instant the action passes, a microsecond earlier it does
+// not. It errs to the later side, or cannot be that exact, in these cases: after a clock
+// that stepped back; for [ReasonFull]; for a Peek by a smaller tier of a shared window; and
+// for what redisstore repeats from its cache. A clock that jumps past the end of a state and
+// back may have lost the state.
 //
-// # Changing a limit
+// A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other
+// refusal writes nothing either, except:
 //
-// State belongs to user, action, kind and name; for windows also to the period, for
-// funnels and buckets to capacity, rate and Initial. Limiters of equal identity on one
-// store share state.
+//   - ElasticWindow and CountRefused record what they themselves refuse
+//   - a bucket with Initial is started by an action that costs too much for it
+//   - a BanPolicy counts refusals
+//   - the first action after the clock stepped back moves a state from the future to now
 //
-// A window with another max reads the same history, exactly: a user who changes the
-// plan takes along what the window has counted. A lowered max reads a longer history as
-// if cut and leaves it as it is. A changed period starts anew.
-//
-// A funnel or bucket of other numbers is another one. It starts whole, or at Initial, so
-// a change of plan gives at most one quota more, and to go back and forth gives nothing.
+// So no user is locked out for longer than one full period, except by a ban, an
+// ElasticWindow or CountRefused, whose purpose that is.
 //
 // # Stores and decorators
 //
-// memorystore keeps state in the process, redisstore shares it in a fleet. What
-// happens when a store has no answer is said where it is built, with decorators that
-// read from the outside in. [Shadow] rehearses all limits without refusing, and
-// [Observe] shows every decision.
+// memorystore keeps states in the process, redisstore shares them between processes.
+// Decorators are stores around stores, and read from the outside in:
+//
+//	core.Observe(                      // sees every decision, whoever made it
+//		core.Fallback(                 // asks the second store if the first has no answer
+//			redisstore.New(rdb, nil),
+//			core.Divide(memorystore.New(nil), 4)), // gives it a quarter of every quota
+//		see)
+//
+// Put Observe outside of Fallback to see what users get, and inside to see how one store
+// fares. [Shadow] around all of it rehearses every limit. A decorator of your own has a
+// method Unwrap() Store.
 //
 // # When the store fails
 //
-// What may pass at most, within a window's period or at once from a bucket or
-// funnel, with n processes:
+// A store that fails returns an error, and the middleware answers 503. [FailOpen] and
+// [Fallback] decide otherwise. With n processes, a user may at most do, within a window's
+// period or at once from a funnel:
 //
-//	redisstore                           the limit
-//	FailOpen(redisstore)                 anything, while Redis has no answer
-//	Fallback(redisstore, memorystore)    n times the limit while Redis has no answer,
-//	                                     n+1 times across the edge of an outage
-//	Fallback(redisstore,                 the limit while Redis has no answer, twice
-//	    Divide(memorystore, n))          across the edge; a share is rounded up, which
-//	                                     adds at most n-1 actions
+//	redisstore                          the limit
+//	FailOpen(redisstore)                anything, while Redis has no answer
+//	Fallback(redisstore, memorystore)   n times the limit while Redis has no answer,
+//	                                    n+1 times across the edge of an outage
+//	Fallback(redisstore,                the limit while Redis has no answer, rounded up by
+//	    Divide(memorystore, n))         at most n-1 actions; twice across the edge
 //
-// The bare store fails closed: its error refuses (the middleware answers 503). Across
-// the edge of an outage a user can take what Redis has left before it, what the
-// processes give in it, and again what Redis has left after it: that is the burst
-// at recovery. Add the limit once for every time that Redis comes back without its
-// data, and for every process that is started anew in the outage its own part.
+// Across the edge of an outage a user meets both stores: what Redis has left before it,
+// what the processes give in it, and what Redis has left after it. Add the limit once for
+// every time that Redis comes back empty. A call that timed out may have been charged in
+// Redis, and is decided elsewhere too. Redis then refuses earlier afterwards, never later.
 //
-// A call that timed out may have been charged, and under FailOpen and Fallback it is
-// let pass, or decided elsewhere, all the same. That makes Redis refuse earlier
-// afterwards, never later.
-//
-// FailOpen, Fallback and Shadow stop asking a store that has failed three times in a
-// row, so that an outage does not cost every action the time-out. One call at a time
-// probes, 250 ms after the last. See [FailOpen].
+// FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
+// so that an outage does not cost every action the timeout. Then one call at a time probes
+// the store, 250 ms after the last.
 package core

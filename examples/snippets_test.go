@@ -4,9 +4,7 @@ package examples
 // in it as they stand here. readme_test.go sees to that.
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -18,7 +16,6 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp"
 )
 
 func Example_allow() {
@@ -61,54 +58,6 @@ func Example_who() {
 	// 198.51.100.1 <nil>
 }
 
-func Example_login() {
-	store := memorystore.New(nil)
-	perAddress := core.Must(core.New(store, core.SlidingWindow(20, time.Minute).Named("address")))
-	perName := core.Must(core.New(store, core.SlidingWindow(3, time.Minute).Named("name")))
-	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
-
-	name, login := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
-	h := nethttp.Limit(together, keyfuncs.Everyone, login)(checkPassword)
-	h = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), login)(h)
-	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, login)(h)
-
-	for range 4 {
-		fmt.Println(status(h, attempt("laoqian", "203.0.113.9")))
-	}
-	fmt.Println(status(h, attempt("laoqian", "198.51.100.1"))) // the real one still gets in
-	// Output:
-	// 401
-	// 401
-	// 401
-	// 429
-	// 401
-}
-
-func Example_tiers() {
-	store := memorystore.New(nil)
-	free := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
-	paid := core.Must(core.New(store, core.SlidingWindow(3, time.Minute)))
-
-	limit := nethttp.Config{
-		Limiter: func(r *http.Request) (*core.Limiter, error) {
-			if hasPaid(r) {
-				return paid, nil
-			}
-			return nil, nil // the one given to Limit
-		},
-	}.Limit(free, keyfuncs.ContextValue(userKey{}), keyfuncs.Action("export"))
-
-	h := limit(export)
-	for range 4 {
-		fmt.Println(status(h, member("laoqian")), status(h, member("a paying one")))
-	}
-	// Output:
-	// 200 200
-	// 200 200
-	// 429 200
-	// 429 429
-}
-
 func Example_fleet() {
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
@@ -117,59 +66,6 @@ func Example_fleet() {
 	d, err := replies.Allow(ctx, "laoqian", "reply")
 	fmt.Println(d.Allowed, d.Remaining, err)
 	// Output: true 4 <nil>
-}
-
-func Example_failure() {
-	for _, store := range []core.Store{
-		broken, // an error: the middleware answers 503
-		core.FailOpen(broken),
-		core.Fallback(broken, memorystore.New(nil)),
-	} {
-		replies := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
-		for range 2 {
-			d, err := replies.Allow(ctx, "laoqian", "reply")
-			fmt.Println(d.Allowed, d.Source, err)
-		}
-	}
-	// Output:
-	// false none the store is down
-	// false none the store is down
-	// true none <nil>
-	// true none <nil>
-	// true fallback <nil>
-	// false fallback <nil>
-}
-
-func Example_divided() {
-	store := core.Fallback(broken, core.Divide(memorystore.New(nil), 4))
-	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
-	for range 3 {
-		d, err := replies.Allow(ctx, "laoqian", "reply")
-		fmt.Println(d.Allowed, d.Limit, d.Source, err)
-	}
-	// Output:
-	// true 2 fallback <nil>
-	// true 2 fallback <nil>
-	// false 2 fallback <nil>
-}
-
-func Example_rehearsal() {
-	store := core.Observe(core.Shadow(memorystore.New(nil)),
-		func(_ context.Context, o core.Observation) {
-			if o.Decision.Reason == core.ReasonShadowed {
-				fmt.Println(o.Action, "would be refused by", o.Limits[o.Decision.Binding])
-			}
-		})
-
-	replies := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
-	for range 2 {
-		d, _ := replies.Allow(ctx, "laoqian", "reply")
-		fmt.Println(d.Allowed)
-	}
-	// Output:
-	// true
-	// reply would be refused by SlidingWindow(1, 1m)
-	// true
 }
 
 func TestFiveRepliesAMinute(t *testing.T) {
