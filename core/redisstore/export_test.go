@@ -73,6 +73,9 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	calls := make([]*call, len(charges))
 	for i := range charges {
 		calls[i] = &call{request: &request{}}
+		if dated(&charges[i]) {
+			calls[i].size++
+		}
 		for j := range charges[i].Limits {
 			calls[i].size += words(&charges[i].Limits[j], dated(&charges[i]))
 		}

@@ -3,97 +3,257 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
+	"pgregory.net/rapid"
 )
 
-// One run for many charges, equal ones in a row among them, decides and leaves what a
-// run for each would.
-func TestRunDecidesAsOneByOne(t *testing.T) {
-	sevenths := core.Per(7, time.Minute)
-	ladder := limitOf(t, core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{5 * time.Second, time.Minute}, ForgetAfter: 2 * time.Minute})
-	sets := [][]core.Limit{
-		{core.Funnel(5, sevenths)},
-		{core.Funnel(3, core.Every(time.Second))},
-		{core.TokenBucket(5, sevenths)},
-		{core.TokenBucket(5, sevenths).Initial(2)},
-		{core.FixedWindow(5, time.Minute)},
-		{core.ElasticWindow(5, time.Minute)},
-		{core.MovingWindow(5, time.Minute)},
-		{core.SlidingWindow(5, time.Minute).CountRefused()},
-		{core.Funnel(5, sevenths), core.FixedWindow(4, time.Minute)},
-		{core.FixedWindow(2, time.Minute).Named("a"), core.FixedWindow(2, time.Minute).Named("b"), core.Funnel(5, sevenths)},
-		{core.FixedWindow(4, time.Minute), core.SlidingWindow(3, time.Minute), core.TokenBucket(5, sevenths).Initial(2)},
-		{core.Funnel(5, sevenths), core.Funnel(3, sevenths).Shadow(), core.SlidingWindow(2, time.Minute).CountRefused().Shadow(), ladder},
-		{core.MovingWindow(5, time.Minute), core.ElasticWindow(3, time.Minute), ladder},
-		{ladder},
+// oracle keeps the states of the Go machines, each for as long as Redis would.
+type oracle struct {
+	w      *world // whose clock it has
+	states map[string]machine.State
+	ends   map[string]int64 // in microseconds
+}
+
+func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, states []machine.State) {
+	for _, l := range limits {
+		k := fmt.Sprint(user, " ", action, " ", l.Identity())
+		if l.AllActions() {
+			k = fmt.Sprint(user, " ", l.Identity())
+		}
+		if o.ends[k] <= o.w.now {
+			delete(o.states, k)
+		}
+		keys, states = append(keys, k), append(states, o.states[k])
 	}
-	test := func(t *testing.T, w, other *world) {
-		rng := rand.New(rand.NewPCG(4, 7))
-		for step := range 150 {
+	return keys, states
+}
+
+func (o *oracle) save(keys []string, limits []core.Limit, states []machine.State) {
+	for i, s := range states {
+		if s.Dirty && s.Exists {
+			o.states[keys[i]] = s
+			o.ends[keys[i]] = (limits[i].Rule().Expires(&s) + 999) / 1000 * 1000
+		} else if s.Dirty {
+			delete(o.states, keys[i])
+		}
+	}
+}
+
+func (o *oracle) decide(c core.Charge) (d core.Decision) {
+	keys, states := o.load(c.User, c.Action, c.Limits)
+	c.Check(states, o.w.now)
+	c.Commit(&d, states, o.w.now)
+	o.save(keys, c.Limits, states)
+	d.Issue(o)
+	return d
+}
+
+func (o *oracle) Refund(_ context.Context, r *core.Receipt, units int64) error {
+	keys, states := o.load(r.User, r.Action, r.Limits)
+	r.Give(states, o.w.now, units)
+	o.save(keys, r.Limits, states)
+	return nil
+}
+
+// limitsOf are limits of all kinds that share states under other numbers where they can.
+func limitsOf(t testing.TB) (limits, bans []core.Limit) {
+	second, sevenths := time.Second, core.Per(7, time.Second)
+	limits = []core.Limit{
+		core.SlidingWindow(3, second), core.SlidingWindow(5, second),
+		core.SlidingWindow(3, second).CountRefused(), core.SlidingWindow(6, second).CountRefused(),
+		core.MovingWindow(3, second), core.MovingWindow(40, second),
+		core.FixedWindow(4, second), core.FixedWindow(11, second), core.FixedWindow(3, second).PerUser(),
+		core.ElasticWindow(3, second), core.ElasticWindow(9, second),
+		core.Funnel(5, sevenths), core.Throttle(2, core.Per(3, second)), core.Funnel(9, core.Per(1e9, second)),
+		core.TokenBucket(5, sevenths), core.TokenBucket(4, core.Every(second)).PerUser(),
+		core.TokenBucket(5, sevenths).Initial(2), core.TokenBucket(5, sevenths).Initial(2).ForgetAfter(1500 * time.Millisecond),
+		core.TokenBucket(3, core.Every(300*time.Millisecond)).Initial(3),
+	}
+	for _, l := range limits[:len(limits):len(limits)] {
+		limits = append(limits, l.Shadow())
+	}
+	for _, p := range []core.BanPolicy{
+		{Refusals: 2, Within: second, Bans: []time.Duration{300 * time.Millisecond, second}, ForgetAfter: 2 * second},
+		{Refusals: 3, Within: 2 * second, Bans: []time.Duration{100 * time.Millisecond}, ForgetAfter: 3 * second},
+		{Refusals: 1, Within: second, Bans: []time.Duration{50 * time.Millisecond}, PerUser: true},
+	} {
+		bans = append(bans, limitOf(t, p))
+	}
+	return limits, bans
+}
+
+// drawCharge draws a charge of any shape that a store may be given.
+func drawCharge(t *rapid.T, run int, limits, bans []core.Limit) core.Charge {
+	c := core.Charge{
+		User: fmt.Sprint("user ", run, rapid.IntRange(0, 1).Draw(t, "user")), Action: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "action"),
+		Ask: machine.Ask{Cost: 1},
+	}
+	if rapid.IntRange(0, 3).Draw(t, "dear") == 3 {
+		c.Cost = rapid.Int64Range(1, 7).Draw(t, "cost")
+	}
+	c.Mode = rapid.SampledFrom([]machine.Mode{machine.Charge, machine.Charge, machine.Charge, machine.Peek, machine.Force}).Draw(t, "mode")
+	ban := rapid.IntRange(-4, len(bans)).Draw(t, "ban")
+	if ban == len(bans) { // by hand, or a look at it
+		c.Limits = bans[:1]
+		if c.Mode = c.Mode % 2; c.Mode == machine.Charge {
+			c.Ban = rapid.Int64Range(1000, 2_000_000).Draw(t, "length")
+		}
+		return c
+	}
+	states := map[string]bool{}
+	for _, l := range rapid.SliceOfN(rapid.SampledFrom(limits), 1, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "most")).Draw(t, "limits") {
+		if len(c.Limits) == 0 && l.Shadowed() || states[l.Identity()] {
+			continue
+		}
+		states[l.Identity()] = true
+		if n := len(c.Limits); l.Shadowed() || n == 0 || !c.Limits[n-1].Shadowed() {
+			c.Limits = append(c.Limits, l)
+		}
+	}
+	if len(c.Limits) == 0 {
+		c.Limits = append(c.Limits, limits[0])
+	}
+	if l := rapid.SampledFrom(limits).Draw(t, "rehearsed"); l.Shadowed() && !states[l.Identity()] {
+		c.Limits = append(c.Limits, l)
+	}
+	if c.Mode != machine.Force && ban >= 0 {
+		c.Limits = append(c.Limits, bans[ban])
+	}
+	if c.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; c.Receipt && c.Mode == machine.Charge {
+		c.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
+	}
+	return c
+}
+
+// The script decides batches of any shape as the Go machines do charge by charge: equal
+// charges in a row and others, rehearsed limits, bans, turns ahead and refunds in between.
+// An error concerns its own charge only. Both servers then hold the same bytes.
+func TestBatchesDecideAsTheMachines(t *testing.T) {
+	redistest.Need(t, true)
+	worlds := []*world{miniWorld(t, 3), realWorld(t, 3)}
+	limits, bans := limitsOf(t)
+	giver := core.Must(core.New(worlds[0].store, plenty)) // any limiter gives back
+	run, seen, spoilt := 0, map[string]int{}, "spoilt"
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		o := &oracle{w: worlds[1], states: map[string]machine.State{}, ends: map[string]int64{}}
+		for _, w := range worlds {
+			w.rdb.FlushAll(t.Context())
+		}
+		type charged struct {
+			cost int64
+			by   [3]core.Decision // the machines, and each server
+		}
+		var given []charged
+		var log strings.Builder
+		for range rapid.IntRange(1, 12).Draw(rt, "batches") {
+			d := time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 999, 50_000, 142_858, 333_334, 999_999, 1_000_000, 2_500_000, -1, -30_000, -700_000}).Draw(rt, "move")) * time.Microsecond
+			for _, w := range worlds {
+				w.advance(d)
+				w.dump(t) // what is past its end is gone
+			}
+			for k, end := range o.ends {
+				if end <= o.w.now {
+					delete(o.states, k)
+				}
+			}
+			if n := len(given); n > 0 && rapid.Bool().Draw(rt, "refund") {
+				g := given[rapid.IntRange(0, n-1).Draw(rt, "which")]
+				units := int(rapid.Int64Range(1, g.cost).Draw(rt, "units"))
+				for _, d := range g.by {
+					if err := giver.RefundN(t.Context(), d, units); err != nil {
+						rt.Fatal(err)
+					}
+				}
+				fmt.Fprintf(&log, "give back %d of %d\n", units, g.cost)
+				seen["refund"]++
+			}
+			fmt.Fprintf(&log, "%+d us\n", d.Microseconds())
 			var charges []core.Charge
-			for range 1 + rng.IntN(6) {
-				c := core.Charge{
-					User: fmt.Sprint(rng.IntN(2)), Action: action, Limits: sets[rng.IntN(len(sets))],
-					Ask: machine.Ask{Cost: 1 + int64(rng.IntN(8)/7)},
-				}
-				if rng.IntN(6) == 0 {
-					c.Mode = machine.Peek
-				}
-				switch n := len(c.Limits); rng.IntN(6) {
-				case 0:
-					c.Receipt = true
-				case 1:
-					c.Receipt, c.Ahead = true, rng.Int64N(20_000_000)
-				case 2:
-					if c.Limits[n-1].Rule().Kind == machine.KindBan {
-						n--
-					}
-					if n > 0 && c.Mode == machine.Charge {
-						c.Limits, c.Mode = c.Limits[:n], machine.Force
+			for range rapid.IntRange(1, 6).Draw(rt, "charges") {
+				c := drawCharge(rt, run, limits, bans)
+				if rapid.IntRange(0, 15).Draw(rt, "spoilt") == 15 { // a key of it is no state
+					c.User = spoilt
+					l := c.Limits[rapid.IntRange(0, len(c.Limits)-1).Draw(rt, "key")]
+					for _, w := range worlds {
+						w.rdb.Del(t.Context(), w.store.Key(c.User, c.Action, l))
+						w.rdb.HSet(t.Context(), w.store.Key(c.User, c.Action, l), "a", 1)
 					}
 				}
-				if c.Limits[0].Rule().Kind == machine.KindBan && c.Mode == machine.Charge { // a ban by hand
-					c.Ban = rng.Int64N(5_000_000) + 1000
-				}
-				for range 1 + rng.IntN(4) {
+				for range rapid.SampledFrom([]int{1, 1, 1, 2, 5}).Draw(rt, "times") {
 					charges = append(charges, c)
 				}
 			}
-			all, err := w.store.Run(t.Context(), charges...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var each []any
-			for _, c := range charges {
-				one, err := other.store.Run(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
+			got := make([]charged, len(charges))
+			for i, c := range charges {
+				if c.User == spoilt {
+					continue
 				}
-				each = append(each, one.([]any)...)
+				got[i].by[0] = o.decide(c)
+				got[i].cost = c.Cost
+				fmt.Fprintf(&log, "%s %s %v %+v, a receipt: %t: %+v\n", c.User, c.Action, c.Limits, c.Ask, c.Receipt, bare(got[i].by[0]))
 			}
-			if got, want := fmt.Sprint(all), fmt.Sprint(each); got != want {
-				t.Fatalf("step %d, %v:\n%s, one by one\n%s", step, charges, got, want)
+			var dumps [2]string
+			for i, w := range worlds {
+				reply, err := w.store.Run(t.Context(), charges...)
+				if err != nil {
+					rt.Fatal(err)
+				}
+				decisions, errs := redisstore.Decode(charges, reply)
+				for j := range charges {
+					if charges[j].User == spoilt {
+						if errs[j] == nil || !strings.Contains(errs[j].Error(), "WRONGTYPE") {
+							rt.Fatalf("%s%s says of charge %d of the last %d, of a spoilt key: %v", &log, w.name, j+1, len(charges), errs[j])
+						}
+						seen["spoilt"]++
+						continue
+					}
+					decisions[j].Issue(w.store)
+					got[j].by[1+i] = decisions[j]
+					if want := bare(got[j].by[0]); errs[j] != nil || bare(decisions[j]) != want {
+						rt.Fatalf("%s%s says of charge %d of the last %d: %+v, %v", &log, w.name, j+1, len(charges), bare(decisions[j]), errs[j])
+					}
+				}
+				dumps[i] = w.dump(t)
 			}
-			if got, want := w.dump(t), other.dump(t); got != want {
-				t.Fatalf("step %d, %v:\n%s\none by one\n%s", step, charges, got, want)
+			if dumps[0] != dumps[1] {
+				rt.Fatalf("%sminiredis\n%s\nredis\n%s", &log, dumps[0], dumps[1])
 			}
-			d := time.Duration(rng.IntN(20_000_000)) * time.Microsecond
-			w.advance(d)
-			other.advance(d)
+			for _, w := range worlds {
+				for _, k := range w.rdb.Keys(t.Context(), "*"+spoilt+"*").Val() {
+					w.rdb.Del(t.Context(), k)
+				}
+			}
+			for i, c := range charges {
+				if c.User == spoilt {
+					continue
+				}
+				if d := got[i].by[0]; d.Allowed && c.Receipt && c.Mode == machine.Charge && c.Ban == 0 {
+					given = append(given, got[i])
+				}
+				seen[string(got[i].by[0].Reason)]++
+				if c.Ahead > 0 && got[i].by[0].Allowed {
+					seen["ahead"]++
+				}
+			}
+		}
+	})
+	t.Logf("%d runs: %v", run, seen)
+	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "spoilt"} {
+		if seen[what] == 0 && !t.Failed() {
+			t.Errorf("nothing was %q", what)
 		}
 	}
-	t.Run("miniredis", func(t *testing.T) { test(t, miniWorld(t, 3), miniWorld(t, 3)) })
-	t.Run("redis", func(t *testing.T) { test(t, realWorld(t, 3), realWorld(t, 3)) })
 }
 
-// limitOf is a ladder as a store is given it.
+// limitOf is a ban policy as a store is given it.
 func limitOf(t testing.TB, l core.BanPolicy) core.Limit {
 	t.Helper()
 	var seen asked
