@@ -7,13 +7,14 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// What is answered, and where to mount it, is as in package nethttp, of which this
-// is a skin; a refusal is an *echo.HTTPError whose Message is the problem, so that
-// the central error handler sees it. Mount it with e.Use, on a group or on a route,
-// not with e.Pre, where no route is known. Addresses are never taken from
-// c.RealIP(), which by default believes every client's X-Forwarded-For: use
-// echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that
-// you trust.
+// Package nethttp says what is answered, what is logged and where to mount a limit. A
+// refusal is an *echo.HTTPError whose Message is a gate.Problem, so that the central error
+// handler sees it. Mount a limit with e.Use, on a group or on a route, not with e.Pre,
+// where no route is known.
+//
+// Addresses are never taken from c.RealIP(), which by default believes every client's
+// X-Forwarded-For. Use echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
+// proxies that you trust.
 package echolimit
 
 import (
@@ -28,8 +29,8 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// KeyFunc says who acts or what they do. A missing identity is keyfuncs.ErrNoKey,
-// an unreadable one keyfuncs.ErrBadKey.
+// KeyFunc returns who acts or what they do. Its error is keyfuncs.ErrNoKey if the request
+// does not say, keyfuncs.ErrBadKey if it cannot be read.
 type KeyFunc = func(echo.Context) (string, error)
 
 // From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
@@ -39,13 +40,13 @@ func From(f keyfuncs.Func) KeyFunc {
 	return func(c echo.Context) (string, error) { return f(c.Request()) }
 }
 
-// Value is what an earlier middleware has stored with c.Set: a string or an
-// integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
+// Value returns a KeyFunc that reads what an earlier middleware has stored with c.Set: a
+// string or an integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
 func Value(key string) KeyFunc {
 	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c echo.Context) any { return c.Get(key) })
 }
 
-// Action is always the action of that name.
+// Action returns a KeyFunc that always answers name.
 func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its

@@ -96,7 +96,7 @@ func ExampleLimit_login() {
 	// 429
 }
 
-// Tiers, a cost and a refusal of one's own, which goes to the central error handler.
+// Plans, a cost by the request, and a Deny whose error goes to the central error handler.
 func ExampleConfig() {
 	store := memorystore.New(nil)
 	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))

@@ -9,10 +9,10 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Route is the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched are the one action
-// "unmatched". Where Echo has added a route of its own to a group with middleware, what
-// the group has no route for is that route's, such as "GET /v1/*".
+// Route is the KeyFunc of the method (HEAD as GET) and the route's template, such as
+// "POST /posts/:id/likes". All requests that no route matched share the action
+// "unmatched". A group with middleware has a route of Echo's own for whatever else is
+// asked of it: such requests have that route's template, such as "GET /v1/*".
 func Route(c echo.Context) (string, error) {
 	path := c.Path()
 	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo sets a path for a 405, too

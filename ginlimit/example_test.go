@@ -91,7 +91,7 @@ func ExampleLimit_login() {
 	// 429
 }
 
-// Tiers, a cost and a refusal of one's own.
+// Plans, a cost by the request and an answer of one's own.
 func ExampleConfig() {
 	store := memorystore.New(nil)
 	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))

@@ -7,11 +7,12 @@
 //	r.POST("/posts/:id/replies",
 //		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
 //
-// What is answered, and where to mount it, is as in package nethttp, of which this
-// is a skin; a refusal aborts the chain. Addresses are never taken from
-// c.ClientIP(), which by default believes every client's X-Forwarded-For: use
-// ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that
-// you trust.
+// Package nethttp says what is answered, what is logged and where to mount a limit. A
+// refusal aborts the chain.
+//
+// Addresses are never taken from c.ClientIP(), which by default believes every client's
+// X-Forwarded-For. Use ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
+// proxies that you trust.
 package ginlimit
 
 import (
@@ -28,8 +29,8 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// KeyFunc says who acts or what they do. A missing identity is keyfuncs.ErrNoKey,
-// an unreadable one keyfuncs.ErrBadKey.
+// KeyFunc returns who acts or what they do. Its error is keyfuncs.ErrNoKey if the request
+// does not say, keyfuncs.ErrBadKey if it cannot be read.
 type KeyFunc = func(*gin.Context) (string, error)
 
 // From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
@@ -39,8 +40,8 @@ func From(f keyfuncs.Func) KeyFunc {
 	return func(c *gin.Context) (string, error) { return f(c.Request) }
 }
 
-// Value is what an earlier middleware has stored with c.Set: a string or an
-// integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
+// Value returns a KeyFunc that reads what an earlier middleware has stored with c.Set: a
+// string or an integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
 func Value(key string) KeyFunc {
 	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
 		v, _ := c.Get(key)
@@ -48,11 +49,11 @@ func Value(key string) KeyFunc {
 	})
 }
 
-// Action is always the action of that name.
+// Action returns a KeyFunc that always answers name.
 func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
 
-// Route is the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched are the one action
+// Route is the KeyFunc of the method (HEAD as GET) and the route's template, such as
+// "POST /posts/:id/likes". All requests that no route matched share the action
 // "unmatched".
 func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil

@@ -21,7 +21,9 @@ var start = time.Now()
 func (c *clock) now() (int64, time.Duration) {
 	now := int64(time.Since(start))
 	if looked := c.looked.Load(); looked == 0 || now < looked || now-looked >= lookAgain {
-		c.offset.Store(time.Now().UnixNano() - now)
+		both := time.Now() // read together, or a pause in between would count as time
+		now = int64(both.Sub(start))
+		c.offset.Store(both.UnixNano() - now)
 		c.looked.Store(now)
 	}
 	now += c.offset.Load()
