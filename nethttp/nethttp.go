@@ -125,24 +125,24 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 				o.Kept = &m.kept
 			}
 			g.Enter(&o, r, r, w.Header())
-			if !o.Pass {
-				cfg.answer(w, r, &o)
-				return
-			}
-			if m == nil && (o.Stacked && around(r) != nil || cfg.IETF && !o.Decided) {
-				m = newMark(r, &cfg)
-			}
-			if m == nil && !o.FinalCost {
+			if m == nil && o.Decided && o.Pass && !o.FinalCost && !o.Stacked {
 				next.ServeHTTP(w, r)
 				return
 			}
-			serve(g, &o, m, next, w, r)
+			cfg.serve(g, &o, m, next, w, r)
 		})
 	}
 }
 
-// serve runs a handler whose request is marked, or has a final cost.
-func serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, next http.Handler, w http.ResponseWriter, r *http.Request) {
+// serve does what most requests do not need.
+func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, next http.Handler, w http.ResponseWriter, r *http.Request) {
+	if !o.Pass {
+		cfg.answer(w, r, o)
+		return
+	}
+	if m == nil && (o.Stacked && around(r) != nil || cfg.IETF && !o.Decided) {
+		m = newMark(r, cfg)
+	}
 	inner := r
 	if m != nil {
 		m.keeps = m.config.Keep && o.Decided
