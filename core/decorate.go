@@ -8,23 +8,22 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// FailOpen lets an action pass where store has no answer: the decision then bears
-// the first limit's untouched quota and [SourceNone]. Use it where being down is
-// worse than being unprotected; [Fallback] is neither. In an outage it bounds
-// nothing: everybody may do anything, from the first call without an answer to the
-// first probe with one.
+// FailOpen allows an action if store has no answer. The decision then bears the first
+// limit's untouched quota and [SourceNone]. In an outage it limits nothing: use it where
+// being down is worse than being unprotected. [Fallback] is neither.
 //
-// After three failures in a row store is not asked, so that an outage does not cost
-// every action its time budget, but for one probe at a time, 250 ms after the last:
-// once it answers, it serves again within that and its own time-out. The log says
-// so, once an outage, and [Observe] shows it. An [ErrKey] does not count.
+// After three failures in a row store is not asked, so that an outage does not cost every
+// action the timeout. One call at a time still asks as a probe, 250 ms after the last. When
+// a probe is answered, store decides again. The log says once that store fails and once
+// that it answers again, and [Observe] shows it. An [ErrKey] does not count as a failure.
 //
-// The caller's own cancellation stays an error and does not count, so that nobody passes
-// uncounted by hanging up. A deadline of the caller that ends while store has not answered
-// is a failure of store, and counts. Reset asks store even then, and reports its error.
+// The caller's own cancellation stays an error and does not count, so a client that
+// disconnects passes nothing uncounted. A deadline of the caller that ends while store has
+// not answered is a failure of store, and counts. Reset always asks store and returns its
+// error.
 //
 // If store is spread over several servers, as redisstore on a Cluster is, all this holds
-// for each of them: the failure of one concerns its users only.
+// for each server: the failure of one concerns its users only.
 func FailOpen(store Store) Store {
 	return &failOpen{newBreaker(store, "FailOpen", "core: the store fails; actions pass unlimited until it answers")}
 }
@@ -39,23 +38,18 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 	return c.untouched(), nil
 }
 
-// Fallback asks other where store has no answer; the decision then has
-// [SourceFallback]. It is the recommended way to run on a shared store, with one
-// in process to fall back on: a limited route is then neither unprotected nor
-// down.
+// Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is
+// the recommended way to run on a shared store, with a store in process as other: a route
+// is then neither unprotected nor down.
 //
-// When store is asked, and what counts, is as for [FailOpen]. Reset resets both, and
-// asks store even if actions do not.
+// When store is asked, and what counts as a failure, is as for [FailOpen]. Reset resets
+// both stores.
 //
-// Each action is decided by one store that holds the limit, so what passes in all is
-// at most the sum of what each store may let pass: the limit once for store, once
-// for the store in process of each of n processes, and once more whenever store, or
-// a process, comes back empty. Most of the time it is less: while store answers,
-// the limit; while it does not, n times the limit. [Divide] makes that once the
-// limit, rounded up. The sum is what a user can do who meets both edges of an
-// outage: all that store has left before it, all of the processes' in it, and at
-// recovery what store has left, all at once. A call that timed out may have been
-// charged in store and is decided by other too: that errs towards refusing.
+// Each action is decided by one store that holds the limit. So a user may do at most the
+// sum of what the stores allow: the limit once for store, once for each of n processes, and
+// once more whenever one of them comes back empty. [Divide] makes the part of the
+// processes the limit once, rounded up. A call that timed out may have been charged in
+// store and is decided by other too. Store then refuses earlier afterwards, never later.
 func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
@@ -88,10 +82,10 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 	return errors.Join(s.store.Reset(ctx, user, action, limits), s.other.Reset(ctx, user, action, limits))
 }
 
-// Shadow decides and reports, and never refuses or has [Limiter.Wait] wait: a decision
-// that store refuses is allowed, with the reason [ReasonShadowed], and one that it cannot
-// make is allowed untouched. When store is asked is as for [FailOpen]. Put [Observe]
-// around it to see what would have been refused.
+// Shadow rehearses every limit: it decides and reports, and never refuses or makes
+// [Limiter.Wait] wait. A decision that store refuses is allowed with [ReasonShadowed]. A
+// decision that store cannot make is allowed with the untouched quota. When store is asked
+// is as for [FailOpen]. Put [Observe] around it to see what would be refused.
 func Shadow(store Store) Store {
 	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
 }
@@ -99,7 +93,7 @@ func Shadow(store Store) Store {
 type shadow struct{ breaker }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
-	c.Ahead = 0 // nobody is to wait for a turn
+	c.Ahead = 0 // a rehearsal makes nobody wait
 	d, ok, err := s.take(ctx, c)
 	if !ok {
 		d, err = c.untouched(), nil

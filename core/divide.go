@@ -11,20 +11,19 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Divide gives store an n-th of every quota: what one of n replicas may admit on its
-// own for all of them together to keep the limits, or nearly.
+// Divide gives store an n-th of every quota, for one of n replicas that decide apart.
+// Together they then keep the limits.
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// A rate is divided exactly: n per d is n per 4*d. A max, a capacity and an Initial
-// are rounded up, so that together the replicas admit what the limit does and at
-// most n-1 more. Periods and a [BanPolicy] stay. A decision speaks of the share: its
+// A rate is divided exactly: n per d becomes n per 4*d. A max, a capacity and an Initial
+// are rounded up, so the replicas together admit what the limit does and at most n-1
+// more. Periods and a [BanPolicy] stay. A decision speaks of the share: its
 // Limit, Remaining and times are those of this replica. The share of a funnel or bucket
 // has a state of its own.
 //
-// An action that costs more than the share is refused with [Never], and writes
-// nothing, even if the limit itself would have room for it: no wait makes this store
-// let it pass, and to count it as less would admit more than the limit.
+// An action that costs more than the share is refused with [Never] and writes nothing,
+// even if the limit itself has room for it: no wait makes this store let it pass.
 //
 // [New] refuses a limit whose share has a rate per more than 100 years, or takes
 // longer than that to drain or fill. Divide panics if n is not at least 1.

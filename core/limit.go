@@ -142,10 +142,9 @@ func Throttle(maxBurst int, rate Rate) Limit {
 	return Limit{kind: machine.KindFunnel, burst: true, max: maxBurst + 1, rate: rate}.derived()
 }
 
-// CountRefused makes a SlidingWindow record the attempts that it refuses as well,
-// as the original recipe does: whoever keeps hammering stays out. The newest max
-// entries are kept. It is a kind of its own and shares no state with a plain
-// SlidingWindow.
+// CountRefused makes a SlidingWindow record the attempts that it refuses too, as the
+// original recipe does: a user who keeps trying stays refused. The newest max entries are
+// kept. It is a kind of its own and shares no state with a plain SlidingWindow.
 func (l Limit) CountRefused() Limit {
 	l.mods |= modRefused
 	if l.kind == machine.KindSlidingWindow {
@@ -163,34 +162,31 @@ func (l Limit) Initial(n int) Limit {
 	return l.derived()
 }
 
-// ForgetAfter sets how long after the last admitted action a TokenBucket with
-// Initial is back at its initial tokens: at least the time from empty to full (which
-// counts as a microsecond more, so that a wait for a full bucket ends in one), at
-// most 101 years. The default is that time plus 24 h. Whatever waits longer than
-// that, for another limit say, finds the bucket at its initial tokens; so may a
-// limiter that shares the bucket with one that forgets sooner or has no Initial.
+// ForgetAfter sets how long after the last admitted action a TokenBucket with Initial is
+// back at its initial tokens: at least the time from empty to full, at most 101 years. The
+// default is that time plus 24 h. The state lives that long, and a microsecond more if that
+// is the time from empty to full. Limiters that share a bucket under different ForgetAfter
+// forget it when the one that admitted last does, on Redis up to 2 ms later.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d
 	return l.derived()
 }
 
-// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or
-// dashes, which stands in headers and metrics and is part of what identifies the
-// limit's state: two limits that differ only by name count apart.
+// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes. It
+// stands in headers and metrics, and is part of what identifies the limit's state: two
+// limits that differ only by name count apart.
 func (l Limit) Named(name string) Limit {
 	l.mods |= modName
 	l.name = name
 	return l.derived()
 }
 
-// Shadow makes a limit that is rehearsed: it is decided on the same traffic as the
-// limiter's other limits, in the same step, and never refuses. Its own state is
-// charged with what passes, if it would have let it pass; several shadows of a
-// limiter are all or none, like limits. [Decision].Reason then says what it would
-// have done: [ReasonShadowed] or [ReasonNear]; of several it does not say which.
-//
-// Its state is apart from that of the limit without Shadow.
+// Shadow makes a rehearsed limit: it is decided on the same traffic as the limiter's other
+// limits, in the same step, and never refuses. An action that passes is charged to it if
+// the limit would have let it pass. Several rehearsed limits are charged all or none.
+// Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. It does
+// not say which of several. Its state is apart from that of the limit without Shadow.
 func (l Limit) Shadow() Limit {
 	l.mods |= modShadow
 	l.shadow = true
