@@ -1,6 +1,7 @@
 package core
 
 import (
+	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -38,15 +39,23 @@ func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64) {
 			d.addBan(v)
 		case !l.shadow:
 			c.bind(d, i, v, limited)
-		case d.Allowed && !v.Fits:
-			d.Reason = ReasonShadowed
+		case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
+			d.Reason, d.rehearsed = ReasonShadowed, index(i)
 		case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
-			d.Reason = ReasonNear
+			d.Reason, d.rehearsed = ReasonNear, index(i)
 		}
 	}
 	if c.Receipt && d.Allowed && c.Mode != machine.Peek {
 		d.receipt = newReceipt(c, readings, now)
 	}
+}
+
+// index is the number of a limit, 0 if it is too large for [Decision].
+func index(i int) uint8 {
+	if i > math.MaxUint8 {
+		return 0
+	}
+	return uint8(i)
 }
 
 // addBan adds what a ban policy says. It comes after all limits.

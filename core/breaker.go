@@ -49,6 +49,7 @@ type circuit struct {
 	failed atomic.Int32 // in a row; at trip it is open
 	probe  atomic.Int64 // since base: when a probe may go, if it is open
 	latest int64        // the number of its last failure that counted
+	at     int64        // since base: of its last failure
 }
 
 const (
@@ -57,6 +58,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 	calmFor    = 5 * time.Second // a store that comes and goes is said to answer when it has stayed so long
 	noteEvery  = time.Minute
+	downFor    = time.Minute // see Failing
 
 	// What another store gets to decide for a caller whose own deadline has ended.
 	afterDeadline = 50 * time.Millisecond
@@ -96,6 +98,24 @@ func (b *breaker) key(circuits map[string]*circuit, user string) string {
 func (c *circuit) open() bool { return c != nil && c.failed.Load() == trip }
 
 func (b *breaker) down(user string) bool { return b.circuit(user).open() || down(b.store, user) }
+
+// Failing reports, for package metrics, whether a part of the store is down: it is only
+// asked to probe, and a call has failed there within the last minute. So a part that no
+// caller asks for any more is not down for ever.
+func (b *breaker) Failing() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	circuits := b.circuits.Load()
+	if circuits == nil {
+		return false
+	}
+	for _, k := range *circuits {
+		if k.open() && b.now()-k.at < int64(downFor) {
+			return true
+		}
+	}
+	return false
+}
 
 func (b *breaker) Unwrap() Store { return b.store }
 
@@ -187,10 +207,10 @@ func (b *breaker) fail(user string, begun int64, err error) {
 		b.mu.Unlock()
 		return
 	}
-	k.latest = b.failures.Add(1)
+	k.latest, k.at = b.failures.Add(1), b.now()
 	b.last = err
-	b.calm.Store(b.now() + int64(calmFor))
-	k.probe.Store(b.now() + int64(probeEvery))
+	b.calm.Store(k.at + int64(calmFor))
+	k.probe.Store(k.at + int64(probeEvery))
 	say := k.failed.Add(1) == trip && !b.noisy
 	b.noisy = b.noisy || say
 	b.mu.Unlock()
@@ -259,6 +279,7 @@ func (b *breaker) end(k *circuit, v verdict) {
 		k.failed.Store(0)
 		b.calm.Store(now + int64(calmFor))
 	case failed:
+		k.at = now
 		k.probe.Store(now + int64(probeEvery))
 		b.calm.Store(now + int64(calmFor))
 	default:

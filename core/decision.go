@@ -3,6 +3,8 @@ package core
 import (
 	"math"
 	"time"
+
+	"github.com/tailcut/tailcut/core/internal/seam"
 )
 
 // Never is the RetryAfter of what can never pass: its cost is above the quota.
@@ -39,10 +41,16 @@ type Decision struct {
 	// Source says who answered.
 	Source Source
 
+	rehearsed uint8 // which limit Reason speaks of, if that is one with Shadow; see package seam
+
 	// BanLevel is how many bans in a row a [BanPolicy] has given, the present one included.
 	BanLevel int
 
 	receipt *Receipt
+}
+
+func init() {
+	seam.Rehearsed = func(decision any) int { return int(decision.(*Decision).rehearsed) }
 }
 
 // Cell is the decision as the five integers that CL.THROTTLE replies: 0 if

@@ -61,6 +61,9 @@ type fallback struct {
 
 func (s *fallback) down(user string) bool { return s.breaker.down(user) || down(s.other, user) }
 
+// Other shows the second store to package metrics.
+func (s *fallback) Other() Store { return s.other }
+
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
 }

@@ -79,7 +79,7 @@ func (l *Limiter) ready() error {
 	}
 	l.short = nil
 	if len(l.limits) == 1 && l.limits[0].rule.Plain() && !l.receipts {
-		l.short = short.Of(l.store)
+		l.short = short.Of(l.store, &l.limits[0])
 	}
 	return nil
 }

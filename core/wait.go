@@ -28,7 +28,7 @@ func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, erro
 }
 
 // WaitN is [Limiter.Wait] for an action that costs n units; see [Limiter.AllowN].
-func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decision, error) {
+func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
@@ -45,7 +45,18 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 	}
 	w.q = l.waiting.join(&w)
 	defer w.leave()
+	if s, ok := find[waitWatcher](l.store); ok {
+		watched, end := s.Waiting(ctx, action, l.limits)
+		ctx = watched
+		defer func() { end(d, err) }()
+	}
 	return w.wait(ctx)
+}
+
+// A waitWatcher is a store, that of package metrics, that counts calls of Wait. They ask
+// it with the context that Waiting returns. end takes what Wait returns.
+type waitWatcher interface {
+	Waiting(ctx context.Context, action string, limits []Limit) (watched context.Context, end func(Decision, error))
 }
 
 // A waiter is a call of Wait.

@@ -178,7 +178,7 @@ func (s *Store) Accept(limits []core.Limit) error {
 }
 
 func init() {
-	short.Register(func(store any) short.Taker {
+	short.Register(func(store, _ any) short.Taker {
 		if s, ok := store.(*Store); ok {
 			return taker{s}
 		}

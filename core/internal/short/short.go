@@ -11,17 +11,17 @@ type Taker interface {
 	TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level
 }
 
-var finders []func(store any) Taker
+var finders []func(store, limit any) Taker
 
-// Register adds a function that returns the Taker of a store, or nil. It is for package
-// init functions.
-func Register(find func(store any) Taker) { finders = append(finders, find) }
+// Register adds a function that returns the Taker of a store for one limit, a *core.Limit,
+// or nil. It is for package init functions.
+func Register(find func(store, limit any) Taker) { finders = append(finders, find) }
 
-// Of returns the Taker of a store, or nil. A store that embeds another has its own Take,
-// so only the store's own type counts.
-func Of(store any) Taker {
+// Of returns the Taker of a store for one limit, or nil. A store that embeds another has
+// its own Take, so only the store's own type counts.
+func Of(store, limit any) Taker {
 	for _, find := range finders {
-		if t := find(store); t != nil {
+		if t := find(store, limit); t != nil {
 			return t
 		}
 	}

@@ -1,0 +1,44 @@
+// Package metrics counts what limiters decide. It needs nothing but the standard library;
+// tailcutprom and tailcutotel hand the counts to Prometheus and OpenTelemetry.
+//
+//	m := metrics.New(nil)
+//	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))
+//	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+//
+//	prometheus.MustRegister(tailcutprom.Collector(m))
+//	expvar.Publish("tailcut", expvar.Func(func() any { return m.Snapshot() }))
+//
+// Put Watch outermost, around Fallback, FailOpen or Shadow, so that it counts what the
+// caller is told. One Metrics can watch several stores and adds them up.
+//
+// # What is counted
+//
+// Each call of Allow, AllowN or Wait that reaches the store is counted once, as a decision
+// of an action by a limit. A Wait that asks the store several times is one decision. A
+// middleware's request is one decision. Peek, Status, a cost of 0, Surcharge, Refund, Reset
+// and Ban are not counted. Neither is a call whose caller cancelled its context: it has no
+// decision.
+//
+// The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
+// have "*:" in front. The limit of an allowed action is the one that binds, of a banned one
+// "ban" or "*:ban", of a shadowed one the rehearsed limit, of an error the limiter's first.
+//
+//	outcome   allowed, limited, banned, full, shadowed, error
+//	source    store, fallback, cache, none; see core.Source. An error has none
+//
+// No label holds a user. Actions are labels, so use route templates and not raw paths. A
+// Metrics keeps at most 1,000 pairs of action and limit; see [Options].
+//
+// # When a store is down
+//
+// A store is down if its last three calls failed, and the last of them within the last
+// minute. Under Fallback, FailOpen and Shadow that means that the store is only asked to
+// probe. It is up again with the first answer. If nobody asks it any more, it counts as up
+// one minute after its last failure, since then nobody is affected. A store spread over
+// several servers is down while one of them is.
+//
+// # What it costs
+//
+// A decision of a bucket or funnel in process costs 15 ns more at most, and no allocation.
+// Time is measured only where the store is not a memorystore alone.
+package metrics

@@ -1,0 +1,98 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Options are the settings of a [Metrics]. The zero value is the default.
+type Options struct {
+	// MaxPairs bounds the pairs of action and limit, 1 to 100,000; 0 is 1,000. A pair takes
+	// up to 1 KB. The log says once when the bound is reached. Later actions are counted
+	// under the action "other", with their limit. Of those limits too there are at most 100;
+	// later ones are counted under the limit "other".
+	MaxPairs int
+}
+
+// Other is the action of what comes after the bound of [Options].
+const Other = "other"
+
+const (
+	defaultMaxPairs = 1000
+	mostMaxPairs    = 100_000
+	maxOthers       = 100
+)
+
+// Metrics counts the decisions of the stores that it watches. It is safe for use by many
+// goroutines.
+type Metrics struct {
+	maxPairs int
+	pairs    atomic.Pointer[map[pair]*series]         // never changed, but replaced
+	waiting  atomic.Pointer[map[string]*atomic.Int64] // by action; likewise
+	see      atomic.Pointer[[]func(context.Context, Refusal)]
+	answers  histogram // the store's
+	waits    histogram
+
+	mu      sync.Mutex // for whatever is replaced
+	full    bool
+	watched []*watch
+}
+
+// New makes a Metrics. opts may be nil. It panics if an option is out of bounds.
+func New(opts *Options) *Metrics {
+	m := &Metrics{maxPairs: defaultMaxPairs, answers: newHistogram(answerBounds), waits: newHistogram(waitBounds)}
+	if opts != nil && opts.MaxPairs != 0 {
+		m.maxPairs = opts.MaxPairs
+	}
+	if m.maxPairs < 1 || m.maxPairs > mostMaxPairs {
+		panic(fmt.Sprintf("metrics: New: MaxPairs %d is not within 1 to %d; 0 is the default of %d", m.maxPairs, mostMaxPairs, defaultMaxPairs))
+	}
+	m.pairs.Store(&map[pair]*series{})
+	m.waiting.Store(&map[string]*atomic.Int64{})
+	return m
+}
+
+// A Refusal is a refused action or an error, as [Metrics.OnRefusal] shows it. It holds no
+// user. The words are those of the labels.
+type Refusal struct {
+	Action, Limit, Outcome, Source string
+
+	RetryAfter time.Duration // 0 for an error
+	Err        error         // of outcome error; else nil
+}
+
+// OnRefusal calls see for every refused action and every error that is counted from now on.
+// see runs in the goroutine that asked, before that has its answer, so it should be quick.
+// tailcutotel uses it for events on spans.
+//
+// A refusal then takes the long way through the store; an allowed action does not.
+func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
+	if see == nil {
+		panic("metrics: OnRefusal: the function is nil; give one, or leave OnRefusal out")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []func(context.Context, Refusal)
+	if was := m.see.Load(); was != nil {
+		all = append(all, *was...)
+	}
+	all = append(all, see)
+	m.see.Store(&all)
+}
+
+// refused tells those whom OnRefusal has added.
+func (m *Metrics) refused(ctx context.Context, s *series, o outcome, d *core.Decision, err error) {
+	all := m.see.Load()
+	if all == nil || o == allowed || o == shadowed {
+		return
+	}
+	r := Refusal{Action: s.action, Limit: s.limit, Outcome: outcomes[o], Source: d.Source.String(), RetryAfter: d.RetryAfter, Err: err}
+	for _, see := range *all {
+		see(ctx, r)
+	}
+}

@@ -1,0 +1,499 @@
+package metrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/metrics"
+)
+
+var errDown = errors.New("the store is down")
+
+// faulty is a store that fails as long as it is down.
+type faulty struct {
+	core.Store
+	down atomic.Bool
+	took time.Duration
+}
+
+func newFaulty() *faulty { return &faulty{Store: memorystore.New(nil)} }
+
+func (s *faulty) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	time.Sleep(s.took)
+	if s.down.Load() {
+		return core.Decision{}, errDown
+	}
+	return s.Store.Take(ctx, c)
+}
+
+// told is what a snapshot says of decisions, a line for each.
+func told(m *metrics.Metrics) string {
+	var b strings.Builder
+	s := m.Snapshot()
+	for _, d := range s.Decisions {
+		fmt.Fprintln(&b, d.Action, d.Limit, d.Outcome, d.Source, d.Count)
+	}
+	for _, n := range s.Near {
+		fmt.Fprintln(&b, n.Action, n.Limit, "near", n.Count)
+	}
+	return b.String()
+}
+
+func expect(t *testing.T, m *metrics.Metrics, want ...string) {
+	t.Helper()
+	if got := told(m); got != strings.Join(append(want, ""), "\n") {
+		t.Errorf("it counts\n%swant\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+func times(n int, call func()) {
+	for range n {
+		call()
+	}
+}
+
+func TestEveryDecisionIsCountedOnce(t *testing.T) {
+	perHour := func(n int) core.Limit { return core.FixedWindow(n, time.Hour) }
+	ban := core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}
+	all := ban
+	all.PerUser = true
+	watched := func(m *metrics.Metrics) core.Store { return m.Watch(memorystore.New(nil)) }
+	tests := []struct {
+		name  string
+		store func(*metrics.Metrics) core.Store
+		run   func(t *testing.T, store core.Store)
+		want  []string
+	}{
+		{"a funnel's, by the short way", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, core.Funnel(3, core.Every(time.Hour))))
+			times(5, func() { _, _ = l.Allow(t.Context(), "u", "like") })
+			_, _ = l.AllowN(t.Context(), "v", "like", 2)
+			times(2, func() { _, _ = l.Allow(t.Context(), "u", "dislike") })
+		}, []string{"dislike funnel:3:1/1h allowed store 2", "like funnel:3:1/1h allowed store 4", "like funnel:3:1/1h limited store 2"}},
+		{"a funnel's of all actions, under the action", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, core.Funnel(3, core.Every(time.Hour)).PerUser()))
+			for _, action := range []string{"a", "b", "c", "d"} {
+				_, _ = l.Allow(t.Context(), "u", action)
+			}
+		}, []string{"a *:funnel:3:1/1h allowed store 1", "b *:funnel:3:1/1h allowed store 1", "c *:funnel:3:1/1h allowed store 1", "d *:funnel:3:1/1h limited store 1"}},
+		{"by the limit that binds", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2), perHour(5).Named("all").PerUser()))
+			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+			times(4, func() { _, _ = l.Allow(t.Context(), "u", "b") })
+			times(2, func() { _, _ = l.Allow(t.Context(), "u", "c") })
+		}, []string{"a fixed:1h allowed store 2", "a fixed:1h limited store 1", "b fixed:1h allowed store 2", "b fixed:1h limited store 2",
+			"c *:fixed:1h:all allowed store 1", "c *:fixed:1h:all limited store 1"}},
+		{"a cost that can never pass", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2)))
+			_, _ = l.AllowN(t.Context(), "u", "a", 3)
+		}, []string{"a fixed:1h limited store 1"}},
+		{"and nothing that decides no action", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.Must(core.New(store, perHour(2))).With(ban, core.Refundable{}))
+			_, _ = l.Peek(t.Context(), "u", "a")
+			_, _ = l.Status(t.Context(), "u", "a")
+			_, _ = l.AllowN(t.Context(), "u", "a", 0)
+			_, _ = l.AllowN(t.Context(), "u", "a", -1)
+			_, _ = l.Allow(t.Context(), "", "a")
+			_, _ = l.Surcharge(t.Context(), "u", "a", 1)
+			d, _ := l.Allow(t.Context(), "u", "a")
+			_ = l.Refund(t.Context(), d)
+			_ = l.Ban(t.Context(), "u", "a", time.Hour)
+			_ = l.Unban(t.Context(), "u", "a")
+			_ = l.Reset(t.Context(), "u", "a")
+		}, []string{"a fixed:1h allowed store 1"}},
+		{"and no caller who has left", func(m *metrics.Metrics) core.Store { return m.Watch(leaving{memorystore.New(nil)}) }, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2)))
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), leave{}, leave{}))
+			defer cancel()
+			_, _ = l.Allow(context.WithValue(ctx, leave{}, cancel), "u", "a")
+		}, nil},
+		{"a ban's, under the ban", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.Must(core.New(store, perHour(1))).With(ban))
+			times(6, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+			l = core.Must(core.Must(core.New(store, perHour(1))).With(all))
+			times(6, func() { _, _ = l.Allow(t.Context(), "v", "b") })
+		}, []string{"a ban banned store 4", "a fixed:1h allowed store 1", "a fixed:1h limited store 1",
+			"b *:ban banned store 4", "b fixed:1h allowed store 1", "b fixed:1h limited store 1"}},
+		{"a full store's", func(m *metrics.Metrics) core.Store { return m.Watch(memorystore.New(&memorystore.Options{MaxKeys: 1})) }, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(1)))
+			times(2, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+			_, _ = l.Allow(t.Context(), "v", "a")
+		}, []string{"a fixed:1h allowed store 1", "a fixed:1h full store 1", "a fixed:1h limited store 1"}},
+		{"a rehearsed limit's, under that limit", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(100), perHour(50).Named("wide").Shadow(), perHour(5).Named("tight").Shadow()))
+			times(7, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+		}, []string{"a fixed:1h allowed store 5", "a shadow:fixed:1h:tight shadowed store 2", "a shadow:fixed:1h:tight near 2"}},
+		{"a rehearsed store's", func(m *metrics.Metrics) core.Store { return m.Watch(core.Shadow(memorystore.New(nil))) }, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2)))
+			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+		}, []string{"a fixed:1h allowed store 2", "a fixed:1h shadowed store 1"}},
+		{"a failing store's", func(m *metrics.Metrics) core.Store {
+			s := newFaulty()
+			s.down.Store(true)
+			return m.Watch(s)
+		}, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2), perHour(9).PerUser()))
+			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+		}, []string{"a fixed:1h error none 3"}},
+		{"FailOpen's", func(m *metrics.Metrics) core.Store {
+			s := newFaulty()
+			s.down.Store(true)
+			return m.Watch(core.FailOpen(s))
+		}, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2)))
+			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+		}, []string{"a fixed:1h allowed none 3"}},
+		{"under a label that is valid and not too long", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, core.Funnel(9, core.Every(time.Hour))))
+			_, _ = l.Allow(t.Context(), "u", "a\xff")
+			_, _ = l.Allow(t.Context(), "u", "a\xfe")
+			for i := range 3 {
+				_, _ = l.Allow(t.Context(), "u", strings.Repeat("é", 200)+fmt.Sprint(i))
+			}
+		}, []string{"a\uFFFD funnel:9:1/1h allowed store 2", strings.Repeat("é", 100) + " funnel:9:1/1h allowed store 3"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := metrics.New(nil)
+			test.run(t, test.store(m))
+			expect(t, m, test.want...)
+		})
+	}
+}
+
+// leaving is a store whose caller leaves before it answers.
+type leaving struct{ core.Store }
+
+type leave struct{}
+
+func (s leaving) Take(ctx context.Context, _ core.Charge) (core.Decision, error) {
+	ctx.Value(leave{}).(context.CancelFunc)()
+	return core.Decision{}, ctx.Err()
+}
+
+func TestAnOutageWithAFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, s := metrics.New(nil), newFaulty()
+		s.took = 3 * time.Millisecond
+		l := core.Must(core.New(m.Watch(core.Fallback(s, memorystore.New(nil))), core.FixedWindow(4, time.Hour)))
+		allow := func(n int) {
+			t.Helper()
+			times(n, func() {
+				if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		down := func(want bool, when string) {
+			t.Helper()
+			if m.Snapshot().Down != want {
+				t.Errorf("%s: down is %v", when, !want)
+			}
+		}
+		allow(2)
+		down(false, "before the outage")
+		s.down.Store(true)
+		allow(2)
+		down(false, "after two failures")
+		allow(3)
+		down(true, "after three failures")
+		s.down.Store(false)
+		time.Sleep(time.Second)
+		allow(3)
+		down(false, "after the first answer")
+		expect(t, m, "a fixed:1h allowed fallback 4", "a fixed:1h allowed store 4", "a fixed:1h limited fallback 1", "a fixed:1h limited store 1")
+		if got := m.Snapshot().Store; got.Count != 5 || got.Sum != 15*time.Millisecond || got.Buckets[4].Count != 0 || got.Buckets[5].Count != 5 {
+			t.Errorf("the store's five answers of 3 ms are %+v", got)
+		}
+		if s := m.Snapshot(); s.MemoryKeys != 1 || s.MemoryKeysMax != 1<<20 {
+			t.Errorf("the fallback has %d of %d keys", s.MemoryKeys, s.MemoryKeysMax)
+		}
+	})
+}
+
+// A store is not down for ever because nobody has asked it since it failed.
+func TestAStoreThatNobodyAsksIsUpAgain(t *testing.T) {
+	for name, wrap := range map[string]func(core.Store) core.Store{
+		"bare":     func(s core.Store) core.Store { return s },
+		"Fallback": func(s core.Store) core.Store { return core.Fallback(s, memorystore.New(nil)) },
+		"FailOpen": core.FailOpen,
+		"Shadow":   core.Shadow,
+		"behind a decorator": func(s core.Store) core.Store {
+			return core.Observe(core.Fallback(core.FailOpen(s), memorystore.New(nil)), func(context.Context, core.Observation) {})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, s := metrics.New(nil), newFaulty()
+				s.down.Store(true)
+				l := core.Must(core.New(m.Watch(wrap(s)), core.FixedWindow(4, time.Hour)))
+				for range 10 { // sparse calls
+					times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+					time.Sleep(time.Minute - time.Nanosecond)
+					if !m.Snapshot().Down {
+						t.Fatal("it is not down just before a minute is over")
+					}
+				}
+				time.Sleep(time.Nanosecond)
+				if m.Snapshot().Down {
+					t.Error("it is down a minute after anybody asked it")
+				}
+				s.down.Store(false)
+				_, _ = l.Allow(t.Context(), "u", "a")
+				if m.Snapshot().Down {
+					t.Error("it is down after an answer")
+				}
+			})
+		})
+	}
+}
+
+func TestWaitsAreOneDecision(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		limit core.Limit
+		want  []string
+	}{
+		{"of a funnel, which reserves", core.Funnel(1, core.Every(time.Second)), []string{"a funnel:1:1/1s allowed store 3", "a funnel:1:1/1s limited store 2"}}, // the fifth is refused before it leaves
+		{"of a window, which asks again", core.FixedWindow(1, time.Second), []string{"a fixed:1s allowed store 3", "a fixed:1s limited store 1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := metrics.New(nil)
+				l := core.Must(core.New(m.Watch(memorystore.New(nil)), test.limit))
+				var group sync.WaitGroup
+				for i := range 5 {
+					ctx, cancel := context.WithTimeout(t.Context(), 2500*time.Millisecond)
+					defer cancel()
+					group.Go(func() {
+						if i == 4 { // leaves
+							time.AfterFunc(500*time.Millisecond, cancel)
+						}
+						_, _ = l.Wait(ctx, "u", "a")
+					})
+					synctest.Wait()
+				}
+				if s := m.Snapshot(); len(s.Waiting) != 1 || s.Waiting[0].Action != "a" || s.Waiting[0].Calls < 2 {
+					t.Errorf("waiting are %v", s.Waiting)
+				}
+				group.Wait()
+				s := m.Snapshot()
+				if s.Waiting[0].Calls != 0 {
+					t.Errorf("%v wait when all are answered", s.Waiting)
+				}
+				if s.Wait.Count != 5 || s.Wait.Sum < 3*time.Second || s.Wait.Sum > 7*time.Second {
+					t.Errorf("they waited %+v", s.Wait)
+				}
+				expect(t, m, test.want...)
+			})
+		})
+	}
+}
+
+func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+	m := metrics.New(nil)
+	l := core.Must(core.New(m.Watch(panics{memorystore.New(nil)}), core.FixedWindow(1, time.Second)))
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = l.Wait(t.Context(), "u", "a")
+	}()
+	if s := m.Snapshot(); s.Waiting[0].Calls != 0 {
+		t.Errorf("%v wait", s.Waiting)
+	}
+	expect(t, m)
+}
+
+type panics struct{ core.Store }
+
+func (panics) Take(context.Context, core.Charge) (core.Decision, error) { panic("no") }
+
+func TestActionsAreBounded(t *testing.T) {
+	var log strings.Builder
+	was := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(was)
+
+	m := metrics.New(nil)
+	store := m.Watch(memorystore.New(nil))
+	short := core.Must(core.New(store, core.Funnel(9, core.Every(time.Hour))))
+	long := core.Must(core.New(store, core.FixedWindow(9, time.Hour)))
+	const actions = 10_000
+	for i := range actions {
+		action := fmt.Sprintf("action %d", i)
+		_, _ = short.Allow(t.Context(), "laoqian", action)
+		_, _ = long.Allow(t.Context(), "laoqian", action)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for i := range 2 * 1000 {
+		_, _ = long.Wait(ctx, "laoqian", fmt.Sprintf("wait %d", i))
+	}
+	s := m.Snapshot()
+	counted, other := uint64(0), uint64(0)
+	for _, d := range s.Decisions {
+		counted += d.Count
+		if d.Action == metrics.Other {
+			other++
+		}
+	}
+	if counted != 2*actions+2000 || len(s.Decisions) != 1000+2 || other != 2 {
+		t.Errorf("%d decisions are counted in %d series, %d of other", counted, len(s.Decisions), other)
+	}
+	if len(s.Waiting) > 1001 {
+		t.Errorf("there are %d actions waited for", len(s.Waiting))
+	}
+	if n := strings.Count(log.String(), "too many pairs"); n != 1 {
+		t.Errorf("the log says %d times that there are too many:\n%s", n, log.String())
+	}
+}
+
+func TestLimitsAreBoundedToo(t *testing.T) {
+	m := metrics.New(&metrics.Options{MaxPairs: 10})
+	store := m.Watch(memorystore.New(nil))
+	for i := range 500 {
+		l := core.Must(core.New(store, core.FixedWindow(9, time.Hour).Named(fmt.Sprint("n", i))))
+		_, _ = l.Allow(t.Context(), "u", "a")
+	}
+	s := m.Snapshot()
+	if n := len(s.Decisions); n != 10+100+1 {
+		t.Errorf("there are %d series", n)
+	}
+}
+
+// The labels must tell nothing of users, and be such that Prometheus takes them.
+func TestNoUserIsTold(t *testing.T) {
+	m := metrics.New(nil)
+	var refusals []metrics.Refusal
+	m.OnRefusal(func(_ context.Context, r metrics.Refusal) { refusals = append(refusals, r) })
+	l := core.Must(core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour)))).
+		With(core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true}))
+	times(4, func() { _, _ = l.Allow(t.Context(), "laoqian", "a\xff") })
+	all, err := json.Marshal([]any{m.Snapshot(), refusals})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(all), "laoqian") || !utf8.Valid(all) || len(refusals) != 3 {
+		t.Errorf("it tells %s", all)
+	}
+}
+
+func TestOnRefusal(t *testing.T) {
+	m, s := metrics.New(nil), newFaulty()
+	type key struct{}
+	var got []string
+	see := func(ctx context.Context, r metrics.Refusal) {
+		got = append(got, fmt.Sprint(ctx.Value(key{}), " ", r.Action, " ", r.Limit, " ", r.Outcome, " ", r.Source, " ", r.RetryAfter > 0, " ", r.Err))
+	}
+	// The limiter is older than the function, and decides by the short way.
+	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
+	m.OnRefusal(see)
+	ctx := context.WithValue(t.Context(), key{}, "ctx")
+	times(2, func() { _, _ = l.Allow(ctx, "u", "like") })
+	s.down.Store(true)
+	l = core.Must(core.New(m.Watch(s), core.FixedWindow(1, time.Hour)))
+	_, _ = l.Allow(ctx, "u", "reply")
+	if want := "[ctx like funnel:1:1/1h limited store true <nil> ctx reply fixed:1h error none false the store is down]"; fmt.Sprint(got) != want {
+		t.Errorf("it shows %s, want %s", got, want)
+	}
+	expect(t, m, "like funnel:1:1/1h allowed store 1", "like funnel:1:1/1h limited store 1", "reply fixed:1h error none 1")
+}
+
+func TestCountsAreExactUnderLoad(t *testing.T) {
+	m := metrics.New(nil)
+	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1000, core.Every(time.Hour))))
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			times(500, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+			for i := range 50 {
+				_, _ = l.Allow(t.Context(), "v", fmt.Sprint("b", i))
+			}
+		})
+	}
+	group.Wait()
+	s := m.Snapshot()
+	if got := fmt.Sprint(s.Decisions[:2]); got != "[{a funnel:1000:1/1h allowed store 1000} {a funnel:1000:1/1h limited store 3000}]" {
+		t.Error(got)
+	}
+	if len(s.Decisions) != 52 || s.Decisions[51].Count != 8 {
+		t.Error(s.Decisions)
+	}
+}
+
+func TestOneMemorystoreIsCountedOnce(t *testing.T) {
+	m, memory := metrics.New(nil), memorystore.New(&memorystore.Options{MaxKeys: 10})
+	store := m.Watch(memory)
+	m.Watch(core.Divide(memory, 2))
+	l := core.Must(core.New(store, core.FixedWindow(9, time.Hour)))
+	_, _ = l.Allow(t.Context(), "u", "a")
+	if s := m.Snapshot(); s.MemoryKeys != 1 || s.MemoryKeysMax != 10 {
+		t.Errorf("it has %d of %d keys", s.MemoryKeys, s.MemoryKeysMax)
+	}
+}
+
+func TestWatchKeepsWhatAStoreCanDo(t *testing.T) {
+	memory := memorystore.New(&memorystore.Options{MaxKeys: 1})
+	store := metrics.New(nil).Watch(memory)
+	if _, err := core.New(store, core.FixedWindow(9, time.Hour), core.FixedWindow(9, time.Minute)); err == nil {
+		t.Error("the store is not asked whether it can serve two limits")
+	}
+	l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Hour))).With(core.Refundable{}))
+	d, err := l.Allow(t.Context(), "u", "a")
+	if err := errors.Join(err, l.Refund(t.Context(), d)); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
+		t.Error("it was not given back")
+	}
+	if err := l.Reset(t.Context(), "u", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
+		t.Error("it was not reset")
+	}
+}
+
+func TestBadUseIsSaidAtOnce(t *testing.T) {
+	for name, bad := range map[string]func(){
+		"no store":              func() { metrics.New(nil).Watch(nil) },
+		"a nil function":        func() { metrics.New(nil).OnRefusal(nil) },
+		"too many pairs":        func() { metrics.New(&metrics.Options{MaxPairs: 100_001}) },
+		"less than none at all": func() { metrics.New(&metrics.Options{MaxPairs: -1}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if s, _ := recover().(string); !strings.HasPrefix(s, "metrics: ") {
+					t.Errorf("it says %q", s)
+				}
+			}()
+			bad()
+		})
+	}
+}
+
+func ExampleMetrics_Snapshot() {
+	m := metrics.New(nil)
+	store := m.Watch(memorystore.New(nil))
+	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+	for range 7 {
+		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+	}
+	for _, d := range m.Snapshot().Decisions {
+		fmt.Println(d.Action, d.Limit, d.Outcome, d.Source, d.Count)
+	}
+	// Output:
+	// reply sliding:1m allowed store 5
+	// reply sliding:1m limited store 2
+}

@@ -1,0 +1,100 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A Snapshot is all that a [Metrics] has counted, in the order of its labels.
+type Snapshot struct {
+	Decisions []Decisions // those that there were
+	Near      []Near
+	Store     Histogram // how long the store took to answer; not for a memorystore
+	Down      bool      // whether a store is down
+	Waiting   []Waiting // calls of Wait under way, held requests included
+	Wait      Histogram // how long calls of Wait took
+
+	// The keys of the memorystores and their bounds, added up; 0 if there is none.
+	MemoryKeys, MemoryKeysMax int
+}
+
+// Decisions is how many decisions had these labels.
+type Decisions struct {
+	Action, Limit, Outcome, Source string
+	Count                          uint64
+}
+
+// Near is how many actions a rehearsed limit would have allowed with a fifth of its quota
+// or less left.
+type Near struct {
+	Action, Limit string
+	Count         uint64
+}
+
+// Waiting is how many calls wait for an action.
+type Waiting struct {
+	Action string
+	Calls  int64
+}
+
+// A Histogram counts times.
+type Histogram struct {
+	Count   uint64
+	Sum     time.Duration
+	Buckets []Bucket
+}
+
+// A Bucket is how many times were at most UpTo long.
+type Bucket struct {
+	UpTo  time.Duration
+	Count uint64
+}
+
+// Snapshot reads everything. Counts go on meanwhile, so two of them may differ by what was
+// decided in between.
+func (m *Metrics) Snapshot() Snapshot {
+	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
+	for _, x := range *m.pairs.Load() {
+		for o, word := range outcomes {
+			for _, source := range sources {
+				if n := x.count(outcome(o), source); n > 0 {
+					s.Decisions = append(s.Decisions, Decisions{x.action, x.limit, word, source.String(), n})
+				}
+			}
+		}
+		if n := x.near.Load(); n > 0 {
+			s.Near = append(s.Near, Near{x.action, x.limit, n})
+		}
+	}
+	for action, g := range *m.waiting.Load() {
+		s.Waiting = append(s.Waiting, Waiting{action, g.Load()})
+	}
+	slices.SortFunc(s.Decisions, func(a, b Decisions) int {
+		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Source, b.Source))
+	})
+	slices.SortFunc(s.Near, func(a, b Near) int {
+		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Limit, b.Limit))
+	})
+	slices.SortFunc(s.Waiting, func(a, b Waiting) int { return cmp.Compare(a.Action, b.Action) })
+	m.stores(&s)
+	return s
+}
+
+// stores reads the stores, each memorystore once however often it is watched.
+func (m *Metrics) stores(s *Snapshot) {
+	m.mu.Lock()
+	watched := slices.Clone(m.watched)
+	m.mu.Unlock()
+	seen := map[memory]bool{}
+	for _, w := range watched {
+		s.Down = s.Down || w.down()
+		for _, store := range w.memories {
+			if !seen[store] {
+				seen[store] = true
+				keys, maxKeys := store.Len()
+				s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
+			}
+		}
+	}
+}

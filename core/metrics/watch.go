@@ -1,0 +1,260 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/seam"
+	"github.com/tailcut/tailcut/core/internal/short"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// Watch returns a store that decides as store does and counts. It panics if store is nil.
+// Call it once for each store, at start-up: a Metrics keeps what it watches.
+func (m *Metrics) Watch(store core.Store) core.Store {
+	if store == nil {
+		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
+	}
+	w := &watch{m: m, store: store, timed: true, base: time.Now()}
+	w.walk(store, true)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watched = append(m.watched, w)
+	return w
+}
+
+type watch struct {
+	m        *Metrics
+	store    core.Store
+	timed    bool // it is not a memorystore alone
+	breakers []breaker
+	memories []memory
+
+	// For a store without a breaker.
+	base     time.Time
+	failures atomic.Int64 // in a row
+	failedAt atomic.Int64 // since base
+}
+
+type (
+	breaker interface{ Failing() bool }            // Fallback, FailOpen and Shadow
+	memory  interface{ Len() (keys, maxKeys int) } // memorystore
+)
+
+const (
+	trip    = 3
+	downFor = time.Minute
+)
+
+// walk finds what there is to be read in a store and those that it wraps. The main ones
+// are those that decide as long as nothing fails.
+func (w *watch) walk(store core.Store, main bool) {
+	for store != nil {
+		if b, ok := store.(breaker); ok {
+			w.breakers = append(w.breakers, b)
+		}
+		if s, ok := store.(memory); ok {
+			w.memories = append(w.memories, s)
+			w.timed = w.timed && !main
+		}
+		if s, ok := store.(interface{ Other() core.Store }); ok {
+			w.walk(s.Other(), false)
+		}
+		s, ok := store.(interface{ Unwrap() core.Store })
+		if !ok {
+			return
+		}
+		store = s.Unwrap()
+	}
+}
+
+func (w *watch) Unwrap() core.Store { return w.store }
+
+func (w *watch) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return w.store.Reset(ctx, user, action, limits)
+}
+
+// Take has the store decide and counts the decision.
+func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+	if !w.timed {
+		d, err = w.store.Take(ctx, c)
+	} else {
+		begun := time.Now()
+		d, err = w.store.Take(ctx, c)
+		if err == nil && d.Source == core.SourceStore {
+			w.m.answers.add(time.Since(begun))
+		}
+	}
+	w.judge(ctx, &d, err)
+	if counts(&c) && ctx.Value(waitingKey{}) != w {
+		w.count(ctx, &c, &d, err)
+	}
+	return d, err
+}
+
+// counts reports whether a charge is an action that is to be decided. A Peek is one if it
+// stands for a cost that can never pass.
+func counts(c *core.Charge) bool {
+	if c.Ban > 0 {
+		return false
+	}
+	if c.Mode == machine.Peek {
+		for i := range c.Limits {
+			if l := &c.Limits[i]; !l.Shadowed() && l.Rule().Kind != machine.KindBan && c.Cost > int64(l.Quota()) {
+				return true
+			}
+		}
+	}
+	return c.Mode == machine.Charge
+}
+
+// judge notes failures in a row.
+func (w *watch) judge(ctx context.Context, d *core.Decision, err error) {
+	switch {
+	case err == nil:
+		if d.Source == core.SourceStore && w.failures.Load() > 0 {
+			w.failures.Store(0)
+		}
+	case ctx.Err() != context.Canceled && !errors.Is(err, core.ErrKey):
+		w.failedAt.Store(int64(time.Since(w.base)))
+		w.failures.Add(1)
+	}
+}
+
+func (w *watch) down() bool {
+	for _, b := range w.breakers {
+		if b.Failing() {
+			return true
+		}
+	}
+	return w.failures.Load() >= trip && time.Since(w.base)-time.Duration(w.failedAt.Load()) < downFor
+}
+
+// count counts a decision, or an error but that of a caller who left.
+func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err error) {
+	if err != nil && ctx.Err() == context.Canceled {
+		return
+	}
+	o, i := judged(c, d, err)
+	if i >= len(c.Limits) {
+		i = 0 // a store of somebody else's
+	}
+	s := w.m.series(c.Action, &c.Limits[i])
+	s.add(o, d.Source)
+	if d.Reason == core.ReasonNear {
+		w.m.series(c.Action, &c.Limits[rehearsed(d)]).near.Add(1)
+	}
+	w.m.refused(ctx, s, o, d, err)
+}
+
+// judged is the outcome of a charge, and which of its limits the decision is of.
+func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) {
+	last := len(c.Limits) - 1
+	switch {
+	case err != nil:
+		return failed, 0
+	case d.Reason == core.ReasonBanned && c.Limits[last].Rule().Kind == machine.KindBan:
+		return banned, last
+	case d.Reason == core.ReasonBanned:
+		return banned, d.Binding
+	case d.Reason == core.ReasonFull:
+		return full, d.Binding
+	case d.Reason == core.ReasonShadowed:
+		if i := rehearsed(d); i > 0 {
+			return shadowed, i
+		}
+		return shadowed, d.Binding
+	case d.Allowed:
+		return allowed, d.Binding
+	}
+	return limited, d.Binding
+}
+
+// rehearsed copies the decision, or all of them would be allocated.
+func rehearsed(d *core.Decision) int {
+	e := *d
+	return seam.Rehearsed(&e)
+}
+
+// waitingKey is the key of the watch that counts a call of Wait in its context. It does not
+// count the attempts of that call.
+type waitingKey struct{}
+
+// Waiting counts a call of Wait: see package core.
+func (w *watch) Waiting(ctx context.Context, action string, limits []core.Limit) (context.Context, func(core.Decision, error)) {
+	begun, gauge := time.Now(), w.m.gauge(action)
+	gauge.Add(1)
+	return context.WithValue(ctx, waitingKey{}, w), func(d core.Decision, err error) {
+		gauge.Add(-1)
+		w.m.waits.add(time.Since(begun))
+		if errors.Is(err, core.ErrRefused) {
+			err = nil
+		} else if err == nil && !d.Allowed {
+			return // it panics
+		}
+		w.count(ctx, &core.Charge{Action: action, Limits: limits}, &d, err)
+	}
+}
+
+func init() {
+	short.Register(func(store, limit any) short.Taker {
+		w, ok := store.(*watch)
+		if !ok {
+			return nil
+		}
+		l := limit.(*core.Limit)
+		inner := short.Of(w.store, limit)
+		if inner == nil || l.AllActions() { // TakeOne is not told the action
+			return nil
+		}
+		return &taker{m: w.m, store: inner, limit: *l}
+	})
+}
+
+// A taker counts the commonest charge of one limit.
+type taker struct {
+	m     *Metrics
+	store short.Taker
+	limit core.Limit
+	known [16]atomic.Pointer[known] // by the action; kept from the first that comes
+}
+
+type known struct {
+	action string
+	series *series
+}
+
+func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level {
+	v := t.store.TakeOne(user, action, r, cost)
+	if !v.Known {
+		return v
+	}
+	if !v.Fits && t.m.see.Load() != nil {
+		return machine.Level{} // a refusal wrote nothing, so Take, which has the context, can decide it
+	}
+	stripe := t.series(action).stripe()
+	if v.Fits {
+		stripe.allowed.Add(1)
+	} else {
+		stripe.limited.Add(1)
+	}
+	return v
+}
+
+// series is that of an action, by a quick look for those that came first.
+func (t *taker) series(action string) *series {
+	slot := &t.known[(len(action)+3*int(action[len(action)-1])+5*int(action[len(action)/2]))%len(t.known)]
+	k := slot.Load()
+	if k != nil && k.action == action {
+		return k.series
+	}
+	s := t.m.series(action, &t.limit)
+	if k == nil {
+		slot.Store(&known{strings.Clone(action), s})
+	}
+	return s
+}
