@@ -1,0 +1,188 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// A nil pointer in an interface is a nil store, and is said to be one.
+func TestANilPointerIsANilStore(t *testing.T) {
+	var memory *memorystore.Store
+	var redis *redisstore.Store
+	for name, store := range map[string]core.Store{"nil": nil, "memorystore": memory, "redisstore": redis} {
+		if _, err := core.New(store, core.FixedWindow(1, time.Hour)); !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), "the store is nil") {
+			t.Errorf("%s: New: %v", name, err)
+		}
+		func() {
+			defer func() {
+				if v := recover(); v == nil || !strings.Contains(v.(string), "the store is nil") {
+					t.Errorf("%s: Fallback: %v", name, v)
+				}
+			}()
+			core.Fallback(store, memorystore.New(nil))
+		}()
+	}
+}
+
+// Every call of a zero Limiter, or with a nil context, is an error that says what to do.
+func TestZeroLimitersAndNilContexts(t *testing.T) {
+	sound := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Hour))).With(
+		core.Refundable{}, core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+	d, err := sound.Allow(t.Context(), "u", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		l    *core.Limiter
+		ctx  context.Context
+		want string
+	}{
+		"a zero Limiter": {new(core.Limiter), t.Context(), "core: a zero Limiter; make limiters with core.New"},
+		"a nil Limiter":  {nil, t.Context(), "core: a zero Limiter; make limiters with core.New"},
+		"a nil context":  {sound, nil, "core: the context is nil"},
+	} {
+		calls := map[string]func() error{
+			"Allow":     func() error { _, err := tt.l.Allow(tt.ctx, "u", "a"); return err },
+			"AllowN 0":  func() error { _, err := tt.l.AllowN(tt.ctx, "u", "a", 0); return err },
+			"Peek":      func() error { _, err := tt.l.Peek(tt.ctx, "u", "a"); return err },
+			"Status":    func() error { _, err := tt.l.Status(tt.ctx, "u", "a"); return err },
+			"Wait":      func() error { _, err := tt.l.Wait(tt.ctx, "u", "a"); return err },
+			"Surcharge": func() error { _, err := tt.l.Surcharge(tt.ctx, "u", "a", 1); return err },
+			"Reset":     func() error { return tt.l.Reset(tt.ctx, "u", "a") },
+			"Ban":       func() error { return tt.l.Ban(tt.ctx, "u", "a", time.Hour) },
+			"Unban":     func() error { return tt.l.Unban(tt.ctx, "u", "a") },
+			"Refund":    func() error { return tt.l.Refund(tt.ctx, d) },
+		}
+		for call, do := range calls {
+			if call == "Refund" && tt.ctx != nil {
+				continue // it needs nothing of the limiter
+			}
+			if err := do(); !errors.Is(err, core.ErrConfig) || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("%s: %s: %v", name, call, err)
+			}
+		}
+		if _, err := tt.l.With(core.Refundable{}); tt.ctx != nil && !errors.Is(err, core.ErrConfig) {
+			t.Errorf("%s: With: %v", name, err)
+		}
+	}
+}
+
+func TestResetKeepsABan(t *testing.T) {
+	l := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour))).With(
+		core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+	for range 2 {
+		_, _ = l.Allow(t.Context(), "u", "a")
+	}
+	if err := l.Reset(t.Context(), "u", "a"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Status(t.Context(), "u", "a")
+	if err != nil || !s.Ban.Banned || s.Limits[0].Remaining != 1 {
+		t.Errorf("after Reset: %+v, %v", s, err)
+	}
+}
+
+func TestACostOfNothingIsRefusedWhileBanned(t *testing.T) {
+	l := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, 2*time.Hour))).With(
+		core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+	for range 2 {
+		_, _ = l.Allow(t.Context(), "u", "a")
+	}
+	// The ban ends before the window has room, and then a cost of nothing passes.
+	if d, err := l.AllowN(t.Context(), "u", "a", 0); err != nil || d.Allowed || d.Reason != core.ReasonBanned || d.RetryAfter > time.Hour {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if err := l.Unban(t.Context(), "u", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := l.AllowN(t.Context(), "u", "a", 0); err != nil || !d.Allowed || d.Reason != "" {
+		t.Errorf("without the ban: %+v, %v", d, err)
+	}
+}
+
+// A limit and a ban for all actions hold beside those per action, in one step.
+func TestPerUser(t *testing.T) {
+	store := memorystore.New(nil)
+	policy := core.BanPolicy{Refusals: 2, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true}
+	replies := core.Must(core.Must(core.New(store, core.FixedWindow(2, time.Hour), core.FixedWindow(3, time.Hour).PerUser())).With(policy))
+	posts := core.Must(core.Must(core.New(store, core.FixedWindow(9, time.Hour), core.FixedWindow(3, time.Hour).PerUser())).With(policy))
+	for i, want := range []bool{true, true, false} {
+		if d, err := replies.Allow(t.Context(), "u", "reply"); err != nil || d.Allowed != want {
+			t.Fatalf("reply %d: %+v, %v", i, d, err)
+		}
+	}
+	if d, err := posts.Allow(t.Context(), "u", "post"); err != nil || !d.Allowed || d.Remaining != 0 {
+		t.Fatalf("the third action of all: %+v, %v", d, err)
+	}
+	if d, err := posts.Allow(t.Context(), "u", "post"); err != nil || d.Allowed || d.Reason != core.ReasonBanned {
+		t.Fatalf("the second refusal of all: %+v, %v", d, err)
+	}
+	if d, err := replies.Allow(t.Context(), "u", "anything"); err != nil || d.Allowed || d.Reason != core.ReasonBanned {
+		t.Fatalf("the ban is from all actions: %+v, %v", d, err)
+	}
+	if d, err := replies.Allow(t.Context(), "another", "reply"); err != nil || !d.Allowed {
+		t.Fatalf("another user: %+v, %v", d, err)
+	}
+	if err := posts.Unban(t.Context(), "u", "whatever"); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := replies.Status(t.Context(), "u", "reply"); err != nil || s.Ban.Banned || s.Limits[0].Remaining != 0 || s.Limits[1].Remaining != 0 {
+		t.Errorf("after Unban: %+v, %v", s, err)
+	}
+	two := []core.Limit{core.FixedWindow(3, time.Hour).PerUser(), core.FixedWindow(4, time.Hour).PerUser()}
+	if _, err := core.New(store, two...); !errors.Is(err, core.ErrConfig) {
+		t.Errorf("two limits of one state: %v", err)
+	}
+}
+
+// own is a decorator of one's own.
+type own struct{ core.Store }
+
+func (o own) Unwrap() core.Store { return o.Store }
+
+// picky serves nobody.
+type picky struct{ core.Store }
+
+func (picky) Accept([]core.Limit) error { return errors.New("not this one") }
+
+func TestADecoratorOfOnesOwnIsLookedThrough(t *testing.T) {
+	if _, err := core.New(own{own{picky{memorystore.New(nil)}}}, core.FixedWindow(1, time.Hour)); err == nil {
+		t.Error("New did not ask the store")
+	}
+	store := &flaky{Store: memorystore.New(nil)}
+	store.err = errDown
+	var seen core.Observation
+	l := core.Must(core.New(core.Observe(own{core.FailOpen(store)}, func(_ context.Context, o core.Observation) { seen = o }), core.FixedWindow(1, time.Hour)))
+	for range 4 {
+		_, _ = l.Allow(t.Context(), "u", "a")
+	}
+	if !seen.Down {
+		t.Errorf("a breaker behind it is not seen: %+v", seen)
+	}
+}
+
+func TestObserveSaysHowLongTheStoreTook(t *testing.T) {
+	var seen core.Observation
+	slow := slowly{memorystore.New(nil), 20 * time.Millisecond}
+	l := core.Must(core.New(core.Observe(slow, func(_ context.Context, o core.Observation) { seen = o }), core.FixedWindow(1, time.Hour)))
+	if _, err := l.Allow(t.Context(), "u", "a"); err != nil || seen.Took < slow.by {
+		t.Errorf("%s, %v", seen.Took, err)
+	}
+}
+
+type slowly struct {
+	core.Store
+	by time.Duration
+}
+
+func (s slowly) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	time.Sleep(s.by)
+	return s.Store.Take(ctx, c)
+}
