@@ -272,10 +272,10 @@ func TestShadowHoldsNobodyUp(t *testing.T) {
 // A ban by hand that no store has taken is an error, and one that a rehearsal has taken
 // can be inspected.
 func TestABanIsTakenOrAnError(t *testing.T) {
-	limit, ladder := core.FixedWindow(1, time.Hour), core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}
+	limit, policy := core.FixedWindow(1, time.Hour), core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}
 	for name, decorate := range map[string]func(core.Store) core.Store{"FailOpen": core.FailOpen, "Shadow": core.Shadow} {
 		store := sound()
-		l := core.Must(core.Must(core.New(decorate(store), limit)).With(ladder))
+		l := core.Must(core.Must(core.New(decorate(store), limit)).With(policy))
 		if err := l.Ban(t.Context(), "u", "a", time.Hour); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -288,7 +288,7 @@ func TestABanIsTakenOrAnError(t *testing.T) {
 		}
 	}
 	full := memorystore.New(&memorystore.Options{MaxKeys: 2})
-	l := core.Must(core.Must(core.New(core.Shadow(full), limit)).With(ladder))
+	l := core.Must(core.Must(core.New(core.Shadow(full), limit)).With(policy))
 	for _, u := range []string{"u", "v"} {
 		if err := l.Ban(t.Context(), u, "a", time.Hour); err != nil {
 			t.Error(err)

@@ -228,7 +228,7 @@ func TestDivideSeveral(t *testing.T) {
 	}
 }
 
-// A ladder is as it was, a ban by hand and a surcharge are no cost above the share, a
+// A policy is as it was, a ban by hand and a surcharge are no cost above the share, a
 // rehearsed limit refuses nothing, and what was charged can be given back.
 func TestDivideBesidesLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -445,7 +445,7 @@ func (m *model) remaining(h history, r rule) int {
 type question struct {
 	user, action string
 	rules        []rule // those that are rehearsed come last
-	ladder       *ladder
+	policy       *policy
 	cost         int
 	peek, force  bool
 	ahead        int64
@@ -485,7 +485,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 	}
 	limited := !all
 	banned := false
-	if a.ladder != nil {
+	if a.policy != nil {
 		r, _ := m.standing(a)
 		banned = m.left(r) > 0
 	}
@@ -517,8 +517,8 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			m.keep(a.user, a.action, r, *h)
 		}
 	}
-	if a.ladder != nil && !a.peek {
-		m.climb(a, !all && !banned)
+	if a.policy != nil && !a.peek {
+		m.refuse(a, !all && !banned)
 	}
 
 	d = core.Decision{Allowed: all, Source: core.SourceStore}
@@ -568,9 +568,9 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			first = false
 		}
 	}
-	if a.ladder != nil {
+	if a.policy != nil {
 		r, _ := m.standing(a)
-		d.BanLevel = r.rung
+		d.BanLevel = r.level
 		if rest := us(m.left(r)); !all && rest > 0 {
 			d.Reason, d.Remaining = core.ReasonBanned, 0
 			d.RetryAfter, d.ResetAfter = max(d.RetryAfter, rest), max(d.ResetAfter, rest)
@@ -614,9 +614,9 @@ func (m *model) keep(user, action string, r rule, h history) {
 // again; or on what such a state knows of refunds. A store may have dropped it or not,
 // so nothing can be expected.
 func (m *model) unsure(a question) bool {
-	if a.ladder != nil && m.records[recordKey(a)].past {
+	if a.policy != nil && m.records[recordKey(a)].past {
 		r, _ := m.standing(a)
-		if m.left(r) > 0 || r.rung > 0 || len(r.refusals) > 0 {
+		if m.left(r) > 0 || r.level > 0 || len(r.refusals) > 0 {
 			return true
 		}
 	}

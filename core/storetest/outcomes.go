@@ -62,7 +62,7 @@ func (a *actor) ban(d time.Duration) {
 	}
 }
 
-func (a *actor) lift() {
+func (a *actor) unban() {
 	a.s.Helper()
 	if err := a.l.Unban(a.s.Context(), a.user, a.action); err != nil {
 		a.s.Fatalf("at %v: Unban: %v", a.s.now, err)
@@ -93,10 +93,10 @@ func level(n int, d core.Decision) core.Decision {
 	return d
 }
 
-// steps is a ladder of two refusals within 10 s.
+// steps is a policy of two refusals within 10 s.
 var steps = core.BanPolicy{Refusals: 2, Within: 10 * sec, Bans: []time.Duration{20 * sec, 60 * sec}, ForgetAfter: 100 * sec}
 
-var ladderRules = []promise{
+var banRules = []promise{
 	{"so many refusals within a time lead to a ban, and the last of them starts it", func(s *script) {
 		a := s.of(core.FixedWindow(1, 5*sec)).with(steps)
 		a.allow(1, pass(1, 0, 5*sec))
@@ -166,7 +166,7 @@ var ladderRules = []promise{
 		}
 	}},
 
-	{"whoever keeps quiet is back on the first rung", func(s *script) {
+	{"whoever keeps forgetAfter is back on the first level", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
 		a.allow(1, stop(1, 0, year, year))
@@ -180,7 +180,7 @@ var ladderRules = []promise{
 		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
 	}},
 
-	{"a refusal starts the quiet time again", func(s *script) {
+	{"a refusal starts the forgetAfter time again", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
 		a.allow(1, stop(1, 0, year, year))
@@ -212,7 +212,7 @@ var ladderRules = []promise{
 				}
 				a.allow(1, banned(0, stop(2, 0, retry, wait)))
 			}
-			a.lift()
+			a.unban()
 			s.at(30 * sec)
 			a.peek(pass(2, 2, 0))
 		}
@@ -235,7 +235,7 @@ var ladderRules = []promise{
 		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 10 * sec})
 	}},
 
-	{"a ban by hand stands in place of any other, and is no rung", func(s *script) {
+	{"a ban by hand stands in place of any other, and is no level", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		a.ban(50 * sec)
 		a.standing(core.BanStatus{Banned: true, RetryAfter: 50 * sec, ForgetAfter: 50 * sec})
@@ -249,19 +249,19 @@ var ladderRules = []promise{
 		a.allow(1, pass(1, 0, time.Hour))
 	}},
 
-	{"Unban ends a ban and forgets the rung, and leaves the limits as they are", func(s *script) {
+	{"Unban ends a ban and forgets the level, and leaves the limits as they are", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		a.allow(1, pass(1, 0, time.Hour))
 		a.allow(1, stop(1, 0, time.Hour, time.Hour))
 		a.allow(1, banned(1, stop(1, 0, time.Hour, time.Hour)))
-		a.lift()
+		a.unban()
 		a.standing(core.BanStatus{})
 		a.peek(stop(1, 0, time.Hour, time.Hour))
 		a.reset()
 		a.allow(1, pass(1, 0, time.Hour))
 	}},
 
-	{"limiters of one user and action share the ladder, with numbers of their own", func(s *script) {
+	{"limiters of one user and action share the policy, with numbers of their own", func(s *script) {
 		replies := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		strict := steps
 		strict.Refusals, strict.Bans = 1, []time.Duration{sec}
@@ -276,7 +276,7 @@ var ladderRules = []promise{
 		replies.as(replies.user, "like").standing(core.BanStatus{})
 	}},
 
-	{"the largest ladder has a hundred refusals and sixteen bans, of a year", func(s *script) {
+	{"the largest policy has a hundred refusals and sixteen bans, of a year", func(s *script) {
 		bans := make([]time.Duration, 16)
 		for i := range bans {
 			bans[i] = year - time.Duration(i)*sec
@@ -370,7 +370,7 @@ var shadowRules = []promise{
 		a.peek(pass(100, 98, time.Hour-16*sec))
 	}},
 
-	{"a refusal of a shadow is none for the ladder", func(s *script) {
+	{"a refusal of a shadow is none for the policy", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow()).with(steps)
 		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
 		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
@@ -415,7 +415,7 @@ var surchargeRules = []promise{
 		a.ban(10 * sec)
 		a.surcharge(5, pass(5, 0, time.Hour))
 		a.surcharge(1, pass(5, 0, time.Hour))
-		a.lift()
+		a.unban()
 		a.standing(core.BanStatus{})
 	}},
 }

@@ -23,7 +23,7 @@ const (
 // Rules checks what core's documentation promises, a subtest for each sentence:
 // exact decisions at exact instants.
 func Rules(t *testing.T, open func(testing.TB) Fixture) {
-	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, ladderRules, shadowRules, surchargeRules, turnRules, refundRules} {
+	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, banRules, shadowRules, surchargeRules, turnRules, refundRules} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				play(&script{T: t, f: open(t)}, p.check)

@@ -171,20 +171,20 @@ func (tr *trace) drawMemory(r rule) rule {
 	return r
 }
 
-// drawLadder draws the ladder of some limiters.
-func (tr *trace) drawLadder() *ladder {
-	if rapid.IntRange(0, 3).Draw(tr.t, "ladder") != 3 {
+// drawPolicy draws the policy of some limiters.
+func (tr *trace) drawPolicy() *policy {
+	if rapid.IntRange(0, 3).Draw(tr.t, "policy") != 3 {
 		return nil
 	}
 	unit := int64(1)
 	if tr.f.Advance == nil {
 		unit = hour / 1000
 	}
-	l := &ladder{
-		refusals: rapid.IntRange(1, 4).Draw(tr.t, "refusals"),
-		within:   rapid.SampledFrom(periods).Draw(tr.t, "within") * unit,
-		quiet:    rapid.SampledFrom(periods).Draw(tr.t, "quiet") * unit,
-		perUser:  rapid.Bool().Draw(tr.t, "per user"),
+	l := &policy{
+		refusals:    rapid.IntRange(1, 4).Draw(tr.t, "refusals"),
+		within:      rapid.SampledFrom(periods).Draw(tr.t, "within") * unit,
+		forgetAfter: rapid.SampledFrom(periods).Draw(tr.t, "forgetAfter") * unit,
+		perUser:     rapid.Bool().Draw(tr.t, "per user"),
 	}
 	for range rapid.IntRange(1, 3).Draw(tr.t, "bans") {
 		l.bans = append(l.bans, rapid.SampledFrom([]int64{1000, 5000, 30_000, 1_000_000}).Draw(tr.t, "ban")*unit)
@@ -222,9 +222,9 @@ func (tr *trace) drawWorld() {
 		}
 		fmt.Fprintf(&tr.log, "limiter %d: %v", i, limits)
 		var extras []core.Option
-		lad := tr.drawLadder()
-		if lad != nil {
-			extras = append(extras, lad.extra())
+		policy := tr.drawPolicy()
+		if policy != nil {
+			extras = append(extras, policy.extra())
 		}
 		receipts := rapid.Bool().Draw(tr.t, "receipts")
 		if receipts {
@@ -236,7 +236,7 @@ func (tr *trace) drawWorld() {
 		fmt.Fprintf(&tr.log, " %+v\n", extras)
 		others = append(others, rules...)
 		tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, receipts)
-		tr.worlds = append(tr.worlds, question{rules: rules, ladder: lad})
+		tr.worlds = append(tr.worlds, question{rules: rules, policy: policy})
 	}
 }
 
@@ -278,7 +278,7 @@ const (
 	ahead
 	refund
 	ban
-	lift
+	unban
 	inspect
 )
 
@@ -291,7 +291,7 @@ func drawStep(t *rapid.T) step {
 		by: rapid.Int64Range(0, 3_000_000).Draw(t, "by"),
 		verb: rapid.SampledFrom([]verb{
 			allow, allow, allow, allow, allow, allow, allow, allowN, allowN, allowN, allowN, peek, peek, above, forgive,
-			surcharge, ahead, ahead, refund, refund, refund, ban, lift, inspect,
+			surcharge, ahead, ahead, refund, refund, refund, ban, unban, inspect,
 		}).Draw(t, "verb"),
 		who:    rapid.IntRange(0, 11).Draw(t, "who"),
 		cost:   rapid.IntRange(0, 3).Draw(t, "cost"),
@@ -361,8 +361,8 @@ func (tr *trace) step(s step) {
 		if tr.refund(s, i) {
 			return
 		}
-	case ban, lift, inspect:
-		if a.ladder != nil {
+	case ban, unban, inspect:
+		if a.policy != nil {
 			tr.judge(s, i, a)
 			return
 		}
@@ -425,17 +425,17 @@ func (tr *trace) reset(i int, a question) {
 
 // unban ends a ban, if the limiter can.
 func (tr *trace) unban(i int, a question) {
-	if a.ladder == nil {
+	if a.policy == nil {
 		return
 	}
 	fmt.Fprintf(&tr.log, "%d.Unban(%s, %s)\n", i, a.user, a.action)
 	if err := tr.limiters[i].Unban(tr.t.Context(), a.user, a.action); err != nil {
 		tr.fatal(err.Error())
 	}
-	tr.model.lift(a)
+	tr.model.unban(a)
 }
 
-// judge does by hand what a ladder does by itself.
+// judge does by hand what a policy does by itself.
 func (tr *trace) judge(s step, i int, a question) {
 	l, ctx := tr.limiters[i], tr.t.Context()
 	var err error
@@ -448,7 +448,7 @@ func (tr *trace) judge(s step, i int, a question) {
 		fmt.Fprintf(&tr.log, "%d.Ban(%s, %s, %s)\n", i, a.user, a.action, us(length))
 		err = l.Ban(ctx, a.user, a.action, us(length))
 		tr.model.ban(a, length)
-	case lift:
+	case unban:
 		tr.unban(i, a)
 	}
 	if err != nil {
@@ -527,7 +527,7 @@ func (tr *trace) ask(i int, a question) (core.Decision, error) {
 func (tr *trace) call(i int, a question) {
 	got, err := tr.ask(i, a)
 	if a.force {
-		a.ladder = nil
+		a.policy = nil
 	}
 	want, paid := tr.model.take(a)
 	d := bare(got)
@@ -571,7 +571,7 @@ func (tr *trace) forgetful(a question) bool {
 			n++
 		}
 	}
-	return has(a.rules) && (n > 1 || len(a.rules) > 1 || a.ladder != nil || tr.queued)
+	return has(a.rules) && (n > 1 || len(a.rules) > 1 || a.policy != nil || tr.queued)
 }
 
 // checkHonesty lets time pass in copies of the model, to see whether what it says
@@ -626,7 +626,7 @@ func show(d core.Decision) string {
 		s += ", by " + d.Source.String()
 	}
 	if d.BanLevel > 0 {
-		s += fmt.Sprintf(", rung %d", d.BanLevel)
+		s += fmt.Sprintf(", level %d", d.BanLevel)
 	}
 	return s
 }

@@ -11,43 +11,43 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// What is wrong with a ladder is an error of With that names the value and the bound;
+// What is wrong with a policy is an error of With that names the value and the bound;
 // the last legal number on either side is none.
 func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	good := core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}
-	ladder := func(change func(*core.BanPolicy)) core.BanPolicy {
+	policy := func(change func(*core.BanPolicy)) core.BanPolicy {
 		l := good
 		change(&l)
 		return l
 	}
-	bans := func(d ...time.Duration) core.BanPolicy { return ladder(func(l *core.BanPolicy) { l.Bans = d }) }
+	bans := func(d ...time.Duration) core.BanPolicy { return policy(func(l *core.BanPolicy) { l.Bans = d }) }
 	for _, tt := range []struct {
 		name   string
 		extras []core.Option
 		want   []string // in the error; none: legal
 	}{
 		{"nothing", nil, nil},
-		{"a ladder and receipts", []core.Option{good, core.Refundable{}}, nil},
-		{"two ladders", []core.Option{good, good}, []string{"has a BanPolicy already"}},
-		{"no refusals", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 0 })}, []string{"Refusals 0", "1 to 100"}},
-		{"1 refusal", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 1 })}, nil},
-		{"100 refusals", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 100 })}, nil},
-		{"101 refusals", []core.Option{ladder(func(l *core.BanPolicy) { l.Refusals = 101 })}, []string{"Refusals 101", "1 to 100"}},
-		{"within nothing", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = 0 })}, []string{"Within 0s", "1ms to 365 days"}},
-		{"within 1 ms", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = time.Millisecond })}, nil},
-		{"within a year", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = year })}, nil},
-		{"within more than a year", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = year + time.Microsecond })}, []string{"Within", "365 days"}},
-		{"within half a microsecond more", []core.Option{ladder(func(l *core.BanPolicy) { l.Within = time.Second + 500 })}, []string{"Within", "whole microseconds"}},
+		{"a policy and refundable", []core.Option{good, core.Refundable{}}, nil},
+		{"two policies", []core.Option{good, good}, []string{"has a BanPolicy already"}},
+		{"no refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 0 })}, []string{"Refusals 0", "1 to 100"}},
+		{"1 refusal", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 1 })}, nil},
+		{"100 refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 100 })}, nil},
+		{"101 refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 101 })}, []string{"Refusals 101", "1 to 100"}},
+		{"within nothing", []core.Option{policy(func(l *core.BanPolicy) { l.Within = 0 })}, []string{"Within 0s", "1ms to 365 days"}},
+		{"within 1 ms", []core.Option{policy(func(l *core.BanPolicy) { l.Within = time.Millisecond })}, nil},
+		{"within a year", []core.Option{policy(func(l *core.BanPolicy) { l.Within = year })}, nil},
+		{"within more than a year", []core.Option{policy(func(l *core.BanPolicy) { l.Within = year + time.Microsecond })}, []string{"Within", "365 days"}},
+		{"within half a microsecond more", []core.Option{policy(func(l *core.BanPolicy) { l.Within = time.Second + 500 })}, []string{"Within", "whole microseconds"}},
 		{"no bans", []core.Option{bans()}, []string{"0 Bans", "1 to 16"}},
 		{"16 bans", []core.Option{bans(make16()...)}, nil},
 		{"17 bans", []core.Option{bans(append(make16(), time.Minute)...)}, []string{"17 Bans", "1 to 16"}},
 		{"a ban of nothing", []core.Option{bans(time.Minute, 0)}, []string{"a ban of 0s", "1ms to 365 days"}},
 		{"a ban of a year", []core.Option{bans(year)}, nil},
 		{"a ban of more", []core.Option{bans(year + time.Millisecond)}, []string{"a ban of", "365 days"}},
-		{"quiet for 1 ms", []core.Option{ladder(func(l *core.BanPolicy) { l.ForgetAfter = time.Millisecond })}, nil},
-		{"quiet for less", []core.Option{ladder(func(l *core.BanPolicy) { l.ForgetAfter = time.Microsecond })}, []string{"ForgetAfter 1µs", "1ms to 365 days"}},
-		{"quiet for less than nothing", []core.Option{ladder(func(l *core.BanPolicy) { l.ForgetAfter = -time.Hour })}, []string{"ForgetAfter -1h0m0s"}},
+		{"quiet for 1 ms", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = time.Millisecond })}, nil},
+		{"quiet for less", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = time.Microsecond })}, []string{"ForgetAfter 1µs", "1ms to 365 days"}},
+		{"quiet for less than nothing", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = -time.Hour })}, []string{"ForgetAfter -1h0m0s"}},
 	} {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 		derived, err := l.With(tt.extras...)
@@ -77,7 +77,7 @@ func make16() []time.Duration {
 	return bans
 }
 
-func TestALadderIsNotChangedAfterwards(t *testing.T) {
+func TestABanPolicyIsNotChangedAfterwards(t *testing.T) {
 	bans := []time.Duration{time.Minute}
 	l := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour))).With(
 		core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: bans}))
@@ -111,7 +111,7 @@ func TestWithDerives(t *testing.T) {
 func TestWithAsksTheStore(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(&memorystore.Options{MaxKeys: 1}), core.FixedWindow(1, time.Hour)))
 	if _, err := l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}); !errors.Is(err, core.ErrConfig) {
-		t.Errorf("a ladder for which the store has no room: %v", err)
+		t.Errorf("a policy for which the store has no room: %v", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestShadowsOfNew(t *testing.T) {
 	}
 	l = core.Must(l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	if got := l.Limits(); len(got) != 2 || got[0] != a || got[1] != b {
-		t.Errorf("Limits, less what is rehearsed and the ladder: %v", got)
+		t.Errorf("Limits, less what is rehearsed and the policy: %v", got)
 	}
 	if !a.Shadow().Shadowed() || a.Shadowed() || a.Shadow() == a || a.Shadow().Identity() == a.Identity() {
 		t.Error("a shadow is not told apart")
@@ -148,7 +148,7 @@ func TestAShadowsQuotaRefusesNobody(t *testing.T) {
 	}
 }
 
-func TestNoLadder(t *testing.T) {
+func TestNoBanPolicy(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 	ctx := t.Context()
 	if err := l.Ban(ctx, "u", "a", time.Hour); !errors.Is(err, core.ErrNoBanPolicy) {
