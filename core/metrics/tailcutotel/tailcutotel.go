@@ -1,0 +1,163 @@
+// Package tailcutotel shows what package metrics counts to OpenTelemetry.
+//
+//	m := metrics.New(nil)
+//	store := m.Watch(memorystore.New(nil))
+//	err := tailcutotel.Register(m, otel.GetMeterProvider())
+//
+// The instruments are observable: they are read at collection time only. Package metrics
+// explains the attributes.
+//
+//	tailcut.decisions.total{action,limit,outcome,source}  counter, {decision}
+//	tailcut.near.total{action,limit}                      counter, {decision}: near misses of rehearsed limits
+//	tailcut.store.seconds                                 s: how long the store took to answer
+//	tailcut.store.down                                    gauge: 1 while a store is down
+//	tailcut.waiting{action}                               up-down counter, {call}
+//	tailcut.wait.seconds                                  s: how long calls of Wait took
+//	tailcut.memory.keys, tailcut.memory.keys.max          up-down counter, {key}: if there is a memorystore
+//
+// OpenTelemetry has no observable histogram. The two times are therefore three counters
+// each, as Prometheus has them: .bucket{le}, cumulative, .count and .sum.
+//
+// A refused action and an error also add the event "tailcut.refused" to the span in the
+// context, if that records. Its attributes are tailcut.action, tailcut.limit,
+// tailcut.outcome, tailcut.source and, if the action can pass later, tailcut.retry_after in
+// seconds. No attribute holds a user.
+package tailcutotel
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/metrics"
+)
+
+const scope = "github.com/tailcut/tailcut/core/metrics/tailcutotel"
+
+// Register makes the instruments on a meter of provider, and adds events to spans from now
+// on. Call it once for each provider. Its error is the provider's.
+func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
+	if m == nil || provider == nil {
+		return errors.New("tailcutotel: Register: the Metrics or the provider is nil; use metrics.New(nil) and otel.GetMeterProvider()")
+	}
+	meter := provider.Meter(scope)
+	i, err := newInstruments(meter)
+	if err != nil {
+		return err
+	}
+	_, err = meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		i.observe(o, m.Snapshot())
+		return nil
+	}, i.all()...)
+	if err == nil {
+		m.OnRefusal(event)
+	}
+	return err
+}
+
+type instruments struct {
+	decisions, near        metric.Int64ObservableCounter
+	down                   metric.Int64ObservableGauge
+	waiting, keys, keysMax metric.Int64ObservableUpDownCounter
+	answers, waits         histogram
+}
+
+// A histogram is counters.
+type histogram struct {
+	bucket, count metric.Int64ObservableCounter
+	sum           metric.Float64ObservableCounter
+}
+
+func newInstruments(meter metric.Meter) (i instruments, err error) {
+	var errs []error
+	counter := func(name, unit, text string) metric.Int64ObservableCounter {
+		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return c
+	}
+	level := func(name, unit, text string) metric.Int64ObservableUpDownCounter {
+		c, err := meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return c
+	}
+	times := func(name, text string) (h histogram) {
+		h.bucket = counter(name+".bucket", "{call}", text+" Calls that took at most le seconds.")
+		h.count = counter(name+".count", "{call}", text+" All calls.")
+		sum, err := meter.Float64ObservableCounter(name+".sum", metric.WithUnit("s"), metric.WithDescription(text+" The sum."))
+		errs = append(errs, err)
+		h.sum = sum
+		return h
+	}
+	i.decisions = counter("tailcut.decisions.total", "{decision}", "Decisions by action, limit, outcome and source.")
+	i.near = counter("tailcut.near.total", "{decision}", "Actions that a rehearsed limit would have allowed with a fifth of its quota or less left.")
+	i.answers = times("tailcut.store.seconds", "How long the store took to answer.")
+	i.waits = times("tailcut.wait.seconds", "How long calls waited for their turn.")
+	i.waiting = level("tailcut.waiting", "{call}", "Calls that wait for their turn, held requests included.")
+	i.keys = level("tailcut.memory.keys", "{key}", "Keys in memory, those included that have expired and are not dropped yet.")
+	i.keysMax = level("tailcut.memory.keys.max", "{key}", "The bound of the keys in memory.")
+	i.down, err = meter.Int64ObservableGauge("tailcut.store.down", metric.WithUnit("1"), metric.WithDescription("1 if a store's last three calls failed, the last of them within a minute; else 0."))
+	return i, errors.Join(append(errs, err)...)
+}
+
+func (i *instruments) all() []metric.Observable {
+	return []metric.Observable{
+		i.decisions, i.near, i.down, i.waiting, i.keys, i.keysMax,
+		i.answers.bucket, i.answers.count, i.answers.sum, i.waits.bucket, i.waits.count, i.waits.sum,
+	}
+}
+
+func (i *instruments) observe(o metric.Observer, s metrics.Snapshot) {
+	for _, d := range s.Decisions {
+		o.ObserveInt64(i.decisions, int64(d.Count), metric.WithAttributes(
+			attribute.String("action", d.Action), attribute.String("limit", d.Limit),
+			attribute.String("outcome", d.Outcome), attribute.String("source", d.Source)))
+	}
+	for _, n := range s.Near {
+		o.ObserveInt64(i.near, int64(n.Count), metric.WithAttributes(attribute.String("action", n.Action), attribute.String("limit", n.Limit)))
+	}
+	for _, w := range s.Waiting {
+		o.ObserveInt64(i.waiting, w.Calls, metric.WithAttributes(attribute.String("action", w.Action)))
+	}
+	i.answers.observe(o, s.Store)
+	i.waits.observe(o, s.Wait)
+	down := int64(0)
+	if s.Down {
+		down = 1
+	}
+	o.ObserveInt64(i.down, down)
+	if s.MemoryKeysMax > 0 {
+		o.ObserveInt64(i.keys, int64(s.MemoryKeys))
+		o.ObserveInt64(i.keysMax, int64(s.MemoryKeysMax))
+	}
+}
+
+func (h *histogram) observe(o metric.Observer, from metrics.Histogram) {
+	for _, b := range from.Buckets {
+		le := strconv.FormatFloat(b.UpTo.Seconds(), 'g', -1, 64)
+		o.ObserveInt64(h.bucket, int64(b.Count), metric.WithAttributes(attribute.String("le", le)))
+	}
+	o.ObserveInt64(h.bucket, int64(from.Count), metric.WithAttributes(attribute.String("le", "+Inf")))
+	o.ObserveInt64(h.count, int64(from.Count))
+	o.ObserveFloat64(h.sum, from.Sum.Seconds())
+}
+
+// event adds a refusal to the span in the context.
+func event(ctx context.Context, r metrics.Refusal) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	attributes := []attribute.KeyValue{
+		attribute.String("tailcut.action", r.Action), attribute.String("tailcut.limit", r.Limit),
+		attribute.String("tailcut.outcome", r.Outcome), attribute.String("tailcut.source", r.Source),
+	}
+	if r.RetryAfter > 0 && r.RetryAfter != core.Never {
+		attributes = append(attributes, attribute.Float64("tailcut.retry_after", r.RetryAfter.Seconds()))
+	}
+	span.AddEvent("tailcut.refused", trace.WithAttributes(attributes...))
+}

@@ -1,0 +1,87 @@
+// Package tailcutprom shows what package metrics counts to Prometheus.
+//
+//	m := metrics.New(nil)
+//	store := m.Watch(memorystore.New(nil))
+//	prometheus.MustRegister(tailcutprom.Collector(m))
+//
+// It reads at collection time only. The metrics, whose labels package metrics explains:
+//
+//	tailcut_decisions_total{action,limit,outcome,source}  decisions
+//	tailcut_near_total{action,limit}                      near misses of rehearsed limits
+//	tailcut_store_seconds                                 histogram: how long the store took to answer
+//	tailcut_store_down                                    1 while a store is down
+//	tailcut_waiting{action}                               calls of Wait under way, held requests included
+//	tailcut_wait_seconds                                  histogram: how long those calls took
+//	tailcut_memory_keys, tailcut_memory_keys_max          a memorystore's keys and bound, if there is one
+package tailcutprom
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tailcut/tailcut/core/metrics"
+)
+
+var (
+	decisions = describe("tailcut_decisions_total", "Decisions by action, limit, outcome and source.", "action", "limit", "outcome", "source")
+	near      = describe("tailcut_near_total", "Actions that a rehearsed limit would have allowed with a fifth of its quota or less left.", "action", "limit")
+	answers   = describe("tailcut_store_seconds", "How long the store took to answer. A memorystore alone is not timed.")
+	down      = describe("tailcut_store_down", "1 if a store's last three calls failed, the last of them within a minute; else 0.")
+	waiting   = describe("tailcut_waiting", "Calls that wait for their turn, held requests included.", "action")
+	waits     = describe("tailcut_wait_seconds", "How long calls waited for their turn.")
+	keys      = describe("tailcut_memory_keys", "Keys in memory, those included that have expired and are not dropped yet.")
+	keysMax   = describe("tailcut_memory_keys_max", "The bound of the keys in memory.")
+
+	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax}
+)
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Collector returns a collector of what m counts. It panics if m is nil.
+func Collector(m *metrics.Metrics) prometheus.Collector {
+	if m == nil {
+		panic("tailcutprom: Collector: the Metrics is nil; use metrics.New(nil)")
+	}
+	return collector{m}
+}
+
+type collector struct{ m *metrics.Metrics }
+
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range all {
+		out <- d
+	}
+}
+
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.m.Snapshot()
+	for _, d := range s.Decisions {
+		out <- prometheus.MustNewConstMetric(decisions, prometheus.CounterValue, float64(d.Count), d.Action, d.Limit, d.Outcome, d.Source)
+	}
+	for _, n := range s.Near {
+		out <- prometheus.MustNewConstMetric(near, prometheus.CounterValue, float64(n.Count), n.Action, n.Limit)
+	}
+	for _, w := range s.Waiting {
+		out <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(w.Calls), w.Action)
+	}
+	out <- histogram(answers, s.Store)
+	out <- histogram(waits, s.Wait)
+	isDown := 0.0
+	if s.Down {
+		isDown = 1
+	}
+	out <- prometheus.MustNewConstMetric(down, prometheus.GaugeValue, isDown)
+	if s.MemoryKeysMax > 0 {
+		out <- prometheus.MustNewConstMetric(keys, prometheus.GaugeValue, float64(s.MemoryKeys))
+		out <- prometheus.MustNewConstMetric(keysMax, prometheus.GaugeValue, float64(s.MemoryKeysMax))
+	}
+}
+
+func histogram(desc *prometheus.Desc, h metrics.Histogram) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(h.Buckets))
+	for _, b := range h.Buckets {
+		buckets[b.UpTo.Seconds()] = b.Count
+	}
+	return prometheus.MustNewConstHistogram(desc, h.Count, h.Sum.Seconds(), buckets)
+}
