@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// ErrKey is matched, with errors.Is, by a store's error that concerns only the keys of
-// one charge: one of them holds something that is no state, for example. [Fallback],
+// ErrKey matches a store's error that concerns only the keys of one charge, such as a key
+// that holds a foreign value. [Fallback],
 // [FailOpen] and [Shadow] decide that charge as they do after any error. They do not
 // count the error as a failure of the store.
 var ErrKey = errors.New("core: the store has no answer for this key")
 
 // A breaker stops asking a store that has failed three times in a row. It is open then:
 // one call at a time asks the store, as a probe, and the others are spared the store's
-// time budget. An answer to a probe closes the breaker. Every call brings the time with
+// timeout. An answer to a probe closes the breaker. Every call brings the time with
 // it, so there is no timer and no goroutine.
 //
 // A store whose parts fail each by itself, as the nodes of a cluster do, has a method
@@ -27,7 +27,7 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 //
 // Failures of calls that overlap are one event: a failure counts if its call began after
 // the failure that counted before it. So a batch of calls or a short stall counts once,
-// and a store that hangs opens the breaker after three of its time-outs.
+// and a store that hangs opens the breaker after three of its timeouts.
 type breaker struct {
 	store Store
 	part  func(user string) string

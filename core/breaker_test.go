@@ -149,7 +149,7 @@ func TestBreaker(t *testing.T) {
 			{after: 300 * ms, while: failsLate, calls: 1, asked: 1, together: true},
 			{after: 1001 * ms, while: answers, calls: 10, asked: 10},
 		}},
-		{"a store that hangs opens it after three of its time-outs", []step{
+		{"a store that hangs opens it after three of its timeouts", []step{
 			{while: failsLate, calls: 10, asked: 10, together: true},
 			{after: 1001 * ms, while: failsLate, calls: 10, asked: 10, together: true},
 			{after: 1001 * ms, while: failsLate, calls: 10, asked: 10, together: true},
@@ -314,7 +314,7 @@ type wrapped struct{ core.Store }
 func (w wrapped) Unwrap() core.Store { return w.Store }
 
 // What one server of a store does concerns its users only: the others' decisions stay the
-// store's, and its own pay no time-out for every call.
+// store's, and its own pay no timeout for every call.
 func TestBreakerOfAStoreInParts(t *testing.T) {
 	wraps := map[string]func(core.Store) core.Store{
 		"bare":    func(s core.Store) core.Store { return s },

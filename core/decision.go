@@ -7,7 +7,7 @@ import (
 	"github.com/tailcut/tailcut/core/internal/seam"
 )
 
-// Never is the RetryAfter of what can never pass: its cost is above the quota.
+// Never is the RetryAfter of an action that can never pass: its cost is above the quota.
 const Never = time.Duration(math.MaxInt64)
 
 // A Decision is a limiter's answer.
@@ -29,10 +29,10 @@ type Decision struct {
 	// ResetAfter is the time until the binding limit is whole again.
 	ResetAfter time.Duration
 
-	// Binding is which of the limiter's limits binds, counted from 0: of those
-	// that refuse, the one with the longest RetryAfter; if all allow, the one
-	// with the least Remaining; ties go to the longer ResetAfter, then to the
-	// first.
+	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter
+	// describe: of the limits that refuse, the one with the longest RetryAfter; if all
+	// allow, the one with the least Remaining. Ties go to the longer ResetAfter, then to
+	// the first.
 	Binding int
 
 	// Reason says why an action was refused, or would have been.
@@ -53,10 +53,15 @@ func init() {
 	seam.Rehearsed = func(decision any) int { return int(decision.(*Decision).rehearsed) }
 }
 
-// Cell is the decision as the five integers that CL.THROTTLE replies: 0 if
-// allowed or 1 if refused, the limit, what remains, the whole seconds until a
-// retry passes (-1 if allowed, or if it never can), and the whole seconds until
-// the limit is whole. Seconds are rounded up.
+// Cell is the decision as the five integers that CL.THROTTLE replies:
+//
+//	0  0 if allowed, 1 if refused
+//	1  the limit
+//	2  what remains
+//	3  whole seconds until a retry passes; -1 if allowed, or if it never can
+//	4  whole seconds until the limit is whole
+//
+// Seconds are rounded up.
 func (d Decision) Cell() [5]int64 {
 	cell := [5]int64{0, int64(d.Limit), int64(d.Remaining), -1, seconds(d.ResetAfter)}
 	if !d.Allowed {
@@ -79,14 +84,14 @@ func seconds(d time.Duration) int64 {
 // A Reason says why an action was refused.
 type Reason string
 
-// The reasons. An allowed action has none, but for those of a rehearsal: see [Shadow]
-// and [Limit.Shadow].
+// The reasons. An allowed action has none, except ReasonShadowed and ReasonNear: see
+// [Shadow] and [Limit.Shadow].
 const (
 	ReasonLimited  Reason = "limited"  // a limit has no room
 	ReasonBanned   Reason = "banned"   // by a BanPolicy or by hand
 	ReasonFull     Reason = "full"     // the store has no room for another key: see memorystore.Options
-	ReasonShadowed Reason = "shadowed" // allowed, a limit that is rehearsed would have refused it
-	ReasonNear     Reason = "near"     // allowed, and of one that is rehearsed a fifth or less is left
+	ReasonShadowed Reason = "shadowed" // allowed; a rehearsed limit would have refused it
+	ReasonNear     Reason = "near"     // allowed; a rehearsed limit has at most a fifth left
 )
 
 // A Source says who answered.

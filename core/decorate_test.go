@@ -146,7 +146,7 @@ func TestCallersOwnLeavingIsNobodysOutage(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("logged:\n%s", log)
 	}
-	// A store's own time-out is an outage, the caller still being there.
+	// A store's own timeout is an outage, the caller still being there.
 	store := &flaky{Store: memorystore.New(nil), err: context.DeadlineExceeded}
 	l := core.Must(core.New(core.FailOpen(store), core.FixedWindow(2, time.Hour)))
 	if d, err := l.Allow(context.Background(), "u", "a"); err != nil || !d.Allowed {

@@ -16,7 +16,7 @@ import (
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// A rate is divided exactly: n per d becomes n per 4*d. A max, a capacity and an Initial
+// A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a capacity and an Initial
 // are rounded up, so the replicas together admit what the limit does and at most n-1
 // more. Periods and a [BanPolicy] stay. A decision speaks of the share: its
 // Limit, Remaining and times are those of this replica. The share of a funnel or bucket

@@ -60,11 +60,11 @@
 //
 // A window's state belongs to the user, the action, the kind, the period and the name. A
 // window of another max reads the same history: a user who changes plans, or a process that
-// is given new numbers, goes on exactly. A lowered max reads a longer history as if cut, and
-// does not write that. A changed period starts anew.
+// is given new numbers, goes on exactly. A lower max ignores the
+// oldest entries and does not delete them. A changed period starts anew.
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
-// funnel of other numbers is another one, which starts whole. A change of plan gives at most
+// funnel with other numbers is another funnel, which starts with its full quota. A change of plan gives at most
 // one quota more, and a user gains nothing by going back and forth.
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
@@ -76,13 +76,18 @@
 //
 // Times and states are whole microseconds and exact fractions on the store's own clock.
 // There is no floating point. A window is half-open: an action made at t counts while
-// now < t+period. A limiter never admits more than its limits.
+// now < t+period. On one store that keeps its states, a limiter never admits more than its
+// limits.
 //
 // RetryAfter is exact: at that instant the action passes, a microsecond earlier it does
-// not. It errs to the later side, or cannot be that exact, in these cases: after a clock
-// that stepped back; for [ReasonFull]; for a Peek by a smaller tier of a shared window; and
-// for what redisstore repeats from its cache. A clock that jumps past the end of a state and
-// back may have lost the state.
+// not. It can be too long, or not exact to the microsecond, in these cases:
+//
+//   - after the clock stepped back
+//   - for [ReasonFull]
+//   - for a Peek by a limiter with a smaller max on a shared window
+//   - for an answer from redisstore's cache
+//
+// A clock that jumps past the end of a state and back may have lost the state.
 //
 // A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other
 // refusal writes nothing either, except:
@@ -92,15 +97,16 @@
 //   - a BanPolicy counts refusals
 //   - the first action after the clock stepped back moves a state from the future to now
 //
-// So no user is locked out for longer than one full period, except by a ban, an
-// ElasticWindow or CountRefused, whose purpose that is.
+// So no user is locked out for longer than one full period, and a second more with
+// redisstore. A ban, an ElasticWindow and CountRefused may last longer: that is their
+// purpose.
 //
 // # Stores and decorators
 //
 // memorystore keeps states in the process, redisstore shares them between processes.
-// Decorators are stores around stores, and read from the outside in:
+// A decorator is a store that wraps a store. Read nested ones from the outside in:
 //
-//	core.Observe(                      // sees every decision, whoever made it
+//	core.Observe(                      // sees every decision, of both stores
 //		core.Fallback(                 // asks the second store if the first has no answer
 //			redisstore.New(rdb, nil),
 //			core.Divide(memorystore.New(nil), 4)), // gives it a quarter of every quota
@@ -119,13 +125,12 @@
 //	redisstore                          the limit
 //	FailOpen(redisstore)                anything, while Redis has no answer
 //	Fallback(redisstore, memorystore)   n times the limit while Redis has no answer,
-//	                                    n+1 times across the edge of an outage
+//	                                    n+1 times before, in and after it together
 //	Fallback(redisstore,                the limit while Redis has no answer, rounded up by
-//	    Divide(memorystore, n))         at most n-1 actions; twice across the edge
+//	    Divide(memorystore, n))         at most n-1 actions; twice in all of that time
 //
-// Across the edge of an outage a user meets both stores: what Redis has left before it,
-// what the processes give in it, and what Redis has left after it. Add the limit once for
-// every time that Redis comes back empty. A call that timed out may have been charged in
+// A user who is active before, during and after an outage meets both stores, and can reach
+// that total. Add the limit once for every time that Redis comes back empty. A call that timed out may have been charged in
 // Redis, and is decided elsewhere too. Redis then refuses earlier afterwards, never later.
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,

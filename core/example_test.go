@@ -13,7 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// Who does not stop is banned, and moderators look, ban and lift by hand.
+// A user who keeps trying is banned. Moderators look, ban and unban by hand.
 func ExampleBanPolicy() {
 	ctx := context.Background()
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))

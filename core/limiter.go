@@ -30,12 +30,12 @@ func (e configError) Is(target error) bool { return target == ErrConfig }
 // by many goroutines. Make it once, at start-up: a limiter that is made with its store for
 // every request limits nobody. Building one per tenant on first use is fine if you keep it.
 type Limiter struct {
-	store    Store
-	limits   []Limit // the enforced ones, those that are rehearsed, the ban policy's
-	smallest int64   // the least quota enforced: what costs more can never pass
-	receipts bool
-	waiting  *waiting
-	short    short.Taker // decides the commonest charge of these limits, if not nil
+	store      Store
+	limits     []Limit // the enforced ones, those that are rehearsed, the ban policy's
+	smallest   int64   // the least quota enforced: what costs more can never pass
+	refundable bool
+	waiting    *waiting
+	short      short.Taker // decides the commonest charge of these limits, if not nil
 }
 
 // New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
@@ -78,7 +78,7 @@ func (l *Limiter) ready() error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	l.short = nil
-	if len(l.limits) == 1 && l.limits[0].rule.Plain() && !l.receipts {
+	if len(l.limits) == 1 && l.limits[0].rule.Plain() && !l.refundable {
 		l.short = short.Of(l.store, &l.limits[0])
 	}
 	return nil
@@ -179,7 +179,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 			return nil
 		}
 	}
-	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.receipts})
+	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.refundable})
 	return err
 }
 
@@ -209,11 +209,10 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 	return l.look(ctx, user, action, nil)
 }
 
-// Surcharge charges n units, or as many as there is room for, for an action that has
-// already happened: a wrong password that costs more than a right one, for example. A
-// bucket or funnel takes a fraction of a unit too. It is always allowed, does not look at
-// a [BanPolicy], and answers with the numbers as they stand then. n is at least 1, or it
-// is [ErrCost].
+// Surcharge charges up to n units for an action that has already happened, such as a wrong
+// password. If there is less room, the limit is used up, to the last fraction of a unit. It
+// is always allowed, does not look at a [BanPolicy], and answers with the numbers as they
+// stand then. n is at least 1, or it is [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
 	if n < 1 {
 		return Decision{}, ErrCost

@@ -16,7 +16,7 @@ import (
 type Refundable struct{}
 
 func (Refundable) extend(l *Limiter) error {
-	l.receipts = true
+	l.refundable = true
 	return nil
 }
 
@@ -69,18 +69,19 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 //   - a charge of an ElasticWindow that is older than its period
 //   - a charge of a full SlidingWindow with CountRefused
 //   - a turn in a bucket or funnel while others wait for a turn behind it
-//   - a charge of a MovingWindow that admitted more than 65,536 since, for the time that
-//     it would take
+//   - a charge of a MovingWindow that admitted more than 65,536 since, which would take
+//     too long to find
 //
-// A recorded refusal stays recorded. A bucket or funnel gives back no more than is left of
-// the debt after the action, or after later refunds. It remembers eight of those until
-// the debt of then has drained; the more there are, the less it may give.
+// A recorded refusal stays recorded. A bucket or funnel gives back at most what is still
+// owed of that action. It remembers the last eight refunds that still matter; with more, a
+// refund may give less.
 //
-// A store does not remember a state that was forgotten in between, by [Limiter.Reset], a
-// restart, a full store or a clock that stepped back. A bucket or funnel may then get
-// more than the action still weighed, up to what it had taken.
+// If the state was lost in between, by [Limiter.Reset], a restart, a full store or a clock
+// that stepped back, a bucket or funnel may give too much, but never more than the action's
+// cost.
 //
-// An error means that the charge may not have been given back, and it then never will be.
+// After an error the charge may not have been given back. Do not retry: a second Refund of
+// the same decision does nothing.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	if d.receipt == nil {
 		return l.RefundN(ctx, d, 0)
@@ -92,7 +93,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 // then not be given back any more.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	r := d.receipt
-	rehearsed := l.receipts && d.Reason == ReasonShadowed // and by Shadow(store), if there is no receipt
+	rehearsed := l.refundable && d.Reason == ReasonShadowed // and by Shadow(store), if there is no receipt
 	switch {
 	case n < 0 || r != nil && int64(n) > r.Cost:
 		return ErrCost

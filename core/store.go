@@ -15,14 +15,16 @@ import (
 // Reset forgets the states of the limits for that user and action.
 //
 // An error says that there is no decision; a store never turns one into a refusal. An error
-// that concerns only the keys of one charge matches [ErrKey], or a few of them could make
-// [Fallback] and the like take the store for one that fails.
+// that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback] counts
+// it as a failure of the store.
 //
-// Four more methods are optional. Accept(limits []Limit) error is asked by [New] whether
-// the store can serve a limiter. Unwrap() Store shows the store that a decorator wraps.
-// Part(user string) string, of a store whose states are spread over servers that fail each
-// by itself, names the server that has the user's states: [Fallback] and the like then
-// count failures of each apart. Part must not block. [Refunder] gives back.
+// Four more methods are optional:
+//
+//	Accept(limits []Limit) error  New asks whether the store can serve a limiter
+//	Unwrap() Store                the store that a decorator wraps
+//	Part(user string) string      the server that has the user's states, if several
+//	                              servers fail each by itself; it must not block
+//	Refund                        gives back: see Refunder
 //
 // Package core/machine has the states and their arithmetic, and package core/storetest
 // holds an implementation to all this.

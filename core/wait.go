@@ -18,11 +18,11 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // Without a deadline it waits for up to a year.
 //
 // The callers of one process that wait for the same user and action take turns in the
-// order of arrival. The first of them asks the store. A bucket or funnel alone reserves
-// its turn there, so that other processes queue behind it. A limiter of windows, or of
-// several limits, waits out RetryAfter and asks again, which counts as another attempt
-// where attempts count. If ctx ends before the turn, the turn is given back, unless a turn
-// of another process depends on it; the error is ctx's.
+// order of arrival, and the first of them asks the store. If the limiter has exactly one
+// limit, a bucket or funnel, the caller reserves its turn there, and other processes queue
+// behind it. Any other limiter waits for RetryAfter and asks again; an ElasticWindow, a
+// CountRefused and a BanPolicy count each time. If ctx is canceled before the turn, the
+// turn is given back, unless a turn of another process depends on it. The error is ctx's.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -143,7 +143,7 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 		_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
 		return Decision{}, err
 	}
-	if !w.limiter.receipts {
+	if !w.limiter.refundable {
 		d.receipt = nil
 	}
 	d.ResetAfter -= pause
@@ -161,7 +161,7 @@ func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
 // refused is the refusal of a waiter whose turn comes too late.
 func (w *waiter) refused(ctx context.Context, mode machine.Mode, after time.Duration) (Decision, error) {
 	l := w.limiter
-	d, err := l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.receipts})
+	d, err := l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable})
 	if err != nil || d.Allowed && mode == machine.Charge {
 		return d, err
 	}

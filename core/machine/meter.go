@@ -72,7 +72,7 @@ type Level struct {
 // Pour is Check and Charge in one go, for a [Rule.Plain] rule, a cost of 1 to Max, and a
 // meter without turns and refunds. exists says whether the meter was kept. If the cost
 // fits, m is to be written back. Nothing is decided if the clock stepped back. until is
-// the instant before which a cost of 1 is refused, or this one if it was; or 0.
+// the instant before which a cost of 1 is refused, or 0.
 func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Level, until int64) {
 	if exists {
 		if v.Debt = m.debt(now); v.Debt.exceeds(r.Burst) {

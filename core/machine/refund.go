@@ -2,8 +2,8 @@ package machine
 
 import "slices"
 
-// Taken is what an admitted ask has taken from a state: Cost units at the instant At, after
-// which the state read so.
+// Taken is what an admitted ask has taken from a state: Cost units at the instant At. Reading
+// is the state's, just after that.
 type Taken struct {
 	At, Cost int64
 	Reading  Reading
@@ -99,7 +99,7 @@ type Refunds struct {
 	After []Refund // oldest first, each debt later than the one before
 }
 
-// A Refund is the debt that a refund has left.
+// A Refund is the debt of a meter just after a refund.
 type Refund struct {
 	Number int64 // it grows
 	TAT    int64

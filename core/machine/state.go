@@ -7,10 +7,10 @@ type Mode uint8
 const (
 	Charge Mode = iota // charge if there is room
 	Peek               // answer, and write nothing
-	Force              // charge what there is room for, up to the cost, and allow whatever that is
+	Force              // charge up to the cost, as far as there is room, and allow
 )
 
-// An Ask is what is asked of a rule.
+// An Ask is a request to a rule.
 type Ask struct {
 	Mode Mode
 	Cost int64 // units, at least 1
@@ -43,8 +43,8 @@ type State struct {
 	ahead int64 // how far the state is ahead of a clock that stepped back
 }
 
-// A Reading is what a state says about an ask, in integers, after the ask was decided. A
-// store that decides elsewhere, in Lua for example, brings back Readings.
+// A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
+// Lua for example, brings back Readings.
 type Reading struct {
 	Fits bool
 
