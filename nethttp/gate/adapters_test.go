@@ -67,7 +67,13 @@ type (
 	}
 )
 
-var adapters = []adapter{{"nethttp", mountNetHTTP}, {"ginlimit", mountGin}, {"echolimit", mountEcho}}
+var adapters = []adapter{{"nethttp", mountNetHTTP}, {"ginlimit", mountGin}, {"echolimit", mountEcho}, {"echolimit/echov5", mountEchoV5}}
+
+// pkg is the name of the adapter's package, which starts its messages.
+func (ad adapter) pkg() string {
+	pkg, _, _ := strings.Cut(ad.name, "/")
+	return pkg
+}
 
 var xUserID = keyfuncs.Header("X-User-ID")
 

@@ -125,7 +125,7 @@ func TestHijack(t *testing.T) {
 						t.Errorf("got %q", body)
 					}
 					s.Close() // the handler has returned
-					if got := log.Take(ad.name); got != nil {
+					if got := log.Take(ad.pkg()); got != nil {
 						t.Errorf("log: %q", got)
 					}
 				})

@@ -14,6 +14,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
+	echov5 "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
@@ -55,6 +56,14 @@ func TestStartUp(t *testing.T) {
 		{"Echo: no user", func() { echolimit.Limit(ok, nil, echolimit.Route) }, "echolimit: Limit: the user's key function is nil; say whom to limit"},
 		{"Echo: no action", func() { echolimit.Limit(ok, echolimit.Value("user"), nil) }, "echolimit: Limit: the action's key function is nil; say what to limit"},
 		{"Echo: nothing to make a key function from", func() { echolimit.From(nil) }, "echolimit: From: the key function is nil"},
+		{"Echo v5: a limiter not from New", func() { echov5.Limit(&core.Limiter{}, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: the limiter is empty"},
+		{"Echo v5: net/http's Route", func() { echov5.From(keyfuncs.Route) }, "echolimit: From: keyfuncs.Route reads the pattern of an http.ServeMux; use echolimit.Route"},
+		{"Echo v5: a negative MaxWait", func() { echov5.Config{MaxWait: -1}.Limit(ok, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: MaxWait -1ns is negative"},
+		{"Echo v5: a negative MaxWaiting", func() { echov5.Config{MaxWaiting: -1}.Limit(ok, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: MaxWaiting -1 is negative"},
+		{"Echo v5: no limiter", func() { echov5.Limit(nil, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: the limiter is nil; make one with core.New"},
+		{"Echo v5: no user", func() { echov5.Limit(ok, nil, echov5.Route) }, "echolimit: Limit: the user's key function is nil; say whom to limit"},
+		{"Echo v5: no action", func() { echov5.Limit(ok, echov5.Value("user"), nil) }, "echolimit: Limit: the action's key function is nil; say what to limit"},
+		{"Echo v5: nothing to make a key function from", func() { echov5.From(nil) }, "echolimit: From: the key function is nil"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer func() {

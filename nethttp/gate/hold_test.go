@@ -213,7 +213,7 @@ func TestHold(t *testing.T) {
 					}
 					wg.Wait()
 				})
-				if got := log.Take(ad.name); !slices.Equal(got, c.log) {
+				if got := log.Take(ad.pkg()); !slices.Equal(got, c.log) {
 					t.Errorf("log:\n got %q\nwant %q", got, c.log)
 				}
 			})

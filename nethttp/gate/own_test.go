@@ -140,6 +140,7 @@ func TestChargedTwice(t *testing.T) {
 			return e
 		},
 	}
+	mounts["echolimit/echov5"] = func(m mounted) http.Handler { return limitedTwice(limiter, config(m), m.between, m.twice) }
 	for _, c := range []struct {
 		name string
 		m    mounted
@@ -159,7 +160,7 @@ func TestChargedTwice(t *testing.T) {
 						t.Fatalf("%d", w.Code)
 					}
 				}
-				if got := log.Take(name); !slices.Equal(got, c.want) {
+				if got := log.Take(adapter{name: name}.pkg()); !slices.Equal(got, c.want) {
 					t.Errorf("said %q, want %q", got, c.want)
 				}
 			})

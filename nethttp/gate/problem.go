@@ -144,7 +144,7 @@ func ofServer(w http.ResponseWriter) bool {
 		switch t.PkgPath() {
 		case "net/http", "net/http/httptest", "golang.org/x/net/http2":
 			return true
-		case "github.com/gin-gonic/gin", "github.com/tailcut/tailcut/ginlimit", "github.com/labstack/echo/v4":
+		case "github.com/gin-gonic/gin", "github.com/tailcut/tailcut/ginlimit", "github.com/labstack/echo/v4", "github.com/labstack/echo/v5":
 			u, ok := w.(interface{ Unwrap() http.ResponseWriter })
 			if !ok {
 				return false

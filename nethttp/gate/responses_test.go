@@ -1042,7 +1042,7 @@ func (r rule) hold(t *testing.T, ad adapter, s *server) {
 	for i, st := range r.steps {
 		st.hold(t, s, i, start)
 	}
-	if got := log.Take(ad.name); !slices.Equal(got, r.log) {
+	if got := log.Take(ad.pkg()); !slices.Equal(got, r.log) {
 		t.Errorf("log:\n got %q\nwant %q", got, r.log)
 	}
 	if got := charges(store); !slices.Equal(got, r.asked) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/echolimit"
+	echov5 "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
@@ -56,7 +57,7 @@ func TestNeverAUser(t *testing.T) {
 				for _, r := range tt.requests {
 					h.ServeHTTP(httptest.NewRecorder(), r)
 				}
-				if got := log.Take(ad.name); !slices.Equal(got, tt.want) {
+				if got := log.Take(ad.pkg()); !slices.Equal(got, tt.want) {
 					t.Errorf("said %q, want %q", got, tt.want)
 				}
 			})
@@ -71,8 +72,13 @@ func TestValueNamesItsKey(t *testing.T) {
 	if want := `keyfuncs: the request has no key: the Gin value "user" is missing or empty`; !errors.Is(err, keyfuncs.ErrNoKey) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
+	want := `keyfuncs: the request has no key: the Echo value "user" is missing or empty`
 	_, err = echolimit.Value("user")(echo.New().NewContext(r, nil))
-	if want := `keyfuncs: the request has no key: the Echo value "user" is missing or empty`; !errors.Is(err, keyfuncs.ErrNoKey) || err.Error() != want {
+	if !errors.Is(err, keyfuncs.ErrNoKey) || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	_, err = echov5.Value("user")(newEchoV5().NewContext(r, nil))
+	if !errors.Is(err, keyfuncs.ErrNoKey) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -1,0 +1,205 @@
+// Package echolimit limits Echo v5 routes. Its names are those of the package for Echo
+// v4.
+//
+//	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+//
+//	e := echo.New()
+//	e.Use(middleware.Recover(), auth) // auth does c.Set("user", id)
+//	e.POST("/posts/:id/replies", reply,
+//		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
+//
+// What is answered, and where to mount it, is as in package nethttp. A refusal or a
+// failure is a [*Problem], an error that the central error handler sees. Mount a limit
+// with e.Use, on a group or on a route, not with e.Pre, where no route is known.
+// Addresses are never taken from c.RealIP(), which asks the IPExtractor: use
+// echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that you
+// trust.
+package echolimit
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate"
+)
+
+// KeyFunc says who acts or what they do. A missing identity is keyfuncs.ErrNoKey,
+// an unreadable one keyfuncs.ErrBadKey.
+type KeyFunc = func(*echo.Context) (string, error)
+
+// From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
+// which does not know Echo's routes: use [Route].
+func From(f keyfuncs.Func) KeyFunc {
+	f = gate.Lift("echolimit", f)
+	return func(c *echo.Context) (string, error) { return f(c.Request()) }
+}
+
+// Value is what an earlier middleware has stored with c.Set: a string or an
+// integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
+func Value(key string) KeyFunc {
+	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c *echo.Context) any { return c.Get(key) })
+}
+
+// Action is always the action of that name.
+func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
+
+// Limit makes middleware that lets a request pass if limiter allows its user its
+// action. It panics if an argument is nil.
+func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
+	return Config{}.Limit(limiter, user, action)
+}
+
+// Config is the long form of [Limit]. Its zero value does what Limit does. The fields
+// are those of nethttp.Config. With a FinalCost, c.Response() is wrapped while the
+// handler runs; echo.UnwrapResponse finds Echo's own. If the handler returns an error,
+// FinalCost gets the status of Echo's own error handler, which is echo.StatusCode's, or
+// 500. If yours answers otherwise, mount a middleware inside that answers the error.
+type Config struct {
+	Cost            func(*echo.Context) (int, error)
+	Limiter         func(*echo.Context) (*core.Limiter, error)
+	Skip            func(*echo.Context) bool
+	CountPreflights bool
+	MaxWait         time.Duration
+	MaxWaiting      int
+	FinalCost       func(c *echo.Context, status int) int
+	Deny            func(*echo.Context, core.Decision) error // its error goes to the central handler; if it hijacks, it returns one
+	Fail            func(*echo.Context, error) error         // likewise; the error is a *gate.Failure
+	Keep            bool                                     // see Decision
+	ResetDelta      bool
+	IETF            bool
+}
+
+// Limit makes middleware of the configuration. It panics if an argument is nil.
+func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
+	m := &middleware{config: cfg, marks: cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta}
+	m.gate = gate.New("echolimit", limiter, user, action, gate.Rules[*echo.Context]{
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
+	})
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error { return m.handle(c, next) }
+	}
+}
+
+type middleware struct {
+	gate   *gate.Gate[*echo.Context]
+	config Config
+	marks  bool
+}
+
+func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
+	var o gate.Outcome
+	if m.config.Keep {
+		o.Kept = new(gate.Kept)
+	}
+	m.gate.Enter(&o, c, c.Request(), c.Response().Header())
+	if !o.Pass {
+		return m.config.answer(c, &o)
+	}
+	if m.marks || o.Stacked && around(c) != nil || m.config.IETF && !o.Decided {
+		c.Set(configKey, &m.config)
+	}
+	if o.Kept != nil && o.Decided {
+		c.Set(decisionKey, &o.Kept.Decision)
+	}
+	if o.FinalCost {
+		return m.run(c, &o, next)
+	}
+	return next(c)
+}
+
+func (m *middleware) run(c *echo.Context, o *gate.Outcome, next echo.HandlerFunc) (err error) {
+	bare := c.Response()
+	w, answered := gate.Watch(bare)
+	c.SetResponse(w)
+	defer c.SetResponse(bare)
+	m.gate.Run(c, c.Request(), o, func() { err = next(c) }, func() (int, bool) {
+		status, begun := answered()
+		if !begun && err != nil {
+			status = statusOf(err)
+		}
+		return status, begun
+	})
+	return err
+}
+
+// statusOf is the status with which Echo's own error handler answers.
+func statusOf(err error) int {
+	if status := echo.StatusCode(err); status != 0 {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
+// an error, the handler returns it: as with Limit it is a [*Problem], or what Deny or
+// Fail returned. If Deny or Fail has answered, it is still an error, which a central
+// error handler leaves alone since the response is committed.
+func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+	cfg := around(c)
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	return cfg.Allow(c, limiter, user, action, cost)
+}
+
+// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
+// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+	o := gate.Decide("echolimit", cfg.style(), c.Request(), c.Response().Header(), limiter, user, action, cost)
+	if o.Pass {
+		return nil
+	}
+	if err := cfg.answer(c, &o); err != nil {
+		return err
+	}
+	return problem(c, &o)
+}
+
+// Decision returns the decision that let the request pass, for a handler behind a
+// [Config] with Keep. Behind several it is the innermost one's.
+func Decision(c *echo.Context) (core.Decision, bool) {
+	if d, ok := c.Get(decisionKey).(*core.Decision); ok {
+		return *d, true
+	}
+	return core.Decision{}, false
+}
+
+func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
+
+// answer lets Deny or Fail answer. If they write nothing and return no error, it returns
+// the problem.
+func (cfg *Config) answer(c *echo.Context, o *gate.Outcome) error {
+	var err error
+	switch {
+	case o.Failure != nil && cfg.Fail != nil:
+		err = cfg.Fail(c, o.Failure)
+	case o.Failure == nil && cfg.Deny != nil:
+		err = cfg.Deny(c, o.Decision)
+	}
+	if err != nil {
+		return err
+	}
+	if res, _ := echo.UnwrapResponse(c.Response()); res != nil && res.Committed {
+		return nil
+	}
+	return problem(c, o)
+}
+
+const (
+	configKey   = "tailcut.config"
+	decisionKey = "tailcut.decision"
+)
+
+// around is the configuration of the innermost Limit that has left it, or nil. A Limit
+// without a Config of its own leaves none, which saves the map of c.Set. One with IETF
+// shows in the headers.
+func around(c *echo.Context) *Config {
+	cfg, _ := c.Get(configKey).(*Config)
+	return cfg
+}

@@ -1,0 +1,30 @@
+package echolimit
+
+import (
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// Route is the method (HEAD as GET) and the route's template, such as
+// "POST /posts/:id/likes". All requests that no route matched are the one action
+// "unmatched", those in a group too.
+func Route(c *echo.Context) (string, error) {
+	route := c.RouteInfo()
+	path := route.Path
+	switch route.Method {
+	case echo.RouteNotFound: // for a group with middleware, Echo adds such a route
+		path = ""
+	case "":
+		if route.Name == "" && !saidBeforeRouting.Swap(true) {
+			slog.Default().Warn("echolimit: Route is asked before Echo has found the route, so all requests share one limit; mount the limit with e.Use, on a group or on a route, not with e.Pre",
+				"code", "before-routing")
+		}
+	}
+	return keyfuncs.RouteTemplate(c.Request(), path), nil
+}
+
+var saidBeforeRouting atomic.Bool

@@ -1,0 +1,116 @@
+package gate_test
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/tailcut/tailcut/core"
+	echolimit "github.com/tailcut/tailcut/echolimit/echov5"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+func newEchoV5() *echo.Echo {
+	e := echo.New()
+	e.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	return e
+}
+
+func mountEchoV5(a app) http.Handler {
+	e := newEchoV5()
+	if a.recovers {
+		// As middleware.Recover does, whose package needs more modules than we do.
+		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) (err error) {
+				defer func() {
+					if v := recover(); v != nil {
+						err = fmt.Errorf("%v", v)
+					}
+				}()
+				return next(c)
+			}
+		})
+	}
+	for _, rt := range a.routes {
+		chain := []echo.MiddlewareFunc{func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c *echo.Context) error {
+				set(c.Response().Header(), rt.outside)
+				return next(c)
+			}
+		}}
+		for _, l := range rt.limits {
+			action := echolimit.From(l.action)
+			if l.routed {
+				action = echolimit.Route
+			}
+			if l.config == nil {
+				chain = append(chain, echolimit.Limit(l.limiter, echolimit.From(l.user), action))
+			} else {
+				chain = append(chain, echoV5Config(*l.config).Limit(l.limiter, echolimit.From(l.user), action))
+			}
+		}
+		h := func(c *echo.Context) error {
+			for _, in := range rt.inside {
+				allow := echolimit.Allow
+				if in.config != nil {
+					allow = echoV5Config(*in.config).Allow
+				}
+				if err := allow(c, in.limiter, in.user, in.action, in.cost); err != nil {
+					return err
+				}
+			}
+			rt.handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
+			return nil
+		}
+		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.path)
+		e.Add(rt.method, path, h, chain...)
+		if rt.method == "GET" {
+			e.HEAD(path, h, chain...)
+		}
+	}
+	return e
+}
+
+func echoV5Config(cfg nethttp.Config) echolimit.Config {
+	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	if cfg.Cost != nil {
+		e.Cost = func(c *echo.Context) (int, error) { return cfg.Cost(c.Request()) }
+	}
+	if cfg.Limiter != nil {
+		e.Limiter = func(c *echo.Context) (*core.Limiter, error) { return cfg.Limiter(c.Request()) }
+	}
+	if cfg.Skip != nil {
+		e.Skip = func(c *echo.Context) bool { return cfg.Skip(c.Request()) }
+	}
+	if cfg.FinalCost != nil {
+		e.FinalCost = func(c *echo.Context, status int) int { return cfg.FinalCost(c.Request(), status) }
+	}
+	if cfg.Deny != nil {
+		e.Deny = func(c *echo.Context, d core.Decision) error { cfg.Deny(c.Response(), c.Request(), d); return nil }
+	}
+	if cfg.Fail != nil {
+		e.Fail = func(c *echo.Context, err error) error { cfg.Fail(c.Response(), c.Request(), err); return nil }
+	}
+	return e
+}
+
+// limitedTwice is the Echo v5 of TestChargedTwice.
+func limitedTwice(limiter func() *core.Limiter, cfg nethttp.Config, between, twice bool) http.Handler {
+	everyone, x := echolimit.From(keyfuncs.Everyone), echolimit.Action("x")
+	limit := echoV5Config(cfg).Limit(limiter(), everyone, x)
+	e := newEchoV5()
+	e.Use(limit)
+	if between {
+		e.Use(echolimit.Limit(limiter(), everyone, x))
+	}
+	if twice {
+		e.Use(limit)
+	}
+	e.GET("/", func(*echo.Context) error { return nil })
+	return e
+}
