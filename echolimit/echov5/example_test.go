@@ -118,7 +118,7 @@ func ExampleProblem() {
 		}
 		echo.DefaultHTTPErrorHandler(false)(c, err)
 	}
-	e.POST("/replies", func(c *echo.Context) error { return c.NoContent(http.StatusCreated) },
+	e.POST("/replies", func(c *echo.Context) error { return c.String(http.StatusCreated, "a reply") },
 		echolimit.Limit(replies, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("reply")))
 
 	for range 2 {
@@ -127,6 +127,6 @@ func ExampleProblem() {
 		fmt.Println(w.Code, w.Body)
 	}
 	// Output:
-	// 201
+	// 201 a reply
 	// 429 <h1>Too many requests</h1>Try again in 60 s.
 }
