@@ -11,12 +11,6 @@ import (
 	"time"
 )
 
-// ErrKey matches a store's error that concerns only the keys of one charge, such as a key
-// that holds a foreign value. [Fallback],
-// [FailOpen] and [Shadow] decide that charge as they do after any error. They do not
-// count the error as a failure of the store.
-var ErrKey = errors.New("core: the store has no answer for this key")
-
 // A breaker stops asking a store that has failed three times in a row. It is open then:
 // one call at a time asks the store, as a probe, and the others are spared the store's
 // timeout. An answer to a probe closes the breaker. Every call brings the time with

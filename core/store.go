@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"reflect"
 )
 
@@ -32,6 +33,12 @@ type Store interface {
 	Take(ctx context.Context, c Charge) (Decision, error)
 	Reset(ctx context.Context, user, action string, limits []Limit) error
 }
+
+// ErrKey matches a store's error that concerns only the keys of one charge, such as a key
+// that holds a foreign value. [Fallback],
+// [FailOpen] and [Shadow] decide that charge as they do after any error. They do not
+// count the error as a failure of the store.
+var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
