@@ -246,6 +246,7 @@ func TestFullLineIsLookedThroughNowAndThen(t *testing.T) {
 
 // mute is a client of a server that hears and says nothing.
 func mute() (rdb *redis.Client, hangUp func()) {
+	var mu sync.Mutex
 	var ends []net.Conn
 	rdb = redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
@@ -253,12 +254,16 @@ func mute() (rdb *redis.Client, hangUp func()) {
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()
 			go func() { _, _ = io.Copy(io.Discard, server) }()
+			mu.Lock()
+			defer mu.Unlock()
 			ends = append(ends, client, server)
 			return client, nil
 		},
 	})
 	return rdb, func() {
 		_ = rdb.Close()
+		mu.Lock()
+		defer mu.Unlock()
 		for _, c := range ends {
 			_ = c.Close()
 		}

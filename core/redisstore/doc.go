@@ -26,6 +26,10 @@
 // it is if the server behind a plain client turns out to be part of a cluster. A proxy that
 // spreads keys over servers needs a client that is not a *redis.Client.
 //
+// With ContextTimeoutEnabled a caller that finds nothing under way sends its call itself,
+// which takes less time. It then leaves with the answer or at the time-out, though its
+// context is cancelled meanwhile.
+//
 // # Refusals are repeated without Redis
 //
 // A user who is over the limit and goes on does not reach Redis: the process repeats the

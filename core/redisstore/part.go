@@ -87,10 +87,13 @@ func (s *Store) lookAfter(c *call) {
 	} else {
 		key = c.keys[0]
 	}
-	go func(b *batch) {
-		defer func() { _ = recover() }() // of a dialer of the user's
-		if err := s.knock(b, key); err != nil {
-			b.cancel(err)
-		}
-	}(c.batch)
+	go s.explore(c.batch, key)
+}
+
+// explore ends a batch if the client cannot connect.
+func (s *Store) explore(b *batch, key string) {
+	defer func() { _ = recover() }() // of a dialer of the user's
+	if err := s.knock(b, key); err != nil {
+		b.cancel(err)
+	}
 }

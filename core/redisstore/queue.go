@@ -19,7 +19,8 @@ import (
 // alone. A command that is no charge is sent alone everywhere.
 //
 // Each caller waits by a timer of its own, since the client's socket does not always
-// keep Options.Timeout.
+// keep Options.Timeout. If it does, a caller that finds nothing under way sends its call
+// itself: another goroutine would take 30 of 70 us.
 const (
 	fewBatches  = 2                // under way at a time: more would only make them smaller
 	manyBatches = 32               // if the server is far away
@@ -115,7 +116,8 @@ type queue struct {
 	mu       sync.Mutex
 	calls    []*call
 	most     int       // calls that queue or are alone
-	sending  int       // batches of calls that queued
+	sending  int       // goroutines and callers that send batches
+	underway int       // batches of theirs
 	alone    int       // calls that are sent alone
 	started  time.Time // the last batch
 	answered time.Time // the last batch, or the first was started
@@ -129,6 +131,9 @@ type queue struct {
 func (s *Store) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if s.alone(ctx, c) {
+		return s.sendOwn(ctx, c)
 	}
 	late := min(s.timeout/lateAfter, lateAtMost)
 	if c.done == nil {
@@ -161,6 +166,30 @@ func (s *Store) do(ctx context.Context, c *call) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// alone reports whether the caller may send the call itself, and if so takes the place of a
+// sender. The client must heed the deadline, since the caller cannot leave before. Nothing
+// may be under way, and the last batch must have had an answer: after that the client has a
+// connection. A caller whose own deadline is earlier would cost that connection.
+func (s *Store) alone(ctx context.Context, c *call) bool {
+	if !s.heeds || c.args != nil || s.scattered.Load() {
+		return false
+	}
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.underway > 0 || len(q.calls) > 0 || q.silent || q.answered.IsZero() {
+		return false
+	}
+	now := time.Now()
+	if end, ok := ctx.Deadline(); ok && end.Sub(now) < s.timeout {
+		return false
+	}
+	q.sending++
+	q.underway++
+	q.started, q.answered = now, now
+	return true
 }
 
 // join queues a call and sees to it that somebody sends it.
@@ -227,10 +256,9 @@ func (s *Store) hurry() {
 	s.watch(wait)
 }
 
-// note takes note of whether a batch was answered.
-func (q *queue) note(answered bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+// back takes note of a batch that is under way no more, and of whether it was answered.
+func (q *queue) back(answered bool) {
+	q.underway--
 	if q.silent = !answered; answered {
 		q.answered = time.Now()
 	}
@@ -279,6 +307,7 @@ func (s *Store) take() (calls []*call, b *batch) {
 	if len(calls) == 0 {
 		q.sending--
 	} else {
+		q.underway++
 		q.started = time.Now()
 	}
 	return calls, b

@@ -244,3 +244,38 @@ func TestWhatIsKeptIsOfThatCharge(t *testing.T) {
 		}
 	}
 }
+
+// Where the client heeds deadlines and nothing is under way, the caller sends its call
+// itself: it leaves with the answer, though its context was cancelled meanwhile. What comes
+// meanwhile is sent by others.
+func TestCallerSendsItself(t *testing.T) {
+	noLeak(t)
+	server, proxy := proxied(t)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(store, plenty))
+	if _, err := lim.Peek(t.Context(), user, action); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		idle(t, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
+			proxy.Spoil(nil)
+			cancel()
+			together(3, func(j int) {
+				if d, err := lim.Allow(t.Context(), fmt.Sprint("another", i, j), action); err != nil || !d.Allowed {
+					t.Errorf("meanwhile: %+v, %v", d, err)
+				}
+			})
+			return reply, false
+		})
+		if d, err := lim.Allow(ctx, user, action); err != nil || d.Remaining != plenty.Quota()-i-1 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		cancel()
+	}
+	if n := charged(t, reliable(t, server.Addr), user, plenty); n != 20 {
+		t.Errorf("%d are charged", n)
+	}
+}

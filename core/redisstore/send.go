@@ -22,11 +22,43 @@ func (s *Store) send() {
 	calls, b := s.take()
 	for len(calls) > 0 {
 		answered := s.exchange(b, calls)
+		s.queue.mu.Lock()
+		s.queue.back(answered)
+		s.queue.mu.Unlock()
 		s.deliver(b, calls)
 		runtime.Gosched()
-		s.queue.note(answered)
 		calls, b = s.take()
 	}
+}
+
+// sendOwn sends the caller's own call, without another goroutine, which a busy processor
+// may take long to start. The caller leaves when the answer comes or the time-out ends, though
+// its context ends before. Calls that come meanwhile queue for a goroutine.
+func (s *Store) sendOwn(ctx context.Context, c *call) error {
+	b := s.newBatch()
+	b.deadline = b.deadline.Add((1 - batchTime) * s.timeout)
+	late := min(s.timeout/lateAfter, lateAtMost)
+	alarm := time.AfterFunc(late, func() {
+		time.AfterFunc(s.timeout-late, func() { b.cancel(context.DeadlineExceeded) })
+		s.explore(b, c.keys[0])
+	})
+	calls := [1]*call{c}
+	answered := s.exchange(b, calls[:])
+	alarm.Stop()
+	b.cancel(nil)
+	q := s.queue
+	q.mu.Lock()
+	q.back(answered)
+	if len(q.calls) > 0 {
+		go s.send()
+	} else {
+		q.sending--
+	}
+	q.mu.Unlock()
+	if c.err == nil {
+		return nil
+	}
+	return explain(ctx, c.err)
 }
 
 // deepen gives a new goroutine at once the stack that the client's calls need. To let it

@@ -96,6 +96,7 @@ type Store struct {
 	panicked  atomic.Int64 // when that was said, as of Unix
 	policyAt  atomic.Int64 // since base: when to ask about the policy again
 	evicts    atomic.Bool  // that has been said
+	heeds     bool         // the client is one of a single server, and heeds deadlines
 	scattered atomic.Bool  // the keys of two users may be on two servers
 }
 
@@ -124,8 +125,9 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, uncached: o.NoRefusalCache, refusals: newRefusals(), base: time.Now(), seed: maphash.MakeSeed()}
 	s.queue = &queue{most: maxCalls, timeout: o.Timeout}
 	s.calls.New = func() any { return new(call) }
-	_, single := rdb.(*redis.Client)
+	client, single := rdb.(*redis.Client)
 	s.scattered.Store(!single)
+	s.heeds = single && client.Options().ContextTimeoutEnabled
 	if o.Secret != "" {
 		s.secret = []byte(o.Secret)
 	}
