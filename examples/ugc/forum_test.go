@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// All three frameworks serve the same forum: whatever is tested here is tested in
+// All frameworks serve the same forum: whatever is tested here is tested in
 // each, over a real connection.
 func inAllFrameworks(t *testing.T, test func(t *testing.T, f client)) {
 	for name, fw := range frameworks {

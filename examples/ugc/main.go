@@ -31,6 +31,7 @@ var frameworks = map[string]framework{
 	"nethttp": {"net/http", nethttpRoutes},
 	"gin":     {"Gin", ginRoutes},
 	"echo":    {"Echo", echoRoutes},
+	"echo5":   {"Echo v5", echo5Routes},
 }
 
 // A framework serves a site.
@@ -116,9 +117,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("ugc", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	opts := options{framework: "nethttp"}
-	flags.Func("framework", "the framework's `name`: nethttp, gin or echo (default nethttp)", func(s string) error {
+	flags.Func("framework", "the framework's `name`: nethttp, gin, echo or echo5 (default nethttp)", func(s string) error {
 		if _, ok := frameworks[s]; !ok {
-			return errors.New("it is one of nethttp, gin and echo")
+			return errors.New("it is one of nethttp, gin, echo and echo5")
 		}
 		opts.framework = s
 		return nil

@@ -123,7 +123,7 @@ func TestProgram(t *testing.T) {
 		says string
 	}{
 		"bad-flag":      {[]string{"-speed", "9"}, "flag provided but not defined: -speed"},
-		"bad-framework": {[]string{"-framework", "rails"}, "it is one of nethttp, gin and echo"},
+		"bad-framework": {[]string{"-framework", "rails"}, "it is one of nethttp, gin, echo and echo5"},
 		"argument":      {[]string{"gin"}, "ugc takes no arguments"},
 		"bad-address":   {[]string{"-addr", "nowhere"}, "missing port in address"},
 	} {

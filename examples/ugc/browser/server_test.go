@@ -75,7 +75,7 @@ func (s *server) kill() {
 }
 
 // frameworks are the values of -framework.
-var frameworks = []string{"nethttp", "gin", "echo"}
+var frameworks = []string{"nethttp", "gin", "echo", "echo5"}
 
 // inAllFrameworks runs a test against a server of each framework.
 func inAllFrameworks(t *testing.T, test func(t *testing.T, s *server)) {
