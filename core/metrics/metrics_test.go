@@ -410,6 +410,39 @@ func TestOnRefusal(t *testing.T) {
 	expect(t, m, "like funnel:1:1/1h allowed store 1", "like funnel:1:1/1h limited store 1", "reply fixed:1h error none 1")
 }
 
+// Whatever a limit records of a refusal, to watch it changes no decision.
+func TestWatchChangesNoDecision(t *testing.T) {
+	for _, limit := range []core.Limit{
+		core.SlidingWindow(3, time.Minute), core.SlidingWindow(3, time.Minute).CountRefused(), core.MovingWindow(3, time.Minute),
+		core.FixedWindow(3, time.Minute), core.ElasticWindow(3, time.Minute), core.TokenBucket(3, core.Every(time.Minute)),
+		core.TokenBucket(3, core.Every(time.Minute)).Initial(1), core.Funnel(3, core.Every(20*time.Second)),
+		core.Funnel(3, core.Every(20*time.Second)).PerUser(),
+	} {
+		t.Run(limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, refusals, counted := metrics.New(nil), 0, 0
+				m.OnRefusal(func(context.Context, metrics.Refusal) { refusals++ })
+				bare := core.Must(core.New(memorystore.New(nil), limit))
+				watched := core.Must(core.New(m.Watch(memorystore.New(nil)), limit))
+				for i := range 300 {
+					cost := 1 + i%7/6
+					want, _ := bare.AllowN(t.Context(), "u", "a", cost)
+					if got, err := watched.AllowN(t.Context(), "u", "a", cost); err != nil || got != want {
+						t.Fatalf("call %d: it is %+v (%v), want %+v", i, got, err, want)
+					}
+					if !want.Allowed {
+						counted++
+					}
+					time.Sleep(time.Duration(i%5) * 7 * time.Second)
+				}
+				if refusals != counted || counted == 0 {
+					t.Errorf("%d refusals are shown of %d", refusals, counted)
+				}
+			})
+		})
+	}
+}
+
 func TestCountsAreExactUnderLoad(t *testing.T) {
 	m := metrics.New(nil)
 	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1000, core.Every(time.Hour))))

@@ -229,12 +229,15 @@ type known struct {
 }
 
 func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level {
+	if records(r) && t.m.see.Load() != nil {
+		return machine.Level{}
+	}
 	v := t.store.TakeOne(user, action, r, cost)
 	if !v.Known {
 		return v
 	}
 	if !v.Fits && t.m.see.Load() != nil {
-		return machine.Level{} // a refusal wrote nothing, so Take, which has the context, can decide it
+		return machine.Level{} // the refusal is not recorded, so Take, which has the context, can decide it again
 	}
 	stripe := t.series(action).stripe()
 	if v.Fits {
@@ -257,4 +260,9 @@ func (t *taker) series(action string) *series {
 		slot.Store(&known{strings.Clone(action), s})
 	}
 	return s
+}
+
+// records reports whether a rule records what it refuses, and must not refuse it twice.
+func records(r *machine.Rule) bool {
+	return r.Kind == machine.KindElasticWindow || r.Kind == machine.KindSlidingRefused
 }
