@@ -218,7 +218,7 @@ func TestAnswersStayWithTheirQuestions(t *testing.T) {
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: 20 * time.Millisecond})
 	direct := reliable(t, server.Addr)
 	lim := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
-	var n atomic.Int64
+	var n, answered, late atomic.Int64
 	proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
 		if n.Add(1)%3 == 0 {
 			time.Sleep(30 * time.Millisecond)
@@ -232,8 +232,10 @@ func TestAnswersStayWithTheirQuestions(t *testing.T) {
 			sent++
 			d, err := lim.Allow(t.Context(), who, action)
 			if err != nil {
+				late.Add(1)
 				continue
 			}
+			answered.Add(1)
 			used := 1000 - d.Remaining
 			if used <= last || used > sent {
 				t.Errorf("%d are charged of %d sent, and before it were %d", used, sent, last)
@@ -242,6 +244,9 @@ func TestAnswersStayWithTheirQuestions(t *testing.T) {
 		}
 	})
 	proxy.Spoil(nil)
+	if answered.Load() == 0 || late.Load() == 0 {
+		t.Errorf("%d answered, %d late", answered.Load(), late.Load())
+	}
 	for i := range 8 {
 		if c := charged(t, direct, fmt.Sprint(user, i), core.FixedWindow(1000, time.Hour)); c > 30 {
 			t.Errorf("%d are charged of 30 sent", c)

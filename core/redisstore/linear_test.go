@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,11 +14,14 @@ import (
 // instant, or is an error and happens once or never.
 func TestLinearizableWithFaults(t *testing.T) {
 	server, proxy := proxied(t)
+	var spoilt atomic.Int64
 	proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
 		switch rand.IntN(40) {
 		case 0:
+			spoilt.Add(1)
 			return nil, true
 		case 1:
+			spoilt.Add(1)
 			return reply[:len(reply)/2], true
 		case 2, 3, 4, 5:
 			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
@@ -35,6 +39,9 @@ func TestLinearizableWithFaults(t *testing.T) {
 				server.Do("FLUSHALL")
 				return storetest.Fixture{Store: redisstore.New(rdb, &redisstore.Options{Timeout: 100 * time.Millisecond})}
 			})
+			if spoilt.Swap(0) == 0 {
+				t.Error("no reply was spoilt")
+			}
 		})
 	}
 }

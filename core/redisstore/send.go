@@ -229,10 +229,10 @@ func (scriptError) RedisError() {}
 func plainError(text string) scriptError {
 	if strings.HasPrefix(text, "@user_script") {
 		if _, own, ok := strings.Cut(text, ": -"); ok {
-			text = own
+			text = strings.TrimSpace(own)
 		}
 	}
-	return scriptError(strings.TrimSpace(text))
+	return scriptError(text)
 }
 
 // explain tells the caller's own leaving, the time-out, and what is wrong in Redis from
