@@ -8,7 +8,7 @@
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
 // Package nethttp says what is answered, what is logged and where to mount a limit. A
-// refusal is an *echo.HTTPError whose Message is a gate.Problem, so that the central error
+// refusal is an *echo.HTTPError whose Message is a [*Problem], so that the central error
 // handler sees it. Mount a limit with e.Use, on a group or on a route, not with e.Pre,
 // where no route is known.
 //
@@ -179,29 +179,6 @@ func (cfg *Config) answer(c echo.Context, o *gate.Outcome) error {
 		return err
 	}
 	return problem(c, o)
-}
-
-// problem makes the problem an error. It is not wrapped: Echo's error handler looks at
-// the type itself.
-func problem(c echo.Context, o *gate.Outcome) error {
-	res := c.Response()
-	gate.ClearBody(res.Writer)
-	// Echo sets a Content-Type only where there is none. So the problem's comes when the
-	// problem is encoded, and not where the central handler answers in its own way.
-	p := o.Problem()
-	p = p.OnEncode(func() {
-		if !res.Committed && res.Status == p.Status && res.Header().Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
-			res.Header().Set(echo.HeaderContentType, gate.ProblemType)
-		}
-	})
-	if c.Request().Method == http.MethodHead { // answered without a body
-		res.Before(func() {
-			if res.Status == p.Status && res.Header().Get(echo.HeaderContentType) == "" {
-				res.Header().Set(echo.HeaderContentType, gate.ProblemType)
-			}
-		})
-	}
-	return &echo.HTTPError{Code: p.Status, Message: p}
 }
 
 // statusOf is the status with which Echo's own error handler answers.

@@ -18,7 +18,6 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/keyfuncs"
-	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -78,7 +77,7 @@ func TestTheCentralErrorHandler(t *testing.T) {
 			if !isHTTP || he.Code != c.status || he.Internal != nil {
 				t.Fatalf("the central handler saw %#v", seen)
 			}
-			if p, ok := he.Message.(gate.Problem); !ok || p.Status != c.status || p.Title != c.title {
+			if p, ok := he.Message.(*echolimit.Problem); !ok || p.Status != c.status || p.Title != c.title {
 				t.Errorf("the message is %#v", he.Message)
 			}
 			if got := w.Header().Get("Content-Type"); w.Code != 599 || w.Body.String() != "central" || got != "text/plain; charset=UTF-8" {
@@ -604,7 +603,7 @@ func TestAllowReturnsTheProblem(t *testing.T) {
 	})
 	want(t, do(e, "GET", "/a"), 200, "0")
 	want(t, do(e, "GET", "/a"), 429, "0")
-	if he, ok := seen.(*echo.HTTPError); !ok || he.Code != 429 || he.Message.(gate.Problem).Status != 429 {
+	if he, ok := seen.(*echo.HTTPError); !ok || he.Code != 429 || he.Message.(*echolimit.Problem).Status != 429 {
 		t.Errorf("the central handler saw %#v", seen)
 	}
 }

@@ -1,6 +1,7 @@
 package echolimit
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/labstack/echo/v5"
@@ -11,7 +12,12 @@ import (
 // Problem is the error that stands for a refusal or a failure. Echo's error handler
 // answers with its status and its JSON. A central error handler of your own finds it
 // with errors.As, by itself, as an echo.HTTPStatusCoder or as an *echo.HTTPError.
-type Problem struct{ gate.Problem }
+type Problem struct {
+	gate.Problem
+	header http.Header // of the response
+	sent   string      // the Content-Type with which Echo sends the problem
+	sends  bool
+}
 
 // Error returns the status and the title.
 func (p *Problem) Error() string { return p.http().Error() }
@@ -24,27 +30,28 @@ func (p *Problem) Unwrap() error { return p.http() }
 
 func (p *Problem) http() *echo.HTTPError { return echo.NewHTTPError(p.Status, p.Title) }
 
-// problem makes the outcome an error, and the response's Content-Type the problem's if
-// it is the problem that the central handler sends.
-func problem(c *echo.Context, o *gate.Outcome) error {
-	gate.ClearBody(c.Response())
-	p := o.Problem()
-	h := c.Response().Header()
+// MarshalJSON encodes the problem. If Echo encodes it to send it, the response becomes
+// problem+json. A central error handler that sends something else keeps its own type.
+func (p *Problem) MarshalJSON() ([]byte, error) {
 	// Echo says that it sends JSON before it encodes anything. A handler that logs the
 	// problem encodes it, too, but has said nothing then.
-	sent := c.Request().Method == http.MethodHead // answered without a body
-	want := ""
-	p = p.OnEncode(func() {
-		if h.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
-			sent, want = true, echo.MIMEApplicationJSON
-		}
-	})
+	if p.header.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
+		p.sends, p.sent = true, echo.MIMEApplicationJSON
+	}
+	return json.Marshal(&p.Problem)
+}
+
+// problem makes the outcome an error.
+func problem(c *echo.Context, o *gate.Outcome) error {
+	gate.ClearBody(c.Response())
+	p := &Problem{Problem: o.Problem(), header: c.Response().Header()}
+	p.sends = c.Request().Method == http.MethodHead // answered without a body
 	if res, _ := echo.UnwrapResponse(c.Response()); res != nil {
 		res.Before(func() {
-			if sent && res.Status == p.Status && h.Get(echo.HeaderContentType) == want {
-				h.Set(echo.HeaderContentType, gate.ProblemType)
+			if p.sends && res.Status == p.Status && p.header.Get(echo.HeaderContentType) == p.sent {
+				p.header.Set(echo.HeaderContentType, "application/problem+json")
 			}
 		})
 	}
-	return &Problem{p}
+	return p
 }

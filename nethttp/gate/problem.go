@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
-
-// ProblemType is the Content-Type of a [Problem].
-const ProblemType = "application/problem+json"
 
 // A Problem is the body of a refusal or a failure, as RFC 9457 has it. It tells nothing
 // of the user, or of what is inside the server.
@@ -25,8 +21,6 @@ type Problem struct {
 	// RetryAfter is the header of that name, for scripts that cannot read headers; 0 if
 	// there is none.
 	RetryAfter int64 `json:"retry_after,omitempty"`
-
-	encoded func()
 }
 
 const (
@@ -88,70 +82,12 @@ func (p *Problem) retry(seconds int64) {
 
 // Write answers the request with the problem.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
 	ClearBody(w)
-	h.Set("Content-Type", ProblemType)
+	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {
 		return
 	}
-	body, _ := json.Marshal(plain(p)) // strings and numbers only: it cannot fail
+	body, _ := json.Marshal(&p) // strings and numbers only: it cannot fail
 	_, _ = w.Write(append(body, '\n'))
-}
-
-// plain is a Problem without methods, which is encoded as its fields say.
-type plain Problem
-
-// MarshalJSON encodes the problem.
-func (p Problem) MarshalJSON() ([]byte, error) {
-	if p.encoded != nil {
-		p.encoded()
-	}
-	return json.Marshal(plain(p))
-}
-
-// OnEncode returns the problem with a function that is called when it is encoded, for a
-// framework that encodes the problem itself and then sends it.
-func (p Problem) OnEncode(f func()) Problem {
-	p.encoded = f
-	return p
-}
-
-// ClearBody takes away the headers that describe the body that would have been sent
-// instead of a problem. Content-Encoding stays if w is another middleware's writer,
-// which may compress the problem as well.
-func ClearBody(w http.ResponseWriter) {
-	h := w.Header()
-	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Expires"} {
-		delete(h, name)
-	}
-	if ofServer(w) {
-		delete(h, "Content-Encoding")
-	}
-}
-
-// ofServer reports whether nothing that might compress stands between w and the server.
-func ofServer(w http.ResponseWriter) bool {
-	for {
-		if own, ok := w.(interface{ behind() http.ResponseWriter }); ok {
-			w = own.behind()
-			continue
-		}
-		t := reflect.TypeOf(w)
-		if t.Kind() == reflect.Pointer {
-			t = t.Elem()
-		}
-		switch t.PkgPath() {
-		case "net/http", "net/http/httptest", "golang.org/x/net/http2":
-			return true
-		case "github.com/gin-gonic/gin", "github.com/tailcut/tailcut/ginlimit", "github.com/labstack/echo/v4", "github.com/labstack/echo/v5":
-			u, ok := w.(interface{ Unwrap() http.ResponseWriter })
-			if !ok {
-				return false
-			}
-			w = u.Unwrap()
-		default:
-			return false
-		}
-	}
 }
