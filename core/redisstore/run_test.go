@@ -89,12 +89,9 @@ func limitsOf(t testing.TB) (limits, bans []core.Limit) {
 	return limits, bans
 }
 
-// drawCharge draws a charge of any shape that a store may be given.
-func drawCharge(t *rapid.T, run int, limits, bans []core.Limit) core.Charge {
-	c := core.Charge{
-		User: fmt.Sprint("user ", run, rapid.IntRange(0, 1).Draw(t, "user")), Action: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "action"),
-		Ask: machine.Ask{Cost: 1},
-	}
+// drawCharge draws a charge of any shape that a store may be given, but for whose it is.
+func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
+	c := core.Charge{Ask: machine.Ask{Cost: 1}}
 	if rapid.IntRange(0, 3).Draw(t, "dear") == 3 {
 		c.Cost = rapid.Int64Range(1, 7).Draw(t, "cost")
 	}
@@ -177,8 +174,14 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 			}
 			fmt.Fprintf(&log, "%+d us\n", d.Microseconds())
 			var charges []core.Charge
-			for range rapid.IntRange(1, 6).Draw(rt, "charges") {
-				c := drawCharge(rt, run, limits, bans)
+			shapes := make([]core.Charge, rapid.IntRange(1, 3).Draw(rt, "shapes"))
+			for i := range shapes {
+				shapes[i] = drawCharge(rt, limits, bans)
+			}
+			for range rapid.IntRange(1, 8).Draw(rt, "charges") {
+				c := shapes[rapid.IntRange(0, len(shapes)-1).Draw(rt, "shape")]
+				c.User = fmt.Sprint("user ", run, rapid.IntRange(0, 1).Draw(rt, "user"))
+				c.Action = rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "action")
 				if rapid.IntRange(0, 15).Draw(rt, "spoilt") == 15 { // a key of it is no state
 					c.User = spoilt
 					l := c.Limits[rapid.IntRange(0, len(c.Limits)-1).Draw(rt, "key")]

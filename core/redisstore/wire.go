@@ -71,9 +71,6 @@ func spec(c *core.Charge) string {
 	for i := range c.Limits {
 		l := &c.Limits[i]
 		b = append(b, ' ')
-		if l.Shadowed() {
-			b = append(b, '~')
-		}
 		switch r := l.Rule(); r.Kind {
 		case machine.KindTokenBucket, machine.KindFunnel:
 			cost := r.Time(min(c.Cost, r.Max+1))
@@ -95,6 +92,9 @@ func spec(c *core.Charge) string {
 			b = append(b, r.Kind.String()...)
 			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
 			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
+		}
+		if l.Shadowed() {
+			b = append(b, '~')
 		}
 	}
 	return string(b)

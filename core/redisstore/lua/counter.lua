@@ -11,7 +11,7 @@ local counted, stop = 0, 0 -- now, and when the window ends
 local width = 0 -- of the count as it is kept, if the window goes on
 
 --@ parse
-l = {COUNTER, shadow ~= '', false, false, a + 0, b + 0, c + 0, kind == 'elastic', 0, 0, 0}
+l = {COUNTER, shadow, false, false, a + 0, b + 0, c + 0, kind == 'elastic', 0, 0, 0}
 
 --@ check
 if not again then

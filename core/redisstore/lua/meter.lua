@@ -75,11 +75,12 @@ local special = false -- it needs the rare methods
 
 --@ parse
 local parts, costPart, burstPart, more = 1, 0, 0, ''
-if rest ~= '' then
-	costPart, burstPart, more = match(rest, '^,(%d+),(%d+)(.*)$')
-	costPart, burstPart = costPart + 0, burstPart + 0
+b = b + 0
+if c ~= '1' or kind == 'initial' then
+	costPart, burstPart, more = match(rest, '^,(%d+),(%d+)(.*)')
+	parts, costPart, burstPart = c + 0, costPart + 0, burstPart + 0
 end
-l = {METER, shadow ~= '', false, false, a + 0, b + 0, c + 0, costPart, burstPart, b + 0, 0, 0, 0, 0, false}
+l = {METER, shadow, false, false, a + 0, b, parts, costPart, burstPart, b, 0, 0, 0, 0, false}
 if kind == 'initial' or ahead > 0 or forced then
 	l.always, l.forced, l.memory = true, forced, false
 	if kind == 'initial' then

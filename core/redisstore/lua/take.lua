@@ -5,8 +5,8 @@
 -- KEYS   one for each limit of each charge
 -- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and say when, 3 charge
 --        what there is room for); ":" and how far ahead of its time a meter may admit it, if
---        at all; then for each limit " ", "~" if it is only rehearsed, and the words that
---        its machine's file begins with
+--        at all; then for each limit " ", the words that its machine's file begins with, and
+--        "~" if it is only rehearsed
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers that its
 --        machine's file tells. For a charge that failed "!" and why, instead of all that.
 --
@@ -22,14 +22,14 @@ local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
 local charge, from, count = 0, 0, #ARGV -- charges and keys that are done, and how many charges there are
-local words, plan, n, charging, dated, forced, ahead -- of the last charge, and what they say
+local words, limits, n, charging, dated, forced, ahead -- of the last charge, and what they say
 local plans -- by words, if there are several charges
 local equal, start = false, 0 -- the next charge has equal words and keys; the reply before those
 local together = 0 -- and how many there are by now
 local rare, log, ring, bans -- methods, once they were needed
 
 -- A limit is an array, which is made in a third of the time of a table with names. What it
--- holds from place 5 on, each machine says.
+-- holds from place 5 on, each machine says. The limits of a charge are a chain, by next.
 local MACHINE, SHADOW, FITS, CHANGED = 1, 2, 3, 4
 local METER, COUNTER, OTHER = 1, 2, 3
 --@ meter.fields
@@ -51,10 +51,12 @@ while charge < count do
 			ahead, at = match(words, '^(%d+)()', 3)
 			ahead = ahead + 0
 		end
-		plan = plans and plans[words]
-		if not plan then
+		limits = plans and plans[words]
+		if not limits then
+			n = 0
 			repeat
-				local shadow, kind, a, b, c, rest, next = match(words, '^ (~?)(%l+) (%d+),(%d+),(%d+)([,%d]*)()', at)
+				local kind, a, b, c, rest, next = match(words, '^ (%l+) (%d+),(%d+),(%d+)([,%d~]*)()', at)
+				local shadow, before = rest ~= '' and find(rest, '~', 1, true) and true or false, l
 				if kind == 'meter' or kind == 'initial' then
 					--@ meter.parse
 				elseif kind == 'fixed' or kind == 'elastic' then
@@ -75,28 +77,33 @@ while charge < count do
 					end)()
 					--@ trail.parse
 				end
-				if plan then
-					plan[#plan + 1] = l
+				if n == 0 then
+					limits = l
 				else
-					plan = {l}
+					before.next = l
 				end
-				at = next
+				n, at = n + 1, next
 			until at > #words
 			if count > 1 then
 				plans = plans or {}
-				plans[words] = plan
+				plans[words] = limits
+			end
+			if n > 1 then
+				limits.size = n
 			end
 		end
-		n = #plan
+		n = limits.size or 1
 	end
 
 	-- Check. pass is whether every limit that can refuse has room, and rehearsed whether
 	-- every other one has.
 	local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
-	equal = words == ARGV[charge + 2]
+	equal, l = words == ARGV[charge + 2], limits
 	for k = 1, n do
-		l, key = plan[k], KEYS[from + k]
-		machine = l[MACHINE]
+		if k > 1 then
+			l = l.next
+		end
+		machine, key = l[MACHINE], KEYS[from + k]
 		if machine == METER then
 			--@ meter.check
 		elseif machine == COUNTER then
@@ -130,7 +137,7 @@ while charge < count do
 	end
 	for k = 1, problem and 0 or n do
 		if n > 1 then
-			l, key = plan[k], KEYS[from + k]
+			l, key = k > 1 and l.next or limits, KEYS[from + k]
 			machine, fits = l[MACHINE], l[FITS]
 		end
 		local all, done = charging and pass and (rehearsed or not l[SHADOW]), nil

@@ -11,7 +11,7 @@
 --@ parse
 local methods = kind == 'moving' and ring or log
 l = {
-	OTHER, shadow ~= '', false, cost = a + 0, max = b + 0, period = c + 0,
+	OTHER, shadow, false, cost = a + 0, max = b + 0, period = c + 0,
 	counting = kind == 'refused', forced = forced, check = methods.check, charge = methods.charge,
 }
 
