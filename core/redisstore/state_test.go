@@ -558,7 +558,7 @@ func TestSpoiltStates(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := z[r.IntN(len(z))]
-			rdb.Do(t.Context(), "zadd", key, []any{"inf", "-inf", "1e300", 0, -5, 1.5, 1 << 53, e.Score - 1e9, e.Score + 1e15}[r.IntN(9)], []any{e.Member, "x", "9999999999999999"}[r.IntN(3)])
+			rdb.Do(t.Context(), "zadd", key, []any{"inf", "-inf", "1e300", 0, -5, 1.5, float64(1 << 53), e.Score - 1e9, e.Score + 1e15}[r.IntN(9)], []any{e.Member, "x", "9999999999999999"}[r.IntN(3)])
 			return
 		}
 		v := []byte(rdb.Get(t.Context(), key).Val())

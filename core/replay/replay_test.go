@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -374,7 +375,7 @@ func TestErrorsOfTheReader(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	endless := newStream(1<<40, 10, 1000, "combined")
+	endless := newStream(math.MaxInt, 10, 1000, "combined")
 	stop := readerFunc(func(b []byte) (int, error) {
 		if endless.line > 50_000 {
 			cancel()

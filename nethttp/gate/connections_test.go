@@ -382,7 +382,7 @@ func TestResetSecond(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		sleep, after time.Duration
-		want         int
+		want         int64
 	}{
 		{"on the second", 0, time.Minute, midnight + 60},
 		{"on the second and nothing to wait for", 0, 0, midnight},
@@ -397,7 +397,7 @@ func TestResetSecond(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					time.Sleep(c.sleep)
 					h := ad.mount(app{routes: reply(nil)(decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: c.after})())}.filled())
-					if got := ask(h).Header.Get("X-RateLimit-Reset"); got != strconv.Itoa(c.want) {
+					if got := ask(h).Header.Get("X-RateLimit-Reset"); got != strconv.FormatInt(c.want, 10) {
 						t.Errorf("got %s, want %d", got, c.want)
 					}
 				})
