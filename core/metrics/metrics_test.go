@@ -302,6 +302,35 @@ func TestWaitsAreOneDecision(t *testing.T) {
 	}
 }
 
+// A store that answers late lets the deadline of a caller end after it has reserved a turn.
+func TestAWaitWhoseDeadlineEndsIsNoError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New(nil)
+		l := core.Must(core.New(m.Watch(late{memorystore.New(nil)}), core.Funnel(1, core.Every(time.Second))))
+		if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 990*time.Millisecond)
+		defer cancel()
+		if _, err := l.Wait(ctx, "u", "a"); err == nil {
+			t.Fatal("it passes after its deadline")
+		}
+		for _, d := range m.Snapshot().Decisions {
+			if d.Outcome == "error" {
+				t.Errorf("it is counted as %+v", d)
+			}
+		}
+	})
+}
+
+// late is a store that answers 30 ms after it has decided.
+type late struct{ core.Store }
+
+func (s late) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	defer time.Sleep(30 * time.Millisecond)
+	return s.Store.Take(ctx, c)
+}
+
 func TestAPanicLeavesNobodyWaiting(t *testing.T) {
 	m := metrics.New(nil)
 	l := core.Must(core.New(m.Watch(panics{memorystore.New(nil)}), core.FixedWindow(1, time.Second)))

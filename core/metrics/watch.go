@@ -191,10 +191,13 @@ func (w *watch) Waiting(ctx context.Context, action string, limits []core.Limit)
 	return context.WithValue(ctx, waitingKey{}, w), func(d core.Decision, err error) {
 		gauge.Add(-1)
 		w.m.waits.add(time.Since(begun))
-		if errors.Is(err, core.ErrRefused) {
+		switch {
+		case errors.Is(err, core.ErrRefused):
 			err = nil
-		} else if err == nil && !d.Allowed {
-			return // it panics
+		case err != nil && ctx.Err() != nil: // the caller no longer waits
+			return
+		case err == nil && !d.Allowed: // it panics
+			return
 		}
 		w.count(ctx, &core.Charge{Action: action, Limits: limits}, &d, err)
 	}
