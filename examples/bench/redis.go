@@ -7,8 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +37,7 @@ func connect(ctx context.Context, addr string) (*server, error) {
 		}
 	}
 	s := &server{
-		rdb:  redis.NewClient(&redis.Options{Addr: addr}),
+		rdb:  redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}),
 		next: int(time.Now().Unix()%1_000_000) * 1_000_000, // apart from those of an earlier run
 		end:  end,
 	}
@@ -242,150 +240,6 @@ func redisEach(ctx context.Context, s settings) ([]table, error) {
 	return []table{byIncr, byPeer}, nil
 }
 
-// redisLatency is row 4: ns is the median of one round's latencies.
-func redisLatency(ctx context.Context, s settings) ([]table, error) {
-	keys := s.redis.keys(someKeys)
-	ask, err := s.redis.tailcut(slow.funnel())
-	if err != nil {
-		return nil, err
-	}
-	p50 := func(name string, ask decide) contender {
-		return contender{name, func(from, n int) (sample, error) {
-			took := make([]float64, n)
-			for i := range n {
-				start := time.Now()
-				if _, err := ask(keys[(from+i)%len(keys)]); err != nil {
-					return sample{}, err
-				}
-				took[i] = float64(time.Since(start))
-			}
-			return sample{ns: median(took)}, nil
-		}}
-	}
-	direct, err := s.redis.direct(keys)
-	if err != nil {
-		return nil, err
-	}
-	scores, err := s.compete(ctx, 0,
-		p50(tailcut, ask), p50("INCR", s.redis.incr), p50("redis_rate", s.redis.redisRate(slow)), p50("its script, by a plain EVALSHA", direct))
-	if err != nil {
-		return nil, err
-	}
-	t := table{head: []string{"1 goroutine, " + count(someKeys, "key"), "p50 µs", tailcut + " ÷ it", "target", "met"}}
-	t.add(tailcut, few(median(scores[0].ns)/1000), "1", noPeer, noPeer)
-	t.add(append([]string{"INCR", few(median(scores[1].ns) / 1000)}, atMost(quotient(scores[0].ns, scores[1].ns), 1.15)...)...)
-	for _, sc := range scores[2:] {
-		t.add(sc.name, few(median(sc.ns)/1000), ratio(quotient(scores[0].ns, sc.ns)), noPeer, noPeer)
-	}
-	return []table{t}, nil
-}
-
-// direct runs the script as Tailcut does for each of the keys, past all of Tailcut.
-func (s *server) direct(keys []string) (decide, error) {
-	var calls recorder
-	rdb := redis.NewClient(s.rdb.Options())
-	defer rdb.Close()
-	rdb.AddHook(&calls)
-	l, err := core.New(redisstore.New(rdb, nil), slow.funnel())
-	if err != nil {
-		return nil, err
-	}
-	args := make(map[string][]any, len(keys))
-	for _, key := range keys {
-		if _, err := l.Allow(background, key, action); err != nil {
-			return nil, err
-		}
-		args[key] = calls.last
-	}
-	return func(key string) (bool, error) { return true, s.rdb.Do(background, args[key]...).Err() }, nil
-}
-
-// A recorder keeps the last command that a client has sent.
-type recorder struct{ last []any }
-
-func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		r.last = cmd.Args()
-		return next(ctx, cmd)
-	}
-}
-
-func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-// redisAbuse is row 6: a user who has spent five actions a minute goes on at 10,000 a
-// second.
-func redisAbuse(ctx context.Context, s settings) ([]table, error) {
-	const workers, every = 16, time.Second / 10_000
-	ask, err := s.redis.tailcut(quota{5, time.Minute}.funnel())
-	if err != nil {
-		return nil, err
-	}
-	user := fmt.Sprintf("abuse-%d", time.Now().UnixNano())
-	for allowed := true; allowed; {
-		if allowed, err = ask(user); err != nil {
-			return nil, err
-		}
-	}
-	before, err := s.redis.commands(ctx)
-	if err != nil {
-		return nil, err
-	}
-	attempts := int(s.abuse / every)
-	start := time.Now()
-	found, err := spread(workers, attempts, func(lo, hi int) (refused int, err error) {
-		for i := range hi - lo {
-			time.Sleep(time.Until(start.Add(time.Duration(i) * workers * every)))
-			allowed, err := ask(user)
-			if err = errors.Join(err, ctx.Err()); err != nil {
-				return refused, err
-			}
-			if !allowed {
-				refused++
-			}
-		}
-		return refused, nil
-	})
-	took := time.Since(start).Seconds()
-	if err != nil {
-		return nil, err
-	}
-	after, err := s.redis.commands(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sent := after - before
-	t := table{head: []string{tailcut + ", 1 key, 1 process", "attempts/s", "refused", "commands/s", "commands an attempt", "target", "met"}}
-	t.add(fmt.Sprintf("%.0f s", took), whole(float64(attempts)/took), grouped(found.refused), few(sent/took),
-		ratio(sent/float64(attempts)), "≤ 2 commands/s", met(sent/took <= 2))
-	t.note("A funnel of five a minute, already full: one attempt in 12 s passes. Commands by INFO commandstats, those within scripts not counted.")
-	return []table{t}, nil
-}
-
-// commands is how many of the commands that can decide the server has been sent.
-func (s *server) commands(ctx context.Context) (float64, error) {
-	info, err := s.rdb.Info(ctx, "commandstats").Result()
-	if err != nil {
-		return 0, err
-	}
-	total := 0.0
-	for line := range strings.Lines(info) {
-		name, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
-		if slices.Contains([]string{"evalsha", "eval", "evalsha_ro", "eval_ro", "fcall", "fcall_ro", "cl.throttle"}, name) {
-			calls, _, _ := strings.Cut(stats, ",")
-			n, err := strconv.ParseFloat(calls, 64)
-			if err != nil {
-				return 0, fmt.Errorf("INFO commandstats: %q", line)
-			}
-			total += n
-		}
-	}
-	return total, nil
-}
-
 // redisThree is row 7.
 func redisThree(ctx context.Context, s settings) ([]table, error) {
 	keys := s.redis.keys(someKeys)
@@ -397,14 +251,27 @@ func redisThree(ctx context.Context, s settings) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	scores, err := s.compete(ctx, s.most(slow, someKeys), among(keys, 64, "three limits", three), among(keys, 64, "one limit", one))
+	unlike, err := s.redis.tailcut(slow.funnel(), core.FixedWindow(100_000, time.Hour), core.MovingWindow(100_000, time.Minute))
 	if err != nil {
 		return nil, err
 	}
-	t := rates("64 goroutines, "+count(someKeys, "key"), scores, 0.6)
-	t.head[2] = "three ÷ it"
-	t.note("The one limit is a Funnel of %s; the three are it and two FixedWindows, of an hour and of a day.", slow)
-	return []table{t}, nil
+	var tables []table
+	for _, tt := range []struct {
+		what   string
+		ask    decide
+		target float64
+	}{{"alike", three, 0.6}, {"unlike", unlike, 0.4}} {
+		scores, err := s.compete(ctx, s.most(slow, someKeys),
+			among(keys, 64, "three limits, "+tt.what, tt.ask), among(keys, 64, "one limit", one), among(keys, 64, "redis_rate, one limit", s.redis.redisRate(slow)))
+		if err != nil {
+			return nil, err
+		}
+		t := rates("64 goroutines, "+count(someKeys, "key"), scores, tt.target, 0)
+		t.head[2] = "three ÷ it"
+		tables = append(tables, t)
+	}
+	tables[1].note("The one limit is a Funnel of %s. Three alike are it and two FixedWindows, of an hour and of a day; unlike, it, a FixedWindow of an hour and a MovingWindow of a minute.", slow)
+	return tables, nil
 }
 
 // movingWindow is row 8.

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// redisLatency is row 4: one caller, on a quiet machine and on one whose processors are all
+// busy with something else.
+func redisLatency(ctx context.Context, s settings) ([]table, error) {
+	quiet, err := s.latencies(ctx, "quiet", 1.3)
+	if err != nil {
+		return nil, err
+	}
+	end, err := spin(ctx, runtime.NumCPU())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	busy, err := s.latencies(ctx, "every processor busy", 0)
+	return []table{quiet, busy}, err
+}
+
+// latencies measures one caller: ns is the median of one round's latencies.
+func (s settings) latencies(ctx context.Context, how string, incrTarget float64) (table, error) {
+	keys := s.redis.keys(someKeys)
+	ask, err := s.redis.tailcut(slow.funnel())
+	if err != nil {
+		return table{}, err
+	}
+	p50 := func(name string, ask decide) contender {
+		return contender{name, func(from, n int) (sample, error) {
+			took := make([]float64, n)
+			for i := range n {
+				start := time.Now()
+				if _, err := ask(keys[(from+i)%len(keys)]); err != nil {
+					return sample{}, err
+				}
+				took[i] = float64(time.Since(start))
+			}
+			return sample{ns: median(took)}, nil
+		}}
+	}
+	direct, err := s.redis.direct(keys)
+	if err != nil {
+		return table{}, err
+	}
+	scores, err := s.compete(ctx, 0,
+		p50(tailcut, ask), p50("redis_rate", s.redis.redisRate(slow)), p50("INCR", s.redis.incr), p50("its script, by a plain EVALSHA", direct))
+	if err != nil {
+		return table{}, err
+	}
+	t := table{head: []string{"1 goroutine, " + count(someKeys, "key") + ", " + how, "p50 µs", tailcut + " ÷ it", "target", "met"}}
+	t.add(tailcut, few(median(scores[0].ns)/1000), "1", noPeer, noPeer)
+	for i, sc := range scores[1:] {
+		line := []string{sc.name, few(median(sc.ns) / 1000)}
+		switch r := quotient(scores[0].ns, sc.ns); {
+		case i == 0:
+			line = append(line, atMost(r, 1)...)
+		case i == 1 && incrTarget > 0:
+			line = append(line, atMost(r, incrTarget)...)
+		default:
+			line = append(line, ratio(r), noPeer, noPeer)
+		}
+		t.add(line...)
+	}
+	return t, nil
+}
+
+// spin keeps so many processors busy until end, with processes that end by themselves too.
+func spin(ctx context.Context, n int) (end func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	var all []*exec.Cmd
+	end = func() {
+		cancel()
+		for _, c := range all {
+			_ = c.Wait()
+		}
+	}
+	for range n {
+		c := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
+		if err := c.Start(); err != nil {
+			end()
+			return nil, fmt.Errorf("a process that spins: %w", err)
+		}
+		all = append(all, c)
+	}
+	return end, nil
+}
+
+// direct runs the script as Tailcut does for each of the keys, past all of Tailcut.
+func (s *server) direct(keys []string) (decide, error) {
+	var calls recorder
+	rdb := redis.NewClient(s.rdb.Options())
+	defer rdb.Close()
+	rdb.AddHook(&calls)
+	l, err := core.New(redisstore.New(rdb, &redisstore.Options{Timeout: time.Second}), slow.funnel())
+	if err != nil {
+		return nil, err
+	}
+	args := make(map[string][]any, len(keys))
+	for _, key := range keys {
+		if _, err := l.Allow(background, key, action); err != nil {
+			return nil, err
+		}
+		args[key] = calls.last
+	}
+	return func(key string) (bool, error) { return true, s.rdb.Do(background, args[key]...).Err() }, nil
+}
+
+// A recorder keeps the last command that a client has sent.
+type recorder struct{ last []any }
+
+func (r *recorder) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		r.last = cmd.Args()
+		return next(ctx, cmd)
+	}
+}
+
+func (r *recorder) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
