@@ -104,17 +104,24 @@ func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
 	return micros(l.rule.RetryAfter(v, cost))
 }
 
-// Pour fills in the zero Decision of a charge that is [Charge.Short], as
-// [machine.Rule.Pour] has decided it.
-func (c *Charge) Pour(d *Decision, v machine.Level) { c.Limits[0].poured(d, v, c.Cost) }
+// Decide fills in the zero Decision of a charge that is [Charge.Short], as its one limit
+// has decided it.
+func (c *Charge) Decide(d *Decision, v machine.Verdict) { c.Limits[0].decided(d, v, c.Cost) }
 
-func (l *Limit) poured(d *Decision, v machine.Level, cost int64) {
-	d.Allowed, d.Source, d.Limit = v.Fits, SourceStore, l.max
-	d.Remaining = int(l.rule.Room(v.Debt))
-	d.ResetAfter = micros(v.Debt.Ceil())
-	if !v.Fits {
-		d.Reason = ReasonLimited
-		d.RetryAfter = micros(l.rule.Delay(v.Debt, cost))
+func (l *Limit) decided(d *Decision, v machine.Verdict, cost int64) {
+	d.Allowed, d.Source, d.Limit = v.Outcome == machine.Admitted, SourceStore, l.max
+	d.ResetAfter = micros(v.Rest.Ceil())
+	if l.rule.Metered() { // the same in 10 ns less
+		d.Remaining = int(l.rule.Room(v.Rest))
+		if !d.Allowed {
+			d.Reason, d.RetryAfter = ReasonLimited, micros(l.rule.Delay(v.Rest, cost))
+		}
+		return
+	}
+	read := v.Reading()
+	d.Remaining = int(l.rule.Remaining(&read))
+	if !d.Allowed {
+		d.Reason, d.RetryAfter = ReasonLimited, micros(l.rule.RetryAfter(&read, cost))
 	}
 }
 

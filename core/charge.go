@@ -18,10 +18,10 @@ type Charge struct {
 	status *Status // to be filled in by Answer
 }
 
-// Short returns whether [machine.Rule.Pour] decides the charge, as it does most: one plain
-// bucket or funnel, and nothing set but a cost of no more than the quota.
+// Short returns whether one limit decides the charge, as it does most: see
+// [machine.Rule.Decide]. Nothing is set but a cost of no more than the quota.
 func (c *Charge) Short() bool {
-	return len(c.Limits) == 1 && c.Limits[0].rule.Plain() && c.Cost <= int64(c.Limits[0].max) &&
+	return len(c.Limits) == 1 && c.Limits[0].kind != machine.KindBan && c.Cost <= int64(c.Limits[0].max) &&
 		c.Mode == machine.Charge && !c.Receipt && c.Ahead == 0
 }
 

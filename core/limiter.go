@@ -35,7 +35,7 @@ type Limiter struct {
 	smallest   int64   // the least quota enforced: what costs more can never pass
 	refundable bool
 	waiting    *waiting
-	short      short.Taker // decides the commonest charge of these limits, if not nil
+	short      short.Taker // decides a charge of the one limit, if not nil
 }
 
 // New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
@@ -78,7 +78,7 @@ func (l *Limiter) ready() error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	l.short = nil
-	if len(l.limits) == 1 && l.limits[0].rule.Plain() && !l.refundable {
+	if len(l.limits) == 1 && !l.refundable {
 		l.short = short.Of(l.store, &l.limits[0])
 	}
 	return nil
@@ -174,8 +174,8 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 		return err
 	case l.short != nil:
 		limit := &l.limits[0]
-		if v := l.short.TakeOne(user, limit.scope(action), &limit.rule, cost); v.Known {
-			limit.poured(d, v, cost)
+		if v := l.short.TakeOne(user, limit.scope(action), &limit.rule, cost); v.Outcome != machine.Undecided {
+			limit.decided(d, v, cost)
 			return nil
 		}
 	}

@@ -57,7 +57,7 @@ func (m *Meter) append(b []byte) []byte {
 
 func (t *Trail) append(b []byte) []byte {
 	last := int64(0)
-	for i := range t.n {
+	for i := range t.Len() {
 		at := t.At(i)
 		b = binary.AppendVarint(b, at-last)
 		last = at

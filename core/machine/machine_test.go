@@ -86,11 +86,11 @@ func TestPourDecidesAsCheckAndChargeDo(t *testing.T) {
 			var v Reading
 			r.Read(&v, &long, now, &a)
 			level, until := r.Pour(&short, exists && short.Expires() > now, now, cost)
-			if !level.Known || level.Fits != fits || level.Debt != v.Rest {
+			if level.Outcome == Undecided || (level.Outcome == Admitted) != fits || level.Rest != v.Rest {
 				t.Fatalf("%+v, want %v and %+v", level, fits, v.Rest)
 			}
-			if until > now != (r.Room(level.Debt) == 0 || !fits && r.Delay(level.Debt, 1) > 0) && fits {
-				t.Fatalf("until %d at %d with room for %d", until, now, r.Room(level.Debt))
+			if until > now != (r.Room(level.Rest) == 0 || !fits && r.Delay(level.Rest, 1) > 0) && fits {
+				t.Fatalf("until %d at %d with room for %d", until, now, r.Room(level.Rest))
 			}
 			exists = exists || fits
 		}

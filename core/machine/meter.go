@@ -61,31 +61,25 @@ func (r *Rule) Delay(debt Span, cost int64) int64 {
 	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
-// A Level is a meter's debt after [Rule.Pour]. It is small enough to be returned in
-// registers: a struct that is copied costs more than the decision.
-type Level struct {
-	Known bool // if not, nothing was decided
-	Fits  bool
-	Debt  Span
-}
-
-// Pour is Check and Charge in one go, for a [Rule.Plain] rule, a cost of 1 to Max, and a
-// meter without turns and refunds. exists says whether the meter was kept. If the cost
-// fits, m is to be written back. Nothing is decided if the clock stepped back. until is
-// the instant before which a cost of 1 is refused, or 0.
-func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Level, until int64) {
+// Pour is [Rule.Decide] for a [Rule.Plain] rule, a cost of 1 to Max, and a meter without
+// turns and refunds, in a third of the time. exists says whether the meter was kept. If the
+// cost is admitted, m is to be written back. Nothing is decided if the clock stepped back.
+// until is the instant before which a cost of 1 is refused, or 0.
+func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Verdict, until int64) {
+	var debt Span
 	if exists {
-		if v.Debt = m.debt(now); v.Debt.exceeds(r.Burst) {
+		if debt = m.debt(now); debt.exceeds(r.Burst) {
 			return v, 0
 		}
 	}
-	v.Known = true
-	next, fits := r.pour(v.Debt, cost, r.Burst)
-	if v.Fits = fits; fits {
-		v.Debt = next
+	v.Outcome = Refused
+	next, fits := r.pour(debt, cost, r.Burst)
+	if fits {
+		v.Outcome, debt = Admitted, next
 		m.set(now, next)
 		next = next.add(r.Emission, r.Parts)
 	}
+	v.Rest = debt
 	if next.exceeds(r.Burst) {
 		until = now + next.sub(r.Burst, r.Parts).Ceil()
 	}

@@ -56,6 +56,45 @@ type Reading struct {
 	Refusals, Level int // a ban: refusals that count towards the next, and bans in a row
 }
 
+// A Verdict is what a [Reading] says of a charge that a single rule decides. Its 32 bytes
+// in four fields are what the compiler keeps in registers: more would cost 30 ns.
+type Verdict struct {
+	Outcome Outcome
+	Count   int32
+	Wait    int64
+	Rest    Span
+}
+
+// An Outcome is how a charge has ended.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Undecided Outcome = iota // nothing was done
+	Admitted
+	Refused
+)
+
+// Reading returns the verdict as a Reading.
+func (v Verdict) Reading() Reading {
+	return Reading{Fits: v.Outcome == Admitted, Count: int64(v.Count), Wait: v.Wait, Rest: v.Rest}
+}
+
+// Decide checks a state for a cost of 1 to Max, and charges it, or records the refusal. It
+// is for a charge that this rule alone decides, and is not for a ban policy.
+func (r *Rule) Decide(s *State, now, cost int64) Verdict {
+	a, outcome := Ask{Cost: cost}, Refused
+	if r.Check(s, now, &a); s.Fits {
+		r.Charge(s, now, &a)
+		outcome = Admitted
+	} else {
+		r.Refuse(s, now, &a, true)
+	}
+	var v Reading
+	r.Read(&v, s, now, &a)
+	return Verdict{outcome, int32(v.Count), v.Wait, v.Rest}
+}
+
 // Expires is the instant from which a state need not be kept.
 func (r *Rule) Expires(s *State) int64 {
 	switch {

@@ -5,20 +5,24 @@ import (
 	"slices"
 )
 
-// A trail of up to long entries is one block, which is compacted when it is full. A longer
-// one is blocks of chunk entries, so that no charge copies a long queue.
+// A trail of a few entries is one cache line. A longer one is a block, which is compacted
+// when it is full. Above long entries it is blocks of chunk entries, so that no charge
+// copies a long queue.
 const (
+	few   = 5
 	chunk = 128
 	long  = 3900 // such a block just fits the allocator's largest class, 32 KiB
 )
 
 // Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first, 8 to 8.5 bytes each in a long one.
+// actions, oldest first. Up to 5 stand in the Trail itself, which takes 64 bytes. More
+// take 8 to 8.5 bytes each besides.
 type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once
-	blocks [][]int64
-	head   int // of the oldest entry, in the first block
-	n      int
+	n      int32
+	head   int32      // of the oldest entry, in the first block
+	blocks *[][]int64 // if not nil, where the entries are
+	few    [few]int64 // or else here
 }
 
 // Len is how many entries are kept, those that no longer count included.
@@ -26,7 +30,7 @@ func (t *Trail) Len() int {
 	if t == nil {
 		return 0
 	}
-	return t.n
+	return int(t.n)
 }
 
 // At is the i-th entry, the oldest being the 0th, in microseconds on the store's
@@ -39,88 +43,105 @@ func (t *Trail) newest() int64 {
 	if t.n == 0 {
 		return 0
 	}
-	return t.At(t.n - 1)
+	return t.At(int(t.n) - 1)
 }
 
 // push adds an entry to a trail that will rarely have more than max.
 func (t *Trail) push(at int64, max int) {
-	if len(t.blocks) == 0 {
-		t.blocks = append(t.blocks, make([]int64, 0, min(max, 4)))
+	at -= t.base
+	switch {
+	case t.blocks != nil:
+		last := &(*t.blocks)[len(*t.blocks)-1]
+		if len(*last) == cap(*last) {
+			last = t.extend(max)
+		}
+		*last = append(*last, at)
+	case t.n < few:
+		t.few[t.n] = at
+	default:
+		t.blocks = &[][]int64{append(t.larger(t.few[:], max), at)}
 	}
-	last := &t.blocks[len(t.blocks)-1]
-	if len(*last) == cap(*last) {
-		last = t.extend(max)
-	}
-	*last = append(*last, at-t.base)
 	t.n++
+}
+
+// larger returns a copy of a block with room for more entries.
+func (t *Trail) larger(entries []int64, max int) []int64 {
+	size := len(entries) * 2
+	if max < size {
+		size = max
+		if len(entries) >= max { // refused entries of a larger limit
+			size = len(entries)
+		}
+		size += size/64 + 1
+	}
+	return append(slices.Grow([]int64(nil), size), entries...)
 }
 
 // extend makes room in the last block, or adds one.
 func (t *Trail) extend(max int) *[]int64 {
-	first := &t.blocks[0]
+	blocks := *t.blocks
+	first, head := &blocks[0], int(t.head)
 	switch {
-	case len(t.blocks) > 1 || t.n >= long:
-		if len(t.blocks) == 1 {
-			t.split()
-			if last := &t.blocks[len(t.blocks)-1]; len(*last) < chunk {
+	case len(blocks) > 1 || t.n >= long:
+		if len(blocks) == 1 {
+			blocks = t.split()
+			*t.blocks = blocks
+			if last := &blocks[len(blocks)-1]; len(*last) < chunk {
 				return last
 			}
 		}
-		t.blocks = append(t.blocks, make([]int64, 0, chunk))
-	case t.head > 0 && t.head*66 >= len(*first):
-		*first = (*first)[:copy(*first, (*first)[t.head:])]
+		*t.blocks = append(blocks, make([]int64, 0, chunk))
+	case head > 0 && head*66 >= len(*first):
+		*first = (*first)[:copy(*first, (*first)[head:])]
 		t.head = 0
 	default:
-		size := t.n * 2
-		if max < size {
-			size = max
-			if t.n >= max { // refused entries of a larger limit
-				size = t.n
-			}
-			size += size/64 + 1
-		}
-		*first, t.head = append(slices.Grow([]int64(nil), size), (*first)[t.head:]...), 0
+		*first, t.head = t.larger((*first)[head:], max), 0
 	}
-	return &t.blocks[len(t.blocks)-1]
+	return &(*t.blocks)[len(*t.blocks)-1]
 }
 
 // split makes chunks of a trail that was one block.
-func (t *Trail) split() {
-	all := t.blocks[0][t.head:]
-	t.blocks, t.head = nil, 0
-	for part := range slices.Chunk(all, chunk) {
-		t.blocks = append(t.blocks, append(make([]int64, 0, chunk), part...))
+func (t *Trail) split() (blocks [][]int64) {
+	for part := range slices.Chunk((*t.blocks)[0][t.head:], chunk) {
+		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
 	}
+	t.head = 0
+	return blocks
 }
 
 // drop removes the k oldest entries.
 func (t *Trail) drop(k int) {
-	if t.n -= k; t.n == 0 {
-		if len(t.blocks) > 1 {
-			t.blocks = nil
-		} else if len(t.blocks) == 1 {
-			t.blocks[0] = t.blocks[0][:0]
-		}
-		t.head = 0
+	if k == 0 {
 		return
 	}
-	for t.head += k; len(t.blocks) > 1 && t.head >= chunk; t.head -= chunk {
-		t.blocks[0] = nil
-		t.blocks = t.blocks[1:]
+	t.n -= int32(k)
+	switch {
+	case t.blocks == nil:
+		copy(t.few[:], t.few[k:])
+	case t.n == 0 && len(*t.blocks) > 1:
+		t.blocks, t.head = nil, 0
+	case t.n == 0:
+		(*t.blocks)[0], t.head = (*t.blocks)[0][:0], 0
+	default:
+		for t.head += int32(k); len(*t.blocks) > 1 && t.head >= chunk; t.head -= chunk {
+			(*t.blocks)[0] = nil
+			*t.blocks = (*t.blocks)[1:]
+		}
 	}
 }
 
 // dead is how many entries are at or before the instant at. Most often it is few
 // or all, so the search starts at the oldest and doubles its step.
 func (t *Trail) dead(at int64) int {
-	if t.n == 0 || t.At(0) > at {
+	n := int(t.n)
+	if n == 0 || t.At(0) > at {
 		return 0
 	}
 	low, high := 0, 1 // At(low) <= at
-	for high < t.n && t.At(high) <= at {
+	for high < n && t.At(high) <= at {
 		low, high = high, high*2
 	}
-	high = min(high, t.n)
+	high = min(high, n)
 	for high-low > 1 {
 		if mid := int(uint(low+high) / 2); t.At(mid) <= at {
 			low = mid
@@ -133,7 +154,7 @@ func (t *Trail) dead(at int64) int {
 
 // remove takes out the entries from from to just before to.
 func (t *Trail) remove(from, to int) {
-	for i := to; i < t.n; i++ {
+	for i := to; i < int(t.n); i++ {
 		*t.entry(i - (to - from)) = *t.entry(i)
 	}
 	for range to - from {
@@ -142,11 +163,14 @@ func (t *Trail) remove(from, to int) {
 }
 
 func (t *Trail) entry(i int) *int64 {
-	i += t.head
-	if len(t.blocks) == 1 {
-		return &t.blocks[0][i]
+	if t.blocks == nil {
+		return &t.few[i]
 	}
-	return &t.blocks[i/chunk][i%chunk]
+	i += int(t.head)
+	if len(*t.blocks) == 1 {
+		return &(*t.blocks)[0][i]
+	}
+	return &(*t.blocks)[i/chunk][i%chunk]
 }
 
 // pop removes the newest entry.
@@ -156,9 +180,13 @@ func (t *Trail) pop() {
 		return
 	}
 	t.n--
-	last := &t.blocks[len(t.blocks)-1]
+	if t.blocks == nil {
+		return
+	}
+	blocks := *t.blocks
+	last := &blocks[len(blocks)-1]
 	if *last = (*last)[:len(*last)-1]; len(*last) == 0 {
-		t.blocks = t.blocks[:len(t.blocks)-1]
+		*t.blocks = blocks[:len(blocks)-1]
 	}
 }
 
@@ -191,12 +219,12 @@ func (r *Rule) chargeTrail(s *State, now, cost int64) {
 	r.shift(s, now)
 	t := s.Trail
 	t.drop(t.dead(now - r.Period))
-	keep := max(int(r.Max), t.n)
+	keep := max(int(r.Max), t.Len())
 	for range cost {
 		t.push(now, int(r.Max))
 	}
-	if t.n > keep {
-		t.drop(t.n - keep)
+	if t.Len() > keep {
+		t.drop(t.Len() - keep)
 	}
 }
 
@@ -206,7 +234,7 @@ func (r *Rule) readTrail(v *Reading, s *State, now, cost int64) {
 		return
 	}
 	t := s.Trail
-	v.Count = int64(t.n - t.dead(now-r.Period+s.ahead))
+	v.Count = int64(t.Len() - t.dead(now-r.Period+s.ahead))
 	if v.Count == 0 {
 		return
 	}

@@ -231,19 +231,19 @@ type known struct {
 	series *series
 }
 
-func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level {
+func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
 	if records(r) && t.m.see.Load() != nil {
-		return machine.Level{}
+		return machine.Verdict{}
 	}
 	v := t.store.TakeOne(user, action, r, cost)
-	if !v.Known {
+	if v.Outcome == machine.Undecided {
 		return v
 	}
-	if !v.Fits && t.m.see.Load() != nil {
-		return machine.Level{} // the refusal is not recorded, so Take, which has the context, can decide it again
+	if v.Outcome == machine.Refused && t.m.see.Load() != nil {
+		return machine.Verdict{} // the refusal is not recorded, so Take, which has the context, can decide it again
 	}
 	stripe := t.series(action).stripe()
-	if v.Fits {
+	if v.Outcome == machine.Admitted {
 		stripe.allowed.Add(1)
 	} else {
 		stripe.limited.Add(1)

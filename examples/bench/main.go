@@ -44,6 +44,8 @@ var rows = []row{
 	{9, "What the middleware adds to a bare handler", false, middleware},
 	{10, "A second processor", false, secondProcessor},
 	{11, "Each limit on Redis, 10,000 keys", true, redisEach},
+	{12, "Users who come back later, in the process", false, returning},
+	{13, "Windows in the process, 10,000 keys", false, windows},
 }
 
 // settings are what a run can be told.

@@ -29,6 +29,7 @@ type sample struct {
 type score struct {
 	name       string
 	ns, allocs []float64 // a decision, by round
+	bytes      []float64 // allocated for a decision, by round
 	refused    float64   // the share of all decisions
 }
 
@@ -57,6 +58,7 @@ func (s settings) compete(ctx context.Context, most int, contenders ...contender
 			}
 			scores[i].ns = append(scores[i].ns, found.ns)
 			scores[i].allocs = append(scores[i].allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
+			scores[i].bytes = append(scores[i].bytes, float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
 			scores[i].refused += float64(found.refused) / float64(n*s.rounds)
 		}
 		from += n

@@ -1,14 +1,14 @@
-// Package short lets a limiter of one bucket or funnel ask a store in process without a
-// Charge and a Decision, which saves 24 of 90 ns.
+// Package short lets a limiter of one limit ask a store in process without a Charge and a
+// Decision, which saves 24 of 90 ns.
 package short
 
 import "github.com/tailcut/tailcut/core/machine"
 
-// A Taker decides the commonest charge: of one [machine.Rule.Plain] limit, with no more
-// than a cost of 1 to the quota. An empty action stands for all actions of the user. The
-// Level is not Known if the store has to be asked the long way.
+// A Taker decides the commonest charge: of one limit, with a cost of 1 to the quota. An
+// empty action stands for all actions of the user. The Verdict is Undecided if the
+// store has to be asked the long way.
 type Taker interface {
-	TakeOne(user, action string, r *machine.Rule, cost int64) machine.Level
+	TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict
 }
 
 var finders []func(store, limit any) Taker

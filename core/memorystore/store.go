@@ -1,0 +1,126 @@
+package memorystore
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+const (
+	defaultMaxKeys = 1 << 20
+	maxMaxKeys     = 1 << 32
+
+	// A shard holds about shardKeys keys at the bound, and more if there are maxShards. Many
+	// shards keep processors apart, and growing a small one is a short pause.
+	shardKeys = 1024
+	maxShards = 4096
+)
+
+// Options are the settings of a store. The zero value is the default.
+type Options struct {
+	// MaxKeys bounds how many keys are kept: 1 to 4,294,967,296; 0 is 1,048,576.
+	MaxKeys int
+
+	// Clock tells the time, for a program that replays or simulates; nil is the process's
+	// monotonic clock. It is read under a lock, so it must be quick, and it may step back.
+	Clock func() time.Time
+}
+
+// Store is a [core.Store] in the process's memory. It is safe for use by many
+// goroutines, starts none, and needs no closing.
+type Store struct {
+	seed   maphash.Seed
+	base   time.Time
+	clock  func() int64 // if nil, the time since base
+	max    int64
+	used   atomic.Int64 // keys in all shards
+	shards []shard      // a power of two
+}
+
+// New makes a store. opts may be nil. It panics if an option is out of bounds.
+func New(opts *Options) *Store {
+	if opts == nil || opts.Clock == nil {
+		return newStore(opts, nil)
+	}
+	clock, base := opts.Clock, opts.Clock()
+	return newStore(opts, func() int64 { return max(1, epoch+clock().Sub(base).Microseconds()) })
+}
+
+// epoch is the instant of New on a clock of Options.Clock, so that it can step back far
+// before anything is negative.
+const epoch = 1 << 52
+
+func newStore(opts *Options, clock func() int64) *Store {
+	maxKeys := defaultMaxKeys
+	if opts != nil && opts.MaxKeys != 0 {
+		maxKeys = opts.MaxKeys
+	}
+	if maxKeys < 1 || int64(maxKeys) > maxMaxKeys {
+		panic(fmt.Sprintf("memorystore: New: MaxKeys %d is not within 1 to %d; 0 is the default of %d", maxKeys, int64(maxMaxKeys), defaultMaxKeys))
+	}
+	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
+	s := &Store{
+		seed:   maphash.MakeSeed(),
+		base:   time.Now().Add(-time.Microsecond), // no instant is 0, which to a Meter is none
+		clock:  clock,
+		max:    int64(maxKeys),
+		shards: make([]shard, shards),
+	}
+	for i := range s.shards {
+		s.shards[i].slots = none[:]
+	}
+	return s
+}
+
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return int64(time.Since(s.base) / time.Microsecond)
+}
+
+// A hash identifies a user, or what the store keeps of one. The seed is random, so that
+// nobody can search for two users that share a state.
+type hash uint64
+
+// Odd multipliers tell the parts of a key apart.
+const (
+	oddAction = 0x9e3779b97f4a7c15
+	oddLimit  = 0xc2b2ae3d27d4eb4f
+)
+
+func (s *Store) hash(user string) hash { return hash(maphash.String(s.seed, user)) }
+
+// key is the hash of a rule's state. An empty action stands for all actions of the user.
+func (s *Store) key(user hash, action string, r *machine.Rule) hash {
+	h := user + hash(oddLimit*r.Hash)
+	if action != "" {
+		h += hash(oddAction * maphash.String(s.seed, action))
+	}
+	return max(h, 1) // 0 is no key
+}
+
+func (s *Store) keyOf(user hash, action string, l *core.Limit) hash {
+	if l.AllActions() {
+		action = ""
+	}
+	return s.key(user, action, l.Rule())
+}
+
+// shard is where all states of a user are, so that several limits are decided under one
+// lock. It takes the low bits of the hash, as a table takes the high ones.
+func (s *Store) shard(user hash) *shard { return &s.shards[user&hash(len(s.shards)-1)] }
+
+// Accept tells core.New that a limiter of more limits than there may be keys would
+// refuse everybody.
+func (s *Store) Accept(limits []core.Limit) error {
+	if int64(len(limits)) > s.max {
+		return fmt.Errorf("memorystore: %d limits need as many keys, and MaxKeys is %d", len(limits), s.max)
+	}
+	return nil
+}
