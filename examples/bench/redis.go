@@ -108,7 +108,7 @@ func field(info, name string) string {
 // store waits longer for answers than it does unless told, so that a busy machine
 // loses no decision.
 func (s *server) store() core.Store {
-	return redisstore.New(s.rdb, &redisstore.Options{Timeout: 100 * time.Millisecond, Prefix: "bench"})
+	return redisstore.New(s.rdb, &redisstore.Options{Timeout: time.Second, Prefix: "bench"})
 }
 
 func (s *server) tailcut(limits ...core.Limit) (decide, error) {
