@@ -1,0 +1,82 @@
+// Command metrics serves the routes of a small forum, limited, and /metrics for Prometheus.
+//
+//	go run . [-addr host:port] [-redis host:port]
+//
+// See README.md.
+package main
+
+import (
+	"context"
+	"flag"
+	"log"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/metrics"
+	"github.com/tailcut/tailcut/core/metrics/tailcutprom"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "the `host:port` to listen on")
+	redisAddr := flag.String("redis", "", "the `host:port` of a Redis that keeps the limits (default: in this process)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	srv := &http.Server{Addr: *addr, Handler: routes(newStore(*redisAddr)), ReadHeaderTimeout: 5 * time.Second}
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	log.Printf("the forum is at http://%s, its metrics at http://%[1]s/metrics", *addr)
+	if err := srv.ListenAndServe(); err != http.ErrServerClosed {
+		log.Fatal(err)
+	}
+}
+
+// newStore counts in the process, or on Redis and in the process while Redis is down.
+func newStore(redisAddr string) core.Store {
+	memory := memorystore.New(&memorystore.Options{MaxKeys: 1000})
+	if redisAddr == "" {
+		return memory
+	}
+	redis.SetLogger(quiet{}) // core.Fallback says once that Redis is down
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
+	return core.Fallback(redisstore.New(rdb, nil), memory)
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+func routes(store core.Store) http.Handler {
+	m := metrics.New(nil)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(tailcutprom.Collector(m))
+	store = m.Watch(store)
+
+	posts := core.Must(core.New(store, core.TokenBucket(10, core.Every(6*time.Second)), core.FixedWindow(100, 24*time.Hour)))
+	replies := core.Must(core.New(store,
+		core.SlidingWindow(5, time.Minute),
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do?
+	replies = core.Must(replies.With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{20 * time.Second, time.Minute}}))
+	likes := core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute))))
+
+	user := keyfuncs.Header("X-User-ID") // in earnest from a login
+	created := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	held := nethttp.Config{MaxWait: time.Second}
+	mux := http.NewServeMux()
+	mux.Handle("POST /posts", nethttp.Limit(posts, user, keyfuncs.Action("post"))(created))
+	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(replies, user, keyfuncs.Action("reply"))(created))
+	mux.Handle("POST /posts/{id}/likes", held.Limit(likes, user, keyfuncs.Action("like"))(created))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
+}
