@@ -271,8 +271,8 @@ func TestDecision(t *testing.T) {
 	})
 }
 
-// The status that settles a request is the one that Echo's error handler will send.
-func TestSettle(t *testing.T) {
+// The status that FinalCost gets is the one that Echo's error handler will send.
+func TestFinalCostStatus(t *testing.T) {
 	inBoth(t, func(t *testing.T, v version) {
 		type request struct {
 			name   string
@@ -295,14 +295,14 @@ func TestSettle(t *testing.T) {
 		}
 		for _, c := range requests {
 			t.Run(c.name, func(t *testing.T) {
-				var settled []int
+				var got []int
 				limiter := five(memory())
 				e := v.newEcho()
 				e.add("GET", "/a", c.do, v.limit(config{finalCost: func(c ctx, status int) int {
 					if c.Path() != "/a" {
 						t.Errorf("the request is another: %q", c.Path())
 					}
-					settled = append(settled, status)
+					got = append(got, status)
 					return 0
 				}}, limiter, v.everyone(), v.action("a")))
 				code := c.status
@@ -314,8 +314,8 @@ func TestSettle(t *testing.T) {
 					}()
 					code = do(e, "GET", "/a").Code
 				}()
-				if !slices.Equal(settled, []int{c.status}) || code != c.status {
-					t.Errorf("answered %d and settled %v, want %d", code, settled, c.status)
+				if !slices.Equal(got, []int{c.status}) || code != c.status {
+					t.Errorf("answered %d, FinalCost got %v, want %d", code, got, c.status)
 				}
 				if d, err := limiter.Peek(t.Context(), "~everyone", "a"); err != nil || d.Remaining != 5 {
 					t.Errorf("%d remain, %v", d.Remaining, err)

@@ -36,7 +36,7 @@ type KeyFunc = func(*gin.Context) (string, error)
 // From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
 // which does not know Gin's routes: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
-	f = gate.Lift("ginlimit", f)
+	gate.CheckFunc("ginlimit", f)
 	return func(c *gin.Context) (string, error) { return f(c.Request) }
 }
 
@@ -117,17 +117,21 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 // Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
 // false, it has answered and aborted the chain, and the handler returns.
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	cfg := around(c)
-	if cfg == nil {
-		cfg = &Config{}
+	if cfg := around(c); cfg != nil {
+		return cfg.Allow(c, limiter, user, action, cost)
 	}
-	return cfg.Allow(c, limiter, user, action, cost)
+	return Config{}.Allow(c, limiter, user, action, cost)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+// other fields are not used. Behind a Limit its ResetDelta and IETF win, so that the
+// headers of one response agree.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	o := gate.Decide("ginlimit", cfg.style(), c.Request, c.Writer.Header(), limiter, user, action, cost)
+	style := cfg.style()
+	if outer := around(c); outer != nil {
+		style = outer.style()
+	}
+	o := gate.Decide("ginlimit", style, c.Request, c.Writer.Header(), limiter, user, action, cost)
 	if !o.Pass {
 		cfg.answer(c, &o)
 	}

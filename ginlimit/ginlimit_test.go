@@ -266,8 +266,8 @@ func TestDecision(t *testing.T) {
 	do(e, "GET", "/a")
 }
 
-// The status that settles a request is the one that Gin will send, whoever decides it.
-func TestSettle(t *testing.T) {
+// The status that FinalCost gets is the one that Gin will send, whoever decides it.
+func TestFinalCostStatus(t *testing.T) {
 	for name, c := range map[string]struct {
 		do     gin.HandlerFunc
 		status int
@@ -282,14 +282,14 @@ func TestSettle(t *testing.T) {
 		"a panic":                 {do: func(*gin.Context) { panic("mine") }, status: 500, panics: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var settled []int
+			var got []int
 			limiter := five(memory())
 			e := gin.New()
 			e.GET("/a", ginlimit.Config{FinalCost: func(c *gin.Context, status int) int {
 				if c.FullPath() != "/a" {
 					t.Errorf("the request is another: %q", c.FullPath())
 				}
-				settled = append(settled, status)
+				got = append(got, status)
 				return 0
 			}}.Limit(limiter, everyone, ginlimit.Action("a")), c.do)
 			func() {
@@ -300,8 +300,8 @@ func TestSettle(t *testing.T) {
 				}()
 				do(e, "GET", "/a")
 			}()
-			if !slices.Equal(settled, []int{c.status}) {
-				t.Errorf("settled %v, want %d", settled, c.status)
+			if !slices.Equal(got, []int{c.status}) {
+				t.Errorf("FinalCost got %v, want %d", got, c.status)
 			}
 			if d, err := limiter.Peek(t.Context(), "~everyone", "a"); err != nil || d.Remaining != 5 {
 				t.Errorf("%d remain, %v", d.Remaining, err)
@@ -310,8 +310,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// What no route matched is settled by Gin's 404.
-func TestSettleUnmatched(t *testing.T) {
+// If no route matched, FinalCost gets Gin's 404.
+func TestFinalCostUnmatched(t *testing.T) {
 	e := gin.New()
 	e.Use(ginlimit.Config{FinalCost: func(_ *gin.Context, status int) int {
 		if status == 404 {

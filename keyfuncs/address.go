@@ -35,8 +35,8 @@ func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
 //
 // If the peer is not trusted, the peer is the client, whatever the header says. If it is,
 // the header's lines are read from right to left, past trusted addresses, up to the first
-// that is not trusted: that is the client. What is left of it the client may have
-// invented, and it is not read. If there is no such address, or no header, the peer is
+// that is not trusted: that is the client. The client may have invented everything to the
+// left of it, so that is not read. If there is no such address, or no header, the peer is
 // the client. The keys are like those of [RemoteIP].
 //
 // An entry that is read and is not an address is [ErrBadKey]: an address with a port, an
@@ -78,10 +78,10 @@ type Subnet struct {
 	IPv6 int // 1 to 128; 0 is 64
 }
 
-// RemoteIP returns a Func that is as [RemoteIP] but for the lengths.
+// RemoteIP returns [RemoteIP] with these lengths.
 func (s Subnet) RemoteIP() Func { return s.checked("RemoteIP").remoteIP }
 
-// ForwardedIP returns a Func that is as that of [ForwardedIP] but for the lengths.
+// ForwardedIP is [ForwardedIP] with these lengths.
 func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 	s = s.checked("ForwardedIP")
 	proxies := newProxies("ForwardedIP", "X-Forwarded-For", trusted)
@@ -116,7 +116,7 @@ func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 	}
 }
 
-// TrustedHeaderIP returns a Func that is as that of [TrustedHeaderIP] but for the lengths.
+// TrustedHeaderIP is [TrustedHeaderIP] with these lengths.
 func (s Subnet) TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 	s = s.checked("TrustedHeaderIP")
 	name = headerName("TrustedHeaderIP", name)

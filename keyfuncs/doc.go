@@ -25,7 +25,7 @@
 //	anything else, such as a tenant                        a Func of your own
 //
 // Only use a key that the client cannot choose. A client that can choose its key gets a
-// fresh quota with each new one, and can use up the quota of somebody else's.
+// fresh quota with each new key, and can use up another user's quota.
 //
 // # Behind a proxy
 //

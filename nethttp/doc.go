@@ -8,13 +8,13 @@
 //	mux.Handle("POST /posts/{id}/replies",
 //		nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
 //
-// Every route says by whom and by what it limits; there is no default. [Limit] is the
+// Every route names its user and its action; there is no default. [Limit] is the
 // short form, [Config] the long one. [Allow] limits an action that only the handler knows.
 //
 // # Responses
 //
 // A response to a request that was decided has these headers, whether the request was
-// allowed or refused and whatever the handler answered. They tell the tightest limit:
+// allowed or refused, and whatever its status is. They describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
@@ -29,9 +29,8 @@
 //	400     the request does not say who, what or how much   no limit headers
 //	500     a key, Cost, Limiter or Skip function failed     no limit headers
 //
-// The body is problem+json (RFC 9457). Its type tells a user who is banned (see
-// core.BanPolicy) from one who is limited. Cache-Control is no-store. The log has what
-// failed, once a minute at most.
+// The body is problem+json (RFC 9457). Its type distinguishes a ban (see core.BanPolicy)
+// from a limit. Cache-Control is no-store. Failures are logged, once a minute at most.
 //
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
 // patterns with a method, or set Config.CountPreflights.
@@ -52,8 +51,8 @@
 // http.TimeoutHandler belongs inside, if there is a Config.FinalCost. Limit does not wrap
 // the ResponseWriter unless there is one.
 //
-// Around a httputil.ReverseProxy whose servers limit too, the client would get their
-// headers beside ours. Delete them in ModifyResponse:
+// If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client
+// gets both. Delete the backend's in ModifyResponse:
 //
 //	for _, name := range nethttp.ExposedHeaders() {
 //		if name != "Retry-After" {
@@ -63,8 +62,8 @@
 //
 // # Warnings
 //
-// Some mistakes make a limit hold nobody, or all users together, without an error. Each
-// is logged once by slog.Default() with a code:
+// Some mistakes make a limit ineffective, or make all users share it, without an error.
+// Each is logged once by slog.Default() with a code:
 //
 //	code                   what was seen, and what to do
 //	forwarded-untrusted    X-Forwarded-For, Forwarded or X-Real-IP on a request that keyfuncs.RemoteIP

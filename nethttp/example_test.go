@@ -82,7 +82,7 @@ func ExampleLimit_login() {
 	// laoqian from 203.0.113.9 401 4
 }
 
-// A limit on everyone together, for what is dear whoever asks for it.
+// A limit on everyone together, for what is expensive regardless of the user.
 func ExampleLimit_everyone() {
 	reports := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Minute))))
 	h := nethttp.Limit(reports, keyfuncs.Everyone, keyfuncs.Action("report"))(http.HandlerFunc(
@@ -320,6 +320,40 @@ func ExampleAllow_login() {
 	// 200 wrong password
 	// 429 too many attempts
 	// 200 wrong password
+}
+
+// Plans with funnels. A funnel of other numbers is another funnel, so each plan has its
+// own state: a user who upgrades begins with a full quota, and a user who goes back finds
+// the old one as it was. Windows of one length share their state, as in the example of Config.
+func ExampleConfig_plans() {
+	store := memorystore.New(nil)
+	plans := map[string]*core.Limiter{
+		"free": core.Must(core.New(store, core.Funnel(2, core.Per(2, time.Hour)))),
+		"paid": core.Must(core.New(store, core.Funnel(100, core.Per(100, time.Hour)))),
+	}
+	h := nethttp.Config{
+		Limiter: func(r *http.Request) (*core.Limiter, error) {
+			if l, ok := plans[r.Header.Get("X-Plan")]; ok {
+				return l, nil
+			}
+			return nil, fmt.Errorf("no such plan: %q", r.Header.Get("X-Plan"))
+		},
+	}.Limit(plans["free"], keyfuncs.Header("X-User-ID"), keyfuncs.Action("export"))(http.HandlerFunc(reply201))
+
+	for _, plan := range []string{"free", "free", "free", "paid", "free"} {
+		r := httptest.NewRequest("POST", "/export", nil)
+		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-Plan", plan)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(plan, w.Code, w.Header().Get("X-RateLimit-Remaining"), "of", w.Header().Get("X-RateLimit-Limit"))
+	}
+	// Output:
+	// free 201 1 of 2
+	// free 201 0 of 2
+	// free 429 0 of 2
+	// paid 201 99 of 100
+	// free 429 0 of 2
 }
 
 // Limits that change while the program runs are a limiter in an atomic.Pointer, which

@@ -20,8 +20,8 @@ func Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler)
 // Config is the long form of [Limit]. Its zero value does what Limit does.
 type Config struct {
 	// Cost returns what a request costs; nil is 1. A request of cost 0 is not charged,
-	// and is refused only to a user who is banned: an empty batch passes for free, so
-	// answer one with an error before the work begins. An error is answered 400 if it is
+	// and only a banned user is refused. So if Cost counts the items of a batch, an empty
+	// batch is free: return at least 1, or answer it with an error. An error is answered 400 if it is
 	// keyfuncs.ErrNoKey or keyfuncs.ErrBadKey, otherwise 500, as a negative cost is.
 	Cost func(*http.Request) (int, error)
 
@@ -45,27 +45,27 @@ type Config struct {
 	// the status that is due. If Fail writes nothing, the default answer is sent.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
-	// MaxWait holds a request that may not pass yet until it may, for at most so long.
-	// A request that cannot pass within MaxWait is refused at once. Funnels and buckets
-	// let held requests pass in the order of arrival. With a window a held request asks
-	// again when there may be room, which counts as another attempt for a BanPolicy.
+	// MaxWait is how long a request may wait for its turn instead of being refused; 0
+	// refuses at once. A request that cannot pass within MaxWait is refused at once too.
+	// Funnels and buckets let waiting requests pass in the order of arrival. With a
+	// window a waiting request asks again when there may be room, which counts as another
+	// attempt for a BanPolicy.
 	//
 	// MaxWait must be less than the server's WriteTimeout. If the client disconnects,
-	// the request ends, and its turn is given back unless a later one depends on it. An
+	// the request ends, and its turn is refunded unless a later one depends on it. An
 	// HTTP/1.1 server notices that only when the body has been read, so a request with
-	// a body may be held, and its handler run, after its client has left.
+	// a body may wait, and its handler run, after its client has left.
 	MaxWait time.Duration
 
-	// MaxWaiting is how many requests this middleware holds or decides at once; 0 is
-	// 1000. Further requests are decided immediately.
+	// MaxWaiting is how many requests of this middleware may wait or be decided at once;
+	// 0 is 1000. Further requests do not wait.
 	MaxWaiting int
 
 	// FinalCost returns what a request that passed has cost in the end, by the status of
-	// its response. The difference to the cost charged on entry is given back or charged
-	// in addition. While the handler runs, the cost charged on entry stands, and the
-	// headers tell it.
+	// its response. The difference to the cost charged on entry is refunded or charged.
+	// While the handler runs, the cost charged on entry stands, also in the headers.
 	//
-	// Nothing is given back to a client that has left, or if the handler panics with
+	// Nothing is refunded to a client that has left, or if the handler panics with
 	// http.ErrAbortHandler. If the handler panics otherwise, the status is 500 unless
 	// the response had begun. If the handler took over the connection (http.Hijacker),
 	// or if FinalCost panics or returns a negative cost, the cost charged on entry
@@ -89,10 +89,11 @@ type Config struct {
 	//		return 0
 	//	}
 	//
-	// Some recipes give requests away. If 304 costs nothing, a client that sends
-	// If-None-Match asks as often as it likes. If 4xx costs nothing, so does one that
-	// sends nonsense. If http.TimeoutHandler is mounted outside, the client got 503 while
-	// FinalCost sees what the handler wrote later; mount TimeoutHandler inside.
+	// Some final costs let a client send requests without limit. If 304 costs nothing, it
+	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
+	// nothing, it sends what makes the handler fail. If http.TimeoutHandler is mounted
+	// outside, the client gets 503, but FinalCost gets the status that the handler writes
+	// later; mount TimeoutHandler inside.
 	FinalCost func(r *http.Request, status int) int
 
 	// Keep lets the handler read the decision with [Decision].
@@ -177,17 +178,21 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 // Behind a Limit, Allow answers as the Config of the innermost one says: its Deny, Fail,
 // ResetDelta and IETF apply. Elsewhere use [Config.Allow] to have such answers.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	cfg := around(r)
-	if cfg == nil {
-		cfg = &Config{}
+	if cfg := around(r); cfg != nil {
+		return cfg.Allow(w, r, limiter, user, action, cost)
 	}
-	return cfg.Allow(w, r, limiter, user, action, cost)
+	return Config{}.Allow(w, r, limiter, user, action, cost)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+// other fields are not used. Behind a Limit its ResetDelta and IETF win, so that the
+// headers of one response agree.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	o := gate.Decide("nethttp", cfg.style(), r, w.Header(), limiter, user, action, cost)
+	style := cfg.style()
+	if outer := around(r); outer != nil {
+		style = outer.style()
+	}
+	o := gate.Decide("nethttp", style, r, w.Header(), limiter, user, action, cost)
 	if !o.Pass {
 		cfg.answer(w, r, &o)
 	}

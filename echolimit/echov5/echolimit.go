@@ -35,7 +35,7 @@ type KeyFunc = func(*echo.Context) (string, error)
 // From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
 // which does not know Echo's routes: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
-	f = gate.Lift("echolimit", f)
+	gate.CheckFunc("echolimit", f)
 	return func(c *echo.Context) (string, error) { return f(c.Request()) }
 }
 
@@ -141,17 +141,21 @@ func statusOf(err error) int {
 // Fail returned. If Deny or Fail has answered, it is still an error, which a central
 // error handler leaves alone since the response is committed.
 func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	cfg := around(c)
-	if cfg == nil {
-		cfg = &Config{}
+	if cfg := around(c); cfg != nil {
+		return cfg.Allow(c, limiter, user, action, cost)
 	}
-	return cfg.Allow(c, limiter, user, action, cost)
+	return Config{}.Allow(c, limiter, user, action, cost)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, cfg should have the same ResetDelta.
+// other fields are not used. Behind a Limit its ResetDelta and IETF win, so that the
+// headers of one response agree.
 func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	o := gate.Decide("echolimit", cfg.style(), c.Request(), c.Response().Header(), limiter, user, action, cost)
+	style := cfg.style()
+	if outer := around(c); outer != nil {
+		style = outer.style()
+	}
+	o := gate.Decide("echolimit", style, c.Request(), c.Response().Header(), limiter, user, action, cost)
 	if o.Pass {
 		return nil
 	}

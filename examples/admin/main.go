@@ -1,4 +1,4 @@
-// Command admin bans users who keep trying, and has an endpoint that shows and lifts
+// Command admin bans users who keep trying, and has an endpoint that shows and ends
 // bans:
 //
 //	curl -i -X POST -H 'X-User-ID: laoqian' 127.0.0.1:8080/replies
@@ -52,7 +52,7 @@ func admin(limiters map[string]*core.Limiter) http.Handler {
 		})
 	}
 	handle("GET /users/{user}/{action}", show)
-	handle("DELETE /users/{user}/{action}/ban", lift)
+	handle("DELETE /users/{user}/{action}/ban", unban)
 	return mux
 }
 
@@ -92,8 +92,8 @@ func seconds(d time.Duration) string {
 	return ((d + time.Second - 1) / time.Second * time.Second).String()
 }
 
-// lift ends the ban. The limit is still used up; Reset makes the limit whole.
-func lift(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error {
+// unban ends the ban. The limit is still used up; Reset makes the limit whole.
+func unban(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error {
 	if err := l.Unban(r.Context(), user, action); err != nil {
 		return err
 	}

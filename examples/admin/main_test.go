@@ -50,10 +50,10 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if code := reply(); code != http.StatusCreated {
-			t.Errorf("a reply after the ban was lifted: %d", code)
+			t.Errorf("a reply after the ban was ended: %d", code)
 		}
 		if s := seen("laoqian"); s.Ban != (ban{RetryAfter: "0s"}) || s.Limits[0].Remaining != 4 {
-			t.Errorf("after the ban was lifted: %+v", s)
+			t.Errorf("after the ban was ended: %+v", s)
 		}
 	})
 }

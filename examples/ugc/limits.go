@@ -52,8 +52,8 @@ func newPostLimit(store core.Store) *core.Limiter {
 		core.FixedWindow(100, 24*time.Hour)))
 }
 
-// likeHold is how long a like waits for its turn rather than being refused.
-const likeHold = time.Second
+// likeMaxWait is how long a like waits for its turn rather than being refused.
+const likeMaxWait = time.Second
 
 // postCost is the final cost of a post: nothing if it failed.
 func postCost(status int) int {

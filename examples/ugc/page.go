@@ -33,7 +33,7 @@ func newSite(framework, store string, l limits) *site {
 // A gauge describes an action for the page.
 type gauge struct {
 	Action, Title string
-	Hold          int64  // milliseconds that a request waits rather than being refused
+	MaxWait       int64  // milliseconds that a request waits rather than being refused
 	Code          string // of the limit
 }
 
@@ -50,7 +50,7 @@ func newPage(framework, store string) http.Handler {
 		Gauges           []gauge
 	}{framework, store, []gauge{
 		{"reply", "Replies", 0, source("newReplyLimit")},
-		{"like", "Likes", likeHold.Milliseconds(), source("newLikeLimit")},
+		{"like", "Likes", likeMaxWait.Milliseconds(), source("newLikeLimit")},
 		{"post", "Posts", 0, source("newPostLimit")},
 	}})
 	if err != nil {

@@ -38,7 +38,7 @@ func TestThePageIsServed(t *testing.T) {
 		page := c.do("GET", "/", "", "").body
 		for _, want := range []string{
 			"core.SlidingWindow(5, time.Minute)", "core.Funnel(15, core.Per(30, time.Minute))", "core.TokenBucket(10,",
-			"The limits are kept in this process", `data-hold="1000"`,
+			"The limits are kept in this process", `data-max-wait="1000"`,
 		} {
 			if !strings.Contains(page, want) {
 				t.Errorf("the page does not have %s", want)

@@ -12,16 +12,16 @@ func echoRoutes(s *site) http.Handler {
 	f, l := s.forum, s.limits
 	e := echo.New() // it prints its banner in Start, which we do not call
 	who := echolimit.From(user)
-	settled := echolimit.Config{FinalCost: func(_ echo.Context, status int) int { return postCost(status) }}
-	held := echolimit.Config{MaxWait: likeHold}
+	refunds := echolimit.Config{FinalCost: func(_ echo.Context, status int) int { return postCost(status) }}
+	waits := echolimit.Config{MaxWait: likeMaxWait}
 	e.GET("/", echo.WrapHandler(s.page))
 	e.GET("/page/:file", echo.WrapHandler(s.page))
 	e.GET("/status", echoHandler(s.status))
 	e.GET("/posts", echoHandler(f.list))
 	e.GET("/posts/:id", echoHandler(f.show))
-	e.POST("/posts", echoHandler(f.createPost), settled.Limit(l.post, who, echolimit.Action("post")))
+	e.POST("/posts", echoHandler(f.createPost), refunds.Limit(l.post, who, echolimit.Action("post")))
 	e.POST("/posts/:id/replies", echoHandler(f.createReply), echolimit.Limit(l.reply, who, echolimit.Action("reply")))
-	e.POST("/posts/:id/likes", echoHandler(f.like), held.Limit(l.like, who, echolimit.Action("like")))
+	e.POST("/posts/:id/likes", echoHandler(f.like), waits.Limit(l.like, who, echolimit.Action("like")))
 	return e
 }
 

@@ -12,16 +12,16 @@ func echo5Routes(s *site) http.Handler {
 	f, l := s.forum, s.limits
 	e := echo.New()
 	who := echolimit.From(user)
-	settled := echolimit.Config{FinalCost: func(_ *echo.Context, status int) int { return postCost(status) }}
-	held := echolimit.Config{MaxWait: likeHold}
+	refunds := echolimit.Config{FinalCost: func(_ *echo.Context, status int) int { return postCost(status) }}
+	waits := echolimit.Config{MaxWait: likeMaxWait}
 	e.GET("/", echo.WrapHandler(s.page))
 	e.GET("/page/:file", echo.WrapHandler(s.page))
 	e.GET("/status", echo5Handler(s.status))
 	e.GET("/posts", echo5Handler(f.list))
 	e.GET("/posts/:id", echo5Handler(f.show))
-	e.POST("/posts", echo5Handler(f.createPost), settled.Limit(l.post, who, echolimit.Action("post")))
+	e.POST("/posts", echo5Handler(f.createPost), refunds.Limit(l.post, who, echolimit.Action("post")))
 	e.POST("/posts/:id/replies", echo5Handler(f.createReply), echolimit.Limit(l.reply, who, echolimit.Action("reply")))
-	e.POST("/posts/:id/likes", echo5Handler(f.like), held.Limit(l.like, who, echolimit.Action("like")))
+	e.POST("/posts/:id/likes", echo5Handler(f.like), waits.Limit(l.like, who, echolimit.Action("like")))
 	return e
 }
 

@@ -11,16 +11,16 @@ import (
 func nethttpRoutes(s *site) http.Handler {
 	f, l := s.forum, s.limits
 	mux := http.NewServeMux()
-	settled := nethttp.Config{FinalCost: func(_ *http.Request, status int) int { return postCost(status) }}
-	held := nethttp.Config{MaxWait: likeHold}
+	refunds := nethttp.Config{FinalCost: func(_ *http.Request, status int) int { return postCost(status) }}
+	waits := nethttp.Config{MaxWait: likeMaxWait}
 	mux.Handle("GET /{$}", s.page)
 	mux.Handle("GET /page/{file}", s.page)
 	mux.Handle("GET /status", nethttpHandler(s.status))
 	mux.Handle("GET /posts", nethttpHandler(f.list))
 	mux.Handle("GET /posts/{id}", nethttpHandler(f.show))
-	mux.Handle("POST /posts", settled.Limit(l.post, user, keyfuncs.Action("post"))(nethttpHandler(f.createPost)))
+	mux.Handle("POST /posts", refunds.Limit(l.post, user, keyfuncs.Action("post"))(nethttpHandler(f.createPost)))
 	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(l.reply, user, keyfuncs.Action("reply"))(nethttpHandler(f.createReply)))
-	mux.Handle("POST /posts/{id}/likes", held.Limit(l.like, user, keyfuncs.Action("like"))(nethttpHandler(f.like)))
+	mux.Handle("POST /posts/{id}/likes", waits.Limit(l.like, user, keyfuncs.Action("like"))(nethttpHandler(f.like)))
 	return mux
 }
 

@@ -110,7 +110,7 @@ func TestHijack(t *testing.T) {
 		}
 	}
 	for _, ad := range adapters {
-		for name, cfg := range map[string]*nethttp.Config{"as it is": nil, "to be settled": settle(1, never)} {
+		for name, cfg := range map[string]*nethttp.Config{"as it is": nil, "with FinalCost": finalCost(1, never)} {
 			for _, way := range []string{"Hijacker", "ResponseController"} {
 				t.Run(ad.name+"/"+name+"/"+way, func(t *testing.T) {
 					log := gatetest.Capture(t)
@@ -272,7 +272,7 @@ func TestConcurrentRequests(t *testing.T) {
 // also where the handler has another one, and if it panics.
 func TestUploadsAreRemoved(t *testing.T) {
 	for _, ad := range adapters {
-		for name, cfg := range map[string]*nethttp.Config{"plain": nil, "Keep": {Keep: true}, "FinalCost": settle(1, func(int) int { return 1 }), "both": asCharged} {
+		for name, cfg := range map[string]*nethttp.Config{"plain": nil, "Keep": {Keep: true}, "FinalCost": finalCost(1, func(int) int { return 1 }), "both": asCharged} {
 			t.Run(ad.name+"/"+name, func(t *testing.T) { uploadsAreRemoved(t, ad, cfg) })
 		}
 	}

@@ -1,12 +1,9 @@
 package gate
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"reflect"
 	"runtime/debug"
 
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -28,26 +25,6 @@ func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f
 
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
-
-// log tells the server's owner. A request that is at fault itself is not logged, and
-// neither is a client that has left.
-func (f *Failure) log(ctx context.Context, w *warnings) {
-	switch {
-	case f.Status == http.StatusBadRequest:
-	case errors.Is(f, keyfuncs.ErrNoRoute):
-		if w.unrouted.CompareAndSwap(false, true) {
-			slog.Default().Error(f.adapter+": a request cannot be limited", "error", f)
-		}
-	case f.Status == http.StatusServiceUnavailable:
-		if ctx.Err() == nil && w.down.now() {
-			slog.Default().Error(f.adapter+": the store has no answer; requests are answered 503", "error", f)
-		}
-	default:
-		if w.broken.now() {
-			slog.Default().Error(f.adapter+": a request cannot be limited", "error", f)
-		}
-	}
-}
 
 // A question is one to a function or a store, which may fail or panic.
 type question struct{ adapter, asking string }
@@ -85,7 +62,3 @@ func (q *question) caught(failure **Failure) {
 }
 
 func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
-
-func isRoute(f keyfuncs.Func) bool {
-	return reflect.ValueOf(f).Pointer() == reflect.ValueOf(keyfuncs.Route).Pointer()
-}

@@ -10,7 +10,7 @@ import (
 )
 
 // Run runs the handler of a request whose Outcome says FinalCost. Afterwards it charges
-// or gives back the difference between the final cost and what was charged on entry.
+// or refunds the difference between the final cost and what was charged on entry.
 //
 // answered tells, as Watch does, the response's status and whether it has begun. A
 // panic of the handler goes on; it counts as 500 if no response has begun.
@@ -25,7 +25,7 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered
 		if status != 0 {
 			// net/http cancels the context also of a client that sends half of its body.
 			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler
-			g.settle(c, r, o, status, left)
+			g.chargeFinal(c, r, o, status, left)
 		}
 		if v != nil {
 			panic(v)
@@ -35,15 +35,15 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered
 	returned = true
 }
 
-// settle charges or gives back the difference to the final cost. It gives nothing back
-// to a client that has left: otherwise a client could refund itself by hanging up.
-func (g *Gate[C]) settle(c C, r *http.Request, o *Outcome, status int, left bool) {
+// chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
+// client that has left: otherwise a client could refund itself by hanging up.
+func (g *Gate[C]) chargeFinal(c C, r *http.Request, o *Outcome, status int, left bool) {
 	var err error
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicked(v)
 		}
-		if err != nil && g.unsettled.now() {
+		if err != nil && g.uncharged.now() {
 			slog.Default().Error(g.adapter+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
 		}
 	}()

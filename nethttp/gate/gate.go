@@ -1,10 +1,10 @@
-// Package gate is for the author of a framework's skin. It turns a request into a
-// decision and a decision into a response; packages nethttp, ginlimit and echolimit
-// are skins over it. To limit handlers, use one of those.
+// Package gate is for the author of an adapter to a framework. It turns a request into a
+// decision and a decision into a response. Packages nethttp, ginlimit and echolimit are
+// such adapters. To limit handlers, use one of those.
 //
-// A skin makes one [Gate] for each middleware with [New]. For each request it calls
+// An adapter makes one [Gate] for each middleware with [New]. For each request it calls
 // [Gate.Enter], which asks who acts, what they do and at what cost, takes the decision
-// and sets the headers. If the [Outcome] says Pass, the skin runs the handler, with
+// and sets the headers. If the [Outcome] says Pass, the adapter runs the handler, with
 // [Gate.Run] if the Outcome says FinalCost. Otherwise it answers with Outcome.Problem.
 //
 //	var o gate.Outcome
@@ -18,7 +18,7 @@
 //		o.Problem().Write(writer, request)
 //	}
 //
-// A handler that asks for a decision itself is served by [Decide].
+// [Decide] is for a handler that asks for a decision itself.
 package gate
 
 import (
@@ -63,9 +63,9 @@ type Gate[C any] struct {
 	headers      headers
 	waiting      atomic.Int64
 	users        users // whether there are any
-	warnings     warnings
-	unsettled    rarely
-	twice        atomic.Bool
+	failures     failureLog
+	uncharged    rarely      // said that a final cost could not be charged
+	twice        atomic.Bool // said that it is mounted twice
 }
 
 const defaultMaxWaiting = 1000
@@ -84,7 +84,7 @@ func New[C any](adapter string, limiter *core.Limiter, user, action func(C) (str
 	case action == nil:
 		panic(adapter + ": Limit: the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
 	case rules.MaxWait < 0:
-		panic(fmt.Sprintf("%s: Limit: MaxWait %s is negative; 0 holds nobody", adapter, rules.MaxWait))
+		panic(fmt.Sprintf("%s: Limit: MaxWait %s is negative; 0 refuses at once", adapter, rules.MaxWait))
 	case rules.MaxWaiting < 0:
 		panic(fmt.Sprintf("%s: Limit: MaxWaiting %d is negative; 0 is %d", adapter, rules.MaxWaiting, defaultMaxWaiting))
 	case rules.MaxWaiting == 0:
@@ -114,13 +114,14 @@ type Outcome struct {
 	// Failure says why there is no decision although one was needed.
 	Failure *Failure
 
-	// Kept is set by a skin before Enter, if the decision is to outlive it.
+	// Kept is set by an adapter before Enter, if the handler may read the decision.
 	Kept *Kept
 
 	charge charge
 }
 
-// Kept holds a decision, and has room for the header values that are allocated anyway.
+// Kept is a copy of the decision for the handler. It has room for the header values too,
+// which saves their allocation.
 type Kept struct {
 	Decision core.Decision
 	values   values
@@ -157,7 +158,7 @@ func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
 	case o.Pass:
 		return
 	case o.Failure != nil:
-		o.Failure.log(r.Context(), &g.warnings)
+		o.Failure.log(r.Context(), &g.failures)
 		g.headers.fail(h, o.charge.limiter, o.Failure)
 		return
 	}
@@ -253,8 +254,8 @@ func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
 	return picked.With(core.Refundable{})
 }
 
-// wait takes the decision. If fewer than MaxWaiting requests wait, it holds the request
-// until it may pass or MaxWait is over.
+// wait takes the decision. If fewer than MaxWaiting requests wait, the request waits until
+// it may pass or MaxWait is over.
 func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
 	if g.waiting.Add(1) > int64(g.rules.MaxWaiting) {
 		g.waiting.Add(-1)
@@ -271,62 +272,4 @@ func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
 		return ch.allow(ctx) // MaxWait is over, which is not a failure
 	}
 	return d, err
-}
-
-// Decide is Enter for a decision that a handler asks for itself: see nethttp.Allow.
-// Headers that a limit further out has set stay: if there are RateLimit headers, Decide
-// writes them too.
-func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
-	o := Outcome{charge: charge{limiter, user, action, cost}}
-	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
-	style.IETF = style.IETF || h[headerIETF] != nil
-	headers := headers{style: style, clock: new(clock)}
-	if o.Failure != nil {
-		o.Failure.log(r.Context(), &handlers)
-		headers.fail(h, limiter, o.Failure)
-		return o
-	}
-	headers.write(h, h[headerRemaining], limiter, &o.Decision, nil)
-	o.Pass, o.Decided = o.Decision.Allowed, true
-	return o
-}
-
-func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
-	q := question{adapter, "limiter"}
-	defer q.caught(&failure)
-	if ch.limiter == nil || len(ch.limiter.Limits()) == 0 {
-		return q.failed(http.StatusInternalServerError, errNoLimiter)
-	}
-	q.asking = "user"
-	if failure = q.key(ch.user, nil); failure != nil {
-		return failure
-	}
-	q.asking = "action"
-	if failure = q.key(ch.action, nil); failure != nil {
-		return failure
-	}
-	q.asking = "cost"
-	if ch.cost < 0 {
-		return q.failed(http.StatusInternalServerError, core.ErrCost)
-	}
-	q.asking = "store"
-	var err error
-	if *d, err = ch.allow(ctx); err != nil {
-		return q.failed(http.StatusServiceUnavailable, err)
-	}
-	return nil
-}
-
-var errNoLimiter = errors.New("the limiter is nil or empty; make one with core.New")
-
-// Lift returns f, after a check that it can serve a framework with a router of its own.
-// It panics if f is nil or keyfuncs.Route, which knows http.ServeMux only.
-func Lift(adapter string, f keyfuncs.Func) keyfuncs.Func {
-	if f == nil {
-		panic(adapter + ": From: the key function is nil; give one of package keyfuncs")
-	}
-	if isRoute(f) {
-		panic(adapter + ": From: keyfuncs.Route reads the pattern of an http.ServeMux; use " + adapter + ".Route")
-	}
-	return f
 }

@@ -42,7 +42,7 @@ func TestStartUp(t *testing.T) {
 		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
 		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},
 		{"net/http: the long form", func() { nethttp.Config{Keep: true}.Limit(nil, xUserID, action) }, "nethttp: Limit: the limiter is nil"},
-		{"net/http: a negative MaxWait", func() { nethttp.Config{MaxWait: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWait -1ns is negative; 0 holds nobody"},
+		{"net/http: a negative MaxWait", func() { nethttp.Config{MaxWait: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWait -1ns is negative; 0 refuses at once"},
 		{"Gin: a negative MaxWait", func() { ginlimit.Config{MaxWait: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: MaxWait -1ns is negative"},
 		{"Echo: a negative MaxWait", func() { echolimit.Config{MaxWait: -1}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: MaxWait -1ns is negative"},
 		{"net/http: a negative MaxWaiting", func() { nethttp.Config{MaxWaiting: -1}.Limit(ok, xUserID, action) }, "nethttp: Limit: MaxWaiting -1 is negative; 0 is 1000"},
@@ -100,14 +100,14 @@ func TestNoChangeIsAnAmnesty(t *testing.T) {
 		}},
 	} {
 		for _, ad := range adapters {
-			for _, settles := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/settle=%t", c.name, ad.name, settles), func(t *testing.T) {
+			for _, final := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/finalcost=%t", c.name, ad.name, final), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						store := memorystore.New(nil)
 						limiter := func(max int) *core.Limiter { return core.Must(core.New(store, c.limit(max))) }
 						var now atomic.Pointer[core.Limiter]
 						cfg := &nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return now.Load(), nil }}
-						if settles {
+						if final {
 							cfg.FinalCost = func(*http.Request, int) int { return 1 }
 						}
 						h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter(5), config: cfg}}}}}.filled())

@@ -20,7 +20,7 @@ import (
 )
 
 // failedIsFree is the recipe that a client may try to cheat.
-var failedIsFree = settle(1, func(status int) int {
+var failedIsFree = finalCost(1, func(status int) int {
 	if status >= 500 {
 		return 0
 	}
@@ -40,7 +40,7 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 		{"a failure of a client that has left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(500) }, nil, 4},
 		{"a failure that began before the client left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { w.WriteHeader(502); leave() }, nil, 4},
 		{"what costs more is charged to a client that has left", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(401) },
-			settle(1, func(int) int { return 3 }), 2},
+			finalCost(1, func(int) int { return 3 }), 2},
 		{"a panic before a response is a failure", func(http.ResponseWriter, *http.Request, func()) { panic("mine") }, nil, 5},
 		{"a panic after the client left is not given back", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave(); panic("mine") }, nil, 4},
 		{"a panic after a response that is charged is not given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {

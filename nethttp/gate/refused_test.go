@@ -16,14 +16,14 @@ import (
 const (
 	banned = "https://github.com/tailcut/tailcut#banned"
 
-	unsettled = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | "
+	uncharged = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | "
 	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | adapter: "
 )
 
 var slidingFive = core.SlidingWindow(5, time.Minute)
 
-// settle is a Config with that FinalCost and cost.
-func settle(cost int, f func(status int) int) *nethttp.Config {
+// finalCost is a Config with that FinalCost and cost.
+func finalCost(cost int, f func(status int) int) *nethttp.Config {
 	return &nethttp.Config{
 		Cost:      func(*http.Request) (int, error) { return cost, nil },
 		FinalCost: func(_ *http.Request, status int) int { return f(status) },
@@ -32,7 +32,7 @@ func settle(cost int, f func(status int) int) *nethttp.Config {
 
 // unless gives back what was answered otherwise.
 func unless(want int) *nethttp.Config {
-	return settle(1, func(status int) int {
+	return finalCost(1, func(status int) int {
 		if status == want {
 			return 1
 		}
@@ -40,7 +40,7 @@ func unless(want int) *nethttp.Config {
 	})
 }
 
-func never(int) int { panic("settled") }
+func never(int) int { panic("FinalCost was called") }
 
 // told answers with the status that the request's header X-Status names.
 func told(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
@@ -59,8 +59,8 @@ func saysLeft(status, remaining int) response {
 	return response{status: status, header: limited(5, remaining, reset)}
 }
 
-// settled is the one route with SlidingWindow(5, time.Minute).
-func settled(cfg *nethttp.Config, h handler) func(core.Store) []route {
+// finalCostRoute is the one route with SlidingWindow(5, time.Minute).
+func finalCostRoute(cfg *nethttp.Config, h handler) func(core.Store) []route {
 	return func(s core.Store) []route {
 		rt := reply(cfg, slidingFive)(s)
 		rt[0].handler = h
@@ -153,7 +153,7 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: 0 gives all back, what was charged keeps it",
 		store:  memory,
-		routes: settled(unless(201), told),
+		routes: finalCostRoute(unless(201), told),
 		steps: []step{
 			{header: tell(201), want: saysLeft(201, 4)},
 			{header: tell(500), want: saysLeft(500, 3)},
@@ -167,7 +167,7 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: less than was charged gives the rest back",
 		store:  memory,
-		routes: settled(settle(3, func(int) int { return 1 }), told),
+		routes: finalCostRoute(finalCost(3, func(int) int { return 1 }), told),
 		steps: []step{
 			{header: tell(201), want: saysLeft(201, 2)},
 			{header: tell(201), want: saysLeft(201, 1)},
@@ -179,7 +179,7 @@ var refusedRules = []rule{
 	{
 		name:  "FinalCost: more than was charged is charged in addition: a wrong password costs 3, a right one nothing",
 		store: memory,
-		routes: settled(settle(1, func(status int) int {
+		routes: finalCostRoute(finalCost(1, func(status int) int {
 			if status == 401 {
 				return 3
 			}
@@ -200,7 +200,7 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: a cost of 0 may become a surcharge",
 		store:  memory,
-		routes: settled(settle(0, func(int) int { return 2 }), told),
+		routes: finalCostRoute(finalCost(0, func(int) int { return 2 }), told),
 		steps:  []step{{header: tell(200), want: saysLeft(200, 5)}, {header: tell(200), want: saysLeft(200, 3)}},
 		asked:  []string{"laoqian reply 1 peek", "laoqian reply 2", "laoqian reply 1 peek", "laoqian reply 2"},
 		runs:   2,
@@ -208,7 +208,7 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: a handler that writes nothing has answered 200",
 		store:  memory,
-		routes: settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) {}),
+		routes: finalCostRoute(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) {}),
 		steps:  []step{{want: saysLeft(200, 4)}, {want: saysLeft(200, 3)}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
@@ -216,7 +216,7 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: a handler that writes a body alone has answered 200",
 		store:  memory,
-		routes: settled(unless(200), done),
+		routes: finalCostRoute(unless(200), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
@@ -224,7 +224,7 @@ var refusedRules = []rule{
 	{
 		name:     "FinalCost: a panic is 500 and goes on",
 		store:    memory,
-		routes:   settled(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { panic("the handler's own") }),
+		routes:   finalCostRoute(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { panic("the handler's own") }),
 		recovers: true,
 		steps: []step{
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
@@ -236,34 +236,34 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: its own panic is said once and leaves the charge and the response",
 		store:  memory,
-		routes: settled(settle(1, func(int) int { panic("oops") }), done),
+		routes: finalCostRoute(finalCost(1, func(int) int { panic("oops") }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
-		log:    []string{unsettled + "panic: oops"},
+		log:    []string{uncharged + "panic: oops"},
 	},
 	{
 		name:   "FinalCost: a negative cost leaves the charge, said once",
 		store:  memory,
-		routes: settled(settle(1, func(int) int { return -1 }), done),
+		routes: finalCostRoute(finalCost(1, func(int) int { return -1 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
-		log:    []string{unsettled + "core: the cost is negative"},
+		log:    []string{uncharged + "core: the cost is negative"},
 	},
 	{
 		name:   "FinalCost: the most negative cost leaves the charge too",
 		store:  memory,
-		routes: settled(settle(1, func(int) int { return math.MinInt }), done),
+		routes: finalCostRoute(finalCost(1, func(int) int { return math.MinInt }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
-		log:    []string{unsettled + "core: the cost is negative"},
+		log:    []string{uncharged + "core: the cost is negative"},
 	},
 	{
 		name:   "FinalCost: the greatest cost takes what is left",
 		store:  memory,
-		routes: settled(settle(1, func(int) int { return math.MaxInt }), done),
+		routes: finalCostRoute(finalCost(1, func(int) int { return math.MaxInt }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: response{status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}}},
 		asked:  []string{"laoqian reply 1", fmt.Sprint("laoqian reply ", math.MaxInt-1), "laoqian reply 1"},
 		runs:   1,
@@ -271,11 +271,11 @@ var refusedRules = []rule{
 	{
 		name:   "FinalCost: a store that cannot give back is said once",
 		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
-		routes: settled(unless(201), done),
+		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
 		runs:   2,
-		log:    []string{unsettled + core.ErrNoReceipt.Error()},
+		log:    []string{uncharged + core.ErrNoReceipt.Error()},
 	},
 	{
 		name: "FinalCost: a store that fails then is said once, and the response stays",
@@ -287,16 +287,16 @@ var refusedRules = []rule{
 				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute}, nil
 			})
 		},
-		routes: settled(settle(1, func(int) int { return 5 }), done),
+		routes: finalCostRoute(finalCost(1, func(int) int { return 5 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 4", "laoqian reply 1", "laoqian reply 4"},
 		runs:   2,
-		log:    []string{unsettled + "boom"},
+		log:    []string{uncharged + "boom"},
 	},
 	{
 		name:   "FinalCost: failed open there is nothing to give back",
 		store:  func() core.Store { return core.FailOpen(fails("boom")()) },
-		routes: settled(unless(201), done),
+		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 5, "+0s")}},
 		asked:  []string{"laoqian reply 1"},
 		runs:   1,
@@ -305,7 +305,7 @@ var refusedRules = []rule{
 		name:  "FinalCost is not asked about what it did not let pass, nor about what was not decided",
 		store: decides(refusal),
 		routes: func(s core.Store) []route {
-			cfg := settle(1, never)
+			cfg := finalCost(1, never)
 			cfg.Skip = func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }
 			a := reply(cfg)(s)[0]
 			b := a
@@ -326,14 +326,14 @@ var refusedRules = []rule{
 		store: memory,
 		routes: func(s core.Store) []route {
 			gold := core.Must(core.New(s, core.SlidingWindow(50, time.Hour)))
-			cfg := settle(2, func(status int) int {
+			cfg := finalCost(2, func(status int) int {
 				if status == 201 {
 					return 7
 				}
 				return 0
 			})
 			cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return gold, nil }
-			return settled(cfg, told)(s)
+			return finalCostRoute(cfg, told)(s)
 		},
 		steps: []step{
 			{header: tell(500), want: response{status: 500, header: limited(50, 48, "+3600s")}},
@@ -361,7 +361,7 @@ var refusedRules = []rule{
 		runs:  2,
 	},
 	{
-		name:  "FinalCost: stacked, each settles its own",
+		name:  "FinalCost: stacked, each charges its own",
 		store: memory,
 		routes: func(s core.Store) []route {
 			five, seven := core.Must(core.New(s, slidingFive)), core.Must(core.New(s, core.SlidingWindow(7, time.Minute)))
@@ -385,7 +385,7 @@ var refusedRules = []rule{
 		routes: func(s core.Store) []route {
 			cfg := unless(200)
 			cfg.Keep = true
-			return settled(cfg, tellsKept)(s)
+			return finalCostRoute(cfg, tellsKept)(s)
 		},
 		steps: []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
 		asked: []string{"laoqian reply 1"},
@@ -512,7 +512,7 @@ var refusedRules = []rule{
 		name:  "Allow: its refusal is what FinalCost of the limit around it sees",
 		store: memory,
 		routes: func(s core.Store) []route {
-			rt := settled(unless(200), done)(s)
+			rt := finalCostRoute(unless(200), done)(s)
 			rt[0].inside = []inside{{limiter: core.Must(core.New(s, core.FixedWindow(1, time.Minute))), user: "laoqian", action: "upload", cost: 1}}
 			return rt
 		},

@@ -15,7 +15,7 @@ export class Gauge {
 		this.element = element;
 		this.action = element.dataset.action;
 		this.ring = element.querySelector(".ring");
-		this.hold = Number(this.ring.dataset.hold);
+		this.maxWait = Number(this.ring.dataset.maxWait);
 		this.parts = {};
 		for (const name of ["remaining", "of", "says", "whole", "more"]) {
 			this.parts[name] = element.querySelector("." + name);

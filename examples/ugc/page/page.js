@@ -72,7 +72,7 @@ function blocked(a, s, now) {
 	if (s.state === "banned") return s.retry;
 	if (!a.refusal) return 0;
 	const wait = a.standing.sent > a.refusal.at ? s.retry : a.refusal.until - now;
-	if (wait > a.gauge.hold) return wait;
+	if (wait > a.gauge.maxWait) return wait;
 	a.refusal = null;
 	return 0;
 }
@@ -240,7 +240,7 @@ async function attempt(button, name, path, body) {
 		a.pending.delete(mine);
 	}
 	drawer.exchange(answer);
-	const outcome = outcomeOf(answer, a.gauge.hold > 0 && room <= 0 && answer.came - mine.sent >= heldAfter);
+	const outcome = outcomeOf(answer, a.gauge.maxWait > 0 && room <= 0 && answer.came - mine.sent >= heldAfter);
 	if (outcome) a.strip.add(who, outcome);
 	if (answer.status === 429 && who === user) {
 		const seconds = Number(answer.header("Retry-After"));

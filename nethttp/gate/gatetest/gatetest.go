@@ -1,4 +1,4 @@
-// Package gatetest helps to test a skin of package gate.
+// Package gatetest helps to test an adapter of package gate.
 package gatetest
 
 import (

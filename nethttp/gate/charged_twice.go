@@ -3,29 +3,8 @@ package gate
 import (
 	"log/slog"
 	"net/http"
-	"sync/atomic"
-	"time"
 	"unsafe"
 )
-
-// warnings are what is logged rarely, not for each request.
-type warnings struct {
-	unrouted     atomic.Bool // said that keyfuncs.Route found no pattern
-	down, broken rarely
-}
-
-// handlers are the warnings of Decide, which has no gate.
-var handlers warnings
-
-// rarely lets something be said once a minute.
-type rarely struct{ said atomic.Int64 }
-
-const sayAgain = time.Minute
-
-func (r *rarely) now() bool {
-	was, now := r.said.Load(), int64(time.Since(start))
-	return (was == 0 || now-was > int64(sayAgain)) && r.said.CompareAndSwap(was, now)
-}
 
 // warnTwice says once if this gate has decided the request before. The headers tell:
 // the text of X-RateLimit-Limit is the gate's own and lies where no other text does. So

@@ -1,0 +1,59 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Decide takes a decision that a handler asks for itself, and sets the headers: see
+// nethttp.Allow. If a limit further out has set headers, Decide writes the same ones, with
+// X-RateLimit-Reset in the same unit, whatever style says.
+func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
+	o := Outcome{charge: charge{limiter, user, action, cost}}
+	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
+	style.IETF = style.IETF || h[headerIETF] != nil
+	if was, set := number(h[headerReset]); set {
+		style.ResetDelta = was < time.Now().Unix()/2 // since 1970 it would be now or later
+	}
+	headers := headers{style: style, clock: new(clock)}
+	if o.Failure != nil {
+		o.Failure.log(r.Context(), &handlers)
+		headers.fail(h, limiter, o.Failure)
+		return o
+	}
+	headers.write(h, h[headerRemaining], limiter, &o.Decision, nil)
+	o.Pass, o.Decided = o.Decision.Allowed, true
+	return o
+}
+
+func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
+	q := question{adapter, "limiter"}
+	defer q.caught(&failure)
+	if ch.limiter == nil || len(ch.limiter.Limits()) == 0 {
+		return q.failed(http.StatusInternalServerError, errNoLimiter)
+	}
+	q.asking = "user"
+	if failure = q.key(ch.user, nil); failure != nil {
+		return failure
+	}
+	q.asking = "action"
+	if failure = q.key(ch.action, nil); failure != nil {
+		return failure
+	}
+	q.asking = "cost"
+	if ch.cost < 0 {
+		return q.failed(http.StatusInternalServerError, core.ErrCost)
+	}
+	q.asking = "store"
+	var err error
+	if *d, err = ch.allow(ctx); err != nil {
+		return q.failed(http.StatusServiceUnavailable, err)
+	}
+	return nil
+}
+
+var errNoLimiter = errors.New("the limiter is nil or empty; make one with core.New")
