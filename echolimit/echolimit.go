@@ -1,4 +1,4 @@
-// Package echolimit limits Echo v4 routes.
+// Package echolimit limits Echo v4 routes. For Echo v5 there is package echolimit/echov5.
 //
 //	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 //

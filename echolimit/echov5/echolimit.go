@@ -8,12 +8,13 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// What is answered, and where to mount it, is as in package nethttp. A refusal or a
-// failure is a [*Problem], an error that the central error handler sees. Mount a limit
-// with e.Use, on a group or on a route, not with e.Pre, where no route is known.
-// Addresses are never taken from c.RealIP(), which asks the IPExtractor: use
-// echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the proxies that you
-// trust.
+// Package nethttp says what is answered, what is logged and where to mount a limit. A
+// refusal is an error, a [*Problem], so that the central error handler sees it. Mount a
+// limit with e.Use, on a group or on a route, not with e.Pre, where no route is known.
+//
+// Addresses are never taken from c.RealIP(), which asks the IPExtractor of the
+// application. Use echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
+// proxies that you trust.
 package echolimit
 
 import (
@@ -55,10 +56,12 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config. With a FinalCost, c.Response() is wrapped while the
-// handler runs; echo.UnwrapResponse finds Echo's own. If the handler returns an error,
-// FinalCost gets the status of Echo's own error handler, which is echo.StatusCode's, or
-// 500. If yours answers otherwise, mount a middleware inside that answers the error.
+// are those of nethttp.Config.
+//
+// With a FinalCost, c.Response() is wrapped while the handler runs; echo.UnwrapResponse
+// finds Echo's own. If the handler returns an error, FinalCost gets the status with which
+// Echo's own error handler answers: that of echo.StatusCode, or 500 if there is none. If
+// yours answers otherwise, mount a middleware inside that answers the error.
 type Config struct {
 	Cost            func(*echo.Context) (int, error)
 	Limiter         func(*echo.Context) (*core.Limiter, error)
