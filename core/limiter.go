@@ -174,7 +174,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 		return err
 	case l.short != nil:
 		limit := &l.limits[0]
-		if v := l.short.TakeOne(user, limit.scope(action), &limit.rule, cost); v.Outcome != machine.Undecided {
+		if v := l.short.TakeOne(user, action, &limit.rule, cost); v.Outcome != machine.Undecided {
 			limit.decided(d, v, cost)
 			return nil
 		}
@@ -236,14 +236,6 @@ func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 
 // unbanned are the limiter's limits without its ban policy's.
 func (l *Limiter) unbanned() []Limit { return l.limits[:len(l.limits)-len(l.ban())] }
-
-// scope is the action that the limit's state belongs to, or "" for all of them.
-func (l *Limit) scope(action string) string {
-	if l.perUser {
-		return ""
-	}
-	return action
-}
 
 var (
 	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")

@@ -10,11 +10,15 @@ import (
 )
 
 func init() {
-	short.Register(func(store, _ any) short.Taker {
-		if s, ok := store.(*Store); ok {
-			return taker{s}
+	short.Register(func(store, limit any) short.Taker {
+		s, ok := store.(*Store)
+		switch {
+		case !ok:
+			return nil
+		case limit.(*core.Limit).AllActions():
+			return allTaker{taker{s}}
 		}
-		return nil
+		return taker{s}
 	})
 }
 
@@ -24,6 +28,13 @@ type taker struct{ s *Store }
 func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
 	u := t.s.hash(user)
 	return t.s.takeOne(t.s.shard(u), t.s.key(u, action, r), r, cost)
+}
+
+// An allTaker is one of a limit of all actions, whose key has none.
+type allTaker struct{ taker }
+
+func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.Verdict {
+	return t.taker.TakeOne(user, "", r, cost)
 }
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.

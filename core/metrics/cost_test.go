@@ -10,11 +10,20 @@ import (
 	"github.com/tailcut/tailcut/core/metrics"
 )
 
-// BenchmarkPlain tells what Watch costs a decision of a funnel in process: the least of many
-// short runs, taken in turns, of the same work with it and without.
+// BenchmarkPlain tells what Watch costs a decision in process: the least of many short runs,
+// taken in turns, of the same work with it and without.
 func BenchmarkPlain(b *testing.B) {
-	plain := core.Must(core.New(memorystore.New(nil), core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))))
-	watched := core.Must(core.New(metrics.New(nil).Watch(memorystore.New(nil)), core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))))
+	funnel := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
+	for name, limit := range map[string]core.Limit{
+		"Funnel": funnel, "FunnelPerUser": funnel.PerUser(), "FixedWindow": core.FixedWindow(1_000_000_000, time.Hour),
+	} {
+		b.Run(name, func(b *testing.B) { compare(b, limit) })
+	}
+}
+
+func compare(b *testing.B, limit core.Limit) {
+	plain := core.Must(core.New(memorystore.New(nil), limit))
+	watched := core.Must(core.New(metrics.New(nil).Watch(memorystore.New(nil)), limit))
 	ctx := b.Context()
 	run := func(l *core.Limiter) float64 {
 		const calls = 5000
@@ -42,6 +51,7 @@ func TestWatchDoesNotAllocate(t *testing.T) {
 		limit core.Limit
 	}{
 		{"an allowed action of a funnel", core.Funnel(1_000_000_000, core.Every(time.Second))},
+		{"an action of a funnel of all actions", core.Funnel(1_000_000_000, core.Every(time.Second)).PerUser()},
 		{"a refused action of a funnel", core.Funnel(1, core.Every(time.Hour))},
 		{"an action of a window", core.FixedWindow(1_000_000_000, time.Hour)},
 		{"a refused action of a window", core.FixedWindow(1, time.Hour)},

@@ -39,6 +39,6 @@
 //
 // # What it costs
 //
-// A decision of a bucket or funnel in process costs 15 ns more at most, and no allocation.
+// A decision of one limit in process costs 15 ns more at most, and no allocation.
 // Time is measured only where the store is not a memorystore alone.
 package metrics

@@ -211,10 +211,14 @@ func init() {
 		}
 		l := limit.(*core.Limit)
 		inner := short.Of(w.store, limit)
-		if inner == nil || l.AllActions() { // TakeOne is not told the action
+		if inner == nil {
 			return nil
 		}
-		return &taker{m: w.m, store: inner, limit: *l}
+		kind := l.Rule().Kind
+		return &taker{
+			m: w.m, store: inner, limit: *l,
+			records: kind == machine.KindElasticWindow || kind == machine.KindSlidingRefused,
+		}
 	})
 }
 
@@ -223,6 +227,10 @@ type taker struct {
 	m     *Metrics
 	store short.Taker
 	limit core.Limit
+
+	// records says that the limit records what it refuses, and must not refuse it twice.
+	records bool
+
 	known [16]atomic.Pointer[known] // by the action; kept from the first that comes
 }
 
@@ -232,7 +240,7 @@ type known struct {
 }
 
 func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
-	if records(r) && t.m.see.Load() != nil {
+	if t.records && t.m.see.Load() != nil {
 		return machine.Verdict{}
 	}
 	v := t.store.TakeOne(user, action, r, cost)
@@ -253,7 +261,7 @@ func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machin
 
 // series is that of an action, by a quick look for those that came first.
 func (t *taker) series(action string) *series {
-	slot := &t.known[(len(action)+3*int(action[len(action)-1])+5*int(action[len(action)/2]))%len(t.known)]
+	slot := &t.known[(uint(len(action))+3*uint(action[len(action)-1])+5*uint(action[len(action)/2]))%uint(len(t.known))]
 	k := slot.Load()
 	if k != nil && k.action == action {
 		return k.series
@@ -263,9 +271,4 @@ func (t *taker) series(action string) *series {
 		slot.Store(&known{strings.Clone(action), s})
 	}
 	return s
-}
-
-// records reports whether a rule records what it refuses, and must not refuse it twice.
-func records(r *machine.Rule) bool {
-	return r.Kind == machine.KindElasticWindow || r.Kind == machine.KindSlidingRefused
 }

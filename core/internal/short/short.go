@@ -4,9 +4,8 @@ package short
 
 import "github.com/tailcut/tailcut/core/machine"
 
-// A Taker decides the commonest charge: of one limit, with a cost of 1 to the quota. An
-// empty action stands for all actions of the user. The Verdict is Undecided if the
-// store has to be asked the long way.
+// A Taker decides the commonest charge: of one limit, with a cost of 1 to the quota. The
+// Verdict is Undecided if the store has to be asked the long way.
 type Taker interface {
 	TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict
 }
