@@ -106,24 +106,24 @@ func TestPre(t *testing.T) {
 	}
 }
 
-// Echo's own answer to HEAD runs the handler of GET. Its status settles the request.
+// Echo's own answer to HEAD runs the handler of GET. FinalCost gets its status.
 func TestFinalCostOfHEAD(t *testing.T) {
 	for name, mount := range map[string]func(*echo.Echo, echo.HandlerFunc, echo.MiddlewareFunc){
 		"by Echo.Use":  func(e *echo.Echo, h echo.HandlerFunc, m echo.MiddlewareFunc) { e.Use(m); e.GET("/a", h) },
 		"on the route": func(e *echo.Echo, h echo.HandlerFunc, m echo.MiddlewareFunc) { e.GET("/a", h, m) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			var settled []int
+			var got []int
 			e := newEcho(echo.RouterConfig{AutoHandleHEAD: true})
 			mount(e, func(c *echo.Context) error { return c.String(404, "none") },
 				echolimit.Config{FinalCost: func(_ *echo.Context, status int) int {
-					settled = append(settled, status)
+					got = append(got, status)
 					return 0
 				}}.Limit(five(gatetest.NewStore(nil)), everyone, echolimit.Route))
 			w := do(e, "HEAD", "/a")
 			want(t, w, 404, "4")
-			if !slices.Equal(settled, []int{404}) || w.Header().Get("Content-Length") != "4" {
-				t.Errorf("settled %v, Content-Length %q", settled, w.Header().Get("Content-Length"))
+			if !slices.Equal(got, []int{404}) || w.Header().Get("Content-Length") != "4" {
+				t.Errorf("FinalCost got %v, Content-Length %q", got, w.Header().Get("Content-Length"))
 			}
 		})
 	}

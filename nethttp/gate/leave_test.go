@@ -36,24 +36,24 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 		config *nethttp.Config // nil is failedIsFree
 		left   int
 	}{
-		{"a failure is given back", func(w http.ResponseWriter, _ *http.Request, _ func()) { w.WriteHeader(500) }, nil, 5},
+		{"a failure is refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) { w.WriteHeader(500) }, nil, 5},
 		{"a failure of a client that has left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(500) }, nil, 4},
 		{"a failure that began before the client left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { w.WriteHeader(502); leave() }, nil, 4},
 		{"what costs more is charged to a client that has left", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(401) },
 			finalCost(1, func(int) int { return 3 }), 2},
 		{"a panic before a response is a failure", func(http.ResponseWriter, *http.Request, func()) { panic("mine") }, nil, 5},
-		{"a panic after the client left is not given back", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave(); panic("mine") }, nil, 4},
-		{"a panic after a response that is charged is not given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+		{"a panic after the client left is not refunded", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave(); panic("mine") }, nil, 4},
+		{"a panic after a response that is charged is not refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) {
 			_, _ = io.WriteString(w, "x")
 			panic("mine")
 		}, nil, 4},
-		{"a panic after a response that is free is given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+		{"a panic after a response that is free is refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) {
 			w.WriteHeader(503)
 			_, _ = io.WriteString(w, "x")
 			panic("mine")
 		}, nil, 5},
-		{"http.ErrAbortHandler before a response is not given back", func(http.ResponseWriter, *http.Request, func()) { panic(http.ErrAbortHandler) }, nil, 4},
-		{"http.ErrAbortHandler after a response is not given back", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+		{"http.ErrAbortHandler before a response is not refunded", func(http.ResponseWriter, *http.Request, func()) { panic(http.ErrAbortHandler) }, nil, 4},
+		{"http.ErrAbortHandler after a response is not refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) {
 			_, _ = io.WriteString(w, "x")
 			panic(http.ErrAbortHandler)
 		}, nil, 4},

@@ -269,7 +269,7 @@ var refusedRules = []rule{
 		runs:   1,
 	},
 	{
-		name:   "FinalCost: a store that cannot give back is said once",
+		name:   "FinalCost: a store that cannot refund is logged once",
 		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
@@ -294,7 +294,7 @@ var refusedRules = []rule{
 		log:    []string{uncharged + "boom"},
 	},
 	{
-		name:   "FinalCost: failed open there is nothing to give back",
+		name:   "FinalCost: failed open there is nothing to refund",
 		store:  func() core.Store { return core.FailOpen(fails("boom")()) },
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 5, "+0s")}},

@@ -30,8 +30,8 @@ type visit struct {
 	reset  int           // X-RateLimit-Reset, less when the answer comes; seconds
 }
 
-// What is held, for how long, and what comes then.
-var holds = []struct {
+// Which requests wait, for how long, and what is answered then.
+var waits = []struct {
 	name   string
 	limits []core.Limit
 	extras []core.Option
@@ -41,12 +41,12 @@ var holds = []struct {
 	log    []string
 }{
 	{
-		name:   "without MaxWait nothing is held",
+		name:   "without MaxWait no request waits",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "1", reset: 1}},
 	},
 	{
-		name:   "a funnel holds until there is room, in the order of arrival",
+		name:   "at a funnel requests wait until there is room, in the order of arrival",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 3 * time.Second},
 		visits: []visit{
@@ -67,13 +67,13 @@ var holds = []struct {
 		},
 	},
 	{
-		name:   "a window holds until it has room",
+		name:   "at a window a request waits until there is room",
 		limits: []core.Limit{core.SlidingWindow(1, time.Second)},
 		config: nethttp.Config{MaxWait: 2 * time.Second},
 		visits: []visit{{status: 200, reset: 1}, {at: time.Millisecond, status: 200, after: 999 * time.Millisecond, reset: 1}},
 	},
 	{
-		name:   "who is held does not count as refused",
+		name:   "a waiting request does not count as refused",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		extras: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
 		config: nethttp.Config{MaxWait: time.Second},
@@ -86,7 +86,7 @@ var holds = []struct {
 		},
 	},
 	{
-		name:   "who is banned for longer is not held",
+		name:   "a user who is banned for longer does not wait",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		extras: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
 		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
@@ -126,7 +126,7 @@ var holds = []struct {
 		},
 	},
 	{
-		name:   "a cost of 0 is not held",
+		name:   "a cost of 0 does not wait",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(r *http.Request) (int, error) {
 			if r.Header.Get("X-User-ID") == "laoqian" {
@@ -141,7 +141,7 @@ var holds = []struct {
 		},
 	},
 	{
-		name:   "what can never pass is not held",
+		name:   "a request that can never pass does not wait",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(*http.Request) (int, error) { return 2, nil }},
 		visits: []visit{{status: 429}},
@@ -172,7 +172,7 @@ var holds = []struct {
 		visits: []visit{{expires: 400 * time.Millisecond, status: 503, after: 400 * time.Millisecond, retry: "1", reset: 1}},
 	},
 	{
-		name:   "what was held may be given back",
+		name:   "a request that has waited may be refunded",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: time.Second, FinalCost: func(r *http.Request, _ int) int { return 0 }},
 		visits: []visit{
@@ -193,7 +193,7 @@ func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 }
 
 func TestHold(t *testing.T) {
-	for _, c := range holds {
+	for _, c := range waits {
 		for _, ad := range adapters {
 			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
 				log := gatetest.Capture(t)
@@ -253,7 +253,7 @@ func (v visit) pay(t *testing.T, i int, h http.Handler) {
 	}
 }
 
-// A held request ends with its client's connection, and its turn is another's.
+// A waiting request ends with its client's connection, and another gets its turn.
 func TestAHeldClientLeaves(t *testing.T) {
 	onEach(t, func(t *testing.T, ad adapter, s *server) {
 		limiter := core.Must(core.New(memory(), core.Funnel(1, core.Every(time.Hour))))
@@ -272,17 +272,17 @@ func TestAHeldClientLeaves(t *testing.T) {
 			req.Header.Set("X-User-ID", "laoqian")
 			if resp, err := s.Client().Do(req); err == nil {
 				resp.Body.Close()
-				t.Error("the held request was answered")
+				t.Error("the waiting request was answered")
 			}
 		}()
 		turns := func(n int) bool {
 			d, err := limiter.Peek(t.Context(), "laoqian", "reply")
 			return err == nil && d.ResetAfter > time.Duration(n-1)*time.Hour && d.ResetAfter <= time.Duration(n)*time.Hour
 		}
-		until(t, "it is held", func() bool { return turns(2) })
+		until(t, "it waits", func() bool { return turns(2) })
 		leave()
 		<-left
-		until(t, "its turn is given back", func() bool { return turns(1) })
+		until(t, "its turn is refunded", func() bool { return turns(1) })
 	})
 }
 
