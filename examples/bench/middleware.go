@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/httprate"
 	"github.com/labstack/echo/v4"
 	echomiddleware "github.com/labstack/echo/v4/middleware"
+	echov5 "github.com/labstack/echo/v5"
 	"github.com/sethvargo/go-limiter/httplimit"
 	limitermemory "github.com/sethvargo/go-limiter/memorystore"
 	"github.com/throttled/throttled/v2"
@@ -24,6 +25,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
+	limitv5 "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
@@ -166,6 +168,22 @@ func onEcho() ([]mounted, error) {
 	}, nil
 }
 
+func onEchoV5() ([]mounted, error) {
+	l, err := core.New(memorystore.New(nil), plenty.funnel())
+	if err != nil {
+		return nil, err
+	}
+	route := func(chain ...echov5.MiddlewareFunc) http.Handler {
+		e := echov5.New()
+		e.POST("/likes", func(c *echov5.Context) error { return c.NoContent(http.StatusNoContent) }, chain...)
+		return e
+	}
+	return []mounted{
+		{"bare handler", route(), true},
+		{tailcut, route(limitv5.Limit(l, limitv5.From(keyfuncs.Header(userHeader)), limitv5.Action(action))), false},
+	}, nil
+}
+
 // discard is a ResponseWriter that is used again.
 type discard struct {
 	header http.Header
@@ -210,7 +228,7 @@ func middleware(ctx context.Context, s settings) ([]table, error) {
 	for _, f := range []struct {
 		name  string
 		mount func() ([]mounted, error)
-	}{{"net/http", onNetHTTP}, {"Gin", onGin}, {"Echo", onEcho}} {
+	}{{"net/http", onNetHTTP}, {"Gin", onGin}, {"Echo", onEcho}, {"Echo v5", onEchoV5}} {
 		all, err := f.mount()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.name, err)
