@@ -34,6 +34,19 @@
 // then admitted at most one quota too many. A refused key is never dropped, so a flood of
 // new keys forgives nobody.
 //
+// If all those keys are refused, there is no room. New users are then decided by a state
+// that they share: one for each limit and shard, of which a store of MaxKeys 1,048,576 has
+// 1,024. Together they get no more than one user's quota. If it is used up, the reason is
+// core.ReasonFull, and RetryAfter is at most a minute. This is what it costs:
+//
+//   - A new user shares a quota with others, of any action, who find no room.
+//   - A user who gets a key later starts with a quota of its own.
+//   - A charge by a shared state cannot be refunded, and a Wait takes no turn in it.
+//   - A ban by hand is refused, since a ban is one user's own.
+//
+// To fill a store with refused keys takes as many users as MaxKeys. If clients can invent
+// users, by IPv6 for example, choose MaxKeys with that in mind: a key is 52 bytes.
+//
 // # Time
 //
 // The clock is the process's monotonic one, from a base taken in [New]. Changes of the

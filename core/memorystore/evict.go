@@ -2,9 +2,6 @@ package memorystore
 
 import (
 	"math"
-	"time"
-
-	"github.com/tailcut/tailcut/core"
 )
 
 // probe is how many keys are looked at for one to drop.
@@ -138,10 +135,4 @@ func (sh *shard) sample(places []place, i int, visit func(at int)) {
 			at -= n
 		}
 	}
-}
-
-// full is the refusal of a key for which there is no room.
-func full(c core.Charge, wait int64) core.Decision {
-	d := time.Duration(max(1, wait)) * time.Microsecond
-	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore}
 }

@@ -328,7 +328,7 @@ func TestAtTheBound(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a new key is refused as full if all are refused", func(t *testing.T) {
+	t.Run("new users share one quota if all keys are refused", func(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 2}, c.now)
 		l := core.Must(core.New(s, hour))
@@ -337,20 +337,65 @@ func TestAtTheBound(t *testing.T) {
 			allow(t, l, user)
 			c.advance(time.Minute)
 		}
-		d := allow(t, l, "new")
-		want := core.Decision{Limit: 2, RetryAfter: 58 * time.Minute, ResetAfter: 58 * time.Minute, Reason: core.ReasonFull, Source: core.SourceStore}
-		if d != want {
-			t.Fatalf("the new key: %+v, want %+v", d, want)
+		for i, remaining := range []int{1, 0} {
+			user := fmt.Sprint("new", i)
+			peeked, err := l.Peek(ctx, user, "a")
+			if d := allow(t, l, user); err != nil || !d.Allowed || !peeked.Allowed || d.Remaining != remaining {
+				t.Fatalf("new user %d: %+v, and Peek says %+v, %v", i, d, peeked, err)
+			}
 		}
-		c.advance(d.RetryAfter - time.Microsecond)
-		if d := allow(t, l, "new"); d.Allowed {
-			t.Errorf("a microsecond before: %+v", d)
+		want := core.Decision{Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute, Reason: core.ReasonFull, Source: core.SourceStore}
+		for i := range 100 { // by none of many users, actions or stores in between
+			user, limiter := fmt.Sprint("newer", i), l
+			if i%2 == 0 {
+				limiter = core.Must(core.New(core.Observe(s, func(context.Context, core.Observation) {}), hour))
+			}
+			peeked, err := l.Peek(ctx, user, "b")
+			if d := allow(t, limiter, user); err != nil || d != want || peeked != want {
+				t.Fatalf("newer user %d: %+v, and Peek says %+v, %v; want %+v", i, d, peeked, err, want)
+			}
+		}
+		c.advance(58*time.Minute - time.Microsecond)
+		if d := allow(t, l, "last"); d.Allowed || d.RetryAfter != time.Microsecond {
+			t.Errorf("a microsecond before the first refused key expires: %+v", d)
 		}
 		c.advance(time.Microsecond)
-		if d := allow(t, l, "new"); !d.Allowed {
+		if d := allow(t, l, "last"); !d.Allowed || d.Remaining != 1 {
 			t.Errorf("at the instant: %+v", d)
 		}
 		s.check(t)
+	})
+	t.Run("a user without a key waits no longer than for the shared state", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 1}, c.now)
+		allow(t, core.Must(core.New(s, core.FixedWindow(1, time.Hour))), "a")
+		l := core.Must(core.New(s, core.Funnel(1, core.Every(time.Second))))
+		allow(t, l, "b")
+		if d := allow(t, l, "c"); d.Allowed || d.RetryAfter != time.Second {
+			t.Errorf("right after another: %+v", d)
+		}
+		c.advance(time.Second)
+		if d := allow(t, l, "c"); !d.Allowed {
+			t.Errorf("a second later: %+v", d)
+		}
+	})
+	t.Run("a ban by hand, and a turn, need a key", func(t *testing.T) {
+		c := &clock{us: 1e9}
+		s := newStore(&Options{MaxKeys: 2}, c.now)
+		two := core.Must(core.New(s, core.FixedWindow(1, time.Hour), core.FixedWindow(1, 2*time.Hour)))
+		allow(t, two, "a")
+		l := core.Must(core.New(s, core.Funnel(1, core.Every(time.Second))))
+		banning := core.Must(l.With(core.BanPolicy{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}))
+		if err := banning.Ban(ctx, "b", "a", time.Hour); err == nil {
+			t.Error("banned without a key")
+		}
+		if d := allow(t, banning, "c"); !d.Allowed {
+			t.Errorf("after a ban that failed: %+v", d)
+		}
+		charge := core.Charge{User: "d", Action: "a", Limits: l.Limits(), Receipt: true, Ask: machine.Ask{Cost: 1, Ahead: 2e6}}
+		if d, err := s.Take(ctx, charge); err != nil || d.Allowed || d.Reason != core.ReasonFull {
+			t.Errorf("a turn without a key: %+v, %v", d, err)
+		}
 	})
 	t.Run("the wait is no longer than the first of the refused keys is kept", func(t *testing.T) {
 		c := &clock{}
@@ -359,6 +404,8 @@ func TestAtTheBound(t *testing.T) {
 		allow(t, two, "a")
 		allow(t, two, "a") // both windows are now kept from going for an hour
 		l := core.Must(core.New(s, hour))
+		allow(t, l, "shares")
+		allow(t, l, "shares")
 		d := allow(t, l, "new")
 		if d.Reason != core.ReasonFull || d.RetryAfter != time.Second {
 			t.Fatalf("the new key: %+v", d)
@@ -428,16 +475,23 @@ func TestAtTheBound(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a key that is full charges none of its limits", func(t *testing.T) {
+	t.Run("a user without a key charges all of its limits or none", func(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 2}, c.now)
-		one := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
-		allow(t, one, "a")
-		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
-		if d := allow(t, two, "b"); d.Reason != core.ReasonFull {
-			t.Fatalf("two limits in one place: %+v", d)
+		allow(t, core.Must(core.New(s, core.FixedWindow(1, time.Hour))), "a")
+		window := core.FixedWindow(9, time.Minute)
+		two := core.Must(core.New(s, window, core.Funnel(9, core.Every(time.Minute))))
+		// The first limit takes the key that is left, and the second the shared state.
+		if d, err := two.AllowN(ctx, "b", "a", 9); err != nil || !d.Allowed {
+			t.Fatalf("two limits in one place: %+v, %v", d, err)
 		}
-		if s.used.Load() != 1 {
+		if d := allow(t, two, "c"); d.Reason != core.ReasonFull {
+			t.Fatalf("the shared funnel is full: %+v", d)
+		}
+		if d := allow(t, core.Must(core.New(s, window)), "d"); d.Remaining != 8 {
+			t.Errorf("the refusal has charged the shared window: %+v", d)
+		}
+		if s.used.Load() != 2 {
 			t.Errorf("%d keys are kept", s.used.Load())
 		}
 		s.check(t)
@@ -456,6 +510,37 @@ func TestAtTheBound(t *testing.T) {
 			t.Fatalf("the bucket is not forgotten: %+v", d)
 		}
 	})
+}
+
+// Where most keys are refused, new users go on finding room as easily as at first: what can
+// be dropped does not become rare in one part of a table.
+func TestNewUsersFindRoomAmongRefused(t *testing.T) {
+	const maxKeys = 8192
+	c := &clock{us: 1e9}
+	s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+	refused, passing := core.Must(core.New(s, core.FixedWindow(1, time.Hour))), core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
+	for i := range maxKeys {
+		if i%5 > 0 {
+			allow(t, refused, fmt.Sprint("refused", i))
+		} else {
+			allow(t, passing, fmt.Sprint("passing", i))
+		}
+	}
+	const newUsers, last = 60_000, 20_000
+	without := 0
+	for i := range newUsers {
+		user := fmt.Sprint("new", i)
+		c.advance(time.Microsecond)
+		allow(t, passing, user)
+		u := s.hash(user)
+		if _, ok := s.shard(u).search(s.keyOf(u, "a", &passing.Limits()[0])); !ok && i >= newUsers-last {
+			without++
+		}
+	}
+	if share := float64(without) / last; share > 0.01 {
+		t.Errorf("%.1f %% of the last %d new users found no room", 100*share, last)
+	}
+	s.check(t)
 }
 
 // Many times as many keys as fit: the store stays within its bound, no decision waits

@@ -14,6 +14,7 @@ const (
 type rare struct {
 	meters arena[machine.Meter]
 	bans   arena[machine.Bans]
+	shared map[overflowKey]overflow
 }
 
 // load brings what a slot keeps into the zero state. What has expired is not kept, but its

@@ -81,6 +81,7 @@ type place struct {
 	at       int // where it was found; it may have moved since
 	found    bool
 	reserved bool // counted, not yet inserted
+	shared   bool // there is no room: see overflow
 }
 
 // slot returns the slot of a place that was found.
@@ -116,18 +117,9 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	for i := range c.Limits {
 		sh.enter(&places[i], s.keyOf(u, c.Action, &c.Limits[i]), c.Limits[i].Rule(), &states[i], now)
 	}
-	peek := c.Mode == machine.Peek
 	if c.Check(states, now) {
-		missing := 0
-		for i := range places {
-			if places[i].found || !needed(&c, i) {
-				continue
-			}
-			missing++
-			if peek && !s.roomFor(sh, places, i, missing, now) || !peek && !s.reserve(sh, places, i, now) {
-				s.cancel(places[:i])
-				return full(c, sh.nextFree(places, i, now)-now), nil
-			}
+		if wait := s.makeRoom(&c, sh, states, places, now); wait > 0 {
+			return full(c, wait), nil
 		}
 	}
 	c.Commit(&d, states, now)
@@ -138,9 +130,13 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		until = now + int64(d.RetryAfter/time.Microsecond)
 	}
 	for i := range places {
-		if places[i].found {
-			sh.settle(&places[i], c.Limits[i].Rule(), &states[i], until)
+		switch p, r := &places[i], c.Limits[i].Rule(); {
+		case p.found:
+			sh.settle(p, r, &states[i], until)
 			states[i].Dirty = false
+		case p.shared && states[i].Dirty:
+			states[i].Dirty = false
+			sh.keepShared(&c.Limits[i], &states[i], now)
 		}
 	}
 	// New keys come last: what was just written is not expired, and not displaced.

@@ -1,0 +1,93 @@
+package memorystore
+
+import (
+	"maps"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// makeRoom finds room for the new keys of a charge that all limits admit. A limit without
+// room is decided by the state that newcomers share. If that refuses, or may not be used,
+// makeRoom returns how long the caller should wait.
+func (s *Store) makeRoom(c *core.Charge, sh *shard, states []machine.State, places []place, now int64) (wait int64) {
+	missing, shares := 0, -1
+	for i := range places {
+		if places[i].found || !needed(c, i) {
+			continue
+		}
+		missing++
+		if c.Mode == machine.Peek && s.roomFor(sh, places, i, missing, now) || c.Mode != machine.Peek && s.reserve(sh, places, i, now) {
+			continue
+		}
+		shares = i
+		if c.Ban > 0 {
+			break // a ban is one user's own
+		}
+		sh.loadShared(&c.Limits[i], &states[i], now)
+		places[i].shared = true
+	}
+	if shares < 0 {
+		return 0
+	}
+	c.Ahead = 0 // nobody reserves a turn in a shared state
+	if c.Ban == 0 && c.Check(states, now) {
+		return 0
+	}
+	s.cancel(places)
+	for i := range places {
+		if r := c.Limits[i].Rule(); places[i].shared && !states[i].Fits {
+			var v machine.Reading
+			r.Read(&v, &states[i], now, &c.Ask)
+			wait = max(wait, r.RetryAfter(&v, c.Cost))
+		}
+	}
+	if wait == 0 {
+		wait = longestWait
+	}
+	return max(1, min(wait, sh.nextFree(places, shares, now)-now, longestWait))
+}
+
+// longestWait is the longest wait that a user is told who has no key, in microseconds.
+const longestWait = 60e6
+
+// An overflow is the state of one limit for all users of a shard who find no room there.
+// Together they may do what one user may. An overflow is never evicted.
+type overflow struct {
+	state   machine.State
+	expires int64
+}
+
+// An overflowKey is a limit, whatever the user and the action: their number is bounded by
+// the program's limits, and not by what clients send.
+type overflowKey struct {
+	limit      uint64
+	allActions bool
+}
+
+func (sh *shard) loadShared(l *core.Limit, st *machine.State, now int64) {
+	if sh.rare == nil {
+		return
+	}
+	if kept := sh.rare.shared[overflowKey{l.Rule().Hash, l.AllActions()}]; kept.expires > now {
+		*st = kept.state
+	}
+}
+
+func (sh *shard) keepShared(l *core.Limit, st *machine.State, now int64) {
+	if sh.rare == nil {
+		sh.rare = new(rare)
+	}
+	if sh.rare.shared == nil {
+		sh.rare.shared = map[overflowKey]overflow{}
+	}
+	maps.DeleteFunc(sh.rare.shared, func(_ overflowKey, kept overflow) bool { return kept.expires <= now })
+	sh.rare.shared[overflowKey{l.Rule().Hash, l.AllActions()}] = overflow{*st, l.Rule().Expires(st)}
+}
+
+// full is the refusal of a key for which there is no room.
+func full(c core.Charge, wait int64) core.Decision {
+	d := time.Duration(max(1, wait)) * time.Microsecond
+	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore}
+}
