@@ -129,8 +129,9 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 		{"a full store's", func(m *metrics.Metrics) core.Store { return m.Watch(memorystore.New(&memorystore.Options{MaxKeys: 1})) }, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(1)))
 			times(2, func() { _, _ = l.Allow(t.Context(), "u", "a") })
-			_, _ = l.Allow(t.Context(), "v", "a")
-		}, []string{"a fixed:1h allowed store 1", "a fixed:1h full store 1", "a fixed:1h limited store 1"}},
+			_, _ = l.Allow(t.Context(), "v", "a") // by the quota that new users share
+			_, _ = l.Allow(t.Context(), "w", "a")
+		}, []string{"a fixed:1h allowed store 2", "a fixed:1h full store 1", "a fixed:1h limited store 1"}},
 		{"a rehearsed limit's, under that limit", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(100), perHour(50).Named("wide").Shadow(), perHour(5).Named("tight").Shadow()))
 			times(7, func() { _, _ = l.Allow(t.Context(), "u", "a") })

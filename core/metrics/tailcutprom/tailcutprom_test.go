@@ -117,7 +117,8 @@ func TestPrometheusSeesEveryDecision(t *testing.T) {
 	}
 	window := core.FixedWindow(1, time.Hour)
 	y.call(2, core.Must(core.New(full, window)), "u", "full", map[string]string{"": "fixed:1h"})
-	y.call(1, core.Must(core.New(full, window)), "v", "full", map[string]string{"": "fixed:1h"})
+	y.call(1, core.Must(core.New(full, window)), "v", "full", map[string]string{"": "fixed:1h"}) // by the quota that new users share
+	y.call(1, core.Must(core.New(full, window)), "w", "full", map[string]string{"": "fixed:1h"})
 	y.call(3, core.Must(core.New(rehearsal, window)), "u", "rehearsal", map[string]string{"": "fixed:1h"})
 
 	// What the run is known to be, besides what its callers were told.
