@@ -34,9 +34,9 @@ func Example() {
 	for range 2 {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
-		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+		fmt.Printf("%d %q %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
 	}
 	// Output:
-	// 200 0
-	// 429 0 60
+	// 200 "0" ""
+	// 429 "0" "60"
 }
