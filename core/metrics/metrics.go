@@ -19,8 +19,8 @@ type Options struct {
 	MaxPairs int
 }
 
-// Other is the action of what comes after the bound of [Options].
-const Other = "other"
+// other is the action of what comes after the bound of [Options].
+const other = "other"
 
 const (
 	defaultMaxPairs = 1000

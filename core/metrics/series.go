@@ -90,7 +90,7 @@ func (m *Metrics) series(action string, l *core.Limit) *series {
 	pairs := *m.pairs.Load()
 	s := pairs[p]
 	if s == nil && len(pairs) >= m.maxPairs {
-		p.action = Other
+		p.action = other
 		s = pairs[p]
 	}
 	if s == nil {
@@ -105,8 +105,8 @@ func (m *Metrics) add(p pair) *series {
 	pairs := *m.pairs.Load()
 	if len(pairs) >= m.maxPairs && pairs[p] == nil {
 		m.overflow()
-		if p.action = Other; len(pairs) >= m.maxPairs+maxOthers && pairs[p] == nil {
-			p = pair{action: Other, identity: Other}
+		if p.action = other; len(pairs) >= m.maxPairs+maxOthers && pairs[p] == nil {
+			p = pair{action: other, identity: other}
 		}
 	}
 	s := pairs[p]
@@ -127,7 +127,7 @@ func (m *Metrics) add(p pair) *series {
 func (m *Metrics) overflow() {
 	if !m.full {
 		m.full = true
-		slog.Default().Warn("metrics: too many pairs of action and limit; count more actions as \"other\"; use route templates for actions, or raise Options.MaxPairs", "pairs", m.maxPairs)
+		slog.Default().Warn("metrics: too many pairs of action and limit; further actions are counted as \"other\"; use route templates for actions, or raise Options.MaxPairs", "pairs", m.maxPairs)
 	}
 }
 
@@ -142,7 +142,7 @@ func (m *Metrics) gauge(action string) *atomic.Int64 {
 	waiting := *m.waiting.Load()
 	if len(waiting) >= m.maxPairs && waiting[action] == nil {
 		m.overflow()
-		action = Other
+		action = other
 	}
 	g := waiting[action]
 	if g == nil {
