@@ -27,7 +27,8 @@ type Options struct {
 	MaxKeys int
 
 	// Clock tells the time, for a program that replays or simulates; nil is the process's
-	// monotonic clock. It is read under a lock, so it must be quick, and it may step back.
+	// monotonic clock. It is read under a lock, so it must be quick and must not panic. It may
+	// step back.
 	Clock func() time.Time
 }
 
