@@ -29,7 +29,7 @@
 //	400     the request does not say who, what or how much   no limit headers
 //	500     a key, Cost, Limiter or Skip function failed     no limit headers
 //
-// The body is problem+json (RFC 9457). Its type distinguishes a ban (see core.BanPolicy)
+// The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy)
 // from a limit. Cache-Control is no-store. Failures are logged, once a minute at most.
 //
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
@@ -79,4 +79,6 @@
 //	                       a group and on a route of it: take one away.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       It is asked by INFO, which an ACL has to allow (+info).
+//
+// [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 package nethttp

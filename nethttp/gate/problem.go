@@ -10,8 +10,10 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A Problem is the body of a refusal or a failure, as RFC 9457 has it. It tells nothing
+// A Problem is the body of a refusal or a failure, as [RFC 9457] has it. It tells nothing
 // of the user, or of what is inside the server.
+//
+// [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
