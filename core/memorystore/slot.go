@@ -84,10 +84,7 @@ func (sh *shard) release(word uint64) {
 // refuse protects the key from eviction until then.
 func (s *slot) refuse(until int64) { s.refused = max(s.refused, until) }
 
-// plain reports whether the slot of a Plain rule is a meter of which nothing more is known.
-func (s *slot) plain() bool { return s.word&tags == 0 }
-
-// pour decides a charge of a Plain rule on a plain slot.
+// pour decides a charge of a Plain rule on a slot with nothing in an arena.
 func (s *slot) pour(r *machine.Rule, now, cost int64) machine.Verdict {
 	var m machine.Meter
 	s.meter(&m)
