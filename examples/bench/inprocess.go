@@ -304,7 +304,7 @@ func memory(ctx context.Context, s settings) ([]table, error) {
 		end()
 		if i == 0 {
 			ours = bytes
-			t.add(m.name, whole(bytes), "1", "≤ 56 bytes", met(bytes <= 56))
+			t.add(m.name, whole(bytes), "1", "≤ 52 bytes", met(bytes <= 52))
 			continue
 		}
 		t.add(m.name, whole(bytes), ratio(ours/bytes), noPeer, noPeer)
