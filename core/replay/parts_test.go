@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -459,7 +460,7 @@ func TestWaitingIsReleasedInOrder(t *testing.T) {
 			in = append(in, action{at, i})
 		}
 		w.release(w.oldest+ring, do)
-		slices.SortStableFunc(in, func(a, b action) int { return int(a.at - b.at) })
+		slices.SortStableFunc(in, func(a, b action) int { return cmp.Compare(a.at, b.at) })
 		if !reflect.DeepEqual(in, out) {
 			t.Fatalf("%v, want %v", out, in)
 		}
