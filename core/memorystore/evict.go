@@ -119,7 +119,7 @@ func (sh *shard) sample(places []place, i int, visit func(at int)) {
 	h, n := places[i].key, len(sh.slots)
 	at, step := sh.home(h), 1
 	if most := n / (2 * probe); most > 1 {
-		step += int(h*oddLimit>>32) % most
+		step += int(uint64(h*oddLimit>>32) % uint64(most))
 	}
 	seen := 0
 	for range min(n, 2*probe) {
