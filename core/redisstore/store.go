@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,7 +116,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 		o.Prefix = defaultPrefix
 	}
 	switch {
-	case rdb == nil:
+	case isNil(rdb):
 		panic("redisstore: New: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
 	case o.Timeout < minTimeout || o.Timeout > maxTimeout:
 		panic(fmt.Sprintf("redisstore: New: Timeout %s is not within %s to %s; 0 is the default of %s", o.Timeout, minTimeout, maxTimeout, defaultTimeout))
@@ -132,6 +133,12 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 		s.secret = []byte(o.Secret)
 	}
 	return s
+}
+
+// isNil reports whether a client is nil, or a nil pointer in an interface.
+func isNil(rdb redis.UniversalClient) bool {
+	v := reflect.ValueOf(rdb)
+	return rdb == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func validPrefix(s string) bool {
