@@ -26,7 +26,7 @@ var (
 
 	// ErrNoRoute is the error of [Route] for a request without a pattern. The program
 	// is wrong, not the request.
-	ErrNoRoute = errors.New("keyfuncs: the request has no route; mount the limit on a mux pattern, inside the mux, not around it; for Gin and Echo there are ginlimit.Route and echolimit.Route")
+	ErrNoRoute = errors.New("keyfuncs: the request has no route; mount the limit on a mux pattern, inside the mux, not around it (chi: With or Group, not Use); for Gin and Echo there are ginlimit.Route and echolimit.Route")
 )
 
 // noKey and badKey make errors at start-up, so that a request that is turned away costs

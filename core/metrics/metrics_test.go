@@ -531,6 +531,7 @@ func TestWatchKeepsWhatAStoreCanDo(t *testing.T) {
 func TestBadUseIsSaidAtOnce(t *testing.T) {
 	for name, bad := range map[string]func(){
 		"no store":              func() { metrics.New(nil).Watch(nil) },
+		"a nil memorystore":     func() { metrics.New(nil).Watch((*memorystore.Store)(nil)) },
 		"a nil function":        func() { metrics.New(nil).OnRefusal(nil) },
 		"too many pairs":        func() { metrics.New(&metrics.Options{MaxPairs: 100_001}) },
 		"less than none at all": func() { metrics.New(&metrics.Options{MaxPairs: -1}) },

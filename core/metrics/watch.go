@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 // Watch returns a store that decides as store does and counts. It panics if store is nil.
 // Call it once for each store, at start-up: a Metrics keeps what it watches.
 func (m *Metrics) Watch(store core.Store) core.Store {
-	if store == nil {
+	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
 	}
 	w := &watch{m: m, store: store, timed: true, base: time.Now()}

@@ -7,8 +7,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
 )
 
 // The limits are per route: what one route's limit refuses, another's lets pass.
@@ -38,20 +45,44 @@ func TestEachRouteHasItsLimit(t *testing.T) {
 	}
 }
 
-// chi's RealIP believes any client's header. The log says so, once.
-func TestRealIPIsWarnedOf(t *testing.T) {
+// logged returns what f logs.
+func logged(f func()) string {
 	var log bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
+	f()
+	return log.String()
+}
+
+// A router's own middleware runs before chi has matched the route. The log says what to do.
+func TestRouteInUseIsAnError(t *testing.T) {
+	r := chi.NewRouter()
+	r.Use(nethttp.Limit(core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour))), keyfuncs.RemoteIP, keyfuncs.Route))
+	r.Get("/posts", created)
+	said := logged(func() {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("GET", "/posts", nil))
+		if w.Code != http.StatusInternalServerError {
+			t.Errorf("status %d", w.Code)
+		}
+	})
+	if !strings.Contains(said, "chi: With or Group, not Use") {
+		t.Errorf("the log says %q", said)
+	}
+}
+
+// chi's RealIP believes any client's header. The log says so, once.
+func TestRealIPIsWarnedOf(t *testing.T) {
 	//lint:ignore SA1019 RealIP is deprecated for what this test shows.
 	h := middleware.RealIP(routes())
-	for range 10 {
-		r := httptest.NewRequest("POST", "/posts/1/likes", nil)
-		r.Header.Set("X-Real-IP", "203.0.113.9")
-		h.ServeHTTP(httptest.NewRecorder(), r)
-	}
-	said := log.String()
+	said := logged(func() {
+		for range 10 {
+			r := httptest.NewRequest("POST", "/posts/1/likes", nil)
+			r.Header.Set("X-Real-IP", "203.0.113.9")
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	})
 	if strings.Count(said, "code=forwarded-untrusted") != 1 || !strings.Contains(said, "such as chi's RealIP") {
 		t.Errorf("the log says %q", said)
 	}

@@ -234,10 +234,14 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	} else {
 		o.Decision, err = g.wait(r.Context(), ch)
 	}
-	if err != nil {
-		return false, q.failed(http.StatusServiceUnavailable, err)
+	switch {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, core.ErrConfig):
+		q.asking = "limiter" // which was picked, and is a zero one
+		return false, q.failed(http.StatusInternalServerError, err)
 	}
-	return false, nil
+	return false, q.failed(http.StatusServiceUnavailable, err)
 }
 
 // pick returns the limiter that the request picks, refundable if there is a FinalCost.

@@ -403,6 +403,13 @@ var rules = []rule{
 		log:    []string{cannot + "limiter: keyfuncs: the request has no key"},
 	},
 	{
+		name:   "a zero Limiter of the picker is 500",
+		store:  decides(allowed),
+		routes: reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return new(core.Limiter), nil }}),
+		steps:  []step{{want: broken}},
+		log:    []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
+	},
+	{
 		name:   "a negative cost is 500",
 		store:  decides(allowed),
 		routes: reply(costs(-1, nil)),
