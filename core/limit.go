@@ -162,8 +162,9 @@ func (l Limit) Initial(n int) Limit {
 // ForgetAfter sets how long after the last admitted action a TokenBucket with Initial is
 // back at its initial tokens: at least the time from empty to full, at most 101 years. The
 // default is that time plus 24 h. The state lives that long, and a microsecond more if that
-// is the time from empty to full. Limiters that share a bucket under different ForgetAfter
-// forget it when the one that admitted last does, on Redis up to 2 ms later.
+// is the time from empty to full. If limiters share a bucket under different ForgetAfter, the
+// one that admitted last sets when it is forgotten. An action of a limiter that forgets
+// sooner, even a refused one, brings that forward to now plus its own ForgetAfter.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d

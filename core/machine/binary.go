@@ -41,7 +41,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 func (m *Meter) append(b []byte) []byte {
 	b = binary.AppendVarint(b, m.TAT)
 	b = binary.AppendUvarint(b, uint64(m.Part))
-	b = binary.AppendVarint(b, m.Last)
+	b = binary.AppendVarint(b, m.Forget)
 	b = binary.AppendVarint(b, m.Turns)
 	if m.Refunds == nil {
 		return b
@@ -146,7 +146,7 @@ func (d *decoder) part() uint32 {
 }
 
 func (d *decoder) meter(m *Meter) {
-	*m = Meter{TAT: d.int(), Part: d.part(), Last: d.int(), Turns: d.int()}
+	*m = Meter{TAT: d.int(), Part: d.part(), Forget: d.int(), Turns: d.int()}
 	if len(d.rest) == 0 {
 		return
 	}

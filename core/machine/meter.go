@@ -5,9 +5,9 @@ package machine
 // This is the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371),
 // in which the instant is called the theoretical arrival time.
 type Meter struct {
-	TAT  int64  // microseconds, rounded down
-	Part uint32 // and Part/Parts of one
-	Last int64  // the last admitted action; only for a bucket with Initial
+	TAT    int64  // microseconds, rounded down
+	Part   uint32 // and Part/Parts of one
+	Forget int64  // when all of this is forgotten; only for a bucket with Initial
 
 	// Turns, if not 0, says that the debt is above one quota on purpose, by turns that
 	// waiting callers have reserved. It is the instant of the last reservation.
@@ -90,7 +90,7 @@ func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Verdict, until in
 func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 	m := &s.Meter
 	if s.Exists && r.ForgetAfter > 0 {
-		s.Exists = now-m.Last < r.ForgetAfter
+		s.Exists = now < m.Forget
 	}
 	debt := r.Start
 	if s.Exists {
@@ -98,8 +98,9 @@ func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 		if m.Refunds != nil && (s.Dirty || m.Refunds.Until <= now) {
 			m.Refunds = nil
 		}
-		if m.Last > now && m.Turns == 0 { // the clock stepped back
-			m.Last = now
+		// The clock stepped back, or another limiter remembers for longer.
+		if r.ForgetAfter > 0 && m.Forget > now+r.ForgetAfter && m.Turns == 0 {
+			m.Forget = now + r.ForgetAfter
 			s.Dirty = true
 		}
 	} else {
@@ -128,7 +129,7 @@ func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
 	if back := m.Turns - now; back > 0 {
 		m.TAT, m.Turns, cut = m.TAT-back, now, true
 		if r.ForgetAfter > 0 {
-			m.Last -= back
+			m.Forget -= back
 		}
 	}
 	if debt = m.debt(now); debt.exceeds(r.Burst) && m.Turns == 0 {
@@ -145,6 +146,6 @@ func (r *Rule) chargeMeter(s *State, now int64) {
 		turn += s.next.sub(r.Burst, r.Parts).Ceil()
 	}
 	if r.ForgetAfter > 0 {
-		m.Last = turn
+		m.Forget = turn + r.ForgetAfter
 	}
 }

@@ -101,7 +101,7 @@ func (r *Rule) Expires(s *State) int64 {
 	case r.Kind == KindBan:
 		return r.Ban.forgotten(s.Bans)
 	case r.ForgetAfter > 0:
-		return s.Meter.Last + r.ForgetAfter
+		return s.Meter.Forget
 	case !r.Windowed():
 		return s.Meter.Expires()
 	case s.Trail != nil:
@@ -186,7 +186,7 @@ func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
 		r.chargeTrail(s, now, a.Cost)
 		s.Dirty = true
 	case r.ForgetAfter > 0 && mine && !s.Exists:
-		s.Meter.Last = now
+		s.Meter.Forget = now + r.ForgetAfter
 		s.Exists, s.Dirty = true, true
 	default:
 		r.shift(s, now)

@@ -48,7 +48,7 @@ func give(r *core.Receipt, i int, units int64) string {
 	switch rule := l.Rule(); rule.Kind {
 	case machine.KindTokenBucket, machine.KindFunnel:
 		give := rule.Time(units)
-		return words("meter", give.Whole, give.Part, rule.Parts, r.At+was.Rest.Whole, was.Rest.Part, rule.Burst.Whole, rule.Burst.Part, rule.ForgetAfter, was.Refund)
+		return words("meter", give.Whole, give.Part, rule.Parts, r.At+was.Rest.Whole, was.Rest.Part, rule.Burst.Whole, rule.Burst.Part, was.Refund)
 	case machine.KindFixedWindow:
 		opened := int64(0)
 		if was.Count == r.Cost && units == r.Cost {

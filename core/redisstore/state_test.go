@@ -166,7 +166,7 @@ func TestStateFormat(t *testing.T) {
 			{core.Funnel(3, core.Per(1, time.Second)), []int{1, 2, 1}, `string "1767323048678901"`, 3 * time.Second},
 			{core.Funnel(3, core.Per(7, time.Second)).Named("seven"), []int{1, 1}, `string "1767323045964615+2"`, 285715 * time.Microsecond},
 			{core.TokenBucket(3, core.Per(1, time.Second)).Named("plain"), []int{1}, `string "1767323046678901"`, time.Second},
-			{core.TokenBucket(3, core.Per(1, time.Second)).Initial(2), []int{1}, `string "1767323047678901 1767323045678901"`, 24*time.Hour + 3*time.Second},
+			{core.TokenBucket(3, core.Per(1, time.Second)).Initial(2), []int{1}, `string "1767323047678901 1767409448678901"`, 24*time.Hour + 3*time.Second},
 		} {
 			lim := core.Must(core.New(w.store, tc.limit))
 			for _, n := range tc.costs {
@@ -418,7 +418,7 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 		bad["a huge count"] = []any{"set", fmt.Sprintf("%s %d", strings.Repeat("9", 17), now+1e6)}
 	case machine.KindFunnel, machine.KindTokenBucket:
 		bad["a zset"] = []any{"zadd", 1, 1}
-		whole, used := "5", "" // of a bucket with Initial there is no state without its last action
+		whole, used := "5", "" // of a bucket with Initial there is no state without the instant at which it is forgotten
 		if l.Rule().ForgetAfter > 0 {
 			whole, used = "5 5", " 5"
 			window("5")

@@ -146,10 +146,10 @@ type event struct {
 type history struct {
 	events []event // none: nothing is kept
 
-	admitted int64  // kind initial: the last admitted action
-	turn     *int64 // meters: when turns were reserved, if the last action did so
-	given    []low  // meters: what refunds have left, the oldest first
-	until    int64  // meters: when all that was charged before the last of them is gone
+	forgotten int64  // kind initial: when it is
+	turn      *int64 // meters: when turns were reserved, if the last action did so
+	given     []low  // meters: what refunds have left, the oldest first
+	until     int64  // meters: when all that was charged before the last of them is gone
 
 	end  int64 // from here on a store need not keep it
 	past bool  // the clock has been at end, so that a store may have dropped it
@@ -280,13 +280,13 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 	switch {
 	case r.meter():
 		// As long as its state would be kept, whatever is left of it now.
-		if r.kind == initial && m.now-h.admitted >= r.memory() {
+		if r.kind == initial && m.now >= h.forgotten {
 			return history{}, false
 		}
 		if h.turn != nil && *h.turn > m.now {
 			ahead := *h.turn - m.now
 			h.shift(-ahead)
-			h.admitted -= ahead
+			h.forgotten -= ahead
 			h.turn, repaired = instant(m.now), true
 		}
 		if repaired || h.until <= m.now {
@@ -296,8 +296,9 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 		if debt.Cmp(r.full()) > 0 && h.turn == nil {
 			debt, repaired, h.given = r.full(), true, nil
 		}
-		if r.kind == initial && h.admitted > m.now && h.turn == nil {
-			h.admitted, repaired = m.now, true
+		// The clock stepped back, or it was another limiter's action.
+		if latest := m.now + r.memory(); r.kind == initial && h.forgotten > latest && h.turn == nil {
+			h.forgotten, repaired = latest, true
 		}
 		h.events = []event{{at: m.now, debt: debt}}
 	case r.trail():
@@ -355,11 +356,12 @@ func (m *model) add(h *history, r rule, units int) {
 
 // note notes a meter's action: until when its turns go, if there are any.
 func (m *model) note(h *history, r rule) {
-	h.admitted, h.turn = m.now, nil
+	h.forgotten, h.turn = m.now, nil
 	if over := new(big.Rat).Sub(h.debt(m.now), r.full()); over.Sign() > 0 {
-		h.admitted += ceil(over)
+		h.forgotten += ceil(over)
 		h.turn = instant(m.now)
 	}
+	h.forgotten += r.memory()
 }
 
 // force writes as much of an action as there is room for.
@@ -510,7 +512,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			m.add(h, r, 0)
 			write = true
 		case r.kind == initial && len(h.events) == 0:
-			*h = history{events: []event{{at: m.now, debt: r.start()}}, admitted: m.now}
+			*h = history{events: []event{{at: m.now, debt: r.start()}}, forgotten: m.now + r.memory()}
 			write = true
 		}
 		if write {
@@ -599,7 +601,7 @@ func (m *model) keep(user, action string, r rule, h history) {
 			h.end = max(h.end, h.until)
 		}
 	case r.meter():
-		h.end = h.admitted + r.memory()
+		h.end = h.forgotten
 	case r.trail():
 		h.end = h.newest() + r.period
 	default:

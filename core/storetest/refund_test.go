@@ -39,7 +39,7 @@ func twin(r rule, entries []entry, now int64) *model {
 			m.add(&h, r, 0)
 		case e.refusal && r.kind == initial:
 			if len(h.events) == 0 {
-				h = history{events: []event{{at: m.now, debt: r.start()}}, admitted: m.now}
+				h = history{events: []event{{at: m.now, debt: r.start()}}, forgotten: m.now + r.memory()}
 			}
 		default:
 			m.add(&h, r, e.units)

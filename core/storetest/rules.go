@@ -490,6 +490,38 @@ var meterRules = []promise{
 		a.peek(pass(4, 1, 3*sec))
 	}},
 
+	{"limiters of one bucket under different ForgetAfter agree when it is forgotten", func(s *script) {
+		bucket := core.TokenBucket(4, core.Every(sec)).Initial(1)
+		long, short := s.of(bucket.ForgetAfter(20*sec)), s.of(bucket.ForgetAfter(10*sec))
+		both := func(want core.Decision) {
+			s.Helper()
+			long.peek(want)
+			short.peek(want)
+		}
+		long.allow(1, pass(4, 0, 4*sec)) // the last admitted action's limiter says it
+		s.at(20*sec - usec)
+		both(pass(4, 4, 0))
+		s.at(20 * sec)
+		both(pass(4, 1, 3*sec))
+		short.allow(1, pass(4, 0, 4*sec))
+		s.at(30*sec - usec)
+		both(pass(4, 4, 0))
+		s.at(30 * sec)
+		both(pass(4, 1, 3*sec))
+		long.allow(4, stop(4, 1, 3*sec, 3*sec)) // a refused action can start the bucket
+		s.at(50*sec - usec)
+		both(pass(4, 4, 0))
+		s.at(50 * sec)
+		both(pass(4, 1, 3*sec))
+		long.allow(1, pass(4, 0, 4*sec))
+		s.at(51 * sec)
+		short.allow(4, stop(4, 1, 3*sec, 3*sec)) // or shorten what its limiter finds too long
+		s.at(61*sec - usec)
+		both(pass(4, 4, 0))
+		s.at(61 * sec)
+		both(pass(4, 1, 3*sec))
+	}},
+
 	{"by default a bucket with Initial is forgotten a day after it is full", func(s *script) {
 		a := s.of(core.TokenBucket(10, core.Every(sec)).Initial(2))
 		a.allow(1, pass(10, 1, 9*sec))

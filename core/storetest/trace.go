@@ -381,6 +381,9 @@ func (tr *trace) patience(s step, rules []rule) int64 {
 
 // distance is how far the step moves the clock.
 func (tr *trace) distance(s step, rules []rule) int64 {
+	if s.forget { // another limiter may remember a bucket for longer or shorter
+		rules = tr.worlds[int(s.by)%len(tr.worlds)].rules
+	}
 	r := rules[s.cost%len(rules)]
 	long := r.period
 	switch {
@@ -557,21 +560,12 @@ func (tr *trace) compare(got, want core.Decision, err error) {
 	}
 }
 
-// forgetful reports whether a bucket with Initial may be forgotten before the wait
-// is over: sooner than another limiter thinks that has charged it too, or while
-// another limit or a ban still refuses, or before a turn that a bucket without Initial
-// has reserved.
+// forgetful reports whether a bucket with Initial may be forgotten before the wait is
+// over: while another limit or a ban still refuses, or before a turn that a bucket
+// without Initial has reserved.
 func (tr *trace) forgetful(a question) bool {
-	has := func(rules []rule) bool {
-		return slices.ContainsFunc(rules, func(r rule) bool { return r.kind == initial })
-	}
-	n := 0
-	for _, other := range tr.worlds {
-		if has(other.rules) {
-			n++
-		}
-	}
-	return has(a.rules) && (n > 1 || len(a.rules) > 1 || a.policy != nil || tr.queued)
+	has := slices.ContainsFunc(a.rules, func(r rule) bool { return r.kind == initial })
+	return has && (len(a.rules) > 1 || a.policy != nil || tr.queued)
 }
 
 // checkHonesty lets time pass in copies of the model, to see whether what it says

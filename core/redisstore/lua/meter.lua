@@ -9,7 +9,7 @@
 -- time. Behind it may stand
 --   "+part"   and so many parts of a microsecond
 --   "@at"     when a caller that waits has last reserved a turn
---   " at"     when the last action was admitted, of a bucket with Initial
+--   " at"     when all of this is forgotten, of a bucket with Initial
 --   "!until"  and refunds, " number tat", oldest first; see refund.lua
 
 --@ text
@@ -30,9 +30,9 @@ local function parse(value, parts)
 	end
 	local turns, after = match(rest, '^@(%d+)(.*)$')
 	rest = turns and after or rest
-	local used, refunds = match(rest, '^ (%d+)(.*)$')
-	rest = used and refunds or rest
-	if turns and #turns > 16 or used and #used > 16 then
+	local forget, refunds = match(rest, '^ (%d+)(.*)$')
+	rest = forget and refunds or rest
+	if turns and #turns > 16 or forget and #forget > 16 then
 		return
 	end
 	if rest ~= '' then
@@ -41,11 +41,11 @@ local function parse(value, parts)
 			return
 		end
 	end
-	return tat + 0, part and part + 0 or 0, turns and turns + 0, used and used + 0, rest
+	return tat + 0, part and part + 0 or 0, turns and turns + 0, forget and forget + 0, rest
 end
 
 -- write keeps a state until it is whole, or forgotten.
-local function write(key, tat, part, turns, used, memory, refunds)
+local function write(key, tat, part, turns, forget, refunds)
 	local state, ends = format('%d', tat), tat
 	if part > 0 then
 		state, ends = format('%d+%d', tat, part), tat + 1
@@ -56,8 +56,8 @@ local function write(key, tat, part, turns, used, memory, refunds)
 	if refunds ~= '' then
 		ends = math.max(ends, match(refunds, '%d+') + 0)
 	end
-	if used then
-		state, ends = state .. format(' %d', used), used + memory
+	if forget then
+		state, ends = state .. format(' %d', forget), forget
 	end
 	if ends <= now then
 		return call('DEL', key)
@@ -193,24 +193,24 @@ local rare = {}
 -- read returns the debt of now, and whether it had to be cut. Turns that are reserved stay
 -- as far off as they were when the clock steps back.
 function rare.read(l, value)
-	l.exists, l.turns, l.used, l.refunds = false, false, false, ''
+	l.exists, l.turns, l.forget, l.refunds = false, false, false, ''
 	if not value then
 		return l.start or 0, l.startPart or 0, false
 	end
-	local tat, part, turns, used, refunds
+	local tat, part, turns, forget, refunds
 	if type(value) == 'string' then
-		tat, part, turns, used, refunds = parse(value, l[PARTS])
+		tat, part, turns, forget, refunds = parse(value, l[PARTS])
 	end
-	if not tat or (used and true or false) ~= (l.memory and true or false) then
+	if not tat or (forget and true or false) ~= (l.memory and true or false) then
 		return
 	end
-	if used and now - used >= l.memory then
+	if forget and now >= forget then
 		return l.start, l.startPart, false
 	end
 	local changed = false
 	if turns and turns > now then
 		local back = turns - now
-		tat, used, turns, changed = tat - back, used and used - back, now, true
+		tat, forget, turns, changed = tat - back, forget and forget - back, now, true
 	end
 	local debt = tat - now
 	if debt < 0 then
@@ -221,10 +221,10 @@ function rare.read(l, value)
 	if refunds ~= '' and (changed or match(refunds, '%d+') + 0 <= now) then
 		refunds = ''
 	end
-	if used and used > now and not turns then
-		used, changed = now, true
+	if forget and forget > now + l.memory and not turns then -- the clock, or another limiter's
+		forget, changed = now + l.memory, true
 	end
-	l.exists, l.turns, l.used, l.refunds = true, turns, used, refunds
+	l.exists, l.turns, l.forget, l.refunds = true, turns, forget, refunds
 	return debt, part, changed
 end
 
@@ -238,15 +238,16 @@ function rare.charge(l, key, charging, all, refused, changed, debt, part, after,
 		else
 			debt, part = after, afterPart
 		end
-		l.turns, l.used, changed = false, now, true
+		l.turns, l.forget, changed = false, l.memory and now + l.memory, true
 		if above(l, debt, part) then
-			l.turns, l.used = now, now + debt - l[BURST] + (part > l[BURST_PART] and 1 or 0)
+			l.turns = now
+			l.forget = l.forget and l.forget + debt - l[BURST] + (part > l[BURST_PART] and 1 or 0)
 		end
 	elseif refused and l.memory and not l.exists then
-		l.used, changed = now, true
+		l.forget, changed = now + l.memory, true
 	end
 	if changed and charging then
-		write(key, now + debt, part, l.turns, l.memory and l.used, l.memory, l.refunds)
+		write(key, now + debt, part, l.turns, l.forget, l.refunds)
 	end
 	return debt, part
 end

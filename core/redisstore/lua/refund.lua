@@ -5,8 +5,7 @@
 -- KEYS   one for each limit that was charged
 -- ARGV   the instant of the charge; then for each key
 --          meter:    time to give (whole, part), parts, the debt's end after the charge
---                    (tat, part), burst (whole, part), the memory of a bucket with Initial
---                    or 0, and the last refund before the charge
+--                    (tat, part), burst (whole, part), and the last refund before the charge
 --          fixed:    units, the end of the window, 1 if the charge has opened it and
 --                    gives all back, else 0
 --          elastic:  units, period
@@ -82,8 +81,8 @@ local function remember(refunds, known, whole, part, parts, new)
 	return text
 end
 
-function give.meter(key, whole, part, parts, after, afterPart, burst, burstPart, memory, known)
-	local tat, tatPart, turns, used, text = parse(call('GET', key) or '', parts)
+function give.meter(key, whole, part, parts, after, afterPart, burst, burstPart, known)
+	local tat, tatPart, turns, forget, text = parse(call('GET', key) or '', parts)
 	if not tat then
 		return
 	end
@@ -120,7 +119,7 @@ function give.meter(key, whole, part, parts, after, afterPart, burst, burstPart,
 	till = math.max(till, (match(text, '%d+') or 0) + 0)
 	tat, tatPart = less(tat, tatPart, whole, part, parts)
 	text = format('!%d', till) .. remember(refunds, known, whole, part, parts, {tat = tat, part = tatPart})
-	write(key, tat, tatPart, turns, used, memory, text)
+	write(key, tat, tatPart, turns, forget, text)
 end
 
 local function counter(key)
