@@ -2,9 +2,7 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -17,9 +15,9 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
 	style.IETF = style.IETF || h[headerIETF] != nil
 	if was, set := number(h[headerReset]); set {
-		style.ResetDelta = was < time.Now().Unix()/2 // since 1970 it would be now or later
+		style.ResetDelta = was < longAgo // since 1970 it would be now or later
 	}
-	headers := headers{style: style, clock: new(clock)}
+	headers := headers{style: style}
 	if o.Failure != nil {
 		o.Failure.log(r.Context(), &handlers)
 		headers.fail(h, limiter, o.Failure)
@@ -30,13 +28,11 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 	return o
 }
 
+const longAgo = 800_000_000 // 1995: no server's clock is behind it
+
 func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
-	q := question{adapter, "limiter"}
+	q := question{adapter, "user"}
 	defer q.caught(&failure)
-	if ch.limiter == nil || len(ch.limiter.Limits()) == 0 {
-		return q.failed(http.StatusInternalServerError, errNoLimiter)
-	}
-	q.asking = "user"
 	if failure = q.key(ch.user, nil); failure != nil {
 		return failure
 	}
@@ -51,9 +47,7 @@ func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) 
 	q.asking = "store"
 	var err error
 	if *d, err = ch.allow(ctx); err != nil {
-		return q.failed(http.StatusServiceUnavailable, err)
+		return q.undecided(err)
 	}
 	return nil
 }
-
-var errNoLimiter = errors.New("the limiter is nil or empty; make one with core.New")

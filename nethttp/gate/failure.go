@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -42,6 +43,15 @@ func (q *question) key(key string, err error) *Failure {
 		err = keyfuncs.ErrNoKey
 	}
 	return q.failed(statusOf(err), err)
+}
+
+// undecided tells a limiter that core.New has not made from a store without an answer.
+func (q *question) undecided(err error) *Failure {
+	if errors.Is(err, core.ErrConfig) {
+		q.asking = "limiter"
+		return q.failed(http.StatusInternalServerError, err)
+	}
+	return q.failed(http.StatusServiceUnavailable, err)
 }
 
 // statusOf tells the request's fault from the server's.

@@ -234,14 +234,10 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	} else {
 		o.Decision, err = g.wait(r.Context(), ch)
 	}
-	switch {
-	case err == nil:
-		return false, nil
-	case errors.Is(err, core.ErrConfig):
-		q.asking = "limiter" // which was picked, and is a zero one
-		return false, q.failed(http.StatusInternalServerError, err)
+	if err != nil {
+		return false, q.undecided(err)
 	}
-	return false, q.failed(http.StatusServiceUnavailable, err)
+	return false, nil
 }
 
 // pick returns the limiter that the request picks, refundable if there is a FinalCost.

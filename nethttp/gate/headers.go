@@ -31,7 +31,6 @@ type headers struct {
 	style   Style
 	quotas  []quota // by the binding limit
 	policy  string  // RateLimit-Policy
-	clock   *clock
 }
 
 // A quota is what the headers say of a limit.
@@ -44,7 +43,7 @@ type quota struct {
 
 func newHeaders(limiter *core.Limiter, style Style) headers {
 	limits := limiter.Limits()
-	h := headers{limiter: limiter, style: style, quotas: make([]quota, len(limits)), clock: new(clock)}
+	h := headers{limiter: limiter, style: style, quotas: make([]quota, len(limits))}
 	names, policies := policyNames(limits), make([]string, len(limits))
 	for i, l := range limits {
 		h.quotas[i] = quota{
@@ -184,13 +183,15 @@ func setTwo(h http.Header, name1, value1, name2, value2 string) {
 	h[name2] = lines[1:]
 }
 
+var timeOfDay clock
+
 // reset is the value of X-RateLimit-Reset: the second in which the limit is whole,
 // since 1970 by the process's clock, as the Date header gives it.
 func (hs *headers) reset(after time.Duration) int64 {
 	if hs.style.ResetDelta {
 		return secondsUp(after)
 	}
-	seconds, nanos := hs.clock.now()
+	seconds, nanos := timeOfDay.now()
 	return seconds + int64(after/time.Second) + secondsUp(nanos+after%time.Second)
 }
 

@@ -428,7 +428,7 @@ var refusedRules = []rule{
 			return []route{{inside: []inside{{limiter: &core.Limiter{}, user: "laoqian", action: "upload", cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
-		log:   []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
+		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
 	},
 	{
 		name:   "Allow: an empty user is 400",
@@ -472,7 +472,7 @@ var refusedRules = []rule{
 			return []route{{inside: []inside{{limiter: nil, user: "laoqian", action: "upload", cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
-		log:   []string{cannot + "limiter: the limiter is nil or empty; make one with core.New"},
+		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
 	},
 	{
 		name:   "Allow inside a limit: the tighter decision owns the headers, inner",
