@@ -26,7 +26,8 @@ type Decision struct {
 	// not. It is [Never] if it never can.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the binding limit is whole again.
+	// ResetAfter is the time until the binding limit is whole again. See
+	// [Limit.Initial] for a bucket that nobody has used.
 	ResetAfter time.Duration
 
 	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter

@@ -69,8 +69,8 @@
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
 //
-// [ParseLimit] and [Limit.UnmarshalText] read limits from JSON, YAML, flags and the
-// environment, in the words of their constructors.
+// [ParseLimit] and [Limit.UnmarshalText] read limits from JSON, YAML, TOML, flags and the
+// environment, in the words of their constructors: examples/migrate has a file of each.
 //
 // # Exactness
 //
@@ -130,8 +130,9 @@
 //	    Divide(memorystore, n))         at most n-1 actions; twice in all of that time
 //
 // A user who is active before, during and after an outage meets both stores, and can reach
-// that total. Add the limit once for every time that Redis comes back empty. A call that timed out may have been charged in
-// Redis, and is decided elsewhere too. Redis then refuses earlier afterwards, never later.
+// that total. Add the limit once for every time that Redis comes back empty. A call that
+// timed out may have been charged in Redis, and is decided elsewhere too. Redis then
+// refuses earlier afterwards, never later.
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
 // so that an outage does not cost every action the timeout. Then one call at a time probes

@@ -116,13 +116,20 @@ func ExampleObserve() {
 		case o.Decision.Reason != "":
 			verdict = string(o.Decision.Reason) // limited, banned, full; shadowed, near
 		}
-		limit := o.Limits[o.Decision.Binding].Identity()
+		limit := o.Limits[o.Decision.Binding]
+		if verdict == "shadowed" || verdict == "near" {
+			for _, l := range o.Limits {
+				if l.Shadowed() {
+					limit = l // what is rehearsed says so, and not what binds
+				}
+			}
+		}
 		mu.Lock()
-		counts[series{o.Action, limit, verdict}]++
+		counts[series{o.Action, limit.Identity(), verdict}]++
 		mu.Unlock()
 		if verdict != "allowed" {
 			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action),
-				slog.String("limit", limit), slog.String("verdict", verdict), slog.Int("bans", int(o.Decision.BanLevel)))
+				slog.String("limit", limit.Identity()), slog.String("verdict", verdict), slog.Int("bans", int(o.Decision.BanLevel)))
 		}
 	}
 
@@ -135,13 +142,13 @@ func ExampleObserve() {
 	}
 	fmt.Println(counts)
 	// Output:
-	// level=INFO msg=decision action=reply limit=sliding:1m verdict=near bans=0
-	// level=INFO msg=decision action=reply limit=sliding:1m verdict=shadowed bans=0
-	// level=INFO msg=decision action=reply limit=sliding:1m verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=shadow:sliding:1m:three verdict=near bans=0
+	// level=INFO msg=decision action=reply limit=shadow:sliding:1m:three verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=shadow:sliding:1m:three verdict=shadowed bans=0
 	// level=INFO msg=decision action=reply limit=sliding:1m verdict=limited bans=0
 	// level=INFO msg=decision action=reply limit=sliding:1m verdict=banned bans=1
 	// level=INFO msg=decision action=reply limit=sliding:1m verdict=banned bans=1
-	// map[{reply sliding:1m allowed}:2 {reply sliding:1m banned}:2 {reply sliding:1m limited}:1 {reply sliding:1m near}:1 {reply sliding:1m shadowed}:2]
+	// map[{reply shadow:sliding:1m:three near}:1 {reply shadow:sliding:1m:three shadowed}:2 {reply sliding:1m allowed}:2 {reply sliding:1m banned}:2 {reply sliding:1m limited}:1]
 }
 
 func timeless(_ []string, a slog.Attr) slog.Attr {

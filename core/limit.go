@@ -112,7 +112,9 @@ func ElasticWindow(max int, period time.Duration) Limit {
 // capacity from 1 to 1,000,000,000; it must fill within 100 years.
 //
 // A bucket is kept as the instant at which it will be full, which is one number
-// and exact (the virtual scheduling algorithm of ITU-T I.371, also called GCRA).
+// and exact (the virtual scheduling algorithm of [ITU-T I.371], also called GCRA).
+//
+// [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 func TokenBucket(capacity int, rate Rate) Limit {
 	return Limit{kind: machine.KindTokenBucket, max: capacity, rate: rate}.derived()
 }
@@ -152,7 +154,8 @@ func (l Limit) CountRefused() Limit {
 
 // Initial makes a TokenBucket start with n tokens instead of full, n from 1 to
 // its capacity. An action that costs more than n is refused on an unseen key,
-// but starts the bucket.
+// but starts the bucket. Before its first action a bucket does not fill up, and
+// ResetAfter is how long that would take from that action on.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n

@@ -18,7 +18,7 @@ type LimitStatus struct {
 	Limit      Limit
 	Remaining  int           // 0 to the limit's quota
 	RetryAfter time.Duration // until one action fits; 0 if it does
-	ResetAfter time.Duration // until the limit is whole
+	ResetAfter time.Duration // until the limit is whole; see [Limit.Initial]
 }
 
 // BanStatus is what a [BanPolicy] holds against a user.

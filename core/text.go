@@ -81,8 +81,11 @@ func ParseLimit(s string) (Limit, error) {
 // MarshalText returns the limit as [Limit.String] prints it. A limit that [New] would refuse
 // is an error.
 func (l Limit) MarshalText() ([]byte, error) {
+	if err := l.validate(); err != nil {
+		return nil, err
+	}
 	text := l.String()
-	if _, err := ParseLimit(text); err != nil {
+	if _, err := ParseLimit(text); err != nil { // a ban policy's, which an Observation shows
 		return nil, err
 	}
 	return []byte(text), nil

@@ -239,8 +239,8 @@ func TestLimitIsText(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"replies":"SlidingWindow(5)"}`), &c); !errors.Is(err, core.ErrConfig) || c.Replies.Name() != "burst" {
 		t.Errorf("a bad limit gives %v and leaves %s, want an ErrConfig and no change", err, c.Replies)
 	}
-	if _, err := json.Marshal(config{}); !errors.Is(err, core.ErrConfig) {
-		t.Errorf("a zero Limit is marshalled with the error %v, want an ErrConfig", err)
+	if _, err := json.Marshal(config{}); !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), "core: a zero Limit") {
+		t.Errorf("a zero Limit is marshalled with the error %v, want an ErrConfig that says so", err)
 	}
 
 	var l core.Limit

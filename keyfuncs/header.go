@@ -112,8 +112,9 @@ func headerName(maker, name string) string {
 	return name
 }
 
-// isToken reports whether s is a token of RFC 9110, section 5.6.2. Names of headers and
-// cookies are.
+// isToken reports whether s is a token of [RFC 9110]. Names of headers and cookies are.
+//
+// [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -124,7 +125,9 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// trim drops spaces and tabs, the only white space of RFC 9110.
+// trim drops spaces and tabs, the only white space of [RFC 9110].
+//
+// [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.3
 func trim(s string) string {
 	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' { // nearly always
 		return s

@@ -31,6 +31,7 @@
 //
 // The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy)
 // from a limit. Cache-Control is no-store. Failures are logged, once a minute at most.
+// Config.IETF adds RateLimit and RateLimit-Policy, the headers of an [IETF draft].
 //
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
 // patterns with a method, or set Config.CountPreflights.
@@ -81,4 +82,5 @@
 //	                       It is asked by INFO, which an ACL has to allow (+info).
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
+// [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
 package nethttp

@@ -102,8 +102,8 @@ type Config struct {
 	// ResetDelta gives X-RateLimit-Reset in seconds from now instead of since 1970.
 	ResetDelta bool
 
-	// IETF adds the headers RateLimit-Policy and RateLimit of
-	// draft-ietf-httpapi-ratelimit-headers-10.
+	// IETF adds the headers RateLimit-Policy and RateLimit, as
+	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10 has them.
 	IETF bool
 }
 

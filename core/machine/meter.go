@@ -2,8 +2,10 @@ package machine
 
 // Meter is the state of a bucket or funnel: the instant at which its debt is gone, when a
 // funnel is empty or a bucket full. A charge moves that instant; time alone does the rest.
-// This is the virtual scheduling form of the generic cell rate algorithm (ITU-T I.371),
+// This is the virtual scheduling form of the generic cell rate algorithm ([ITU-T I.371]),
 // in which the instant is called the theoretical arrival time.
+//
+// [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type Meter struct {
 	TAT    int64  // microseconds, rounded down
 	Part   uint32 // and Part/Parts of one

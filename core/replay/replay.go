@@ -57,8 +57,9 @@ type Options struct {
 // Fields are the names of the fields of a JSON line. An empty one stands for the names that nginx,
 // Caddy, Envoy, log/slog and zap use; "-" says that there is no such field. A name with dots leads into nested objects.
 type Fields struct {
-	// Time is the time of the request's end, as RFC 3339, as in Common Log Format, or as a
-	// number of seconds, milliseconds, microseconds or nanoseconds since 1970.
+	// Time is the time of the request's end, as RFC 3339 (https://www.rfc-editor.org/rfc/rfc3339),
+	// as in Common Log Format, or as a number of seconds, milliseconds, microseconds or
+	// nanoseconds since 1970.
 	Time string
 
 	// Duration is how long the request took; the time less the duration is the instant of its

@@ -57,7 +57,10 @@ func pathOf(target []byte) []byte {
 	return target
 }
 
-// tokenByte are the bytes of a method: letters, digits and what else RFC 9110 allows in a token.
+// tokenByte are the bytes of a method: letters, digits and what else [RFC 9110] allows in a
+// token.
+//
+// [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 var tokenByte = func() (t [256]bool) {
 	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		t[c] = true

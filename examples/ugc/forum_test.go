@@ -297,9 +297,9 @@ func TestObserved(t *testing.T) {
 		_, said, _ := strings.Cut(strings.TrimSpace(line), " action=")
 		got = append(got, said)
 	}
-	want := []string{"reply allowed=true reason=near limit=sliding:1m bans=0"}
+	want := []string{"reply allowed=true reason=near limit=shadow:sliding:1m:three bans=0"}
 	for range 2 {
-		want = append(want, "reply allowed=true reason=shadowed limit=sliding:1m bans=0")
+		want = append(want, "reply allowed=true reason=shadowed limit=shadow:sliding:1m:three bans=0")
 	}
 	for range 4 {
 		want = append(want, "reply allowed=false reason=limited limit=sliding:1m bans=0")

@@ -69,9 +69,22 @@ func observed(store core.Store, logger *slog.Logger) core.Store {
 	return core.Observe(store, func(ctx context.Context, o core.Observation) {
 		if d := o.Decision; d.Reason != "" && !o.Peek {
 			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action), slog.Bool("allowed", d.Allowed),
-				slog.String("reason", string(d.Reason)), slog.String("limit", o.Limits[d.Binding].Identity()), slog.Int("bans", int(d.BanLevel)))
+				slog.String("reason", string(d.Reason)), slog.String("limit", reasoned(o).Identity()), slog.Int("bans", int(d.BanLevel)))
 		}
 	})
+}
+
+// reasoned is the limit that a decision's reason speaks of: the one that is rehearsed, of
+// which each limiter here has at most one, or the one that binds.
+func reasoned(o core.Observation) core.Limit {
+	if r := o.Decision.Reason; r == core.ReasonShadowed || r == core.ReasonNear {
+		for _, l := range o.Limits {
+			if l.Shadowed() {
+				return l
+			}
+		}
+	}
+	return o.Limits[o.Decision.Binding]
 }
 
 // newStore makes the store that the limits count in: in the process, or with Redis's

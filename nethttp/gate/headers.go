@@ -59,8 +59,10 @@ func newHeaders(limiter *core.Limiter, style Style) headers {
 	return h
 }
 
-// policyNames names the limits for RateLimit-Policy, each differently
-// (draft-ietf-httpapi-ratelimit-headers-10). Limits of different kinds may share a name.
+// policyNames names the limits for RateLimit-Policy, each differently, as [draft 10] wants.
+// Limits of different kinds may share a name.
+//
+// [draft 10]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
 func policyNames(limits []core.Limit) []string {
 	names, taken := make([]string, len(limits)), map[string]bool{}
 	for i, l := range limits {

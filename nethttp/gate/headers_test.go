@@ -18,7 +18,8 @@ import (
 
 var (
 	digits = regexp.MustCompile(`^[0-9]+$`)
-	// RateLimit and RateLimit-Policy of one limit, as RFC 9651 writes them.
+	// RateLimit and RateLimit-Policy of one limit, in the words of
+	// RFC 9651 (https://www.rfc-editor.org/rfc/rfc9651).
 	ietfItem   = regexp.MustCompile(`^"[A-Za-z0-9:._-]+";r=([0-9]{1,15})(;t=([0-9]{1,15}))?$`)
 	ietfPolicy = regexp.MustCompile(`^"[A-Za-z0-9:._-]+";q=([0-9]{1,15});w=60$`)
 )
