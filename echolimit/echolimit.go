@@ -77,7 +77,7 @@ type Config struct {
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
-	m := &middleware{config: cfg, marks: cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta}
+	m := &middleware{config: cfg, marks: cfg.Deny != nil || cfg.Fail != nil}
 	m.gate = gate.New("echolimit", limiter, user, action, gate.Rules[echo.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
@@ -103,7 +103,7 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 	if !o.Pass {
 		return m.config.answer(c, &o)
 	}
-	if m.marks || o.Stacked && around(c) != nil || m.config.IETF && !o.Decided {
+	if m.marks || o.Stacked && around(c) != nil || (m.config.IETF || m.config.ResetDelta) && !o.Decided {
 		c.Set(configKey, &m.config)
 	}
 	if o.Kept != nil && o.Decided {
@@ -203,8 +203,8 @@ const (
 )
 
 // around is the configuration of the innermost Limit that has left it, or nil. A Limit
-// without a Config of its own leaves none, since c.Set allocates. One with IETF shows in
-// the headers.
+// without a Config of its own leaves none, since c.Set allocates. IETF and ResetDelta show
+// in the headers.
 func around(c echo.Context) *Config {
 	cfg, _ := c.Get(configKey).(*Config)
 	return cfg

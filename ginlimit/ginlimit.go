@@ -89,7 +89,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
-	marks := cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta
+	marks := cfg.Deny != nil || cfg.Fail != nil
 	return func(c *gin.Context) {
 		var o gate.Outcome
 		if cfg.Keep {
@@ -100,7 +100,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			cfg.answer(c, &o)
 			return
 		}
-		if marks || o.Stacked && around(c) != nil || cfg.IETF && !o.Decided {
+		if marks || o.Stacked && around(c) != nil || (cfg.IETF || cfg.ResetDelta) && !o.Decided {
 			c.Set(configKey{}, &cfg)
 		}
 		if o.Kept != nil && o.Decided {
@@ -169,8 +169,8 @@ type configKey struct{}
 type decisionKey struct{}
 
 // around is the configuration of the innermost Limit that has left it, or nil. A Limit
-// without a Config of its own leaves none, since c.Set allocates. One with IETF shows in
-// the headers.
+// without a Config of its own leaves none, since c.Set allocates. IETF and ResetDelta show
+// in the headers.
 func around(c *gin.Context) *Config {
 	v, _ := c.Get(configKey{})
 	cfg, _ := v.(*Config)

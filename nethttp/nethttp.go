@@ -113,7 +113,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
-	marks := cfg.Keep || cfg.Deny != nil || cfg.Fail != nil || cfg.ResetDelta
+	marks := cfg.Keep || cfg.Deny != nil || cfg.Fail != nil
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic("nethttp: Limit: the handler is nil")
@@ -141,7 +141,7 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 		cfg.answer(w, r, o)
 		return
 	}
-	if m == nil && (o.Stacked && around(r) != nil || cfg.IETF && !o.Decided) {
+	if m == nil && (o.Stacked && around(r) != nil || (cfg.IETF || cfg.ResetDelta) && !o.Decided) {
 		m = newMark(r, cfg)
 	}
 	inner := r
@@ -238,8 +238,8 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcom
 }
 
 // A mark is the context of a request inside a Limit that Allow or Decision has to know. A
-// Limit without a Config of its own leaves none, since it would cost two allocations. One
-// with IETF shows in the headers.
+// Limit without a Config of its own leaves none, since it would cost two allocations.
+// IETF and ResetDelta show in the headers.
 type mark struct {
 	context.Context
 	config *Config
