@@ -8,12 +8,13 @@
 //		})
 //	}
 //
-// It has five parts, which can be called by themselves too. [Rules] are the
+// It has six parts, which can be called by themselves too. [Rules] are the
 // sentences of core's documentation, each with the exact decisions that follow
 // from it. [Trace] compares long random histories with a naive model that
-// recounts everything each time. [Vectors] are replies recorded from redis-cell.
-// [Concurrent] lets many goroutines loose on one key. [Linearizable] looks for an
-// order that explains what several have seen.
+// recounts everything each time. [Waits] has callers wait for shared limits, and
+// leave. [Vectors] are replies recorded from redis-cell. [Concurrent] lets many
+// goroutines loose on one key. [Linearizable] looks for an order that explains
+// what several have seen.
 //
 // It imports package testing and registers flags, so only tests should import it.
 package storetest
@@ -48,6 +49,7 @@ type Fixture struct {
 func Run(t *testing.T, open func(testing.TB) Fixture) {
 	t.Run("Rules", func(t *testing.T) { Rules(t, open) })
 	t.Run("Trace", func(t *testing.T) { Trace(t, open) })
+	t.Run("Waits", func(t *testing.T) { Waits(t, open) })
 	t.Run("Vectors", func(t *testing.T) { Vectors(t, open) })
 	t.Run("Concurrent", func(t *testing.T) { Concurrent(t, open) })
 	t.Run("Linearizable", func(t *testing.T) { Linearizable(t, open) })

@@ -23,6 +23,14 @@ import (
 // limits are so slow that it cannot matter.
 func Trace(t *testing.T, open func(testing.TB) Fixture) {
 	f := open(t)
+	f.random(t, func(rt *rapid.T, run int) {
+		tr := &trace{t: rt, f: f, run: run, model: newModel(0)}
+		tr.play()
+	})
+}
+
+// random has rapid check as many runs as the fixture says. They are numbered from 1.
+func (f *Fixture) random(t *testing.T, check func(rt *rapid.T, run int)) {
 	left, asked := f.Traces, false
 	if left == 0 {
 		left = 500
@@ -34,16 +42,16 @@ func Trace(t *testing.T, open func(testing.TB) Fixture) {
 	for runs := 0; left > 0; {
 		failed := false
 		rapid.Check(t, func(rt *rapid.T) {
-			// Check has no other way to be told how many. Once a trace has failed it
-			// is to shrink it, and must be let.
+			// Check has no other way to be told how many. Once a run has failed it is to
+			// shrink it, and must be let.
 			if left--; left < 0 && !asked && !failed {
 				return
 			}
 			runs++
-			tr := &trace{t: rt, f: f, run: runs, model: newModel(0)}
-			defer func() { failed = failed || !tr.done }()
-			tr.play()
-			tr.done = true
+			done := false
+			defer func() { failed = failed || !done }()
+			check(rt, runs)
+			done = true
 		})
 	}
 }
@@ -64,7 +72,6 @@ type trace struct {
 	queued   bool // turns were reserved
 	honest   bool // check that the model's own answers come true
 	log      strings.Builder
-	done     bool
 }
 
 // charged is an action that can be given back.

@@ -1,0 +1,385 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"pgregory.net/rapid"
+)
+
+// Waits checks core.Limiter.Wait over the store, with callers who come from several
+// processes, share limits and leave. What passes is recounted without the store. The time
+// is a synctest bubble's, so the part is left out if the store's clock runs by itself.
+func Waits(t *testing.T, open func(testing.TB) Fixture) {
+	for _, part := range []struct {
+		name  string
+		check func(*testing.T, Fixture)
+	}{
+		{"over shared limits no more passes than each allows, and who stays passes", sharedLimits},
+		{"a crowd that leaves is as if it had never come", crowdThatLeaves},
+		{"who stays moves up when others leave", whoStaysMovesUp},
+		{"turns that are given back gather no others", turnsGivenBack},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			if f := open(t); f.Advance != nil {
+				part.check(t, f)
+			}
+		})
+	}
+}
+
+// bubble runs play in a bubble, with the store on the bubble's clock. The store itself
+// stays outside, where its network works.
+func (f *Fixture) bubble(t *testing.T, play func(core.Store)) {
+	outside := &outside{calls: make(chan func()), done: make(chan struct{})}
+	go func() {
+		for call := range outside.calls {
+			call()
+			outside.done <- struct{}{}
+		}
+	}()
+	defer close(outside.calls)
+	synctest.Test(t, func(*testing.T) {
+		outside.f, outside.start = f, time.Now()
+		play(outside)
+	})
+}
+
+// An outside is a store that is asked from a bubble. Its callers take turns: while one
+// waits for an answer, the bubble's clock stands still.
+type outside struct {
+	f     *Fixture
+	calls chan func()
+	done  chan struct{}
+
+	mu     sync.Mutex
+	start  time.Time
+	passed time.Duration // on the store's clock
+}
+
+func (s *outside) do(ctx context.Context, call func()) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	step := time.Since(s.start).Truncate(usec) - s.passed
+	s.passed += step
+	s.calls <- func() {
+		if step > 0 {
+			s.f.Advance(step)
+		}
+		call()
+	}
+	<-s.done
+	return nil
+}
+
+func (s *outside) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+	if gone := s.do(ctx, func() { d, err = s.f.Store.Take(context.Background(), c) }); gone != nil {
+		return d, gone
+	}
+	d.Issue(s)
+	return d, err
+}
+
+func (s *outside) Refund(ctx context.Context, r *core.Receipt, units int64) (err error) {
+	refunder, ok := s.f.Store.(core.Refunder)
+	if !ok {
+		return core.ErrNoReceipt
+	}
+	if gone := s.do(ctx, func() { err = refunder.Refund(context.Background(), r, units) }); gone != nil {
+		return gone
+	}
+	return err
+}
+
+func (s *outside) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
+	if gone := s.do(ctx, func() { err = s.f.Store.Reset(context.Background(), user, action, limits) }); gone != nil {
+		return gone
+	}
+	return err
+}
+
+// A passage is an action that was let pass. Stores count in whole microseconds.
+type passage struct {
+	at    time.Duration
+	units int
+}
+
+// passages are those of callers who run at once.
+type passages struct {
+	mu    sync.Mutex
+	start time.Time
+	all   []passage
+}
+
+func (p *passages) add(units int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all = append(p.all, passage{time.Since(p.start).Truncate(usec), units})
+}
+
+// debt is what a meter of that rate owes at an instant, recounted.
+func debt(all []passage, every, now time.Duration) time.Duration {
+	owed, last := time.Duration(0), time.Duration(0)
+	for _, p := range append(slices.Clone(all), passage{at: now}) {
+		owed = max(0, owed-(p.at-last)) + time.Duration(p.units)*every
+		last = p.at
+	}
+	return owed
+}
+
+// exceeded reports whether a limit cannot have let all of that pass, recounted.
+func (r rule) exceeded(all []passage) bool {
+	opened, counted := time.Duration(-1), 0
+	for i, p := range all {
+		switch {
+		case r.meter():
+			if debt(all[:i+1], us(r.d), p.at) > time.Duration(r.max)*us(r.d) {
+				return true
+			}
+		case r.kind == fixed:
+			if opened < 0 || p.at >= opened+us(r.period) {
+				opened, counted = p.at, 0
+			}
+			if counted += p.units; counted > r.max {
+				return true
+			}
+		default:
+			units := 0
+			for _, q := range all[:i+1] {
+				if p.at < q.at+us(r.period) {
+					units += q.units
+				}
+			}
+			if units > r.max {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Whatever limiters share a limit, and whoever waits, leaves or asks without waiting: what
+// passes is never more than each limit allows by itself.
+func sharedLimits(t *testing.T, f Fixture) {
+	type caller struct {
+		Pause, Patience  time.Duration // after the one before; 0 does not wait
+		Process, Limiter int
+		Units            int
+		Leaves           bool // half-way
+	}
+	kinds := []kind{funnel, bucket, sliding, moving, fixed}
+	f.random(t, func(rt *rapid.T, run int) {
+		user := fmt.Sprint("u", run)
+		var rules [2]rule
+		for i := range rules {
+			r := rule{kind: rapid.SampledFrom(kinds).Draw(rt, "kind"), max: rapid.IntRange(1, 4).Draw(rt, "max"), n: 1, name: fmt.Sprint(i)}
+			r.d = int64(rapid.IntRange(1, 5).Draw(rt, "seconds")) * 1_000_000
+			r.period = r.d * int64(r.max)
+			rules[i] = r
+		}
+		callers := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) caller {
+			return caller{
+				Pause:    rapid.SampledFrom([]time.Duration{0, 0, ms, 700 * ms, 2 * sec}).Draw(rt, "pause"),
+				Patience: rapid.SampledFrom([]time.Duration{0, ms, 4 * sec, 5*sec + ms, 30 * sec, time.Hour, time.Hour}).Draw(rt, "patience"),
+				Process:  rapid.IntRange(0, 1).Draw(rt, "process"),
+				Limiter:  rapid.IntRange(0, 2).Draw(rt, "limiter"),
+				Units:    rapid.IntRange(1, 2).Draw(rt, "units"),
+				Leaves:   rapid.Bool().Draw(rt, "leaves"),
+			}
+		}), 1, 25).Draw(rt, "callers")
+
+		var passed [2]passages // through each limit
+		var problems []string
+		f.bubble(t, func(store core.Store) {
+			var limiters [2][3]*core.Limiter // of each process
+			for i := range limiters {
+				a, b := rules[0].limit(), rules[1].limit()
+				limiters[i] = [3]*core.Limiter{core.Must(core.New(store, a)), core.Must(core.New(store, b)), core.Must(core.New(store, a, b))}
+			}
+			for i := range passed {
+				passed[i].start = time.Now()
+			}
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for i, c := range callers {
+				time.Sleep(c.Pause)
+				l, quota := limiters[c.Process][c.Limiter], rules[c.Limiter%2].max
+				if c.Limiter == 2 {
+					quota = min(rules[0].max, rules[1].max)
+				}
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), c.Patience)
+					defer cancel()
+					if c.Leaves {
+						time.AfterFunc(c.Patience/2, cancel)
+					}
+					var d core.Decision
+					var err error
+					if c.Patience == 0 {
+						d, err = l.AllowN(context.Background(), user, "a", c.Units)
+					} else {
+						d, err = l.WaitN(ctx, user, "a", c.Units)
+					}
+					if err == nil && d.Allowed {
+						for i := range passed {
+							if c.Limiter == i || c.Limiter == 2 {
+								passed[i].add(c.Units)
+							}
+						}
+					} else if c.Patience == time.Hour && !c.Leaves && c.Units <= quota {
+						mu.Lock()
+						problems = append(problems, fmt.Sprintf("caller %d: %s, %v", i, show(d), err))
+						mu.Unlock()
+					}
+				})
+			}
+			all.Wait()
+		})
+		for i, r := range rules {
+			if r.exceeded(passed[i].all) {
+				rt.Fatalf("%s let pass %v", r.limit(), passed[i].all)
+			}
+		}
+		if len(problems) > 0 {
+			rt.Fatalf("%v: who stayed did not pass: %s", rules, problems)
+		}
+	})
+}
+
+// handover is how long before its turn core lets the next caller of a process ask.
+const handover = 10 * ms
+
+// A crowd waits, of one process or two, and all leave at once. What they had reserved comes
+// back: who comes next waits for no more than what has passed. Only a turn that stood
+// before one of another process, or of a caller who was just to take over, is lost.
+func crowdThatLeaves(t *testing.T, f Fixture) {
+	if _, able := f.Store.(core.Refunder); !able {
+		return
+	}
+	f.random(t, func(rt *rapid.T, run int) {
+		user := fmt.Sprint("u", run)
+		r := rule{kind: rapid.SampledFrom([]kind{funnel, bucket}).Draw(rt, "kind"), max: rapid.IntRange(1, 3).Draw(rt, "max"), n: 1}
+		r.d = rapid.SampledFrom([]int64{20_000, 100_000, 1_000_000, 7_000_000}).Draw(rt, "d")
+		every := us(r.d)
+		processes := rapid.IntRange(1, 2).Draw(rt, "processes")
+		pauses := rapid.SliceOfN(rapid.Int64Range(0, r.d/2), 1, 40).Draw(rt, "pauses")
+		lasts := us(rapid.Int64Range(0, 5*r.d).Draw(rt, "lasts"))
+		before := rapid.IntRange(0, r.max).Draw(rt, "before")
+
+		var passed passages
+		var waited, own, lost time.Duration
+		var err error
+		f.bubble(t, func(store core.Store) {
+			limiters := []*core.Limiter{core.Must(core.New(store, r.limit())), core.Must(core.New(store, r.limit()))}
+			passed.start = time.Now()
+			for range before {
+				if d, _ := limiters[0].Allow(context.Background(), user, "a"); d.Allowed {
+					passed.add(1)
+				}
+			}
+			ctx, leave := context.WithCancel(context.Background())
+			defer leave()
+			var crowd sync.WaitGroup
+			for i, pause := range pauses {
+				time.Sleep(us(pause))
+				crowd.Go(func() {
+					if d, err := limiters[i%processes].Wait(ctx, user, "a"); err == nil && d.Allowed {
+						passed.add(1)
+					}
+				})
+			}
+			time.Sleep(lasts)
+			leave()
+			crowd.Wait()
+			now := time.Since(passed.start)
+			own = max(0, debt(passed.all, every, now)+every-time.Duration(r.max)*every)
+			lost = time.Duration(processes-1) * every
+			if own <= handover {
+				lost += time.Duration(processes) * every
+			}
+			_, err = limiters[0].Wait(context.Background(), user, "a")
+			waited = time.Since(passed.start) - now
+		})
+		if err != nil || waited < own || waited > own+lost {
+			rt.Fatalf("%s, after %v passed: who came next waited %v, not %v, and at most %v of lost turns; %v",
+				r.limit(), passed.all, waited, own, lost, err)
+		}
+	})
+}
+
+// A caller at the end of a queue passes as soon as the turn comes of who was before all
+// that left.
+func whoStaysMovesUp(t *testing.T, f Fixture) {
+	if _, able := f.Store.(core.Refunder); !able {
+		return
+	}
+	f.bubble(t, func(store core.Store) {
+		l := core.Must(core.New(store, core.Funnel(1, core.Every(sec))))
+		if d, err := l.Allow(context.Background(), "u", "a"); err != nil || !d.Allowed {
+			t.Error(d, err)
+		}
+		ctx, leave := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { _, _ = l.Wait(ctx, "u", "a") })
+			synctest.Wait()
+		}
+		start := time.Now()
+		all.Go(func() {
+			if d, err := l.Wait(context.Background(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != sec {
+				t.Errorf("who stayed waited %v: %s, %v", time.Since(start), show(d), err)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(500 * ms)
+		leave()
+		all.Wait()
+	})
+}
+
+// One who stays, and stands behind ever fewer who leave, gets a turn of his own each time:
+// two who stay never pass together.
+func turnsGivenBack(t *testing.T, f Fixture) {
+	var passed passages
+	f.bubble(t, func(store core.Store) {
+		processes := []*core.Limiter{core.Must(core.New(store, core.Funnel(1, core.Every(sec)))), core.Must(core.New(store, core.Funnel(1, core.Every(sec))))}
+		passed.start = time.Now()
+		var all sync.WaitGroup
+		wait := func(ctx context.Context, i int) {
+			all.Go(func() {
+				if d, err := processes[i%2].Wait(ctx, "u", "a"); err == nil && d.Allowed {
+					passed.add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		wait(context.Background(), 0)
+		for i := range 5 {
+			ctx, leave := context.WithCancel(context.Background())
+			for n := range 9 - i {
+				wait(ctx, n)
+			}
+			wait(context.Background(), i)
+			leave()
+			synctest.Wait()
+		}
+		all.Wait()
+	})
+	if len(passed.all) != 6 {
+		t.Errorf("%d passed of the 6 who stayed", len(passed.all))
+	}
+	for i := 1; i < len(passed.all); i++ {
+		if passed.all[i].at-passed.all[i-1].at < sec {
+			t.Fatalf("they passed at %v", passed.all)
+		}
+	}
+}
