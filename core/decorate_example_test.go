@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -64,6 +67,73 @@ func ExampleShadow() {
 	// true
 	// reply would be refused by SlidingWindow(1, 1m)
 	// true
+}
+
+// Every decision as a count by action, limit and verdict, as metrics are made of, and
+// what is not simply allowed as a line in the log. No user is in either.
+func ExampleObserve() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: timeless}))
+	type series struct{ action, limit, verdict string }
+	var mu sync.Mutex
+	counts := map[series]int{}
+	see := func(ctx context.Context, o core.Observation) {
+		verdict := "allowed"
+		switch {
+		case o.Peek:
+			return // nobody did anything
+		case o.Err != nil:
+			verdict = "error"
+		case o.Decision.Reason != "":
+			verdict = string(o.Decision.Reason) // limited, banned, full; shadowed, near
+		}
+		limit := o.Limits[o.Decision.Binding]
+		if verdict == "shadowed" || verdict == "near" {
+			for _, l := range o.Limits {
+				if l.Shadowed() {
+					limit = l // what is rehearsed says so, and not what binds
+				}
+			}
+		}
+		mu.Lock()
+		counts[series{o.Action, limit.Identity(), verdict}]++
+		mu.Unlock()
+		if verdict != "allowed" {
+			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action),
+				slog.String("limit", limit.Identity()), slog.String("verdict", verdict), slog.Int("bans", int(o.Decision.BanLevel)))
+		}
+	}
+
+	replies := core.Must(core.New(core.Observe(memorystore.New(nil), see),
+		core.SlidingWindow(5, time.Minute),
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do?
+	replies = core.Must(replies.With(core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+	for range 8 {
+		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+	}
+	fmt.Println(counts)
+	// Output:
+	// level=INFO msg=decision action=reply limit=shadow:sliding:1m:three verdict=near bans=0
+	// level=INFO msg=decision action=reply limit=shadow:sliding:1m:three verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=shadow:sliding:1m:three verdict=shadowed bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=limited bans=0
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=banned bans=1
+	// level=INFO msg=decision action=reply limit=sliding:1m verdict=banned bans=1
+	// map[{reply shadow:sliding:1m:three near}:1 {reply shadow:sliding:1m:three shadowed}:2 {reply sliding:1m allowed}:2 {reply sliding:1m banned}:2 {reply sliding:1m limited}:1]
+}
+
+func timeless(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// While the store has no answer, everybody passes.
+func ExampleFailOpen() {
+	replies := core.Must(core.New(core.FailOpen(down{}), core.SlidingWindow(5, time.Minute)))
+	d, err := replies.Allow(context.Background(), "laoqian", "reply")
+	fmt.Println(d.Allowed, d.Source, err)
+	// Output: true none <nil>
 }
 
 // down is a store without an answer.

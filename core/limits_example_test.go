@@ -2,7 +2,8 @@ package core_test
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"time"
 
@@ -10,103 +11,189 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// Five replies a minute.
-func Example() {
-	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	for range 6 {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
-		switch {
-		case err != nil:
-			fmt.Println("there is no decision:", err)
-		case !d.Allowed:
-			fmt.Println("refused; again in", d.RetryAfter.Round(time.Second))
-		default:
-			fmt.Println("allowed;", d.Remaining, "more would pass now")
-		}
+// Each action has room again a minute after one before it, and never are there more than
+// two in any minute.
+func ExampleSlidingWindow() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	replies := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
+	for _, seconds := range []time.Duration{0, 40, 10, 10, 30} {
+		now = now.Add(seconds * time.Second)
+		d, _ := replies.Allow(context.Background(), "laoqian", "reply")
+		fmt.Println(now.Format("15:04:05"), d.Allowed, d.RetryAfter)
 	}
 	// Output:
-	// allowed; 4 more would pass now
-	// allowed; 3 more would pass now
-	// allowed; 2 more would pass now
-	// allowed; 1 more would pass now
-	// allowed; 0 more would pass now
-	// refused; again in 1m0s
+	// 09:00:00 true 0s
+	// 09:00:40 true 0s
+	// 09:00:50 false 10s
+	// 09:01:00 true 0s
+	// 09:01:30 false 10s
 }
 
-// admitted is how many actions a limit admits at once.
-func admitted(limit core.Limit) (n int) {
-	limiter := core.Must(core.New(memorystore.New(nil), limit))
-	for {
-		if d, err := limiter.Allow(context.Background(), "laoqian", "like"); err != nil || !d.Allowed {
-			return n
-		}
+// The decisions of a SlidingWindow, for a million actions a minute.
+func ExampleMovingWindow() {
+	events := core.Must(core.New(memorystore.New(nil), core.MovingWindow(1_000_000, time.Minute)))
+	d, _ := events.AllowN(context.Background(), "laoqian", "event", 999_999)
+	fmt.Println(d.Allowed, d.Remaining)
+	d, _ = events.AllowN(context.Background(), "laoqian", "event", 2)
+	fmt.Println(d.Allowed, d.RetryAfter > 59*time.Second)
+	// Output:
+	// true 1
+	// false true
+}
+
+// The window opens with the first action and ends an hour later. Five actions pass within
+// two minutes here: two at the end of a window and three at the start of the next.
+func ExampleFixedWindow() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	exports := core.Must(core.New(store, core.FixedWindow(3, time.Hour)))
+	for _, minutes := range []time.Duration{0, 58, 0, 1, 1, 0, 0, 0} {
+		now = now.Add(minutes * time.Minute)
+		d, _ := exports.Allow(context.Background(), "laoqian", "export")
+		fmt.Println(now.Format("15:04"), d.Allowed, d.RetryAfter)
+	}
+	// Output:
+	// 09:00 true 0s
+	// 09:58 true 0s
+	// 09:58 true 0s
+	// 09:59 false 1m0s
+	// 10:00 true 0s
+	// 10:00 true 0s
+	// 10:00 true 0s
+	// 10:00 false 1h0m0s
+}
+
+// A user who keeps trying stays out. Only silence for the whole period clears the window.
+func ExampleElasticWindow() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	logins := core.Must(core.New(store, core.ElasticWindow(2, 15*time.Minute)))
+	for _, minutes := range []time.Duration{0, 1, 10, 10, 10, 15} {
+		now = now.Add(minutes * time.Minute)
+		d, _ := logins.Allow(context.Background(), "laoqian", "login")
+		fmt.Println(now.Format("15:04"), d.Allowed, d.RetryAfter)
+	}
+	// Output:
+	// 09:00 true 0s
+	// 09:01 true 0s
+	// 09:11 false 15m0s
+	// 09:21 false 15m0s
+	// 09:31 false 15m0s
+	// 09:46 true 0s
+}
+
+// Fifteen likes at once, and then one every two seconds.
+func ExampleFunnel() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	likes := core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute))))
+	like := func() core.Decision {
+		d, _ := likes.Allow(context.Background(), "laoqian", "like")
+		return d
+	}
+	n := 0
+	for like().Allowed {
 		n++
 	}
-}
-
-// Several limits: an action that one of them refuses is charged to none.
-func ExampleNew() {
-	posts, err := core.New(memorystore.New(nil),
-		core.MovingWindow(1, 3*time.Second),
-		core.FixedWindow(200, 24*time.Hour))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for range 2 {
-		d, _ := posts.Allow(context.Background(), "laoqian", "post")
-		fmt.Println(d.Allowed, posts.Limits()[d.Binding])
-	}
-	s, _ := posts.Status(context.Background(), "laoqian", "post")
-	fmt.Println(s.Limits[1].Remaining, "left today")
-	_, err = core.New(memorystore.New(nil), core.FixedWindow(0, time.Hour))
-	fmt.Println(errors.Is(err, core.ErrConfig), err)
+	fmt.Println(n, "at once, the next in", like().RetryAfter)
+	now = now.Add(2 * time.Second)
+	fmt.Println(like().Allowed, like().Allowed)
 	// Output:
-	// true MovingWindow(1, 3s)
-	// false MovingWindow(1, 3s)
-	// 199 left today
-	// true core: FixedWindow(0, 1h): max 0 is not within 1 to 1000000000
+	// 15 at once, the next in 2s
+	// true false
 }
 
-func ExampleFixedWindow() {
-	fmt.Println(admitted(core.FixedWindow(200, 24*time.Hour)))
-	// Output: 200
-}
-
-func ExampleElasticWindow() {
-	fmt.Println(admitted(core.ElasticWindow(5, 15*time.Minute)))
-	// Output: 5
-}
-
-func ExampleSlidingWindow() {
-	fmt.Println(admitted(core.SlidingWindow(5, time.Minute)))
-	// Output: 5
-}
-
-func ExampleMovingWindow() {
-	fmt.Println(admitted(core.MovingWindow(1000, time.Minute)))
-	// Output: 1000
-}
-
-// Fifteen at once, then thirty a minute.
-func ExampleFunnel() {
-	fmt.Println(admitted(core.Funnel(15, core.Per(30, time.Minute))))
-	// Output: 15
-}
-
-// A bucket of ten that a new user finds half full.
+// Ten posts at once, and then one every six seconds.
 func ExampleTokenBucket() {
-	fmt.Println(admitted(core.TokenBucket(10, core.Every(time.Minute))))
-	fmt.Println(admitted(core.TokenBucket(10, core.Every(time.Minute)).Initial(5)))
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	posts := core.Must(core.New(store, core.TokenBucket(10, core.Every(6*time.Second))))
+	d, _ := posts.AllowN(context.Background(), "laoqian", "post", 10)
+	fmt.Println(d.Allowed, d.Remaining)
+	now = now.Add(27 * time.Second) // four tokens and a half
+	d, _ = posts.Peek(context.Background(), "laoqian", "post")
+	fmt.Println(d.Remaining, "and the bucket is full in", d.ResetAfter)
 	// Output:
-	// 10
-	// 5
+	// true 0
+	// 4 and the bucket is full in 33s
 }
 
 // CL.THROTTLE key 15 30 60 admits sixteen at once.
 func ExampleThrottle() {
-	fmt.Println(admitted(core.Throttle(15, core.Per(30, time.Minute))))
-	// Output: 16
+	likes := core.Must(core.New(memorystore.New(nil), core.Throttle(15, core.Per(30, time.Minute))))
+	d, _ := likes.AllowN(context.Background(), "laoqian", "like", 16)
+	fmt.Println(d.Allowed, d.Limit)
+	// Output: true 16
+}
+
+// A new user has three posts. The bucket fills up to ten from the first post on.
+func ExampleLimit_Initial() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	posts := core.Must(core.New(store, core.TokenBucket(10, core.Every(time.Hour)).Initial(3)))
+	remaining := func() int {
+		d, _ := posts.Peek(context.Background(), "laoqian", "post")
+		return d.Remaining
+	}
+	now = now.Add(24 * time.Hour)
+	fmt.Println(remaining(), "before the first post")
+	_, _ = posts.Allow(context.Background(), "laoqian", "post")
+	fmt.Println(remaining(), "after it")
+	now = now.Add(24 * time.Hour)
+	fmt.Println(remaining(), "a day later")
+	// Output:
+	// 3 before the first post
+	// 2 after it
+	// 10 a day later
+}
+
+// A user who has not posted for thirty days is a new user again.
+func ExampleLimit_ForgetAfter() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	posts := core.Must(core.New(store,
+		core.TokenBucket(10, core.Every(time.Hour)).Initial(3).ForgetAfter(30*24*time.Hour)))
+	_, _ = posts.Allow(context.Background(), "laoqian", "post")
+	for _, days := range []time.Duration{29, 1} {
+		now = now.Add(days * 24 * time.Hour)
+		d, _ := posts.Peek(context.Background(), "laoqian", "post")
+		fmt.Println(d.Remaining)
+	}
+	// Output:
+	// 10
+	// 3
+}
+
+// Refused attempts are recorded too, so a user who keeps trying stays refused.
+func ExampleLimit_CountRefused() {
+	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	forgiving := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
+	strict := core.Must(core.New(store, core.SlidingWindow(1, time.Minute).CountRefused()))
+	for _, seconds := range []time.Duration{0, 40, 40} {
+		now = now.Add(seconds * time.Second)
+		one, _ := forgiving.Allow(context.Background(), "laoqian", "login")
+		other, _ := strict.Allow(context.Background(), "laoqian", "login")
+		fmt.Println(one.Allowed, other.Allowed)
+	}
+	// Output:
+	// true true
+	// false false
+	// true false
+}
+
+// Two limits of one kind and period would share a state. A name tells them apart.
+func ExampleLimit_Named() {
+	store := memorystore.New(nil)
+	burst := core.SlidingWindow(5, time.Minute).Named("burst")
+	_, err := core.New(store, core.SlidingWindow(5, time.Minute), core.SlidingWindow(20, time.Minute))
+	fmt.Println(err)
+	_, err = core.New(store, burst, core.SlidingWindow(20, time.Minute))
+	fmt.Println(err, burst.Identity())
+	// Output:
+	// core: New: SlidingWindow(5, 1m) and SlidingWindow(20, 1m) would share one state; tell them apart with Named
+	// <nil> sliding:1m:burst
 }
 
 // Likes and replies count together.
@@ -123,69 +210,46 @@ func ExampleLimit_PerUser() {
 	// like false
 }
 
-func ExampleLimiter_AllowN() {
-	exports := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1000, time.Hour)))
-	d, _ := exports.AllowN(context.Background(), "laoqian", "export", 800)
-	fmt.Println(d.Allowed, d.Remaining)
-	d, _ = exports.AllowN(context.Background(), "laoqian", "export", 800)
-	fmt.Println(d.Allowed, d.Remaining)
-	d, _ = exports.AllowN(context.Background(), "laoqian", "export", 1001)
-	fmt.Println(d.Allowed, d.RetryAfter == core.Never)
-	// Output:
-	// true 200
-	// false 200
-	// false true
-}
-
-func ExampleLimiter_Peek() {
-	ctx := context.Background()
-	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	for range 2 {
-		d, _ := replies.Peek(ctx, "laoqian", "reply")
-		fmt.Println(d.Allowed, d.Remaining)
+// Would three a minute do, where five are allowed?
+func ExampleLimit_Shadow() {
+	replies := core.Must(core.New(memorystore.New(nil),
+		core.SlidingWindow(5, time.Minute),
+		core.SlidingWindow(3, time.Minute).Named("three").Shadow()))
+	for range 6 {
+		d, _ := replies.Allow(context.Background(), "laoqian", "reply")
+		fmt.Printf("%v %q\n", d.Allowed, d.Reason)
 	}
 	// Output:
-	// true 5
-	// true 5
+	// true ""
+	// true ""
+	// true "near"
+	// true "shadowed"
+	// true "shadowed"
+	// false "limited"
 }
 
-func ExampleLimiter_Reset() {
-	ctx := context.Background()
-	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute)))
-	_, _ = replies.Allow(ctx, "laoqian", "reply")
-	fmt.Println(replies.Reset(ctx, "laoqian", "reply"))
-	d, _ := replies.Allow(ctx, "laoqian", "reply")
-	fmt.Println(d.Allowed)
+// A limit in the environment or a file. The error says what is wrong, and where.
+func ExampleParseLimit() {
+	for _, text := range []string{"Funnel(15, Per(30, 1m))", "Funnel(15, 30/m)"} {
+		limit, err := core.ParseLimit(text)
+		fmt.Println(limit, err)
+	}
 	// Output:
-	// <nil>
-	// true
+	// Funnel(15, Per(30, 1m)) <nil>
+	// Limit{} core: ParseLimit: "Funnel(15, 30/m)", position 12: "30/m" is not a rate; write Per(30, 1m) or Every(2s)
 }
 
-// Only the response tells what a query has cost.
-func ExampleLimiter_Surcharge() {
-	ctx := context.Background()
-	queries := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(100, time.Hour))))
-	_, _ = queries.Allow(ctx, "laoqian", "query")
-	d, err := queries.Surcharge(ctx, "laoqian", "query", 29)
-	fmt.Println(d.Remaining, err)
-	// Output: 70 <nil>
+// A Limit is a field of a configuration file, and a flag.
+func ExampleLimit_UnmarshalText() {
+	var config struct{ Replies, Likes core.Limit }
+	err := json.Unmarshal([]byte(`{"replies": "SlidingWindow(5, 1m)", "likes": "Funnel(15, Every(2s))"}`), &config)
+	fmt.Println(config.Likes, err)
+
+	flags := flag.NewFlagSet("forum", flag.ContinueOnError)
+	flags.TextVar(&config.Replies, "replies", config.Replies, "the limit of replies")
+	err = flags.Parse([]string{"-replies", "SlidingWindow(10, 1m)"})
+	fmt.Println(config.Replies, err)
+	// Output:
+	// Funnel(15, Per(1, 2s)) <nil>
+	// SlidingWindow(10, 1m) <nil>
 }
-
-// While the store has no answer, everybody passes.
-func ExampleFailOpen() {
-	store := core.FailOpen(unplugged{})
-	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
-	d, err := replies.Allow(context.Background(), "laoqian", "reply")
-	fmt.Println(d.Allowed, err)
-	// Output: true <nil>
-}
-
-type unplugged struct{}
-
-var errUnplugged = errors.New("no answer")
-
-func (unplugged) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errUnplugged
-}
-
-func (unplugged) Reset(context.Context, string, string, []core.Limit) error { return errUnplugged }

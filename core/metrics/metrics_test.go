@@ -546,18 +546,3 @@ func TestBadUseIsSaidAtOnce(t *testing.T) {
 		})
 	}
 }
-
-func ExampleMetrics_Snapshot() {
-	m := metrics.New(nil)
-	store := m.Watch(memorystore.New(nil))
-	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
-	for range 7 {
-		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
-	}
-	for _, d := range m.Snapshot().Decisions {
-		fmt.Println(d.Action, d.Limit, d.Outcome, d.Source, d.Count)
-	}
-	// Output:
-	// reply sliding:1m allowed store 5
-	// reply sliding:1m limited store 2
-}

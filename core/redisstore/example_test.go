@@ -63,3 +63,22 @@ func ExampleStore_History() {
 	// admitted: false
 	// <nil>
 }
+
+// Two applications on one Redis. The second keeps its users' names out of it.
+func ExampleOptions() {
+	addr, stop := exampleRedis()
+	defer stop()
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	for _, o := range []*redisstore.Options{
+		{Prefix: "forum", Timeout: time.Minute},
+		{Prefix: "shop", Timeout: time.Minute, Secret: "from the configuration"},
+	} {
+		replies := core.Must(core.New(redisstore.New(rdb, o), core.SlidingWindow(2, time.Minute)))
+		_, err := replies.Allow(ctx, "laoqian", "reply")
+		fmt.Println(rdb.Keys(ctx, o.Prefix+":*").Val(), err)
+	}
+	// Output:
+	// [forum:{laoqian}:reply:sliding:1m] <nil>
+	// [shop:{^RY0Cfsrw44kVlVSB95zZ93abucMJS-H6Hj3MJSEvTi0}:reply:sliding:1m] <nil>
+}

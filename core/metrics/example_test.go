@@ -1,0 +1,39 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/metrics"
+)
+
+func ExampleMetrics_Snapshot() {
+	m := metrics.New(nil)
+	store := m.Watch(memorystore.New(nil))
+	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+	for range 7 {
+		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+	}
+	for _, d := range m.Snapshot().Decisions {
+		fmt.Println(d.Action, d.Limit, d.Outcome, d.Source, d.Count)
+	}
+	// Output:
+	// reply sliding:1m allowed store 5
+	// reply sliding:1m limited store 2
+}
+
+// A line for every refusal. It holds no user.
+func ExampleMetrics_OnRefusal() {
+	m := metrics.New(nil)
+	m.OnRefusal(func(_ context.Context, r metrics.Refusal) {
+		fmt.Println(r.Action, r.Limit, r.Outcome, "retry after", r.RetryAfter.Round(time.Minute))
+	})
+	exports := core.Must(core.New(m.Watch(memorystore.New(nil)), core.FixedWindow(1, time.Hour)))
+	for range 2 {
+		_, _ = exports.Allow(context.Background(), "laoqian", "export")
+	}
+	// Output: export fixed:1h limited retry after 1h0m0s
+}

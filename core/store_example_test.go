@@ -1,0 +1,69 @@
+package core_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// A simpleStore keeps states in a map. The arithmetic is the Charge's: a store only keeps
+// states, has a clock, and makes the step atomic.
+type simpleStore struct {
+	mu     sync.Mutex
+	states map[stateKey]machine.State
+}
+
+type stateKey struct{ user, action, limit string }
+
+func keyOf(user, action string, limit core.Limit) stateKey {
+	if limit.AllActions() {
+		action = ""
+	}
+	return stateKey{user, action, limit.Identity()}
+}
+
+func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now().UnixMicro()
+	states := make([]machine.State, len(c.Limits))
+	for i, limit := range c.Limits {
+		states[i] = s.states[keyOf(c.User, c.Action, limit)]
+	}
+	c.Check(states, now)
+	c.Commit(&d, states, now)
+	for i, limit := range c.Limits {
+		if states[i].Dirty {
+			s.states[keyOf(c.User, c.Action, limit)] = states[i]
+		}
+	}
+	return d, nil
+}
+
+func (s *simpleStore) Reset(_ context.Context, user, action string, limits []core.Limit) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, limit := range limits {
+		delete(s.states, keyOf(user, action, limit))
+	}
+	return nil
+}
+
+// A store of one's own. It forgets nothing and refunds nothing; examples/blobstore does
+// both, and package storetest holds a store to the rules.
+func ExampleStore() {
+	store := &simpleStore{states: map[stateKey]machine.State{}}
+	posts := core.Must(core.New(store, core.SlidingWindow(2, time.Minute), core.Funnel(3, core.Every(time.Hour))))
+	for range 3 {
+		d, err := posts.Allow(context.Background(), "laoqian", "post")
+		fmt.Println(d.Allowed, d.Remaining, err)
+	}
+	// Output:
+	// true 1 <nil>
+	// true 0 <nil>
+	// false 0 <nil>
+}
