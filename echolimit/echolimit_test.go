@@ -85,6 +85,15 @@ func TestTheContentType(t *testing.T) {
 		okay := func(c ctx, _ error) { _ = c.JSON(200, "never mind") }
 		empty := func(c ctx, _ error) { _ = c.NoContent(429) }
 		own := func(c ctx, _ error) { _ = c.JSON(429, map[string]string{"error": "later"}) }
+		part := func(c ctx, err error) {
+			p, _ := v.problem(err) // the field Problem
+			_ = c.JSON(429, map[string]any{"error": p})
+		}
+		itself := func(c ctx, err error) { _ = c.JSON(429, v.encoded(err)) }
+		typed := func(c ctx, err error) {
+			v.header(c).Set("Content-Type", "application/vnd.api+json")
+			itself(c, err)
+		}
 		logged := func(c ctx, err error) {
 			_, _ = json.Marshal(v.encoded(err))
 			own(c, err)
@@ -101,6 +110,10 @@ func TestTheContentType(t *testing.T) {
 			{"a default of the application's", "text/html", "GET", nil, "application/problem+json"},
 			{"a handler that answers in HTML", "", "GET", always(html), "text/html; charset=UTF-8"},
 			{"a handler that answers in JSON of its own", "", "GET", always(own), "application/json"},
+			{"a handler that sends the problem", "", "GET", always(itself), "application/problem+json"},
+			{"a handler that sends the problem indented", "", "GET?pretty", always(itself), "application/problem+json"},
+			{"a handler that sends the problem under a type of its own", "", "GET", always(typed), "application/vnd.api+json"},
+			{"a handler that sends the field Problem in JSON of its own", "", "GET", always(part), "application/json"},
 			{"a handler that logs the problem and answers in JSON of its own", "", "GET", always(logged), "application/json"},
 			{"a handler that calls Echo's own", "", "GET", func(e server) func(ctx, error) { return e.ownOnError }, "application/problem+json"},
 			{"a handler that answers without a body", "", "GET", always(empty), ""},
@@ -112,7 +125,8 @@ func TestTheContentType(t *testing.T) {
 					e.onError(c.handler(e))
 				}
 				limit := v.limit(config{cost: func(ctx) (int, error) { return 6, nil }}, five(memory()), v.everyone(), v.action("a"))
-				e.add(c.method, "/a", ok, func(next handler) handler {
+				method, query, _ := strings.Cut(c.method, "?")
+				e.add(method, "/a", ok, func(next handler) handler {
 					return func(ec ctx) error {
 						if c.outside != "" {
 							v.header(ec).Set("Content-Type", c.outside)
@@ -120,7 +134,7 @@ func TestTheContentType(t *testing.T) {
 						return next(ec)
 					}
 				}, limit)
-				if got := do(e, c.method, "/a").Header()["Content-Type"]; strings.Join(got, " and ") != c.want {
+				if got := do(e, method, "/a?"+query).Header()["Content-Type"]; strings.Join(got, " and ") != c.want {
 					t.Errorf("got %q, want %s", got, c.want)
 				}
 			})

@@ -16,7 +16,8 @@ type Problem struct {
 }
 
 // MarshalJSON encodes the problem. When Echo encodes it to send it, the response becomes
-// problem+json. A central error handler that sends something else keeps its own type.
+// problem+json. A central error handler that sends something else keeps its own type. If
+// that is JSON of which the problem is a part, put the field Problem into it.
 func (p *Problem) MarshalJSON() ([]byte, error) {
 	// Echo sets type and status before it encodes. A handler that only logs does not.
 	if p.response != nil && p.answers(echo.MIMEApplicationJSON) && !p.response.Committed {

@@ -33,6 +33,11 @@
 // from a limit. Cache-Control is no-store. Failures are logged, once a minute at most.
 // Config.IETF adds RateLimit and RateLimit-Policy, the headers of an [IETF draft].
 //
+// The problem takes the place of a body that middleware outside may have announced: its
+// Content-Type, Content-Length, ETag, Last-Modified and Expires are removed. So is its
+// Content-Encoding, unless a middleware outside wraps the ResponseWriter: that may be
+// compression, which compresses the problem too.
+//
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
 // patterns with a method, or set Config.CountPreflights.
 //

@@ -31,7 +31,8 @@ func (p *Problem) Unwrap() error { return p.http() }
 func (p *Problem) http() *echo.HTTPError { return echo.NewHTTPError(p.Status, p.Title) }
 
 // MarshalJSON encodes the problem. If Echo encodes it to send it, the response becomes
-// problem+json. A central error handler that sends something else keeps its own type.
+// problem+json. A central error handler that sends something else keeps its own type. If
+// that is JSON of which the problem is a part, put the field Problem into it.
 func (p *Problem) MarshalJSON() ([]byte, error) {
 	// Echo says that it sends JSON before it encodes anything. A handler that logs the
 	// problem encodes it, too, but has said nothing then.

@@ -114,3 +114,17 @@ func limitedTwice(limiter func() *core.Limiter, cfg nethttp.Config, between, twi
 	e.GET("/", func(*echo.Context) error { return nil })
 	return e
 }
+
+// compressedEchoV5 has a limit inside a middleware that compresses.
+func compressedEchoV5(limiter *core.Limiter) http.Handler {
+	e := newEchoV5()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			c.Response().Header().Set("Content-Encoding", "rot")
+			c.SetResponse(compresses{c.Response()})
+			return next(c)
+		}
+	}, echolimit.Limit(limiter, echolimit.From(keyfuncs.Everyone), echolimit.Action("x")))
+	e.GET("/", func(*echo.Context) error { return nil })
+	return e
+}

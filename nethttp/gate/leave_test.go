@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -149,28 +150,54 @@ func TestHalfABodyIsNoRefund(t *testing.T) {
 	}
 }
 
-// 30 clients that hang up get no more handlers than five, behind a handler that heeds
-// its context and behind a proxy, which then answers 502.
+// 30 clients that hang up get no more handlers than five: behind a handler that heeds its
+// context, behind a proxy, which then answers 502, and in the middle of a download through
+// a proxy, which then panics with http.ErrAbortHandler.
 func TestHangingUpIsNoRefund(t *testing.T) {
 	onEach(t, func(t *testing.T, ad adapter, s *server) {
 		var mu sync.Mutex
 		var runs []string
-		slow := func(w http.ResponseWriter, r *http.Request) {
+		runsUntilLeft := func(r *http.Request, answer func()) {
 			mu.Lock()
 			runs = append(runs, r.Method)
 			mu.Unlock()
+			answer()
 			select {
 			case <-r.Context().Done():
 			case <-time.After(20 * time.Second): // or the test never ends
 			}
-			w.WriteHeader(500)
 		}
-		backend := httptest.NewServer(http.HandlerFunc(slow))
-		t.Cleanup(backend.Close)
-		to, _ := url.Parse(backend.URL)
-		proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(502) }}
-		for name, h := range map[string]http.Handler{"handler": http.HandlerFunc(slow), "proxy": proxy} {
-			t.Run(name, func(t *testing.T) {
+		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runsUntilLeft(r, func() {})
+			w.WriteHeader(500)
+		})
+		download := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runsUntilLeft(r, func() {
+				_, _ = w.Write(make([]byte, 64<<10))
+				_ = http.NewResponseController(w).Flush()
+			})
+		})
+		proxy := func(h http.Handler) http.Handler {
+			backend := httptest.NewServer(h)
+			t.Cleanup(backend.Close)
+			to, _ := url.Parse(backend.URL)
+			return &httputil.ReverseProxy{
+				Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+				ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(502) },
+				ErrorLog:      log.New(io.Discard, "", 0),
+				FlushInterval: -1,
+			}
+		}
+		for _, c := range []struct {
+			name    string
+			h       http.Handler
+			answers bool
+		}{
+			{"handler", slow, false},
+			{"proxy", proxy(slow), false},
+			{"download", proxy(download), true},
+		} {
+			t.Run(c.name, func(t *testing.T) {
 				runs = nil
 				limiter := core.Must(core.New(memory(), slidingFive))
 				var handlers sync.WaitGroup
@@ -179,7 +206,7 @@ func TestHangingUpIsNoRefund(t *testing.T) {
 					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 						handlers.Add(1)
 						defer handlers.Done()
-						h.ServeHTTP(w, r)
+						c.h.ServeHTTP(w, r)
 					},
 				}}}.filled()))
 				refused := 0
@@ -188,7 +215,7 @@ func TestHangingUpIsNoRefund(t *testing.T) {
 					begun := make(chan struct{})
 					go func() {
 						defer close(begun)
-						for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+						for end := time.Now().Add(10 * time.Second); !c.answers && time.Now().Before(end) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 							mu.Lock()
 							n := len(runs)
 							mu.Unlock()
@@ -201,6 +228,10 @@ func TestHangingUpIsNoRefund(t *testing.T) {
 					req.Header.Set("X-User-ID", "laoqian")
 					resp, err := s.Client().Do(req)
 					if err == nil {
+						if c.answers && resp.StatusCode == 200 {
+							_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+							leave()
+						}
 						if resp.Body.Close(); resp.StatusCode == 429 {
 							refused++
 						}
