@@ -20,7 +20,7 @@ func (s *Store) add(sh *shard, h hash, now int64) (at int, ok bool) {
 // refusal would add to a full store stays unwritten.
 func (s *Store) insert(sh *shard, places []place, i int, now int64) bool {
 	p := &places[i]
-	takesOver := !p.reserved && sh.slots[sh.spot(p.key, places, now)].key != 0 // from an expired key
+	takesOver := !p.reserved && sh.slots[sh.spot(p.key, places, now)].key() != 0 // from an expired key
 	if !takesOver && !p.reserved && !s.reserve(sh, places, i, now) {
 		return false
 	}
@@ -65,14 +65,14 @@ func (s *Store) roomFor(sh *shard, places []place, i, n int, now int64) bool {
 // evict drops a key to make room for the i-th place: one that has expired, or else the one
 // nearest to whole. It spares what is refused, and the places.
 func (sh *shard) evict(places []place, i int, now int64) bool {
-	if at := sh.spot(places[i].key, places, now); sh.slots[at].key != 0 {
+	if at := sh.spot(places[i].key, places, now); sh.slots[at].key() != 0 {
 		sh.remove(at)
 		return true
 	}
 	victim, least := -1, int64(math.MaxInt64)
 	sh.sample(places, i, func(at int) {
-		if s := &sh.slots[at]; s.mayGo(now) && s.expires < least {
-			victim, least = at, s.expires
+		if s := &sh.slots[at]; s.mayGo(now) && s.until() < least {
+			victim, least = at, s.until()
 		}
 	})
 	if victim < 0 {
@@ -85,7 +85,7 @@ func (sh *shard) evict(places []place, i int, now int64) bool {
 // victims is how many keys evict chooses from.
 func (sh *shard) victims(places []place, i int, now int64) (n int) {
 	spot := sh.spot(places[i].key, places, now)
-	if sh.slots[spot].key != 0 {
+	if sh.slots[spot].key() != 0 {
 		n++
 	}
 	sh.sample(places, i, func(at int) {
@@ -96,14 +96,14 @@ func (sh *shard) victims(places []place, i int, now int64) (n int) {
 	return n
 }
 
-func (s *slot) mayGo(now int64) bool { return s.refused <= now || s.expires <= now }
+func (s *slot) mayGo(now int64) bool { return s.refused <= now || s.until() <= now }
 
 // nextFree is when the first of the refused keys that evict looks at can be dropped.
 func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	first := int64(math.MaxInt64)
 	sh.sample(places, i, func(at int) {
 		if s := &sh.slots[at]; !s.mayGo(now) {
-			first = min(first, s.refused, s.expires)
+			first = min(first, s.refused, s.until())
 		}
 	})
 	if first == math.MaxInt64 {
@@ -123,7 +123,7 @@ func (sh *shard) sample(places []place, i int, visit func(at int)) {
 	}
 	seen := 0
 	for range min(n, 2*probe) {
-		if k := sh.slots[at].key; k != 0 {
+		if k := sh.slots[at].key(); k != 0 {
 			if seen++; !spared(places, k) {
 				visit(at)
 			}

@@ -1,15 +1,46 @@
 package memorystore
 
-import "github.com/tailcut/tailcut/core/machine"
+import (
+	"sync/atomic"
 
-// A meter and a counter stand in their slot. The tags say what stands in an arena: a trail, a
-// ban policy's state, and a meter of which more is known than when its debt is gone.
-const (
-	tagTrail = 1 << 63
-	tagMeter = 1 << 62
-	tagBans  = tagTrail | tagMeter
-	tags     = tagBans
+	"github.com/tailcut/tailcut/core/machine"
 )
+
+// A slot is the state of one key. A meter and a counter stand in it. The tags say what stands
+// elsewhere: a trail, a ban policy's state, and a meter with more than the instant at which
+// its debt is gone stand in an arena. A meter with nothing but that instant may stand in the
+// word alone: see word.go.
+type slot struct {
+	hash    atomic.Uint64 // the key; 0 is none
+	expires int64         // when the key may be dropped; of a meter and a counter, their instant
+	word    atomic.Uint64 // meter: the part; counter: the count; others: a tag, and where in an arena
+	refused int64         // until when somebody is refused
+}
+
+const (
+	tagWord  = 1 << 63
+	tagTrail = 3 << 61
+	tagMeter = 2 << 61
+	tagBans  = 1 << 61
+	tags     = 3 << 61 // of a slot that is settled
+)
+
+func (s *slot) key() hash { return hash(s.hash.Load()) }
+
+// clear makes it the slot of another key, or of none if h is 0.
+func (s *slot) clear(h hash) {
+	s.word.Store(0)
+	s.expires, s.refused = 0, 0
+	s.hash.Store(uint64(h))
+}
+
+// move moves a key to another slot.
+func (s *slot) move(to *slot) {
+	s.settle()
+	to.word.Store(s.word.Load())
+	to.expires, to.refused = s.expires, s.refused
+	to.hash.Store(s.hash.Load())
+}
 
 type rare struct {
 	meters arena[machine.Meter]
@@ -21,7 +52,8 @@ type rare struct {
 // trail is used again.
 func (sh *shard) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	st.Exists = s.expires > now
-	switch at := s.word &^ tags; s.word & tags {
+	word := s.word.Load()
+	switch at := word &^ tags; word & tags {
 	case tagTrail:
 		st.Trail = sh.trails.at(at)
 	case tagMeter:
@@ -32,7 +64,7 @@ func (sh *shard) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 		if r.Metered() {
 			s.meter(&st.Meter)
 		} else {
-			st.Counter = machine.Counter{Count: int64(s.word), End: s.expires}
+			st.Counter = machine.Counter{Count: int64(word), End: s.expires}
 		}
 	}
 }
@@ -44,28 +76,29 @@ func (sh *shard) store(s *slot, r *machine.Rule, st *machine.State) {
 	if sh.rare == nil && (special || st.Bans != nil) {
 		sh.rare = new(rare)
 	}
+	word := s.word.Load()
 	switch {
 	case st.Trail != nil:
-		if s.word == 0 {
-			s.word = tagTrail | sh.trails.add(st.Trail)
+		if word == 0 {
+			s.word.Store(tagTrail | sh.trails.add(st.Trail))
 		}
 	case st.Bans != nil:
-		if s.word == 0 {
-			s.word = tagBans | sh.rare.bans.add(st.Bans)
+		if word == 0 {
+			s.word.Store(tagBans | sh.rare.bans.add(st.Bans))
 		} else {
-			*sh.rare.bans.at(s.word &^ tags) = *st.Bans
+			*sh.rare.bans.at(word &^ tags) = *st.Bans
 		}
 	case special:
-		if s.word&tags == 0 {
-			s.word = tagMeter | sh.rare.meters.add(&st.Meter)
+		if word&tags == 0 {
+			s.word.Store(tagMeter | sh.rare.meters.add(&st.Meter))
 		} else {
-			*sh.rare.meters.at(s.word &^ tags) = st.Meter
+			*sh.rare.meters.at(word &^ tags) = st.Meter
 		}
 	case r.Metered():
-		sh.release(s.word)
-		s.word = uint64(st.Meter.Part)
+		sh.release(word)
+		s.word.Store(uint64(st.Meter.Part))
 	default:
-		s.word = uint64(st.Counter.Count)
+		s.word.Store(uint64(st.Counter.Count))
 	}
 }
 
@@ -90,7 +123,8 @@ func (s *slot) pour(r *machine.Rule, now, cost int64) machine.Verdict {
 	s.meter(&m)
 	v, until := r.Pour(&m, s.expires > now, now, cost)
 	if v.Outcome == machine.Admitted {
-		s.expires, s.word = m.Expires(), uint64(m.Part)
+		s.expires = m.Expires()
+		s.word.Store(uint64(m.Part))
 	}
 	if until > 0 {
 		s.refuse(until)
@@ -101,7 +135,7 @@ func (s *slot) pour(r *machine.Rule, now, cost int64) machine.Verdict {
 // meter is the meter that stands in the slot. It fills m in, since a struct that is
 // copied while it is new costs a decision 5 ns.
 func (s *slot) meter(m *machine.Meter) {
-	m.TAT, m.Part = s.expires, uint32(s.word)
+	m.TAT, m.Part = s.expires, uint32(s.word.Load())
 	if m.Part > 0 {
 		m.TAT--
 	}

@@ -27,8 +27,8 @@ type Options struct {
 	MaxKeys int
 
 	// Clock tells the time, for a program that replays or simulates; nil is the process's
-	// monotonic clock. It is read under a lock, so it must be quick and must not panic. It may
-	// step back.
+	// monotonic clock. It may be read under a lock and by several goroutines at once, so it
+	// must be quick and must not panic. It may step back.
 	Clock func() time.Time
 }
 
@@ -54,7 +54,7 @@ func New(opts *Options) *Store {
 
 // epoch is the instant of New on a clock of Options.Clock, so that it can step back far
 // before anything is negative.
-const epoch = 1 << 52
+const epoch = 1 << 50
 
 func newStore(opts *Options, clock func() int64) *Store {
 	maxKeys := defaultMaxKeys
@@ -73,7 +73,7 @@ func newStore(opts *Options, clock func() int64) *Store {
 		shards: make([]shard, shards),
 	}
 	for i := range s.shards {
-		s.shards[i].slots = none[:]
+		s.shards[i].setSlots(none[:])
 	}
 	return s
 }

@@ -5,72 +5,8 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/internal/short"
 	"github.com/tailcut/tailcut/core/machine"
 )
-
-func init() {
-	short.Register(func(store, limit any) short.Taker {
-		s, ok := store.(*Store)
-		switch {
-		case !ok:
-			return nil
-		case limit.(*core.Limit).AllActions():
-			return allTaker{taker{s}}
-		}
-		return taker{s}
-	})
-}
-
-// A taker decides the commonest charge, of one limit: see [core.Charge.Short].
-type taker struct{ s *Store }
-
-func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
-	u := t.s.hash(user)
-	return t.s.takeOne(t.s.shard(u), t.s.key(u, action, r), r, cost)
-}
-
-// An allTaker is one of a limit of all actions, whose key has none.
-type allTaker struct{ taker }
-
-func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.Verdict {
-	return t.taker.TakeOne(user, "", r, cost)
-}
-
-// takeOne decides a charge of one limit, unless the store has no room for its key.
-func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machine.Verdict) {
-	sh.mu.Lock()
-	now := s.now() // after the lock, so that nobody has been here later
-	at, found := sh.search(h)
-	if !found {
-		at, found = s.add(sh, h, now)
-	}
-	if found {
-		v = sh.decide(&sh.slots[at], r, now, cost)
-	}
-	sh.mu.Unlock()
-	return v
-}
-
-// decide decides a charge of one limit, whose state is in the slot.
-func (sh *shard) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine.Verdict) {
-	if r.Plain() && slot.word&tags == 0 {
-		if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
-			return v
-		}
-	}
-	var st machine.State
-	sh.load(slot, r, &st, now)
-	v = r.Decide(&st, now, cost)
-	if st.Dirty {
-		sh.store(slot, r, &st)
-	}
-	if v.Outcome == machine.Refused {
-		read := v.Reading()
-		slot.refuse(now + r.RetryAfter(&read, cost))
-	}
-	return v
-}
 
 // few limits are decided on the stack.
 const few = 4
@@ -86,7 +22,7 @@ type place struct {
 
 // slot returns the slot of a place that was found.
 func (sh *shard) slot(p *place) *slot {
-	if sh.slots[p.at].key != p.key {
+	if sh.slots[p.at].key() != p.key {
 		p.at, _ = sh.search(p.key)
 	}
 	return &sh.slots[p.at]
