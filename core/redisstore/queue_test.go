@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -137,7 +139,13 @@ func shared(commands [][]string, key string, limits int) (most int) {
 		if slices.Contains(c, key) {
 			n := 0
 			_, _ = fmt.Sscan(c[2], &n)
-			most = max(most, n/limits)
+			n /= limits
+			for _, repeats := range strings.Split(c[len(c)-1], "*")[1:] {
+				_, times, _ := strings.Cut(repeats, ":")
+				again, _ := strconv.Atoi(times)
+				n += again
+			}
+			most = max(most, n)
 		}
 	}
 	return most

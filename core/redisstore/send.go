@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,23 +137,41 @@ func (s *Store) sayPanic(v any) {
 	}
 }
 
-// run runs the script for charges.
+// run runs the script for charges. Of equal ones in a row it names the first, and says how
+// often that comes again.
 func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
-	n := 0
-	for _, c := range calls {
-		n += len(c.keys)
-	}
-	args := make([]any, 0, 3+n+len(calls))
-	args = append(args, "evalsha", takeScript.Hash(), n)
-	for _, c := range calls {
+	args := make([]any, 3, 3+len(calls)*(1+len(calls[0].keys)))
+	for i, c := range calls {
+		if i > 0 && c.equals(calls[i-1]) {
+			continue
+		}
 		for _, k := range c.keys {
 			args = append(args, k)
 		}
 	}
-	for _, c := range calls {
-		args = append(args, c.spec)
+	args[0], args[1], args[2] = "evalsha", takeScript.Hash(), len(args)-3
+	var repeats []byte
+	number, again := 0, 0
+	for i, c := range calls {
+		if i == 0 || !c.equals(calls[i-1]) {
+			args = append(args, c.spec)
+			number, again = number+1, 0
+			continue
+		}
+		again++
+		if i+1 == len(calls) || !c.equals(calls[i+1]) {
+			repeats = fmt.Appendf(repeats, "*%d:%d", number, again)
+		}
+	}
+	if repeats != nil {
+		args = append(args, repeats)
 	}
 	return s.sendScript(ctx, args, 3, takeSource)
+}
+
+// equals reports whether two calls ask the same of the script.
+func (c *call) equals(other *call) bool {
+	return c.spec == other.spec && slices.Equal(c.keys, other.keys)
 }
 
 // sendScript runs a script by its digest, or by its source if the server does not know

@@ -6,7 +6,8 @@
 -- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and say when, 3 charge
 --        what there is room for); ":" and how far ahead of its time a meter may admit it, if
 --        at all; then for each limit " ", the words that its machine's file begins with, and
---        "~" if it is only rehearsed
+--        "~" if it is only rehearsed. Last, if there are charges that come several times in
+--        a row, for each of these "*", its number, ":" and how often it comes again
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers that its
 --        machine's file tells. For a charge that failed "!" and why, instead of all that.
 --
@@ -21,11 +22,11 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
-local charge, from, count = 0, 0, #ARGV -- charges and keys that are done, and how many charges there are
-local words, limits, n, charging, dated, forced, ahead -- of the last charge, and what they say
+local charge, from, count = 0, 0, #ARGV -- the charge at hand, the keys before its own, and how many charges there are
+local words, limits, charging, dated, forced, ahead -- of the last charge, and what they say
+local n = 0 -- how many limits it has
 local plans -- by words, if there are several charges
-local equal, start = false, 0 -- the next charge has equal words and keys; the reply before those
-local together = 0 -- and how many there are by now
+local repeats -- by charge: how often it comes again
 local rare, log, ring, bans -- methods, once they were needed
 
 -- A limit is an array, which is made in a third of the time of a table with names. What it
@@ -41,9 +42,18 @@ local l, machine, key, fits, changed
 --@ meter.state
 --@ counter.state
 
+if count > 1 and string.byte(ARGV[count]) == 42 then
+	repeats = {}
+	for number, times in string.gmatch(ARGV[count], '(%d+):(%d+)') do
+		repeats[number + 0] = times + 0
+	end
+	count = count - 1
+end
+
 while charge < count do
-	if ARGV[charge + 1] ~= words then
-		words = ARGV[charge + 1]
+	charge, from = charge + 1, from + n
+	if ARGV[charge] ~= words then
+		words = ARGV[charge]
 		local mode, colon = string.byte(words, 1, 2)
 		local at = 2
 		charging, dated, forced, ahead = mode ~= 48, mode == 50, mode == 51, 0
@@ -95,86 +105,92 @@ while charge < count do
 		n = limits.size or 1
 	end
 
-	-- Check. pass is whether every limit that can refuse has room, and rehearsed whether
-	-- every other one has.
-	local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
-	equal, l = words == ARGV[charge + 2], limits
-	for k = 1, n do
-		if k > 1 then
-			l = l.next
-		end
-		machine, key = l[MACHINE], KEYS[from + k]
-		if machine == METER then
-			--@ meter.check
-		elseif machine == COUNTER then
-			--@ counter.check
-		else
-			local ok
-			equal, ok, fits = false, pcall(l.check, l, key)
-			if not ok then
-				problem = fits
-				break
+	-- A charge that comes again is read the first time and written the last time.
+	local left = repeats and repeats[charge] or 0
+	local equal, start, since = false, last, left
+	repeat
+		-- Check. pass is whether every limit that can refuse has room, and rehearsed whether
+		-- every other one has.
+		local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
+		equal = left > 0
+		l = limits
+		for k = 1, n do
+			if k > 1 then
+				l = l.next
 			end
-		end
-		l[FITS] = fits
-		if not fits then
-			if l[SHADOW] then
-				rehearsed = false
+			machine = l[MACHINE]
+			key = KEYS[from + k]
+			if machine == METER then
+				--@ meter.check
+			elseif machine == COUNTER then
+				--@ counter.check
 			else
-				pass, banned = false, l.bans -- the ban policy is the last
+				local ok
+				equal, ok, fits = false, pcall(l.check, l, key)
+				if not ok then
+					problem = fits
+					break
+				end
+			end
+			l[FITS] = fits
+			if not fits then
+				if l[SHADOW] then
+					rehearsed = false
+				else
+					pass, banned = false, l.bans -- the ban policy is the last
+				end
 			end
 		end
-		equal = equal and key == KEYS[from + n + k]
-	end
 
-	if not again then
-		start, together = last, 0
-	end
-	together = together + 1
-	if dated and not problem then
-		last = last + 1
-		reply[last] = now
-	end
-	for k = 1, problem and 0 or n do
-		if n > 1 then
-			l, key = k > 1 and l.next or limits, KEYS[from + k]
-			machine, fits = l[MACHINE], l[FITS]
+		if not again then
+			start, since = last, left
 		end
-		local all, done = charging and pass and (rehearsed or not l[SHADOW]), nil
-		if machine == METER then
-			--@ meter.charge
-		elseif machine == COUNTER then
-			--@ counter.charge
-		else
-			local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not banned and not fits, not banned and not pass)
-			if not ok then
-				problem = a
-				break
-			end
-			reply[last + 1], reply[last + 2], reply[last + 3] = a, b, c
-			last = last + 3
-			if d then
+		if not problem then
+			if dated then
 				last = last + 1
-				reply[last] = d
+				reply[last] = now
+			end
+			for k = 1, n do
+				if n > 1 then
+					l, key = k > 1 and l.next or limits, KEYS[from + k]
+					machine, fits = l[MACHINE], l[FITS]
+				end
+				local all, done = charging and pass and (rehearsed or not l[SHADOW])
+				if machine == METER then
+					--@ meter.charge
+				elseif machine == COUNTER then
+					--@ counter.charge
+				else
+					local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not banned and not fits, not banned and not pass)
+					if not ok then
+						problem = a
+						break
+					end
+					reply[last + 1], reply[last + 2], reply[last + 3] = a, b, c
+					last = last + 3
+					if d then
+						last = last + 1
+						reply[last] = d
+					end
+				end
+				if done and done.err then
+					problem = done
+					break
+				end
 			end
 		end
-		if done and done.err then
-			problem = done
-			break
+		if problem then -- what befalls a write befalls all charges that it is for
+			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
+			for i = last, start + 1, -1 do
+				reply[i] = nil
+			end
+			last, equal = start + since - left + 1, false
+			for i = start + 1, last do
+				reply[i] = problem
+			end
 		end
-	end
-
-	if problem then -- what befalls a write befalls all charges that it is for
-		problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
-		for i = last, start + 1, -1 do
-			reply[i] = nil
-		end
-		for i = start + 1, start + together do
-			reply[i] = problem
-		end
-		last, equal = start + together, false
-	end
-	charge, from = charge + 1, from + n
+		left = left - 1
+	until left < 0
 end
 
 return reply
