@@ -20,8 +20,8 @@ const lookAgain = int64(10 * time.Millisecond)
 
 var start = time.Now()
 
-// now returns the seconds since 1970 and the nanoseconds of the present one.
-func (c *clock) now() (int64, time.Duration) {
+// now returns the nanoseconds since 1970.
+func (c *clock) now() int64 {
 	now := int64(time.Since(start))
 	last := c.last.Load()
 	if last == nil || now < last.at || now-last.at >= lookAgain {
@@ -30,6 +30,5 @@ func (c *clock) now() (int64, time.Duration) {
 		last = &look{at: now, offset: both.UnixNano() - now}
 		c.last.Store(last)
 	}
-	now += last.offset
-	return now / int64(time.Second), time.Duration(now % int64(time.Second))
+	return now + last.offset
 }
