@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -146,4 +147,33 @@ func ExampleConfig() {
 	// free 200 an export; 2 units are left
 	// free 429 sorry: upgrade
 	// paid 200 an export; 984 units are left
+}
+
+// Only the handler knows who logs in. The error of Allow is what the handler returns.
+func ExampleAllow() {
+	store := memorystore.New(nil)
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
+	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+
+	e := echo.New()
+	e.POST("/login", func(c echo.Context) error {
+		var login struct{ Name string }
+		if err := json.NewDecoder(c.Request().Body).Decode(&login); err != nil {
+			return echo.ErrBadRequest
+		}
+		address, _ := keyfuncs.RemoteIP(c.Request()) // or anybody could lock the name's owner out
+		if err := echolimit.Allow(c, perName, login.Name+" from "+address, "login", 1); err != nil {
+			return err
+		}
+		return c.String(http.StatusUnauthorized, "wrong password")
+	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login")))
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "laoqian"}`)))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 401 0
+	// 429 0
 }

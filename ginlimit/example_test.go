@@ -132,3 +132,32 @@ func ExampleConfig() {
 	// free 429 upgrade
 	// paid 200 an export; 984 units are left
 }
+
+// Only the handler knows who logs in. Allow answers a refusal as the Limit around it does.
+func ExampleAllow() {
+	store := memorystore.New(nil)
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
+	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+
+	r := gin.New()
+	r.POST("/login", ginlimit.Limit(perAddress, ginlimit.From(keyfuncs.RemoteIP), ginlimit.Action("login")), func(c *gin.Context) {
+		var login struct{ Name string }
+		if c.BindJSON(&login) != nil {
+			return
+		}
+		address, _ := keyfuncs.RemoteIP(c.Request) // or anybody could lock the name's owner out
+		if !ginlimit.Allow(c, perName, login.Name+" from "+address, "login", 1) {
+			return
+		}
+		c.String(http.StatusUnauthorized, "wrong password")
+	})
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "laoqian"}`)))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 401 0
+	// 429 0
+}

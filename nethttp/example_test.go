@@ -2,10 +2,11 @@ package nethttp_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -261,67 +262,6 @@ func ExampleConfig_finalCost() {
 	// secret 429 0
 }
 
-// A batch costs as many units as it has items, which only the handler knows.
-func ExampleAllow() {
-	items := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Minute))))
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		batch := strings.Split(r.FormValue("items"), ",")
-		if !nethttp.Allow(w, r, items, "laoqian", "item", len(batch)) {
-			return
-		}
-		fmt.Fprintf(w, "%d items", len(batch))
-	})
-	for _, n := range []int{60, 60, 40} {
-		r := httptest.NewRequest("POST", "/items?items=x"+strings.Repeat(",x", n-1), nil)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
-	}
-	// Output:
-	// 200, remaining 40, retry after ""
-	// 429, remaining 40, retry after "120"
-	// 200, remaining 0, retry after ""
-}
-
-// A login is limited by the e-mail address in its JSON body, which only the handler
-// reads. The limit on the client's address is outside, and Allow answers as that one does.
-func ExampleAllow_login() {
-	store := memorystore.New(nil)
-	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
-	perEmail := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
-
-	logins := nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
-		w.WriteHeader(http.StatusTooManyRequests)
-		fmt.Fprint(w, "too many attempts")
-	}}
-	h := logins.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login"))(http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) {
-			var login struct{ Email, Password string }
-			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1000)).Decode(&login); err != nil {
-				http.Error(w, "bad request", http.StatusBadRequest)
-				return
-			}
-			email := strings.ToLower(strings.TrimSpace(login.Email)) // as the accounts have it
-			address, _ := keyfuncs.RemoteIP(r)
-			// With the address, or anybody could lock the owner out.
-			if !nethttp.Allow(w, r, perEmail, email+" from "+address, "login", 1) {
-				return
-			}
-			fmt.Fprint(w, "wrong password")
-		}))
-
-	for _, email := range []string{"laoqian@example.com", "Laoqian@example.com", "laoqian@example.com", "xiaoming@example.com"} {
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"email":"`+email+`","password":"a guess"}`)))
-		fmt.Println(w.Code, w.Body)
-	}
-	// Output:
-	// 200 wrong password
-	// 200 wrong password
-	// 429 too many attempts
-	// 200 wrong password
-}
-
 // Plans with funnels. A funnel of other numbers is another funnel, so each plan has its
 // own state: a user who upgrades begins with a full quota, and a user who goes back finds
 // the old one as it was. Windows of one length share their state, as in the example of Config.
@@ -397,6 +337,33 @@ func ExampleDecision() {
 		}))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/likes", nil))
 	// Output: 14 of 15 likes are left
+}
+
+// A proxy whose backend limits too: the client gets one set of headers, the proxy's.
+func ExampleExposedHeaders() {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-RateLimit-Remaining", "99")
+	}))
+	defer backend.Close()
+	target, _ := url.Parse(backend.URL)
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(response *http.Response) error {
+			for _, name := range nethttp.ExposedHeaders() {
+				if name != "Retry-After" {
+					response.Header.Del(name)
+				}
+			}
+			return nil
+		},
+	}
+	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+	h := nethttp.Limit(calls, keyfuncs.RemoteIP, keyfuncs.Action("call"))(proxy)
+
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	fmt.Println(w.Code, w.Header().Values("X-RateLimit-Remaining"))
+	// Output: 200 [4]
 }
 
 // How to test one's own limits without waiting for them: in a bubble of

@@ -40,3 +40,59 @@ func Example() {
 	// 200 "0" ""
 	// 429 "0" "60"
 }
+
+// An adapter's Allow, for a handler that asks for a decision itself.
+func ExampleDecide() {
+	allow := func(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
+		o := gate.Decide("mylimit", gate.Style{}, r, w.Header(), limiter, user, action, cost)
+		if !o.Pass {
+			o.Problem().Write(w, r)
+		}
+		return o.Pass
+	}
+
+	items := core.Must(core.New(memorystore.New(nil), core.Funnel(10, core.Every(time.Minute))))
+	for range 2 {
+		w := httptest.NewRecorder()
+		fmt.Print(allow(w, httptest.NewRequest("POST", "/", nil), items, "laoqian", "item", 6), " ")
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// true 200 4
+	// false 429 4
+}
+
+// An adapter with a FinalCost: a request that fails costs nothing.
+func ExampleGate_Run() {
+	posts := core.Must(core.New(memorystore.New(nil), core.FixedWindow(2, time.Hour)))
+	g := gate.New("mylimit", posts, keyfuncs.RemoteIP, keyfuncs.Action("post"), gate.Rules[*http.Request]{
+		FinalCost: func(_ *http.Request, status int) int {
+			if status >= 500 {
+				return 0
+			}
+			return 1
+		},
+	})
+	serve := func(next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
+		var o gate.Outcome
+		g.Enter(&o, r, r, w.Header())
+		if !o.Pass {
+			o.Problem().Write(w, r)
+			return
+		}
+		w, answered := gate.Watch(w)
+		g.Run(r, r, &o, func() { next(w, r) }, answered)
+	}
+
+	for _, status := range []int{500, 500, 201, 201, 201} {
+		w := httptest.NewRecorder()
+		serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, w, httptest.NewRequest("POST", "/", nil))
+		fmt.Println(w.Code)
+	}
+	// Output:
+	// 500
+	// 500
+	// 201
+	// 201
+	// 429
+}

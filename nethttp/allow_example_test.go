@@ -1,0 +1,100 @@
+package nethttp_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// A batch costs as many units as it has items, which only the handler knows.
+func ExampleAllow() {
+	items := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Minute))))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		batch := strings.Split(r.FormValue("items"), ",")
+		if !nethttp.Allow(w, r, items, "laoqian", "item", len(batch)) {
+			return
+		}
+		fmt.Fprintf(w, "%d items", len(batch))
+	})
+	for _, n := range []int{60, 60, 40} {
+		r := httptest.NewRequest("POST", "/items?items=x"+strings.Repeat(",x", n-1), nil)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+	}
+	// Output:
+	// 200, remaining 40, retry after ""
+	// 429, remaining 40, retry after "120"
+	// 200, remaining 0, retry after ""
+}
+
+// A login is limited by the e-mail address in its JSON body, which only the handler
+// reads. The limit on the client's address is outside, and Allow answers as that one does.
+func ExampleAllow_login() {
+	store := memorystore.New(nil)
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
+	perEmail := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
+
+	logins := nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprint(w, "too many attempts")
+	}}
+	h := logins.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login"))(http.HandlerFunc(
+		func(w http.ResponseWriter, r *http.Request) {
+			var login struct{ Email, Password string }
+			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1000)).Decode(&login); err != nil {
+				http.Error(w, "bad request", http.StatusBadRequest)
+				return
+			}
+			email := strings.ToLower(strings.TrimSpace(login.Email)) // as the accounts have it
+			address, _ := keyfuncs.RemoteIP(r)
+			// With the address, or anybody could lock the owner out.
+			if !nethttp.Allow(w, r, perEmail, email+" from "+address, "login", 1) {
+				return
+			}
+			fmt.Fprint(w, "wrong password")
+		}))
+
+	for _, email := range []string{"laoqian@example.com", "Laoqian@example.com", "laoqian@example.com", "xiaoming@example.com"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"email":"`+email+`","password":"a guess"}`)))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 wrong password
+	// 200 wrong password
+	// 429 too many attempts
+	// 200 wrong password
+}
+
+// Without a Limit around the handler, a Config says how Allow answers.
+func ExampleConfig_Allow() {
+	uploads := core.Must(core.New(memorystore.New(nil), core.Funnel(10, core.Per(10, time.Hour))))
+	answers := nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		fmt.Fprintf(w, "%d megabytes are left", d.Remaining)
+	}}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		megabytes := int(r.ContentLength>>20) + 1
+		if !answers.Allow(w, r, uploads, "laoqian", "upload", megabytes) {
+			return
+		}
+		fmt.Fprint(w, "uploaded")
+	})
+	for range 2 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/uploads", strings.NewReader(strings.Repeat("x", 6<<20))))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 200 uploaded
+	// 429 3 megabytes are left
+}
