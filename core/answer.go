@@ -8,13 +8,13 @@ import (
 )
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
-// is the instant of it, which only a charge with Receipt needs.
+// is the instant of the decision. Only a charge with Receipt needs it.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	c.answer(&d, readings, now)
 	return d
 }
 
-// answer fills in the zero Decision: to copy it costs more than to decide.
+// answer fills in d, a zero Decision: copying one costs more than deciding.
 func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64) {
 	if c.status != nil {
 		c.status.fill(c.Limits, readings)
@@ -58,7 +58,7 @@ func index(i int) uint8 {
 	return uint8(i)
 }
 
-// addBan adds what a ban policy says. It comes after all limits.
+// addBan adds the ban policy's reading. It is called after bind for all limits.
 func (d *Decision) addBan(v *machine.Reading) {
 	d.BanLevel = v.Level
 	if v.Wait > 0 && !d.Allowed {
@@ -104,14 +104,14 @@ func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
 	return micros(l.rule.RetryAfter(v, cost))
 }
 
-// Decide fills in the zero Decision of a charge that is [Charge.Short], as its one limit
-// has decided it.
+// Decide fills in d, a zero Decision, from the verdict of the charge's one limit. The
+// charge must be [Charge.Short].
 func (c *Charge) Decide(d *Decision, v machine.Verdict) { c.Limits[0].decided(d, v, c.Cost) }
 
 func (l *Limit) decided(d *Decision, v machine.Verdict, cost int64) {
 	d.Allowed, d.Source, d.Limit = v.Outcome == machine.Admitted, SourceStore, l.max
 	d.ResetAfter = micros(v.Rest.Ceil())
-	if l.rule.Metered() { // the same in 10 ns less
+	if l.rule.Metered() { // the same result; saves 10 ns
 		d.Remaining = int(l.rule.Room(v.Rest))
 		if !d.Allowed {
 			d.Reason, d.RetryAfter = ReasonLimited, micros(l.rule.Delay(v.Rest, cost))
@@ -125,8 +125,8 @@ func (l *Limit) decided(d *Decision, v machine.Verdict, cost int64) {
 	}
 }
 
-// untouched is the decision of a charge that nobody could decide: the quota of the first
-// limit, as if nothing had happened. A cost that can never pass still cannot.
+// untouched is the decision if no store has an answer: allowed, with the first limit's full
+// quota. A cost above a quota is refused all the same.
 func (c *Charge) untouched() Decision {
 	if c.status != nil {
 		whole := make([]machine.Reading, len(c.Limits))

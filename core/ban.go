@@ -9,8 +9,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A BanPolicy bans users who keep trying after being refused: so many refusals within a
-// time lead to a ban, and each further ban is the next in a list.
+// A BanPolicy bans users who keep trying after being refused. A number of refusals within a
+// time leads to a ban, and each further ban is the next in a list.
 //
 //	replies, err := replies.With(core.BanPolicy{
 //		Refusals: 20, Within: time.Minute,
@@ -27,17 +27,17 @@ import (
 // forgets for all of them. A full memorystore may drop the state of a user who is not
 // banned at present.
 type BanPolicy struct {
-	// Refusals, from 1 to 100, within Within, from 1 ms to 365 days, lead to a
-	// ban. A refusal counts until just before Within is over.
+	// So many Refusals, 1 to 100, within Within, 1 ms to 365 days, lead to a ban. A
+	// refusal counts until just before Within is over.
 	Refusals int
 	Within   time.Duration
 
-	// Bans are the lengths of the first ban, the second and so on; the last one repeats.
-	// 1 to 16, each from 1 ms to 365 days.
+	// Bans are the lengths of the first ban, the second and so on, and the last one
+	// repeats. There are 1 to 16, each from 1 ms to 365 days.
 	Bans []time.Duration
 
-	// ForgetAfter, from 1 ms to 365 days, without a refusal or a ban brings the user back
-	// to the first ban; 0 is 24 h.
+	// After ForgetAfter without a refusal or a ban, the user's next ban is the first one
+	// again. It is from 1 ms to 365 days; 0 is 24 h.
 	ForgetAfter time.Duration
 
 	// PerUser counts the refusals of all of a user's actions together, and bans the user
@@ -109,9 +109,9 @@ var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; give it one
 
 var errNotBanned = errors.New("core: the user is not banned: the store is full, or has no answer")
 
-// Ban bans user from action by hand for d from now, 1 ms to 365 days, in place of any ban
-// that there is. It does not count as a ban of the [BanPolicy]. The store that decides at
-// the time keeps it: the second store of a [Fallback] forgets it with its process.
+// Ban bans user from action by hand for d from now, 1 ms to 365 days. It replaces any ban
+// in force, and does not count as a ban of the [BanPolicy]. The store that decides at the
+// time keeps it. If that is the second store of a [Fallback], the ban ends with its process.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 }
 
 // Unban ends a ban, and forgets the refusals and bans before it, in every store that may
-// keep them. The limits stay as they are.
+// keep them. The state of the limits does not change.
 func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

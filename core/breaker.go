@@ -11,50 +11,50 @@ import (
 	"time"
 )
 
-// A breaker stops asking a store that has failed three times in a row. It is open then:
-// one call at a time asks the store, as a probe, and the others are spared the store's
-// timeout. An answer to a probe closes the breaker. Every call brings the time with
-// it, so there is no timer and no goroutine.
+// A breaker stops asking a store that has failed three times in a row. It is then open:
+// one call at a time asks the store, as a probe, and the others do not wait for the store's
+// timeout. An answer to a probe closes the breaker. Calls compare instants themselves, so
+// there is no timer and no goroutine.
 //
-// A store whose parts fail each by itself, as the nodes of a cluster do, has a method
-// Part(user string) string. Then all this holds for each part.
+// If parts of a store can fail one by one, as the nodes of a cluster can, the store has a
+// method Part(user string) string. Then all this holds for each part.
 //
-// Failures of calls that overlap are one event: a failure counts if its call began after
-// the failure that counted before it. So a batch of calls or a short stall counts once,
-// and a store that hangs opens the breaker after three of its timeouts.
+// Overlapping failures count once: a failure counts if its call began after the last failure
+// that counted. So a failed batch or a short stall counts once, and a store that hangs opens
+// the breaker after three of its timeouts.
 type breaker struct {
 	store Store
 	part  func(user string) string
-	what  string // happens while the store fails; for the log
-	base  time.Time
+	what  string    // logged when the breaker opens
+	base  time.Time // the instants below are nanoseconds since base
 
-	failures atomic.Int64                        // that counted, in all parts
-	circuits atomic.Pointer[map[string]*circuit] // never changed; nil: nothing has failed lately
-	calm     atomic.Int64                        // since base: when an outage is over if nothing else fails
+	failures atomic.Int64                        // how many counted, in all parts
+	circuits atomic.Pointer[map[string]*circuit] // the map is never changed; nil: no recent failure
+	calm     atomic.Int64                        // when the outage is over if nothing else fails
 
-	mu    sync.Mutex // for whatever changes
-	noisy bool       // the log says that the store fails
-	last  error
-	noted int64 // since base: until when nothing is said of failures that open nothing
+	mu     sync.Mutex // guards the fields below, and all changes of circuits
+	warned bool       // the log says that the store fails
+	last   error
+	quiet  int64 // until when note logs nothing
 }
 
 // A circuit is what a breaker knows of one part of its store.
 type circuit struct {
-	failed atomic.Int32 // in a row; at trip it is open
-	probe  atomic.Int64 // since base: when a probe may go, if it is open
+	failed atomic.Int32 // failures in a row; the circuit is open at trip
+	probe  atomic.Int64 // the earliest instant of the next probe
 	latest int64        // the number of its last failure that counted
-	at     int64        // since base: of its last failure
+	at     int64        // the instant of its last failure
 }
 
 const (
 	trip       = 3
-	maxParts   = 64 // that fail at a time; more share one circuit
+	maxParts   = 64 // failing at a time; further parts share one circuit
 	probeEvery = 250 * time.Millisecond
-	calmFor    = 5 * time.Second // a store that comes and goes is said to answer when it has stayed so long
+	calmFor    = 5 * time.Second // an outage is over after so long without a failure
 	noteEvery  = time.Minute
 	downFor    = time.Minute // see Failing
 
-	// What another store gets to decide for a caller whose own deadline has ended.
+	// The time that the second store has if the caller's own deadline has ended.
 	afterDeadline = 50 * time.Millisecond
 )
 
@@ -72,7 +72,7 @@ func partOf(store Store) func(user string) string {
 
 func (b *breaker) now() int64 { return int64(time.Since(b.base)) }
 
-// circuit is that of the user's part, nil if nothing has failed there lately.
+// circuit is the circuit of the user's part, nil if nothing has failed there lately.
 func (b *breaker) circuit(user string) *circuit {
 	circuits := b.circuits.Load()
 	if circuits == nil {
@@ -93,9 +93,9 @@ func (c *circuit) open() bool { return c != nil && c.failed.Load() == trip }
 
 func (b *breaker) down(user string) bool { return b.circuit(user).open() || down(b.store, user) }
 
-// Failing reports, for package metrics, whether a part of the store is down: it is only
-// asked to probe, and a call has failed there within the last minute. So a part that no
-// caller asks for any more is not down for ever.
+// Failing reports, for package metrics, whether a circuit is open and a call has failed
+// there within the last minute. So a part that no caller needs any more is not down for
+// ever.
 func (b *breaker) Failing() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,20 +113,20 @@ func (b *breaker) Failing() bool {
 
 func (b *breaker) Unwrap() Store { return b.store }
 
-// Reset asks the store whether the breaker is open or not: nobody else can do it. Its
-// result says little of charges, so it does not count.
+// Reset asks the store even if the breaker is open: no other store can do it. Its result
+// says little about charges, so it does not count.
 func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit) error {
 	return b.store.Reset(ctx, user, action, limits)
 }
 
-// A verdict is what a call says of the store.
+// A verdict is what the result of a call says about the store.
 type verdict uint8
 
 const (
 	failed   verdict = iota
-	answered         // the store is there
-	keyed            // an ErrKey
-	silent           // nothing: the caller left first, or the answer is from a cache
+	answered         // the store works
+	keyError         // an ErrKey
+	unknown          // the caller left first, or a cache answered
 )
 
 func judge(ctx context.Context, d *Decision, err error) verdict {
@@ -134,15 +134,15 @@ func judge(ctx context.Context, d *Decision, err error) verdict {
 	case err == nil && d.Source != SourceCache:
 		return answered
 	case err == nil, ctx.Err() == context.Canceled:
-		return silent
+		return unknown
 	case errors.Is(err, ErrKey):
-		return keyed
+		return keyError
 	}
-	return failed // a deadline that has ended counts: the store had not answered
+	return failed // also if the caller's deadline has ended: the store had not answered
 }
 
-// take asks the store, unless the breaker is open. With ok there is a decision, or the
-// error of a caller who left, which says nothing of the store.
+// take asks the store, unless the breaker is open. If ok, the results are a decision, or the
+// error of a caller who left. If not, the store has no answer.
 func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return d, true, err
@@ -158,12 +158,12 @@ func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err 
 		if b.circuits.Load() != nil {
 			b.answer(c.User)
 		}
-	case keyed:
+	case keyError:
 		b.note(err)
 	case failed:
 		b.fail(c.User, begun, err)
 	}
-	return d, v == answered || v == silent, err
+	return d, v == answered || v == unknown, err
 }
 
 // answer ends a run of failures, and an outage after which nothing has failed for a while.
@@ -179,8 +179,8 @@ func (b *breaker) answer(user string) {
 	}
 	last, over := b.last, false
 	if b.now() >= b.calm.Load() {
-		// A circuit that is still open is that of a part that nobody asks for any more.
-		over, b.noisy = b.noisy, false
+		// If a circuit is still open, no caller needs its part any more.
+		over, b.warned = b.warned, false
 		b.circuits.Store(nil)
 	}
 	b.mu.Unlock()
@@ -192,8 +192,8 @@ func (b *breaker) answer(user string) {
 	}
 }
 
-// fail counts a failure of a call that began when so many had failed. It may open the
-// breaker. Of an open one only the probe's result counts.
+// fail counts a failure, which may open the breaker. begun is the number of failures when
+// the call began. If the breaker is open, only a probe's result counts.
 func (b *breaker) fail(user string, begun int64, err error) {
 	b.mu.Lock()
 	k := b.ensure(user)
@@ -205,8 +205,8 @@ func (b *breaker) fail(user string, begun int64, err error) {
 	b.last = err
 	b.calm.Store(k.at + int64(calmFor))
 	k.probe.Store(k.at + int64(probeEvery))
-	say := k.failed.Add(1) == trip && !b.noisy
-	b.noisy = b.noisy || say
+	say := k.failed.Add(1) == trip && !b.warned
+	b.warned = b.warned || say
 	b.mu.Unlock()
 	if say {
 		b.warn(user, err)
@@ -221,7 +221,7 @@ func (b *breaker) warn(user string, err error) {
 	slog.Default().Warn(b.what, "error", err)
 }
 
-// ensure is the circuit of the user's part, which may be a new one.
+// ensure returns the circuit of the user's part, and makes it if need be.
 func (b *breaker) ensure(user string) *circuit {
 	circuits := map[string]*circuit{}
 	if was := b.circuits.Load(); was != nil {
@@ -236,13 +236,13 @@ func (b *breaker) ensure(user string) *circuit {
 	return circuits[key]
 }
 
-// note says, now and then, that the store fails now and then.
+// note logs a failure that did not open the breaker, at most once in noteEvery.
 func (b *breaker) note(err error) {
 	b.mu.Lock()
 	now := b.now()
-	say := now >= b.noted
+	say := now >= b.quiet
 	if say {
-		b.noted = now + int64(noteEvery)
+		b.quiet = now + int64(noteEvery)
 	}
 	b.mu.Unlock()
 	if say {
@@ -250,7 +250,7 @@ func (b *breaker) note(err error) {
 	}
 }
 
-// probe asks the store of an open breaker if it is time to and nobody else does.
+// probe asks the store of an open breaker, if a probe is due and no other call is probing.
 func (b *breaker) probe(ctx context.Context, c Charge, k *circuit) (d Decision, ok bool, err error) {
 	if at := k.probe.Load(); b.now() < at || !k.probe.CompareAndSwap(at, math.MaxInt64) {
 		return d, false, nil
@@ -259,11 +259,11 @@ func (b *breaker) probe(ctx context.Context, c Charge, k *circuit) (d Decision, 
 	defer func() { b.end(k, v) }()
 	d, err = b.store.Take(ctx, c)
 	v = judge(ctx, &d, err)
-	return d, v == answered || v == silent, err
+	return d, v == answered || v == unknown, err
 }
 
-// end gives the place for a probe back: at once if nothing was learnt, or callers who
-// leave could keep the breaker open.
+// end takes the probe's result and sets when the next probe is due: at once if the result is
+// unknown, or else callers who leave could keep the breaker open.
 func (b *breaker) end(k *circuit, v verdict) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -281,8 +281,8 @@ func (b *breaker) end(k *circuit, v verdict) {
 	}
 }
 
-// outlive is a context for a second store to decide with, if the caller's deadline has
-// ended while the first had not answered.
+// outlive returns a context for the second store, which gets a moment if the caller's
+// deadline has ended.
 func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() != context.DeadlineExceeded {
 		return ctx, func() {}

@@ -3,13 +3,14 @@ package core
 import "github.com/tailcut/tailcut/core/machine"
 
 // A Charge is what a limiter asks of its store: may User do Action, by all of Limits?
-// Stores read it, and neither keep nor change what it points to.
+// It is for authors of stores, as are its methods. A store neither keeps nor changes what
+// it points to.
 type Charge struct {
-	User, Action string  // the action does not count for a limit with AllActions
+	User, Action string  // a limit with AllActions ignores the action
 	Limits       []Limit // the enforced ones, the rehearsed ones, the ban policy's
 
-	// Ask is the same for all limits. Ahead comes with Receipt, and only for one limit
-	// that is enforced. Ban comes with a ban policy's limit alone.
+	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one
+	// limit is enforced. Ban is set only if Limits is the ban policy's limit alone.
 	machine.Ask
 
 	// Receipt asks for a decision that can be given back: see [Decision.Issue].
@@ -18,16 +19,17 @@ type Charge struct {
 	status *Status // to be filled in by Answer
 }
 
-// Short returns whether one limit decides the charge, as it does most: see
-// [machine.Rule.Decide]. Nothing is set but a cost of no more than the quota.
+// Short reports whether [machine.Rule.Decide] may decide the charge, a faster way that most
+// charges can take: one limit, a cost of at most its quota, and nothing else set.
+// [Charge.Decide] then turns the verdict into the decision.
 func (c *Charge) Short() bool {
 	return len(c.Limits) == 1 && c.Limits[0].kind != machine.KindBan && c.Cost <= int64(c.Limits[0].max) &&
 		c.Mode == machine.Charge && !c.Receipt && c.Ahead == 0
 }
 
 // Check reports whether the charge may pass at the instant now, in microseconds on the
-// store's clock: whether all limits have room, but for those that are rehearsed. It brings
-// the states, one for each limit and in their order, to that instant.
+// store's clock: whether all enforced limits have room. It brings the states, one for each
+// limit and in their order, to that instant.
 func (c *Charge) Check(states []machine.State, now int64) bool {
 	all := true
 	for i := range c.Limits {
@@ -38,9 +40,9 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 	return all
 }
 
-// Commit moves the states as [Charge.Check] found them, and fills in the zero Decision. If
-// all fit, every limit is charged. If not, a limit records what it refuses where its kind
-// does so. It leaves Dirty set in the states to be written: in none for a Peek.
+// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
+// all limits have room, all are charged. If not, a limit whose kind records refusals records
+// its own. Commit leaves Dirty set in the states to be written: in none for a Peek.
 func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 	var few [4]machine.Reading
 	readings := few[:]

@@ -1,5 +1,8 @@
 package core
 
+// A limit is compiled to a rule of integers when it is made, and to the text that identifies
+// its state.
+
 import (
 	"hash/maphash"
 	"strconv"
@@ -8,9 +11,6 @@ import (
 
 	"github.com/tailcut/tailcut/core/machine"
 )
-
-// A limit is compiled to a rule of integers when it is made, and to the words that identify
-// its state.
 
 func (l *Limit) windowed() bool { return l.kind != 0 && l.rule.Windowed() }
 
@@ -24,7 +24,7 @@ func (l Limit) derived() Limit {
 	case l.inBounds():
 		l.compileMeter()
 	}
-	l.identify(l.words())
+	l.identify(l.describe())
 	return l
 }
 
@@ -32,8 +32,8 @@ func (l *Limit) identify(identity string) {
 	l.identity, l.rule.Hash = identity, maphash.String(identitySeed, identity)
 }
 
-// words are what Identity says. Names have no slash, so that none can pass for a number.
-func (l *Limit) words() string {
+// describe is what Identity returns. A name has no slash, so no name looks like numbers.
+func (l *Limit) describe() string {
 	b := make([]byte, 0, 64)
 	if l.shadow {
 		b = append(b, "shadow:"...)
@@ -76,7 +76,7 @@ func (l *Limit) compileMeter() {
 	l.rule = l.rule.WithInitial(int64(l.initial), l.forget.Microseconds())
 }
 
-// tooSlow reports whether the quota takes a meter longer than it may.
+// tooSlow reports whether a full meter takes longer to drain than is allowed.
 func (l *Limit) tooSlow() bool {
 	return l.rule.Burst.Ceil() > maxDrain.Microseconds()
 }

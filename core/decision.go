@@ -14,20 +14,20 @@ const Never = time.Duration(math.MaxInt64)
 type Decision struct {
 	Allowed bool
 
-	// Limit is the quota of the binding limit: its max count or its capacity.
+	// Limit is the quota of the binding limit: its maximum count or its capacity.
 	Limit int
 
-	// Remaining, from 0 to Limit, is what would still pass right now; with
-	// several limits the least of all.
+	// Remaining, from 0 to Limit, is the cost that would still pass right now. With
+	// several limits it is the least of all.
 	Remaining int
 
-	// RetryAfter is 0 if allowed, else the wait until the same cost passes if
-	// nobody else acts: at that instant it does, a microsecond earlier it does
-	// not. It is [Never] if it never can.
+	// RetryAfter is 0 if allowed. Else it is the wait until the same cost passes, if
+	// nothing else is charged meanwhile: a microsecond earlier it does not pass. It is
+	// [Never] if the cost can never pass.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the binding limit is whole again. See
-	// [Limit.Initial] for a bucket that nobody has used.
+	// ResetAfter is the time until the binding limit has its full quota again. See
+	// [Limit.Initial] for an unused bucket.
 	ResetAfter time.Duration
 
 	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter
@@ -42,7 +42,7 @@ type Decision struct {
 	// Source says who answered.
 	Source Source
 
-	rehearsed uint8 // which limit Reason speaks of, if that is one with Shadow; see package seam
+	rehearsed uint8 // the index of the rehearsed limit that Reason is about; see package seam
 
 	// BanLevel is how many bans in a row a [BanPolicy] has given, the present one included.
 	BanLevel int
@@ -54,13 +54,13 @@ func init() {
 	seam.Rehearsed = func(decision any) int { return int(decision.(*Decision).rehearsed) }
 }
 
-// Cell is the decision as the five integers that CL.THROTTLE replies:
+// Cell returns the decision as the five integers of a reply of CL.THROTTLE:
 //
 //	0  0 if allowed, 1 if refused
 //	1  the limit
 //	2  what remains
-//	3  whole seconds until a retry passes; -1 if allowed, or if it never can
-//	4  whole seconds until the limit is whole
+//	3  seconds until a retry passes; -1 if allowed, or if it never can
+//	4  seconds until the limit has its full quota
 //
 // Seconds are rounded up.
 func (d Decision) Cell() [5]int64 {
@@ -100,10 +100,10 @@ type Source uint8
 
 // The sources of a decision.
 const (
-	SourceNone     Source = iota // nobody: FailOpen or Shadow let it pass
+	SourceNone     Source = iota // no store: FailOpen or Shadow let it pass
 	SourceStore                  // the limiter's store
 	SourceFallback               // the second store of Fallback
-	SourceCache                  // the process itself: a refusal that the limiter's store gave a moment ago
+	SourceCache                  // a cache in the process: a recent refusal of the limiter's store
 )
 
 // String returns "store", "fallback", "cache" or "none".

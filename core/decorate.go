@@ -8,9 +8,9 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// FailOpen allows an action if store has no answer. The decision then bears the first
-// limit's untouched quota and [SourceNone]. In an outage it limits nothing: use it where
-// being down is worse than being unprotected. [Fallback] is neither.
+// FailOpen allows an action if store has no answer. The decision then has the first
+// limit's full quota and [SourceNone]. In an outage it limits nothing: use it where
+// being down is worse than being unprotected. With [Fallback] a service is neither.
 //
 // After three failures in a row store is not asked, so that an outage does not cost every
 // action the timeout. One call at a time still asks as a probe, 250 ms after the last. When
@@ -23,7 +23,7 @@ import (
 // error.
 //
 // If store is spread over several servers, as redisstore on a Cluster is, all this holds
-// for each server: the failure of one concerns its users only.
+// for each server. If one fails, only its users are affected.
 func FailOpen(store Store) Store {
 	return &failOpen{newBreaker(store, "FailOpen", "core: the store fails; actions pass unlimited until it answers")}
 }
@@ -39,17 +39,17 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 }
 
 // Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is
-// the recommended way to run on a shared store, with a store in process as other: a route
-// is then neither unprotected nor down.
+// the recommended way to run on a shared store, with a memorystore as other: a route is then
+// neither unprotected nor down.
 //
 // When store is asked, and what counts as a failure, is as for [FailOpen]. Reset resets
 // both stores.
 //
-// Each action is decided by one store that holds the limit. So a user may do at most the
-// sum of what the stores allow: the limit once for store, once for each of n processes, and
-// once more whenever one of them comes back empty. [Divide] makes the part of the
-// processes the limit once, rounded up. A call that timed out may have been charged in
-// store and is decided by other too. Store then refuses earlier afterwards, never later.
+// Each store keeps the limit for itself. So a user may do at most the sum of what the stores
+// allow: the limit once for store, once for each of n processes, and once more whenever one
+// of them comes back empty. With [Divide] the n processes together allow the limit once,
+// rounded up. A call that timed out may have been charged in store and is decided by other
+// too. Store then refuses earlier afterwards, never later.
 func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
@@ -86,9 +86,9 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 }
 
 // Shadow rehearses every limit: it decides and reports, and never refuses or makes
-// [Limiter.Wait] wait. A decision that store refuses is allowed with [ReasonShadowed]. A
-// decision that store cannot make is allowed with the untouched quota. When store is asked
-// is as for [FailOpen]. Put [Observe] around it to see what would be refused.
+// [Limiter.Wait] wait. An action that store refuses is allowed with [ReasonShadowed]. If
+// store has no answer, the action is allowed as by [FailOpen]. Put [Observe] around it to
+// see what would be refused.
 func Shadow(store Store) Store {
 	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
 }
@@ -107,26 +107,26 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 	return d, err
 }
 
-// An Observation is a decision as [Observe] shows it. It holds no user. [Limiter.Ban] shows
-// as one of the ban policy's limit alone; Refund and Reset do not show.
+// An Observation is a decision as [Observe] shows it. It does not name the user. A call of
+// [Limiter.Ban] shows as one with the ban policy's limit alone. Refund and Reset do not show.
 type Observation struct {
 	Action    string
-	Limits    []Limit       // the enforced ones, the rehearsed ones, the ban policy's; not to be changed
+	Limits    []Limit       // the enforced ones, the rehearsed ones, the ban policy's; do not change them
 	Cost      int64         // units
 	Ban       time.Duration // of a ban by hand; else 0
 	Peek      bool
 	Surcharge bool
-	Decision  Decision // the zero one if Err is not nil
+	Decision  Decision // zero if Err is not nil
 	Err       error
 	Took      time.Duration // by the store
 
-	// Down is whether a store that [Fallback], [FailOpen] or [Shadow] asks, here or
-	// further in, has failed this user so often that it is only asked to probe.
+	// Down reports whether a [Fallback], [FailOpen] or [Shadow] inside has stopped asking
+	// its store for this user, because it failed.
 	Down bool
 }
 
-// Observe shows every decision and error of store to see. It calls see in the goroutine
-// that asked, before that has its answer, so see should be quick.
+// Observe shows every decision and error of store to see. It calls see in the caller's
+// goroutine, before the caller has its answer, so see should be quick.
 func Observe(store Store, see func(context.Context, Observation)) Store {
 	if see == nil {
 		panic("core: Observe: the function is nil; give one, or leave Observe out")

@@ -16,14 +16,14 @@ import (
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a capacity and an Initial
-// are rounded up, so the replicas together admit what the limit does and at most n-1
-// more. Periods and a [BanPolicy] stay. A decision speaks of the share: its
-// Limit, Remaining and times are those of this replica. The share of a funnel or bucket
-// has a state of its own.
+// A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a
+// capacity and an Initial are rounded up, so the replicas together admit what the limit does
+// and at most n-1 more. Periods and a [BanPolicy] are not divided. A decision has the Limit,
+// the Remaining and the times of this replica's share. The share of a funnel or bucket has a
+// state of its own.
 //
-// An action that costs more than the share is refused with [Never] and writes nothing,
-// even if the limit itself has room for it: no wait makes this store let it pass.
+// An action that costs more than the share is refused with [Never] and writes nothing, even
+// if the limit itself has room for it.
 //
 // [New] refuses a limit whose share has a rate per more than 100 years, or takes
 // longer than that to drain or fill. Divide panics if n is not at least 1.
@@ -40,8 +40,7 @@ type divide struct {
 	made [64]atomic.Pointer[divided] // by the first limit's hash
 }
 
-// divided are the limits of a charge and their shares, kept since to make them anew takes
-// allocations.
+// divided caches the shares of a charge's limits: making them takes allocations.
 type divided struct{ limits, shares []Limit }
 
 func (s *divide) Unwrap() Store { return s.Store }
@@ -93,8 +92,9 @@ func (s *divide) shares(limits []Limit) ([]Limit, error) {
 	return shares, nil
 }
 
-// divide leaves an n-th of the limit, if that is within bounds. A meter's share keeps the
-// identity of its limit, with n behind it: shares of two limits may have equal numbers.
+// divide reduces the limit to an n-th, and reports whether that is within bounds. A meter's
+// share has the identity of its limit with n appended: shares of two limits may have equal
+// numbers.
 func (l *Limit) divide(n int) bool {
 	if l.kind == machine.KindBan || n == 1 {
 		return true

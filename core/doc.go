@@ -14,8 +14,8 @@
 //	}
 //
 // A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision] the
-// answer. Several limits on one limiter are decided in one atomic step: all of them are
-// charged, or none.
+// answer. A limiter decides all of its limits in one atomic step: it charges all of them,
+// or none. A limit is whole while its full quota is available.
 //
 //	posts, err := core.New(store,
 //		core.MovingWindow(1, 3*time.Second),
@@ -33,44 +33,44 @@
 //
 // Start with [SlidingWindow] for actions of people, with [Funnel] for traffic that comes
 // in bursts and should flow at a rate, and with [FixedWindow] for large daily quotas and
-// daily jobs: FixedWindow(1, 24*time.Hour) lets a job run once in 24 hours from its first
+// daily jobs. FixedWindow(1, 24*time.Hour) lets a job run once in 24 hours from its first
 // run. [Limit.PerUser] counts all of a user's actions together. The program
-// examples/compare draws what each makes of the same traffic, and examples/replay tries
+// examples/compare draws each limit's answers to the same traffic. examples/replay tries
 // limits on an access log.
 //
 // # Refusals
 //
-// A refused action can be answered, banned or made to wait. [BanPolicy] bans users who keep
-// trying. [Limiter.Wait] blocks until the action may pass. [Refundable] makes decisions
-// that [Limiter.Refund] gives back, and [Limiter.Surcharge] charges for an action that has
-// already happened.
+// [BanPolicy] bans users who keep trying after being refused. [Limiter.Wait] blocks until
+// the action may pass. [Refundable] makes decisions that [Limiter.Refund] gives back.
+// [Limiter.Surcharge] charges for an action that has already happened.
 //
 //	posts, err = posts.With(
 //		core.BanPolicy{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
 //		core.Refundable{})
 //
-// A ban belongs to one action, or with BanPolicy.PerUser to all of a user's actions: a user
-// who is banned for replying may then not post either, if both limiters have such a policy
-// on one store.
+// A ban belongs to one action, or with BanPolicy.PerUser to all of a user's actions. If
+// the limiters of replies and posts both have such a policy on one store, a user who is
+// banned for replying cannot post either.
 //
-// [Limit.Shadow] rehearses a limit on live traffic beside those in force. Decision.Reason
-// then says what it would have done.
+// [Limit.Shadow] rehearses a limit: it is decided on live traffic beside the enforced
+// limits and never refuses. Decision.Reason says what it would have done.
 //
 // # Plans and changed numbers
 //
 // A window's state belongs to the user, the action, the kind, the period and the name. A
-// window of another max reads the same history: a user who changes plans, or a process that
-// is given new numbers, goes on exactly. A lower max ignores the
-// oldest entries and does not delete them. A changed period starts anew.
+// window with another max reads the same history, so a change of plan or of numbers loses
+// nothing. A lower max ignores the oldest entries and does not delete them. A window with
+// another period starts empty.
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
-// funnel with other numbers is another funnel, which starts with its full quota. A change of plan gives at most
-// one quota more, and a user gains nothing by going back and forth.
+// funnel with other numbers is another funnel, which starts with its full quota. A change
+// of plan gives at most one quota more, and a user gains nothing by going back and forth.
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
 //
 // [ParseLimit] and [Limit.UnmarshalText] read limits from JSON, YAML, TOML, flags and the
-// environment, in the words of their constructors: examples/migrate has a file of each.
+// environment. They are written as the constructors' calls: examples/migrate has a file of
+// each.
 //
 // # Exactness
 //
@@ -112,15 +112,15 @@
 //			core.Divide(memorystore.New(nil), 4)), // gives it a quarter of every quota
 //		see)
 //
-// Put Observe outside of Fallback to see what users get, and inside to see how one store
-// fares. [Shadow] around all of it rehearses every limit. A decorator of your own has a
-// method Unwrap() Store.
+// Put Observe outside of Fallback to see what users get, and inside to see one store's
+// errors and delays. [Shadow] around all of it rehearses every limit. A decorator of your
+// own has a method Unwrap() Store.
 //
 // # When the store fails
 //
 // A store that fails returns an error, and the middleware answers 503. [FailOpen] and
-// [Fallback] decide otherwise. With n processes, a user may at most do, within a window's
-// period or at once from a funnel:
+// [Fallback] return a decision instead. With n processes, a user may do at most this within
+// a window's period, or at once from a funnel:
 //
 //	redisstore                          the limit
 //	FailOpen(redisstore)                anything, while Redis has no answer
@@ -129,10 +129,10 @@
 //	Fallback(redisstore,                the limit while Redis has no answer, rounded up by
 //	    Divide(memorystore, n))         at most n-1 actions; twice in all of that time
 //
-// A user who is active before, during and after an outage meets both stores, and can reach
-// that total. Add the limit once for every time that Redis comes back empty. A call that
-// timed out may have been charged in Redis, and is decided elsewhere too. Redis then
-// refuses earlier afterwards, never later.
+// Both stores decide for a user who is active before, during and after an outage, so that
+// user can reach the total. Add the limit once for every time that Redis comes back empty.
+// A call that timed out may have been charged in Redis, and is decided elsewhere too. Redis
+// then refuses earlier afterwards, never later.
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
 // so that an outage does not cost every action the timeout. Then one call at a time probes

@@ -8,9 +8,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Rate is so many units per so long, kept as the two numbers that it was
-// given, so that 7 per second is 7 per second for ever. Make one with [Per] or
-// [Every].
+// A Rate is a number of units per duration. It keeps both numbers as given, so that it
+// never drifts. Make one with [Per] or [Every].
 type Rate struct {
 	n int
 	d time.Duration
@@ -26,25 +25,24 @@ func Every(d time.Duration) Rate { return Per(1, d) }
 func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
 
 // A Limit is a rule: at most so many of an action in so long. It is an opaque
-// value that can be compared with ==; two limits are equal if they were made by
+// value that can be compared with ==. Two limits are equal if they were made by
 // the same calls. The zero Limit is invalid.
 //
-// The constructors do not fail: a number that is out of bounds, or a modifier on
-// a kind that it does not apply to, is an error of [New], which names the value
-// and the bound.
+// The constructors do not fail. If a number is out of bounds, or a modifier does not apply
+// to the kind, [New] returns an error that names the value and the bound.
 //
-// A limit's state is identified, within one user and action, by the limit's kind and
+// Within one user and action, a limit's state is identified by the limit's kind and
 // its name, if it has one; for windows also by the period; for funnels and buckets
-// also by capacity, rate and Initial. A window's changed max thus keeps the history,
-// and a changed period starts anew. A funnel or bucket of other numbers is another
-// one, which starts whole, or at Initial.
+// also by capacity, rate and Initial. So a window with another max keeps the history,
+// and one with another period starts empty. A funnel or bucket with other numbers is
+// another one, which starts with its full quota, or at Initial.
 type Limit struct {
 	kind     machine.Kind
 	mods     modifier
 	burst    bool // made by Throttle; max is then maxBurst+1
 	shadow   bool // never refuses
 	perUser  bool // counts all of the user's actions together
-	max      int  // the quota: max count or capacity
+	max      int  // the quota: maximum count or capacity
 	period   time.Duration
 	rate     Rate
 	initial  int
@@ -67,20 +65,19 @@ const (
 // SlidingWindow admits at most max actions in any interval of length period
 // (half-open: an action made at t counts until just before t+period). It
 // remembers the instant of every admitted action of the period, so it is exact,
-// and the history can be read back. max from 1 to 10,000; for more there is
-// [MovingWindow].
+// and the history can be read back. max from 1 to 10,000; for more use [MovingWindow].
 //
-// The algorithm is the sorted-set recipe (ZADD, ZREMRANGEBYSCORE, ZCARD), less
-// its faults: two actions in one instant are two, and a refusal is not recorded
-// unless [Limit.CountRefused] asks for it.
+// The algorithm is the sorted-set recipe (ZADD, ZREMRANGEBYSCORE, ZCARD). Unlike there, two
+// actions in one instant count as two, and a refusal is recorded only with
+// [Limit.CountRefused].
 func SlidingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindSlidingWindow, max: max, period: period}.derived()
 }
 
 // MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of
-// the last max admitted instants, of 8 bytes each and at most half a byte of overhead
-// in long queues (in short ones the allocator rounds up, by an eighth at most).
-// The verdict takes constant time. max from 1 to 50,000,000.
+// the last max admitted instants. An instant takes 8 bytes, and at most half a byte of
+// overhead in long queues. In short queues the allocator rounds up, by an eighth at most.
+// A decision takes constant time. max from 1 to 50,000,000.
 //
 // The algorithm is the list recipe (LINDEX, LPUSH, LTRIM).
 func MovingWindow(max int, period time.Duration) Limit {
@@ -97,9 +94,9 @@ func FixedWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindFixedWindow, max: max, period: period}.derived()
 }
 
-// ElasticWindow is a window whose end every attempt, a refused one too, moves to
-// period from now: only silence clears it. A refusal moves the end and not the
-// count. max from 1 to 1,000,000,000.
+// ElasticWindow admits at most max actions in a window that every attempt, a refused one
+// too, extends to period from now. It ends only after a period without attempts. A refusal
+// moves the end and not the count. max from 1 to 1,000,000,000.
 //
 // The algorithm is INCR with EXPIRE every time.
 func ElasticWindow(max int, period time.Duration) Limit {
@@ -153,9 +150,9 @@ func (l Limit) CountRefused() Limit {
 }
 
 // Initial makes a TokenBucket start with n tokens instead of full, n from 1 to
-// its capacity. An action that costs more than n is refused on an unseen key,
-// but starts the bucket. Before its first action a bucket does not fill up, and
-// ResetAfter is how long that would take from that action on.
+// its capacity. A user's first action is refused if it costs more than n, but it starts the
+// bucket. Before its first action a bucket does not fill up: ResetAfter is then how long
+// filling takes from that action on.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n
@@ -164,19 +161,20 @@ func (l Limit) Initial(n int) Limit {
 
 // ForgetAfter sets how long after the last admitted action a TokenBucket with Initial is
 // back at its initial tokens: at least the time from empty to full, at most 101 years. The
-// default is that time plus 24 h. The state lives that long, and a microsecond more if that
-// is the time from empty to full. If limiters share a bucket under different ForgetAfter, the
-// one that admitted last sets when it is forgotten. An action of a limiter that forgets
-// sooner, even a refused one, brings that forward to now plus its own ForgetAfter.
+// default is the time from empty to full plus 24 h. The state lives that long, and a
+// microsecond more if d is the time from empty to full.
+//
+// If limiters share a bucket under different ForgetAfter, the one that admitted last sets
+// when the bucket is forgotten. An action of a limiter that forgets sooner, even a refused
+// one, brings that forward to now plus its own ForgetAfter.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d
 	return l.derived()
 }
 
-// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes. It
-// stands in headers and metrics, and is part of what identifies the limit's state: two
-// limits that differ only by name count apart.
+// Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes.
+// Headers and metrics show it. Two limits that differ only by name count apart.
 func (l Limit) Named(name string) Limit {
 	l.mods |= modName
 	l.name = name
@@ -187,7 +185,8 @@ func (l Limit) Named(name string) Limit {
 // limits, in the same step, and never refuses. An action that passes is charged to it if
 // the limit would have let it pass. Several rehearsed limits are charged all or none.
 // Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. It does
-// not say which of several. Its state is apart from that of the limit without Shadow.
+// not say which of several limits. A limit with Shadow and the same limit without it have
+// separate states.
 func (l Limit) Shadow() Limit {
 	l.mods |= modShadow
 	l.shadow = true
@@ -209,12 +208,11 @@ func (l Limit) Shadowed() bool { return l.shadow }
 // [Limit.PerUser].
 func (l Limit) AllActions() bool { return l.perUser }
 
-// Kind returns the word that stands for the limit's kind: "sliding", "refused" (a
-// SlidingWindow with CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel".
+// Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
+// CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel".
 func (l Limit) Kind() string { return l.kind.String() }
 
-// Quota is what the limit admits at once when it is whole: its max count or its
-// capacity.
+// Quota is what the limit admits at most at once: its maximum count or its capacity.
 func (l Limit) Quota() int { return l.max }
 
 // Period is a window's period. For a bucket or funnel it is the time from empty to
@@ -235,8 +233,8 @@ func (l Limit) Name() string { return l.name }
 // Identity identifies the limit's state within one user and action: the kind, a window's
 // period, a bucket's or funnel's numbers, and the name if there is one. Examples are
 // "sliding:1m", "funnel:15:1/2s:likes" and, with Initial(3), "bucket:3/10:1/1s". The rate
-// is in lowest terms. There are no characters but ASCII letters, digits and ":/._-".
+// is in lowest terms. It consists of ASCII letters, digits and ":/._-".
 func (l Limit) Identity() string { return l.identity }
 
-// Rule is the limit compiled to integers, for authors of stores. It must not be changed.
+// Rule is for authors of stores: the limit compiled to integers. It must not be changed.
 func (l *Limit) Rule() *machine.Rule { return &l.rule }

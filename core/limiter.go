@@ -31,16 +31,16 @@ func (e configError) Is(target error) bool { return target == ErrConfig }
 // every request limits nobody. Building one per tenant on first use is fine if you keep it.
 type Limiter struct {
 	store      Store
-	limits     []Limit // the enforced ones, those that are rehearsed, the ban policy's
-	smallest   int64   // the least quota enforced: what costs more can never pass
+	limits     []Limit // the enforced ones, the rehearsed ones, the ban policy's
+	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
 	waiting    *waiting
-	short      short.Taker // decides a charge of the one limit, if not nil
+	short      short.Taker // if not nil, decides a charge of the one limit
 }
 
-// New makes a limiter of one or more limits. Its error, which is an [ErrConfig],
-// names what is wrong and what to change: a nil store, no limit, a number out of
-// bounds, or two limits that would share one state.
+// New makes a limiter of one or more limits. It fails for a nil store, no limit, a number
+// out of bounds, or two limits that would share one state. The error matches [ErrConfig] and
+// says what to change.
 func New(store Store, limits ...Limit) (*Limiter, error) {
 	if isNil(store) {
 		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
@@ -84,7 +84,7 @@ func (l *Limiter) ready() error {
 	return nil
 }
 
-// rank is where a limit stands among the limiter's: enforced, rehearsed, ban policy.
+// rank orders a limiter's limits: enforced, rehearsed, ban policy.
 func rank(l *Limit) int {
 	switch {
 	case l.kind == machine.KindBan:
@@ -95,7 +95,7 @@ func rank(l *Limit) int {
 	return 0
 }
 
-// enforced are the limits that can refuse, the ban policy's apart.
+// enforced are the limits that can refuse, without the ban policy's.
 func enforced(limits []Limit) []Limit {
 	for i := range limits {
 		if rank(&limits[i]) > 0 {
@@ -110,8 +110,8 @@ type Option interface {
 	extend(*Limiter) error
 }
 
-// With derives a limiter that has more to it. It shares the state of the limits with
-// the one it is derived from. Its errors are as those of [New].
+// With derives a limiter with more options. Both limiters share the state of the limits.
+// The errors are as those of [New].
 func (l *Limiter) With(options ...Option) (*Limiter, error) {
 	if l == nil || l.store == nil {
 		return nil, errZeroLimiter
@@ -130,7 +130,7 @@ func (l *Limiter) With(options ...Option) (*Limiter, error) {
 }
 
 // Must returns l, or panics with err if there is one. It is for limiters whose
-// numbers stand in the code.
+// numbers are constants in the code.
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -138,13 +138,13 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Limits returns the limiter's limits in their order, less those that are rehearsed.
+// Limits returns the limiter's enforced limits in their order.
 func (l *Limiter) Limits() []Limit { return slices.Clone(enforced(l.limits)) }
 
 // Allow reports whether user may do action now, and if so charges one unit.
 //
-// An error means that there is no decision: [ErrNoUser] or [ErrNoAction], the
-// context's own error if it was done, or what the store says.
+// An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
+// context's own error if ctx was done, or the store's error.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
 	err = l.allow(ctx, user, action, 1, &d)
 	return d, err
@@ -159,8 +159,8 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	return d, err
 }
 
-// allow fills in the zero Decision. Allow and AllowN are small enough to be inlined, so
-// that it is copied once, to their caller's, and not twice.
+// allow fills in d, a zero Decision. Allow and AllowN are small enough to be inlined, so
+// the Decision is copied once and not twice.
 func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
 	if err = l.check(ctx, user, action); err != nil {
 		return err
@@ -200,8 +200,8 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string, n int, 
 	return nil
 }
 
-// Peek reports whether one action would pass, and the numbers as they stand. It
-// charges nothing and writes nothing.
+// Peek reports whether one action would pass, and the present numbers. It charges nothing
+// and writes nothing.
 func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
 	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
@@ -210,9 +210,9 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 }
 
 // Surcharge charges up to n units for an action that has already happened, such as a wrong
-// password. If there is less room, the limit is used up, to the last fraction of a unit. It
-// is always allowed, does not look at a [BanPolicy], and answers with the numbers as they
-// stand then. n is at least 1, or it is [ErrCost].
+// password. If there is less room, the limit is used up, to the last fraction of a unit.
+// Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after the
+// charge. If n is less than 1, the error is [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
 	if n < 1 {
 		return Decision{}, ErrCost
@@ -224,8 +224,8 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (De
 	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
 }
 
-// Reset forgets what this limiter's limits hold against user and action, in every store
-// that may keep it. Other limiters that share such a state see it too. A ban stays; see
+// Reset deletes the state of this limiter's limits for user and action, in every store that
+// may keep it. It does so too for other limiters that share the state. A ban stays; see
 // [Limiter.Unban].
 func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 	if err := l.check(ctx, user, action); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Refundable makes a limiter whose decisions can be given back with [Limiter.Refund].
-// It is an [Option], since keeping a receipt costs each decision an allocation.
+// Refundable makes a limiter whose decisions can be given back with [Limiter.Refund]. Each
+// decision then costs one allocation more.
 //
 //	posts, err := posts.With(core.Refundable{})
 type Refundable struct{}
@@ -20,7 +20,8 @@ func (Refundable) extend(l *Limiter) error {
 	return nil
 }
 
-// A Receipt says what an allowed charge has taken, for a store that gives it back.
+// A Receipt says what an allowed charge has taken. It is for authors of stores that can
+// give it back.
 type Receipt struct {
 	User, Action string
 	Limits       []Limit
@@ -32,15 +33,15 @@ type Receipt struct {
 	by    Refunder
 }
 
-// A Refunder is a store that can give back.
+// A Refunder is a store that can give back a charge.
 type Refunder interface {
 	// Refund gives back units, 1 to Cost, of what a charge of this store has taken,
 	// in one atomic step: see [Receipt.Give].
 	Refund(ctx context.Context, r *Receipt, units int64) error
 }
 
-// Issue makes the receipt of a decision valid. A store that is a [Refunder] calls it
-// on what it answers to a charge with Receipt.
+// Issue makes the decision's receipt valid. A store that is a [Refunder] calls it on its
+// answer to a charge with Receipt.
 func (d *Decision) Issue(by Refunder) {
 	if d.receipt != nil {
 		d.receipt.by = by
@@ -54,16 +55,16 @@ func newReceipt(c *Charge, readings []machine.Reading, now int64) *Receipt {
 	}
 }
 
-// ErrNoReceipt is the error of a Refund of what cannot be given back: the limiter has
-// no [Refundable], or the store keeps none.
+// ErrNoReceipt is the error of Refund if the decision has no receipt: the limiter is not
+// [Refundable], or the store cannot give back.
 var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Refundable with With")
 
-// Refund gives back what the decision has charged, to all of its limits: an action that
-// failed costs nothing. It gives no more than if the action had never happened, so it does
-// not give again what the time has given back. A decision is given back once: a second
-// Refund does nothing, and neither does that of a refusal.
+// Refund gives back to all limits what the decision has charged, so that an action that
+// failed costs nothing. The user then has no more room than if the action had never
+// happened: quota that has come back with time is not given again. A decision is given back
+// once. A second Refund does nothing, and neither does the Refund of a refusal.
 //
-// Some charges stay, since to give them back would give more:
+// These charges stay, since giving them back would give too much:
 //   - all units of the action that opened a FixedWindow, if others were charged since; a
 //     part of them can be given back
 //   - a charge of an ElasticWindow that is older than its period
@@ -73,12 +74,12 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limit
 //     too long to find
 //
 // A recorded refusal stays recorded. A bucket or funnel gives back at most what is still
-// owed of that action. It remembers the last eight refunds that still matter; with more, a
-// refund may give less.
+// owed of that action. It remembers the last eight refunds that still matter. With more
+// refunds, one may give back less.
 //
-// If the state was lost in between, by [Limiter.Reset], a restart, a full store or a clock
-// that stepped back, a bucket or funnel may give too much, but never more than the action's
-// cost.
+// If the state was lost since the charge, by [Limiter.Reset], a restart, a full store or a
+// clock that stepped back, a bucket or funnel may give too much, but never more than the
+// action's cost.
 //
 // After an error the charge may not have been given back. Do not retry: a second Refund of
 // the same decision does nothing.
@@ -89,11 +90,11 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	return l.RefundN(ctx, d, int(d.receipt.Cost))
 }
 
-// RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The rest can
-// then not be given back any more.
+// RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The other units
+// cannot be given back later.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	r := d.receipt
-	rehearsed := l.refundable && d.Reason == ReasonShadowed // and by Shadow(store), if there is no receipt
+	rehearsed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
 	switch {
 	case n < 0 || r != nil && int64(n) > r.Cost:
 		return ErrCost
@@ -113,7 +114,7 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	return r.by.Refund(ctx, r, int64(n))
 }
 
-// turn is how long after the charge the last of the turns comes that it reserved.
+// turn is how long after the charge the turn comes that it reserved.
 func (r *Receipt) turn() time.Duration {
 	var turn int64
 	for i := range enforced(r.Limits) {

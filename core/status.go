@@ -7,21 +7,21 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Status is how a user stands with a limiter.
+// Status is what a user has left of a limiter's limits, and the user's ban.
 type Status struct {
 	Limits []LimitStatus // in the limiter's order, rehearsed ones last
-	Ban    BanStatus     // the zero one without a [BanPolicy]
+	Ban    BanStatus     // zero without a [BanPolicy]
 }
 
 // LimitStatus is what is left of one limit.
 type LimitStatus struct {
 	Limit      Limit
 	Remaining  int           // 0 to the limit's quota
-	RetryAfter time.Duration // until one action fits; 0 if it does
-	ResetAfter time.Duration // until the limit is whole; see [Limit.Initial]
+	RetryAfter time.Duration // until one action passes; 0 if it would now
+	ResetAfter time.Duration // until the full quota is available; see [Limit.Initial]
 }
 
-// BanStatus is what a [BanPolicy] holds against a user.
+// BanStatus is what a [BanPolicy] has counted for a user.
 type BanStatus struct {
 	Banned      bool
 	RetryAfter  time.Duration // until the ban ends
@@ -41,7 +41,7 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	switch {
 	case err != nil:
 		return Status{}, err
-	case s.Limits == nil: // the store has one limit, and does not answer by Charge.Answer
+	case s.Limits == nil: // a store that does not use Charge.Answer, and so takes one limit only
 		s.Limits = []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}
 	}
 	return s, nil
@@ -52,7 +52,7 @@ func (l *Limiter) look(ctx context.Context, user, action string, s *Status) (Dec
 	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: 1}, status: s})
 }
 
-// fill reads the status from the readings of a charge's limits, of a cost of 1.
+// fill reads the status from the readings of a charge's limits. The charge's cost is 1.
 func (s *Status) fill(limits []Limit, readings []machine.Reading) {
 	*s = Status{Limits: make([]LimitStatus, 0, len(limits))}
 	for i := range limits {

@@ -15,29 +15,28 @@ import (
 //
 // Reset forgets the states of the limits for that user and action.
 //
-// An error says that there is no decision; a store never turns one into a refusal. An error
-// that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback] counts
-// it as a failure of the store.
+// An error says that there is no decision: a store never turns an error into a refusal. An
+// error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
+// counts it as a failure of the store.
 //
 // Four more methods are optional:
 //
 //	Accept(limits []Limit) error  New asks whether the store can serve a limiter
 //	Unwrap() Store                the store that a decorator wraps
-//	Part(user string) string      the server that has the user's states, if several
-//	                              servers fail each by itself; it must not block
-//	Refund                        gives back: see Refunder
+//	Part(user string) string      names the server that has the user's states, if
+//	                              servers can fail one by one; it must not block
+//	Refund                        gives back a charge: see Refunder
 //
-// Package core/machine has the states and their arithmetic, and package core/storetest
-// holds an implementation to all this.
+// Package core/machine has the states and their arithmetic. Package core/storetest tests an
+// implementation.
 type Store interface {
 	Take(ctx context.Context, c Charge) (Decision, error)
 	Reset(ctx context.Context, user, action string, limits []Limit) error
 }
 
 // ErrKey matches a store's error that concerns only the keys of one charge, such as a key
-// that holds a foreign value. [Fallback],
-// [FailOpen] and [Shadow] decide that charge as they do after any error. They do not
-// count the error as a failure of the store.
+// that holds a foreign value. [Fallback], [FailOpen] and [Shadow] decide that charge as they
+// do after any error. They do not count the error as a failure of the store.
 var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
@@ -49,7 +48,7 @@ func accept(store Store, limits []Limit) error {
 	return s.Accept(limits)
 }
 
-// down reports whether a breaker in the store, or in one that it wraps, is open for the
+// down reports whether a breaker in the store, or in a store that it wraps, is open for the
 // user.
 func down(store Store, user string) bool {
 	s, ok := find[interface{ down(user string) bool }](store)

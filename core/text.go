@@ -11,8 +11,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// String returns the calls that make the limit, less the package's name: SlidingWindow(5, 1m).
-// [ParseLimit] reads it.
+// String returns the calls that make the limit, without the package's name:
+// SlidingWindow(5, 1m). [ParseLimit] reads it.
 func (l Limit) String() string {
 	var b strings.Builder
 	switch {
@@ -62,10 +62,10 @@ func (l Limit) String() string {
 //	TokenBucket(100, Per(30, 1m)).Initial(10)
 //	Funnel(15, Every(2s))
 //
-// Durations are as [time.ParseDuration] reads them, names are in double quotes, and
-// spaces may stand between the parts. The error matches [ErrConfig]. It names the word that
-// is wrong and its position, counted in bytes from 1, or the number that is out of bounds,
-// as [New] does.
+// Durations are as [time.ParseDuration] reads them, names are in double quotes, and there
+// may be spaces between the parts. The error matches [ErrConfig]. It names the word that is
+// wrong and its position, counted in bytes from 1. If a number is out of bounds, the error is
+// that of [New].
 func ParseLimit(s string) (Limit, error) {
 	p := limitParser{text: s}
 	l := p.limit()
@@ -85,7 +85,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 		return nil, err
 	}
 	text := l.String()
-	if _, err := ParseLimit(text); err != nil { // a ban policy's, which an Observation shows
+	if _, err := ParseLimit(text); err != nil { // a BanPolicy's limit, which Observe shows
 		return nil, err
 	}
 	return []byte(text), nil
@@ -100,7 +100,7 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The words of a limit's text. They are in the order in which an error lists them.
+// The words of a limit's text, in the order in which an error lists them.
 var (
 	limitWords = []limitWord{
 		{"SlidingWindow", func(p *limitParser, _ Limit) Limit { return SlidingWindow(p.number(), p.next().duration()) }},
@@ -249,7 +249,7 @@ func (p *limitParser) take(is func(byte) bool) string {
 	return word
 }
 
-// found is what stands at a position, for an error.
+// found is the word at a position, for an error.
 func (p *limitParser) found(at int) string {
 	if at == len(p.text) {
 		return "the end of the text"
@@ -267,7 +267,7 @@ func (p *limitParser) fail(at int, format string, args ...any) {
 	}
 }
 
-// leading is the longest start of s of bytes for which is holds.
+// leading is the longest prefix of s whose bytes all satisfy is.
 func leading(s string, is func(byte) bool) string {
 	for i := range len(s) {
 		if !is(s[i]) {
@@ -280,8 +280,8 @@ func leading(s string, is func(byte) bool) string {
 func isSpace(c byte) bool  { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// isArgument is whether c may be part of a number or a duration: not a bracket, comma,
-// quote or space.
+// isArgument reports whether c may be part of a number or a duration: not a parenthesis,
+// comma, quote or space.
 func isArgument(c byte) bool { return !isSpace(c) && !strings.ContainsRune(`(),"`, rune(c)) }
 
 // shortest is d without the zero units that d.String prints: 1m and not 1m0s.

@@ -1,5 +1,7 @@
 package core
 
+// The bounds of a limit's numbers, and the errors that name them.
+
 import (
 	"fmt"
 	"time"
@@ -7,7 +9,6 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// The bounds of a limit's numbers. A limit outside them is an error of [New].
 const (
 	maxSliding  = 10_000
 	maxMoving   = 50_000_000

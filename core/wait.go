@@ -53,8 +53,8 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 	return w.wait(ctx)
 }
 
-// A waitWatcher is a store, that of package metrics, that counts calls of Wait. They ask
-// it with the context that Waiting returns. end takes what Wait returns.
+// A waitWatcher is a store that counts calls of Wait, as that of package metrics does. Wait
+// asks the store with the context that Waiting returns, and calls end with its own results.
 type waitWatcher interface {
 	Waiting(ctx context.Context, action string, limits []Limit) (watched context.Context, end func(Decision, error))
 }
@@ -67,7 +67,7 @@ type waiter struct {
 	begun        time.Time
 	patience     time.Duration // from begun
 	q            *waitQueue
-	wake         chan struct{} // there is something to look at
+	wake         chan struct{} // signals that the waiter's position or turn may have changed
 	left         bool
 }
 
@@ -89,9 +89,8 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	}
 }
 
-// handover is how long before its turn a waiter lets the next one ask, so that a store
-// that is far away does not slow the queue. What a crowd that leaves had reserved is no
-// more than that.
+// handover is how long before its turn a waiter lets the next one ask. It hides the delay of
+// a distant store. It is short, so that waiters who leave together have reserved little.
 const handover = 10 * time.Millisecond
 
 // ask asks the store until the action passes.
@@ -114,7 +113,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		switch {
 		case !d.Allowed && pause >= patience:
 			return d, ErrRefused
-		case !d.Allowed: // other processes ask too: the longer it lasts the more rarely
+		case !d.Allowed: // other processes compete for the turn: ask ever more rarely
 			pause = max(pause, min(time.Since(first), w.patience)/16)
 		case d.receipt == nil:
 			return d, nil
@@ -150,7 +149,7 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 	return d, nil
 }
 
-// late is the end of a waiter whose context has ended before it could ask.
+// late is what a waiter returns whose context has ended before it could ask.
 func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return w.refused(context.WithoutCancel(ctx), machine.Peek, 0)
@@ -158,7 +157,7 @@ func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
 	return Decision{}, err
 }
 
-// refused is the refusal of a waiter whose turn comes too late.
+// refused is what a waiter returns whose turn comes after its deadline.
 func (w *waiter) refused(ctx context.Context, mode machine.Mode, after time.Duration) (Decision, error) {
 	l := w.limiter
 	d, err := l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable})
@@ -172,8 +171,8 @@ func (w *waiter) refused(ctx context.Context, mode machine.Mode, after time.Dura
 	return d, ErrRefused
 }
 
-// reserves reports whether a turn can be reserved: by one bucket or funnel. Several could
-// not be charged as of an instant to come without admitting too much.
+// reserves reports whether a turn can be reserved: by one bucket or funnel. Several limits
+// cannot be charged ahead of time without admitting too much.
 func (l *Limiter) reserves() bool {
 	e := enforced(l.limits)
 	return len(e) == 1 && e[0].rule.Metered()
@@ -189,7 +188,7 @@ type waiting struct {
 type waitQueue struct {
 	of      *waiting
 	waiters []*waiter // in the order of arrival
-	next    time.Time // when the first one's turn comes, as far as is known
+	next    time.Time // when the first one's turn comes; zero if not known yet
 }
 
 func (a *waiting) join(w *waiter) *waitQueue {

@@ -1,7 +1,7 @@
-// Package seam has what package core tells package metrics and does not export.
+// Package seam lets package metrics read a field of a decision that core does not export.
 package seam
 
-// Rehearsed returns which of a charge's limits, counted from 0, the reason of a decision
-// speaks of if that is ReasonShadowed or ReasonNear; 0, which no rehearsed limit is, if it
-// is none of them. decision is a *core.Decision. Package core sets it.
+// Rehearsed returns the index of the rehearsed limit that a decision's reason is about, if
+// the reason is ReasonShadowed or ReasonNear. Otherwise it returns 0, which no rehearsed limit
+// has. decision is a *core.Decision. Package core sets the variable.
 var Rehearsed func(decision any) int
