@@ -119,6 +119,20 @@ func ExampleLimiter_Wait() {
 	// false 1h0m0s core: the action does not get its turn before the deadline
 }
 
+// A batch waits until there is room for all of it. One that is larger than the limit is
+// refused at once.
+func ExampleLimiter_WaitN() {
+	rows := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Millisecond))))
+	for _, batch := range []int{100, 100, 101} {
+		d, err := rows.WaitN(context.Background(), "importer", "row", batch)
+		fmt.Println(d.Allowed, errors.Is(err, core.ErrRefused), d.RetryAfter == core.Never)
+	}
+	// Output:
+	// true false false
+	// true false false
+	// false true true
+}
+
 // A post that could not be published costs nothing.
 func ExampleLimiter_Refund() {
 	ctx := context.Background()

@@ -149,6 +149,34 @@ func ExampleConfig() {
 	// paid 200 an export; 984 units are left
 }
 
+// A central error handler that answers refusals with a page of its own.
+func ExampleProblem() {
+	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute)))
+
+	e := echo.New()
+	e.HTTPErrorHandler = func(err error, c echo.Context) {
+		var he *echo.HTTPError
+		if errors.As(err, &he) {
+			if p, ok := he.Message.(*echolimit.Problem); ok {
+				_ = c.HTML(p.Status, fmt.Sprintf("<h1>%s</h1>Try again in %d s.", p.Title, p.RetryAfter))
+				return
+			}
+		}
+		e.DefaultHTTPErrorHandler(err, c)
+	}
+	e.POST("/replies", func(c echo.Context) error { return c.String(http.StatusCreated, "a reply") },
+		echolimit.Limit(replies, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("reply")))
+
+	for range 2 {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/replies", nil))
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// 201 a reply
+	// 429 <h1>Too many requests</h1>Try again in 60 s.
+}
+
 // Only the handler knows who logs in. The error of Allow is what the handler returns.
 func ExampleAllow() {
 	store := memorystore.New(nil)

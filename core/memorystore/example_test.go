@@ -41,3 +41,25 @@ func ExampleOptions_clock() {
 	// false 40m0s <nil>
 	// true 0s <nil>
 }
+
+// A full store does not forget a user who is refused, to make room for new ones.
+func ExampleOptions_maxKeys() {
+	store := memorystore.New(&memorystore.Options{MaxKeys: 1000})
+	logins := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
+	login := func(user string) core.Decision {
+		d, _ := logins.Allow(context.Background(), user, "login")
+		return d
+	}
+	login("laoqian")
+	fmt.Println(login("laoqian").Allowed)
+	for i := range 5000 {
+		login(fmt.Sprint("stranger ", i))
+	}
+	fmt.Println(login("laoqian").Allowed)
+	keys, most := store.Len()
+	fmt.Println(keys <= most, login("another").Reason)
+	// Output:
+	// false
+	// false
+	// true full
+}

@@ -32,3 +32,27 @@ func ExampleRun() {
 	// SlidingWindow(5, 1m) refuses 3 of 8 requests, and 1 of 1 users
 	// nobody is refused by a max of 8
 }
+
+// A service's own log names its fields in its own way, and says what each request cost.
+func ExampleFields() {
+	const access = `{"at": "2026-01-01T09:00:00Z", "who": {"id": "laoqian"}, "verb": "POST", "target": "/export", "rows": 800}
+{"at": "2026-01-01T09:10:00Z", "who": {"id": "laoqian"}, "verb": "POST", "target": "/export", "rows": 800}
+{"at": "2026-01-01T09:20:00Z", "who": {"id": "xiaoming"}, "verb": "POST", "target": "/export", "rows": 20}
+`
+	report, err := replay.Run(context.Background(), strings.NewReader(access), replay.Options{
+		Format:     replay.FormatJSON,
+		User:       "json:who.id",
+		Fields:     replay.Fields{Time: "at", Method: "verb", Path: "target", Cost: "rows"},
+		Candidates: []replay.Candidate{{Limits: []core.Limit{core.FixedWindow(1000, time.Hour)}}},
+		ShowUsers:  true,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	l := report.Limits[0]
+	fmt.Printf("%s refuses %d of %d requests\n", l.Limit, l.Refused, l.Requests)
+	fmt.Println("most often", l.Most[0].Name)
+	// Output:
+	// FixedWindow(1000, 1h) refuses 1 of 3 requests
+	// most often laoqian
+}
