@@ -1,8 +1,9 @@
 package machine
 
-// A BanRule is a ban policy in integers: Refusals within Within lead to a ban. Bans are
-// the lengths of the first ban, the second and so on; the last one repeats. ForgetAfter
-// without a refusal or a ban brings the user back to the first. Times are microseconds.
+// A BanRule is a ban policy in integers: so many Refusals within Within lead to a ban. Bans
+// are the lengths of the first ban, the second and so on, and the last one repeats. After
+// ForgetAfter without a refusal or a ban, the next ban is the first again. Times are
+// microseconds.
 type BanRule struct {
 	Refusals            int
 	Within, ForgetAfter int64
@@ -12,7 +13,7 @@ type BanRule struct {
 // NewBan makes the rule of a ban policy. It keeps b.
 func NewBan(b *BanRule) Rule { return Rule{Kind: KindBan, Max: int64(b.Refusals), Ban: b} }
 
-// Bans is the state of a ban policy: what a user has been refused and banned.
+// Bans is the state of a ban policy: a user's refusals and bans.
 type Bans struct {
 	Last     int64   // the last refusal or ban
 	Until    int64   // the end of the last ban; it may be past
@@ -20,7 +21,7 @@ type Bans struct {
 	Refusals []int64 // the refusals since the last ban, oldest first
 }
 
-// checkBan reports whether there is no ban. A ban by hand always fits.
+// checkBan reports whether the user is not banned. A ban by hand always fits.
 func (r *Rule) checkBan(s *State, now int64, a *Ask) bool {
 	s.ahead = 0
 	if !s.Exists || s.Bans == nil {
@@ -42,13 +43,13 @@ func (r *Rule) refusal(s *State, now int64) {
 	}
 }
 
-// ban bans until so long from now, in place of any ban.
+// ban bans for length from now, in place of any ban.
 func (r *Rule) ban(s *State, now, length int64) {
 	b := r.counting(s, now)
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
 }
 
-// counting brings the state to now, less what no longer counts, to be written.
+// counting brings the state to now, removes what no longer counts, and sets Dirty.
 func (r *Rule) counting(s *State, now int64) *Bans {
 	if s.Bans == nil {
 		s.Bans = new(Bans)
@@ -96,7 +97,7 @@ func (r *BanRule) dead(b *Bans, now int64) (n int) {
 	return n
 }
 
-// forgotten is the instant from which the state need not be kept.
+// forgotten is the instant from which the store need not keep the state.
 func (r *BanRule) forgotten(b *Bans) int64 {
 	end := max(b.Last, b.Until)
 	if b.Level > 0 {

@@ -9,7 +9,7 @@ import (
 // ErrBinary is the error of UnmarshalBinary for bytes that are not a state.
 var ErrBinary = errors.New("machine: the bytes are not a state")
 
-// The first byte of a binary state is the form's version, and the second says which
+// The first byte of a binary state is the format's version. The second byte says which
 // machine the state belongs to. Numbers are varints, and instants after the first are
 // differences.
 const binaryVersion = 1
@@ -21,8 +21,8 @@ const (
 	binaryBans
 )
 
-// MarshalBinary returns the state in a form that UnmarshalBinary reads, in this and in
-// later versions. A state that does not exist is no bytes at all. The error is nil.
+// MarshalBinary returns the state in a format that UnmarshalBinary reads, in this and in
+// later versions. If the state does not exist, it returns no bytes. The error is nil.
 func (s *State) MarshalBinary() ([]byte, error) {
 	switch {
 	case !s.Exists:
@@ -77,8 +77,8 @@ func (r *Bans) append(b []byte) []byte {
 	return b
 }
 
-// UnmarshalBinary replaces the state with the one that MarshalBinary returned as b. It
-// keeps nothing of b. Its error is [ErrBinary].
+// UnmarshalBinary replaces the state with the one that MarshalBinary returned as b. It does
+// not keep b. Its error is [ErrBinary].
 func (s *State) UnmarshalBinary(b []byte) error {
 	*s = State{}
 	if len(b) == 0 {
@@ -114,7 +114,7 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// A decoder reads numbers, none of which is negative.
+// A decoder reads numbers. A negative one is an error.
 type decoder struct {
 	rest []byte
 	bad  bool

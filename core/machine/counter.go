@@ -6,8 +6,8 @@ type Counter struct {
 	Count, End int64
 }
 
-// checkCounter brings the counter to now. A count above a lowered max is read as if cut
-// and not written, or a smaller tier would forgive the user towards a larger one.
+// checkCounter brings the counter to now. If another limiter has a higher max, the count may
+// exceed this one's. It is not cut: a write would lower it for that limiter too.
 func (r *Rule) checkCounter(s *State, now int64, a *Ask) bool {
 	c := &s.Counter
 	switch {

@@ -1,24 +1,25 @@
 package machine
 
-// Meter is the state of a bucket or funnel: the instant at which its debt is gone, when a
-// funnel is empty or a bucket full. A charge moves that instant; time alone does the rest.
-// This is the virtual scheduling form of the generic cell rate algorithm ([ITU-T I.371]),
-// in which the instant is called the theoretical arrival time.
+// Meter is the state of a bucket or funnel: the instant at which its debt ends. The funnel
+// is then empty, or the bucket full. A charge moves the instant into the future, and nothing
+// moves as time passes. This is the virtual scheduling form of the generic cell rate
+// algorithm ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type Meter struct {
 	TAT    int64  // microseconds, rounded down
-	Part   uint32 // and Part/Parts of one
-	Forget int64  // when all of this is forgotten; only for a bucket with Initial
+	Part   uint32 // the fraction Part/Parts of a microsecond
+	Forget int64  // when the state is forgotten; only for a bucket with Initial
 
-	// Turns, if not 0, says that the debt is above one quota on purpose, by turns that
-	// waiting callers have reserved. It is the instant of the last reservation.
+	// Turns, if not 0, is the instant of the last reservation. The debt may then exceed
+	// the quota, by the turns that waiting callers have reserved.
 	Turns int64
 
 	Refunds *Refunds // the refunds that still matter
 }
 
-// Expires is the instant from which the meter of a [Rule.Plain] rule need not be kept.
+// Expires is the instant from which the store need not keep the meter of a [Rule.Plain]
+// rule.
 func (m *Meter) Expires() int64 {
 	if m.Refunds != nil {
 		return max(m.gone(), m.Refunds.Until)
@@ -26,7 +27,7 @@ func (m *Meter) Expires() int64 {
 	return m.gone()
 }
 
-// gone is the first microsecond without debt.
+// gone is the first instant without debt.
 func (m *Meter) gone() int64 { return Span{m.TAT, int64(m.Part)}.Ceil() }
 
 func (m *Meter) refusedUntil(r *Rule) int64 {
@@ -49,7 +50,7 @@ func (r *Rule) pour(debt Span, cost int64, burst Span) (Span, bool) {
 	return after, !after.exceeds(burst)
 }
 
-// Room is how many units fit into a meter of that debt.
+// Room is how many units fit into a meter with that debt.
 func (r *Rule) Room(debt Span) int64 {
 	if debt.exceeds(r.Burst) { // turns are reserved
 		return 0
@@ -57,16 +58,16 @@ func (r *Rule) Room(debt Span) int64 {
 	return r.units(r.Burst.sub(debt, r.Parts))
 }
 
-// Delay is how long, in microseconds, a cost waits that does not fit into a meter of that
-// debt. It is negative if the cost fits.
+// Delay is how long, in microseconds, a cost waits until it fits into a meter with that
+// debt. It is not positive if the cost fits now.
 func (r *Rule) Delay(debt Span, cost int64) int64 {
 	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
 // Pour is [Rule.Decide] for a [Rule.Plain] rule, a cost of 1 to Max, and a meter without
-// turns and refunds, in a third of the time. exists says whether the meter was kept. If the
-// cost is admitted, m is to be written back. Nothing is decided if the clock stepped back.
-// until is the instant before which a cost of 1 is refused, or 0.
+// turns and refunds, in a third of the time. exists says whether the store keeps the meter.
+// If the cost is admitted, the store writes m back. If the clock stepped back, the verdict is
+// Undecided. until is the instant before which a cost of 1 is refused, or 0.
 func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Verdict, until int64) {
 	var debt Span
 	if exists {
@@ -88,7 +89,7 @@ func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Verdict, until in
 	return v, until
 }
 
-// checkMeter brings the meter to now, and notes what its debt would be after the charge.
+// checkMeter brings the meter to now, and sets s.next, the debt after the charge.
 func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 	m := &s.Meter
 	if s.Exists && r.ForgetAfter > 0 {
@@ -100,7 +101,7 @@ func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 		if m.Refunds != nil && (s.Dirty || m.Refunds.Until <= now) {
 			m.Refunds = nil
 		}
-		// The clock stepped back, or another limiter remembers for longer.
+		// The clock stepped back, or another limiter has a longer ForgetAfter.
 		if r.ForgetAfter > 0 && m.Forget > now+r.ForgetAfter && m.Turns == 0 {
 			m.Forget = now + r.ForgetAfter
 			s.Dirty = true
@@ -114,7 +115,7 @@ func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 	var fits bool
 	s.next, fits = r.pour(debt, min(a.Cost, r.Max), burst)
 	if a.Mode == Force {
-		if !fits { // as much as there is room for
+		if !fits { // charge what there is room for
 			s.next = r.Burst
 			if debt.exceeds(r.Burst) {
 				s.next = debt
@@ -125,8 +126,8 @@ func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 	return fits && a.Cost <= r.Max
 }
 
-// settled is what the meter owes now. A debt above the burst comes of a clock that stepped
-// back, and is cut; turns that are reserved stay as far off as they were.
+// settled is the debt now. A debt above the burst without turns means that the clock stepped
+// back, and the debt is cut. If turns are reserved, they move back with the clock.
 func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
 	if back := m.Turns - now; back > 0 {
 		m.TAT, m.Turns, cut = m.TAT-back, now, true

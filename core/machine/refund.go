@@ -2,16 +2,16 @@ package machine
 
 import "slices"
 
-// Taken is what an admitted ask has taken from a state: Cost units at the instant At. Reading
-// is the state's, just after that.
+// Taken is what an admitted ask has charged: Cost units at the instant At. Reading is the
+// state's reading just after the charge.
 type Taken struct {
 	At, Cost int64
 	Reading  Reading
 }
 
-// Refund gives units of it back to the state as it is kept now. It gives no more than if
-// the action had never happened. It sets Dirty if the state is to be written, and clears
-// Exists if the state is to be deleted.
+// Refund gives units of t back to the state as it is kept now. The state then has no more
+// room than if the action had never happened. Refund sets Dirty if the state is to be
+// written, and clears Exists if the state is to be deleted.
 func (r *Rule) Refund(s *State, t *Taken, now, units int64) {
 	s.Dirty = false
 	if !s.Exists || now < t.At {
@@ -31,7 +31,7 @@ func (r *Rule) refundCounter(s *State, t *Taken, now, units int64) bool {
 	c := &s.Counter
 	if r.Kind == KindElasticWindow {
 		if now >= t.At+r.Period {
-			return false // the window may be another
+			return false // the charge may belong to an earlier window
 		}
 	} else {
 		opened := t.Reading.Count == t.Cost && units == t.Cost
@@ -40,17 +40,17 @@ func (r *Rule) refundCounter(s *State, t *Taken, now, units int64) bool {
 		}
 	}
 	c.Count -= units
-	s.Exists = c.Count > 0 // or it is whole
+	s.Exists = c.Count > 0
 	return true
 }
 
-// maxSince bounds how many entries move up when one is taken out.
+// maxSince bounds how many later entries move when one is removed.
 const maxSince = 1 << 16
 
 func (r *Rule) refundTrail(s *State, t *Taken, now, units int64) bool {
 	trail := s.Trail
 	if r.Kind == KindSlidingRefused && int64(trail.Len()-trail.dead(now-r.Period)) >= r.Max {
-		return false // older entries may have made room for newer ones
+		return false // older entries that still count may have been dropped for newer ones
 	}
 	to := trail.dead(t.At)
 	from := max(trail.dead(t.At-1), to-int(units))
@@ -62,16 +62,16 @@ func (r *Rule) refundTrail(s *State, t *Taken, now, units int64) bool {
 	return true
 }
 
-// refundMeter takes time from the debt: that of the units, but no more than would be left
-// of the debt after the charge, or after any refund since. What others charged since is
-// not the action's to give back, nor is what has drained by itself. While turns are to
-// come only the last one is given back: a turn behind it would come too early.
+// refundMeter takes the units' time from the debt. It takes at most what is left of the debt
+// after the charge, and of the debt after any refund since: the rest was charged by other
+// actions, or has drained. While turns are reserved, only the last one can be given back:
+// else a later turn would come too early.
 func (r *Rule) refundMeter(s *State, t *Taken, now, units int64) bool {
 	m := &s.Meter
 	at := Span{m.TAT, int64(m.Part)}
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
 	left := m.Refunds.limit(after, t.Reading.Refund)
-	if left.exceeds(at) { // the clock stepped back and has cut the debt
+	if left.exceeds(at) { // the debt was cut when the clock stepped back
 		left = at
 	}
 	left.Whole -= now
@@ -92,21 +92,21 @@ func (r *Rule) refundMeter(s *State, t *Taken, now, units int64) bool {
 	return true
 }
 
-// Refunds is what a meter remembers of refunds, so that none gives back what others have
-// given back already. It is replaced, not changed.
+// Refunds is what a meter remembers of refunds, so that no time is given back twice. It is
+// replaced, never changed.
 type Refunds struct {
-	Until int64    // when all is drained that was charged before the last refund
-	After []Refund // oldest first, each debt later than the one before
+	Until int64    // when all that was charged before the last refund has drained
+	After []Refund // oldest first, each TAT later than the one before
 }
 
 // A Refund is the debt of a meter just after a refund.
 type Refund struct {
-	Number int64 // it grows
+	Number int64 // a later refund has a higher one
 	TAT    int64
 	Part   uint32
 }
 
-// maxRefunds is how many refunds are kept apart.
+// maxRefunds is how many refunds a meter remembers.
 const maxRefunds = 8
 
 func (f *Refunds) last() int64 {
@@ -116,14 +116,14 @@ func (f *Refunds) last() int64 {
 	return f.After[len(f.After)-1].Number
 }
 
-// limit is when all is drained that may be given back of a charge that knew of the refunds
-// up to known, and after which the debt was to be gone at after.
+// limit is the TAT up to which a charge may be given back. The charge knew of the refunds up
+// to known, and the TAT was after just after it.
 func (f *Refunds) limit(after Span, known int64) Span {
 	if f == nil {
 		return after
 	}
 	for i := range f.After {
-		if f.After[i].Number > known { // and the later debts are higher
+		if f.After[i].Number > known { // the first such entry has the least TAT
 			if at := f.After[i].tat(); after.exceeds(at) {
 				return at
 			}
@@ -135,11 +135,12 @@ func (f *Refunds) limit(after Span, known int64) Span {
 
 func (f *Refund) tat() Span { return Span{f.TAT, int64(f.Part)} }
 
-// add adds a refund, at the instant now, of a charge that knew of those up to known: what
-// it gave, when the debt is gone, and when it was to be gone before. Without that charge
-// the debt would have been less by as much after the refunds that it did not know of. A
-// refund speaks for those before it that left no less, and the last one that is over, for
-// all of them. If there are too many, the two nearest to each other become one, the lower.
+// add adds a refund at the instant now: gave is the time that it gave back, at and before
+// are the TAT after it and before it. The charge knew of the refunds up to known. Without
+// the charge, the TAT after each later refund would have been less by gave.
+//
+// A refund replaces earlier ones with no lower TAT, and all earlier ones if its TAT is past.
+// If there are too many, the two with the nearest TATs become one, with the lower TAT.
 func (f *Refunds) add(at, gave Span, before, known, parts, now int64) *Refunds {
 	next := &Refunds{Until: before}
 	push := func(number int64, at Span) {

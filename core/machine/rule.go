@@ -1,7 +1,6 @@
 package machine
 
-// A Kind says which machine a [Rule] uses. States of different kinds have nothing in
-// common.
+// A Kind says which machine a [Rule] uses. A rule never reads a state of another kind.
 type Kind uint8
 
 // The kinds of rules.
@@ -22,7 +21,7 @@ var kindNames = [...]string{
 	KindFunnel: "funnel", KindBan: "ban",
 }
 
-// String returns the word that stands for the kind in keys, headers and logs.
+// String returns the word for the kind in keys, headers and logs.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && kindNames[k] != "" {
 		return kindNames[k]
@@ -35,13 +34,13 @@ func (k Kind) String() string {
 type Rule struct {
 	Kind Kind
 	Max  int64  // the quota: units for a window, capacity for a meter, refusals for a ban
-	Hash uint64 // of what identifies the state within a user and action; set by package core
+	Hash uint64 // of the limit's identity; set by package core
 
 	Period int64 // windows
 
 	// Meters: buckets and funnels.
-	Emission    Span  // the time of one unit
-	Burst       Span  // the time of the whole quota: the most debt that a meter bears
+	Emission    Span  // the emission interval: the time of one unit
+	Burst       Span  // the time of the full quota: the most debt that a meter may have
 	Start       Span  // the debt of a bucket with Initial that has no state
 	Parts       int64 // the denominator of all spans
 	ForgetAfter int64 // how long a bucket with Initial is kept after its last action; else 0
@@ -68,8 +67,8 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 }
 
 // WithInitial makes a bucket start with n units instead of full, and forget its state
-// after forgetAfter without an admitted action. A state is kept for at least as long as
-// the bucket takes to fill, and a microsecond more, so that a wait for a full bucket ends.
+// after forgetAfter without an admitted action. The state is kept for at least as long as
+// the bucket takes to fill, and a microsecond more: a user who waits must see it full.
 func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	r.Start = spanOf(r.pace, r.Max-n, r.Parts)
 	r.ForgetAfter = max(forgetAfter, r.Burst.Ceil()+1)

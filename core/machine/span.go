@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// A Span is a time: Whole microseconds and Part/Parts of one, where Parts is the rule's
-// and Part is from 0 to Parts-1. So a rate of 7 per second never drifts.
+// A Span is a time of Whole microseconds and the fraction Part/Parts of one. Parts is the
+// rule's, and Part is from 0 to Parts-1. So a rate of 7 per second never drifts.
 type Span struct{ Whole, Part int64 }
 
 func (a Span) add(b Span, parts int64) Span {
@@ -39,10 +39,10 @@ func (a Span) Ceil() int64 {
 	return a.Whole
 }
 
-// beyond is longer than any span of a valid rule.
+// beyond stands for all spans that are too long for a valid rule.
 const beyond = math.MaxInt64 / 4
 
-// Time is how long n units take at the rule's rate. A time beyond every bound is cut.
+// Time is how long n units take at the rule's rate, cut at 2^61 microseconds.
 func (r *Rule) Time(n int64) Span {
 	if n == 1 {
 		return r.Emission
@@ -61,7 +61,7 @@ func spanOf(pace, n, parts int64) Span {
 	return Span{beyond, 0}
 }
 
-// units is how many whole units take no longer than a span.
+// units is how many whole units fit into a span.
 func (r *Rule) units(a Span) int64 {
 	hi, lo := bits.Mul64(uint64(a.Whole), uint64(r.Parts))
 	lo, carry := bits.Add64(lo, uint64(a.Part), 0)

@@ -7,7 +7,7 @@ type Mode uint8
 const (
 	Charge Mode = iota // charge if there is room
 	Peek               // answer, and write nothing
-	Force              // charge up to the cost, as far as there is room, and allow
+	Force              // charge up to the cost, as far as there is room; always allowed
 )
 
 // An Ask is a request to a rule.
@@ -15,22 +15,22 @@ type Ask struct {
 	Mode Mode
 	Cost int64 // units, at least 1
 
-	// Ahead, in microseconds, lets a meter admit an action that long before it has room:
-	// the caller waits for its turn.
+	// Ahead, in microseconds, lets a meter admit an action that long before it has room.
+	// The caller waits for its turn.
 	Ahead int64
 
-	// Ban is a ban by hand of so many microseconds, for a rule of KindBan; 0 is none.
+	// Ban is a ban by hand, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
 }
 
-// A State is what a store keeps for one rule, one user and one action. The zero State is
-// that of a rule for which nothing is kept.
+// A State is what a store keeps for one rule, one user and one action. The zero State stands
+// for a rule of which the store keeps nothing.
 //
 // A store loads a state, passes it to [Rule.Check] and then to [Rule.Charge] or
 // [Rule.Refuse], and writes it back if Dirty is set. Package core's Charge does so for
 // several rules at once, all or none.
 type State struct {
-	Exists bool // something is kept; if not, the rest is ignored
+	Exists bool // the store keeps it; if false, the rest is ignored
 	Fits   bool // set by Check: the rule has room
 	Dirty  bool // the state is to be written
 
@@ -44,20 +44,20 @@ type State struct {
 }
 
 // A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
-// Lua for example, brings back Readings.
+// Lua for example, fills in Readings.
 type Reading struct {
 	Fits bool
 
-	Count  int64 // windows: the units that count
-	Rest   Span  // until the rule is whole; a ban: until all is forgotten
-	Wait   int64 // trails that do not fit: until they do; a ban: until it ends
+	Count  int64 // windows: the units in the window
+	Rest   Span  // until the full quota is available; a ban: until all is forgotten
+	Wait   int64 // a trail without room: until it has room; a ban: until it ends
 	Refund int64 // meters: the number of the last refund; see [Refunds]
 
 	Refusals, Level int // a ban: refusals that count towards the next, and bans in a row
 }
 
-// A Verdict is what a [Reading] says of a charge that a single rule decides. Its 32 bytes
-// in four fields are what the compiler keeps in registers: more would cost 30 ns.
+// A Verdict is the [Reading] of a charge that a single rule decides. Four fields of 32 bytes
+// stay in registers: one more would cost 30 ns.
 type Verdict struct {
 	Outcome Outcome
 	Count   int32
@@ -65,7 +65,7 @@ type Verdict struct {
 	Rest    Span
 }
 
-// An Outcome is how a charge has ended.
+// An Outcome is the result of a charge.
 type Outcome uint8
 
 // The outcomes.
@@ -95,7 +95,7 @@ func (r *Rule) Decide(s *State, now, cost int64) Verdict {
 	return Verdict{outcome, int32(v.Count), v.Wait, v.Rest}
 }
 
-// Expires is the instant from which a state need not be kept.
+// Expires is the instant from which the store need not keep a state.
 func (r *Rule) Expires(s *State) int64 {
 	switch {
 	case r.Kind == KindBan:
@@ -111,8 +111,8 @@ func (r *Rule) Expires(s *State) int64 {
 	}
 }
 
-// RefusedUntil is the instant before which a cost of 1 is refused if nothing else
-// happens. It may be past.
+// RefusedUntil is the instant before which a cost of 1 is refused, unless a refund or a
+// reset comes first. It may be past.
 func (r *Rule) RefusedUntil(s *State) int64 {
 	switch {
 	case r.Kind == KindBan:
@@ -143,7 +143,7 @@ func (r *Rule) Check(s *State, now int64, a *Ask) {
 	}
 }
 
-// Charge takes the cost from a checked state: all of it, or with Force what fits.
+// Charge charges the cost to a checked state: all of it, or with Force what fits.
 func (r *Rule) Charge(s *State, now int64, a *Ask) {
 	cost := a.Cost
 	if a.Mode == Force && r.Windowed() {
@@ -172,20 +172,20 @@ func (r *Rule) Charge(s *State, now int64, a *Ask) {
 	s.Exists, s.Dirty = true, true
 }
 
-// Refuse records in a checked state what a refused ask leaves behind, if its kind leaves
-// anything. With record false it leaves nothing, as while a ban lasts.
+// Refuse records the refusal in a checked state, if the rule's kind records refusals. If
+// record is false, as while a ban lasts, it records nothing.
 func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
-	mine := record && !s.Fits && a.Cost <= r.Max
+	refused := record && !s.Fits && a.Cost <= r.Max // by this rule
 	switch {
 	case r.Kind == KindBan && record:
 		r.refusal(s, now)
-	case r.Kind == KindElasticWindow && mine:
+	case r.Kind == KindElasticWindow && refused:
 		s.Counter.End = now + r.Period
 		s.Dirty = true
-	case r.Kind == KindSlidingRefused && mine:
+	case r.Kind == KindSlidingRefused && refused:
 		r.chargeTrail(s, now, a.Cost)
 		s.Dirty = true
-	case r.ForgetAfter > 0 && mine && !s.Exists:
+	case r.ForgetAfter > 0 && refused && !s.Exists:
 		s.Meter.Forget = now + r.ForgetAfter
 		s.Exists, s.Dirty = true, true
 	default:
@@ -193,8 +193,8 @@ func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
 	}
 }
 
-// shift moves a state back to a clock that stepped back, so that it delays nobody for
-// longer than it did before.
+// shift moves a state back if the clock stepped back, so that no user waits longer than
+// before.
 func (r *Rule) shift(s *State, now int64) {
 	if s.ahead == 0 {
 		return
@@ -207,8 +207,8 @@ func (r *Rule) shift(s *State, now int64) {
 	s.ahead, s.Dirty = 0, true
 }
 
-// Read fills in the zero Reading of a state that was checked, and charged or refused if it
-// was to be.
+// Read fills in v, a zero Reading, from a state after Check, and after Charge or Refuse if
+// the store calls them.
 func (r *Rule) Read(v *Reading, s *State, now int64, a *Ask) {
 	v.Fits = s.Fits
 	switch r.Kind {
@@ -231,8 +231,8 @@ func (r *Rule) Remaining(v *Reading) int64 {
 	return r.Room(v.Rest)
 }
 
-// RetryAfter is the wait, in microseconds, until a cost of at most Max fits that does not
-// fit now.
+// RetryAfter is the wait, in microseconds, until the rule has room for a cost that does not
+// fit now. The cost is at most Max.
 func (r *Rule) RetryAfter(v *Reading, cost int64) int64 {
 	switch r.Kind {
 	case KindTokenBucket, KindFunnel:

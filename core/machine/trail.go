@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A trail of a few entries is one cache line. A longer one is a block, which is compacted
-// when it is full. Above long entries it is blocks of chunk entries, so that no charge
-// copies a long queue.
+// A trail of up to few entries is one cache line. A longer one has a block, which is
+// compacted when it is full. One of more than long entries has blocks of chunk entries, so
+// that no charge copies a long queue.
 const (
 	few   = 5
 	chunk = 128
@@ -15,17 +15,17 @@ const (
 )
 
 // Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first. Up to 5 stand in the Trail itself, which takes 64 bytes. More
-// take 8 to 8.5 bytes each besides.
+// actions, oldest first. A Trail takes 64 bytes and holds up to 5 instants. With more, each
+// takes 8 to 8.5 bytes besides.
 type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once
 	n      int32
-	head   int32      // of the oldest entry, in the first block
-	blocks *[][]int64 // if not nil, where the entries are
-	few    [few]int64 // or else here
+	head   int32      // the index of the oldest entry in the first block
+	blocks *[][]int64 // the entries, if not nil
+	few    [few]int64 // the entries, if blocks is nil
 }
 
-// Len is how many entries are kept, those that no longer count included.
+// Len is how many entries are kept, including those older than the period.
 func (t *Trail) Len() int {
 	if t == nil {
 		return 0
@@ -46,7 +46,7 @@ func (t *Trail) newest() int64 {
 	return t.At(int(t.n) - 1)
 }
 
-// push adds an entry to a trail that will rarely have more than max.
+// push adds an entry. max is how many entries the trail will usually have at most.
 func (t *Trail) push(at int64, max int) {
 	at -= t.base
 	switch {
@@ -69,7 +69,7 @@ func (t *Trail) larger(entries []int64, max int) []int64 {
 	size := len(entries) * 2
 	if max < size {
 		size = max
-		if len(entries) >= max { // refused entries of a larger limit
+		if len(entries) >= max { // a limiter with a higher max wrote them
 			size = len(entries)
 		}
 		size += size/64 + 1
@@ -100,7 +100,7 @@ func (t *Trail) extend(max int) *[]int64 {
 	return &(*t.blocks)[len(*t.blocks)-1]
 }
 
-// split makes chunks of a trail that was one block.
+// split turns one block into chunks.
 func (t *Trail) split() (blocks [][]int64) {
 	for part := range slices.Chunk((*t.blocks)[0][t.head:], chunk) {
 		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
@@ -130,8 +130,8 @@ func (t *Trail) drop(k int) {
 	}
 }
 
-// dead is how many entries are at or before the instant at. Most often it is few
-// or all, so the search starts at the oldest and doubles its step.
+// dead is how many entries are at or before the instant at. Usually that is few or
+// all, so the search starts at the oldest and doubles its step.
 func (t *Trail) dead(at int64) int {
 	n := int(t.n)
 	if n == 0 || t.At(0) > at {
@@ -152,7 +152,7 @@ func (t *Trail) dead(at int64) int {
 	return high
 }
 
-// remove takes out the entries from from to just before to.
+// remove removes the entries from from to just before to.
 func (t *Trail) remove(from, to int) {
 	for i := to; i < int(t.n); i++ {
 		*t.entry(i - (to - from)) = *t.entry(i)
@@ -190,8 +190,8 @@ func (t *Trail) pop() {
 	}
 }
 
-// free is the instant from which the rule has room for cost: when the entry leaves that
-// is one too many.
+// free is the instant from which the rule has room for cost: when the last entry leaves the
+// window that is too many.
 func (t *Trail) free(r *Rule, cost int64) int64 {
 	over := int64(t.n) - (r.Max - cost) - 1
 	if over < 0 {
@@ -200,7 +200,7 @@ func (t *Trail) free(r *Rule, cost int64) int64 {
 	return t.At(int(over)) + r.Period
 }
 
-// checkTrail looks at one entry: the one that would be one too many.
+// checkTrail reads one entry only: the newest one that must have left the window.
 func (r *Rule) checkTrail(s *State, now int64, a *Ask) bool {
 	s.ahead = 0
 	if !s.Exists || s.Trail.Len() == 0 {
@@ -210,8 +210,9 @@ func (r *Rule) checkTrail(s *State, now int64, a *Ask) bool {
 	return a.Mode == Force || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
 }
 
-// chargeTrail writes cost entries, and drops those that no longer count. Of refused ones
-// the newest Max stay, or as many as counted before, if a larger limit wrote them.
+// chargeTrail writes cost entries, and drops those older than the period. If refusals are
+// recorded too, the newest Max entries stay, or more if a limiter with a higher max wrote
+// them.
 func (r *Rule) chargeTrail(s *State, now, cost int64) {
 	if s.Trail == nil {
 		s.Trail = new(Trail)
