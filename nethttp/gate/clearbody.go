@@ -13,7 +13,7 @@ func ClearBody(w http.ResponseWriter) {
 	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Expires"} {
 		delete(h, name)
 	}
-	if ofServer(w) {
+	if h["Content-Encoding"] != nil && ofServer(w) {
 		delete(h, "Content-Encoding")
 	}
 }

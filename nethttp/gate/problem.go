@@ -3,8 +3,8 @@ package gate
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -37,7 +37,7 @@ func refusal(d *core.Decision) Problem {
 	p := Problem{Type: typeQuota, Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
 	case d.RetryAfter == core.Never:
-		p.Detail = fmt.Sprintf("This asks for more at once than the limit of %d can ever allow.", d.Limit)
+		p.Detail = "This asks for more at once than the limit of " + strconv.Itoa(d.Limit) + " can ever allow."
 		return p
 	case d.Reason == core.ReasonBanned:
 		p.Type, p.Title = typeBanned, "Banned"
@@ -45,7 +45,7 @@ func refusal(d *core.Decision) Problem {
 	case d.Reason == core.ReasonFull:
 		p.Detail = "Too many users are being limited at present."
 	default:
-		p.Detail = fmt.Sprintf("The limit of %d has no room for this at present.", d.Limit)
+		p.Detail = "The limit of " + strconv.Itoa(d.Limit) + " has no room for this at present."
 	}
 	p.retry(ceilSeconds(d.RetryAfter))
 	return p
@@ -75,17 +75,17 @@ func (f *Failure) Problem() Problem {
 
 func (p *Problem) retry(seconds int64) {
 	p.RetryAfter = seconds
-	unit := "seconds"
+	unit := " seconds."
 	if seconds == 1 {
-		unit = "second"
+		unit = " second."
 	}
-	p.Detail += fmt.Sprintf(" Try again in %d %s.", seconds, unit)
+	p.Detail += " Try again in " + strconv.FormatInt(seconds, 10) + unit
 }
 
 // Write answers the request with the problem.
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
 	ClearBody(w)
-	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header()["Content-Type"] = []string{"application/problem+json"}
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {
 		return
