@@ -46,6 +46,13 @@
 // whose times are whole seconds. Up to 16,384 refusals are kept, in some 4 MB.
 // [Options].NoRefusalCache turns that off.
 //
+// # Testing
+//
+// miniredis runs the scripts. Move its clock with SetTime and FastForward, and give the store
+// NoRefusalCache and a long Timeout. Do not run it inside testing/synctest: that clock does
+// not reach a server, and stands still while a goroutine waits for a socket.
+// examples/migrate has a whole test.
+//
 // # Failure
 //
 // [Options].Timeout bounds every call, whatever the client's own options are. A call

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,31 @@ func TestOneCommandForEachDecision(t *testing.T) {
 	}
 	if got := names(proxy.Commands()); got != "eval" {
 		t.Errorf("History takes %s", got)
+	}
+}
+
+// A limit and a ban on all of a user's actions are decided in the same command.
+func TestPerUserTakesNoFurtherCommand(t *testing.T) {
+	_, proxy := proxied(t)
+	l := core.Must(core.New(reliable(t, proxy.Addr).AlwaysAsk(), core.FixedWindow(9, time.Hour), core.SlidingWindow(3, time.Hour).PerUser()))
+	l = core.Must(l.With(core.BanPolicy{Refusals: 2, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true}))
+	if _, err := l.Peek(t.Context(), user, action); err != nil { // the server learns the script
+		t.Fatal(err)
+	}
+	proxy.Commands()
+	var got []core.Reason
+	for i := range 6 {
+		d, err := l.Allow(t.Context(), user, fmt.Sprint(action, i%3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, d.Reason)
+	}
+	if want := []core.Reason{"", "", "", core.ReasonLimited, core.ReasonBanned, core.ReasonBanned}; !slices.Equal(got, want) {
+		t.Errorf("the reasons are %q, want %q", got, want)
+	}
+	if got := names(proxy.Commands()); got != strings.TrimSpace(strings.Repeat("evalsha ", 6)) {
+		t.Errorf("6 decisions take %s", got)
 	}
 }
 
