@@ -1,10 +1,10 @@
-// Package memorystore keeps the state of limits in the process. It is the store to
-// start with: nothing to install, nothing to close.
+// Package memorystore keeps the state of limits in the process. Start with it: there is
+// nothing to install and nothing to close.
 //
 //	store := memorystore.New(nil)
 //	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
 //
-// Every process counts for itself. Processes that must share their limits use redisstore,
+// Every process counts for itself. If processes must share their limits, use redisstore,
 // with a memorystore as the fallback.
 //
 // # Memory
@@ -15,40 +15,40 @@
 //	a key                                   40 to 52 bytes, whatever the length of user and action
 //	SlidingWindow, MovingWindow             64 bytes more, and 8 to 9 for each action above the fifth
 //	TokenBucket with Initial                60 bytes more
-//	bucket or funnel after a Refund         120 to 300 bytes more, until the debt of then has drained
+//	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //
-// A MovingWindow(1,000,000, d) can take 8 MB a key. MaxKeys does not bound that: choose the
-// limit with it in mind.
+// A MovingWindow(1,000,000, d) can take 8 MB a key. MaxKeys does not bound that.
 //
 // The store keeps a hash of 64 bits in place of user and action, under a random key of the
-// process. Two of a million users share a state with a chance of 3 in 100 million.
+// process. With a million users, the chance that two of them share a state is 3 in 100
+// million.
 //
-// An expired key stays until a new key needs its room. A table grows when most of its keys
-// are live.
+// An expired key stays until a new key takes its place. A table grows if most of its keys
+// have not expired.
 //
 // # At the bound
 //
 // A new key takes the place of an expired one. If there is none nearby, the store looks at
-// 32 keys, spread over a part of the table, and drops the one nearest to being whole that is
-// not refused at present. The user of the dropped key may act again at once: the store has
-// then admitted at most one quota too many. A refused key is never dropped, so a flood of
-// new keys forgives nobody.
+// 32 keys, spread over a part of the table. It drops the one that expires first, unless its
+// user is refused at present. The user of the dropped key may act again at once: the store
+// has then admitted at most one quota too many. The key of a refused user is never dropped,
+// so a flood of new keys unlocks no user.
 //
-// If all those keys are refused, there is no room. New users are then decided by a state
-// that they share: one for each limit and shard, of which a store of MaxKeys 1,048,576 has
-// 1,024. Together they get no more than one user's quota. If it is used up, the reason is
-// core.ReasonFull, and RetryAfter is at most a minute. This is what it costs:
+// If the users of all those keys are refused, there is no room. New users then share one
+// state for each limit and shard; a store of MaxKeys 1,048,576 has 1,024 shards. Together
+// they get no more than one user's quota. If it is used up, the reason is core.ReasonFull,
+// and RetryAfter is at most a minute. This has consequences:
 //
-//   - A new user shares a quota with others, of any action, who find no room.
-//   - A user who gets a key later starts with a quota of its own.
-//   - A charge by a shared state cannot be refunded, and a Wait takes no turn in it.
-//   - A ban by hand is refused, since a ban is one user's own.
+//   - A new user shares a quota with other new users, whatever their action.
+//   - A user who gets a key later starts with a full quota.
+//   - A charge to a shared state cannot be refunded, and Wait reserves no turn in it.
+//   - A ban by hand fails: a shared state cannot hold the ban of one user.
 //
 // To fill a store with refused keys takes as many users as MaxKeys. If clients can invent
-// users, by IPv6 for example, choose MaxKeys with that in mind: a key is 52 bytes.
+// users, by IPv6 for example, choose a larger MaxKeys: a key takes 52 bytes.
 //
 // # Time
 //
-// The clock is the process's monotonic one, from a base taken in [New]. Changes of the
-// wall clock do not matter.
+// The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock
+// do not matter.
 package memorystore

@@ -1,10 +1,10 @@
 package memorystore
 
-import (
-	"math"
-)
+// Room for new keys, and which key is dropped if the store is full.
 
-// probe is how many keys are looked at for one to drop.
+import "math"
+
+// probe is among how many keys evict chooses.
 const probe = 32
 
 // add makes a slot for a new key, unless the store is full.
@@ -16,11 +16,11 @@ func (s *Store) add(sh *shard, h hash, now int64) (at int, ok bool) {
 	return places[0].at, true
 }
 
-// insert makes a slot for the i-th place, at the bound by dropping another key. What a
-// refusal would add to a full store stays unwritten.
+// insert makes a slot for the i-th place. If the store is full, it drops another key. If none
+// can be dropped, it returns false and the state is not kept.
 func (s *Store) insert(sh *shard, places []place, i int, now int64) bool {
 	p := &places[i]
-	takesOver := !p.reserved && sh.slots[sh.spot(p.key, places, now)].key() != 0 // from an expired key
+	takesOver := !p.reserved && sh.slots[sh.slotFor(p.key, places, now)].key() != 0 // from an expired key
 	if !takesOver && !p.reserved && !s.reserve(sh, places, i, now) {
 		return false
 	}
@@ -35,7 +35,7 @@ func (s *Store) insert(sh *shard, places []place, i int, now int64) bool {
 	return true
 }
 
-// reserve counts the i-th place, at the bound in place of another key.
+// reserve counts the i-th place as a key. If the store is full, it drops another one.
 func (s *Store) reserve(sh *shard, places []place, i int, now int64) bool {
 	if s.used.Add(1) > s.max {
 		s.used.Add(-1)
@@ -55,23 +55,22 @@ func (s *Store) cancel(places []place) {
 	}
 }
 
-// roomFor reports whether reserve would find room for so many places, the i-th being
-// the last.
+// roomFor reports whether reserve would find room for n places, the i-th being the last.
 func (s *Store) roomFor(sh *shard, places []place, i, n int, now int64) bool {
 	missing := s.used.Load() + int64(n) - s.max
 	return missing <= 0 || int64(sh.victims(places, i, now)) >= missing
 }
 
-// evict drops a key to make room for the i-th place: one that has expired, or else the one
-// nearest to whole. It spares what is refused, and the places.
+// evict drops a key to make room for the i-th place: an expired one, or else the one that
+// expires first. It drops no protected key and none of the places.
 func (sh *shard) evict(places []place, i int, now int64) bool {
-	if at := sh.spot(places[i].key, places, now); sh.slots[at].key() != 0 {
+	if at := sh.slotFor(places[i].key, places, now); sh.slots[at].key() != 0 {
 		sh.remove(at)
 		return true
 	}
 	victim, least := -1, int64(math.MaxInt64)
 	sh.sample(places, i, func(at int) {
-		if s := &sh.slots[at]; s.mayGo(now) && s.until() < least {
+		if s := &sh.slots[at]; s.evictable(now) && s.until() < least {
 			victim, least = at, s.until()
 		}
 	})
@@ -84,26 +83,26 @@ func (sh *shard) evict(places []place, i int, now int64) bool {
 
 // victims is how many keys evict chooses from.
 func (sh *shard) victims(places []place, i int, now int64) (n int) {
-	spot := sh.spot(places[i].key, places, now)
+	spot := sh.slotFor(places[i].key, places, now)
 	if sh.slots[spot].key() != 0 {
 		n++
 	}
 	sh.sample(places, i, func(at int) {
-		if at != spot && sh.slots[at].mayGo(now) {
+		if at != spot && sh.slots[at].evictable(now) {
 			n++
 		}
 	})
 	return n
 }
 
-func (s *slot) mayGo(now int64) bool { return s.refused <= now || s.until() <= now }
+func (s *slot) evictable(now int64) bool { return s.protected <= now || s.until() <= now }
 
-// nextFree is when the first of the refused keys that evict looks at can be dropped.
+// nextFree is when the first of the protected keys that evict looks at can be dropped.
 func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	first := int64(math.MaxInt64)
 	sh.sample(places, i, func(at int) {
-		if s := &sh.slots[at]; !s.mayGo(now) {
-			first = min(first, s.refused, s.until())
+		if s := &sh.slots[at]; !s.evictable(now) {
+			first = min(first, s.protected, s.until())
 		}
 	})
 	if first == math.MaxInt64 {
@@ -112,9 +111,9 @@ func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	return first
 }
 
-// sample visits up to probe keys, less the places. The hash of the i-th place says which:
-// the first of them and the step between them. Neighbours would not do, since the keys that
-// may go would become rare in some parts of a table while others are full of them.
+// sample visits up to probe keys other than the places. The hash of the i-th place gives the
+// first one and the step between them. Adjacent slots would not do: the keys that can be
+// dropped would become rare in some parts of a table.
 func (sh *shard) sample(places []place, i int, visit func(at int)) {
 	h, n := places[i].key, len(sh.slots)
 	at, step := sh.home(h), 1
@@ -124,7 +123,7 @@ func (sh *shard) sample(places []place, i int, visit func(at int)) {
 	seen := 0
 	for range min(n, 2*probe) {
 		if k := sh.slots[at].key(); k != 0 {
-			if seen++; !spared(places, k) {
+			if seen++; !contains(places, k) {
 				visit(at)
 			}
 			if seen == probe {

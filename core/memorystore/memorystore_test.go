@@ -48,7 +48,7 @@ func (s *Store) check(t testing.TB) {
 		for at := range sh.slots {
 			sl := &sh.slots[at]
 			if sl.key() == 0 {
-				if sl.expires != 0 || sl.refused != 0 || sl.word.Load() != 0 {
+				if sl.expires != 0 || sl.protected != 0 || sl.word.Load() != 0 {
 					t.Fatalf("shard %d, slot %d has no key and is not empty", i, at)
 				}
 				continue
@@ -57,10 +57,10 @@ func (s *Store) check(t testing.TB) {
 			if found, ok := sh.search(sl.key()); !ok || found != at {
 				t.Fatalf("shard %d, slot %d is not found, but %d, %v", i, at, found, ok)
 			}
-			sl.settle()
+			sl.unpack()
 			kept[sl.word.Load()&tags]++
 		}
-		if used != sh.used || used*100 > len(sh.slots)*fullest {
+		if used != sh.used || used*100 > len(sh.slots)*maxLoad {
 			t.Fatalf("shard %d counts %d keys and has %d, in %d slots", i, sh.used, used, len(sh.slots))
 		}
 		m := sh.rare

@@ -1,5 +1,7 @@
 package memorystore
 
+// New users in a store that is full of refused keys.
+
 import (
 	"maps"
 	"time"
@@ -8,13 +10,13 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// makeRoom finds room for the new keys of a charge that all limits admit. A limit without
-// room is decided by the state that newcomers share. If that refuses, or may not be used,
-// makeRoom returns how long the caller should wait.
+// makeRoom finds room for the new keys of a charge that all limits admit. If there is no
+// room for a limit, the state that new users share decides. If that refuses, or may not be
+// used, makeRoom returns how long the caller should wait.
 func (s *Store) makeRoom(c *core.Charge, sh *shard, states []machine.State, places []place, now int64) (wait int64) {
 	missing, shares := 0, -1
 	for i := range places {
-		if places[i].found || !needed(c, i) {
+		if places[i].found || !required(c, i) {
 			continue
 		}
 		missing++
@@ -23,7 +25,7 @@ func (s *Store) makeRoom(c *core.Charge, sh *shard, states []machine.State, plac
 		}
 		shares = i
 		if c.Ban > 0 {
-			break // a ban is one user's own
+			break // a shared state cannot hold the ban of one user
 		}
 		sh.loadShared(&c.Limits[i], &states[i], now)
 		places[i].shared = true
@@ -31,7 +33,7 @@ func (s *Store) makeRoom(c *core.Charge, sh *shard, states []machine.State, plac
 	if shares < 0 {
 		return 0
 	}
-	c.Ahead = 0 // nobody reserves a turn in a shared state
+	c.Ahead = 0 // no turns are reserved in a shared state
 	if c.Ban == 0 && c.Check(states, now) {
 		return 0
 	}
@@ -49,10 +51,10 @@ func (s *Store) makeRoom(c *core.Charge, sh *shard, states []machine.State, plac
 	return max(1, min(wait, sh.nextFree(places, shares, now)-now, longestWait))
 }
 
-// longestWait is the longest wait that a user is told who has no key, in microseconds.
+// longestWait is the longest RetryAfter for a user without a key, in microseconds.
 const longestWait = 60e6
 
-// An overflow is the state of one limit for all users of a shard who find no room there.
+// An overflow is the state of one limit that all users of a shard without a key share.
 // Together they may do what one user may. An overflow is never evicted.
 type overflow struct {
 	state   machine.State
@@ -86,7 +88,7 @@ func (sh *shard) keepShared(l *core.Limit, st *machine.State, now int64) {
 	sh.rare.shared[overflowKey{l.Rule().Hash, l.AllActions()}] = overflow{*st, l.Rule().Expires(st)}
 }
 
-// full is the refusal of a key for which there is no room.
+// full is the refusal of a charge if there is no room for its keys.
 func full(c core.Charge, wait int64) core.Decision {
 	d := time.Duration(max(1, wait)) * time.Microsecond
 	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore}

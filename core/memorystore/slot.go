@@ -6,15 +6,15 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A slot is the state of one key. A meter and a counter stand in it. The tags say what stands
-// elsewhere: a trail, a ban policy's state, and a meter with more than the instant at which
-// its debt is gone stand in an arena. A meter with nothing but that instant may stand in the
-// word alone: see word.go.
+// A slot holds the state of one key. A counter is in the slot itself, and so is a meter with
+// nothing but a TAT. Other states are in an arena: trails, the states of ban policies, and
+// meters with more than a TAT. The tags of the word say which. The word alone may hold a
+// meter: see word.go.
 type slot struct {
-	hash    atomic.Uint64 // the key; 0 is none
-	expires int64         // when the key may be dropped; of a meter and a counter, their instant
-	word    atomic.Uint64 // meter: the part; counter: the count; others: a tag, and where in an arena
-	refused int64         // until when somebody is refused
+	hash      atomic.Uint64 // the key; 0 is none
+	expires   int64         // when the key may be dropped: a meter's TAT, a counter's End
+	word      atomic.Uint64 // a meter's Part, a counter's Count, or a tag and an index in an arena
+	protected int64         // the key is not evicted before this instant
 }
 
 const (
@@ -22,34 +22,35 @@ const (
 	tagTrail = 3 << 61
 	tagMeter = 2 << 61
 	tagBans  = 1 << 61
-	tags     = 3 << 61 // of a slot that is settled
+	tags     = 3 << 61 // the bits of a tag, if tagWord is not set
 )
 
 func (s *slot) key() hash { return hash(s.hash.Load()) }
 
-// clear makes it the slot of another key, or of none if h is 0.
+// clear gives the slot to another key, or to none if h is 0.
 func (s *slot) clear(h hash) {
 	s.word.Store(0)
-	s.expires, s.refused = 0, 0
+	s.expires, s.protected = 0, 0
 	s.hash.Store(uint64(h))
 }
 
 // move moves a key to another slot.
 func (s *slot) move(to *slot) {
-	s.settle()
+	s.unpack()
 	to.word.Store(s.word.Load())
-	to.expires, to.refused = s.expires, s.refused
+	to.expires, to.protected = s.expires, s.protected
 	to.hash.Store(s.hash.Load())
 }
 
+// A rare holds the states that few shards have.
 type rare struct {
 	meters arena[machine.Meter]
 	bans   arena[machine.Bans]
 	shared map[overflowKey]overflow
 }
 
-// load brings what a slot keeps into the zero state. What has expired is not kept, but its
-// trail is used again.
+// load fills in st, a zero State, from a slot. An expired state does not exist, but its trail
+// is used again.
 func (sh *shard) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	st.Exists = s.expires > now
 	word := s.word.Load()
@@ -71,7 +72,7 @@ func (sh *shard) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 
 // store writes a state to its slot.
 func (sh *shard) store(s *slot, r *machine.Rule, st *machine.State) {
-	s.expires, s.refused = r.Expires(st), r.RefusedUntil(st)
+	s.expires, s.protected = r.Expires(st), r.RefusedUntil(st)
 	special := r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil
 	if sh.rare == nil && (special || st.Bans != nil) {
 		sh.rare = new(rare)
@@ -102,7 +103,7 @@ func (sh *shard) store(s *slot, r *machine.Rule, st *machine.State) {
 	}
 }
 
-// release gives back what a slot has in an arena.
+// release frees a slot's entry in an arena.
 func (sh *shard) release(word uint64) {
 	switch at := word &^ tags; word & tags {
 	case tagTrail:
@@ -114,8 +115,8 @@ func (sh *shard) release(word uint64) {
 	}
 }
 
-// refuse protects the key from eviction until then.
-func (s *slot) refuse(until int64) { s.refused = max(s.refused, until) }
+// protect keeps the key from being evicted until then.
+func (s *slot) protect(until int64) { s.protected = max(s.protected, until) }
 
 // pour decides a charge of a Plain rule on a slot with nothing in an arena.
 func (s *slot) pour(r *machine.Rule, now, cost int64) machine.Verdict {
@@ -127,13 +128,12 @@ func (s *slot) pour(r *machine.Rule, now, cost int64) machine.Verdict {
 		s.word.Store(uint64(m.Part))
 	}
 	if until > 0 {
-		s.refuse(until)
+		s.protect(until)
 	}
 	return v
 }
 
-// meter is the meter that stands in the slot. It fills m in, since a struct that is
-// copied while it is new costs a decision 5 ns.
+// meter fills in m from the slot. Returning m would cost a decision 5 ns.
 func (s *slot) meter(m *machine.Meter) {
 	m.TAT, m.Part = s.expires, uint32(s.word.Load())
 	if m.Part > 0 {
@@ -141,7 +141,7 @@ func (s *slot) meter(m *machine.Meter) {
 	}
 }
 
-// An arena holds what does not fit into a slot, in blocks that never move.
+// An arena holds states that do not fit into a slot, in blocks that never move.
 type arena[T any] struct {
 	blocks []*[block]T
 	used   uint64

@@ -15,19 +15,19 @@ const (
 	defaultMaxKeys = 1 << 20
 	maxMaxKeys     = 1 << 32
 
-	// A shard holds about shardKeys keys at the bound, and more if there are maxShards. Many
-	// shards keep processors apart, and growing a small one is a short pause.
+	// A full shard holds about shardKeys keys, and more if there are maxShards. With many
+	// shards processors rarely wait for a lock, and growing a small table is a short pause.
 	shardKeys = 1024
 	maxShards = 4096
 )
 
 // Options are the settings of a store. The zero value is the default.
 type Options struct {
-	// MaxKeys bounds how many keys are kept: 1 to 4,294,967,296; 0 is 1,048,576.
+	// MaxKeys bounds how many keys the store keeps: 1 to 4,294,967,296; 0 is 1,048,576.
 	MaxKeys int
 
-	// Clock tells the time, for a program that replays or simulates; nil is the process's
-	// monotonic clock. It may be read under a lock and by several goroutines at once, so it
+	// Clock returns the time, for a program that replays or simulates; nil is the process's
+	// monotonic clock. The store calls it under a lock and from several goroutines, so it
 	// must be quick and must not panic. It may step back.
 	Clock func() time.Time
 }
@@ -52,8 +52,8 @@ func New(opts *Options) *Store {
 	return newStore(opts, func() int64 { return max(1, epoch+clock().Sub(base).Microseconds()) })
 }
 
-// epoch is the instant of New on a clock of Options.Clock, so that it can step back far
-// before anything is negative.
+// epoch is the instant of New if there is an Options.Clock. It is high, so that the clock can
+// step back far before an instant is negative.
 const epoch = 1 << 50
 
 func newStore(opts *Options, clock func() int64) *Store {
@@ -67,13 +67,13 @@ func newStore(opts *Options, clock func() int64) *Store {
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
 	s := &Store{
 		seed:   maphash.MakeSeed(),
-		base:   time.Now().Add(-time.Microsecond), // no instant is 0, which to a Meter is none
+		base:   time.Now().Add(-time.Microsecond), // so that no instant is 0
 		clock:  clock,
 		max:    int64(maxKeys),
 		shards: make([]shard, shards),
 	}
 	for i := range s.shards {
-		s.shards[i].setSlots(none[:])
+		s.shards[i].setSlots(empty[:])
 	}
 	return s
 }
@@ -85,8 +85,8 @@ func (s *Store) now() int64 {
 	return int64(time.Since(s.base) / time.Microsecond)
 }
 
-// A hash identifies a user, or what the store keeps of one. The seed is random, so that
-// nobody can search for two users that share a state.
+// A hash identifies a user, or a user's state. The seed is random, so that a client cannot
+// search for two users that share a state.
 type hash uint64
 
 // Odd multipliers tell the parts of a key apart.
@@ -113,12 +113,12 @@ func (s *Store) keyOf(user hash, action string, l *core.Limit) hash {
 	return s.key(user, action, l.Rule())
 }
 
-// shard is where all states of a user are, so that several limits are decided under one
-// lock. It takes the low bits of the hash, as a table takes the high ones.
+// shard returns the shard that has all states of a user, so that one lock is enough for
+// several limits. It uses the low bits of the hash, and a table the high ones.
 func (s *Store) shard(user hash) *shard { return &s.shards[user&hash(len(s.shards)-1)] }
 
-// Accept tells core.New that a limiter of more limits than there may be keys would
-// refuse everybody.
+// Accept returns an error to core.New if the limiter has more limits than MaxKeys: it would
+// refuse every user.
 func (s *Store) Accept(limits []core.Limit) error {
 	if int64(len(limits)) > s.max {
 		return fmt.Errorf("memorystore: %d limits need as many keys, and MaxKeys is %d", len(limits), s.max)

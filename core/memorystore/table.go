@@ -9,39 +9,39 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A shard is a hash table of slots with linear probing: a key stands at its home, which its
-// hash names, or in the first slot behind it that was free. An empty slot ends a search.
+// A shard is a hash table of slots with linear probing: the hash names the home slot of a
+// key, and the key is there or in the first slot after it that was free. An empty slot ends a
+// search.
 //
-//   - A removed key leaves no mark: the keys behind it move up.
-//   - An expired key stays. Its user finds it and uses it again; or a new key that passes
-//     by takes its slot over.
-//   - A table that is full drops what has expired. It grows if that is not enough.
+//   - A removed key leaves no mark: the keys after it move up.
+//   - An expired key stays, until its user uses it again or a new key takes its slot.
+//   - A full table drops expired keys. It grows if that is not enough.
 //
-// Everything happens under the shard's lock, but for the commonest decision: see word.go. A
+// All methods need the shard's lock, except for the commonest decision: see word.go. A
 // decision touches two cache lines: the shard's and the slot's.
 type shard struct {
-	size   atomic.Int64         // len(slots), and the first of them, for readers that do not
-	first  atomic.Pointer[slot] // hold the lock
+	size   atomic.Int64         // size and first are slots, for readers that do not hold
+	first  atomic.Pointer[slot] // the lock
 	mu     sync.Mutex
 	slots  []slot
 	used   int                  // keys
-	trails arena[machine.Trail] // its head is in the shard's first cache line
-	rare   *rare                // what else does not fit into slots; nil until needed
-	hand   int                  // the next slot that sweep looks at
+	trails arena[machine.Trail] // in the shard's first cache line
+	rare   *rare                // the other states that do not fit into slots; nil until needed
+	cursor int                  // the next slot that sweep looks at
 }
 
-// The bounds keep a key at 40 to 52 bytes. Searches grow with the square of what is free.
+// The load, in percent of the slots, keeps a key at 40 to 52 bytes and searches short.
 const (
-	minSize = 8
-	fullest = 80 // percent of the slots
-	roomy   = 63 // percent of the slots, after growing; fuller than that after dropping, it grows
+	minSize  = 8
+	maxLoad  = 80 // a fuller table drops expired keys
+	growLoad = 63 // a table that is still fuller grows to this load
 )
 
-// none is the table of a shard without keys. It is full at no key, so it is never written.
-var none [1]slot
+// empty is the table of a shard without keys. It counts as full, so no key is written to it.
+var empty [1]slot
 
-// setSlots makes a table the shard's. Tables only grow, so a reader without the lock that
-// takes the size first never reads behind the end.
+// setSlots gives the shard a table. Tables only grow, so a reader without the lock that
+// loads the size first never reads past the end.
 func (sh *shard) setSlots(slots []slot) {
 	sh.slots = slots
 	sh.first.Store(&slots[0])
@@ -68,10 +68,11 @@ func (sh *shard) next(i int) int {
 	return 0
 }
 
-// search returns where a key is. If it is not found, at is the empty slot behind its home.
+// search returns where a key is. If it is not found, at is the empty slot that ended the
+// search.
 func (sh *shard) search(h hash) (at int, found bool) {
 	if at, found = search(h, sh.slots); found {
-		sh.slots[at].settle()
+		sh.slots[at].unpack()
 	}
 	return at, found
 }
@@ -89,12 +90,12 @@ func search(h hash, slots []slot) (at int, found bool) {
 			i = 0
 		}
 	}
-	return i, false // never under the lock: a table has empty slots
+	return i, false // only without the lock: a table has empty slots
 }
 
-// spot returns the slot for a new key: the first from its home on that is empty or has
+// slotFor returns the slot for a new key: the first one, from its home, that is empty or has
 // expired.
-func (sh *shard) spot(h hash, places []place, now int64) int {
+func (sh *shard) slotFor(h hash, places []place, now int64) int {
 	i := sh.home(h)
 	for sh.slots[i].key() != 0 && !sh.expired(i, places, now) {
 		i = sh.next(i)
@@ -102,18 +103,18 @@ func (sh *shard) spot(h hash, places []place, now int64) int {
 	return i
 }
 
-// expired reports whether the slot at i may be used for another key. The places may not:
-// they may be about to be written.
+// expired reports whether the slot at i may be used for another key. The slots of places may
+// not: the charge may be about to write them.
 func (sh *shard) expired(i int, places []place, now int64) bool {
 	s := &sh.slots[i]
-	if s.key() == 0 || s.until() > now || spared(places, s.key()) {
+	if s.key() == 0 || s.until() > now || contains(places, s.key()) {
 		return false
 	}
-	s.settle()
+	s.unpack()
 	return s.expires <= now
 }
 
-func spared(places []place, h hash) bool {
+func contains(places []place, h hash) bool {
 	for i := range places {
 		if places[i].key == h {
 			return true
@@ -125,13 +126,13 @@ func spared(places []place, h hash) bool {
 // insert makes a slot for a new key.
 func (sh *shard) insert(h hash, places []place, now int64) (at int) {
 	sh.sweep(places, now)
-	at = sh.spot(h, places, now)
-	if sh.slots[at].key() == 0 && (sh.used+1)*100 > len(sh.slots)*fullest {
+	at = sh.slotFor(h, places, now)
+	if sh.slots[at].key() == 0 && (sh.used+1)*100 > len(sh.slots)*maxLoad {
 		sh.clean(places, now)
-		if sh.used*100 > len(sh.slots)*roomy || len(sh.slots) < minSize {
+		if sh.used*100 > len(sh.slots)*growLoad || len(sh.slots) < minSize {
 			sh.grow()
 		}
-		at = sh.spot(h, places, now)
+		at = sh.slotFor(h, places, now)
 	}
 	if s := &sh.slots[at]; s.key() != 0 {
 		sh.release(s.word.Load())
@@ -142,9 +143,9 @@ func (sh *shard) insert(h hash, places []place, now int64) (at int) {
 	return at
 }
 
-// remove takes out the key at i. A key behind it moves up if its home is not behind i.
+// remove removes the key at i. A key after it moves up if its home is not after i.
 func (sh *shard) remove(i int) {
-	sh.slots[i].settle()
+	sh.slots[i].unpack()
 	sh.release(sh.slots[i].word.Load())
 	sh.used--
 	n := len(sh.slots)
@@ -157,7 +158,7 @@ func (sh *shard) remove(i int) {
 	sh.slots[i].clear(0)
 }
 
-// clean removes what has expired.
+// clean removes the expired keys.
 func (sh *shard) clean(places []place, now int64) {
 	for i := 0; i < len(sh.slots); {
 		if sh.expired(i, places, now) {
@@ -170,7 +171,7 @@ func (sh *shard) clean(places []place, now int64) {
 
 // grow moves the keys to a larger table.
 func (sh *shard) grow() {
-	slots := make([]slot, max(minSize, (sh.used+1)*100/roomy))
+	slots := make([]slot, max(minSize, (sh.used+1)*100/growLoad))
 	for i := range sh.slots {
 		if h := sh.slots[i].key(); h != 0 {
 			at, _ := search(h, slots)
@@ -178,17 +179,18 @@ func (sh *shard) grow() {
 		}
 	}
 	sh.setSlots(slots)
-	sh.hand = 0
+	sh.cursor = 0
 }
 
-// sweep looks at one slot for each new key, so that a queue that nobody uses is given back.
+// sweep looks at one slot for each new key, and removes it if it has expired and holds memory
+// in an arena.
 func (sh *shard) sweep(places []place, now int64) {
 	if sh.trails.used == 0 && sh.rare == nil {
 		return
 	}
-	if word := sh.slots[sh.hand].word.Load(); word < tagWord && word&tags != 0 && sh.expired(sh.hand, places, now) {
-		sh.remove(sh.hand)
+	if word := sh.slots[sh.cursor].word.Load(); word < tagWord && word&tags != 0 && sh.expired(sh.cursor, places, now) {
+		sh.remove(sh.cursor)
 	} else {
-		sh.hand = sh.next(sh.hand)
+		sh.cursor = sh.next(sh.cursor)
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// few limits are decided on the stack.
+// few is up to how many limits are decided without allocation.
 const few = 4
 
-// A place is where the state of a limit is, if it is kept.
+// A place is where the state of a limit is, if the store keeps it.
 type place struct {
 	key      hash
-	at       int // where it was found; it may have moved since
+	at       int // the slot where it was found; it may have moved since
 	found    bool
-	reserved bool // counted, not yet inserted
+	reserved bool // counted in Store.used, not yet inserted
 	shared   bool // there is no room: see overflow
 }
 
@@ -28,12 +28,12 @@ func (sh *shard) slot(p *place) *slot {
 	return &sh.slots[p.at]
 }
 
-// Take decides a charge in one atomic step. It does not allocate for keys that are
-// known, but for a queue that grows, or for more than four limits.
+// Take decides a charge in one atomic step. For a known key it allocates only if a trail
+// grows, or if there are more than four limits.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	u := s.hash(c.User)
 	sh := s.shard(u)
-	if c.Short() { // and comes by a decorator: see TakeOne
+	if c.Short() { // a decorator sent it: see TakeOne
 		l := &c.Limits[0]
 		if v := s.takeOne(sh, s.keyOf(u, c.Action, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
 			c.Decide(&d, v)
@@ -61,31 +61,32 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	c.Commit(&d, states, now)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
-		// A refused user is not to be forgiven by another limiter's numbers, or at a
-		// smaller cost.
+		// Another limiter, or a smaller cost, might have room. The key is protected
+		// nonetheless: to evict it would give the user a full quota.
 		until = now + int64(d.RetryAfter/time.Microsecond)
 	}
 	for i := range places {
 		switch p, r := &places[i], c.Limits[i].Rule(); {
 		case p.found:
-			sh.settle(p, r, &states[i], until)
+			sh.save(p, r, &states[i], until)
 			states[i].Dirty = false
 		case p.shared && states[i].Dirty:
 			states[i].Dirty = false
 			sh.keepShared(&c.Limits[i], &states[i], now)
 		}
 	}
-	// New keys come last: what was just written is not expired, and not displaced.
+	// New keys come last: the keys that were just written have not expired, so that no new
+	// key takes their slots.
 	for i := range places {
 		if states[i].Dirty && s.insert(sh, places, i, now) {
-			sh.settle(&places[i], c.Limits[i].Rule(), &states[i], until)
+			sh.save(&places[i], c.Limits[i].Rule(), &states[i], until)
 		}
 	}
 	d.Issue(s)
 	return d, nil
 }
 
-// enter fills in the zero place and the zero state of a key.
+// enter fills in p and st, a zero place and a zero state, for a key.
 func (sh *shard) enter(p *place, h hash, r *machine.Rule, st *machine.State, now int64) {
 	p.key = h
 	if p.at, p.found = sh.search(h); p.found {
@@ -93,21 +94,21 @@ func (sh *shard) enter(p *place, h hash, r *machine.Rule, st *machine.State, now
 	}
 }
 
-// settle writes what has become of a state, and protects it until then if it refuses.
-func (sh *shard) settle(p *place, r *machine.Rule, st *machine.State, until int64) {
+// save writes a state if it is dirty. If its limit refuses, it protects the key until then.
+func (sh *shard) save(p *place, r *machine.Rule, st *machine.State, until int64) {
 	s := sh.slot(p)
 	if st.Dirty {
 		sh.store(s, r, st)
 	}
 	if !st.Fits {
-		s.refuse(until)
+		s.protect(until)
 	}
 }
 
-// needed reports whether the charge cannot pass without a place for its i-th limit. A
-// rehearsed limit, and a ban policy without a refusal to record, cannot refuse. They are
-// left out if the store is full.
-func needed(c *core.Charge, i int) bool {
+// required reports whether the charge needs a place for its i-th limit to pass. A rehearsed
+// limit does not, nor does a ban policy without a refusal to record. They are left out if
+// the store is full.
+func required(c *core.Charge, i int) bool {
 	l := &c.Limits[i]
 	if l.Rule().Kind == machine.KindBan {
 		return c.Ban > 0
@@ -115,7 +116,7 @@ func needed(c *core.Charge, i int) bool {
 	return !l.Shadowed()
 }
 
-// Refund gives back what a charge has taken, in one atomic step.
+// Refund gives back units of a charge, in one atomic step.
 func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	u := s.hash(r.User)
 	sh := s.shard(u)
@@ -133,13 +134,13 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 		case states[i].Dirty && !states[i].Exists:
 			s.forget(sh, p)
 		default:
-			sh.settle(p, r.Limits[i].Rule(), &states[i], 0)
+			sh.save(p, r.Limits[i].Rule(), &states[i], 0)
 		}
 	}
 	return nil
 }
 
-// Reset forgets the states of the limits for that user and action.
+// Reset removes the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
 	u := s.hash(user)
 	sh := s.shard(u)

@@ -27,7 +27,7 @@ func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine
 	return t.s.takeOne(t.s.shard(u), t.s.key(u, action, r), r, cost)
 }
 
-// An allTaker is one of a limit of all actions, whose key has none.
+// An allTaker is the taker of a limit with AllActions, whose key has no action.
 type allTaker struct{ taker }
 
 func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.Verdict {
@@ -42,7 +42,7 @@ func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machi
 		}
 	}
 	sh.mu.Lock()
-	now := s.now() // after the lock, so that nobody has been here later
+	now := s.now() // under the lock: no state is from a later instant
 	at, found := sh.search(h)
 	if !found {
 		at, found = s.add(sh, h, now)
@@ -57,7 +57,7 @@ func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machi
 	return v
 }
 
-// decide decides a charge of one limit, whose state is in the slot.
+// decide decides a charge of one limit, by the state in the slot.
 func (sh *shard) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine.Verdict) {
 	if r.Plain() && slot.word.Load()&tags == 0 {
 		if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
@@ -72,7 +72,7 @@ func (sh *shard) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine
 	}
 	if v.Outcome == machine.Refused {
 		read := v.Reading()
-		slot.refuse(now + r.RetryAfter(&read, cost))
+		slot.protect(now + r.RetryAfter(&read, cost))
 	}
 	return v
 }

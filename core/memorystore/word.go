@@ -15,17 +15,17 @@ import (
 //	54  the instant and the part
 //	 6  of the key, so that a late swap does not charge another key in the same slot
 //
-// The lock is taken for a key that is not found, if the clock stepped back, and for a charge
-// after which the user is refused, since that protects the key from eviction. A holder of the
-// lock settles a slot before it uses it: then the meter stands there as others do, and no
-// swap succeeds.
+// A charge takes the lock if the key is not found, if the clock stepped back, or if the user
+// is refused after it: the key must then be protected from eviction. A holder of the lock
+// unpacks a slot before it uses it: the meter is then in the slot's fields, and no swap
+// succeeds.
 const (
 	partAt    = 60
 	meterBits = 54
 	keyBits   = 6
 )
 
-// swap decides a charge of a meter that stands in its word. It leaves others undecided.
+// swap decides a charge of a meter that is in its word. Otherwise the verdict is Undecided.
 func (sh *shard) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdict) {
 	slots := sh.unlocked()
 	at, found := search(h, slots)
@@ -38,12 +38,12 @@ func (sh *shard) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdi
 			return machine.Verdict{}
 		}
 		var m machine.Meter
-		unpack(&m, word)
+		decode(&m, word)
 		v, until := r.Pour(&m, true, now, cost)
 		if v.Outcome != machine.Admitted {
 			return v
 		}
-		next, fits := pack(h, &m, word>>partAt%8)
+		next, fits := encode(h, &m, word>>partAt%8)
 		if until > 0 || !fits {
 			return machine.Verdict{}
 		}
@@ -53,18 +53,18 @@ func (sh *shard) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdi
 	}
 }
 
-// pack is the word of a meter, if it fits.
-func pack(h hash, m *machine.Meter, part uint64) (word uint64, fits bool) {
+// encode returns the word of a meter, if it fits.
+func encode(h hash, m *machine.Meter, part uint64) (word uint64, fits bool) {
 	word = tagWord | part<<partAt | (uint64(m.TAT)<<part|uint64(m.Part))<<keyBits | uint64(h>>32)%(1<<keyBits)
 	return word, uint64(m.TAT)>>(meterBits-part) == 0
 }
 
-func unpack(m *machine.Meter, word uint64) {
+func decode(m *machine.Meter, word uint64) {
 	part, meter := word>>partAt%8, word>>keyBits%(1<<meterBits)
 	m.TAT, m.Part = int64(meter>>part), uint32(meter&(1<<part-1))
 }
 
-// pack makes the meter of a settled slot stand in its word, if it is one that can.
+// pack moves the meter of an unpacked slot into the word, if it fits.
 func (s *slot) pack(r *machine.Rule) {
 	part := bits.Len64(uint64(r.Parts - 1))
 	if part >= 8 || s.word.Load()&tags != 0 {
@@ -72,29 +72,29 @@ func (s *slot) pack(r *machine.Rule) {
 	}
 	var m machine.Meter
 	s.meter(&m)
-	if word, fits := pack(s.key(), &m, uint64(part)); fits {
+	if word, fits := encode(s.key(), &m, uint64(part)); fits {
 		s.word.Store(word)
 	}
 }
 
-// settle undoes pack. It is for the holder of the lock.
-func (s *slot) settle() {
+// unpack undoes pack. The caller holds the lock.
+func (s *slot) unpack() {
 	if s.word.Load() < tagWord {
 		return
 	}
 	var m machine.Meter
-	unpack(&m, s.word.Swap(0))
+	decode(&m, s.word.Swap(0))
 	s.expires = m.Expires()
 	s.word.Store(uint64(m.Part))
 }
 
-// until is when the key may be dropped, of a slot that need not be settled.
+// until is when the key may be dropped, whether the slot is packed or not.
 func (s *slot) until() int64 {
 	word := s.word.Load()
 	if word < tagWord {
 		return s.expires
 	}
 	var m machine.Meter
-	unpack(&m, word)
+	decode(&m, word)
 	return m.Expires()
 }
