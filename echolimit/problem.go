@@ -1,7 +1,6 @@
 package echolimit
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -9,26 +8,37 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// Problem is the Message of the *echo.HTTPError of a refusal or a failure.
+// Problem is the Message of the *echo.HTTPError of a refusal or a failure. When Echo
+// encodes it to send it, the response becomes problem+json. A central error handler that
+// sends something else keeps its own type. If that is JSON of which the problem is a
+// part, put the field Problem into it.
 type Problem struct {
+	// Sent stands for Problem.Type in the JSON, and sees that it is encoded. A
+	// MarshalJSON would see it too, but what it returns is scanned once more: 1 of 2.5 us.
+	Sent sent `json:"type"`
 	gate.Problem
+}
+
+type sent struct {
+	problem  *Problem
 	response *echo.Response
 }
 
-// MarshalJSON encodes the problem. When Echo encodes it to send it, the response becomes
-// problem+json. A central error handler that sends something else keeps its own type. If
-// that is JSON of which the problem is a part, put the field Problem into it.
-func (p *Problem) MarshalJSON() ([]byte, error) {
-	// Echo sets type and status before it encodes. A handler that only logs does not.
-	if p.response != nil && p.answers(echo.MIMEApplicationJSON) && !p.response.Committed {
-		p.response.Header().Set(echo.HeaderContentType, problemType)
+// MarshalText returns the type of the problem.
+func (s sent) MarshalText() ([]byte, error) {
+	if s.problem == nil { // not made here
+		return []byte("about:blank"), nil
 	}
-	return json.Marshal(&p.Problem)
+	// Echo sets type and status before it encodes. A handler that only logs does not.
+	if s.answers(echo.MIMEApplicationJSON) && !s.response.Committed {
+		s.response.Header().Set(echo.HeaderContentType, problemType)
+	}
+	return []byte(s.problem.Type), nil
 }
 
 // answers reports whether the response has the problem's status and this content type.
-func (p *Problem) answers(contentType string) bool {
-	return p.response.Status == p.Status && p.response.Header().Get(echo.HeaderContentType) == contentType
+func (s *sent) answers(contentType string) bool {
+	return s.response.Status == s.problem.Status && s.response.Header().Get(echo.HeaderContentType) == contentType
 }
 
 const problemType = "application/problem+json"
@@ -36,12 +46,13 @@ const problemType = "application/problem+json"
 // problem makes the problem an error. It is not wrapped: Echo's error handler looks at
 // the type itself.
 func problem(c echo.Context, o *gate.Outcome) error {
-	p := &Problem{Problem: o.Problem(), response: c.Response()}
-	gate.ClearBody(p.response.Writer)
+	p := &Problem{Problem: o.Problem()}
+	p.Sent = sent{p, c.Response()}
+	gate.ClearBody(c.Response().Writer)
 	if c.Request().Method == http.MethodHead { // answered without a body, so nothing is encoded
-		p.response.Before(func() {
-			if p.answers("") {
-				p.response.Header().Set(echo.HeaderContentType, problemType)
+		c.Response().Before(func() {
+			if p.Sent.answers("") {
+				c.Response().Header().Set(echo.HeaderContentType, problemType)
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -85,6 +86,19 @@ func TestMethodNotAllowedOnThisHost(t *testing.T) {
 	}
 	if !slices.Equal(store.Actions(), []string{"~everyone POST /a", "~everyone unmatched"}) {
 		t.Errorf("charged %q", store.Actions())
+	}
+}
+
+// A Problem that a handler makes itself is of no type, as RFC 9457 has it, and labels nothing.
+func TestAProblemOfOnesOwn(t *testing.T) {
+	e := newEcho()
+	e.GET("/a", func(echo.Context) error {
+		return &echo.HTTPError{Code: 409, Message: &echolimit.Problem{Problem: gate.Problem{Title: "Busy", Status: 409}}}
+	})
+	w := do(e, "GET", "/a")
+	const body = `{"type":"about:blank","title":"Busy","status":409,"detail":""}` + "\n"
+	if ct := w.Header().Get("Content-Type"); w.Code != 409 || w.Body.String() != body || ct != "application/json" {
+		t.Errorf("got %d %s %s", w.Code, ct, w.Body)
 	}
 }
 
