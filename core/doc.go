@@ -94,6 +94,8 @@
 //
 //   - ElasticWindow and CountRefused record what they themselves refuse
 //   - a bucket with Initial is started by an action that costs too much for it
+//   - a bucket with Initial is forgotten sooner if another limiter with a longer ForgetAfter
+//     admitted the last action
 //   - a BanPolicy counts refusals
 //   - the first action after the clock stepped back moves a state from the future to now
 //

@@ -152,8 +152,8 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
 // none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
-// cost of 0 is allowed unless the user is banned, and otherwise answers as [Limiter.Peek].
-// A negative cost is [ErrCost].
+// cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
+// where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	err = l.allow(ctx, user, action, n, &d)
 	return d, err

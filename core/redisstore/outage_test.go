@@ -2,9 +2,11 @@ package redisstore_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,6 +66,60 @@ func TestNonsenseInAKeyIsNoOutage(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "not a state"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, log)
+	}
+}
+
+// A stall of little more than the time-out is one failure, however many calls it makes
+// fail, and Redis decides as soon as it is over.
+func TestAStallIsOneFailure(t *testing.T) {
+	for _, heeds := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ContextTimeoutEnabled %t", heeds), func(t *testing.T) {
+			const timeout = 500 * time.Millisecond
+			log := logged(t)
+			server := redistest.Start(t)
+			store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds}), &redisstore.Options{Timeout: timeout})
+			lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), core.FixedWindow(1e9, time.Hour)))
+			var byRedis, otherwise atomic.Int64
+			var callers sync.WaitGroup
+			over := make(chan struct{})
+			for range 20 {
+				callers.Go(func() {
+					for {
+						select {
+						case <-over:
+							return
+						case <-time.After(time.Millisecond):
+						}
+						d, err := lim.Allow(t.Context(), user, action)
+						switch {
+						case err != nil || !d.Allowed:
+							t.Errorf("%+v, %v", d, err)
+						case d.Source == core.SourceStore:
+							byRedis.Add(1)
+						default:
+							otherwise.Add(1)
+						}
+					}
+				})
+			}
+			more := func() func() bool {
+				n := byRedis.Load() + 100
+				return func() bool { return byRedis.Load() >= n }
+			}
+			within(t, "Redis decides", more())
+			server.Pause()
+			time.Sleep(timeout * 7 / 5)
+			server.Resume()
+			within(t, "Redis decides again", more())
+			close(over)
+			callers.Wait()
+			if otherwise.Load() < 3 {
+				t.Errorf("%d calls failed", otherwise.Load())
+			}
+			if strings.Contains(log.String(), "its fallback decides") {
+				t.Errorf("one stall has opened the breaker:\n%s", log)
+			}
+		})
 	}
 }
 

@@ -114,6 +114,19 @@ var banRules = []promise{
 		a.allow(1, level(1, pass(1, 0, 5*sec)))
 	}},
 
+	{"a cost of 0 is refused while a ban lasts, and only then", func(s *script) {
+		a := s.of(core.FixedWindow(1, 50*sec)).with(steps)
+		a.allow(1, pass(1, 0, 50*sec))
+		a.allow(1, stop(1, 0, 50*sec, 50*sec))
+		a.allow(0, pass(1, 0, 50*sec))
+		a.allow(1, banned(1, stop(1, 0, 50*sec, 50*sec)))
+		a.allow(0, banned(1, stop(1, 0, 20*sec, 50*sec)))
+		s.at(20*sec - usec)
+		a.allow(0, banned(1, stop(1, 0, usec, 30*sec+usec)))
+		s.at(20 * sec)
+		a.allow(0, level(1, pass(1, 0, 30*sec)))
+	}},
+
 	{"a refusal counts until just before the time is over", func(s *script) {
 		for _, tt := range []struct {
 			user string

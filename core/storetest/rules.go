@@ -741,7 +741,7 @@ var limiterRules = []promise{
 		}
 	})},
 
-	{"AllowN(0) is always allowed and otherwise answers as Peek", ofEach(func(s *script, a *actor, l core.Limit) {
+	{"AllowN(0) is allowed to whom no ban refuses and otherwise answers as Peek", ofEach(func(s *script, a *actor, l core.Limit) {
 		s.exact()
 		for range 7 {
 			want, err := a.l.Peek(s.Context(), a.user, a.action)
