@@ -118,9 +118,8 @@
 // All of a user's keys are in one cluster slot, and users cannot choose it. Bytes that are
 // not printable or that mean something in a key are escaped as %XX. A user or action of more
 // than 128 bytes is kept as ~ and its digest. So any two users have different keys. Every
-// key expires when its state is whole again, that of a funnel or bucket up to a sixteenth of
-// its burst's time later. Options.Prefix separates applications; Options.Secret keeps users
-// out of Redis.
+// key expires when its state is whole again. Options.Prefix separates applications;
+// Options.Secret keeps users out of Redis.
 //
 // # Memory in Redis
 //

@@ -39,7 +39,7 @@ func (o *oracle) save(keys []string, limits []core.Limit, states []machine.State
 	for i, s := range states {
 		if s.Dirty && s.Exists {
 			o.states[keys[i]] = s
-			o.ends[keys[i]] = keptUntil(limits[i], limits[i].Rule().Expires(&s)) * 1000
+			o.ends[keys[i]] = (limits[i].Rule().Expires(&s) + 999) / 1000 * 1000
 		} else if s.Dirty {
 			delete(o.states, keys[i])
 		}

@@ -11,10 +11,6 @@
 --   "@at"     when a caller that waits has last reserved a turn
 --   " at"     when all of this is forgotten, of a bucket with Initial
 --   "!until"  and refunds, " number tat", oldest first; see refund.lua
---
--- A key expires at a multiple of the grain, a sixteenth of the burst, after all that is
--- over. So most charges move a state within one grain, and leave the expiry as it is. That
--- saves a fifth of a decision.
 
 --@ text
 --@ common.text
@@ -49,7 +45,7 @@ local function parse(value, parts)
 end
 
 -- write keeps a state until it is whole, or forgotten.
-local function write(key, tat, part, turns, forget, refunds, grain)
+local function write(key, tat, part, turns, forget, refunds)
 	local state, ends = format('%d', tat), tat
 	if part > 0 then
 		state, ends = format('%d+%d', tat, part), tat + 1
@@ -66,30 +62,25 @@ local function write(key, tat, part, turns, forget, refunds, grain)
 	if ends <= now then
 		return call('DEL', key)
 	end
-	return call('SET', key, state .. refunds, 'PXAT', expiry(ends - ends % grain + grain))
+	return call('SET', key, state .. refunds, 'PXAT', expiry(ends))
 end
 
---@ grain
-local grain = (burst - burst % 16000) / 16 + 1000
-
 --@ fields
-local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND, GRAIN = 5, 6, 7, 8, 9, 10, 11
-local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL, STORED = 12, 13, 14, 15, 16, 17
+local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND = 5, 6, 7, 8, 9, 10
+local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 11, 12, 13, 14, 15
 
 --@ state
 local debt, part, after, afterPart = 0, 0, 0, 0 -- now, and after the charge
 local special = false -- it needs the rare methods
-local stored = 0 -- when the state ends that is in Redis
 
 --@ parse
 local parts, costPart, burstPart, more = 1, 0, 0, ''
-local burst = b + 0
+b = b + 0
 if c ~= '1' or kind == 'initial' then
 	costPart, burstPart, more = match(rest, '^,(%d+),(%d+)(.*)')
 	parts, costPart, burstPart = c + 0, costPart + 0, burstPart + 0
 end
---@ meter.grain
-l = {METER, shadow, false, false, a + 0, burst, parts, costPart, burstPart, burst, grain, 0, 0, 0, 0, false, 0}
+l = {METER, shadow, false, false, a + 0, b, parts, costPart, burstPart, b, 0, 0, 0, 0, false}
 if kind == 'initial' or ahead > 0 or forced then
 	l.always, l.forced, l.memory = true, forced, false
 	if kind == 'initial' then
@@ -104,18 +95,17 @@ end
 local burst, parts = l[BURST], l[PARTS]
 if not again then
 	local value = try('GET', key)
-	special, changed, debt, part, stored = l.always, false, 0, 0, 0
+	special, changed, debt, part = l.always, false, 0, 0
 	if value and not special then
 		if #value == 16 and find(value, '^%d+$') then
-			stored = value + 0
-			debt = stored - now
+			debt = value - now
 		else
 			local tat, p
 			if #value > 17 then
 				tat, p = match(value, '^(%d+)%+(%d+)$')
 			end
 			if tat and #tat == 16 and p + 0 < parts then
-				debt, part, stored = tat - now, p + 0, tat + 1
+				debt, part = tat - now, p + 0
 			else
 				special = true
 			end
@@ -136,23 +126,20 @@ if not again then
 		debt, part, changed = burst, l[BURST_PART], true
 	end
 elseif n > 1 then
-	debt, part, changed, special, stored = l[DEBT], l[DEBT_PART], l[CHANGED], false, l[STORED]
+	debt, part, changed, special = l[DEBT], l[DEBT_PART], l[CHANGED], false
 end
-after = debt + l[COST]
-afterPart = part + l[COST_PART]
-burst = l[BOUND]
+after, afterPart, burst = debt + l[COST], part + l[COST_PART], l[BOUND]
 if afterPart >= parts then
-	after = after + 1
-	afterPart = afterPart - parts
+	after, afterPart = after + 1, afterPart - parts
 end
 fits = after < burst or (after == burst and afterPart <= l[BURST_PART])
 if n > 1 then
-	l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART], l[STORED] = debt, part, changed, special, after, afterPart, stored
+	l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART] = debt, part, changed, special, after, afterPart
 end
 
 --@ charge
 if n > 1 then
-	debt, part, changed, special, after, afterPart, stored = l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART], l[STORED]
+	debt, part, changed, special, after, afterPart = l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART]
 end
 if special then
 	local ok
@@ -163,9 +150,7 @@ if special then
 	end
 else
 	if all then
-		debt = after
-		part = afterPart
-		changed = true
+		debt, part, changed = after, afterPart, true
 	end
 	if not charging then
 	elseif equal then
@@ -178,13 +163,8 @@ else
 		if part > 0 then
 			state, ends = format('%d+%d', ends, part), ends + 1
 		end
-		local grain = l[GRAIN]
-		local from = ends - ends % grain
-		if from == stored - stored % grain then
-			done = try('SET', key, state, 'KEEPTTL')
-		else
-			done = try('SET', key, state, 'PXAT', format('%d', (from + grain) / 1000))
-		end
+		ends = ends + 999
+		done = try('SET', key, state, 'PXAT', format('%d', (ends - ends % 1000) / 1000))
 	end
 end
 last = last + 1
@@ -267,7 +247,7 @@ function rare.charge(l, key, charging, all, refused, changed, debt, part, after,
 		l.forget, changed = now + l.memory, true
 	end
 	if changed and charging then
-		write(key, now + debt, part, l.turns, l.forget, l.refunds, l[GRAIN])
+		write(key, now + debt, part, l.turns, l.forget, l.refunds)
 	end
 	return debt, part
 end

@@ -119,8 +119,7 @@ function give.meter(key, whole, part, parts, after, afterPart, burst, burstPart,
 	till = math.max(till, (match(text, '%d+') or 0) + 0)
 	tat, tatPart = less(tat, tatPart, whole, part, parts)
 	text = format('!%d', till) .. remember(refunds, known, whole, part, parts, {tat = tat, part = tatPart})
-	--@ meter.grain
-	write(key, tat, tatPart, turns, forget, text, grain)
+	write(key, tat, tatPart, turns, forget, text)
 end
 
 local function counter(key)
