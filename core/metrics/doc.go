@@ -1,5 +1,5 @@
-// Package metrics counts what limiters decide. It needs nothing but the standard library;
-// tailcutprom and tailcutotel hand the counts to Prometheus and OpenTelemetry.
+// Package metrics counts the decisions of limiters. It needs only the standard library.
+// Packages tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry.
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))
@@ -8,8 +8,8 @@
 //	prometheus.MustRegister(tailcutprom.Collector(m))
 //	expvar.Publish("tailcut", expvar.Func(func() any { return m.Snapshot() }))
 //
-// Put Watch outermost, around Fallback, FailOpen or Shadow, so that it counts what the
-// caller is told. One Metrics can watch several stores and adds them up.
+// Put Watch outermost, around Fallback, FailOpen or Shadow, so that it counts the decisions
+// that callers get. One Metrics can watch several stores and adds them up.
 //
 // # What is counted
 //
@@ -32,13 +32,12 @@
 // # When a store is down
 //
 // A store is down if its last three calls failed, and the last of them within the last
-// minute. Under Fallback, FailOpen and Shadow that means that the store is only asked to
-// probe. It is up again with the first answer. If nobody asks it any more, it counts as up
-// one minute after its last failure, since then nobody is affected. A store spread over
+// minute. Fallback, FailOpen and Shadow then only probe the store. It is up again with the
+// first answer, or one minute after its last failure if no call follows. A store spread over
 // several servers is down while one of them is.
 //
 // # What it costs
 //
-// A decision of one limit in process costs 15 ns more at most, and no allocation.
-// Time is measured only where the store is not a memorystore alone.
+// A decision of one limit in process costs 15 ns more at most, and no allocation. A
+// memorystore alone is not timed.
 package metrics

@@ -15,7 +15,7 @@ var (
 // A histogram counts times by bounds.
 type histogram struct {
 	bounds []time.Duration
-	counts []atomic.Uint64 // of the times up to each bound and above the one before; the last of those above all
+	counts []atomic.Uint64 // of the times between two bounds; the last one is of times above all bounds
 	sum    atomic.Int64
 }
 
@@ -32,7 +32,7 @@ func (h *histogram) add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// snapshot reads the counts. Its Count is the sum of them, whatever is added meanwhile.
+// snapshot reads the counts. Its Count is always their sum, also if add runs meanwhile.
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load()), Buckets: make([]Bucket, len(h.bounds))}
 	for i := range h.counts {

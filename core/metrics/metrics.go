@@ -13,13 +13,13 @@ import (
 // Options are the settings of a [Metrics]. The zero value is the default.
 type Options struct {
 	// MaxPairs bounds the pairs of action and limit, 1 to 100,000; 0 is 1,000. A pair takes
-	// up to 1 KB. The log says once when the bound is reached. Later actions are counted
-	// under the action "other", with their limit. Of those limits too there are at most 100;
+	// up to 1 KB. The log says once that the bound is reached. Later actions are counted
+	// under the action "other", with their limit. There are at most 100 such limits, and
 	// later ones are counted under the limit "other".
 	MaxPairs int
 }
 
-// other is the action of what comes after the bound of [Options].
+// other is the label of actions and limits beyond the bound of [Options].
 const other = "other"
 
 const (
@@ -32,13 +32,13 @@ const (
 // goroutines.
 type Metrics struct {
 	maxPairs int
-	pairs    atomic.Pointer[map[pair]*series]         // never changed, but replaced
-	waiting  atomic.Pointer[map[string]*atomic.Int64] // by action; likewise
+	pairs    atomic.Pointer[map[pair]*series]         // the map is replaced, never changed
+	waiting  atomic.Pointer[map[string]*atomic.Int64] // by action; replaced, never changed
 	see      atomic.Pointer[[]func(context.Context, Refusal)]
-	answers  histogram // the store's
+	answers  histogram // of the store
 	waits    histogram
 
-	mu      sync.Mutex // for whatever is replaced
+	mu      sync.Mutex // guards the fields below, and replacements of those above
 	full    bool
 	watched []*watch
 }
@@ -57,8 +57,8 @@ func New(opts *Options) *Metrics {
 	return m
 }
 
-// A Refusal is a refused action or an error, as [Metrics.OnRefusal] shows it. It holds no
-// user. The words are those of the labels.
+// A Refusal is a refused action or an error, as [Metrics.OnRefusal] shows it. It does not
+// name the user. Its strings are the values of the labels.
 type Refusal struct {
 	Action, Limit, Outcome, Source string
 
@@ -67,10 +67,9 @@ type Refusal struct {
 }
 
 // OnRefusal calls see for every refused action and every error that is counted from now on.
-// see runs in the goroutine that asked, before that has its answer, so it should be quick.
-// tailcutotel uses it for events on spans.
-//
-// A refusal then takes the long way through the store; an allowed action does not.
+// It calls see in the caller's goroutine, before the caller has its answer, so see should be
+// quick. tailcutotel uses it for events on spans. A refusal then takes longer, since the
+// store decides it twice.
 func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
 	if see == nil {
 		panic("metrics: OnRefusal: the function is nil; give one, or leave OnRefusal out")
@@ -85,7 +84,7 @@ func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
 	m.see.Store(&all)
 }
 
-// refused tells those whom OnRefusal has added.
+// refused calls the functions of OnRefusal.
 func (m *Metrics) refused(ctx context.Context, s *series, o outcome, d *core.Decision, err error) {
 	all := m.see.Load()
 	if all == nil || o == allowed || o == shadowed {

@@ -1,5 +1,7 @@
 package metrics
 
+// The counts of one action by one limit, and how they are found.
+
 import (
 	"log/slog"
 	"maps"
@@ -26,7 +28,7 @@ var outcomes = [...]string{allowed: "allowed", limited: "limited", banned: "bann
 
 var sources = [...]core.Source{core.SourceNone, core.SourceStore, core.SourceFallback, core.SourceCache}
 
-// A pair is what a series is of.
+// A pair identifies a series.
 type pair struct {
 	action, identity string
 	perUser          bool
@@ -51,8 +53,8 @@ const (
 	stripes    = 1 << stripeBits
 )
 
-// stripe picks one by where the goroutine's stack lies, which costs less than to ask for
-// the core and tells goroutines that run at the same time apart.
+// stripe picks a stripe by the address of the goroutine's stack. Goroutines that run at the
+// same time differ in that, and it costs less than asking for the core.
 func (s *series) stripe() *stripe {
 	var here byte
 	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // no stack is smaller
@@ -80,7 +82,7 @@ func (s *series) count(o outcome, source core.Source) uint64 {
 	return n
 }
 
-// series finds or makes that of an action by a limit.
+// series finds or makes the series of an action by a limit.
 func (m *Metrics) series(action string, l *core.Limit) *series {
 	p := pair{action, l.Identity(), l.AllActions()}
 	if s := (*m.pairs.Load())[p]; s != nil {
@@ -111,7 +113,7 @@ func (m *Metrics) add(p pair) *series {
 	}
 	s := pairs[p]
 	if s == nil {
-		p.action = strings.Clone(p.action) // which may be a part of something large
+		p.action = strings.Clone(p.action) // it may be a part of a large string
 		s = &series{action: p.action, limit: p.identity}
 		if p.perUser {
 			s.limit = "*:" + p.identity
@@ -157,8 +159,8 @@ func (m *Metrics) gauge(action string) *atomic.Int64 {
 // maxLabel bounds an action's bytes as a label.
 const maxLabel = 200
 
-// clean makes a label of an action: valid UTF-8, or Prometheus would fail to show anything,
-// and not too long.
+// clean makes a label of an action: not too long, and valid UTF-8. With one invalid label
+// Prometheus would show no metric at all.
 func clean(action string) string {
 	if len(action) > maxLabel {
 		end := maxLabel

@@ -8,9 +8,9 @@ import (
 
 // A Snapshot is all that a [Metrics] has counted, in the order of its labels.
 type Snapshot struct {
-	Decisions []Decisions // those that there were
+	Decisions []Decisions
 	Near      []Near
-	Store     Histogram // how long the store took to answer; not for a memorystore
+	Store     Histogram // how long the store took to answer; a memorystore alone is not timed
 	Down      bool      // whether a store is down
 	Waiting   []Waiting // calls of Wait under way, held requests included
 	Wait      Histogram // how long calls of Wait took
@@ -51,8 +51,8 @@ type Bucket struct {
 	Count uint64
 }
 
-// Snapshot reads everything. Counts go on meanwhile, so two of them may differ by what was
-// decided in between.
+// Snapshot reads all counts. Decisions go on meanwhile, so two counts may be of slightly
+// different instants.
 func (m *Metrics) Snapshot() Snapshot {
 	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
 	for _, x := range *m.pairs.Load() {
@@ -81,7 +81,7 @@ func (m *Metrics) Snapshot() Snapshot {
 	return s
 }
 
-// stores reads the stores, each memorystore once however often it is watched.
+// stores reads the stores, each memorystore once even if it is watched twice.
 func (m *Metrics) stores(s *Snapshot) {
 	m.mu.Lock()
 	watched := slices.Clone(m.watched)

@@ -51,8 +51,8 @@ const (
 	downFor = time.Minute
 )
 
-// walk finds what there is to be read in a store and those that it wraps. The main ones
-// are those that decide as long as nothing fails.
+// walk finds the breakers and memorystores in a store and those that it wraps. A main store
+// is one that decides as long as nothing fails.
 func (w *watch) walk(store core.Store, main bool) {
 	for store != nil {
 		if b, ok := store.(breaker); ok {
@@ -97,8 +97,8 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	return d, err
 }
 
-// counts reports whether a charge is an action that is to be decided. A Peek is one if it
-// stands for a cost that can never pass.
+// counts reports whether a charge is counted as an action. For a cost that can never pass,
+// core sends a Peek: that is counted too.
 func counts(c *core.Charge) bool {
 	if c.Ban > 0 {
 		return false
@@ -113,7 +113,7 @@ func counts(c *core.Charge) bool {
 	return c.Mode == machine.Charge
 }
 
-// judge notes failures in a row.
+// judge counts failures in a row.
 func (w *watch) judge(ctx context.Context, d *core.Decision, err error) {
 	switch {
 	case err == nil:
@@ -135,14 +135,14 @@ func (w *watch) down() bool {
 	return w.failures.Load() >= trip && time.Since(w.base)-time.Duration(w.failedAt.Load()) < downFor
 }
 
-// count counts a decision, or an error but that of a caller who left.
+// count counts a decision or an error, unless the caller has left.
 func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err error) {
 	if err != nil && ctx.Err() == context.Canceled {
 		return
 	}
 	o, i := judged(c, d, err)
 	if i >= len(c.Limits) {
-		i = 0 // a store of somebody else's
+		i = 0 // a foreign store may set any Binding
 	}
 	s := w.m.series(c.Action, &c.Limits[i])
 	s.add(o, d.Source)
@@ -152,7 +152,7 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 	w.m.refused(ctx, s, o, d, err)
 }
 
-// judged is the outcome of a charge, and which of its limits the decision is of.
+// judged returns the outcome of a charge, and the index of the limit that decided.
 func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) {
 	last := len(c.Limits) - 1
 	switch {
@@ -175,14 +175,15 @@ func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) 
 	return limited, d.Binding
 }
 
-// rehearsed copies the decision, or all of them would be allocated.
+// rehearsed returns the index of the rehearsed limit that the reason is about. Without the
+// copy every decision would be allocated.
 func rehearsed(d *core.Decision) int {
 	e := *d
 	return seam.Rehearsed(&e)
 }
 
-// waitingKey is the key of the watch that counts a call of Wait in its context. It does not
-// count the attempts of that call.
+// waitingKey is the context key of a call of Wait. Its value is the watch that counts the
+// call, and does not count its attempts.
 type waitingKey struct{}
 
 // Waiting counts a call of Wait: see package core.
@@ -197,7 +198,7 @@ func (w *watch) Waiting(ctx context.Context, action string, limits []core.Limit)
 			err = nil
 		case err != nil && ctx.Err() != nil: // the caller no longer waits
 			return
-		case err == nil && !d.Allowed: // it panics
+		case err == nil && !d.Allowed: // the call panics
 			return
 		}
 		w.count(ctx, &core.Charge{Action: action, Limits: limits}, &d, err)
@@ -229,10 +230,10 @@ type taker struct {
 	store short.Taker
 	limit core.Limit
 
-	// records says that the limit records what it refuses, and must not refuse it twice.
+	// records says that the limit records refusals, and so must not decide one twice.
 	records bool
 
-	known [16]atomic.Pointer[known] // by the action; kept from the first that comes
+	known [16]atomic.Pointer[known] // a cache by action; an entry is never replaced
 }
 
 type known struct {
@@ -249,7 +250,7 @@ func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machin
 		return v
 	}
 	if v.Outcome == machine.Refused && t.m.see.Load() != nil {
-		return machine.Verdict{} // the refusal is not recorded, so Take, which has the context, can decide it again
+		return machine.Verdict{} // nothing was recorded: Take, which has the context, decides it again
 	}
 	stripe := t.series(action).stripe()
 	if v.Outcome == machine.Admitted {
@@ -260,7 +261,7 @@ func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machin
 	return v
 }
 
-// series is that of an action, by a quick look for those that came first.
+// series returns the series of an action, for most actions from the cache.
 func (t *taker) series(action string) *series {
 	slot := &t.known[(uint(len(action))+3*uint(action[len(action)-1])+5*uint(action[len(action)/2]))%uint(len(t.known))]
 	k := slot.Load()

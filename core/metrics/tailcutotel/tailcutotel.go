@@ -1,4 +1,4 @@
-// Package tailcutotel shows what package metrics counts to OpenTelemetry.
+// Package tailcutotel exports the counts of package metrics to OpenTelemetry.
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(memorystore.New(nil))
@@ -19,7 +19,7 @@
 // each, as Prometheus has them: .bucket{le}, cumulative, .count and .sum.
 //
 // A refused action and an error also add the event "tailcut.refused" to the span in the
-// context, if that records. Its attributes are tailcut.action, tailcut.limit,
+// context, if the span records. Its attributes are tailcut.action, tailcut.limit,
 // tailcut.outcome, tailcut.source and, if the action can pass later, tailcut.retry_after in
 // seconds. No attribute holds a user.
 package tailcutotel
@@ -67,7 +67,7 @@ type instruments struct {
 	answers, waits         histogram
 }
 
-// A histogram is counters.
+// A histogram is three counters, since OpenTelemetry has no observable histogram.
 type histogram struct {
 	bucket, count metric.Int64ObservableCounter
 	sum           metric.Float64ObservableCounter

@@ -1,10 +1,10 @@
-// Package tailcutprom shows what package metrics counts to Prometheus.
+// Package tailcutprom exports the counts of package metrics to Prometheus.
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(memorystore.New(nil))
 //	prometheus.MustRegister(tailcutprom.Collector(m))
 //
-// It reads at collection time only. The metrics, whose labels package metrics explains:
+// It reads the counts at collection time only. Package metrics explains the labels.
 //
 //	tailcut_decisions_total{action,limit,outcome,source}  decisions
 //	tailcut_near_total{action,limit}                      near misses of rehearsed limits
