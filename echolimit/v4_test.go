@@ -89,7 +89,7 @@ func TestMethodNotAllowedOnThisHost(t *testing.T) {
 	}
 }
 
-// A Problem that a handler makes itself is of no type, as RFC 9457 has it, and labels nothing.
+// A Problem that a handler makes itself is "about:blank" and served as application/json.
 func TestAProblemOfOnesOwn(t *testing.T) {
 	e := newEcho()
 	e.GET("/a", func(echo.Context) error {
