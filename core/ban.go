@@ -110,8 +110,9 @@ var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; give it one
 var errNotBanned = errors.New("core: the user is not banned: the store is full, or has no answer")
 
 // Ban bans user from action by hand for d from now, 1 ms to 365 days. It replaces any ban
-// in force, and does not count as a ban of the [BanPolicy]. The store that decides at the
-// time keeps it. If that is the second store of a [Fallback], the ban ends with its process.
+// in force, and does not count as a ban of the [BanPolicy]. With BanPolicy.PerUser it is from
+// all actions, whichever is given. The store that decides at the time keeps it. If that is
+// the second store of a [Fallback], the ban ends with its process.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

@@ -57,7 +57,7 @@ func newReceipt(c *Charge, readings []machine.Reading, now int64) *Receipt {
 
 // ErrNoReceipt is the error of Refund if the decision has no receipt: the limiter is not
 // [Refundable], or the store cannot give back.
-var ErrNoReceipt = errors.New("core: the decision has no receipt; give the limiter Refundable with With")
+var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
 // Refund gives back to all limits what the decision has charged, so that an action that
 // failed costs nothing. The user then has no more room than if the action had never
