@@ -123,5 +123,6 @@ func (s *Store) Anew(c core.Charge) bool {
 	return reflect.DeepEqual(s.request(&c), New(s.rdb, nil).request(&c))
 }
 
-// AskPolicyAgain has the store ask about the policy after the next so many answers.
-func (s *Store) AskPolicyAgain() { s.policyAt.Store(0) }
+// AskPolicyAgain lets so much time pass for the store that it asks about the policy after
+// the next so many answers.
+func (s *Store) AskPolicyAgain() { s.base = s.base.Add(-policyEvery) }

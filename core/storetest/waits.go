@@ -22,6 +22,7 @@ func Waits(t *testing.T, open func(testing.TB) Fixture) {
 		check func(*testing.T, Fixture)
 	}{
 		{"over shared limits no more passes than each allows, and who stays passes", sharedLimits},
+		{"a turn in several limits is charged when it comes", turnsOfSeveral},
 		{"a crowd that leaves is as if it had never come", crowdThatLeaves},
 		{"who stays moves up when others leave", whoStaysMovesUp},
 		{"turns that are given back gather no others", turnsGivenBack},
@@ -253,6 +254,59 @@ func sharedLimits(t *testing.T, f Fixture) {
 			rt.Fatalf("%v: who stayed did not pass: %s", rules, problems)
 		}
 	})
+}
+
+// Wait over several limits charges each of them when the turn comes. To charge all when the
+// turn is reserved would let others pass in between, or too soon after.
+func turnsOfSeveral(t *testing.T, f Fixture) {
+	rare, often := rule{kind: funnel, max: 1, n: 1, d: 5_000_000}, rule{kind: bucket, max: 1, n: 1, d: 1_000_000}
+	var passed passages
+	f.bubble(t, func(store core.Store) {
+		alone, both := core.Must(core.New(store, often.limit())), core.Must(core.New(store, rare.limit(), often.limit()))
+		passed.start = time.Now()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { _, _ = alone.Wait(context.Background(), "u", "a") })
+		}
+		synctest.Wait()
+		for range 4 {
+			all.Go(func() {
+				if d, err := both.Wait(context.Background(), "u", "a"); err == nil && d.Allowed {
+					passed.add(1)
+				}
+			})
+			time.Sleep(5 * sec)
+		}
+		all.Wait()
+	})
+	if len(passed.all) != 4 || rare.exceeded(passed.all) {
+		t.Errorf("%s let pass %v", rare.limit(), passed.all)
+	}
+
+	quick := rule{kind: bucket, max: 10, n: 1, d: 10_000}
+	passed = passages{}
+	f.bubble(t, func(store core.Store) {
+		slow := core.Funnel(10, core.Every(sec))
+		alone, both := core.Must(core.New(store, quick.limit())), core.Must(core.New(store, slow, quick.limit()))
+		passed.start = time.Now()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				if d, err := both.WaitN(context.Background(), "v", "a", 10); err == nil && d.Allowed {
+					passed.add(10)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(10*sec - usec)
+		if d, err := alone.AllowN(context.Background(), "v", "a", 10); err == nil && d.Allowed {
+			passed.add(10)
+		}
+		all.Wait()
+	})
+	if len(passed.all) != 3 || quick.exceeded(passed.all) {
+		t.Errorf("%s let pass %v", quick.limit(), passed.all)
+	}
 }
 
 // handover is how long before its turn core lets the next caller of a process ask.
