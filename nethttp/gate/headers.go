@@ -85,7 +85,7 @@ func policyNames(limits []core.Limit) []string {
 func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision, own *values) {
 	reset := hs.reset(d.ResetAfter)
 	if was, stacked := number(outer); stacked {
-		if wasReset, _ := number(h[headerReset]); d.Allowed && !tighter(d, reset, was, wasReset) {
+		if d.Allowed && !tighter(d, reset, was, h) {
 			return
 		}
 		delete(h, headerPolicy) // they would not agree with the numbers set now
@@ -230,9 +230,12 @@ func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
 
 // tighter is whether a decision is tighter than the one that has set the headers: less
 // remains, or as much for longer.
-func tighter(d *core.Decision, reset, was, wasReset int64) bool {
-	remaining := int64(d.Remaining)
-	return remaining < was || remaining == was && reset > wasReset
+func tighter(d *core.Decision, reset, was int64, h http.Header) bool {
+	if remaining := int64(d.Remaining); remaining != was {
+		return remaining < was
+	}
+	wasReset, _ := number(h[headerReset])
+	return reset > wasReset
 }
 
 func number(values []string) (int64, bool) {
