@@ -33,17 +33,17 @@ func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
 // proxies and of nothing else. Do not trust a whole private network that other machines
 // are in too.
 //
-// If the peer is not trusted, the peer is the client, whatever the header says. If it is,
-// the header's lines are read from right to left, past trusted addresses, up to the first
-// that is not trusted: that is the client. The client may have invented everything to the
-// left of it, so that is not read. If there is no such address, or no header, the peer is
-// the client. The keys are like those of [RemoteIP].
+// If the peer is not trusted, the peer is the client, whatever the header says. If it is
+// trusted, the Func reads the header from right to left, past trusted addresses. The first
+// address that is not trusted is the client. The Func reads no further: the client may have
+// invented the rest. If there is no such address, or no header, the peer is the client. The
+// keys are like those of [RemoteIP].
 //
-// An entry that is read and is not an address is [ErrBadKey]: an address with a port, an
-// empty entry, an unspecified address. So is a peer's address that does not parse. A peer
-// without an address is [ErrNoKey].
+// If an entry that it reads is not an address, the error is [ErrBadKey]: an address with a
+// port, an empty entry, an unspecified address. So it is if the peer's address does not
+// parse. If the peer has no address, the error is [ErrNoKey].
 //
-// ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts everybody,
+// ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts every peer,
 // as 0.0.0.0/0 does.
 func ForwardedIP(trusted ...netip.Prefix) Func { return Subnet{}.ForwardedIP(trusted...) }
 
@@ -52,16 +52,16 @@ func ForwardedIP(trusted ...netip.Prefix) Func { return Subnet{}.ForwardedIP(tru
 // edge; its operator publishes them. The edge must overwrite what a client sends in that
 // header. Check that yours does: some let it through.
 //
-// If the peer is not trusted, the peer is the client, whatever the header says. If it is,
-// the client is the address in the header, in its last line if there are several. Without
-// the header the peer is the client. The keys are like those of [RemoteIP].
+// If the peer is not trusted, the peer is the client, whatever the header says. If it is
+// trusted, the client is the address in the header, in its last line if there are several.
+// Without the header the peer is the client. The keys are like those of [RemoteIP].
 //
-// A header that is not one address is [ErrBadKey]: an empty one, a list, an address with
-// a port, an unspecified address. So is a peer's address that does not parse. A peer
-// without an address is [ErrNoKey].
+// If the header is not one address, the error is [ErrBadKey]: an empty header, a list, an
+// address with a port, an unspecified address. So it is if the peer's address does not
+// parse. If the peer has no address, the error is [ErrNoKey].
 //
 // TrustedHeaderIP panics if name is not the name of a header, if trusted is empty, or if
-// a prefix is invalid or trusts everybody, as 0.0.0.0/0 does.
+// a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.
 func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 	return Subnet{}.TrustedHeaderIP(name, trusted...)
 }
@@ -74,7 +74,7 @@ func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 //
 // Its methods panic if a length is out of bounds.
 type Subnet struct {
-	IPv4 int // 1 to 32; 0 is 32, every address by itself
+	IPv4 int // 1 to 32; 0 is 32: each address is a key
 	IPv6 int // 1 to 128; 0 is 64
 }
 
@@ -91,7 +91,7 @@ func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 			return "", err
 		}
 		if !proxies.contain(addr) {
-			proxies.stranger(r.Header)
+			proxies.untrustedPeer(r.Header)
 			return s.key(addr), nil
 		}
 		proxies.match()
@@ -128,7 +128,7 @@ func (s Subnet) TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 			return "", err
 		}
 		if !proxies.contain(addr) {
-			proxies.stranger(r.Header)
+			proxies.untrustedPeer(r.Header)
 			return s.key(addr), nil
 		}
 		proxies.match()
@@ -173,8 +173,8 @@ func (s Subnet) remoteIP(r *http.Request) (string, error) {
 	return s.key(addr), nil
 }
 
-// key returns the key of a canonical address: a subnet, or the address if that is all of
-// it. It masks an address that is unmapped already, or all of IPv4 would be in ::/64.
+// key returns the key of a canonical address: its subnet, or the address itself if the
+// length is that of the address. The address is unmapped: else all of IPv4 would be ::/64.
 func (s Subnet) key(addr netip.Addr) string {
 	bits := s.IPv6
 	if addr.Is4() {
@@ -196,7 +196,7 @@ func peer(r *http.Request) (netip.Addr, error) {
 	}
 	var addr netip.Addr
 	ok := false
-	// netip would try both, and allocate an error for the one that fails.
+	// Trying both parsers would allocate an error for the one that fails.
 	if hasPort(s) {
 		ap, err := netip.ParseAddrPort(s)
 		addr, ok = canonical(ap.Addr())
@@ -210,8 +210,7 @@ func peer(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// hasPort reports whether an address, if it is one, has a port: it is in brackets, or has
-// one colon.
+// hasPort reports whether an address has a port: it is in brackets, or has one colon.
 func hasPort(s string) bool { return s[0] == '[' || strings.Count(s, ":") == 1 }
 
 // parseAddress reads an address and nothing else.

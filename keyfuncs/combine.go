@@ -21,15 +21,15 @@ var errNoSource = noKey("none of the functions of First found one")
 // It serves Gin and Echo as well: C is the request type of their functions.
 //
 // Keys of different sources are never equal. A key of the first source stays as it is, but
-// a leading ~ is doubled. A key of a later source starts with its position: 203.0.113.9 of
-// the second is ~2:203.0.113.9, and no user can have that name.
+// a leading ~ is doubled. A key of a later source starts with the source's position:
+// 203.0.113.9 of the second is ~2:203.0.113.9, and no user can have that name.
 //
-// After [ErrNoKey] or an empty key First asks the next source. Any other error is
-// returned. If no source has a key, the error is ErrNoKey. First panics if there are no
-// sources or one is nil.
+// After [ErrNoKey] or an empty key First asks the next source. It returns any other error.
+// If no source has a key, the error is ErrNoKey. First panics if there are no sources or one
+// is nil.
 //
-// If the first source has had no key in 1,000 requests, and never one, a warning with the
-// code never-a-user is logged, once.
+// If the first source has found no key in 1,000 requests, and never one, First logs a
+// warning with the code never-a-user, once.
 func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 	sources = checked("First", sources)
 	tags := make([]string, len(sources))
@@ -63,19 +63,19 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 
 var errEmptyPart = noKey("a part of Join is empty")
 
-// Join returns a function whose key is made of the keys of all its parts, with colons
-// between them: laoqian:203.0.113.9 for a user and an address.
+// Join returns a function whose key joins the keys of all its parts with colons:
+// laoqian:203.0.113.9 for a user and an address.
 //
 //	keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 //
 // It serves Gin and Echo as well: C is the request type of their functions.
 //
 // Two keys are equal only if they have the same number of parts and all parts are equal.
-// For that a part is put in brackets if it contains a colon or starts with a bracket, and
-// a closing bracket in such a part is doubled: laoqian:[2001:db8:1:2::/64].
+// So a part that contains a colon or starts with a bracket is put in brackets, and a closing
+// bracket in it is doubled: laoqian:[2001:db8:1:2::/64].
 //
-// The first error of a part is returned. An empty part is [ErrNoKey]. Join panics if there
-// are no parts or one is nil.
+// Join returns the first error of a part. If a part is empty, the error is [ErrNoKey]. Join
+// panics if there are no parts or one is nil.
 func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 	parts = checked("Join", parts)
 	return func(c C) (string, error) {

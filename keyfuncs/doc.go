@@ -20,7 +20,7 @@
 //	no users; clients connect to your server directly      RemoteIP
 //	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
 //	no users; an edge sets a header of its own             TrustedHeaderIP(name, the edge's prefixes...)
-//	a login form, where nobody is authenticated yet        two limits or three: see Logins
+//	a login form, where no user is authenticated yet       two limits or three: see Logins
 //	one limit for all clients together                     Everyone
 //	anything else, such as a tenant                        a Func of your own
 //
@@ -30,10 +30,10 @@
 // # Behind a proxy
 //
 // Behind a proxy [RemoteIP] is the proxy's address, so all clients share one limit. The
-// client's address is in a header then. But every client can send that header, so it
-// counts only if it came from a proxy of yours: [ForwardedIP] and [TrustedHeaderIP] are
-// given the proxies' addresses and ignore the header of everybody else. Use one of them
-// in place of RemoteIP, also inside [First] and [Join].
+// client's address is then in a header. But every client can send that header, so trust it
+// only from a proxy of yours. [ForwardedIP] and [TrustedHeaderIP] take the proxies'
+// addresses and ignore the header of any other peer. Use one of them in place of RemoteIP,
+// also inside [First] and [Join].
 //
 // Do not use middleware that copies such a header into RemoteAddr without a check, as
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
@@ -46,9 +46,9 @@
 //
 // # Logins
 //
-// At a login nobody is authenticated yet, and the name is a claim. A limit on the name
-// alone lets anyone lock its owner out. Use one limit per name and address, and one per
-// address. A third on everyone together caps the total; it is the innermost, so that
+// At a login no user is authenticated yet, and the name is only a claim. A limit on the name
+// alone lets any client lock its owner out. Use one limit per name and address, and one per
+// address. A third on all users together caps the total. Make it the innermost, so that
 // requests refused by the others do not use it up:
 //
 //	name, login := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
@@ -77,11 +77,10 @@
 //
 // # Errors
 //
-// A request without a key is [ErrNoKey]; one whose key is ambiguous or does not parse is
-// [ErrBadKey]. The middleware answers both with 400. A Func of this package returns
-// either a key or an error, never neither and never both. An error names what was
-// configured, never what the client sent. A configuration that cannot work panics at
-// start-up.
+// If a request has no key, the error is [ErrNoKey]. If its key is ambiguous or does not
+// parse, it is [ErrBadKey]. The middleware answers both with 400. A Func of this package
+// returns either a key or an error. The error names what was configured, never what the
+// client sent. A configuration that cannot work panics at start-up.
 //
 // # Warnings
 //
@@ -90,7 +89,7 @@
 //
 //	forwarded-untrusted     a request had a header with the client's address, and nothing checks it
 //	trusted-never-matches   1,000 such requests, and no peer was in the trusted prefixes
-//	never-a-user            a First whose first function has found no key in 1,000 requests
+//	never-a-user            the first function of a First has found no key in 1,000 requests
 //
 // Package nethttp lists all codes and what to do about them.
 package keyfuncs

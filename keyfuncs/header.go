@@ -13,10 +13,10 @@ import (
 // around its value.
 //
 // Any client can send any header. Use Header only behind a gateway that authenticates
-// the user and overwrites or removes this header of the client's.
+// the user, and overwrites or removes this header if a client sends it.
 //
-// A missing or empty header is [ErrNoKey]. More than one value is [ErrBadKey]: two lines,
-// or a comma, since a proxy may join two lines into one.
+// If the header is missing or empty, the error is [ErrNoKey]. If it has more than one value,
+// the error is [ErrBadKey]: two lines, or a comma, since a proxy may join two lines into one.
 //
 // Header panics if name is not the name of a header, or is Host, which net/http keeps in
 // the request's Host field.
@@ -46,8 +46,9 @@ func Header(name string) Func {
 // A client can send any value, and gets a fresh quota with each. Use Cookie behind
 // middleware that has checked the cookie, or add a limit per address.
 //
-// A missing or empty cookie is [ErrNoKey], and so is one that net/http cannot parse. Two
-// cookies of the name are [ErrBadKey]. Cookie panics if name is not the name of a cookie.
+// If the cookie is missing or empty, or net/http cannot parse it, the error is [ErrNoKey].
+// If there are two cookies of the name, it is [ErrBadKey]. Cookie panics if name is not the
+// name of a cookie.
 func Cookie(name string) Func {
 	if !isToken(name) {
 		panic(fmt.Sprintf(`keyfuncs: Cookie(%q): that is not a cookie's name; use one such as "session"`, name))
@@ -68,12 +69,12 @@ func Cookie(name string) Func {
 
 // BasicAuthUser returns a Func that reads the user name of HTTP basic authentication.
 //
-// Before the password is checked the name is only a claim, and a limit on it alone lets
-// anyone lock its owner out. Use it behind the check, or with the limits that the
-// package's section Logins shows.
+// Before the password is checked the name is only a claim. A limit on the name alone then
+// lets any client lock its owner out. Use BasicAuthUser behind the check, or with the limits
+// that the package's section Logins shows.
 //
-// A request without basic authentication or with an empty name is [ErrNoKey].
-// Credentials that do not parse, and a second Authorization header, are [ErrBadKey].
+// If there is no basic authentication, or the name is empty, the error is [ErrNoKey]. If the
+// credentials do not parse, or there is a second Authorization header, it is [ErrBadKey].
 func BasicAuthUser() Func { return basicAuthUser }
 
 var (
@@ -99,8 +100,8 @@ func basicAuthUser(r *http.Request) (string, error) {
 	return "", errNoBasicAuth
 }
 
-// headerName returns name as net/http writes it in its maps, and panics if a request
-// can never have it there.
+// headerName returns name as the key of an http.Header. It panics if no request can have that
+// key.
 func headerName(maker, name string) string {
 	if !isToken(name) {
 		panic(fmt.Sprintf(`keyfuncs: %s(%q): that is not a header's name; use one such as "X-User-ID"`, maker, name))
@@ -112,7 +113,7 @@ func headerName(maker, name string) string {
 	return name
 }
 
-// isToken reports whether s is a token of [RFC 9110]. Names of headers and cookies are.
+// isToken reports whether s is a token of [RFC 9110], as names of headers and cookies are.
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(s string) bool {

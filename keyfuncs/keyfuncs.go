@@ -9,14 +9,14 @@ import (
 // A Func reads a key from a request: who acts, or what they do. It must be safe for
 // concurrent use.
 //
-// A key is bytes that are compared as they are: upper and lower case are different keys,
-// and so are different Unicode forms of one name. If the login treats two spellings as
-// one user, the Func should return the same key for both.
+// Keys are compared byte by byte: upper and lower case are different keys, and so are
+// different Unicode forms of one name. If the login treats two spellings as one user, the
+// Func should return the same key for both.
 type Func = func(*http.Request) (string, error)
 
 // The errors of this package's functions, for [errors.Is].
 var (
-	// ErrNoKey means that the request has no key: the header is missing, the user is
+	// ErrNoKey means that the request has no key: the header is missing, or the user is
 	// not logged in. It is the only error after which [First] asks its next function.
 	ErrNoKey = errors.New("keyfuncs: the request has no key")
 
@@ -29,20 +29,20 @@ var (
 	ErrNoRoute = errors.New("keyfuncs: the request has no route; mount the limit on a mux pattern, inside the mux, not around it (chi: With or Group, not Use); for Gin and Echo there are ginlimit.Route and echolimit.Route")
 )
 
-// noKey and badKey make errors at start-up, so that a request that is turned away costs
-// no allocation.
+// noKey and badKey make errors at start-up, so that a request without a key costs no
+// allocation.
 func noKey(why string) error  { return fmt.Errorf("%w: %s", ErrNoKey, why) }
 func badKey(why string) error { return fmt.Errorf("%w: %s", ErrBadKey, why) }
 
-// everyone starts with one ~, as no key of First's first function does.
+// everyone starts with one ~. No key of First's first function does.
 const everyone = "~everyone"
 
 // Everyone returns the same key for every request, for one limit on all users together.
-// It never fails. The key is "~everyone". Where users can choose their names and [First]
-// is not used, a user could have that name: give the limit an action of its own then.
+// It never fails. The key is "~everyone". If users can choose their names and [First] is
+// not used, a user could take that name. Then give the limit an action of its own.
 func Everyone(*http.Request) (string, error) { return everyone, nil }
 
-// Action returns a Func that always answers name, such as "reply": all routes with that
+// Action returns a Func that always returns name, such as "reply". All routes with that
 // Action share one limit per user. The Func never fails. Action panics if name is empty.
 func Action(name string) Func {
 	if name == "" {

@@ -1,6 +1,6 @@
 package keyfuncs
 
-// The proxies that are trusted, and a watch on whether they are the right ones.
+// The trusted proxies, and warnings if the prefixes look wrong.
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ type proxies struct {
 	prefixes         []netip.Prefix // of canonical addresses
 	maker, header    string
 	matched          atomic.Bool  // whether a peer was ever trusted
-	strangers        atomic.Int64 // requests with the header, before the first match
+	unmatched        atomic.Int64 // requests with the header, before the first match
 	untrusted, never warning
 }
 
@@ -58,12 +58,12 @@ func (ps *proxies) match() {
 	}
 }
 
-// fewMatches is the number of requests with the header, and without a trusted peer, after
-// which the prefixes are said to be wrong.
+// fewMatches is after how many requests with the header and without a trusted peer the
+// prefixes are reported as wrong.
 const fewMatches = 1000
 
-// stranger notes a peer that is not trusted, by the headers of its request.
-func (ps *proxies) stranger(h http.Header) {
+// untrustedPeer notes an untrusted peer, if its request has the header.
+func (ps *proxies) untrustedPeer(h http.Header) {
 	if ps.untrusted.said.Load() && (ps.matched.Load() || ps.never.said.Load()) {
 		return
 	}
@@ -73,7 +73,7 @@ func (ps *proxies) stranger(h http.Header) {
 	ps.untrusted.say(codeUntrusted, fmt.Sprintf(
 		"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
 		ps.maker, ps.header))
-	if ps.strangers.Add(1) >= fewMatches {
+	if ps.unmatched.Add(1) >= fewMatches {
 		ps.never.say(codeNever, fmt.Sprintf(
 			"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
 			fewMatches, ps.header, ps.maker))

@@ -8,8 +8,8 @@ import (
 )
 
 // Route returns the request's method and the [http.ServeMux] pattern that it matched:
-// "POST /posts/{id}/likes". All posts are one action then, and there are no more actions
-// than routes and methods. If the pattern has a host, the action has it too.
+// "POST /posts/{id}/likes". So likes of all posts are one action, and there are no more
+// actions than routes and methods. If the pattern has a host, the action has it too.
 //
 // HEAD counts as GET, as in the mux. Methods other than GET, POST, PUT, PATCH, DELETE,
 // OPTIONS, CONNECT and TRACE are all OTHER, since a client can make up methods.
@@ -17,8 +17,8 @@ import (
 // The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have
 // the same pattern: tell them apart with [Action].
 //
-// A request without a pattern is [ErrNoRoute]: the limit is mounted around the mux and
-// runs before a pattern is matched. Mount it on the patterns instead.
+// If the request has no pattern, the error is [ErrNoRoute]: the limit is mounted around the
+// mux and runs before a pattern is matched. Mount it on the patterns instead.
 func Route(r *http.Request) (string, error) {
 	pattern := r.Pattern
 	if pattern == "" {
@@ -36,9 +36,9 @@ func Route(r *http.Request) (string, error) {
 	return method + " " + template, nil
 }
 
-// RouteTemplate is [Route] for the adapters of other frameworks: it returns the request's
+// RouteTemplate is [Route] for the adapters of other frameworks. It returns the request's
 // method, as in Route, and the template that the framework matched. If template is empty,
-// the framework matched none: the action is "unmatched", one for all such requests.
+// no route matched, and the action is "unmatched" for all such requests.
 func RouteTemplate(r *http.Request, template string) string {
 	if template == "" {
 		return "unmatched"

@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// ContextValue returns a Func that reads the value which an earlier handler has stored in
+// ContextValue returns a Func that reads the value that an earlier handler has stored in
 // the request's context under key: the user's id, a string or an integer. [Value] says
-// how the value becomes a key, and what the errors are.
+// how the value becomes a key, and which errors there are.
 //
 // ContextValue panics if key is nil or cannot be compared, and so cannot be the key of a
 // context.
@@ -28,7 +28,7 @@ func contextKey(key any) string {
 	case reflect.Struct, reflect.Pointer:
 		return fmt.Sprintf("%#v", key) // with its type
 	default:
-		if t.PkgPath() == "" { // a string or an int, no type of the program's own
+		if t.PkgPath() == "" { // a predeclared type, such as string
 			return fmt.Sprintf("%#v", key)
 		}
 		return fmt.Sprintf("%v(%#v)", t, key)
@@ -42,8 +42,8 @@ func contextKey(key any) string {
 // A string is used as it is, an integer in decimal, and so are types based on these. The
 // number 7 and the string "7" are one key; 0 is a key like any other.
 //
-// nil and "" are [ErrNoKey]. A value of any other type is a mistake in the program: the
-// error names the type, and is neither ErrNoKey nor [ErrBadKey].
+// If the value is nil or "", the error is [ErrNoKey]. A value of any other type is a mistake
+// in the program: the error names the type, and is neither ErrNoKey nor [ErrBadKey].
 func Value[C any](what string, get func(C) any) func(C) (string, error) {
 	if get == nil {
 		panic("keyfuncs: Value needs a function that gets " + what)
@@ -62,7 +62,7 @@ func Value[C any](what string, get func(C) any) func(C) (string, error) {
 	}
 }
 
-// text returns what a string or an integer says, and false for anything else.
+// text returns a string or an integer as text, and false for any other value.
 func text(v any) (string, bool) {
 	switch v := v.(type) {
 	case nil:

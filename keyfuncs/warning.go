@@ -1,6 +1,6 @@
 package keyfuncs
 
-// What is said once in the log: a setup that looks wrong and causes no error.
+// Warnings, logged once, of a setup that looks wrong and causes no error.
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 const (
 	codeUntrusted = "forwarded-untrusted"
 	codeNever     = "trusted-never-matches"
-	codeNobody    = "never-a-user"
+	codeNoUser    = "never-a-user"
 )
 
-// A warning is said once.
+// A warning is logged once.
 type warning struct{ said atomic.Bool }
 
 func (w *warning) say(code, text string) {
@@ -26,24 +26,24 @@ func (w *warning) say(code, text string) {
 	}
 }
 
-// forwardedHeaders are those in which proxies pass on the client's address.
+// forwardedHeaders are the headers in which proxies pass on the client's address.
 var forwardedHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip"}
 
-// A lookout looks for these headers in the requests that RemoteIP serves. It looks at the
+// A headerWatch looks for these headers in the requests that RemoteIP serves. It looks at the
 // first requests and then at a sample: a proxy adds its header to every request.
-type lookout struct {
+type headerWatch struct {
 	warning
 	looked atomic.Int32
 }
 
-var unchecked lookout
+var unchecked headerWatch
 
 const (
 	firstLooks = 1000
-	sample     = 64 // one of so many
+	sample     = 64 // then one request in 64
 )
 
-func (l *lookout) look(r *http.Request) {
+func (l *headerWatch) look(r *http.Request) {
 	if l.said.Load() {
 		return
 	}
@@ -56,8 +56,8 @@ func (l *lookout) look(r *http.Request) {
 		if _, there := r.Header[name]; !there {
 			continue
 		}
-		// A server writes host and port. Middleware that believes a header writes the
-		// address alone.
+		// A server sets RemoteAddr to host and port. Middleware that copies a header sets
+		// it to the address alone.
 		if hasPort(r.RemoteAddr) {
 			l.say(codeUntrusted, "a request that RemoteIP limits has the header "+name+
 				"; if a proxy of yours sets it, all clients behind the proxy share one limit: use ForwardedIP or TrustedHeaderIP with the proxy's prefix")
@@ -69,11 +69,11 @@ func (l *lookout) look(r *http.Request) {
 	}
 }
 
-// fewUsers is the number of requests without a key of First's first function, and never
-// one with it, after which that function is said to be in the wrong place.
+// fewUsers is after how many requests in which First's first function finds no key, and
+// never found one, that function is reported as being in the wrong place.
 const fewUsers = 1000
 
-// A presence watches whether First's first function ever finds a key.
+// A presence records whether First's first function ever finds a key.
 type presence struct {
 	found  atomic.Bool
 	misses atomic.Int32
@@ -85,14 +85,14 @@ func (p *presence) find() {
 	}
 }
 
-// miss notes a request c in which there was no key, and why.
+// miss notes a request c without a key, and why.
 func (p *presence) miss(c any, why error) {
 	if p.found.Load() || p.misses.Load() >= fewUsers || p.misses.Add(1) != fewUsers {
 		return
 	}
 	slog.Default().Warn(fmt.Sprintf(
 		"keyfuncs: the first function of a First has found no key in %d requests, and never one, so all these users count as those of a later function; is the limit mounted before the login?", fewUsers),
-		"code", codeNobody, "first", why, "route", routeOf(c))
+		"code", codeNoUser, "first", why, "route", routeOf(c))
 }
 
 // routeOf names the route of a request of net/http, Gin or Echo, if it is known.
