@@ -54,7 +54,7 @@ func (s *Store) check(t testing.TB) {
 				continue
 			}
 			used++
-			if found, ok := sh.search(sl.key()); !ok || found != at {
+			if found, ok := search(sl.key(), sh.slots); !ok || found != at {
 				t.Fatalf("shard %d, slot %d is not found, but %d, %v", i, at, found, ok)
 			}
 			sl.unpack()
@@ -535,7 +535,7 @@ func TestNewUsersFindRoomAmongRefused(t *testing.T) {
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
 		u := s.hash(user)
-		if _, ok := s.shard(u).search(s.keyOf(u, "a", &passing.Limits()[0])); !ok && i >= newUsers-last {
+		if _, ok := search(s.keyOf(u, "a", &passing.Limits()[0]), s.shard(u).slots); !ok && i >= newUsers-last {
 			without++
 		}
 	}

@@ -52,6 +52,9 @@ type rare struct {
 // load fills in st, a zero State, from a slot. An expired state does not exist, but its trail
 // is used again.
 func (sh *shard) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
+	if r.Plain() {
+		s.unpack()
+	}
 	st.Exists = s.expires > now
 	word := s.word.Load()
 	switch at := word &^ tags; word & tags {

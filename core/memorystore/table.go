@@ -70,13 +70,6 @@ func (sh *shard) next(i int) int {
 
 // search returns where a key is. If it is not found, at is the empty slot that ended the
 // search.
-func (sh *shard) search(h hash) (at int, found bool) {
-	if at, found = search(h, sh.slots); found {
-		sh.slots[at].unpack()
-	}
-	return at, found
-}
-
 func search(h hash, slots []slot) (at int, found bool) {
 	i := home(h, slots)
 	for range slots {

@@ -23,7 +23,7 @@ type place struct {
 // slot returns the slot of a place that was found.
 func (sh *shard) slot(p *place) *slot {
 	if sh.slots[p.at].key() != p.key {
-		p.at, _ = sh.search(p.key)
+		p.at, _ = search(p.key, sh.slots)
 	}
 	return &sh.slots[p.at]
 }
@@ -89,7 +89,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 // enter fills in p and st, a zero place and a zero state, for a key.
 func (sh *shard) enter(p *place, h hash, r *machine.Rule, st *machine.State, now int64) {
 	p.key = h
-	if p.at, p.found = sh.search(h); p.found {
+	if p.at, p.found = search(h, sh.slots); p.found {
 		sh.load(&sh.slots[p.at], r, st, now)
 	}
 }
@@ -148,7 +148,7 @@ func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limi
 	defer sh.mu.Unlock()
 	for i := range limits {
 		p := place{key: s.keyOf(u, action, &limits[i])}
-		if p.at, p.found = sh.search(p.key); p.found {
+		if p.at, p.found = search(p.key, sh.slots); p.found {
 			s.forget(sh, &p)
 		}
 	}

@@ -43,15 +43,12 @@ func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machi
 	}
 	sh.mu.Lock()
 	now := s.now() // under the lock: no state is from a later instant
-	at, found := sh.search(h)
+	at, found := search(h, sh.slots)
 	if !found {
 		at, found = s.add(sh, h, now)
 	}
 	if found {
 		v = sh.decide(&sh.slots[at], r, now, cost)
-		if r.Plain() {
-			sh.slots[at].pack(r)
-		}
 	}
 	sh.mu.Unlock()
 	return v
@@ -59,9 +56,12 @@ func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machi
 
 // decide decides a charge of one limit, by the state in the slot.
 func (sh *shard) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine.Verdict) {
-	if r.Plain() && slot.word.Load()&tags == 0 {
-		if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
-			return v
+	if r.Plain() {
+		if slot.unpack(); slot.word.Load()&tags == 0 {
+			if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
+				slot.pack(r)
+				return v
+			}
 		}
 	}
 	var st machine.State
