@@ -7,7 +7,7 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// Package nethttp says what is answered, what is logged and where to mount a limit. A
+// Package nethttp documents the responses, the warnings and where to mount a limit. A
 // refusal is an *echo.HTTPError whose Message is a [*Problem], so that the central error
 // handler sees it. Mount a limit with e.Use, on a group or on a route, not with e.Pre,
 // where no route is known.
@@ -29,24 +29,25 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// KeyFunc returns who acts or what they do. Its error is keyfuncs.ErrNoKey if the request
-// does not say, keyfuncs.ErrBadKey if it cannot be read.
+// KeyFunc returns a key: who acts, or what they do. If the request has no key, the error is
+// keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
 type KeyFunc = func(echo.Context) (string, error)
 
-// From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
+// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil or keyfuncs.Route,
 // which does not know Echo's routes: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
 	gate.CheckFunc("echolimit", f)
 	return func(c echo.Context) (string, error) { return f(c.Request()) }
 }
 
-// Value returns a KeyFunc that reads what an earlier middleware has stored with c.Set: a
-// string or an integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
+// Value returns a KeyFunc that reads the value that an earlier middleware has stored with
+// c.Set: a string or an integer. If there is none, or it is "", the error is
+// keyfuncs.ErrNoKey.
 func Value(key string) KeyFunc {
 	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c echo.Context) any { return c.Get(key) })
 }
 
-// Action returns a KeyFunc that always answers name.
+// Action returns a KeyFunc that always returns name.
 func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
@@ -58,8 +59,8 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
 // are those of nethttp.Config. With a FinalCost, the Writer of c.Response() is wrapped.
 // If the handler returns an error, FinalCost gets the status of Echo's own error handler:
-// the Code of an *echo.HTTPError that is not wrapped, else 500. If yours answers
-// otherwise, mount a middleware inside that calls c.Error.
+// the Code of an *echo.HTTPError that is not wrapped, else 500. If your error handler
+// answers with another status, mount a middleware inside that calls c.Error.
 type Config struct {
 	Cost            func(echo.Context) (int, error)
 	Limiter         func(echo.Context) (*core.Limiter, error)
@@ -68,8 +69,8 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c echo.Context, status int) int
-	Deny            func(echo.Context, core.Decision) error // its error goes to the central handler; if it hijacks, it returns one
-	Fail            func(echo.Context, error) error         // likewise; the error is a *gate.Failure
+	Deny            func(echo.Context, core.Decision) error // the central error handler gets its error; after a Hijack it must return one
+	Fail            func(echo.Context, error) error         // as Deny; its argument is a *gate.Failure
 	Keep            bool                                    // see Decision
 	ResetDelta      bool
 	IETF            bool
@@ -82,7 +83,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
-	// Echo calls this for every request: the closure is an allocation, so it is small.
+	// Echo calls this for every request, and the closure is allocated: it is small.
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return m.handle(c, next) }
 	}
@@ -130,9 +131,8 @@ func (m *middleware) run(c echo.Context, o *gate.Outcome, next echo.HandlerFunc)
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
 // an error, the handler returns it: as with Limit it is an *echo.HTTPError whose Message
-// is the problem, or what Deny or Fail returned. If Deny or Fail has answered, it is
-// still an error, which a central error handler leaves alone since the response is
-// committed.
+// is the problem, or the error of Deny or Fail. If Deny or Fail has answered, Allow still
+// returns an error. A central error handler ignores it, since the response is committed.
 func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
 	if cfg := around(c); cfg != nil {
 		return cfg.Allow(c, limiter, user, action, cost)
@@ -141,8 +141,8 @@ func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit its ResetDelta and IETF win, so that the
-// headers of one response agree.
+// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
+// so that the headers of one response agree.
 func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
 	style := cfg.style()
 	if outer := around(c); outer != nil {
@@ -159,7 +159,7 @@ func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action stri
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep. Behind several it is the innermost one's.
+// [Config] with Keep. Behind several, it returns the decision of the innermost.
 func Decision(c echo.Context) (core.Decision, bool) {
 	if d, ok := c.Get(decisionKey).(*core.Decision); ok {
 		return *d, true
@@ -169,8 +169,8 @@ func Decision(c echo.Context) (core.Decision, bool) {
 
 func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
 
-// answer lets Deny or Fail answer. If they write nothing and return no error, it returns
-// the problem.
+// answer calls Deny or Fail. If they write nothing and return no error, it returns the
+// problem.
 func (cfg *Config) answer(c echo.Context, o *gate.Outcome) error {
 	var err error
 	switch {
@@ -185,7 +185,7 @@ func (cfg *Config) answer(c echo.Context, o *gate.Outcome) error {
 	return problem(c, o)
 }
 
-// statusOf is the status with which Echo's own error handler answers.
+// statusOf is the status that Echo's own error handler answers with.
 func statusOf(err error) int {
 	he, ok := err.(*echo.HTTPError)
 	if !ok {
@@ -202,9 +202,9 @@ const (
 	decisionKey = "tailcut.decision"
 )
 
-// around is the configuration of the innermost Limit that has left it, or nil. A Limit
-// without a Config of its own leaves none, since c.Set allocates. IETF and ResetDelta show
-// in the headers.
+// around returns the configuration of the innermost Limit that has stored it, or nil. c.Set
+// allocates, so a Limit without Deny and Fail does not store it unless it must: Allow can
+// tell IETF and ResetDelta from the headers.
 func around(c echo.Context) *Config {
 	cfg, _ := c.Get(configKey).(*Config)
 	return cfg

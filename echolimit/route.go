@@ -9,13 +9,13 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Route is the KeyFunc of the method (HEAD as GET) and the route's template, such as
+// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
 // "POST /posts/:id/likes". All requests that no route matched share the action
-// "unmatched". A group with middleware has a route of Echo's own for whatever else is
-// asked of it: such requests have that route's template, such as "GET /v1/*".
+// "unmatched". For a group with middleware Echo adds a catch-all route: requests that only
+// this route matches have its template, such as "GET /v1/*".
 func Route(c echo.Context) (string, error) {
 	path := c.Path()
-	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo sets a path for a 405, too
+	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo sets a path for a 405 too
 		path = ""
 	}
 	if path == "" {
@@ -24,18 +24,18 @@ func Route(c echo.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request(), path), nil
 }
 
-// lookout finds out that Route is asked before Echo has routed the request, as with
-// e.Pre. It looks at the first requests without a route.
-type lookout struct {
+// A preCheck warns if Route is called before Echo has routed the request, as with e.Pre.
+// It checks the first requests without a route.
+type preCheck struct {
 	said   atomic.Bool
 	looked atomic.Int32
 }
 
-var preRouting lookout
+var preRouting preCheck
 
 const firstLooks = 100
 
-func (l *lookout) look(c echo.Context) {
+func (l *preCheck) look(c echo.Context) {
 	if l.said.Load() || l.looked.Load() >= firstLooks || c.Get(echo.ContextKeyHeaderAllow) != nil {
 		return
 	}

@@ -7,7 +7,7 @@
 //	r.POST("/posts/:id/replies",
 //		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
 //
-// Package nethttp says what is answered, what is logged and where to mount a limit. A
+// Package nethttp documents the responses, the warnings and where to mount a limit. A
 // refusal aborts the chain.
 //
 // Addresses are never taken from c.ClientIP(), which by default believes every client's
@@ -29,19 +29,20 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// KeyFunc returns who acts or what they do. Its error is keyfuncs.ErrNoKey if the request
-// does not say, keyfuncs.ErrBadKey if it cannot be read.
+// KeyFunc returns a key: who acts, or what they do. If the request has no key, the error is
+// keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
 type KeyFunc = func(*gin.Context) (string, error)
 
-// From makes a KeyFunc of one for net/http. It panics if f is nil or keyfuncs.Route,
+// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil or keyfuncs.Route,
 // which does not know Gin's routes: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
 	gate.CheckFunc("ginlimit", f)
 	return func(c *gin.Context) (string, error) { return f(c.Request) }
 }
 
-// Value returns a KeyFunc that reads what an earlier middleware has stored with c.Set: a
-// string or an integer. Nothing stored, or "", is keyfuncs.ErrNoKey.
+// Value returns a KeyFunc that reads the value that an earlier middleware has stored with
+// c.Set: a string or an integer. If there is none, or it is "", the error is
+// keyfuncs.ErrNoKey.
 func Value(key string) KeyFunc {
 	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
 		v, _ := c.Get(key)
@@ -49,10 +50,10 @@ func Value(key string) KeyFunc {
 	})
 }
 
-// Action returns a KeyFunc that always answers name.
+// Action returns a KeyFunc that always returns name.
 func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
 
-// Route is the KeyFunc of the method (HEAD as GET) and the route's template, such as
+// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
 // "POST /posts/:id/likes". All requests that no route matched share the action
 // "unmatched".
 func Route(c *gin.Context) (string, error) {
@@ -76,8 +77,8 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c *gin.Context, status int) int
-	Deny            func(*gin.Context, core.Decision) // the chain is aborted already; a status alone counts only if it is not 200
-	Fail            func(*gin.Context, error)         // the chain is aborted already; the error is a *gate.Failure
+	Deny            func(*gin.Context, core.Decision) // called after c.Abort; a status without a body counts only if it is not 200
+	Fail            func(*gin.Context, error)         // called after c.Abort; the error is a *gate.Failure
 	Keep            bool                              // see Decision
 	ResetDelta      bool
 	IETF            bool
@@ -124,8 +125,8 @@ func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit its ResetDelta and IETF win, so that the
-// headers of one response agree.
+// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
+// so that the headers of one response agree.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
 	style := cfg.style()
 	if outer := around(c); outer != nil {
@@ -139,7 +140,7 @@ func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action stri
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep. Behind several it is the innermost one's.
+// [Config] with Keep. Behind several, it returns the decision of the innermost.
 func Decision(c *gin.Context) (core.Decision, bool) {
 	v, _ := c.Get(decisionKey{})
 	if d, ok := v.(*core.Decision); ok {
@@ -150,10 +151,10 @@ func Decision(c *gin.Context) (core.Decision, bool) {
 
 func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
 
-// answer lets Deny or Fail answer, and does it itself if they write nothing.
+// answer calls Deny or Fail, and sends the default answer if they write nothing.
 func (cfg *Config) answer(c *gin.Context, o *gate.Outcome) {
 	c.Abort()
-	status := c.Writer.Status() // 404 already, where no route matched
+	status := c.Writer.Status() // 404 if no route matched
 	switch {
 	case o.Failure != nil && cfg.Fail != nil:
 		cfg.Fail(c, o.Failure)
@@ -168,16 +169,16 @@ func (cfg *Config) answer(c *gin.Context, o *gate.Outcome) {
 type configKey struct{}
 type decisionKey struct{}
 
-// around is the configuration of the innermost Limit that has left it, or nil. A Limit
-// without a Config of its own leaves none, since c.Set allocates. IETF and ResetDelta show
-// in the headers.
+// around returns the configuration of the innermost Limit that has stored it, or nil. c.Set
+// allocates, so a Limit without Deny and Fail does not store it unless it must: Allow can
+// tell IETF and ResetDelta from the headers.
 func around(c *gin.Context) *Config {
 	v, _ := c.Get(configKey{})
 	cfg, _ := v.(*Config)
 	return cfg
 }
 
-// watched tells whether the connection was taken over, which Gin's writer does not.
+// watched records whether the connection was taken over. Gin's writer does not.
 type watched struct {
 	gin.ResponseWriter
 	taken bool
@@ -191,7 +192,7 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// answered is what gate.Gate.Run asks.
+// answered is for gate.Gate.Run.
 func (w *watched) answered() (status int, begun bool) {
 	if w.taken {
 		return 0, true

@@ -2,7 +2,7 @@
 // func(http.Handler) http.Handler, such as chi, alice and gorilla.
 //
 //	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-//	user := keyfuncs.Header("X-User-ID") // better: what your login has put in the context
+//	user := keyfuncs.Header("X-User-ID") // better: keyfuncs.ContextValue, set by your login
 //
 //	mux := http.NewServeMux()
 //	mux.Handle("POST /posts/{id}/replies",
@@ -13,12 +13,13 @@
 //
 // # Responses
 //
-// A response to a request that was decided has these headers, whether the request was
-// allowed or refused, and whatever its status is. They describe the tightest limit:
+// If a limit has decided a request, the response has these headers, whatever its status.
+// They describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
-//	X-RateLimit-Reset        when it is whole again, in seconds since 1970, rounded up
+//	X-RateLimit-Reset        when its full quota is available again, in seconds since 1970,
+//	                         rounded up
 //
 // In these cases the handler does not run:
 //
@@ -33,29 +34,30 @@
 // from a limit. Cache-Control is no-store. Failures are logged, once a minute at most.
 // Config.IETF adds RateLimit and RateLimit-Policy, the headers of an [IETF draft].
 //
-// The problem takes the place of a body that middleware outside may have announced: its
-// Content-Type, Content-Length, ETag, Last-Modified and Expires are removed. So is its
+// Middleware outside may have set headers for another body. Before the problem is sent,
+// Content-Type, Content-Length, ETag, Last-Modified and Expires are removed. So is
 // Content-Encoding, unless a middleware outside wraps the ResponseWriter: that may be
 // compression, which compresses the problem too.
 //
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
 // patterns with a method, or set Config.CountPreflights.
 //
-// With several limits around one handler the tightest decision shows. One limiter of
-// several limits is better: it charges all of them or none.
+// If there are several limits around one handler, the headers show the tightest decision.
+// One limiter of several limits is better: it charges all of them or none.
 //
 // # Where to mount it
 //
-// Outside of Limit belong:
+// Mount these outside of Limit:
 //
-//   - recovery, and logging, which then sees refusals
+//   - recovery
+//   - logging, so that it sees refusals
 //   - CORS, so that a browser's script can read a refusal
 //   - compression
 //   - authentication, if the user comes from it
 //   - the mux, if the action is keyfuncs.Route
 //
-// http.TimeoutHandler belongs inside, if there is a Config.FinalCost. Limit does not wrap
-// the ResponseWriter unless there is one.
+// If there is a Config.FinalCost, mount http.TimeoutHandler inside. Only with a FinalCost
+// does Limit wrap the ResponseWriter.
 //
 // If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client
 // gets both. Delete the backend's in ModifyResponse:
@@ -74,17 +76,17 @@
 //	code                   what was seen, and what to do
 //	forwarded-untrusted    X-Forwarded-For, Forwarded or X-Real-IP on a request that keyfuncs.RemoteIP
 //	                       limits, or the header of ForwardedIP or TrustedHeaderIP from a peer that is not
-//	                       trusted. If a proxy of yours sets it, give ForwardedIP its prefixes. If none
-//	                       does, a client made it up.
+//	                       trusted. If a proxy of yours sets it, give ForwardedIP its prefixes. If no
+//	                       proxy sets it, a client made it up.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
 //	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
 //	                       found none in 1,000. Mount the limit inside the login.
 //	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
-//	charged-twice          One request has passed the same middleware twice. It is mounted twice, maybe on
-//	                       a group and on a route of it: take one away.
+//	charged-twice          One request has passed the same middleware twice. The middleware is mounted
+//	                       twice, maybe on a group and on a route of it: remove one.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
-//	                       It is asked by INFO, which an ACL has to allow (+info).
+//	                       The store reads this with INFO, which an ACL must allow (+info).
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 // [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10

@@ -1,5 +1,7 @@
 package nethttp
 
+// The middleware, Allow, and their settings.
+
 import (
 	"context"
 	"net/http"
@@ -20,9 +22,10 @@ func Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler)
 // Config is the long form of [Limit]. Its zero value does what Limit does.
 type Config struct {
 	// Cost returns what a request costs; nil is 1. A request of cost 0 is not charged,
-	// and only a banned user is refused. So if Cost counts the items of a batch, an empty
-	// batch is free: return at least 1, or answer it with an error. An error is answered 400 if it is
-	// keyfuncs.ErrNoKey or keyfuncs.ErrBadKey, otherwise 500, as a negative cost is.
+	// and is refused only to a banned user. So if Cost counts the items of a batch, an empty
+	// batch is free: return at least 1, or an error. An error is answered 400 if it is
+	// keyfuncs.ErrNoKey or keyfuncs.ErrBadKey, otherwise 500. A negative cost is answered
+	// 500.
 	Cost func(*http.Request) (int, error)
 
 	// Limiter picks a limiter for a request, by the user's plan for example. If it is
@@ -33,16 +36,16 @@ type Config struct {
 	// Skip lets a request pass without a decision and without headers.
 	Skip func(*http.Request) bool
 
-	// CountPreflights charges CORS preflights as any other request. Without it they
+	// CountPreflights charges CORS preflights like any other request. Without it they
 	// pass uncounted, and every client can send as many as it likes.
 	CountPreflights bool
 
-	// Deny answers a refusal. The headers are set; Deny writes status and body. If it
-	// writes nothing, the default answer is sent.
+	// Deny answers a refusal. The headers are set already, and Deny writes status and body.
+	// If it writes nothing, the default answer is sent.
 	Deny func(http.ResponseWriter, *http.Request, core.Decision)
 
-	// Fail answers a request that got no decision. Its error is a [*gate.Failure] with
-	// the status that is due. If Fail writes nothing, the default answer is sent.
+	// Fail answers a request that got no decision. Its error is a [*gate.Failure], whose
+	// Status is that of the default answer. If Fail writes nothing, that answer is sent.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
 	// MaxWait is how long a request may wait for its turn instead of being refused; 0
@@ -61,9 +64,9 @@ type Config struct {
 	// 0 is 1000. Further requests do not wait.
 	MaxWaiting int
 
-	// FinalCost returns what a request that passed has cost in the end, by the status of
-	// its response. The difference to the cost charged on entry is refunded or charged.
-	// While the handler runs, the cost charged on entry stands, also in the headers.
+	// FinalCost returns the final cost of a request that passed, by the status of its
+	// response. The difference to the cost charged on entry is refunded or charged. The
+	// headers show the decision on entry.
 	//
 	// Nothing is refunded to a client that has left, or if the handler panics with
 	// http.ErrAbortHandler. If the handler panics otherwise, the status is 500 unless
@@ -91,9 +94,10 @@ type Config struct {
 	//
 	// Some final costs let a client send requests without limit. If 304 costs nothing, it
 	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
-	// nothing, it sends what makes the handler fail. If http.TimeoutHandler is mounted
-	// outside, the client gets 503, but FinalCost gets the status that the handler writes
-	// later; mount TimeoutHandler inside.
+	// nothing, it sends requests that make the handler fail.
+	//
+	// Mount http.TimeoutHandler inside. If it is outside, the client gets 503, but
+	// FinalCost gets the status that the handler writes later.
 	FinalCost func(r *http.Request, status int) int
 
 	// Keep lets the handler read the decision with [Decision].
@@ -135,7 +139,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 	}
 }
 
-// serve does what most requests do not need.
+// serve is for the requests that need more than a call of the handler.
 func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	if !o.Pass {
 		cfg.answer(w, r, o)
@@ -148,8 +152,8 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 	if m != nil {
 		m.keeps = m.config.Keep && o.Decided
 		inner = r.WithContext(m)
-		// The server removes the files of an upload that it finds in r, and a logger
-		// outside wants the pattern that a mux inside has set.
+		// The server removes the uploaded files that it finds in r, and a logger outside
+		// reads the pattern that a mux inside has set.
 		defer func() {
 			*r = *inner
 			m.ended.Store(true)
@@ -165,8 +169,8 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 
 // Allow limits an action that only the handler knows: by a key in the body, the size of
 // a payload, the number of items in a batch. It charges cost and sets the headers as
-// Limit does. If the action may not pass, or that cannot be decided, Allow answers and
-// returns false, and the handler returns:
+// Limit does. If the action is refused or cannot be decided, Allow answers the request and
+// returns false. The handler then returns:
 //
 //	if !nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items)) {
 //		return
@@ -175,8 +179,8 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 // Call it before the handler writes. An empty user or action is answered 400, as a
 // missing key is.
 //
-// Behind a Limit, Allow answers as the Config of the innermost one says: its Deny, Fail,
-// ResetDelta and IETF apply. Elsewhere use [Config.Allow] to have such answers.
+// Behind a Limit, the Deny, Fail, ResetDelta and IETF of the innermost Config apply to
+// Allow's answer. Elsewhere use [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
 	if cfg := around(r); cfg != nil {
 		return cfg.Allow(w, r, limiter, user, action, cost)
@@ -185,8 +189,8 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit its ResetDelta and IETF win, so that the
-// headers of one response agree.
+// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
+// so that the headers of one response agree.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
 	style := cfg.style()
 	if outer := around(r); outer != nil {
@@ -200,7 +204,7 @@ func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Li
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep. Behind several it is the innermost one's.
+// [Config] with Keep. Behind several, it returns the decision of the innermost.
 func Decision(r *http.Request) (core.Decision, bool) {
 	if m, ok := r.Context().Value(decisionKey{}).(*mark); ok {
 		return m.kept.Decision, true
@@ -218,7 +222,7 @@ func ExposedHeaders() []string {
 
 func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
 
-// answer lets Deny or Fail answer, and does it itself if they write nothing.
+// answer calls Deny or Fail, and sends the default answer if they write nothing.
 func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
 	var hook func(http.ResponseWriter)
 	switch {
@@ -237,9 +241,9 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcom
 	o.Problem().Write(w, r)
 }
 
-// A mark is the context of a request inside a Limit that Allow or Decision has to know. A
-// Limit without a Config of its own leaves none, since it would cost two allocations.
-// IETF and ResetDelta show in the headers.
+// A mark is the context of a request inside a Limit, for Allow and Decision to find. It costs
+// two allocations, so a Limit without Keep, Deny and Fail leaves none unless it must: Allow
+// can tell IETF and ResetDelta from the headers.
 type mark struct {
 	context.Context
 	config *Config
@@ -250,7 +254,7 @@ type mark struct {
 
 func newMark(r *http.Request, cfg *Config) *mark {
 	ctx := r.Context()
-	for { // a request that is served again still has the marks of the first time
+	for { // if a request is served again, it still has the marks of the first time
 		m, ok := ctx.(*mark)
 		if !ok || !m.ended.Load() {
 			return &mark{Context: ctx, config: cfg}
@@ -269,7 +273,7 @@ func (m *mark) Value(key any) any {
 	return m.Context.Value(key)
 }
 
-// around is the configuration of the innermost Limit that has left a mark, or nil.
+// around returns the configuration of the innermost Limit that has left a mark, or nil.
 func around(r *http.Request) *Config {
 	if m, ok := r.Context().Value(configKey{}).(*mark); ok {
 		return m.config

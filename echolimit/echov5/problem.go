@@ -9,9 +9,9 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// Problem is the error that stands for a refusal or a failure. Echo's error handler
-// answers with its status and its JSON. A central error handler of your own finds it
-// with errors.As, by itself, as an echo.HTTPStatusCoder or as an *echo.HTTPError.
+// Problem is the error of a refusal or a failure. Echo's error handler answers with its
+// status and its JSON. A central error handler of your own finds it with errors.As: as a
+// *Problem, an echo.HTTPStatusCoder or an *echo.HTTPError.
 type Problem struct {
 	gate.Problem
 	header http.Header // of the response
@@ -31,11 +31,12 @@ func (p *Problem) Unwrap() error { return p.http() }
 func (p *Problem) http() *echo.HTTPError { return echo.NewHTTPError(p.Status, p.Title) }
 
 // MarshalJSON encodes the problem. If Echo encodes it to send it, the response becomes
-// problem+json. A central error handler that sends something else keeps its own type. If
-// that is JSON of which the problem is a part, put the field Problem into it.
+// problem+json. A central error handler that sends something else keeps its own
+// Content-Type. If it sends the problem as a part of its own JSON, it encodes the field
+// Problem.
 func (p *Problem) MarshalJSON() ([]byte, error) {
-	// Echo says that it sends JSON before it encodes anything. A handler that logs the
-	// problem encodes it, too, but has said nothing then.
+	// Before Echo encodes, it has set the Content-Type. A handler that logs the problem
+	// has not.
 	if p.header.Get(echo.HeaderContentType) == echo.MIMEApplicationJSON {
 		p.sends, p.sent = true, echo.MIMEApplicationJSON
 	}
@@ -46,7 +47,7 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 func problem(c *echo.Context, o *gate.Outcome) error {
 	gate.ClearBody(c.Response())
 	p := &Problem{Problem: o.Problem(), header: c.Response().Header()}
-	p.sends = c.Request().Method == http.MethodHead // answered without a body
+	p.sends = c.Request().Method == http.MethodHead // the answer has no body
 	if res, _ := echo.UnwrapResponse(c.Response()); res != nil {
 		res.Before(func() {
 			if p.sends && res.Status == p.Status && p.header.Get(echo.HeaderContentType) == p.sent {

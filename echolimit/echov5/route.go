@@ -9,9 +9,9 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Route is the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched are the one action
-// "unmatched", those in a group too.
+// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
+// "POST /posts/:id/likes". All requests that no route matched share the action "unmatched",
+// also in a group.
 func Route(c *echo.Context) (string, error) {
 	route := c.RouteInfo()
 	path := route.Path

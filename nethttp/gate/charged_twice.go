@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// warnTwice says once if this gate has decided the request before. The headers tell:
-// the text of X-RateLimit-Limit is the gate's own and lies where no other text does. So
-// the look costs nothing but to a request behind several limits.
+// warnTwice logs once if this gate has decided the request before. It compares addresses:
+// if the string in X-RateLimit-Limit is the gate's own, the gate has set it. So only a
+// request behind several limits pays for the check.
 func (g *Gate[C]) warnTwice(h http.Header, cost int) {
 	outer := h[headerLimit]
 	if len(outer) != 1 || cost == 0 {

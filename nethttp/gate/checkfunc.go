@@ -6,8 +6,8 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// CheckFunc panics if f cannot serve a framework with a router of its own: if it is nil or
-// keyfuncs.Route, which knows http.ServeMux only.
+// CheckFunc is for the function From of an adapter. It panics if f is nil, or is
+// keyfuncs.Route, which only knows http.ServeMux.
 func CheckFunc(adapter string, f keyfuncs.Func) {
 	if f == nil {
 		panic(adapter + ": From: the key function is nil; give one of package keyfuncs")

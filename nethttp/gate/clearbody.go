@@ -5,9 +5,8 @@ import (
 	"reflect"
 )
 
-// ClearBody deletes the headers that describe the body that would have been sent instead
-// of a problem. Content-Encoding stays if w is another middleware's writer, which may
-// compress the problem as well.
+// ClearBody deletes the headers that describe another body than the problem. It keeps
+// Content-Encoding if w is another middleware's writer, which may compress the problem too.
 func ClearBody(w http.ResponseWriter) {
 	h := w.Header()
 	for _, name := range []string{"Content-Type", "Content-Length", "Etag", "Last-Modified", "Expires"} {
@@ -18,11 +17,12 @@ func ClearBody(w http.ResponseWriter) {
 	}
 }
 
-// ofServer reports whether nothing that might compress stands between w and the server.
+// ofServer reports whether w is the server's writer, wrapped at most by writers that do not
+// compress.
 func ofServer(w http.ResponseWriter) bool {
 	for {
-		if own, ok := w.(interface{ behind() http.ResponseWriter }); ok {
-			w = own.behind()
+		if wrapper, ok := w.(interface{ behind() http.ResponseWriter }); ok {
+			w = wrapper.behind()
 			continue
 		}
 		t := reflect.TypeOf(w)

@@ -24,7 +24,7 @@ func TestClock(t *testing.T) {
 		check(t, c)
 	}
 	synctest.Test(t, func(t *testing.T) { // another time altogether, and back
-		for _, d := range []time.Duration{0, 1, time.Millisecond, lookAgainAfter - 1, lookAgainAfter, time.Hour, 1} {
+		for _, d := range []time.Duration{0, 1, time.Millisecond, readAgainAfter - 1, readAgainAfter, time.Hour, 1} {
 			time.Sleep(d)
 			check(t, c)
 		}
@@ -32,4 +32,4 @@ func TestClock(t *testing.T) {
 	check(t, c)
 }
 
-const lookAgainAfter = time.Duration(lookAgain)
+const readAgainAfter = time.Duration(readAgain)

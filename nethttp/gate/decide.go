@@ -7,15 +7,15 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Decide takes a decision that a handler asks for itself, and sets the headers: see
-// nethttp.Allow. If a limit further out has set headers, Decide writes the same ones, with
-// X-RateLimit-Reset in the same unit, whatever style says.
+// Decide decides an action for a handler, and sets the headers: see nethttp.Allow. If a
+// limit further out has set headers, Decide sets the same ones, with X-RateLimit-Reset in
+// the same unit, whatever style says.
 func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
 	o := Outcome{charge: charge{limiter, user, action, cost}}
 	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
 	style.IETF = style.IETF || h[headerIETF] != nil
 	if was, set := number(h[headerReset]); set {
-		style.ResetDelta = was < longAgo // since 1970 it would be now or later
+		style.ResetDelta = was < longAgo // an instant would be now or later
 	}
 	headers := headers{style: style}
 	if o.Failure != nil {
@@ -28,7 +28,7 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 	return o
 }
 
-const longAgo = 800_000_000 // 1995: no server's clock is behind it
+const longAgo = 800_000_000 // 1995, in seconds since 1970
 
 func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
 	q := question{adapter, "user"}

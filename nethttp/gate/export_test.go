@@ -2,6 +2,6 @@ package gate
 
 // ForgetHandlers lets [Decide] log again at once.
 func ForgetHandlers() {
-	handlers.down.said.Store(0)
-	handlers.broken.said.Store(0)
+	handlers.down.last.Store(0)
+	handlers.broken.last.Store(0)
 }

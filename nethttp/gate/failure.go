@@ -10,24 +10,24 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A Failure says why a request got no decision. The Fail of a Config is called with one.
+// A Failure says why a request got no decision. It is the error that Config.Fail gets.
 type Failure struct {
-	// Status is the status that is due: 400 if the request does not say who, what or
-	// at what cost, 503 if the store has no answer, 500 if a function that was given
-	// to the middleware failed.
+	// Status is the status of the default answer: 400 if the request does not say who,
+	// what or at what cost, 503 if the store has no answer, 500 if a function that was
+	// given to the middleware failed.
 	Status int
 	Err    error
 
 	adapter, asking string
 }
 
-// Error says what was asked when Err came back.
+// Error returns Err with what was asked: user, action, limiter, cost, skip or store.
 func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f.Err.Error() }
 
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// A question is one to a function or a store, which may fail or panic.
+// A question is what a request asks a function or a store, which may fail or panic.
 type question struct{ adapter, asking string }
 
 func (q *question) failed(status int, err error) *Failure {
@@ -45,7 +45,8 @@ func (q *question) key(key string, err error) *Failure {
 	return q.failed(statusOf(err), err)
 }
 
-// undecided tells a limiter that core.New has not made from a store without an answer.
+// undecided distinguishes a limiter that core.New has not made from a store without an
+// answer.
 func (q *question) undecided(err error) *Failure {
 	if errors.Is(err, core.ErrConfig) {
 		q.asking = "limiter"
@@ -54,7 +55,7 @@ func (q *question) undecided(err error) *Failure {
 	return q.failed(http.StatusServiceUnavailable, err)
 }
 
-// statusOf tells the request's fault from the server's.
+// statusOf is 400 if the request is at fault, and 500 if the server is.
 func statusOf(err error) int {
 	if errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
 		return http.StatusBadRequest

@@ -11,8 +11,7 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// log tells the server's owner. A request that is at fault itself is not logged, and
-// neither is a client that has left.
+// log logs a failure, unless the request is at fault or the client has left.
 func (f *Failure) log(ctx context.Context, l *failureLog) {
 	switch {
 	case f.Status == http.StatusBadRequest:
@@ -31,22 +30,21 @@ func (f *Failure) log(ctx context.Context, l *failureLog) {
 	}
 }
 
-// A failureLog remembers when failures were logged: they are logged rarely, not for each
-// request.
+// A failureLog remembers when failures were logged, so that the log has one line a minute.
 type failureLog struct {
-	unrouted     atomic.Bool // said that keyfuncs.Route found no pattern
+	unrouted     atomic.Bool // whether ErrNoRoute was logged
 	down, broken rarely
 }
 
 // handlers logs the failures of Decide, which has no gate.
 var handlers failureLog
 
-// rarely lets something be said once a minute.
-type rarely struct{ said atomic.Int64 }
+// rarely allows a log line once a minute.
+type rarely struct{ last atomic.Int64 }
 
-const sayAgain = time.Minute
+const logAgain = time.Minute
 
 func (r *rarely) now() bool {
-	was, now := r.said.Load(), int64(time.Since(start))
-	return (was == 0 || now-was > int64(sayAgain)) && r.said.CompareAndSwap(was, now)
+	was, now := r.last.Load(), int64(time.Since(start))
+	return (was == 0 || now-was > int64(logAgain)) && r.last.CompareAndSwap(was, now)
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // Run runs the handler of a request whose Outcome says FinalCost. Afterwards it charges
-// or refunds the difference between the final cost and what was charged on entry.
+// or refunds the difference between the final cost and the cost charged on entry.
 //
-// answered tells, as Watch does, the response's status and whether it has begun. A
-// panic of the handler goes on; it counts as 500 if no response has begun.
+// answered returns the response's status and whether it has begun, as that of [Watch]. A
+// panic of the handler goes on. If no response has begun, it counts as 500.
 func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered func() (status int, begun bool)) {
 	returned := false
 	defer func() {
@@ -23,7 +23,7 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			// net/http cancels the context also of a client that sends half of its body.
+			// net/http cancels the context too if the client sends only a part of its body.
 			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler
 			g.chargeFinal(c, r, o, status, left)
 		}
@@ -36,7 +36,7 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered
 }
 
 // chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
-// client that has left: otherwise a client could refund itself by hanging up.
+// client that has left: otherwise clients would disconnect to get refunds.
 func (g *Gate[C]) chargeFinal(c C, r *http.Request, o *Outcome, status int, left bool) {
 	var err error
 	defer func() {

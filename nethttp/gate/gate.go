@@ -1,4 +1,4 @@
-// Package gate is for the author of an adapter to a framework. It turns a request into a
+// Package gate is for authors of adapters to a framework. It turns a request into a
 // decision and a decision into a response. Packages nethttp, ginlimit and echolimit are
 // such adapters. To limit handlers, use one of those.
 //
@@ -56,23 +56,23 @@ type Style struct {
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
 	adapter      string
-	given        *core.Limiter
-	limiter      *core.Limiter // given; with FinalCost, derived from it with Refundable
+	given        *core.Limiter // as given to New
+	limiter      *core.Limiter // given, or derived from it with Refundable if there is a FinalCost
 	user, action func(C) (string, error)
 	rules        Rules[C]
 	headers      headers
 	waiting      atomic.Int64
-	users        users // whether there are any
+	users        users
 	failures     failureLog
-	uncharged    rarely      // said that a final cost could not be charged
-	twice        atomic.Bool // said that it is mounted twice
+	uncharged    rarely      // logs that a final cost could not be charged
+	twice        atomic.Bool // whether charged-twice was logged
 }
 
 const defaultMaxWaiting = 1000
 
-// New makes the gate of an adapter, whose name starts its messages. It panics if the
-// limiter is nil or was not made by core.New, if a key function is nil, or if a number
-// of the rules is negative.
+// New makes the gate of an adapter. The adapter's name starts messages. New panics if the
+// limiter is nil or was not made by core.New, if a key function is nil, or if a number in
+// rules is negative.
 func New[C any](adapter string, limiter *core.Limiter, user, action func(C) (string, error), rules Rules[C]) *Gate[C] {
 	switch {
 	case limiter == nil:
@@ -98,7 +98,7 @@ func New[C any](adapter string, limiter *core.Limiter, user, action func(C) (str
 	return g
 }
 
-// An Outcome says what is to be done with a request.
+// An Outcome says what the adapter does with a request.
 type Outcome struct {
 	// Pass says that the handler runs, and FinalCost that Gate.Run runs it.
 	Pass, FinalCost bool
@@ -108,7 +108,7 @@ type Outcome struct {
 	Decided  bool
 	Decision core.Decision
 
-	// Stacked says that a limit further out has set its headers before.
+	// Stacked says that a limit further out has set headers before.
 	Stacked bool
 
 	// Failure says why there is no decision although one was needed.
@@ -120,8 +120,8 @@ type Outcome struct {
 	charge charge
 }
 
-// Kept is a copy of the decision for the handler. It has room for the header values too,
-// which saves their allocation.
+// Kept is a copy of the decision for the handler. It also has room for the header values,
+// which saves an allocation.
 type Kept struct {
 	Decision core.Decision
 	values   values
@@ -135,7 +135,7 @@ func (o *Outcome) Problem() Problem {
 	return refusal(&o.Decision)
 }
 
-// A charge is what is asked of a limiter.
+// A charge is what a request asks of a limiter.
 type charge struct {
 	limiter      *core.Limiter
 	user, action string
@@ -147,13 +147,13 @@ func (ch *charge) allow(ctx context.Context) (core.Decision, error) {
 }
 
 // Enter decides the request c, whose net/http form is r, and sets the headers of the
-// response in h. It fills in o, which is zero but for Kept.
+// response in h. It fills in o, a zero Outcome that may have Kept set.
 func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
 	if !g.rules.CountPreflights && preflight(r) {
 		o.Pass = true
 		return
 	}
-	// The outcome is filled in where it is: to copy it costs more than to decide.
+	// The outcome is filled in by pointer: copying it costs more than deciding.
 	switch o.Pass, o.Failure = g.decide(c, r, o); {
 	case o.Pass:
 		return
@@ -164,28 +164,28 @@ func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
 	}
 	o.Pass, o.Decided = o.Decision.Allowed, true
 	o.FinalCost = o.Pass && g.rules.FinalCost != nil
-	var own *values
+	var into *values
 	if o.Kept != nil {
 		o.Kept.Decision = o.Decision
-		own = &o.Kept.values
+		into = &o.Kept.values
 	}
 	outer := h[headerRemaining]
 	if outer != nil {
 		o.Stacked = true
 		g.warnTwice(h, o.charge.cost)
 	}
-	g.headers.write(h, outer, o.charge.limiter, &o.Decision, own)
+	g.headers.write(h, outer, o.charge.limiter, &o.Decision, into)
 }
 
-// preflight reports whether a browser asks if it may send a request. All three marks
-// are needed, or any OPTIONS request would pass for one.
+// preflight reports whether the request is a CORS preflight. It checks the two headers too:
+// an ordinary OPTIONS request must not pass uncounted.
 func preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// decide asks the functions that were given and the limiter. It turns their panics
-// into failures.
+// decide calls the key functions, the hooks and the limiter. It turns their panics into
+// failures.
 func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *Failure) {
 	ch := &o.charge
 	q := question{g.adapter, "skip"}
@@ -240,7 +240,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	return false, nil
 }
 
-// pick returns the limiter that the request picks, refundable if there is a FinalCost.
+// pick returns the limiter for the request, refundable if there is a FinalCost.
 func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
 	picked, err := g.rules.Limiter(c)
 	switch {
@@ -262,14 +262,14 @@ func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
 		return ch.allow(ctx)
 	}
 	defer g.waiting.Add(-1)
-	patient, cancel := context.WithTimeout(ctx, g.rules.MaxWait+time.Microsecond) // a turn at MaxWait is in time
+	limited, cancel := context.WithTimeout(ctx, g.rules.MaxWait+time.Microsecond) // a turn at MaxWait is in time
 	defer cancel()
-	d, err := ch.limiter.WaitN(patient, ch.user, ch.action, ch.cost)
+	d, err := ch.limiter.WaitN(limited, ch.user, ch.action, ch.cost)
 	if errors.Is(err, core.ErrRefused) {
 		return d, nil
 	}
-	if err != nil && patient.Err() != nil && ctx.Err() == nil {
-		return ch.allow(ctx) // MaxWait is over, which is not a failure
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return ch.allow(ctx) // MaxWait has ended, which is not a failure
 	}
 	return d, err
 }

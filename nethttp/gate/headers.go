@@ -1,5 +1,7 @@
 package gate
 
+// The headers of a decision or a failure.
+
 import (
 	"net/http"
 	"strconv"
@@ -24,8 +26,8 @@ const (
 // retrySeconds is the Retry-After of a store failure.
 const retrySeconds = 1
 
-// headers writes the headers of decisions. It keeps the texts that are the same for all
-// responses; the slices around them are each response's own.
+// headers writes the headers of decisions. It keeps the strings that are the same for all
+// responses. Each response has slices of its own around them.
 type headers struct {
 	limiter *core.Limiter // whose texts these are
 	style   Style
@@ -33,12 +35,12 @@ type headers struct {
 	policy  string  // RateLimit-Policy
 }
 
-// A quota is what the headers say of a limit.
+// A quota is what the headers say about a limit.
 type quota struct {
 	n      int
 	text   string // n, at an address of its own: see warnTwice
-	name   string // as RateLimit gives it
-	atOnce bool   // all of it comes back at once
+	name   string // in RateLimit
+	atOnce bool   // the full quota comes back at once
 }
 
 func newHeaders(limiter *core.Limiter, style Style) headers {
@@ -51,7 +53,7 @@ func newHeaders(limiter *core.Limiter, style Style) headers {
 			atOnce: l.Kind() == "fixed" || l.Kind() == "elastic",
 		}
 		policies[i] = names[i] + ";q=" + h.quotas[i].text
-		if p := l.Period(); p >= time.Second { // the draft has no shorter ones
+		if p := l.Period(); p >= time.Second { // the draft has whole seconds only
 			policies[i] += ";w=" + strconv.FormatInt(ceilSeconds(p), 10)
 		}
 	}
@@ -59,8 +61,8 @@ func newHeaders(limiter *core.Limiter, style Style) headers {
 	return h
 }
 
-// policyNames names the limits for RateLimit-Policy, each differently, as [draft 10] wants.
-// Limits of different kinds may share a name.
+// policyNames names the limits for RateLimit-Policy. [draft 10] wants distinct names, and
+// limits of different kinds may have the same one.
 //
 // [draft 10]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
 func policyNames(limits []core.Limit) []string {
@@ -80,9 +82,9 @@ func policyNames(limits []core.Limit) []string {
 }
 
 // write sets the headers of a decision. outer is the Remaining that a limit further out
-// has set, if there is one: then the tighter decision of the two shows. own is where the
+// has set, if any: the headers then show the tighter of the two decisions. into is where the
 // values go, or nil.
-func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision, own *values) {
+func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision, into *values) {
 	reset := hs.reset(d.ResetAfter)
 	if was, stacked := number(outer); stacked {
 		if d.Allowed && !tighter(d, reset, was, h) {
@@ -91,23 +93,23 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 		delete(h, headerPolicy) // they would not agree with the numbers set now
 		delete(h, headerIETF)
 	}
-	mine := hs
+	of := hs
 	if limiter != hs.limiter && hs.style.IETF {
 		other := newHeaders(limiter, hs.style)
-		mine = &other
+		of = &other
 	}
 	var limit string
-	if limiter == mine.limiter && mine.quotas[d.Binding].n == d.Limit {
-		limit = mine.quotas[d.Binding].text
-	} else { // a limiter that was picked, or a share of core.Divide
+	if limiter == of.limiter && of.quotas[d.Binding].n == d.Limit {
+		limit = of.quotas[d.Binding].text
+	} else { // the limiter was picked, or core.Divide has changed the quota
 		limit = strconv.Itoa(d.Limit)
 	}
-	if own == nil {
-		own = new(values)
+	if into == nil {
+		into = new(values)
 	}
-	own.set(h, limit, int64(d.Remaining), reset)
+	into.set(h, limit, int64(d.Remaining), reset)
 	if hs.style.IETF {
-		mine.ietf(h, d)
+		of.ietf(h, d)
 	}
 	if !d.Allowed {
 		retry := int64(0)
@@ -121,8 +123,8 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 func (hs *headers) ietf(h http.Header, d *core.Decision) {
 	q := &hs.quotas[d.Binding]
 	item := q.name + ";r=" + strconv.Itoa(d.Remaining)
-	// t is when there is more, if that is known: a window that ends at once has its end,
-	// the others get more little by little.
+	// t is when the quota grows. Only a fixed or elastic window gets it back at once; for
+	// the others the draft has no value.
 	if t := d.RetryAfter; d.Allowed && q.atOnce {
 		item += ";t=" + strconv.FormatInt(secondsUp(0, d.ResetAfter), 10)
 	} else if !d.Allowed && t != core.Never {
@@ -131,7 +133,7 @@ func (hs *headers) ietf(h http.Header, d *core.Decision) {
 	setTwo(h, headerPolicy, hs.policy, headerIETF, item)
 }
 
-// refuse sets the headers that every refusal has. A retry of 0 is never.
+// refuse sets the headers of every refusal. If retry is 0, there is no Retry-After.
 func refuse(h http.Header, retry int64) {
 	if retry == 0 {
 		h[headerCache] = []string{"no-store"}
@@ -141,7 +143,7 @@ func refuse(h http.Header, retry int64) {
 	setTwo(h, headerCache, "no-store", headerRetryAfter, strconv.FormatInt(retry, 10))
 }
 
-// fail sets the headers of a failure. A store's failure shows the first limit, with
+// fail sets the headers of a failure. If the store failed, they show the first limit with
 // nothing left.
 func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
 	if f.Status != http.StatusServiceUnavailable {
@@ -159,7 +161,7 @@ func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
 	refuse(h, retrySeconds)
 }
 
-// values are the three values of a response, with the digits of two of them: one
+// values are the three values of a response and the digits of two of them, in one
 // allocation instead of five.
 type values struct {
 	lines  [3]string
@@ -177,8 +179,8 @@ func (vs *values) set(h http.Header, limit string, remaining, reset int64) {
 	h[headerReset] = vs.lines[2:]
 }
 
-// write writes a number in front of end, and returns where it begins. Beside strconv it
-// saves 16 of 240 ns. No number is negative.
+// write writes a number so that it stops before end, and returns where it begins. It saves
+// 16 of 240 ns against strconv. No number is negative.
 func (vs *values) write(end int, number int64) int {
 	for n := uint64(max(0, number)); ; n /= 100 {
 		end -= 2
@@ -193,7 +195,7 @@ func (vs *values) write(end int, number int64) int {
 	return end
 }
 
-// pairs are the numbers of two digits.
+// pairs are the digits of 00 to 99.
 var pairs = func() (p [100][2]byte) {
 	for i := range p {
 		p[i] = [2]byte{byte('0' + i/10), byte('0' + i%10)}
@@ -210,8 +212,8 @@ func setTwo(h http.Header, name1, value1, name2, value2 string) {
 
 var timeOfDay clock
 
-// reset is the value of X-RateLimit-Reset: the second in which the limit is whole,
-// since 1970 by the process's clock, as the Date header gives it.
+// reset is the value of X-RateLimit-Reset. Seconds since 1970 are by the process's clock, as
+// in the Date header.
 func (hs *headers) reset(after time.Duration) int64 {
 	if hs.style.ResetDelta {
 		return secondsUp(0, after)
@@ -219,17 +221,17 @@ func (hs *headers) reset(after time.Duration) int64 {
 	return secondsUp(timeOfDay.now(), after)
 }
 
-// secondsUp is the time d after now, in seconds and rounded up. It fits for any d, and a
-// negative one is 0.
+// secondsUp is the time d after now, in seconds and rounded up. It does not overflow for any
+// d. A negative d counts as 0.
 func secondsUp(now int64, d time.Duration) int64 {
 	return int64((uint64(now) + uint64(max(0, d)) + uint64(time.Second) - 1) / uint64(time.Second))
 }
 
-// ceilSeconds rounds up, to at least 1: a client that is told 0 comes back at once.
+// ceilSeconds rounds up, to at least 1: with 0 a client would retry at once.
 func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
 
-// tighter is whether a decision is tighter than the one that has set the headers: less
-// remains, or as much for longer.
+// tighter reports whether a decision is tighter than the one that has set the headers: less
+// remains, or the same and for longer.
 func tighter(d *core.Decision, reset, was int64, h http.Header) bool {
 	if remaining := int64(d.Remaining); remaining != was {
 		return remaining < was

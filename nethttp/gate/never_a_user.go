@@ -6,24 +6,24 @@ import (
 	"sync/atomic"
 )
 
-// fewUsers is the number of requests without a user, from the first on, after which the
-// key function is said to be in the wrong place.
+// fewUsers is after how many requests without a user, from the first one, the limit is
+// reported as being in the wrong place.
 const fewUsers = 100
 
-// users watches whether a gate's key function for the user ever finds one.
+// users records whether a gate's key function for the user ever finds one.
 type users struct {
 	any    atomic.Bool
 	misses atomic.Int32
 }
 
-// found notes a user. It only reads once there has been one.
+// found notes that there was a user.
 func (u *users) found() {
 	if !u.any.Load() {
 		u.any.Store(true)
 	}
 }
 
-// missed notes a request without a user, and reports whether to warn of it.
+// missed notes a request without a user, and reports whether to log the warning.
 func (u *users) missed() bool {
 	return !u.any.Load() && u.misses.Load() < fewUsers && u.misses.Add(1) == fewUsers
 }

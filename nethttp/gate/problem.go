@@ -10,8 +10,8 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// A Problem is the body of a refusal or a failure, as [RFC 9457] has it. It tells nothing
-// of the user, or of what is inside the server.
+// A Problem is the body of a refusal or a failure, as in [RFC 9457]. It reveals nothing about
+// the user or the inside of the server.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 type Problem struct {
@@ -20,8 +20,8 @@ type Problem struct {
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 
-	// RetryAfter is the header of that name, for scripts that cannot read headers; 0 if
-	// there is none.
+	// RetryAfter is the value of the header of that name, for scripts that cannot read
+	// headers; 0 if there is none.
 	RetryAfter int64 `json:"retry_after,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func refusal(d *core.Decision) Problem {
 	return p
 }
 
-// Problem is the problem of a failure.
+// Problem returns the problem of a failure.
 func (f *Failure) Problem() Problem {
 	p := Problem{Type: typeBlank, Title: http.StatusText(f.Status), Status: f.Status}
 	asks := "which " + f.asking + " it is for"

@@ -8,10 +8,10 @@ import (
 	"net/http"
 )
 
-// Watch wraps a ResponseWriter for [Gate.Run]. answered tells the response's status, 200
-// if nothing was written and 0 if the connection was taken over, and whether the
-// response has begun. The result can be flushed and pushed if w can;
-// http.ResponseController finds what else w can do.
+// Watch wraps a ResponseWriter for [Gate.Run]. answered returns the response's status and
+// whether the response has begun. The status is 200 if nothing was written, and 0 if the
+// connection was taken over. The wrapper is a Flusher and a Pusher if w is one.
+// http.ResponseController finds the other methods of w.
 func Watch(w http.ResponseWriter) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
 	rec := &watched{ResponseWriter: w}
 	_, flushes := w.(http.Flusher)
@@ -33,7 +33,7 @@ func Watch(w http.ResponseWriter) (_ http.ResponseWriter, answered func() (statu
 	return rec, rec.answered
 }
 
-// watched remembers what was answered.
+// watched remembers the status of the response.
 type watched struct {
 	http.ResponseWriter
 	status int // 0: nothing has been written
@@ -50,7 +50,7 @@ func (w *watched) answered() (status int, begun bool) {
 	return w.status, true
 }
 
-// behind tells this wrapper from those of others: see ofServer.
+// behind identifies this wrapper to ofServer.
 func (w *watched) behind() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *watched) saw(status int) {
@@ -60,7 +60,7 @@ func (w *watched) saw(status int) {
 }
 
 func (w *watched) WriteHeader(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols { // others are hints of what is to come
+	if status >= 200 || status == http.StatusSwitchingProtocols { // else it is informational
 		w.saw(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -85,7 +85,7 @@ func (w *watched) ReadFrom(r io.Reader) (int64, error) {
 	return n, err
 }
 
-// FlushError and Hijack are for http.ResponseController, which finds the rest behind
+// FlushError and Hijack are for http.ResponseController, which finds other methods by
 // Unwrap.
 func (w *watched) FlushError() error {
 	err := http.NewResponseController(w.ResponseWriter).Flush()
@@ -97,7 +97,7 @@ func (w *watched) FlushError() error {
 
 func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	w.taken = w.taken || err == nil // HTTP/2 has no connection to give
+	w.taken = w.taken || err == nil // it fails on HTTP/2
 	return conn, rw, err
 }
 
@@ -111,8 +111,7 @@ func (w *watched) CloseNotify() <-chan bool {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// flushing is watched where it can be flushed: handlers that stream look for the
-// method.
+// flushing is a watched with the method Flush, which handlers that stream look for.
 type flushing struct{ *watched }
 
 func (f flushing) Flush() { _ = f.FlushError() }
