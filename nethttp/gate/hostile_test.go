@@ -30,17 +30,19 @@ func hostile() []string {
 	}
 }
 
+// stores are both, for what depends on them.
+var stores = map[string]func(t *testing.T) core.Store{
+	"memorystore": func(*testing.T) core.Store { return memorystore.New(nil) },
+	"redisstore": func(t *testing.T) core.Store {
+		rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		return redisstore.New(rdb, &redisstore.Options{Timeout: time.Minute})
+	},
+}
+
 // Whatever is in a key, as the user or as the action, it has its own quota and no
 // other's, and nobody is told of it.
 func TestHostileKeys(t *testing.T) {
-	stores := map[string]func(t *testing.T) core.Store{
-		"memorystore": func(*testing.T) core.Store { return memorystore.New(nil) },
-		"redisstore": func(t *testing.T) core.Store {
-			rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-			t.Cleanup(func() { _ = rdb.Close() })
-			return redisstore.New(rdb, &redisstore.Options{Timeout: time.Minute})
-		},
-	}
 	type key struct{}
 	keys := hostile()
 	fromContext := keyfuncs.ContextValue(key{})

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
+	"pgregory.net/rapid"
 )
 
 // failedIsFree is the recipe that a client may try to cheat.
@@ -88,6 +90,107 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 				if d, err := limiter.Peek(t.Context(), "laoqian", "reply"); err != nil || d.Remaining != c.left {
 					t.Errorf("%d remain, want %d; %v", d.Remaining, c.left, err)
 				}
+			})
+		}
+	}
+}
+
+// A call is what becomes of a request that passes.
+type call struct {
+	status int // 0: the handler writes nothing
+	panics any
+	leaves int // before the response, after it, or never
+}
+
+const (
+	stays = iota
+	leavesBefore
+	leavesAfter
+)
+
+// costs is what the call has cost in the end, of an action that costs 1 on entry, 3 with
+// a wrong password, and nothing if it fails.
+func (c *call) costs() int {
+	left := c.leaves != stays || c.panics == http.ErrAbortHandler
+	switch {
+	case c.status == 401:
+		return 3
+	case c.status >= 500, c.status == 0 && c.panics != nil:
+		if !left {
+			return 0
+		}
+	}
+	return 1
+}
+
+// Whatever clients and handlers do, one request after the other: what is left is the quota
+// less what each of them has cost, recounted.
+func TestCallsAreChargedWhatTheyCost(t *testing.T) {
+	const quota = 12
+	config := finalCost(1, func(status int) int {
+		switch {
+		case status == 401:
+			return 3
+		case status >= 500:
+			return 0
+		}
+		return 1
+	})
+	calls := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) call {
+		return call{
+			status: rapid.SampledFrom([]int{0, 200, 204, 304, 401, 404, 500, 502}).Draw(rt, "status"),
+			panics: rapid.SampledFrom([]any{nil, nil, "mine", http.ErrAbortHandler}).Draw(rt, "panics"),
+			leaves: rapid.SampledFrom([]int{stays, stays, leavesBefore, leavesAfter}).Draw(rt, "leaves"),
+		}
+	}), 1, 25)
+	for name, open := range stores {
+		for _, ad := range adapters {
+			t.Run(name+"/"+ad.name, func(t *testing.T) {
+				limiter := core.Must(core.New(open(t), core.SlidingWindow(quota, time.Hour)))
+				runs := 0
+				rapid.Check(t, func(rt *rapid.T) {
+					runs++
+					user, left := fmt.Sprint("u", runs), quota
+					var v *call
+					var leave func()
+					ran := false
+					h := catches(ad.mount(app{routes: []route{{
+						limits: []limit{{limiter: limiter, config: config}},
+						handler: func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+							ran = true
+							if v.leaves == leavesBefore {
+								leave()
+							}
+							if v.status != 0 {
+								w.WriteHeader(v.status)
+								_ = http.NewResponseController(w).Flush() // with Gin the response begins only now
+							}
+							if v.leaves == leavesAfter {
+								leave()
+							}
+							if v.panics != nil {
+								panic(v.panics)
+							}
+						},
+					}}}.filled()))
+					for i, one := range calls.Draw(rt, "calls") {
+						ctx, cancel := context.WithCancel(context.Background())
+						v, leave, ran = &one, cancel, false
+						r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
+						r.Header.Set("X-User-ID", user)
+						h.ServeHTTP(httptest.NewRecorder(), r)
+						cancel()
+						if ran != (left > 0) {
+							rt.Fatalf("call %d, with %d left: the handler ran: %t", i, left, ran)
+						}
+						if ran {
+							left = max(0, left-one.costs())
+						}
+						if d, err := limiter.Peek(context.Background(), user, "reply"); err != nil || d.Remaining != left {
+							rt.Fatalf("after call %d, %+v: %d remain, want %d; %v", i, one, d.Remaining, left, err)
+						}
+					}
+				})
 			})
 		}
 	}
