@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ func Waits(t *testing.T, open func(testing.TB) Fixture) {
 		{"a crowd that leaves is as if it had never come", crowdThatLeaves},
 		{"who stays moves up when others leave", whoStaysMovesUp},
 		{"turns that are given back gather no others", turnsGivenBack},
+		{"a turn at the deadline is refused at once, and one before it comes", turnsAtTheDeadline},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if f := open(t); f.Advance != nil {
@@ -436,4 +438,26 @@ func turnsGivenBack(t *testing.T, f Fixture) {
 			t.Fatalf("they passed at %v", passed.all)
 		}
 	}
+}
+
+func turnsAtTheDeadline(t *testing.T, f Fixture) {
+	f.bubble(t, func(store core.Store) {
+		for _, l := range []core.Limit{core.Funnel(1, core.Every(time.Minute)), core.TokenBucket(1, core.Every(time.Minute)), core.SlidingWindow(1, time.Minute)} {
+			for after, comes := range map[time.Duration]bool{-usec: false, 0: false, usec: true} {
+				user := fmt.Sprint(l, after)
+				limiter := core.Must(core.New(store, l))
+				if d, err := limiter.Allow(context.Background(), user, "a"); err != nil || !d.Allowed {
+					t.Error(d, err)
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute+after)
+				start := time.Now()
+				d, err := limiter.Wait(ctx, user, "a")
+				cancel()
+				waited := time.Since(start)
+				if d.Allowed != comes || errors.Is(err, core.ErrRefused) == comes || comes && waited != time.Minute || !comes && waited != 0 {
+					t.Errorf("%s, with a deadline %v after the turn: after %v %s, %v", l, after, waited, show(d), err)
+				}
+			}
+		}
+	})
 }
