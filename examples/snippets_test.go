@@ -40,8 +40,8 @@ func Example_allow() {
 }
 
 func Example_who() {
-	// The user's id, as the login before has put it into the context; an address
-	// for those who are not logged in. The two never collide.
+	// The user's id, which the login has stored in the context. A visitor who is
+	// not logged in is an address. The two are never equal.
 	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 
 	// Behind proxies of your own that append to X-Forwarded-For.
