@@ -20,7 +20,7 @@ import (
 // map of what c.Set sets.
 func TestAllocations(t *testing.T) {
 	plenty := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
-	most := map[string][2]float64{"nethttp": {1, 2}, "ginlimit": {1, 3}, "echolimit": {2, 4}, "echolimit/echov5": {1, 1}} // with Keep
+	most := map[string][3]float64{"nethttp": {1, 2, 1}, "ginlimit": {1, 3, 1}, "echolimit": {2, 4, 2}, "echolimit/echov5": {1, 1, 1}} // plain, Keep, ResetDelta
 	for _, ad := range adapters {
 		t.Run(ad.name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/replies/7", nil)
@@ -35,10 +35,15 @@ func TestAllocations(t *testing.T) {
 				})
 			}
 			bare := allocs([]route{{}})
-			for i, cfg := range []*nethttp.Config{nil, {Keep: true}} {
+			for i, cfg := range []*nethttp.Config{nil, {Keep: true}, {ResetDelta: true}} {
 				if got := allocs(reply(cfg, plenty)(memorystore.New(nil))) - bare; got > most[ad.name][i] {
-					t.Errorf("with Keep %t it costs %v allocations, want at most %v", cfg != nil, got, most[ad.name][i])
+					t.Errorf("%+v costs %v allocations, want at most %v", cfg, got, most[ad.name][i])
 				}
+			}
+			limiter := core.Must(core.New(memorystore.New(nil), plenty))
+			const allow = 2 // the text of the quota is a Limit's to keep
+			if got := allocs([]route{{inside: []inside{{limiter: limiter, user: "laoqian", action: "upload", cost: 1}}}}) - bare; got > allow {
+				t.Errorf("Allow costs %v allocations, want at most %v", got, allow)
 			}
 		})
 	}
