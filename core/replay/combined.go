@@ -11,7 +11,7 @@ import (
 //
 //	203.0.113.9 - laoqian [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326 "-" "curl"
 //
-// with or without what follows the size. A virtual host may stand in front.
+// with or without the fields after the size. There may be a virtual host in front.
 type combined struct {
 	byUser    bool // the user is who was authenticated, not the address
 	noUser    bool
@@ -119,16 +119,16 @@ func statusAndSize(b []byte) bool {
 	return ok || string(size) == "-"
 }
 
-// addresses turns addresses into users as package keyfuncs does: IPv6 by /64. It
-// remembers some, so that an IPv6 address is parsed only now and then.
+// addresses turns addresses into users as package keyfuncs does: IPv6 by /64. It has a cache, so
+// that few IPv6 addresses are parsed.
 type addresses struct {
 	known map[string][]byte
 }
 
 const knownAddresses = 1 << 14
 
-// canonical is the user of an address, which may have a port. A name of a host is its own;
-// "-" and "" are nobody.
+// canonical is the user of an address, which may have a port. A host name stays as it is, and "-"
+// and "" are no user.
 func (a *addresses) canonical(b []byte) []byte {
 	if n := leadingIPv4(b); n == len(b) || n > 0 && isPort(b[n:]) {
 		return b[:n]

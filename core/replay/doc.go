@@ -1,32 +1,32 @@
-// Package replay reads a log of requests and tells what limits would have done to them: how many
-// requests and which users they would have refused, and how high a limit must be to touch nobody.
+// Package replay reads a log of requests and reports what limits would have done: how many
+// requests and which users they would have refused, and how high a limit must be to refuse no user.
 //
 //	report, err := replay.Run(ctx, file, replay.Options{
 //		Routes:     []replay.Route{{Pattern: "POST /posts/{id}/replies", Action: "reply"}},
 //		Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(5, time.Minute)}}},
 //	})
 //
-// The decisions are those of the library: each candidate is a [core.Limiter] on a memorystore whose
-// clock is the log's. Each user's actions happen as the log has them, also after a refusal.
+// The library makes the decisions: each candidate is a [core.Limiter] on a memorystore whose
+// clock is the log's. A user's actions follow the log, also after a refusal.
 // The command examples/replay prints the report as text, JSON or a page.
 //
 // # Formats
 //
 // A line is in Common or Combined Log Format, or it is a JSON object as nginx, Caddy, Envoy and log/slog
-// write it. [Fields] names the fields of other JSON logs. The log may be compressed with
-// gzip. A request needs an instant, a method and a path. Every other line is counted as skipped, also a blank
-// one, and so is a line of 1 MiB or more.
+// write it. [Fields] names the fields of other JSON logs. The log may be compressed with gzip. A request
+// needs an instant, a method and a path. Other lines are counted as skipped, and so are blank lines and
+// lines of 1 MiB or more.
 //
 // # Order and time
 //
 // Servers log a request when it ends. If the line has the duration, the action's instant is the
-// start of the request. Lines may therefore be out of order: a request is late, and left out, if its instant is
-// more than an hour before the newest instant that stands above it. One line with an instant in the future can thus make all
-// that follow late. Late then says so: take that line out.
+// start of the request. So lines may be out of order. If a request's instant is more than an hour before
+// the newest instant above it, the request is late and left out. One line with an instant in the future
+// can make all later lines late. If Late is high, look for such a line and remove it.
 //
 // Instants are read to the microsecond. Common Log Format has whole seconds: all requests of a second count
-// as made in one instant, in the order of the log. A limit that people meet within one second is
-// therefore judged a little too strictly.
+// as made in one instant, in the order of the log. So a limit that users reach within one second
+// looks a little too strict.
 //
 // # The fit
 //
@@ -44,7 +44,7 @@
 //   - about 100 bytes for each user, and 64 for each action of the user;
 //   - for each user and action with several requests within the last day about 190 bytes, and 1 to 5 for each
 //     distinct instant of that day, for the fit of 24h: a request every second all day long takes 90 kB;
-//   - what the memorystore of each candidate keeps for users that are not whole;
+//   - the memorystore of each candidate, for users whose full quota is not available;
 //   - some 50 bytes for each user that a candidate refused;
 //   - some 20 MB for blocks of lines.
 //
@@ -53,6 +53,6 @@
 // # Speed
 //
 // Run uses all processors. On two, a Combined log of 100,000 users takes 2,600,000 lines a second without a candidate,
-// and 1,200,000 with a SlidingWindow. A line takes 0.7 µs of one processor, and a
-// decision 0.8 µs more, or twice that where other programs use the cache.
+// and 1,200,000 with a SlidingWindow. A line takes 0.7 µs of one processor, and a decision 0.8 µs more, or
+// twice that if other programs use the cache.
 package replay

@@ -1,7 +1,7 @@
 package replay
 
-// What the fit needs to know of a member, that is a user of one action: the most units within
-// any window, for a few periods, and the most debt in a funnel, for a few rates.
+// A member is a user of one action. For each member the fit keeps the most units within any window
+// of a few periods, and the most debt in a funnel of a few rates.
 
 import (
 	"encoding/binary"
@@ -35,7 +35,7 @@ type peaks struct {
 	funnel [nRates]uint32
 }
 
-// A member keeps little as long as it has acted once, or has not for a day.
+// A member needs little memory until it has acted twice within a day.
 type member struct {
 	peaks
 	recent *recent // nil: all that may still count are once units at last
@@ -72,7 +72,7 @@ func (m *member) raise(cost uint32) {
 	}
 }
 
-// forgotten is whether nothing of what the member did still counts.
+// forgotten reports whether none of the member's actions still counts.
 func (m *member) forgotten(at int64) bool {
 	if m.recent == nil {
 		return at-m.last >= max(day, int64(m.once)*ticks[nRates-1])

@@ -1,7 +1,7 @@
 package replay
 
-// JSON lines. The scanner checks a line as encoding/json would, and keeps what stands in the
-// fields that are looked for, without an allocation.
+// JSON lines. The scanner checks a line as encoding/json would, and keeps the values of the wanted
+// fields, without an allocation.
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// A value is what stands in a field: a string without its quotes, or a number or word.
+// A value is the value of a field: a string without its quotes, or a number or word.
 type value struct {
 	text    []byte
 	node    *node
@@ -91,7 +91,7 @@ func (p *jsonLines) who(r *request) {
 	}
 }
 
-// text is what stands in a field, its escapes resolved.
+// text is the value of a field, its escapes resolved.
 func (p *jsonLines) text(field int) []byte {
 	v := &p.values[field]
 	if !v.escaped {
@@ -205,7 +205,7 @@ func (p *jsonLines) array(depth int) bool {
 	}
 }
 
-// str passes over a string and returns what stands between its quotes.
+// str passes over a string and returns the bytes between its quotes.
 func (p *jsonLines) str() (text []byte, escaped, ok bool) {
 	if p.i >= len(p.b) || p.b[p.i] != '"' {
 		return nil, false, false

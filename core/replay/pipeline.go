@@ -26,7 +26,7 @@ type pipeline struct {
 	damage error
 }
 
-// A block is some lines, and then what they say.
+// A block has some lines, and then their records.
 type block struct {
 	buf     []byte
 	text    []byte // the lines
@@ -50,13 +50,13 @@ type sums struct {
 type record struct {
 	at     int64
 	newest int64  // of the block up to this line
-	name   uint32 // where the user stands in names
+	name   uint32 // the index of the user in names
 	length uint32
 	cost   uint32
 	action uint16
 }
 
-// These stand in place of an action for requests that are left out, in the first shard's records.
+// These replace the action of requests that are left out, in the first shard's records.
 const (
 	unrouted  = math.MaxUint16
 	anonymous = math.MaxUint16 - 1

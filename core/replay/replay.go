@@ -21,8 +21,8 @@ const (
 	FormatJSON     = "json"     // a JSON object on each line
 )
 
-// The users of a log. "json:FIELD" is what stands in a field of a JSON line; request.user is the
-// field user of the object request.
+// The users of a log. "json:FIELD" reads a field of a JSON line; request.user is the field user of
+// the object request.
 const (
 	UserAddress = "address"  // the client's address, IPv6 by /64 as in package keyfuncs
 	UserAuth    = "authuser" // the name that the client has authenticated itself with
@@ -35,15 +35,15 @@ const AllActions = "all"
 // maxCost is the highest cost of an action. A line with a higher one is skipped.
 const maxCost = 1_000_000_000
 
-// Options say how a log is read and which limits are tried on it. The zero value reads every
-// format, takes addresses for users and all requests for one action, and tries no limit.
+// Options say how Run reads a log and which limits it tries. With the zero value Run reads every
+// format, a user is an address, all requests are one action, and no limit is tried.
 type Options struct {
 	Format string // FormatAuto, also if empty, or another one
 	User   string // UserAddress, also if empty, or another one
 	Fields Fields
 
-	// Routes say which requests are which action. A request that matches none is left out.
-	// Without routes all requests are the action AllActions.
+	// Routes give requests their actions. A request that matches none is left out. Without
+	// routes all requests have the action AllActions.
 	Routes []Route
 
 	// Candidates are tried independently of each other.
@@ -54,8 +54,9 @@ type Options struct {
 	ShowUsers bool
 }
 
-// Fields are the names of the fields of a JSON line. An empty one stands for the names that nginx,
-// Caddy, Envoy, log/slog and zap use; "-" says that there is no such field. A name with dots leads into nested objects.
+// Fields are the names of the fields of a JSON line. If a name is empty, Run looks for the names that
+// nginx, Caddy, Envoy, log/slog and zap use. "-" means that there is no such field. A name with dots
+// leads into nested objects.
 type Fields struct {
 	// Time is the time of the request's end, as RFC 3339 (https://www.rfc-editor.org/rfc/rfc3339),
 	// as in Common Log Format, or as a number of seconds, milliseconds, microseconds or
@@ -75,16 +76,16 @@ type Fields struct {
 	Cost    string // the action's cost: a whole number from 0 to 1,000,000,000; 1 if there is no such field
 }
 
-// A Route says that the requests that match a pattern of [net/http.ServeMux] are an action. The pattern
-// has no host.
+// A Route gives the requests that match a pattern of [net/http.ServeMux] an action. The pattern has no
+// host.
 type Route struct {
 	Pattern string // such as "POST /posts/{id}/replies"
 	Action  string
 }
 
-// A Candidate is a limiter to try: its limits, and for which action. The empty Action is every
-// action: each is counted by itself, as with a limiter that several routes share, and together by a
-// limit with PerUser.
+// A Candidate is a limiter to try: its limits, and for which action. If Action is empty, it is tried on
+// every action. Each action is then counted separately, as with a limiter that several routes share, and
+// a limit with PerUser counts them together.
 type Candidate struct {
 	Action string
 	Limits []core.Limit
@@ -102,10 +103,9 @@ func (c Candidate) String() string {
 // Run replays a log, which may be compressed with gzip. It reads to the end of the log, and needs
 // memory for the users and for the actions of an hour: see the package's documentation.
 //
-// Lines that are no request never stop it. Its errors are a bad option, which matches
-// [core.ErrConfig]; [ErrNoRequest]; ctx's own; and what the reader says. A gzip stream that is
-// damaged or cut off is no error: the report covers what could be read, and Damage says what is
-// wrong.
+// Lines that are not requests never stop it. It returns an error for a bad option, which matches
+// [core.ErrConfig]; [ErrNoRequest]; ctx's own error; or the reader's. A damaged or truncated gzip
+// stream is not an error: the report covers what could be read, and Damage says what is wrong.
 func Run(ctx context.Context, log io.Reader, o Options) (*Report, error) {
 	routes, actions, err := newRoutes(o.Routes)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A Report says what a log has and what the candidates would have done. As JSON it is one object
+// A Report describes a log, and what the candidates would have done. As JSON it is one object
 // with the keys lines, skipped, late, requests, users, from, to, limits and fit.
 type Report struct {
 	Lines   int64 // all lines, also blank ones
-	Skipped int64 // lines that are no request
-	Late    int64 // requests more than an hour before the newest one that stands above them
+	Skipped int64 // lines that are not requests
+	Late    int64 // requests more than an hour before the newest one above them
 
 	Unrouted  int64 // requests that match no route
 	Anonymous int64 // requests that name no user
 
-	// What follows is of the requests that are left, which were replayed.
+	// The fields below are about the other requests, which were replayed.
 	Requests     int64
 	Users        int
 	From, To     time.Time // of the first and the last, in UTC
@@ -37,7 +37,7 @@ type Report struct {
 	Actions []ActionReport // in the order of the routes
 
 	Offset int   // of the log's clock, in seconds east of UTC
-	Damage error // what is wrong with the gzip stream, which was read up to there
+	Damage error // what is wrong with the gzip stream; it was read up to there
 }
 
 // A LimitReport says what a candidate would have done to one action.
@@ -47,22 +47,22 @@ type LimitReport struct {
 	Refused       int64
 	Users         int
 	UsersRefused  int           // users that were refused at least once
-	LongestWait   time.Duration // the longest RetryAfter; refusals for ever apart
+	LongestWait   time.Duration // the longest RetryAfter other than Never
 	Hours         Hours         // refusals
-	Most          []RefusedUser // the ten that are refused most
+	Most          []RefusedUser // the ten users with the most refusals
 }
 
 // Hours are counts by weekday, Sunday first, and hour of the log's clock.
 type Hours [7][24]int64
 
-// A RefusedUser is one whom a candidate would have refused.
+// A RefusedUser is a user that a candidate would have refused.
 type RefusedUser struct {
 	Name    string // or a hash: see Options.ShowUsers
 	Refused int64
 }
 
-// An ActionReport says what the log has of one action, and which limits fit it: none if it has no
-// request.
+// An ActionReport describes the requests of one action in the log, and the limits that fit them. If
+// there is no request, there is no fit.
 type ActionReport struct {
 	Action   string
 	Requests int64
@@ -85,7 +85,7 @@ type FunnelFit struct {
 	Capacity Least
 }
 
-// Least are the least numbers that refuse nobody, at most one user in a thousand, and at most
+// Least are the least numbers that refuse no user, at most one user in a thousand, and at most
 // one in a hundred.
 type Least struct {
 	Nobody   int `json:"100%"`
@@ -158,7 +158,7 @@ func (c *counts) add(d counts) {
 	c.from, c.to = min(c.from, d.from), max(c.to, d.to)
 }
 
-// peaks are those of all members, by action.
+// peaks are the peaks of all members, by action.
 func (p *pipeline) peaks() [][]peaks {
 	all := make([][]peaks, len(p.actions))
 	for _, s := range p.shards {
@@ -170,7 +170,7 @@ func (p *pipeline) peaks() [][]peaks {
 	return all
 }
 
-// naming is how users are called in the report.
+// naming makes the names of users in the report.
 func (p *pipeline) naming() func(string) string {
 	if p.options.ShowUsers {
 		return func(name string) string { return name }
@@ -229,7 +229,7 @@ func fit(r ActionReport, of []peaks) ActionReport {
 	return r
 }
 
-// least finds the numbers in what each user needs, sorted.
+// least finds the numbers in the sorted needs of the users.
 func least(needs []uint32) Least {
 	n := len(needs)
 	without := func(users int) int { return max(1, int(needs[n-1-users])) }
@@ -255,7 +255,7 @@ func curve(needs []uint32) []Point {
 	return points
 }
 
-// nothing says why there is no request.
+// nothing returns the error that says why there is no request.
 func (r *Report) nothing(o Options) error {
 	switch {
 	case r.Damage != nil:

@@ -1,10 +1,10 @@
 package replay
 
-// The request line, and what a line of a log says in the end.
+// The request line, and the request that a line of a log becomes.
 
 import "bytes"
 
-// A request is what one line of a log says. Its bytes are valid until the next line is read.
+// A request is one line of a log. Its bytes are valid until the next line is read.
 type request struct {
 	instant
 	user         []byte // none: empty
