@@ -173,7 +173,7 @@ func (vs *values) set(h http.Header, limit string, remaining, reset int64) {
 	middle := vs.write(len(vs.digits), remaining)
 	first := vs.write(middle, reset)
 	s := unsafe.String(&vs.digits[0], len(vs.digits)) // digits is not written to again
-	vs.lines = [3]string{limit, s[middle:], s[first:middle]}
+	vs.lines[0], vs.lines[1], vs.lines[2] = limit, s[middle:], s[first:middle]
 	h[headerLimit] = vs.lines[:1:1]
 	h[headerRemaining] = vs.lines[1:2:2]
 	h[headerReset] = vs.lines[2:]
