@@ -10,10 +10,10 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Concurrent lets a thousand goroutines loose on one key, for every kind of limit:
-// exactly the limit passes, and each that passes sees another Remaining. It is
-// meant to be run with -race as well. Its limits are so slow that a clock that
-// runs by itself does not matter.
+// Concurrent has a thousand goroutines charge one key, for every kind of limit.
+// Exactly the limit passes, and each charge that passes sees another Remaining. Run
+// it with -race too. Its limits are so slow that a clock that runs by itself does
+// not matter.
 func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 	const goroutines, quota = 1000, 100
 	hourly := core.Every(time.Hour)
@@ -185,7 +185,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 	})
 }
 
-// telling is a store that tells when it has been asked.
+// telling is a store that signals each call.
 type telling struct {
 	core.Store
 	asked chan<- struct{}

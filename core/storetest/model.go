@@ -9,10 +9,10 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// This file is the reference that Trace holds stores to. It is written to be
-// read, not to be fast, and shares nothing with core but the types of questions
-// and answers: histories are lists, recounted at every call, and whatever is not
-// a whole number is a fraction of package big. Times are microseconds.
+// This file is the reference model that Trace compares stores with. It is written to
+// be read, not to be fast, and shares with core only the types of questions and
+// answers. Histories are lists that it recounts at every call, and fractions are those
+// of package big. Times are microseconds.
 
 // A rule is the parameters of a limit, apart from core.Limit.
 type rule struct {
@@ -85,7 +85,7 @@ func (r rule) limit() core.Limit {
 	return l
 }
 
-// identity is what the rule shares state by: of a window not the max.
+// identity is equal for rules that share state. It does not include a window's max.
 func (r rule) identity() string {
 	k := r.kind
 	switch k {
@@ -111,7 +111,7 @@ func (r rule) time(units int) *big.Rat {
 
 func (r rule) full() *big.Rat { return r.time(r.max) }
 
-// start is the debt of a meter for which nothing is kept.
+// start is the debt of a meter without a history.
 func (r rule) start() *big.Rat {
 	if r.kind != initial {
 		return new(big.Rat)
@@ -134,15 +134,15 @@ func floor(r *big.Rat) int64 {
 
 func ceil(r *big.Rat) int64 { return -floor(new(big.Rat).Neg(r)) }
 
-// An event is something that a state remembers: units counted at an instant, or
-// debt added to a meter.
+// An event is an entry of a history: units counted at an instant, or debt added to
+// a meter.
 type event struct {
 	at    int64
 	units int
 	debt  *big.Rat
 }
 
-// A history is what is kept for one rule, user and action.
+// A history is the state of one rule, user and action.
 type history struct {
 	events []event // none: nothing is kept
 
@@ -155,7 +155,7 @@ type history struct {
 	past bool  // the clock has been at end, so that a store may have dropped it
 }
 
-// A low is when the debt was to be gone that a refund has left.
+// A low is the end of the debt just after a refund.
 type low struct {
 	refund int64 // a number that grows
 	gone   *big.Rat
@@ -191,8 +191,7 @@ func (h *history) newest() int64 {
 	return t
 }
 
-// gone is the instant at which a meter's debt is gone: what was added, less the time
-// since.
+// gone is the instant at which a meter's debt ends.
 func (h *history) gone() *big.Rat {
 	gone := whole(h.events[0].at)
 	for _, e := range h.events {
@@ -268,10 +267,9 @@ func (m *model) reset(a question) {
 	}
 }
 
-// see is the history as the rule reads it now: with what the clock has put out of
-// bounds put right, and with nothing in it if it is as if nothing were kept.
-// repaired says that it differs from what is kept in a way that the next action
-// writes back.
+// see is the history as the rule reads it now. Times that a step back of the clock has
+// put out of bounds are corrected, and a history that is past its end is empty.
+// repaired says that the next action writes the correction back.
 func (m *model) see(h history, r rule) (seen history, repaired bool) {
 	h = h.clone()
 	if len(h.events) == 0 {
@@ -279,7 +277,7 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 	}
 	switch {
 	case r.meter():
-		// As long as its state would be kept, whatever is left of it now.
+		// For as long as a store keeps the state, whatever is left of it now.
 		if r.kind == initial && m.now >= h.forgotten {
 			return history{}, false
 		}
@@ -354,7 +352,7 @@ func (m *model) add(h *history, r rule, units int) {
 	}
 }
 
-// note notes a meter's action: until when its turns go, if there are any.
+// note notes until when a meter's reserved turns go.
 func (m *model) note(h *history, r rule) {
 	h.forgotten, h.turn = m.now, nil
 	if over := new(big.Rat).Sub(h.debt(m.now), r.full()); over.Sign() > 0 {
@@ -422,7 +420,7 @@ func (m *model) wait(h history, r rule, units int) int64 {
 	panic("unreachable: an empty window has room")
 }
 
-// wholeIn is how long until the rule is whole.
+// wholeIn is how long until the full quota is available.
 func (m *model) wholeIn(h history, r rule) int64 {
 	switch {
 	case r.meter():
@@ -611,10 +609,9 @@ func (m *model) keep(user, action string, r rule, h history) {
 	m.states[key] = h.clone()
 }
 
-// unsure reports whether the answer depends on a state that was past its end and
-// that a step back of the clock, or a rule that remembers longer, has made count
-// again; or on what such a state knows of refunds. A store may have dropped it or not,
-// so nothing can be expected.
+// unsure reports whether the answer depends on a state that was past its end, and that
+// counts again: after a step back of the clock, or for a rule that remembers longer. A
+// store may have dropped such a state and its refunds, so the model expects nothing.
 func (m *model) unsure(a question) bool {
 	if a.policy != nil && m.records[recordKey(a)].past {
 		r, _ := m.standing(a)

@@ -24,7 +24,7 @@ func (l *policy) extra() core.BanPolicy {
 	return x
 }
 
-// A record is what is kept for the policies of a user and action.
+// A record is the state of the ban policies of a user and action.
 type record struct {
 	known    bool
 	last     int64   // the last refusal or ban
@@ -44,7 +44,7 @@ func recordKey(a question) string {
 }
 
 // standing is the record as the policy reads it now. moved says that the clock has
-// stepped back, and everything with it.
+// stepped back, and that the record was moved back with it.
 func (m *model) standing(a question) (r record, moved bool) {
 	r = m.records[recordKey(a)]
 	if !r.known {
@@ -69,7 +69,7 @@ func (m *model) standing(a question) (r record, moved bool) {
 // left is how long a ban lasts.
 func (m *model) left(r record) int64 { return max(0, r.until-m.now) }
 
-// forgotten is how long it is until nothing of the record matters any more.
+// forgotten is how long until nothing in the record matters.
 func (m *model) forgotten(r record, l *policy) int64 {
 	end := max(m.now, r.last, r.until)
 	if r.level > 0 {

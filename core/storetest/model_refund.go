@@ -68,9 +68,9 @@ func (m *model) refund(paid []payment, units int) {
 	}
 }
 
-// refundMeter takes out no more than is left of the debt after the action, or of what
-// any refund since has left, and nothing if there is no debt now: then a step back of
-// the clock finds what it would have found. Neither does it while others wait behind the
+// refundMeter takes out at most what is left of the debt after the action, and of the
+// debt after any refund since. It takes out nothing if there is no debt now, so that a
+// step back of the clock finds the same debt, or if other callers wait behind the
 // action.
 func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	left := new(big.Rat).Set(p.gone)
@@ -112,12 +112,10 @@ func (h *history) lastRefund() int64 {
 	return h.given[len(h.given)-1].refund
 }
 
-// remember notes that a refund, of an action that knew of those up to known, gave so
-// much and left a debt that is gone then. In a
-// world without what was given back, the lows that it did not know of are lower. One
-// that is not lower than all that follow says nothing, and of those that are over, which
-// leave nothing, the last says it all. If there are too many, the two that are nearest
-// to each other become one, the lower one.
+// remember adds the low of a refund. The action knew of the refunds up to known. Without
+// the units given back, the lows after known would have been lower, so they are lowered.
+// A low that is not lower than all later ones is dropped, and of the lows that are past
+// only the last one stays. If there are too many, the two nearest become one, the lower.
 func (h *history) remember(known int64, gave, gone *big.Rat, now int64, maxLows int) {
 	var lows []low
 	for _, l := range append(h.given, low{refund: max(h.lastRefund()+1, now), gone: gone}) {
@@ -148,8 +146,8 @@ func (h *history) remember(known int64, gave, gone *big.Rat, now int64, maxLows 
 	}
 }
 
-// takeOut takes units out of a window, and leaves the events that it runs from, if
-// anything else is in it.
+// takeOut takes units out of a window. If other events remain, it keeps the event that
+// the window runs from.
 func (h *history) takeOut(units int) {
 	for i := range h.events {
 		n := min(units, h.events[i].units)

@@ -8,13 +8,13 @@
 //		})
 //	}
 //
-// It has six parts, which can be called by themselves too. [Rules] are the
-// sentences of core's documentation, each with the exact decisions that follow
-// from it. [Trace] compares long random histories with a naive model that
-// recounts everything each time. [Waits] has callers wait for shared limits, and
-// leave. [Vectors] are replies recorded from redis-cell. [Concurrent] lets many
-// goroutines loose on one key. [Linearizable] looks for an order that explains
-// what several have seen.
+// It has six parts, which a test can also call one by one. [Rules] checks each
+// sentence of core's documentation by exact decisions. [Trace] compares long
+// random histories with a naive model that recounts everything each time.
+// [Waits] has callers wait for shared limits, and leave. [Vectors] are replies
+// recorded from redis-cell. [Concurrent] has many goroutines charge one key.
+// [Linearizable] looks for an order of concurrent calls that explains all their
+// answers.
 //
 // It imports package testing and registers flags, so only tests should import it.
 package storetest
@@ -26,26 +26,26 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Fixture is a store under test, with its clock in the test's hands.
+// Fixture is a store under test, with a clock that the test controls.
 type Fixture struct {
 	Store core.Store
 
-	// Advance moves the store's clock, by whole microseconds; a negative d steps
-	// it back, never to before it was opened. The clock otherwise stands still.
-	// Whatever the store lets expire expires by this clock.
+	// Advance moves the store's clock, by whole microseconds. A negative d steps
+	// it back, but never to before the store was opened. The clock otherwise stands
+	// still. The store's expiries must use this clock too.
 	//
-	// Nil means that the clock runs by itself. What depends on an exact instant is
-	// then left out, and a time in a decision may be up to 5 s less than it would
-	// be on a clock that stands still.
+	// Nil means that the clock runs by itself. Tests of exact instants are then
+	// left out, and a time in a decision may be up to 5 s less than on a clock that
+	// stands still.
 	Advance func(d time.Duration)
 
 	// Traces is how many random traces Trace runs, of some 40 calls each; 0 means
-	// 500. The flag -rapid.checks, if given, stands above it.
+	// 500. The flag -rapid.checks, if given, overrides it.
 	Traces int
 }
 
-// Run runs the whole suite as subtests of t. It calls open once for each of them,
-// for a store that holds nothing, or a fresh key space of one.
+// Run runs the whole suite as subtests of t. It calls open once for each of them.
+// open returns a store without states, or with a fresh key space.
 func Run(t *testing.T, open func(testing.TB) Fixture) {
 	t.Run("Rules", func(t *testing.T) { Rules(t, open) })
 	t.Run("Trace", func(t *testing.T) { Trace(t, open) })

@@ -15,12 +15,12 @@ import (
 )
 
 // Trace compares the store with the reference model, decision by decision, on
-// random traces: a few limiters that share some of their states under other
-// numbers, a few users and actions, and a clock that likes to stand still, to
-// stop at exact boundaries or just before them, and at times to step back.
+// random traces. A trace has a few limiters, some of which share states under
+// other numbers, and a few users and actions. Its clock often stands still, stops
+// at exact boundaries or just before them, and sometimes steps back.
 //
-// On a clock that runs by itself the traces stay within an instant, and their
-// limits are so slow that it cannot matter.
+// If the store's clock runs by itself, a trace stays within an instant, and its
+// limits are so slow that the clock does not matter.
 func Trace(t *testing.T, open func(testing.TB) Fixture) {
 	f := open(t)
 	f.random(t, func(rt *rapid.T, run int) {
@@ -128,8 +128,8 @@ func (tr *trace) drawRule(others []rule) rule {
 	return tr.drawNumbers(r)
 }
 
-// drawOther draws what does not belong to a rule's identity, or, of a meter, at times
-// all numbers.
+// drawOther draws the numbers that are not in a rule's identity. Of a meter it sometimes
+// draws all numbers.
 func (tr *trace) drawOther(r rule) rule {
 	if !r.meter() || rapid.IntRange(0, 3).Draw(tr.t, "other numbers") == 3 {
 		return tr.drawNumbers(r)
@@ -247,7 +247,7 @@ func (tr *trace) drawWorld() {
 	}
 }
 
-// A step is what happens next: the clock moves, then somebody does something.
+// A step moves the clock and then makes one call.
 type step struct {
 	move   move
 	by     int64
@@ -575,9 +575,9 @@ func (tr *trace) forgetful(a question) bool {
 	return has && (len(a.rules) > 1 || a.policy != nil || tr.queued)
 }
 
-// checkHonesty lets time pass in copies of the model, to see whether what it says
-// about the future comes true. It is not asked of a Peek: it leaves a state in
-// the future as it is, and what it says holds from the next action on.
+// checkHonesty lets time pass in copies of the model, and checks RetryAfter and
+// ResetAfter. It leaves out a Peek, which does not correct a state from the future:
+// its times hold only from the next action on.
 func (tr *trace) checkHonesty(a question, d core.Decision) {
 	a.peek, a.force, a.ahead = true, false, 0
 	after := func(wait time.Duration) core.Decision {

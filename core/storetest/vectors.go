@@ -30,9 +30,9 @@ func (r row) quantity() int {
 	return int(r.Args[3])
 }
 
-// Vectors holds core.Throttle to replies that were recorded from redis-cell: the
-// same verdict, limit, remaining count and whole seconds, save for the rows in
-// which the module itself is wrong, which are listed with the reason.
+// Vectors compares core.Throttle with replies that were recorded from redis-cell:
+// the verdict, limit, remaining count and whole seconds are equal. In some rows the
+// module itself is wrong; they are listed with the reason.
 func Vectors(t *testing.T, open func(testing.TB) Fixture) {
 	var file struct{ Rows []row }
 	if err := json.Unmarshal(recorded, &file); err != nil {
@@ -147,7 +147,7 @@ func restore(t *testing.T, f Fixture, r row, now int64) {
 // comparedRows is how many of the recorded rows are compared.
 const comparedRows = 773
 
-// exempt are the rows in which ours differs on purpose: there it gives the exact
+// exempt are the rows in which Throttle differs on purpose, since it gives the exact
 // value. After each of them the sequence goes on from the recorded state.
 var exempt = []struct {
 	seq    string

@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Waits checks core.Limiter.Wait over the store, with callers who come from several
-// processes, share limits and leave. What passes is recounted without the store. The time
-// is a synctest bubble's, so the part is left out if the store's clock runs by itself.
+// Waits checks core.Limiter.Wait over the store, with callers of several processes who
+// share limits and leave. It recounts the actions that pass without the store. The time is
+// that of a synctest bubble, so Waits does nothing if the store's clock runs by itself.
 func Waits(t *testing.T, open func(testing.TB) Fixture) {
 	for _, part := range []struct {
 		name  string
@@ -54,8 +54,8 @@ func (f *Fixture) bubble(t *testing.T, play func(core.Store)) {
 	})
 }
 
-// An outside is a store that is asked from a bubble. Its callers take turns: while one
-// waits for an answer, the bubble's clock stands still.
+// An outside is a store outside the bubble that is asked from inside. Its callers take
+// turns: while one waits for an answer, the bubble's clock stands still.
 type outside struct {
 	f     *Fixture
 	calls chan func()
@@ -170,8 +170,8 @@ func (r rule) exceeded(all []passage) bool {
 	return false
 }
 
-// Whatever limiters share a limit, and whoever waits, leaves or asks without waiting: what
-// passes is never more than each limit allows by itself.
+// Several limiters share limits, and callers wait, leave or ask without waiting. No limit
+// ever admits more than it allows by itself.
 func sharedLimits(t *testing.T, f Fixture) {
 	type caller struct {
 		Pause, Patience  time.Duration // after the one before; 0 does not wait
@@ -314,9 +314,9 @@ func turnsOfSeveral(t *testing.T, f Fixture) {
 // handover is how long before its turn core lets the next caller of a process ask.
 const handover = 10 * ms
 
-// A crowd waits, of one process or two, and all leave at once. What they had reserved comes
-// back: who comes next waits for no more than what has passed. Only a turn that stood
-// before one of another process, or of a caller who was just to take over, is lost.
+// Many callers of one process or two wait, and all leave at once. Their reserved turns come
+// back: the next caller waits only for the actions that have passed. A turn is lost only if
+// one of another process, or of a caller who was about to ask, depends on it.
 func crowdThatLeaves(t *testing.T, f Fixture) {
 	if _, able := f.Store.(core.Refunder); !able {
 		return
@@ -372,8 +372,8 @@ func crowdThatLeaves(t *testing.T, f Fixture) {
 	})
 }
 
-// A caller at the end of a queue passes as soon as the turn comes of who was before all
-// that left.
+// If the callers before it leave, a caller at the end of a queue passes at the turn of the
+// first one who left.
 func whoStaysMovesUp(t *testing.T, f Fixture) {
 	if _, able := f.Store.(core.Refunder); !able {
 		return
@@ -402,8 +402,8 @@ func whoStaysMovesUp(t *testing.T, f Fixture) {
 	})
 }
 
-// One who stays, and stands behind ever fewer who leave, gets a turn of his own each time:
-// two who stay never pass together.
+// Callers who stay, each behind callers who leave, get turns of their own: two of them never
+// pass together.
 func turnsGivenBack(t *testing.T, f Fixture) {
 	var passed passages
 	f.bubble(t, func(store core.Store) {
