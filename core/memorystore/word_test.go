@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // together calls two functions at about the same moment, so often: the first a little later
@@ -38,31 +39,25 @@ func together(times int, both func(i int) (func(), func())) {
 	}
 }
 
-// A user comes back, after its key has expired, while another key takes the slot over: the
-// action that passes is not forgotten.
-func TestAKeyThatIsTakenOverForgetsNoAction(t *testing.T) {
-	const users = 6 // as many as fit into the smallest table
-	now := int64(1e9)
-	s := newStore(&Options{MaxKeys: 100}, func() int64 { return now })
-	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Minute))))
-	passed := 0
-	together(20_000, func(i int) (func(), func()) {
-		if i > 0 {
-			if d := allow(t, l, fmt.Sprint(i-1)); d.Remaining != 0 {
-				t.Fatalf("round %d: the user's second action is decided as the first: %+v", i, d)
-			}
-			passed++
-		}
-		now += int64(time.Hour / time.Microsecond)
-		for u := range users {
-			allow(t, l, fmt.Sprint(i+u))
-		}
-		now += int64(time.Hour / time.Microsecond)
-		back, stranger := fmt.Sprint(i), fmt.Sprint("new", i)
-		return func() { allow(t, l, back) }, func() { allow(t, l, stranger) }
-	})
-	if passed == 0 {
-		t.Error("nothing was tried")
+// A key that may be dropped, since it has expired, is charged only under the lock: an action
+// that passes is not forgotten with the key.
+func TestAnExpiredKeyIsNotSwapped(t *testing.T) {
+	c := &clock{us: 1e9}
+	s := newStore(nil, c.now)
+	l := core.Must(core.New(s, core.Funnel(3, core.Every(time.Minute))))
+	allow(t, l, "u")
+	user, rule := s.hash("u"), l.Limits()[0].Rule()
+	sh, key := s.shard(user), s.key(user, "a", rule)
+	at, _ := search(key, sh.slots)
+	if v := sh.swap(key, rule, c.now(), 1); v.Outcome != machine.Admitted {
+		t.Errorf("before: %+v", v)
+	}
+	c.advance(time.Hour)
+	if !sh.expired(at, nil, c.now()) {
+		t.Error("the key has not expired")
+	}
+	if v := sh.swap(key, rule, c.now(), 1); v.Outcome != machine.Undecided {
+		t.Errorf("after: %+v", v)
 	}
 }
 
