@@ -90,6 +90,12 @@ func everything(t *testing.T, store *redisstore.Store, clock *redistest.Clock) e
 			return err
 		}
 	}
+	long := core.Must(core.New(store, core.MovingWindow(100, time.Hour)))
+	for range 2 {
+		if _, err := long.AllowN(t.Context(), user, action, 40); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -417,7 +417,7 @@ func TestSpoiltRingChargesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	server.Do("SETRANGE", store.Key(user, action, moving), "56", "\xff\xff\xff\xff\xff\xff\xff")
+	server.Do("SETRANGE", store.Key(user, action, moving), "0", "\x1f\xff\xff\xff\xff\xff\xff")
 	for range 3 {
 		if d, err := both.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrState) {
 			t.Errorf("%+v, %v", d, err)

@@ -131,16 +131,16 @@
 //	                               5          200
 //	                               100        2,136
 //	                               10,000     1,289,488
-//	MovingWindow                   5          184
+//	MovingWindow                   5          136
 //	                               100        856
 //	                               10,000     82,008
 //	                               1,000,000  8,388,696 (8.4 an action)
 //
 // This is what MEMORY USAGE says in Redis 7.0 with names of ordinary length. Add 60 for the
-// expiry and the table. A growing queue has room for up to twice its actions, a long one for
-// an eighth more, one of over half a million for up to 1 MB more. The key of a funnel or
-// bucket with refunds remembers up to eight of them, 35 bytes each, until the debt of then
-// has drained. The test TestMemory prints the figures.
+// expiry and the table. A MovingWindow of more than 32 actions has room for up to twice as
+// many, a long one for an eighth more, one of over half a million for up to 1 MB more. The
+// key of a funnel or bucket with refunds remembers up to eight of them, 35 bytes each, until
+// the debt of then has drained. The test TestMemory prints the figures.
 //
 // # Server
 //

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -160,7 +161,8 @@ func TestStateFormat(t *testing.T) {
 		}{
 			{core.SlidingWindow(3, time.Minute), []int{1, 2, 1}, zset("1767323045678901@1767323045678901.000000", "1767323045678902@1767323045678901.000000", "1767323045678903@1767323045678901.000000"), time.Minute},
 			{core.SlidingWindow(2, time.Minute).CountRefused(), []int{1, 2}, zset("1767323045678902r@1767323045678901.000000", "1767323045678903r@1767323045678901.000000"), time.Minute},
-			{core.MovingWindow(3, time.Minute), []int{1, 2, 1}, `string "17673230456789011767323045678901       0       3       3` + strings.Repeat(`\x00`, 21) + `"`, time.Minute},
+			{core.MovingWindow(3, time.Minute), []int{1, 2, 1}, `string "` + strings.Repeat(`\x06G^\xf6WO5`, 3) + `"`, time.Minute},
+			{core.MovingWindow(40, time.Minute).Named("long"), []int{31, 2}, `string "0 1767323045678901 0 33` + strings.Repeat(" ", 33) + strings.Repeat(`\x06G^\xf6WO5`, 33) + strings.Repeat(`\x00`, 49) + `"`, time.Minute},
 			{core.FixedWindow(3, time.Minute), []int{1, 2, 1}, `string "3 1767323105678901"`, time.Minute},
 			{core.ElasticWindow(3, time.Minute), []int{1, 2, 1}, `string "3 1767323105678901"`, time.Minute},
 			{core.Funnel(3, core.Per(1, time.Second)), []int{1, 2, 1}, `string "1767323048678901"`, 3 * time.Second},
@@ -184,16 +186,16 @@ func TestStateFormat(t *testing.T) {
 			}
 		}
 
-		// Later instants in a ring count from its base.
-		ring := core.MovingWindow(3, time.Minute).Named("later")
+		// If the clock steps back the instants of a ring stay, and its header says by how much.
+		ring := core.MovingWindow(40, time.Minute).Named("back")
 		lim := core.Must(core.New(w.store, ring))
 		for range 2 {
-			if _, err := lim.Allow(t.Context(), "laoqian", "reply"); err != nil {
+			if _, err := lim.AllowN(t.Context(), "laoqian", "reply", 20); err != nil {
 				t.Fatal(err)
 			}
-			w.advance(258 * time.Microsecond)
+			w.advance(-5 * time.Second)
 		}
-		want := `string "17673230456789011767323045679159       0       2       3` + strings.Repeat(`\x00`, 12) + `\x01\x02` + strings.Repeat(`\x00`, 7) + `"`
+		want := `string "5000000 1767323040678901 0 40` + strings.Repeat(" ", 27) + strings.Repeat(`\x06G^\xf6WO5`, 40) + `"`
 		if got := w.value(t, w.store.Key("laoqian", "reply", ring)); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
@@ -405,8 +407,15 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 	delete(bad, "a stream")
 	window := func(s string) { bad[s] = []any{"set", s} }
 	zset := func(name string, pairs ...any) { bad[name] = append([]any{"zadd"}, pairs...) }
-	header := func(base, newest, head, n, limit any, body int) []any {
-		return []any{"set", fmt.Sprintf("%16v%16v%8v%8v%8v", base, newest, head, n, limit) + strings.Repeat("\x00", body)}
+	header := func(back, newest, head, n any, body int) []any {
+		return []any{"set", fmt.Sprintf("%-56s", fmt.Sprint(back, " ", newest, " ", head, " ", n)) + strings.Repeat("\x00", body)}
+	}
+	instants := func(at ...int64) []any {
+		var b []byte
+		for _, at := range at {
+			b = append(b, binary.BigEndian.AppendUint64(nil, uint64(at))[1:]...)
+		}
+		return []any{"set", b}
 	}
 	switch l.Rule().Kind {
 	case machine.KindFixedWindow, machine.KindElasticWindow:
@@ -446,19 +455,24 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 		zset("a huge member", now, strings.Repeat("9", 17))
 	case machine.KindMovingWindow:
 		bad["a zset"] = []any{"zadd", 1, 1}
+		delete(bad, "nothing") // no instants are a state
+		bad["half an instant"] = []any{"set", "\x06G^"}
+		bad["an instant and a half"] = []any{"set", "\x06G^\xf6WO5\x06G^"}
+		bad["an instant after the newest"] = instants(now+1, now)
+		bad["an instant above 2^53"] = instants(now, 1<<53)
 		bad["a short header"] = []any{"set", strings.Repeat("1", 55)}
-		bad["a header of spaces"] = header("", "", "", "", "", 70)
-		bad["a header with a gap"] = header("12 34", now, 0, 1, 8, 56)
-		bad["a header without newest"] = header(now, "", 0, 1, 8, 56)
-		bad["a header without head"] = header(now, now, "", 1, 8, 56)
-		bad["a header with a gap in n"] = header(now, now, 0, "1 1", 8, 56)
-		bad["no capacity"] = header(now, now, 0, 0, 0, 0)
-		bad["more than its capacity"] = header(now, now, 0, 9, 8, 56)
-		bad["a head outside"] = header(now, now, 8, 1, 8, 56)
-		bad["no ring"] = header(now, now, 0, 1, 8, 0)
-		bad["a truncated ring"] = header(now, now, 0, 3, 8, 22)
-		bad["a ring cut behind what is in it"] = header(now, now, 0, 3, 8, 55)
-		bad["a ring that is too long"] = header(now, now, 0, 3, 8, 57)
+		bad["a header of spaces"] = header("", "", "", "", 70)
+		bad["a header with a gap"] = header("12 34", now, 0, 1, 56)
+		bad["a header without newest"] = header(0, "", 0, 1, 56)
+		bad["a header without head"] = header(0, now, "", 1, 56)
+		bad["a header with a foreign byte"] = header(0, now, 0, "1x", 56)
+		bad["no capacity"] = header(0, now, 0, 0, 0)
+		bad["more than its capacity"] = header(0, now, 0, 9, 56)
+		bad["a head outside"] = header(0, now, 8, 1, 56)
+		bad["no ring"] = header(0, now, 0, 1, 0)
+		bad["a truncated ring"] = header(0, now, 0, 3, 22)
+		bad["a ring cut behind what is in it"] = header(0, now, 0, 3, 55)
+		bad["a ring that is too long"] = header(0, now, 0, 3, 57)
 	}
 	return bad
 }

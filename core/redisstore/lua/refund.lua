@@ -202,6 +202,17 @@ function give.moving(key, units, period)
 	if from == to then
 		return
 	end
+	l.n = n - (to - from)
+	if l.n == 0 then
+		call('DEL', key)
+		return
+	end
+	if l.start == 0 then
+		l.text = string.sub(l.text, 1, width * from) .. string.sub(l.text, width * to + 1)
+		l.newest = instant(l, key, l.n - 1)
+		set(l, key, l.text)
+		return
+	end
 	-- What came since moves up, by parts if the ring's end is within.
 	local function part(i, k) return math.min(k, l.cap - (l.head + i) % l.cap) end
 	local left, bytes = n - to, ''
@@ -216,11 +227,7 @@ function give.moving(key, units, period)
 		call('SETRANGE', key, int(slot(l, at)), string.sub(bytes, 1, width * k))
 		at, bytes = at + k, string.sub(bytes, width * k + 1)
 	end
-	l.n = n - (to - from)
-	if l.n == 0 then
-		call('DEL', key)
-		return
-	end
+	l.text = ''
 	l.newest = instant(l, key, l.n - 1)
 	finish(l, key)
 end

@@ -5,8 +5,10 @@
 -- A state is a queue of instants, as a log or as a ring.
 --   sliding, refused  a sorted set: the score is the instant, the member a number of its
 --                     own, with an r behind it if the action was refused
---   moving            a header (base, newest, head, count, capacity; padded with spaces)
---                     and a ring of instants since base, 7 bytes each
+--   moving            instants of 7 bytes each, oldest first. If there are more than 32, a
+--                     ring of them behind a header: by how much the clock has stepped back
+--                     since, which is to be taken from each; the newest; the head, the
+--                     count; and spaces
 
 --@ parse
 local methods = kind == 'moving' and ring or log
@@ -140,40 +142,63 @@ end
 return log
 
 --@ bytes
-local header, width = 56, 7
-
--- load reads the header of a ring. It returns false if there is none, and nothing if the
--- value is no ring.
-local function load(l, key)
-	local head = call('GETRANGE', key, '0', int(header - 1))
-	if head == '' then
-		if call('GET', key) then
-			return
-		end
-		return false
-	end
-	local n = {}
-	for i, at in ipairs({1, 17, 33, 41, 49}) do
-		n[i] = match(string.sub(head, at, at + (i < 3 and 15 or 7)), '^ *(%d+)$')
-		if not n[i] then
-			return
-		end
-		n[i] = n[i] + 0
-	end
-	l.base, l.newest, l.head, l.n, l.cap = n[1], n[2], n[3], n[4], n[5]
-	return l.n <= l.cap and l.head < l.cap and call('STRLEN', key) == header + width * l.cap or nil
-end
+local byte, sub = string.byte, string.sub
+local width, header = 7, 56
+local short = 32 * width -- the longest state without a header
+local beginning = int(short - 1)
 
 -- slot is where the i-th entry is, the oldest being the 0th.
-local function slot(l, i) return header + width * ((l.head + i) % l.cap) end
+local function slot(l, i) return l.start + width * ((l.head + i) % l.cap) end
 
 local function instant(l, key, i)
-	local from = slot(l, i)
-	local b1, b2, b3, b4, b5, b6, b7 = string.byte(call('GETRANGE', key, int(from), int(from + width - 1)), 1, width)
-	return l.base + (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7
+	local text = l.text
+	local from = l.start + width * ((l.head + i) % l.cap)
+	if from + width > #text then
+		text = call('GETRANGE', key, int(from), int(from + width - 1))
+		from = 0
+	end
+	local b1, b2, b3, b4, b5, b6, b7 = byte(text, from + 1, from + width)
+	return (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - l.back
 end
 
-local function head(l) return format('%16d%16d%8d%8d%8d', l.base, l.newest, l.head, l.n, l.cap) end
+local function encode(at)
+	local digits = {}
+	for i = width, 1, -1 do
+		digits[i] = at % 256
+		at = (at - digits[i]) / 256
+	end
+	return string.char(unpack(digits))
+end
+
+-- load reads a queue and reports whether it is one. Of a long one it reads the beginning.
+local function load(l, key)
+	local text = call('GETRANGE', key, '0', beginning)
+	local n, first = #text / width, byte(text)
+	l.text, l.start, l.back, l.head, l.n, l.cap = text, 0, 0, 0, n, n
+	if n == 0 then
+		l.newest = now
+		return true
+	elseif first < 32 then
+		if n % 1 > 0 then
+			return false
+		end
+		l.newest = instant(l, key, n - 1)
+		return l.newest < 2 ^ 53
+	end
+	local back, newest, head, n, after = match(text, '^(%d+) (%d+) (%d+) (%d+) *()')
+	if not back or after <= header or #back > 16 or #newest > 16 or #head > 8 or #n > 8 then
+		return false
+	end
+	local cap = (call('STRLEN', key) - header) / width
+	l.start, l.back, l.newest, l.head, l.n, l.cap = header, back + 0, newest + 0, head + 0, n + 0, cap
+	return cap % 1 == 0 and l.n <= cap and l.head < cap
+end
+
+local function set(l, key, value) call('SET', key, value, 'PXAT', expiry(l.newest + l.period)) end
+
+local function head(l)
+	return format('%-56s', format('%d %d %d %d', l.back, l.newest, l.head, l.n))
+end
 
 local function finish(l, key)
 	call('SETRANGE', key, '0', head(l))
@@ -186,6 +211,7 @@ end
 --@ trail.bytes
 
 local long = 500000 -- entries, which take some 20 ms to copy
+local present = encode(now)
 
 local function entry(l, key, place)
 	if place >= l.n then
@@ -201,25 +227,20 @@ end
 -- dead is how many entries no longer count. Mostly few or all do, so the search starts at
 -- the oldest and doubles its step.
 local function dead(l, key)
-	local gone = now - l.period + l.ahead
-	if l.n == 0 then
-		return 0
-	end
-	if l.newest <= gone then
-		return l.n
-	end
-	local function is(i) return entry(l, key, l.n - 1 - i) <= gone end
-	if not is(0) then
+	local n, gone = l.n, now - l.period + l.ahead
+	if n == 0 or l.newest <= gone then
+		return n
+	elseif n == 1 or entry(l, key, n - 1) > gone then
 		return 0
 	end
 	local low, high = 0, 1
-	while high < l.n and is(high) do
+	while high < n and entry(l, key, n - 1 - high) <= gone do
 		low, high = high, high * 2
 	end
-	high = math.min(high, l.n)
+	high = math.min(high, n)
 	while high - low > 1 do
 		local mid = floor((low + high) / 2)
-		if is(mid) then low = mid else high = mid end
+		if entry(l, key, n - 1 - mid) <= gone then low = mid else high = mid end
 	end
 	return high
 end
@@ -227,24 +248,27 @@ end
 local ring = {}
 
 function ring.check(l, key)
-	l.base, l.newest, l.head, l.n, l.cap, l.gone = now, now, 0, 0, 0, 0
-	if load(l, key) == nil then
+	if not load(l, key) then
 		error(NONSENSE)
 	end
-	l.ahead = math.max(0, l.newest - now)
+	local ahead, gone, units, forced = l.newest - now, 0, l.cost, l.forced
+	l.ahead = ahead > 0 and ahead or 0
 	local fits = roomy(l, key, entry)
 	-- All that is read is read before anything is written. If one action does not
 	-- fit, all entries count.
-	if fits or l.cost > 1 or l.n > l.max or l.forced then
-		l.gone = dead(l, key)
+	if fits or units > 1 or l.n > l.max or forced then
+		gone = dead(l, key)
 	end
-	l.units = l.forced and math.max(0, math.min(l.cost, l.max - (l.n - l.gone))) or l.cost
-	return fits or l.forced
+	if forced then
+		units = math.max(0, math.min(units, l.max - (l.n - gone)))
+	end
+	l.gone, l.units = gone, units
+	return fits or forced
 end
 
 -- shift moves all entries back to a clock that stepped back.
 local function shift(l)
-	l.base, l.newest, l.ahead = l.base - l.ahead, l.newest - l.ahead, 0
+	l.back, l.newest, l.ahead = l.back + l.ahead, l.newest - l.ahead, 0
 end
 
 local function bytes(l, key, i, n)
@@ -252,48 +276,69 @@ local function bytes(l, key, i, n)
 		return ''
 	end
 	local from = slot(l, i)
+	if from + width * n <= #l.text then
+		return sub(l.text, from + 1, from + width * n)
+	end
 	return call('GETRANGE', key, int(from), int(from + width * n - 1))
 end
 
+-- brief is the state without a header.
+local function brief(l, key)
+	local n, text = l.n, ''
+	if l.start == 0 and l.back == 0 and n > 0 then
+		return sub(l.text, width * l.head + 1)
+	end
+	for i = 0, n - 1 do
+		text = text .. encode(instant(l, key, i))
+	end
+	l.back = 0
+	return text
+end
+
 local function record(l, key)
-	shift(l)
-	local gone = l.gone
-	l.n, l.gone = l.n - gone, 0
-	if l.n == 0 then
-		l.base, l.head = now, 0
-	elseif gone > 0 then
+	if l.ahead > 0 then
+		shift(l)
+	end
+	local units, gone = l.units, l.gone
+	local n = l.n - gone
+	local need = n + units
+	if gone > 0 then
 		l.head = (l.head + gone) % l.cap
 	end
-	local need, value, digits = l.n + l.units, now - l.base, {}
-	for i = width, 1, -1 do
-		digits[i] = value % 256
-		value = floor(value / 256)
+	l.n, l.gone, l.newest = n, 0, now
+	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap
+	if anew and need * width <= short then
+		local kept = brief(l, key)
+		l.n = need
+		set(l, key, kept .. string.rep(present, units))
+		return
 	end
-	local new = string.char(unpack(digits, 1, width))
-	l.newest = now
-	local first = math.min(l.n, l.cap - l.head)
+	if n == 0 then
+		l.back = 0
+	end
+	local new = l.back == 0 and present or encode(now + l.back)
 	local cap = math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
-	if l.n > 0 and need > l.cap and l.cap >= long then
+	local first = math.min(n, l.cap - l.head)
+	if n > 0 and need > l.cap and l.cap >= long then
 		-- To copy a long ring would hold up everybody: it grows where it is, and if its
 		-- end is within, what is before that moves to the new end.
 		call('SETRANGE', key, int(header + width * cap - 1), '\0')
-		if first < l.n then
+		if first < n then
 			call('SETRANGE', key, int(header + width * (cap - first)), bytes(l, key, 0, first))
 			l.head = cap - first
 		end
 		l.cap = cap
-	elseif l.n == 0 or need > l.cap or (l.cap > 64 and need * 4 <= l.cap) then
+	elseif anew or need > l.cap then
 		-- A new ring with room to grow, of exactly max at the end.
-		local kept = bytes(l, key, 0, first) .. bytes(l, key, first, l.n - first)
+		local kept = bytes(l, key, 0, first) .. bytes(l, key, first, n - first)
 		l.head, l.n, l.cap = 0, need, cap
-		local all = kept .. string.rep(new, l.units) .. string.rep('\0', width * (cap - need))
-		call('SET', key, head(l) .. all, 'PXAT', expiry(now + l.period))
+		set(l, key, head(l) .. kept .. string.rep(new, units) .. string.rep('\0', width * (cap - need)))
 		return
 	end
-	first = math.min(l.units, l.cap - (l.head + l.n) % l.cap)
-	call('SETRANGE', key, int(slot(l, l.n)), string.rep(new, first))
-	if first < l.units then
-		call('SETRANGE', key, int(header), string.rep(new, l.units - first))
+	first = math.min(units, l.cap - (l.head + n) % l.cap)
+	call('SETRANGE', key, int(slot(l, n)), string.rep(new, first))
+	if first < units then
+		call('SETRANGE', key, int(header), string.rep(new, units - first))
 	end
 	l.n = need
 	finish(l, key)
@@ -304,7 +349,11 @@ function ring.charge(l, key, charging, all)
 		record(l, key)
 	elseif charging and l.ahead > 0 then
 		shift(l)
-		finish(l, key)
+		if l.start == 0 then
+			set(l, key, brief(l, key))
+		else
+			finish(l, key)
+		end
 	end
 	return answer(l, l.n - l.gone)
 end
