@@ -18,7 +18,7 @@ import (
 type oracle struct {
 	w      *world // whose clock it has
 	states map[string]machine.State
-	ends   map[string]int64 // in microseconds
+	ends   map[string]int64 // in microseconds; Redis keeps the key for the rest of the millisecond
 }
 
 func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, states []machine.State) {
@@ -27,19 +27,28 @@ func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, 
 		if l.AllActions() {
 			k = fmt.Sprint(user, " ", l.Identity())
 		}
-		if o.ends[k] <= o.w.now {
-			delete(o.states, k)
+		o.forget(k)
+		state := o.states[k]
+		if l.Rule().Kind == machine.KindBan && o.ends[k] <= o.w.now { // a ban's state says so itself
+			state = machine.State{}
 		}
-		keys, states = append(keys, k), append(states, o.states[k])
+		keys, states = append(keys, k), append(states, state)
 	}
 	return keys, states
+}
+
+// forget drops a state whose key has expired.
+func (o *oracle) forget(key string) {
+	if (o.ends[key]+999)/1000*1000 <= o.w.now {
+		delete(o.states, key)
+	}
 }
 
 func (o *oracle) save(keys []string, limits []core.Limit, states []machine.State) {
 	for i, s := range states {
 		if s.Dirty && s.Exists {
 			o.states[keys[i]] = s
-			o.ends[keys[i]] = (limits[i].Rule().Expires(&s) + 999) / 1000 * 1000
+			o.ends[keys[i]] = limits[i].Rule().Expires(&s)
 		} else if s.Dirty {
 			delete(o.states, keys[i])
 		}
@@ -156,10 +165,8 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				w.advance(d)
 				w.dump(t) // what is past its end is gone
 			}
-			for k, end := range o.ends {
-				if end <= o.w.now {
-					delete(o.states, k)
-				}
+			for k := range o.ends {
+				o.forget(k)
 			}
 			if n := len(given); n > 0 && rapid.Bool().Draw(rt, "refund") {
 				g := given[rapid.IntRange(0, n-1).Draw(rt, "which")]
