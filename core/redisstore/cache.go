@@ -10,43 +10,42 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A refusal that Redis has given is repeated from here while it is certain that Redis would
-// refuse too, but no longer than a second. What other processes do may go unnoticed for so
-// long.
+// A refusal of Redis is repeated from this cache while it is certain that Redis would refuse
+// too, but for at most a second. So a change by another process may be noticed a second late.
 const (
 	repeat = time.Second
 
-	// After so long one caller asks again; the others need not wait for the answer.
+	// After this time one caller asks Redis again, while the others still use the cache.
 	renew = 3 * repeat / 4
 
 	rows   = 4096
 	perRow = 4
 )
 
-// refusals are those refusals. Every user has a row, by a keyed hash, so a user who has
-// many of them only pushes out a few of others.
+// refusals is the cache. A keyed hash gives every user a row, so a user with many refusals
+// only evicts those of a few others.
 type refusals struct {
 	now   func() time.Duration // as it passes here
 	seeds [2]maphash.Seed
 	rows  [rows]row
 }
 
-// A row is a few refusals. It also knows whether an answer that is under way may still
-// become one of them.
+// A row has a few refusals. It also knows whether an answer that is under way may still be
+// cached.
 type row struct {
 	mu       sync.Mutex
 	kept     [perRow]*refusal
 	round    uint64        // an answer to a question of an earlier round may be out of date
 	changing int           // calls under way that can end a refusal
-	blind    time.Duration // until when such a call that failed may still be done
+	distrust time.Duration // until when such a call that failed may still take effect
 	who      identity      // who asked last
 	limits   *core.Limit   // by which limits
 }
 
-// identity is a user and an action, in 128 bits that nobody can foresee.
+// identity is a user and an action, in 128 bits that clients cannot predict.
 type identity struct{ user, action uint64 }
 
-// A refusal is what Redis said, when it was asked and when it had answered.
+// A refusal is an answer of Redis, and when it was asked for and received.
 type refusal struct {
 	who       identity
 	limits    []core.Limit
@@ -57,7 +56,7 @@ type refusal struct {
 	renewing  bool
 }
 
-// A question is a charge that Redis is to decide.
+// A question is a charge that is sent to Redis.
 type question struct {
 	row   *row
 	who   identity
@@ -99,7 +98,7 @@ func (n *refusals) recall(c *core.Charge) (d core.Decision, known bool, q questi
 	return d, false, q
 }
 
-// learn takes note of Redis's answer.
+// learn caches Redis's answer if it is a refusal that will last.
 func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings []machine.Reading) {
 	r := q.row
 	r.mu.Lock()
@@ -110,9 +109,9 @@ func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings 
 		return
 	}
 	hold := holds(c, d, readings)
-	// Two clocks that are kept right drift apart by less than a thousandth. The microsecond
-	// is the one that has begun.
-	if hold -= hold/1000 + time.Microsecond; hold <= 0 || r.round != q.round || r.changing > 0 || q.sent < r.blind {
+	// Two synchronized clocks drift apart by less than a thousandth. The microsecond is for
+	// rounding.
+	if hold -= hold/1000 + time.Microsecond; hold <= 0 || r.round != q.round || r.changing > 0 || q.sent < r.distrust {
 		return
 	}
 	at := 0
@@ -131,9 +130,9 @@ func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings 
 	}
 }
 
-// change makes a change that can end a refusal. An answer to a question from before it was
-// done is not kept. If the change fails it may still be done later, so answers of the next
-// second are not kept either.
+// change makes a change that can end a refusal. Answers to questions from before its end are
+// not cached. If the change fails, Redis may still make it later, so answers of the next second
+// are not cached either.
 func (n *refusals) change(user, action string, do func() error) error {
 	r, who := n.row(user, action)
 	r.mu.Lock()
@@ -146,13 +145,13 @@ func (n *refusals) change(user, action string, do func() error) error {
 	r.changing--
 	r.round++
 	if err != nil {
-		r.blind = n.now() + repeat
+		r.distrust = n.now() + repeat
 	}
 	return err
 }
 
-// ask drops the refusals by other limits, whose state these limits may change: an action of
-// a larger window can lengthen the wait for a smaller one.
+// ask drops the user's refusals by other limits, since this charge may change their state: an
+// action in a larger window can lengthen the wait for a smaller one.
 func (r *row) ask(who identity, c *core.Charge) {
 	if r.who == who && r.limits == &c.Limits[0] {
 		return
@@ -193,8 +192,8 @@ func (k *refusal) ends() time.Duration {
 	return k.until
 }
 
-// repeat is what Redis would say at the instant now. At least as much time has passed there
-// as here since the answer, so no caller is told to come back too early.
+// repeat returns the answer that Redis would give at the instant now. Since it decided, at
+// least as much time has passed as since the answer arrived, so RetryAfter is not too short.
 func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	passed := max(0, now-k.got).Microseconds()
 	var few [4]machine.Reading
@@ -211,9 +210,9 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	return d
 }
 
-// holds is how long an equal charge would be told the same, if nothing else happens. It is 0
-// if a refusal would be recorded, or if something is left and a window does not say how that
-// grows.
+// holds is how long an equal charge gets the same answer, if nothing else is charged. It is 0
+// if the refusal is recorded, or if Remaining may grow at an instant that the readings do not
+// tell.
 func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	last := len(c.Limits) - 1
 	switch {
@@ -232,8 +231,8 @@ func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	case d.Reason != core.ReasonBanned:
 		return 0
 	}
-	// While a ban lasts nothing is recorded and nothing is left. Which limit binds, the
-	// limits say.
+	// While a ban lasts, nothing is recorded and Remaining is 0. The other limits say which
+	// of them binds.
 	limits := *c
 	limits.Limits, limits.Receipt = c.Limits[:last], false
 	ban := time.Duration(readings[last].Wait) * time.Microsecond
@@ -244,11 +243,11 @@ func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 		l := &limits.Limits[i]
 		switch l.Rule().Kind {
 		case machine.KindSlidingWindow, machine.KindSlidingRefused, machine.KindMovingWindow:
-			if last > 1 && readings[i].Count > 0 { // does not say when it will be less
+			if last > 1 && readings[i].Count > 0 { // its count will fall at an unknown instant
 				return 0
 			}
 		case machine.KindTokenBucket:
-			if l.Rule().ForgetAfter > 0 { // does not fill before it is used
+			if l.Rule().ForgetAfter > 0 { // it may not fill before its first action
 				return 0
 			}
 		}

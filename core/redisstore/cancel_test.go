@@ -204,7 +204,7 @@ func TestDeadlineOfAContextThatIsNeverDone(t *testing.T) {
 	})
 }
 
-// The time-out is the store's failure, also where the client keeps it for the store.
+// The timeout is the store's failure, also where the client keeps it for the store.
 func TestTimeoutIsOneError(t *testing.T) {
 	noLeak(t)
 	_, proxy := proxied(t)

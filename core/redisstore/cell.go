@@ -1,5 +1,7 @@
 package redisstore
 
+// Options.CLThrottle: the server's own CL.THROTTLE decides.
+
 import (
 	"context"
 	"fmt"
@@ -10,8 +12,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Accept tells core.New whether the store can serve a limiter of these limits. Its scripts
-// serve any; Options.CLThrottle says what CL.THROTTLE serves.
+// Accept returns an error to core.New if the store cannot serve a limiter of these limits.
+// Only with Options.CLThrottle are there such limiters.
 func (s *Store) Accept(limits []core.Limit) error {
 	if !s.cell {
 		return nil
@@ -32,15 +34,15 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
-const errSurcharge = keyError("redisstore: CLThrottle knows no surcharge")
+const errSurcharge = keyError("redisstore: CLThrottle has no Surcharge")
 
-// cellIdentity keeps the module's state apart from the scripts'.
+// cellIdentity gives the module keys of its own, apart from the scripts' states.
 func cellIdentity(l core.Limit) string {
 	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind())
 }
 
-// throttle has CL.THROTTLE decide. A peek is a charge of 0. The reply to it has no verdict on
-// one action, so an action passes if one remains.
+// throttle has CL.THROTTLE decide. A peek is sent as a charge of 0. Its reply does not say
+// whether an action would pass, so Remaining decides that.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
 	if c.Mode == machine.Force {
 		return core.Decision{}, errSurcharge
@@ -88,7 +90,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	return decision, nil
 }
 
-// decodeCell reads the module's five integers. Only its retry may be -1.
+// decodeCell reads the module's five integers. Only the retry may be -1.
 func decodeCell(reply any) (cell [5]int64, err error) {
 	values, ok := reply.([]any)
 	if !ok || len(values) != len(cell) {

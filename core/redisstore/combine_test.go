@@ -270,7 +270,7 @@ func mute() (rdb *redis.Client, hangUp func()) {
 	}
 }
 
-// Everybody has the whole time-out and no more, sent or not, whoever came before.
+// Everybody has the whole timeout and no more, sent or not, whoever came before.
 func TestEachHasItsOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, hangUp := mute()

@@ -12,7 +12,7 @@
 // 6.2 or later. The server need not be up when the program starts. These options matter:
 //
 //	ContextTimeoutEnabled: true
-//	    A connection whose reply is lost is given up after five time-outs of the store.
+//	    A connection whose reply is lost is given up after five timeouts of the store.
 //	    Without it the client holds the connection for its ReadTimeout, 5 s by default. Once
 //	    it holds all of its pool, calls fail for that long after the network is well again.
 //	ReadTimeout: 200 * time.Millisecond, for a Cluster
@@ -27,7 +27,7 @@
 // spreads keys over servers needs a client that is not a *redis.Client.
 //
 // With ContextTimeoutEnabled a caller that finds nothing under way sends its call itself,
-// which takes less time. It then leaves with the answer or at the time-out, though its
+// which takes less time. It then leaves with the answer or at the timeout, though its
 // context is cancelled meanwhile.
 //
 // # Refusals are repeated without Redis
@@ -72,7 +72,7 @@
 //
 // Tests show this on real servers under load, with core.Fallback behind Redis and one
 // process; with n processes read n times for once. No call has an error unless the table
-// says so. Each takes the time-out at most. Redis decides again within half a second of its
+// says so. Each takes the timeout at most. Redis decides again within half a second of its
 // return, unless the table says otherwise.
 //
 //	fault                                users get                            more than the limit, in one period
@@ -82,7 +82,7 @@
 //	  or garbage
 //	out of memory, READONLY, LOADING,    the process's limit                  once
 //	  NOAUTH, WRONGPASS, NOPERM
-//	a stall shorter than two time-outs   the process's limit for the calls    once
+//	a stall shorter than two timeouts   the process's limit for the calls    once
 //	                                     that time out
 //	keys evicted                         nothing                              once for each such key
 //	nonsense in a key                    the process's limit for that user    once; once more when it is deleted

@@ -77,10 +77,10 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 			calls[i].size++
 		}
 		for j := range charges[i].Limits {
-			calls[i].size += words(&charges[i].Limits[j], dated(&charges[i]))
+			calls[i].size += replySize(&charges[i].Limits[j], dated(&charges[i]))
 		}
 	}
-	hand(reply, nil, calls)
+	distribute(reply, nil, calls)
 	decisions, errs := make([]core.Decision, len(charges)), make([]error, len(charges))
 	for i, c := range calls {
 		if errs[i] = c.err; c.err == nil {

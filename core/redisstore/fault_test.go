@@ -169,7 +169,7 @@ var faults3 = []struct {
 	{"an error", "!9\r\nERR a bulk\r\n"},
 }
 
-// A charge whose reply is spoilt is an error within the time-out and is taken once,
+// A charge whose reply is spoilt is an error within the timeout and is taken once,
 // whatever the client does about its own commands.
 func TestSpoiltReply(t *testing.T) {
 	noLeak(t)
@@ -310,7 +310,7 @@ func TestTimeoutHolds(t *testing.T) {
 		opts redis.Options
 	}{
 		{"deaf, default options", redis.Options{Addr: deaf.Addr().String()}},
-		{"deaf, no time-outs of its own", redis.Options{Addr: deaf.Addr().String(), ReadTimeout: -1, WriteTimeout: -1, DialTimeout: time.Hour, PoolTimeout: time.Hour}},
+		{"deaf, no timeouts of its own", redis.Options{Addr: deaf.Addr().String(), ReadTimeout: -1, WriteTimeout: -1, DialTimeout: time.Hour, PoolTimeout: time.Hour}},
 		{"deaf, many retries", redis.Options{Addr: deaf.Addr().String(), MaxRetries: 100, ReadTimeout: time.Millisecond, MinRetryBackoff: -1, MaxRetryBackoff: -1}},
 		{"deaf, ContextTimeoutEnabled", redis.Options{Addr: deaf.Addr().String(), ContextTimeoutEnabled: true}},
 		{"deaf, one connection", redis.Options{Addr: deaf.Addr().String(), PoolSize: 1}},

@@ -23,11 +23,11 @@ const (
 	action = "handlung-77"
 )
 
-// slack is what a busy machine may add to a time-out. It is less than any that a client
+// slack is what a busy machine may add to a timeout. It is less than any that a client
 // has of its own.
 const slack = 2 * time.Second
 
-// patient is a time-out that only a test that waits for something else can have.
+// patient is a timeout that only a test that waits for something else can have.
 const patient = time.Minute
 
 var hourly = core.Every(time.Hour)

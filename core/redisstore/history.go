@@ -17,15 +17,15 @@ type Entry struct {
 	Admitted bool      // false: refused, which only CountRefused records
 }
 
-// History returns the actions that a SlidingWindow remembers of user and action, oldest
-// first. Those of its period are there, and maybe some older ones that no longer count. The
-// limit is the limiter's own, or one of the same identity.
+// History returns the history of a SlidingWindow for user and action, oldest first. It has all
+// entries of the last period, and maybe some older ones. limit is the limiter's own, or one of
+// the same identity.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
 	}
 	key := s.keys(user, action, []core.Limit{limit})[0]
-	// By a script, whose reply is of one shape in RESP2 and RESP3.
+	// A script's reply has the same form in RESP2 and RESP3.
 	call := &call{args: []any{"eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, key}, keyAt: 3}
 	if err := s.do(ctx, call); err != nil {
 		return nil, err

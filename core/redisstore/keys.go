@@ -11,18 +11,18 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// maxPart bounds the user and the action in a key, in bytes as escaped; a longer
-// one is kept as its digest.
+// maxPart bounds the user and the action in a key, in escaped bytes. A longer one is replaced
+// by its digest.
 const maxPart = 128
 
-// A part that is a digest begins with a tag. In other parts a first tag is escaped, so that
-// no user can pass for a digest.
+// A digest begins with a tag. In other parts a tag at the beginning is escaped, so that no
+// user's name can look like a digest.
 const (
 	tagDigest = '~' // SHA-256
 	tagSecret = '^' // HMAC-SHA-256 under Options.Secret
 )
 
-// allActions stands for the action in the key of a limit that counts all of a user's.
+// allActions replaces the action in the key of a limit that counts all of a user's actions.
 const allActions = "*:"
 
 const hexDigits = "0123456789ABCDEF"
@@ -102,7 +102,7 @@ func appendPart(b []byte, part string) []byte {
 	return b
 }
 
-// plain is whether a byte stands for itself: it is printable and means nothing in a key or
+// plain reports whether a byte is not escaped: it is printable, and has no meaning in a key or
 // in a pattern of redis-cli.
 func plain(c byte) bool {
 	switch c {

@@ -69,7 +69,7 @@ func TestNonsenseInAKeyIsNoOutage(t *testing.T) {
 	}
 }
 
-// A stall of little more than the time-out is one failure, however many calls it makes
+// A stall of little more than the timeout is one failure, however many calls it makes
 // fail, and Redis decides as soon as it is over.
 func TestAStallIsOneFailure(t *testing.T) {
 	for _, heeds := range []bool{false, true} {

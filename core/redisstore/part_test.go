@@ -21,7 +21,7 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// A refused connection is said as such, long before the time-out, whatever the client is.
+// A refused connection is said as such, long before the timeout, whatever the client is.
 func TestConnectionRefused(t *testing.T) {
 	noLeak(t)
 	gone, err := net.Listen("tcp", "127.0.0.1:0")
@@ -243,7 +243,7 @@ func TestHangingServerIsSentLittle(t *testing.T) {
 	})
 }
 
-// If the caller's deadline and the time-out end at once, the caller is told of its own.
+// If the caller's deadline and the timeout end at once, the caller is told of its own.
 func TestCallersDeadlineAtTheTimeout(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

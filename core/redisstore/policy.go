@@ -7,16 +7,15 @@ import (
 	"time"
 )
 
-// After so many answers a store asks about the policy, and again when so many more have
-// come and so much time has passed. By then its connections are open and there is more
-// to lose than a try.
+// The store checks the policy after policyAfter answers, and again after as many more and
+// policyEvery. By then its connections are open and the limits have state to lose.
 const (
 	policyAfter = 100
 	policyEvery = 10 * time.Minute
 )
 
-// checkPolicy asks a server that answers, aside, whether it may evict limits, and says so
-// in the log if it may. A user who may not ask is told nothing.
+// checkPolicy reads, in the background, whether the server may evict limits, and logs a warning
+// if it may. If the ACL does not allow INFO, nothing is logged.
 func (s *Store) checkPolicy() {
 	if s.answered.Add(1)%policyAfter != 0 {
 		return
@@ -26,7 +25,7 @@ func (s *Store) checkPolicy() {
 		return
 	}
 	go func() {
-		defer func() { _ = recover() }() // of a hook of the client's
+		defer func() { _ = recover() }() // a hook of the client may panic
 		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 		defer cancel()
 		cmd := newCommand(ctx, "info", "memory")
@@ -36,17 +35,17 @@ func (s *Store) checkPolicy() {
 		info, _ := cmd.Val().(string)
 		evicts := infoField(info, "maxmemory_policy")
 		if evicts == "" || evicts == "noeviction" || infoField(info, "maxmemory") == "0" {
-			s.evicts.Store(false)
+			s.evictsLogged.Store(false)
 			return
 		}
-		if !s.evicts.Swap(true) {
+		if !s.evictsLogged.Swap(true) {
 			slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and an evicted user is forgiven; give the limits a server with maxmemory-policy noeviction",
 				"code", "redis-evicts", "maxmemory_policy", evicts)
 		}
 	}()
 }
 
-// infoField is what a line of INFO says of name, "" if there is none.
+// infoField is the value of name in the reply of INFO, or "".
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(line, name+":"); ok {

@@ -1,139 +1,66 @@
 package redisstore
 
+// The queue of calls that wait to be sent.
+
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// Calls to a single server are sent in batches, each in one run of the script. A call
-// that finds nothing under way is sent at once. While batches are under way calls queue,
-// and they are sent together when a batch comes back. So batching costs an idle process
-// nothing, and a busy one fills its batches.
+// Calls to a single server are sent in batches, each in one run of the script. If nothing is
+// under way, a call is sent at once. While batches are under way, calls queue, and the next
+// batch takes them together. So batching does not delay an idle process, and a busy process
+// fills its batches.
 //
-// If the server is far away, more batches are started before the first comes back. If it
-// does not answer at all, no more than a few are, since each uses up a connection.
+// If the server is far away, more batches start before the first one is answered. If the
+// server does not answer at all, only a few start, since each uses up a connection.
 //
-// The nodes of a Cluster or Ring answer each for itself, so there every call is sent
-// alone. A command that is no charge is sent alone everywhere.
+// On a Cluster or Ring every call is sent alone, since each node answers only for its own
+// keys. A command that is not a charge is always sent alone.
 //
-// Each caller waits by a timer of its own, since the client's socket does not always
-// keep Options.Timeout. If it does, a caller that finds nothing under way sends its call
-// itself: another goroutine would take 30 of 70 us.
+// Each caller has a timer, since the client does not always keep Options.Timeout. If the
+// client does, and nothing is under way, the caller sends its call itself: another goroutine
+// would take 30 of 70 us.
 const (
-	fewBatches  = 2                // under way at a time: more would only make them smaller
-	manyBatches = 32               // if the server is far away
-	pace        = time.Millisecond // between starts above the few
-	lateAfter   = 8                // the part of the time-out after which a call is late
-	lateAtMost  = 10 * time.Millisecond
+	fewBatches  = 2                     // under way at a time: more would only make them smaller
+	manyBatches = 32                    // under way if the server is far away
+	pace        = time.Millisecond      // between starts of batches above fewBatches
+	lateAfter   = 8                     // a call is late after an eighth of the timeout,
+	lateAtMost  = 10 * time.Millisecond // or after this
 
-	maxCalls  = 8192 // that queue or are sent alone: what a server that hangs can cost
-	maxWeight = 512  // of a batch, in simple charges: how long a run may hold up others
+	maxCalls  = 8192 // bounds the memory and goroutines of waiting calls if a server hangs
+	maxWeight = 512  // of a batch, in simple charges: it bounds how long Redis is busy
 
-	// How long a batch may take, in time-outs, though its callers have left by then. A client
-	// that heeds deadlines closes the connection of a batch that takes longer, and to open
-	// one takes three round trips: in one time-out it might never be done.
+	// How long a batch may take, in timeouts. Its callers leave after one. At the batch's
+	// deadline the client closes the connection, and opening one takes three round trips,
+	// which may be more than one timeout.
 	batchTime = 5
 )
 
-// A call is a charge for the script, or a command of its own.
-type call struct {
-	keys []string
-	*request
-
-	args   []any
-	keyAt  int8   // where in args the key is
-	source string // of the script, if args runs one by its digest
-
-	reply any
-	err   error
-	state atomic.Int32
-	batch *batch     // once sent
-	done  chan error // of one
-	timer *time.Timer
-}
-
-// The states of a call. The sender and the caller both try to change it; the first wins.
-const (
-	callWaits = iota
-	callSent
-	callAnswered
-	callLeft
-)
-
-// A batch is calls that are sent together, and the context that they are sent with. When
-// all its callers have left it is cancelled: if it still waits for a connection, it is not
-// sent any more. By its deadline they have, so the deadline needs no timer.
-type batch struct {
-	context.Context
-	cancel   context.CancelCauseFunc
-	deadline time.Time
-	callers  atomic.Int32 // who wait
-	late     atomic.Bool  // somebody looks after it
-}
-
-// newBatch is a batch in which its maker waits.
-func (s *Store) newBatch() *batch {
-	b := &batch{deadline: time.Now().Add(batchTime * s.timeout)}
-	b.Context, b.cancel = context.WithCancelCause(context.Background())
-	b.callers.Store(1)
-	return b
-}
-
-// Deadline is for the client's socket.
-func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
-
-// leave is called by each who waits no longer.
-func (b *batch) leave() {
-	if b.callers.Add(-1) == 0 {
-		b.cancel(nil)
-	}
-}
-
-// leave reports whether the caller is gone before the answer. If the call is not sent by
-// then it is not charged.
-func (c *call) leave() bool {
-	if c.state.CompareAndSwap(callWaits, callLeft) {
-		return true
-	}
-	left := c.state.CompareAndSwap(callSent, callLeft)
-	if left {
-		c.batch.leave()
-	}
-	return left
-}
-
-// answer tells the caller, if it still waits. From then on the call is the caller's.
-func (c *call) answer() {
-	if err := c.err; c.state.CompareAndSwap(callSent, callAnswered) {
-		c.done <- err
-	}
-}
-
-// A queue is the calls that wait to be sent, and what is under way.
+// A queue has the calls that wait to be sent, and counts what is under way.
 type queue struct {
-	mu       sync.Mutex
-	calls    []*call
-	most     int       // calls that queue or are alone
-	sending  int       // goroutines and callers that send batches
-	underway int       // batches of theirs
-	alone    int       // calls that are sent alone
-	started  time.Time // the last batch
-	answered time.Time // the last batch, or the first was started
-	silent   bool      // the last batch that came back had no answer
-	watched  bool      // hurry will be called
-	tidied   time.Time
-	timeout  time.Duration
+	mu         sync.Mutex
+	calls      []*call
+	most       int       // bounds the calls that queue or are sent alone
+	sending    int       // goroutines and callers that send batches
+	underway   int       // batches that they have sent
+	alone      int       // calls that are sent alone
+	started    time.Time // when the last batch started
+	answered   time.Time // when the last batch was answered, or the first one started
+	unanswered bool      // the last batch had no answer
+	timed      bool      // a timer will call startMore
+	droppedAt  time.Time // when dropLeft last ran
+	timeout    time.Duration
 }
 
-// do sends a call and waits for its reply, within the time-out.
+// do sends a call and waits for its reply, within the timeout.
 func (s *Store) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.alone(ctx, c) {
-		return s.sendOwn(ctx, c)
+	if s.mayDirect(ctx, c) {
+		return s.sendDirect(ctx, c)
 	}
 	late := min(s.timeout/lateAfter, lateAtMost)
 	if c.done == nil {
@@ -156,7 +83,7 @@ func (s *Store) do(ctx context.Context, c *call) error {
 			if late > 0 {
 				c.timer.Reset(s.timeout - late)
 				late = 0
-				s.lookAfter(c)
+				s.probeLate(c)
 				continue
 			}
 			c.leave()
@@ -168,18 +95,18 @@ func (s *Store) do(ctx context.Context, c *call) error {
 	}
 }
 
-// alone reports whether the caller may send the call itself, and if so takes the place of a
-// sender. The client must heed the deadline, since the caller cannot leave before. Nothing
-// may be under way, and the last batch must have had an answer: after that the client has a
-// connection. A caller whose own deadline is earlier would cost that connection.
-func (s *Store) alone(ctx context.Context, c *call) bool {
-	if !s.heeds || c.args != nil || s.scattered.Load() {
+// mayDirect reports whether the caller may send the call itself, and if so counts it as a
+// sender. The client must heed deadlines, since the caller cannot leave before. Nothing may be
+// under way, and the last batch must have been answered, so that the client has a connection.
+// If the caller's own deadline is earlier, the client might close that connection.
+func (s *Store) mayDirect(ctx context.Context, c *call) bool {
+	if !s.heedsDeadlines || c.args != nil || s.sharded.Load() {
 		return false
 	}
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.underway > 0 || len(q.calls) > 0 || q.silent || q.answered.IsZero() {
+	if q.underway > 0 || len(q.calls) > 0 || q.unanswered || q.answered.IsZero() {
 		return false
 	}
 	now := time.Now()
@@ -192,15 +119,15 @@ func (s *Store) alone(ctx context.Context, c *call) bool {
 	return true
 }
 
-// join queues a call and sees to it that somebody sends it.
+// join queues a call, and starts a batch if need be.
 func (s *Store) join(c *call) error {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.calls)+q.alone >= q.most && (time.Since(q.tidied) < pace || !q.tidy()) {
+	if len(q.calls)+q.alone >= q.most && (time.Since(q.droppedAt) < pace || !q.dropLeft()) {
 		return ErrBusy
 	}
-	if c.args != nil || s.scattered.Load() {
+	if c.args != nil || s.sharded.Load() {
 		q.alone++
 		go s.sendAlone(c)
 		return nil
@@ -210,21 +137,21 @@ func (s *Store) join(c *call) error {
 	switch {
 	case q.sending < fewBatches, q.more(now) && now.Sub(q.started) > pace:
 		s.start(now)
-	case !q.watched:
-		s.watch(q.timeout / lateAfter)
+	case !q.timed:
+		s.startMoreAfter(q.timeout / lateAfter)
 	}
 	return nil
 }
 
-// more is whether there may be more than a few batches: while the server answers.
+// more reports whether another batch may start: only while the server answers.
 func (q *queue) more(now time.Time) bool {
 	return q.sending < manyBatches && now.Sub(q.answered) <= q.timeout
 }
 
-// start has another batch sent.
+// start starts a goroutine that sends batches.
 func (s *Store) start(now time.Time) {
 	q := s.queue
-	if q.sending == 0 && !q.silent {
+	if q.sending == 0 && !q.unanswered {
 		q.answered = now
 	}
 	q.sending++
@@ -232,17 +159,18 @@ func (s *Store) start(now time.Time) {
 	go s.send()
 }
 
-// watch sees to it that calls do not queue for long because the server is far away.
-func (s *Store) watch(d time.Duration) {
-	s.queue.watched = true
-	time.AfterFunc(d, s.hurry)
+// startMoreAfter starts a timer for startMore.
+func (s *Store) startMoreAfter(d time.Duration) {
+	s.queue.timed = true
+	time.AfterFunc(d, s.startMore)
 }
 
-func (s *Store) hurry() {
+// startMore starts more batches if calls have queued for long, since the server is far away.
+func (s *Store) startMore() {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.watched = len(q.calls) > 0; !q.watched {
+	if q.timed = len(q.calls) > 0; !q.timed {
 		return
 	}
 	now, wait := time.Now(), q.timeout/lateAfter
@@ -253,20 +181,20 @@ func (s *Store) hurry() {
 			s.start(now)
 		}
 	}
-	s.watch(wait)
+	s.startMoreAfter(wait)
 }
 
-// back takes note of a batch that is under way no more, and of whether it was answered.
-func (q *queue) back(answered bool) {
+// returned notes that a batch is no longer under way, and whether it was answered.
+func (q *queue) returned(answered bool) {
 	q.underway--
-	if q.silent = !answered; answered {
+	if q.unanswered = !answered; answered {
 		q.answered = time.Now()
 	}
 }
 
-// tidy drops the calls whose callers have left, and reports whether there is room then. It
-// looks at all calls, so it is not for every caller.
-func (q *queue) tidy() bool {
+// dropLeft drops the calls whose callers have left, and reports whether there is room then. It
+// reads all calls, so join does not call it each time.
+func (q *queue) dropLeft() bool {
 	kept := q.calls[:0]
 	for _, c := range q.calls {
 		if c.state.Load() == callWaits {
@@ -274,18 +202,18 @@ func (q *queue) tidy() bool {
 		}
 	}
 	clear(q.calls[len(kept):])
-	q.calls, q.tidied = kept, time.Now()
+	q.calls, q.droppedAt = kept, time.Now()
 	return len(kept)+q.alone < q.most
 }
 
-// take takes the calls of the next batch. If there are none the sender is done.
-func (s *Store) take() (calls []*call, b *batch) {
+// nextBatch takes the calls of the next batch. If there are none, the sender ends.
+func (s *Store) nextBatch() (calls []*call, b *batch) {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) > 0 {
 		b = s.newBatch()
-		defer b.leave() // not before the others are in
+		defer b.leave() // after the callers have joined, or the batch would be cancelled
 	}
 	n, weight := 0, 0
 	for _, c := range q.calls {

@@ -105,7 +105,7 @@ type limiter func()
 func (l limiter) Allow() error     { l(); return nil }
 func (limiter) ReportResult(error) {}
 
-// The user's own circuit breaker is held to the time-out too.
+// The user's own circuit breaker is held to the timeout too.
 func TestTimeoutHoldsForClientsLimiter(t *testing.T) {
 	noLeak(t)
 	server := redistest.Start(t)

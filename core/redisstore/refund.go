@@ -8,14 +8,14 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Refund gives back what a charge has taken, in one round trip.
+// Refund gives back units of a charge, in one round trip.
 func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error {
 	var charged []core.Limit
 	argv := []any{r.At}
 	for i := range r.Limits {
 		if r.Charged(i) {
 			charged = append(charged, r.Limits[i])
-			argv = append(argv, give(r, i, units))
+			argv = append(argv, refundSpec(r, i, units))
 		}
 	}
 	args := []any{"evalsha", refundScript.Hash(), len(charged)}
@@ -34,8 +34,8 @@ func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error 
 	})
 }
 
-// give is the script's ARGV for the i-th limit.
-func give(r *core.Receipt, i int, units int64) string {
+// refundSpec is the script's ARGV for the i-th limit.
+func refundSpec(r *core.Receipt, i int, units int64) string {
 	l, was := &r.Limits[i], &r.Readings[i]
 	var b []byte
 	words := func(kind string, ns ...int64) string {

@@ -9,10 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts are made of the files in lua/, one for each machine. Each file begins with
-// what its machine is told and what it replies. A line "--@ name" begins a part of a file;
-// where a part is used there is a line "--@ file.name". Names in capitals are constants,
-// and their numbers are written in their place: a lone decision takes 2 % less for it.
+// The scripts are assembled from the files in lua/, one for each machine. Each file begins with
+// the arguments and the reply of its machine. A line "--@ name" begins a part of a file, and a
+// line "--@ file.name" inserts a part. Names in capitals are constants: assemble replaces them
+// by their numbers, which saves 2 % of a single decision.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS
@@ -28,7 +28,7 @@ var (
 	constants = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)\n`)
 )
 
-// assemble is a file with the parts that it uses, and those that they use.
+// assemble returns a file with all parts inserted.
 func assemble(file string) string {
 	text := insert(source(file))
 	var numbers []string // each after its name

@@ -1,8 +1,9 @@
 package redisstore
 
+// The store, and its decisions.
+
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"reflect"
@@ -16,31 +17,6 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 )
-
-// The errors of this package, for errors.Is. What the client says is wrapped as it is. What
-// Redis says to the script, that it is out of memory for example, is wrapped as a
-// redis.Error of the same text.
-var (
-	// ErrTimeout says that there was no answer within Options.Timeout, or within a shorter
-	// time-out of the client's own. The charge may have been taken.
-	ErrTimeout = errors.New("redisstore: no answer within the time-out")
-
-	// ErrBusy says that too many calls wait for an answer already. The charge was not sent.
-	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
-
-	// ErrState says that a key holds a value of another type, or one that is no state.
-	// Delete the key, or choose another Options.Prefix. It matches core.ErrKey.
-	ErrState error = keyError("redisstore: a key holds something that is not a state")
-
-	// ErrReply says that the reply is none that the script gives. Nothing is read from it.
-	ErrReply = errors.New("redisstore: the reply cannot be read")
-)
-
-// A keyError is a core.ErrKey: it says nothing of how the server fares with other users.
-type keyError string
-
-func (e keyError) Error() string      { return string(e) }
-func (keyError) Is(target error) bool { return target == core.ErrKey }
 
 const (
 	defaultTimeout = 50 * time.Millisecond
@@ -58,25 +34,25 @@ type Options struct {
 	// colons; "" is "tailcut".
 	Prefix string
 
-	// Secret, if not empty, keeps users out of Redis: a key then has an HMAC-SHA-256 of
-	// the user under Secret. All processes must have the same. With another one every
-	// user starts anew.
+	// Secret, if not empty, keeps users' names out of Redis: a key then has an
+	// HMAC-SHA-256 of the user under Secret. All processes must have the same Secret. With
+	// another one every user has a new state.
 	Secret string
 
-	// NoRefusalCache has Redis decide every attempt: for a test that moves the server's
-	// clock, or where a refusal must end as soon as another process ends it.
+	// NoRefusalCache has Redis decide every attempt. Set it in a test that moves the
+	// server's clock, or if a refusal must end as soon as another process ends it.
 	NoRefusalCache bool
 
 	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
 	// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole
-	// seconds and is at most 1,000 a second. core.New refuses others. Its answers are the
-	// module's, to the second, and its state is apart from that of the scripts. Decisions
-	// cannot be refunded, and a Surcharge is an error.
+	// seconds and is at most 1,000 a second. For other limiters core.New returns an error.
+	// The answers are the module's, in whole seconds. The module and the scripts have
+	// separate states. Decisions cannot be refunded, and a Surcharge is an error.
 	CLThrottle bool
 }
 
-// Store is a [core.Store] on Redis. Many goroutines can use it at once. It needs no
-// closing; the client stays the caller's.
+// Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
+// closing, and does not close the client.
 type Store struct {
 	rdb      redis.UniversalClient
 	timeout  time.Duration
@@ -90,20 +66,20 @@ type Store struct {
 	seed     maphash.Seed
 	requests [64]atomic.Pointer[request]
 
-	base      time.Time
-	answered  atomic.Int64 // commands
-	trouble   atomic.Int64 // since base: when a connection could last not be opened
-	knocks    atomic.Int32 // under way
-	panicked  atomic.Int64 // when that was said, as of Unix
-	policyAt  atomic.Int64 // since base: when to ask about the policy again
-	evicts    atomic.Bool  // that has been said
-	heeds     bool         // the client is one of a single server, and heeds deadlines
-	scattered atomic.Bool  // the keys of two users may be on two servers
+	base           time.Time
+	answered       atomic.Int64 // how many commands were answered
+	dialFailedAt   atomic.Int64 // since base: when a connection last could not be opened
+	probes         atomic.Int32 // under way
+	panicLogged    atomic.Int64 // when a panic was last logged, since 1970
+	policyAt       atomic.Int64 // since base: when to check the policy again
+	evictsLogged   atomic.Bool  // whether redis-evicts was logged
+	heedsDeadlines bool         // the client is for a single server and heeds deadlines
+	sharded        atomic.Bool  // two users' keys may be on two servers
 }
 
 // New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
-// bounds. It does not talk to Redis. The client's hooks see the commands with a context of
-// the store's own. A test with testing/synctest makes the store in the bubble that uses it.
+// bounds. It sends nothing to Redis. The client's hooks get a context of the store, and not
+// the caller's. With testing/synctest make the store in the bubble that uses it.
 func New(rdb redis.UniversalClient, opts *Options) *Store {
 	var o Options
 	if opts != nil {
@@ -127,8 +103,8 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	s.queue = &queue{most: maxCalls, timeout: o.Timeout}
 	s.calls.New = func() any { return new(call) }
 	client, single := rdb.(*redis.Client)
-	s.scattered.Store(!single)
-	s.heeds = single && client.Options().ContextTimeoutEnabled
+	s.sharded.Store(!single)
+	s.heedsDeadlines = single && client.Options().ContextTimeoutEnabled
 	if o.Secret != "" {
 		s.secret = []byte(o.Secret)
 	}
@@ -146,8 +122,8 @@ func validPrefix(s string) bool {
 	return len(s) <= 64 && strings.Trim(s, legal) == ""
 }
 
-// Take decides a charge in one round trip, in a batch with others that wait, or repeats a
-// refusal.
+// Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
+// a refusal from the cache.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	if s.cell {
 		return s.throttle(ctx, &c)
@@ -178,7 +154,7 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	return d, err
 }
 
-// ask has Redis decide, and appends what it reads.
+// ask has Redis decide, and appends the readings.
 func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Reading) (core.Decision, []machine.Reading, error) {
 	call := s.calls.Get().(*call)
 	call.keys, call.request = s.appendKeys(call.keys[:0], c.User, c.Action, c.Limits), s.request(c)
@@ -186,7 +162,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Read
 		return core.Decision{}, nil, err
 	}
 	readings, now, err := decode(c, call.reply, readings)
-	clear(call.keys) // not to keep the user's name
+	clear(call.keys) // so that the user's name can be freed
 	call.reply = nil
 	call.state.Store(callWaits)
 	s.calls.Put(call)
@@ -198,7 +174,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Read
 	return d, readings, nil
 }
 
-// Reset forgets the states of the limits for that user and action.
+// Reset deletes the states of the limits for that user and action.
 func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
 	args := []any{"del"}
 	for _, k := range s.keys(user, action, limits) {

@@ -1,5 +1,7 @@
 package redisstore
 
+// What is sent to the script, and how its reply is read.
+
 import (
 	"errors"
 	"hash/maphash"
@@ -11,19 +13,19 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A request is what the script is told of a charge, but for the keys.
+// A request is the script's arguments for a charge, without the keys.
 type request struct {
-	charge core.Charge // without whose it is
+	charge core.Charge // without user and action
 	spec   any         // a string
 	size   int         // numbers in the reply
 	weight int         // how long it takes, in simple charges
 }
 
-// request is that of a charge. Limiters have the same again and again, so the last few are
-// kept, each in the one place where it can be.
+// request returns the request of a charge. Most charges of a limiter have the same one, so
+// there is a cache.
 func (s *Store) request(c *core.Charge) *request {
 	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
-	if o := at.Load(); o != nil && o.of(c) {
+	if o := at.Load(); o != nil && o.matches(c) {
 		return o
 	}
 	o := &request{charge: *c, spec: spec(c)}
@@ -32,20 +34,21 @@ func (s *Store) request(c *core.Charge) *request {
 		o.size++
 	}
 	for i := range c.Limits {
-		o.size += words(&c.Limits[i], dated(c))
+		o.size += replySize(&c.Limits[i], dated(c))
 		o.weight += weight(&c.Limits[i], c.Cost)
 	}
 	at.Store(o)
 	return o
 }
 
-func (o *request) of(c *core.Charge) bool {
+func (o *request) matches(c *core.Charge) bool {
 	k := &o.charge
 	return k.Ask == c.Ask && k.Receipt == c.Receipt &&
 		k.Ahead == c.Ahead && slices.Equal(k.Limits, c.Limits)
 }
 
-// dated is whether the script says when it has decided, and what meters know of refunds.
+// dated reports whether the reply has the instant of the decision, and the numbers of meters'
+// last refunds.
 func dated(c *core.Charge) bool { return c.Receipt && c.Mode == machine.Charge }
 
 // spec is the script's ARGV for a charge.
@@ -90,7 +93,7 @@ func spec(c *core.Charge) string {
 			numbers(append([]int64{c.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter}, r.Ban.Bans...)...)
 		default:
 			b = append(b, r.Kind.String()...)
-			// A cost above the quota is all the same to a window; Lua's numbers end at 2^53.
+			// Lua's integers end at 2^53. For a window all costs above the quota are alike.
 			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
 		}
 		if l.Shadowed() {
@@ -102,8 +105,8 @@ func spec(c *core.Charge) string {
 
 const separators = " ,"
 
-// weight is how long a limit takes the script, in simple charges: a queue writes an
-// entry for each unit.
+// weight is how long the script takes for a limit, in simple charges: a trail writes an entry
+// for each unit.
 func weight(l *core.Limit, cost int64) int {
 	switch l.Rule().Kind {
 	case machine.KindSlidingWindow, machine.KindSlidingRefused:
@@ -114,8 +117,8 @@ func weight(l *core.Limit, cost int64) int {
 	return 1
 }
 
-// words is how many numbers the script replies for a limit.
-func words(l *core.Limit, dated bool) int {
+// replySize is how many numbers the script replies for a limit.
+func replySize(l *core.Limit, dated bool) int {
 	switch r := l.Rule(); r.Kind {
 	case machine.KindFixedWindow, machine.KindElasticWindow:
 		return 2
@@ -134,8 +137,8 @@ func words(l *core.Limit, dated bool) int {
 	return 3
 }
 
-// decode appends a charge's part of the reply, which has the numbers of each limit and
-// nothing else, but for the instant of a charge that is dated.
+// decode appends the readings in a charge's part of the reply: the instant if the charge is
+// dated, and then the numbers of each limit.
 func decode(c *core.Charge, reply any, readings []machine.Reading) ([]machine.Reading, int64, error) {
 	values, ok := reply.([]any)
 	if !ok {
@@ -154,7 +157,7 @@ func decode(c *core.Charge, reply any, readings []machine.Reading) ([]machine.Re
 	for i := range c.Limits {
 		rule := c.Limits[i].Rule()
 		var n [4]int64
-		size := words(&c.Limits[i], dated)
+		size := replySize(&c.Limits[i], dated)
 		if len(values) < size {
 			return nil, 0, ErrReply
 		}
@@ -186,9 +189,9 @@ func decode(c *core.Charge, reply any, readings []machine.Reading) ([]machine.Re
 	return readings, now, nil
 }
 
-// hand gives each charge its part of the script's reply: its numbers, or ! and why
-// there are none.
-func hand(reply any, err error, calls []*call) {
+// distribute gives each charge its part of the script's reply: its numbers, or "!" and an
+// error.
+func distribute(reply any, err error, calls []*call) {
 	values, ok := reply.([]any)
 	for _, c := range calls {
 		text, failed := "", false
@@ -202,7 +205,7 @@ func hand(reply any, err error, calls []*call) {
 		case ok && failed:
 			c.err, values = plainError(text), values[1:]
 		case !ok || len(values) < c.size:
-			c.err, ok = ErrReply, false // and nothing after it can be told apart
+			c.err, ok = ErrReply, false // the parts after it cannot be found
 		default:
 			c.reply, values = values[:c.size:c.size], values[c.size:]
 		}

@@ -112,7 +112,7 @@ func open(t *testing.T, url string) *window {
 			t.Error(fault)
 		}
 	})
-	// The window lives as long as the context of this first call, so it has no time-out.
+	// The window lives as long as the context of this first call, so it has no timeout.
 	if err := chromedp.Listen(ctx, func(event any) { w.watch(url, event) }); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,106 @@
+package redisstore
+
+// The command that carries calls to Redis.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// run runs the script for charges. Of equal charges in a row it sends the first, and how
+// often it is repeated.
+func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
+	args := make([]any, 3, 3+len(calls)*(1+len(calls[0].keys)))
+	for i, c := range calls {
+		if i > 0 && c.equals(calls[i-1]) {
+			continue
+		}
+		for _, k := range c.keys {
+			args = append(args, k)
+		}
+	}
+	args[0], args[1], args[2] = "evalsha", takeScript.Hash(), len(args)-3
+	var repeats []byte
+	number, again := 0, 0
+	for i, c := range calls {
+		if i == 0 || !c.equals(calls[i-1]) {
+			args = append(args, c.spec)
+			number, again = number+1, 0
+			continue
+		}
+		again++
+		if i+1 == len(calls) || !c.equals(calls[i+1]) {
+			repeats = fmt.Appendf(repeats, "*%d:%d", number, again)
+		}
+	}
+	if repeats != nil {
+		args = append(args, repeats)
+	}
+	return s.sendScript(ctx, args, 3, takeSource)
+}
+
+// equals reports whether two calls have the same keys and arguments.
+func (c *call) equals(other *call) bool {
+	return c.spec == other.spec && slices.Equal(c.keys, other.keys)
+}
+
+// sendScript runs a script by its digest. If the server does not know the digest, nothing was
+// run, and sendScript sends the source.
+func (s *Store) sendScript(ctx context.Context, args []any, keyAt int8, source string) (any, error) {
+	reply, err := s.process(ctx, args, keyAt)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		args[0], args[1] = "eval", source
+		reply, err = s.process(ctx, args, keyAt)
+	}
+	return reply, err
+}
+
+// process sends a command once. keyAt is the index of its first key.
+func (s *Store) process(ctx context.Context, args []any, keyAt int8) (any, error) {
+	cmd := newCommand(ctx, args...)
+	cmd.SetFirstKeyPos(keyAt)
+	var err error
+	if s.dialFailed() {
+		err = s.probe(ctx, args[keyAt].(string))
+	}
+	if err == nil {
+		err = s.rdb.Process(ctx, cmd)
+	}
+	if err == nil {
+		s.checkPolicy()
+		return cmd.Val(), cmd.Err()
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	var opErr *net.OpError
+	if errors.As(err, &opErr) && opErr.Op == "dial" {
+		s.dialFailedAt.Store(int64(time.Since(s.base)) + 1)
+	}
+	// A Cluster's client looks for a new master when it retries a command, which these
+	// commands forbid, or once a minute. After ReloadState it looks at once, at most five
+	// times a second.
+	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		c.ReloadState(ctx)
+	}
+	return nil, err
+}
+
+// command is a Redis command that the client sends at most once: if a charge was sent and
+// not answered, it may have been taken.
+type command struct{ *redis.Cmd }
+
+func newCommand(ctx context.Context, args ...any) command {
+	cmd := command{redis.NewCmd(ctx, args...)}
+	cmd.SetStepCount(1) // otherwise a Cluster's client sends COMMAND to its nodes
+	return cmd
+}
+
+// NoRetry makes the client send the command only once.
+func (command) NoRetry() bool { return true }

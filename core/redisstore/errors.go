@@ -1,0 +1,104 @@
+package redisstore
+
+// The errors of the store, and how errors of Redis and of the client become them.
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The errors of this package, for errors.Is. An error of the client is wrapped as it is. An
+// error that Redis returns to the script, such as being out of memory, is wrapped as a
+// redis.Error of the same text.
+var (
+	// ErrTimeout says that there was no answer within Options.Timeout, or within a shorter
+	// timeout of the client's own. The charge may have been taken.
+	ErrTimeout = errors.New("redisstore: no answer within the timeout")
+
+	// ErrBusy says that too many calls are waiting for an answer. The charge was not sent.
+	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
+
+	// ErrState says that a key holds a value of another type, or a value that is not a
+	// state. Delete the key, or choose another Options.Prefix. It matches core.ErrKey.
+	ErrState error = keyError("redisstore: a key holds something that is not a state")
+
+	// ErrReply says that the reply is not one of the script's. Nothing is read from it.
+	ErrReply = errors.New("redisstore: the reply cannot be read")
+)
+
+// A keyError matches core.ErrKey: the server may work for other users.
+type keyError string
+
+func (e keyError) Error() string      { return string(e) }
+func (keyError) Is(target error) bool { return target == core.ErrKey }
+
+// isReply reports whether an error is an answer of Redis.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// scriptError is an error that Redis returned to the script.
+type scriptError string
+
+func (e scriptError) Error() string { return string(e) }
+
+// RedisError makes it a redis.Error.
+func (scriptError) RedisError() {}
+
+// plainError returns an error that Redis returned to the script. Redis 6.2 puts the line of
+// the script before the text, and a newline after it.
+func plainError(text string) scriptError {
+	if strings.HasPrefix(text, "@user_script") {
+		if _, own, ok := strings.Cut(text, ": -"); ok {
+			text = strings.TrimSpace(own)
+		}
+	}
+	return scriptError(text)
+}
+
+// explain turns an error of a call into the caller's: the end of its own context, ErrTimeout,
+// an error of this package, or a failure.
+func explain(ctx context.Context, err error) error {
+	var late net.Error
+	end, ends := ctx.Deadline()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrReply):
+		return ErrReply
+	case err == ErrTimeout && ends && !time.Now().Before(end):
+		return context.DeadlineExceeded // both end at once
+	case err == ErrTimeout, errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
+		return ErrTimeout
+	case strings.Contains(err.Error(), "WRONGTYPE"), strings.Contains(err.Error(), "TAILCUTSTATE"):
+		return ErrState
+	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot not served"):
+		return slotFailure{failure{err}}
+	}
+	return failure{err}
+}
+
+// failure is an error of the client or of Redis. Its text leaves out the command's arguments,
+// which have the user's name.
+type failure struct{ error }
+
+func (f failure) Error() string {
+	text, _, _ := strings.Cut(f.error.Error(), ", with args beginning with")
+	return "redisstore: " + text
+}
+
+func (f failure) Unwrap() error { return f.error }
+
+// slotFailure is the failure of one slot of a Cluster, which is being moved or has no master.
+// The node may work for other users.
+type slotFailure struct{ failure }
+
+func (slotFailure) Is(target error) bool { return target == core.ErrKey }
