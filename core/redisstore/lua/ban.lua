@@ -1,10 +1,10 @@
--- ban    how long a ban by hand lasts, or 0; refusals, within, how long until all is
---        forgotten; how long the bans last
--- reply  whether there is no ban, and twice the refusals; the time until all is forgotten;
---        until the ban ends; the level: bans in a row
+-- ban    the length of a ban by hand, or 0; refusals, within, the time until all is forgotten;
+--        the lengths of the bans
+-- reply  1 if there is no ban, plus twice the refusals; the time until all is forgotten; the
+--        time until the ban ends; the level: bans in a row
 --
--- A state is "end last until level" and the refusals: when all is forgotten, the last refusal
--- or ban, the end of the last ban.
+-- A state is "end last until level" and the refusals. end is when all is forgotten, last the
+-- last refusal or ban, and until the end of the last ban.
 
 --@ parse
 l = {
@@ -52,7 +52,7 @@ function ban.check(l, key)
 	return l.byHand > 0 and l.charging or l.stop - l.ahead <= now
 end
 
--- forgotten is when the state need not be kept any more.
+-- forgotten is the instant from which the state need not be kept.
 local function forgotten(l)
 	local ends = max(l.last, l.stop) + (l.level > 0 and l.forget or 0)
 	return #l.marks > 0 and max(ends, l.last + l.within) or ends

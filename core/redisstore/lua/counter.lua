@@ -1,5 +1,5 @@
 -- fixed, elastic  cost, max, period
--- reply           whether it has room, and twice the count; the time until the window ends
+-- reply           1 if it has room, plus twice the count; the time until the window ends
 --
 -- A state is "count end".
 
@@ -7,8 +7,8 @@
 local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 5, 6, 7, 8, 9, 10, 11
 
 --@ state
-local counted, stop = 0, 0 -- now, and when the window ends
-local width = 0 -- of the count as it is kept, if the window goes on
+local counted, stop = 0, 0 -- the count now, and when the window ends
+local width = 0 -- the digits of the stored count, if the window goes on
 
 --@ parse
 l = {COUNTER, shadow, false, false, a + 0, b + 0, c + 0, kind == 'elastic', 0, 0, 0}
@@ -19,7 +19,7 @@ if not again then
 	counted, stop, width, changed = 0, now, 0, false
 	if value then
 		local digits, ends
-		if #value > 0 then -- it is no error
+		if #value > 0 then -- not an error
 			digits, ends = match(value, '^(%d+) (%d+)$')
 		end
 		if not digits or #digits > 16 or #ends > 16 then

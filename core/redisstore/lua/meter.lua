@@ -1,21 +1,21 @@
--- meter    cost and burst, times; into how many parts their microsecond is divided; if it is
---          more than 1, the parts of cost and burst
--- initial  the same, parts always; the debt of an unseen bucket, its parts; how long the
---          bucket is remembered: for a TokenBucket with Initial
--- reply    whether it has room, and twice the time until it is whole; parts of it, if
---          there are parts; in mode 2 the number of the last refund, or 0
+-- meter    the times of cost and burst; parts: how many make a microsecond; if more than 1,
+--          the parts of cost and burst
+-- initial  for a TokenBucket with Initial: the same, always with parts; the debt of a bucket
+--          without a state, its parts; how long the bucket is kept
+-- reply    1 if it has room, plus twice the time until its full quota is available; the parts
+--          of that, if there are parts; in mode 2 the number of the last refund, or 0
 --
--- A state is "tat": the instant at which the debt is gone, in GCRA the theoretical arrival
--- time. Behind it may stand
---   "+part"   and so many parts of a microsecond
---   "@at"     when a caller that waits has last reserved a turn
---   " at"     when all of this is forgotten, of a bucket with Initial
+-- A state is "tat": the instant at which the debt ends, in GCRA the theoretical arrival
+-- time. After it there may be
+--   "+part"   parts of a microsecond
+--   "@at"     the instant at which a waiting caller last reserved a turn
+--   " at"     the instant at which the state is forgotten, of a bucket with Initial
 --   "!until"  and refunds, " number tat", oldest first; see refund.lua
 
 --@ text
 --@ common.text
 
--- parse reads a state. It returns nothing if value is none.
+-- parse reads a state. It returns nothing if value is not a state.
 local function parse(value, parts)
 	local tat, rest = match(value, '^(%d+)(.*)$')
 	if not tat or #tat > 16 then
@@ -44,7 +44,7 @@ local function parse(value, parts)
 	return tat + 0, part and part + 0 or 0, turns and turns + 0, forget and forget + 0, rest
 end
 
--- write keeps a state until it is whole, or forgotten.
+-- write writes a state. It expires when the full quota is available, or when it is forgotten.
 local function write(key, tat, part, turns, forget, refunds)
 	local state, ends = format('%d', tat), tat
 	if part > 0 then
@@ -179,19 +179,19 @@ if dated then
 end
 
 --@ rare
--- A meter that has turns, refunds or a memory, or may come to have them.
+-- A meter that has turns, refunds or Initial, or may get turns.
 
 --@ meter.text
 
--- above is whether a debt is above the burst.
+-- above reports whether a debt is above the burst.
 local function above(l, debt, part)
 	return debt > l[BURST] or (debt == l[BURST] and part > l[BURST_PART])
 end
 
 local rare = {}
 
--- read returns the debt of now, and whether it had to be cut. Turns that are reserved stay
--- as far off as they were when the clock steps back.
+-- read returns the debt now, and whether the state has changed. If the clock stepped back, a
+-- debt is cut, but with reserved turns the state moves back with the clock.
 function rare.read(l, value)
 	l.exists, l.turns, l.forget, l.refunds = false, false, false, ''
 	if not value then
@@ -221,17 +221,17 @@ function rare.read(l, value)
 	if refunds ~= '' and (changed or match(refunds, '%d+') + 0 <= now) then
 		refunds = ''
 	end
-	if forget and forget > now + l.memory and not turns then -- the clock, or another limiter's
+	if forget and forget > now + l.memory and not turns then -- the clock stepped back, or another limiter has a longer ForgetAfter
 		forget, changed = now + l.memory, true
 	end
 	l.exists, l.turns, l.forget, l.refunds = true, turns, forget, refunds
 	return debt, part, changed
 end
 
--- charge moves the state, or starts a bucket that refuses its first action.
+-- charge charges the state, or starts a bucket that refuses its first action.
 function rare.charge(l, key, charging, all, refused, changed, debt, part, after, afterPart)
 	if all then
-		if l.forced and above(l, after, afterPart) then -- as much as there is room for
+		if l.forced and above(l, after, afterPart) then -- charge what there is room for
 			if not above(l, debt, part) then
 				debt, part = l[BURST], l[BURST_PART]
 			end

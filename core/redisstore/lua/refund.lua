@@ -1,6 +1,6 @@
--- Gives back what a charge has taken, from all of its limits at one instant of this
--- server's clock. It gives no more than if the charge had never happened. Numbers and
--- states are those of take.lua. A state that is gone, or that is none, is left as it is.
+-- Gives back units of a charge to all of its limits, at one instant of this server's clock.
+-- There is then no more room than if the charge had never happened. Numbers and states are
+-- those of take.lua. A missing key and a foreign value are left as they are.
 --
 -- KEYS   one for each limit that was charged
 -- ARGV   the instant of the charge; then for each key
@@ -11,9 +11,9 @@
 --          elastic:  units, period
 --          sliding, refused, moving:  units, period, max
 --
--- After a refund a meter's state ends with "!" and when all is drained that was charged
--- before; then for each refund that still matters " ", its number, which grows, " " and
--- the tat that it left.
+-- After a refund a meter's state ends with "!" and the instant at which everything charged
+-- before has drained. For each refund that still matters " ", its number, " " and the tat
+-- after it follow. Later refunds have higher numbers.
 
 local match, format = string.match, string.format
 
@@ -40,11 +40,11 @@ local function less(tat, part, whole, rest, parts)
 	return tat, part
 end
 
-local most = 8 -- refunds that are kept apart
+local most = 8 -- refunds that a state remembers
 
--- remember adds a refund, of a charge that knew of those up to known: what it gave and
--- what tat it left. A refund speaks for those before it that left no less, and the last
--- one that is over, for all of them.
+-- remember adds the refund new to refunds: whole and part are the time that it gave back. The
+-- charge knew of the refunds up to known. A refund replaces earlier ones with no lower tat,
+-- and all earlier ones if its tat is past.
 local function remember(refunds, known, whole, part, parts, new)
 	new.number = math.max(#refunds > 0 and refunds[#refunds].number + 1 or 1, now)
 	local kept = {}
@@ -61,7 +61,7 @@ local function remember(refunds, known, whole, part, parts, new)
 		end
 		kept[#kept + 1] = r
 	end
-	if #kept > most then -- the two nearest to each other become one, the lower
+	if #kept > most then -- the two with the nearest tats become one, with the lower tat
 		local nearest = 1
 		for i = 2, #kept - 1 do
 			if kept[i + 1].tat - kept[i].tat < kept[nearest + 1].tat - kept[nearest].tat then
@@ -96,14 +96,14 @@ function give.meter(key, whole, part, parts, after, afterPart, burst, burstPart,
 	end
 	local left, leftPart = after, afterPart
 	for _, r in ipairs(refunds) do
-		if r.number > known then -- and those after it left more
+		if r.number > known then -- the first such refund has the least tat
 			if above(left, leftPart, r.tat, r.part) then
 				left, leftPart = r.tat, r.part
 			end
 			break
 		end
 	end
-	if above(left, leftPart, tat, tatPart) then -- the clock stepped back and has cut the debt
+	if above(left, leftPart, tat, tatPart) then -- the debt was cut when the clock stepped back
 		left, leftPart = tat, tatPart
 	end
 	left = left - now
@@ -111,7 +111,7 @@ function give.meter(key, whole, part, parts, after, afterPart, burst, burstPart,
 		return
 	end
 	if turns and (tat ~= after or tatPart ~= afterPart) and above(tat - now, tatPart, burst, burstPart) then
-		return -- a turn behind it would come too early
+		return -- a later turn would come too early
 	end
 	if above(whole, part, left, leftPart) then
 		whole, part = left, leftPart
@@ -132,7 +132,7 @@ end
 local function keep(key, count, stop)
 	if count > 0 then
 		call('SET', key, format('%d %d', count, stop), 'KEEPTTL')
-	else -- the window is whole
+	else
 		call('DEL', key)
 	end
 end
@@ -153,8 +153,8 @@ end
 
 function give.sliding(key, units, period)
 	local members = call('ZRANGE', key, ARGV[1], ARGV[1], 'BYSCORE')
-	-- A refused attempt of the same instant goes only if the action itself was dropped
-	-- for it, by a limit with a lower max: in process they cannot be told apart.
+	-- Remove refused attempts of the same instant last: the action itself may have been
+	-- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
 	for _, mark in ipairs({false, true}) do
 		for i = #members, 1, -1 do
 			if units > 0 and (string.sub(members[i], -1) == 'r') == mark then
@@ -177,7 +177,7 @@ end
 
 --@ trail.bytes
 
-local since = 65536 -- the most entries that move up
+local since = 65536 -- the most later entries that move
 
 function give.moving(key, units, period)
 	local l = {period = period}
@@ -213,7 +213,7 @@ function give.moving(key, units, period)
 		set(l, key, l.text)
 		return
 	end
-	-- What came since moves up, by parts if the ring's end is within.
+	-- Move the later entries, in parts if the ring's end is among them.
 	local function part(i, k) return math.min(k, l.cap - (l.head + i) % l.cap) end
 	local left, bytes = n - to, ''
 	while left > 0 do

@@ -1,18 +1,18 @@
--- Decides charges, one after the other. Of each it checks every limit and then moves every
+-- Decides charges, one after the other. For each it checks every limit and then writes every
 -- state, all at one instant of this server's clock. Numbers are integers below 2^53:
--- microseconds since 1970, counts, parts of a microsecond. They become text by %d alone.
+-- microseconds since 1970, counts, parts of a microsecond. Only %d turns them into text.
 --
 -- KEYS   one for each limit of each charge
--- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and say when, 3 charge
---        what there is room for); ":" and how far ahead of its time a meter may admit it, if
---        at all; then for each limit " ", the words that its machine's file begins with, and
---        "~" if it is only rehearsed. Last, if there are charges that come several times in
---        a row, for each of these "*", its number, ":" and how often it comes again
--- reply  for each charge the instant, in mode 2; then for each limit the numbers that its
---        machine's file tells. For a charge that failed "!" and why, instead of all that.
+-- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and reply the instant,
+--        3 charge what there is room for); ":" and how far ahead of its time a meter may admit
+--        it, if at all; then for each limit " ", the arguments at the top of its machine's
+--        file, and "~" if it is rehearsed. Last, if some charges are repeated in a row, for
+--        each of these "*", its number, ":" and how often it is repeated
+-- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
+--        its machine's file. For a charge that failed "!" and the error instead.
 --
--- A line "--@ machine.part" stands for that part of the machine's file. Redis keeps nothing
--- of a run, so the script is fast by what it does not make: functions are made on first need.
+-- A line "--@ machine.part" inserts that part of the machine's file. A script keeps nothing
+-- between runs, so it avoids allocation: functions are made on first use.
 
 local try, KEYS, ARGV, string = redis.pcall, KEYS, ARGV, string
 local format, find, match = string.format, string.find, string.match
@@ -22,22 +22,22 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
-local charge, from, count = 0, 0, #ARGV -- the charge at hand, the keys before its own, and how many charges there are
-local words, limits, charging, dated, forced, ahead -- of the last charge, and what they say
+local charge, from, count = 0, 0, #ARGV -- the current charge, the keys before its own, the number of charges
+local words, limits, charging, dated, forced, ahead -- the arguments of the current charge, and their meaning
 local n = 0 -- how many limits it has
-local plans -- by words, if there are several charges
-local repeats -- by charge: how often it comes again
-local rare, log, ring, bans -- methods, once they were needed
+local plans -- limits by words, if there are several charges
+local repeats -- by charge: how often it is repeated
+local rare, log, ring, bans -- methods, made on first use
 
--- A limit is an array, which is made in a third of the time of a table with names. What it
--- holds from place 5 on, each machine says. The limits of a charge are a chain, by next.
+-- A limit is an array: making it takes a third of the time of a table with names. Each machine
+-- names its fields from 5 on. The limits of a charge are a list, linked by next.
 local MACHINE, SHADOW, FITS, CHANGED = 1, 2, 3, 4
 local METER, COUNTER, OTHER = 1, 2, 3
 --@ meter.fields
 --@ counter.fields
 
--- The limit at hand, and its state. Of several limits the states are put aside in the
--- limits' arrays; for one that would take as long as all else.
+-- The current limit and its state. If there are several limits, the states are kept in the
+-- limits' arrays. For a single limit that would double the time.
 local l, machine, key, fits, changed
 --@ meter.state
 --@ counter.state
@@ -105,12 +105,12 @@ while charge < count do
 		n = limits.size or 1
 	end
 
-	-- A charge that comes again is read the first time and written the last time.
+	-- A repeated charge is read the first time and written the last time.
 	local left = repeats and repeats[charge] or 0
 	local equal, start, since = false, last, left
 	repeat
-		-- Check. pass is whether every limit that can refuse has room, and rehearsed whether
-		-- every other one has.
+		-- Check. pass is whether all enforced limits have room, and rehearsed whether all
+		-- rehearsed ones have.
 		local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
 		equal = left > 0
 		l = limits
@@ -179,7 +179,7 @@ while charge < count do
 				end
 			end
 		end
-		if problem then -- what befalls a write befalls all charges that it is for
+		if problem then -- if a write fails, all repeats since the last read fail
 			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 			for i = last, start + 1, -1 do
 				reply[i] = nil

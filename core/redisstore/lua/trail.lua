@@ -1,14 +1,14 @@
 -- sliding, refused, moving  cost, max, period
--- reply                     whether it has room, and twice the count; the time until it is
---                           whole; if it has no room, the wait
+-- reply                     1 if it has room, plus twice the count; the time until its full
+--                           quota is available; if it has no room, the wait
 --
 -- A state is a queue of instants, as a log or as a ring.
---   sliding, refused  a sorted set: the score is the instant, the member a number of its
---                     own, with an r behind it if the action was refused
+--   sliding, refused  a sorted set: the score is the instant, the member a unique number,
+--                     followed by r if the action was refused
 --   moving            instants of 7 bytes each, oldest first. If there are more than 32, a
---                     ring of them behind a header: by how much the clock has stepped back
---                     since, which is to be taken from each; the newest; the head, the
---                     count; and spaces
+--                     header and a ring of them. The header has the steps back of the clock
+--                     since, to be subtracted from each instant; the newest instant; the
+--                     head, the count, and spaces
 
 --@ parse
 local methods = kind == 'moving' and ring or log
@@ -20,9 +20,9 @@ l = {
 --@ common
 --@ common.text
 
--- roomy looks at the entry that would be one too many. entry is the instant of an entry;
--- places are counted from the newest, as 0. ahead is how far the newest is ahead of a clock
--- that stepped back.
+-- roomy reports whether there is room. It reads only the newest entry that must have left the
+-- window. entry returns the instant of an entry; place 0 is the newest. ahead is how far the
+-- newest is ahead of a clock that stepped back.
 local function roomy(l, key, entry)
 	l.wait = 0
 	if l.cost > l.max then
@@ -81,7 +81,7 @@ function log.check(l, key)
 	if l.forced then
 		l.units = math.max(0, math.min(l.cost, l.max - live(l, key)))
 	elseif l.counting and not fits and l.cost <= l.max then
-		-- The one too many once the refused ones are entries too.
+		-- The wait once the refused attempts are entries too.
 		local place = l.max - 2 * l.cost
 		l.waitAfter = place < 0 and l.period or entry(l, key, place) - l.ahead + l.period - now
 	end
@@ -114,8 +114,7 @@ local function record(l, key, mark)
 		l.id = math.max(l.id + 1, now)
 		new[2 * i - 1], new[2 * i] = int(now), int(l.id) .. mark
 	end
-	-- Before anything is removed: after a write of any sort Redis lets a script pass
-	-- its maxmemory.
+	-- Add before removing: after any write Redis lets a script exceed maxmemory.
 	add(key, new)
 	call('ZREMRANGEBYSCORE', key, '-inf', int(now - l.period))
 	if mark ~= '' then
@@ -224,8 +223,8 @@ local function entry(l, key, place)
 	return at
 end
 
--- dead is how many entries no longer count. Mostly few or all do, so the search starts at
--- the oldest and doubles its step.
+-- dead is how many entries no longer count. Usually that is few or all, so the search starts
+-- at the oldest and doubles its step.
 local function dead(l, key)
 	local n, gone = l.n, now - l.period + l.ahead
 	if n == 0 or l.newest <= gone then
@@ -254,8 +253,7 @@ function ring.check(l, key)
 	local ahead, gone, units, forced = l.newest - now, 0, l.cost, l.forced
 	l.ahead = ahead > 0 and ahead or 0
 	local fits = roomy(l, key, entry)
-	-- All that is read is read before anything is written. If one action does not
-	-- fit, all entries count.
+	-- Read everything before writing. If a cost of 1 does not fit, all entries count.
 	if fits or units > 1 or l.n > l.max or forced then
 		gone = dead(l, key)
 	end
@@ -320,8 +318,8 @@ local function record(l, key)
 	local cap = math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
 	local first = math.min(n, l.cap - l.head)
 	if n > 0 and need > l.cap and l.cap >= long then
-		-- To copy a long ring would hold up everybody: it grows where it is, and if its
-		-- end is within, what is before that moves to the new end.
+		-- Copying a long ring would delay all users. So it grows in place, and the entries
+		-- from the head to the old end move to the new end.
 		call('SETRANGE', key, int(header + width * cap - 1), '\0')
 		if first < n then
 			call('SETRANGE', key, int(header + width * (cap - first)), bytes(l, key, 0, first))
@@ -329,7 +327,7 @@ local function record(l, key)
 		end
 		l.cap = cap
 	elseif anew or need > l.cap then
-		-- A new ring with room to grow, of exactly max at the end.
+		-- A new ring with room to grow, up to max.
 		local kept = bytes(l, key, 0, first) .. bytes(l, key, first, n - first)
 		l.head, l.n, l.cap = 0, need, cap
 		set(l, key, head(l) .. kept .. string.rep(new, units) .. string.rep('\0', width * (cap - need)))
