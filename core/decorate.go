@@ -96,7 +96,7 @@ func Shadow(store Store) Store {
 type shadow struct{ breaker }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
-	c.Ahead = 0 // a rehearsal makes nobody wait
+	c.Ahead = 0 // a rehearsal makes no caller wait
 	d, ok, err := s.take(ctx, c)
 	if !ok {
 		d, err = c.untouched(), nil

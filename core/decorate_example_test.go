@@ -13,7 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// What happens while a store has no answer is said where it is built.
+// The decorator decides what happens while the store has no answer.
 func ExampleFallback() {
 	for _, store := range []core.Store{
 		down{}, // an error: the middleware answers 503
@@ -35,7 +35,7 @@ func ExampleFallback() {
 	// false fallback <nil>
 }
 
-// With four processes each decides by a quarter of every quota while the store is away.
+// While the store has no answer, each of four processes has a quarter of every quota.
 func ExampleDivide() {
 	store := core.Fallback(down{}, core.Divide(memorystore.New(nil), 4))
 	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
@@ -69,8 +69,8 @@ func ExampleShadow() {
 	// true
 }
 
-// Every decision as a count by action, limit and verdict, as metrics are made of, and
-// what is not simply allowed as a line in the log. No user is in either.
+// It counts decisions by action, limit and verdict, as metrics do, and logs those with a
+// reason. Neither names a user.
 func ExampleObserve() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: timeless}))
 	type series struct{ action, limit, verdict string }
@@ -80,7 +80,7 @@ func ExampleObserve() {
 		verdict := "allowed"
 		switch {
 		case o.Peek:
-			return // nobody did anything
+			return // not an action
 		case o.Err != nil:
 			verdict = "error"
 		case o.Decision.Reason != "":
@@ -90,7 +90,7 @@ func ExampleObserve() {
 		if verdict == "shadowed" || verdict == "near" {
 			for _, l := range o.Limits {
 				if l.Shadowed() {
-					limit = l // what is rehearsed says so, and not what binds
+					limit = l // the reason is about the rehearsed limit, not the binding one
 				}
 			}
 		}
@@ -128,7 +128,7 @@ func timeless(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// While the store has no answer, everybody passes.
+// While the store has no answer, every user passes.
 func ExampleFailOpen() {
 	replies := core.Must(core.New(core.FailOpen(down{}), core.SlidingWindow(5, time.Minute)))
 	d, err := replies.Allow(context.Background(), "laoqian", "reply")

@@ -15,7 +15,7 @@
 //
 // A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision] the
 // answer. A limiter decides all of its limits in one atomic step: it charges all of them,
-// or none. A limit is whole while its full quota is available.
+// or none.
 //
 //	posts, err := core.New(store,
 //		core.MovingWindow(1, 3*time.Second),
@@ -26,7 +26,7 @@
 //	SlidingWindow  exact: at most max in any period; history can be read; max to 10,000
 //	MovingWindow   the same decisions, 8 bytes an action; max to 50,000,000
 //	FixedWindow    cheapest; up to twice max across a boundary
-//	ElasticWindow  every attempt restarts the window: only silence clears it
+//	ElasticWindow  every attempt restarts the window: it ends only after a pause
 //	TokenBucket    bursts up to capacity, then the rate; may start part full
 //	Funnel         bursts up to capacity, then the rate
 //	Throttle       a Funnel in the arguments of redis-cell's CL.THROTTLE

@@ -28,7 +28,7 @@ func (e configError) Is(target error) bool { return target == ErrConfig }
 // A Limiter is a set of limits over a store. All of them must agree before an action
 // passes, and a refused action is charged to none. A Limiter is immutable and safe for use
 // by many goroutines. Make it once, at start-up: a limiter that is made with its store for
-// every request limits nobody. Building one per tenant on first use is fine if you keep it.
+// every request limits no user. Building one per tenant on first use is fine if you keep it.
 type Limiter struct {
 	store      Store
 	limits     []Limit // the enforced ones, the rehearsed ones, the ban policy's

@@ -10,7 +10,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// An error is not a decision: nobody was allowed or refused, and nothing was charged.
+// An error is not a decision: the action was neither allowed nor refused.
 func ExampleLimiter_Allow() {
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 	d, err := replies.Allow(context.Background(), "laoqian", "reply")
@@ -55,7 +55,7 @@ func ExampleLimiter_Peek() {
 	// true 5
 }
 
-// Every limit's own numbers, for a page that shows users how they stand.
+// Every limit's own numbers, for a page that shows users what they have left.
 func ExampleLimiter_Status() {
 	ctx := context.Background()
 	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
@@ -87,7 +87,7 @@ func ExampleLimiter_Reset() {
 	// true
 }
 
-// Only the response tells what a query has cost.
+// The cost of a query is known only from its response.
 func ExampleLimiter_Surcharge() {
 	ctx := context.Background()
 	queries := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(100, time.Hour))))
@@ -97,7 +97,7 @@ func ExampleLimiter_Surcharge() {
 	// Output: 70 <nil>
 }
 
-// A turn that comes in time is waited for, and one that does not is refused at once.
+// If the turn comes before the deadline, Wait waits. If not, it refuses at once.
 func ExampleLimiter_Wait() {
 	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(10*time.Millisecond))))
 	for range 3 {
@@ -119,7 +119,7 @@ func ExampleLimiter_Wait() {
 	// false 1h0m0s core: the action does not get its turn before the deadline
 }
 
-// A batch waits until there is room for all of it. One that is larger than the limit is
+// A batch waits until there is room for all of it. A batch that is larger than the limit is
 // refused at once.
 func ExampleLimiter_WaitN() {
 	rows := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Millisecond))))
@@ -168,7 +168,7 @@ func ExampleLimiter_RefundN() {
 	// 5800
 }
 
-// A derived limiter has the state of the one that it is derived from.
+// A derived limiter shares the state of the original.
 func ExampleLimiter_With() {
 	ctx := context.Background()
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))

@@ -11,8 +11,8 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// Each action has room again a minute after one before it, and never are there more than
-// two in any minute.
+// An action frees its place a minute later, and there are never more than two in any
+// minute.
 func ExampleSlidingWindow() {
 	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
@@ -64,7 +64,8 @@ func ExampleFixedWindow() {
 	// 10:00 false 1h0m0s
 }
 
-// A user who keeps trying stays out. Only silence for the whole period clears the window.
+// A user who keeps trying stays refused. The window ends only after a period without
+// attempts.
 func ExampleElasticWindow() {
 	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
@@ -210,7 +211,7 @@ func ExampleLimit_PerUser() {
 	// like false
 }
 
-// Would three a minute do, where five are allowed?
+// Five a minute are allowed. Would a limit of three refuse anything?
 func ExampleLimit_Shadow() {
 	replies := core.Must(core.New(memorystore.New(nil),
 		core.SlidingWindow(5, time.Minute),

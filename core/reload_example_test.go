@@ -10,9 +10,9 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// A program reads its numbers from a file and reads them again while it runs. The store
-// stays, so a window with another max goes on from the actions that it has counted. A file
-// that is wrong changes nothing.
+// A program reads its numbers from a file, and reads them again while it runs. The store
+// stays, so a window with another max keeps its history. A file with an error changes
+// nothing.
 func ExampleParseLimit_reload() {
 	store := memorystore.New(nil)
 	var replies atomic.Pointer[core.Limiter]

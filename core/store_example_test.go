@@ -53,8 +53,8 @@ func (s *simpleStore) Reset(_ context.Context, user, action string, limits []cor
 	return nil
 }
 
-// A store of one's own. It forgets nothing and refunds nothing; examples/blobstore does
-// both, and package storetest holds a store to the rules.
+// A store of your own. It forgets nothing and refunds nothing; examples/blobstore does
+// both. Package storetest tests a store.
 func ExampleStore() {
 	store := &simpleStore{states: map[stateKey]machine.State{}}
 	posts := core.Must(core.New(store, core.SlidingWindow(2, time.Minute), core.Funnel(3, core.Every(time.Hour))))

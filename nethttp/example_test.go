@@ -43,10 +43,10 @@ func ExampleLimit() {
 
 func reply201(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
 
-// Nobody is authenticated at a login, and the name is a claim. So one limit is on
-// the name and the address together, where nobody can lock the name's owner out
-// from elsewhere; one is on the address alone, which stops it from trying many
-// names; and one, innermost, is on everyone together.
+// At a login no user is authenticated, and the name is a claim. So one limit is on the name
+// and the address together: another address cannot lock the name's owner out. One is on the
+// address alone, which stops it from trying many names. The innermost is on all users
+// together.
 func ExampleLimit_login() {
 	store := memorystore.New(nil)
 	perName := core.Must(core.New(store, core.SlidingWindow(5, 15*time.Minute)))
@@ -83,7 +83,7 @@ func ExampleLimit_login() {
 	// laoqian from 203.0.113.9 401 4
 }
 
-// A limit on everyone together, for what is expensive regardless of the user.
+// A limit on all users together, for an expensive action.
 func ExampleLimit_everyone() {
 	reports := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Minute))))
 	h := nethttp.Limit(reports, keyfuncs.Everyone, keyfuncs.Action("report"))(http.HandlerFunc(

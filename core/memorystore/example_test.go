@@ -42,7 +42,7 @@ func ExampleOptions_clock() {
 	// true 0s <nil>
 }
 
-// A full store does not forget a user who is refused, to make room for new ones.
+// A full store does not drop a refused user to make room for a new one.
 func ExampleOptions_maxKeys() {
 	store := memorystore.New(&memorystore.Options{MaxKeys: 1000})
 	logins := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))

@@ -137,8 +137,8 @@ func (t *instant) zone(sign byte, hh, mm int) bool {
 	return true
 }
 
-// rfc3339 reads 2006-01-02T15:04:05.999999Z and the like; a space may stand for the T. What is
-// finer than a microsecond is dropped.
+// rfc3339 reads 2006-01-02T15:04:05.999999Z and the like, also with a space instead of the T. It
+// drops fractions of a microsecond.
 func rfc3339(b []byte) (t instant, ok bool) {
 	if len(b) < 20 || b[4] != '-' || b[7] != '-' || b[10] != 'T' && b[10] != ' ' || b[13] != ':' || b[16] != ':' {
 		return t, false

@@ -179,7 +179,7 @@ var banRules = []promise{
 		}
 	}},
 
-	{"whoever keeps forgetAfter is back on the first level", func(s *script) {
+	{"a user who is quiet for ForgetAfter is back on the first level", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
 		a.allow(1, stop(1, 0, year, year))
@@ -451,7 +451,7 @@ func (a *actor) later() time.Duration {
 }
 
 var turnRules = []promise{
-	{"a charge ahead reserves a turn behind all others, and whoever does not wait is refused", func(s *script) {
+	{"a charge ahead reserves a turn behind all others, and a caller that does not wait is refused", func(s *script) {
 		s.exact()
 		for _, l := range []core.Limit{
 			core.Funnel(2, core.Every(10*sec)), core.TokenBucket(2, core.Every(10*sec)), core.TokenBucket(2, core.Every(10*sec)).Initial(2).Named("i"),

@@ -353,7 +353,7 @@ var windowRules = []promise{
 		alone.peek(pass(5, 5, 0))
 	}},
 
-	{"an elastic window that refuses moves, whoever else refuses", func(s *script) {
+	{"an elastic window that refuses moves, whatever other limits do", func(s *script) {
 		elastic := core.ElasticWindow(1, 10*sec)
 		both, alone := s.of(elastic, core.FixedWindow(1, 20*sec)), s.of(elastic)
 		both.allow(1, by(1, pass(1, 0, 20*sec)))
@@ -741,7 +741,7 @@ var limiterRules = []promise{
 		}
 	})},
 
-	{"AllowN(0) is allowed to whom no ban refuses and otherwise answers as Peek", ofEach(func(s *script, a *actor, l core.Limit) {
+	{"AllowN(0) is allowed unless the user is banned, and otherwise answers as Peek", ofEach(func(s *script, a *actor, l core.Limit) {
 		s.exact()
 		for range 7 {
 			want, err := a.l.Peek(s.Context(), a.user, a.action)

@@ -18,8 +18,8 @@ import (
 	"github.com/tailcut/tailcut/nethttp"
 )
 
-// limiters are by action. In a fleet they are over one Redis, and an admin endpoint of
-// any process is enough.
+// limiters are the limiters by action. In a fleet they share one Redis, and one admin
+// endpoint is enough.
 func limiters() map[string]*core.Limiter {
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 	return map[string]*core.Limiter{
@@ -87,12 +87,12 @@ func show(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action 
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// seconds rounds up, so that the user may come back then.
+// seconds rounds up, so that the user is not told to retry too early.
 func seconds(d time.Duration) string {
 	return ((d + time.Second - 1) / time.Second * time.Second).String()
 }
 
-// unban ends the ban. The limit is still used up; Reset makes the limit whole.
+// unban ends the ban. The limit is still used up; Reset gives back the full quota.
 func unban(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error {
 	if err := l.Unban(r.Context(), user, action); err != nil {
 		return err

@@ -1,12 +1,11 @@
-// Package blobstore is a store of one's own: limits over serialised states, as a database
-// keeps them. The database here is a map from keys to bytes with an expiry; a real one
-// needs a transaction that locks the keys of one user, and a clock.
+// Package blobstore is an example of a store over a database, which keeps serialized states.
+// The database here is a map from keys to bytes with an expiry. A real one needs a
+// transaction that locks the keys of one user, and a clock.
 //
 //	store := blobstore.New(time.Now)
 //	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
 //
-// All arithmetic is core's and core/machine's. The tests hold the store to
-// core/storetest.
+// All arithmetic is in core and core/machine. The test runs core/storetest.
 package blobstore
 
 import (
@@ -22,7 +21,7 @@ import (
 type Store struct {
 	clock func() time.Time
 
-	mu    sync.Mutex // stands for the database's transaction
+	mu    sync.Mutex // in place of the database's transaction
 	blobs map[key]blob
 }
 

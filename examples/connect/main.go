@@ -1,5 +1,5 @@
 // Command connect limits a Connect procedure: five greetings a minute for each user. The
-// limit stands in front of the decoder, so the body of a refused request is not read.
+// limit is before the decoder, so the body of a refused request is not read.
 package main
 
 import (

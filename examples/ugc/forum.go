@@ -150,8 +150,8 @@ func (f *forum) find(id int) (*post, error) {
 	return f.posts[id-1], nil
 }
 
-// An endpoint serves a route in every framework. id is the post's as it stands in the
-// path, if the path has one.
+// An endpoint serves a route in every framework. id is the post's id in the path, if there
+// is one.
 type endpoint func(r *http.Request, id string) answer
 
 // An answer is an endpoint's: a status, a body for JSON, and perhaps the location of

@@ -13,11 +13,11 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// userHeader names the user. It stands in for a session: in earnest a user's name
-// comes from a login, never from the client's own word.
+// userHeader names the user in this demo. A real service takes the user from a session,
+// never from a header that the client can choose.
 const userHeader = "X-User-ID"
 
-// user tells users apart by the header, and by the address without one.
+// user is the header, or the address if there is no header.
 var user = keyfuncs.First(keyfuncs.Header(userHeader), keyfuncs.RemoteIP)
 
 // Limits are what a user may do in the forum, and how often. Reading is free.
@@ -63,8 +63,8 @@ func postCost(status int) int {
 	return 1
 }
 
-// observed logs the decisions that are worth a look: what is refused, and what a
-// limit that is rehearsed would refuse or come near to.
+// observed logs refusals, and the actions that a rehearsed limit would refuse or nearly
+// refuse.
 func observed(store core.Store, logger *slog.Logger) core.Store {
 	return core.Observe(store, func(ctx context.Context, o core.Observation) {
 		if d := o.Decision; d.Reason != "" && !o.Peek {
@@ -74,8 +74,8 @@ func observed(store core.Store, logger *slog.Logger) core.Store {
 	})
 }
 
-// reasoned is the limit that a decision's reason speaks of: the one that is rehearsed, of
-// which each limiter here has at most one, or the one that binds.
+// reasoned is the limit that a decision's reason is about: the rehearsed one, of which each
+// limiter here has at most one, or the binding one.
 func reasoned(o core.Observation) core.Limit {
 	if r := o.Decision.Reason; r == core.ReasonShadowed || r == core.ReasonNear {
 		for _, l := range o.Limits {
@@ -87,8 +87,8 @@ func reasoned(o core.Observation) core.Limit {
 	return o.Limits[o.Decision.Binding]
 }
 
-// newStore makes the store that the limits count in: in the process, or with Redis's
-// address for a whole fleet, and in the process as long as Redis has no answer.
+// newStore makes the store of the limits. With Redis's address a fleet shares it, and the
+// process decides while Redis has no answer.
 func newStore(redisAddr string) (store core.Store, end func()) {
 	memory := memorystore.New(nil)
 	if redisAddr == "" {

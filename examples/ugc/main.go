@@ -1,12 +1,12 @@
-// Command ugc is a small forum whose users may post, reply and like so often and
-// no more. It does the same in net/http, Gin and Echo.
+// Command ugc is a small forum with limits on posts, replies and likes. It does the same in
+// net/http, Gin and Echo.
 //
 //	go run ./examples/ugc
 //	go run ./examples/ugc -framework gin -addr 127.0.0.1:9090
 //	go run ./examples/ugc -redis 127.0.0.1:6379
 //
-// It serves a page that shows how the limits feel, at /, and prints commands to try
-// from a shell.
+// At / it serves a page that shows the limits at work. It prints commands to try from a
+// shell.
 package main
 
 import (
@@ -160,8 +160,7 @@ Programs get JSON, and users are told apart by %[3]s. Try:
 
 `
 
-// logged logs every request when it has been answered, but for those by which open
-// pages keep themselves up to date.
+// logged logs every answered request, except the polls of open pages.
 func logged(logger *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()

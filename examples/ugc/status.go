@@ -1,6 +1,6 @@
 package main
 
-// The page's poll: a user's standing with every limit.
+// The page's poll: what a user has left of every limit.
 
 import (
 	"errors"

@@ -183,9 +183,9 @@ var ports atomic.Uint32
 
 func init() { ports.Store(rand.Uint32N(lastPort)) }
 
-// freePort is none of those that the system gives to connections and listeners, or
-// somebody might have it before the server does, or while it is down. 10,000 above it
-// there is room for the bus of a cluster.
+// freePort returns a free port outside the system's ephemeral range, so that no other
+// process gets it before the server starts or while it is down. The port 10,000 above is
+// for the bus of a cluster.
 func freePort(t testing.TB) string {
 	t.Helper()
 	for range lastPort - firstPort {
