@@ -143,7 +143,7 @@ func (p *limitParser) limit() Limit {
 		start := p.skip()
 		l = p.call(modifierWords, l, "modifier")
 		if word := leading(p.text[start:], isLetter); used[word] {
-			p.fail(start, "%s stands there twice; remove one", word)
+			p.fail(start, "%s is there twice; remove one", word)
 		} else {
 			used[word] = true
 		}

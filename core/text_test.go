@@ -95,7 +95,7 @@ func TestParseLimitSaysWhatIsWrongAndWhere(t *testing.T) {
 		{"SlidingWindow(5, 1m).", []string{`position 22: the end of the text is not a modifier`}},
 		{"SlidingWindow(5, 1m).Named(burst)", []string{`position 28: "\"" is missing before "burst"`}},
 		{`SlidingWindow(5, 1m).Named("burst)`, []string{`"\"" is missing before the end of the text`}},
-		{`SlidingWindow(5, 1m).Named("a").Named("b")`, []string{"position 33: Named stands there twice"}},
+		{`SlidingWindow(5, 1m).Named("a").Named("b")`, []string{"position 33: Named is there twice"}},
 		{"SlidingWindow(5, 1m)\x00", []string{`"." is missing before "\x00"`}},
 		{"SlidingWindow(5, 1m).\xff", []string{`"\xff" is not a modifier`}},
 		{"SlidingWindow(0, 1m)", []string{"max 0 is not within 1 to 10000"}},

@@ -24,8 +24,8 @@ var (
 // "2001:db8:1:2::/64", since one host can use all addresses of a /64. [Subnet] changes
 // these lengths.
 //
-// An empty RemoteAddr, or that of a unix socket, is [ErrNoKey]. One that does not parse,
-// or is unspecified (0.0.0.0 or ::), is [ErrBadKey].
+// If RemoteAddr is empty or that of a unix socket, the error is [ErrNoKey]. If it does not
+// parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
 func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
 
 // ForwardedIP returns a Func that reads the client's address from X-Forwarded-For, behind

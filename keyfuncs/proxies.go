@@ -33,7 +33,7 @@ func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
 		}
 		switch {
 		case canonical.Bits() == 0:
-			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, trusts everybody, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, p))
+			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, trusts every peer, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, p))
 		case canonical.Addr().Is4In6():
 			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, p))
 		}

@@ -63,7 +63,7 @@ func (l *headerWatch) look(r *http.Request) {
 				"; if a proxy of yours sets it, all clients behind the proxy share one limit: use ForwardedIP or TrustedHeaderIP with the proxy's prefix")
 		} else {
 			l.say(codeUntrusted, "a request that RemoteIP limits has the header "+name+
-				" and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: take that middleware away, and use ForwardedIP or TrustedHeaderIP with your proxies' prefixes")
+				" and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: remove that middleware, and use ForwardedIP or TrustedHeaderIP with your proxies' prefixes")
 		}
 		return
 	}

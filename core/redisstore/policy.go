@@ -39,7 +39,7 @@ func (s *Store) checkPolicy() {
 			return
 		}
 		if !s.evictsLogged.Swap(true) {
-			slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and an evicted user is forgiven; give the limits a server with maxmemory-policy noeviction",
+			slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and an evicted user has the full quota again; give the limits a server with maxmemory-policy noeviction",
 				"code", "redis-evicts", "maxmemory_policy", evicts)
 		}
 	}()

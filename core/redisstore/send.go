@@ -127,7 +127,7 @@ func (s *Store) exchange(b *batch, calls []*call) (answered bool) {
 func (s *Store) logPanic(v any) {
 	now := time.Now().UnixNano()
 	if at := s.panicLogged.Load(); now-at > int64(time.Minute) && s.panicLogged.CompareAndSwap(at, now) {
-		slog.Default().Error("redisstore: the Redis client or a hook of it panicLogged. A connection that was being opened is lost to the client's pool, and after PoolSize of them every call fails: make the client anew",
+		slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
 			"code", "redis-panic", "panic", v)
 	}
 }

@@ -16,7 +16,7 @@ func (g *Gate[C]) warnTwice(h http.Header, cost int) {
 	}
 	for i := range g.headers.quotas {
 		if unsafe.StringData(outer[0]) == unsafe.StringData(g.headers.quotas[i].text) && g.twice.CompareAndSwap(false, true) {
-			slog.Default().Warn(g.adapter+": one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: take one away",
+			slog.Default().Warn(g.adapter+": one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one",
 				"code", "charged-twice")
 		}
 	}

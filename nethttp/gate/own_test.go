@@ -87,7 +87,7 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 
 // A middleware that is mounted twice is told of once, and none that is right.
 func TestChargedTwice(t *testing.T) {
-	warned := []string{"WARN adapter: one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: take one away | charged-twice"}
+	warned := []string{"WARN adapter: one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one | charged-twice"}
 	type mounted struct{ twice, between, free bool }
 	limiter := func() *core.Limiter {
 		return core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour)))
