@@ -36,7 +36,7 @@ func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.V
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.
 func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machine.Verdict) {
-	if r.Plain() {
+	if packs(r) {
 		if v = sh.swap(h, r, s.now(), cost); v.Outcome != machine.Undecided {
 			return v
 		}

@@ -23,7 +23,11 @@ const (
 	partAt    = 60
 	meterBits = 54
 	keyBits   = 6
+	maxPart   = 7 // bits of a part
 )
+
+// packs reports whether the rule's meters fit into the word as long as their instants do.
+func packs(r *machine.Rule) bool { return r.Plain() && r.Parts <= 1<<maxPart }
 
 // swap decides a charge of a meter that is in its word. Otherwise the verdict is Undecided.
 func (sh *shard) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdict) {
@@ -66,13 +70,12 @@ func decode(m *machine.Meter, word uint64) {
 
 // pack moves the meter of an unpacked slot into the word, if it fits.
 func (s *slot) pack(r *machine.Rule) {
-	part := bits.Len64(uint64(r.Parts - 1))
-	if part >= 8 || s.word.Load()&tags != 0 {
+	if !packs(r) || s.word.Load()&tags != 0 {
 		return
 	}
 	var m machine.Meter
 	s.meter(&m)
-	if word, fits := encode(s.key(), &m, uint64(part)); fits {
+	if word, fits := encode(s.key(), &m, uint64(bits.Len64(uint64(r.Parts-1)))); fits {
 		s.word.Store(word)
 	}
 }
