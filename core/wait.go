@@ -134,11 +134,11 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Decision, error) {
 	at := time.Now().Add(pause)
 	err := sleep(ctx, pause-handover)
-	w.leave()
 	if err == nil {
+		w.leave()
 		err = sleep(ctx, time.Until(at))
 	}
-	if err != nil {
+	if err != nil { // the next caller asks after this
 		_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
 		return Decision{}, err
 	}

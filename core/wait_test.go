@@ -205,6 +205,48 @@ func TestACancelledWaitGivesItsTurnBack(t *testing.T) {
 	}
 }
 
+// slowRefunds is a store whose refunds take a while.
+type slowRefunds struct{ *memorystore.Store }
+
+func (s slowRefunds) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.Store.Take(ctx, c)
+	d.Issue(s)
+	return d, err
+}
+
+func (s slowRefunds) Refund(ctx context.Context, r *core.Receipt, units int64) error {
+	time.Sleep(10 * time.Millisecond)
+	return s.Store.Refund(ctx, r, units)
+}
+
+// The next caller asks when the turn has been given back, and not before: or it would queue
+// behind a caller who has left.
+func TestATurnIsGivenBackBeforeTheNextCallerAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slowRefunds{memorystore.New(nil)}, core.Funnel(1, core.Every(time.Second))))
+		if d, err := l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		start := time.Now()
+		ctx, leave := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := l.Wait(ctx, "u", "a"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		all.Go(func() {
+			if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != time.Second {
+				t.Errorf("%+v, %v after %v", d, err, time.Since(start))
+			}
+		})
+		time.Sleep(time.Second / 2)
+		leave()
+		all.Wait()
+	})
+}
+
 func TestWaitersWhoLeaveAWindowWriteNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Minute)))
