@@ -41,7 +41,7 @@ func ExampleLimit() {
 	// 429, remaining 0, retry after "60"
 }
 
-// cors is in short what middleware.CORSWithConfig does with ExposeHeaders: nethttp.ExposedHeaders().
+// cors does in short what middleware.CORSWithConfig does with ExposeHeaders: nethttp.ExposedHeaders().
 func cors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()
@@ -62,9 +62,9 @@ func auth(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// At a login the name is only a claim: limit the name and the address together, so
-// that nobody can lock its owner out from elsewhere, the address alone, which would
-// otherwise try many names, and last everyone together.
+// At a login the name is only a claim. Limit the name and the address together, so that
+// another address cannot lock its owner out. Limit the address alone, which would otherwise
+// try many names, and last all users together.
 func ExampleLimit_login() {
 	store := memorystore.New(nil)
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
@@ -177,7 +177,7 @@ func ExampleProblem() {
 	// 429 <h1>Too many requests</h1>Try again in 60 s.
 }
 
-// Only the handler knows who logs in. The error of Allow is what the handler returns.
+// Only the handler knows who logs in. The handler returns the error of Allow.
 func ExampleAllow() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))

@@ -40,7 +40,7 @@ func ExampleLimit() {
 	// 429, remaining 0, retry after "60"
 }
 
-// cors is in short what gin-contrib/cors does with ExposeHeaders: nethttp.ExposedHeaders().
+// cors does in short what gin-contrib/cors does with ExposeHeaders: nethttp.ExposedHeaders().
 func cors(c *gin.Context) {
 	c.Header("Access-Control-Allow-Origin", "https://app.example")
 	c.Header("Access-Control-Expose-Headers", strings.Join(nethttp.ExposedHeaders(), ", "))
@@ -55,9 +55,9 @@ func auth(c *gin.Context) {
 	c.Set("user", user)
 }
 
-// At a login the name is only a claim: limit the name and the address together, so
-// that nobody can lock its owner out from elsewhere, the address alone, which would
-// otherwise try many names, and last everyone together.
+// At a login the name is only a claim. Limit the name and the address together, so that
+// another address cannot lock its owner out. Limit the address alone, which would otherwise
+// try many names, and last all users together.
 func ExampleLimit_login() {
 	store := memorystore.New(nil)
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
@@ -91,7 +91,7 @@ func ExampleLimit_login() {
 	// 429
 }
 
-// Plans, a cost by the request and an answer of one's own.
+// Plans, a cost by the request and your own answer.
 func ExampleConfig() {
 	store := memorystore.New(nil)
 	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))

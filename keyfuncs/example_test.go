@@ -29,8 +29,8 @@ func Example() {
 	// Output: laoqian | POST /posts/{id}/likes
 }
 
-// The keys of a login's three limits. Nobody can lock laoqian out from elsewhere, no address
-// can try many names, and the total is bounded.
+// The keys of a login's three limits. Other addresses cannot lock laoqian out, no address can
+// try many names, and the total is bounded.
 func Example_login() {
 	perName := keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 
@@ -78,7 +78,8 @@ func ExampleJoin() {
 	// laoqian:[2001:db8:1:2::/64] <nil>
 }
 
-// What a client sends in the header is left of what the proxies append, and is not read.
+// The proxies append to the header. The part that the client sent is left of that, and is not
+// read.
 func ExampleForwardedIP() {
 	who := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
@@ -128,7 +129,7 @@ func ExampleContextValue() {
 	// 42 <nil>
 }
 
-// A key of one's own from a value that is stored elsewhere.
+// A key from a value that your own code stores.
 func ExampleValue() {
 	tenants := map[string]int{"eu.example.com": 7}
 	who := keyfuncs.Value("the tenant of the host", func(r *http.Request) any { return tenants[r.Host] })
@@ -161,7 +162,7 @@ func ExampleRemoteIP() {
 	// 2001:db8:1:2::/64 <nil>
 }
 
-// The session's id, where middleware has checked the cookie.
+// The session's id, behind middleware that has checked the cookie.
 func ExampleCookie() {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.AddCookie(&http.Cookie{Name: "session", Value: "8f14e45f"})
@@ -200,7 +201,7 @@ func ExampleEveryone() {
 	// Output: ~everyone <nil>
 }
 
-// A router of one's own names its routes as the adapters for Gin and Echo do.
+// A router of your own names its routes as the adapters for Gin and Echo do.
 func ExampleRouteTemplate() {
 	r := httptest.NewRequest("HEAD", "/posts/42", nil)
 	fmt.Println(keyfuncs.RouteTemplate(r, "/posts/:id"))

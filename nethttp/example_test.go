@@ -103,9 +103,9 @@ func ExampleLimit_everyone() {
 
 type userKey struct{}
 
-// Recovery and CORS are outside, so that a refusal is logged and a browser's script
-// can read it; so is authentication, which says who the user is. Then comes the
-// mux, and the limit is on its pattern, which says what the action is.
+// Recovery, CORS and authentication are outside of the mux. So a browser's script can read a
+// refusal, and the limit knows the user. The limit is on a pattern of the mux, which is the
+// action.
 func ExampleLimit_mounting() {
 	posts := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 
@@ -139,7 +139,7 @@ func recovery(next http.Handler) http.Handler {
 	})
 }
 
-// cors is in short what rs/cors does with Options{ExposedHeaders: nethttp.ExposedHeaders()}.
+// cors does in short what rs/cors does with Options{ExposedHeaders: nethttp.ExposedHeaders()}.
 func cors(next http.Handler) http.Handler {
 	exposed := strings.Join(nethttp.ExposedHeaders(), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +160,7 @@ func auth(next http.Handler) http.Handler {
 	})
 }
 
-// Plans, a cost by the request and an answer of one's own. The windows of the two plans
+// Plans, a cost by the request and your own answer. The windows of the two plans
 // share their state, so a user who upgrades keeps what was used. A plan without a limit
 // is skipped.
 func ExampleConfig() {
@@ -296,8 +296,8 @@ func ExampleConfig_plans() {
 	// free 429 0 of 2
 }
 
-// Limits that change while the program runs are a limiter in an atomic.Pointer, which
-// Config.Limiter reads. What a user has done counts towards the new numbers.
+// To change limits while the program runs, keep the limiter in an atomic.Pointer that
+// Config.Limiter reads. Past actions count towards the new numbers.
 func ExampleConfig_changes() {
 	store := memorystore.New(nil)
 	perHour := func(n int) *core.Limiter { return core.Must(core.New(store, core.SlidingWindow(n, time.Hour))) }
@@ -366,9 +366,8 @@ func ExampleExposedHeaders() {
 	// Output: 200 [4]
 }
 
-// How to test one's own limits without waiting for them: in a bubble of
-// testing/synctest the clock of a memorystore that is made there is the bubble's,
-// and a sleep takes no time.
+// To test limits without waiting, make the memorystore in a bubble of testing/synctest. It
+// then uses the bubble's clock, and a sleep takes no time.
 func TestTheLimitOnReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))

@@ -25,7 +25,7 @@ func ExampleMetrics_Snapshot() {
 	// reply sliding:1m limited store 2
 }
 
-// A line for every refusal. It holds no user.
+// A line for every refusal. It does not name the user.
 func ExampleMetrics_OnRefusal() {
 	m := metrics.New(nil)
 	m.OnRefusal(func(_ context.Context, r metrics.Refusal) {

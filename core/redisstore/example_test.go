@@ -42,7 +42,7 @@ func Example() {
 	// false 0 <nil>
 }
 
-// A SlidingWindow's actions can be read back.
+// History reads back the actions of a SlidingWindow.
 func ExampleStore_History() {
 	addr, stop := exampleRedis()
 	defer stop()
@@ -64,7 +64,7 @@ func ExampleStore_History() {
 	// <nil>
 }
 
-// Two applications on one Redis. The second keeps its users' names out of it.
+// Two applications on one Redis. The second one keeps its users' names out of Redis.
 func ExampleOptions() {
 	addr, stop := exampleRedis()
 	defer stop()

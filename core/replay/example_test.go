@@ -11,7 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/replay"
 )
 
-// Would five replies a minute have refused anybody?
+// Would a limit of five replies a minute have refused any user?
 func ExampleRun() {
 	var access strings.Builder // in a program an open file
 	for i := range 8 {

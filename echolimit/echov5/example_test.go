@@ -41,7 +41,7 @@ func ExampleLimit() {
 	// 429, remaining 0, retry after "60"
 }
 
-// cors is in short what middleware.CORSWithConfig does with ExposeHeaders: nethttp.ExposedHeaders().
+// cors does in short what middleware.CORSWithConfig does with ExposeHeaders: nethttp.ExposedHeaders().
 func cors(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c *echo.Context) error {
 		h := c.Response().Header()
@@ -62,7 +62,7 @@ func auth(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// Tiers, a cost and a refusal of one's own, which goes to the central error handler.
+// Plans, a cost by the request, and a Deny whose error goes to the central error handler.
 func ExampleConfig() {
 	store := memorystore.New(nil)
 	free := core.Must(core.New(store, core.FixedWindow(10, time.Hour)))
@@ -132,7 +132,7 @@ func ExampleProblem() {
 	// 429 <h1>Too many requests</h1>Try again in 60 s.
 }
 
-// Only the handler knows who logs in. The error of Allow is what the handler returns.
+// Only the handler knows who logs in. The handler returns the error of Allow.
 func ExampleAllow() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))

@@ -12,7 +12,7 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// A skin for a framework whose request is *http.Request.
+// An adapter for a framework whose request is *http.Request.
 func Example() {
 	limit := func(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
 		g := gate.New("mylimit", limiter, user, action, gate.Rules[*http.Request]{})
