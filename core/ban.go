@@ -27,8 +27,8 @@ import (
 // forgets for all of them. A full memorystore may drop the state of a user who is not
 // banned at present.
 type BanPolicy struct {
-	// So many Refusals, 1 to 100, within Within, 1 ms to 365 days, lead to a ban. A
-	// refusal counts until just before Within is over.
+	// Refusals, 1 to 100, is how many refusals within the time Within, 1 ms to 365 days,
+	// lead to a ban. A refusal counts until just before Within is over.
 	Refusals int
 	Within   time.Duration
 

@@ -42,7 +42,7 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 
 // Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
 // all limits have room, all are charged. If not, a limit whose kind records refusals records
-// its own. Commit leaves Dirty set in the states to be written: in none for a Peek.
+// its own. After Commit, Dirty marks the states to write. A Peek marks none.
 func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 	var few [4]machine.Reading
 	readings := few[:]

@@ -9,16 +9,15 @@ import (
 )
 
 // FailOpen allows an action if store has no answer. The decision then has the first
-// limit's full quota and [SourceNone]. In an outage it limits nothing: use it where
-// being down is worse than being unprotected. With [Fallback] a service is neither.
+// limit's full quota and [SourceNone]. In an outage it limits nothing: use it if
+// refusing users is worse than not limiting them. [Fallback] avoids both.
 //
 // After three failures in a row store is not asked, so that an outage does not cost every
-// action the timeout. One call at a time still asks as a probe, 250 ms after the last. When
-// a probe is answered, store decides again. The log says once that store fails and once
+// action the timeout. One call every 250 ms still asks as a probe. When a probe is answered, store decides again. The log says once that store fails and once
 // that it answers again, and [Observe] shows it. An [ErrKey] does not count as a failure.
 //
-// The caller's own cancellation stays an error and does not count, so a client that
-// disconnects passes nothing uncounted. A deadline of the caller that ends while store has
+// The caller's own cancellation stays an error and does not count: a client that disconnects
+// is not an outage, and its request is not let through. A deadline of the caller that ends while store has
 // not answered is a failure of store, and counts. Reset always asks store and returns its
 // error.
 //

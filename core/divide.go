@@ -25,8 +25,8 @@ import (
 // An action that costs more than the share is refused with [Never] and writes nothing, even
 // if the limit itself has room for it.
 //
-// [New] refuses a limit whose share has a rate per more than 100 years, or takes
-// longer than that to drain or fill. Divide panics if n is not at least 1.
+// [New] refuses a limit if the period of its share's rate, or the time that the share takes
+// to drain or fill, is more than 100 years. Divide panics if n is not at least 1.
 func Divide(store Store, n int) Store {
 	if n < 1 {
 		panic(fmt.Sprintf("core: Divide: %d replicas; give 1 or more, as many as there are processes", n))

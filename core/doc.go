@@ -94,8 +94,8 @@
 //
 //   - ElasticWindow and CountRefused record what they themselves refuse
 //   - a bucket with Initial is started by an action that costs too much for it
-//   - a bucket with Initial is forgotten sooner if another limiter with a longer ForgetAfter
-//     admitted the last action
+//   - a limiter with a shorter ForgetAfter than the one that admitted last has a bucket with
+//     Initial forgotten sooner
 //   - a BanPolicy counts refusals
 //   - the first action after the clock stepped back moves a state from the future to now
 //
@@ -127,9 +127,10 @@
 //	redisstore                          the limit
 //	FailOpen(redisstore)                anything, while Redis has no answer
 //	Fallback(redisstore, memorystore)   n times the limit while Redis has no answer,
-//	                                    n+1 times before, in and after it together
+//	                                    n+1 times before, in and after the outage together
 //	Fallback(redisstore,                the limit while Redis has no answer, rounded up by
-//	    Divide(memorystore, n))         at most n-1 actions; twice in all of that time
+//	    Divide(memorystore, n))         at most n-1 actions; twice the limit before, in and
+//	                                    after the outage together
 //
 // Both stores decide for a user who is active before, during and after an outage, so that
 // user can reach the total. Add the limit once for every time that Redis comes back empty.
@@ -137,6 +138,6 @@
 // then refuses earlier afterwards, never later.
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
-// so that an outage does not cost every action the timeout. Then one call at a time probes
-// the store, 250 ms after the last.
+// so that an outage does not cost every action the timeout. Then one call every
+// 250 ms probes the store.
 package core

@@ -75,9 +75,8 @@ func SlidingWindow(max int, period time.Duration) Limit {
 }
 
 // MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of
-// the last max admitted instants. An instant takes 8 bytes, and at most half a byte of
-// overhead in long queues. In short queues the allocator rounds up, by an eighth at most.
-// A decision takes constant time. max from 1 to 50,000,000.
+// the last max admitted instants. An action takes 8 to 8.5 bytes in a long queue, and up to 9
+// in a short one. A decision takes constant time. max from 1 to 50,000,000.
 //
 // The algorithm is the list recipe (LINDEX, LPUSH, LTRIM).
 func MovingWindow(max int, period time.Duration) Limit {
@@ -165,8 +164,8 @@ func (l Limit) Initial(n int) Limit {
 // microsecond more if d is the time from empty to full.
 //
 // If limiters share a bucket under different ForgetAfter, the one that admitted last sets
-// when the bucket is forgotten. An action of a limiter that forgets sooner, even a refused
-// one, brings that forward to now plus its own ForgetAfter.
+// when the bucket is forgotten. If a limiter with a shorter ForgetAfter then decides an action,
+// even a refused one, the bucket is forgotten that much later than now.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d

@@ -69,7 +69,7 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 //     part of them can be given back
 //   - a charge of an ElasticWindow that is older than its period
 //   - a charge of a full SlidingWindow with CountRefused
-//   - a turn in a bucket or funnel while others wait for a turn behind it
+//   - a turn that [Limiter.Wait] reserved, while a later reservation depends on it
 //   - a charge of a MovingWindow that admitted more than 65,536 since, which would take
 //     too long to find
 //

@@ -1,6 +1,5 @@
-// Package machine is for authors of stores: it decides for one limit, in pure integer
-// arithmetic on a rule, a state, an instant and an ask. A program that limits something uses
-// package core.
+// Package machine is for authors of stores. It decides for one limit: from a rule, a state, an
+// instant and an ask, all of them integers. A program that limits something uses package core.
 //
 // A store loads a [State], passes it to [Rule.Check], then to [Rule.Charge] or
 // [Rule.Refuse], and writes it back if it is Dirty:

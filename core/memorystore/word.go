@@ -13,12 +13,16 @@ import (
 //	 1  tagWord
 //	 3  how many bits the part has
 //	54  the instant and the part
-//	 6  of the key, so that a late swap does not charge another key in the same slot
+//	 6  of the key
 //
 // A charge takes the lock if the key is not found, if the clock stepped back, or if the user
 // is refused after it: the key must then be protected from eviction. A holder of the lock
 // unpacks a slot before it uses it: the meter is then in the slot's fields, and no swap
 // succeeds.
+//
+// A swap that was held up may find another key in the slot, whose key was dropped meanwhile.
+// It charges that key only if the word is the same: the instant to the microsecond, the part
+// and six bits of the key.
 const (
 	partAt    = 60
 	meterBits = 54

@@ -17,7 +17,7 @@
 // of an action by a limit. A Wait that asks the store several times is one decision. A
 // middleware's request is one decision. Peek, Status, a cost of 0, Surcharge, Refund, Reset
 // and Ban are not counted. Neither is a call that has no decision because its caller
-// cancelled its context, or because its deadline ended while it waited for its turn.
+// canceled its context, or because its deadline ended while it waited for its turn.
 //
 // The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
 // have "*:" in front. The limit of an allowed action is the one that binds, of a banned one

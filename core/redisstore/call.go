@@ -33,7 +33,7 @@ const (
 	callLeft
 )
 
-// A batch is the context of calls that are sent together. It is cancelled when all its callers
+// A batch is the context of calls that are sent together. It is canceled when all its callers
 // have left: if it still waits for a connection, it is then not sent. All callers leave before
 // its deadline, so the deadline needs no timer.
 type batch struct {

@@ -29,7 +29,7 @@
 //
 // With ContextTimeoutEnabled, if nothing is under way, the caller sends its call itself,
 // which takes less time. The caller then returns with the answer or at the timeout, even if
-// its context is cancelled meanwhile.
+// its context is canceled meanwhile.
 //
 // # Refusals are cached
 //
@@ -71,8 +71,8 @@
 //
 // # Faults
 //
-// These faults are tested on real Redis under load, with core.Fallback and one process. With
-// n processes read n times for once. Users get no errors, and no call takes longer than the
+// These faults are tested on real Redis under load, with core.Fallback and one process. "Once"
+// is one quota; with n processes it is n quotas. Users get no errors, and no call takes longer than the
 // timeout. Redis decides again within half a second of its return, unless the table says
 // otherwise.
 //
@@ -140,8 +140,8 @@
 // This is what MEMORY USAGE says in Redis 7.0 with names of ordinary length. Add 60 for the
 // expiry and the table. A MovingWindow of more than 32 actions has room for up to twice as
 // many, a long one for an eighth more, one of over half a million for up to 1 MB more. The
-// key of a funnel or bucket with refunds remembers up to eight of them, 35 bytes each, until
-// the debt of then has drained. The test TestMemory prints the figures.
+// key of a funnel or bucket remembers up to eight refunds, 35 bytes each, until the debt at the
+// time of the refund has drained. The test TestMemory prints the figures.
 //
 // # Server
 //
@@ -172,8 +172,8 @@
 //
 // Replication is asynchronous: actions that a master has admitted and not yet replicated are
 // forgotten. Users can repeat the actions of the replica's lag, which is milliseconds on a
-// healthy network, and at most one quota for each failover. If a master is cut off from its
-// replica and not dead, it still admits users who reach it, which can be one quota more.
+// healthy network, and at most one quota for each failover. A master that is alive but cut off
+// from its replica still admits users who reach it. They can get one quota more.
 // min-replicas-to-write 1 ends that after min-replicas-max-lag.
 //
 // In a Cluster only the users of the dead master wait for the election, if it runs with
@@ -186,8 +186,8 @@
 //
 // # Capacity
 //
-// Redis 7.0 has one thread for its scripts. On a busy machine of two cores, with 128
-// callers, a decision took so much of its time:
+// Redis 7.0 runs scripts in one thread. On a busy machine of two cores, with 128 callers, one
+// decision took this much of the thread's time:
 //
 //	                           on a Cluster       on a single server, in batches
 //	Funnel                     16 us, 63,000/s     4 us

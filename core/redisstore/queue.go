@@ -213,7 +213,7 @@ func (s *Store) nextBatch() (calls []*call, b *batch) {
 	defer q.mu.Unlock()
 	if len(q.calls) > 0 {
 		b = s.newBatch()
-		defer b.leave() // after the callers have joined, or the batch would be cancelled
+		defer b.leave() // after the callers have joined, or the batch would be canceled
 	}
 	n, weight := 0, 0
 	for _, c := range q.calls {

@@ -254,7 +254,7 @@ func TestWhatIsKeptIsOfThatCharge(t *testing.T) {
 }
 
 // Where the client heeds deadlines and nothing is under way, the caller sends its call
-// itself: it leaves with the answer, though its context was cancelled meanwhile. What comes
+// itself: it leaves with the answer, though its context was canceled meanwhile. What comes
 // meanwhile is sent by others.
 func TestCallerSendsItself(t *testing.T) {
 	noLeak(t)
