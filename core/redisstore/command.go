@@ -16,33 +16,35 @@ import (
 // run runs the script for charges. Of equal charges in a row it sends the first, and how
 // often it is repeated.
 func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
-	args := make([]any, 3, 3+len(calls)*(1+len(calls[0].keys)))
+	args := make([]any, 3, 4+len(calls)*(1+len(calls[0].keys)))
+	var few [16]any
+	var repeats []byte
+	specs, again := few[:0], 0
 	for i, c := range calls {
 		if i > 0 && c.equals(calls[i-1]) {
+			again++
 			continue
 		}
+		repeats, again = appendRepeat(repeats, len(specs), again), 0
+		specs = append(specs, c.spec)
 		for _, k := range c.keys {
 			args = append(args, k)
 		}
 	}
 	args[0], args[1], args[2] = "evalsha", takeScript.Hash(), len(args)-3
-	var repeats []byte
-	number, again := 0, 0
-	for i, c := range calls {
-		if i == 0 || !c.equals(calls[i-1]) {
-			args = append(args, c.spec)
-			number, again = number+1, 0
-			continue
-		}
-		again++
-		if i+1 == len(calls) || !c.equals(calls[i+1]) {
-			repeats = fmt.Appendf(repeats, "*%d:%d", number, again)
-		}
-	}
-	if repeats != nil {
+	args = append(args, specs...)
+	if repeats = appendRepeat(repeats, len(specs), again); repeats != nil {
 		args = append(args, repeats)
 	}
 	return s.sendScript(ctx, args, 3, takeSource)
+}
+
+// appendRepeat says of the charge of that number how often it is repeated, if it is.
+func appendRepeat(b []byte, number, again int) []byte {
+	if again == 0 {
+		return b
+	}
+	return fmt.Appendf(b, "*%d:%d", number, again)
 }
 
 // equals reports whether two calls have the same keys and arguments.
