@@ -15,7 +15,7 @@ import (
 
 // run runs the script for charges. Of equal charges in a row it sends the first, and how
 // often it is repeated.
-func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
+func (s *Store) run(b *batch, calls []*call) (any, error) {
 	args := make([]any, 3, 4+len(calls)*(1+len(calls[0].keys)))
 	var few [16]any
 	var repeats []byte
@@ -36,7 +36,7 @@ func (s *Store) run(ctx context.Context, calls []*call) (any, error) {
 	if repeats = appendRepeat(repeats, len(specs), again); repeats != nil {
 		args = append(args, repeats)
 	}
-	return s.sendScript(ctx, args, 3, takeSource)
+	return s.sendScript(b, args, 3, takeSource)
 }
 
 // appendRepeat says of the charge of that number how often it is repeated, if it is.
@@ -54,32 +54,32 @@ func (c *call) equals(other *call) bool {
 
 // sendScript runs a script by its digest. If the server does not know the digest, nothing was
 // run, and sendScript sends the source.
-func (s *Store) sendScript(ctx context.Context, args []any, keyAt int8, source string) (any, error) {
-	reply, err := s.process(ctx, args, keyAt)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+func (s *Store) sendScript(b *batch, args []any, keyAt int8, source string) (any, error) {
+	reply, err := s.process(b, args, keyAt)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		args[0], args[1] = "eval", source
-		reply, err = s.process(ctx, args, keyAt)
+		reply, err = s.process(b, args, keyAt)
 	}
 	return reply, err
 }
 
 // process sends a command once. keyAt is the index of its first key.
-func (s *Store) process(ctx context.Context, args []any, keyAt int8) (any, error) {
-	cmd := newCommand(ctx, args...)
+func (s *Store) process(b *batch, args []any, keyAt int8) (any, error) {
+	cmd := newCommand(b, args...)
 	cmd.SetFirstKeyPos(keyAt)
 	var err error
 	if s.dialFailed() {
-		err = s.probe(ctx, args[keyAt].(string))
+		err = s.probe(b, args[keyAt].(string))
 	}
 	if err == nil {
-		err = s.rdb.Process(ctx, cmd)
+		err = s.rdb.Process(b, cmd)
 	}
 	if err == nil {
 		s.checkPolicy()
 		return cmd.Val(), cmd.Err()
 	}
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if b.Err() != nil {
+		err = b.cause
 	}
 	var opErr *net.OpError
 	if errors.As(err, &opErr) && opErr.Op == "dial" {
@@ -89,7 +89,7 @@ func (s *Store) process(ctx context.Context, args []any, keyAt int8) (any, error
 	// commands forbid, or once a minute. After ReloadState it looks at once, at most five
 	// times a second.
 	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-		c.ReloadState(ctx)
+		c.ReloadState(b)
 	}
 	return nil, err
 }

@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -95,13 +94,13 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 }
 
 // Run runs the script once for some charges, and returns its reply as it is.
-func (s *Store) Run(ctx context.Context, charges ...core.Charge) (any, error) {
+func (s *Store) Run(charges ...core.Charge) (any, error) {
 	var calls []*call
 	for i := range charges {
 		c := &charges[i]
 		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), request: s.request(c)})
 	}
-	return s.run(ctx, calls)
+	return s.run(newBatch(time.Now().Add(time.Minute)), calls)
 }
 
 // MostRefusals is how many refusals can be kept.

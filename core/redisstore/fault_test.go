@@ -131,7 +131,7 @@ var faults = []spoiling{
 	}, redisstore.ErrTimeout},
 	{"garbage", say("\x00\xff garbage\r\n"), nil},
 	{"HTTP", say("HTTP/1.1 400 Bad Request\r\n\r\n"), nil},
-	{"an integer", say(":1\r\n"), redisstore.ErrReply},
+	{"a negative integer", say(":-1\r\n"), redisstore.ErrReply},
 	{"a status", say("+OK\r\n"), redisstore.ErrReply},
 	{"a string", say("$4\r\n1 40\r\n"), redisstore.ErrReply},
 	{"nothing", say("$-1\r\n"), redis.Nil},

@@ -19,9 +19,8 @@ import (
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own
 // keys. A command that is not a charge is always sent alone.
 //
-// Each caller has a timer, since the client does not always keep Options.Timeout. If the
-// client does, and nothing is under way, the caller sends its call itself: another goroutine
-// would take 30 of 70 us.
+// Each caller has a timer, since the client does not always keep Options.Timeout. For a client
+// that does, see direct.go.
 const (
 	fewBatches  = 2                     // under way at a time: more would only make them smaller
 	manyBatches = 32                    // under way if the server is far away
@@ -50,6 +49,8 @@ type queue struct {
 	answered   time.Time // when the last batch was answered, or the first one started
 	unanswered bool      // the last batch had no answer
 	timed      bool      // a timer will call startMore
+	direct     *batch    // of the caller that sends its own call
+	watched    bool      // a timer will call watchDirect
 	droppedAt  time.Time // when dropLeft last ran
 	timeout    time.Duration
 }
@@ -59,10 +60,10 @@ func (s *Store) do(ctx context.Context, c *call) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.mayDirect(ctx, c) {
-		return s.sendDirect(ctx, c)
+	if b := s.direct(ctx, c); b != nil {
+		return s.sendDirect(ctx, b, c)
 	}
-	late := min(s.timeout/lateAfter, lateAtMost)
+	late := s.late()
 	if c.done == nil {
 		c.done, c.timer = make(chan error, 1), time.NewTimer(late)
 	} else {
@@ -95,29 +96,8 @@ func (s *Store) do(ctx context.Context, c *call) error {
 	}
 }
 
-// mayDirect reports whether the caller may send the call itself, and if so counts it as a
-// sender. The client must heed deadlines, since the caller cannot leave before. Nothing may be
-// under way, and the last batch must have been answered, so that the client has a connection.
-// If the caller's own deadline is earlier, the client might close that connection.
-func (s *Store) mayDirect(ctx context.Context, c *call) bool {
-	if !s.heedsDeadlines || c.args != nil || s.sharded.Load() {
-		return false
-	}
-	q := s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.underway > 0 || len(q.calls) > 0 || q.unanswered || q.answered.IsZero() {
-		return false
-	}
-	now := time.Now()
-	if end, ok := ctx.Deadline(); ok && end.Sub(now) < s.timeout {
-		return false
-	}
-	q.sending++
-	q.underway++
-	q.started, q.answered = now, now
-	return true
-}
+// late is how long after its start a call is late.
+func (s *Store) late() time.Duration { return min(s.timeout/lateAfter, lateAtMost) }
 
 // join queues a call, and starts a batch if need be.
 func (s *Store) join(c *call) error {
@@ -212,7 +192,7 @@ func (s *Store) nextBatch() (calls []*call, b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) > 0 {
-		b = s.newBatch()
+		b = newBatch(time.Now().Add(batchTime * s.timeout))
 		defer b.leave() // after the callers have joined, or the batch would be canceled
 	}
 	n, weight := 0, 0

@@ -82,6 +82,7 @@ func parse(b []byte, depth int) (value any, rest []byte) {
 // one is read as it stands.
 func FuzzReply(f *testing.F) {
 	f.Add(uint8(0), []byte("\x19"))
+	f.Add(uint8(0), []byte("\xff\x19"))
 	f.Add(uint8(0), []byte("\x19\x19"))
 	f.Add(uint8(0), []byte("\x00"))
 	f.Add(uint8(0), []byte("\x08\xff\xff\xff\xff\xff\xff\xff\xff"))
@@ -99,7 +100,9 @@ func FuzzReply(f *testing.F) {
 		var values []any
 		if len(b) > 0 && b[0] == 0xff {
 			reply, _ = parse(b[1:], 2)
-			values, _ = reply.([]any)
+			if values, _ = reply.([]any); values == nil && reply != nil {
+				values = []any{reply} // a lone value is not in an array
+			}
 		} else {
 			values = []any{}
 			for len(b) > 0 {

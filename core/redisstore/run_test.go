@@ -212,7 +212,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 			}
 			var dumps [2]string
 			for i, w := range worlds {
-				reply, err := w.store.Run(t.Context(), charges...)
+				reply, err := w.store.Run(charges...)
 				if err != nil {
 					rt.Fatal(err)
 				}
@@ -293,7 +293,7 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 		c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, rate)}, Ask: machine.Ask{Cost: 1}}
 		peek := c
 		peek.Mode = machine.Peek
-		reply, err := s.Run(t.Context(), c, c, c, peek)
+		reply, err := s.Run(c, c, c, peek)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,8 +306,8 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 				t.Errorf("%v", v)
 			}
 		}
-		whole, err := s.Run(t.Context(), peek)
-		if err != nil || fmt.Sprint(values[3:]) != fmt.Sprint(whole) {
+		whole, err := s.Run(peek)
+		if err != nil || strings.Trim(fmt.Sprint(values[3:]), "[]") != strings.Trim(fmt.Sprint(whole), "[]") {
 			t.Errorf("a peek after them: %v, and alone %v, %v", values[3:], whole, err)
 		}
 	}

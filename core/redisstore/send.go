@@ -1,6 +1,6 @@
 package redisstore
 
-// The goroutines and callers that send batches and give each call its reply.
+// The goroutines that send batches and give each call its reply.
 
 import (
 	"context"
@@ -28,36 +28,6 @@ func (s *Store) send() {
 	}
 }
 
-// sendDirect sends the caller's own call in its goroutine, since a busy processor may take
-// long to start another. The caller leaves with the answer or at the timeout, even if its
-// context ends before. Other calls queue meanwhile, and a goroutine sends them.
-func (s *Store) sendDirect(ctx context.Context, c *call) error {
-	b := s.newBatch()
-	b.deadline = b.deadline.Add((1 - batchTime) * s.timeout)
-	late := min(s.timeout/lateAfter, lateAtMost)
-	alarm := time.AfterFunc(late, func() {
-		time.AfterFunc(s.timeout-late, func() { b.cancel(context.DeadlineExceeded) })
-		s.probeBatch(b, c.keys[0])
-	})
-	calls := [1]*call{c}
-	answered := s.exchange(b, calls[:])
-	alarm.Stop()
-	b.cancel(nil)
-	q := s.queue
-	q.mu.Lock()
-	q.returned(answered)
-	if len(q.calls) > 0 {
-		go s.send()
-	} else {
-		q.sending--
-	}
-	q.mu.Unlock()
-	if c.err == nil {
-		return nil
-	}
-	return explain(ctx, c.err)
-}
-
 // growStack grows a new goroutine's stack to what the client's calls need. Growing it during
 // those calls takes longer than all other work here.
 //
@@ -69,7 +39,7 @@ func growStack(i int) byte {
 
 // deliver wakes the callers of a batch.
 func (s *Store) deliver(b *batch, calls []*call) {
-	b.cancel(nil)
+	b.cancel(context.Canceled)
 	for _, c := range calls {
 		c.answer()
 	}
@@ -78,7 +48,7 @@ func (s *Store) deliver(b *batch, calls []*call) {
 // sendAlone sends one call.
 func (s *Store) sendAlone(c *call) {
 	growStack(0)
-	c.batch = s.newBatch()
+	c.batch = newBatch(time.Now().Add(batchTime * s.timeout))
 	calls := []*call{c}
 	if c.state.CompareAndSwap(callWaits, callSent) {
 		s.exchange(c.batch, calls)

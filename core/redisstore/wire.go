@@ -190,9 +190,12 @@ func decode(c *core.Charge, reply any, readings []machine.Reading) ([]machine.Re
 }
 
 // distribute gives each charge its part of the script's reply: its numbers, or "!" and an
-// error.
+// error. A reply of one value is not in an array.
 func distribute(reply any, err error, calls []*call) {
 	values, ok := reply.([]any)
+	if !ok && reply != nil {
+		values, ok = []any{reply}, true
+	}
 	for _, c := range calls {
 		text, failed := "", false
 		if len(values) > 0 {

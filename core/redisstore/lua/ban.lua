@@ -9,7 +9,7 @@
 --@ parse
 l = {
 	OTHER, false, false, byHand = a + 0, refusals = b + 0, within = c + 0, forget = false, lengths = {},
-	bans = true, check = bans.check, charge = bans.charge, charging = charging,
+	bans = true, check = bans.check, charge = bans.charge, charging = mode ~= PEEK,
 }
 for length in string.gmatch(rest, '%d+') do
 	if l.forget then

@@ -4,14 +4,14 @@
 -- A state is "count end".
 
 --@ fields
-local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 5, 6, 7, 8, 9, 10, 11
+local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 7, 8, 9, 10, 11, 12, 13
 
 --@ state
 local counted, stop = 0, 0 -- the count now, and when the window ends
 local width = 0 -- the digits of the stored count, if the window goes on
 
 --@ parse
-l = {COUNTER, shadow, false, false, a + 0, b + 0, c + 0, kind == 'elastic', 0, 0, 0}
+l = {COUNTER, shadow, nil, nil, nil, nil, a + 0, b + 0, c + 0, kind == 'elastic', nil, nil, nil}
 
 --@ check
 if not again then
@@ -36,7 +36,7 @@ if not again then
 elseif n > 1 then
 	counted, stop, width, changed = l[COUNT], l[STOP], l[WIDTH], l[CHANGED]
 end
-fits = forced or counted + l[UNITS] <= l[MAX]
+fits = mode == FORCED or counted + l[UNITS] <= l[MAX]
 if n > 1 then
 	l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = counted, stop, width, changed
 end
@@ -46,7 +46,7 @@ if n > 1 then
 	counted, stop, width, changed = l[COUNT], l[STOP], l[WIDTH], l[CHANGED]
 end
 local units = l[UNITS]
-if forced then
+if mode == FORCED then
 	units = math.max(0, math.min(units, l[MAX] - counted))
 end
 if all and units > 0 then
@@ -54,10 +54,10 @@ if all and units > 0 then
 	if l[ELASTIC] or stop == now then -- the window opens
 		stop, width = now + l[PERIOD], 0
 	end
-elseif l[ELASTIC] and charging and not fits and not banned and units <= l[MAX] then
+elseif l[ELASTIC] and mode ~= PEEK and not fits and not banned and units <= l[MAX] then
 	stop, width, changed = now + l[PERIOD], 0, true
 end
-if not charging then
+if mode == PEEK then
 elseif equal then
 	if n > 1 then
 		l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = counted, stop, width, changed

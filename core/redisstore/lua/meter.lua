@@ -66,8 +66,8 @@ local function write(key, tat, part, turns, forget, refunds)
 end
 
 --@ fields
-local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND = 5, 6, 7, 8, 9, 10
-local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 11, 12, 13, 14, 15
+local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND = 7, 8, 9, 10, 11, 12
+local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 13, 14, 15, 16, 17
 
 --@ state
 local debt, part, after, afterPart = 0, 0, 0, 0 -- now, and after the charge
@@ -80,22 +80,23 @@ if c ~= '1' or kind == 'initial' then
 	costPart, burstPart, more = match(rest, '^,(%d+),(%d+)(.*)')
 	parts, costPart, burstPart = c + 0, costPart + 0, burstPart + 0
 end
-l = {METER, shadow, false, false, a + 0, b, parts, costPart, burstPart, b, 0, 0, 0, 0, false}
-if kind == 'initial' or ahead > 0 or forced then
-	l.always, l.forced, l.memory = true, forced, false
+l = {METER, shadow, nil, nil, nil, nil, a + 0, b, parts, costPart, burstPart, b, nil, nil, nil, nil, nil}
+if kind == 'initial' or ahead > 0 or mode == FORCED then
+	l.always, l.forced, l.memory = true, mode == FORCED, false
 	if kind == 'initial' then
 		local start, startPart, memory = match(more, '(%d+),(%d+),(%d+)')
 		l.start, l.startPart, l.memory = start + 0, startPart + 0, memory + 0
 	end
 	l.over = l[COST] > l[BURST] or (l[COST] == l[BURST] and costPart > burstPart)
-	l[BOUND] = forced and 2 ^ 53 or l.over and -1 or l[BURST] + ahead
+	l[BOUND] = l.forced and 2 ^ 53 or l.over and -1 or l[BURST] + ahead
 end
 
 --@ check
 local burst, parts = l[BURST], l[PARTS]
 if not again then
 	local value = try('GET', key)
-	special, changed, debt, part = l.always, false, 0, 0
+	special, changed = l.always, false
+	debt, part = 0, 0
 	if value and not special then
 		if #value == 16 and find(value, '^%d+$') then
 			debt = value - now
@@ -128,7 +129,9 @@ if not again then
 elseif n > 1 then
 	debt, part, changed, special = l[DEBT], l[DEBT_PART], l[CHANGED], false
 end
-after, afterPart, burst = debt + l[COST], part + l[COST_PART], l[BOUND]
+after = debt + l[COST]
+afterPart = part + l[COST_PART]
+burst = l[BOUND]
 if afterPart >= parts then
 	after, afterPart = after + 1, afterPart - parts
 end
@@ -143,16 +146,17 @@ if n > 1 then
 end
 if special then
 	local ok
-	ok, debt, part = pcall(rare.charge, l, key, charging, all, not banned and not fits and not l.over, changed, debt, part, after, afterPart)
+	ok, debt, part = pcall(rare.charge, l, key, mode ~= PEEK, all, not banned and not fits and not l.over, changed, debt, part, after, afterPart)
 	if not ok then
 		problem = debt
 		break
 	end
 else
 	if all then
-		debt, part, changed = after, afterPart, true
+		debt, part = after, afterPart
+		changed = true
 	end
-	if not charging then
+	if mode == PEEK then
 	elseif equal then
 		if n > 1 then
 			l[DEBT], l[DEBT_PART], l[CHANGED] = debt, part, changed
@@ -173,7 +177,7 @@ if l[PARTS] > 1 then
 	last = last + 1
 	reply[last] = part
 end
-if dated then
+if mode == DATED then
 	last = last + 1
 	reply[last] = special and l.refunds ~= '' and match(l.refunds, ' (%d+) %d+%+?%d*$') + 0 or 0
 end

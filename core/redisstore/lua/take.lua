@@ -9,7 +9,8 @@
 --        file, and "~" if it is rehearsed. Last, if some charges are repeated in a row, for
 --        each of these "*", its number, ":" and how often it is repeated
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
---        its machine's file. For a charge that failed "!" and the error instead.
+--        its machine's file. For a charge that failed "!" and the error instead. If that is
+--        one value, it is not in an array.
 --
 -- A line "--@ machine.part" inserts that part of the machine's file. A script keeps nothing
 -- between runs, so it avoids allocation: functions are made on first use.
@@ -23,15 +24,19 @@ local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
 local charge, from, count = 0, 0, #ARGV -- the current charge, the keys before its own, the number of charges
-local words, limits, charging, dated, forced, ahead -- the arguments of the current charge, and their meaning
+local words, limits, mode, ahead -- the arguments of the current charge, and their meaning
 local n = 0 -- how many limits it has
 local plans -- limits by words, if there are several charges
 local repeats -- by charge: how often it is repeated
 local rare, log, ring, bans -- methods, made on first use
 
+-- Modes, as bytes.
+local PEEK, DATED, FORCED = 48, 50, 51
+
 -- A limit is an array: making it takes a third of the time of a table with names. Each machine
--- names its fields from 5 on. The limits of a charge are a list, linked by next.
-local MACHINE, SHADOW, FITS, CHANGED = 1, 2, 3, 4
+-- names its fields from 7 on. The limits of a charge are a list: NEXT is the next one, and SIZE,
+-- of the first, how many there are.
+local MACHINE, SHADOW, FITS, CHANGED, NEXT, SIZE = 1, 2, 3, 4, 5, 6
 local METER, COUNTER, OTHER = 1, 2, 3
 --@ meter.fields
 --@ counter.fields
@@ -54,15 +59,17 @@ while charge < count do
 	charge, from = charge + 1, from + n
 	if ARGV[charge] ~= words then
 		words = ARGV[charge]
-		local mode, colon = string.byte(words, 1, 2)
-		local at = 2
-		charging, dated, forced, ahead = mode ~= 48, mode == 50, mode == 51, 0
+		local colon, at
+		mode, colon = string.byte(words, 1, 2)
+		at, ahead = 2, 0
 		if colon == 58 then
 			ahead, at = match(words, '^(%d+)()', 3)
 			ahead = ahead + 0
 		end
 		limits = plans and plans[words]
-		if not limits then
+		if limits then
+			n = limits[SIZE]
+		else
 			n = 0
 			repeat
 				local kind, a, b, c, rest, next = match(words, '^ (%l+) (%d+),(%d+),(%d+)([,%d~]*)()', at)
@@ -90,19 +97,16 @@ while charge < count do
 				if n == 0 then
 					limits = l
 				else
-					before.next = l
+					before[NEXT] = l
 				end
 				n, at = n + 1, next
 			until at > #words
 			if count > 1 then
 				plans = plans or {}
 				plans[words] = limits
-			end
-			if n > 1 then
-				limits.size = n
+				limits[SIZE] = n
 			end
 		end
-		n = limits.size or 1
 	end
 
 	-- A repeated charge is read the first time and written the last time.
@@ -116,7 +120,7 @@ while charge < count do
 		l = limits
 		for k = 1, n do
 			if k > 1 then
-				l = l.next
+				l = l[NEXT]
 			end
 			machine = l[MACHINE]
 			key = KEYS[from + k]
@@ -146,22 +150,22 @@ while charge < count do
 			start, since = last, left
 		end
 		if not problem then
-			if dated then
+			if mode == DATED then
 				last = last + 1
 				reply[last] = now
 			end
 			for k = 1, n do
 				if n > 1 then
-					l, key = k > 1 and l.next or limits, KEYS[from + k]
+					l, key = k > 1 and l[NEXT] or limits, KEYS[from + k]
 					machine, fits = l[MACHINE], l[FITS]
 				end
-				local all, done = charging and pass and (rehearsed or not l[SHADOW])
+				local all, done = pass and mode ~= PEEK and (rehearsed or not l[SHADOW])
 				if machine == METER then
 					--@ meter.charge
 				elseif machine == COUNTER then
 					--@ counter.charge
 				else
-					local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not banned and not fits, not banned and not pass)
+					local ok, a, b, c, d = pcall(l.charge, l, key, mode ~= PEEK, all, not banned and not fits, not banned and not pass)
 					if not ok then
 						problem = a
 						break
@@ -193,4 +197,4 @@ while charge < count do
 	until left < 0
 end
 
-return reply
+return last == 1 and reply[1] or reply

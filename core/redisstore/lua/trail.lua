@@ -14,7 +14,7 @@
 local methods = kind == 'moving' and ring or log
 l = {
 	OTHER, shadow, false, cost = a + 0, max = b + 0, period = c + 0,
-	counting = kind == 'refused', forced = forced, check = methods.check, charge = methods.charge,
+	counting = kind == 'refused', forced = mode == FORCED, check = methods.check, charge = methods.charge,
 }
 
 --@ common
