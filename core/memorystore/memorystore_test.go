@@ -535,7 +535,7 @@ func TestNewUsersFindRoomAmongRefused(t *testing.T) {
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
 		u := s.hash(user)
-		if _, ok := search(s.keyOf(u, "a", &passing.Limits()[0]), s.shard(u).slots); !ok && i >= newUsers-last {
+		if _, ok := search(keyOf(u, s.hash("a"), &passing.Limits()[0]), s.shard(u).slots); !ok && i >= newUsers-last {
 			without++
 		}
 	}

@@ -95,22 +95,21 @@ const (
 	oddLimit  = 0xc2b2ae3d27d4eb4f
 )
 
-func (s *Store) hash(user string) hash { return hash(maphash.String(s.seed, user)) }
+func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
 
-// key is the hash of a rule's state. An empty action stands for all actions of the user.
-func (s *Store) key(user hash, action string, r *machine.Rule) hash {
-	h := user + hash(oddLimit*r.Hash)
-	if action != "" {
-		h += hash(oddAction * maphash.String(s.seed, action))
-	}
-	return max(h, 1) // 0 is no key
+// allActions stands for the hash of an action in the key of a limit that counts all actions.
+const allActions hash = 0
+
+// key is the hash of a rule's state.
+func key(user, action hash, r *machine.Rule) hash {
+	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 is no key
 }
 
-func (s *Store) keyOf(user hash, action string, l *core.Limit) hash {
+func keyOf(user, action hash, l *core.Limit) hash {
 	if l.AllActions() {
-		action = ""
+		action = allActions
 	}
-	return s.key(user, action, l.Rule())
+	return key(user, action, l.Rule())
 }
 
 // shard returns the shard that has all states of a user, so that one lock is enough for

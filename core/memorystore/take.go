@@ -31,11 +31,11 @@ func (sh *shard) slot(p *place) *slot {
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
 // grows, or if there are more than four limits.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	u := s.hash(c.User)
+	u, a := s.hash(c.User), s.hash(c.Action)
 	sh := s.shard(u)
 	if c.Short() { // a decorator sent it: see TakeOne
 		l := &c.Limits[0]
-		if v := s.takeOne(sh, s.keyOf(u, c.Action, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
+		if v := s.takeOne(sh, keyOf(u, a, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
 			c.Decide(&d, v)
 			return d, nil
 		}
@@ -51,7 +51,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	defer sh.mu.Unlock()
 	now := s.now()
 	for i := range c.Limits {
-		sh.enter(&places[i], s.keyOf(u, c.Action, &c.Limits[i]), c.Limits[i].Rule(), &states[i], now)
+		sh.enter(&places[i], keyOf(u, a, &c.Limits[i]), c.Limits[i].Rule(), &states[i], now)
 	}
 	if c.Check(states, now) {
 		if wait := s.makeRoom(&c, sh, states, places, now); wait > 0 {
@@ -118,14 +118,14 @@ func required(c *core.Charge, i int) bool {
 
 // Refund gives back units of a charge, in one atomic step.
 func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
-	u := s.hash(r.User)
+	u, a := s.hash(r.User), s.hash(r.Action)
 	sh := s.shard(u)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := s.now()
 	states, places := make([]machine.State, len(r.Limits)), make([]place, len(r.Limits))
 	for i := range r.Limits {
-		sh.enter(&places[i], s.keyOf(u, r.Action, &r.Limits[i]), r.Limits[i].Rule(), &states[i], now)
+		sh.enter(&places[i], keyOf(u, a, &r.Limits[i]), r.Limits[i].Rule(), &states[i], now)
 	}
 	r.Give(states, now, units)
 	for i := range places {
@@ -142,12 +142,12 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 
 // Reset removes the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	u := s.hash(user)
+	u, a := s.hash(user), s.hash(action)
 	sh := s.shard(u)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for i := range limits {
-		p := place{key: s.keyOf(u, action, &limits[i])}
+		p := place{key: keyOf(u, a, &limits[i])}
 		if p.at, p.found = search(p.key, sh.slots); p.found {
 			s.forget(sh, &p)
 		}

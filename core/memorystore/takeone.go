@@ -13,7 +13,7 @@ func init() {
 		case !ok:
 			return nil
 		case limit.(*core.Limit).AllActions():
-			return allTaker{taker{s}}
+			return allTaker{s}
 		}
 		return taker{s}
 	})
@@ -24,14 +24,15 @@ type taker struct{ s *Store }
 
 func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
 	u := t.s.hash(user)
-	return t.s.takeOne(t.s.shard(u), t.s.key(u, action, r), r, cost)
+	return t.s.takeOne(t.s.shard(u), key(u, t.s.hash(action), r), r, cost)
 }
 
-// An allTaker is the taker of a limit with AllActions, whose key has no action.
-type allTaker struct{ taker }
+// An allTaker is the taker of a limit with AllActions.
+type allTaker struct{ s *Store }
 
 func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.Verdict {
-	return t.taker.TakeOne(user, "", r, cost)
+	u := t.s.hash(user)
+	return t.s.takeOne(t.s.shard(u), key(u, allActions, r), r, cost)
 }
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.

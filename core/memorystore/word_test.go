@@ -47,7 +47,7 @@ func TestAnExpiredKeyIsNotSwapped(t *testing.T) {
 	l := core.Must(core.New(s, core.Funnel(3, core.Every(time.Minute))))
 	allow(t, l, "u")
 	user, rule := s.hash("u"), l.Limits()[0].Rule()
-	sh, key := s.shard(user), s.key(user, "a", rule)
+	sh, key := s.shard(user), key(user, s.hash("a"), rule)
 	at, _ := search(key, sh.slots)
 	if v := sh.swap(key, rule, c.now(), 1); v.Outcome != machine.Admitted {
 		t.Errorf("before: %+v", v)
