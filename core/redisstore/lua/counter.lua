@@ -64,13 +64,17 @@ elseif equal then
 	end
 elseif changed then
 	local digits, ends = format('%d', counted), stop + 999
+	local done
 	if #digits == width then -- the cheapest write: the window's end and the expiry stay
 		done = try('SETRANGE', key, '0', digits)
-		done = type(done) == 'table' and done
 	elseif width > 0 then
 		done = try('SET', key, digits .. format(' %d', stop), 'KEEPTTL')
 	else
 		done = try('SET', key, digits .. format(' %d', stop), 'PXAT', format('%d', (ends - ends % 1000) / 1000))
+	end
+	if type(done) == 'table' and done.err then
+		problem = done
+		break
 	end
 end
 reply[last + 1], reply[last + 2] = counted * 2 + (fits and 1 or 0), stop - now

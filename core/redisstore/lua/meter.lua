@@ -95,9 +95,12 @@ end
 local burst, parts = l[BURST], l[PARTS]
 if not again then
 	local value = try('GET', key)
-	special, changed = l.always, false
-	debt, part = 0, 0
-	if value and not special then
+	special = l.always
+	changed = false
+	part = 0
+	if not value then
+		debt = 0
+	elseif not special then
 		if #value == 16 and find(value, '^%d+$') then
 			debt = value - now
 		else
@@ -153,7 +156,8 @@ if special then
 	end
 else
 	if all then
-		debt, part = after, afterPart
+		debt = after
+		part = afterPart
 		changed = true
 	end
 	if mode == PEEK then
@@ -168,7 +172,11 @@ else
 			state, ends = format('%d+%d', ends, part), ends + 1
 		end
 		ends = ends + 999
-		done = try('SET', key, state, 'PXAT', format('%d', (ends - ends % 1000) / 1000))
+		local done = try('SET', key, state, 'PXAT', format('%d', (ends - ends % 1000) / 1000))
+		if done.err then
+			problem = done
+			break
+		end
 	end
 end
 last = last + 1

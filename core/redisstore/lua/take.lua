@@ -117,13 +117,12 @@ while charge < count do
 		-- rehearsed ones have.
 		local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
 		equal = left > 0
+		local at = from
 		l = limits
-		for k = 1, n do
-			if k > 1 then
-				l = l[NEXT]
-			end
+		repeat
+			at = at + 1
+			key = KEYS[at]
 			machine = l[MACHINE]
-			key = KEYS[from + k]
 			if machine == METER then
 				--@ meter.check
 			elseif machine == COUNTER then
@@ -144,9 +143,10 @@ while charge < count do
 					pass, banned = false, l.bans -- the ban policy is the last
 				end
 			end
-		end
+			l = l[NEXT]
+		until not l
 
-		if not again then
+		if repeats and not again then
 			start, since = last, left
 		end
 		if not problem then
@@ -154,12 +154,15 @@ while charge < count do
 				last = last + 1
 				reply[last] = now
 			end
-			for k = 1, n do
+			at = from
+			l = limits
+			repeat
 				if n > 1 then
-					l, key = k > 1 and l[NEXT] or limits, KEYS[from + k]
+					at = at + 1
+					key = KEYS[at]
 					machine, fits = l[MACHINE], l[FITS]
 				end
-				local all, done = pass and mode ~= PEEK and (rehearsed or not l[SHADOW])
+				local all = pass and mode ~= PEEK and (rehearsed or not l[SHADOW])
 				if machine == METER then
 					--@ meter.charge
 				elseif machine == COUNTER then
@@ -177,11 +180,8 @@ while charge < count do
 						reply[last] = d
 					end
 				end
-				if done and done.err then
-					problem = done
-					break
-				end
-			end
+				l = l[NEXT]
+			until not l
 		end
 		if problem then -- if a write fails, all repeats since the last read fail
 			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
