@@ -19,10 +19,10 @@ type call struct {
 
 	reply any
 	err   error
+	since time.Time // when it joined the queue
 	state atomic.Int32
 	batch *batch     // once sent
 	done  chan error // has room for one
-	timer *time.Timer
 }
 
 // The states of a call. Sender and caller both try to change the state, and the first wins.
@@ -38,18 +38,20 @@ const (
 // its deadline, so the deadline needs no timer. It is a type of its own since one of package
 // context takes three allocations more.
 type batch struct {
+	calls    []*call // the oldest first
+	direct   bool    // its only caller sends it
+	at       int     // its place among the queue's batches
 	deadline time.Time
 	done     chan struct{}
 	canceled atomic.Bool
 	cause    error        // why it was canceled; set before done is closed
 	callers  atomic.Int32 // callers that wait
-	late     atomic.Bool  // a probe was started
-	key      string       // of its only call, if its caller sends it
+	late     bool         // a probe was started
 }
 
 // newBatch makes a batch with one caller.
-func newBatch(deadline time.Time) *batch {
-	b := &batch{deadline: deadline, done: make(chan struct{})}
+func newBatch(deadline time.Time, calls ...*call) *batch {
+	b := &batch{calls: calls, deadline: deadline, done: make(chan struct{})}
 	b.callers.Store(1)
 	return b
 }
@@ -78,6 +80,14 @@ func (b *batch) cancel(cause error) {
 	}
 }
 
+// key is the first key, which says where the call is sent.
+func (c *call) key() string {
+	if c.args != nil {
+		return c.args[c.keyAt].(string)
+	}
+	return c.keys[0]
+}
+
 // leave removes a caller that waits no longer.
 func (b *batch) leave() {
 	if b.callers.Add(-1) == 0 {
@@ -96,6 +106,13 @@ func (c *call) leave() bool {
 		c.batch.leave()
 	}
 	return left
+}
+
+// expire ends the call at its timeout.
+func (c *call) expire() {
+	if c.leave() {
+		c.done <- ErrTimeout
+	}
 }
 
 // answer wakes the caller, if it still waits. The sender must not use the call afterwards.

@@ -10,9 +10,6 @@ import (
 // If the client heeds deadlines and nothing is under way, the caller sends its call itself:
 // another goroutine would take 30 of 70 us. It leaves with the answer or at the timeout, even
 // if its context ends before. Other calls queue meanwhile, and a goroutine sends them.
-//
-// One timer serves the calls that follow each other: to set a timer for each call would wake
-// another thread each time.
 
 // direct returns a batch if the caller may send the call itself. The client must heed
 // deadlines, since the caller cannot leave before. Nothing may be under way, and the last batch
@@ -32,26 +29,23 @@ func (s *Store) direct(ctx context.Context, c *call) *batch {
 	if end, ok := ctx.Deadline(); ok && end.Sub(now) < s.timeout {
 		return nil
 	}
-	b := newBatch(now.Add(s.timeout))
-	b.key = c.keys[0]
+	c.since = now
+	b := newBatch(now.Add(s.timeout), c)
+	b.direct = true
+	q.add(b)
 	q.sending++
 	q.underway++
-	q.started, q.answered, q.direct = now, now, b
-	if !q.watched {
-		q.watched = true
-		time.AfterFunc(s.late(), s.watchDirect)
-	}
+	q.started, q.answered = now, now
+	s.startWatch()
 	return b
 }
 
 // sendDirect sends the caller's own call in its goroutine.
 func (s *Store) sendDirect(ctx context.Context, b *batch, c *call) error {
-	calls := [1]*call{c}
-	answered := s.exchange(b, calls[:])
+	answered := s.exchange(b)
 	q := s.queue
 	q.mu.Lock()
-	q.direct = nil
-	q.returned(answered)
+	q.returned(b, answered)
 	if len(q.calls) > 0 {
 		go s.send()
 	} else {
@@ -63,29 +57,4 @@ func (s *Store) sendDirect(ctx context.Context, b *batch, c *call) error {
 		return nil
 	}
 	return explain(ctx, c.err)
-}
-
-// watchDirect probes the server if the call under way is late, and ends it at the timeout.
-func (s *Store) watchDirect() {
-	q := s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	b := q.direct
-	if q.watched = b != nil; !q.watched {
-		return
-	}
-	left := time.Until(b.deadline)
-	wait := left - (s.timeout - s.late()) // until it is late
-	switch {
-	case left <= 0:
-		q.watched = false
-		b.cancel(context.DeadlineExceeded)
-		return
-	case wait <= 0:
-		wait = left
-		if !b.late.Swap(true) {
-			go s.probeBatch(b, b.key)
-		}
-	}
-	time.AfterFunc(wait, s.watchDirect)
 }

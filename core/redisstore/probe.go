@@ -43,20 +43,6 @@ func (s *Store) probe(ctx context.Context, key string) error {
 	return conn.Close()
 }
 
-// probeLate ends a late call's batch if the client cannot connect.
-func (s *Store) probeLate(c *call) {
-	if c.state.Load() != callSent || c.batch.late.Swap(true) {
-		return
-	}
-	var key string
-	if c.args != nil {
-		key = c.args[c.keyAt].(string)
-	} else {
-		key = c.keys[0]
-	}
-	go s.probeBatch(c.batch, key)
-}
-
 // probeBatch ends a batch if the client cannot connect.
 func (s *Store) probeBatch(b *batch, key string) {
 	defer func() { _ = recover() }() // the program's dialer may panic

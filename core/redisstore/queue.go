@@ -19,14 +19,13 @@ import (
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own
 // keys. A command that is not a charge is always sent alone.
 //
-// Each caller has a timer, since the client does not always keep Options.Timeout. For a client
-// that does, see direct.go.
+// The client does not always keep Options.Timeout: see watch.go. For a client that does, see
+// direct.go.
 const (
-	fewBatches  = 2                     // under way at a time: more would only make them smaller
-	manyBatches = 32                    // under way if the server is far away
-	pace        = time.Millisecond      // between starts of batches above fewBatches
-	lateAfter   = 8                     // a call is late after an eighth of the timeout,
-	lateAtMost  = 10 * time.Millisecond // or after this
+	fewBatches  = 2                // under way at a time: more would only make them smaller
+	manyBatches = 32               // under way if the server is far away
+	pace        = time.Millisecond // between starts of batches above fewBatches
+	lateAfter   = 8                // a call is late after an eighth of the timeout
 
 	maxCalls  = 8192 // bounds the memory and goroutines of waiting calls if a server hangs
 	maxWeight = 512  // of a batch, in simple charges: it bounds how long Redis is busy
@@ -49,8 +48,8 @@ type queue struct {
 	answered   time.Time // when the last batch was answered, or the first one started
 	unanswered bool      // the last batch had no answer
 	timed      bool      // a timer will call startMore
-	direct     *batch    // of the caller that sends its own call
-	watched    bool      // a timer will call watchDirect
+	batches    []*batch  // those under way, and those of calls that are sent alone
+	watched    bool      // a timer will call watch
 	droppedAt  time.Time // when dropLeft last ran
 	timeout    time.Duration
 }
@@ -63,41 +62,23 @@ func (s *Store) do(ctx context.Context, c *call) error {
 	if b := s.direct(ctx, c); b != nil {
 		return s.sendDirect(ctx, b, c)
 	}
-	late := s.late()
 	if c.done == nil {
-		c.done, c.timer = make(chan error, 1), time.NewTimer(late)
-	} else {
-		c.timer.Reset(late)
+		c.done = make(chan error, 1)
 	}
-	defer c.timer.Stop()
 	if err := s.join(c); err != nil {
 		return err
 	}
-	for {
-		select {
-		case err := <-c.done:
-			if err == nil {
-				return nil
-			}
-			return explain(ctx, err)
-		case <-c.timer.C:
-			if late > 0 {
-				c.timer.Reset(s.timeout - late)
-				late = 0
-				s.probeLate(c)
-				continue
-			}
-			c.leave()
-			return explain(ctx, ErrTimeout)
-		case <-ctx.Done():
-			c.leave()
-			return ctx.Err()
+	select {
+	case err := <-c.done:
+		if err == nil {
+			return nil
 		}
+		return explain(ctx, err)
+	case <-ctx.Done():
+		c.leave()
+		return ctx.Err()
 	}
 }
-
-// late is how long after its start a call is late.
-func (s *Store) late() time.Duration { return min(s.timeout/lateAfter, lateAtMost) }
 
 // join queues a call, and starts a batch if need be.
 func (s *Store) join(c *call) error {
@@ -107,13 +88,17 @@ func (s *Store) join(c *call) error {
 	if len(q.calls)+q.alone >= q.most && (time.Since(q.droppedAt) < pace || !q.dropLeft()) {
 		return ErrBusy
 	}
+	now := time.Now()
+	c.since = now
+	s.startWatch()
 	if c.args != nil || s.sharded.Load() {
+		c.batch = newBatch(now.Add(batchTime*s.timeout), c)
+		q.add(c.batch)
 		q.alone++
-		go s.sendAlone(c)
+		go s.sendAlone(c.batch)
 		return nil
 	}
 	q.calls = append(q.calls, c)
-	now := time.Now()
 	switch {
 	case q.sending < fewBatches, q.more(now) && now.Sub(q.started) > pace:
 		s.start(now)
@@ -164,8 +149,23 @@ func (s *Store) startMore() {
 	s.startMoreAfter(wait)
 }
 
-// returned notes that a batch is no longer under way, and whether it was answered.
-func (q *queue) returned(answered bool) {
+// add and remove keep the list of batches.
+func (q *queue) add(b *batch) {
+	b.at = len(q.batches)
+	q.batches = append(q.batches, b)
+}
+
+func (q *queue) remove(b *batch) {
+	last := len(q.batches) - 1
+	q.batches[b.at] = q.batches[last]
+	q.batches[b.at].at = b.at
+	q.batches[last] = nil
+	q.batches = q.batches[:last]
+}
+
+// returned removes a batch that is no longer under way, and notes whether it was answered.
+func (q *queue) returned(b *batch, answered bool) {
+	q.remove(b)
 	q.underway--
 	if q.unanswered = !answered; answered {
 		q.answered = time.Now()
@@ -186,25 +186,29 @@ func (q *queue) dropLeft() bool {
 	return len(kept)+q.alone < q.most
 }
 
-// nextBatch takes the calls of the next batch. If there are none, the sender ends.
-func (s *Store) nextBatch() (calls []*call, b *batch) {
+// nextBatch takes the calls of the next batch. If there are none, it returns nil, and the sender
+// ends.
+func (s *Store) nextBatch() *batch {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.calls) > 0 {
-		b = newBatch(time.Now().Add(batchTime * s.timeout))
-		defer b.leave() // after the callers have joined, or the batch would be canceled
+	if len(q.calls) == 0 {
+		q.sending--
+		return nil
 	}
+	now := time.Now()
+	b := newBatch(now.Add(batchTime * s.timeout))
+	defer b.leave() // after the callers have joined, or the batch would be canceled
 	n, weight := 0, 0
 	for _, c := range q.calls {
-		if len(calls) > 0 && weight+c.weight > maxWeight {
+		if len(b.calls) > 0 && weight+c.weight > maxWeight {
 			break
 		}
 		n++
 		c.batch = b
 		b.callers.Add(1)
 		if c.state.CompareAndSwap(callWaits, callSent) {
-			calls, weight = append(calls, c), weight+c.weight
+			b.calls, weight = append(b.calls, c), weight+c.weight
 		} else {
 			b.callers.Add(-1)
 		}
@@ -212,11 +216,12 @@ func (s *Store) nextBatch() (calls []*call, b *batch) {
 	rest := copy(q.calls, q.calls[n:])
 	clear(q.calls[rest:])
 	q.calls = q.calls[:rest]
-	if len(calls) == 0 {
+	if len(b.calls) == 0 {
 		q.sending--
-	} else {
-		q.underway++
-		q.started = time.Now()
+		return nil
 	}
-	return calls, b
+	q.underway++
+	q.started = now
+	q.add(b)
+	return b
 }

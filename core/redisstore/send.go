@@ -16,15 +16,13 @@ import (
 // answered can join the next batch.
 func (s *Store) send() {
 	growStack(0)
-	calls, b := s.nextBatch()
-	for len(calls) > 0 {
-		answered := s.exchange(b, calls)
+	for b := s.nextBatch(); b != nil; b = s.nextBatch() {
+		answered := s.exchange(b)
 		s.queue.mu.Lock()
-		s.queue.returned(answered)
+		s.queue.returned(b, answered)
 		s.queue.mu.Unlock()
-		s.deliver(b, calls)
+		b.deliver()
 		runtime.Gosched()
-		calls, b = s.nextBatch()
 	}
 }
 
@@ -37,32 +35,32 @@ func growStack(i int) byte {
 	return room[i]
 }
 
-// deliver wakes the callers of a batch.
-func (s *Store) deliver(b *batch, calls []*call) {
+// deliver wakes the callers.
+func (b *batch) deliver() {
 	b.cancel(context.Canceled)
-	for _, c := range calls {
+	for _, c := range b.calls {
 		c.answer()
 	}
 }
 
 // sendAlone sends one call.
-func (s *Store) sendAlone(c *call) {
+func (s *Store) sendAlone(b *batch) {
 	growStack(0)
-	c.batch = newBatch(time.Now().Add(batchTime * s.timeout))
-	calls := []*call{c}
-	if c.state.CompareAndSwap(callWaits, callSent) {
-		s.exchange(c.batch, calls)
+	if b.calls[0].state.CompareAndSwap(callWaits, callSent) {
+		s.exchange(b)
 	}
 	s.queue.mu.Lock()
+	s.queue.remove(b)
 	s.queue.alone--
 	s.queue.mu.Unlock()
-	s.deliver(c.batch, calls)
+	b.deliver()
 }
 
-// exchange sends calls in one command, gives each its part of the reply, and reports whether
-// there was a reply. If a hook of the client panics, these calls get an error: otherwise the
+// exchange sends a batch in one command, gives each call its part of the reply, and reports
+// whether there was a reply. If a hook of the client panics, these calls get an error: otherwise the
 // panic would end the process.
-func (s *Store) exchange(b *batch, calls []*call) (answered bool) {
+func (s *Store) exchange(b *batch) (answered bool) {
+	calls := b.calls
 	defer func() {
 		v := recover()
 		if v == nil {
