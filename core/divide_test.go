@@ -337,7 +337,7 @@ func TestDivideCostsNoAllocation(t *testing.T) {
 	}
 }
 
-func TestDivideLeavesALadderWhole(t *testing.T) {
+func TestDivideLeavesABanPolicyWhole(t *testing.T) {
 	store := &shown{Store: memorystore.New(nil)}
 	limiter := core.Must(core.New(core.Divide(store, 5), core.FixedWindow(10, time.Minute), core.FixedWindow(20, time.Minute).Shadow()))
 	limiter = core.Must(limiter.With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Hour}}))

@@ -23,9 +23,9 @@ func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 	}
 	bans := func(d ...time.Duration) core.BanPolicy { return policy(func(l *core.BanPolicy) { l.Bans = d }) }
 	for _, tt := range []struct {
-		name   string
-		extras []core.Option
-		want   []string // in the error; none: legal
+		name    string
+		options []core.Option
+		want    []string // in the error; none: legal
 	}{
 		{"nothing", nil, nil},
 		{"a policy and refundable", []core.Option{good, core.Refundable{}}, nil},
@@ -50,7 +50,7 @@ func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"quiet for less than nothing", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = -time.Hour })}, []string{"ForgetAfter -1h0m0s"}},
 	} {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
-		derived, err := l.With(tt.extras...)
+		derived, err := l.With(tt.options...)
 		if len(tt.want) == 0 {
 			if err != nil || derived == nil {
 				t.Errorf("%s: %v", tt.name, err)

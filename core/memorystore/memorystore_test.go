@@ -302,7 +302,7 @@ func TestAtTheBound(t *testing.T) {
 	t.Run("never one that is refused", func(t *testing.T) {
 		// Each of them would be, though it has not tried.
 		spent := func(l *core.Limiter) { allow(t, l, "refused"); allow(t, l, "refused") }
-		ladder := core.BanPolicy{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}
+		policy := core.BanPolicy{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}
 		for name, tt := range map[string]struct {
 			limit core.Limit
 			spend func(*core.Limiter)
@@ -312,7 +312,7 @@ func TestAtTheBound(t *testing.T) {
 			"a funnel's": {core.Funnel(2, core.Every(time.Hour)), spent},
 			"a bucket's": {core.TokenBucket(2, core.Every(time.Hour)).Initial(2), spent},
 			"one that is banned": {core.FixedWindow(2, 2*time.Hour), func(l *core.Limiter) {
-				if err := core.Must(l.With(ladder)).Ban(ctx, "refused", "a", time.Hour); err != nil {
+				if err := core.Must(l.With(policy)).Ban(ctx, "refused", "a", time.Hour); err != nil {
 					t.Fatal(err)
 				}
 			}},
@@ -325,7 +325,7 @@ func TestAtTheBound(t *testing.T) {
 				c.advance(time.Second)
 				allow(t, l, fmt.Sprint("new", i))
 			}
-			if d := allow(t, core.Must(l.With(ladder)), "refused"); d.Allowed {
+			if d := allow(t, core.Must(l.With(policy)), "refused"); d.Allowed {
 				t.Errorf("%s: a flood of new keys forgave it: %+v", name, d)
 			}
 		}

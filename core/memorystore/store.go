@@ -85,8 +85,8 @@ func (s *Store) now() int64 {
 	return int64(time.Since(s.base) / time.Microsecond)
 }
 
-// A hash identifies a user, or a user's state. The seed is random, so that a client cannot
-// search for two users that share a state.
+// A hash identifies a user, an action, or a user's state. The seed is random, so that a client
+// cannot search for two users that share a state.
 type hash uint64
 
 // Odd multipliers tell the parts of a key apart.

@@ -77,20 +77,20 @@ func (w *duo) around(relay func(cmd redis.Cmder, next func() error) error) {
 }
 
 // limiter is one on a store.
-func (w *duo) limiter(s core.Store, limits []core.Limit, extras ...core.Option) *core.Limiter {
+func (w *duo) limiter(s core.Store, limits []core.Limit, options ...core.Option) *core.Limiter {
 	w.Helper()
-	return core.Must(core.Must(core.New(s, limits...)).With(extras...))
+	return core.Must(core.Must(core.New(s, limits...)).With(options...))
 }
 
 // both asks both stores the same, and holds the one to the other.
-func (w *duo) both(limits []core.Limit, extras []core.Option) func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
-	a, b := w.limiter(w.store, limits, extras...), w.limiter(w.memory, limits, extras...)
+func (w *duo) both(limits []core.Limit, options []core.Option) func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
+	a, b := w.limiter(w.store, limits, options...), w.limiter(w.memory, limits, options...)
 	return func(ask func(l *core.Limiter) (core.Decision, error)) core.Decision {
 		w.Helper()
 		got, err1 := ask(a)
 		want, err2 := ask(b)
 		if g, m := fmt.Sprint(anyones(got), err1), fmt.Sprint(anyones(want), err2); g != m {
-			w.Fatalf("%v, %+v, %s:\nredis  %s\nmemory %s", limits, extras, got.Source, g, m)
+			w.Fatalf("%v, %+v, %s:\nredis  %s\nmemory %s", limits, options, got.Source, g, m)
 		}
 		return got
 	}
@@ -133,9 +133,9 @@ var hammered = core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Dur
 // each is answered as if all were asked for.
 func TestAbuseCostsLittle(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		limits []core.Limit
-		extras []core.Option
+		name    string
+		limits  []core.Limit
+		options []core.Option
 	}{
 		{"SlidingWindow", []core.Limit{core.SlidingWindow(5, 7*time.Second)}, nil},
 		{"MovingWindow", []core.Limit{core.MovingWindow(5, 7*time.Second)}, nil},
@@ -150,7 +150,7 @@ func TestAbuseCostsLittle(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inDuo(t, func(w *duo) {
-				ask := w.both(tc.limits, tc.extras)
+				ask := w.both(tc.limits, tc.options)
 				for ask(w.allow).Allowed {
 				}
 				w.sent.Store(0)
@@ -204,16 +204,16 @@ func TestNotRepeated(t *testing.T) {
 	elastic, funnel := core.ElasticWindow(2, time.Minute), core.Funnel(2, core.Every(time.Minute))
 	one := func(l *core.Limiter, ctx context.Context) (core.Decision, error) { return l.Allow(ctx, user, action) }
 	for _, tc := range []struct {
-		name   string
-		limits []core.Limit
-		extras []core.Option
-		ask    func(l *core.Limiter, ctx context.Context) (core.Decision, error)
+		name    string
+		limits  []core.Limit
+		options []core.Option
+		ask     func(l *core.Limiter, ctx context.Context) (core.Decision, error)
 	}{
 		{"an ElasticWindow records what it refuses", []core.Limit{elastic}, nil, one},
 		{"so does CountRefused", []core.Limit{core.SlidingWindow(2, time.Minute).CountRefused()}, nil, one},
 		{"among other limits, too", []core.Limit{core.FixedWindow(1, time.Hour), elastic}, nil, one},
 		{"and in a rehearsal", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
-		{"a ladder counts refusals", []core.Limit{funnel}, []core.Option{core.BanPolicy{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
+		{"a ban policy counts refusals", []core.Limit{funnel}, []core.Option{core.BanPolicy{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
 		{"something may be left", []core.Limit{core.Funnel(3, core.Every(time.Minute))}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
 			return l.AllowN(ctx, user, action, 2)
 		}},
@@ -234,7 +234,7 @@ func TestNotRepeated(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inDuo(t, func(w *duo) {
-				ask := w.both(tc.limits, tc.extras)
+				ask := w.both(tc.limits, tc.options)
 				for range 50 {
 					d := ask(func(l *core.Limiter) (core.Decision, error) { return tc.ask(l, w.Context()) })
 					if d.Source != core.SourceStore {
@@ -266,12 +266,12 @@ func hammer(w *duo, r *rand.Rand) {
 			core.SlidingWindow(n, time.Second).CountRefused(), core.ElasticWindow(n, 300*time.Millisecond),
 		}
 	}
-	ladder := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, ForgetAfter: 5 * time.Second}
+	policy := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, ForgetAfter: 5 * time.Second}
 	total, cached := 0, 0
 	for range 8 {
 		// Limiters of the same states by other numbers.
 		var ask []func(func(*core.Limiter) (core.Decision, error)) core.Decision
-		var ladders []bool
+		var punished []bool
 		which := r.Perm(7)[:1+r.IntN(3)]
 		if r.IntN(4) == 0 {
 			which[0] = 7 + r.IntN(2)
@@ -285,15 +285,15 @@ func hammer(w *duo, r *rand.Rand) {
 			if r.IntN(4) == 0 {
 				limits = append(limits, all[r.IntN(len(all))].Shadow())
 			}
-			var extras []core.Option
+			var options []core.Option
 			if r.IntN(2) == 0 {
-				extras = append(extras, ladder)
+				options = append(options, policy)
 			}
-			ladders = append(ladders, len(extras) > 0)
+			punished = append(punished, len(options) > 0)
 			if r.IntN(2) == 0 {
-				extras = append(extras, core.Refundable{})
+				options = append(options, core.Refundable{})
 			}
-			ask = append(ask, w.both(limits, extras))
+			ask = append(ask, w.both(limits, options))
 		}
 		var passed []map[*core.Limiter]core.Decision
 		last, i := core.Decision{}, 0
@@ -321,11 +321,11 @@ func hammer(w *duo, r *rand.Rand) {
 				do(func(l *core.Limiter) (core.Decision, error) { return none, l.Reset(ctx, who, action) })
 			case op == 1:
 				do(func(l *core.Limiter) (core.Decision, error) { return l.Surcharge(ctx, who, action, 2) })
-			case op == 2 && ladders[i]:
+			case op == 2 && punished[i]:
 				do(func(l *core.Limiter) (core.Decision, error) {
 					return none, l.Ban(ctx, who, action, 400*time.Millisecond)
 				})
-			case op == 3 && ladders[i]:
+			case op == 3 && punished[i]:
 				do(func(l *core.Limiter) (core.Decision, error) { return none, l.Unban(ctx, who, action) })
 			case op < 7:
 				do(func(l *core.Limiter) (core.Decision, error) { return l.Peek(ctx, who, action) })

@@ -19,13 +19,13 @@ type call struct {
 
 	reply any
 	err   error
-	since time.Time // when it joined the queue
+	since time.Time // when it was made
 	state atomic.Int32
-	batch *batch     // once sent
+	batch *batch     // that it is sent in; nil if the caller sends it
 	done  chan error // has room for one
 }
 
-// The states of a call. Sender and caller both try to change the state, and the first wins.
+// The states of a call. Sender, caller and timer try to change the state, and the first wins.
 const (
 	callWaits = iota
 	callSent
@@ -34,9 +34,9 @@ const (
 )
 
 // A batch is the context of calls that are sent together. It is canceled when all its callers
-// have left: if it still waits for a connection, it is then not sent. All callers leave before
-// its deadline, so the deadline needs no timer. It is a type of its own since one of package
-// context takes three allocations more.
+// have left: if it still waits for a connection, it is then not sent. Its deadline is for the
+// client's socket, and cancels nothing. A context of package context would take three
+// allocations more.
 type batch struct {
 	calls    []*call // the oldest first
 	direct   bool    // its only caller sends it
@@ -49,7 +49,7 @@ type batch struct {
 	late     bool         // a probe was started
 }
 
-// newBatch makes a batch with one caller.
+// newBatch makes a batch that counts one caller.
 func newBatch(deadline time.Time, calls ...*call) *batch {
 	b := &batch{calls: calls, deadline: deadline, done: make(chan struct{})}
 	b.callers.Store(1)

@@ -269,12 +269,12 @@ func TestCLThrottleAgreesWithScripts(t *testing.T) {
 			cell := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: patient}), l))
 			script := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}).AlwaysAsk(), l))
 			n, d := l.Rate()
-			tick := int64(d) / int64(n)
+			emission := int64(d) / int64(n)
 			r := rand.New(rand.NewPCG(1, 2))
 			refused := 0
 			for range 150 {
 				if r.IntN(2) == 0 {
-					m.set(m.now + r.Int64N(3*tick/1e6+1)*1e6)
+					m.set(m.now + r.Int64N(3*emission/1e6+1)*1e6)
 				}
 				a, err1 := cell.Peek(t.Context(), user, action)
 				b, err2 := script.Peek(t.Context(), user, action)

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,9 +15,18 @@ import (
 // instant, or is an error and happens once or never.
 func TestLinearizableWithFaults(t *testing.T) {
 	server, proxy := proxied(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	var mu sync.Mutex
+	random := func(n int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return r.IntN(n)
+	}
 	var spoilt atomic.Int64
 	proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
-		switch rand.IntN(40) {
+		switch random(40) {
 		case 0:
 			spoilt.Add(1)
 			return nil, true
@@ -24,7 +34,7 @@ func TestLinearizableWithFaults(t *testing.T) {
 			spoilt.Add(1)
 			return reply[:len(reply)/2], true
 		case 2, 3, 4, 5:
-			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
+			time.Sleep(time.Duration(random(10)) * time.Millisecond)
 		}
 		return reply, false
 	})

@@ -19,8 +19,8 @@ import (
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own
 // keys. A command that is not a charge is always sent alone.
 //
-// The client does not always keep Options.Timeout: see watch.go. For a client that does, see
-// direct.go.
+// A client need not keep Options.Timeout, so a timer does: see watch.go. If the client does, a
+// caller may send its own call: see direct.go.
 const (
 	fewBatches  = 2                // under way at a time: more would only make them smaller
 	manyBatches = 32               // under way if the server is far away
@@ -198,7 +198,7 @@ func (s *Store) nextBatch() *batch {
 	}
 	now := time.Now()
 	b := newBatch(now.Add(batchTime * s.timeout))
-	defer b.leave() // after the callers have joined, or the batch would be canceled
+	defer b.leave() // the count of newBatch: without it, the batch would be canceled before all have joined
 	n, weight := 0, 0
 	for _, c := range q.calls {
 		if len(b.calls) > 0 && weight+c.weight > maxWeight {

@@ -217,7 +217,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 	redistest.Need(t, true)
 	const steps = 120
 	done := map[string]int{}
-	ladder := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, ForgetAfter: 900 * time.Millisecond}
+	policy := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, ForgetAfter: 900 * time.Millisecond}
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			mini, real := miniWorld(t, 3), realWorld(t, 3)
@@ -259,7 +259,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 					befores[i] = w.dump(t)
 					lim := core.Must(core.Must(core.New(&eager{w.store, what == "ahead"}, set...)).With(core.Refundable{}))
 					if punish {
-						lim = core.Must(lim.With(ladder))
+						lim = core.Must(lim.With(policy))
 					}
 					var err error
 					switch what {
@@ -283,7 +283,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 					dumps[i] = w.dump(t)
 				}
 				if d[0], d[1] = bare(d[0]), bare(d[1]); d[0] != d[1] || dumps[0] != dumps[1] {
-					t.Fatalf("step %d, %s, %v, cost %d, a ladder: %t:\nminiredis %+v\n%s\nredis %+v\n%s\nbefore\n%s", step, what, set, cost, punish, d[0], dumps[0], d[1], dumps[1], befores[1])
+					t.Fatalf("step %d, %s, %v, cost %d, a ban policy: %t:\nminiredis %+v\n%s\nredis %+v\n%s\nbefore\n%s", step, what, set, cost, punish, d[0], dumps[0], d[1], dumps[1], befores[1])
 				}
 				if what == "peek" && dumps[1] != befores[1] {
 					t.Fatalf("step %d: a Peek wrote:\n%s\nnot\n%s", step, dumps[1], befores[1])
@@ -522,8 +522,8 @@ func TestNonsense(t *testing.T) {
 	})
 }
 
-// So is what is no standing on a ladder: neither are the limits charged with it.
-func TestNonsenseInALadder(t *testing.T) {
+// A ban that cannot be read is an error, and the limits charged with it are not written.
+func TestNonsenseInABan(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		plain := core.Must(core.New(w.store, core.FixedWindow(100, time.Hour)))
 		lim := core.Must(plain.With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
@@ -616,14 +616,14 @@ func TestSpoiltStates(t *testing.T) {
 			}
 		}
 		key := store.Key(who, action, l)
-		if ladder := strings.TrimSuffix(key, l.Identity()) + "ban"; r.IntN(4) == 0 && rdb.Exists(t.Context(), ladder).Val() > 0 {
-			key = ladder
+		if policy := strings.TrimSuffix(key, l.Identity()) + "ban"; r.IntN(4) == 0 && rdb.Exists(t.Context(), policy).Val() > 0 {
+			key = policy
 		}
 		spoil(r, key)
 		value := (&world{rdb: rdb}).value(t, key)
 		if r.IntN(3) == 0 {
 			if err := lim.Refund(t.Context(), taken); err != nil {
-				t.Errorf("%s: %s: Refund: %v", l, value, err)
+				t.Errorf("%s: %s: %s: Refund: %v", who, l, value, err)
 			}
 		}
 		for range 4 {
@@ -643,11 +643,11 @@ func TestSpoiltStates(t *testing.T) {
 			case errors.Is(err, redisstore.ErrState):
 				bad++
 			case err != nil || d.Remaining < 0 || d.Remaining > d.Limit || d.RetryAfter < 0 || d.ResetAfter < 0:
-				t.Errorf("%s: %s: %+v, %v", l, value, d, err)
+				t.Errorf("%s: %s: %s: %+v, %v", who, l, value, d, err)
 			}
 		}
 		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl == -1 {
-			t.Errorf("%s: %s: no expiry", l, value)
+			t.Errorf("%s: %s: %s: no expiry", who, l, value)
 		}
 	}
 	if bad < 500 {

@@ -163,7 +163,7 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Read
 	}
 	readings, now, err := decode(c, call.reply, readings)
 	clear(call.keys) // so that the user's name can be freed
-	call.reply = nil
+	call.reply, call.batch = nil, nil
 	call.state.Store(callWaits)
 	s.calls.Put(call)
 	if err != nil {

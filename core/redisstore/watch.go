@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// One timer serves all calls: to set one for each call takes a twentieth of the client's time if
-// there are many, and wakes another thread if there is one.
+// One timer serves all calls. A timer for each call would take a twentieth of the client's time
+// if there are many calls. If they come one at a time, it would wake another thread each time.
 
 // lateAtMost is after how long a call is late, however long the timeout.
 const lateAtMost = 10 * time.Millisecond

@@ -24,8 +24,8 @@ const (
 
 // Both in microseconds: the periods, the longest one last, and the times per unit.
 var (
-	spans = [nPeriods]int64{60 * second, 600 * second, hour, day}
-	ticks = [nRates]int64{second, 2 * second, 6 * second, 60 * second}
+	spans     = [nPeriods]int64{60 * second, 600 * second, hour, day}
+	emissions = [nRates]int64{second, 2 * second, 6 * second, 60 * second}
 )
 
 // peaks are the most units in any half-open window of each period, and the least capacity of
@@ -75,7 +75,7 @@ func (m *member) raise(cost uint32) {
 // forgotten reports whether none of the member's actions still counts.
 func (m *member) forgotten(at int64) bool {
 	if m.recent == nil {
-		return at-m.last >= max(day, int64(m.once)*ticks[nRates-1])
+		return at-m.last >= max(day, int64(m.once)*emissions[nRates-1])
 	}
 	return at-m.last >= day && at >= m.recent.empty[nRates-1]
 }
@@ -101,7 +101,7 @@ type window struct {
 func newRecent(at int64, units uint32) *recent {
 	r := &recent{last: at, units: units, queued: at}
 	for i := range r.empty {
-		r.empty[i] = at + int64(units)*ticks[i]
+		r.empty[i] = at + int64(units)*emissions[i]
 	}
 	for i := range r.windows {
 		r.windows[i] = window{at: at, count: uint64(units)}
@@ -122,8 +122,8 @@ func (r *recent) act(at int64, cost uint32, p *peaks) {
 		p.window[i] = max(p.window[i], clip(w.count))
 	}
 	for i := range r.empty {
-		r.empty[i] = max(r.empty[i], at) + int64(cost)*ticks[i]
-		p.funnel[i] = max(p.funnel[i], clip(uint64((r.empty[i]-at+ticks[i]-1)/ticks[i])))
+		r.empty[i] = max(r.empty[i], at) + int64(cost)*emissions[i]
+		p.funnel[i] = max(p.funnel[i], clip(uint64((r.empty[i]-at+emissions[i]-1)/emissions[i])))
 	}
 	r.compact()
 }

@@ -79,12 +79,12 @@ func naive(at []int64, cost []uint32) (p peaks) {
 			p.window[k] = max(p.window[k], sum)
 		}
 	}
-	for k, tick := range ticks {
+	for k, emission := range emissions {
 		level, last := int64(0), int64(0)
 		for i := range at {
-			level = max(0, level-(at[i]-last)) + int64(cost[i])*tick
+			level = max(0, level-(at[i]-last)) + int64(cost[i])*emission
 			last = at[i]
-			need := uint32((level + tick - 1) / tick)
+			need := uint32((level + emission - 1) / emission)
 			p.funnel[k] = max(p.funnel[k], need)
 		}
 	}

@@ -199,16 +199,16 @@ func sliding(max int, period int64) rule {
 	}
 }
 
-// leaking is a funnel, whose level is recounted from its start. tick is the time of a unit.
-func leaking(capacity int, tick int64) rule {
+// leaking is a funnel, whose level is recounted from its start. emission is the time of a unit.
+func leaking(capacity int, emission int64) rule {
 	return func(admitted []int64, t int64) (bool, int64) {
 		level, last := int64(0), int64(0) // in time
 		for _, a := range admitted {
-			level = max(0, level-(a-last)) + tick
+			level = max(0, level-(a-last)) + emission
 			last = a
 		}
 		level = max(0, level-(t-last))
-		return level+tick <= int64(capacity)*tick, level + tick - int64(capacity)*tick
+		return level+emission <= int64(capacity)*emission, level + emission - int64(capacity)*emission
 	}
 }
 

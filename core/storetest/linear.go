@@ -64,20 +64,23 @@ func interleave(t testing.TB, store core.Store, l core.Limit) (ops []porcupine.O
 	const goroutines, calls, users = 6, 40, 3
 	lim := core.Must(core.New(store, l))
 	start := time.Now()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
 	var mu sync.Mutex
 	together(goroutines, func(g int) {
+		r := rand.New(rand.NewPCG(seed, uint64(g)))
 		for range calls {
-			a := ask{user: rand.IntN(users)}
-			switch rand.IntN(10) {
+			a := ask{user: r.IntN(users)}
+			switch r.IntN(10) {
 			case 0:
 				a.reset = true
 			case 1, 2, 3:
 			default:
-				a.cost = 1 + rand.IntN(3)
+				a.cost = 1 + r.IntN(3)
 			}
 			ctx, leave := t.Context(), context.CancelFunc(func() {})
-			if rand.IntN(10) == 0 {
-				ctx, leave = context.WithTimeout(ctx, time.Duration(rand.IntN(200))*time.Microsecond)
+			if r.IntN(10) == 0 {
+				ctx, leave = context.WithTimeout(ctx, time.Duration(r.IntN(200))*time.Microsecond)
 			}
 			var d core.Decision
 			var err error
@@ -106,7 +109,7 @@ func interleave(t testing.TB, store core.Store, l core.Limit) (ops []porcupine.O
 				ClientId: g, Input: a, Call: int64(called), Output: answer{err, d.Allowed, d.Remaining}, Return: returned,
 			})
 			mu.Unlock()
-			time.Sleep(time.Duration(rand.IntN(50)) * time.Microsecond) // or each would run by itself
+			time.Sleep(time.Duration(r.IntN(50)) * time.Microsecond) // or each would run by itself
 		}
 	})
 	return ops, answered

@@ -16,7 +16,7 @@ type policy struct {
 	perUser             bool
 }
 
-func (l *policy) extra() core.BanPolicy {
+func (l *policy) option() core.BanPolicy {
 	x := core.BanPolicy{Refusals: l.refusals, Within: us(l.within), ForgetAfter: us(l.forgetAfter), PerUser: l.perUser}
 	for _, b := range l.bans {
 		x.Bans = append(x.Bans, us(b))

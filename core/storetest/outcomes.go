@@ -11,9 +11,9 @@ import (
 )
 
 // with derives a limiter for the same user and action.
-func (a *actor) with(extras ...core.Option) *actor {
+func (a *actor) with(options ...core.Option) *actor {
 	a.s.Helper()
-	l, err := a.l.With(extras...)
+	l, err := a.l.With(options...)
 	if err != nil {
 		a.s.Fatal(err)
 	}
@@ -309,11 +309,11 @@ var banRules = []promise{
 			if i > 0 {
 				b.allow(1, level(i, pass(1, 0, year)))
 			}
-			climber := b
+			refused := b
 			if i == 0 {
-				climber = a
+				refused = a
 			}
-			climber.allow(1, banned(i+1, stop(1, 0, year, year)))
+			refused.allow(1, banned(i+1, stop(1, 0, year, year)))
 			b.standing(core.BanStatus{Banned: true, RetryAfter: bans[min(i, 15)], ForgetAfter: bans[min(i, 15)] + year, Level: i + 1})
 			at += year
 		}

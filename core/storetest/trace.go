@@ -228,19 +228,19 @@ func (tr *trace) drawWorld() {
 			tr.t.Fatal(err)
 		}
 		fmt.Fprintf(&tr.log, "limiter %d: %v", i, limits)
-		var extras []core.Option
+		var options []core.Option
 		policy := tr.drawPolicy()
 		if policy != nil {
-			extras = append(extras, policy.extra())
+			options = append(options, policy.option())
 		}
 		receipts := rapid.Bool().Draw(tr.t, "receipts")
 		if receipts {
-			extras = append(extras, core.Refundable{})
+			options = append(options, core.Refundable{})
 		}
-		if l, err = l.With(extras...); err != nil {
+		if l, err = l.With(options...); err != nil {
 			tr.t.Fatal(err)
 		}
-		fmt.Fprintf(&tr.log, " %+v\n", extras)
+		fmt.Fprintf(&tr.log, " %+v\n", options)
 		others = append(others, rules...)
 		tr.limiters, tr.receipts = append(tr.limiters, l), append(tr.receipts, receipts)
 		tr.worlds = append(tr.worlds, question{rules: rules, policy: policy})
@@ -286,7 +286,7 @@ const (
 	refund
 	ban
 	unban
-	inspect
+	status
 )
 
 func drawStep(t *rapid.T) step {
@@ -298,7 +298,7 @@ func drawStep(t *rapid.T) step {
 		by: rapid.Int64Range(0, 3_000_000).Draw(t, "by"),
 		verb: rapid.SampledFrom([]verb{
 			allow, allow, allow, allow, allow, allow, allow, allowN, allowN, allowN, allowN, peek, peek, above, forgive,
-			surcharge, ahead, ahead, refund, refund, refund, ban, unban, inspect,
+			surcharge, ahead, ahead, refund, refund, refund, ban, unban, status,
 		}).Draw(t, "verb"),
 		who:    rapid.IntRange(0, 11).Draw(t, "who"),
 		cost:   rapid.IntRange(0, 3).Draw(t, "cost"),
@@ -368,7 +368,7 @@ func (tr *trace) step(s step) {
 		if tr.refund(s, i) {
 			return
 		}
-	case ban, unban, inspect:
+	case ban, unban, status:
 		if a.policy != nil {
 			tr.judge(s, i, a)
 			return

@@ -137,7 +137,9 @@ func TestHijack(t *testing.T) {
 // The rest of what a ResponseController does reaches the connection.
 func TestResponseController(t *testing.T) {
 	onEachConfig(t, func(t *testing.T, ad adapter, s *server, cfg *nethttp.Config) {
+		ran := gatetest.NewRan(t, 1)
 		s.mount(ad.mount(app{routes: handled(cfg, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+			ran.Now()
 			rc := http.NewResponseController(w)
 			if err := rc.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
 				t.Error(err)
@@ -286,8 +288,10 @@ func uploadsAreRemoved(t *testing.T, ad adapter, cfg *nethttp.Config) {
 		all, _ := os.ReadDir(dir)
 		return len(all)
 	}
+	ran := gatetest.NewRan(t, 2)
 	routes := reply(cfg)(memory())
 	routes[0].handler = func(_ http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+		ran.Now()
 		if err := r.ParseMultipartForm(1); err != nil || files() == 0 {
 			t.Errorf("%d files, %v", files(), err)
 		}

@@ -32,13 +32,13 @@ type visit struct {
 
 // Which requests wait, for how long, and what is answered then.
 var waits = []struct {
-	name   string
-	limits []core.Limit
-	extras []core.Option
-	store  func() core.Store // nil is a memorystore
-	config nethttp.Config
-	visits []visit // in the order in which they come
-	log    []string
+	name    string
+	limits  []core.Limit
+	options []core.Option
+	store   func() core.Store // nil is a memorystore
+	config  nethttp.Config
+	visits  []visit // in the order in which they come
+	log     []string
 }{
 	{
 		name:   "without MaxWait no request waits",
@@ -73,10 +73,10 @@ var waits = []struct {
 		visits: []visit{{status: 200, reset: 1}, {at: time.Millisecond, status: 200, after: 999 * time.Millisecond, reset: 1}},
 	},
 	{
-		name:   "a waiting request does not count as refused",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		extras: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
-		config: nethttp.Config{MaxWait: time.Second},
+		name:    "a waiting request does not count as refused",
+		limits:  []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		options: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
+		config:  nethttp.Config{MaxWait: time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, status: 200, after: time.Second - 1, reset: 1},
@@ -86,11 +86,11 @@ var waits = []struct {
 		},
 	},
 	{
-		name:   "a user who is banned for longer does not wait",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		extras: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
-		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
-		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "60", reset: 60}, {at: time.Second, status: 429, retry: "59", reset: 59}},
+		name:    "a user who is banned for longer does not wait",
+		limits:  []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		options: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
+		config:  nethttp.Config{MaxWait: 500 * time.Millisecond},
+		visits:  []visit{{status: 200, reset: 1}, {status: 429, retry: "60", reset: 60}, {at: time.Second, status: 429, retry: "59", reset: 59}},
 	},
 	{
 		name:   "beyond MaxWaiting is decided at once, and when a place is free there is one again",
@@ -202,7 +202,7 @@ func TestHold(t *testing.T) {
 					if c.store != nil {
 						store = c.store()
 					}
-					limiter := core.Must(core.Must(core.New(store, c.limits...)).With(c.extras...))
+					limiter := core.Must(core.Must(core.New(store, c.limits...)).With(c.options...))
 					h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &c.config}}}}}.filled())
 					begun := time.Now()
 					var wg sync.WaitGroup

@@ -34,8 +34,8 @@ local rare, log, ring, bans -- methods, made on first use
 local PEEK, DATED, FORCED = 48, 50, 51
 
 -- A limit is an array: making it takes a third of the time of a table with names. Each machine
--- names its fields from 7 on. The limits of a charge are a list: NEXT is the next one, and SIZE,
--- of the first, how many there are.
+-- names its fields from 7 on. The limits of a charge are a list: NEXT is the next one. SIZE, of
+-- the first, is how many there are. It is set if there are several charges.
 local MACHINE, SHADOW, FITS, CHANGED, NEXT, SIZE = 1, 2, 3, 4, 5, 6
 local METER, COUNTER, OTHER = 1, 2, 3
 --@ meter.fields
