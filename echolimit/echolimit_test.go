@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -23,14 +22,7 @@ func init() {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
 }
 
-func memory() *gatetest.Store { return gatetest.NewStore(nil) }
-
-func five(s core.Store) *core.Limiter {
-	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
-}
-func one(s core.Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Minute))) }
-
-var do, want = gatetest.Do, gatetest.Want
+var memory, five, one, do, want = gatetest.Memory, gatetest.Five, gatetest.One, gatetest.Do, gatetest.Want
 
 func ok(c ctx) error { return c.String(200, "ok") }
 

@@ -2,7 +2,6 @@ package ginlimit_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -19,31 +18,20 @@ import (
 func BenchmarkMiddleware(b *testing.B) {
 	plenty := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
 	never := core.Funnel(1, core.Per(1, 100*24*time.Hour))
-	limit := func(cfg ginlimit.Config, l core.Limit) gin.HandlersChain {
+	route := func(chain ...gin.HandlerFunc) http.Handler {
+		e := gin.New()
+		e.POST("/likes", append(chain, func(c *gin.Context) { c.Status(http.StatusNoContent) })...)
+		return e
+	}
+	limit := func(cfg ginlimit.Config, l core.Limit) http.Handler {
 		limiter := core.Must(core.New(memorystore.New(nil), l))
-		return gin.HandlersChain{cfg.Limit(limiter, ginlimit.From(keyfuncs.Header("X-User-ID")), ginlimit.Action("like"))}
+		return route(cfg.Limit(limiter, ginlimit.From(keyfuncs.Header("X-User-ID")), ginlimit.Action("like")))
 	}
-	for _, c := range []struct {
-		name  string
-		chain gin.HandlersChain
-	}{
-		{"limit=none", nil},
-		{"limit=funnel/keys=1", limit(ginlimit.Config{}, plenty)},
-		{"limit=funnel/keys=1/keep=on", limit(ginlimit.Config{Keep: true}, plenty)},
-		{"limit=funnel/keys=1/ietf=on", limit(ginlimit.Config{IETF: true}, plenty)},
-		{"limit=funnel/keys=1/verdict=refused", limit(ginlimit.Config{}, never)},
-	} {
-		b.Run("adapter=ginlimit/"+c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			e := gin.New()
-			e.POST("/likes", append(c.chain, func(c *gin.Context) { c.Status(http.StatusNoContent) })...)
-			r := httptest.NewRequest("POST", "/likes", nil)
-			r.Header.Set("X-User-ID", "laoqian")
-			w := gatetest.Discard{}
-			for b.Loop() {
-				clear(w)
-				e.ServeHTTP(w, r)
-			}
-		})
-	}
+	gatetest.Benchmark(b, "ginlimit", map[string]http.Handler{
+		"limit=none":                          route(),
+		"limit=funnel/keys=1":                 limit(ginlimit.Config{}, plenty),
+		"limit=funnel/keys=1/keep=on":         limit(ginlimit.Config{Keep: true}, plenty),
+		"limit=funnel/keys=1/ietf=on":         limit(ginlimit.Config{IETF: true}, plenty),
+		"limit=funnel/keys=1/verdict=refused": limit(ginlimit.Config{}, never),
+	})
 }

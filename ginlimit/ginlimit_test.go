@@ -25,16 +25,9 @@ func init() {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
 }
 
-func memory() *gatetest.Store { return gatetest.NewStore(nil) }
-
-func five(s core.Store) *core.Limiter {
-	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
-}
-func one(s core.Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Minute))) }
-
 var everyone = ginlimit.From(keyfuncs.Everyone)
 
-var do, want = gatetest.Do, gatetest.Want
+var memory, five, one, do, want = gatetest.Memory, gatetest.Five, gatetest.One, gatetest.Do, gatetest.Want
 
 // A refusal aborts: no handler and no later middleware runs, and those before see it.
 func TestARefusalAborts(t *testing.T) {

@@ -2,7 +2,6 @@ package nethttp_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -22,25 +21,11 @@ func BenchmarkMiddleware(b *testing.B) {
 		limiter := core.Must(core.New(memorystore.New(nil), l))
 		return cfg.Limit(limiter, keyfuncs.Header("X-User-ID"), keyfuncs.Action("like"))(bare)
 	}
-	for _, c := range []struct {
-		name string
-		h    http.Handler
-	}{
-		{"limit=none", bare},
-		{"limit=funnel/keys=1", limit(nethttp.Config{}, plenty)},
-		{"limit=funnel/keys=1/keep=on", limit(nethttp.Config{Keep: true}, plenty)},
-		{"limit=funnel/keys=1/ietf=on", limit(nethttp.Config{IETF: true}, plenty)},
-		{"limit=funnel/keys=1/verdict=refused", limit(nethttp.Config{}, never)},
-	} {
-		b.Run("adapter=nethttp/"+c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			r := httptest.NewRequest("POST", "/likes", nil)
-			r.Header.Set("X-User-ID", "laoqian")
-			w := gatetest.Discard{}
-			for b.Loop() {
-				clear(w)
-				c.h.ServeHTTP(w, r)
-			}
-		})
-	}
+	gatetest.Benchmark(b, "nethttp", map[string]http.Handler{
+		"limit=none":                          bare,
+		"limit=funnel/keys=1":                 limit(nethttp.Config{}, plenty),
+		"limit=funnel/keys=1/keep=on":         limit(nethttp.Config{Keep: true}, plenty),
+		"limit=funnel/keys=1/ietf=on":         limit(nethttp.Config{IETF: true}, plenty),
+		"limit=funnel/keys=1/verdict=refused": limit(nethttp.Config{}, never),
+	})
 }

@@ -22,13 +22,7 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-func five(s core.Store) *core.Limiter {
-	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
-}
-
-func one() *core.Limiter { return core.Must(core.New(memory(), core.FixedWindow(1, time.Minute))) }
-
-func memory() *gatetest.Store { return gatetest.NewStore(nil) }
+var memory, five, one = gatetest.Memory, gatetest.Five, gatetest.One
 
 var xUserID = keyfuncs.Header("X-User-ID")
 
@@ -242,7 +236,7 @@ func TestExposedHeaders(t *testing.T) {
 	for i := range exposed {
 		exposed[i] = http.CanonicalHeaderKey(exposed[i])
 	}
-	h := nethttp.Config{IETF: true}.Limit(one(), keyfuncs.Everyone, keyfuncs.Action("x"))(http.NotFoundHandler())
+	h := nethttp.Config{IETF: true}.Limit(one(memory()), keyfuncs.Everyone, keyfuncs.Action("x"))(http.NotFoundHandler())
 	ask(h)
 	safelisted := []string{"Cache-Control", "Content-Type"}
 	got := ask(h).Header()

@@ -9,11 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/tailcut/tailcut/core"
 	echolimit "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
@@ -24,11 +22,7 @@ import (
 
 var everyone = echolimit.From(keyfuncs.Everyone)
 
-var do, want = gatetest.Do, gatetest.Want
-
-func five(s core.Store) *core.Limiter {
-	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
-}
+var five, do, want = gatetest.Five, gatetest.Do, gatetest.Want
 
 func newEcho(cfg echo.RouterConfig) *echo.Echo {
 	return echo.NewWithConfig(echo.Config{Logger: slog.New(slog.DiscardHandler), Router: echo.NewRouter(cfg)})

@@ -5,12 +5,14 @@ import (
 	"context"
 	"log"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
@@ -30,6 +32,9 @@ func NewStore(s core.Store) *Store {
 	}
 	return &Store{Store: s}
 }
+
+// Memory returns a Store over a new memorystore.
+func Memory() *Store { return NewStore(nil) }
 
 // Take remembers the charge and asks the store behind.
 func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
@@ -54,6 +59,14 @@ func (s *Store) Actions() []string {
 	}
 	return actions
 }
+
+// Five returns a limiter of 5 actions a minute.
+func Five(s core.Store) *core.Limiter {
+	return core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
+}
+
+// One returns a limiter of 1 action a minute.
+func One(s core.Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Minute))) }
 
 // Do sends a request to h. header is names and values in turns.
 func Do(h http.Handler, method, path string, header ...string) *httptest.ResponseRecorder {
@@ -114,6 +127,24 @@ func (d Discard) Write(b []byte) (int, error) { return len(b), nil }
 
 // WriteHeader does nothing.
 func (d Discard) WriteHeader(int) {}
+
+// Benchmark measures POST /likes by laoqian, named in X-User-ID, with each handler. The
+// handlers are by the name of their sub-benchmark.
+func Benchmark(b *testing.B, adapter string, handlers map[string]http.Handler) {
+	for _, name := range slices.Sorted(maps.Keys(handlers)) {
+		h := handlers[name]
+		b.Run("adapter="+adapter+"/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := httptest.NewRequest("POST", "/likes", nil)
+			r.Header.Set("X-User-ID", "laoqian")
+			w := Discard{}
+			for b.Loop() {
+				clear(w)
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
 
 // A Log is what goes to slog.Default, a line each, without stacks.
 type Log struct {
