@@ -104,10 +104,6 @@ func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
 	return micros(l.rule.RetryAfter(v, cost))
 }
 
-// Decide fills in d, a zero Decision, from the verdict of the charge's one limit. The
-// charge must be [Charge.Short].
-func (c *Charge) Decide(d *Decision, v machine.Verdict) { c.Limits[0].decided(d, v, c.Cost) }
-
 func (l *Limit) decided(d *Decision, v machine.Verdict, cost int64) {
 	d.Allowed, d.Source, d.Limit = v.Outcome == machine.Admitted, SourceStore, l.max
 	d.ResetAfter = micros(v.Rest.Ceil())

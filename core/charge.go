@@ -19,14 +19,6 @@ type Charge struct {
 	status *Status // to be filled in by Answer
 }
 
-// Short reports whether [machine.Rule.Decide] may decide the charge, a faster way that most
-// charges can take: one limit, a cost of at most its quota, and nothing else set.
-// [Charge.Decide] then turns the verdict into the decision.
-func (c *Charge) Short() bool {
-	return len(c.Limits) == 1 && c.Limits[0].kind != machine.KindBan && c.Cost <= int64(c.Limits[0].max) &&
-		c.Mode == machine.Charge && !c.Receipt && c.Ahead == 0
-}
-
 // Check reports whether the charge may pass at the instant now, in microseconds on the
 // store's clock: whether all enforced limits have room. It brings the states, one for each
 // limit and in their order, to that instant.

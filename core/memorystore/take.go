@@ -33,11 +33,11 @@ func (sh *shard) slot(p *place) *slot {
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	u, a := s.hash(c.User), s.hash(c.Action)
 	sh := s.shard(u)
-	if c.Short() { // a decorator sent it: see TakeOne
+	if commonest(&c) { // a decorator sent it: see TakeOne
 		l := &c.Limits[0]
 		if v := s.takeOne(sh, keyOf(u, a, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
-			c.Decide(&d, v)
-			return d, nil
+			read := [1]machine.Reading{v.Reading()}
+			return c.Answer(read[:], 0), nil
 		}
 	}
 	var fewStates [few]machine.State

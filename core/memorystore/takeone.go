@@ -19,7 +19,7 @@ func init() {
 	})
 }
 
-// A taker decides the commonest charge, of one limit: see [core.Charge.Short].
+// A taker decides the commonest charge: see commonest.
 type taker struct{ s *Store }
 
 func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
@@ -33,6 +33,14 @@ type allTaker struct{ s *Store }
 func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.Verdict {
 	u := t.s.hash(user)
 	return t.s.takeOne(t.s.shard(u), key(u, allActions, r), r, cost)
+}
+
+// commonest reports whether takeOne may decide a charge: it has one limit, a cost of at most the
+// quota, and nothing else set.
+func commonest(c *core.Charge) bool {
+	l := &c.Limits[0]
+	return len(c.Limits) == 1 && l.Rule().Kind != machine.KindBan && c.Cost <= int64(l.Quota()) &&
+		c.Mode == machine.Charge && !c.Receipt && c.Ahead == 0
 }
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.
