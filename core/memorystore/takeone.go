@@ -38,9 +38,11 @@ func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.V
 // commonest reports whether takeOne may decide a charge: it has one limit, a cost of at most the
 // quota, and nothing else set.
 func commonest(c *core.Charge) bool {
+	if len(c.Limits) != 1 || c.Mode != machine.Charge || c.Receipt || c.Ahead > 0 {
+		return false
+	}
 	l := &c.Limits[0]
-	return len(c.Limits) == 1 && l.Rule().Kind != machine.KindBan && c.Cost <= int64(l.Quota()) &&
-		c.Mode == machine.Charge && !c.Receipt && c.Ahead == 0
+	return l.Rule().Kind != machine.KindBan && c.Cost <= int64(l.Quota())
 }
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.
