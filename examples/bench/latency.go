@@ -29,34 +29,39 @@ func redisLatency(ctx context.Context, s settings) ([]table, error) {
 	return []table{quiet, busy}, err
 }
 
-// latencies measures one caller: ns is the median of one round's latencies.
+// latencies measures one caller. The contenders take turns call by call, since the machine may
+// be faster in one second than in the next. ns is the median of a round's latencies.
 func (s settings) latencies(ctx context.Context, how string, incrTarget float64) (table, error) {
 	keys := s.redis.keys(someKeys)
 	ask, err := s.redis.tailcut(slow.funnel())
 	if err != nil {
 		return table{}, err
 	}
-	p50 := func(name string, ask decide) contender {
-		return contender{name, func(from, n int) (sample, error) {
-			took := make([]float64, n)
-			for i := range n {
-				start := time.Now()
-				if _, err := ask(keys[(from+i)%len(keys)]); err != nil {
-					return sample{}, err
-				}
-				took[i] = float64(time.Since(start))
-			}
-			return sample{ns: median(took)}, nil
-		}}
-	}
 	direct, err := s.redis.direct(keys)
 	if err != nil {
 		return table{}, err
 	}
-	scores, err := s.compete(ctx, 0,
-		p50(tailcut, ask), p50("redis_rate", s.redis.redisRate(slow)), p50("INCR", s.redis.incr), p50("its script, by a plain EVALSHA", direct))
-	if err != nil {
-		return table{}, err
+	scores := []score{{name: tailcut}, {name: "redis_rate"}, {name: "INCR"}, {name: "its script, by a plain EVALSHA"}}
+	asks := []decide{ask, s.redis.redisRate(slow), s.redis.incr, direct}
+	for round := range s.rounds + 1 { // the first one does not count
+		took := make([][]float64, len(asks))
+		for i, begun := 0, time.Now(); i < max(s.fixed, 1000) || s.fixed == 0 && time.Since(begun).Seconds() < s.seconds*float64(len(asks)); i++ {
+			for j, ask := range asks {
+				start := time.Now()
+				if _, err := ask(keys[i%len(keys)]); err != nil {
+					return table{}, fmt.Errorf("%s: %w", scores[j].name, err)
+				}
+				took[j] = append(took[j], float64(time.Since(start)))
+			}
+			if err := ctx.Err(); err != nil {
+				return table{}, err
+			}
+		}
+		for j := range scores {
+			if round > 0 {
+				scores[j].ns = append(scores[j].ns, median(took[j]))
+			}
+		}
 	}
 	t := table{head: []string{"1 goroutine, " + count(someKeys, "key") + ", " + how, "p50 µs", tailcut + " ÷ it", "target", "met"}}
 	t.add(tailcut, few(median(scores[0].ns)/1000), "1", noPeer, noPeer)
