@@ -198,7 +198,7 @@ func (s *Store) nextBatch() *batch {
 	}
 	now := time.Now()
 	b := newBatch(now.Add(batchTime * s.timeout))
-	defer b.leave() // the count of newBatch: without it, the batch would be canceled before all have joined
+	defer b.leave() // it counts one until all have joined, or the batch would be canceled
 	n, weight := 0, 0
 	for _, c := range q.calls {
 		if len(b.calls) > 0 && weight+c.weight > maxWeight {

@@ -57,8 +57,8 @@ func (s *Store) sendAlone(b *batch) {
 }
 
 // exchange sends a batch in one command, gives each call its part of the reply, and reports
-// whether there was a reply. If a hook of the client panics, these calls get an error: otherwise the
-// panic would end the process.
+// whether there was a reply. If a hook of the client panics, these calls get an error:
+// otherwise the panic would end the process.
 func (s *Store) exchange(b *batch) (answered bool) {
 	calls := b.calls
 	defer func() {
