@@ -22,7 +22,7 @@ func (s *Store) direct(ctx context.Context, c *call) *batch {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.underway > 0 || len(q.calls) > 0 || q.unanswered || q.answered.IsZero() {
+	if len(q.batches) > q.alone || len(q.calls) > 0 || q.unanswered || q.answered.IsZero() {
 		return nil
 	}
 	now := time.Now()
@@ -34,7 +34,6 @@ func (s *Store) direct(ctx context.Context, c *call) *batch {
 	b.direct = true
 	q.add(b)
 	q.sending++
-	q.underway++
 	q.started, q.answered = now, now
 	s.startWatch()
 	return b

@@ -72,9 +72,9 @@
 // # Faults
 //
 // These faults are tested on real Redis under load, with core.Fallback and one process. "Once"
-// is one quota; with n processes it is n quotas. Users get no errors, and no call takes longer than the
-// timeout. Redis decides again within half a second of its return, unless the table says
-// otherwise.
+// is one quota; with n processes it is n quotas. Users get no errors, and no call takes longer
+// than the timeout. Redis decides again within half a second of its return, unless the table
+// says otherwise.
 //
 //	fault                                users get                            more than the limit, in one period
 //	killed, comes back empty             the process's limit, then a new one  twice

@@ -42,7 +42,6 @@ type queue struct {
 	calls      []*call
 	most       int       // bounds the calls that queue or are sent alone
 	sending    int       // goroutines and callers that send batches
-	underway   int       // batches that they have sent
 	alone      int       // calls that are sent alone
 	started    time.Time // when the last batch started
 	answered   time.Time // when the last batch was answered, or the first one started
@@ -166,7 +165,6 @@ func (q *queue) remove(b *batch) {
 // returned removes a batch that is no longer under way, and notes whether it was answered.
 func (q *queue) returned(b *batch, answered bool) {
 	q.remove(b)
-	q.underway--
 	if q.unanswered = !answered; answered {
 		q.answered = time.Now()
 	}
@@ -220,7 +218,6 @@ func (s *Store) nextBatch() *batch {
 		q.sending--
 		return nil
 	}
-	q.underway++
 	q.started = now
 	q.add(b)
 	return b

@@ -45,7 +45,8 @@ func (s settings) latencies(ctx context.Context, how string, incrTarget float64)
 	asks := []decide{ask, s.redis.redisRate(slow), s.redis.incr, direct}
 	for round := range s.rounds + 1 { // the first one does not count
 		took := make([][]float64, len(asks))
-		for i, begun := 0, time.Now(); i < max(s.fixed, 1000) || s.fixed == 0 && time.Since(begun).Seconds() < s.seconds*float64(len(asks)); i++ {
+		end := time.Now().Add(time.Duration(s.seconds * float64(len(asks)) * float64(time.Second)))
+		for i := 0; i < 1000 || s.fixed == 0 && time.Now().Before(end); i++ {
 			for j, ask := range asks {
 				start := time.Now()
 				if _, err := ask(keys[i%len(keys)]); err != nil {

@@ -128,8 +128,8 @@ func (d Discard) Write(b []byte) (int, error) { return len(b), nil }
 // WriteHeader does nothing.
 func (d Discard) WriteHeader(int) {}
 
-// Benchmark measures POST /likes by laoqian, named in X-User-ID, with each handler. The
-// handlers are by the name of their sub-benchmark.
+// Benchmark measures POST /likes by laoqian, named in X-User-ID, with each handler, in a
+// sub-benchmark of its name.
 func Benchmark(b *testing.B, adapter string, handlers map[string]http.Handler) {
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
 		h := handlers[name]
