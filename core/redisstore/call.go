@@ -17,12 +17,13 @@ type call struct {
 	keyAt  int8   // the index of the key in args
 	source string // of the script, if args runs one by its digest
 
-	reply any
-	err   error
-	since time.Time // when it was made
-	state atomic.Int32
-	batch *batch     // that it is sent in; nil if the caller sends it
-	done  chan error // has room for one
+	reply  any   // to another command
+	values []any // a charge's part of the reply
+	err    error
+	since  time.Time // when it was made
+	state  atomic.Int32
+	batch  *batch     // that it is sent in; nil if the caller sends it
+	done   chan error // has room for one
 }
 
 // The states of a call. Sender, caller and timer try to change the state, and the first wins.

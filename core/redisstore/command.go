@@ -19,7 +19,7 @@ func (s *Store) run(b *batch, calls []*call) (any, error) {
 	args := make([]any, 3, 4+len(calls)*(1+len(calls[0].keys)))
 	var few [16]any
 	var repeats []byte
-	specs, again := few[:0], 0
+	specs, again := slices.Grow(few[:0], len(calls)), 0
 	for i, c := range calls {
 		if i > 0 && c.equals(calls[i-1]) {
 			again++

@@ -85,7 +85,7 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 		if errs[i] = c.err; c.err == nil {
 			var readings []machine.Reading
 			var now int64
-			if readings, now, errs[i] = decode(&charges[i], c.reply, nil); errs[i] == nil {
+			if readings, now, errs[i] = decode(&charges[i], c.values, nil); errs[i] == nil {
 				decisions[i] = charges[i].Answer(readings, now)
 			}
 		}

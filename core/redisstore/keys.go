@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"hash"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -69,14 +70,18 @@ func (s *Store) appendUser(b []byte, user string) []byte {
 }
 
 func appendPart(b []byte, part string) []byte {
-	start := len(b)
-	for i := 0; i < len(part); {
+	start, i := len(b), 0
+	for i < min(len(part), maxPart) && plain[part[i]] {
+		i++
+	}
+	b = append(b, part[:i]...)
+	for i < len(part) {
 		if len(b)-start > maxPart {
 			break
 		}
 		c := part[i]
 		if c < utf8.RuneSelf {
-			if plain(c) && (i > 0 || c != tagDigest && c != tagSecret) {
+			if plain[c] || i > 0 && (c == tagDigest || c == tagSecret) {
 				b = append(b, c)
 			} else {
 				b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
@@ -102,15 +107,14 @@ func appendPart(b []byte, part string) []byte {
 	return b
 }
 
-// plain reports whether a byte is not escaped: it is printable, and has no meaning in a key or
-// in a pattern of redis-cli.
-func plain(c byte) bool {
-	switch c {
-	case '%', ':', '{', '}', '*', '?', '[', ']', '\\', '"', '\'':
-		return false
+// plain says which bytes are never escaped: those that are printable, are no tag, and have no
+// meaning in a key or in a pattern of redis-cli.
+var plain = func() (plain [256]bool) {
+	for c := ' ' + 1; c < 0x7f; c++ {
+		plain[c] = !strings.ContainsRune(`~^%:{}*?[]\"'`, c)
 	}
-	return c > ' ' && c < 0x7f
-}
+	return plain
+}()
 
 // hashString hashes a string of any length without a copy of it.
 func hashString(h hash.Hash, s string) {

@@ -68,7 +68,7 @@ func (s *Store) exchange(b *batch) (answered bool) {
 		}
 		s.logPanic(v)
 		for _, c := range calls {
-			if c.reply == nil && c.err == nil {
+			if c.reply == nil && c.values == nil && c.err == nil {
 				c.err = fmt.Errorf("panic: %v", v)
 			}
 		}

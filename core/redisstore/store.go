@@ -161,9 +161,9 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Read
 	if err := s.do(ctx, call); err != nil {
 		return core.Decision{}, nil, err
 	}
-	readings, now, err := decode(c, call.reply, readings)
+	readings, now, err := decode(c, call.values, readings)
 	clear(call.keys) // so that the user's name can be freed
-	call.reply, call.batch = nil, nil
+	call.values, call.batch = nil, nil
 	call.state.Store(callWaits)
 	s.calls.Put(call)
 	if err != nil {

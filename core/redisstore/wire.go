@@ -139,16 +139,13 @@ func replySize(l *core.Limit, dated bool) int {
 
 // decode appends the readings in a charge's part of the reply: the instant if the charge is
 // dated, and then the numbers of each limit.
-func decode(c *core.Charge, reply any, readings []machine.Reading) ([]machine.Reading, int64, error) {
-	values, ok := reply.([]any)
-	if !ok {
-		return nil, 0, ErrReply
-	}
+func decode(c *core.Charge, values []any, readings []machine.Reading) ([]machine.Reading, int64, error) {
 	now, dated := int64(0), dated(c)
 	if dated {
 		if len(values) == 0 {
 			return nil, 0, ErrReply
 		}
+		var ok bool
 		if now, ok = values[0].(int64); !ok || now < 0 {
 			return nil, 0, ErrReply
 		}
@@ -210,12 +207,12 @@ func distribute(reply any, err error, calls []*call) {
 		case !ok || len(values) < c.size:
 			c.err, ok = ErrReply, false // the parts after it cannot be found
 		default:
-			c.reply, values = values[:c.size:c.size], values[c.size:]
+			c.values, values = values[:c.size:c.size], values[c.size:]
 		}
 	}
 	if len(values) > 0 {
 		for _, c := range calls {
-			c.reply, c.err = nil, errors.Join(c.err, ErrReply)
+			c.values, c.err = nil, errors.Join(c.err, ErrReply)
 		}
 	}
 }
