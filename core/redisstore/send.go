@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// send sends batches until no call queues. It yields first: callers that were just
-// answered can join the next batch.
+// send sends batches until no call queues. It yields between them: callers that were just
+// answered can join the next batch. Most have not run yet when one yield ends.
 func (s *Store) send() {
 	growStack(0)
 	for b := s.nextBatch(); b != nil; b = s.nextBatch() {
@@ -22,6 +22,7 @@ func (s *Store) send() {
 		s.queue.returned(b, answered)
 		s.queue.mu.Unlock()
 		b.deliver()
+		runtime.Gosched()
 		runtime.Gosched()
 	}
 }
