@@ -205,7 +205,7 @@ func (l Limit) Shadowed() bool { return l.shadow }
 
 // AllActions reports whether the limit counts all of a user's actions together; see
 // [Limit.PerUser].
-func (l Limit) AllActions() bool { return l.perUser }
+func (l *Limit) AllActions() bool { return l.perUser }
 
 // Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
 // CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel".

@@ -27,7 +27,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	switch {
 	case !s.Exists:
 		return nil, nil
-	case s.Trail != nil:
+	case s.Trail.Len() > 0:
 		return s.Trail.append([]byte{binaryVersion, binaryTrail}), nil
 	case s.Bans != nil:
 		return s.Bans.append([]byte{binaryVersion, binaryBans}), nil
@@ -96,7 +96,6 @@ func (s *State) UnmarshalBinary(b []byte) error {
 		read.Counter = Counter{Count: d.int(), End: d.int()}
 		d.bad = d.bad || read.Counter == Counter{}
 	case binaryTrail:
-		read.Trail = new(Trail)
 		instants := d.instants()
 		for _, at := range instants {
 			read.Trail.push(at, len(instants))

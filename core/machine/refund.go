@@ -48,7 +48,7 @@ func (r *Rule) refundCounter(s *State, t *Taken, now, units int64) bool {
 const maxSince = 1 << 16
 
 func (r *Rule) refundTrail(s *State, t *Taken, now, units int64) bool {
-	trail := s.Trail
+	trail := &s.Trail
 	if r.Kind == KindSlidingRefused && int64(trail.Len()-trail.dead(now-r.Period)) >= r.Max {
 		return false // older entries that still count may have been dropped for newer ones
 	}

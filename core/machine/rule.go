@@ -81,6 +81,9 @@ func (r *Rule) Rate() (n, period int64) { return r.Parts, r.pace }
 // Windowed reports whether the rule is a window's.
 func (r *Rule) Windowed() bool { return r.Kind <= KindElasticWindow }
 
+// Trailed reports whether the state of the rule is a [Trail].
+func (r *Rule) Trailed() bool { return r.Kind <= KindMovingWindow }
+
 // Metered reports whether the rule is a bucket's or a funnel's.
 func (r *Rule) Metered() bool { return r.Kind == KindTokenBucket || r.Kind == KindFunnel }
 

@@ -36,7 +36,7 @@ type State struct {
 
 	Meter   Meter   // buckets and funnels
 	Counter Counter // FixedWindow and ElasticWindow
-	Trail   *Trail  // SlidingWindow and MovingWindow
+	Trail   Trail   // SlidingWindow and MovingWindow
 	Bans    *Bans   // KindBan
 
 	next  Span  // the debt of a meter after the charge
@@ -104,7 +104,7 @@ func (r *Rule) Expires(s *State) int64 {
 		return s.Meter.Forget
 	case !r.Windowed():
 		return s.Meter.Expires()
-	case s.Trail != nil:
+	case r.Trailed():
 		return s.Trail.newest() + r.Period
 	default:
 		return s.Counter.End
@@ -119,7 +119,7 @@ func (r *Rule) RefusedUntil(s *State) int64 {
 		return s.Bans.Until
 	case !r.Windowed():
 		return s.Meter.refusedUntil(r)
-	case s.Trail != nil:
+	case r.Trailed():
 		return s.Trail.free(r, 1)
 	case s.Counter.Count >= r.Max:
 		return s.Counter.End

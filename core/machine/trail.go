@@ -21,15 +21,15 @@ type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once
 	n      int32
 	head   int32      // the index of the oldest entry in the first block
-	blocks *[][]int64 // the entries, if not nil
+	blocks *Blocks    // the entries, if not nil
 	few    [few]int64 // the entries, if blocks is nil
 }
 
+// Blocks are the instants of a Trail that has more than it holds itself.
+type Blocks [][]int64
+
 // Len is how many entries are kept, including those older than the period.
 func (t *Trail) Len() int {
-	if t == nil {
-		return 0
-	}
 	return int(t.n)
 }
 
@@ -59,7 +59,7 @@ func (t *Trail) push(at int64, max int) {
 	case t.n < few:
 		t.few[t.n] = at
 	default:
-		t.blocks = &[][]int64{append(t.larger(t.few[:], max), at)}
+		t.blocks = &Blocks{append(t.larger(t.few[:], max), at)}
 	}
 	t.n++
 }
@@ -101,7 +101,7 @@ func (t *Trail) extend(max int) *[]int64 {
 }
 
 // split turns one block into chunks.
-func (t *Trail) split() (blocks [][]int64) {
+func (t *Trail) split() (blocks Blocks) {
 	for part := range slices.Chunk((*t.blocks)[0][t.head:], chunk) {
 		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
 	}
@@ -214,11 +214,8 @@ func (r *Rule) checkTrail(s *State, now int64, a *Ask) bool {
 // recorded too, the newest Max entries stay, or more if a limiter with a higher max wrote
 // them.
 func (r *Rule) chargeTrail(s *State, now, cost int64) {
-	if s.Trail == nil {
-		s.Trail = new(Trail)
-	}
 	r.shift(s, now)
-	t := s.Trail
+	t := &s.Trail
 	t.drop(t.dead(now - r.Period))
 	keep := max(int(r.Max), t.Len())
 	for range cost {
@@ -234,7 +231,7 @@ func (r *Rule) readTrail(v *Reading, s *State, now, cost int64) {
 	if !s.Exists || s.Trail.Len() == 0 {
 		return
 	}
-	t := s.Trail
+	t := &s.Trail
 	v.Count = int64(t.Len() - t.dead(now-r.Period+s.ahead))
 	if v.Count == 0 {
 		return

@@ -13,7 +13,8 @@
 // limiter of two limits takes two keys.
 //
 //	a key                                   40 to 52 bytes, whatever the length of user and action
-//	SlidingWindow, MovingWindow             64 bytes more, and 8 to 9 for each action above the fifth
+//	SlidingWindow, MovingWindow             80 to 104 bytes, for up to 5 actions
+//	  with more actions                     50 bytes more, and 8 to 9 for each action
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //
@@ -45,7 +46,7 @@
 //   - A ban by hand fails: a shared state cannot hold the ban of one user.
 //
 // To fill a store with refused keys takes as many users as MaxKeys. If clients can invent
-// users, by IPv6 for example, choose a larger MaxKeys: a key takes 52 bytes.
+// users, by IPv6 for example, choose a larger MaxKeys: a key takes 52 bytes, or 104.
 //
 // # Time
 //

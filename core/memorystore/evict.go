@@ -2,14 +2,17 @@ package memorystore
 
 // Room for new keys, and which key is dropped if the store is full.
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // probe is among how many keys evict chooses.
 const probe = 32
 
 // add makes a slot for a new key, unless the store is full.
-func (s *Store) add(sh *shard, h hash, now int64) (at int, ok bool) {
-	places := [1]place{{key: h}}
+func (s *Store) add(sh *shard, t *table, h hash, now int64) (at int, ok bool) {
+	places := [1]place{{table: t, key: h}}
 	if !s.insert(sh, places[:], 0, now) {
 		return 0, false
 	}
@@ -20,17 +23,18 @@ func (s *Store) add(sh *shard, h hash, now int64) (at int, ok bool) {
 // can be dropped, it returns false and the state is not kept.
 func (s *Store) insert(sh *shard, places []place, i int, now int64) bool {
 	p := &places[i]
-	takesOver := !p.reserved && sh.slots[sh.slotFor(p.key, places, now)].key() != 0 // from an expired key
+	t := p.table
+	takesOver := !p.reserved && t.slots[t.slotFor(p.key, places, now)].key() != 0 // from an expired key
 	if !takesOver && !p.reserved && !s.reserve(sh, places, i, now) {
 		return false
 	}
-	counted := sh.used
+	counted := t.used
 	if p.reserved {
 		counted++
 	}
-	p.at, p.found = sh.insert(p.key, places, now), true
-	if sh.used != counted {
-		s.used.Add(int64(sh.used - counted))
+	p.at, p.found = t.insert(p.key, places, now), true
+	if t.used != counted {
+		s.used.Add(int64(t.used - counted))
 	}
 	return true
 }
@@ -64,31 +68,33 @@ func (s *Store) roomFor(sh *shard, places []place, i, n int, now int64) bool {
 // evict drops a key to make room for the i-th place: an expired one, or else the one that
 // expires first. It drops no protected key and none of the places.
 func (sh *shard) evict(places []place, i int, now int64) bool {
-	if at := sh.slotFor(places[i].key, places, now); sh.slots[at].key() != 0 {
-		sh.remove(at)
+	t := places[i].table
+	if at := t.slotFor(places[i].key, places, now); t.slots[at].key() != 0 {
+		t.remove(at)
 		return true
 	}
 	victim, least := -1, int64(math.MaxInt64)
-	sh.sample(places, i, func(at int) {
-		if s := &sh.slots[at]; s.evictable(now) && s.until() < least {
-			victim, least = at, s.until()
+	sh.sample(places, i, func(from *table, at int) {
+		if s := &from.slots[at]; s.evictable(now) && s.until() < least {
+			t, victim, least = from, at, s.until()
 		}
 	})
 	if victim < 0 {
 		return false
 	}
-	sh.remove(victim)
+	t.remove(victim)
 	return true
 }
 
 // victims is how many keys evict chooses from.
 func (sh *shard) victims(places []place, i int, now int64) (n int) {
-	spot := sh.slotFor(places[i].key, places, now)
-	if sh.slots[spot].key() != 0 {
+	t := places[i].table
+	spot := &t.slots[t.slotFor(places[i].key, places, now)]
+	if spot.key() != 0 {
 		n++
 	}
-	sh.sample(places, i, func(at int) {
-		if at != spot && sh.slots[at].evictable(now) {
+	sh.sample(places, i, func(from *table, at int) {
+		if s := &from.slots[at]; s != spot && s.evictable(now) {
 			n++
 		}
 	})
@@ -100,8 +106,8 @@ func (s *slot) evictable(now int64) bool { return s.protected <= now || s.until(
 // nextFree is when the first of the protected keys that evict looks at can be dropped.
 func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	first := int64(math.MaxInt64)
-	sh.sample(places, i, func(at int) {
-		if s := &sh.slots[at]; !s.evictable(now) {
+	sh.sample(places, i, func(t *table, at int) {
+		if s := &t.slots[at]; !s.evictable(now) {
 			first = min(first, s.protected, s.until())
 		}
 	})
@@ -111,20 +117,26 @@ func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	return first
 }
 
-// sample visits up to probe keys other than the places. The hash of the i-th place gives the
-// first one and the step between them. Adjacent slots would not do: the keys that can be
-// dropped would become rare in some parts of a table.
-func (sh *shard) sample(places []place, i int, visit func(at int)) {
-	h, n := places[i].key, len(sh.slots)
-	at, step := sh.home(h), 1
+// sample visits up to probe keys of both tables other than the places. The hash of the i-th
+// place gives the first one and the step between them. Adjacent ones would not do: the keys
+// that can be dropped would become rare in some parts of a table.
+func (sh *shard) sample(places []place, i int, visit func(t *table, at int)) {
+	h, keys := places[i].key, sh.keys.places()
+	n := keys + sh.windows.places()
+	first, _ := bits.Mul64(uint64(h), uint64(n))
+	at, step := int(first), 1
 	if most := n / (2 * probe); most > 1 {
 		step += int(uint64(h*oddLimit>>32) % uint64(most))
 	}
 	seen := 0
 	for range min(n, 2*probe) {
-		if k := sh.slots[at].key(); k != 0 {
+		t, slot := &sh.keys, at
+		if at >= keys {
+			t, slot = &sh.windows, (at-keys)<<sh.windows.wide
+		}
+		if k := t.slots[slot].key(); k != 0 {
 			if seen++; !contains(places, k) {
-				visit(at)
+				visit(t, slot)
 			}
 			if seen == probe {
 				return

@@ -44,43 +44,50 @@ func (s *Store) check(t testing.TB) {
 	total := int64(0)
 	for i := range s.shards {
 		sh := &s.shards[i]
-		used, kept := 0, map[uint64]int{} // by tag
-		for at := range sh.slots {
-			sl := &sh.slots[at]
-			if sl.key() == 0 {
-				if sl.expires != 0 || sl.protected != 0 || sl.word.Load() != 0 {
-					t.Fatalf("shard %d, slot %d has no key and is not empty", i, at)
-				}
-				continue
-			}
-			used++
-			if found, ok := search(sl.key(), sh.slots); !ok || found != at {
-				t.Fatalf("shard %d, slot %d is not found, but %d, %v", i, at, found, ok)
-			}
-			sl.unpack()
-			kept[sl.word.Load()&tags]++
+		for name, tab := range map[string]*table{"keys": &sh.keys, "windows": &sh.windows} {
+			total += int64(tab.check(t, fmt.Sprintf("the %s of shard %d", name, i)))
 		}
-		if used != sh.used || used*100 > len(sh.slots)*maxLoad {
-			t.Fatalf("shard %d counts %d keys and has %d, in %d slots", i, sh.used, used, len(sh.slots))
-		}
-		m := sh.rare
-		if m == nil {
-			m = new(rare)
-		}
-		for tag, have := range map[uint64]int{
-			tagTrail: int(sh.trails.used) - len(sh.trails.free),
-			tagMeter: int(m.meters.used) - len(m.meters.free),
-			tagBans:  int(m.bans.used) - len(m.bans.free),
-		} {
-			if have != kept[tag] {
-				t.Fatalf("shard %d keeps %d in the arena of tag %x for %d keys", i, have, tag, kept[tag])
-			}
-		}
-		total += int64(used)
 	}
 	if total != s.used.Load() || total > s.max {
 		t.Fatalf("the store counts %d keys, has %d and may have %d", s.used.Load(), total, s.max)
 	}
+}
+
+func (tab *table) check(t testing.TB, name string) (used int) {
+	t.Helper()
+	kept := map[uint64]int{} // by tag
+	for at := 0; at < len(tab.slots); at += 1 << tab.wide {
+		sl := &tab.slots[at]
+		if sl.key() == 0 {
+			if sl.expires != 0 || sl.protected != 0 || sl.word.Load() != 0 {
+				t.Fatalf("%s: slot %d has no key and is not empty", name, at)
+			}
+			continue
+		}
+		used++
+		if found, ok := search(sl.key(), tab.slots, tab.wide); !ok || found != at {
+			t.Fatalf("%s: slot %d is not found, but %d, %v", name, at, found, ok)
+		}
+		sl.unpack()
+		kept[sl.word.Load()&tags]++
+	}
+	if used != tab.used || used*100 > len(tab.slots)>>tab.wide*maxLoad {
+		t.Fatalf("%s: %d keys are counted, and %d are in %d slots", name, tab.used, used, len(tab.slots))
+	}
+	m := tab.arenas
+	if m == nil {
+		m = new(arenas)
+	}
+	for tag, have := range map[uint64]int{
+		tagBlocks: int(m.blocks.used) - len(m.blocks.free),
+		tagMeter:  int(m.meters.used) - len(m.meters.free),
+		tagBans:   int(m.bans.used) - len(m.bans.free),
+	} {
+		if have != kept[tag] {
+			t.Fatalf("%s: the arena of tag %x holds %d for %d keys", name, tag, have, kept[tag])
+		}
+	}
+	return used
 }
 
 func TestOptionsOutOfBoundsPanic(t *testing.T) {
@@ -535,7 +542,7 @@ func TestNewUsersFindRoomAmongRefused(t *testing.T) {
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
 		u := s.hash(user)
-		if _, ok := search(keyOf(u, s.hash("a"), &passing.Limits()[0]), s.shard(u).slots); !ok && i >= newUsers-last {
+		if _, ok := search(keyOf(u, s.hash("a"), &passing.Limits()[0]), s.shard(u).keys.slots, 0); !ok && i >= newUsers-last {
 			without++
 		}
 	}
@@ -553,7 +560,7 @@ func TestFlood(t *testing.T) {
 		bytes int64 // a key, at most
 	}{
 		{core.Funnel(2, core.Per(2, time.Hour)), 100},
-		{core.SlidingWindow(2, time.Hour), 400},
+		{core.SlidingWindow(2, time.Hour), 160},
 	} {
 		t.Run(tt.limit.Kind(), func(t *testing.T) {
 			s, worst, grown := flood(t, tt.limit, floodMax, floodKeys)
@@ -625,7 +632,7 @@ func TestQueueTakesEightAndAHalfBytesAnAction(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 10_000}, c.now)
 		l := core.Must(core.New(s, core.MovingWindow(n, time.Duration(n)*time.Millisecond)))
-		other := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+		other := core.Must(core.New(s, core.MovingWindow(1, time.Hour)))
 		for i := range 5000 { // every shard has a table
 			allow(t, other, fmt.Sprint(i))
 		}
@@ -686,16 +693,28 @@ func TestExpiredTrailsAreGivenBack(t *testing.T) {
 	s.check(t)
 	kept := 0
 	for i := range s.shards {
-		trails := &s.shards[i].trails
-		for at := range trails.used {
-			if trails.at(at).Len() == 1000 {
-				kept++
-			}
+		if m := s.shards[i].windows.arenas; m != nil {
+			kept += int(m.blocks.used) - len(m.blocks.free)
 		}
 	}
 	if kept > 5 {
 		t.Errorf("%d of 500 expired queues are still kept", kept)
 	}
+}
+
+// A queue that was long and has emptied needs no blocks.
+func TestAQueueThatEmptiesGivesItsBlocksBack(t *testing.T) {
+	c := &clock{}
+	s := newStore(nil, c.now)
+	l := core.Must(core.New(s, core.MovingWindow(10_000, time.Second)))
+	if d, err := l.AllowN(ctx, "u", "a", 10_000); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	c.advance(time.Minute)
+	if d := allow(t, l, "u"); d.Remaining != 9_999 {
+		t.Errorf("%+v", d)
+	}
+	s.check(t)
 }
 
 func TestTimeIsTheProcesssOwn(t *testing.T) {

@@ -2,27 +2,33 @@ package memorystore
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A slot holds the state of one key. A counter is in the slot itself, and so is a meter with
-// nothing but a TAT. Other states are in an arena: trails, the states of ban policies, and
-// meters with more than a TAT. The tags of the word say which. The word alone may hold a
-// meter: see word.go.
+// A slot holds the state of one key: a counter, a meter with nothing but a TAT, or with the
+// slot after it a trail of up to five instants. Of other states the rest is in an arena: the
+// blocks of longer trails, the states of ban policies, and meters with more than a TAT. The
+// tags of the word say which. The word alone may hold a meter: see word.go.
 type slot struct {
 	hash      atomic.Uint64 // the key; 0 is none
 	expires   int64         // when the key may be dropped: a meter's TAT, a counter's End
-	word      atomic.Uint64 // a meter's Part, a counter's Count, or a tag and an index in an arena
+	word      atomic.Uint64 // a meter's Part, a counter's Count, a trail's length, or a tag and an index in an arena
 	protected int64         // the key is not evicted before this instant
 }
 
+// words are in the slot after the key's, in a wide table.
+func (s *slot) words() *[machine.TrailWords]int64 {
+	return (*[machine.TrailWords]int64)(unsafe.Add(unsafe.Pointer(s), unsafe.Sizeof(*s)))
+}
+
 const (
-	tagWord  = 1 << 63
-	tagTrail = 3 << 61
-	tagMeter = 2 << 61
-	tagBans  = 1 << 61
-	tags     = 3 << 61 // the bits of a tag, if tagWord is not set
+	tagWord   = 1 << 63
+	tagBlocks = 3 << 61
+	tagMeter  = 2 << 61
+	tagBans   = 1 << 61
+	tags      = 3 << 61 // the bits of a tag, if tagWord is not set
 )
 
 func (s *slot) key() hash { return hash(s.hash.Load()) }
@@ -34,87 +40,93 @@ func (s *slot) clear(h hash) {
 	s.hash.Store(uint64(h))
 }
 
-// move moves a key to another slot.
-func (s *slot) move(to *slot) {
-	s.unpack()
-	to.word.Store(s.word.Load())
-	to.expires, to.protected = s.expires, s.protected
-	to.hash.Store(s.hash.Load())
-}
-
-// A rare holds the states that few shards have.
-type rare struct {
-	meters arena[machine.Meter]
-	bans   arena[machine.Bans]
-	shared map[overflowKey]overflow
+// move moves a key to another place.
+func move(from, to []slot, wide int) {
+	from[0].unpack()
+	for i := range 1 << wide {
+		to[i].word.Store(from[i].word.Load())
+		to[i].expires, to[i].protected = from[i].expires, from[i].protected
+		to[i].hash.Store(from[i].hash.Load())
+	}
 }
 
 // load fills in st, a zero State, from a slot. An expired state does not exist, but its trail
 // is used again.
-func (sh *shard) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
+func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	if r.Plain() {
 		s.unpack()
 	}
 	st.Exists = s.expires > now
 	word := s.word.Load()
-	switch at := word &^ tags; word & tags {
-	case tagTrail:
-		st.Trail = sh.trails.at(at)
-	case tagMeter:
-		st.Meter = *sh.rare.meters.at(at)
-	case tagBans:
-		st.Bans = sh.rare.bans.at(at)
+	switch at := word &^ tags; {
+	case word&tags == tagBlocks:
+		st.Trail.UnpackBlocks(s.words(), t.arenas.blocks.at(at))
+	case r.Trailed():
+		st.Trail.Unpack(s.words(), int(word), s.expires-r.Period)
+	case word&tags == tagMeter:
+		st.Meter = *t.arenas.meters.at(at)
+	case word&tags == tagBans:
+		st.Bans = t.arenas.bans.at(at)
+	case r.Metered():
+		s.meter(&st.Meter)
 	default:
-		if r.Metered() {
-			s.meter(&st.Meter)
-		} else {
-			st.Counter = machine.Counter{Count: int64(word), End: s.expires}
-		}
+		st.Counter = machine.Counter{Count: int64(word), End: s.expires}
 	}
 }
 
 // store writes a state to its slot.
-func (sh *shard) store(s *slot, r *machine.Rule, st *machine.State) {
+func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 	s.expires, s.protected = r.Expires(st), r.RefusedUntil(st)
 	special := r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil
-	if sh.rare == nil && (special || st.Bans != nil) {
-		sh.rare = new(rare)
-	}
 	word := s.word.Load()
 	switch {
-	case st.Trail != nil:
-		if word == 0 {
-			s.word.Store(tagTrail | sh.trails.add(st.Trail))
+	case r.Trailed():
+		switch n, blocks := st.Trail.Pack(s.words()); {
+		case blocks == nil:
+			t.release(s)
+			s.word.Store(uint64(n))
+		case word&tags == 0:
+			s.word.Store(tagBlocks | t.rest().blocks.add(blocks))
+		default:
+			*t.arenas.blocks.at(word &^ tags) = *blocks
 		}
 	case st.Bans != nil:
 		if word == 0 {
-			s.word.Store(tagBans | sh.rare.bans.add(st.Bans))
+			s.word.Store(tagBans | t.rest().bans.add(st.Bans))
 		} else {
-			*sh.rare.bans.at(word &^ tags) = *st.Bans
+			*t.arenas.bans.at(word &^ tags) = *st.Bans
 		}
 	case special:
 		if word&tags == 0 {
-			s.word.Store(tagMeter | sh.rare.meters.add(&st.Meter))
+			s.word.Store(tagMeter | t.rest().meters.add(&st.Meter))
 		} else {
-			*sh.rare.meters.at(word &^ tags) = st.Meter
+			*t.arenas.meters.at(word &^ tags) = st.Meter
 		}
 	case r.Metered():
-		sh.release(word)
+		t.release(s)
 		s.word.Store(uint64(st.Meter.Part))
 	default:
 		s.word.Store(uint64(st.Counter.Count))
 	}
 }
 
+func (t *table) rest() *arenas {
+	if t.arenas == nil {
+		t.arenas = new(arenas)
+	}
+	return t.arenas
+}
+
 // release frees a slot's entry in an arena.
-func (sh *shard) release(word uint64) {
+func (t *table) release(s *slot) {
+	word := s.word.Load()
 	switch at := word &^ tags; word & tags {
-	case tagTrail:
-		sh.trails.drop(at)
+	case tagBlocks:
+		t.arenas.blocks.drop(at)
 	case tagMeter:
-		sh.rare.meters.drop(at)
+		t.arenas.meters.drop(at)
 	case tagBans:
-		sh.rare.bans.drop(at)
+		t.arenas.bans.drop(at)
 	}
 }
 
@@ -142,37 +154,4 @@ func (s *slot) meter(m *machine.Meter) {
 	if m.Part > 0 {
 		m.TAT--
 	}
-}
-
-// An arena holds states that do not fit into a slot, in blocks that never move.
-type arena[T any] struct {
-	blocks []*[block]T
-	used   uint64
-	free   []uint32
-}
-
-// A block of trails is 256 bytes, small enough for the allocator to align it, so that each
-// trail is one cache line.
-const block = 4
-
-func (a *arena[T]) at(i uint64) *T { return &a.blocks[i/block][i%block] }
-
-func (a *arena[T]) add(v *T) (i uint64) {
-	if n := len(a.free); n > 0 {
-		i = uint64(a.free[n-1])
-		a.free = a.free[:n-1]
-	} else {
-		if i = a.used; i%block == 0 {
-			a.blocks = append(a.blocks, new([block]T))
-		}
-		a.used++
-	}
-	*a.at(i) = *v
-	return i
-}
-
-func (a *arena[T]) drop(i uint64) {
-	var zero T
-	*a.at(i) = zero
-	a.free = append(a.free, uint32(i))
 }

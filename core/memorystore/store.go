@@ -73,7 +73,10 @@ func newStore(opts *Options, clock func() int64) *Store {
 		shards: make([]shard, shards),
 	}
 	for i := range s.shards {
-		s.shards[i].setSlots(empty[:])
+		sh := &s.shards[i]
+		sh.windows.wide = 1
+		sh.keys.setSlots(empty[:1])
+		sh.windows.setSlots(empty[:])
 	}
 	return s
 }

@@ -13,6 +13,7 @@ const few = 4
 
 // A place is where the state of a limit is, if the store keeps it.
 type place struct {
+	table    *table
 	key      hash
 	at       int // the slot where it was found; it may have moved since
 	found    bool
@@ -21,11 +22,12 @@ type place struct {
 }
 
 // slot returns the slot of a place that was found.
-func (sh *shard) slot(p *place) *slot {
-	if sh.slots[p.at].key() != p.key {
-		p.at, _ = search(p.key, sh.slots)
+func (p *place) slot() *slot {
+	t := p.table
+	if t.slots[p.at].key() != p.key {
+		p.at, _ = search(p.key, t.slots, t.wide)
 	}
-	return &sh.slots[p.at]
+	return &t.slots[p.at]
 }
 
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
@@ -68,7 +70,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	for i := range places {
 		switch p, r := &places[i], c.Limits[i].Rule(); {
 		case p.found:
-			sh.save(p, r, &states[i], until)
+			p.save(r, &states[i], until)
 			states[i].Dirty = false
 		case p.shared && states[i].Dirty:
 			states[i].Dirty = false
@@ -79,7 +81,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	// key takes their slots.
 	for i := range places {
 		if states[i].Dirty && s.insert(sh, places, i, now) {
-			sh.save(&places[i], c.Limits[i].Rule(), &states[i], until)
+			places[i].save(c.Limits[i].Rule(), &states[i], until)
 		}
 	}
 	d.Issue(s)
@@ -88,17 +90,21 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 
 // enter fills in p and st, a zero place and a zero state, for a key.
 func (sh *shard) enter(p *place, h hash, r *machine.Rule, st *machine.State, now int64) {
-	p.key = h
-	if p.at, p.found = search(h, sh.slots); p.found {
-		sh.load(&sh.slots[p.at], r, st, now)
+	t := sh.table(r)
+	p.table, p.key = t, h
+	if p.at, p.found = search(h, t.slots, t.wide); p.found {
+		t.load(&t.slots[p.at], r, st, now)
 	}
 }
 
 // save writes a state if it is dirty. If its limit refuses, it protects the key until then.
-func (sh *shard) save(p *place, r *machine.Rule, st *machine.State, until int64) {
-	s := sh.slot(p)
+func (p *place) save(r *machine.Rule, st *machine.State, until int64) {
+	if !st.Dirty && st.Fits {
+		return
+	}
+	s := p.slot()
 	if st.Dirty {
-		sh.store(s, r, st)
+		p.table.store(s, r, st)
 	}
 	if !st.Fits {
 		s.protect(until)
@@ -132,9 +138,9 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 		switch p := &places[i]; {
 		case !p.found:
 		case states[i].Dirty && !states[i].Exists:
-			s.forget(sh, p)
+			s.forget(p)
 		default:
-			sh.save(p, r.Limits[i].Rule(), &states[i], 0)
+			p.save(r.Limits[i].Rule(), &states[i], 0)
 		}
 	}
 	return nil
@@ -147,16 +153,16 @@ func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limi
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	for i := range limits {
-		p := place{key: keyOf(u, a, &limits[i])}
-		if p.at, p.found = search(p.key, sh.slots); p.found {
-			s.forget(sh, &p)
+		p := place{table: sh.table(limits[i].Rule()), key: keyOf(u, a, &limits[i])}
+		if p.at, p.found = search(p.key, p.table.slots, p.table.wide); p.found {
+			s.forget(&p)
 		}
 	}
 	return nil
 }
 
-func (s *Store) forget(sh *shard, p *place) {
-	sh.slot(p)
-	sh.remove(p.at)
+func (s *Store) forget(p *place) {
+	p.slot()
+	p.table.remove(p.at)
 	s.used.Add(-1)
 }

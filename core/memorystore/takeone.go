@@ -41,32 +41,33 @@ func commonest(c *core.Charge) bool {
 	if len(c.Limits) != 1 || c.Mode != machine.Charge || c.Receipt || c.Ahead > 0 {
 		return false
 	}
-	l := &c.Limits[0]
-	return l.Rule().Kind != machine.KindBan && c.Cost <= int64(l.Quota())
+	r := c.Limits[0].Rule()
+	return r.Kind != machine.KindBan && c.Cost <= r.Max
 }
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.
 func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machine.Verdict) {
 	if packs(r) {
-		if v = sh.swap(h, r, s.now(), cost); v.Outcome != machine.Undecided {
+		if v = sh.keys.swap(h, r, s.now(), cost); v.Outcome != machine.Undecided {
 			return v
 		}
 	}
+	t := sh.table(r)
 	sh.mu.Lock()
 	now := s.now() // under the lock: no state is from a later instant
-	at, found := search(h, sh.slots)
+	at, found := search(h, t.slots, t.wide)
 	if !found {
-		at, found = s.add(sh, h, now)
+		at, found = s.add(sh, t, h, now)
 	}
 	if found {
-		v = sh.decide(&sh.slots[at], r, now, cost)
+		v = t.decide(&t.slots[at], r, now, cost)
 	}
 	sh.mu.Unlock()
 	return v
 }
 
 // decide decides a charge of one limit, by the state in the slot.
-func (sh *shard) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine.Verdict) {
+func (t *table) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine.Verdict) {
 	if r.Plain() {
 		if slot.unpack(); slot.word.Load()&tags == 0 {
 			if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
@@ -76,10 +77,10 @@ func (sh *shard) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine
 		}
 	}
 	var st machine.State
-	sh.load(slot, r, &st, now)
+	t.load(slot, r, &st, now)
 	v = r.Decide(&st, now, cost)
 	if st.Dirty {
-		sh.store(slot, r, &st)
+		t.store(slot, r, &st)
 	}
 	if v.Outcome == machine.Refused {
 		read := v.Reading()

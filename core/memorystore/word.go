@@ -34,9 +34,9 @@ const (
 func packs(r *machine.Rule) bool { return r.Plain() && r.Parts <= 1<<maxPart }
 
 // swap decides a charge of a meter that is in its word. Otherwise the verdict is Undecided.
-func (sh *shard) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdict) {
-	slots := sh.unlocked()
-	at, found := search(h, slots)
+func (t *table) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdict) {
+	slots := t.unlocked()
+	at, found := search(h, slots, 0)
 	if !found {
 		return v
 	}

@@ -48,15 +48,15 @@ func TestAnExpiredKeyIsNotSwapped(t *testing.T) {
 	allow(t, l, "u")
 	user, rule := s.hash("u"), l.Limits()[0].Rule()
 	sh, key := s.shard(user), key(user, s.hash("a"), rule)
-	at, _ := search(key, sh.slots)
-	if v := sh.swap(key, rule, c.now(), 1); v.Outcome != machine.Admitted {
+	at, _ := search(key, sh.keys.slots, 0)
+	if v := sh.keys.swap(key, rule, c.now(), 1); v.Outcome != machine.Admitted {
 		t.Errorf("before: %+v", v)
 	}
 	c.advance(time.Hour)
-	if !sh.expired(at, nil, c.now()) {
+	if !sh.keys.expired(at, nil, c.now()) {
 		t.Error("the key has not expired")
 	}
-	if v := sh.swap(key, rule, c.now(), 1); v.Outcome != machine.Undecided {
+	if v := sh.keys.swap(key, rule, c.now(), 1); v.Outcome != machine.Undecided {
 		t.Errorf("after: %+v", v)
 	}
 }
