@@ -13,8 +13,8 @@
 // limiter of two limits takes two keys.
 //
 //	a key                                   40 to 52 bytes, whatever the length of user and action
-//	SlidingWindow, MovingWindow             80 to 104 bytes, for up to 5 actions
-//	  with more actions                     50 bytes more, and 8 to 9 for each action
+//	SlidingWindow, MovingWindow             80 to 104 bytes in place of these, for up to 5 actions
+//	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //
@@ -30,7 +30,7 @@
 // # At the bound
 //
 // A new key takes the place of an expired one. If there is none nearby, the store looks at
-// 32 keys, spread over a part of the table. It drops the one that expires first, unless its
+// 32 keys, spread over a part of its tables. It drops the one that expires first, unless its
 // user is refused at present. The user of the dropped key may act again at once: the store
 // has then admitted at most one quota too many. The key of a refused user is never dropped,
 // so a flood of new keys unlocks no user.
@@ -46,7 +46,7 @@
 //   - A ban by hand fails: a shared state cannot hold the ban of one user.
 //
 // To fill a store with refused keys takes as many users as MaxKeys. If clients can invent
-// users, by IPv6 for example, choose a larger MaxKeys: a key takes 52 bytes, or 104.
+// users, by IPv6 for example, choose a larger MaxKeys.
 //
 // # Time
 //
