@@ -86,6 +86,47 @@ func TestOneCommandForEachDecision(t *testing.T) {
 	}
 }
 
+// The last charges of a batch share their arguments if they have the same.
+func TestEqualArgumentsAreSentOnce(t *testing.T) {
+	_, proxy := proxied(t)
+	store := reliable(t, proxy.Addr)
+	limits := map[rune][]core.Limit{'a': {core.Funnel(9, hourly)}, 'b': {core.Funnel(9, hourly), core.FixedWindow(5, time.Hour)}}
+	for batch, sent := range map[string]int{"a": 1, "aaa": 1, "bbb": 1, "abb": 2, "aab": 3, "aba": 3, "abaaa": 3} {
+		var charges []core.Charge
+		keys := 0
+		for i, shape := range batch {
+			c := core.Charge{User: fmt.Sprint(batch, i), Action: action, Limits: limits[shape]}
+			c.Cost = 1
+			charges = append(charges, c)
+			keys += len(c.Limits)
+		}
+		proxy.Commands()
+		reply, err := store.Run(charges...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0
+		for _, c := range proxy.Commands() {
+			if c[0] == "evalsha" {
+				got = len(c) - 3 - keys
+			}
+		}
+		if got != sent {
+			t.Errorf("%s is sent with %d arguments, want %d", batch, got, sent)
+		}
+		decisions, errs := redisstore.Decode(charges, reply)
+		for i, c := range charges {
+			want := 8
+			if len(c.Limits) > 1 {
+				want = 4
+			}
+			if d := decisions[i]; errs[i] != nil || !d.Allowed || d.Remaining != want {
+				t.Errorf("charge %d of %s: %+v, %v; want %d remaining", i, batch, d, errs[i], want)
+			}
+		}
+	}
+}
+
 // A limit and a ban on all of a user's actions are decided in the same command.
 func TestPerUserTakesNoFurtherCommand(t *testing.T) {
 	_, proxy := proxied(t)

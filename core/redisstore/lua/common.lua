@@ -6,4 +6,4 @@ local call, floor = redis.call, math.floor
 local function int(n) return format('%d', n) end
 
 -- expiry is the expiry of a key in milliseconds, rounded up.
-local function expiry(at) return int(floor((at + 999) / 1000)) end
+local function expiry(at) return int((at + 999) / 1000) end

@@ -7,75 +7,106 @@
 local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 7, 8, 9, 10, 11, 12, 13
 
 --@ state
-local counted, stop = 0, 0 -- the count now, and when the window ends
-local width = 0 -- the digits of the stored count, if the window goes on
+local units, max, period, elastic
+local counted, stop -- the count now, and when the window ends
+local width -- the digits of the stored count, or 0 if the window has ended
 
 --@ parse
-l = {COUNTER, shadow, nil, nil, nil, nil, a + 0, b + 0, c + 0, kind == 'elastic', nil, nil, nil}
+machine = COUNTER
+units = a + 0
+max = b + 0
+period = c + 0
+elastic = kind == 'elastic'
+if keys > 1 then
+	l = {COUNTER, shadow, nil, nil, nil, nil, units, max, period, elastic, nil, nil, nil}
+end
+
+--@ load
+units = l[UNITS]
+max = l[MAX]
+period = l[PERIOD]
+elastic = l[ELASTIC]
+
+--@ resume
+--@ counter.load
+counted = l[COUNT]
+stop = l[STOP]
+width = l[WIDTH]
+changed = l[CHANGED]
+
+--@ keep
+l[COUNT] = counted
+l[STOP] = stop
+l[WIDTH] = width
+l[CHANGED] = changed
 
 --@ check
-if not again then
+if unwritten == 0 then
 	local value = try('GET', key)
-	counted, stop, width, changed = 0, now, 0, false
+	counted = 0
+	stop = now
+	width = 0
+	changed = false
 	if value then
-		local digits, ends
-		if #value > 0 then -- not an error
-			digits, ends = match(value, '^(%d+) (%d+)$')
-		end
+		local digits, ends = match(#value > 0 and value or '', '^(%d+) (%d+)$') -- an error is a table
 		if not digits or #digits > 16 or #ends > 16 then
 			problem = type(value) == 'table' and value.err or NONSENSE
 			break
 		end
 		ends = ends + 0
-		if ends > now + l[PERIOD] then -- the clock stepped back
-			counted, stop, changed = digits + 0, now + l[PERIOD], true
+		if ends > now + period then -- the clock stepped back
+			counted, stop, changed = digits + 0, now + period, charging
 		elseif ends > now then
-			counted, stop, width = digits + 0, ends, #digits
+			counted = digits + 0
+			stop = ends
+			width = #digits
 		end
 	end
-elseif n > 1 then
-	counted, stop, width, changed = l[COUNT], l[STOP], l[WIDTH], l[CHANGED]
+elseif several then
+	--@ counter.resume
 end
-fits = mode == FORCED or counted + l[UNITS] <= l[MAX]
-if n > 1 then
-	l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = counted, stop, width, changed
+fits = mode == FORCED or counted + units <= max
+if several then
+	--@ counter.keep
 end
 
 --@ charge
-if n > 1 then
-	counted, stop, width, changed = l[COUNT], l[STOP], l[WIDTH], l[CHANGED]
+if several then
+	--@ counter.resume
 end
-local units = l[UNITS]
+local added = units
 if mode == FORCED then
-	units = math.max(0, math.min(units, l[MAX] - counted))
+	added = math.max(0, math.min(units, max - counted))
 end
-if all and units > 0 then
-	counted, changed = counted + units, true
-	if l[ELASTIC] or stop == now then -- the window opens
-		stop, width = now + l[PERIOD], 0
+if all and added > 0 then
+	counted = counted + added
+	changed = true
+	if elastic or stop == now then -- the window opens
+		stop, width = now + period, 0
 	end
-elseif l[ELASTIC] and mode ~= PEEK and not fits and not banned and units <= l[MAX] then
-	stop, width, changed = now + l[PERIOD], 0, true
+elseif elastic and charging and not fits and not banned and units <= max then
+	stop, width, changed = now + period, 0, true
 end
-if mode == PEEK then
-elseif equal then
-	if n > 1 then
-		l[COUNT], l[STOP], l[WIDTH], l[CHANGED] = counted, stop, width, changed
+if hold then
+	if several then
+		--@ counter.keep
 	end
 elseif changed then
-	local digits, ends = format('%d', counted), stop + 999
+	local digits = format('%d', counted)
 	local done
 	if #digits == width then -- the cheapest write: the window's end and the expiry stay
 		done = try('SETRANGE', key, '0', digits)
 	elseif width > 0 then
 		done = try('SET', key, digits .. format(' %d', stop), 'KEEPTTL')
 	else
-		done = try('SET', key, digits .. format(' %d', stop), 'PXAT', format('%d', (ends - ends % 1000) / 1000))
+		done = try('SET', key, digits .. format(' %d', stop), 'PXAT', format('%d', (stop + 999) / 1000))
 	end
 	if type(done) == 'table' and done.err then
 		problem = done
 		break
 	end
 end
-reply[last + 1], reply[last + 2] = counted * 2 + (fits and 1 or 0), stop - now
-last = last + 2
+last = last + 1
+reply[last] = counted * 2 + (fits and 1 or 0)
+last = last + 1
+reply[last] = stop - now

@@ -66,36 +66,76 @@ local function write(key, tat, part, turns, forget, refunds)
 end
 
 --@ fields
-local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND = 7, 8, 9, 10, 11, 12
-local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 13, 14, 15, 16, 17
+local COST, BURST, PARTS, COST_PART, BURST_PART, BOUND, ALWAYS = 7, 8, 9, 10, 11, 12, 13
+local DEBT, DEBT_PART, AFTER, AFTER_PART, SPECIAL = 14, 15, 16, 17, 18
 
 --@ state
-local debt, part, after, afterPart = 0, 0, 0, 0 -- now, and after the charge
-local special = false -- it needs the rare methods
+local cost, burst, parts, costPart, burstPart
+local bound -- the debt that the charge may lead to, without its part
+local always -- it needs the rare methods whatever its state
+local debt, part, after, afterPart -- now, and after the charge
+local special -- it needs the rare methods
 
 --@ parse
-local parts, costPart, burstPart, more = 1, 0, 0, ''
-b = b + 0
-if c ~= '1' or kind == 'initial' then
-	costPart, burstPart, more = match(rest, '^,(%d+),(%d+)(.*)')
+machine = METER
+cost = a + 0
+burst = b + 0
+if c == '1' and kind == 'meter' then
+	parts = 1
+	costPart = 0
+	burstPart = 0
+else
+	costPart, burstPart, rest = match(rest, '^,(%d+),(%d+)(.*)')
 	parts, costPart, burstPart = c + 0, costPart + 0, burstPart + 0
 end
-l = {METER, shadow, nil, nil, nil, nil, a + 0, b, parts, costPart, burstPart, b, nil, nil, nil, nil, nil}
-if kind == 'initial' or ahead > 0 or mode == FORCED then
-	l.always, l.forced, l.memory = true, mode == FORCED, false
+bound = burst
+always = kind == 'initial' or ahead > 0 or mode == FORCED
+if keys > 1 or always then
+	--@ meter.array
+end
+if always then
+	l.forced, l.memory = mode == FORCED, false
 	if kind == 'initial' then
-		local start, startPart, memory = match(more, '(%d+),(%d+),(%d+)')
+		local start, startPart, memory = match(rest, '(%d+),(%d+),(%d+)')
 		l.start, l.startPart, l.memory = start + 0, startPart + 0, memory + 0
 	end
-	l.over = l[COST] > l[BURST] or (l[COST] == l[BURST] and costPart > burstPart)
-	l[BOUND] = l.forced and 2 ^ 53 or l.over and -1 or l[BURST] + ahead
+	l.over = cost > burst or (cost == burst and costPart > burstPart)
+	l[BOUND] = l.forced and 2 ^ 53 or l.over and -1 or burst + ahead
 end
 
+--@ array
+l = {METER, shadow, nil, nil, nil, nil, cost, burst, parts, costPart, burstPart, burst, always, nil, nil, nil, nil, nil}
+
+--@ load
+cost = l[COST]
+burst = l[BURST]
+parts = l[PARTS]
+costPart = l[COST_PART]
+burstPart = l[BURST_PART]
+bound = l[BOUND]
+always = l[ALWAYS]
+
+--@ resume
+parts = l[PARTS]
+debt = l[DEBT]
+part = l[DEBT_PART]
+after = l[AFTER]
+afterPart = l[AFTER_PART]
+special = l[SPECIAL]
+changed = l[CHANGED]
+
+--@ keep
+l[DEBT] = debt
+l[DEBT_PART] = part
+l[AFTER] = after
+l[AFTER_PART] = afterPart
+l[SPECIAL] = special
+l[CHANGED] = changed
+
 --@ check
-local burst, parts = l[BURST], l[PARTS]
-if not again then
+if unwritten == 0 then
 	local value = try('GET', key)
-	special = l.always
+	special = always
 	changed = false
 	part = 0
 	if not value then
@@ -109,7 +149,8 @@ if not again then
 				tat, p = match(value, '^(%d+)%+(%d+)$')
 			end
 			if tat and #tat == 16 and p + 0 < parts then
-				debt, part = tat - now, p + 0
+				debt = tat - now
+				part = p + 0
 			else
 				special = true
 			end
@@ -119,37 +160,40 @@ if not again then
 		rare = rare or (function()
 			--@ meter.rare
 		end)()
-		equal, debt, part, changed = false, rare.read(l, value)
+		if not l then
+			--@ meter.array
+		end
+		hold, debt, part, changed = false, rare.read(l, value)
 		if not debt then
 			problem = type(value) == 'table' and value.err or NONSENSE
 			break
 		end
 	elseif debt < 0 then
 		debt, part = 0, 0
-	elseif debt >= burst and (debt > burst or part > l[BURST_PART]) then -- the clock stepped back
-		debt, part, changed = burst, l[BURST_PART], true
+	elseif debt >= burst and (debt > burst or part > burstPart) then -- the clock stepped back
+		debt, part, changed = burst, burstPart, charging
 	end
-elseif n > 1 then
-	debt, part, changed, special = l[DEBT], l[DEBT_PART], l[CHANGED], false
+elseif several then
+	--@ meter.resume
 end
-after = debt + l[COST]
-afterPart = part + l[COST_PART]
-burst = l[BOUND]
+after = debt + cost
+afterPart = part + costPart
 if afterPart >= parts then
-	after, afterPart = after + 1, afterPart - parts
+	after = after + 1
+	afterPart = afterPart - parts
 end
-fits = after < burst or (after == burst and afterPart <= l[BURST_PART])
-if n > 1 then
-	l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART] = debt, part, changed, special, after, afterPart
+fits = after < bound or (after == bound and afterPart <= burstPart)
+if several then
+	--@ meter.keep
 end
 
 --@ charge
-if n > 1 then
-	debt, part, changed, special, after, afterPart = l[DEBT], l[DEBT_PART], l[CHANGED], l[SPECIAL], l[AFTER], l[AFTER_PART]
+if several then
+	--@ meter.resume
 end
 if special then
 	local ok
-	ok, debt, part = pcall(rare.charge, l, key, mode ~= PEEK, all, not banned and not fits and not l.over, changed, debt, part, after, afterPart)
+	ok, debt, part = pcall(rare.charge, l, key, charging, all, not banned and not fits and not l.over, changed, debt, part, after, afterPart)
 	if not ok then
 		problem = debt
 		break
@@ -160,19 +204,20 @@ else
 		part = afterPart
 		changed = true
 	end
-	if mode == PEEK then
-	elseif equal then
-		if n > 1 then
-			l[DEBT], l[DEBT_PART], l[CHANGED] = debt, part, changed
+	if hold then
+		if several then
+			--@ meter.keep
 		end
 	elseif changed then
 		local ends = now + debt
-		local state = format('%d', ends)
+		local state
 		if part > 0 then
-			state, ends = format('%d+%d', ends, part), ends + 1
+			state = format('%d+%d', ends, part)
+			ends = ends + 1
+		else
+			state = format('%d', ends)
 		end
-		ends = ends + 999
-		local done = try('SET', key, state, 'PXAT', format('%d', (ends - ends % 1000) / 1000))
+		local done = try('SET', key, state, 'PXAT', format('%d', (ends + 999) / 1000))
 		if done.err then
 			problem = done
 			break
@@ -181,7 +226,7 @@ else
 end
 last = last + 1
 reply[last] = debt * 2 + (fits and 1 or 0)
-if l[PARTS] > 1 then
+if parts > 1 then
 	last = last + 1
 	reply[last] = part
 end

@@ -1,13 +1,15 @@
 -- Decides charges, one after the other. For each it checks every limit and then writes every
 -- state, all at one instant of this server's clock. Numbers are integers below 2^53:
--- microseconds since 1970, counts, parts of a microsecond. Only %d turns them into text.
+-- microseconds since 1970, counts, parts of a microsecond. Only %d turns them into text, and
+-- drops a fraction.
 --
 -- KEYS   one for each limit of each charge
 -- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and reply the instant,
 --        3 charge what there is room for); ":" and how far ahead of its time a meter may admit
 --        it, if at all; then for each limit " ", the arguments at the top of its machine's
---        file, and "~" if it is rehearsed. Last, if some charges are repeated in a row, for
---        each of these "*", its number, ":" and how often it is repeated
+--        file, and "~" if it is rehearsed. The charges after the last of these have the same
+--        as it has. At the end, if some charges are repeated in a row, for each of these "*",
+--        its number, ":" and how often it is repeated
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
 --        its machine's file. For a charge that failed "!" and the error instead. If that is
 --        one value, it is not in an array.
@@ -23,45 +25,51 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
-local charge, from, count = 0, 0, #ARGV -- the current charge, the keys before its own, the number of charges
-local words, limits, mode, ahead -- the arguments of the current charge, and their meaning
-local n = 0 -- how many limits it has
-local plans -- limits by words, if there are several charges
+local keys, given = #KEYS, #ARGV -- how many keys there are, and how many charges have arguments of their own
+local charge, from = 0, 0 -- the current charge, and the keys before its own
+local left, hold = 0, false -- how often it is still repeated, and whether its states are written only then
+local words, mode, charging, ahead -- its arguments, and their meaning
+local limits, n, several -- its first limit's array, how many limits it has, and whether it has several
+local plans -- first limits by words, if there are several words
 local repeats -- by charge: how often it is repeated
 local rare, log, ring, bans -- methods, made on first use
 
 -- Modes, as bytes.
 local PEEK, DATED, FORCED = 48, 50, 51
 
--- A limit is an array: making it takes a third of the time of a table with names. Each machine
--- names its fields from 7 on. The limits of a charge are a list: NEXT is the next one. SIZE, of
--- the first, is how many there are. It is set if there are several charges.
+-- The current limit: its arguments and its state.
+local machine, shadow, key, fits, changed
+--@ meter.state
+--@ counter.state
+
+-- A limit also has an array, unless a single meter or counter is all there is: that saves 4 %.
+-- In each machine's file, load reads the arguments from it; if a charge has several limits,
+-- keep and resume store the state there and read it again. An array takes a third of the time
+-- of a table with names. Each machine names its fields from 7 on. The limits of a charge are a
+-- ring: NEXT is the next one. SIZE, of the first, is how many there are.
+local l, loaded -- the current limit's array, and the last one that was loaded
 local MACHINE, SHADOW, FITS, CHANGED, NEXT, SIZE = 1, 2, 3, 4, 5, 6
 local METER, COUNTER, OTHER = 1, 2, 3
 --@ meter.fields
 --@ counter.fields
 
--- The current limit and its state. If there are several limits, the states are kept in the
--- limits' arrays. For a single limit that would double the time.
-local l, machine, key, fits, changed
---@ meter.state
---@ counter.state
-
-if count > 1 and string.byte(ARGV[count]) == 42 then
+if given > 1 and string.byte(ARGV[given]) == 42 then
 	repeats = {}
-	for number, times in string.gmatch(ARGV[count], '(%d+):(%d+)') do
+	for number, times in string.gmatch(ARGV[given], '(%d+):(%d+)') do
 		repeats[number + 0] = times + 0
 	end
-	count = count - 1
+	given = given - 1
 end
 
-while charge < count do
-	charge, from = charge + 1, from + n
-	if ARGV[charge] ~= words then
+while from < keys do
+	charge = charge + 1
+	if charge <= given and ARGV[charge] ~= words then
 		words = ARGV[charge]
 		local colon, at
 		mode, colon = string.byte(words, 1, 2)
-		at, ahead = 2, 0
+		charging = mode ~= PEEK
+		at = 2
+		ahead = 0
 		if colon == 58 then
 			ahead, at = match(words, '^(%d+)()', 3)
 			ahead = ahead + 0
@@ -73,7 +81,8 @@ while charge < count do
 			n = 0
 			repeat
 				local kind, a, b, c, rest, next = match(words, '^ (%l+) (%d+),(%d+),(%d+)([,%d~]*)()', at)
-				local shadow, before = rest ~= '' and find(rest, '~', 1, true) and true or false, l
+				local before = l
+				shadow = rest ~= '' and find(rest, '~', 1, true) and true or false
 				if kind == 'meter' or kind == 'initial' then
 					--@ meter.parse
 				elseif kind == 'fixed' or kind == 'elastic' then
@@ -99,76 +108,91 @@ while charge < count do
 				else
 					before[NEXT] = l
 				end
-				n, at = n + 1, next
+				n = n + 1
+				at = next
 			until at > #words
-			if count > 1 then
+			if n > 1 then
+				l[NEXT] = limits
+			end
+			if given > 1 then
 				plans = plans or {}
 				plans[words] = limits
 				limits[SIZE] = n
 			end
 		end
+		several = n > 1
 	end
 
 	-- A repeated charge is read the first time and written the last time.
-	local left = repeats and repeats[charge] or 0
-	local equal, start, since = false, last, left
-	repeat
-		-- Check. pass is whether all enforced limits have room, and rehearsed whether all
-		-- rehearsed ones have.
-		local pass, rehearsed, banned, again, problem = true, true, false, equal, nil
-		equal = left > 0
-		local at = from
+	local start, unwritten = last, 0 -- the reply before the last read, and the charges since then
+	if repeats and repeats[charge] then
+		left, hold = repeats[charge], true
+	end
+	while true do
+		-- Check. pass is whether all enforced limits have room, and short whether a rehearsed
+		-- one has none.
+		local pass, short, banned, problem = charging
+		local at = from + 1
 		l = limits
 		repeat
-			at = at + 1
+			if l ~= loaded then
+				loaded = l
+				machine = l[MACHINE]
+				shadow = l[SHADOW]
+				if machine == METER then
+					--@ meter.load
+				elseif machine == COUNTER then
+					--@ counter.load
+				end
+			end
 			key = KEYS[at]
-			machine = l[MACHINE]
 			if machine == METER then
 				--@ meter.check
 			elseif machine == COUNTER then
 				--@ counter.check
 			else
 				local ok
-				equal, ok, fits = false, pcall(l.check, l, key)
+				hold, ok, fits = false, pcall(l.check, l, key)
 				if not ok then
 					problem = fits
 					break
 				end
+				l[FITS] = fits
 			end
-			l[FITS] = fits
 			if not fits then
-				if l[SHADOW] then
-					rehearsed = false
+				if shadow then
+					short = true
 				else
-					pass, banned = false, l.bans -- the ban policy is the last
+					pass, banned = false, machine == OTHER and l.bans -- the ban policy is the last
 				end
 			end
+			if not several then
+				break
+			end
+			l[FITS] = fits
+			at = at + 1
 			l = l[NEXT]
-		until not l
+		until l == limits
 
-		if repeats and not again then
-			start, since = last, left
-		end
 		if not problem then
 			if mode == DATED then
 				last = last + 1
 				reply[last] = now
 			end
-			at = from
-			l = limits
 			repeat
-				if n > 1 then
+				if several then
+					key = KEYS[at - n]
 					at = at + 1
-					key = KEYS[at]
-					machine, fits = l[MACHINE], l[FITS]
+					fits = l[FITS]
+					machine = l[MACHINE]
 				end
-				local all = pass and mode ~= PEEK and (rehearsed or not l[SHADOW])
+				local all = pass and not (short and (not several or l[SHADOW]))
 				if machine == METER then
 					--@ meter.charge
 				elseif machine == COUNTER then
 					--@ counter.charge
 				else
-					local ok, a, b, c, d = pcall(l.charge, l, key, mode ~= PEEK, all, not banned and not fits, not banned and not pass)
+					local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not banned and not fits, not banned and not pass)
 					if not ok then
 						problem = a
 						break
@@ -180,21 +204,34 @@ while charge < count do
 						reply[last] = d
 					end
 				end
+				if not several then
+					break
+				end
 				l = l[NEXT]
-			until not l
+			until l == limits
 		end
-		if problem then -- if a write fails, all repeats since the last read fail
+		if problem then -- if a write fails, all charges since the last read fail
 			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 			for i = last, start + 1, -1 do
 				reply[i] = nil
 			end
-			last, equal = start + since - left + 1, false
+			last, hold = start + unwritten + 1, false
 			for i = start + 1, last do
 				reply[i] = problem
 			end
 		end
+		if left == 0 then
+			break
+		end
+		if hold then
+			unwritten = unwritten + 1
+		else
+			start, unwritten = last, 0
+		end
 		left = left - 1
-	until left < 0
+		hold = left > 0
+	end
+	from = from + n
 end
 
 return last == 1 and reply[1] or reply
