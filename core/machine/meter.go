@@ -66,8 +66,9 @@ func (r *Rule) Delay(debt Span, cost int64) int64 {
 
 // Pour is [Rule.Decide] for a [Rule.Plain] rule, a cost of 1 to Max, and a meter without
 // turns and refunds, in a third of the time. exists says whether the store keeps the meter.
-// If the cost is admitted, the store writes m back. If the clock stepped back, the verdict is
-// Undecided. until is the instant before which a cost of 1 is refused, or 0.
+// If the cost is admitted, the store writes m back, and until is the instant before which a
+// cost of 1 is refused, or 0. If it is refused, until is the instant at which it fits. If the
+// clock stepped back, the verdict is Undecided.
 func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Verdict, until int64) {
 	var debt Span
 	if exists {

@@ -50,12 +50,9 @@ func move(from, to []slot, wide int) {
 	}
 }
 
-// load fills in st, a zero State, from a slot. An expired state does not exist, but its trail
-// is used again.
+// load fills in st, a zero State, from an unpacked slot. An expired state does not exist, but
+// its trail is used again.
 func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
-	if r.Plain() {
-		s.unpack()
-	}
 	st.Exists = s.expires > now
 	word := s.word.Load()
 	switch at := word &^ tags; {

@@ -51,9 +51,12 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	states, places = states[:len(c.Limits)], places[:len(c.Limits)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := s.now()
 	for i := range c.Limits {
-		sh.enter(&places[i], keyOf(u, a, &c.Limits[i]), c.Limits[i].Rule(), &states[i], now)
+		sh.find(&places[i], keyOf(u, a, &c.Limits[i]), c.Limits[i].Rule())
+	}
+	now := s.now() // no state is from a later instant
+	for i := range c.Limits {
+		places[i].load(c.Limits[i].Rule(), &states[i], now)
 	}
 	if c.Check(states, now) {
 		if wait := s.makeRoom(&c, sh, states, places, now); wait > 0 {
@@ -88,12 +91,19 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	return d, nil
 }
 
-// enter fills in p and st, a zero place and a zero state, for a key.
-func (sh *shard) enter(p *place, h hash, r *machine.Rule, st *machine.State, now int64) {
+// find fills in p, a zero place, for a key, and unpacks its slot.
+func (sh *shard) find(p *place, h hash, r *machine.Rule) {
 	t := sh.table(r)
 	p.table, p.key = t, h
 	if p.at, p.found = search(h, t.slots, t.wide); p.found {
-		t.load(&t.slots[p.at], r, st, now)
+		t.slots[p.at].unpack()
+	}
+}
+
+// load fills in st, a zero State.
+func (p *place) load(r *machine.Rule, st *machine.State, now int64) {
+	if p.found {
+		p.table.load(&p.table.slots[p.at], r, st, now)
 	}
 }
 
@@ -128,10 +138,13 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	sh := s.shard(u)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := s.now()
 	states, places := make([]machine.State, len(r.Limits)), make([]place, len(r.Limits))
 	for i := range r.Limits {
-		sh.enter(&places[i], keyOf(u, a, &r.Limits[i]), r.Limits[i].Rule(), &states[i], now)
+		sh.find(&places[i], keyOf(u, a, &r.Limits[i]), r.Limits[i].Rule())
+	}
+	now := s.now() // no state is from a later instant
+	for i := range r.Limits {
+		places[i].load(r.Limits[i].Rule(), &states[i], now)
 	}
 	r.Give(states, now, units)
 	for i := range places {

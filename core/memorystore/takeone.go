@@ -54,8 +54,11 @@ func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machi
 	}
 	t := sh.table(r)
 	sh.mu.Lock()
-	now := s.now() // under the lock: no state is from a later instant
 	at, found := search(h, t.slots, t.wide)
+	if found {
+		t.slots[at].unpack()
+	}
+	now := s.now() // no state is from a later instant
 	if !found {
 		at, found = s.add(sh, t, h, now)
 	}
@@ -66,14 +69,12 @@ func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machi
 	return v
 }
 
-// decide decides a charge of one limit, by the state in the slot.
+// decide decides a charge of one limit, by the state in the slot, which is unpacked.
 func (t *table) decide(slot *slot, r *machine.Rule, now, cost int64) (v machine.Verdict) {
-	if r.Plain() {
-		if slot.unpack(); slot.word.Load()&tags == 0 {
-			if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
-				slot.pack(r)
-				return v
-			}
+	if r.Plain() && slot.word.Load()&tags == 0 {
+		if v = slot.pour(r, now, cost); v.Outcome != machine.Undecided {
+			slot.pack(r)
+			return v
 		}
 	}
 	var st machine.State

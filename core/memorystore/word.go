@@ -15,10 +15,10 @@ import (
 //	54  the instant and the part
 //	 6  of the key
 //
-// A charge takes the lock if the key is not found, if the clock stepped back, or if the user
-// is refused after it: the key must then be protected from eviction. A holder of the lock
-// unpacks a slot before it uses it: the meter is then in the slot's fields, and no swap
-// succeeds.
+// A charge takes the lock if the key is not found or its meter is in the slot's fields, if the
+// clock stepped back, and if the user is refused after it, or a cost above 1 is refused: the key
+// must then be protected from eviction. A holder of the lock unpacks a slot, and then reads the
+// clock: the meter is in the slot's fields, no swap succeeds, and none was at a later instant.
 //
 // A swap that was held up may find another key in the slot, whose key was dropped meanwhile.
 // It charges that key only if the word is the same: the instant to the microsecond, the part
@@ -48,11 +48,11 @@ func (t *table) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdic
 		var m machine.Meter
 		decode(&m, word)
 		v, until := r.Pour(&m, true, now, cost)
-		if v.Outcome != machine.Admitted {
+		if v.Outcome == machine.Refused && cost == 1 { // the key is protected since a charge left no room
 			return v
 		}
 		next, fits := encode(h, &m, word>>partAt%8)
-		if until > 0 || !fits {
+		if v.Outcome != machine.Admitted || until > 0 || !fits {
 			return machine.Verdict{}
 		}
 		if s.word.CompareAndSwap(word, next) {

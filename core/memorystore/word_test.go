@@ -121,3 +121,76 @@ func TestAUserWhoseWordSaysFullIsNotEvicted(t *testing.T) {
 		}
 	}
 }
+
+// Somebody who is refused a cost above 1 is protected from eviction too.
+func TestARefusalOfALargerCostProtectsTheKey(t *testing.T) {
+	const maxKeys = 40
+	s := New(&Options{MaxKeys: maxKeys})
+	l := core.Must(core.New(s, core.Funnel(10, core.Every(time.Hour))))
+	flood := core.Must(core.New(s, core.Funnel(1000, core.Every(24*time.Hour))))
+	ask := func(cost int) core.Decision {
+		d, err := l.AllowN(ctx, "u", "a", cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if first, second := ask(8), ask(5); !first.Allowed || second.Allowed {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	for i := range 100 * maxKeys {
+		allow(t, flood, fmt.Sprint("new", i))
+	}
+	if d := ask(5); d.Allowed {
+		t.Errorf("forgiven: %+v", d)
+	}
+}
+
+// While a holder of the lock reads the clock, others charge the same meter at a later instant.
+// It must not be taken for a clock that stepped back, which would forgive them.
+func TestChargesWhileTheLockIsHeldAreNotForgiven(t *testing.T) {
+	funnel := core.Funnel(1000, core.Per(1000, time.Second))
+	for name, limits := range map[string][]core.Limit{
+		"one limit":  {funnel},
+		"two limits": {funnel, core.FixedWindow(1_000_000, time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const start, later = int64(1e9), int64(1e9 + 5000)
+			now, admitted := start, 0
+			var sh *shard
+			var meanwhile func()
+			s := newStore(nil, func() int64 {
+				if meanwhile != nil {
+					if sh.mu.TryLock() {
+						sh.mu.Unlock()
+					} else {
+						meanwhile()
+					}
+				}
+				return now
+			})
+			alone, l := core.Must(core.New(s, funnel)), core.Must(core.New(s, limits...))
+			if d, err := alone.AllowN(ctx, "u", "a", 999); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+			user, rule := s.hash("u"), alone.Limits()[0].Rule()
+			k := key(user, s.hash("a"), rule)
+			sh = s.shard(user)
+			meanwhile = func() {
+				for range 5 {
+					if sh.keys.swap(k, rule, later, 1).Outcome == machine.Admitted {
+						admitted++
+					}
+				}
+			}
+			if d := allow(t, l, "u"); d.Allowed {
+				admitted++
+			}
+			meanwhile, now = nil, later
+			d, err := alone.Peek(ctx, "u", "a")
+			if want := time.Duration(999+admitted-5) * time.Millisecond; err != nil || d.ResetAfter != want {
+				t.Errorf("%d actions, of which 5 have drained, leave a debt of %s, want %s, %v", 999+admitted, d.ResetAfter, want, err)
+			}
+		})
+	}
+}
