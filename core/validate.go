@@ -11,7 +11,7 @@ import (
 
 const (
 	maxSliding  = 10_000
-	maxMoving   = 50_000_000
+	maxMoving   = 50_000_000 // redisstore keeps 7 bytes an action in a string, of at most 512 MB
 	maxCount    = 1_000_000_000
 	minPeriod   = time.Millisecond
 	maxPeriod   = 365 * 24 * time.Hour

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// A trail of up to few entries is one cache line. A longer one has a block, which is
-// compacted when it is full. One of more than long entries has blocks of chunk entries, so
-// that no charge copies a long queue.
+// A trail holds up to few entries itself. A longer one has a block, which is compacted when
+// it is full. One of more than long entries has blocks of chunk entries, so that no charge
+// copies a long queue.
 const (
 	few   = 5
 	chunk = 128
@@ -15,8 +15,8 @@ const (
 )
 
 // Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first. A Trail takes 64 bytes and holds up to 5 instants. With more, each
-// takes 8 to 8.5 bytes besides.
+// actions, oldest first. It holds up to 5 instants itself. With more, each takes 8 to 8.5
+// bytes besides, in blocks that a copy of the Trail shares.
 type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once
 	n      int32

@@ -9,24 +9,24 @@ type arenas struct {
 	bans   arena[machine.Bans]
 }
 
-// An arena holds values in blocks that never move.
+// An arena holds values in pages that never move.
 type arena[T any] struct {
-	blocks []*[block]T
-	used   uint64
-	free   []uint32
+	pages []*[page]T
+	used  uint64
+	free  []uint32
 }
 
-const block = 4
+const page = 4
 
-func (a *arena[T]) at(i uint64) *T { return &a.blocks[i/block][i%block] }
+func (a *arena[T]) at(i uint64) *T { return &a.pages[i/page][i%page] }
 
 func (a *arena[T]) add(v *T) (i uint64) {
 	if n := len(a.free); n > 0 {
 		i = uint64(a.free[n-1])
 		a.free = a.free[:n-1]
 	} else {
-		if i = a.used; i%block == 0 {
-			a.blocks = append(a.blocks, new([block]T))
+		if i = a.used; i%page == 0 {
+			a.pages = append(a.pages, new([page]T))
 		}
 		a.used++
 	}

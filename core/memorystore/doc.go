@@ -20,19 +20,19 @@
 //
 // A MovingWindow(1,000,000, d) can take 8 MB a key. MaxKeys does not bound that.
 //
-// The store keeps a hash of 64 bits in place of user and action, under a random key of the
-// process. With a million users, the chance that two of them share a state is 3 in 100
+// The store keeps a hash of 64 bits in place of user and action, under a random key of its
+// own. With a million users, the chance that two of them share a state is 3 in 100
 // million.
 //
 // An expired key stays until a new key takes its place. A table grows if most of its keys
-// have not expired.
+// have not expired, and never shrinks.
 //
 // # At the bound
 //
 // A new key takes the place of an expired one. If there is none nearby, the store looks at
-// 32 keys, spread over a part of its tables. It drops the one that expires first, unless its
-// user is refused at present. The user of the dropped key may act again at once: the store
-// has then admitted at most one quota too many. The key of a refused user is never dropped,
+// 32 keys, spread over a part of its tables. Of those whose users are not refused at present,
+// it drops the one that expires first. Its user may act again at once: the store has then
+// admitted at most one quota too many. The key of a refused user is never dropped,
 // so a flood of new keys unlocks no user.
 //
 // If the users of all those keys are refused, there is no room. New users then share one

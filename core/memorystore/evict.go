@@ -121,8 +121,8 @@ func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 // place gives the first one and the step between them. Adjacent ones would not do: the keys
 // that can be dropped would become rare in some parts of a table.
 func (sh *shard) sample(places []place, i int, visit func(t *table, at int)) {
-	h, keys := places[i].key, sh.keys.places()
-	n := keys + sh.windows.places()
+	h, keys := places[i].key, sh.keys.cells()
+	n := keys + sh.windows.cells()
 	first, _ := bits.Mul64(uint64(h), uint64(n))
 	at, step := int(first), 1
 	if most := n / (2 * probe); most > 1 {

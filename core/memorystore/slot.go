@@ -13,8 +13,8 @@ import (
 // tags of the word say which. The word alone may hold a meter: see word.go.
 type slot struct {
 	hash      atomic.Uint64 // the key; 0 is none
-	expires   int64         // when the key may be dropped: a meter's TAT, a counter's End
-	word      atomic.Uint64 // a meter's Part, a counter's Count, a trail's length, or a tag and an index in an arena
+	expires   int64         // Rule.Expires: a plain meter's TAT, rounded up; a counter's End
+	word      atomic.Uint64 // a meter's Part, a counter's Count, a trail's length; or a tag with a meter or an index in an arena
 	protected int64         // the key is not evicted before this instant
 }
 
@@ -40,7 +40,7 @@ func (s *slot) clear(h hash) {
 	s.hash.Store(uint64(h))
 }
 
-// move moves a key to another place.
+// move copies a key to another cell. The caller overwrites or clears the first one.
 func move(from, to []slot, wide int) {
 	from[0].unpack()
 	for i := range 1 << wide {

@@ -15,7 +15,7 @@ const (
 	defaultMaxKeys = 1 << 20
 	maxMaxKeys     = 1 << 32
 
-	// A full shard holds about shardKeys keys, and more if there are maxShards. With many
+	// A full shard holds shardKeys keys to twice as many, and more if there are maxShards. With many
 	// shards processors rarely wait for a lock, and growing a small table is a short pause.
 	shardKeys = 1024
 	maxShards = 4096
@@ -27,8 +27,8 @@ type Options struct {
 	MaxKeys int
 
 	// Clock returns the time, for a program that replays or simulates; nil is the process's
-	// monotonic clock. The store calls it under a lock and from several goroutines, so it
-	// must be quick and must not panic. It may step back.
+	// monotonic clock. The store calls it from several goroutines, and under a lock, so
+	// it must be quick and must not panic. It may step back.
 	Clock func() time.Time
 }
 
@@ -40,7 +40,7 @@ type Store struct {
 	clock  func() int64 // if nil, the time since base
 	max    int64
 	used   atomic.Int64 // keys in all shards
-	shards []shard      // a power of two
+	shards []shard      // their number is a power of two
 }
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds.

@@ -7,33 +7,33 @@ import (
 )
 
 // A table is a hash table of slots with linear probing: the hash names the home of a key, and
-// the key is there or in the first place after it that was free. An empty place ends a
-// search.
+// the key is there or in the first cell after it that was free. An empty cell ends a search.
 //
 //   - A removed key leaves no mark: the keys after it move up.
-//   - An expired key stays, until its user uses it again or a new key takes its place.
-//   - A full table drops expired keys. It grows if that is not enough.
+//   - No timer removes an expired key. Its user uses it again, or new keys overwrite or
+//     remove it.
+//   - A full table drops expired keys. It grows if that is not enough. It never shrinks.
 //
-// A place is one slot, or two in a wide table: the second one holds the words of a trail, so
-// that the key and its trail are one cache line.
+// A cell is one slot: see slot.go. In a wide table it is two, and the second one holds the
+// words of a trail, so that the key and its trail are one cache line.
 //
-// All methods need the shard's lock, except for search: see word.go.
+// All methods need the shard's lock, but for swap: see word.go.
 type table struct {
-	wide   int // the logarithm of a place's slots
+	wide   int // 1 in a wide table, else 0: a cell is 1<<wide slots
 	slots  []slot
-	size   atomic.Int64         // size and first are slots, for readers that do not hold
-	first  atomic.Pointer[slot] // the lock
-	used   int                  // keys
+	size   atomic.Int64         // size and first are the length and the start of slots, for
+	first  atomic.Pointer[slot] // swap
+	used   int                  // keys, expired ones too
 	cursor int                  // the next slot that sweep looks at
 	arenas *arenas              // what does not fit into slots; nil until needed
 }
 
-// The load, in percent of the places, keeps a key at 40 to 52 bytes, twice that in a wide
+// The load, in percent of the cells, keeps a key at 40 to 52 bytes, twice that in a wide
 // table, and searches short.
 const (
-	minPlaces = 8
-	maxLoad   = 80 // a fuller table drops expired keys
-	growLoad  = 63 // a table that is still fuller grows to this load
+	minCells = 8
+	maxLoad  = 80 // a fuller table drops expired keys
+	growLoad = 63 // if it is fuller than this after that, it grows to this load
 )
 
 // empty is a table without keys. It counts as full, so no key is written to it.
@@ -47,18 +47,18 @@ func (t *table) setSlots(slots []slot) {
 	t.size.Store(int64(len(slots)))
 }
 
-// unlocked is the slots for readers that do not hold the lock.
+// unlocked is the slots for a reader that does not hold the lock.
 func (t *table) unlocked() []slot {
 	size := t.size.Load()
 	return unsafe.Slice(t.first.Load(), size)
 }
 
-// places is how many keys the slots would hold if they were full.
-func (t *table) places() int { return len(t.slots) >> t.wide }
+// cells is how many keys the slots would hold if they were full.
+func (t *table) cells() int { return len(t.slots) >> t.wide }
 
 func home(h hash, slots []slot, wide int) int {
-	place, _ := bits.Mul64(uint64(h), uint64(len(slots)>>wide))
-	return int(place << wide)
+	cell, _ := bits.Mul64(uint64(h), uint64(len(slots)>>wide))
+	return int(cell << wide)
 }
 
 func (t *table) next(i int) int {
@@ -68,7 +68,7 @@ func (t *table) next(i int) int {
 	return 0
 }
 
-// search returns where a key is. If it is not found, at is the empty place that ended the
+// search returns where a key is. If it is not found, at is the empty cell that ended the
 // search.
 func search(h hash, slots []slot, wide int) (at int, found bool) {
 	i := home(h, slots, wide)
@@ -83,7 +83,7 @@ func search(h hash, slots []slot, wide int) (at int, found bool) {
 			i = 0
 		}
 	}
-	return i, false // only without the lock: a table has empty places
+	return i, false // only without the lock: a table has empty cells
 }
 
 // slotFor returns the slot for a new key: the first one, from its home, that is empty or has
@@ -120,9 +120,9 @@ func contains(places []place, h hash) bool {
 func (t *table) insert(h hash, places []place, now int64) (at int) {
 	t.sweep(places, now)
 	at = t.slotFor(h, places, now)
-	if size := t.places(); t.slots[at].key() == 0 && (t.used+1)*100 > size*maxLoad {
+	if size := t.cells(); t.slots[at].key() == 0 && (t.used+1)*100 > size*maxLoad {
 		t.clean(places, now)
-		if t.used*100 > size*growLoad || size < minPlaces {
+		if t.used*100 > size*growLoad || size < minCells {
 			t.grow()
 		}
 		at = t.slotFor(h, places, now)
@@ -165,7 +165,7 @@ func (t *table) clean(places []place, now int64) {
 
 // grow moves the keys to more slots.
 func (t *table) grow() {
-	from, to := t.slots, make([]slot, max(minPlaces, (t.used+1)*100/growLoad)<<t.wide)
+	from, to := t.slots, make([]slot, max(minCells, (t.used+1)*100/growLoad)<<t.wide)
 	for i := 0; i < len(from); i += 1 << t.wide {
 		if h := from[i].key(); h != 0 {
 			at, _ := search(h, to, t.wide)
@@ -176,7 +176,7 @@ func (t *table) grow() {
 	t.cursor = 0
 }
 
-// sweep looks at one place for each new key, and removes the key if it has expired and holds
+// sweep looks at one cell for each new key, and removes the key if it has expired and holds
 // memory in an arena.
 func (t *table) sweep(places []place, now int64) {
 	if t.arenas == nil {

@@ -31,7 +31,7 @@ func (p *place) slot() *slot {
 }
 
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
-// grows, or if there are more than four limits.
+// grows, for a receipt, or if there are more than four limits.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	u, a := s.hash(c.User), s.hash(c.Action)
 	sh := s.shard(u)
@@ -175,7 +175,7 @@ func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limi
 }
 
 func (s *Store) forget(p *place) {
-	p.slot()
+	p.slot() // p.at is where the key is now
 	p.table.remove(p.at)
 	s.used.Add(-1)
 }

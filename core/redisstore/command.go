@@ -14,8 +14,8 @@ import (
 )
 
 // run runs the script for charges. Of equal charges in a row it sends the first, and how
-// often it is repeated. Of equal arguments at the end it sends the first, which saves 5 % of
-// a batch of one limiter's charges.
+// often it is repeated. If the last charges have equal arguments, it sends these once,
+// which saves 5 % of a batch of one limiter's charges.
 func (s *Store) run(b *batch, calls []*call) (any, error) {
 	args := make([]any, 3, 4+len(calls)*(1+len(calls[0].keys)))
 	var few [16]any
@@ -44,7 +44,7 @@ func (s *Store) run(b *batch, calls []*call) (any, error) {
 	return s.sendScript(b, args, 3, takeSource)
 }
 
-// appendRepeat says of the charge of that number how often it is repeated, if it is.
+// appendRepeat appends how often the charge of that number is repeated, if it is.
 func appendRepeat(b []byte, number, again int) []byte {
 	if again == 0 {
 		return b

@@ -9,10 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// The scripts are assembled from the files in lua/, one for each machine. Each file begins with
-// the arguments and the reply of its machine. A line "--@ name" begins a part of a file, and a
-// line "--@ file.name" inserts a part. Names in capitals are constants: assemble replaces them
-// by their numbers, which saves 2 % of a single decision.
+// The scripts are lua/take.lua and lua/refund.lua, with parts of the other files inserted. There
+// is a file for each machine, which begins with its arguments and its reply. A line "--@ name"
+// begins a part of a file, and a line "--@ file.name" inserts a part. Names in capitals that
+// stand for numbers are constants: assemble replaces them wherever they stand, which saves 2 %
+// of a single decision.
 //
 //go:embed lua/*.lua
 var luaFiles embed.FS

@@ -9,7 +9,7 @@ local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 7, 8, 9, 10, 11, 12, 13
 --@ state
 local units, max, period, elastic
 local counted, stop -- the count now, and when the window ends
-local width -- the digits of the stored count, or 0 if the window has ended
+local width -- the digits of the stored count, or 0 if the window's end changes
 
 --@ parse
 machine = COUNTER
@@ -81,7 +81,7 @@ end
 if all and added > 0 then
 	counted = counted + added
 	changed = true
-	if elastic or stop == now then -- the window opens
+	if elastic or stop == now then -- the window opens or is extended
 		stop, width = now + period, 0
 	end
 elseif elastic and charging and not fits and not banned and units <= max then

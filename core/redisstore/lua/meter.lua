@@ -236,7 +236,7 @@ if mode == DATED then
 end
 
 --@ rare
--- A meter that has turns, refunds or Initial, or may get turns.
+-- A meter that has turns, refunds or Initial, may get turns, or is surcharged.
 
 --@ meter.text
 

@@ -7,12 +7,12 @@
 -- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and reply the instant,
 --        3 charge what there is room for); ":" and how far ahead of its time a meter may admit
 --        it, if at all; then for each limit " ", the arguments at the top of its machine's
---        file, and "~" if it is rehearsed. The charges after the last of these have the same
---        as it has. At the end, if some charges are repeated in a row, for each of these "*",
---        its number, ":" and how often it is repeated
+--        file, and "~" if it is rehearsed. Further charges have the arguments of the last
+--        one. At the end, if some charges are repeated in a row, for each of these "*", its
+--        number, ":" and how often it is repeated
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
---        its machine's file. For a charge that failed "!" and the error instead. If that is
---        one value, it is not in an array.
+--        its machine's file. For a charge that failed "!" and the error instead. A repeated
+--        charge has as many replies. If the whole reply is one value, it is not in an array.
 --
 -- A line "--@ machine.part" inserts that part of the machine's file. A script keeps nothing
 -- between runs, so it avoids allocation: functions are made on first use.
@@ -29,7 +29,7 @@ local keys, given = #KEYS, #ARGV -- how many keys there are, and how many charge
 local charge, from = 0, 0 -- the current charge, and the keys before its own
 local left, hold = 0, false -- how often it is still repeated, and whether its states are written only then
 local words, mode, charging, ahead -- its arguments, and their meaning
-local limits, n, several -- its first limit's array, how many limits it has, and whether it has several
+local first, n, several -- its first limit's array, how many limits it has, and whether it has several
 local plans -- first limits by words, if there are several words
 local repeats -- by charge: how often it is repeated
 local rare, log, ring, bans -- methods, made on first use
@@ -42,11 +42,12 @@ local machine, shadow, key, fits, changed
 --@ meter.state
 --@ counter.state
 
--- A limit also has an array, unless a single meter or counter is all there is: that saves 4 %.
+-- A limit also has an array, unless the only key is a counter's or a plain meter's: that saves
+-- 4 %.
 -- In each machine's file, load reads the arguments from it; if a charge has several limits,
 -- keep and resume store the state there and read it again. An array takes a third of the time
--- of a table with names. Each machine names its fields from 7 on. The limits of a charge are a
--- ring: NEXT is the next one. SIZE, of the first, is how many there are.
+-- of a table with names. A machine's own fields begin at 7. NEXT is the charge's next limit,
+-- and the first one after the last. SIZE, of the first, is how many there are.
 local l, loaded -- the current limit's array, and the last one that was loaded
 local MACHINE, SHADOW, FITS, CHANGED, NEXT, SIZE = 1, 2, 3, 4, 5, 6
 local METER, COUNTER, OTHER = 1, 2, 3
@@ -74,9 +75,9 @@ while from < keys do
 			ahead, at = match(words, '^(%d+)()', 3)
 			ahead = ahead + 0
 		end
-		limits = plans and plans[words]
-		if limits then
-			n = limits[SIZE]
+		first = plans and plans[words]
+		if first then
+			n = first[SIZE]
 		else
 			n = 0
 			repeat
@@ -104,7 +105,7 @@ while from < keys do
 					--@ trail.parse
 				end
 				if n == 0 then
-					limits = l
+					first = l
 				else
 					before[NEXT] = l
 				end
@@ -112,28 +113,28 @@ while from < keys do
 				at = next
 			until at > #words
 			if n > 1 then
-				l[NEXT] = limits
+				l[NEXT] = first
 			end
 			if given > 1 then
 				plans = plans or {}
-				plans[words] = limits
-				limits[SIZE] = n
+				plans[words] = first
+				first[SIZE] = n
 			end
 		end
 		several = n > 1
 	end
 
-	-- A repeated charge is read the first time and written the last time.
+	-- Repeated charges of meters and counters are read the first time and written the last time.
 	local start, unwritten = last, 0 -- the reply before the last read, and the charges since then
 	if repeats and repeats[charge] then
 		left, hold = repeats[charge], true
 	end
 	while true do
-		-- Check. pass is whether all enforced limits have room, and short whether a rehearsed
-		-- one has none.
+		-- Check. pass is whether all enforced limits have room, and this is no peek; short is
+		-- whether a rehearsed one has none.
 		local pass, short, banned, problem = charging
 		local at = from + 1
-		l = limits
+		l = first
 		repeat
 			if l ~= loaded then
 				loaded = l
@@ -172,7 +173,7 @@ while from < keys do
 			l[FITS] = fits
 			at = at + 1
 			l = l[NEXT]
-		until l == limits
+		until l == first
 
 		if not problem then
 			if mode == DATED then
@@ -208,7 +209,7 @@ while from < keys do
 					break
 				end
 				l = l[NEXT]
-			until l == limits
+			until l == first
 		end
 		if problem then -- if a write fails, all charges since the last read fail
 			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
