@@ -33,7 +33,8 @@ type table struct {
 const (
 	minCells = 8
 	maxLoad  = 80 // a fuller table drops expired keys
-	growLoad = 63 // if it is fuller than this after that, it grows to this load
+	fullLoad = 70 // if it is fuller than this after that, it grows
+	growLoad = 63 // to this load
 )
 
 // empty is a table without keys. It counts as full, so no key is written to it.
@@ -122,7 +123,7 @@ func (t *table) insert(h hash, places []place, now int64) (at int) {
 	at = t.slotFor(h, places, now)
 	if size := t.cells(); t.slots[at].key() == 0 && (t.used+1)*100 > size*maxLoad {
 		t.clean(places, now)
-		if t.used*100 > size*growLoad || size < minCells {
+		if t.used*100 > size*fullLoad || size < minCells {
 			t.grow()
 		}
 		at = t.slotFor(h, places, now)
