@@ -100,6 +100,7 @@ func (s *State) UnmarshalBinary(b []byte) error {
 		for _, at := range instants {
 			read.Trail.push(at, len(instants))
 		}
+		d.bad = d.bad || len(instants) == 0
 	case binaryBans:
 		read.Bans = &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
 		read.Bans.Refusals = d.instants()

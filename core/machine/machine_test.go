@@ -196,6 +196,7 @@ func TestBytesThatAreNoState(t *testing.T) {
 		"one byte":         {1},
 		"a negative count": {1, binaryCounter, 1, 2},
 		"an empty counter": {1, binaryCounter, 0, 0},
+		"an empty trail":   {1, binaryTrail},
 		"a huge part":      {1, binaryMeter, 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0},
 		"an empty refund":  {1, binaryMeter, 2, 0, 0, 0, 2},
 	} {
