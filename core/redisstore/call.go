@@ -17,8 +17,9 @@ type call struct {
 	keyAt  int8   // the index of the key in args
 	source string // of the script, if args runs one by its digest
 
-	reply  any   // to another command
-	values []any // a charge's part of the reply
+	reply  any    // to another command
+	values []any  // a charge's part of the reply
+	scalar [1]any // room for a reply that is not an array
 	err    error
 	since  time.Time // when it was made
 	state  atomic.Int32
@@ -39,9 +40,10 @@ const (
 // client's socket, and cancels nothing. A context of package context would take three
 // allocations more.
 type batch struct {
-	calls    []*call // the oldest first
-	direct   bool    // its only caller sends it
-	at       int     // its place among the queue's batches
+	calls    []*call  // the oldest first
+	one      [1]*call // room for a single call
+	direct   bool     // its only caller sends it
+	at       int      // its place among the queue's batches
 	deadline time.Time
 	done     chan struct{}
 	canceled atomic.Bool
@@ -52,7 +54,8 @@ type batch struct {
 
 // newBatch makes a batch that counts one caller.
 func newBatch(deadline time.Time, calls ...*call) *batch {
-	b := &batch{calls: calls, deadline: deadline, done: make(chan struct{})}
+	b := &batch{deadline: deadline, done: make(chan struct{})}
+	b.calls = append(b.one[:0], calls...)
 	b.callers.Store(1)
 	return b
 }

@@ -36,7 +36,7 @@ func (s *Store) run(b *batch, calls []*call) (any, error) {
 	for n := len(specs); n > 1 && specs[n-1] == specs[n-2]; n-- {
 		specs = specs[:n-1]
 	}
-	args[0], args[1], args[2] = "evalsha", takeScript.Hash(), len(args)-3
+	args[0], args[1], args[2] = "evalsha", takeHash, len(args)-3
 	args = append(args, specs...)
 	if repeats != nil {
 		args = append(args, repeats)

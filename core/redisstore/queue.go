@@ -195,7 +195,8 @@ func (s *Store) nextBatch() *batch {
 		return nil
 	}
 	now := time.Now()
-	b := newBatch(now.Add(batchTime*s.timeout), make([]*call, 0, min(len(q.calls), maxWeight))...)
+	b := newBatch(now.Add(batchTime * s.timeout))
+	b.calls = make([]*call, 0, min(len(q.calls), maxWeight))
 	defer b.leave() // it counts one until all have joined, or the batch would be canceled
 	n, weight := 0, 0
 	for _, c := range q.calls {

@@ -18,7 +18,7 @@ func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error 
 			argv = append(argv, refundSpec(r, i, units))
 		}
 	}
-	args := []any{"evalsha", refundScript.Hash(), len(charged)}
+	args := []any{"evalsha", refundHash, len(charged)}
 	for _, k := range s.keys(r.User, r.Action, charged) {
 		args = append(args, k)
 	}

@@ -19,8 +19,8 @@ import (
 var luaFiles embed.FS
 
 var (
-	takeSource, refundSource = assemble("take"), assemble("refund")
-	takeScript, refundScript = redis.NewScript(takeSource), redis.NewScript(refundSource)
+	takeSource, refundSource     = assemble("take"), assemble("refund")
+	takeHash, refundHash     any = redis.NewScript(takeSource).Hash(), redis.NewScript(refundSource).Hash()
 )
 
 var (

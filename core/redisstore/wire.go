@@ -191,7 +191,8 @@ func decode(c *core.Charge, values []any, readings []machine.Reading) ([]machine
 func distribute(reply any, err error, calls []*call) {
 	values, ok := reply.([]any)
 	if !ok && reply != nil {
-		values, ok = []any{reply}, true
+		values, ok = calls[0].scalar[:], true
+		values[0] = reply
 	}
 	for _, c := range calls {
 		text, failed := "", false
