@@ -40,6 +40,9 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 		return d, err
 	}
 	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), patience: maxPeriod, wake: make(chan struct{}, 1)}
+	if p, ok := ctx.(interface{ Patience() time.Duration }); ok { // the context of package gate
+		w.patience = min(w.patience, p.Patience())
+	}
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}
@@ -73,6 +76,7 @@ type waiter struct {
 
 // wait waits to be the first of the queue, and then for the store to let the action pass.
 func (w *waiter) wait(ctx context.Context) (Decision, error) {
+	var over <-chan time.Time
 	for {
 		first, turn := w.position()
 		if first {
@@ -81,8 +85,13 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 		if !turn.IsZero() && turn.Sub(w.begun) >= w.patience {
 			return w.refused(ctx, machine.Charge, time.Until(turn)) // it counts as an attempt
 		}
+		if over == nil {
+			over = time.After(w.patience)
+		}
 		select {
 		case <-w.wake:
+		case <-over:
+			return w.late(ctx, context.DeadlineExceeded)
 		case <-ctx.Done():
 			return w.late(ctx, ctx.Err())
 		}

@@ -54,10 +54,11 @@ type Config struct {
 	// window a waiting request asks again when there may be room, which counts as another
 	// attempt for a BanPolicy.
 	//
-	// MaxWait must be less than the server's WriteTimeout. If the client disconnects,
-	// the request ends, and its turn is refunded unless a later one depends on it. An
-	// HTTP/1.1 server notices that only when the body has been read, so a request with
-	// a body may wait, and its handler run, after its client has left.
+	// MaxWait must be less than the server's WriteTimeout. It does not cut a call of the
+	// store short. If the client disconnects, the request ends, and its turn is refunded
+	// unless a later one depends on it. An HTTP/1.1 server notices that only when the body
+	// has been read, so a request with a body may wait, and its handler run, after its
+	// client has left.
 	MaxWait time.Duration
 
 	// MaxWaiting is how many requests of this middleware may wait or be decided at once;

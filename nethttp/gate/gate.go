@@ -262,14 +262,22 @@ func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
 		return ch.allow(ctx)
 	}
 	defer g.waiting.Add(-1)
-	limited, cancel := context.WithTimeout(ctx, g.rules.MaxWait+time.Microsecond) // a turn at MaxWait is in time
-	defer cancel()
-	d, err := ch.limiter.WaitN(limited, ch.user, ch.action, ch.cost)
+	d, err := ch.limiter.WaitN(patient{ctx, g.rules.MaxWait}, ch.user, ch.action, ch.cost)
 	if errors.Is(err, core.ErrRefused) {
-		return d, nil
-	}
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		return ch.allow(ctx) // MaxWait has ended, which is not a failure
+		err = nil
 	}
 	return d, err
+}
+
+// A patient context tells core.Limiter.WaitN for how long to wait for the turn. As a deadline,
+// MaxWait would also cut short the call of the store that comes at its end, which then has charged
+// for nothing and counts as failed.
+type patient struct {
+	context.Context
+	maxWait time.Duration
+}
+
+// Patience includes the microsecond for a turn exactly at the end of MaxWait.
+func (p patient) Patience() time.Duration {
+	return max(p.maxWait, p.maxWait+time.Microsecond) // the sum may overflow
 }

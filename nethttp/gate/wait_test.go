@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
@@ -155,14 +156,24 @@ var waits = []struct {
 		log:    []string{noAnswer + "store: boom"},
 	},
 	{
-		name:   "when MaxWait cuts the store's answer short, it is asked again without",
+		name:   "MaxWait is no deadline of the store's",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
 		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
-		visits: []visit{
-			{status: 200, after: 500*time.Millisecond + time.Microsecond, reset: 1},
-			{at: 1, status: 429, after: 500*time.Millisecond + time.Microsecond, retry: "1", reset: 1},
-		},
+		visits: []visit{{status: 200, reset: 1}, {at: 1, status: 429, retry: "1", reset: 1}},
+	},
+	{
+		name:   "a request behind another one, which the store keeps waiting, waits for MaxWait",
+		limits: []core.Limit{core.FixedWindow(1, time.Minute)},
+		store:  func() core.Store { return distant{memory(), 3 * time.Second} },
+		config: nethttp.Config{MaxWait: time.Second},
+		visits: []visit{{status: 200, after: 3 * time.Second, reset: 60}, {at: 1, status: 429, after: time.Second + time.Microsecond, retry: "59", reset: 59}},
+	},
+	{
+		name:   "the longest MaxWait",
+		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		config: nethttp.Config{MaxWait: core.Never},
+		visits: []visit{{status: 200, reset: 1}, {at: 1, status: 200, after: time.Second - 1, reset: 1}},
 	},
 	{
 		name:   "when the client's own deadline does, that is its own, and not in the log",
@@ -292,6 +303,57 @@ func until(t *testing.T, what string, is func() bool) {
 	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// distant is a store that decides at once. The answer to a charge takes a while, and the caller
+// may leave before it comes.
+type distant struct {
+	core.Store
+	delay time.Duration
+}
+
+func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.Store.Take(ctx, c)
+	if c.Mode == machine.Peek {
+		return d, err
+	}
+	select {
+	case <-time.After(s.delay):
+		return d, err
+	case <-ctx.Done():
+		return core.Decision{}, ctx.Err()
+	}
+}
+
+// If MaxWait ends while the store decides, the request gets that decision: it is neither charged
+// and refused, nor a failure of the store.
+func TestTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		store func() core.Store
+	}{
+		{"a distant store", func() core.Store { return distant{memory(), 3 * time.Millisecond} }},
+		{"with a fallback", func() core.Store { return core.Fallback(distant{memory(), 3 * time.Millisecond}, memory()) }},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+				log := gatetest.Capture(t)
+				synctest.Test(t, func(t *testing.T) {
+					limiter := core.Must(core.New(c.store(), core.FixedWindow(1, time.Second)))
+					h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{MaxWait: time.Second}}}}}}.filled())
+					for i := range 9 {
+						if w := ask(h); w.StatusCode != 200 {
+							t.Errorf("request %d: %d", i+1, w.StatusCode)
+						}
+						time.Sleep(time.Millisecond)
+					}
+				})
+				if got := log.Take(ad.pkg()); got != nil {
+					t.Errorf("log: %q", got)
+				}
+			})
 		}
 	}
 }
