@@ -125,14 +125,11 @@ func parsePattern(text string) pattern {
 	return p
 }
 
-// comparePatterns puts p before q if p matches a part of what q matches.
+// comparePatterns puts p before q if p matches a part of what q matches. It compares
+// all segments, and their number, before the methods: else equality would not be transitive.
 func comparePatterns(p, q pattern) int {
-	for i := range min(len(p.segments), len(q.segments)) {
-		if c := cmp.Compare(p.segments[i].kind, q.segments[i].kind); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(breadth(p.method), breadth(q.method))
+	kinds := func(a, b segment) int { return cmp.Compare(a.kind, b.kind) }
+	return cmp.Or(slices.CompareFunc(p.segments, q.segments, kinds), cmp.Compare(breadth(p.method), breadth(q.method)))
 }
 
 func breadth(method string) int {
