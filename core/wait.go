@@ -122,8 +122,8 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		switch {
 		case !d.Allowed && pause >= patience:
 			return d, ErrRefused
-		case !d.Allowed: // other processes compete for the turn: ask ever more rarely
-			pause = max(pause, min(time.Since(first), w.patience)/16)
+		case !d.Allowed: // other processes compete for the turn: ask ever more rarely, but in time
+			pause = max(pause, min(time.Since(first)/16, patience/2))
 		case d.receipt == nil:
 			return d, nil
 		default:
@@ -134,7 +134,8 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 			return w.turn(ctx, d, pause)
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return Decision{}, err
+			w.withdraw()
+			return w.late(ctx, err)
 		}
 	}
 }
@@ -148,8 +149,9 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 		err = sleep(ctx, time.Until(at))
 	}
 	if err != nil { // the next caller asks after this
+		w.withdraw()
 		_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
-		return Decision{}, err
+		return w.late(ctx, err)
 	}
 	if !w.limiter.refundable {
 		d.receipt = nil
@@ -158,7 +160,7 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 	return d, nil
 }
 
-// late is what a waiter returns whose context has ended before it could ask.
+// late is what a waiter returns whose context has ended before its turn.
 func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return w.refused(context.WithoutCancel(ctx), machine.Peek, 0)
@@ -250,6 +252,15 @@ func (q *waitQueue) announce(next time.Time) {
 		for _, w := range q.waiters {
 			w.rouse()
 		}
+	}
+}
+
+// withdraw forgets the turn that the waiter has announced, unless the next one asks already.
+func (w *waiter) withdraw() {
+	w.q.of.mu.Lock()
+	defer w.q.of.mu.Unlock()
+	if !w.left {
+		w.q.next = time.Time{}
 	}
 }
 

@@ -170,6 +170,56 @@ func TestWaitRefusesAtOnceWhatCannotPassInTime(t *testing.T) {
 	}
 }
 
+// Wait asks ever more rarely while other processes take its turn. It asks in time
+// nonetheless, and has its turn if that comes before the deadline.
+func TestAWaitThatOthersOvertakeEndsBeforeItsDeadline(t *testing.T) {
+	for _, patience := range []time.Duration{5500 * time.Millisecond, 20500 * time.Millisecond, 60500 * time.Millisecond, 61 * time.Second} {
+		for _, free := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				store := &flaky{Store: memorystore.New(nil)}
+				others := core.Must(core.New(store.Store, core.FixedWindow(1, time.Second)))
+				store.during = func() {
+					if !free || time.Since(start) < patience-1100*time.Millisecond {
+						_, _ = others.Allow(t.Context(), "u", "a")
+					}
+				}
+				l := core.Must(core.New(store, core.FixedWindow(1, time.Second)))
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				d, err := l.Wait(ctx, "u", "a")
+				took := time.Since(start)
+				if free && (err != nil || !d.Allowed || took >= patience) {
+					t.Errorf("%v, then free: %+v, %v after %v", patience, d, err, took)
+				}
+				if !free && (!errors.Is(err, core.ErrRefused) || d.Allowed || d.RetryAfter != time.Second || took >= patience) {
+					t.Errorf("%v, never free: %+v, %v after %v", patience, d, err, took)
+				}
+				if n := store.asked.Load(); n > 60 {
+					t.Errorf("%v: the store was asked %d times", patience, n)
+				}
+			})
+		}
+	}
+}
+
+// A turn that comes too late only because the store is slow is refused like any other.
+func TestAWaitThatASlowStoreMakesLateIsRefused(t *testing.T) {
+	for _, limit := range []core.Limit{core.FixedWindow(1, time.Second), core.Funnel(1, core.Every(time.Second))} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(slow{memorystore.New(nil)}, limit))
+			if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second-latency/2)
+			defer cancel()
+			if d, err := l.Wait(ctx, "u", "a"); !errors.Is(err, core.ErrRefused) || d.Allowed || d.Limit != 1 {
+				t.Errorf("%s: %+v, %v", limit, d, err)
+			}
+		})
+	}
+}
+
 // Who gives up makes room for who comes next, and wakes nobody early.
 func TestACancelledWaitGivesItsTurnBack(t *testing.T) {
 	rate := core.Every(10 * time.Second)
@@ -205,17 +255,21 @@ func TestACancelledWaitGivesItsTurnBack(t *testing.T) {
 	}
 }
 
-// slowRefunds is a store whose refunds take a while.
-type slowRefunds struct{ *memorystore.Store }
+// slow is a store on a network.
+type slow struct{ *memorystore.Store }
 
-func (s slowRefunds) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+const latency = 20 * time.Millisecond
+
+func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	time.Sleep(latency / 2)
 	d, err := s.Store.Take(ctx, c)
 	d.Issue(s)
+	time.Sleep(latency / 2)
 	return d, err
 }
 
-func (s slowRefunds) Refund(ctx context.Context, r *core.Receipt, units int64) error {
-	time.Sleep(10 * time.Millisecond)
+func (s slow) Refund(ctx context.Context, r *core.Receipt, units int64) error {
+	time.Sleep(latency)
 	return s.Store.Refund(ctx, r, units)
 }
 
@@ -223,7 +277,7 @@ func (s slowRefunds) Refund(ctx context.Context, r *core.Receipt, units int64) e
 // behind a caller who has left.
 func TestATurnIsGivenBackBeforeTheNextCallerAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(slowRefunds{memorystore.New(nil)}, core.Funnel(1, core.Every(time.Second))))
+		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(1, core.Every(time.Second))))
 		if d, err := l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
@@ -243,6 +297,40 @@ func TestATurnIsGivenBackBeforeTheNextCallerAsks(t *testing.T) {
 		})
 		time.Sleep(time.Second / 2)
 		leave()
+		all.Wait()
+	})
+}
+
+// A caller that comes while a turn is given back is not refused for the turn of the caller
+// that has left.
+func TestATurnThatIsGivenBackRefusesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(10, core.Every(time.Minute))))
+		if d, err := l.AllowN(t.Context(), "u", "a", 10); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		start := time.Now()
+		var all sync.WaitGroup
+		ctx, leave := context.WithCancel(t.Context())
+		all.Go(func() {
+			if _, err := l.WaitN(ctx, "u", "a", 10); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		time.Sleep(time.Second)
+		all.Go(func() {
+			if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+				t.Error(d, err)
+			}
+		})
+		time.Sleep(time.Second)
+		leave()
+		time.Sleep(3 * latency / 2)
+		patient, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if d, err := l.Wait(patient, "u", "a"); err != nil || !d.Allowed || time.Since(start).Round(time.Second) != 2*time.Minute {
+			t.Errorf("%+v, %v after %v", d, err, time.Since(start))
+		}
 		all.Wait()
 	})
 }
