@@ -1,12 +1,16 @@
 package redisstore_test
 
 import (
+	"context"
+	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
@@ -66,5 +70,34 @@ func TestSentinelFailover(t *testing.T) {
 	// The script is sent once to a server that does not know it, by those under way.
 	if texts, digests := calls(t, replica.Do, "eval"), calls(t, replica.Do, "evalsha"); texts > 8 || digests < 1000 {
 		t.Errorf("the new master was sent the script %d times, and its digest %d times", texts, digests)
+	}
+}
+
+// A name in front of two servers is moved from a master that becomes a replica. The client
+// closes the connection on which it was told READONLY, and so finds the new master.
+func TestTheClientLeavesADemotedMaster(t *testing.T) {
+	old, next := redistest.Start(t), redistest.Start(t)
+	var addr atomic.Pointer[string]
+	addr.Store(&old.Addr)
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, *addr.Load())
+	}
+	var limiters []*core.Limiter
+	for _, l := range kinds {
+		rdb := connect(t, &redis.Options{ContextTimeoutEnabled: true, Dialer: dial})
+		limiter := core.Must(core.New(redisstore.New(rdb, nil), l))
+		if _, err := limiter.Allow(t.Context(), user, action); err != nil {
+			t.Fatal(err)
+		}
+		limiters = append(limiters, limiter)
+	}
+	host, port, _ := net.SplitHostPort(next.Addr)
+	old.Do("REPLICAOF", host, port)
+	addr.Store(&next.Addr)
+	for i, limiter := range limiters {
+		within(t, kinds[i].String()+" is decided by the new master", func() bool {
+			_, err := limiter.Allow(t.Context(), user, "another")
+			return err == nil
+		})
 	}
 }

@@ -213,6 +213,9 @@ while from < keys do
 		end
 		if problem then -- if a write fails, all charges since the last read fail
 			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
+			if find(problem, 'READONLY', 1, true) then -- the client then leaves this server; it has written nothing
+				return redis.error_reply(match(problem, 'READONLY.*'))
+			end
 			for i = last, start + 1, -1 do
 				reply[i] = nil
 			end
