@@ -236,21 +236,21 @@ func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	limits := *c
 	limits.Limits, limits.Receipt = c.Limits[:last], false
 	ban := time.Duration(readings[last].Wait) * time.Microsecond
-	if own := limits.Answer(readings[:last], 0); !own.Allowed {
-		return min(ban, own.RetryAfter)
-	}
+	own := limits.Answer(readings[:last], 0)
 	for i := range limits.Limits {
-		l := &limits.Limits[i]
-		switch l.Rule().Kind {
+		switch r := limits.Limits[i].Rule(); r.Kind {
 		case machine.KindSlidingWindow, machine.KindSlidingRefused, machine.KindMovingWindow:
-			if last > 1 && readings[i].Count > 0 { // its count will fall at an unknown instant
+			if own.Allowed && last > 1 && readings[i].Count > 0 { // its count will fall at an unknown instant
 				return 0
 			}
 		case machine.KindTokenBucket:
-			if l.Rule().ForgetAfter > 0 { // it may not fill before its first action
+			if r.ForgetAfter > 0 && (own.Allowed || readings[i].Rest == r.Start) { // it may not fill before its first action
 				return 0
 			}
 		}
+	}
+	if !own.Allowed {
+		return min(ban, own.RetryAfter)
 	}
 	return ban
 }

@@ -247,6 +247,23 @@ func TestNotRepeated(t *testing.T) {
 	}
 }
 
+// A bucket with Initial does not fill before its first action, so its wait does not shorten
+// while a ban from another action lasts.
+func TestABanBeforeTheFirstAction(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		ask := w.both([]core.Limit{core.TokenBucket(10, core.Every(time.Second)).Initial(1)}, []core.Option{core.BanPolicy{
+			Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true,
+		}})
+		ask(func(l *core.Limiter) (core.Decision, error) {
+			return core.Decision{}, l.Ban(w.Context(), user, "another", 2*time.Second)
+		})
+		for range 4 {
+			ask(func(l *core.Limiter) (core.Decision, error) { return l.AllowN(w.Context(), user, action, 5) })
+			time.Sleep(300 * time.Millisecond)
+		}
+	})
+}
+
 // Whatever is done in between, the answers are those of a store that is asked every
 // time.
 func TestRepeatedAsIfAsked(t *testing.T) {
