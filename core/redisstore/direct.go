@@ -13,8 +13,8 @@ import (
 
 // direct returns a batch if the caller may send the call itself. The client must heed
 // deadlines, since the caller cannot leave before. Nothing may be under way, and the last batch
-// must have been answered, so that the client has a connection. If the caller's own deadline is
-// earlier, the client might close that connection.
+// must have been answered, so that the client has a connection. The caller's own deadline may not
+// be earlier: the client closes a connection at a deadline.
 func (s *Store) direct(ctx context.Context, c *call) *batch {
 	if !s.heedsDeadlines || c.args != nil || s.sharded.Load() {
 		return nil

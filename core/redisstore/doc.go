@@ -14,8 +14,8 @@
 //	ContextTimeoutEnabled: true
 //	    If a reply is lost, the client gives the connection up after five timeouts of the
 //	    store. Without this option it holds the connection for its ReadTimeout, 5 s by
-//	    default. If all of its connections are held, calls fail for that long after the
-//	    network has recovered.
+//	    default. Calls can then fail for a second after the network has recovered, or if
+//	    all of its connections are held, for its ReadTimeout.
 //	ReadTimeout: 200 * time.Millisecond, for a Cluster
 //	    The client asks the nodes which of them are masters. If a node hangs, the client
 //	    waits that long. If a master hangs, its users wait for 2 to 4 s after the election

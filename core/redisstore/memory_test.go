@@ -109,6 +109,31 @@ func TestRingDoesNotGrow(t *testing.T) {
 	}
 }
 
+// A long ring is copied for nobody's action, so it shrinks only when few of its actions count.
+func TestALongRingShrinksWhenItIsShort(t *testing.T) {
+	w := realWorld(t, 4)
+	l := core.MovingWindow(2_100_000, time.Second)
+	lim := core.Must(core.New(w.store, l))
+	act := func(n int) (bytes int64) {
+		t.Helper()
+		if d, err := lim.AllowN(t.Context(), "laoqian", "reply", n); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		return w.rdb.StrLen(t.Context(), w.store.Key("laoqian", "reply", l)).Val()
+	}
+	whole := act(1_600_000)
+	w.advance(600 * time.Millisecond)
+	act(500_000)
+	w.advance(500 * time.Millisecond)
+	if n := act(1); n < whole {
+		t.Errorf("with 500,001 actions it was copied: %d bytes, after %d", n, whole)
+	}
+	w.advance(600 * time.Millisecond)
+	if n := act(1); n > 1000 {
+		t.Errorf("with two actions it has %d bytes", n)
+	}
+}
+
 func BenchmarkAllow(b *testing.B) {
 	server := redistest.Start(b)
 	rdb := connect(b, &redis.Options{Addr: server.Addr})

@@ -135,3 +135,34 @@ func TestBareStoreFails(t *testing.T) {
 	}
 	discreet(t, lim.Reset(t.Context(), user, action))
 }
+
+// A client that does not heed deadlines holds the connections of lost replies for long. Others
+// are used soon after the network has recovered.
+func TestLostRepliesAreNoLongOutage(t *testing.T) {
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patient})
+	lim := core.Must(core.New(redisstore.New(rdb, nil), core.FixedWindow(1e9, time.Hour)))
+	decides := func() bool {
+		_, err := lim.Allow(t.Context(), user, action)
+		return err == nil
+	}
+	within(t, "Redis decides", decides)
+	proxy.Spoil(func([]string, []byte) ([]byte, bool) { return nil, false })
+	for range 2 {
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() {
+				if decides() {
+					t.Error("a reply was not lost")
+				}
+			})
+		}
+		callers.Wait()
+	}
+	proxy.Spoil(nil)
+	recovered := time.Now()
+	within(t, "Redis decides again", decides)
+	if d := time.Since(recovered); d > soon {
+		t.Errorf("that took %s", d)
+	}
+}

@@ -14,7 +14,8 @@ import (
 // fills its batches.
 //
 // If the server is far away, more batches start before the first one is answered. If the
-// server does not answer at all, only a few start, since each uses up a connection.
+// server does not answer at all, only a few start, and then one a second: each uses up a
+// connection.
 //
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own
 // keys. A command that is not a charge is always sent alone.
@@ -107,9 +108,10 @@ func (s *Store) join(c *call) error {
 	return nil
 }
 
-// more reports whether another batch may start: only while the server answers.
+// more reports whether another batch may start: while the server answers, and otherwise once a
+// second, since only the replies to those under way may be lost.
 func (q *queue) more(now time.Time) bool {
-	return q.sending < manyBatches && now.Sub(q.answered) <= q.timeout
+	return q.sending < manyBatches && (now.Sub(q.answered) <= q.timeout || now.Sub(q.started) > time.Second)
 }
 
 // start starts a goroutine that sends batches.

@@ -93,7 +93,7 @@ always = kind == 'initial' or ahead > 0 or mode == FORCED
 if keys > 1 or always then
 	--@ meter.array
 end
-if always then
+if always then -- forced: charge what there is room for; over: the cost exceeds the burst; memory: ForgetAfter
 	l.forced, l.memory = mode == FORCED, false
 	if kind == 'initial' then
 		local start, startPart, memory = match(rest, '(%d+),(%d+),(%d+)')

@@ -9,10 +9,11 @@
 --        it, if at all; then for each limit " ", the arguments at the top of its machine's
 --        file, and "~" if it is rehearsed. Further charges have the arguments of the last
 --        one. At the end, if some charges are repeated in a row, for each of these "*", its
---        number, ":" and how often it is repeated
+--        number, ":" and how often it is repeated after the first time
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
---        its machine's file. For a charge that failed "!" and the error instead. A repeated
---        charge has as many replies. If the whole reply is one value, it is not in an array.
+--        its machine's file. For a charge that failed "!" and the error instead. A charge
+--        that is repeated has a reply each time. If the whole reply is one value, it is not in
+--        an array.
 --
 -- A line "--@ machine.part" inserts that part of the machine's file. A script keeps nothing
 -- between runs, so it avoids allocation: functions are made on first use.

@@ -142,7 +142,8 @@ return log
 
 --@ bytes
 local byte, sub = string.byte, string.sub
-local width, header = 7, 56
+local width = 7 -- of an entry, in bytes
+local header = 56 -- room for its four numbers, in whole entries
 local short = 32 * width -- the longest state without a header
 local beginning = int(short - 1)
 
@@ -209,7 +210,7 @@ end
 
 --@ trail.bytes
 
-local long = 500000 -- entries, which take some 20 ms to copy
+local long = 500000 -- entries, which take some 40 ms to copy
 local present = encode(now)
 
 local function entry(l, key, place)
@@ -304,7 +305,7 @@ local function record(l, key)
 		l.head = (l.head + gone) % l.cap
 	end
 	l.n, l.gone, l.newest = n, 0, now
-	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap
+	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < long
 	if anew and need * width <= short then
 		local kept = brief(l, key)
 		l.n = need
