@@ -57,10 +57,11 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config. With a FinalCost, the Writer of c.Response() is wrapped.
-// If the handler returns an error, FinalCost gets the status of Echo's own error handler:
-// the Code of an *echo.HTTPError that is not wrapped, else 500. If your error handler
-// answers with another status, mount a middleware inside that calls c.Error.
+// are those of nethttp.Config. With a FinalCost, the Writer of c.Response() and the Body of
+// c.Request() are wrapped. If the handler returns an error, FinalCost gets the status of
+// Echo's own error handler: the Code of an *echo.HTTPError that is not wrapped, else 500.
+// If your error handler answers with another status, mount a middleware inside that calls
+// c.Error.
 type Config struct {
 	Cost            func(echo.Context) (int, error)
 	Limiter         func(echo.Context) (*core.Limiter, error)
@@ -119,7 +120,7 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 func (m *middleware) run(c echo.Context, o *gate.Outcome, next echo.HandlerFunc) (err error) {
 	w, answered := gate.Watch(c.Response().Writer)
 	c.Response().Writer = w
-	m.gate.Run(c, c.Request(), o, func() { err = next(c) }, func() (int, bool) {
+	m.gate.Run(c, c.Request(), o, func(r *http.Request) { c.SetRequest(r); err = next(c) }, func() (int, bool) {
 		status, begun := answered()
 		if !begun && err != nil {
 			status = statusOf(err)

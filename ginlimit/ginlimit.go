@@ -67,8 +67,9 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config. With a FinalCost, c.Writer is wrapped, and the status is
-// what c.Writer has when the handlers after this one have returned.
+// are those of nethttp.Config. With a FinalCost, c.Writer and the Body of c.Request are
+// wrapped, and the status is what c.Writer has when the handlers after this one have
+// returned.
 type Config struct {
 	Cost            func(*gin.Context) (int, error)
 	Limiter         func(*gin.Context) (*core.Limiter, error)
@@ -110,7 +111,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 		if o.FinalCost {
 			w := &watched{ResponseWriter: c.Writer}
 			c.Writer = w
-			g.Run(c, c.Request, &o, c.Next, w.answered)
+			g.Run(c, c.Request, &o, func(r *http.Request) { c.Request = r; c.Next() }, w.answered)
 		}
 	}
 }

@@ -69,11 +69,12 @@ type Config struct {
 	// response. The difference to the cost charged on entry is refunded or charged. The
 	// headers show the decision on entry.
 	//
-	// Nothing is refunded to a client that has left, or if the handler panics with
-	// http.ErrAbortHandler. If the handler panics otherwise, the status is 500 unless
-	// the response had begun. If the handler took over the connection (http.Hijacker),
-	// or if FinalCost panics or returns a negative cost, the cost charged on entry
-	// stays. With a FinalCost the handler's ResponseWriter is wrapped.
+	// Nothing is refunded to a client that has left, if reading the request's body failed,
+	// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise,
+	// the status is 500 unless the response had begun. If the handler took over the
+	// connection (http.Hijacker), or if FinalCost panics or returns a negative cost, the
+	// cost charged on entry stays. With a FinalCost the handler's ResponseWriter and the
+	// request's Body are wrapped.
 	//
 	// An action that failed costs nothing:
 	//
@@ -165,7 +166,7 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 		return
 	}
 	w, answered := gate.Watch(w)
-	g.Run(inner, r, o, func() { next.ServeHTTP(w, inner) }, answered)
+	g.Run(inner, inner, o, func(r *http.Request) { next.ServeHTTP(w, r) }, answered)
 }
 
 // Allow limits an action that only the handler knows: by a key in the body, the size of

@@ -59,11 +59,11 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
 // are those of nethttp.Config.
 //
-// With a FinalCost, c.Response() is wrapped while the handler runs; echo.UnwrapResponse
-// finds Echo's own. If the handler returns an error, FinalCost gets the status with which
-// Echo's own error handler answers: that of echo.StatusCode, or 500 if there is none. If
-// your error handler answers with another status, mount a middleware inside that answers the
-// error.
+// With a FinalCost, the Body of c.Request() is wrapped, and so is c.Response() while the
+// handler runs; echo.UnwrapResponse finds Echo's own. If the handler returns an error,
+// FinalCost gets the status with which Echo's own error handler answers: that of
+// echo.StatusCode, or 500 if there is none. If your error handler answers with another
+// status, mount a middleware inside that answers the error.
 type Config struct {
 	Cost            func(*echo.Context) (int, error)
 	Limiter         func(*echo.Context) (*core.Limiter, error)
@@ -123,7 +123,7 @@ func (m *middleware) run(c *echo.Context, o *gate.Outcome, next echo.HandlerFunc
 	w, answered := gate.Watch(bare)
 	c.SetResponse(w)
 	defer c.SetResponse(bare)
-	m.gate.Run(c, c.Request(), o, func() { err = next(c) }, func() (int, bool) {
+	m.gate.Run(c, c.Request(), o, func(r *http.Request) { c.SetRequest(r); err = next(c) }, func() (int, bool) {
 		status, begun := answered()
 		if !begun && err != nil {
 			status = statusOf(err)

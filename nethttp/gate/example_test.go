@@ -81,7 +81,7 @@ func ExampleGate_Run() {
 			return
 		}
 		w, answered := gate.Watch(w)
-		g.Run(r, r, &o, func() { next(w, r) }, answered)
+		g.Run(r, r, &o, func(r *http.Request) { next(w, r) }, answered)
 	}
 
 	for _, status := range []int{500, 500, 201, 201, 201} {

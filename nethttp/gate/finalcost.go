@@ -3,8 +3,10 @@ package gate
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -12,27 +14,65 @@ import (
 // Run runs the handler of a request whose Outcome says FinalCost. Afterwards it charges
 // or refunds the difference between the final cost and the cost charged on entry.
 //
-// answered returns the response's status and whether it has begun, as that of [Watch]. A
-// panic of the handler goes on. If no response has begun, it counts as 500.
-func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(), answered func() (status int, begun bool)) {
+// The handler serves the request that it is given: r, or if r has a body, a copy whose Body is
+// watched. answered returns the response's status and whether it has begun, as that of
+// [Watch]. A panic of the handler goes on. If no response has begun, it counts as 500.
+func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(*http.Request), answered func() (status int, begun bool)) {
 	returned := false
+	inner, body := watchBody(r)
 	defer func() {
 		v := recover()
+		if inner != r { // the server removes the uploaded files that it finds in r
+			*r = *inner
+			r.Body = body.ReadCloser
+		}
 		status, begun := answered()
 		if !returned && !begun {
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			// net/http cancels the context too if the client sends only a part of its body.
-			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler
+			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut.Load()
 			g.chargeFinal(c, r, o, status, left)
 		}
 		if v != nil {
 			panic(v)
 		}
 	}()
-	handler()
+	handler(inner)
 	returned = true
+}
+
+// A watchedBody records whether the body could not be read to its end. A client can cause that
+// at will, and net/http does not always cancel the context then: with HTTP/2 a client can end its
+// stream too early, and with both protocols it can be silent until ReadTimeout.
+type watchedBody struct {
+	io.ReadCloser
+	closed, cut atomic.Bool
+}
+
+// watchBody returns r, or if r has a body, a copy of r with a watchedBody. It is a copy
+// because net/http looks for the type of its own Body in its own request.
+func watchBody(r *http.Request) (*http.Request, *watchedBody) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, nil
+	}
+	b := &watchedBody{ReadCloser: r.Body}
+	inner := r.WithContext(r.Context())
+	inner.Body = b
+	return inner, b
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && !b.closed.Load() {
+		b.cut.Store(true)
+	}
+	return n, err
+}
+
+func (b *watchedBody) Close() error {
+	b.closed.Store(true) // a read that fails from now on is not the client's fault
+	return b.ReadCloser.Close()
 }
 
 // chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a

@@ -13,7 +13,7 @@
 //	case o.FinalCost:
 //		g.Run(c, request, &o, next, answered)
 //	case o.Pass:
-//		next()
+//		next(request)
 //	default:
 //		o.Problem().Write(writer, request)
 //	}
