@@ -388,6 +388,24 @@ func TestAtTheBound(t *testing.T) {
 			t.Errorf("a second later: %+v", d)
 		}
 	})
+	t.Run("Status of a user without a key has every limit", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 2}, c.now)
+		two := core.Must(core.New(s, core.FixedWindow(1, time.Hour), core.FixedWindow(1, 2*time.Hour)))
+		for _, user := range []string{"a", "a", "b"} {
+			allow(t, two, user)
+		}
+		got, err := two.Status(ctx, "c", "a")
+		if err != nil || len(got.Limits) != 2 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		for i, wait := range []time.Duration{time.Hour, 2 * time.Hour} {
+			want := core.LimitStatus{Limit: two.Limits()[i], RetryAfter: wait, ResetAfter: wait}
+			if got.Limits[i] != want {
+				t.Errorf("%+v, want %+v", got.Limits[i], want)
+			}
+		}
+	})
 	t.Run("a ban by hand, and a turn, need a key", func(t *testing.T) {
 		c := &clock{us: 1e9}
 		s := newStore(&Options{MaxKeys: 2}, c.now)

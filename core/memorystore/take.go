@@ -60,6 +60,9 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	if c.Check(states, now) {
 		if wait := s.makeRoom(&c, sh, states, places, now); wait > 0 {
+			if c.Mode == machine.Peek {
+				c.Commit(&d, states, now) // a Status has the numbers of every limit
+			}
 			return full(c, wait), nil
 		}
 	}
