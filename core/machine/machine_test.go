@@ -57,6 +57,26 @@ func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
 	}
 }
 
+// A store may clear Exists alone: what else the state has does not count.
+func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
+	for name, r := range rules {
+		var old, fresh State
+		for i := range int64(3) {
+			decide(&r, &old, 100*second+i, Ask{Cost: 1})
+		}
+		old.Exists = false
+		a, now := Ask{Cost: 1}, 101*second
+		decide(&r, &old, now, a)
+		decide(&r, &fresh, now, a)
+		var got, want Reading
+		r.Read(&got, &old, now, &a)
+		r.Read(&want, &fresh, now, &a)
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
 func TestAMeterDrainsAtItsRateForEver(t *testing.T) {
 	r, s := NewMeter(KindFunnel, 1, 7, second), State{}
 	now, passed := 100*second, 0

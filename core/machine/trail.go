@@ -216,6 +216,9 @@ func (r *Rule) checkTrail(s *State, now int64, a *Ask) bool {
 func (r *Rule) chargeTrail(s *State, now, cost int64) {
 	r.shift(s, now)
 	t := &s.Trail
+	if !s.Exists {
+		t.drop(t.Len())
+	}
 	t.drop(t.dead(now - r.Period))
 	keep := max(int(r.Max), t.Len())
 	for range cost {

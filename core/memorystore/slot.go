@@ -51,7 +51,7 @@ func move(from, to []slot, wide int) {
 }
 
 // load fills in st, a zero State, from an unpacked slot. An expired state does not exist, but
-// its trail is used again.
+// the memory of its trail is used again.
 func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	st.Exists = s.expires > now
 	word := s.word.Load()
