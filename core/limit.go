@@ -149,9 +149,9 @@ func (l Limit) CountRefused() Limit {
 }
 
 // Initial makes a TokenBucket start with n tokens instead of full, n from 1 to
-// its capacity. A user's first action is refused if it costs more than n, but it starts the
-// bucket. Before its first action a bucket does not fill up: ResetAfter is then how long
-// filling takes from that action on.
+// its capacity. The user's first action starts the bucket, even if it is refused because it
+// costs more than n, or refunded later. Before its first action a bucket does not fill up:
+// ResetAfter is then how long filling takes from that action on.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -237,6 +238,49 @@ func TestARefundIsDoneOnce(t *testing.T) {
 }
 
 // What the fallback has decided is given back to it, and what the store has, to that.
+// A window knows by the instants which charges are its own. A bucket, a funnel and an
+// ElasticWindow do not.
+func TestARefundAfterAReset(t *testing.T) {
+	for limit, tooMuch := range map[core.Limit]bool{
+		core.SlidingWindow(10, time.Hour):                false,
+		core.SlidingWindow(10, time.Hour).CountRefused(): false,
+		core.MovingWindow(10, time.Hour):                 false,
+		core.FixedWindow(10, time.Hour):                  false,
+		core.ElasticWindow(10, time.Hour):                true,
+		core.TokenBucket(10, core.Every(time.Hour)):      true,
+		core.Funnel(10, core.Every(time.Hour)):           true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(memorystore.New(nil), limit)).With(core.Refundable{}))
+			lost, _ := l.AllowN(t.Context(), "u", "a", 5)
+			_ = l.Reset(t.Context(), "u", "a")
+			time.Sleep(time.Millisecond)
+			_, _ = l.AllowN(t.Context(), "u", "a", 5)
+			err := l.Refund(t.Context(), lost)
+			if d, _ := l.Peek(t.Context(), "u", "a"); err != nil || d.Remaining > 5 != tooMuch {
+				t.Errorf("%s: %d remain, %v", limit, d.Remaining, err)
+			}
+		})
+	}
+}
+
+// A bucket with Initial stays started, as after a refusal.
+func TestARefundedActionStartsABucket(t *testing.T) {
+	for _, cost := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(memorystore.New(nil), core.TokenBucket(10, core.Every(time.Second)).Initial(1))).With(core.Refundable{}))
+			d, err := l.AllowN(t.Context(), "u", "a", cost)
+			if err != nil || d.Allowed != (cost == 1) || l.Refund(t.Context(), d) != nil {
+				t.Fatal(d, err)
+			}
+			time.Sleep(3 * time.Second)
+			if d, _ := l.Peek(t.Context(), "u", "a"); d.Remaining != 4 {
+				t.Errorf("a cost of %d: %d remain", cost, d.Remaining)
+			}
+		})
+	}
+}
+
 func TestARefundGoesToTheStoreThatDecided(t *testing.T) {
 	ctx := t.Context()
 	first, second := memorystore.New(nil), memorystore.New(nil)

@@ -73,13 +73,15 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 //   - a charge of a MovingWindow that admitted more than 65,536 since, which would take
 //     too long to find
 //
-// A recorded refusal stays recorded. A bucket or funnel gives back at most what is still
-// owed of that action. It remembers the last eight refunds that still matter. With more
-// refunds, one may give back less.
+// A recorded refusal stays recorded. A bucket with Initial stays started by the action, and
+// fills from then on.
+//
+// A bucket or funnel gives back at most what is still owed of that action. It remembers the
+// last eight refunds that still matter. With more refunds, one may give back less.
 //
 // If the state was lost since the charge, by [Limiter.Reset], a restart, a full store or a
-// clock that stepped back, a bucket or funnel may give too much, but never more than the
-// action's cost.
+// clock that stepped back, a bucket, a funnel or an ElasticWindow may give too much, but
+// never more than the action's cost.
 //
 // After an error the charge may not have been given back. Do not retry: a second Refund of
 // the same decision does nothing.

@@ -10,8 +10,9 @@ type Taken struct {
 }
 
 // Refund gives units of t back to the state as it is kept now. The state then has no more
-// room than if the action had never happened. Refund sets Dirty if the state is to be
-// written, and clears Exists if the state is to be deleted.
+// room than if the action had never happened, except that a bucket with Initial stays
+// started. Refund sets Dirty if the state is to be written, and clears Exists if the state
+// is to be deleted.
 func (r *Rule) Refund(s *State, t *Taken, now, units int64) {
 	s.Dirty = false
 	if !s.Exists || now < t.At {
