@@ -95,6 +95,9 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 // RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The other units
 // cannot be given back later.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
+	if l == nil || l.store == nil {
+		return errZeroLimiter
+	}
 	r := d.receipt
 	rehearsed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
 	switch {
