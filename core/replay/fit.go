@@ -122,11 +122,14 @@ func (r *recent) act(at int64, cost uint32, p *peaks) {
 		p.window[i] = max(p.window[i], clip(w.count))
 	}
 	for i := range r.empty {
-		r.empty[i] = max(r.empty[i], at) + int64(cost)*emissions[i]
+		r.empty[i] = min(max(r.empty[i], at)+int64(cost)*emissions[i], farthest)
 		p.funnel[i] = max(p.funnel[i], clip(uint64((r.empty[i]-at+emissions[i]-1)/emissions[i])))
 	}
 	r.compact()
 }
+
+// farthest is when a funnel is empty at the latest. Its least capacity is clipped long before.
+const farthest = math.MaxInt64 / 2
 
 func clip(n uint64) uint32 { return uint32(min(n, math.MaxInt32)) } // an int everywhere
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -123,6 +124,20 @@ func TestPeaksAreExact(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A debt of the highest costs stays the highest.
+func TestADebtDoesNotOverflow(t *testing.T) {
+	var m member
+	for i := range int64(1000) {
+		m.act(day+i, maxCost)
+		if m.recent != nil && slices.Min(m.recent.empty[:]) < day+i {
+			t.Fatalf("after %d actions the funnels are empty at %v", i+1, m.recent.empty)
+		}
+	}
+	if want := uint32(math.MaxInt32); m.funnel != [nRates]uint32{want, want, want, want} {
+		t.Errorf("%v", m.funnel)
+	}
 }
 
 func TestASweepLetsGoOfWhatIsPast(t *testing.T) {
