@@ -53,6 +53,9 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 			_, _ = io.WriteString(w, "x")
 			panic("mine")
 		}, nil, 4},
+		{"a panic in the middle of a file is not refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) {
+			_, _ = io.Copy(w, struct{ io.Reader }{io.MultiReader(file("some bytes"), panics{})}) // MultiReader would write itself
+		}, nil, 4},
 		{"a panic after a response that is free is refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) {
 			w.WriteHeader(503)
 			_, _ = io.WriteString(w, "x")

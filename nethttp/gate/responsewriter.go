@@ -77,11 +77,14 @@ func (w *watched) WriteString(s string) (int, error) {
 }
 
 // ReadFrom lets the server send a file without copying it.
-func (w *watched) ReadFrom(r io.Reader) (int64, error) {
-	n, err := io.Copy(w.ResponseWriter, r)
-	if n > 0 {
-		w.saw(http.StatusOK)
-	}
+func (w *watched) ReadFrom(r io.Reader) (n int64, err error) {
+	n = 1 // if r panics, some of it may have been sent
+	defer func() {
+		if n > 0 {
+			w.saw(http.StatusOK)
+		}
+	}()
+	n, err = io.Copy(w.ResponseWriter, r)
 	return n, err
 }
 

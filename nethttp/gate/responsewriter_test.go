@@ -44,6 +44,11 @@ func (hijacks) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // file is a reader that does not write itself.
 func file(s string) io.Reader { return io.LimitReader(strings.NewReader(s), 100) }
 
+// panics is a reader that fails in the worst way.
+type panics struct{}
+
+func (panics) Read([]byte) (int, error) { panic("mine") }
+
 // What a handler finds by its type is what the server's writer is, for what it could
 // not do without an error.
 func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
