@@ -69,9 +69,9 @@ func (l *headerWatch) look(r *http.Request) {
 	}
 }
 
-// fewUsers is after how many requests in which First's first function finds no key, and
+// manyMisses is after how many requests in which First's first function finds no key, and
 // never found one, that function is reported as being in the wrong place.
-const fewUsers = 1000
+const manyMisses = 1000
 
 // A presence records whether First's first function ever finds a key.
 type presence struct {
@@ -87,11 +87,11 @@ func (p *presence) find() {
 
 // miss notes a request c without a key, and why.
 func (p *presence) miss(c any, why error) {
-	if p.found.Load() || p.misses.Load() >= fewUsers || p.misses.Add(1) != fewUsers {
+	if p.found.Load() || p.misses.Load() >= manyMisses || p.misses.Add(1) != manyMisses {
 		return
 	}
 	slog.Default().Warn(fmt.Sprintf(
-		"keyfuncs: the first function of a First has found no key in %d requests, and never one, so all these users count as those of a later function; is the limit mounted before the login?", fewUsers),
+		"keyfuncs: the first function of a First has found no key in %d requests, and never one, so all these users count as those of a later function; is the limit mounted before the login?", manyMisses),
 		"code", codeNoUser, "first", why, "route", routeOf(c))
 }
 

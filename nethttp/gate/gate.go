@@ -62,7 +62,7 @@ type Gate[C any] struct {
 	rules        Rules[C]
 	headers      headers
 	waiting      atomic.Int64
-	users        users
+	login        loginCheck
 	failures     failureLog
 	uncharged    rarely      // logs that a final cost could not be charged
 	twice        atomic.Bool // whether charged-twice was logged
@@ -198,14 +198,12 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	var err error
 	ch.user, err = g.user(c)
 	if failure = q.key(ch.user, err); failure != nil {
-		if errors.Is(failure, keyfuncs.ErrNoKey) && g.users.missed() {
-			q.asking = "action"
-			action, _ := g.action(c)
-			g.users.warn(g.adapter, action, failure.Err)
+		if errors.Is(failure, keyfuncs.ErrNoKey) && g.login.missed() {
+			g.warnNoUser(c, failure.Err)
 		}
 		return false, failure
 	}
-	g.users.found()
+	g.login.found()
 	q.asking = "action"
 	ch.action, err = g.action(c)
 	if failure = q.key(ch.action, err); failure != nil {

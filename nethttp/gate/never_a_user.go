@@ -6,29 +6,37 @@ import (
 	"sync/atomic"
 )
 
-// fewUsers is after how many requests without a user, from the first one, the limit is
+// manyUserless is after how many requests without a user, from the first one, the limit is
 // reported as being in the wrong place.
-const fewUsers = 100
+const manyUserless = 100
 
-// users records whether a gate's key function for the user ever finds one.
-type users struct {
+// A loginCheck looks for a limit that is mounted before the login: its key function for the user
+// never finds one.
+type loginCheck struct {
 	any    atomic.Bool
 	misses atomic.Int32
 }
 
 // found notes that there was a user.
-func (u *users) found() {
-	if !u.any.Load() {
-		u.any.Store(true)
+func (l *loginCheck) found() {
+	if !l.any.Load() {
+		l.any.Store(true)
 	}
 }
 
 // missed notes a request without a user, and reports whether to log the warning.
-func (u *users) missed() bool {
-	return !u.any.Load() && u.misses.Load() < fewUsers && u.misses.Add(1) == fewUsers
+func (l *loginCheck) missed() bool {
+	return !l.any.Load() && l.misses.Load() < manyUserless && l.misses.Add(1) == manyUserless
 }
 
-func (u *users) warn(adapter, action string, why error) {
-	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", adapter, fewUsers),
-		"code", "never-a-user", "action", action, "error", why)
+func (g *Gate[C]) warnNoUser(c C, why error) {
+	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.adapter, manyUserless),
+		"code", "never-a-user", "action", g.actionToLog(c), "error", why)
+}
+
+// actionToLog is "" if the action function panics: without a user it may.
+func (g *Gate[C]) actionToLog(c C) (action string) {
+	defer func() { _ = recover() }()
+	action, _ = g.action(c)
+	return action
 }

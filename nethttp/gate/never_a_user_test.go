@@ -65,6 +65,28 @@ func TestNeverAUser(t *testing.T) {
 	}
 }
 
+// An action that relies on the user does not turn the answer into another, nor keep the warning
+// back.
+func TestNeverAUserAndItsActionPanics(t *testing.T) {
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			log := gatetest.Capture(t)
+			action := func(*http.Request) (string, error) { panic("no user") }
+			h := ad.mount(app{routes: []route{{limits: []limit{{limiter: five(memory()), action: action}}}}}.filled())
+			for i := range 100 {
+				if w := gatetest.Do(h, "POST", "/replies/7"); w.Code != 400 {
+					t.Errorf("request %d: %d", i+1, w.Code)
+				}
+			}
+			want := []string{"WARN adapter: the first 100 requests had no user and were answered 400; is the limit mounted before the login?" +
+				" | never-a-user |  | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
+			if got := log.Take(ad.pkg()); !slices.Equal(got, want) {
+				t.Errorf("said %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // The error of a framework's Value names the value that is missing.
 func TestValueNamesItsKey(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
