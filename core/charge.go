@@ -10,7 +10,8 @@ type Charge struct {
 	Limits       []Limit // the enforced ones, the rehearsed ones, the ban policy's
 
 	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one
-	// limit is enforced. Ban is set only if Limits is the ban policy's limit alone.
+	// limit is enforced; the rehearsed ones ignore it. Ban is set only if Limits is the ban
+	// policy's limit alone.
 	machine.Ask
 
 	// Receipt asks for a decision that can be given back: see [Decision.Issue].
@@ -23,10 +24,14 @@ type Charge struct {
 // store's clock: whether all enforced limits have room. It brings the states, one for each
 // limit and in their order, to that instant.
 func (c *Charge) Check(states []machine.State, now int64) bool {
-	all := true
+	all, rehearsal := true, c.Ask
+	rehearsal.Ahead = 0 // nobody waits for a rehearsed limit
 	for i := range c.Limits {
-		l, s := &c.Limits[i], &states[i]
-		l.rule.Check(s, now, &c.Ask)
+		l, s, ask := &c.Limits[i], &states[i], &c.Ask
+		if l.shadow {
+			ask = &rehearsal
+		}
+		l.rule.Check(s, now, ask)
 		all = all && (s.Fits || l.shadow)
 	}
 	return all

@@ -475,7 +475,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 		if a.cost <= r.max {
 			wait = m.wait(seen[i], r, a.cost)
 		}
-		fits[i] = a.force || a.cost <= r.max && (wait == 0 || r.meter() && wait <= a.ahead)
+		fits[i] = a.force || a.cost <= r.max && (wait == 0 || r.meter() && !r.shadow && wait <= a.ahead)
 		if r.shadow {
 			rehearsed = rehearsed && fits[i]
 		} else {

@@ -17,7 +17,7 @@ func (a *actor) with(options ...core.Option) *actor {
 	if err != nil {
 		a.s.Fatal(err)
 	}
-	return &actor{a.s, l, a.user, a.action}
+	return &actor{a.s, l, a.limits, a.user, a.action}
 }
 
 func (a *actor) surcharge(n int, want core.Decision) {
@@ -29,7 +29,7 @@ func (a *actor) surcharge(n int, want core.Decision) {
 // ahead is an action that may wait so long for its turn.
 func (a *actor) ahead(by time.Duration, want core.Decision) core.Decision {
 	a.s.Helper()
-	l := core.Must(core.New(&eager{a.s.f.Store, by.Microseconds()}, a.l.Limits()...))
+	l := core.Must(core.New(&eager{a.s.f.Store, by.Microseconds()}, a.limits...))
 	got, err := l.Allow(a.s.Context(), a.user, a.action)
 	a.check("ahead", got, err, want)
 	return got
@@ -472,6 +472,17 @@ var turnRules = []promise{
 			a.peek(pass(2, 2, 0))
 			a.reset()
 		}
+	}},
+
+	{"a rehearsed meter admits nobody ahead", func(s *script) {
+		s.exact()
+		shadow := core.Funnel(1, core.Every(time.Hour))
+		a := s.of(core.Funnel(10, core.Every(10*sec)), shadow.Shadow())
+		a.ahead(time.Hour, because(core.ReasonNear, pass(10, 9, 10*sec)))
+		a.ahead(time.Hour, because(core.ReasonShadowed, pass(10, 8, 20*sec)))
+		a.ahead(time.Hour, because(core.ReasonShadowed, pass(10, 7, 30*sec)))
+		s.at(time.Hour)
+		a.allow(1, because(core.ReasonNear, pass(10, 9, 10*sec)))
 	}},
 
 	{"reserved turns stay as far off as they were if the clock steps back", func(s *script) {

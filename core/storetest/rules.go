@@ -81,18 +81,19 @@ func (s *script) of(limits ...core.Limit) *actor {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return &actor{s, l, "laoqian", "reply"}
+	return &actor{s, l, limits, "laoqian", "reply"}
 }
 
 // An actor is a limiter together with who acts, and on what.
 type actor struct {
 	s            *script
 	l            *core.Limiter
+	limits       []core.Limit
 	user, action string
 }
 
 // as is the same limiter for another user and action.
-func (a *actor) as(user, action string) *actor { return &actor{a.s, a.l, user, action} }
+func (a *actor) as(user, action string) *actor { return &actor{a.s, a.l, a.limits, user, action} }
 
 func (a *actor) allow(n int, want core.Decision) {
 	a.s.Helper()

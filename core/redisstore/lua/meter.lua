@@ -100,7 +100,7 @@ if always then -- forced: charge what there is room for; over: the cost exceeds 
 		l.start, l.startPart, l.memory = start + 0, startPart + 0, memory + 0
 	end
 	l.over = cost > burst or (cost == burst and costPart > burstPart)
-	l[BOUND] = l.forced and 2 ^ 53 or l.over and -1 or burst + ahead
+	l[BOUND] = l.forced and 2 ^ 53 or l.over and -1 or shadow and burst or burst + ahead
 end
 
 --@ array
