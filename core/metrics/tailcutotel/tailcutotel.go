@@ -28,6 +28,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -54,11 +55,18 @@ func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 		i.observe(o, m.Snapshot())
 		return nil
 	}, i.all()...)
-	if err == nil {
+	if err != nil {
+		return err
+	}
+	if _, done := onSpans.LoadOrStore(m, true); !done {
 		m.OnRefusal(event)
 	}
-	return err
+	return nil
 }
+
+// onSpans are the Metrics whose refusals are events already: a span belongs to no provider
+// of meters. Like their providers, they stay as long as the program.
+var onSpans sync.Map
 
 type instruments struct {
 	decisions, near        metric.Int64ObservableCounter
