@@ -528,6 +528,23 @@ func TestWatchKeepsWhatAStoreCanDo(t *testing.T) {
 	}
 }
 
+// foreign is a store that answers without core.Charge.
+type foreign struct {
+	core.Store
+	decision core.Decision
+}
+
+func (s foreign) Take(context.Context, core.Charge) (core.Decision, error) { return s.decision, nil }
+
+func TestABindingLimitThatThereIsNotCountsAsTheFirst(t *testing.T) {
+	for _, binding := range []int{-1, 1, 300} {
+		m := metrics.New(nil)
+		store := m.Watch(foreign{memorystore.New(nil), core.Decision{Allowed: true, Binding: binding, Source: core.SourceStore}})
+		_, _ = core.Must(core.New(store, core.FixedWindow(9, time.Hour))).Allow(t.Context(), "u", "a")
+		expect(t, m, "a fixed:1h allowed store 1")
+	}
+}
+
 func TestBadUseIsSaidAtOnce(t *testing.T) {
 	for name, bad := range map[string]func(){
 		"no store":              func() { metrics.New(nil).Watch(nil) },

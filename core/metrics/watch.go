@@ -141,7 +141,7 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 		return
 	}
 	o, i := judged(c, d, err)
-	if i >= len(c.Limits) {
+	if uint(i) >= uint(len(c.Limits)) {
 		i = 0 // a foreign store may set any Binding
 	}
 	s := w.m.series(c.Action, &c.Limits[i])

@@ -99,8 +99,8 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 		of = &other
 	}
 	var limit string
-	if limiter == of.limiter && of.quotas[d.Binding].n == d.Limit {
-		limit = of.quotas[d.Binding].text
+	if limiter == of.limiter && of.binding(d).n == d.Limit {
+		limit = of.binding(d).text
 	} else { // the limiter was picked, or core.Divide has changed the quota
 		limit = strconv.Itoa(d.Limit)
 	}
@@ -120,8 +120,16 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 	}
 }
 
+// binding returns the limit that binds. A foreign store may set any Binding.
+func (hs *headers) binding(d *core.Decision) *quota {
+	if uint(d.Binding) < uint(len(hs.quotas)) {
+		return &hs.quotas[d.Binding]
+	}
+	return &hs.quotas[0]
+}
+
 func (hs *headers) ietf(h http.Header, d *core.Decision) {
-	q := &hs.quotas[d.Binding]
+	q := hs.binding(d)
 	item := q.name + ";r=" + strconv.Itoa(d.Remaining)
 	// t is when the quota grows. Only a fixed or elastic window gets it back at once; for
 	// the others the draft has no value.

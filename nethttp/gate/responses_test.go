@@ -784,6 +784,18 @@ var rules = []rule{
 		runs:  1,
 	},
 	{
+		name: "a binding limit that there is not shows as the first",
+		store: func() core.Store {
+			return answers(func(core.Charge) (core.Decision, error) {
+				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute, Binding: -1}, nil
+			})
+		},
+		routes: reply(&nethttp.Config{IETF: true}),
+		steps:  []step{{want: passed(5, 4, "+60s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=4;t=60`)}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
 		name:   "IETF names each limit differently, whatever they are called",
 		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 2}),
 		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(9, time.Hour).Named("a"), core.MovingWindow(7, time.Hour).Named("a"), core.FixedWindow(5, time.Minute).Named("a"), core.FixedWindow(3, time.Minute).Named("a-2")),
