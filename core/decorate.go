@@ -13,13 +13,14 @@ import (
 // refusing users is worse than not limiting them. [Fallback] avoids both.
 //
 // After three failures in a row store is not asked, so that an outage does not cost every
-// action the timeout. One call every 250 ms still asks as a probe. When a probe is answered, store decides again. The log says once that store fails and once
-// that it answers again, and [Observe] shows it. An [ErrKey] does not count as a failure.
+// action the timeout. One call every 250 ms still asks as a probe. When a probe is answered,
+// store decides again. The log says once that store fails and once that it answers again,
+// and [Observe] shows it. An [ErrKey] does not count as a failure.
 //
 // The caller's own cancellation stays an error and does not count: a client that disconnects
-// is not an outage, and its request is not let through. A deadline of the caller that ends while store has
-// not answered is a failure of store, and counts. Reset always asks store and returns its
-// error.
+// is not an outage, and its request is not let through. A deadline of the caller that ends
+// while store has not answered is a failure of store, and counts. Reset always asks store
+// and returns its error.
 //
 // If store is spread over several servers, as redisstore on a Cluster is, all this holds
 // for each server. If one fails, only its users are affected.

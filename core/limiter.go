@@ -210,9 +210,10 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 }
 
 // Surcharge charges up to n units for an action that has already happened, such as a wrong
-// password. If there is less room, the limit is used up, to the last fraction of a unit.
-// Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after the
-// charge. If n is less than 1, the error is [ErrCost].
+// password. If there is less room, the limit is used up, to the last fraction of a unit. A
+// full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
+// nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
+// the charge. If n is less than 1, the error is [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
 	if n < 1 {
 		return Decision{}, ErrCost
