@@ -141,6 +141,10 @@ func TestErrorsOfRedis(t *testing.T) {
 	args := "with args beginning with: 'tailcut:{" + user + "}:" + action + ":cell' '4'"
 	m.SetError("ERR unknown command `evalsha`, " + args)
 	refusedBy(t, store, "ERR unknown command", kinds[0])
+	m.SetError("ERR unknown command `evalsha`, with args beginning with: 'tailcut:{WRONGTYPE}:'")
+	if _, err := core.Must(core.New(store, kinds[0])).Allow(t.Context(), "WRONGTYPE", action); errors.Is(err, core.ErrKey) {
+		t.Errorf("a user's name makes it an error of one key: %v", err)
+	}
 	m.SetError("")
 	if n := charged(t, store, user, kinds[0]); n != 0 {
 		t.Errorf("%d are charged", n)

@@ -69,6 +69,7 @@ func plainError(text string) scriptError {
 func explain(ctx context.Context, err error) error {
 	var late net.Error
 	end, ends := ctx.Deadline()
+	text := failure{err}.Error()
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -78,7 +79,7 @@ func explain(ctx context.Context, err error) error {
 		return context.DeadlineExceeded // both end at once
 	case err == ErrTimeout, errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
 		return ErrTimeout
-	case strings.Contains(err.Error(), "WRONGTYPE"), strings.Contains(err.Error(), "TAILCUTSTATE"):
+	case strings.Contains(text, "WRONGTYPE"), strings.Contains(text, "TAILCUTSTATE"):
 		return ErrState
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot not served"):
 		return slotFailure{failure{err}}
