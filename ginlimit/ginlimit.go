@@ -102,10 +102,13 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			cfg.answer(c, &o)
 			return
 		}
-		if marks || o.Stacked && around(c) != nil || (cfg.IETF || cfg.ResetDelta) && !o.Decided {
+		if !o.Decided {
+			return
+		}
+		if marks || o.Stacked && around(c) != nil {
 			c.Set(configKey{}, &cfg)
 		}
-		if o.Kept != nil && o.Decided {
+		if o.Kept != nil {
 			c.Set(decisionKey{}, &o.Kept.Decision)
 		}
 		if o.FinalCost {
@@ -126,14 +129,10 @@ func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
-// so that the headers of one response agree.
+// other fields are not used. If a Limit has set headers, they keep its form, whatever
+// ResetDelta and IETF say, so that the headers of one response agree.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	style := cfg.style()
-	if outer := around(c); outer != nil {
-		style = outer.style()
-	}
-	o := gate.Decide("ginlimit", style, c.Request, c.Writer.Header(), limiter, user, action, cost)
+	o := gate.Decide("ginlimit", cfg.style(), c.Request, c.Writer.Header(), limiter, user, action, cost)
 	if !o.Pass {
 		cfg.answer(c, &o)
 	}
@@ -171,8 +170,7 @@ type configKey struct{}
 type decisionKey struct{}
 
 // around returns the configuration of the innermost Limit that has stored it, or nil. c.Set
-// allocates, so a Limit without Deny and Fail does not store it unless it must: Allow can
-// tell IETF and ResetDelta from the headers.
+// allocates, so a Limit without Deny and Fail stores it only if one around it has.
 func around(c *gin.Context) *Config {
 	v, _ := c.Get(configKey{})
 	cfg, _ := v.(*Config)

@@ -106,10 +106,13 @@ func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
 	if !o.Pass {
 		return m.config.answer(c, &o)
 	}
-	if m.marks || o.Stacked && around(c) != nil || (m.config.IETF || m.config.ResetDelta) && !o.Decided {
+	if !o.Decided {
+		return next(c)
+	}
+	if m.marks || o.Stacked && around(c) != nil {
 		c.Set(configKey, &m.config)
 	}
-	if o.Kept != nil && o.Decided {
+	if o.Kept != nil {
 		c.Set(decisionKey, &o.Kept.Decision)
 	}
 	if o.FinalCost {
@@ -153,14 +156,10 @@ func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
-// so that the headers of one response agree.
+// other fields are not used. If a Limit has set headers, they keep its form, whatever
+// ResetDelta and IETF say, so that the headers of one response agree.
 func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	style := cfg.style()
-	if outer := around(c); outer != nil {
-		style = outer.style()
-	}
-	o := gate.Decide("echolimit", style, c.Request(), c.Response().Header(), limiter, user, action, cost)
+	o := gate.Decide("echolimit", cfg.style(), c.Request(), c.Response().Header(), limiter, user, action, cost)
 	if o.Pass {
 		return nil
 	}
@@ -206,8 +205,7 @@ const (
 )
 
 // around returns the configuration of the innermost Limit that has stored it, or nil. c.Set
-// allocates, so a Limit without Deny and Fail does not store it unless it must: Allow can
-// tell IETF and ResetDelta from the headers.
+// allocates, so a Limit without Deny and Fail stores it only if one around it has.
 func around(c *echo.Context) *Config {
 	cfg, _ := c.Get(configKey).(*Config)
 	return cfg

@@ -40,8 +40,9 @@ func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
 	outer := func(d core.Decision) func() core.Store {
 		return each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, d)
 	}
+	skip := func(*http.Request) bool { return true }
 	skips := teapot
-	skips.Skip = func(*http.Request) bool { return true }
+	skips.Skip = skip
 	for _, c := range []struct {
 		name   string
 		around []nethttp.Config // outermost first
@@ -63,8 +64,11 @@ func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
 		{"the innermost of two", []nethttp.Config{delta, teapot}, nil, outer(denies), 418, "denied 7", nil, nil},
 		{"the innermost of two, which is a plain one", []nethttp.Config{teapot, plain}, nil, outer(denies), 429, "", nil, nil},
 		{"the innermost of three, which has Keep only", []nethttp.Config{teapot, plain, {Keep: true}}, nil, outer(denies), 429, "", nil, nil},
-		{"one that skips", []nethttp.Config{skips}, nil, outer(denies), 418, "denied 7", nil, nil},
-		{"one with IETF that skips", []nethttp.Config{{IETF: true, Skip: skips.Skip}}, nil, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
+		{"one that skips", []nethttp.Config{skips}, nil, outer(denies), 429, "", nil, nil},
+		{"one that skips, and a plain one inside", []nethttp.Config{skips, plain}, nil, outer(denies), 429, "", nil, nil},
+		{"one that skips inside", []nethttp.Config{teapot, {Skip: skip, Keep: true}}, nil, outer(denies), 418, "denied 7", nil, nil},
+		{"one that skips in the middle", []nethttp.Config{plain, skips, plain}, nil, outer(denies), 429, "", nil, nil},
+		{"one with IETF and ResetDelta that skips", []nethttp.Config{{IETF: true, ResetDelta: true, Skip: skip}}, nil, outer(tight), 200, "done", headers("X-RateLimit-Reset", "since 1970"), []string{"RateLimit"}},
 		{"a plain one", []nethttp.Config{plain}, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"none", nil, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"none, and its own Deny", nil, &teapot, outer(denies), 418, "denied 7", headers("X-RateLimit-Remaining", "0", "Retry-After", "30"), nil},
@@ -73,10 +77,13 @@ func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
 		{"none, and its own IETF", nil, &ietf, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
 		{"its own ResetDelta inside a plain one", []nethttp.Config{plain}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "since 1970"), nil},
 		{"its own ResetDelta inside a plain one, refused", []nethttp.Config{plain}, &delta, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "since 1970"), nil},
+		{"its own IETF inside a plain one", []nethttp.Config{plain}, &ietf, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1"), []string{"RateLimit"}},
+		{"its own IETF inside one with Keep", []nethttp.Config{{Keep: true}}, &ietf, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
+		{"its own IETF inside a plain one, and the store fails", []nethttp.Config{plain}, &ietf, failsInner, 503, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"its own ResetDelta inside one with IETF", []nethttp.Config{ietf}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "since 1970", "RateLimit", `"fixed:1m";r=1;t=60`), nil},
 		{"its own ResetDelta inside one with Deny, and the store fails", []nethttp.Config{teapot}, &delta, failsInner, 503, "", headers("X-RateLimit-Reset", "since 1970"), nil},
 		{"a plain one of its own inside ResetDelta", []nethttp.Config{delta}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
-		{"a plain one of its own inside ResetDelta that skips", []nethttp.Config{{ResetDelta: true, Skip: skips.Skip}}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
+		{"its own ResetDelta inside one that skips", []nethttp.Config{skips}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
 		{"its own Deny inside another's", []nethttp.Config{ietf}, &teapot, outer(denies), 418, "denied 7", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
 	} {
 		for _, ad := range adapters {

@@ -9,13 +9,12 @@ import (
 
 // Decide decides an action for a handler, and sets the headers: see nethttp.Allow. If a
 // limit further out has set headers, Decide sets the same ones, with X-RateLimit-Reset in
-// the same unit, whatever style says.
+// the same unit, whatever style says: the headers of one response agree.
 func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
 	o := Outcome{charge: charge{limiter, user, action, cost}}
 	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
-	style.IETF = style.IETF || h[headerIETF] != nil
 	if was, set := number(h[headerReset]); set {
-		style.ResetDelta = was < longAgo // an instant would be now or later
+		style = Style{ResetDelta: was < longAgo, IETF: h[headerIETF] != nil} // an instant would be now or later
 	}
 	headers := headers{style: style}
 	if o.Failure != nil {
