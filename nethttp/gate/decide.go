@@ -14,7 +14,7 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 	o := Outcome{charge: charge{limiter, user, action, cost}}
 	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
 	if was, set := number(h[headerReset]); set {
-		style = Style{ResetDelta: was < longAgo, IETF: h[headerIETF] != nil} // an instant would be now or later
+		style = styleOf(h, was)
 	}
 	headers := headers{style: style}
 	if o.Failure != nil {
@@ -26,8 +26,6 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 	o.Pass, o.Decided = o.Decision.Allowed, true
 	return o
 }
-
-const longAgo = 800_000_000 // 1995, in seconds since 1970
 
 func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
 	q := question{adapter, "user"}

@@ -85,9 +85,8 @@ func policyNames(limits []core.Limit) []string {
 // has set, if any: the headers then show the tighter of the two decisions. into is where the
 // values go, or nil.
 func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision, into *values) {
-	reset := hs.reset(d.ResetAfter)
 	if was, stacked := number(outer); stacked {
-		if d.Allowed && !tighter(d, reset, was, h) {
+		if d.Allowed && !tighter(d, was, h) {
 			return
 		}
 		delete(h, headerPolicy) // they would not agree with the numbers set now
@@ -107,7 +106,7 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 	if into == nil {
 		into = new(values)
 	}
-	into.set(h, limit, int64(d.Remaining), reset)
+	into.set(h, limit, int64(d.Remaining), hs.style.reset(d.ResetAfter))
 	if hs.style.IETF {
 		of.ietf(h, d)
 	}
@@ -161,7 +160,7 @@ func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
 	delete(h, headerPolicy)
 	delete(h, headerIETF)
 	limits := limiter.Limits()
-	new(values).set(h, strconv.Itoa(limits[0].Quota()), 0, hs.reset(retrySeconds*time.Second))
+	new(values).set(h, strconv.Itoa(limits[0].Quota()), 0, hs.style.reset(retrySeconds*time.Second))
 	if hs.style.IETF {
 		of := newHeaders(limiter, hs.style)
 		of.ietf(h, &core.Decision{RetryAfter: retrySeconds * time.Second})
@@ -222,8 +221,8 @@ var timeOfDay clock
 
 // reset is the value of X-RateLimit-Reset. Seconds since 1970 are by the process's clock, as
 // in the Date header.
-func (hs *headers) reset(after time.Duration) int64 {
-	if hs.style.ResetDelta {
+func (s Style) reset(after time.Duration) int64 {
+	if s.ResetDelta {
 		return secondsUp(0, after)
 	}
 	return secondsUp(timeOfDay.now(), after)
@@ -240,12 +239,18 @@ func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
 
 // tighter reports whether a decision is tighter than the one that has set the headers: less
 // remains, or the same and for longer.
-func tighter(d *core.Decision, reset, was int64, h http.Header) bool {
+func tighter(d *core.Decision, was int64, h http.Header) bool {
 	if remaining := int64(d.Remaining); remaining != was {
 		return remaining < was
 	}
 	wasReset, _ := number(h[headerReset])
-	return reset > wasReset
+	return styleOf(h, wasReset).reset(d.ResetAfter) > wasReset
+}
+
+// styleOf is the style of the headers that are set already, with that X-RateLimit-Reset.
+func styleOf(h http.Header, reset int64) Style {
+	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
+	return Style{ResetDelta: reset < longAgo, IETF: h[headerIETF] != nil}
 }
 
 func number(values []string) (int64, bool) {

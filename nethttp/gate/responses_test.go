@@ -889,6 +889,22 @@ var rules = []rule{
 		runs:   1,
 	},
 	{
+		name:   "stacked: as much left for longer is tighter, inner with ResetDelta",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}),
+		routes: stacked(nil, &nethttp.Config{ResetDelta: true}),
+		steps:  []step{{want: passed(7, 2, "3600")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: as much left for longer is tighter, outer with ResetDelta",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(&nethttp.Config{ResetDelta: true}, nil),
+		steps:  []step{{want: passed(9, 2, "3600")}},
+		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		runs:   1,
+	},
+	{
 		name:   "stacked: the tighter decision owns the IETF headers too",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(&nethttp.Config{IETF: true}, &nethttp.Config{IETF: true}),
