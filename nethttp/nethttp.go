@@ -110,6 +110,8 @@ type Config struct {
 
 	// IETF adds the headers RateLimit-Policy and RateLimit, as
 	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10 has them.
+	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit
+	// only, and the others undivided.
 	IETF bool
 }
 

@@ -137,7 +137,11 @@ func (hs *headers) ietf(h http.Header, d *core.Decision) {
 	} else if !d.Allowed && t != core.Never {
 		item += ";t=" + strconv.FormatInt(secondsUp(0, t), 10)
 	}
-	setTwo(h, headerPolicy, hs.policy, headerIETF, item)
+	policy := hs.policy
+	if d.Limit != q.n { // core.Divide has changed the quota
+		policy = strings.Replace(policy, q.name+";q="+q.text, q.name+";q="+strconv.Itoa(d.Limit), 1)
+	}
+	setTwo(h, headerPolicy, policy, headerIETF, item)
 }
 
 // refuse sets the headers of every refusal. If retry is 0, there is no Retry-After.
@@ -163,7 +167,7 @@ func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
 	new(values).set(h, strconv.Itoa(limits[0].Quota()), 0, hs.style.reset(retrySeconds*time.Second))
 	if hs.style.IETF {
 		of := newHeaders(limiter, hs.style)
-		of.ietf(h, &core.Decision{RetryAfter: retrySeconds * time.Second})
+		of.ietf(h, &core.Decision{Limit: limits[0].Quota(), RetryAfter: retrySeconds * time.Second})
 	}
 	refuse(h, retrySeconds)
 }

@@ -857,6 +857,14 @@ var rules = []rule{
 		runs:  2,
 	},
 	{
+		name:   "and so do the IETF headers, for the binding limit",
+		store:  func() core.Store { return core.Divide(memory(), 4) },
+		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(40, time.Hour), fivePerMinute),
+		steps:  []step{{want: passed(2, 1, "+60s", `Ratelimit-Policy: "fixed:1h";q=40;w=3600, "fixed:1m";q=2;w=60`, `Ratelimit: "fixed:1m";r=1;t=60`)}},
+		asked:  []string{"laoqian reply 1"},
+		runs:   1,
+	},
+	{
 		name:   "stacked: a tighter inner decision owns the headers",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(nil, nil),
