@@ -78,7 +78,7 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c *gin.Context, status int) int
-	Deny            func(*gin.Context, core.Decision) // called after c.Abort; a status without a body counts only if it is not 200
+	Deny            func(*gin.Context, core.Decision) // called after c.Abort; a status without a body counts only if it changes the status
 	Fail            func(*gin.Context, error)         // called after c.Abort; the error is a *gate.Failure
 	Keep            bool                              // see Decision
 	ResetDelta      bool

@@ -5,8 +5,8 @@
 //
 //	user := keyfuncs.Header("X-User-ID") // the gateway sets it
 //
-//	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(replies, user, keyfuncs.Action("reply"))(reply))
-//	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(likes, user, keyfuncs.Route)(like))
+//	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
+//	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(likes, user, keyfuncs.Route)(http.HandlerFunc(like)))
 //
 // Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
 //

@@ -31,8 +31,11 @@
 //	500     a key, Cost, Limiter or Skip function failed     no limit headers
 //
 // The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy)
-// from a limit. Cache-Control is no-store. Failures are logged, once a minute at most.
-// Config.IETF adds RateLimit and RateLimit-Policy, the headers of an [IETF draft].
+// from a limit. Cache-Control is no-store. Config.IETF adds RateLimit and RateLimit-Policy,
+// the headers of an [IETF draft].
+//
+// A Limit logs a 503 or a 500 at most once a minute, and keyfuncs.ErrNoRoute only once. It
+// does not log a 400, nor a 503 for a client that has left.
 //
 // Middleware outside may have set headers for another body. Before the problem is sent,
 // Content-Type, Content-Length, ETag, Last-Modified and Expires are removed. So is
@@ -74,10 +77,10 @@
 // Each is logged once by slog.Default() with a code:
 //
 //	code                   what was seen, and what to do
-//	forwarded-untrusted    X-Forwarded-For, Forwarded or X-Real-IP on a request that keyfuncs.RemoteIP
-//	                       limits, or the header of ForwardedIP or TrustedHeaderIP from a peer that is not
-//	                       trusted. If a proxy of yours sets it, give ForwardedIP its prefixes. If no
-//	                       proxy sets it, a client made it up.
+//	forwarded-untrusted    X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP on a request that
+//	                       keyfuncs.RemoteIP limits, or the header of ForwardedIP or TrustedHeaderIP from
+//	                       a peer that is not trusted. If a proxy of yours sets it, give ForwardedIP its
+//	                       prefixes. If no proxy sets it, a client made it up.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
 //	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First

@@ -45,7 +45,8 @@ type Config struct {
 	Deny func(http.ResponseWriter, *http.Request, core.Decision)
 
 	// Fail answers a request that got no decision. Its error is a [*gate.Failure], whose
-	// Status is that of the default answer. If Fail writes nothing, that answer is sent.
+	// Status is that of the default answer. If Fail writes nothing, that answer is sent. Do
+	// not send the error's text to the client: after a panic it contains the stack.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
 	// MaxWait is how long a request may wait for its turn instead of being refused; 0
