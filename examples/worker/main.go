@@ -29,14 +29,33 @@ func main() {
 	defer stop()
 
 	// Without a core.Fallback: if Redis is down, mails wait.
-	store := redisstore.New(redis.NewClient(&redis.Options{Addr: *addr}), nil)
+	store := redisstore.New(redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true}), nil)
 	mails := core.Must(core.New(store, core.Funnel(1, core.Per(20, time.Second))))
 
-	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		if !turn(ctx, mails) {
-			return
+	in := bufio.NewScanner(os.Stdin)
+	addresses := make(chan string)
+	go func() { // Scan does not end with ctx
+		defer close(addresses)
+		for in.Scan() {
+			addresses <- in.Text()
 		}
-		fmt.Println("sent to", in.Text()) // where the mail is sent
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case address, ok := <-addresses:
+			if !ok {
+				if err := in.Err(); err != nil {
+					log.Fatal(err)
+				}
+				return
+			}
+			if !turn(ctx, mails) {
+				return
+			}
+			fmt.Println("sent to", address) // where the mail is sent
+		}
 	}
 }
 

@@ -100,3 +100,38 @@ func TestAWorkerEndsWhileItWaits(t *testing.T) {
 	}
 	w.ends(t, "")
 }
+
+func TestAWorkerEndsWhileItWaitsForInput(t *testing.T) {
+	server := redistest.Start(t)
+	cmd := exec.CommandContext(t.Context(), build(t), "-redis", server.Addr)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(in, "user@0.example\n")
+	if _, err := out.Read(make([]byte, 64)); err != nil { // it has sent that one, and waits for the next
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(5*time.Second, func() { _ = in.Close() })
+	if err := cmd.Wait(); err != nil || !late.Stop() {
+		t.Errorf("it ended only with its input: %v", err)
+	}
+}
+
+func TestAWorkerSaysThatALineIsTooLong(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), build(t))
+	cmd.Stdin = strings.NewReader(strings.Repeat("x", 1<<20))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "too long") {
+		t.Errorf("%v, %s", err, out)
+	}
+}
