@@ -1,5 +1,5 @@
-// Command grpc limits a gRPC server with an interceptor over package core: five calls of
-// each method a minute for each user.
+// Command grpc limits a gRPC server with interceptors over package core: five calls of
+// each method a minute for each user. A stream is one call.
 package main
 
 import (
@@ -21,24 +21,21 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// limit returns an interceptor that asks limiter before each call. The action is the
-// method's full name.
-func limit(limiter *core.Limiter) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		user := metadata.ValueFromIncomingContext(ctx, "x-user-id") // the gateway sets it
-		if len(user) != 1 || user[0] == "" {
-			return nil, status.Error(codes.Unauthenticated, "the call does not say which user it is for")
-		}
-		d, err := limiter.Allow(ctx, user[0], info.FullMethod)
-		if err != nil {
-			log.Print(err)
-			return nil, status.Error(codes.Unavailable, "the limit cannot be checked at present")
-		}
-		if !d.Allowed {
-			return nil, refusal(d)
-		}
-		return handler(ctx, req)
+// check asks limiter before a call. The action is the method's full name.
+func check(ctx context.Context, limiter *core.Limiter, method string) error {
+	user := metadata.ValueFromIncomingContext(ctx, "x-user-id") // the gateway sets it
+	if len(user) != 1 || user[0] == "" {
+		return status.Error(codes.Unauthenticated, "the call does not say which user it is for")
 	}
+	d, err := limiter.Allow(ctx, user[0], method)
+	if err != nil {
+		log.Print(err)
+		return status.Error(codes.Unavailable, "the limit cannot be checked at present")
+	}
+	if !d.Allowed {
+		return refusal(d)
+	}
+	return nil
 }
 
 // refusal tells the client when to come back.
@@ -54,7 +51,19 @@ func refusal(d core.Decision) error {
 
 func server() *grpc.Server {
 	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	s := grpc.NewServer(grpc.UnaryInterceptor(limit(calls)))
+	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if err := check(ctx, calls, info.FullMethod); err != nil {
+			return nil, err
+		}
+		return handler(ctx, req)
+	}
+	stream := func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		if err := check(ss.Context(), calls, info.FullMethod); err != nil {
+			return err
+		}
+		return handler(srv, ss)
+	}
+	s := grpc.NewServer(grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(stream))
 	grpc_health_v1.RegisterHealthServer(s, health.NewServer())
 	return s
 }

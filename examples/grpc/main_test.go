@@ -61,6 +61,24 @@ func TestTheSixthCallIsRefused(t *testing.T) {
 	}
 }
 
+func TestTheSixthStreamIsRefused(t *testing.T) {
+	c := client(t)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "laoqian")
+	for i := range 6 {
+		stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := codes.OK
+		if i == 5 {
+			want = codes.ResourceExhausted
+		}
+		if _, err := stream.Recv(); status.Code(err) != want {
+			t.Errorf("stream %d: %v, want %s", i+1, err, want)
+		}
+	}
+}
+
 func TestACallWithoutAUserIsRefused(t *testing.T) {
 	c := client(t)
 	for _, users := range [][]string{nil, {""}, {"a", "b"}} {
@@ -79,7 +97,7 @@ func TestWithoutADecisionTheCallIsUnavailable(t *testing.T) {
 	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user-id", "laoqian")))
 	cancel() // which every store answers with an error
-	_, err := limit(calls)(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, nil)
+	err := check(ctx, calls, "/a/b")
 	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != "the limit cannot be checked at present" {
 		t.Error(err)
 	}
