@@ -14,7 +14,8 @@
 //
 //	a key                                   40 to 52 bytes, whatever the length of user and action
 //	SlidingWindow, MovingWindow             80 to 104 bytes in place of these, for up to 5 actions
-//	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action
+//	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action, when
+//	                                        it had most
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //
@@ -30,10 +31,10 @@
 // # At the bound
 //
 // A new key takes the place of an expired one. If there is none nearby, the store looks at
-// 32 keys, spread over a part of its tables. Of those whose users are not refused at present,
-// it drops the one that expires first. Its user may act again at once: the store has then
-// admitted at most one quota too many. The key of a refused user is never dropped,
-// so a flood of new keys unlocks no user.
+// 32 keys, spread over a part of its tables, or over another part if that one has few. Of
+// those whose users are not refused at present, it drops the one that expires first. Its user
+// may act again at once: the store has then admitted at most one quota too many. The key of a
+// limit that refuses its user is never dropped, so a flood of new keys unlocks no user.
 //
 // If the users of all those keys are refused, there is no room. New users then share one
 // state for each limit and shard; a store of MaxKeys 1,048,576 has 1,024 shards. Together
@@ -45,8 +46,9 @@
 //   - A charge to a shared state cannot be refunded, and Wait reserves no turn in it.
 //   - A ban by hand fails: a shared state cannot hold the ban of one user.
 //
-// To fill a store with refused keys takes as many users as MaxKeys. If clients can invent
-// users, by IPv6 for example, choose a larger MaxKeys.
+// To fill a store with refused keys takes as many users as MaxKeys, or fewer who have many
+// actions. If clients can invent users, by IPv6 for example, or actions, choose a larger
+// MaxKeys.
 //
 // # Time
 //

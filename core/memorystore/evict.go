@@ -43,7 +43,7 @@ func (s *Store) insert(sh *shard, places []place, i int, now int64) bool {
 func (s *Store) reserve(sh *shard, places []place, i int, now int64) bool {
 	if s.used.Add(1) > s.max {
 		s.used.Add(-1)
-		if !sh.evict(places, i, now) {
+		if !s.evict(sh, places, i, now) {
 			return false
 		}
 	}
@@ -62,24 +62,68 @@ func (s *Store) cancel(places []place) {
 // roomFor reports whether reserve would find room for n places, the i-th being the last.
 func (s *Store) roomFor(sh *shard, places []place, i, n int, now int64) bool {
 	missing := s.used.Load() + int64(n) - s.max
-	return missing <= 0 || int64(sh.victims(places, i, now)) >= missing
+	return missing <= 0 || int64(sh.victims(places, i, now)) >= missing ||
+		s.elsewhere(sh, func(other *shard) bool { return other.victims(places, i, now) > 0 })
 }
 
 // evict drops a key to make room for the i-th place: an expired one, or else the one that
 // expires first. It drops no protected key and none of the places.
-func (sh *shard) evict(places []place, i int, now int64) bool {
+func (s *Store) evict(sh *shard, places []place, i int, now int64) bool {
 	t := places[i].table
 	if at := t.slotFor(places[i].key, places, now); t.slots[at].key() != 0 {
 		t.remove(at)
 		return true
 	}
-	victim, least := -1, int64(math.MaxInt64)
+	few := 2*sh.count() < s.share() // its own users would displace each other
+	drop := func(from *shard) bool { return from.drop(places, i, now) }
+	return few && s.elsewhere(sh, drop) || drop(sh) || !few && s.elsewhere(sh, drop)
+}
+
+// elsewhere tries shards that have more than their share of the keys, if sh has less: all keys
+// of a user are in one shard, so one user may fill the store. It waits for no other lock, since
+// it holds that of sh.
+func (s *Store) elsewhere(sh *shard, try func(other *shard) bool) bool {
+	if sh.count() >= s.share() {
+		return false
+	}
+	const most = 4
+	tried, start := 0, int(s.crowd.Load())
+	for i := 0; i < len(s.shards) && tried < most; i++ {
+		at := (start + i) % len(s.shards)
+		other := &s.shards[at]
+		if other == sh || !other.mu.TryLock() {
+			continue
+		}
+		done := false
+		if other.count() > s.share() {
+			done = try(other)
+			tried++
+		}
+		other.mu.Unlock()
+		if done {
+			s.crowd.Store(int64(at))
+			return true
+		}
+	}
+	return false
+}
+
+// share is how many keys each shard has if the store is full and all have as many.
+func (s *Store) share() int { return int(s.max) / len(s.shards) }
+
+// count is how many keys the shard has.
+func (sh *shard) count() int { return sh.keys.used + sh.windows.used }
+
+// drop drops one of the keys that sample visits.
+func (sh *shard) drop(places []place, i int, now int64) bool {
+	var t *table
+	victim, least := 0, int64(math.MaxInt64)
 	sh.sample(places, i, func(from *table, at int) {
 		if s := &from.slots[at]; s.evictable(now) && s.until() < least {
 			t, victim, least = from, at, s.until()
 		}
 	})
-	if victim < 0 {
+	if t == nil {
 		return false
 	}
 	t.remove(victim)
@@ -103,7 +147,8 @@ func (sh *shard) victims(places []place, i int, now int64) (n int) {
 
 func (s *slot) evictable(now int64) bool { return s.protected <= now || s.until() <= now }
 
-// nextFree is when the first of the protected keys that evict looks at can be dropped.
+// nextFree is when the first of the protected keys that evict looks at can be dropped. If it
+// sees none, that is never.
 func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 	first := int64(math.MaxInt64)
 	sh.sample(places, i, func(t *table, at int) {
@@ -111,9 +156,6 @@ func (sh *shard) nextFree(places []place, i int, now int64) int64 {
 			first = min(first, s.protected, s.until())
 		}
 	})
-	if first == math.MaxInt64 {
-		return now
-	}
 	return first
 }
 

@@ -482,6 +482,29 @@ func TestAtTheBound(t *testing.T) {
 			t.Errorf("a flood forgave the larger cost: %+v, %v", d, err)
 		}
 	})
+	t.Run("nor one that was refused and then had an action of another limiter pass", func(t *testing.T) {
+		for _, of := range []func(n int) core.Limit{
+			func(n int) core.Limit { return core.FixedWindow(n, time.Hour) },
+			func(n int) core.Limit { return core.ElasticWindow(n, time.Hour) },
+			func(n int) core.Limit { return core.SlidingWindow(n, time.Hour) },
+			func(n int) core.Limit { return core.MovingWindow(n, time.Hour) },
+		} {
+			c := &clock{}
+			s := newStore(&Options{MaxKeys: 100}, c.now)
+			free, paid := core.Must(core.New(s, of(2))), core.Must(core.New(s, of(9)))
+			for range 3 {
+				allow(t, free, "tier")
+			}
+			allow(t, paid, "tier")
+			for i := range 1000 {
+				c.advance(time.Microsecond)
+				allow(t, paid, fmt.Sprint("new", i))
+			}
+			if d := allow(t, free, "tier"); d.Allowed {
+				t.Errorf("%s: a flood forgave the smaller tier: %+v", of(2), d)
+			}
+		}
+	})
 	t.Run("a limiter of more limits than keys is an error of New", func(t *testing.T) {
 		_, err := core.New(core.Fallback(New(nil), New(&Options{MaxKeys: 1})), hour, core.SlidingWindow(1, time.Hour))
 		if err == nil || !strings.Contains(err.Error(), "MaxKeys is 1") {
@@ -523,6 +546,17 @@ func TestAtTheBound(t *testing.T) {
 		}
 		s.check(t)
 	})
+	t.Run("a bucket that is refused its first action, and cannot be kept, has no wait of its own", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 1}, c.now)
+		once := core.Must(core.New(s, hour))
+		allow(t, once, "a")
+		allow(t, once, "a")
+		bucket := core.Must(core.New(s, core.TokenBucket(10, core.Every(time.Second)).Initial(2)))
+		if d, err := bucket.AllowN(ctx, "new", "a", 5); err != nil || d.Reason != core.ReasonFull || d.RetryAfter != time.Minute {
+			t.Errorf("it does not fill while it is not kept: %+v, %v", d, err)
+		}
+	})
 	t.Run("a bucket with Initial goes only when it is forgotten", func(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 1}, c.now)
@@ -535,6 +569,84 @@ func TestAtTheBound(t *testing.T) {
 		c.advance(time.Hour)
 		if d := allow(t, bucket, "a"); d.Remaining != 0 {
 			t.Fatalf("the bucket is not forgotten: %+v", d)
+		}
+	})
+}
+
+// A decision by a shared state takes no longer than another one, however long its trail.
+func TestASharedTrailIsNotCopied(t *testing.T) {
+	const max = 100_000
+	c := &clock{}
+	s := newStore(&Options{MaxKeys: 1}, c.now)
+	once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+	allow(t, once, "a")
+	allow(t, once, "a")
+	l := core.Must(core.New(s, core.MovingWindow(max, time.Hour)))
+	if d, err := l.AllowN(ctx, "new", "a", max-2); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for _, want := range []bool{true, true, false} {
+		if d := allow(t, l, "new"); d.Allowed != want {
+			t.Errorf("%+v", d)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > max {
+		t.Errorf("three decisions have allocated %d bytes", n)
+	}
+}
+
+// All keys of a user are in one shard. If they fill the store, the users of other shards take
+// their places.
+func TestAUserOfManyActionsFillsTheStoreForNobody(t *testing.T) {
+	const maxKeys = 8192
+	limiter := func(s *Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Hour))) }
+	fill := func(s *Store, l *core.Limiter, times int) {
+		for i := range maxKeys + 1000 {
+			for range times {
+				if _, err := l.Allow(ctx, "hog", fmt.Sprint(i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := s.used.Load(); n != maxKeys {
+			t.Fatalf("%d keys", n)
+		}
+	}
+	for name, wait := range map[string]time.Duration{"the keys have expired": 24 * time.Hour, "they have not": 0} {
+		t.Run(name, func(t *testing.T) {
+			c := &clock{}
+			s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+			l := limiter(s)
+			// Of a limit of 1 each key would be refused, and could not be dropped.
+			fill(s, core.Must(core.New(s, core.FixedWindow(2, time.Hour))), 1)
+			c.advance(wait)
+			for i := range maxKeys / 2 {
+				if d, err := l.Peek(ctx, fmt.Sprint(i), "a"); err != nil || !d.Allowed {
+					t.Fatalf("a look at user %d: %+v, %v", i, d, err)
+				}
+				if d := allow(t, l, fmt.Sprint(i)); !d.Allowed {
+					t.Fatalf("user %d: %+v", i, d)
+				}
+			}
+			for i := range maxKeys / 2 {
+				if d := allow(t, l, fmt.Sprint(i)); d.Allowed {
+					t.Fatalf("user %d is forgiven: %+v", i, d)
+				}
+			}
+			s.check(t)
+		})
+	}
+	t.Run("they are refused", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+		fill(s, limiter(s), 2)
+		for i := range 400 {
+			if d := allow(t, limiter(s), fmt.Sprint(i)); d.Reason == core.ReasonFull && d.RetryAfter != time.Minute {
+				t.Fatalf("user %d: %+v", i, d)
+			}
 		}
 	})
 }

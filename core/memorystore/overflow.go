@@ -57,7 +57,7 @@ const longestWait = 60e6
 // An overflow is the state of one limit that all users of a shard without a key share.
 // Together they may do what one user may. An overflow is never evicted.
 type overflow struct {
-	state   []byte
+	state   machine.State
 	expires int64
 }
 
@@ -70,7 +70,7 @@ type overflowKey struct {
 
 func (sh *shard) loadShared(l *core.Limit, st *machine.State, now int64) {
 	if kept := sh.shared[overflowKey{l.Rule().Hash, l.AllActions()}]; kept.expires > now {
-		_ = st.UnmarshalBinary(kept.state)
+		*st = kept.state
 	}
 }
 
@@ -79,8 +79,7 @@ func (sh *shard) keepShared(l *core.Limit, st *machine.State, now int64) {
 		sh.shared = map[overflowKey]overflow{}
 	}
 	maps.DeleteFunc(sh.shared, func(_ overflowKey, kept overflow) bool { return kept.expires <= now })
-	state, _ := st.MarshalBinary()
-	sh.shared[overflowKey{l.Rule().Hash, l.AllActions()}] = overflow{state, l.Rule().Expires(st)}
+	sh.shared[overflowKey{l.Rule().Hash, l.AllActions()}] = overflow{*st, l.Rule().Expires(st)}
 }
 
 // full is the refusal of a charge if there is no room for its keys.

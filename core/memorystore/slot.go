@@ -73,7 +73,8 @@ func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 
 // store writes a state to its slot.
 func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
-	s.expires, s.protected = r.Expires(st), r.RefusedUntil(st)
+	s.expires = r.Expires(st)
+	s.protect(r.RefusedUntil(st))
 	special := r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil
 	word := s.word.Load()
 	switch {

@@ -41,6 +41,7 @@ type Store struct {
 	max    int64
 	used   atomic.Int64 // keys in all shards
 	shards []shard      // their number is a power of two
+	crowd  atomic.Int64 // the shard that last gave up a key for another one
 }
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds.

@@ -86,8 +86,12 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	// New keys come last: the keys that were just written have not expired, so that no new
 	// key takes their slots.
 	for i := range places {
-		if states[i].Dirty && s.insert(sh, places, i, now) {
-			places[i].save(c.Limits[i].Rule(), &states[i], until)
+		switch r := c.Limits[i].Rule(); {
+		case !states[i].Dirty:
+		case s.insert(sh, places, i, now):
+			places[i].save(r, &states[i], until)
+		case r.ForgetAfter > 0 && !c.Limits[i].Shadowed(): // a bucket that is not kept does not fill
+			return full(c, longestWait), nil
 		}
 	}
 	d.Issue(s)
