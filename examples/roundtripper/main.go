@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type transport struct {
 // RoundTrip returns core.ErrRefused at once if there is no turn before the request's
 // deadline.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if _, err := t.calls.Wait(r.Context(), t.account, r.URL.Host); err != nil {
+	if _, err := t.calls.Wait(r.Context(), t.account, strings.ToLower(r.URL.Host)); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // as every RoundTripper must
 		}

@@ -28,7 +28,7 @@ func TestCallsWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &next{start: time.Now()}
 		c := client(n)
-		for _, host := range []string{"a", "a", "a", "a", "a", "b"} {
+		for _, host := range []string{"a", "A", "a", "A", "a", "b"} {
 			if _, err := c.Get("http://" + host + ".example/"); err != nil {
 				t.Fatal(err)
 			}
