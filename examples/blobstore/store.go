@@ -42,6 +42,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
+	s.sweep(now)
 	states, err := s.load(c.User, c.Action, c.Limits, now)
 	if err != nil {
 		return d, err
@@ -87,7 +88,7 @@ func (s *Store) load(user, action string, limits []core.Limit, now int64) ([]mac
 	for i := range limits {
 		b := s.blobs[keyOf(user, action, &limits[i])]
 		if b.expires <= now {
-			continue // a database may delete it by itself
+			continue
 		}
 		if err := states[i].UnmarshalBinary(b.state); err != nil {
 			return nil, err
@@ -113,4 +114,18 @@ func (s *Store) save(user, action string, limits []core.Limit, states []machine.
 		s.blobs[k] = blob{b, limits[i].Rule().Expires(&states[i])}
 	}
 	return nil
+}
+
+// sweep looks at three blobs, which range picks at random, and deletes those that have
+// expired. So most blobs in the map are live. A database may do this by itself.
+func (s *Store) sweep(now int64) {
+	looked := 0
+	for k, b := range s.blobs {
+		if b.expires <= now {
+			delete(s.blobs, k)
+		}
+		if looked++; looked == 3 {
+			return
+		}
+	}
 }

@@ -37,6 +37,22 @@ func TestASpoiltStateIsAnError(t *testing.T) {
 	}
 }
 
+// After one new user a second for hours, little more is kept than the users of the last minute.
+func TestExpiredStatesAreDeleted(t *testing.T) {
+	now := time.Now()
+	s := New(func() time.Time { return now })
+	l := core.Must(core.New(s, core.SlidingWindow(5, time.Minute)))
+	for i := range 10_000 {
+		if _, err := l.Allow(t.Context(), fmt.Sprint("user", i), "a"); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Second)
+	}
+	if n := len(s.blobs); n > 1000 {
+		t.Errorf("%d states, of which 60 count", n)
+	}
+}
+
 func Example() {
 	store := New(time.Now)
 	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
