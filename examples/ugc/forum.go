@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // The bounds of the forum, so that a demo cannot eat the machine.
@@ -33,6 +34,8 @@ var (
 
 // A forum keeps posts, their replies and their likes in memory.
 type forum struct {
+	began int64 // microseconds since 1970; tells this forum from others
+
 	mu      sync.Mutex
 	posts   []*post // post n stands at n-1, none ever goes
 	version int     // counts the changes
@@ -54,7 +57,7 @@ type reply struct {
 
 // newForum makes a forum with one post in it.
 func newForum() *forum {
-	f := &forum{}
+	f := &forum{began: time.Now().UnixMicro()}
 	f.addPost("tailcut", "Drop the tail, keep the animal.")
 	return f
 }

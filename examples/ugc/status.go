@@ -13,6 +13,7 @@ import (
 
 // A status is a user's standing with all limits of the forum. Times are in milliseconds.
 type status struct {
+	Forum   int64               `json:"forum"`   // differs between processes, which have posts of their own
 	Version int                 `json:"version"` // of the forum; it changes with every post, reply and like
 	Actions map[string]standing `json:"actions"`
 }
@@ -46,7 +47,7 @@ func (s *site) status(r *http.Request, _ string) answer {
 	if err != nil {
 		return refusedStatus(err)
 	}
-	out := status{Version: s.forum.changes(), Actions: map[string]standing{}}
+	out := status{Forum: s.forum.began, Version: s.forum.changes(), Actions: map[string]standing{}}
 	for action, limiter := range map[string]*core.Limiter{
 		"reply": s.limits.reply, "like": s.limits.like, "post": s.limits.post,
 	} {

@@ -260,6 +260,29 @@ func TestAServerGoesAway(t *testing.T) {
 	})
 }
 
+// A new process has other posts, under the same ids and of the same version.
+func TestAServerIsReplaced(t *testing.T) {
+	s := serve(t)
+	w := open(t, s.url)
+	w.left("reply", 5)
+	w.types("#text", "Of the old server.")
+	w.press("Post")
+	w.text(".post .text", "Of the old server.")
+
+	w.hide(true)
+	w.expectAway(true) // the last question may be under way
+	s.kill()
+	s.run(strings.TrimPrefix(s.url, "http://"))
+	resp, err := http.Post(s.url+"/posts", "application/json", strings.NewReader(`{"text": "Of the new server."}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	w.hide(false)
+	w.text(".post .text", "Of the new server.")
+	w.sees(`!document.getElementById("posts").innerText.includes("Of the old server.")`)
+}
+
 // Nonsense in place of an answer, from a proxy for example, does not end the page.
 func TestSomethingElseAnswers(t *testing.T) {
 	forum, err := url.Parse(serve(t).url)
@@ -324,6 +347,24 @@ func TestNames(t *testing.T) {
 	w.text(".replies li", "anonymous me too")
 }
 
+// Without an answer about a user the page shows no numbers, least of all another user's.
+func TestAUserWithoutNumbers(t *testing.T) {
+	w := open(t, serve(t).url)
+	w.left("reply", 5)
+	w.press("Hammer")
+	w.state("reply", "banned")
+	w.sees(button("Banned"))
+	w.types("#user", "a,b")
+	w.text("#notice", "name cannot be read")
+	w.sees(`document.querySelector('[data-action="reply"] .remaining').innerText === "–"`)
+	w.sees(`!document.querySelector('[data-action="reply"]').innerText.includes("banned")`)
+	w.sees(button("Reply") + `?.getAttribute("aria-disabled") === "false"`)
+	w.sees(`!document.querySelector(".drawer tbody").innerText`)
+	w.types("#user", "laoqian")
+	w.state("reply", "banned")
+	w.sees(button("Banned"))
+}
+
 // All that a mouse does a keyboard does, in a narrow window too.
 func TestKeyboard(t *testing.T) {
 	w := open(t, serve(t).url)
@@ -368,11 +409,6 @@ func TestKeyboard(t *testing.T) {
 func TestHowOftenThePageAsks(t *testing.T) {
 	w := open(t, serve(t).url)
 	w.left("reply", 5)
-	hide := func(hidden bool) {
-		w.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`
-			Object.defineProperty(document, "hidden", {configurable: true, get: () => %t});
-			document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
-	}
 	const look = 3 * time.Second
 	asked := func() int {
 		before := w.requests()
@@ -382,11 +418,11 @@ func TestHowOftenThePageAsks(t *testing.T) {
 	if n := asked(); n < 1 || n > 9 {
 		t.Errorf("it asks %d times in %s", n, look)
 	}
-	hide(true)
+	w.hide(true)
 	if n := asked(); n > 1 {
 		t.Errorf("it is hidden and asks %d times in %s", n, look)
 	}
-	hide(false)
+	w.hide(false)
 	if n := asked(); n < 1 {
 		t.Error("it is seen again and does not ask")
 	}

@@ -254,6 +254,14 @@ func (w *window) press(label string) {
 	w.do(chromedp.MouseClickXY(at.X, at.Y))
 }
 
+// hide has the page believe that nobody sees it.
+func (w *window) hide(hidden bool) {
+	w.t.Helper()
+	w.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`
+		Object.defineProperty(document, "hidden", {configurable: true, get: () => %t});
+		document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
+}
+
 // types replaces the text of a field, with a keyboard.
 func (w *window) types(selector, text string) {
 	w.t.Helper()

@@ -26,6 +26,11 @@ export class Drawer {
 		this.response.replaceChildren(...lines(`${status} ${title}`, headers, text.trim()));
 	}
 
+	// blank empties the tables.
+	blank() {
+		for (const body of this.element.querySelectorAll("tbody")) body.replaceChildren();
+	}
+
 	// table shows how every limit of the action stands.
 	table(standing) {
 		const body = this.element.querySelector(`[data-code="${this.action}"] tbody`);

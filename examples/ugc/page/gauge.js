@@ -24,10 +24,22 @@ export class Gauge {
 		this.longest = 0; // the wait when it began
 	}
 
-	// forget clears the gauge until the next call of show.
+	// forget drops the numbers. What is seen stays until the next call of show or blank.
 	forget() {
 		for (const name of ["limit", "remaining", "retry", "state", "held"]) delete this.element.dataset[name];
 		this.longest = 0;
+	}
+
+	// blank draws a gauge without numbers, as at first.
+	blank() {
+		style(this.ring, "--level", "0");
+		style(this.ring, "--wait", "0");
+		attribute(this.icon, "href", "#icon-open");
+		attribute(this.ring, "aria-valuemax", 0);
+		attribute(this.ring, "aria-valuenow", 0);
+		attribute(this.ring, "aria-valuetext", "not known yet");
+		const first = {remaining: "–", of: "", says: "…", whole: "", more: ""};
+		for (const [name, words] of Object.entries(first)) text(this.parts[name], words);
 	}
 
 	// show draws a standing. held is how many requests wait for their turn; calm shows

@@ -12,6 +12,7 @@ const every = 400; // ms between two questions to the server
 const everyAway = 1000; // the same while it does not answer
 const heldAfter = 120; // ms after which an attempt without an answer is shown to wait
 const hammered = 20;
+const labels = {reply: "Reply", like: "Like", post: "Post"};
 
 const byId = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -36,7 +37,7 @@ for (const element of document.querySelectorAll("[data-action]")) {
 }
 
 let user = null; // the user whose standing is shown
-let version = null; // of the posts that are shown
+let forum = null, version = null; // of the posts that are shown
 let away = false;
 
 // Time goes on between the server's answers.
@@ -55,15 +56,32 @@ function show(a, now) {
 	const held = waiting.length;
 	a.gauge.show(s, held, calm.matches);
 	if (a.name === drawer.action) drawer.table(s);
-	const label = {reply: "Reply", like: "Like", post: "Post"}[a.name];
+	const label = labels[a.name];
 	const wait = blocked(a, s, now);
-	for (const button of document.querySelectorAll(`[data-for="${a.name}"]`)) {
+	for (const button of buttons(a)) {
 		attribute(button, "aria-disabled", wait > 0);
 		button.classList.toggle("banned", s.state === "banned");
 		if (wait === 0) text(button, waiting.some((p) => p.button === button) ? `${label} waits…` : label);
 		else text(button, s.state === "banned" ? `Banned ${duration(wait)}` : `${label} in ${duration(wait)}`);
 	}
 	announce(a, s, held);
+}
+
+// blank shows that nothing is known of the user.
+function blank() {
+	for (const a of Object.values(actions)) {
+		a.gauge.blank();
+		for (const button of buttons(a)) {
+			attribute(button, "aria-disabled", false);
+			button.classList.remove("banned");
+			text(button, labels[a.name]);
+		}
+	}
+	drawer.blank();
+}
+
+function buttons(a) {
+	return document.querySelectorAll(`[data-for="${a.name}"]`);
 }
 
 // blocked is how long the buttons sleep: after a refusal until an attempt would pass,
@@ -118,10 +136,7 @@ function setAway(is) {
 	document.body.classList.toggle("is-away", away);
 	byId("away").hidden = !away;
 	byId("away").textContent = away ? "The server does not answer. Trying again every second." : "";
-	if (!away) {
-		version = null; // it may be another one
-		notice("The server answers again.");
-	}
+	if (!away) notice("The server answers again.");
 }
 
 // Questions to the server.
@@ -138,6 +153,7 @@ async function refresh() {
 		askAgain = false;
 		await ask();
 	} while (askAgain);
+	if (actions.reply.standing === null) blank();
 	asking = false;
 	if (!document.hidden) timer = setTimeout(refresh, away ? everyAway : every);
 }
@@ -172,6 +188,11 @@ async function ask() {
 	}
 	tick();
 	if (first) introduce();
+	if (answer.json.forum !== forum) { // another server, whose posts are others
+		forum = answer.json.forum;
+		version = null;
+		posts.show([]);
+	}
 	if (answer.json.version !== version) await list();
 }
 
