@@ -10,15 +10,16 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // The bounds of the forum, so that a demo cannot eat the machine.
 const (
 	maxPosts   = 1000
 	maxReplies = 100 // of one post
-	maxText    = 500 // bytes
-	maxAuthor  = 64  // bytes
-	maxBody    = 4 << 10
+	maxText    = 500 // characters
+	maxAuthor  = 64  // characters
+	maxBody    = 8 << 10
 
 	shownPosts   = 20 // in a list
 	shownReplies = 5  // of a post in a list
@@ -28,8 +29,8 @@ var (
 	errNoPost = errors.New("there is no such post")
 	errFull   = errors.New("the forum is full")
 	errJSON   = errors.New(`the body is not JSON such as {"text": "hello"}`)
-	errText   = fmt.Errorf("the text is empty or longer than %d bytes", maxText)
-	errAuthor = fmt.Errorf("the user's name is longer than %d bytes", maxAuthor)
+	errText   = fmt.Errorf("the text is empty or longer than %d characters", maxText)
+	errAuthor = fmt.Errorf("the user's name is longer than %d characters", maxAuthor)
 )
 
 // A forum keeps posts, their replies and their likes in memory.
@@ -215,7 +216,7 @@ func written(r *http.Request) (author, text string, err error) {
 	switch {
 	case author == "":
 		author = "anonymous"
-	case len(author) > maxAuthor:
+	case utf8.RuneCountInString(author) > maxAuthor:
 		return "", "", errAuthor
 	}
 	var in struct {
@@ -229,7 +230,7 @@ func written(r *http.Request) (author, text string, err error) {
 		return "", "", errors.Join(errJSON, err)
 	}
 	text = strings.TrimSpace(in.Text)
-	if text == "" || len(text) > maxText {
+	if text == "" || utf8.RuneCountInString(text) > maxText {
 		return "", "", errText
 	}
 	return author, text, nil

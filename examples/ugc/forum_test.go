@@ -22,7 +22,7 @@ func inAllFrameworks(t *testing.T, test func(t *testing.T, f client)) {
 	for name, fw := range frameworks {
 		t.Run(name, func(t *testing.T) {
 			store, _ := newStore("")
-			srv := httptest.NewServer(http.MaxBytesHandler(fw.routes(newSite(fw.title, "in this process", newLimits(store))), maxBody))
+			srv := httptest.NewServer(served(slog.New(slog.DiscardHandler), fw.routes(newSite(fw.title, "in this process", newLimits(store)))))
 			t.Cleanup(srv.Close)
 			test(t, client{t, srv.URL})
 		})
@@ -305,7 +305,7 @@ func TestObserved(t *testing.T) {
 		want = append(want, "reply allowed=false reason=limited limit=sliding:1m bans=0")
 	}
 	for range 2 {
-		want = append(want, "reply allowed=false reason=banned limit=sliding:1m bans=1")
+		want = append(want, "reply allowed=false reason=banned limit=ban bans=1")
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("log:\n got %q\nwant %q", got, want)
@@ -325,8 +325,8 @@ func TestWhatCannotBeServed(t *testing.T) {
 		{"nothing", "POST", "/posts", "", "", 400},
 		{"two values", "POST", "/posts", "", `{"text":"a"}{"text":"b"}`, 400},
 		{"no text", "POST", "/posts/1/replies", "", `{"text":"  "}`, 400},
-		{"long text", "POST", "/posts", "", `{"text":"` + strings.Repeat("x", maxText+1) + `"}`, 400},
-		{"long name", "POST", "/posts", strings.Repeat("x", maxAuthor+1), `{"text":"a"}`, 400},
+		{"long text", "POST", "/posts", "", `{"text":"` + strings.Repeat("好", maxText+1) + `"}`, 400},
+		{"long name", "POST", "/posts", strings.Repeat("钱", maxAuthor+1), `{"text":"a"}`, 400},
 		{"large body", "POST", "/posts", "", `{"text":"` + strings.Repeat("x", maxBody) + `"}`, 413},
 	} {
 		t.Run(strings.ReplaceAll(test.name, " ", "-"), func(t *testing.T) {
@@ -343,6 +343,39 @@ func TestWhatCannotBeServed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The page lets a user type so many characters, of any script.
+func TestCharactersAreCounted(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		resp := c.do("POST", "/posts/1/replies", strings.Repeat("钱", 40), `{"text":"`+strings.Repeat("好", 500)+`"}`)
+		c.status(resp, http.StatusCreated)
+	})
+}
+
+// A page of another site cannot act for its visitor, who is known by the address.
+func TestOtherSitesCannotWrite(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		for _, path := range []string{"/posts", "/posts/1/replies", "/posts/1/likes"} {
+			r, err := http.NewRequestWithContext(t.Context(), "POST", c.url+path, strings.NewReader(`{"text":"hello"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "text/plain")
+			r.Header.Set("Origin", "https://elsewhere.example")
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusForbidden || resp.Header.Get("X-RateLimit-Limit") != "" {
+				t.Errorf("POST %s: status %d, limit %q", path, resp.StatusCode, resp.Header.Get("X-RateLimit-Limit"))
+			}
+		}
+		if p := c.show("1"); len(p.Replies) != 0 || p.Likes != 0 {
+			t.Errorf("the post is %+v", p)
+		}
+	})
 }
 
 func TestForumIsBounded(t *testing.T) {

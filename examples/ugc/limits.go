@@ -69,22 +69,25 @@ func observed(store core.Store, logger *slog.Logger) core.Store {
 	return core.Observe(store, func(ctx context.Context, o core.Observation) {
 		if d := o.Decision; d.Reason != "" && !o.Peek {
 			logger.LogAttrs(ctx, slog.LevelInfo, "decision", slog.String("action", o.Action), slog.Bool("allowed", d.Allowed),
-				slog.String("reason", string(d.Reason)), slog.String("limit", reasoned(o).Identity()), slog.Int("bans", int(d.BanLevel)))
+				slog.String("reason", string(d.Reason)), slog.String("limit", reasoned(o)), slog.Int("bans", int(d.BanLevel)))
 		}
 	})
 }
 
-// reasoned is the limit that a decision's reason is about: the rehearsed one, of which each
-// limiter here has at most one, or the binding one.
-func reasoned(o core.Observation) core.Limit {
-	if r := o.Decision.Reason; r == core.ReasonShadowed || r == core.ReasonNear {
+// reasoned names the limit that a decision's reason is about, as package metrics does: the
+// ban, the rehearsed limit, of which each limiter here has at most one, or the binding one.
+func reasoned(o core.Observation) string {
+	switch o.Decision.Reason {
+	case core.ReasonBanned:
+		return "ban"
+	case core.ReasonShadowed, core.ReasonNear:
 		for _, l := range o.Limits {
 			if l.Shadowed() {
-				return l
+				return l.Identity()
 			}
 		}
 	}
-	return o.Limits[o.Decision.Binding]
+	return o.Limits[o.Decision.Binding].Identity()
 }
 
 // newStore makes the store of the limits. With Redis's address a fleet shares it, and the

@@ -75,7 +75,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fw := frameworks[opts.framework]
 	routes := fw.routes(newSite(fw.title, kept, newLimits(observed(store, logger))))
 	srv := &http.Server{
-		Handler:           http.MaxBytesHandler(logged(logger, routes), maxBody),
+		Handler:           served(logger, routes),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      10 * time.Second,
@@ -159,6 +159,11 @@ Programs get JSON, and users are told apart by %[3]s. Try:
   for i in 1 2 3 4; do curl -i -H '%[3]s: laoqian' -d '{"text":"post '$i'"}' %[1]s/posts; done
 
 `
+
+// served bounds and logs the requests, and refuses those that a page of another site sends.
+func served(logger *slog.Logger, routes http.Handler) http.Handler {
+	return http.MaxBytesHandler(logged(logger, http.NewCrossOriginProtection().Handler(routes)), maxBody)
+}
 
 // logged logs every answered request, except the polls of open pages.
 func logged(logger *slog.Logger, next http.Handler) http.Handler {
