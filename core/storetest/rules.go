@@ -229,6 +229,25 @@ var windowRules = []promise{
 		a.allow(2, pass(5, 0, 10*sec))
 	}, slidingWindow, movingWindow)},
 
+	{"each of two hundred actions leaves at its own instant, and not before", each(func(s *script, m maker) {
+		const quota = 200
+		const period = quota * sec
+		made := func(i int) time.Duration { return time.Duration(i)*sec + time.Duration(i*i)*usec }
+		a := s.of(m.make(quota, period))
+		for i := range quota {
+			s.at(made(i))
+			a.allow(1, pass(quota, quota-1-i, period))
+		}
+		newest := s.now
+		for i := range quota {
+			s.at(made(i) + period - usec)
+			a.peek(stop(quota, 0, usec, newest+period-s.now))
+			s.at(made(i) + period)
+			a.allow(1, pass(quota, 0, period))
+			newest = s.now
+		}
+	}, slidingWindow, movingWindow, refusedWindow)},
+
 	{"a sliding or moving window does not record what it refuses", each(func(s *script, m maker) {
 		a := s.of(m.make(1, 10*sec))
 		a.allow(1, pass(1, 0, 10*sec))
