@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -156,12 +157,10 @@ func (c *command) replay(a arguments) error {
 		return err
 	}
 	defer log.Close()
-	var page *os.File
 	if a.html != "" { // find out now whether it can be written
-		if page, err = os.OpenFile(a.html, os.O_CREATE|os.O_WRONLY, 0o600); err != nil {
+		if err := writable(a.html); err != nil {
 			return fmt.Errorf("%w; choose another file for -html", err)
 		}
-		defer page.Close()
 	}
 	counted := &progress{log: log, size: size, out: c.stderr}
 	stop := func() {}
@@ -179,10 +178,24 @@ func (c *command) replay(a arguments) error {
 	if err := c.print(report, a.json); err != nil {
 		return fmt.Errorf("the report was not printed: %w", err)
 	}
-	if page != nil {
-		if err := writePage(page, report); err != nil {
+	if a.html != "" {
+		if err := writePage(a.html, report); err != nil {
 			return fmt.Errorf("the page %s was not written: %w", a.html, err)
 		}
+	}
+	return nil
+}
+
+// writable opens a file for writing, and leaves everything as it was.
+func writable(file string) error {
+	_, before := os.Stat(file)
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_ = f.Close()
+	if errors.Is(before, fs.ErrNotExist) {
+		return os.Remove(file)
 	}
 	return nil
 }

@@ -171,6 +171,24 @@ func TestEmptyLogIsAnError(t *testing.T) {
 	}
 }
 
+func TestAFailedRunLeavesNoPage(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, stderr := replayed(t, "", "-html", filepath.Join(dir, "page"), "-"); code != exitError {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+	kept := filepath.Join(dir, "kept")
+	if err := os.WriteFile(kept, []byte("an earlier page"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replayed(t, "", "-html", kept, "-")
+	if text, err := os.ReadFile(kept); string(text) != "an earlier page" {
+		t.Errorf("the earlier page is %q, %v", text, err)
+	}
+}
+
 func TestHelpIsNoError(t *testing.T) {
 	if code, stdout, _ := replayed(t, "", "-h"); code != exitOK || stdout != usage {
 		t.Errorf("exit %d, %s", code, stdout)

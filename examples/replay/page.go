@@ -44,7 +44,7 @@ type limitPart struct {
 }
 
 // writePage replaces what the file has.
-func writePage(f *os.File, r *replay.Report) error {
+func writePage(file string, r *replay.Report) error {
 	p := page{Report: r, Notes: notes(r), Zone: zone(r)}
 	for i := range r.Actions {
 		a := &r.Actions[i]
@@ -64,13 +64,7 @@ func writePage(f *os.File, r *replay.Report) error {
 	if err := pageTemplate.Execute(&b, p); err != nil {
 		return err
 	}
-	if err := f.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := f.WriteString(b.String()); err != nil {
-		return err
-	}
-	return f.Close()
+	return os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
 // heat is a week of hours, each with its share of the busiest one.
