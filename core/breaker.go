@@ -188,7 +188,7 @@ func (b *breaker) answer(user string) {
 		b.note(last)
 	}
 	if over {
-		slog.Default().Info("core: the store answers again")
+		slog.Default().Info("core: the store answers again", "code", "store-answers")
 	}
 }
 
@@ -215,10 +215,10 @@ func (b *breaker) fail(user string, begun int64, err error) {
 
 func (b *breaker) warn(user string, err error) {
 	if part := b.part(user); part != "" {
-		slog.Default().Warn(b.what, "part", part, "error", err)
+		slog.Default().Warn(b.what, "code", "store-fails", "part", part, "error", err)
 		return
 	}
-	slog.Default().Warn(b.what, "error", err)
+	slog.Default().Warn(b.what, "code", "store-fails", "error", err)
 }
 
 // ensure returns the circuit of the user's part, and makes it if need be.
@@ -246,7 +246,7 @@ func (b *breaker) note(err error) {
 	}
 	b.mu.Unlock()
 	if say {
-		slog.Default().Warn("core: the store answers, but not every call", "error", err)
+		slog.Default().Warn("core: the store answers, but not every call", "code", "store-falters", "error", err)
 	}
 }
 

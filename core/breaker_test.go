@@ -539,16 +539,16 @@ func TestBreakerLog(t *testing.T) {
 	}{
 		{"nothing of a store that answers", func(time.Duration) bool { return false }, nil},
 		{"an outage once, and that it is over 5 s after", func(at time.Duration) bool { return at >= 10*time.Second && at < 20*time.Second },
-			[]string{"10.02s WARN its fallback decides", "25.02s INFO answers again"}},
+			[]string{"10.02s WARN its fallback decides until it answers, store-fails", "25.02s INFO answers again, store-answers"}},
 		{"of one that comes and goes, the same", func(at time.Duration) bool {
 			return at >= 10*time.Second && at < 70*time.Second && at%(3*time.Second) < time.Second
 		},
-			[]string{"12.02s WARN its fallback decides", "1m15.02s INFO answers again"}},
+			[]string{"12.02s WARN its fallback decides until it answers, store-fails", "1m15.02s INFO answers again, store-answers"}},
 		{"of one that fails now and then, once a minute", func(at time.Duration) bool { return at%(100*time.Millisecond) == 0 && at < 150*time.Second },
-			[]string{"10ms WARN not every call", "1m0.01s WARN not every call", "2m0.01s WARN not every call"}},
+			[]string{"10ms WARN not every call, store-falters", "1m0.01s WARN not every call, store-falters", "2m0.01s WARN not every call, store-falters"}},
 		{"two outages", func(at time.Duration) bool {
 			return at >= 10*time.Second && at < 20*time.Second || at >= 60*time.Second && at < 70*time.Second
-		}, []string{"10.02s WARN its fallback decides", "25.02s INFO answers again", "1m0.02s WARN its fallback decides", "1m15.02s INFO answers again"}},
+		}, []string{"10.02s WARN its fallback decides until it answers, store-fails", "25.02s INFO answers again, store-answers", "1m0.02s WARN its fallback decides until it answers, store-fails", "1m15.02s INFO answers again, store-answers"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -558,7 +558,14 @@ func TestBreakerLog(t *testing.T) {
 				defer slog.SetDefault(was)
 				slog.SetDefault(slog.New(handler(func(r slog.Record) {
 					_, message, _ := strings.Cut(r.Message, ": ")
-					lines = append(lines, fmt.Sprint(time.Since(start), " ", r.Level, " ", message))
+					line := fmt.Sprint(time.Since(start), " ", r.Level, " ", message)
+					r.Attrs(func(a slog.Attr) bool {
+						if a.Key == "code" {
+							line += ", " + a.Value.String()
+						}
+						return true
+					})
+					lines = append(lines, line)
 				})))
 				store := sound()
 				l := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), plenty))

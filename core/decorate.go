@@ -14,8 +14,8 @@ import (
 //
 // After three failures in a row store is not asked, so that an outage does not cost every
 // action the timeout. One call every 250 ms still asks as a probe. When a probe is answered,
-// store decides again. The log says once that store fails and once that it answers again,
-// and [Observe] shows it. An [ErrKey] does not count as a failure.
+// store decides again. The log says once that store fails (code "store-fails") and once that
+// it answers again ("store-answers"), and [Observe] shows it. An [ErrKey] does not count as a failure.
 //
 // The caller's own cancellation stays an error and does not count: a client that disconnects
 // is not an outage, and its request is not let through. A deadline of the caller that ends
@@ -49,7 +49,8 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 // allow: the limit once for store, once for each of n processes, and once more whenever one
 // of them comes back empty. With [Divide] the n processes together allow the limit once,
 // rounded up. A call that timed out may have been charged in store and is decided by other
-// too. Store then refuses earlier afterwards, never later.
+// too. Store then refuses earlier afterwards, never later. A ban made in one store does not
+// hold in the other.
 func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }

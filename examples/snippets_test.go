@@ -58,6 +58,19 @@ func Example_who() {
 	// 198.51.100.1 <nil>
 }
 
+func Example_bans() {
+	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+	replies = core.Must(replies.With(core.BanPolicy{
+		Refusals: 5, Within: time.Minute, Bans: []time.Duration{10 * time.Minute, time.Hour},
+	}))
+	var d core.Decision
+	for range 11 {
+		d, _ = replies.Allow(ctx, "laoqian", "reply")
+	}
+	fmt.Println(d.Reason, d.RetryAfter.Round(time.Second))
+	// Output: banned 10m0s
+}
+
 func Example_fleet() {
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
 	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))

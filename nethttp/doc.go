@@ -91,6 +91,15 @@
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
 //
+// The log also has codes for what happens to a store at run time:
+//
+//	store-fails            Three calls in a row have failed. The message says what happens until the store
+//	                       answers: core.Fallback, core.FailOpen and core.Shadow differ.
+//	store-answers          The store answers again, and no call has failed for 5 seconds.
+//	store-falters          Single calls fail, and the next ones do not. Logged at most once a minute.
+//	redis-panic            The Redis client panicked. Fix the cause, and make a new client: the old one
+//	                       may have lost places in its pool. Logged at most once a minute.
+//
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 // [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
 package nethttp
