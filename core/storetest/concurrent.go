@@ -10,26 +10,14 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Concurrent has a thousand goroutines charge one key, for every kind of limit.
-// Exactly the limit passes, and each charge that passes sees another Remaining. Run
-// it with -race too. Its limits are so slow that a clock that runs by itself does
-// not matter.
+// Concurrent has many goroutines act on one key, for every kind of limit. Of a thousand
+// charges exactly the limit passes, and each that passes sees another Remaining. Charges,
+// surcharges and refunds at once add up, and each refusal counts for a ban policy. Run it
+// with -race too. Its limits are so slow that a clock that runs by itself does not matter.
 func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 	const goroutines, quota = 1000, 100
 	hourly := core.Every(time.Hour)
-	for _, limits := range [][]core.Limit{
-		{core.SlidingWindow(quota, time.Hour)},
-		{core.SlidingWindow(quota, time.Hour).CountRefused()},
-		{core.MovingWindow(quota, time.Hour)},
-		{core.FixedWindow(quota, time.Hour)},
-		{core.ElasticWindow(quota, time.Hour)},
-		{core.TokenBucket(quota, hourly)},
-		{core.TokenBucket(2*quota, hourly).Initial(quota)},
-		{core.TokenBucket(2*quota, hourly).Initial(quota).ForgetAfter(1000 * time.Hour)},
-		{core.Funnel(quota, hourly)},
-		{core.Throttle(quota-1, hourly)},
-		{core.SlidingWindow(quota+50, time.Hour).Named("first"), core.Funnel(quota, hourly), core.FixedWindow(quota+30, time.Hour)},
-	} {
+	for _, limits := range hourlyLimits(quota) {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
 			s := &script{T: t, f: open(t)}
 			a := s.of(limits...)
@@ -108,6 +96,73 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		}
 	})
 
+	for _, limits := range hourlyLimits(500) {
+		t.Run("charges, surcharges and refunds add up for "+fmt.Sprint(limits), func(t *testing.T) {
+			const each, before = 100, 150
+			s := &script{T: t, f: open(t)}
+			a := s.of(limits...).with(core.Refundable{})
+			_, refunds := s.f.Store.(core.Refunder)
+			left := func(i int) int {
+				d, err := s.of(limits[i]).l.Peek(t.Context(), a.user, a.action)
+				if err != nil {
+					t.Error(err)
+				}
+				return d.Remaining
+			}
+			// This charge stays. It opens the fixed window, and leaves a meter more debt than
+			// all refunds take: otherwise some would rightly give back less.
+			if d, err := a.l.AllowN(t.Context(), a.user, a.action, before); err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			var want []int
+			for i := range limits {
+				want = append(want, left(i)-2*each)
+			}
+			together(3*each, func(i int) {
+				var d core.Decision
+				var err error
+				switch i % 3 {
+				case 0:
+					d, err = a.l.Surcharge(t.Context(), a.user, a.action, 1)
+				case 1:
+					d, err = a.l.Allow(t.Context(), a.user, a.action)
+				case 2:
+					if !refunds {
+						return
+					}
+					if d, err = a.l.Allow(t.Context(), a.user, a.action); err == nil {
+						err = a.l.Refund(t.Context(), d)
+					}
+				}
+				if err != nil || !d.Allowed {
+					t.Errorf("%s, %v", show(d), err)
+				}
+			})
+			for i, l := range limits {
+				if got := left(i); got != want[i] {
+					t.Errorf("%s: %d remain, not %d", l, got, want[i])
+				}
+			}
+		})
+	}
+
+	t.Run("each refusal counts for a ban policy", func(t *testing.T) {
+		const users, refusals = 10, 99
+		s := &script{T: t, f: open(t)}
+		a := s.of(core.FixedWindow(1, time.Hour)).with(core.BanPolicy{Refusals: refusals + 1, Within: time.Hour, Bans: []time.Duration{time.Hour}})
+		together(users*(1+refusals), func(i int) {
+			if _, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action); err != nil {
+				t.Error(err)
+			}
+		})
+		for i := range users {
+			status, err := a.l.Status(t.Context(), fmt.Sprint("user ", i), a.action)
+			if err != nil || status.Ban.Refusals != refusals || status.Ban.Banned {
+				t.Errorf("user %d: %+v, %v; want %d refusals", i, status.Ban, err, refusals)
+			}
+		}
+	})
+
 	t.Run("many keys at once are each held to the limit", func(t *testing.T) {
 		const users, each, quota = 100, 10, 3
 		s := &script{T: t, f: open(t)}
@@ -183,6 +238,25 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			t.Errorf("%d passed, not %d to %d", passed, quota, 2*quota)
 		}
 	})
+}
+
+// hourlyLimits are limits, one of each kind and some together, by which quota units pass at once.
+func hourlyLimits(quota int) [][]core.Limit {
+	hourly := core.Every(time.Hour)
+	return [][]core.Limit{
+		{core.SlidingWindow(quota, time.Hour)},
+		{core.SlidingWindow(quota, time.Hour).CountRefused()},
+		{core.MovingWindow(quota, time.Hour)},
+		{core.FixedWindow(quota, time.Hour)},
+		{core.ElasticWindow(quota, time.Hour)},
+		{core.TokenBucket(quota, hourly)},
+		{core.TokenBucket(2*quota, hourly).Initial(quota)},
+		{core.TokenBucket(2*quota, hourly).Initial(quota).ForgetAfter(1000 * time.Hour)},
+		{core.Funnel(quota, hourly)},
+		{core.Throttle(quota-1, hourly)},
+		{core.SlidingWindow(quota+50, time.Hour).Named("first"), core.Funnel(quota, hourly), core.FixedWindow(quota+30, time.Hour)},
+		{core.MovingWindow(quota, time.Hour), core.Funnel(quota, hourly).PerUser()},
+	}
 }
 
 // telling is a store that signals each call.

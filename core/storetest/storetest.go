@@ -12,9 +12,9 @@
 // sentence of core's documentation by exact decisions. [Trace] compares long
 // random histories with a naive model that recounts everything each time.
 // [Waits] has callers wait for shared limits, and leave. [Vectors] are replies
-// recorded from redis-cell. [Concurrent] has many goroutines charge one key.
-// [Linearizable] looks for an order of concurrent calls that explains all their
-// answers.
+// recorded from redis-cell. [Concurrent] has many goroutines charge one key, and
+// give back. [Linearizable] looks for an order of concurrent calls that explains
+// all their answers.
 //
 // It imports package testing and registers flags, so only tests should import it.
 package storetest
