@@ -105,13 +105,10 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 	if !o.Pass {
 		return m.config.answer(c, &o)
 	}
-	if !o.Decided {
-		return next(c)
-	}
-	if m.marks || o.Stacked && around(c) != nil {
+	if m.marks || o.Stacked && around(c) != nil || !o.Decided && (m.config.IETF || m.config.ResetDelta || around(c) != nil) {
 		c.Set(configKey, &m.config)
 	}
-	if o.Kept != nil {
+	if o.Kept != nil && o.Decided {
 		c.Set(decisionKey, &o.Kept.Decision)
 	}
 	if o.FinalCost {
@@ -145,10 +142,14 @@ func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. If a Limit has set headers, they keep its form, whatever
-// ResetDelta and IETF say, so that the headers of one response agree.
+// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
+// so that the headers of one response agree.
 func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	o := gate.Decide("echolimit", cfg.style(), c.Request(), c.Response().Header(), limiter, user, action, cost)
+	style := cfg.style()
+	if outer := around(c); outer != nil {
+		style = outer.style()
+	}
+	o := gate.Decide("echolimit", style, c.Request(), c.Response().Header(), limiter, user, action, cost)
 	if o.Pass {
 		return nil
 	}
@@ -203,7 +204,8 @@ const (
 )
 
 // around returns the configuration of the innermost Limit that has stored it, or nil. c.Set
-// allocates, so a Limit without Deny and Fail stores it only if one around it has.
+// allocates, so a Limit without Deny and Fail stores it only if one around it has, or if it
+// has skipped the request and has IETF or ResetDelta: otherwise Allow sees these in the headers.
 func around(c echo.Context) *Config {
 	cfg, _ := c.Get(configKey).(*Config)
 	return cfg

@@ -102,13 +102,10 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			cfg.answer(c, &o)
 			return
 		}
-		if !o.Decided {
-			return
-		}
-		if marks || o.Stacked && around(c) != nil {
+		if marks || o.Stacked && around(c) != nil || !o.Decided && (cfg.IETF || cfg.ResetDelta || around(c) != nil) {
 			c.Set(configKey{}, &cfg)
 		}
-		if o.Kept != nil {
+		if o.Kept != nil && o.Decided {
 			c.Set(decisionKey{}, &o.Kept.Decision)
 		}
 		if o.FinalCost {
@@ -129,10 +126,14 @@ func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. If a Limit has set headers, they keep its form, whatever
-// ResetDelta and IETF say, so that the headers of one response agree.
+// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
+// so that the headers of one response agree.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	o := gate.Decide("ginlimit", cfg.style(), c.Request, c.Writer.Header(), limiter, user, action, cost)
+	style := cfg.style()
+	if outer := around(c); outer != nil {
+		style = outer.style()
+	}
+	o := gate.Decide("ginlimit", style, c.Request, c.Writer.Header(), limiter, user, action, cost)
 	if !o.Pass {
 		cfg.answer(c, &o)
 	}
@@ -170,7 +171,8 @@ type configKey struct{}
 type decisionKey struct{}
 
 // around returns the configuration of the innermost Limit that has stored it, or nil. c.Set
-// allocates, so a Limit without Deny and Fail stores it only if one around it has.
+// allocates, so a Limit without Deny and Fail stores it only if one around it has, or if it
+// has skipped the request and has IETF or ResetDelta: otherwise Allow sees these in the headers.
 func around(c *gin.Context) *Config {
 	v, _ := c.Get(configKey{})
 	cfg, _ := v.(*Config)

@@ -150,15 +150,12 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 		cfg.answer(w, r, o)
 		return
 	}
-	if !o.Decided {
-		next.ServeHTTP(w, r)
-		return
-	}
-	if m == nil && o.Stacked && around(r) != nil {
+	if m == nil && (o.Stacked && around(r) != nil || !o.Decided && (cfg.IETF || cfg.ResetDelta || around(r) != nil)) {
 		m = newMark(r, cfg)
 	}
 	inner := r
 	if m != nil {
+		m.keeps = cfg.Keep && o.Decided
 		inner = r.WithContext(m)
 		// The server removes the uploaded files that it finds in r, and a logger outside
 		// reads the pattern that a mux inside has set.
@@ -187,9 +184,10 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 // Call it before the handler writes. An empty user or action is answered 400, as a
 // missing key is.
 //
-// Behind a Limit that has decided the request, Allow answers with the Deny and Fail of its
-// Config; behind several, with those of the innermost. The headers keep the Limit's form. A
-// Limit that has skipped the request does not count. Elsewhere use [Config.Allow].
+// Behind a Limit, the Deny, Fail, ResetDelta and IETF of the innermost Config apply to
+// Allow's answer, also if it has skipped the request. The one exception is a Limit without
+// Deny, Fail and Keep inside one that has skipped: Allow sees the outer one. Elsewhere use
+// [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
 	if cfg := around(r); cfg != nil {
 		return cfg.Allow(w, r, limiter, user, action, cost)
@@ -198,10 +196,14 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. If a Limit has set headers, they keep its form, whatever
-// ResetDelta and IETF say, so that the headers of one response agree.
+// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
+// so that the headers of one response agree.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	o := gate.Decide("nethttp", cfg.style(), r, w.Header(), limiter, user, action, cost)
+	style := cfg.style()
+	if outer := around(r); outer != nil {
+		style = outer.style()
+	}
+	o := gate.Decide("nethttp", style, r, w.Header(), limiter, user, action, cost)
 	if !o.Pass {
 		cfg.answer(w, r, &o)
 	}
@@ -246,12 +248,14 @@ func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcom
 	o.Problem().Write(w, r)
 }
 
-// A mark is the context of a request inside a Limit that has decided it, for Allow and
-// Decision to find. It costs two allocations, so a Limit without Keep, Deny and Fail leaves
-// one only if a Limit around it has left one.
+// A mark is the context of a request inside a Limit, for Allow and Decision to find. It costs
+// two allocations, so a Limit without Keep, Deny and Fail leaves one only if a Limit around it
+// has left one, or if it has skipped the request and has IETF or ResetDelta: otherwise Allow
+// sees these in the headers.
 type mark struct {
 	context.Context
 	config *Config
+	keeps  bool
 	ended  atomic.Bool // the handler has returned
 	kept   gate.Kept
 }
@@ -271,7 +275,7 @@ type configKey struct{}
 type decisionKey struct{}
 
 func (m *mark) Value(key any) any {
-	if key == (configKey{}) && !m.ended.Load() || key == (decisionKey{}) && m.config.Keep {
+	if key == (configKey{}) && !m.ended.Load() || key == (decisionKey{}) && m.keeps {
 		return m
 	}
 	return m.Context.Value(key)
