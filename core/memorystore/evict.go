@@ -63,7 +63,7 @@ func (s *Store) cancel(places []place) {
 func (s *Store) roomFor(sh *shard, places []place, i, n int, now int64) bool {
 	missing := s.used.Load() + int64(n) - s.max
 	return missing <= 0 || int64(sh.victims(places, i, now)) >= missing ||
-		s.elsewhere(sh, func(other *shard) bool { return other.victims(places, i, now) > 0 })
+		s.elsewhere(sh, func(other *shard) bool { t, _ := other.victim(places, i, now); return t != nil })
 }
 
 // evict drops a key to make room for the i-th place: an expired one, or else the one that
@@ -74,9 +74,9 @@ func (s *Store) evict(sh *shard, places []place, i int, now int64) bool {
 		t.remove(at)
 		return true
 	}
-	few := 2*sh.count() < s.share() // its own users would displace each other
+	sparse := 2*sh.count() < s.share() // its own users would displace each other
 	drop := func(from *shard) bool { return from.drop(places, i, now) }
-	return few && s.elsewhere(sh, drop) || drop(sh) || !few && s.elsewhere(sh, drop)
+	return sparse && s.elsewhere(sh, drop) || drop(sh) || !sparse && s.elsewhere(sh, drop)
 }
 
 // elsewhere tries shards that have more than their share of the keys, if sh has less: all keys
@@ -116,18 +116,22 @@ func (sh *shard) count() int { return sh.keys.used + sh.windows.used }
 
 // drop drops one of the keys that sample visits.
 func (sh *shard) drop(places []place, i int, now int64) bool {
-	var t *table
-	victim, least := 0, int64(math.MaxInt64)
-	sh.sample(places, i, func(from *table, at int) {
-		if s := &from.slots[at]; s.evictable(now) && s.until() < least {
-			t, victim, least = from, at, s.until()
+	t, at := sh.victim(places, i, now)
+	if t != nil {
+		t.remove(at)
+	}
+	return t != nil
+}
+
+// victim is where the key is that drop would drop. t is nil if there is none.
+func (sh *shard) victim(places []place, i int, now int64) (t *table, at int) {
+	least := int64(math.MaxInt64)
+	sh.sample(places, i, func(from *table, slot int) {
+		if s := &from.slots[slot]; s.evictable(now) && s.until() < least {
+			t, at, least = from, slot, s.until()
 		}
 	})
-	if t == nil {
-		return false
-	}
-	t.remove(victim)
-	return true
+	return t, at
 }
 
 // victims is how many keys evict chooses from.
