@@ -36,6 +36,9 @@ func (s *Store) run(b *batch, calls []*call) (any, error) {
 	for n := len(specs); n > 1 && specs[n-1] == specs[n-2]; n-- {
 		specs = specs[:n-1]
 	}
+	if len(calls) == 1 && calls[0].lone != nil {
+		specs = calls[0].lone
+	}
 	args[0], args[1], args[2] = "evalsha", takeHash, len(args)-3
 	args = append(args, specs...)
 	if repeats != nil {

@@ -91,7 +91,7 @@ func TestEqualArgumentsAreSentOnce(t *testing.T) {
 	_, proxy := proxied(t)
 	store := reliable(t, proxy.Addr)
 	limits := map[rune][]core.Limit{'a': {core.Funnel(9, hourly)}, 'b': {core.Funnel(9, hourly), core.FixedWindow(5, time.Hour)}}
-	for batch, sent := range map[string]int{"a": 1, "aaa": 1, "bbb": 1, "abb": 2, "aab": 3, "aba": 3, "abaaa": 3} {
+	for batch, sent := range map[string]int{"aaa": 1, "bbb": 1, "abb": 2, "aab": 3, "aba": 3, "abaaa": 3} {
 		var charges []core.Charge
 		keys := 0
 		for i, shape := range batch {

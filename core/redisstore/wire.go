@@ -17,6 +17,7 @@ import (
 type request struct {
 	charge core.Charge // without user and action
 	spec   any         // a string
+	lone   []any       // instead of spec, if it is sent alone and there is a shorter form
 	size   int         // numbers in the reply
 	weight int         // how long it takes, in simple charges
 }
@@ -28,7 +29,7 @@ func (s *Store) request(c *core.Charge) *request {
 	if o := at.Load(); o != nil && o.matches(c) {
 		return o
 	}
-	o := &request{charge: *c, spec: spec(c)}
+	o := &request{charge: *c, spec: spec(c), lone: lone(c)}
 	o.charge.User, o.charge.Action, o.charge.Limits = "", "", slices.Clone(c.Limits)
 	if dated(c) {
 		o.size++
@@ -104,6 +105,17 @@ func spec(c *core.Charge) string {
 }
 
 const separators = " ,"
+
+// lone is the script's ARGV for the only charge of a run, if it is of a lone meter.
+func lone(c *core.Charge) []any {
+	r := c.Limits[0].Rule()
+	if c.Mode != machine.Charge || c.Receipt || c.Ahead > 0 || len(c.Limits) > 1 || c.Limits[0].Shadowed() ||
+		!r.Metered() || r.Parts > 1 || r.ForgetAfter > 0 {
+		return nil
+	}
+	cost := r.Time(min(c.Cost, r.Max+1))
+	return []any{strconv.FormatInt(cost.Whole, 10), strconv.FormatInt(r.Burst.Whole, 10)}
+}
 
 // weight is how long the script takes for a limit, in simple charges: a trail writes an entry
 // for each unit.

@@ -2,6 +2,7 @@
 --          the parts of cost and burst
 -- initial  for a TokenBucket with Initial: the same, always with parts; the debt of a bucket
 --          without a state, its parts; how long the bucket is kept
+-- lone     cost and burst, each an argument: mode 1 of a meter in microseconds, not rehearsed
 -- reply    1 if it has room, plus twice the time until its full quota is available; the parts
 --          of that, if there are parts; in mode 2 the number of the last refund, or 0
 --
@@ -131,6 +132,33 @@ l[AFTER] = after
 l[AFTER_PART] = afterPart
 l[SPECIAL] = special
 l[CHANGED] = changed
+
+--@ lone
+-- A lone meter is the commonest charge, and without all that follows it takes a sixth less
+-- time. If its state is not just an instant, or on an error, it is decided as the others are.
+local cost, burst = ARGV[1], ARGV[2]
+if burst and #KEYS == 1 and string.byte(burst) ~= 42 then
+	burst = burst + 0
+	local key, format, debt = KEYS[1], string.format, 0
+	local value = try('GET', key)
+	if value then
+		debt = #value == 16 and string.find(value, '^%d+$') and value - now or burst + 1
+		if debt < 0 then
+			debt = 0
+		end
+	end
+	if debt <= burst then
+		local after = debt + cost
+		if after > burst then
+			return debt * 2
+		end
+		local ends = now + after
+		if not try('SET', key, format('%d', ends), 'PXAT', format('%d', (ends + 999) / 1000)).err then
+			return after * 2 + 1
+		end
+	end
+	ARGV = {'1 meter ' .. ARGV[1] .. ',' .. ARGV[2] .. ',1'}
+end
 
 --@ check
 if unwritten == 0 then

@@ -9,7 +9,8 @@
 --        it, if at all; then for each limit " ", the arguments at the top of its machine's
 --        file, and "~" if it is rehearsed. Further charges have the arguments of the last
 --        one. At the end, if some charges are repeated in a row, for each of these "*", its
---        number, ":" and how often it is repeated after the first time
+--        number, ":" and how often it is repeated after the first time.
+--        If the only charge is a lone meter's, its two arguments instead; see meter.lua
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
 --        its machine's file. For a charge that failed "!" and the error instead. A charge
 --        that is repeated has a reply each time. If the whole reply is one value, it is not in
@@ -19,11 +20,13 @@
 -- between runs, so it avoids allocation: functions are made on first use.
 
 local try, KEYS, ARGV, string = redis.pcall, KEYS, ARGV, string
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+--@ meter.lone
+
 local format, find, match = string.format, string.find, string.match
 local NONSENSE = 'TAILCUTSTATE: the key holds something that is not a state'
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 local reply, last = {}, 0
 
 local keys, given = #KEYS, #ARGV -- how many keys there are, and how many charges have arguments of their own
