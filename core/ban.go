@@ -78,7 +78,7 @@ func (p BanPolicy) rule() (machine.Rule, error) {
 	case p.Refusals < 1 || p.Refusals > maxRefusals:
 		return machine.Rule{}, bad("Refusals %d is not within 1 to %d", p.Refusals, maxRefusals)
 	case len(p.Bans) < 1 || len(p.Bans) > maxBans:
-		return machine.Rule{}, bad("%d Bans are not 1 to %d", len(p.Bans), maxBans)
+		return machine.Rule{}, bad("Bans has %d entries; give it 1 to %d", len(p.Bans), maxBans)
 	}
 	if err := validatePeriod("Within", p.Within, bad); err != nil {
 		return machine.Rule{}, err

@@ -52,8 +52,8 @@
 // the limiters of replies and posts both have such a policy on one store, a user who is
 // banned for replying cannot post either.
 //
-// [Limit.Shadow] rehearses a limit: it is decided on live traffic beside the enforced
-// limits and never refuses. Decision.Reason says what it would have done.
+// [Limit.Shadow] rehearses a limit, which is a dry run: it is decided on live traffic beside the
+// enforced limits and never refuses. Decision.Reason says what it would have done.
 //
 // # Plans and changed numbers
 //

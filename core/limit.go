@@ -185,7 +185,8 @@ func (l Limit) Named(name string) Limit {
 // the limit would have let it pass. Several rehearsed limits are charged all or none.
 // Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. It does
 // not say which of several limits. A limit with Shadow and the same limit without it have
-// separate states.
+// separate states. At least one limit of a limiter is enforced. For a dry run of a whole limiter
+// there is the store [Shadow].
 func (l Limit) Shadow() Limit {
 	l.mods |= modShadow
 	l.shadow = true

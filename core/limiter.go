@@ -38,8 +38,8 @@ type Limiter struct {
 	short      short.Taker // if not nil, decides a charge of the one limit
 }
 
-// New makes a limiter of one or more limits. It fails for a nil store, no limit, a number
-// out of bounds, or two limits that would share one state. The error matches [ErrConfig] and
+// New makes a limiter of one or more limits. It fails for a nil store, no enforced limit, a
+// number out of bounds, or two limits that would share one state. The error matches [ErrConfig] and
 // says what to change.
 func New(store Store, limits ...Limit) (*Limiter, error) {
 	if isNil(store) {
@@ -119,6 +119,9 @@ func (l *Limiter) With(options ...Option) (*Limiter, error) {
 	derived := *l
 	derived.limits = slices.Clone(l.limits)
 	for _, x := range options {
+		if x == nil {
+			return nil, configError("core: With: an option is nil; leave it out")
+		}
 		if err := x.extend(&derived); err != nil {
 			return nil, err
 		}

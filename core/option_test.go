@@ -29,6 +29,7 @@ func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 		want    []string // in the error; none: legal
 	}{
 		{"nothing", nil, nil},
+		{"a nil", []core.Option{nil}, []string{"an option is nil"}},
 		{"a policy and refundable", []core.Option{good, core.Refundable{}}, nil},
 		{"two policies", []core.Option{good, good}, []string{"has a BanPolicy already"}},
 		{"no refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 0 })}, []string{"Refusals 0", "1 to 100"}},
@@ -40,9 +41,9 @@ func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"within a year", []core.Option{policy(func(l *core.BanPolicy) { l.Within = year })}, nil},
 		{"within more than a year", []core.Option{policy(func(l *core.BanPolicy) { l.Within = year + time.Microsecond })}, []string{"Within", "365 days"}},
 		{"within half a microsecond more", []core.Option{policy(func(l *core.BanPolicy) { l.Within = time.Second + 500 })}, []string{"Within", "whole microseconds"}},
-		{"no bans", []core.Option{bans()}, []string{"0 Bans", "1 to 16"}},
+		{"no bans", []core.Option{bans()}, []string{"Bans has 0 entries", "1 to 16"}},
 		{"16 bans", []core.Option{bans(make16()...)}, nil},
-		{"17 bans", []core.Option{bans(append(make16(), time.Minute)...)}, []string{"17 Bans", "1 to 16"}},
+		{"17 bans", []core.Option{bans(append(make16(), time.Minute)...)}, []string{"Bans has 17 entries", "1 to 16"}},
 		{"a ban of nothing", []core.Option{bans(time.Minute, 0)}, []string{"a ban of 0s", "1ms to 365 days"}},
 		{"a ban of a year", []core.Option{bans(year)}, nil},
 		{"a ban of more", []core.Option{bans(year + time.Millisecond)}, []string{"a ban of", "365 days"}},

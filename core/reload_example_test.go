@@ -51,6 +51,6 @@ func ExampleParseLimit_reload() {
 	// <nil>
 	// allowed=true, 0 of 3 remain
 	// allowed=false, 0 of 3 remain
-	// core: SlidingWindow(0, 1h): max 0 is not within 1 to 10000; MovingWindow decides the same and takes up to 50000000
+	// core: SlidingWindow(0, 1h): max 0 is not within 1 to 10000
 	// allowed=false, 0 of 3 remain
 }

@@ -51,13 +51,16 @@ func (l *Limit) validate() error {
 }
 
 func (l *Limit) validateQuota(bad func(string, ...any) error) error {
+	sliding := l.kind == machine.KindSlidingWindow || l.kind == machine.KindSlidingRefused
 	switch {
 	case l.burst && (l.max < 1 || l.max > maxCount):
 		return bad("maxBurst %d is not within 0 to %d", l.max-1, maxCount-1)
 	case l.kind == machine.KindMovingWindow && (l.max < 1 || l.max > maxMoving):
 		return bad("max %d is not within 1 to %d", l.max, maxMoving)
-	case (l.kind == machine.KindSlidingWindow || l.kind == machine.KindSlidingRefused) && (l.max < 1 || l.max > maxSliding):
+	case sliding && l.max > maxSliding:
 		return bad("max %d is not within 1 to %d; MovingWindow decides the same and takes up to %d", l.max, maxSliding, maxMoving)
+	case sliding && l.max < 1:
+		return bad("max %d is not within 1 to %d", l.max, maxSliding)
 	case l.windowed() && (l.max < 1 || l.max > maxCount):
 		return bad("max %d is not within 1 to %d", l.max, maxCount)
 	case l.max < 1 || l.max > maxCount:

@@ -15,6 +15,7 @@
 //	Your setup                                             Use
 //	your login middleware stores the user's id             ContextValue(key)
 //	a gateway authenticates and sets a header              Header(name)
+//	an API key, checked before the limit                   ContextValue(key) of its owner
 //	basic authentication, checked before the limit         BasicAuthUser()
 //	users, and visitors who are not logged in              First(ContextValue(key), RemoteIP)
 //	no users; clients connect to your server directly      RemoteIP
@@ -25,7 +26,8 @@
 //	anything else, such as a tenant                        a Func of your own
 //
 // Only use a key that the client cannot choose. A client that can choose its key gets a
-// fresh quota with each new key, and can use up another user's quota.
+// fresh quota with each new key, and can use up another user's quota. So is an API key in a
+// header before it is checked: a client can invent keys.
 //
 // # Behind a proxy
 //

@@ -34,7 +34,7 @@
 // from a limit. Cache-Control is no-store. Config.IETF adds RateLimit and RateLimit-Policy,
 // the headers of an [IETF draft].
 //
-// A Limit logs a 503 or a 500 at most once a minute, and keyfuncs.ErrNoRoute only once. It
+// The middleware logs a 503 or a 500 at most once a minute, and keyfuncs.ErrNoRoute only once. It
 // does not log a 400, nor a 503 for a client that has left.
 //
 // Middleware outside may have set headers for another body. Before the problem is sent,

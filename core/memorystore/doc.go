@@ -14,8 +14,8 @@
 //
 //	a key                                   40 to 52 bytes, whatever the length of user and action
 //	SlidingWindow, MovingWindow             80 to 104 bytes in place of these, for up to 5 actions
-//	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action, when
-//	                                        it had most
+//	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action that it
+//	                                        held at its fullest
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //

@@ -1,5 +1,6 @@
 // Package metrics counts the decisions of limiters. It needs only the standard library.
-// Packages tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry.
+// Packages tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry. Each is
+// a module of its own: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))

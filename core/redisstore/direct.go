@@ -8,8 +8,8 @@ import (
 )
 
 // If the client heeds deadlines and nothing is under way, the caller sends its call itself:
-// another goroutine would take 30 of 70 us. It leaves with the answer or at the timeout, even
-// if its context ends before. Other calls queue meanwhile, and a goroutine sends them.
+// another goroutine would take 30 of 70 us. The caller returns with the
+// answer or at the timeout, even if its context ends before. Other calls queue meanwhile, and a goroutine sends them.
 
 // direct returns a batch if the caller may send the call itself. The client must heed
 // deadlines, since the caller cannot leave before. Nothing may be under way, and the last batch

@@ -85,14 +85,14 @@
 //	  NOAUTH, WRONGPASS, NOPERM
 //	a stall shorter than two timeouts    the process's limit for the calls    once
 //	                                     that time out
-//	keys evicted                         nothing                              once for each such key
+//	keys evicted                         Redis's answers                      once for each such key
 //	a key with a foreign value           the process's limit for that user    once; once more when it is deleted
-//	SCRIPT FLUSH                         nothing                              nothing
+//	SCRIPT FLUSH                         Redis's answers                      nothing
 //	Sentinel's master dies               the process's limit until the        once, and what had not been
 //	                                     election, and 0.3 s                  replicated
 //	a Cluster's master dies or hangs     the same, its users only             the same
-//	a Cluster's slot moves               nothing; with several limits, the    once, of several limits
-//	                                     process's limit until it has moved
+//	a Cluster's slot moves               Redis's answers; the process's limit  once, of several limits
+//	                                     for several, until it has moved
 //	a Ring's server dies                 the process's limit, then a new one  twice
 //	                                     on the other servers; its users only
 //	Redis's clock steps                  no refusal longer than one period    as much as the step, ahead

@@ -32,6 +32,9 @@ func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "the `host:port` to listen on")
 	redisAddr := flag.String("redis", "", "the `host:port` of a Redis that keeps the limits (default: in this process)")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("metrics: unknown argument %q; see -h", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	srv := &http.Server{Addr: *addr, Handler: routes(newStore(*redisAddr)), ReadHeaderTimeout: 5 * time.Second}

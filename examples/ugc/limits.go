@@ -55,7 +55,8 @@ func newPostLimit(store core.Store) *core.Limiter {
 // likeMaxWait is how long a like waits for its turn rather than being refused.
 const likeMaxWait = time.Second
 
-// postCost is the final cost of a post: nothing if it failed.
+// postCost is the final cost of a post: nothing if it failed. So a client may send invalid posts
+// without limit. If they cost your server much, let only status 500 and above cost nothing.
 func postCost(status int) int {
 	if status >= 400 {
 		return 0
