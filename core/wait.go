@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // Without a deadline it waits for up to a year.
 //
 // The callers of one process that wait for the same user and action take turns in the
-// order of arrival, and the first of them asks the store. If the limiter has exactly one
+// order of arrival, and the first of them asks the store. The others ask only while there is
+// room for all of them. If the limiter has exactly one
 // limit, a bucket or funnel, the caller reserves its turn there, and other processes queue
 // behind it. Any other limiter waits for RetryAfter and asks again; an ElasticWindow, a
 // CountRefused and a BanPolicy count each time. If ctx is canceled before the turn, the
@@ -32,7 +34,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
-	if n < 1 || int64(n) > l.smallest {
+	if _, rehearsal := find[*shadow](l.store); rehearsal || n < 1 || int64(n) > l.smallest {
 		d, err := l.AllowN(ctx, user, action, n)
 		if err == nil && !d.Allowed {
 			err = ErrRefused
@@ -74,16 +76,26 @@ type waiter struct {
 	left         bool
 }
 
-// wait waits to be the first of the queue, and then for the store to let the action pass.
+// wait waits to be the first of the queue or for room, and then for the store to let the action
+// pass.
 func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	var over <-chan time.Time
 	for {
-		first, turn := w.position()
-		if first {
+		at := w.position()
+		switch {
+		case at.first:
 			return w.ask(ctx)
-		}
-		if !turn.IsZero() && turn.Sub(w.begun) >= w.patience {
-			return w.refused(ctx, machine.Charge, time.Until(turn)) // it counts as an attempt
+		case at.room:
+			if d, err := w.try(ctx); err != nil || d.Allowed {
+				return d, err
+			}
+			continue
+		case !at.turn.IsZero() && at.turn.Sub(w.begun) >= w.patience:
+			d, err := w.take(ctx, machine.Charge) // it counts as an attempt
+			if err != nil || d.Allowed {
+				return d, err
+			}
+			return refusal(d, time.Until(at.turn)), ErrRefused
 		}
 		if over == nil {
 			over = time.After(w.patience)
@@ -125,11 +137,16 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		case !d.Allowed: // other processes compete for the turn: ask ever more rarely, but in time
 			pause = max(pause, min(time.Since(first)/16, patience/2))
 		case d.receipt == nil:
+			w.q.hasRoom(d)
 			return d, nil
 		default:
 			pause = d.receipt.turn()
 		}
-		w.q.announce(time.Now().Add(pause))
+		if d.Allowed && pause == 0 {
+			w.q.hasRoom(d)
+		} else {
+			w.q.announce(time.Now().Add(pause))
+		}
 		if d.Allowed {
 			return w.turn(ctx, d, pause)
 		}
@@ -160,26 +177,49 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 	return d, nil
 }
 
-// late is what a waiter returns whose context has ended before its turn.
-func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return w.refused(context.WithoutCancel(ctx), machine.Peek, 0)
+// try charges the action if the store has room for it at once. It asks first, since a refusal
+// would count as an attempt.
+func (w *waiter) try(ctx context.Context) (Decision, error) {
+	d, err := w.take(ctx, machine.Peek)
+	if err == nil && d.Allowed {
+		d, err = w.take(ctx, machine.Charge)
 	}
-	return Decision{}, err
+	if err == nil {
+		w.q.hasRoom(d)
+	}
+	return d, err
 }
 
-// refused is what a waiter returns whose turn comes after its deadline.
-func (w *waiter) refused(ctx context.Context, mode machine.Mode, after time.Duration) (Decision, error) {
-	l := w.limiter
-	d, err := l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable})
-	if err != nil || d.Allowed && mode == machine.Charge {
+// late is what a waiter returns whose time is over before its turn. If its context has not ended,
+// it takes the room that there is.
+func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return Decision{}, err
+	}
+	var d Decision
+	if ctx.Err() == nil {
+		if d, err = w.try(ctx); err != nil || d.Allowed {
+			return d, err
+		}
+	} else if d, err = w.take(context.WithoutCancel(ctx), machine.Peek); err != nil {
 		return d, err
 	}
+	return refusal(d, 0), ErrRefused
+}
+
+// take asks the store for the action without a turn.
+func (w *waiter) take(ctx context.Context, mode machine.Mode) (Decision, error) {
+	l := w.limiter
+	return l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable})
+}
+
+// refusal is the decision for a waiter whose turn does not come in time.
+func refusal(d Decision, after time.Duration) Decision {
 	if d.Allowed {
 		d.Allowed, d.Reason = false, ReasonLimited
 	}
 	d.RetryAfter = max(d.RetryAfter, after)
-	return d, ErrRefused
+	return d
 }
 
 // reserves reports whether a turn can be reserved: by one bucket or funnel. Several limits
@@ -200,7 +240,10 @@ type waitQueue struct {
 	of      *waiting
 	waiters []*waiter // in the order of arrival
 	next    time.Time // when the first one's turn comes; zero if not known yet
+	room    int64     // units that the store had room for at last, or unknownRoom
 }
+
+const unknownRoom = math.MaxInt64
 
 func (a *waiting) join(w *waiter) *waitQueue {
 	a.mu.Lock()
@@ -211,7 +254,7 @@ func (a *waiting) join(w *waiter) *waitQueue {
 		if a.queues == nil {
 			a.queues = map[[2]string]*waitQueue{}
 		}
-		q = &waitQueue{of: a}
+		q = &waitQueue{of: a, room: unknownRoom}
 		a.queues[key] = q
 	}
 	q.waiters = append(q.waiters, w)
@@ -247,11 +290,29 @@ func (q *waitQueue) announce(next time.Time) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	known := !q.next.IsZero()
-	q.next = next
+	q.next, q.room = next, 0
 	if !known {
 		for _, w := range q.waiters {
 			w.rouse()
 		}
+	}
+}
+
+// hasRoom says what room a decision has left, and rouses the waiters that it suffices for.
+func (q *waitQueue) hasRoom(d Decision) {
+	q.of.mu.Lock()
+	defer q.of.mu.Unlock()
+	q.room = 0
+	if !d.Allowed {
+		return
+	}
+	q.room, q.next = int64(d.Remaining), time.Time{}
+	units := int64(0)
+	for _, w := range q.waiters {
+		if units += w.cost; units > q.room {
+			break
+		}
+		w.rouse()
 	}
 }
 
@@ -271,22 +332,29 @@ func (w *waiter) rouse() {
 	}
 }
 
-// position reports whether the waiter is the first of its queue. If not, turn is the
-// earliest instant at which it can have its turn, or zero if that is not known yet.
-func (w *waiter) position() (first bool, turn time.Time) {
+// A position is a waiter's place in its queue.
+type position struct {
+	first bool
+	room  bool      // there is room for it and for those before it, or nobody knows yet
+	turn  time.Time // the earliest instant at which it can have its turn, or zero if not known yet
+}
+
+func (w *waiter) position() position {
 	a := w.q.of
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	turn = w.q.next
+	at, units := position{turn: w.q.next}, int64(0)
 	for i, other := range w.q.waiters {
-		if i > 0 && !turn.IsZero() && w.limiter.reserves() {
-			turn = turn.Add(micros(w.limiter.limits[0].rule.Time(other.cost).Whole))
+		if i > 0 && !at.turn.IsZero() && w.limiter.reserves() {
+			at.turn = at.turn.Add(micros(w.limiter.limits[0].rule.Time(other.cost).Whole))
 		}
+		units += other.cost
 		if other == w {
-			return i == 0, turn
+			at.first, at.room = i == 0, units <= w.q.room
+			return at
 		}
 	}
-	return true, turn
+	return position{first: true}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -115,6 +115,84 @@ func TestACrowdOfWaitersAsksRarely(t *testing.T) {
 	}
 }
 
+// While there is room for all, each asks for itself: otherwise a distant store would answer one
+// of them at a time.
+func TestNobodyQueuesForRoom(t *testing.T) {
+	for _, limit := range []core.Limit{core.SlidingWindow(10_000, time.Minute), core.Funnel(10_000, core.Every(time.Minute)), core.FixedWindow(10_000, time.Minute)} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(slow{memorystore.New(nil)}, limit))
+			start := time.Now()
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+						t.Errorf("%s: %+v, %v", limit, d, err)
+					}
+				})
+			}
+			wg.Wait()
+			if took := time.Since(start); took > 2*latency {
+				t.Errorf("%s: it took %s", limit, took)
+			}
+		})
+	}
+}
+
+// Those for whom there is no room queue in the order of arrival, however slow the store.
+func TestADistantStoreChangesNoOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(3, core.Every(10*time.Second))))
+		got := waits(l, 6)
+		want := []string{"0 at 0s", "1 at 0s", "2 at 0s", "3 at 10s", "4 at 20s", "5 at 30s"}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// Of those who arrive together only the first counts as an attempt.
+func TestToLookForRoomIsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(1, time.Minute)))
+		l = core.Must(l.With(core.BanPolicy{Refusals: 5, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
+		if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				if d, err := l.Wait(ctx, "u", "a"); !errors.Is(err, context.Canceled) {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		cancel()
+		wg.Wait()
+		if s, err := l.Status(t.Context(), "u", "a"); err != nil || s.Ban.Refusals != 1 {
+			t.Errorf("%+v, %v", s.Ban, err)
+		}
+	})
+}
+
+func TestARehearsalMakesNobodyWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(core.Shadow(slow{memorystore.New(nil)}), core.SlidingWindow(3, time.Minute)))
+		ctx, cancel := context.WithTimeout(t.Context(), 2*latency)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				if d, err := l.Wait(ctx, "u", "a"); err != nil || !d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestWaitReturnsAtTheExactTurn(t *testing.T) {
 	for _, l := range []core.Limit{core.Funnel(1, core.Per(7, time.Second)), core.FixedWindow(1, 142858*time.Microsecond)} {
 		synctest.Test(t, func(t *testing.T) {

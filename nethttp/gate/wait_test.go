@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -355,5 +356,30 @@ func TestTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A distant store with room refuses nobody whose MaxWait is over before it answers.
+func TestMaxWaitRefusesNobodyForWhomThereIsRoom(t *testing.T) {
+	for _, ad := range adapters {
+		t.Run(ad.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := core.Must(core.New(distant{memory(), 30 * time.Millisecond}, core.FixedWindow(40, time.Hour)))
+				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{MaxWait: 10 * time.Millisecond}}}}}}.filled())
+				var refused atomic.Int32
+				var wg sync.WaitGroup
+				for range 50 {
+					wg.Go(func() {
+						if w := ask(h); w.StatusCode != 200 {
+							refused.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				if n := refused.Load(); n != 10 {
+					t.Errorf("%d of 50 are refused by a limit of 40", n)
+				}
+			})
+		})
 	}
 }
