@@ -17,7 +17,7 @@ import (
 // A cell is one slot: see slot.go. In a wide table it is two, and the second one holds the
 // words of a trail, so that the key and its trail are one cache line.
 //
-// All methods need the shard's lock, but for swap: see word.go.
+// All methods need the shard's lock, but for unlocked: see word.go.
 type table struct {
 	wide   int // 1 in a wide table, else 0: a cell is 1<<wide slots
 	slots  []slot

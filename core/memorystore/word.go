@@ -34,28 +34,30 @@ const (
 func packs(r *machine.Rule) bool { return r.Plain() && r.Parts <= 1<<maxPart }
 
 // swap decides a charge of a meter that is in its word. Otherwise the verdict is Undecided.
-func (t *table) swap(h hash, r *machine.Rule, now, cost int64) (v machine.Verdict) {
+func (s *Store) swap(t *table, h hash, r *machine.Rule, cost int64) (v machine.Verdict) {
 	slots := t.unlocked()
 	at, found := search(h, slots, 0)
 	if !found {
 		return v
 	}
-	for s := &slots[at]; ; {
-		word := s.word.Load()
-		if word < tagWord || (word^uint64(h>>32))%(1<<keyBits) != 0 || s.key() != h {
+	for slot := &slots[at]; ; {
+		word := slot.word.Load()
+		if word < tagWord || (word^uint64(h>>32))%(1<<keyBits) != 0 || slot.key() != h {
 			return machine.Verdict{}
 		}
 		var m machine.Meter
 		decode(&m, word)
+		now := s.now() // no charge in the word is from a later instant, so its debt is not overstated
 		v, until := r.Pour(&m, true, now, cost)
-		if v.Outcome == machine.Refused && cost == 1 { // the key is protected since a charge left no room
+		// The charge that left no room has protected the key, unless the clock stepped back since.
+		if v.Outcome == machine.Refused && cost == 1 {
 			return v
 		}
 		next, fits := encode(h, &m, word>>partAt%8)
 		if v.Outcome != machine.Admitted || until > 0 || !fits {
 			return machine.Verdict{}
 		}
-		if s.word.CompareAndSwap(word, next) {
+		if slot.word.CompareAndSwap(word, next) {
 			return v
 		}
 	}

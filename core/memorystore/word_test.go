@@ -49,14 +49,14 @@ func TestAnExpiredKeyIsNotSwapped(t *testing.T) {
 	user, rule := s.hash("u"), l.Limits()[0].Rule()
 	sh, key := s.shard(user), key(user, s.hash("a"), rule)
 	at, _ := search(key, sh.keys.slots, 0)
-	if v := sh.keys.swap(key, rule, c.now(), 1); v.Outcome != machine.Admitted {
+	if v := s.swap(&sh.keys, key, rule, 1); v.Outcome != machine.Admitted {
 		t.Errorf("before: %+v", v)
 	}
 	c.advance(time.Hour)
 	if !sh.keys.expired(at, nil, c.now()) {
 		t.Error("the key has not expired")
 	}
-	if v := sh.keys.swap(key, rule, c.now(), 1); v.Outcome != machine.Undecided {
+	if v := s.swap(&sh.keys, key, rule, 1); v.Outcome != machine.Undecided {
 		t.Errorf("after: %+v", v)
 	}
 }
@@ -160,6 +160,7 @@ func TestChargesWhileTheLockIsHeldAreNotForgiven(t *testing.T) {
 			var sh *shard
 			var meanwhile func()
 			s := newStore(nil, func() int64 {
+				at := now
 				if meanwhile != nil {
 					if sh.mu.TryLock() {
 						sh.mu.Unlock()
@@ -167,7 +168,7 @@ func TestChargesWhileTheLockIsHeldAreNotForgiven(t *testing.T) {
 						meanwhile()
 					}
 				}
-				return now
+				return at
 			})
 			alone, l := core.Must(core.New(s, funnel)), core.Must(core.New(s, limits...))
 			if d, err := alone.AllowN(ctx, "u", "a", 999); err != nil || !d.Allowed {
@@ -176,13 +177,17 @@ func TestChargesWhileTheLockIsHeldAreNotForgiven(t *testing.T) {
 			user, rule := s.hash("u"), alone.Limits()[0].Rule()
 			k := key(user, s.hash("a"), rule)
 			sh = s.shard(user)
-			meanwhile = func() {
+			var charge func()
+			charge = func() {
+				meanwhile, now = nil, later
 				for range 5 {
-					if sh.keys.swap(k, rule, later, 1).Outcome == machine.Admitted {
+					if s.swap(&sh.keys, k, rule, 1).Outcome == machine.Admitted {
 						admitted++
 					}
 				}
+				meanwhile, now = charge, start
 			}
+			meanwhile = charge
 			if d := allow(t, l, "u"); d.Allowed {
 				admitted++
 			}
@@ -192,5 +197,31 @@ func TestChargesWhileTheLockIsHeldAreNotForgiven(t *testing.T) {
 				t.Errorf("%d actions, of which 5 have drained, leave a debt of %s, want %s, %v", 999+admitted, d.ResetAfter, want, err)
 			}
 		})
+	}
+}
+
+// While a caller is between its look at the clock and the key, another one charges the key at a
+// later instant. The first one has room too, and must not be refused.
+func TestAChargeAtALaterInstantMeanwhileRefusesNobody(t *testing.T) {
+	c := &clock{us: 1e9}
+	var meanwhile func()
+	s := newStore(nil, func() int64 {
+		now, other := c.us, meanwhile
+		if meanwhile = nil; other != nil {
+			other()
+		}
+		return now
+	})
+	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Second))))
+	allow(t, l, "u")
+	c.advance(999_990 * time.Microsecond) // not expired: the word decides
+	meanwhile = func() {
+		c.advance(20 * time.Microsecond)
+		if d := allow(t, l, "u"); !d.Allowed {
+			t.Errorf("the second caller: %+v", d)
+		}
+	}
+	if d := allow(t, l, "u"); !d.Allowed {
+		t.Errorf("the first caller: %+v", d)
 	}
 }
