@@ -75,7 +75,8 @@ type Config struct {
 	// the status is 500 unless the response had begun. If the handler took over the
 	// connection (http.Hijacker), or if FinalCost panics or returns a negative cost, the
 	// cost charged on entry stays. With a FinalCost the handler's ResponseWriter and the
-	// request's Body are wrapped.
+	// request's Body are wrapped. Mount http.MaxBytesHandler inside: ParseForm does not find it
+	// outside, and refuses forms of more than 10 MB.
 	//
 	// An action that failed costs nothing:
 	//
@@ -157,10 +158,8 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 	if m != nil {
 		m.keeps = cfg.Keep && o.Decided
 		inner = r.WithContext(m)
-		// The server removes the uploaded files that it finds in r, and a logger outside
-		// reads the pattern that a mux inside has set.
 		defer func() {
-			*r = *inner
+			gate.Return(r, inner)
 			m.ended.Store(true)
 		}()
 	}

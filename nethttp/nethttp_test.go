@@ -164,10 +164,14 @@ func TestALoggerOutsideSeesThePattern(t *testing.T) {
 			r := httptest.NewRequest("GET", "/a/7", nil)
 			r.Header.Set("X-User-ID", "laoqian")
 			r.Header.Set("X-Panics", panics)
+			ctx := r.Context()
 			func() {
 				defer func() { _ = recover() }()
 				h.ServeHTTP(httptest.NewRecorder(), r)
 			}()
+			if r.Context() != ctx {
+				t.Errorf("%+v: the request of a middleware outside has another context", cfg) // which it may read meanwhile
+			}
 			if r.Pattern != "GET /a/{id}" || r.PathValue("id") != "7" {
 				t.Errorf("%+v: the pattern is %q, the id %q", cfg, r.Pattern, r.PathValue("id"))
 			}

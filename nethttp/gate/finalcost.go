@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
@@ -22,16 +23,13 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(*http.Reque
 	inner, body := watchBody(r)
 	defer func() {
 		v := recover()
-		if inner != r { // the server removes the uploaded files that it finds in r
-			*r = *inner
-			r.Body = body.ReadCloser
-		}
+		Return(r, inner)
 		status, begun := answered()
 		if !returned && !begun {
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut.Load()
+			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut()
 			g.chargeFinal(c, r, o, status, left)
 		}
 		if v != nil {
@@ -42,13 +40,51 @@ func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(*http.Reque
 	returned = true
 }
 
+// Return gives r what the handler has found out about its copy inner: a middleware outside may read
+// the pattern of a mux inside, and the server removes the uploaded files that it finds in r. It
+// writes nothing else, since a middleware outside may read r in another goroutine.
+func Return(r, inner *http.Request) {
+	if r.Pattern != inner.Pattern {
+		r.Pattern = inner.Pattern
+		for _, name := range wildcards(r.Pattern) {
+			r.SetPathValue(name, inner.PathValue(name))
+		}
+	}
+	if r.MultipartForm != inner.MultipartForm {
+		r.MultipartForm = inner.MultipartForm
+	}
+	if r.Form == nil && inner.Form != nil {
+		r.Form, r.PostForm = inner.Form, inner.PostForm
+	}
+}
+
+// wildcards are the names in a pattern of http.ServeMux.
+func wildcards(pattern string) (names []string) {
+	for {
+		_, rest, ok := strings.Cut(pattern, "{")
+		if !ok {
+			return names
+		}
+		var name string
+		name, pattern, _ = strings.Cut(rest, "}")
+		if name = strings.TrimSuffix(name, "..."); name != "$" {
+			names = append(names, name)
+		}
+	}
+}
+
 // A watchedBody records whether the body could not be read to its end. A client can cause that
 // at will, and net/http does not always cancel the context then: with HTTP/2 a client can end its
-// stream too early, and with both protocols it can be silent until ReadTimeout.
+// stream too early, and with both protocols it can be silent until ReadTimeout, or until the
+// handler gives up.
 type watchedBody struct {
 	io.ReadCloser
-	closed, cut atomic.Bool
+	closed, failed atomic.Bool
+	reads          atomic.Int32 // under way
 }
+
+// cut reports whether a read has failed, or has not returned.
+func (b *watchedBody) cut() bool { return b.failed.Load() || b.reads.Load() > 0 }
 
 // watchBody returns r, or if r has a body, a copy of r with a watchedBody. It is a copy
 // because net/http looks for the type of its own Body in its own request.
@@ -63,9 +99,11 @@ func watchBody(r *http.Request) (*http.Request, *watchedBody) {
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
+	b.reads.Add(1)
+	defer b.reads.Add(-1)
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF && !b.closed.Load() {
-		b.cut.Store(true)
+		b.failed.Store(true)
 	}
 	return n, err
 }

@@ -282,6 +282,37 @@ func TestHalfABodyIsNoRefund(t *testing.T) {
 	}
 }
 
+// A handler may give up before the silent client's ReadTimeout.
+func TestABodyThatIsStillReadIsNoRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := core.Must(core.New(memory(), slidingFive))
+		reads := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
+		h := failedIsFree.Limit(limiter, keyfuncs.Everyone, keyfuncs.Action("x"))(http.TimeoutHandler(reads, time.Second, "late"))
+		body, client := io.Pipe()
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/", body))
+		if d, err := limiter.Peek(t.Context(), "~everyone", "x"); err != nil || w.Code != 503 || d.Remaining != 4 {
+			t.Errorf("%d, %d remain, %v", w.Code, d.Remaining, err)
+		}
+		_ = client.Close()
+	})
+}
+
+// What panics before anything is sent is answered with 500 by the server.
+func TestAStatusThatDoesNotExistCountsAsAPanic(t *testing.T) {
+	var got int
+	cfg := nethttp.Config{FinalCost: func(_ *http.Request, status int) int { got = status; return 1 }}
+	h := cfg.Limit(core.Must(core.New(memory(), slidingFive)), keyfuncs.Everyone, keyfuncs.Action("x"))(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(1000) }))
+	func() {
+		defer func() { _ = recover() }()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}()
+	if got != 500 {
+		t.Errorf("the final cost is that of %d", got)
+	}
+}
+
 // http2 is what a client sends for a request: the preface, its settings, and a stream of two frames.
 // No client of package net/http ends a stream before the body is complete.
 func http2(length, body string, ends bool) string {

@@ -60,10 +60,10 @@ func (w *watched) saw(status int) {
 }
 
 func (w *watched) WriteHeader(status int) {
+	w.ResponseWriter.WriteHeader(status)                          // it panics on a status that does not exist
 	if status >= 200 || status == http.StatusSwitchingProtocols { // else it is informational
 		w.saw(status)
 	}
-	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *watched) Write(b []byte) (int, error) {
