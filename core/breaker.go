@@ -78,11 +78,11 @@ func (b *breaker) circuit(user string) *circuit {
 	if circuits == nil {
 		return nil
 	}
-	return (*circuits)[b.key(*circuits, user)]
+	return (*circuits)[key(*circuits, b.part(user))]
 }
 
-func (b *breaker) key(circuits map[string]*circuit, user string) string {
-	part := b.part(user)
+// key is where the circuit of a part is.
+func key(circuits map[string]*circuit, part string) string {
 	if len(circuits) >= maxParts && circuits[part] == nil {
 		return ""
 	}
@@ -195,8 +195,9 @@ func (b *breaker) answer(user string) {
 // fail counts a failure, which may open the breaker. begun is the number of failures when
 // the call began. If the breaker is open, only a probe's result counts.
 func (b *breaker) fail(user string, begun int64, err error) {
+	part := b.part(user) // before the lock, since a store's Part may panic or wait
 	b.mu.Lock()
-	k := b.ensure(user)
+	k := b.ensure(part)
 	if k.open() || k.latest > begun {
 		b.mu.Unlock()
 		return
@@ -209,31 +210,31 @@ func (b *breaker) fail(user string, begun int64, err error) {
 	b.warned = b.warned || say
 	b.mu.Unlock()
 	if say {
-		b.warn(user, err)
+		b.warn(part, err)
 	}
 }
 
-func (b *breaker) warn(user string, err error) {
-	if part := b.part(user); part != "" {
+func (b *breaker) warn(part string, err error) {
+	if part != "" {
 		slog.Default().Warn(b.what, "code", "store-fails", "part", part, "error", err)
 		return
 	}
 	slog.Default().Warn(b.what, "code", "store-fails", "error", err)
 }
 
-// ensure returns the circuit of the user's part, and makes it if need be.
-func (b *breaker) ensure(user string) *circuit {
+// ensure returns the circuit of a part, and makes it if need be.
+func (b *breaker) ensure(part string) *circuit {
 	circuits := map[string]*circuit{}
 	if was := b.circuits.Load(); was != nil {
 		circuits = *was
 	}
-	key := b.key(circuits, user)
-	if circuits[key] == nil {
+	at := key(circuits, part)
+	if circuits[at] == nil {
 		circuits = maps.Clone(circuits)
-		circuits[key] = new(circuit)
+		circuits[at] = new(circuit)
 		b.circuits.Store(&circuits)
 	}
-	return circuits[key]
+	return circuits[at]
 }
 
 // note logs a failure that did not open the breaker, at most once in noteEvery.

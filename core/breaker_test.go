@@ -422,6 +422,29 @@ func (s *everyUser) Take(context.Context, core.Charge) (core.Decision, error) {
 	return core.Decision{}, errDown
 }
 
+// A brittle store is down, and panics for a long name.
+type brittle struct{ everyUser }
+
+func (*brittle) Part(user string) string { return "part"[:len(user)] }
+
+func TestBreakerOutlivesAPartThatPanics(t *testing.T) {
+	l := core.Must(core.New(core.FailOpen(&brittle{}), plenty))
+	_, _ = allowUser(l, "longer")
+	answered := make(chan error, 1)
+	go func() {
+		_, err := allowUser(l, "u")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("another user's call hangs")
+	}
+}
+
 // While a probe is under way nobody else asks, however long it takes.
 func TestBreakerProbesOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
