@@ -171,3 +171,18 @@ func TestDocumentedUserOfARing(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
+
+func TestDocumentedUserOfADatabase(t *testing.T) {
+	server := redistest.Start(t)
+	login := &redis.Options{Addr: server.Addr, DB: 1, Username: documented(t, "ACL")[2], Password: "password"}
+	for _, words := range [][]string{documented(t, "ACL"), documentedUser(t, "DB:")} { // the first lacks a permission
+		if reply := server.Do(words...); reply != "+OK" {
+			t.Fatal(reply)
+		}
+		store := redisstore.New(connect(t, login), &redisstore.Options{Timeout: patient})
+		_, err := core.Must(core.New(store, kinds...)).Allow(t.Context(), user, action)
+		if (err == nil) != slices.Contains(words, "+select") {
+			t.Errorf("%v: %v", words, err)
+		}
+	}
+}

@@ -49,7 +49,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	}
 	l := &c.Limits[0]
 	n, d := l.Rate()
-	cost := c.Cost
+	cost := min(c.Cost, int64(l.Quota())+1) // the module takes a cost that overflows for a refund
 	if c.Mode == machine.Peek {
 		cost = 0
 	}

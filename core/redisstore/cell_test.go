@@ -345,6 +345,26 @@ func TestCLThrottleKeys(t *testing.T) {
 	}
 }
 
+// To the module a cost that overflows is a refund.
+func TestCLThrottleRefusesAnyCostAboveTheQuota(t *testing.T) {
+	m := startModule(t)
+	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{CLThrottle: true, Timeout: patient})
+	widest := core.Funnel(1, core.Every(365*24*time.Hour))
+	for _, l := range []core.Limit{core.Funnel(5, core.Every(time.Minute)), widest} {
+		lim := core.Must(core.New(store, l))
+		if _, err := lim.AllowN(t.Context(), user, action, l.Quota()); err != nil {
+			t.Fatal(err)
+		}
+		wraps := int64(math.MaxUint64 / uint64(l.Period()/time.Duration(l.Quota())))
+		for _, cost := range []int64{int64(l.Quota()) + 1, wraps, math.MaxInt64} {
+			d, err := store.Take(t.Context(), core.Charge{User: user, Action: action, Limits: []core.Limit{l}, Ask: machine.Ask{Cost: cost}})
+			if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Remaining != 0 {
+				t.Errorf("%s, cost %d: %+v, %v", l, cost, d, err)
+			}
+		}
+	}
+}
+
 // core.New says what CL.THROTTLE cannot serve, also through decorators.
 func TestCLThrottleAccepts(t *testing.T) {
 	rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
@@ -87,30 +88,69 @@ func TestManyAtOnceFarAway(t *testing.T) {
 	})
 }
 
-// What a client does before it sends, and its own code in between, count too.
+// slowCredentials are a StreamingCredentialsProvider.
+type slowCredentials func()
+
+func (wait slowCredentials) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	wait()
+	return auth.NewBasicCredentials("default", ""), func() error { return nil }, nil
+}
+
+// What a client does before it sends, and its own code in between, count too, also if a caller
+// could send its own call. A hook must then heed the deadline.
 func TestTimeoutHoldsWhateverTheClientRuns(t *testing.T) {
 	server := redistest.Start(t)
+	var hangs atomic.Bool
 	slow := make(chan struct{})
 	t.Cleanup(func() { close(slow) })
-	for name, o := range map[string]*redis.Options{
-		"OnConnect":           {Addr: server.Addr, OnConnect: func(context.Context, *redis.Conn) error { <-slow; return nil }},
-		"CredentialsProvider": {Addr: server.Addr, CredentialsProvider: func() (string, string) { <-slow; return "", "" }},
-		"hook":                {Addr: server.Addr},
+	wait := func() {
+		if hangs.Load() {
+			hang(slow)
+		}
+	}
+	for name, o := range map[string]redis.Options{
+		"OnConnect":           {OnConnect: func(context.Context, *redis.Conn) error { wait(); return nil }},
+		"CredentialsProvider": {CredentialsProvider: func() (string, string) { wait(); return "", "" }},
+		"CredentialsProviderContext": {CredentialsProviderContext: func(context.Context) (string, string, error) {
+			wait()
+			return "", "", nil
+		}},
+		"StreamingCredentialsProvider": {StreamingCredentialsProvider: slowCredentials(wait)},
+		"Dialer": {Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+			wait()
+			return net.Dial(network, addr)
+		}},
+		"hook": {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			rdb := redis.NewClient(o)
-			if name == "hook" {
-				rdb.AddHook(hook{func(redis.Cmder) error { <-slow; return nil }})
+		for _, heeds := range []bool{false, true} {
+			if name == "hook" && heeds {
+				continue
 			}
-			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
-			start := time.Now()
-			if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
-				t.Errorf("%v, not ErrTimeout", err)
-			}
-			if took := time.Since(start); took > 50*time.Millisecond+slack {
-				t.Errorf("it took %s", took)
-			}
-		})
+			t.Run(fmt.Sprintf("%s, ContextTimeoutEnabled %t", name, heeds), func(t *testing.T) {
+				hangs.Store(false)
+				o.Addr, o.ContextTimeoutEnabled = server.Addr, heeds
+				rdb := redis.NewClient(&o)
+				if name == "hook" {
+					rdb.AddHook(hook{func(redis.Cmder) error { wait(); return nil }})
+				}
+				if _, err := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty)).Allow(t.Context(), user, action); err != nil {
+					t.Fatal(err)
+				}
+				lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
+				within(t, "it answers", func() bool { _, err := lim.Allow(t.Context(), user, action); return err == nil })
+				if err := rdb.Conn().Ping(t.Context()).Err(); err != nil { // holds the only connection
+					t.Fatal(err)
+				}
+				hangs.Store(true)
+				start := time.Now()
+				if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
+					t.Errorf("%v, not ErrTimeout", err)
+				}
+				if took := time.Since(start); took > 50*time.Millisecond+slack {
+					t.Errorf("it took %s", took)
+				}
+			})
+		}
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *Store) process(b *batch, args []any, keyAt int8) (any, error) {
 	cmd := newCommand(b, args...)
 	cmd.SetFirstKeyPos(keyAt)
 	var err error
-	if s.dialFailed() {
+	if !b.direct && s.dialFailed() { // a caller cannot leave a probe that it makes itself
 		err = s.probe(b, args[keyAt].(string))
 	}
 	if err == nil {
@@ -102,8 +102,9 @@ func (s *Store) process(b *batch, args []any, keyAt int8) (any, error) {
 	return nil, err
 }
 
-// command is a Redis command that the client sends at most once: if a charge was sent and
-// not answered, it may have been taken.
+// command is a Redis command that the client does not retry: if a charge was sent and not
+// answered, it may have been taken. A Cluster's client still repeats it after MOVED, ASK and
+// READONLY. Then nothing was written: a server's role does not change while a script runs.
 type command struct{ *redis.Cmd }
 
 func newCommand(ctx context.Context, args ...any) command {
@@ -112,5 +113,5 @@ func newCommand(ctx context.Context, args ...any) command {
 	return cmd
 }
 
-// NoRetry makes the client send the command only once.
+// NoRetry turns the client's retries off.
 func (command) NoRetry() bool { return true }

@@ -5,11 +5,22 @@ package redisstore
 import (
 	"context"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // If the client heeds deadlines and nothing is under way, the caller sends its call itself:
 // another goroutine would take 30 of 70 us. The caller returns with the
 // answer or at the timeout, even if its context ends before. Other calls queue meanwhile, and a goroutine sends them.
+
+// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
+// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
+// dials in another goroutine.
+func heedsDeadlines(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
+		o.Limiter == nil && o.OnConnect == nil &&
+		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
+}
 
 // direct returns a batch if the caller may send the call itself. The client must heed
 // deadlines, since the caller cannot leave before. Nothing may be under way, and the last batch

@@ -1,7 +1,11 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,5 +59,82 @@ func TestACallerThatSendsIsToldOfARefusedConnection(t *testing.T) {
 	server.Kill()
 	if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A client without deadlines at its socket cannot keep the timeout.
+func TestTimeoutHoldsWithoutDeadlines(t *testing.T) {
+	for _, o := range []redis.Options{{ReadTimeout: -2}, {ReadTimeout: -2, WriteTimeout: -1}, {ReadTimeout: -1}} {
+		server := redistest.Start(t)
+		o.Addr, o.ContextTimeoutEnabled = server.Addr, true
+		lim := core.Must(core.New(redisstore.New(connect(t, &o), nil), kinds[0]))
+		within(t, "it answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
+		server.Pause()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := lim.Allow(t.Context(), user, action)
+			answered <- err
+		}()
+		select {
+		case err := <-answered:
+			if !errors.Is(err, redisstore.ErrTimeout) {
+				t.Errorf("%v, not ErrTimeout", err)
+			}
+		case <-time.After(slack):
+			t.Errorf("ReadTimeout %d: no answer", o.ReadTimeout)
+		}
+		server.Resume()
+	}
+}
+
+func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
+	for name, o := range map[string]redis.Options{
+		"":                     {},
+		"no timeouts":          {ReadTimeout: -1, WriteTimeout: -1},
+		"no deadline to read":  {ReadTimeout: -2, WriteTimeout: -1},
+		"no deadline to write": {WriteTimeout: -2},
+	} {
+		o.ContextTimeoutEnabled = true
+		if got, want := redisstore.New(connect(t, &o), nil).HeedsDeadlines(), !strings.HasPrefix(name, "no deadline"); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}
+
+// A connection could not be opened, the server answers again, is demoted, so that the client
+// closes its connection, and then its address answers nothing.
+func TestACallerThatSendsDoesNotProbe(t *testing.T) {
+	_, proxy := proxied(t)
+	const refuses, connects, hangs = 0, 1, 2
+	var dialer atomic.Int32
+	release := make(chan struct{})
+	defer close(release)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialerRetries: 1, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+		switch dialer.Load() {
+		case hangs:
+			hang(release)
+			fallthrough
+		case refuses:
+			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+		}
+		return net.Dial(network, addr)
+	}})
+	lim := core.Must(core.New(redisstore.New(rdb, nil), kinds[0]))
+	if _, err := lim.Peek(t.Context(), user, action); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v", err)
+	}
+	dialer.Store(connects)
+	within(t, "it answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
+	proxy.Spoil(say("-READONLY You can't write against a read only replica.\r\n"))
+	if _, err := lim.Allow(t.Context(), user, action); !redis.HasErrorPrefix(err, "READONLY") {
+		t.Errorf("%v", err)
+	}
+	dialer.Store(hangs)
+	start := time.Now()
+	if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
+		t.Errorf("%v, not ErrTimeout", err)
+	}
+	if took := time.Since(start); took > slack {
+		t.Errorf("it took %s", took)
 	}
 }

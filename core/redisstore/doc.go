@@ -29,7 +29,10 @@
 //
 // With ContextTimeoutEnabled, if nothing is under way, the caller sends its call itself,
 // which takes less time. The caller then returns with the answer or at the timeout, even if
-// its context is canceled meanwhile.
+// its context is canceled meanwhile. Your hooks, handlers of push notifications and the
+// connections of your Dialer must then heed deadlines, or the caller waits longer. If the client
+// has a Limiter, OnConnect, a credentials provider or no deadlines (a ReadTimeout or
+// WriteTimeout of -2), another goroutine sends the call.
 //
 // # Refusals are cached
 //
@@ -58,11 +61,14 @@
 //
 // [Options].Timeout bounds every call, whatever the client's own options are. A call
 // without an answer is an error: [ErrTimeout], or the error of the client or of Redis. It is
-// never a refusal. No charge is sent twice: the client's retries are off for these commands.
+// never a refusal. No charge is taken twice: the client's retries are off for these commands.
+// A Cluster's client still repeats a command that a node has not run, because the node is not
+// the key's master.
 // A Store alone fails closed. Wrap it in core.Fallback or core.FailOpen to decide otherwise.
 //
 // If the caller's context ends before its charge is sent, the caller is not charged. After
-// that, or if the charge waits for a connection in a batch with others, it may be charged.
+// that it may be charged. It may also be charged if the charge waits for a connection in a batch
+// with others, or if the caller sends its call itself.
 //
 // If the client cannot open a connection, the store tries to open one itself. So callers
 // get the error within 10 ms, and during an outage at once. When Redis is back, it decides
@@ -154,10 +160,11 @@
 //
 //	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +type +get +set +del +getrange +setrange +strlen +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
 //
-// With Sentinel that is all. To find and check the servers, other clients also need
+// With Sentinel that is all. Other clients, and those of a database other than 0, also need
 //
 //	Cluster: +cluster|slots +asking
 //	Ring: +ping
+//	DB: +select
 //
 // With +info the store checks the policy every ten minutes. It logs a warning if limits can be
 // evicted (code "redis-evicts").

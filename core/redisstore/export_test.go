@@ -60,6 +60,9 @@ func (s *Store) Batches() int {
 	return s.queue.sending
 }
 
+// HeedsDeadlines is whether a caller may send its own call.
+func (s *Store) HeedsDeadlines() bool { return s.heedsDeadlines }
+
 // Queues is whether a call for that key waits to be sent.
 func (s *Store) Queues(key string) bool {
 	s.queue.mu.Lock()

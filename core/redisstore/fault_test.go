@@ -285,6 +285,33 @@ func TestRedirection(t *testing.T) {
 	}
 }
 
+// A Cluster's client repeats a command that a replica has refused. Nothing was written.
+func TestAReplicaChargesNothing(t *testing.T) {
+	server, proxy := proxied(t)
+	rdb := clients[3].open(proxy.Addr)
+	defer rdb.Close()
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	direct := reliable(t, server.Addr)
+	if _, err := core.Must(core.New(store, kinds...)).Allow(t.Context(), user, action); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	for _, l := range kinds {
+		proxy.Commands()
+		refusedBy(t, store, "READONLY", l)
+		refusedBy(t, store, "READONLY", append([]core.Limit{l.Named("first")}, kinds...)...)
+		if got := strings.Count(names(proxy.Commands()), "evalsha"); got < 4 {
+			t.Errorf("%s: sent %d times: the client repeats nothing", l, got)
+		}
+	}
+	server.Do("REPLICAOF", "NO", "ONE")
+	for _, l := range kinds {
+		if n := charged(t, direct, user, l); n != 1 {
+			t.Errorf("%s: %d are charged, not 1", l, n)
+		}
+	}
+}
+
 // Options.Timeout holds whatever the client's own options are, and whatever it is that
 // does not answer.
 func TestTimeoutHolds(t *testing.T) {

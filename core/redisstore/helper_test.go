@@ -176,6 +176,14 @@ func together(n int, do func(i int)) {
 	wg.Wait()
 }
 
+// hang waits for longer than a store may, so that a test that waits for it fails and ends.
+func hang(until <-chan struct{}) {
+	select {
+	case <-until:
+	case <-time.After(2 * slack):
+	}
+}
+
 // proxied is a server behind a proxy.
 func proxied(t testing.TB) (*redistest.Server, *redistest.Proxy) {
 	t.Helper()

@@ -105,31 +105,41 @@ type limiter func()
 func (l limiter) Allow() error     { l(); return nil }
 func (limiter) ReportResult(error) {}
 
-// The user's own circuit breaker is held to the timeout too.
+// The user's own circuit breaker is held to the timeout too, also if a caller could send its
+// own call.
 func TestTimeoutHoldsForClientsLimiter(t *testing.T) {
 	noLeak(t)
 	server := redistest.Start(t)
-	release := make(chan struct{})
-	free := sync.OnceFunc(func() { close(release) })
-	defer free()
-	rdb := connect(t, &redis.Options{Addr: server.Addr, Limiter: limiter(func() { <-release })})
-	store := redisstore.New(rdb, nil)
-	lim := core.Must(core.New(store, kinds[0]))
-	together(10, func(int) {
-		start := time.Now()
-		d, err := lim.Allow(t.Context(), user, action)
-		if took := time.Since(start); took > 50*time.Millisecond+slack {
-			t.Errorf("it took %s", took)
+	for _, heeds := range []bool{false, true} {
+		var hangs atomic.Bool
+		release := make(chan struct{})
+		free := sync.OnceFunc(func() { close(release) })
+		defer free()
+		wait := func() {
+			if hangs.Load() {
+				hang(release)
+			}
 		}
-		if !errors.Is(err, redisstore.ErrTimeout) || d != (core.Decision{}) {
-			t.Errorf("%+v, %v; not ErrTimeout", d, err)
-		}
-	})
-	free()
-	within(t, "it works again", func() bool {
-		_, err := lim.Peek(t.Context(), user, action)
-		return err == nil
-	})
+		rdb := connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds, Limiter: limiter(wait)})
+		store := redisstore.New(rdb, nil)
+		lim := core.Must(core.New(store, kinds[0]))
+		works := func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil }
+		within(t, "it works", works)
+		idle(t, store)
+		hangs.Store(true)
+		together(10, func(int) {
+			start := time.Now()
+			d, err := lim.Allow(t.Context(), user, action)
+			if took := time.Since(start); took > 50*time.Millisecond+slack {
+				t.Errorf("it took %s", took)
+			}
+			if !errors.Is(err, redisstore.ErrTimeout) || d != (core.Decision{}) {
+				t.Errorf("%+v, %v; not ErrTimeout", d, err)
+			}
+		})
+		free()
+		within(t, "it works again", works)
+	}
 }
 
 // shared is how many charges, of so many limits each, were in the fullest run of the

@@ -104,7 +104,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	s.calls.New = func() any { return new(call) }
 	client, single := rdb.(*redis.Client)
 	s.sharded.Store(!single)
-	s.heedsDeadlines = single && client.Options().ContextTimeoutEnabled
+	s.heedsDeadlines = single && heedsDeadlines(client.Options())
 	if o.Secret != "" {
 		s.secret = []byte(o.Secret)
 	}
