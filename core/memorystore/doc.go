@@ -31,10 +31,11 @@
 // # At the bound
 //
 // A new key takes the place of an expired one. If there is none nearby, the store looks at
-// 32 keys, spread over a part of its tables, or over another part if that one has few. Of
-// those whose users are not refused at present, it drops the one that expires first. Its user
-// may act again at once: the store has then admitted at most one quota too many. The key of a
-// limit that refuses its user is never dropped, so a flood of new keys unlocks no user.
+// 32 keys of the shard, which is the part of the tables that has all keys of the user. If the
+// shard has few keys and none of the 32 has expired, it looks at 32 in shards that have many.
+// Of those whose users are not refused at present, it drops the one that expires first. Its
+// user may act again at once: the store has then admitted at most one quota too many. The key
+// of a limit that refuses its user is never dropped, so a flood of new keys unlocks no user.
 //
 // If the users of all those keys are refused, there is no room. New users then share one
 // state for each limit and shard; a store of MaxKeys 1,048,576 has 1,024 shards. Together
@@ -43,7 +44,8 @@
 //
 //   - A new user shares a quota with other new users, whatever their action.
 //   - A user who gets a key later starts with a full quota.
-//   - A charge to a shared state cannot be refunded, and Wait reserves no turn in it.
+//   - A charge to a shared state cannot be refunded: Refund changes nothing, or if the user
+//     has a key by then, it may give back units there. Wait reserves no turn in it.
 //   - A ban by hand fails: a shared state cannot hold the ban of one user.
 //
 // To fill a store with refused keys takes as many users as MaxKeys, or fewer who have many
