@@ -11,7 +11,7 @@ var ErrBinary = errors.New("machine: the bytes are not a state")
 
 // The first byte of a binary state is the format's version. The second byte says which
 // machine the state belongs to. Numbers are varints, and instants after the first are
-// differences.
+// differences. A clock that steps back moves a state with it, so an instant may be negative.
 const binaryVersion = 1
 
 const (
@@ -114,15 +114,21 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
-// A decoder reads numbers. A negative one is an error.
 type decoder struct {
 	rest []byte
 	bad  bool
 }
 
+// int reads a number that is not negative.
 func (d *decoder) int() int64 {
+	v := d.instant()
+	d.bad = d.bad || v < 0
+	return v
+}
+
+func (d *decoder) instant() int64 {
 	v, n := binary.Varint(d.rest)
-	if n <= 0 || v < 0 || v > math.MaxInt64/4 {
+	if n <= 0 || v < -math.MaxInt64/4 || v > math.MaxInt64/4 {
 		d.bad, d.rest = true, nil
 		return 0
 	}
@@ -152,7 +158,7 @@ func (d *decoder) meter(m *Meter) {
 	}
 	m.Refunds = &Refunds{Until: d.int()}
 	for len(d.rest) > 0 {
-		m.Refunds.After = append(m.Refunds.After, Refund{Number: d.int(), TAT: d.int(), Part: d.part()})
+		m.Refunds.After = append(m.Refunds.After, Refund{Number: d.int(), TAT: d.instant(), Part: d.part()})
 	}
 	d.bad = d.bad || len(m.Refunds.After) == 0 || len(m.Refunds.After) > maxRefunds
 }
@@ -160,14 +166,15 @@ func (d *decoder) meter(m *Meter) {
 // instants reads instants, each no earlier than the one before, to the end.
 func (d *decoder) instants() []int64 {
 	all := make([]int64, 0, len(d.rest))
-	last := int64(0)
+	if len(d.rest) == 0 {
+		return nil
+	}
+	last := d.instant()
+	all = append(all, last)
 	for len(d.rest) > 0 {
 		last += d.int()
 		d.bad = d.bad || last > math.MaxInt64/4
 		all = append(all, last)
-	}
-	if len(all) == 0 {
-		return nil
 	}
 	return all
 }

@@ -146,9 +146,9 @@ func decideBan(r *Rule, s *State, now int64) {
 
 func randomState(t *rapid.T) (r Rule, s State, now int64) {
 	r = rules[rapid.SampledFrom([]string{"sliding", "refused", "moving", "fixed", "elastic", "bucket", "initial", "funnel", "ban"}).Draw(t, "kind")]
-	now = 1000 * second
+	now = rapid.SampledFrom([]int64{1, 1000 * second}).Draw(t, "start")
 	for range rapid.IntRange(0, 40).Draw(t, "steps") {
-		now += rapid.Int64Range(-second/2, 2*second).Draw(t, "move")
+		now = max(1, now+rapid.Int64Range(-second/2, 2*second).Draw(t, "move"))
 		a := Ask{Cost: rapid.Int64Range(1, 3).Draw(t, "cost")}
 		switch {
 		case r.Kind == KindBan && rapid.Bool().Draw(t, "by hand"):
@@ -204,6 +204,32 @@ func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A clock that steps back moves the older instants of a state back too, here below 0.
+func TestABinaryStateMayBeginBelowZero(t *testing.T) {
+	for _, name := range []string{"sliding", "moving", "ban"} {
+		r, s := rules[name], State{}
+		if name == "ban" {
+			r = NewBan(&BanRule{Refusals: 9, Within: second, ForgetAfter: second, Bans: []int64{second}})
+		}
+		for _, now := range []int64{1000, 5000, 2000} {
+			a := Ask{Cost: 1}
+			r.Check(&s, now, &a)
+			if name == "ban" {
+				r.Refuse(&s, now, &a, true)
+			} else {
+				r.Charge(&s, now, &a)
+			}
+		}
+		b, _ := s.MarshalBinary()
+		var back State
+		if err := back.UnmarshalBinary(b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if again, _ := back.MarshalBinary(); !bytes.Equal(again, b) {
+			t.Errorf("%s: %x became %x", name, b, again)
+		}
+	}
 }
 
 func TestBytesThatAreNoState(t *testing.T) {
