@@ -39,11 +39,27 @@ type row struct {
 	changing int           // calls under way that can end a refusal
 	distrust time.Duration // until when such a call that failed may still take effect
 	who      identity      // who asked last
-	limits   *core.Limit   // by which limits
+	by       mark          // by which limits
 }
 
 // identity is a user and an action, in 128 bits that clients cannot predict.
 type identity struct{ user, action uint64 }
+
+// A mark tells limits apart without a copy of them. The first one's address alone would not: the
+// caller may have put other limits there.
+type mark struct {
+	first *core.Limit
+	sum   uint64
+}
+
+func markOf(limits []core.Limit) mark {
+	m := mark{first: &limits[0]}
+	for i := range limits {
+		r := limits[i].Rule()
+		m.sum = m.sum*31 + r.Hash + uint64(r.Max)
+	}
+	return m
+}
 
 // A refusal is an answer of Redis, and when it was asked for and received.
 type refusal struct {
@@ -60,6 +76,7 @@ type refusal struct {
 type question struct {
 	row   *row
 	who   identity
+	by    mark
 	sent  time.Duration
 	round uint64
 }
@@ -92,18 +109,19 @@ func (n *refusals) recall(c *core.Charge) (d core.Decision, known bool, q questi
 		}
 		k.renewing = true
 	}
-	r.ask(who, c)
+	q.by = markOf(c.Limits)
+	r.ask(&q, c)
 	q.round = r.round
 	r.mu.Unlock()
 	return d, false, q
 }
 
-// learn caches Redis's answer if it is a refusal that will last.
+// learn caches Redis's answer if it is a refusal that will last. It keeps the charge's limits.
 func (n *refusals) learn(c *core.Charge, q question, d *core.Decision, readings []machine.Reading) {
 	r := q.row
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ask(q.who, c)
+	r.ask(&q, c)
 	if d.Allowed {
 		r.forget(q.who, perUser(c.Limits))
 		return
@@ -152,14 +170,14 @@ func (n *refusals) change(user, action string, do func() error) error {
 
 // ask drops the user's refusals by other limits, since this charge may change their state: an
 // action in a larger window can lengthen the wait for a smaller one.
-func (r *row) ask(who identity, c *core.Charge) {
-	if r.who == who && r.limits == &c.Limits[0] {
+func (r *row) ask(q *question, c *core.Charge) {
+	if r.who == q.who && r.by == q.by {
 		return
 	}
-	r.who, r.limits = who, &c.Limits[0]
+	r.who, r.by = q.who, q.by
 	r.round++
 	for i, k := range r.kept {
-		if k != nil && k.who == who && !slices.Equal(k.limits, c.Limits) {
+		if k != nil && k.who == q.who && !slices.Equal(k.limits, c.Limits) {
 			r.kept[i] = nil
 		}
 	}
@@ -181,8 +199,7 @@ func perUser(limits []core.Limit) bool {
 }
 
 func (k *refusal) is(who identity, c *core.Charge) bool {
-	return k != nil && k.who == who && k.cost == c.Cost &&
-		(&k.limits[0] == &c.Limits[0] && len(k.limits) == len(c.Limits) || slices.Equal(k.limits, c.Limits))
+	return k != nil && k.who == who && k.cost == c.Cost && slices.Equal(k.limits, c.Limits)
 }
 
 func (k *refusal) ends() time.Duration {

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -704,6 +705,36 @@ func TestWhoHasLeftIsToldNoRefusal(t *testing.T) {
 		}
 		if d, err := w.store.Take(ctx, c); err != context.Canceled || d != (core.Decision{}) {
 			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+// A store does not keep a charge's limits, so the caller can use their memory for others.
+func TestCallersCanReuseTheirLimits(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		limits := make([]core.Limit, 1)
+		take := func(max int) (d, want core.Decision, err error) {
+			limits[0] = core.SlidingWindow(max, 10*time.Second)
+			c := core.Charge{User: user, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
+			d, err = w.store.Take(w.Context(), c)
+			want, _ = w.memory.Take(w.Context(), c)
+			want.Source = d.Source
+			return d, want, err
+		}
+		for i, max := range []int{1, 1, 5, 1, 5} {
+			if d, want, err := take(max); err != nil || d != want {
+				t.Errorf("%d: %+v, %v\nwant %+v", i, d, err, want)
+			}
+		}
+		time.Sleep(9500 * time.Millisecond)
+		_, _, _ = take(1)
+		w.around(func(_ redis.Cmder, next func() error) error { return errors.Join(next(), errors.New("lost")) })
+		if _, want, err := take(5); err == nil || !want.Allowed { // delays the others
+			t.Errorf("%+v, %v", want, err)
+		}
+		w.around(nil)
+		if d, want, err := take(1); err != nil || d != want {
+			t.Errorf("%+v, %v\nwant %+v", d, err, want)
 		}
 	})
 }

@@ -154,10 +154,12 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	return d, err
 }
 
-// ask has Redis decide, and appends the readings.
+// ask has Redis decide, and appends the readings. The charge then has limits of the store's own,
+// which may be kept.
 func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Reading) (core.Decision, []machine.Reading, error) {
 	call := s.calls.Get().(*call)
 	call.keys, call.request = s.appendKeys(call.keys[:0], c.User, c.Action, c.Limits), s.request(c)
+	c.Limits = call.charge.Limits
 	if err := s.do(ctx, call); err != nil {
 		return core.Decision{}, nil, err
 	}
