@@ -75,7 +75,7 @@ func SlidingWindow(max int, period time.Duration) Limit {
 }
 
 // MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of
-// the last max admitted instants. An action takes 8 to 8.5 bytes in a long queue, and up to 9
+// the last max admitted instants. In a full queue an action takes 8 to 8.5 bytes, and up to 9
 // in a short one. A decision takes constant time. max from 1 to 50,000,000.
 //
 // The algorithm is the list recipe (LINDEX, LPUSH, LTRIM).

@@ -16,8 +16,14 @@
 //	SlidingWindow, MovingWindow             80 to 104 bytes in place of these, for up to 5 actions
 //	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action that it
 //	                                        held at its fullest
+//	                                        (while the queue grows: see below)
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
+//	BanPolicy, from the first refusal on    a key, 80 to 100 bytes more, and 8 to 16 for each
+//	                                        refusal that it held at its fullest
+//
+// A queue that grows has room to spare. With fewer than max actions, each may take up to 17
+// bytes, from 640 actions on up to 13, and from 4,000 on up to 9.
 //
 // A MovingWindow(1,000,000, d) can take 8 MB a key. MaxKeys does not bound that.
 //

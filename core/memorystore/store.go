@@ -28,7 +28,8 @@ type Options struct {
 
 	// Clock returns the time, for a program that replays or simulates; nil is the process's
 	// monotonic clock. The store calls it from several goroutines, and under a lock, so
-	// it must be quick and must not panic. It may step back.
+	// it must be quick and must not panic. It may step back. A bucket or funnel that refuses
+	// its user only because of that may be dropped for a new key.
 	Clock func() time.Time
 }
 
