@@ -15,8 +15,7 @@
 //	a key                                   40 to 52 bytes, whatever the length of user and action
 //	SlidingWindow, MovingWindow             80 to 104 bytes in place of these, for up to 5 actions
 //	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action that it
-//	                                        held at its fullest
-//	                                        (while the queue grows: see below)
+//	                                        held at its fullest (while it grows: see below)
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //	BanPolicy, from the first refusal on    a key, 80 to 100 bytes more, and 8 to 16 for each
