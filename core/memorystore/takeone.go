@@ -48,7 +48,7 @@ func commonest(c *core.Charge) bool {
 // takeOne decides a charge of one limit, unless the store has no room for its key.
 func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machine.Verdict) {
 	if packs(r) {
-		if v = s.swap(&sh.keys, h, r, cost); v.Outcome != machine.Undecided {
+		if v = s.swap(&sh.keys, h, r, s.now(), cost); v.Outcome != machine.Undecided {
 			return v
 		}
 	}
