@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
@@ -19,8 +18,8 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // Without a deadline it waits for up to a year.
 //
 // The callers of one process that wait for the same user and action take turns in the
-// order of arrival, and the first of them asks the store. The others ask only while there is
-// room for all of them. If the limiter has exactly one
+// order of arrival, and the first of them asks the store. If its answer says that there is more
+// room, the next ones ask too. A caller whose deadline is before the first one's turn asks once. If the limiter has exactly one
 // limit, a bucket or funnel, the caller reserves its turn there, and other processes queue
 // behind it. Any other limiter waits for RetryAfter and asks again; an ElasticWindow, a
 // CountRefused and a BanPolicy count each time. If ctx is canceled before the turn, the
@@ -73,24 +72,28 @@ type waiter struct {
 	patience     time.Duration // from begun
 	q            *waitQueue
 	wake         chan struct{} // signals that the waiter's position or turn may have changed
+	granted      bool          // it asks, though it is not the first
 	left         bool
 }
 
-// wait waits to be the first of the queue or for room, and then for the store to let the action
-// pass.
+// wait waits to be the first of the queue or to be granted room, and then for the store to let
+// the action pass.
 func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	var over <-chan time.Time
 	for {
+		if err := ctx.Err(); err != nil {
+			return w.end(ctx, err)
+		}
 		at := w.position()
 		switch {
 		case at.first:
 			return w.ask(ctx)
-		case at.room:
-			if d, err := w.try(ctx); err != nil || d.Allowed {
+		case at.granted:
+			if d, err := w.charge(ctx); err != nil || d.Allowed {
 				return d, err
 			}
 			continue
-		case !at.turn.IsZero() && at.turn.Sub(w.begun) >= w.patience:
+		case !at.turn.IsZero() && w.late(at.turn):
 			d, err := w.take(ctx, machine.Charge) // it counts as an attempt
 			if err != nil || d.Allowed {
 				return d, err
@@ -103,9 +106,9 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 		select {
 		case <-w.wake:
 		case <-over:
-			return w.late(ctx, context.DeadlineExceeded)
+			return w.end(ctx, context.DeadlineExceeded)
 		case <-ctx.Done():
-			return w.late(ctx, ctx.Err())
+			return w.end(ctx, ctx.Err())
 		}
 	}
 }
@@ -119,7 +122,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 	l, first := w.limiter, time.Now()
 	for {
 		if err := ctx.Err(); err != nil {
-			return w.late(ctx, err)
+			return w.end(ctx, err)
 		}
 		patience := w.patience - time.Since(w.begun)
 		c := Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Cost: w.cost}, Receipt: true}
@@ -137,14 +140,12 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		case !d.Allowed: // other processes compete for the turn: ask ever more rarely, but in time
 			pause = max(pause, min(time.Since(first)/16, patience/2))
 		case d.receipt == nil:
-			w.q.hasRoom(d)
+			w.q.open(d)
 			return d, nil
 		default:
 			pause = d.receipt.turn()
 		}
-		if d.Allowed && pause == 0 {
-			w.q.hasRoom(d)
-		} else {
+		if !d.Allowed || pause > 0 || !w.q.open(d) {
 			w.q.announce(time.Now().Add(pause))
 		}
 		if d.Allowed {
@@ -152,7 +153,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		}
 		if err := sleep(ctx, pause); err != nil {
 			w.withdraw()
-			return w.late(ctx, err)
+			return w.end(ctx, err)
 		}
 	}
 }
@@ -168,7 +169,7 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 	if err != nil { // the next caller asks after this
 		w.withdraw()
 		_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
-		return w.late(ctx, err)
+		return w.end(ctx, err)
 	}
 	if !w.limiter.refundable {
 		d.receipt = nil
@@ -177,32 +178,30 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 	return d, nil
 }
 
-// try charges the action if the store has room for it at once. It asks first, since a refusal
-// would count as an attempt.
-func (w *waiter) try(ctx context.Context) (Decision, error) {
-	d, err := w.take(ctx, machine.Peek)
-	if err == nil && d.Allowed {
-		d, err = w.take(ctx, machine.Charge)
-	}
-	if err == nil {
-		w.q.hasRoom(d)
-	}
+// charge asks the store for a waiter that was granted room.
+func (w *waiter) charge(ctx context.Context) (Decision, error) {
+	refused := false
+	defer func() { w.settle(refused) }()
+	d, err := w.take(ctx, machine.Charge)
+	refused = err == nil && !d.Allowed
 	return d, err
 }
 
-// late is what a waiter returns whose time is over before its turn. If its context has not ended,
+// end is what a waiter returns whose time is over before its turn. If its context has not ended,
 // it takes the room that there is.
-func (w *waiter) late(ctx context.Context, err error) (Decision, error) {
+func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
 	}
-	var d Decision
-	if ctx.Err() == nil {
-		if d, err = w.try(ctx); err != nil || d.Allowed {
+	d, err := w.take(context.WithoutCancel(ctx), machine.Peek)
+	if err != nil {
+		return d, err
+	}
+	end, ok := ctx.Deadline()
+	if d.Allowed && ctx.Err() == nil && (!ok || time.Now().Before(end)) {
+		if d, err = w.take(ctx, machine.Charge); err != nil || d.Allowed {
 			return d, err
 		}
-	} else if d, err = w.take(context.WithoutCancel(ctx), machine.Peek); err != nil {
-		return d, err
 	}
 	return refusal(d, 0), ErrRefused
 }
@@ -240,10 +239,9 @@ type waitQueue struct {
 	of      *waiting
 	waiters []*waiter // in the order of arrival
 	next    time.Time // when the first one's turn comes; zero if not known yet
-	room    int64     // units that the store had room for at last, or unknownRoom
+	room    int64     // units that waiters besides the first can be granted
+	granted int64     // units that were granted and are being charged
 }
-
-const unknownRoom = math.MaxInt64
 
 func (a *waiting) join(w *waiter) *waitQueue {
 	a.mu.Lock()
@@ -254,7 +252,7 @@ func (a *waiting) join(w *waiter) *waitQueue {
 		if a.queues == nil {
 			a.queues = map[[2]string]*waitQueue{}
 		}
-		q = &waitQueue{of: a, room: unknownRoom}
+		q = &waitQueue{of: a}
 		a.queues[key] = q
 	}
 	q.waiters = append(q.waiters, w)
@@ -285,34 +283,68 @@ func (w *waiter) leave() {
 	}
 }
 
-// announce says when the first one's turn comes.
+// announce says when the first one's turn comes. If that was not known, it rouses those whose own
+// turn comes too late.
 func (q *waitQueue) announce(next time.Time) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	known := !q.next.IsZero()
 	q.next, q.room = next, 0
-	if !known {
-		for _, w := range q.waiters {
+	if known {
+		return
+	}
+	turn := next
+	for _, w := range q.waiters[min(1, len(q.waiters)):] {
+		if turn = w.after(turn); w.late(turn) {
 			w.rouse()
 		}
 	}
 }
 
-// hasRoom says what room a decision has left, and rouses the waiters that it suffices for.
-func (q *waitQueue) hasRoom(d Decision) {
+// after is the earliest turn of a waiter behind one whose turn is at turn.
+func (w *waiter) after(turn time.Time) time.Time {
+	if !w.limiter.reserves() {
+		return turn
+	}
+	return turn.Add(micros(w.limiter.limits[0].rule.Time(w.cost).Whole))
+}
+
+// late reports whether that turn comes too late for the waiter.
+func (w *waiter) late(turn time.Time) bool { return turn.Sub(w.begun) >= w.patience }
+
+// open grants the room that an answer has left, in the order of arrival, and reports whether there
+// is any. So no more waiters ask than can pass: a refusal would count as an attempt.
+func (q *waitQueue) open(d Decision) bool {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	q.room = 0
-	if !d.Allowed {
-		return
+	q.room = max(0, int64(d.Remaining)-q.granted)
+	if q.room == 0 {
+		return false
 	}
-	q.room, q.next = int64(d.Remaining), time.Time{}
+	q.next = time.Time{}
 	units := int64(0)
 	for _, w := range q.waiters {
+		if w.granted {
+			continue
+		}
 		if units += w.cost; units > q.room {
 			break
 		}
 		w.rouse()
+	}
+	return true
+}
+
+// settle ends a grant. If the store has refused the action, others have taken the room.
+func (w *waiter) settle(refused bool) {
+	w.q.of.mu.Lock()
+	defer w.q.of.mu.Unlock()
+	if w.granted {
+		w.granted = false
+		w.q.granted -= w.cost
+	}
+	if refused {
+		w.q.room = 0
 	}
 }
 
@@ -334,25 +366,33 @@ func (w *waiter) rouse() {
 
 // A position is a waiter's place in its queue.
 type position struct {
-	first bool
-	room  bool      // there is room for it and for those before it, or nobody knows yet
-	turn  time.Time // the earliest instant at which it can have its turn, or zero if not known yet
+	first   bool
+	granted bool      // there is room for it and for those before it
+	turn    time.Time // the earliest instant at which it can have its turn, or zero if not known yet
 }
 
+// position returns the waiter's position, and takes the room that it is granted.
 func (w *waiter) position() position {
-	a := w.q.of
+	a, q := w.q.of, w.q
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at, units := position{turn: w.q.next}, int64(0)
-	for i, other := range w.q.waiters {
-		if i > 0 && !at.turn.IsZero() && w.limiter.reserves() {
-			at.turn = at.turn.Add(micros(w.limiter.limits[0].rule.Time(other.cost).Whole))
+	at, units := position{turn: q.next}, int64(0)
+	for i, other := range q.waiters {
+		if i > 0 && !at.turn.IsZero() {
+			at.turn = other.after(at.turn)
 		}
-		units += other.cost
-		if other == w {
-			at.first, at.room = i == 0, units <= w.q.room
-			return at
+		if !other.granted {
+			units += other.cost
 		}
+		if other != w {
+			continue
+		}
+		if at.first = i == 0; !at.first && units <= q.room {
+			at.granted, w.granted = true, true
+			q.room -= w.cost
+			q.granted += w.cost
+		}
+		return at
 	}
 	return position{first: true}
 }

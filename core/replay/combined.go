@@ -125,7 +125,10 @@ type addresses struct {
 	known map[string][]byte
 }
 
-const knownAddresses = 1 << 14
+const (
+	knownAddresses = 1 << 14
+	longestAddress = 64
+)
 
 // canonical is the user of an address, which may have a port. A host name stays as it is, and "-"
 // and "" are no user.
@@ -146,7 +149,9 @@ func (a *addresses) canonical(b []byte) []byte {
 		}
 		raw := string(b)
 		user = []byte(canonical(raw))
-		a.known[raw] = user
+		if len(raw) <= longestAddress { // what is longer is no address, but something hostile
+			a.known[raw] = user
+		}
 	}
 	return user
 }
