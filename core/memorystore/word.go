@@ -51,8 +51,10 @@ func (s *Store) swap(t *table, h hash, r *machine.Rule, now, cost int64) (v mach
 		if v.Outcome == machine.Refused {
 			// The word may have a charge from after now, and its debt then seemed larger. To read
 			// the clock here for every charge would slow two callers of one key by 40 ns.
-			now = s.now()
-			v, until = r.Pour(&m, true, now, cost)
+			if again := s.now(); again != now {
+				now = again
+				v, until = r.Pour(&m, true, now, cost)
+			}
 		}
 		// The charge that left no room has protected the key, unless the clock stepped back since.
 		if v.Outcome == machine.Refused && cost == 1 {
