@@ -4,13 +4,13 @@
 -- drops a fraction.
 --
 -- KEYS   one for each limit of each charge
--- ARGV   one for each charge: its mode (0 peek, 1 charge, 2 charge and reply the instant,
---        3 charge what there is room for); ":" and how far ahead of its time a meter may admit
---        it, if at all; then for each limit " ", the arguments at the top of its machine's
---        file, and "~" if it is rehearsed. Further charges have the arguments of the last
---        one. At the end, if some charges are repeated in a row, for each of these "*", its
---        number, ":" and how often it is repeated after the first time.
---        If the only charge is a lone meter's, its two arguments instead; see meter.lua
+-- ARGV   one for each charge; further charges have the arguments of the last one:
+--          its mode: 0 peek, 1 charge, 2 charge and reply the instant, 3 charge what there is room for
+--          if a meter may admit it ahead of its time, ":" and how far
+--          for each limit " ", the arguments at the top of its machine's file, and "~" if it is rehearsed
+--        If charges are repeated in a row, one more: for each of these "*", its number, ":" and how
+--        often it is repeated after the first time.
+--        If the only charge is a lone meter's, its two arguments instead; see meter.lua.
 -- reply  for each charge the instant, in mode 2; then for each limit the numbers at the top of
 --        its machine's file. For a charge that failed "!" and the error instead. A charge
 --        that is repeated has a reply each time. If the whole reply is one value, it is not in
