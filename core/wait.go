@@ -19,10 +19,10 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 //
 // The callers of one process that wait for the same user and action take turns in the
 // order of arrival, and the first of them asks the store. If its answer says that there is more
-// room, the next ones ask too. A caller whose deadline is before the first one's turn asks once. If the limiter has exactly one
-// limit, a bucket or funnel, the caller reserves its turn there, and other processes queue
-// behind it. Any other limiter waits for RetryAfter and asks again; an ElasticWindow, a
-// CountRefused and a BanPolicy count each time. If ctx is canceled before the turn, the
+// room, the next ones ask too. A caller whose deadline is before the first one's turn asks once.
+// If the limiter has exactly one limit, a bucket or funnel, the caller reserves its turn there,
+// and other processes queue behind it. Any other limiter waits for RetryAfter and asks again; an
+// ElasticWindow, a CountRefused and a BanPolicy count each time. If ctx is canceled before the turn, the
 // turn is given back, unless a turn of another process depends on it. The error is ctx's.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
@@ -178,13 +178,20 @@ func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Dec
 	return d, nil
 }
 
-// charge asks the store for a waiter that was granted room.
-func (w *waiter) charge(ctx context.Context) (Decision, error) {
-	refused := false
-	defer func() { w.settle(refused) }()
-	d, err := w.take(ctx, machine.Charge)
-	refused = err == nil && !d.Allowed
-	return d, err
+// charge asks the store for a waiter that was granted room. If the store refuses the action, others
+// have taken the room.
+func (w *waiter) charge(ctx context.Context) (d Decision, err error) {
+	defer func() {
+		q := w.q
+		q.of.mu.Lock()
+		defer q.of.mu.Unlock()
+		w.granted = false
+		q.granted -= w.cost
+		if err == nil && !d.Allowed {
+			q.room = 0
+		}
+	}()
+	return w.take(ctx, machine.Charge)
 }
 
 // end is what a waiter returns whose time is over before its turn. If its context has not ended,
@@ -333,19 +340,6 @@ func (q *waitQueue) open(d Decision) bool {
 		w.rouse()
 	}
 	return true
-}
-
-// settle ends a grant. If the store has refused the action, others have taken the room.
-func (w *waiter) settle(refused bool) {
-	w.q.of.mu.Lock()
-	defer w.q.of.mu.Unlock()
-	if w.granted {
-		w.granted = false
-		w.q.granted -= w.cost
-	}
-	if refused {
-		w.q.room = 0
-	}
 }
 
 // withdraw forgets the turn that the waiter has announced, unless the next one asks already.

@@ -10,8 +10,8 @@ import (
 )
 
 // If the client heeds deadlines and nothing is under way, the caller sends its call itself:
-// another goroutine would take 30 of 70 us. The caller returns with the
-// answer or at the timeout, even if its context ends before. Other calls queue meanwhile, and a goroutine sends them.
+// another goroutine would take 30 of 70 us. The caller returns with the answer or at the timeout,
+// even if its context ends before. Other calls queue meanwhile, and a goroutine sends them.
 
 // heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
 // that the client runs in the caller's goroutine must heed it. The Dialer need not: the client

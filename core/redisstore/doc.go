@@ -97,8 +97,8 @@
 //	Sentinel's master dies               the process's limit until the        once, and what had not been
 //	                                     election, and 0.3 s                  replicated
 //	a Cluster's master dies or hangs     the same, its users only             the same
-//	a Cluster's slot moves               Redis's answers; the process's limit  once, of several limits
-//	                                     for several, until it has moved
+//	a Cluster's slot moves               Redis's answers; of several limits,  once, of several limits
+//	                                     the process's limit until it has moved
 //	a Ring's server dies                 the process's limit, then a new one  twice
 //	                                     on the other servers; its users only
 //	Redis's clock steps                  no refusal longer than one period    as much as the step, ahead
