@@ -140,4 +140,17 @@
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
 // so that an outage does not cost every action the timeout. Then one call every
 // 250 ms probes the store.
+//
+// # For authors of stores
+//
+// Of this package, only a store needs these:
+//
+//	Charge.Check, Charge.Commit     decide a charge on the states that the store keeps
+//	Charge.Answer                   makes the decision if the store decides elsewhere, as in Lua
+//	Refunder, Decision.Issue        let a decision be given back
+//	Receipt.Give, Receipt.Charged   give back to the states, or elsewhere
+//	Limit.Rule                      the limit in integers, for package machine
+//	Limit.AllActions                whether the state's key leaves out the action
+//
+// See [Store], and package core/machine. The program examples/blobstore is a complete store.
 package core

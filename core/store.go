@@ -27,6 +27,15 @@ import (
 //	                              servers can fail one by one; it must not block
 //	Refund                        gives back a charge: see Refunder
 //
+// Package metrics asks a store, and those that it wraps, for four more:
+//
+//	Len() (keys, maxKeys int)     how full it is: it decides in the process, and is not timed
+//	Failing() bool                whether it is down
+//	Other() Store                 the second store that a decorator wraps
+//	Waiting                       counts calls of Wait: see waitWatcher in wait.go
+//
+// A context with the method Patience() time.Duration sets how long Wait waits for the turn.
+//
 // Package core/machine has the states and their arithmetic. Package core/storetest tests an
 // implementation.
 type Store interface {
