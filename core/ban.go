@@ -19,8 +19,8 @@ import (
 //
 // It is decided in the same atomic step as the limits. A banned user is refused with
 // [ReasonBanned]. A banned user's attempts are charged to nothing and do not lengthen the
-// ban. An attempt counts as one refusal whatever its cost. A Peek does not count, nor does
-// a cost that can never pass.
+// ban. An attempt counts as one refusal whatever its cost. A Peek does not count, nor does a
+// cost that can never pass, nor a call of Wait that passes in the end.
 //
 // The state belongs to user and action, or with PerUser to the user. Limiters on one store
 // share it, each with its own numbers. A limiter with a shorter Within or ForgetAfter

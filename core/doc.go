@@ -63,8 +63,9 @@
 // another period starts empty.
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
-// funnel with other numbers is another funnel, which starts with its full quota. A change
-// of plan gives at most one quota more, and a user gains nothing by going back and forth.
+// funnel with other numbers is another funnel, which starts with its full quota. So one change
+// of plan gives at most one quota more. A user who can change plans at will gets the sum of their
+// rates: for such plans use windows of one period.
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
 //
@@ -87,6 +88,9 @@
 //   - for a Peek by a limiter with a smaller max on a shared window
 //   - for an answer from redisstore's cache
 //
+// It can be too short for a cost above the Initial of a bucket that is forgotten before then:
+// beside a longer window or ban, give that bucket a longer [Limit.ForgetAfter].
+//
 // A clock that jumps past the end of a state and back may have lost the state.
 //
 // A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other
@@ -101,7 +105,8 @@
 //
 // So no user is locked out for longer than one full period, and a second more with
 // redisstore. A ban, an ElasticWindow and CountRefused may last longer: that is their
-// purpose.
+// purpose. So may turns that callers of Wait have reserved and could not give back, up to their
+// deadlines.
 //
 // # Stores and decorators
 //

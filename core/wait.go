@@ -3,7 +3,7 @@ package core
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -14,16 +14,20 @@ import (
 var ErrRefused = errors.New("core: the action does not get its turn before the deadline")
 
 // Wait blocks until the action may pass, and returns the decision. If its turn does not
-// come before ctx's deadline, Wait returns at once with [ErrRefused] and the refusal.
+// come before ctx's deadline, Wait returns [ErrRefused] and the refusal, as soon as that is known.
 // Without a deadline it waits for up to a year.
 //
 // The callers of one process that wait for the same user and action take turns in the
 // order of arrival, and the first of them asks the store. If its answer says that there is more
 // room, the next ones ask too. A caller whose deadline is before the first one's turn asks once.
+//
 // If the limiter has exactly one limit, a bucket or funnel, the caller reserves its turn there,
-// and other processes queue behind it. Any other limiter waits for RetryAfter and asks again; an
-// ElasticWindow, a CountRefused and a BanPolicy count each time. If ctx is canceled before the turn, the
-// turn is given back, unless a turn of another process depends on it. The error is ctx's.
+// and other processes queue behind it. So a turn that comes too late is known at once. If ctx is
+// canceled before the turn, the turn is given back, unless a later turn depends on it. The error is
+// ctx's. A ban does not take a reserved turn away.
+//
+// Any other limiter waits for RetryAfter and asks again. An ElasticWindow, a CountRefused and a
+// BanPolicy do not count that: they count a refusal that Wait returns.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -125,11 +129,12 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 			return w.end(ctx, err)
 		}
 		patience := w.patience - time.Since(w.begun)
-		c := Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Cost: w.cost}, Receipt: true}
+		c := w.request(machine.Charge)
+		c.Receipt = true
 		if l.reserves() {
 			c.Ahead = max(0, patience.Microseconds()-1) // a turn at the deadline is too late
 		}
-		d, err := l.store.Take(ctx, c)
+		d, err := w.attempt(ctx, c, patience)
 		if err != nil {
 			return d, err
 		}
@@ -156,6 +161,18 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 			return w.end(ctx, err)
 		}
 	}
+}
+
+// attempt asks the store for the action. A limiter that counts refusals is looked at first, and not
+// asked for what has to wait: that is no refusal. A turn that is reserved ahead is none either.
+func (w *waiter) attempt(ctx context.Context, c Charge, patience time.Duration) (Decision, error) {
+	if c.Ahead == 0 && w.limiter.countsRefusals() {
+		d, err := w.take(ctx, machine.Peek)
+		if err != nil || !d.Allowed && d.RetryAfter < patience {
+			return d, err
+		}
+	}
+	return w.limiter.store.Take(ctx, c)
 }
 
 // turn waits for a turn that is reserved.
@@ -191,7 +208,7 @@ func (w *waiter) charge(ctx context.Context) (d Decision, err error) {
 			q.room = 0
 		}
 	}()
-	return w.take(ctx, machine.Charge)
+	return w.attempt(ctx, w.request(machine.Charge), w.patience-time.Since(w.begun))
 }
 
 // end is what a waiter returns whose time is over before its turn. If its context has not ended,
@@ -215,8 +232,12 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 
 // take asks the store for the action without a turn.
 func (w *waiter) take(ctx context.Context, mode machine.Mode) (Decision, error) {
+	return w.limiter.store.Take(ctx, w.request(mode))
+}
+
+func (w *waiter) request(mode machine.Mode) Charge {
 	l := w.limiter
-	return l.store.Take(ctx, Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable})
+	return Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable}
 }
 
 // refusal is the decision for a waiter whose turn does not come in time.
@@ -235,160 +256,11 @@ func (l *Limiter) reserves() bool {
 	return len(e) == 1 && e[0].rule.Metered()
 }
 
-// waiting has the queues of a limiter.
-type waiting struct {
-	mu     sync.Mutex
-	queues map[[2]string]*waitQueue
-}
-
-// A waitQueue is the callers of this process that wait for one user and action.
-type waitQueue struct {
-	of      *waiting
-	waiters []*waiter // in the order of arrival
-	next    time.Time // when the first one's turn comes; zero if not known yet
-	room    int64     // units that waiters besides the first can be granted
-	granted int64     // units that were granted and are being charged
-}
-
-func (a *waiting) join(w *waiter) *waitQueue {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := [2]string{w.user, w.action}
-	q := a.queues[key]
-	if q == nil {
-		if a.queues == nil {
-			a.queues = map[[2]string]*waitQueue{}
-		}
-		q = &waitQueue{of: a}
-		a.queues[key] = q
-	}
-	q.waiters = append(q.waiters, w)
-	return q
-}
-
-// leave takes the waiter out of the queue, and lets the next one ask if it was the first.
-func (w *waiter) leave() {
-	a := w.q.of
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if w.left {
-		return
-	}
-	w.left = true
-	q := w.q
-	for i, other := range q.waiters {
-		if other == w {
-			q.waiters = append(q.waiters[:i], q.waiters[i+1:]...)
-			if i == 0 && len(q.waiters) > 0 {
-				q.waiters[0].rouse()
-			}
-			break
-		}
-	}
-	if len(q.waiters) == 0 {
-		delete(a.queues, [2]string{w.user, w.action})
-	}
-}
-
-// announce says when the first one's turn comes. If that was not known, it rouses those whose own
-// turn comes too late.
-func (q *waitQueue) announce(next time.Time) {
-	q.of.mu.Lock()
-	defer q.of.mu.Unlock()
-	known := !q.next.IsZero()
-	q.next, q.room = next, 0
-	if known {
-		return
-	}
-	turn := next
-	for _, w := range q.waiters[min(1, len(q.waiters)):] {
-		if turn = w.after(turn); w.late(turn) {
-			w.rouse()
-		}
-	}
-}
-
-// after is the earliest turn of a waiter behind one whose turn is at turn.
-func (w *waiter) after(turn time.Time) time.Time {
-	if !w.limiter.reserves() {
-		return turn
-	}
-	return turn.Add(micros(w.limiter.limits[0].rule.Time(w.cost).Whole))
-}
-
-// late reports whether that turn comes too late for the waiter.
-func (w *waiter) late(turn time.Time) bool { return turn.Sub(w.begun) >= w.patience }
-
-// open grants the room that an answer has left, in the order of arrival, and reports whether there
-// is any. So no more waiters ask than can pass: a refusal would count as an attempt.
-func (q *waitQueue) open(d Decision) bool {
-	q.of.mu.Lock()
-	defer q.of.mu.Unlock()
-	q.room = max(0, int64(d.Remaining)-q.granted)
-	if q.room == 0 {
-		return false
-	}
-	q.next = time.Time{}
-	units := int64(0)
-	for _, w := range q.waiters {
-		if w.granted {
-			continue
-		}
-		if units += w.cost; units > q.room {
-			break
-		}
-		w.rouse()
-	}
-	return true
-}
-
-// withdraw forgets the turn that the waiter has announced, unless the next one asks already.
-func (w *waiter) withdraw() {
-	w.q.of.mu.Lock()
-	defer w.q.of.mu.Unlock()
-	if !w.left {
-		w.q.next = time.Time{}
-	}
-}
-
-func (w *waiter) rouse() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// A position is a waiter's place in its queue.
-type position struct {
-	first   bool
-	granted bool      // there is room for it and for those before it
-	turn    time.Time // the earliest instant at which it can have its turn, or zero if not known yet
-}
-
-// position returns the waiter's position, and takes the room that it is granted.
-func (w *waiter) position() position {
-	a, q := w.q.of, w.q
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	at, units := position{turn: q.next}, int64(0)
-	for i, other := range q.waiters {
-		if i > 0 && !at.turn.IsZero() {
-			at.turn = other.after(at.turn)
-		}
-		if !other.granted {
-			units += other.cost
-		}
-		if other != w {
-			continue
-		}
-		if at.first = i == 0; !at.first && units <= q.room {
-			at.granted, w.granted = true, true
-			q.room -= w.cost
-			q.granted += w.cost
-		}
-		return at
-	}
-	return position{first: true}
+// countsRefusals reports whether a refusal by one of the limits is recorded.
+func (l *Limiter) countsRefusals() bool {
+	return slices.ContainsFunc(l.limits, func(x Limit) bool {
+		return x.kind == machine.KindBan || x.kind == machine.KindElasticWindow || x.kind == machine.KindSlidingRefused
+	})
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

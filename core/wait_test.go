@@ -178,6 +178,52 @@ func TestToWaitTogetherIsNoAttempt(t *testing.T) {
 	}
 }
 
+// Whoever waits and passes was not refused, however often the store was asked.
+func TestToWaitIsNoAttempt(t *testing.T) {
+	ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
+	for _, tt := range []struct {
+		limit core.Limit
+		extra []core.Option
+		want  time.Duration // of three actions, one after the other
+	}{
+		{core.SlidingWindow(1, time.Second), []core.Option{ban}, 2 * time.Second},
+		{core.FixedWindow(1, time.Second), []core.Option{ban}, 2 * time.Second},
+		{core.SlidingWindow(1, time.Second).CountRefused(), nil, 2 * time.Second},
+		{core.ElasticWindow(1, time.Second), nil, 2 * time.Second},
+		{core.Funnel(1, core.Every(time.Second)), []core.Option{ban}, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(memorystore.New(nil), tt.limit)).With(tt.extra...))
+			start := time.Now()
+			for i := range 3 {
+				time.Sleep(300 * time.Millisecond)
+				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+					t.Fatalf("%s: action %d: %+v, %v", tt.limit, i, d, err)
+				}
+			}
+			if took := time.Since(start); took != tt.want+300*time.Millisecond {
+				t.Errorf("%s: it took %s", tt.limit, took)
+			}
+		})
+	}
+}
+
+// A refusal that Wait returns is an attempt, as one of Allow is.
+func TestAWaitThatIsRefusedIsAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute))).With(
+			core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		for i, want := range []core.Reason{"", core.ReasonLimited, core.ReasonBanned, core.ReasonBanned} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			d, err := l.Wait(ctx, "u", "a")
+			cancel()
+			if d.Reason != want || (want != "") != errors.Is(err, core.ErrRefused) {
+				t.Errorf("call %d: %+v, %v, want %q", i, d, err, want)
+			}
+		}
+	})
+}
+
 // A large action that came first is not overtaken by small ones for which there is room.
 func TestTheFirstIsNotOvertaken(t *testing.T) {
 	for _, limit := range []core.Limit{core.FixedWindow(10, time.Minute), core.SlidingWindow(10, time.Minute), core.Funnel(10, core.Every(6*time.Second))} {

@@ -50,10 +50,9 @@ type Config struct {
 	Fail func(http.ResponseWriter, *http.Request, error)
 
 	// MaxWait is how long a request may wait for its turn instead of being refused; 0
-	// refuses at once. A request that cannot pass within MaxWait is refused at once too.
-	// Funnels and buckets let waiting requests pass in the order of arrival. With a
-	// window a waiting request asks again when there may be room, which counts as another
-	// attempt for a BanPolicy.
+	// refuses at once. With one funnel or bucket, a request that cannot pass within MaxWait is
+	// refused at once too, and waiting requests pass in the order of arrival. With any other
+	// limiter a waiting request asks again when there may be room. See [core.Limiter.Wait].
 	//
 	// MaxWait must be less than the server's WriteTimeout. It does not cut a call of the
 	// store short. If the client disconnects, the request ends, and its turn is refunded
