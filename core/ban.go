@@ -23,7 +23,8 @@ import (
 // cost that can never pass, nor a call of Wait that passes in the end.
 //
 // The state belongs to user and action, or with PerUser to the user. Limiters on one store
-// share it, each with its own numbers. A limiter with a shorter Within or ForgetAfter
+// share it, each with its own numbers. So if one limits ids and another addresses, give each
+// an action of its own: an id can look like an address. A limiter with a shorter Within or ForgetAfter
 // forgets for all of them. A full memorystore may drop the state of a user who is not
 // banned at present.
 type BanPolicy struct {

@@ -71,7 +71,7 @@ func ExampleLimit_login() {
 	perAddress := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
 	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
 
-	address, login := echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login")
+	address := echolimit.From(keyfuncs.RemoteIP)
 	name := func(c echo.Context) (string, error) {
 		if s := c.FormValue("name"); s != "" {
 			return s, nil
@@ -80,9 +80,9 @@ func ExampleLimit_login() {
 	}
 	e := echo.New()
 	e.POST("/login", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnauthorized, "wrong password") },
-		echolimit.Limit(perAddress, address, login),
-		echolimit.Limit(perName, keyfuncs.Join(name, address), login),
-		echolimit.Limit(together, echolimit.From(keyfuncs.Everyone), login))
+		echolimit.Limit(perAddress, address, echolimit.Action("login-address")),
+		echolimit.Limit(perName, keyfuncs.Join(name, address), echolimit.Action("login")),
+		echolimit.Limit(together, echolimit.From(keyfuncs.Everyone), echolimit.Action("login-all")))
 
 	for _, body := range []string{"name=laoqian", "name=laoqian", "name=xiaoming"} {
 		r := httptest.NewRequest("POST", "/login", strings.NewReader(body))
@@ -194,7 +194,7 @@ func ExampleAllow() {
 			return err
 		}
 		return c.String(http.StatusUnauthorized, "wrong password")
-	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login")))
+	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login-address")))
 
 	for range 2 {
 		w := httptest.NewRecorder()

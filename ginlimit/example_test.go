@@ -64,7 +64,7 @@ func ExampleLimit_login() {
 	perAddress := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
 	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
 
-	address, login := ginlimit.From(keyfuncs.RemoteIP), ginlimit.Action("login")
+	address := ginlimit.From(keyfuncs.RemoteIP)
 	name := func(c *gin.Context) (string, error) {
 		if s := c.PostForm("name"); s != "" {
 			return s, nil
@@ -73,9 +73,9 @@ func ExampleLimit_login() {
 	}
 	r := gin.New()
 	r.POST("/login",
-		ginlimit.Limit(perAddress, address, login),
-		ginlimit.Limit(perName, keyfuncs.Join(name, address), login),
-		ginlimit.Limit(together, ginlimit.From(keyfuncs.Everyone), login),
+		ginlimit.Limit(perAddress, address, ginlimit.Action("login-address")),
+		ginlimit.Limit(perName, keyfuncs.Join(name, address), ginlimit.Action("login")),
+		ginlimit.Limit(together, ginlimit.From(keyfuncs.Everyone), ginlimit.Action("login-all")),
 		func(c *gin.Context) { c.String(http.StatusUnauthorized, "wrong password") })
 
 	for _, body := range []string{"name=laoqian", "name=laoqian", "name=xiaoming"} {
@@ -140,7 +140,7 @@ func ExampleAllow() {
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
 
 	r := gin.New()
-	r.POST("/login", ginlimit.Limit(perAddress, ginlimit.From(keyfuncs.RemoteIP), ginlimit.Action("login")), func(c *gin.Context) {
+	r.POST("/login", ginlimit.Limit(perAddress, ginlimit.From(keyfuncs.RemoteIP), ginlimit.Action("login-address")), func(c *gin.Context) {
 		var login struct{ Name string }
 		if c.BindJSON(&login) != nil {
 			return

@@ -18,6 +18,7 @@
 //	an API key, checked before the limit                   ContextValue(key) of its owner
 //	basic authentication, checked before the limit         BasicAuthUser()
 //	users, and visitors who are not logged in              First(ContextValue(key), RemoteIP)
+//	per user, and per address too                          two limits: see By user and by address
 //	no users; clients connect to your server directly      RemoteIP
 //	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
 //	no users; an edge sets a header of its own             TrustedHeaderIP(name, the edge's prefixes...)
@@ -28,6 +29,19 @@
 // Only use a key that the client cannot choose. A client that can choose its key gets a
 // fresh quota with each new key, and can use up another user's quota. So is an API key in a
 // header before it is checked: a client can invent keys.
+//
+// # By user and by address
+//
+// Five a minute per user and 100 an hour per address are two limits. Give each an action of its
+// own. The address is the inner one here, so that one user's refused requests do not use it up:
+//
+//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("reply-address"))(h)
+//	h = nethttp.Limit(perUser, user, keyfuncs.Action("reply"))(h)
+//
+// With one action for both, a user who registers as 203.0.113.77 has the same key as clients at
+// that address. They share bans, and the count of limits of one kind and period: so any user can
+// ban any address. A limit or ban with PerUser has no action. Then give each limiter a store of
+// its own, in Redis with a Prefix of its own.
 //
 // # Behind a proxy
 //
@@ -53,11 +67,11 @@
 // address. A third on all users together caps the total. Make it the innermost, so that
 // requests refused by the others do not use it up:
 //
-//	name, login := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
+//	name := keyfuncs.BasicAuthUser()
 //
-//	h = nethttp.Limit(all, keyfuncs.Everyone, login)(h)
-//	h = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), login)(h)
-//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, login)(h)
+//	h = nethttp.Limit(all, keyfuncs.Everyone, keyfuncs.Action("login-all"))(h)
+//	h = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(h)
+//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(h)
 //
 // # What: actions
 //

@@ -47,7 +47,7 @@ func ExampleAllow_login() {
 		w.WriteHeader(http.StatusTooManyRequests)
 		fmt.Fprint(w, "too many attempts")
 	}}
-	h := logins.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login"))(http.HandlerFunc(
+	h := logins.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) {
 			var login struct{ Email, Password string }
 			if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1000)).Decode(&login); err != nil {

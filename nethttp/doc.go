@@ -46,7 +46,9 @@
 // patterns with a method, or set Config.CountPreflights.
 //
 // If there are several limits around one handler, the headers show the tightest decision.
-// One limiter of several limits is better: it charges all of them or none.
+// One limiter of several limits is better: it charges all of them or none. Limits with different
+// users, such as ids and addresses, need actions of their own: see By user and by address in
+// package keyfuncs.
 //
 // # Where to mount it
 //

@@ -43,6 +43,35 @@ func ExampleLimit() {
 
 func reply201(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
 
+// Five replies a minute per user and 100 an hour per address. Each limit has an action of its
+// own. Otherwise a user named like an address would share that address's ban.
+func ExampleLimit_byUserAndAddress() {
+	store := memorystore.New(nil)
+	bans := core.BanPolicy{Refusals: 10, Within: time.Minute, Bans: []time.Duration{10 * time.Minute}}
+	perUser := core.Must(core.Must(core.New(store, core.SlidingWindow(5, time.Minute))).With(bans))
+	perAddress := core.Must(core.Must(core.New(store, core.SlidingWindow(100, time.Hour))).With(bans))
+
+	h := nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("reply-address"))(http.HandlerFunc(reply201))
+	h = nethttp.Limit(perUser, keyfuncs.Header("X-User-ID"), keyfuncs.Action("reply"))(h)
+
+	send := func(user, from string) int {
+		r := httptest.NewRequest("POST", "/posts/42/replies", nil)
+		r.Header.Set("X-User-ID", user)
+		r.RemoteAddr = from + ":4711"
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	for range 15 {
+		send("203.0.113.77", "6.6.6.6") // until the user of that name is banned
+	}
+	fmt.Println(send("203.0.113.77", "6.6.6.6"))
+	fmt.Println(send("laoqian", "203.0.113.77")) // has done nothing yet
+	// Output:
+	// 429
+	// 201
+}
+
 // At a login no user is authenticated, and the name is a claim. So one limit is on the name
 // and the address together: another address cannot lock the name's owner out. One is on the
 // address alone, which stops it from trying many names. The innermost is on all users
@@ -53,13 +82,13 @@ func ExampleLimit_login() {
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
 	together := core.Must(core.New(store, core.Funnel(1000, core.Per(100, time.Second))))
 
-	name, action := keyfuncs.BasicAuthUser(), keyfuncs.Action("login")
+	name := keyfuncs.BasicAuthUser()
 	var login http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "wrong password", http.StatusUnauthorized)
 	})
-	login = nethttp.Limit(together, keyfuncs.Everyone, action)(login)
-	login = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), action)(login)
-	login = nethttp.Limit(perAddress, keyfuncs.RemoteIP, action)(login)
+	login = nethttp.Limit(together, keyfuncs.Everyone, keyfuncs.Action("login-all"))(login)
+	login = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(login)
+	login = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(login)
 
 	try := func(name, from string) {
 		r := httptest.NewRequest("POST", "/login", nil)

@@ -149,7 +149,7 @@ func ExampleAllow() {
 			return err
 		}
 		return c.String(http.StatusUnauthorized, "wrong password")
-	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login")))
+	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login-address")))
 
 	for range 2 {
 		w := httptest.NewRecorder()
