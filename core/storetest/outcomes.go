@@ -193,6 +193,18 @@ var banRules = []promise{
 		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
 	}},
 
+	{"a policy that forgets sooner forgets for no other while it writes nothing", func(s *script) {
+		policy := core.BanPolicy{Refusals: 1, Within: sec, Bans: []time.Duration{sec}, ForgetAfter: sec}
+		long := s.of(core.FixedWindow(1, sec)).with(policy)
+		policy.ForgetAfter = 10 * ms
+		short := s.of(core.FixedWindow(1, year)).with(policy)
+		long.allow(1, pass(1, 0, sec))
+		long.allow(1, banned(1, stop(1, 0, sec, sec)))
+		s.at(1500 * ms)
+		short.allow(1, pass(1, 0, year))
+		long.standing(core.BanStatus{ForgetAfter: 500 * ms, Level: 1})
+	}},
+
 	{"a refusal starts the forgetAfter time again", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
