@@ -133,9 +133,9 @@
 //	FailOpen(redisstore)                anything, while Redis has no answer
 //	Fallback(redisstore, memorystore)   n times the limit while Redis has no answer,
 //	                                    n+1 times before, in and after the outage together
-//	Fallback(redisstore,                the limit while Redis has no answer, rounded up by
-//	    Divide(memorystore, n))         at most n-1 actions; twice the limit before, in and
-//	                                    after the outage together
+//	Fallback(redisstore,                the limit while Redis has no answer, twice the limit
+//	    Divide(memorystore, n))         before, in and after the outage together; and at
+//	                                    most n-1 actions more, since shares are rounded up
 //
 // Both stores decide for a user who is active before, during and after an outage, so that
 // user can reach the total. Add the limit once for every time that Redis comes back empty.
