@@ -67,6 +67,7 @@ func (p BanPolicy) extend(l *Limiter) error {
 	rule.Hash = limit.rule.Hash
 	limit.rule = rule
 	l.limits = append(l.limits, limit)
+	l.waiting = new(waiting) // nobody else waits behind a banned user
 	return nil
 }
 

@@ -142,7 +142,12 @@ func Must(l *Limiter, err error) *Limiter {
 }
 
 // Limits returns the limiter's enforced limits in their order.
-func (l *Limiter) Limits() []Limit { return slices.Clone(enforced(l.limits)) }
+func (l *Limiter) Limits() []Limit {
+	if l == nil {
+		return nil
+	}
+	return slices.Clone(enforced(l.limits))
+}
 
 // Allow reports whether user may do action now, and if so charges one unit.
 //

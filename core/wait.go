@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // come before ctx's deadline, Wait returns [ErrRefused] and the refusal, as soon as that is known.
 // Without a deadline it waits for up to a year.
 //
-// The callers of one process that wait for the same user and action take turns in the
+// The callers of one limiter that wait for the same user and action take turns in the
 // order of arrival, and the first of them asks the store. If its answer says that there is more
 // room, the next ones ask too. A caller whose deadline is before the first one's turn asks once.
 //
@@ -51,7 +52,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}
-	w.q = l.waiting.join(&w)
+	l.waiting.join(&w)
 	defer w.leave()
 	if s, ok := find[waitWatcher](l.store); ok {
 		watched, end := s.Waiting(ctx, action, l.limits)
@@ -105,7 +106,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 			return refusal(d, time.Until(at.turn)), ErrRefused
 		}
 		if over == nil {
-			over = time.After(w.patience)
+			over = time.After(w.patience - time.Since(w.begun))
 		}
 		select {
 		case <-w.wake:
@@ -135,6 +136,9 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 			c.Ahead = max(0, patience.Microseconds()-1) // a turn at the deadline is too late
 		}
 		d, err := w.attempt(ctx, c, patience)
+		if err != nil && ctx.Err() == nil {
+			w.q.open(math.MaxInt32) // the others learn for themselves that the store fails
+		}
 		if err != nil {
 			return d, err
 		}
@@ -145,17 +149,16 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		case !d.Allowed: // other processes compete for the turn: ask ever more rarely, but in time
 			pause = max(pause, min(time.Since(first)/16, patience/2))
 		case d.receipt == nil:
-			w.q.open(d)
+			w.q.open(d.Remaining)
 			return d, nil
 		default:
 			pause = d.receipt.turn()
-		}
-		if !d.Allowed || pause > 0 || !w.q.open(d) {
-			w.q.announce(time.Now().Add(pause))
-		}
-		if d.Allowed {
+			if pause > 0 || !w.q.open(d.Remaining) {
+				w.q.announce(time.Now().Add(pause), true)
+			}
 			return w.turn(ctx, d, pause)
 		}
+		w.q.announce(time.Now().Add(d.RetryAfter), false)
 		if err := sleep(ctx, pause); err != nil {
 			w.withdraw()
 			return w.end(ctx, err)

@@ -355,6 +355,91 @@ func TestAWaitThatOthersOvertakeEndsBeforeItsDeadline(t *testing.T) {
 	}
 }
 
+// Whoever waits behind a banned user, or behind one for whom the store has no room, has his turn
+// with him: nothing is reserved.
+func TestNobodyIsLateBehindOneWhoHasReservedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Minute)))).With(
+			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range 2 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if d, err := l.Wait(ctx, "u", "a"); err != nil || time.Since(start) != 30*time.Second {
+					t.Errorf("%+v, %v after %s", d, err, time.Since(start))
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+	})
+}
+
+func TestALimiterWithoutABanPolicyDoesNotWaitForABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(5, time.Minute)))
+		banning := core.Must(l.With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		if err := banning.Ban(t.Context(), "u", "a", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = banning.Wait(t.Context(), "u", "a") })
+		synctest.Wait()
+		start := time.Now()
+		if d, err := l.Wait(t.Context(), "u", "a"); err != nil || time.Since(start) > 0 {
+			t.Errorf("%+v, %v after %s", d, err, time.Since(start))
+		}
+		wg.Wait()
+	})
+}
+
+// A caller for whom others make the first one pause is not late before the limit says so.
+func TestAPauseMakesNobodyLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: memorystore.New(nil)}
+		others := core.Must(core.New(store.Store, core.FixedWindow(1, time.Second)))
+		store.during = func() { _, _ = others.Allow(t.Context(), "u", "a") }
+		l := core.Must(core.New(store, core.FixedWindow(1, time.Second)))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		go func() { _, _ = l.Wait(ctx, "u", "a") }()
+		time.Sleep(10*time.Minute + time.Millisecond)
+		late, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		if d, err := l.Wait(late, "u", "a"); time.Since(start) == 0 {
+			t.Errorf("refused at once, though the window is 1 s: %+v, %v", d, err)
+		}
+		cancel()
+	})
+}
+
+// Those who wait learn that the store fails as soon as the first of them does.
+func TestAnOutageIsToldToAllWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := &flaky{err: errDown, during: func() { time.Sleep(time.Second) }}
+		l := core.Must(core.New(down, core.SlidingWindow(5, time.Minute)))
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range 100 {
+			wg.Go(func() {
+				if _, err := l.Wait(t.Context(), "u", "a"); !errors.Is(err, errDown) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 3*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 // A turn that comes too late only because the store is slow is refused like any other.
 func TestAWaitThatASlowStoreMakesLateIsRefused(t *testing.T) {
 	for _, limit := range []core.Limit{core.FixedWindow(1, time.Second), core.Funnel(1, core.Every(time.Second))} {

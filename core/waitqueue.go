@@ -15,12 +15,14 @@ type waiting struct {
 type waitQueue struct {
 	of      *waiting
 	waiters []*waiter // in the order of arrival
-	next    time.Time // when the first one's turn comes; zero if not known yet
 	room    int64     // units that waiters besides the first can be granted
 	granted int64     // units that were granted and are being charged
+
+	next     time.Time // the first one's turn comes at this time, or later; zero if not known yet
+	reserved bool      // the first one has reserved its turn
 }
 
-func (a *waiting) join(w *waiter) *waitQueue {
+func (a *waiting) join(w *waiter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := [2]string{w.user, w.action}
@@ -32,8 +34,7 @@ func (a *waiting) join(w *waiter) *waitQueue {
 		q = &waitQueue{of: a}
 		a.queues[key] = q
 	}
-	q.waiters = append(q.waiters, w)
-	return q
+	w.q, q.waiters = q, append(q.waiters, w)
 }
 
 // leave takes the waiter out of the queue, and lets the next one ask if it was the first.
@@ -62,11 +63,11 @@ func (w *waiter) leave() {
 
 // announce says when the first one's turn comes. If that was not known, it rouses those whose own
 // turn comes too late.
-func (q *waitQueue) announce(next time.Time) {
+func (q *waitQueue) announce(next time.Time, reserved bool) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	known := !q.next.IsZero()
-	q.next, q.room = next, 0
+	q.next, q.reserved, q.room = next, reserved, 0
 	if known {
 		return
 	}
@@ -80,7 +81,7 @@ func (q *waitQueue) announce(next time.Time) {
 
 // after is the earliest turn of a waiter behind one whose turn is at turn.
 func (w *waiter) after(turn time.Time) time.Time {
-	if !w.limiter.reserves() {
+	if !w.q.reserved {
 		return turn
 	}
 	return turn.Add(micros(w.limiter.limits[0].rule.Time(w.cost).Whole))
@@ -89,12 +90,12 @@ func (w *waiter) after(turn time.Time) time.Time {
 // late reports whether that turn comes too late for the waiter.
 func (w *waiter) late(turn time.Time) bool { return turn.Sub(w.begun) >= w.patience }
 
-// open grants the room that an answer has left, in the order of arrival, and reports whether there
-// is any. So no more waiters ask than can pass: a refusal would count as an attempt.
-func (q *waitQueue) open(d Decision) bool {
+// open grants the room that the first one's answer has left, in the order of arrival, and reports
+// whether there is any. So no more waiters ask than can pass.
+func (q *waitQueue) open(remaining int) bool {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	q.room = max(0, int64(d.Remaining)-q.granted)
+	q.room = max(0, int64(remaining)-q.granted)
 	if q.room == 0 {
 		return false
 	}
