@@ -7,7 +7,8 @@ import (
 	"github.com/tailcut/tailcut/core/internal/seam"
 )
 
-// Never is the RetryAfter of an action that can never pass: its cost is above the quota.
+// Never is the RetryAfter of an action that can never pass: its cost is above the quota. With
+// [Divide] that is the share's quota, so after an outage the action may pass all the same.
 const Never = time.Duration(math.MaxInt64)
 
 // A Decision is a limiter's answer.

@@ -25,7 +25,8 @@
 //
 //	status  when                                             further headers
 //	429     the limit refuses, or the user is banned         Retry-After in whole seconds, rounded up;
-//	                                                         none if the request can never pass
+//	                                                         none if the cost is above the quota, which in
+//	                                                         an outage may be a share's: see core.Divide
 //	503     the store has no answer: see core.Fallback       Retry-After: 1; Remaining is 0
 //	400     the request does not say who, what or how much   no limit headers
 //	500     a key, Cost, Limiter or Skip function failed     no limit headers
@@ -89,7 +90,8 @@
 //	                       found none in 1,000. Mount the limit inside the login.
 //	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
 //	charged-twice          One request has passed the same middleware twice. The middleware is mounted
-//	                       twice, maybe on a group and on a route of it: remove one.
+//	                       twice, maybe on a group and on a route of it: remove one. Not noticed if
+//	                       Config.Limiter picks another limiter than Limit's.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
 //
