@@ -15,11 +15,11 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-// What every adapter answers is tested in package nethttp, for all of them by one
-// table. Here is what only Echo has.
+// What every adapter answers is tested in package nethttp/gate, for all of them by one
+// table: run go test ./nethttp/gate. Here is what only Echo has.
 
 func init() {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp/gate tests what is logged
 }
 
 var memory, five, one, do, want = gatetest.Memory, gatetest.Five, gatetest.One, gatetest.Do, gatetest.Want

@@ -17,12 +17,12 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-// What every adapter answers is tested in package nethttp, for all of them by one
-// table. Here is what only Gin has.
+// What every adapter answers is tested in package nethttp/gate, for all of them by one
+// table: run go test ./nethttp/gate. Here is what only Gin has.
 
 func init() {
 	gin.SetMode(gin.ReleaseMode)
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp tests what is logged
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // package nethttp/gate tests what is logged
 }
 
 var everyone = ginlimit.From(keyfuncs.Everyone)

@@ -29,6 +29,8 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
+// The tests of this package are few: go test ./nethttp/gate tests all adapters by one table.
+
 // KeyFunc returns a key: who acts, or what they do. If the request has no key, the error is
 // keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
 type KeyFunc = func(*echo.Context) (string, error)

@@ -17,8 +17,8 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-// What is the same in Echo v4 is tested in package echolimit, for both. Here is what
-// only Echo v5 has, or does in another way.
+// What every adapter answers is tested in package nethttp/gate, and what is the same in Echo v4
+// in package echolimit. Here is what only Echo v5 has, or does in another way.
 
 var everyone = echolimit.From(keyfuncs.Everyone)
 

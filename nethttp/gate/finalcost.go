@@ -16,7 +16,9 @@ import (
 //
 // The handler serves the request that it is given: r, or if r has a body, a copy whose Body is
 // watched. answered returns the response's status and whether it has begun, as that of
-// [Watch]. A panic of the handler goes on. If no response has begun, it counts as 500.
+// [Watch]. If the framework answers an error of the handler only after its middleware has
+// returned, answered must return the status of that answer: that of Watch returns 200. A panic
+// of the handler goes on. If no response has begun, it counts as 500.
 func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(*http.Request), answered func() (status int, begun bool)) {
 	returned := false
 	inner, body := watchBody(r)
