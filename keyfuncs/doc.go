@@ -27,8 +27,8 @@
 //	anything else, such as a tenant                        a Func of your own
 //
 // Only use a key that the client cannot choose. A client that can choose its key gets a
-// fresh quota with each new key, and can use up another user's quota. So is an API key in a
-// header before it is checked: a client can invent keys.
+// fresh quota with each new key, and can use up another user's quota. An API key is such a
+// key until it has been checked: a client can invent keys.
 //
 // # By user and by address
 //

@@ -129,13 +129,16 @@ func ExampleContextValue() {
 	// 42 <nil>
 }
 
-// A key from a value that your own code stores.
+// An adapter for a framework whose requests have values of their own.
 func ExampleValue() {
-	tenants := map[string]int{"eu.example.com": 7}
-	who := keyfuncs.Value("the tenant of the host", func(r *http.Request) any { return tenants[r.Host] })
+	type request struct{ values map[string]any }
+	who := keyfuncs.Value(`the value "user"`, func(r *request) any { return r.values["user"] })
 
-	fmt.Println(who(httptest.NewRequest("GET", "https://eu.example.com/", nil)))
-	// Output: 7 <nil>
+	fmt.Println(who(&request{map[string]any{"user": 7}}))
+	fmt.Println(who(&request{}))
+	// Output:
+	// 7 <nil>
+	//  keyfuncs: the request has no key: the value "user" is missing or empty
 }
 
 // Sites that are given a /56 are one key, and so are all addresses of an IPv4 /24.

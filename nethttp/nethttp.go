@@ -182,9 +182,9 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 // Call it before the handler writes. An empty user or action is answered 400, as a
 // missing key is.
 //
-// Behind a Limit, the Deny, Fail, ResetDelta and IETF of the innermost Config apply to
-// Allow's answer, also if it has skipped the request. The one exception is a Limit without
-// Deny, Fail and Keep inside one that has skipped: Allow sees the outer one. Elsewhere use
+// Behind a Limit, Allow answers with the Deny, Fail, ResetDelta and IETF of the innermost
+// Limit's Config, even if that Limit skipped. Exception: if the outer Limit skipped and the
+// inner one has no Deny, Fail or Keep, Allow uses the outer one's. Without a Limit, use
 // [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
 	if cfg := around(r); cfg != nil {
