@@ -284,3 +284,22 @@ func FuzzUnmarshalBinary(f *testing.F) {
 		}
 	})
 }
+
+// A Kind that a switch has forgotten is not decided as another one.
+func TestUnknownKindPanics(t *testing.T) {
+	r, s, a, v := NewWindow(KindBan+1, 3, 10*second), State{}, Ask{Cost: 1}, Reading{}
+	for name, call := range map[string]func(){
+		"Check":  func() { r.Check(&s, second, &a) },
+		"Charge": func() { r.Charge(&s, second, &a) },
+		"Read":   func() { r.Read(&v, &s, second, &a) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s does not panic", name)
+				}
+			}()
+			call()
+		}()
+	}
+}

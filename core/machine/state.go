@@ -129,6 +129,9 @@ func (r *Rule) RefusedUntil(s *State) int64 {
 	return 0
 }
 
+// noKind is the panic for a Kind that this file has forgotten.
+const noKind = "machine: no such kind"
+
 // Check brings a state to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the ask.
 func (r *Rule) Check(s *State, now int64, a *Ask) {
@@ -140,8 +143,10 @@ func (r *Rule) Check(s *State, now int64, a *Ask) {
 		s.Fits = r.checkMeter(s, now, a)
 	case KindBan:
 		s.Fits = r.checkBan(s, now, a)
-	default:
+	case KindSlidingWindow, KindSlidingRefused, KindMovingWindow:
 		s.Fits = r.checkTrail(s, now, a)
+	default:
+		panic(noKind)
 	}
 }
 
@@ -168,8 +173,10 @@ func (r *Rule) Charge(s *State, now int64, a *Ask) {
 			r.shift(s, now)
 		}
 		return
-	default:
+	case KindSlidingWindow, KindSlidingRefused, KindMovingWindow:
 		r.chargeTrail(s, now, cost)
+	default:
+		panic(noKind)
 	}
 	s.Exists, s.Dirty = true, true
 }
@@ -220,8 +227,10 @@ func (r *Rule) Read(v *Reading, s *State, now int64, a *Ask) {
 		v.Rest, v.Refund = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
 	case KindBan:
 		r.readBan(v, s, now)
-	default:
+	case KindSlidingWindow, KindSlidingRefused, KindMovingWindow:
 		r.readTrail(v, s, now, a.Cost)
+	default:
+		panic(noKind)
 	}
 }
 

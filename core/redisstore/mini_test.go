@@ -1,12 +1,15 @@
 package redisstore_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest"
 )
@@ -36,3 +39,13 @@ func mini(t testing.TB) storetest.Fixture {
 }
 
 func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }
+
+// The script does not take a kind that it has forgotten for another one.
+func TestUnknownKindIsAnError(t *testing.T) {
+	limits := []core.Limit{core.SlidingWindow(1, time.Minute)}
+	limits[0].Rule().Kind = 0
+	d, err := mini(t).Store.Take(t.Context(), core.Charge{User: "u", Action: "a", Limits: limits, Ask: machine.Ask{Cost: 1}})
+	if err == nil || !strings.Contains(err.Error(), "no such kind") {
+		t.Errorf("%+v, %v", d, err)
+	}
+}

@@ -186,3 +186,18 @@ func TestRefundOfWhatMayBeDropped(t *testing.T) {
 		{verb: refund, by: 1}, // the second
 	})
 }
+
+// Trace compares only the kinds that the model has, so it has all of them.
+func TestModelHasEveryKind(t *testing.T) {
+	has := map[machine.Kind]bool{machine.KindBan: true} // a policy
+	for k := range kinds {
+		r := rule{kind: k, max: 2, period: 1000, n: 1, d: 1000, initial: 1}
+		l := r.limit()
+		has[l.Rule().Kind] = true
+	}
+	for k := machine.Kind(1); k <= machine.KindBan || k.String() != "invalid"; k++ {
+		if !has[k] {
+			t.Errorf("kind %d, %q, is missing", k, k)
+		}
+	}
+}

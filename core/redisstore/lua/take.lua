@@ -102,11 +102,13 @@ while from < keys do
 						--@ trail.ring
 					end)()
 					--@ trail.parse
-				else
+				elseif kind == 'sliding' or kind == 'refused' then
 					log = log or (function()
 						--@ trail.log
 					end)()
 					--@ trail.parse
+				else
+					error('no such kind: ' .. words)
 				end
 				if n == 0 then
 					first = l
