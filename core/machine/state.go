@@ -29,6 +29,10 @@ type Ask struct {
 // A store loads a state, passes it to [Rule.Check] and then to [Rule.Charge] or
 // [Rule.Refuse], and writes it back if Dirty is set. Package core's Charge does so for
 // several rules at once, all or none.
+//
+// A copy of a State shares Bans and the instants of a long Trail with the original. A store
+// that may discard what it has decided, as with a compare-and-swap that failed, does not decide
+// on a copy: it loads the state anew, with [State.UnmarshalBinary].
 type State struct {
 	Exists bool // the store keeps it; if false, the rest is ignored
 	Fits   bool // set by Check: the rule has room
