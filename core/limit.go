@@ -164,8 +164,9 @@ func (l Limit) Initial(n int) Limit {
 // microsecond more if d is the time from empty to full.
 //
 // If limiters share a bucket under different ForgetAfter, the one that admitted last sets
-// when the bucket is forgotten. If a limiter with a shorter ForgetAfter then decides an action,
-// even a refused one, the bucket is forgotten that much later than now.
+// when the bucket is forgotten. If a limiter with a shorter ForgetAfter decides later, even a
+// refusal, the bucket is forgotten at most that ForgetAfter from then, unless [Limiter.Wait]
+// reserved the turn of the last action.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d

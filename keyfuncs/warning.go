@@ -69,8 +69,8 @@ func (l *headerWatch) look(r *http.Request) {
 	}
 }
 
-// manyMisses is after how many requests in which First's first function finds no key, and
-// never found one, that function is reported as being in the wrong place.
+// manyMisses is the number of requests without a key after which First's first function is reported
+// as being in the wrong place, if it has never found one.
 const manyMisses = 1000
 
 // A presence records whether First's first function ever finds a key.

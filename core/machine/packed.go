@@ -27,8 +27,8 @@ func (t *Trail) Unpack(words *[TrailWords]int64, n int, newest int64) {
 	}
 }
 
-// UnpackBlocks makes t, a zero Trail, the trail that Pack wrote with these Blocks. It uses
-// them.
+// UnpackBlocks makes t, a zero Trail, the trail that Pack wrote with these Blocks. t
+// takes the Blocks over and changes them: after a write, use only what Pack returns.
 func (t *Trail) UnpackBlocks(words *[TrailWords]int64, blocks *Blocks) {
 	t.base, t.n, t.head, t.blocks = words[0], int32(words[1]), int32(words[2]), blocks
 }

@@ -45,8 +45,8 @@ type row struct {
 // identity is a user and an action, in 128 bits that clients cannot predict.
 type identity struct{ user, action uint64 }
 
-// A mark tells limits apart without a copy of them. The first one's address alone would not: the
-// caller may have put other limits there.
+// A mark tells limits apart without a copy of them. The first one's address alone does not tell
+// them apart: the caller may have put other limits there.
 type mark struct {
 	first *core.Limit
 	sum   uint64

@@ -218,7 +218,7 @@ var banRules = []promise{
 		a.standing(core.BanStatus{})
 	}},
 
-	{"who is banned is charged nothing, and his attempts lengthen nothing", func(s *script) {
+	{"a banned user is charged nothing, and further attempts lengthen nothing", func(s *script) {
 		for _, l := range []core.Limit{
 			core.ElasticWindow(2, 30*sec), countRefused(2, 30*sec), core.SlidingWindow(2, 30*sec),
 			core.FixedWindow(2, 30*sec), core.MovingWindow(2, 30*sec), core.TokenBucket(2, core.Every(15*sec)), core.Funnel(2, core.Every(15*sec)),
@@ -445,7 +445,7 @@ var surchargeRules = []promise{
 	}},
 }
 
-// whole is when the actor's one limit, of 5 in 50 s, is whole after so many units.
+// whole is the ResetAfter after that many units, for a limit of 5 in 50 s.
 func (a *actor) whole(units int) time.Duration {
 	if k := a.l.Limits()[0].Kind(); k == "bucket" || k == "funnel" {
 		return time.Duration(units) * 10 * sec
@@ -453,8 +453,8 @@ func (a *actor) whole(units int) time.Duration {
 	return 50 * sec
 }
 
-// later is when it is whole a second after it was full and was surcharged again: a
-// meter has leaked a tenth of a unit, and that much is taken.
+// later is the ResetAfter if a full limit is surcharged again a second later. A meter has leaked
+// a tenth of a unit by then, and takes that much.
 func (a *actor) later() time.Duration {
 	if k := a.l.Limits()[0].Kind(); k == "bucket" || k == "funnel" {
 		return 50 * sec

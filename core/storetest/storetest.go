@@ -34,9 +34,9 @@ type Fixture struct {
 	// it back, but never to before the store was opened. The clock otherwise stands
 	// still. The store's expiries must use this clock too.
 	//
-	// Nil means that the clock runs by itself. Tests of exact instants are then
-	// left out, and a time in a decision may be up to 5 s less than on a clock that
-	// stands still.
+	// Nil means that the clock runs by itself. Tests of exact instants and all of Waits are
+	// then left out without a word, and a time in a decision may be up to 5 s less than on a
+	// clock that stands still.
 	Advance func(d time.Duration)
 
 	// Traces is how many random traces Trace runs, of some 40 calls each; 0 means

@@ -42,8 +42,8 @@ func (f *Fixture) random(t *testing.T, check func(rt *rapid.T, run int)) {
 	for runs := 0; left > 0; {
 		failed := false
 		rapid.Check(t, func(rt *rapid.T) {
-			// Check has no other way to be told how many. Once a run has failed it is to
-			// shrink it, and must be let.
+			// rapid.Check takes its number of runs only from a flag, so extra runs return here.
+			// After a failure they go on, so that rapid can shrink it.
 			if left--; left < 0 && !asked && !failed {
 				return
 			}

@@ -22,10 +22,10 @@ func Waits(t *testing.T, open func(testing.TB) Fixture) {
 		name  string
 		check func(*testing.T, Fixture)
 	}{
-		{"over shared limits no more passes than each allows, and who stays passes", sharedLimits},
+		{"over shared limits no more passes than each allows, and a caller that stays passes", sharedLimits},
 		{"a turn in several limits is charged when it comes", turnsOfSeveral},
 		{"a crowd that leaves is as if it had never come", crowdThatLeaves},
-		{"who stays moves up when others leave", whoStaysMovesUp},
+		{"a caller that stays moves up when others leave", stayingCallerMovesUp},
 		{"turns that are given back gather no others", turnsGivenBack},
 		{"a turn at the deadline is refused at once, and one before it comes", turnsAtTheDeadline},
 	} {
@@ -253,7 +253,7 @@ func sharedLimits(t *testing.T, f Fixture) {
 			}
 		}
 		if len(problems) > 0 {
-			rt.Fatalf("%v: who stayed did not pass: %s", rules, problems)
+			rt.Fatalf("%v: callers that stayed did not pass: %s", rules, problems)
 		}
 	})
 }
@@ -366,7 +366,7 @@ func crowdThatLeaves(t *testing.T, f Fixture) {
 			waited = time.Since(passed.start) - now
 		})
 		if err != nil || waited < own || waited > own+lost {
-			rt.Fatalf("%s, after %v passed: who came next waited %v, not %v, and at most %v of lost turns; %v",
+			rt.Fatalf("%s, after %v passed: the next caller waited %v, not %v, and at most %v of lost turns; %v",
 				r.limit(), passed.all, waited, own, lost, err)
 		}
 	})
@@ -374,7 +374,7 @@ func crowdThatLeaves(t *testing.T, f Fixture) {
 
 // If the callers before it leave, a caller at the end of a queue passes at the turn of the
 // first one who left.
-func whoStaysMovesUp(t *testing.T, f Fixture) {
+func stayingCallerMovesUp(t *testing.T, f Fixture) {
 	if _, able := f.Store.(core.Refunder); !able {
 		return
 	}
@@ -392,7 +392,7 @@ func whoStaysMovesUp(t *testing.T, f Fixture) {
 		start := time.Now()
 		all.Go(func() {
 			if d, err := l.Wait(context.Background(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != sec {
-				t.Errorf("who stayed waited %v: %s, %v", time.Since(start), show(d), err)
+				t.Errorf("the caller that stayed waited %v: %s, %v", time.Since(start), show(d), err)
 			}
 		})
 		synctest.Wait()
@@ -431,7 +431,7 @@ func turnsGivenBack(t *testing.T, f Fixture) {
 		all.Wait()
 	})
 	if len(passed.all) != 6 {
-		t.Errorf("%d passed of the 6 who stayed", len(passed.all))
+		t.Errorf("%d passed of the 6 that stayed", len(passed.all))
 	}
 	for i := 1; i < len(passed.all); i++ {
 		if passed.all[i].at-passed.all[i-1].at < sec {

@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// manyUserless is after how many requests without a user, from the first one, the limit is
-// reported as being in the wrong place.
+// manyUserless is the number of requests without a user, from the first one, after which the limit
+// is reported as being in the wrong place.
 const manyUserless = 100
 
 // A loginCheck looks for a limit that is mounted before the login: its key function for the user
