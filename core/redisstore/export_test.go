@@ -12,6 +12,7 @@ import (
 
 const (
 	MaxCalls    = maxCalls
+	MaxAlone    = maxAlone
 	ManyBatches = manyBatches
 	Source      = "doc.go" // has the package documentation
 )

@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Calls to a single server are sent in batches, each in one run of the script. If nothing is
@@ -28,8 +30,11 @@ const (
 	pace        = time.Millisecond // between starts of batches above fewBatches
 	lateAfter   = 8                // a call is late after an eighth of the timeout
 
-	maxCalls  = 8192 // bounds the memory and goroutines of waiting calls if a server hangs
-	maxWeight = 512  // of a batch, in simple charges: it bounds how long Redis is busy
+	// These bound the memory and goroutines of waiting calls if a server hangs.
+	maxCalls = 8192 // that queue
+	maxAlone = 1024 // that are sent alone, to each server
+
+	maxWeight = 512 // of a batch, in simple charges: it bounds how long Redis is busy
 
 	// How long a batch may take, in timeouts. Its callers leave after one. At the batch's
 	// deadline the client closes the connection, and opening one takes three round trips,
@@ -41,16 +46,17 @@ const (
 type queue struct {
 	mu         sync.Mutex
 	calls      []*call
-	most       int       // bounds the calls that queue or are sent alone
-	sending    int       // goroutines and callers that send batches
-	alone      int       // calls that are sent alone
-	started    time.Time // when the last batch started
-	answered   time.Time // when the last batch was answered, or the first one started
-	unanswered bool      // the last batch had no answer
-	timed      bool      // a timer will call startMore
-	batches    []*batch  // those under way, and those of calls that are sent alone
-	watched    bool      // a timer will call watch
-	droppedAt  time.Time // when dropLeft last ran
+	most       int                   // bounds the calls that queue
+	sending    int                   // goroutines and callers that send batches
+	alone      int                   // calls that are sent alone
+	aloneTo    map[*redis.Client]int // the same, by server; nil: it is not known
+	started    time.Time             // when the last batch started
+	answered   time.Time             // when the last batch was answered, or the first one started
+	unanswered bool                  // the last batch had no answer
+	timed      bool                  // a timer will call startMore
+	batches    []*batch              // those under way, and those of calls that are sent alone
+	watched    bool                  // a timer will call watch
+	droppedAt  time.Time             // when dropLeft last ran
 	timeout    time.Duration
 }
 
@@ -82,22 +88,18 @@ func (s *Store) do(ctx context.Context, c *call) error {
 
 // join queues a call, and starts a batch if need be.
 func (s *Store) join(c *call) error {
+	if c.args != nil || s.sharded.Load() {
+		return s.joinAlone(c)
+	}
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.calls)+q.alone >= q.most && (time.Since(q.droppedAt) < pace || !q.dropLeft()) {
+	if len(q.calls) >= q.most && (time.Since(q.droppedAt) < pace || !q.dropLeft()) {
 		return ErrBusy
 	}
 	now := time.Now()
 	c.since = now
 	s.startWatch()
-	if c.args != nil || s.sharded.Load() {
-		c.batch = newBatch(now.Add(batchTime*s.timeout), c)
-		q.add(c.batch)
-		q.alone++
-		go s.sendAlone(c.batch)
-		return nil
-	}
 	q.calls = append(q.calls, c)
 	switch {
 	case q.sending < fewBatches, q.more(now) && now.Sub(q.started) > pace:
@@ -105,6 +107,28 @@ func (s *Store) join(c *call) error {
 	case !q.timed:
 		s.startMoreAfter(q.timeout / lateAfter)
 	}
+	return nil
+}
+
+// joinAlone starts to send a call alone. If its server hangs, calls to others still have room.
+func (s *Store) joinAlone(c *call) error {
+	var server *redis.Client
+	if s.sharded.Load() && s.answered.Load() > 0 { // before, a Cluster's client would have to ask Redis
+		server = s.node(context.Background(), c.key())
+	}
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.aloneTo[server] >= maxAlone {
+		return ErrBusy
+	}
+	c.since = time.Now()
+	s.startWatch()
+	c.batch = newBatch(c.since.Add(batchTime*s.timeout), c)
+	q.add(c.batch)
+	q.alone++
+	q.aloneTo[server]++
+	go s.sendAlone(c.batch, server)
 	return nil
 }
 
@@ -183,7 +207,7 @@ func (q *queue) dropLeft() bool {
 	}
 	clear(q.calls[len(kept):])
 	q.calls, q.droppedAt = kept, time.Now()
-	return len(kept)+q.alone < q.most
+	return len(kept) < q.most
 }
 
 // nextBatch takes the calls of the next batch. If there are none, it returns nil, and the sender

@@ -45,15 +45,19 @@ func (b *batch) deliver() {
 }
 
 // sendAlone sends one call.
-func (s *Store) sendAlone(b *batch) {
+func (s *Store) sendAlone(b *batch, server *redis.Client) {
 	growStack(0)
 	if b.calls[0].state.CompareAndSwap(callWaits, callSent) {
 		s.exchange(b)
 	}
-	s.queue.mu.Lock()
-	s.queue.remove(b)
-	s.queue.alone--
-	s.queue.mu.Unlock()
+	q := s.queue
+	q.mu.Lock()
+	q.remove(b)
+	q.alone--
+	if q.aloneTo[server]--; q.aloneTo[server] == 0 {
+		delete(q.aloneTo, server)
+	}
+	q.mu.Unlock()
 	b.deliver()
 }
 

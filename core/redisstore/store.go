@@ -100,7 +100,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
 	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, uncached: o.NoRefusalCache, refusals: newRefusals(), base: time.Now(), seed: maphash.MakeSeed()}
-	s.queue = &queue{most: maxCalls, timeout: o.Timeout}
+	s.queue = &queue{most: maxCalls, timeout: o.Timeout, aloneTo: map[*redis.Client]int{}}
 	s.calls.New = func() any { return new(call) }
 	client, single := rdb.(*redis.Client)
 	s.sharded.Store(!single)
