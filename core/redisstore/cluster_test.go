@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,26 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
+	t.Run("by a client that reads from replicas", func(t *testing.T) {
+		more := slices.DeleteFunc(documented(t, "Cluster with ReadOnly"), func(w string) bool { return !strings.HasPrefix(w, "+") })
+		for _, s := range servers {
+			s.Do(append([]string{"ACL", "SETUSER", words[2]}, more...)...)
+			s.Do("CONFIG", "RESETSTAT")
+		}
+		for _, o := range []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}, {RouteByLatency: true}} {
+			o.Addrs, o.Username, o.Password = addrs, words[2], "password"
+			rdb := redis.NewClusterClient(&o)
+			everyKind(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}), user)
+			_ = rdb.Close()
+			for _, s := range servers {
+				n := errorStat(connect(t, &redis.Options{Addr: s.Addr}), "NOPERM")
+				if n > 0 && !o.RouteByLatency { // which pings in vain
+					t.Errorf("%d commands are not permitted", n)
+				}
+			}
+		}
+	})
+
 	// A key space of its own for each of the suite's subtests.
 	t.Run("conforms", func(t *testing.T) {
 		n := 0
@@ -143,17 +164,21 @@ func slotOf(t testing.TB, server *redistest.Server, key string) (slot int) {
 
 // slotsMove moves the slots of users from the first master to the second while they
 // charge. Redirections are followed, so that nothing fails and nothing is forgotten;
-// but a charge of several limits is refused by the cluster itself as long as not all
-// of its keys are on one side.
+// but a charge of several keys is refused by the cluster itself as long as one of them is on
+// the other side, or does not exist, as the key of a ban policy that nobody has broken.
 func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClient, home func(*target) int) {
 	const budget = 500 * time.Millisecond // but on a busy machine one may take longer
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 	single := targets(store, "moves", 6, 100)
-	several := &target{who: "moves too", limit: kindsOf(100)[0], lim: core.Must(core.New(store, kindsOf(100)...))}
-	for i := 0; home(several) != 0; i++ {
-		several.who = fmt.Sprint("moves too ", i)
+	several := &target{limit: kindsOf(100)[0], lim: core.Must(core.New(store, kindsOf(100)...))}
+	policed := &target{limit: kindsOf(100)[1], lim: core.Must(core.Must(core.New(store, kindsOf(100)[1])).With(
+		core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))}
+	for i, tg := range []*target{several, policed} {
+		for j := 0; tg.who == "" || home(tg) != 0; j++ {
+			tg.who = fmt.Sprint("moves too ", i, " ", j)
+		}
 	}
-	l := startLoad(t, 8, append(single, several)...)
+	l := startLoad(t, 8, append(single, several, policed)...)
 	within(t, "the cluster serves", func() bool { return l.well(500) })
 
 	from, to := connect(t, &redis.Options{Addr: servers[0].Addr}), connect(t, &redis.Options{Addr: servers[1].Addr})
@@ -198,17 +223,20 @@ func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClie
 	if n, _, err := l.failures(); n > 0 {
 		t.Errorf("%d charges of one limit failed: %v", n, err)
 	}
-	move(several, func() {
-		within(t, "a charge of several limits is told to wait", func() bool { return said("TRYAGAIN") > 0 })
-	})
+	for _, tg := range []*target{several, policed} {
+		move(tg, func() {
+			before := said("TRYAGAIN")
+			within(t, "a charge of several keys is told to wait", func() bool { return said("TRYAGAIN") > before })
+		})
+	}
 	done := time.Now()
 	within(t, "the cluster serves", func() bool { return l.well(500) })
 	within(t, "all is used up", l.usedUp)
 	l.stop(budget)
 	l.atMost(1)
 	n, last, problem := l.failures()
-	if n != several.failed || last.Sub(done) > soon {
-		t.Errorf("%d errors, %d of them of several limits, the last %s after the move: %v", n, several.failed, last.Sub(done), problem)
+	if n != several.failed+policed.failed || last.Sub(done) > soon {
+		t.Errorf("%d errors, %d of them of several limits and %d of a ban policy, the last %s after the move: %v", n, several.failed, policed.failed, last.Sub(done), problem)
 	}
 	if len(moved) < 2 || said("MOVED") == 0 {
 		t.Errorf("%d slots were moved, and %d times a client was told", len(moved), said("MOVED"))

@@ -20,6 +20,9 @@
 //	    The client asks the nodes which of them are masters. If a node hangs, the client
 //	    waits that long. If a master hangs, its users wait for 2 to 4 s after the election
 //	    with the default, and for 0.15 s with 200 ms.
+//	ConnMaxIdleTime: shorter than the idle timeout of the server or of a balancer before it
+//	    With TLS the client does not notice that the server has closed an idle connection,
+//	    and behind a balancer there may be nothing to notice. The next call on it fails.
 //
 // With a *redis.Client the store sends decisions in batches. If nothing is under way, a
 // decision is sent at once. While others are under way, decisions wait and then go out
@@ -97,8 +100,9 @@
 //	Sentinel's master dies               the process's limit until the        once, and what had not been
 //	                                     election, and 0.3 s                  replicated
 //	a Cluster's master dies or hangs     the same, its users only             the same
-//	a Cluster's slot moves               Redis's answers; of several limits,  once, of several limits
-//	                                     the process's limit until it has moved
+//	a Cluster's slot moves               Redis's answers; with several        once, with several limits
+//	                                     limits or a BanPolicy the process's  or a BanPolicy
+//	                                     limit until it has moved
 //	a Ring's server dies                 the process's limit, then a new one  twice
 //	                                     on the other servers; its users only
 //	Redis's clock steps                  no refusal longer than one period    as much as the step, ahead
@@ -163,6 +167,7 @@
 // With Sentinel that is all. Other clients, and those of a database other than 0, also need
 //
 //	Cluster: +cluster|slots +asking
+//	Cluster with ReadOnly, RouteByLatency or RouteRandomly: also +readonly +command
 //	Ring: +ping
 //	DB: +select
 //
@@ -187,9 +192,9 @@
 //
 //	cluster-require-full-coverage no
 //
-// If a slot moves, no state is lost. But while the states of a charge's limits are on both
-// servers, the cluster answers TRYAGAIN. The charge then has an error, a core.ErrKey, until
-// the slot has moved.
+// If a slot moves, no state is lost. But a call that needs more than one key, of several
+// limits or a limit with a BanPolicy, fails until the slot has moved, unless all of its keys
+// exist and are on one server. The cluster answers TRYAGAIN, and the error is a core.ErrKey.
 //
 // # Capacity
 //
