@@ -182,9 +182,13 @@ func (cfg *Config) answer(c echo.Context, o *gate.Outcome) error {
 	case o.Failure == nil && cfg.Deny != nil:
 		err = cfg.Deny(c, o.Decision)
 	}
+	if res := c.Response(); res.Status < http.StatusOK && res.Size == 0 {
+		res.Committed = false // by early hints, which Echo takes for the response
+	}
 	if err != nil || c.Response().Committed {
 		return err
 	}
+	gate.ClearBody(c.Response().Writer)
 	return problem(c, o)
 }
 

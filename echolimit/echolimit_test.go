@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http/httptest"
 	"slices"
@@ -226,6 +227,46 @@ func TestHooks(t *testing.T) {
 				}
 				if c.body == "" && c.status != 403 && w.Header().Get("Content-Type") != "application/problem+json" {
 					t.Errorf("got %v %q, want a problem", w.Header(), w.Body)
+				}
+			})
+		}
+	})
+}
+
+// Echo takes early hints for the response. A hook that has sent nothing else has not answered.
+func TestHooksWithEarlyHints(t *testing.T) {
+	inBoth(t, func(t *testing.T, v version) {
+		for _, c := range []struct {
+			name   string
+			then   handler
+			status int
+			body   string // "": a problem
+		}{
+			{"and nothing", func(ctx) error { return nil }, 429, ""},
+			{"and an error", func(ctx) error { return v.httpError(420, "no") }, 420, `{"message":"no"}` + "\n"},
+			{"and a body, which is sent with 200", func(c ctx) error { return c.String(420, "no") }, 200, "no"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				limiter := one(memory())
+				if _, err := limiter.Allow(t.Context(), "~everyone", "a"); err != nil {
+					t.Fatal(err)
+				}
+				e := v.newEcho()
+				deny := func(ctx ctx, _ core.Decision) error {
+					_ = ctx.NoContent(103)
+					return c.then(ctx)
+				}
+				e.add("GET", "/a", ok, v.limit(config{deny: deny}, limiter, v.everyone(), v.action("a")))
+				s := httptest.NewServer(e)
+				defer s.Close()
+				resp, err := s.Client().Get(s.URL + "/a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer resp.Body.Close()
+				body, _ := io.ReadAll(resp.Body)
+				if resp.StatusCode != c.status || c.body != "" && string(body) != c.body || c.body == "" && resp.Header.Get("Content-Type") != "application/problem+json" {
+					t.Errorf("got %d %v %q", resp.StatusCode, resp.Header, body)
 				}
 			})
 		}

@@ -49,7 +49,6 @@ const problemType = "application/problem+json"
 func problem(c echo.Context, o *gate.Outcome) error {
 	p := &Problem{Problem: o.Problem()}
 	p.Sent = sent{p, c.Response()}
-	gate.ClearBody(c.Response().Writer)
 	if c.Request().Method == http.MethodHead { // the answer has no body, so nothing is encoded
 		c.Response().Before(func() {
 			if p.Sent.answers("") {

@@ -61,11 +61,11 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
 // are those of nethttp.Config.
 //
-// With a FinalCost, the Body of c.Request() is wrapped, and so is c.Response() while the
-// handler runs; echo.UnwrapResponse finds Echo's own. If the handler returns an error,
-// FinalCost gets the status with which Echo's own error handler answers: that of
-// echo.StatusCode, or 500 if there is none. If your error handler answers with another
-// status, mount a middleware inside that answers the error.
+// With a FinalCost, the Body of c.Request() is wrapped, and while the handler runs so is the
+// ResponseWriter of Echo's own Response, or c.Response() if another middleware has replaced
+// it. If the handler returns an error, FinalCost gets the status with which Echo's own error
+// handler answers: that of echo.StatusCode, or 500 if there is none. If your error handler
+// answers with another status, mount a middleware inside that answers the error.
 type Config struct {
 	Cost            func(*echo.Context) (int, error)
 	Limiter         func(*echo.Context) (*core.Limiter, error)
@@ -74,7 +74,7 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c *echo.Context, status int) int
-	Deny            func(*echo.Context, core.Decision) error // the central error handler gets its error; after a Hijack it must return one
+	Deny            func(*echo.Context, core.Decision) error // the central error handler gets its error
 	Fail            func(*echo.Context, error) error         // as Deny; its argument is a *gate.Failure
 	Keep            bool                                     // see Decision
 	ResetDelta      bool
@@ -121,10 +121,8 @@ func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
 }
 
 func (m *middleware) run(c *echo.Context, o *gate.Outcome, next echo.HandlerFunc) (err error) {
-	bare := c.Response()
-	w, answered := gate.Watch(bare)
-	c.SetResponse(w)
-	defer c.SetResponse(bare)
+	answered, restore := watch(c)
+	defer restore()
 	m.gate.Run(c, c.Request(), o, func(r *http.Request) { c.SetRequest(r); err = next(c) }, func() (int, bool) {
 		status, begun := answered()
 		if !begun && err != nil {
@@ -133,6 +131,20 @@ func (m *middleware) run(c *echo.Context, o *gate.Outcome, next echo.HandlerFunc
 		return status, begun
 	})
 	return err
+}
+
+// watch wraps the writer below Echo's own Response, so that it sees what the client gets. If a
+// middleware outside has set a writer of its own, watch wraps that: it may buffer.
+func watch(c *echo.Context) (answered func() (status int, begun bool), restore func()) {
+	if res, ok := c.Response().(*echo.Response); ok {
+		bare := res.ResponseWriter
+		res.ResponseWriter, answered = gate.Watch(bare)
+		return answered, func() { res.ResponseWriter = bare }
+	}
+	bare := c.Response()
+	w, answered := gate.Watch(bare)
+	c.SetResponse(w)
+	return answered, func() { c.SetResponse(bare) }
 }
 
 // statusOf is the status that Echo's own error handler answers with.
@@ -186,19 +198,32 @@ func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetD
 // answer calls Deny or Fail. If they write nothing and return no error, it returns the
 // problem.
 func (cfg *Config) answer(c *echo.Context, o *gate.Outcome) error {
-	var err error
+	var hook func() error
 	switch {
 	case o.Failure != nil && cfg.Fail != nil:
-		err = cfg.Fail(c, o.Failure)
+		hook = func() error { return cfg.Fail(c, o.Failure) }
 	case o.Failure == nil && cfg.Deny != nil:
-		err = cfg.Deny(c, o.Decision)
+		hook = func() error { return cfg.Deny(c, o.Decision) }
+	}
+	var err error
+	if hook != nil {
+		answered, restore := watch(c)
+		err = hook()
+		restore()
+		if _, begun := answered(); begun {
+			return err
+		}
+	}
+	if res, _ := echo.UnwrapResponse(c.Response()); res != nil && res.Committed {
+		if res.Status >= http.StatusOK {
+			return err
+		}
+		res.Committed = false // by early hints, which Echo takes for the response
 	}
 	if err != nil {
 		return err
 	}
-	if res, _ := echo.UnwrapResponse(c.Response()); res != nil && res.Committed {
-		return nil
-	}
+	gate.ClearBody(c.Response())
 	return problem(c, o)
 }
 

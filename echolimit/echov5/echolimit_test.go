@@ -12,6 +12,7 @@ import (
 
 	"github.com/labstack/echo/v5"
 
+	"github.com/tailcut/tailcut/core"
 	echolimit "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
@@ -123,30 +124,130 @@ func TestFinalCostOfHEAD(t *testing.T) {
 	}
 }
 
-// With a FinalCost the handler's writer leads to Echo's own, which comes back afterwards.
-func TestTheWriterWithAFinalCost(t *testing.T) {
-	ran := gatetest.NewRan(t, 2)
+// With a FinalCost the handler has Echo's own Response, and so has Deny. Its writer comes back
+// afterwards.
+func TestTheWriterThatIsWatched(t *testing.T) {
+	ran := gatetest.NewRan(t, 4)
 	e := newEcho(echo.RouterConfig{})
+	var before *echo.Response
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error {
 			ran.Now()
-			before := c.Response()
+			before = c.Response().(*echo.Response)
+			servers := before.ResponseWriter
 			err := next(c)
-			if c.Response() != before {
-				t.Errorf("the limit left a %T", c.Response())
+			if c.Response() != http.ResponseWriter(before) || before.ResponseWriter != servers {
+				t.Errorf("the limit left a %T around a %T", c.Response(), before.ResponseWriter)
 			}
 			return err
 		}
 	})
-	e.GET("/a", func(c *echo.Context) error {
-		ran.Now()
-		if res, err := echo.UnwrapResponse(c.Response()); err != nil || c.Response() == http.ResponseWriter(res) {
-			t.Errorf("%v in a %T", err, c.Response())
+	answers := func(status int) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			ran.Now()
+			if c.Response() != http.ResponseWriter(before) {
+				t.Errorf("got a %T", c.Response())
+			}
+			return c.String(status, "own")
 		}
-		return c.String(200, "ok")
-	}, echolimit.Config{FinalCost: func(*echo.Context, int) int { return 1 }}.Limit(five(gatetest.NewStore(nil)), everyone, echolimit.Route))
-	want(t, do(e, "GET", "/a"), 200, "4")
+	}
+	e.GET("/a", answers(200), echolimit.Config{
+		FinalCost: func(*echo.Context, int) int { return 1 },
+		Deny:      func(c *echo.Context, _ core.Decision) error { return answers(420)(c) },
+	}.Limit(gatetest.One(gatetest.NewStore(nil)), everyone, echolimit.Route))
+	want(t, do(e, "GET", "/a"), 200, "0")
+	want(t, do(e, "GET", "/a"), 420, "0")
 }
+
+// FinalCost gets the status that the client gets, also of a handler that writes to Echo's own
+// Response.
+func TestFinalCostOfEchosOwnResponse(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		do     func(*echo.Context, *echo.Response) error
+		status int // -1: FinalCost is not called
+	}{
+		{"a status", func(_ *echo.Context, res *echo.Response) error { res.WriteHeader(401); return nil }, 401},
+		{"a body, then a panic", func(_ *echo.Context, res *echo.Response) error { _, _ = res.Write([]byte("x")); panic("mine") }, 200},
+		{"a body, then an error", func(_ *echo.Context, res *echo.Response) error {
+			_, _ = res.Write([]byte("x"))
+			return echo.NewHTTPError(500, "late")
+		}, 200},
+		{"a status that a hook changes", func(c *echo.Context, res *echo.Response) error {
+			res.Before(func() { res.Status = 503 })
+			return c.String(200, "x")
+		}, 503},
+		{"early hints, after which Echo sends no other status", func(c *echo.Context, _ *echo.Response) error {
+			c.Response().WriteHeader(103)
+			return c.NoContent(503)
+		}, 200},
+		{"a connection that was taken over", func(_ *echo.Context, res *echo.Response) error {
+			conn, _, err := res.Hijack()
+			if err == nil {
+				_, _ = conn.Write([]byte("HTTP/1.1 204 No Content\r\n\r\n"))
+				_ = conn.Close()
+			}
+			return err
+		}, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := make(chan int, 2)
+			e := newEcho(echo.RouterConfig{})
+			e.GET("/a", func(ec *echo.Context) (err error) {
+				defer func() { got <- -1 }() // last
+				defer func() { _ = recover() }()
+				return echolimit.Config{FinalCost: func(_ *echo.Context, status int) int {
+					got <- status
+					return 1
+				}}.Limit(five(gatetest.NewStore(nil)), everyone, echolimit.Route)(func(ec *echo.Context) error {
+					res, err := echo.UnwrapResponse(ec.Response())
+					return errors.Join(err, c.do(ec, res))
+				})(ec)
+			})
+			s := httptest.NewServer(e)
+			defer s.Close()
+			resp, err := s.Client().Get(s.URL + "/a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if status := <-got; status != c.status || c.status > 0 && status != resp.StatusCode {
+				t.Errorf("answered %d, FinalCost got %d, want %d", resp.StatusCode, status, c.status)
+			}
+		})
+	}
+}
+
+// A Deny that writes to Echo's own Response, past a middleware's writer, has answered.
+func TestDenyByEchosOwnResponse(t *testing.T) {
+	ran := gatetest.NewRan(t, 1)
+	e := newEcho(echo.RouterConfig{})
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			ran.Now()
+			c.SetResponse(wrapper{c.Response()})
+			if err := next(c); err != nil {
+				t.Error(err)
+			}
+			return nil
+		}
+	})
+	e.GET("/a", ok, echolimit.Config{
+		Cost: func(*echo.Context) (int, error) { return 6, nil },
+		Deny: func(c *echo.Context, _ core.Decision) error {
+			res, err := echo.UnwrapResponse(c.Response())
+			if err == nil {
+				res.WriteHeader(420)
+			}
+			return err
+		},
+	}.Limit(five(gatetest.NewStore(nil)), everyone, echolimit.Route))
+	want(t, do(e, "GET", "/a"), 420, "5")
+}
+
+type wrapper struct{ http.ResponseWriter }
+
+func (w wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // However the problem travels to the central handler, it arrives as one.
 func TestTheProblemArrives(t *testing.T) {

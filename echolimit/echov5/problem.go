@@ -45,7 +45,6 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 
 // problem makes the outcome an error.
 func problem(c *echo.Context, o *gate.Outcome) error {
-	gate.ClearBody(c.Response())
 	p := &Problem{Problem: o.Problem(), header: c.Response().Header()}
 	p.sends = c.Request().Method == http.MethodHead // the answer has no body
 	if res, _ := echo.UnwrapResponse(c.Response()); res != nil {
