@@ -80,7 +80,7 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c *gin.Context, status int) int
-	Deny            func(*gin.Context, core.Decision) // called after c.Abort; a status without a body counts only if it changes the status
+	Deny            func(*gin.Context, core.Decision) // called after c.Abort
 	Fail            func(*gin.Context, error)         // called after c.Abort; the error is a *gate.Failure
 	Keep            bool                              // see Decision
 	ResetDelta      bool
@@ -111,9 +111,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			c.Set(decisionKey{}, &o.Kept.Decision)
 		}
 		if o.FinalCost {
-			w := &watched{ResponseWriter: c.Writer}
-			c.Writer = w
-			g.Run(c, c.Request, &o, func(r *http.Request) { c.Request = r; c.Next() }, w.answered)
+			g.Run(c, c.Request, &o, func(r *http.Request) { c.Request = r; c.Next() }, watch(c).answered)
 		}
 	}
 }
@@ -157,14 +155,21 @@ func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetD
 // answer calls Deny or Fail, and sends the default answer if they write nothing.
 func (cfg *Config) answer(c *gin.Context, o *gate.Outcome) {
 	c.Abort()
-	status := c.Writer.Status() // 404 if no route matched
+	var hook func()
 	switch {
 	case o.Failure != nil && cfg.Fail != nil:
-		cfg.Fail(c, o.Failure)
+		hook = func() { cfg.Fail(c, o.Failure) }
 	case o.Failure == nil && cfg.Deny != nil:
-		cfg.Deny(c, o.Decision)
+		hook = func() { cfg.Deny(c, o.Decision) }
 	}
-	if !c.Writer.Written() && c.Writer.Status() == status {
+	if hook != nil {
+		w := watch(c)
+		hook()
+		if w.begun || final(w.status) {
+			return
+		}
+	}
+	if !c.Writer.Written() {
 		o.Problem().Write(c.Writer, c.Request)
 	}
 }
@@ -181,10 +186,43 @@ func around(c *gin.Context) *Config {
 	return cfg
 }
 
-// watched records whether the connection was taken over. Gin's writer does not.
+// watched records the status and whether there is a body, which the Status and the Written of a
+// middleware that buffers may not tell. It also records whether the connection was taken over,
+// which those of Gin do not tell.
 type watched struct {
 	gin.ResponseWriter
-	taken bool
+	status       int // as set last; 0: none
+	begun, taken bool
+}
+
+// watch puts a watched around c.Writer.
+func watch(c *gin.Context) *watched {
+	w := &watched{ResponseWriter: c.Writer}
+	c.Writer = w
+	return w
+}
+
+// final reports whether a response can end with this status. Gin keeps that of early hints as
+// any other, and the server then sends 200.
+func final(status int) bool {
+	return status >= http.StatusOK || status == http.StatusSwitchingProtocols
+}
+
+func (w *watched) WriteHeader(status int) {
+	if status > 0 && !w.Written() { // as Gin's: c.Render(-1) leaves the status
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *watched) WriteString(s string) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.WriteString(s)
 }
 
 func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -200,5 +238,12 @@ func (w *watched) answered() (status int, begun bool) {
 	if w.taken {
 		return 0, true
 	}
-	return w.Status(), w.Written()
+	status = w.status
+	if status == 0 {
+		status = w.Status() // 404 if no route matched
+	}
+	if !final(status) {
+		status = http.StatusOK
+	}
+	return status, w.begun || w.Written()
 }

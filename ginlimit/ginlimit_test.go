@@ -138,6 +138,16 @@ func TestDenyOfUnmatched(t *testing.T) {
 	}
 }
 
+// So has one that sets the status that Gin has ready, though Gin adds its body.
+func TestDenyWithTheStatusOfUnmatched(t *testing.T) {
+	e := gin.New()
+	e.Use(ginlimit.Config{Deny: func(c *gin.Context, _ core.Decision) { c.Status(404) }}.Limit(one(memory()), everyone, ginlimit.Route))
+	want(t, do(e, "GET", "/none"), 404, "0")
+	if w := do(e, "GET", "/none"); w.Code != 404 || w.Header().Get("Retry-After") != "60" {
+		t.Errorf("got %d %v", w.Code, w.Header())
+	}
+}
+
 // A status that an earlier middleware has set is not an answer.
 func TestAnEarlierStatus(t *testing.T) {
 	e := gin.New()
@@ -272,6 +282,13 @@ func TestFinalCostStatus(t *testing.T) {
 		"an abort with a status":  {do: func(c *gin.Context) { c.AbortWithStatus(503) }, status: 503},
 		"an abort with an error":  {do: func(c *gin.Context) { _ = c.AbortWithError(422, errors.New("x")) }, status: 422},
 		"a body, too late to err": {do: func(c *gin.Context) { c.String(200, "x"); c.Writer.Flush(); c.Status(500) }, status: 200},
+		"an event after a status": {do: func(c *gin.Context) { c.Status(201); c.SSEvent("x", 1) }, status: 201},
+		"a written status":        {do: func(c *gin.Context) { c.Status(204); c.Writer.WriteHeaderNow(); c.Status(500) }, status: 204},
+		"a string":                {do: func(c *gin.Context) { _, _ = c.Writer.WriteString("x"); c.Status(500) }, status: 200},
+		"early hints":             {do: func(c *gin.Context) { c.Status(103) }, status: 200},
+		"other protocols":         {do: func(c *gin.Context) { c.Status(101) }, status: 101},
+		"a panic after a flush":   {do: func(c *gin.Context) { c.Writer.Flush(); panic("mine") }, status: 200, panics: true},
+		"a panic after a body":    {do: func(c *gin.Context) { c.String(202, "x"); panic("mine") }, status: 202, panics: true},
 		"a panic":                 {do: func(*gin.Context) { panic("mine") }, status: 500, panics: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,6 +331,68 @@ func TestFinalCostUnmatched(t *testing.T) {
 	}}.Limit(core.Must(core.New(memory(), core.SlidingWindow(9, time.Minute))), everyone, ginlimit.Route))
 	want(t, do(e, "GET", "/none"), 404, "8")
 	want(t, do(e, "GET", "/none"), 404, "5")
+}
+
+// However a hook and a handler answer, it counts inside a middleware whose writer buffers and does
+// not say what is written.
+func TestInsideAWriterThatBuffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		do     gin.HandlerFunc
+		status int
+		body   string
+	}{
+		"a status": {func(c *gin.Context) { c.Status(403) }, 403, ""},
+		"a body":   {func(c *gin.Context) { _, _ = c.Writer.Write([]byte("x")) }, 200, "x"},
+		"a string": {func(c *gin.Context) { _, _ = c.Writer.WriteString("x") }, 200, "x"},
+		"both":     {func(c *gin.Context) { c.String(403, "x") }, 403, "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := 0
+			e := gin.New()
+			e.Use(gin.CustomRecoveryWithWriter(nil, func(*gin.Context, any) {}), func(c *gin.Context) {
+				b := &buffers{ResponseWriter: c.Writer}
+				c.Writer = b
+				defer b.send()
+				c.Next()
+			}, ginlimit.Config{
+				FinalCost: func(_ *gin.Context, status int) int { got = status; return 1 },
+				Deny:      func(gc *gin.Context, _ core.Decision) { c.do(gc) },
+			}.Limit(one(memory()), everyone, ginlimit.Action("a")))
+			e.GET("/a", func(gc *gin.Context) {
+				c.do(gc)
+				if c.body != "" {
+					panic("mine")
+				}
+			})
+			for range 2 {
+				if w := do(e, "GET", "/a"); w.Code != c.status || w.Body.String() != c.body || got != c.status {
+					t.Errorf("answered %d %q, FinalCost got %d; want %d %q", w.Code, w.Body, got, c.status, c.body)
+				}
+			}
+		})
+	}
+}
+
+type buffers struct {
+	gin.ResponseWriter
+	status int
+	body   string
+}
+
+func (b *buffers) WriteHeader(status int) { b.status = status }
+
+func (b *buffers) Write(p []byte) (int, error) { return b.WriteString(string(p)) }
+
+func (b *buffers) WriteString(s string) (int, error) {
+	b.body += s
+	return len(s), nil
+}
+
+func (b *buffers) send() {
+	if b.status != 0 {
+		b.ResponseWriter.WriteHeader(b.status)
+	}
+	_, _ = b.ResponseWriter.WriteString(b.body)
 }
 
 // Allow inside a handler aborts what it refuses.

@@ -159,32 +159,34 @@ func TestResponseController(t *testing.T) {
 
 // A Deny that would rather drop the connection than answer: where there is none to
 // drop, as with HTTP/2, it has answered nothing, and the default answer stands.
-// (Gin's own Hijack panics with HTTP/2, and Echo's leaves no trace.)
+// (Gin's own Hijack panics with HTTP/2, and that of Echo v4 leaves no trace.)
 func TestDenyDropsTheConnection(t *testing.T) {
-	for _, s := range serve(t) {
-		t.Run(s.proto, func(t *testing.T) {
-			s.mount(mountNetHTTP(app{routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
-				if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
-					conn.Close()
-				}
-			}})(decides(refusal)())}.filled()))
-			resp, err := post(t, s)
-			if s.proto == "HTTP/1.1" {
-				if err == nil {
-					resp.Body.Close()
-					t.Errorf("got %s, want no response", resp.Status)
-				}
-				return
+	cfg := &nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			conn.Close()
+		}
+	}}
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		if ad.name == "ginlimit" || ad.name == "echolimit" {
+			t.Skip()
+		}
+		s.mount(ad.mount(app{routes: reply(cfg)(decides(refusal)())}.filled()))
+		resp, err := post(t, s)
+		if s.proto == "HTTP/1.1" {
+			if err == nil {
+				resp.Body.Close()
+				t.Errorf("got %s, want no response", resp.Status)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
-			if resp.StatusCode != 429 {
-				t.Errorf("got %s, want 429", resp.Status)
-			}
-		})
-	}
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 429 {
+			t.Errorf("got %s, want 429", resp.Status)
+		}
+	})
 }
 
 // What a Deny does to the connection without writing is not an answer; what it
@@ -218,21 +220,30 @@ func TestDenyWithAResponseController(t *testing.T) {
 	}
 }
 
-// Early hints of a Deny are no answer.
+// Early hints of a Deny or a Fail are no answer.
 func TestDenyWithEarlyHints(t *testing.T) {
-	for _, s := range serve(t) {
-		s.mount(mountNetHTTP(app{routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
-			w.WriteHeader(http.StatusEarlyHints)
-		}})(decides(refusal)())}.filled()))
-		resp, err := post(t, s)
-		if err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, ad adapter, s *server) {
+		s.mount(ad.mount(app{routes: reply(&nethttp.Config{
+			Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.WriteHeader(http.StatusEarlyHints) },
+			Fail: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusEarlyHints) },
+		})(decides(refusal)())}.filled()))
+		for user, want := range map[string]int{"laoqian": 429, "": 400} {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-User-ID", user)
+			resp, err := s.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != want || resp.Header.Get("Content-Type") != "application/problem+json" || len(body) == 0 {
+				t.Errorf("%s: got %s %v %q, want %d", s.proto, resp.Status, resp.Header, body, want)
+			}
 		}
-		resp.Body.Close()
-		if resp.StatusCode != 429 {
-			t.Errorf("%s: got %s, want 429", s.proto, resp.Status)
-		}
-	}
+	})
 }
 
 // 40 requests at once over a limit of 5: five pass, whoever they are, and every
