@@ -36,8 +36,8 @@ func contextKey(key any) string {
 }
 
 // Value is for adapters of other frameworks. It returns a function whose key is the value that
-// get returns. [ContextValue], ginlimit.Value and echolimit.Value are made with it. what names the value in errors and
-// logs, such as "the session's tenant".
+// get returns. [ContextValue], ginlimit.Value and echolimit.Value are made with it. what names
+// the value in errors and logs, such as "the session's tenant".
 //
 // A string is used as it is, an integer in decimal, and so are types based on these. The
 // number 7 and the string "7" are one key; 0 is a key like any other.
