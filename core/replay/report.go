@@ -88,9 +88,9 @@ type FunnelFit struct {
 // Least are the least numbers that refuse no user, at most one user in a thousand, and at most
 // one in a hundred.
 type Least struct {
-	Nobody   int `json:"100%"`
-	PerMille int `json:"99.9%"`
-	Percent  int `json:"99%"`
+	Nobody   int `json:"nobody"`
+	PerMille int `json:"0.1%"`
+	Percent  int `json:"1%"`
 }
 
 // A Point says which share of users a max touches, from 0 to 1.

@@ -90,7 +90,7 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	fit := func(period string, max float64) any {
-		return map[string]any{"action": "all", "period": period, "max": map[string]any{"100%": max, "99.9%": max, "99%": max}}
+		return map[string]any{"action": "all", "period": period, "max": map[string]any{"nobody": max, "0.1%": max, "1%": max}}
 	}
 	want := map[string]any{
 		"lines": 7., "skipped": 1., "late": 1., "requests": 5., "users": 2.,
@@ -280,7 +280,7 @@ func TestNamesAreHarmless(t *testing.T) {
 func TestFieldsAreGiven(t *testing.T) {
 	const line = `{"at":"1795334400","verb":"GET","req":{"target":"/x"},"ip":"203.0.113.9","client":"203.0.113.1","n":3}` + "\n"
 	code, stdout, stderr := replayed(t, line, "-json", "-field", "time=at", "-field", "method=verb", "-field", "path=req.target", "-field", "address=client", "-field", "cost=n", "-limit", "SlidingWindow(2, 1m)", "-")
-	if code != exitOK || !strings.Contains(stdout, `"refused": 1`) || !strings.Contains(stdout, `"99.9%": 3`) {
+	if code != exitOK || !strings.Contains(stdout, `"refused": 1`) || !strings.Contains(stdout, `"0.1%": 3`) {
 		t.Errorf("exit %d, %s%s", code, stderr, stdout)
 	}
 }
