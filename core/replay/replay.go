@@ -143,7 +143,11 @@ func (o *Options) validate(actions []string) error {
 		if _, err := core.New(memorystore.New(nil), c.Limits...); err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
-		if c.Action != "" && !contains(actions, c.Action) {
+		switch {
+		case c.Action == "" || contains(actions, c.Action):
+		case len(o.Routes) == 0:
+			return configError("limit %s is for the action %q, but there are no routes, so all requests are the action %s; add a route, such as 'POST /%[2]s=%[2]s'", c, c.Action, AllActions)
+		default:
 			return configError("limit %s is for the action %q, and the routes have only %s", c, c.Action, strings.Join(actions, ", "))
 		}
 	}
