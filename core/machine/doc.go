@@ -30,7 +30,31 @@
 //
 // # Time
 //
-// All times are microseconds on the store's clock, and every instant is positive. A clock
-// may step back. The first action that finds a state from the future moves it back to
+// All times are microseconds on the store's clock, and every instant is positive. Instants
+// count from an epoch of the store's own choice, so a rule cannot tell the hour or the day. A
+// clock may step back. The first action that finds a state from the future moves it back to
 // now, so that no user is locked out for longer than one full period.
+//
+// # Adding a limit
+//
+// These places know the kinds of limits. Tests fail for some that are forgotten, not for all.
+//
+//	core/machine/rule.go           the Kind, its word, and Windowed, Trailed, Counted or Metered
+//	core/machine/state.go          the switches, and Refuse if the limit records refusals
+//	core/machine/refund.go         Rule.Refund
+//	core/limit.go, validate.go     the constructor, the doc of Limit.Kind, and the bounds
+//	core/compile.go                what identifies the state
+//	core/text.go                   Limit.String and ParseLimit
+//	core/storetest/model.go        the reference model, and model_refund.go
+//	core/storetest/rules.go        kindsOfLimits, and the limit's own promises
+//	core/storetest/concurrent.go   hourlyLimits, and the list in linear.go
+//	core/redisstore/wire.go        the script's arguments and reply
+//	core/redisstore/lua/take.lua   the kind's word chooses the machine, and its parts ask for it
+//	core/redisstore/refund.go      refundSpec, and the functions of lua/refund.lua
+//	core/redisstore/cache.go       holds: how long a refusal is sure to last
+//	core/wait.go                   countsRefusals; core/metrics/watch.go asks the same
+//	core/doc.go, README.md         the tables of limits; examples/compare draws each
+//
+// A new machine also has a field in [State] and a binary form (binary.go), a place in
+// memorystore (slot.go) and a file in redisstore/lua.
 package machine

@@ -285,6 +285,20 @@ func FuzzUnmarshalBinary(f *testing.F) {
 	})
 }
 
+func TestEveryKindHasOneMachine(t *testing.T) {
+	for k := Kind(1); k <= KindBan || k.String() != "invalid"; k++ {
+		r, machines := Rule{Kind: k}, 0
+		for _, is := range []bool{r.Trailed(), r.Counted(), r.Metered(), k == KindBan} {
+			if is {
+				machines++
+			}
+		}
+		if machines != 1 || r.Windowed() != (r.Trailed() || r.Counted()) {
+			t.Errorf("kind %d, %q, has %d machines; Windowed is %t", k, k, machines, r.Windowed())
+		}
+	}
+}
+
 // A Kind that a switch has forgotten is not decided as another one.
 func TestUnknownKindPanics(t *testing.T) {
 	r, s, a, v := NewWindow(KindBan+1, 3, 10*second), State{}, Ask{Cost: 1}, Reading{}

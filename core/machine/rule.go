@@ -84,6 +84,10 @@ func (r *Rule) Windowed() bool { return r.Kind <= KindElasticWindow }
 // Trailed reports whether the state of the rule is a [Trail].
 func (r *Rule) Trailed() bool { return r.Kind <= KindMovingWindow }
 
+// Counted reports whether the state of the rule is a [Counter], so that the full quota comes
+// back at once, when the window ends.
+func (r *Rule) Counted() bool { return r.Kind == KindFixedWindow || r.Kind == KindElasticWindow }
+
 // Metered reports whether the rule is a bucket's or a funnel's.
 func (r *Rule) Metered() bool { return r.Kind == KindTokenBucket || r.Kind == KindFunnel }
 
