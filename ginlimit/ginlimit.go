@@ -70,8 +70,8 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
 // are those of nethttp.Config. With a FinalCost, c.Writer and the Body of c.Request are
-// wrapped, and the status is what c.Writer has when the handlers after this one have
-// returned.
+// wrapped, and the status is the one last set on c.Writer when the handlers after this one
+// have returned.
 type Config struct {
 	Cost            func(*gin.Context) (int, error)
 	Limiter         func(*gin.Context) (*core.Limiter, error)

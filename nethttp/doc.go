@@ -62,8 +62,12 @@
 //   - authentication, if the user comes from it
 //   - the mux, if the action is keyfuncs.Route
 //
-// If there is a Config.FinalCost, mount http.TimeoutHandler inside. Only with a FinalCost
-// does Limit wrap the ResponseWriter.
+// http.TimeoutHandler gives its handler headers of its own. So mount all limits of a route on one
+// side of it, and if they are outside, do not call Allow in its handler. Otherwise the inner
+// decision's headers replace the outer's, even if those are tighter. With a Config.FinalCost the
+// limits must be outside of it. The same is true of other middleware that buffers headers.
+//
+// Limit wraps the handler's ResponseWriter only with a FinalCost.
 //
 // If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client
 // gets both. Delete the backend's in ModifyResponse:

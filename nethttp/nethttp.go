@@ -75,7 +75,8 @@ type Config struct {
 	// connection (http.Hijacker), or if FinalCost panics or returns a negative cost, the
 	// cost charged on entry stays. With a FinalCost the handler's ResponseWriter and the
 	// request's Body are wrapped. Mount http.MaxBytesHandler inside: ParseForm does not find it
-	// outside, and refuses forms of more than 10 MB.
+	// outside, and refuses forms of more than 10 MB. Inside, it cannot close the connection, and
+	// the server may read up to 256 KB more of a body that is too large.
 	//
 	// An action that failed costs nothing:
 	//
@@ -99,8 +100,9 @@ type Config struct {
 	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
 	// nothing, it sends requests that make the handler fail.
 	//
-	// Mount http.TimeoutHandler inside. If it is outside, the client gets 503, but
-	// FinalCost gets the status that the handler writes later.
+	// Mount http.TimeoutHandler inside of all limits, and do not call [Allow] in its handler. If
+	// it is outside, the client gets 503, but FinalCost gets the status that the handler writes
+	// later.
 	FinalCost func(r *http.Request, status int) int
 
 	// Keep lets the handler read the decision with [Decision].
