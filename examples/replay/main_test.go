@@ -69,7 +69,7 @@ reply: 4 requests by 2 users
     10/m              1                1              1
     1/m               3                3              3
 
-  To touch none of these users:
+  A first guess, per minute, touches none of these users. Compare the tables:
     limiter, err := core.New(store, core.SlidingWindow(3, time.Minute))
 
 like: 0 requests by 0 users

@@ -94,11 +94,12 @@ func writeFit(w io.Writer, a *replay.ActionReport) {
 		row(rate(f.Rate), f.Capacity)
 	}
 	limit, touched := suggestion(a)
-	fmt.Fprintf(w, "\n  To touch %s:\n    %s\n", touched, limit)
+	fmt.Fprintf(w, "\n  A first guess, per minute, touches %s. Compare the tables:\n    %s\n", touched, limit)
 }
 
 // suggestion is a line of Go for a limit a minute, and whom it touches: at most a thousandth of the
-// users, or if they are few a hundredth or none.
+// users, or if they are few a hundredth or none. It is a guess: a few heavy users may be
+// spammers, or an office behind one address.
 func suggestion(a *replay.ActionReport) (line, touched string) {
 	fit := a.Windows[0].Max
 	n, touched := fit.Nobody, "none of these users"
