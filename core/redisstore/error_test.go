@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
@@ -71,6 +72,24 @@ func TestOutOfMemory(t *testing.T) {
 		if err := lim.Reset(t.Context(), user, action); err != nil { // frees
 			t.Error(err)
 		}
+	}
+}
+
+// What a server says of a user of that name is no word of a replica.
+func TestAUserNamedReadonly(t *testing.T) {
+	const text = "NOPERM User READONLY has no permissions to run the 'set' command"
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "SET" {
+			c.WriteError(text)
+		}
+		return command == "SET"
+	})
+	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(store, core.Funnel(5, hourly)))
+	_, err := lim.Allow(t.Context(), user, action)
+	if discreet(t, err); !strings.Contains(err.Error(), text) {
+		t.Errorf("%v", err)
 	}
 }
 

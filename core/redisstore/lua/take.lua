@@ -219,8 +219,10 @@ while from < keys do
 		end
 		if problem then -- if a write fails, all charges since the last read fail
 			problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
-			if find(problem, 'READONLY', 1, true) then -- the client then leaves this server; it has written nothing
-				return redis.error_reply(match(problem, 'READONLY.*'))
+			-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
+			local replica = match(problem, '^!(READONLY.*)') or match(problem, '^!@[^-]*%-(READONLY.*)')
+			if replica then
+				return redis.error_reply(replica)
 			end
 			for i = last, start + 1, -1 do
 				reply[i] = nil
