@@ -13,9 +13,10 @@ import (
 // refusing users is worse than not limiting them. [Fallback] avoids both.
 //
 // After three failures in a row store is not asked, so that an outage does not cost every
-// action the timeout. One call every 250 ms still asks as a probe. When a probe is answered,
-// store decides again. The log says once that store fails (code "store-fails") and once that
-// it answers again ("store-answers"), and [Observe] shows it. An [ErrKey] does not count as a failure.
+// action the timeout. Failures of calls that overlap count as one. One call every 250 ms
+// still asks as a probe. When a probe is answered, store decides again. The log says once
+// that store fails (code "store-fails") and once that it answers again ("store-answers"),
+// and [Observe] shows it. An [ErrKey] does not count as a failure.
 //
 // The caller's own cancellation stays an error and does not count: a client that disconnects
 // is not an outage, and its request is not let through. A deadline of the caller that ends

@@ -143,8 +143,8 @@
 // then refuses earlier afterwards, never later.
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
-// so that an outage does not cost every action the timeout. Then one call every
-// 250 ms probes the store.
+// so that an outage does not cost every action the timeout. Failures of calls that overlap
+// count as one. Then one call every 250 ms probes the store.
 //
 // # For authors of stores
 //

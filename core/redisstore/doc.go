@@ -128,9 +128,12 @@
 //
 // All of a user's keys are in one cluster slot, and users cannot choose it. Bytes that are
 // not printable or have a meaning in a key are escaped as %XX. A user or action of more than
-// 128 bytes is replaced by ~ and its digest. So any two users have different keys. Every key
-// expires when its full quota is available again. Options.Prefix separates applications.
-// Options.Secret keeps users' names out of Redis.
+// 128 bytes is replaced by ~ and its digest. So any two users have different keys.
+// Options.Prefix separates applications. Options.Secret keeps users' names out of Redis.
+//
+// Every key expires: a limit's when its full quota is available again, that of a bucket with
+// Initial after its ForgetAfter, and a BanPolicy's when refusals and bans are forgotten. A
+// refund does not shorten the life of a funnel's or bucket's key.
 //
 // # Memory in Redis
 //

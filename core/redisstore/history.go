@@ -18,8 +18,9 @@ type Entry struct {
 }
 
 // History returns the history of a SlidingWindow for user and action, oldest first. It has all
-// entries of the last period, and maybe some older ones. limit is the limiter's own, or one of
-// the same identity.
+// admitted actions of the last period, and maybe some older ones. With CountRefused it has the
+// newest entries, as many as the limit's max: refused attempts displace admitted ones. limit is
+// the limiter's own, or one of the same identity.
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
