@@ -33,7 +33,7 @@
 // # By user and by address
 //
 // Five a minute per user and 100 an hour per address are two limits. Give each an action of its
-// own. The address is the inner one here, so that one user's refused requests do not use it up:
+// own. Mount the address's limit inside, so that one user's refused requests do not use it up:
 //
 //	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("reply-address"))(h)
 //	h = nethttp.Limit(perUser, user, keyfuncs.Action("reply"))(h)
