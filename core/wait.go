@@ -166,10 +166,10 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 	}
 }
 
-// attempt asks the store for the action. A limiter that counts refusals is looked at first, and not
-// asked for what has to wait: that is no refusal. A turn that is reserved ahead is none either.
+// attempt asks the store for the action. If a limit records refusals, attempt looks first, and does
+// not ask for what has to wait: that is no refusal. Neither is a turn that is reserved ahead.
 func (w *waiter) attempt(ctx context.Context, c Charge, patience time.Duration) (Decision, error) {
-	if c.Ahead == 0 && w.limiter.countsRefusals() {
+	if c.Ahead == 0 && w.limiter.recordsRefusals() {
 		d, err := w.take(ctx, machine.Peek)
 		if err != nil || !d.Allowed && d.RetryAfter < patience {
 			return d, err
@@ -259,11 +259,8 @@ func (l *Limiter) reserves() bool {
 	return len(e) == 1 && e[0].rule.Metered()
 }
 
-// countsRefusals reports whether a refusal by one of the limits is recorded.
-func (l *Limiter) countsRefusals() bool {
-	return slices.ContainsFunc(l.limits, func(x Limit) bool {
-		return x.kind == machine.KindBan || x.kind == machine.KindElasticWindow || x.kind == machine.KindSlidingRefused
-	})
+func (l *Limiter) recordsRefusals() bool {
+	return slices.ContainsFunc(l.limits, func(x Limit) bool { return x.rule.RecordsRefusals() })
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

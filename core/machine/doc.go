@@ -39,8 +39,8 @@
 //
 // These places know the kinds of limits. Tests fail for some that are forgotten, not for all.
 //
-//	core/machine/rule.go           the Kind, its word, and Windowed, Trailed, Counted or Metered
-//	core/machine/state.go          the switches, and Refuse if the limit records refusals
+//	core/machine/rule.go           the Kind, its word, Windowed, Trailed, Counted or Metered, and RecordsRefusals
+//	core/machine/state.go          the switches, and Refuse if it records refusals
 //	core/machine/refund.go         Rule.Refund
 //	core/limit.go, validate.go     the constructor, the doc of Limit.Kind, and the bounds
 //	core/compile.go                what identifies the state
@@ -52,7 +52,6 @@
 //	core/redisstore/lua/take.lua   the kind's word chooses the machine, and its parts ask for it
 //	core/redisstore/refund.go      refundSpec, and the functions of lua/refund.lua
 //	core/redisstore/cache.go       holds: how long a refusal is sure to last
-//	core/wait.go                   countsRefusals; core/metrics/watch.go asks the same
 //	core/doc.go, README.md         the tables of limits; examples/compare draws each
 //
 // A new machine also has a field in [State] and a binary form (binary.go), a place in

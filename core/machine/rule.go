@@ -88,6 +88,11 @@ func (r *Rule) Trailed() bool { return r.Kind <= KindMovingWindow }
 // back at once, when the window ends.
 func (r *Rule) Counted() bool { return r.Kind == KindFixedWindow || r.Kind == KindElasticWindow }
 
+// RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
+func (r *Rule) RecordsRefusals() bool {
+	return r.Kind == KindElasticWindow || r.Kind == KindSlidingRefused || r.Kind == KindBan
+}
+
 // Metered reports whether the rule is a bucket's or a funnel's.
 func (r *Rule) Metered() bool { return r.Kind == KindTokenBucket || r.Kind == KindFunnel }
 

@@ -216,11 +216,7 @@ func init() {
 		if inner == nil {
 			return nil
 		}
-		kind := l.Rule().Kind
-		return &taker{
-			m: w.m, store: inner, limit: *l,
-			records: kind == machine.KindElasticWindow || kind == machine.KindSlidingRefused,
-		}
+		return &taker{m: w.m, store: inner, limit: *l, records: l.Rule().RecordsRefusals()}
 	})
 }
 

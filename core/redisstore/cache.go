@@ -237,7 +237,7 @@ func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 		return 0
 	case c.Limits[last].Rule().Kind != machine.KindBan:
 		for i := range c.Limits {
-			if k := c.Limits[i].Rule().Kind; k == machine.KindElasticWindow || k == machine.KindSlidingRefused {
+			if c.Limits[i].Rule().RecordsRefusals() {
 				return 0
 			}
 		}
