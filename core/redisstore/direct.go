@@ -66,5 +66,5 @@ func (s *Store) sendDirect(ctx context.Context, b *batch, c *call) error {
 	if c.err == nil {
 		return nil
 	}
-	return explain(ctx, c.err)
+	return s.explain(ctx, c, c.err)
 }

@@ -87,6 +87,26 @@ func TestTimeoutHoldsWithoutDeadlines(t *testing.T) {
 	}
 }
 
+// ErrTimeout says how long the store has waited, unless the client gave up before.
+func TestWhoseTimeoutItWas(t *testing.T) {
+	for _, heeds := range []bool{false, true} {
+		for timeout, text := range map[time.Duration]string{
+			100 * time.Millisecond: "redisstore: no answer within the timeout of 100ms",
+			patient:                "redisstore: no answer within the timeout",
+		} {
+			server := redistest.Start(t)
+			rdb := connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds, ReadTimeout: 200 * time.Millisecond})
+			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: timeout}), kinds[0]))
+			within(t, "it answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
+			server.Pause()
+			if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) || err.Error() != text {
+				t.Errorf("%v, not %s", err, text)
+			}
+			server.Resume()
+		}
+	}
+}
+
 func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
 	for name, o := range map[string]redis.Options{
 		"":                     {},

@@ -5,6 +5,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -67,8 +68,9 @@ func plainError(text string) scriptError {
 
 // explain turns an error of a call into the caller's: the end of its own context, ErrTimeout,
 // an error of this package, or a failure.
-func explain(ctx context.Context, err error) error {
+func (s *Store) explain(ctx context.Context, c *call, err error) error {
 	var late net.Error
+	now := time.Now()
 	end, ends := ctx.Deadline()
 	text := failure{err}.Error()
 	switch {
@@ -76,10 +78,13 @@ func explain(ctx context.Context, err error) error {
 		return ctx.Err()
 	case errors.Is(err, ErrReply):
 		return ErrReply
-	case err == ErrTimeout && ends && !time.Now().Before(end):
+	case err == ErrTimeout && ends && !now.Before(end):
 		return context.DeadlineExceeded // both end at once
 	case err == ErrTimeout, errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
-		return ErrTimeout
+		if now.Sub(c.since) < s.timeout {
+			return ErrTimeout // of the client's own timeout
+		}
+		return fmt.Errorf("%w of %s", ErrTimeout, s.timeout)
 	case strings.Contains(text, "WRONGTYPE"), strings.Contains(text, "TAILCUTSTATE"):
 		return ErrState
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot not served"):

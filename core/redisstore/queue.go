@@ -79,7 +79,7 @@ func (s *Store) do(ctx context.Context, c *call) error {
 		if err == nil {
 			return nil
 		}
-		return explain(ctx, err)
+		return s.explain(ctx, c, err)
 	case <-ctx.Done():
 		c.leave()
 		return ctx.Err()
