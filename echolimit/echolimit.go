@@ -72,7 +72,7 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c echo.Context, status int) int
-	Deny            func(echo.Context, core.Decision) error // the central error handler gets its error; after a Hijack it must return one
+	Deny            func(echo.Context, core.Decision) error // the central error handler gets its error
 	Fail            func(echo.Context, error) error         // as Deny; its argument is a *gate.Failure
 	Keep            bool                                    // see Decision
 	ResetDelta      bool
@@ -120,8 +120,8 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 }
 
 func (m *middleware) run(c echo.Context, o *gate.Outcome, next echo.HandlerFunc) (err error) {
-	w, answered := gate.Watch(c.Response().Writer)
-	c.Response().Writer = w
+	answered, restore := watch(c.Response())
+	defer restore()
 	m.gate.Run(c, c.Request(), o, func(r *http.Request) { c.SetRequest(r); err = next(c) }, func() (int, bool) {
 		status, begun := answered()
 		if !begun && err != nil {
@@ -130,6 +130,13 @@ func (m *middleware) run(c echo.Context, o *gate.Outcome, next echo.HandlerFunc)
 		return status, begun
 	})
 	return err
+}
+
+// watch wraps the Writer of res until restore is called.
+func watch(res *echo.Response) (answered func() (status int, begun bool), restore func()) {
+	bare := res.Writer
+	res.Writer, answered = gate.Watch(bare)
+	return answered, func() { res.Writer = bare }
 }
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
@@ -175,21 +182,38 @@ func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetD
 // answer calls Deny or Fail. If they write nothing and return no error, it returns the
 // problem.
 func (cfg *Config) answer(c echo.Context, o *gate.Outcome) error {
-	var err error
-	switch {
-	case o.Failure != nil && cfg.Fail != nil:
-		err = cfg.Fail(c, o.Failure)
-	case o.Failure == nil && cfg.Deny != nil:
-		err = cfg.Deny(c, o.Decision)
-	}
-	if res := c.Response(); res.Status < http.StatusOK && res.Size == 0 {
-		res.Committed = false // by early hints, which Echo takes for the response
-	}
-	if err != nil || c.Response().Committed {
+	begun, err := cfg.own(c, o)
+	if begun {
 		return err
 	}
-	gate.ClearBody(c.Response().Writer)
+	res := c.Response()
+	if res.Status < http.StatusOK && res.Size == 0 {
+		res.Committed = false // by early hints, which Echo takes for the response
+	}
+	if err != nil || res.Committed {
+		return err
+	}
+	gate.ClearBody(res.Writer)
 	return problem(c, o)
+}
+
+// own calls Deny or Fail, and reports whether they have begun a response.
+func (cfg *Config) own(c echo.Context, o *gate.Outcome) (begun bool, err error) {
+	if o.Failure != nil && cfg.Fail == nil || o.Failure == nil && cfg.Deny == nil {
+		return false, nil
+	}
+	res := c.Response()
+	answered, restore := watch(res)
+	defer restore()
+	if o.Failure != nil {
+		err = cfg.Fail(c, o.Failure)
+	} else {
+		err = cfg.Deny(c, o.Decision)
+	}
+	if _, begun = answered(); begun {
+		res.Committed = true // after a Hijack too: the central error handler must not write
+	}
+	return begun, err
 }
 
 // statusOf is the status that Echo's own error handler answers with.

@@ -195,6 +195,7 @@ func TestHooks(t *testing.T) {
 		}{
 			{"a Deny that answers", config{deny: func(c ctx, _ core.Decision) error { return c.String(420, "no") }}, v.everyone(), 420, "no", false},
 			{"a Deny with a status", config{deny: func(c ctx, _ core.Decision) error { return c.NoContent(403) }}, v.everyone(), 403, "", false},
+			{"a Deny that switches protocols", config{deny: func(c ctx, _ core.Decision) error { return c.NoContent(101) }}, v.everyone(), 101, "", false},
 			{"a Deny with an HTTPError", config{deny: func(ctx, core.Decision) error { return v.httpError(420, "no") }}, v.everyone(), 420, `{"message":"no"}` + "\n", true},
 			{"a Deny with another error", config{deny: func(ctx, core.Decision) error { return errors.New("boom") }}, v.everyone(), 500, `{"message":"Internal Server Error"}` + "\n", true},
 			{"a Deny that answers and returns an error", config{deny: func(c ctx, _ core.Decision) error {
@@ -225,7 +226,7 @@ func TestHooks(t *testing.T) {
 				if w.Code != c.status || c.body != "" && w.Body.String() != c.body {
 					t.Errorf("got %d %q, want %d %q", w.Code, w.Body, c.status, c.body)
 				}
-				if c.body == "" && c.status != 403 && w.Header().Get("Content-Type") != "application/problem+json" {
+				if c.body == "" && c.fails && w.Header().Get("Content-Type") != "application/problem+json" {
 					t.Errorf("got %v %q, want a problem", w.Header(), w.Body)
 				}
 			})
@@ -291,6 +292,49 @@ func TestTheWriterIsNotWrapped(t *testing.T) {
 			return nil
 		}, v.limit(config{keep: true}, five(memory()), v.everyone(), v.route))
 		e.ServeHTTP(w, httptest.NewRequest("GET", "/a", nil))
+	})
+}
+
+// With a FinalCost the handler has Echo's own Response, and so has Deny. Its writer comes back
+// afterwards, even if they panic.
+func TestTheWriterThatIsWatched(t *testing.T) {
+	inBoth(t, func(t *testing.T, v version) {
+		ran := gatetest.NewRan(t, 8)
+		e := v.newEcho()
+		var before any
+		e.use(func(next handler) handler {
+			return func(c ctx) error {
+				ran.Now()
+				var servers any
+				before, servers = v.response(c)
+				defer func() {
+					_ = recover()
+					if own, now := v.response(c); own != before || now != servers {
+						t.Errorf("the limit left a %T around a %T", own, now)
+					}
+				}()
+				return next(c)
+			}
+		})
+		answers := func(c ctx) error {
+			ran.Now()
+			if own, _ := v.response(c); own != before {
+				t.Errorf("got a %T", own)
+			}
+			if c.Path() == "/panics" {
+				panic("mine")
+			}
+			return c.NoContent(204)
+		}
+		limit := v.limit(config{
+			finalCost: func(ctx, int) int { return 1 },
+			deny:      func(c ctx, _ core.Decision) error { return answers(c) },
+		}, one(memory()), v.everyone(), v.route)
+		for _, path := range []string{"/a", "/panics"} {
+			e.add("GET", path, answers, limit)
+			do(e, "GET", path)
+			do(e, "GET", path)
+		}
 	})
 }
 

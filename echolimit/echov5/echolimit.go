@@ -198,21 +198,9 @@ func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetD
 // answer calls Deny or Fail. If they write nothing and return no error, it returns the
 // problem.
 func (cfg *Config) answer(c *echo.Context, o *gate.Outcome) error {
-	var hook func() error
-	switch {
-	case o.Failure != nil && cfg.Fail != nil:
-		hook = func() error { return cfg.Fail(c, o.Failure) }
-	case o.Failure == nil && cfg.Deny != nil:
-		hook = func() error { return cfg.Deny(c, o.Decision) }
-	}
-	var err error
-	if hook != nil {
-		answered, restore := watch(c)
-		err = hook()
-		restore()
-		if _, begun := answered(); begun {
-			return err
-		}
+	begun, err := cfg.own(c, o)
+	if begun {
+		return err
 	}
 	if res, _ := echo.UnwrapResponse(c.Response()); res != nil && res.Committed {
 		if res.Status >= http.StatusOK {
@@ -225,6 +213,25 @@ func (cfg *Config) answer(c *echo.Context, o *gate.Outcome) error {
 	}
 	gate.ClearBody(c.Response())
 	return problem(c, o)
+}
+
+// own calls Deny or Fail, and reports whether they have begun a response.
+func (cfg *Config) own(c *echo.Context, o *gate.Outcome) (begun bool, err error) {
+	if o.Failure != nil && cfg.Fail == nil || o.Failure == nil && cfg.Deny == nil {
+		return false, nil
+	}
+	answered, restore := watch(c)
+	defer restore()
+	if o.Failure != nil {
+		err = cfg.Fail(c, o.Failure)
+	} else {
+		err = cfg.Deny(c, o.Decision)
+	}
+	status, begun := answered()
+	if res, _ := echo.UnwrapResponse(c.Response()); status == 0 && res != nil {
+		res.Committed = true // by a Hijack: the central error handler must not write
+	}
+	return begun, err
 }
 
 const (

@@ -124,41 +124,6 @@ func TestFinalCostOfHEAD(t *testing.T) {
 	}
 }
 
-// With a FinalCost the handler has Echo's own Response, and so has Deny. Its writer comes back
-// afterwards.
-func TestTheWriterThatIsWatched(t *testing.T) {
-	ran := gatetest.NewRan(t, 4)
-	e := newEcho(echo.RouterConfig{})
-	var before *echo.Response
-	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error {
-			ran.Now()
-			before = c.Response().(*echo.Response)
-			servers := before.ResponseWriter
-			err := next(c)
-			if c.Response() != http.ResponseWriter(before) || before.ResponseWriter != servers {
-				t.Errorf("the limit left a %T around a %T", c.Response(), before.ResponseWriter)
-			}
-			return err
-		}
-	})
-	answers := func(status int) echo.HandlerFunc {
-		return func(c *echo.Context) error {
-			ran.Now()
-			if c.Response() != http.ResponseWriter(before) {
-				t.Errorf("got a %T", c.Response())
-			}
-			return c.String(status, "own")
-		}
-	}
-	e.GET("/a", answers(200), echolimit.Config{
-		FinalCost: func(*echo.Context, int) int { return 1 },
-		Deny:      func(c *echo.Context, _ core.Decision) error { return answers(420)(c) },
-	}.Limit(gatetest.One(gatetest.NewStore(nil)), everyone, echolimit.Route))
-	want(t, do(e, "GET", "/a"), 200, "0")
-	want(t, do(e, "GET", "/a"), 420, "0")
-}
-
 // FinalCost gets the status that the client gets, also of a handler that writes to Echo's own
 // Response.
 func TestFinalCostOfEchosOwnResponse(t *testing.T) {

@@ -159,34 +159,38 @@ func TestResponseController(t *testing.T) {
 
 // A Deny that would rather drop the connection than answer: where there is none to
 // drop, as with HTTP/2, it has answered nothing, and the default answer stands.
-// (Gin's own Hijack panics with HTTP/2, and that of Echo v4 leaves no trace.)
 func TestDenyDropsTheConnection(t *testing.T) {
 	cfg := &nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			conn.Close()
 		}
 	}}
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
-		if ad.name == "ginlimit" || ad.name == "echolimit" {
-			t.Skip()
-		}
-		s.mount(ad.mount(app{routes: reply(cfg)(decides(refusal)())}.filled()))
-		resp, err := post(t, s)
-		if s.proto == "HTTP/1.1" {
-			if err == nil {
+	allow := inside{limiter: core.Must(core.New(decides(refusal)(), core.FixedWindow(5, time.Minute))), user: "laoqian", action: "reply", cost: 1, config: cfg}
+	for name, routes := range map[string][]route{"Limit": reply(cfg)(decides(refusal)()), "Allow": {{inside: []inside{allow}}}} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, func(t *testing.T, ad adapter, s *server) {
+				if ad.name == "ginlimit" && s.proto == "HTTP/2.0" {
+					t.Skip("Gin's own Hijack panics")
+				}
+				s.mount(ad.mount(app{routes: routes}.filled()))
+				resp, err := post(t, s)
+				if s.proto == "HTTP/1.1" {
+					if err == nil {
+						resp.Body.Close()
+						t.Errorf("got %s, want no response", resp.Status)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
 				resp.Body.Close()
-				t.Errorf("got %s, want no response", resp.Status)
-			}
-			return
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != 429 {
-			t.Errorf("got %s, want 429", resp.Status)
-		}
-	})
+				if resp.StatusCode != 429 {
+					t.Errorf("got %s, want 429", resp.Status)
+				}
+			})
+		})
+	}
 }
 
 // What a Deny does to the connection without writing is not an answer; what it
