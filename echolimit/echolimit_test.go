@@ -416,6 +416,43 @@ func TestFinalCostStatus(t *testing.T) {
 	})
 }
 
+// After early hints Echo sends no status: the client gets 200, and so does FinalCost.
+func TestFinalCostAfterEarlyHints(t *testing.T) {
+	inBoth(t, func(t *testing.T, v version) {
+		for name, then := range map[string]handler{
+			"nothing":        func(ctx) error { return nil },
+			"another status": func(c ctx) error { return c.NoContent(503) },
+			"an error":       func(ctx) error { return v.httpError(503, "no") },
+			"a panic":        func(ctx) error { panic("mine") },
+		} {
+			t.Run(name, func(t *testing.T) {
+				got := make(chan int, 1)
+				e := v.newEcho()
+				e.use(func(next handler) handler {
+					return func(c ctx) error {
+						defer func() { _ = recover() }()
+						return next(c)
+					}
+				})
+				e.add("GET", "/a", func(c ctx) error {
+					_ = c.NoContent(103)
+					return then(c)
+				}, v.limit(config{finalCost: func(_ ctx, status int) int { got <- status; return 1 }}, five(memory()), v.everyone(), v.action("a")))
+				s := httptest.NewServer(e)
+				defer s.Close()
+				resp, err := s.Client().Get(s.URL + "/a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if status := <-got; resp.StatusCode != 200 || status != 200 {
+					t.Errorf("answered %d, FinalCost got %d", resp.StatusCode, status)
+				}
+			})
+		}
+	})
+}
+
 // The central error handler sees what Allow refuses inside a handler.
 func TestAllowReturnsTheProblem(t *testing.T) {
 	inBoth(t, func(t *testing.T, v version) {

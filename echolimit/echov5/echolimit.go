@@ -125,7 +125,11 @@ func (m *middleware) run(c *echo.Context, o *gate.Outcome, next echo.HandlerFunc
 	defer restore()
 	m.gate.Run(c, c.Request(), o, func(r *http.Request) { c.SetRequest(r); err = next(c) }, func() (int, bool) {
 		status, begun := answered()
-		if !begun && err != nil {
+		switch res, _ := echo.UnwrapResponse(c.Response()); {
+		case begun:
+		case res != nil && res.Committed: // past c.Response(), or by early hints, after which Echo sends no status
+			return max(res.Status, http.StatusOK), true
+		case err != nil:
 			status = statusOf(err)
 		}
 		return status, begun
