@@ -70,8 +70,8 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
 // are those of nethttp.Config. With a FinalCost, c.Writer and the Body of c.Request are
-// wrapped, and the status is the one last set on c.Writer when the handlers after this one
-// have returned.
+// wrapped. FinalCost gets the status that was sent, or if none was, the one last set on
+// c.Writer when the handlers after this one have returned. Early hints count as 200.
 type Config struct {
 	Cost            func(*gin.Context) (int, error)
 	Limiter         func(*gin.Context) (*core.Limiter, error)
@@ -80,8 +80,8 @@ type Config struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c *gin.Context, status int) int
-	Deny            func(*gin.Context, core.Decision) // called after c.Abort
-	Fail            func(*gin.Context, error)         // called after c.Abort; the error is a *gate.Failure
+	Deny            func(*gin.Context, core.Decision) // called after c.Abort; flushing early hints ends the response
+	Fail            func(*gin.Context, error)         // as Deny; the error is a *gate.Failure
 	Keep            bool                              // see Decision
 	ResetDelta      bool
 	IETF            bool
@@ -111,9 +111,15 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.Handler
 			c.Set(decisionKey{}, &o.Kept.Decision)
 		}
 		if o.FinalCost {
-			g.Run(c, c.Request, &o, func(r *http.Request) { c.Request = r; c.Next() }, watch(c).answered)
+			run(c, g, &o)
 		}
 	}
+}
+
+func run(c *gin.Context, g *gate.Gate[*gin.Context], o *gate.Outcome) {
+	w := watch(c)
+	defer w.restore(c)
+	g.Run(c, c.Request, o, func(r *http.Request) { c.Request = r; c.Next() }, w.answered)
 }
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
@@ -155,23 +161,24 @@ func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetD
 // answer calls Deny or Fail, and sends the default answer if they write nothing.
 func (cfg *Config) answer(c *gin.Context, o *gate.Outcome) {
 	c.Abort()
-	var hook func()
-	switch {
-	case o.Failure != nil && cfg.Fail != nil:
-		hook = func() { cfg.Fail(c, o.Failure) }
-	case o.Failure == nil && cfg.Deny != nil:
-		hook = func() { cfg.Deny(c, o.Decision) }
-	}
-	if hook != nil {
-		w := watch(c)
-		hook()
-		if w.begun || final(w.status) {
-			return
-		}
-	}
-	if !c.Writer.Written() {
+	if !cfg.own(c, o) && !c.Writer.Written() {
 		o.Problem().Write(c.Writer, c.Request)
 	}
+}
+
+// own calls Deny or Fail, and reports whether they have answered.
+func (cfg *Config) own(c *gin.Context, o *gate.Outcome) bool {
+	if o.Failure != nil && cfg.Fail == nil || o.Failure == nil && cfg.Deny == nil {
+		return false
+	}
+	w := watch(c)
+	defer w.restore(c)
+	if o.Failure != nil {
+		cfg.Fail(c, o.Failure)
+	} else {
+		cfg.Deny(c, o.Decision)
+	}
+	return w.taken || w.begun || final(w.status)
 }
 
 type configKey struct{}
@@ -191,7 +198,7 @@ func around(c *gin.Context) *Config {
 // which those of Gin do not tell.
 type watched struct {
 	gin.ResponseWriter
-	status       int // as set last; 0: none
+	status       int // as set last here; 0: none
 	begun, taken bool
 }
 
@@ -201,6 +208,8 @@ func watch(c *gin.Context) *watched {
 	c.Writer = w
 	return w
 }
+
+func (w *watched) restore(c *gin.Context) { c.Writer = w.ResponseWriter }
 
 // final reports whether a response can end with this status. Gin keeps that of early hints as
 // any other, and the server then sends 200.
@@ -239,8 +248,8 @@ func (w *watched) answered() (status int, begun bool) {
 		return 0, true
 	}
 	status = w.status
-	if status == 0 {
-		status = w.Status() // 404 if no route matched
+	if status == 0 || w.Written() {
+		status = w.Status() // as sent, or 404 if no route matched
 	}
 	if !final(status) {
 		status = http.StatusOK

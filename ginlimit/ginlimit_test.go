@@ -1,9 +1,11 @@
 package ginlimit_test
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -251,6 +253,39 @@ func TestTheWriterIsNotWrapped(t *testing.T) {
 	do(e, "GET", "/a")
 }
 
+// With a FinalCost and for Deny the writer is watched. It comes back afterwards, even after a panic.
+func TestTheWriterThatIsWatched(t *testing.T) {
+	ran := gatetest.NewRan(t, 8)
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		ran.Now()
+		before := c.Writer
+		defer func() {
+			_ = recover()
+			if c.Writer != before {
+				t.Errorf("the limit left a %T", c.Writer)
+			}
+		}()
+		c.Next()
+	})
+	answers := func(c *gin.Context) {
+		ran.Now()
+		if c.FullPath() == "/panics" {
+			panic("mine")
+		}
+		c.Status(204)
+	}
+	limit := ginlimit.Config{
+		FinalCost: func(*gin.Context, int) int { return 1 },
+		Deny:      func(c *gin.Context, _ core.Decision) { answers(c) },
+	}.Limit(one(memory()), everyone, ginlimit.Route)
+	for _, path := range []string{"/a", "/panics"} {
+		e.GET(path, limit, answers)
+		do(e, "GET", path)
+		do(e, "GET", path)
+	}
+}
+
 // A decision is only what Keep has kept.
 func TestDecision(t *testing.T) {
 	ran := gatetest.NewRan(t, 2)
@@ -271,6 +306,8 @@ func TestDecision(t *testing.T) {
 
 // The status that FinalCost gets is the one that Gin will send, whoever decides it.
 func TestFinalCostStatus(t *testing.T) {
+	another := gin.New()
+	another.GET("/a", func(c *gin.Context) { c.JSON(201, 1) })
 	for name, c := range map[string]struct {
 		do     gin.HandlerFunc
 		status int
@@ -286,6 +323,7 @@ func TestFinalCostStatus(t *testing.T) {
 		"a written status":        {do: func(c *gin.Context) { c.Status(204); c.Writer.WriteHeaderNow(); c.Status(500) }, status: 204},
 		"a string":                {do: func(c *gin.Context) { _, _ = c.Writer.WriteString("x"); c.Status(500) }, status: 200},
 		"early hints":             {do: func(c *gin.Context) { c.Status(103) }, status: 200},
+		"another route's status":  {do: func(c *gin.Context) { c.Status(503); another.HandleContext(c) }, status: 201},
 		"other protocols":         {do: func(c *gin.Context) { c.Status(101) }, status: 101},
 		"a panic after a flush":   {do: func(c *gin.Context) { c.Writer.Flush(); panic("mine") }, status: 200, panics: true},
 		"a panic after a body":    {do: func(c *gin.Context) { c.String(202, "x"); panic("mine") }, status: 202, panics: true},
@@ -373,6 +411,25 @@ func TestInsideAWriterThatBuffers(t *testing.T) {
 	}
 }
 
+// A Deny that takes over the connection has answered, though this writer does not say so.
+func TestDenyTakesOverTheConnection(t *testing.T) {
+	ran := gatetest.NewRan(t, 1)
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		b := &buffers{ResponseWriter: c.Writer}
+		c.Writer = b
+		c.Next()
+		if b.status != 0 || b.body != "" {
+			t.Errorf("afterwards the limit has written %d %q", b.status, b.body)
+		}
+	}, ginlimit.Config{
+		Cost: func(*gin.Context) (int, error) { return 6, nil },
+		Deny: func(c *gin.Context, _ core.Decision) { ran.Now(); _, _, _ = c.Writer.Hijack() },
+	}.Limit(five(memory()), everyone, ginlimit.Action("a")))
+	e.GET("/a", func(*gin.Context) {})
+	do(e, "GET", "/a")
+}
+
 type buffers struct {
 	gin.ResponseWriter
 	status int
@@ -380,6 +437,8 @@ type buffers struct {
 }
 
 func (b *buffers) WriteHeader(status int) { b.status = status }
+
+func (b *buffers) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, nil }
 
 func (b *buffers) Write(p []byte) (int, error) { return b.WriteString(string(p)) }
 
