@@ -13,8 +13,8 @@
 //
 // # Responses
 //
-// If a limit has decided a request, the response has these headers, whatever its status.
-// They describe the tightest limit:
+// If a limit has decided a request, the response has these headers, whatever its status. The
+// exception is the 503 of an http.TimeoutHandler outside. They describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass

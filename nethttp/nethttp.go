@@ -50,9 +50,10 @@ type Config struct {
 	Fail func(http.ResponseWriter, *http.Request, error)
 
 	// MaxWait is how long a request may wait for its turn instead of being refused; 0
-	// refuses at once. With one funnel or bucket, a request that cannot pass within MaxWait is
-	// refused at once too, and waiting requests pass in the order of arrival. With any other
-	// limiter a waiting request asks again when there may be room. See [core.Limiter.Wait].
+	// refuses at once. With one funnel or bucket, and within one process, a request that cannot
+	// pass within MaxWait is refused at once too, and waiting requests pass in the order of
+	// arrival; other processes can move a turn back. With any other limiter a waiting request
+	// asks again when there may be room. See [core.Limiter.Wait].
 	//
 	// MaxWait must be less than the server's WriteTimeout. It does not cut a call of the
 	// store short. If the client disconnects, the request ends, and its turn is refunded
@@ -186,8 +187,8 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 //
 // Behind a Limit, Allow answers with the Deny, Fail, ResetDelta and IETF of the innermost
 // Limit's Config, even if that Limit skipped. Exception: if the outer Limit skipped and the
-// inner one has no Deny, Fail or Keep, Allow uses the outer one's. Without a Limit, use
-// [Config.Allow] to set them.
+// inner one has no Deny, Fail or Keep (Keep: nethttp only), Allow uses the outer one's. Without
+// a Limit, use [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
 	if cfg := around(r); cfg != nil {
 		return cfg.Allow(w, r, limiter, user, action, cost)

@@ -162,7 +162,8 @@ func statusOf(err error) int {
 // Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
 // an error, the handler returns it: as with Limit it is a [*Problem], or the error of Deny
 // or Fail. If Deny or Fail has answered, Allow still returns an error. A central error
-// handler ignores it, since the response is committed.
+// handler ignores it, since the response is committed, unless it is called inside a middleware
+// that buffers, such as Gzip: then it answers a second time.
 func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) error {
 	if cfg := around(c); cfg != nil {
 		return cfg.Allow(c, limiter, user, action, cost)
