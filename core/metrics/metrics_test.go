@@ -506,6 +506,21 @@ func TestOneMemorystoreIsCountedOnce(t *testing.T) {
 	}
 }
 
+// uncomparable is a memorystore that is no key of a map.
+type uncomparable struct {
+	*memorystore.Store
+	_ []int
+}
+
+func TestAStoreNeedNotBeComparable(t *testing.T) {
+	m := metrics.New(nil)
+	store := m.Watch(uncomparable{Store: memorystore.New(&memorystore.Options{MaxKeys: 10})})
+	_, _ = core.Must(core.New(store, core.FixedWindow(9, time.Hour))).Allow(t.Context(), "u", "a")
+	if s := m.Snapshot(); s.MemoryKeys != 1 || s.MemoryKeysMax != 10 {
+		t.Errorf("it has %d of %d keys", s.MemoryKeys, s.MemoryKeysMax)
+	}
+}
+
 func TestWatchKeepsWhatAStoreCanDo(t *testing.T) {
 	memory := memorystore.New(&memorystore.Options{MaxKeys: 1})
 	store := metrics.New(nil).Watch(memory)
@@ -549,6 +564,8 @@ func TestBadUseIsSaidAtOnce(t *testing.T) {
 	for name, bad := range map[string]func(){
 		"no store":              func() { metrics.New(nil).Watch(nil) },
 		"a nil memorystore":     func() { metrics.New(nil).Watch((*memorystore.Store)(nil)) },
+		"a watched store":       func() { metrics.New(nil).Watch(metrics.New(nil).Watch(memorystore.New(nil))) },
+		"one as the fallback":   func() { m := metrics.New(nil); m.Watch(core.Fallback(newFaulty(), m.Watch(memorystore.New(nil)))) },
 		"a nil function":        func() { metrics.New(nil).OnRefusal(nil) },
 		"too many pairs":        func() { metrics.New(&metrics.Options{MaxPairs: 100_001}) },
 		"less than none at all": func() { metrics.New(&metrics.Options{MaxPairs: -1}) },

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -90,11 +91,14 @@ func (m *Metrics) stores(s *Snapshot) {
 	for _, w := range watched {
 		s.Down = s.Down || w.down()
 		for _, store := range w.memories {
-			if !seen[store] {
+			if reflect.ValueOf(store).Comparable() {
+				if seen[store] {
+					continue
+				}
 				seen[store] = true
-				keys, maxKeys := store.Len()
-				s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
 			}
+			keys, maxKeys := store.Len()
+			s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
 		}
 	}
 }

@@ -14,8 +14,10 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Watch returns a store that decides as store does and counts. It panics if store is nil.
-// Call it once for each store, at start-up: a Metrics keeps what it watches.
+// Watch returns a store that decides as store does and counts. Call it once for each store,
+// at start-up: a Metrics keeps what it watches. It panics if store is nil, or if it is
+// watched already or wraps a watched one, since decisions would be counted twice. For
+// several exporters give them the same Metrics.
 func (m *Metrics) Watch(store core.Store) core.Store {
 	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
@@ -55,6 +57,9 @@ const (
 // is one that decides as long as nothing fails.
 func (w *watch) walk(store core.Store, main bool) {
 	for store != nil {
+		if _, ok := store.(*watch); ok {
+			panic("metrics: Watch: the store, or one that it wraps, is watched already; leave the inner Watch out, and give several exporters the same Metrics")
+		}
 		if b, ok := store.(breaker); ok {
 			w.breakers = append(w.breakers, b)
 		}

@@ -160,7 +160,7 @@ func grouped(n int) string {
 	return s
 }
 
-// strips draws every story in letters, a column for each two seconds.
+// strips draws every story in letters, a column for each three seconds.
 func strips(out io.Writer) {
 	for i := range traffics {
 		tr := &traffics[i]

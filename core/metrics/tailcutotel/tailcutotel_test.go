@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,5 +183,29 @@ func TestRefusalsAreEventsOnTheSpan(t *testing.T) {
 func TestRegisterNeedsBoth(t *testing.T) {
 	if tailcutotel.Register(nil, noop.NewMeterProvider()) == nil || tailcutotel.Register(metrics.New(nil), nil) == nil {
 		t.Error("nil is no error")
+	}
+}
+
+// More series than the SDK keeps by default are exported with the limit that the package's
+// documentation names.
+func TestManySeries(t *testing.T) {
+	m, reader := metrics.New(nil), sdkmetric.NewManualReader()
+	if err := tailcutotel.Register(m, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithCardinalityLimit(20_000))); err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range []core.Store{memorystore.New(nil), core.Fallback(failing{memorystore.New(nil)}, memorystore.New(nil))} {
+		l := core.Must(core.New(m.Watch(store), core.FixedWindow(1, time.Hour)))
+		for i := range 2 * 600 {
+			_, _ = l.Allow(t.Context(), "laoqian", fmt.Sprintf("action %d", i%600))
+		}
+	}
+	got := 0
+	for name := range read(t, reader) {
+		if strings.HasPrefix(name, "tailcut.decisions.total ") {
+			got++
+		}
+	}
+	if want := len(m.Snapshot().Decisions); got != want || want <= 2000 {
+		t.Errorf("%d series are exported of %d", got, want)
 	}
 }
