@@ -37,6 +37,9 @@ func TestLooks(t *testing.T) {
 	}
 	w.do(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
 	w.keep("picture")
+	marks := strings.Repeat("\u0489", 400) + strings.Repeat("\u0301", 90) // nothing breaks such a line
+	s.post(`{"text": "` + marks + `"}`)
+	w.text(".post .text", marks)
 	w.look("waiting")
 	w.expectAway(true)
 	s.kill()
@@ -273,40 +276,45 @@ func TestAServerIsReplaced(t *testing.T) {
 	w.expectAway(true) // the last question may be under way
 	s.kill()
 	s.run(strings.TrimPrefix(s.url, "http://"))
-	resp, err := http.Post(s.url+"/posts", "application/json", strings.NewReader(`{"text": "Of the new server."}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
+	s.post(`{"text": "Of the new server."}`)
 	w.hide(false)
 	w.text(".post .text", "Of the new server.")
 	w.sees(`!document.getElementById("posts").innerText.includes("Of the old server.")`)
 }
 
-// Nonsense in place of an answer, from a proxy for example, does not end the page.
+// Nonsense in place of an answer, from a proxy for example, does not end the page. Nor does
+// an action that only a newer server has.
 func TestSomethingElseAnswers(t *testing.T) {
 	forum, err := url.Parse(serve(t).url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var broken atomic.Bool
+	var nonsense atomic.Value
+	nonsense.Store("")
 	proxy := httputil.NewSingleHostReverseProxy(forum)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if broken.Load() {
-			_, _ = io.WriteString(w, "<p>Please log in to this network.")
-			return
+		switch said := nonsense.Load().(string); {
+		case said != "":
+			_, _ = io.WriteString(w, said)
+		case r.URL.Path == "/status":
+			answer := httptest.NewRecorder()
+			proxy.ServeHTTP(answer, r)
+			_, _ = io.WriteString(w, strings.Replace(answer.Body.String(), `"actions":{`, `"actions":{"share":{},`, 1))
+		default:
+			proxy.ServeHTTP(w, r)
 		}
-		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
 	w := open(t, front.URL)
 	w.left("reply", 5)
-	broken.Store(true)
-	w.text("#away", "The server does not answer.")
-	broken.Store(false)
-	w.sees(`document.getElementById("away").hidden`)
-	w.press("Reply")
-	w.left("reply", 4)
+	for i, said := range []string{"<p>Please log in to this network.", `{"actions":{"share":{}}}`, `{"actions":{"reply":{},"like":{},"post":{}}}`} {
+		nonsense.Store(said)
+		w.text("#away", "The server does not answer.")
+		nonsense.Store("")
+		w.sees(`document.getElementById("away").hidden`)
+		w.press("Reply")
+		w.left("reply", 4-i)
+	}
 }
 
 // Users' words are text, never markup.

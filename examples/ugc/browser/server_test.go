@@ -5,10 +5,12 @@ package browser
 import (
 	"bufio"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -71,6 +73,19 @@ func (s *server) kill() {
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 		s.cmd = nil
+	}
+}
+
+// post sends a post to the forum, as JSON.
+func (s *server) post(body string) {
+	s.t.Helper()
+	resp, err := http.Post(s.url+"/posts", "application/json", strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		s.t.Fatalf("the post is answered with %s", resp.Status)
 	}
 }
 

@@ -151,7 +151,11 @@ async function refresh() {
 	clearTimeout(timer);
 	do {
 		askAgain = false;
-		await ask();
+		try {
+			await ask();
+		} catch { // no answer, or one that the page cannot read
+			setAway(true);
+		}
 	} while (askAgain);
 	if (actions.reply.standing === null) blank();
 	asking = false;
@@ -160,18 +164,13 @@ async function refresh() {
 
 async function ask() {
 	const who = user;
-	let answer;
-	try {
-		answer = await call("GET", "status", who, undefined, 3000);
-	} catch {
-		setAway(true);
-		return;
-	}
+	const answer = await call("GET", "status", who, undefined, 3000);
 	if (who !== user) {
 		askAgain = true;
 		return;
 	}
-	if (answer.ok && !answer.json?.actions) { // something else answers in its place
+	const said = answer.json?.actions;
+	if (answer.ok && !Object.keys(actions).every((name) => said?.[name]?.limits)) { // something else answers in its place
 		setAway(true);
 		return;
 	}
@@ -183,8 +182,8 @@ async function ask() {
 	}
 	userField.removeAttribute("aria-invalid");
 	const first = actions.reply.standing === null;
-	for (const [name, said] of Object.entries(answer.json.actions)) {
-		actions[name].standing = new Standing(said, answer.sent, answer.came);
+	for (const a of Object.values(actions)) {
+		a.standing = new Standing(said[a.name], answer.sent, answer.came);
 	}
 	tick();
 	if (first) introduce();
@@ -197,15 +196,11 @@ async function ask() {
 }
 
 async function list() {
-	try {
-		const answer = await call("GET", "posts", null, undefined, 3000);
-		if (!answer.ok) return;
-		posts.show(answer.json.posts);
-		version = answer.json.version;
-		tick(); // new buttons have a state too
-	} catch {
-		setAway(true);
-	}
+	const answer = await call("GET", "posts", null, undefined, 3000);
+	if (!answer.ok) return;
+	posts.show(answer.json.posts);
+	version = answer.json.version;
+	tick(); // new buttons have a state too
 }
 
 function introduce() {
