@@ -440,6 +440,34 @@ func TestAnOutageIsToldToAllWhoWait(t *testing.T) {
 	})
 }
 
+// Another process may take a turn in between. Whoever is late by that learns it with the next answer.
+func TestATurnThatMovesBackRefusesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memorystore.New(nil)
+		process := func() *core.Limiter {
+			return core.Must(core.New(store, core.Funnel(1, core.Every(time.Second))))
+		}
+		here, there := process(), process()
+		if _, err := here.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i, l := range []*core.Limiter{here, here, here, there} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
+				defer cancel()
+				_, err := l.Wait(ctx, "u", "a")
+				if refused := errors.Is(err, core.ErrRefused); refused != (i == 2) || refused && time.Since(start) > time.Second {
+					t.Errorf("caller %d: %v after %s", i, err, time.Since(start))
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+	})
+}
+
 // A turn that comes too late only because the store is slow is refused like any other.
 func TestAWaitThatASlowStoreMakesLateIsRefused(t *testing.T) {
 	for _, limit := range []core.Limit{core.FixedWindow(1, time.Second), core.Funnel(1, core.Every(time.Second))} {

@@ -61,16 +61,11 @@ func (w *waiter) leave() {
 	}
 }
 
-// announce says when the first one's turn comes. If that was not known, it rouses those whose own
-// turn comes too late.
+// announce says when the first one's turn comes, and rouses those whose own turn comes too late.
 func (q *waitQueue) announce(next time.Time, reserved bool) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
-	known := !q.next.IsZero()
 	q.next, q.reserved, q.room = next, reserved, 0
-	if known {
-		return
-	}
 	turn := next
 	for _, w := range q.waiters[min(1, len(q.waiters)):] {
 		if turn = w.after(turn); w.late(turn) {
