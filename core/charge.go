@@ -39,7 +39,8 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 
 // Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
 // all limits have room, all are charged. If not, a limit whose kind records refusals records
-// its own. After Commit, Dirty marks the states to write. A Peek marks none.
+// its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
+// marks none.
 func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 	var few [4]machine.Reading
 	readings := few[:]
@@ -56,6 +57,7 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 			pass, banned = false, banned || l.kind == machine.KindBan
 		}
 	}
+	unrecorded := banned || c.Patient && !pass
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
@@ -64,7 +66,7 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 		case pass && (rehearsed || !l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
-			l.rule.Refuse(s, now, &c.Ask, !banned && (!pass || l.kind != machine.KindBan))
+			l.rule.Refuse(s, now, &c.Ask, !unrecorded && (!pass || l.kind != machine.KindBan))
 		}
 		l.rule.Read(&readings[i], s, now, &c.Ask)
 	}

@@ -27,8 +27,10 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // canceled before the turn, the turn is given back, unless a later turn depends on it. The error is
 // ctx's. A ban does not take a reserved turn away.
 //
-// Any other limiter waits for RetryAfter and asks again. An ElasticWindow, a CountRefused and a
-// BanPolicy do not count that: they count a refusal that Wait returns.
+// Any other limiter waits for RetryAfter and asks again. To wait is no attempt: an ElasticWindow,
+// a CountRefused and a BanPolicy count a refusal that Wait returns before ctx ends, and nothing else.
+//
+// If the store fails, those who wait ask it all at once.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -106,7 +108,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 			return refusal(d, time.Until(at.turn)), ErrRefused
 		}
 		if over == nil {
-			over = time.After(w.patience - time.Since(w.begun))
+			over = time.After(w.timeLeft())
 		}
 		select {
 		case <-w.wake:
@@ -129,25 +131,22 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		if err := ctx.Err(); err != nil {
 			return w.end(ctx, err)
 		}
-		patience := w.patience - time.Since(w.begun)
 		c := w.request(machine.Charge)
 		c.Receipt = true
 		if l.reserves() {
-			c.Ahead = max(0, patience.Microseconds()-1) // a turn at the deadline is too late
+			c.Ahead = max(0, w.timeLeft().Microseconds()-1) // a turn at the deadline is too late
 		}
-		d, err := w.attempt(ctx, c, patience)
-		if err != nil && ctx.Err() == nil {
-			w.q.open(math.MaxInt32) // the others learn for themselves that the store fails
-		}
+		d, err := w.attempt(ctx, c)
 		if err != nil {
+			if err != ErrRefused && ctx.Err() == nil {
+				w.q.open(math.MaxInt32) // the others learn for themselves that the store fails
+			}
 			return d, err
 		}
 		pause := d.RetryAfter
 		switch {
-		case !d.Allowed && pause >= patience:
-			return d, ErrRefused
 		case !d.Allowed: // other processes compete for the turn: ask ever more rarely, but in time
-			pause = max(pause, min(time.Since(first)/16, patience/2))
+			pause = max(pause, min(time.Since(first)/16, w.timeLeft()/2))
 		case d.receipt == nil:
 			w.q.open(d.Remaining)
 			return d, nil
@@ -166,17 +165,25 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 	}
 }
 
-// attempt asks the store for the action. If a limit records refusals, attempt looks first, and does
-// not ask for what has to wait: that is no refusal. Neither is a turn that is reserved ahead.
-func (w *waiter) attempt(ctx context.Context, c Charge, patience time.Duration) (Decision, error) {
-	if c.Ahead == 0 && w.limiter.recordsRefusals() {
-		d, err := w.take(ctx, machine.Peek)
-		if err != nil || !d.Allowed && d.RetryAfter < patience {
+// attempt asks the store for the action. To wait is no attempt, so a refusal is recorded only if the
+// action does not pass in time: its error is then ErrRefused.
+func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
+	c.Patient = w.limiter.recordsRefusals()
+	d, err := w.limiter.store.Take(ctx, c)
+	if err != nil || d.Allowed || d.RetryAfter < w.timeLeft() {
+		return d, err
+	}
+	if c.Patient {
+		c.Patient = false
+		if d, err = w.limiter.store.Take(ctx, c); err != nil || d.Allowed {
 			return d, err
 		}
 	}
-	return w.limiter.store.Take(ctx, c)
+	return d, ErrRefused
 }
+
+// timeLeft is how long the waiter can still wait.
+func (w *waiter) timeLeft() time.Duration { return w.patience - time.Since(w.begun) }
 
 // turn waits for a turn that is reserved.
 func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Decision, error) {
@@ -207,15 +214,15 @@ func (w *waiter) charge(ctx context.Context) (d Decision, err error) {
 		defer q.of.mu.Unlock()
 		w.granted = false
 		q.granted -= w.cost
-		if err == nil && !d.Allowed {
+		if !d.Allowed && (err == nil || err == ErrRefused) {
 			q.room = 0
 		}
 	}()
-	return w.attempt(ctx, w.request(machine.Charge), w.patience-time.Since(w.begun))
+	return w.attempt(ctx, w.request(machine.Charge))
 }
 
 // end is what a waiter returns whose time is over before its turn. If its context has not ended,
-// it takes the room that there is.
+// it takes the room that there is, or is recorded as refused.
 func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
@@ -225,12 +232,13 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 		return d, err
 	}
 	end, ok := ctx.Deadline()
-	if d.Allowed && ctx.Err() == nil && (!ok || time.Now().Before(end)) {
+	ended := ctx.Err() != nil || ok && !time.Now().Before(end)
+	if !ended && (d.Allowed || w.limiter.recordsRefusals()) {
 		if d, err = w.take(ctx, machine.Charge); err != nil || d.Allowed {
 			return d, err
 		}
 	}
-	return refusal(d, 0), ErrRefused
+	return refusal(d, time.Microsecond), ErrRefused
 }
 
 // take asks the store for the action without a turn.

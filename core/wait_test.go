@@ -208,6 +208,87 @@ func TestToWaitIsNoAttempt(t *testing.T) {
 	}
 }
 
+// Callers of several processes who all wait for the same instant are no attempts either: all but one
+// are told to wait on.
+func TestOthersWhoWaitAreNoAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slow{memorystore.New(nil)}
+		ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
+		var wg sync.WaitGroup
+		for range 6 {
+			l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Second))).With(ban))
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if d, err := l.Wait(ctx, "u", "a"); err != nil {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// One failed call of the store is no refusal of those who wait.
+func TestAFailedCallBansNobodyWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &failsOnce{Store: memorystore.New(nil)}
+		l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Second))).With(
+			core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				d, err := l.Wait(t.Context(), "u", "a")
+				if failed := errors.Is(err, errDown); failed != (i == 0) || !failed && err != nil {
+					t.Errorf("caller %d: %+v, %v", i, d, err)
+				}
+			})
+			synctest.Wait()
+		}
+		store.fails.Store(true)
+		wg.Wait()
+	})
+}
+
+type failsOnce struct {
+	core.Store
+	fails atomic.Bool
+}
+
+func (s *failsOnce) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if s.fails.CompareAndSwap(true, false) {
+		return core.Decision{}, errDown
+	}
+	return s.Store.Take(ctx, c)
+}
+
+// A crowd that waits in vain is refused, and so banned.
+func TestWhoWaitsInVainIsBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(10, time.Minute))).With(
+			core.BanPolicy{Refusals: 100, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() { _, _ = l.Wait(patient{t.Context(), 2 * time.Second}, "u", "a") })
+		}
+		wg.Wait()
+		if s, err := l.Status(t.Context(), "u", "a"); err != nil || !s.Ban.Banned {
+			t.Errorf("%+v, %v", s.Ban, err)
+		}
+	})
+}
+
+// patient is a context as package gate makes it.
+type patient struct {
+	context.Context
+	patience time.Duration
+}
+
+func (p patient) Patience() time.Duration { return p.patience }
+
 // A refusal that Wait returns is an attempt, as one of Allow is.
 func TestAWaitThatIsRefusedIsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,6 +19,9 @@ type Ask struct {
 	// The caller waits for its turn.
 	Ahead int64
 
+	// Patient says that the caller waits if it is refused: no limit records the refusal.
+	Patient bool
+
 	// Ban is a ban by hand, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
 }

@@ -38,7 +38,7 @@ func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.V
 // commonest reports whether takeOne may decide a charge: it has one limit, a cost of at most the
 // quota, and nothing else set.
 func commonest(c *core.Charge) bool {
-	if len(c.Limits) != 1 || c.Mode != machine.Charge || c.Receipt || c.Ahead > 0 {
+	if len(c.Limits) != 1 || c.Mode != machine.Charge || c.Receipt || c.Patient || c.Ahead > 0 {
 		return false
 	}
 	r := c.Limits[0].Rule()

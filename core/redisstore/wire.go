@@ -64,6 +64,9 @@ func spec(c *core.Charge) string {
 	case c.Receipt:
 		b[0] = '2'
 	}
+	if c.Patient {
+		b = append(b, '?')
+	}
 	if c.Ahead > 0 {
 		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
 	}
@@ -109,7 +112,7 @@ const separators = " ,"
 // lone is the script's ARGV for the only charge of a run, if it is of a lone meter.
 func lone(c *core.Charge) []any {
 	r := c.Limits[0].Rule()
-	if c.Mode != machine.Charge || c.Receipt || c.Ahead > 0 || len(c.Limits) > 1 || c.Limits[0].Shadowed() ||
+	if c.Mode != machine.Charge || c.Receipt || c.Patient || c.Ahead > 0 || len(c.Limits) > 1 || c.Limits[0].Shadowed() ||
 		!r.Metered() || r.Parts > 1 || r.ForgetAfter > 0 {
 		return nil
 	}

@@ -28,6 +28,7 @@ func Waits(t *testing.T, open func(testing.TB) Fixture) {
 		{"a caller that stays moves up when others leave", stayingCallerMovesUp},
 		{"turns that are given back gather no others", turnsGivenBack},
 		{"a turn at the deadline is refused at once, and one before it comes", turnsAtTheDeadline},
+		{"to wait is no attempt", waitIsNoAttempt},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			if f := open(t); f.Advance != nil {
@@ -460,4 +461,36 @@ func turnsAtTheDeadline(t *testing.T, f Fixture) {
 			}
 		}
 	})
+}
+
+// A limit that records refusals records one that Wait returns, and none that it waits for.
+func waitIsNoAttempt(t *testing.T, f Fixture) {
+	policy := core.BanPolicy{Refusals: 2, Within: time.Hour, Bans: []time.Duration{time.Hour}}
+	for _, l := range []core.Limit{
+		core.SlidingWindow(1, time.Second), core.FixedWindow(1, time.Second), core.Funnel(1, core.Every(time.Second)),
+		core.ElasticWindow(1, time.Second), core.SlidingWindow(1, time.Second).CountRefused(),
+	} {
+		f.bubble(t, func(store core.Store) {
+			user := "waits for " + l.Identity()
+			limiter := core.Must(core.Must(core.New(store, l)).With(policy))
+			start := time.Now()
+			for i := range 4 {
+				if d, err := limiter.Wait(context.Background(), user, "a"); err != nil || !d.Allowed {
+					t.Errorf("%s: action %d: %s, %v", l, i, show(d), err)
+				}
+				time.Sleep(300 * time.Millisecond)
+			}
+			if took := time.Since(start); took != 3300*time.Millisecond {
+				t.Errorf("%s: four actions took %v", l, took)
+			}
+			for i := range 2 {
+				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+				d, err := limiter.Wait(ctx, user, "a")
+				cancel()
+				if !errors.Is(err, core.ErrRefused) || (d.Reason == core.ReasonBanned) != (i == 1) {
+					t.Errorf("%s: refusal %d: %s, %v", l, i, show(d), err)
+				}
+			}
+		})
+	}
 }

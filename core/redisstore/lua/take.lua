@@ -6,6 +6,7 @@
 -- KEYS   one for each limit of each charge
 -- ARGV   one for each charge; further charges have the arguments of the last one:
 --          its mode: 0 peek, 1 charge, 2 charge and reply the instant, 3 charge what there is room for
+--          if the caller waits when refused, and no limit records the refusal, "?"
 --          if a meter may admit it ahead of its time, ":" and how far
 --          for each limit " ", the arguments at the top of its machine's file, and "~" if it is rehearsed
 --        If charges are repeated in a row, one more: for each of these "*", its number, ":" and how
@@ -32,7 +33,7 @@ local reply, last = {}, 0
 local keys, given = #KEYS, #ARGV -- how many keys there are, and how many charges have arguments of their own
 local charge, from = 0, 0 -- the current charge, and the keys before its own
 local left, hold = 0, false -- how often it is still repeated, and whether its states are written only then
-local words, mode, charging, ahead -- its arguments, and their meaning
+local words, mode, charging, patient, ahead -- its arguments, and their meaning
 local first, n, several -- its first limit's array, how many limits it has, and whether it has several
 local plans -- first limits by words, if there are several words
 local repeats -- by charge: how often it is repeated
@@ -75,8 +76,13 @@ while from < keys do
 		charging = mode ~= PEEK
 		at = 2
 		ahead = 0
+		patient = colon == 63
+		if patient then
+			at = 3
+			colon = string.byte(words, at)
+		end
 		if colon == 58 then
-			ahead, at = match(words, '^(%d+)()', 3)
+			ahead, at = match(words, '^(%d+)()', at + 1)
 			ahead = ahead + 0
 		end
 		first = plans and plans[words]
@@ -181,6 +187,9 @@ while from < keys do
 			l = l[NEXT]
 		until l == first
 
+		if patient and not pass then
+			banned = true -- so nothing is recorded
+		end
 		if not problem then
 			if mode == DATED then
 				last = last + 1
