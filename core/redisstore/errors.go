@@ -23,8 +23,8 @@ var (
 	// timeout of the client's own. The charge may have been taken.
 	ErrTimeout = errors.New("redisstore: no answer within the timeout")
 
-	// ErrBusy says that too many calls are waiting for an answer: 8,192, or 1,024 for one
-	// server of a Cluster or Ring. The charge was not sent.
+	// ErrBusy says that too many calls are waiting for an answer: 8,192, on a Cluster or Ring for
+	// each server. The charge was not sent.
 	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
 
 	// ErrState says that a key holds a value of another type, or a value that is not a

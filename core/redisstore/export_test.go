@@ -12,7 +12,6 @@ import (
 
 const (
 	MaxCalls    = maxCalls
-	MaxAlone    = maxAlone
 	ManyBatches = manyBatches
 	Source      = "doc.go" // has the package documentation
 )

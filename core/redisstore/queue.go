@@ -30,9 +30,9 @@ const (
 	pace        = time.Millisecond // between starts of batches above fewBatches
 	lateAfter   = 8                // a call is late after an eighth of the timeout
 
-	// These bound the memory and goroutines of waiting calls if a server hangs.
-	maxCalls = 8192 // that queue
-	maxAlone = 1024 // that are sent alone, to each server
+	// maxCalls bounds the calls that queue, and those that are sent alone to one server. So it bounds
+	// memory and goroutines if a server hangs, and calls to others still have room.
+	maxCalls = 8192
 
 	maxWeight = 512 // of a batch, in simple charges: it bounds how long Redis is busy
 
@@ -46,7 +46,7 @@ const (
 type queue struct {
 	mu         sync.Mutex
 	calls      []*call
-	most       int                   // bounds the calls that queue
+	most       int                   // maxCalls
 	sending    int                   // goroutines and callers that send batches
 	alone      int                   // calls that are sent alone
 	aloneTo    map[*redis.Client]int // the same, by server; nil: it is not known
@@ -110,7 +110,7 @@ func (s *Store) join(c *call) error {
 	return nil
 }
 
-// joinAlone starts to send a call alone. If its server hangs, calls to others still have room.
+// joinAlone starts to send a call alone.
 func (s *Store) joinAlone(c *call) error {
 	var server *redis.Client
 	if s.sharded.Load() && s.answered.Load() > 0 { // before, a Cluster's client would have to ask Redis
@@ -119,7 +119,7 @@ func (s *Store) joinAlone(c *call) error {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.aloneTo[server] >= maxAlone {
+	if q.aloneTo[server] >= q.most {
 		return ErrBusy
 	}
 	c.since = time.Now()

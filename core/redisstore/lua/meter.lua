@@ -54,8 +54,8 @@ local function write(key, tat, part, turns, forget, refunds)
 	if turns then
 		state = state .. format('@%d', turns)
 	end
-	if refunds ~= '' then -- a year at most, should the bytes be garbled
-		ends = math.max(ends, math.min(match(refunds, '%d+') + 0, now + 31536000000000))
+	if refunds ~= '' then -- 100 years at most, should the bytes be garbled
+		ends = math.max(ends, math.min(match(refunds, '%d+') + 0, now + 3155760000000000))
 	end
 	if forget then
 		state, ends = state .. format(' %d', forget), forget
