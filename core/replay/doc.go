@@ -41,8 +41,8 @@
 // Memory does not grow with the length of the log. It is the sum of
 //
 //   - 16 bytes for each request of the last hour, since an earlier one may still come;
-//   - for each user about 100 bytes and the name, and 64 bytes for each action of the user;
-//   - for each user and action with several requests within the last day about 190 bytes, and 1 to 5 for each
+//   - for each user about 100 bytes and the name, and 96 bytes for each action of the user;
+//   - for each user and action with several requests within the last day about 220 bytes, and 1 to 5 for each
 //     distinct instant of that day, for the fit of 24h: a request every second all day long takes 90 kB;
 //   - the memorystore of each candidate, for users whose full quota is not available;
 //   - some 50 bytes for each user that a candidate refused;

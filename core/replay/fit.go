@@ -31,8 +31,8 @@ var (
 // peaks are the most units in any half-open window of each period, and the least capacity of
 // a funnel of each rate that admits all.
 type peaks struct {
-	window [nPeriods]uint32
-	funnel [nRates]uint32
+	window [nPeriods]int64
+	funnel [nRates]int64
 }
 
 // A member needs little memory until it has acted twice within a day.
@@ -53,7 +53,7 @@ func (m *member) act(at int64, cost uint32) {
 	if m.recent == nil {
 		if m.once == 0 || m.forgotten(at) {
 			m.last, m.once = at, cost
-			m.raise(cost)
+			m.raise(int64(cost))
 			return
 		}
 		m.recent = newRecent(m.last, m.once)
@@ -63,7 +63,7 @@ func (m *member) act(at int64, cost uint32) {
 }
 
 // raise is act for a member that has nothing counted.
-func (m *member) raise(cost uint32) {
+func (m *member) raise(cost int64) {
 	for i := range m.window {
 		m.window[i] = max(m.window[i], cost)
 	}
@@ -77,7 +77,7 @@ func (m *member) forgotten(at int64) bool {
 	if m.recent == nil {
 		return at-m.last >= max(day, int64(m.once)*emissions[nRates-1])
 	}
-	return at-m.last >= day && at >= m.recent.empty[nRates-1]
+	return at-m.last >= day && m.recent.funnels[nRates-1].drained(at, emissions[nRates-1])
 }
 
 // recent is what a member did within the longest period: a queue of instants and units,
@@ -86,25 +86,43 @@ type recent struct {
 	last    int64 // the newest instant, not in the queue yet
 	units   uint32
 	queued  int64 // the newest instant in the queue
-	empty   [nRates]int64
+	funnels [nRates]funnel
 	windows [nPeriods]window
 	queue   []byte
+}
+
+// A funnel had so many whole units at an instant, and has leaked since. The instant at which it is
+// empty could overflow.
+type funnel struct{ at, units int64 }
+
+// drained reports whether the funnel is empty.
+func (f *funnel) drained(at, emission int64) bool { return (at-f.at)/emission >= f.units }
+
+// add leaks until at, and adds units. Rounded up, the funnel then holds f.units.
+func (f *funnel) add(at, units, emission int64) {
+	if f.drained(at, emission) {
+		*f = funnel{at, units}
+		return
+	}
+	leaked := (at - f.at) / emission
+	f.at += leaked * emission
+	f.units += units - leaked
 }
 
 // A window holds count units. What the queue has before pos is past: made at or before at.
 type window struct {
 	at    int64
-	count uint64
+	count int64
 	pos   int
 }
 
 func newRecent(at int64, units uint32) *recent {
 	r := &recent{last: at, units: units, queued: at}
-	for i := range r.empty {
-		r.empty[i] = at + int64(units)*emissions[i]
+	for i := range r.funnels {
+		r.funnels[i] = funnel{at, int64(units)}
 	}
 	for i := range r.windows {
-		r.windows[i] = window{at: at, count: uint64(units)}
+		r.windows[i] = window{at: at, count: int64(units)}
 	}
 	return r
 }
@@ -118,20 +136,16 @@ func (r *recent) act(at int64, cost uint32, p *peaks) {
 	for i := range r.windows {
 		w := &r.windows[i]
 		r.expire(w, at-spans[i])
-		w.count += uint64(cost)
-		p.window[i] = max(p.window[i], clip(w.count))
+		w.count += int64(cost)
+		p.window[i] = max(p.window[i], w.count)
 	}
-	for i := range r.empty {
-		r.empty[i] = min(max(r.empty[i], at)+int64(cost)*emissions[i], farthest)
-		p.funnel[i] = max(p.funnel[i], clip(uint64((r.empty[i]-at+emissions[i]-1)/emissions[i])))
+	for i := range r.funnels {
+		f := &r.funnels[i]
+		f.add(at, int64(cost), emissions[i])
+		p.funnel[i] = max(p.funnel[i], f.units)
 	}
 	r.compact()
 }
-
-// farthest is when a funnel is empty at the latest. Its least capacity is clipped long before.
-const farthest = math.MaxInt64 / 2
-
-func clip(n uint64) uint32 { return uint32(min(n, math.MaxInt32)) } // an int everywhere
 
 // An entry of the queue is a distance to the one before, in the largest unit that it is whole
 // in. Before it stands how many units it has, if not one.
@@ -183,7 +197,7 @@ func (r *recent) expire(w *window, end int64) {
 			return
 		}
 		w.at, w.pos = at, pos
-		w.count -= units
+		w.count -= int64(units)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -80,10 +79,10 @@ func TestRoutesMatchAsAServeMux(t *testing.T) {
 func naive(at []int64, cost []uint32) (p peaks) {
 	for i := range at {
 		for k, span := range spans {
-			sum := uint32(0)
+			sum := int64(0)
 			for j := range i + 1 {
 				if at[j] > at[i]-span {
-					sum += cost[j]
+					sum += int64(cost[j])
 				}
 			}
 			p.window[k] = max(p.window[k], sum)
@@ -94,8 +93,7 @@ func naive(at []int64, cost []uint32) (p peaks) {
 		for i := range at {
 			level = max(0, level-(at[i]-last)) + int64(cost[i])*emission
 			last = at[i]
-			need := uint32((level + emission - 1) / emission)
-			p.funnel[k] = max(p.funnel[k], need)
+			p.funnel[k] = max(p.funnel[k], (level+emission-1)/emission)
 		}
 	}
 	return p
@@ -126,17 +124,19 @@ func TestPeaksAreExact(t *testing.T) {
 	})
 }
 
-// A debt of the highest costs stays the highest.
-func TestADebtDoesNotOverflow(t *testing.T) {
+// The peaks of the highest costs are exact too.
+func TestHighPeaksAreExact(t *testing.T) {
 	var m member
-	for i := range int64(1000) {
-		m.act(day+i, maxCost)
-		if m.recent != nil && slices.Min(m.recent.empty[:]) < day+i {
-			t.Fatalf("after %d actions the funnels are empty at %v", i+1, m.recent.empty)
-		}
+	const n = int64(1000)
+	for i := range n {
+		m.act(day+i*second, maxCost)
 	}
-	if want := uint32(math.MaxInt32); m.funnel != [nRates]uint32{want, want, want, want} {
-		t.Errorf("%v", m.funnel)
+	want := peaks{[nPeriods]int64{60 * maxCost, 600 * maxCost, n * maxCost, n * maxCost}, [nRates]int64{}}
+	for i, emission := range emissions {
+		want.funnel[i] = n*maxCost - (n-1)*second/emission
+	}
+	if m.peaks != want {
+		t.Errorf("%v, want %v", m.peaks, want)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestASweepLetsGoOfWhatIsPast(t *testing.T) {
 	if s.sweep(2*day + second - 1); m.recent == nil {
 		t.Error("it let go a microsecond early")
 	}
-	if s.sweep(3*day + second); m.recent != nil || m.once != 0 || m.window != [nPeriods]uint32{2, 2, 2, 2} {
+	if s.sweep(3*day + second); m.recent != nil || m.once != 0 || m.window != [nPeriods]int64{2, 2, 2, 2} {
 		t.Errorf("%+v is left", m)
 	}
 }
@@ -164,7 +164,7 @@ func TestALongDebtOutlivesTheDay(t *testing.T) {
 		s.sweep(2 * day)
 		m.act(2*day, 1)
 		m.act(2*day, 3000)
-		if got, want := m.funnel[nRates-1], uint32(len(before)*3000-1440+3001); got != want {
+		if got, want := m.funnel[nRates-1], int64(len(before)*3000-1440+3001); got != want {
 			t.Errorf("%s: the funnel of 1/m needs %d, want %d", name, got, want)
 		}
 	}

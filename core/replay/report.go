@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -211,7 +212,7 @@ func fit(r ActionReport, of []peaks) ActionReport {
 	if len(of) == 0 {
 		return r
 	}
-	numbers := make([]uint32, len(of))
+	numbers := make([]int64, len(of))
 	for i, period := range fitPeriods {
 		for u := range of {
 			numbers[u] = of[u].window[i]
@@ -230,14 +231,17 @@ func fit(r ActionReport, of []peaks) ActionReport {
 }
 
 // least finds the numbers in the sorted needs of the users.
-func least(needs []uint32) Least {
+func least(needs []int64) Least {
 	n := len(needs)
-	without := func(users int) int { return max(1, int(needs[n-1-users])) }
+	without := func(users int) int { return number(max(1, needs[n-1-users])) }
 	return Least{without(0), without(n / 1000), without(n / 100)}
 }
 
+// number is n as an int, which may have 32 bits.
+func number(n int64) int { return int(min(n, math.MaxInt)) }
+
 // curve is the share of users who need more than a max, at some of the maxima at which it changes.
-func curve(needs []uint32) []Point {
+func curve(needs []int64) []Point {
 	n := len(needs)
 	points := []Point{}
 	next := 0.0
@@ -248,7 +252,7 @@ func curve(needs []uint32) []Point {
 			j++
 		}
 		if i = j; float64(m) >= next || j == n {
-			points = append(points, Point{int(m), float64(n-j) / float64(n)})
+			points = append(points, Point{number(m), float64(n-j) / float64(n)})
 			next = float64(m) * 1.05 // so there are 400 points at most
 		}
 	}

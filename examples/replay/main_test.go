@@ -15,6 +15,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 )
 
 // replayed runs the command.
@@ -286,13 +289,43 @@ func TestFieldsAreGiven(t *testing.T) {
 	}
 }
 
-// The suggested line is Go.
+// The suggested line is Go, and core.New takes its limit.
 func TestSuggestionIsGo(t *testing.T) {
-	_, stdout, _ := replayed(t, few, "-")
-	line := stdout[strings.Index(stdout, "core.New("):]
-	expr, err := parser.ParseExpr(strings.TrimSpace(line))
-	if _, ok := expr.(*ast.CallExpr); err != nil || !ok {
-		t.Errorf("%s: %v", line, err)
+	for cost, want := range map[string]string{
+		"5":          "core.SlidingWindow(10, time.Minute)",
+		"20000":      "core.MovingWindow(40000, time.Minute)",
+		"25000000":   "core.MovingWindow(50000000, time.Minute)",
+		"25000001":   "core.FixedWindow(50000002, time.Minute)",
+		"500000000":  "core.FixedWindow(1000000000, time.Minute)",
+		"500000001":  "",
+		"1000000000": "",
+	} {
+		line := `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","remote_addr":"10.0.0.1","cost":` + cost + "}\n"
+		file := filepath.Join(t.TempDir(), "page.html")
+		_, stdout, _ := replayed(t, line+line, "-field", "cost=cost", "-html", file, "-")
+		page, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = "No limit has a max above 1,000,000,000."
+			if strings.Contains(stdout, "core.New") || !strings.Contains(stdout, want) || !strings.Contains(string(page), want) {
+				t.Errorf("costs of %s:\n%s", cost, stdout)
+			}
+			continue
+		}
+		line = stdout[strings.LastIndex(stdout, "limiter, err := ")+len("limiter, err := "):]
+		expr, err := parser.ParseExpr(strings.TrimSpace(line))
+		if _, ok := expr.(*ast.CallExpr); err != nil || !ok || !strings.Contains(line, want) || !strings.Contains(string(page), want) {
+			t.Errorf("costs of %s: %s: %v", cost, line, err)
+		}
+		limit, err := core.ParseLimit(strings.NewReplacer("core.", "", "time.Minute", "1m").Replace(want))
+		if err == nil {
+			_, err = core.New(memorystore.New(nil), limit)
+		}
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"count": count, "group": group, "percent": percent, "instant": instant, "brief": brief, "rate": rate,
-	"name": printable, "n": func(n int) int64 { return int64(n) },
+	"name": printable, "n": func(n int) int64 { return int64(n) }, "noGuess": func() string { return noGuess },
 }).Parse(pageText))
 
 // A page is what the template shows.

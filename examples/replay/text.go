@@ -94,12 +94,19 @@ func writeFit(w io.Writer, a *replay.ActionReport) {
 		row(rate(f.Rate), f.Capacity)
 	}
 	limit, touched := suggestion(a)
+	if limit == "" {
+		fmt.Fprintf(w, "\n  %s\n", noGuess)
+		return
+	}
 	fmt.Fprintf(w, "\n  A first guess, per minute, touches %s. Compare the tables:\n    %s\n", touched, limit)
 }
 
+// noGuess stands in place of a first guess that is too high for every limit.
+const noGuess = "No limit has a max above 1,000,000,000. To limit these users per minute, count costs in a larger unit, such as kB."
+
 // suggestion is a line of Go for a limit a minute, and whom it touches: at most a thousandth of the
 // users, or if they are few a hundredth or none. It is a guess: a few heavy users may be
-// spammers, or an office behind one address.
+// spammers, or an office behind one address. The line is empty if no limit is as high.
 func suggestion(a *replay.ActionReport) (line, touched string) {
 	fit := a.Windows[0].Max
 	n, touched := fit.Nobody, "none of these users"
@@ -110,7 +117,12 @@ func suggestion(a *replay.ActionReport) (line, touched string) {
 		n, touched = fit.Percent, "at most 1 % of these users"
 	}
 	kind := "SlidingWindow"
-	if n > 10_000 {
+	switch {
+	case n > 1_000_000_000:
+		return "", ""
+	case n > 50_000_000:
+		kind = "FixedWindow"
+	case n > 10_000:
 		kind = "MovingWindow"
 	}
 	return fmt.Sprintf("limiter, err := core.New(store, core.%s(%d, time.Minute))", kind, n), touched
