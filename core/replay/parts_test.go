@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -23,7 +24,7 @@ var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 func TestRoutesMatchAsAServeMux(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		segment := rapid.SampledFrom([]string{"a", "b", "{x}", "%41"})
-		text := rapid.SampledFrom([]string{"a", "b", "A", "d", "", ".", "..", "%61", "%2e", ".a"})
+		text := rapid.SampledFrom([]string{"a", "b", "A", "d", "", ".", "..", "%61", "%2e", ".a", "%zz", "a%", "%6"})
 		end := rapid.SampledFrom([]string{"", "", "/", "/{$}", "/{rest...}"})
 		var given []Route
 		mux := http.NewServeMux()
@@ -62,7 +63,9 @@ func TestRoutesMatchAsAServeMux(t *testing.T) {
 			for i := range 4 * len(paths) {
 				method, path := []string{"GET", "HEAD", "POST", "PUT"}[i%4], paths[i/4]
 				w := httptest.NewRecorder()
-				mux.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+				if _, err := url.ParseRequestURI(path); err == nil { // else net/http answers 400
+					mux.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+				}
 				got := ""
 				if i := r.action([]byte(method), []byte(path)); i != noAction {
 					got = actions[i]

@@ -90,8 +90,11 @@ func register(mux *http.ServeMux, text string) (err error) {
 		}
 	}()
 	mux.Handle(text, http.NotFoundHandler())
-	if _, path, _ := cutMethod(text); !strings.HasPrefix(path, "/") {
+	switch _, path, _ := cutMethod(text); {
+	case !strings.HasPrefix(path, "/"):
 		return configError("route %q names a host, which a log does not tell; leave it out", text)
+	case strings.Contains(path, "//"):
+		return configError("route %q has an empty segment, so no request reaches it; write one slash", text)
 	}
 	return nil
 }
@@ -208,7 +211,7 @@ func (r *routes) match(p *pattern, path []byte) bool {
 	return !more
 }
 
-// same compares a path's segment, which may have escapes, with a literal.
+// same compares a path's segment, whose escapes are valid, with a literal.
 func (r *routes) same(seg, text []byte) bool {
 	if bytes.IndexByte(seg, '%') < 0 {
 		return bytes.Equal(seg, text)
@@ -217,14 +220,7 @@ func (r *routes) same(seg, text []byte) bool {
 	for i := 0; i < len(seg); i++ {
 		c := seg[i]
 		if c == '%' {
-			if i+2 >= len(seg) {
-				return false
-			}
-			hi, lo := unhex(seg[i+1]), unhex(seg[i+2])
-			if hi > 15 || lo > 15 {
-				return false
-			}
-			c, i = hi<<4|lo, i+2
+			c, i = unhex(seg[i+1])<<4|unhex(seg[i+2]), i+2
 		}
 		r.scratch = append(r.scratch, c)
 	}
@@ -244,10 +240,13 @@ func unhex(c byte) byte {
 }
 
 // clean is whether a ServeMux takes the path as it is. If not, it answers with a redirection,
-// and no route's handler runs.
+// or net/http with 400 to an invalid escape, and no route's handler runs.
 func clean(path []byte) bool {
 	for i := range path {
-		if path[i] != '/' {
+		switch {
+		case path[i] == '%' && (i+2 >= len(path) || unhex(path[i+1]) > 15 || unhex(path[i+2]) > 15):
+			return false
+		case path[i] != '/':
 			continue
 		}
 		switch next := path[i+1:]; {
