@@ -301,7 +301,7 @@ func TestCost(t *testing.T) {
 `
 	r := run(t, log, replay.Options{Fields: replay.Fields{Cost: "n"}, Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(4, time.Minute)}}}})
 	l, fit := r.Limits[0], r.Actions[0].Windows[0].Max.Nobody
-	if l.Requests != 4 || l.Refused != 2 || l.UsersRefused != 2 || l.LongestWait != 58*time.Second || fit != 9 {
+	if l.Requests != 4 || l.Refused != 2 || l.Never != 1 || l.UsersRefused != 2 || l.LongestWait != 58*time.Second || fit != 9 {
 		t.Errorf("%+v, fit %d", l, fit)
 	}
 }

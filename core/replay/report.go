@@ -48,7 +48,8 @@ type LimitReport struct {
 	Refused       int64
 	Users         int
 	UsersRefused  int           // users that were refused at least once
-	LongestWait   time.Duration // the longest RetryAfter other than Never
+	Never         int64         // refusals of requests that can never pass: they cost more than the limit's quota
+	LongestWait   time.Duration // the longest RetryAfter of the other refusals
 	Hours         Hours         // refusals
 	Most          []RefusedUser // the ten users with the most refusals
 }
@@ -188,6 +189,7 @@ func (p *pipeline) naming() func(string) string {
 func (row *LimitReport) add(t *tally) {
 	row.Refused += t.refused
 	row.UsersRefused += len(t.users)
+	row.Never += t.never
 	row.LongestWait = max(row.LongestWait, t.wait)
 	row.Hours.add(&t.hours)
 	for u, n := range t.users {
@@ -296,6 +298,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Users        int     `json:"users"`
 		UsersRefused int     `json:"users_refused"`
 		LongestWait  float64 `json:"longest_wait"`
+		Never        int64   `json:"never"`
 	}
 	type fit struct {
 		Action string `json:"action"`
@@ -314,7 +317,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Fit      []fit     `json:"fit"`
 	}{r.Lines, r.Skipped, r.Late, r.Requests, r.Users, r.From, r.To, []limit{}, []fit{}}
 	for _, l := range r.Limits {
-		object.Limits = append(object.Limits, limit{l.Action, l.Limit, l.Requests, l.Refused, l.Users, l.UsersRefused, l.LongestWait.Seconds()})
+		object.Limits = append(object.Limits, limit{l.Action, l.Limit, l.Requests, l.Refused, l.Users, l.UsersRefused, l.LongestWait.Seconds(), l.Never})
 	}
 	for _, a := range r.Actions {
 		for _, w := range a.Windows {

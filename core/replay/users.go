@@ -53,6 +53,7 @@ type tally struct {
 	trial   *trial
 	shard   *shard
 	refused int64
+	never   int64
 	wait    time.Duration
 	hours   Hours
 	users   map[uint32]int64 // refusals by user
@@ -153,7 +154,9 @@ func (s *shard) store() core.Store {
 func (t *tally) refuse(user uint32, at int64, zone int32, wait time.Duration) {
 	t.refused++
 	t.users[user]++
-	if wait != core.Never {
+	if wait == core.Never {
+		t.never++
+	} else {
 		t.wait = max(t.wait, wait)
 	}
 	t.hours.count(at, zone)

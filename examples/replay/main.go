@@ -118,6 +118,11 @@ func parse(args []string) (a arguments, err error) {
 		return a, fmt.Errorf("give one log, or - for standard input, after the flags; there are %d", flags.NArg())
 	}
 	a.file = flags.Arg(0)
+	log, errLog := os.Stat(a.file)
+	page, errPage := os.Stat(a.html)
+	if errLog == nil && errPage == nil && os.SameFile(log, page) {
+		return a, fmt.Errorf("%s is the log itself; choose another file for -html", a.html)
+	}
 	return a, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"io"
@@ -99,12 +100,33 @@ func TestJSON(t *testing.T) {
 		"lines": 7., "skipped": 1., "late": 1., "requests": 5., "users": 2.,
 		"from": "2026-11-22T00:00:00Z", "to": "2026-11-22T00:01:00Z",
 		"limits": []any{map[string]any{
-			"action": "all", "limit": "SlidingWindow(2, 1m)", "requests": 5., "refused": 1., "users": 2., "users_refused": 1., "longest_wait": 40.,
+			"action": "all", "limit": "SlidingWindow(2, 1m)", "requests": 5., "refused": 1., "users": 2., "users_refused": 1., "longest_wait": 40., "never": 0.,
 		}},
 		"fit": []any{fit("1m", 3), fit("10m", 3), fit("1h", 3), fit("24h", 3)},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s\nwant %v", stdout, want)
+	}
+}
+
+// A refusal that no wait ends is said to be one.
+func TestNever(t *testing.T) {
+	line := func(cost int) string {
+		return fmt.Sprintf(`{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","remote_addr":"10.0.0.1","cost":%d}`, cost) + "\n"
+	}
+	for _, test := range []struct{ log, want, json string }{
+		{line(9) + line(9), "never", `"longest_wait": 0,` + "\n      " + `"never": 2`},
+		{line(5) + line(1) + line(9), "1m; 1 never", `"longest_wait": 60,` + "\n      " + `"never": 1`},
+		{line(5) + line(1), "1m", `"longest_wait": 60,` + "\n      " + `"never": 0`},
+	} {
+		file := filepath.Join(t.TempDir(), "page.html")
+		args := []string{"-field", "cost=cost", "-limit", "SlidingWindow(5, 1m)", "-html", file, "-"}
+		_, text, _ := replayed(t, test.log, args...)
+		_, object, _ := replayed(t, test.log, append([]string{"-json"}, args...)...)
+		page, err := os.ReadFile(file)
+		if !strings.Contains(text, "longest wait  "+test.want+"\n") || !strings.Contains(string(page), "<td>"+test.want+"</td>") || !strings.Contains(object, test.json) {
+			t.Errorf("want %s: %v\n%s%s", test.want, err, text, object)
+		}
 	}
 }
 
@@ -117,6 +139,10 @@ func TestJSONWithoutLimitsHasAnEmptyList(t *testing.T) {
 // What is wrong is said in one line, with an exit code of its own for arguments.
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	if err := errors.Join(os.WriteFile(log, []byte(few), 0o600), os.Link(log, filepath.Join(dir, "linked"))); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name string
 		args []string
@@ -135,6 +161,7 @@ func TestErrors(t *testing.T) {
 		{"route that is no pattern", []string{"-route", "POST x=y", "-"}, exitUsage, []string{`"POST x"`, "http.ServeMux"}},
 		{"route with a bad wildcard", []string{"-route", "/{a}b=y", "-"}, exitUsage, []string{"http.ServeMux"}},
 		{"route with a host", []string{"-route", "example.org/x=y", "-"}, exitUsage, []string{"names a host"}},
+		{"route with an empty segment", []string{"-route", "//posts=y", "-"}, exitUsage, []string{`"//posts"`, "one slash"}},
 		{"routes that conflict", []string{"-route", "/a/{x}=y", "-route", "/{x}/b=z", "-"}, exitUsage, []string{"conflicts"}},
 		{"limit that does not parse", []string{"-limit", "SlidingWindow(5 1m)", "-"}, exitUsage, []string{"position 17", `"," is missing`}},
 		{"second limit that does not parse", []string{"-limit", "SlidingWindow(5, 1m) and five", "-"}, exitUsage, []string{`"five" is not a limit`}},
@@ -147,6 +174,7 @@ func TestErrors(t *testing.T) {
 		{"missing file", []string{filepath.Join(dir, "none")}, exitError, []string{"no such file", "give the path"}},
 		{"directory", []string{dir}, exitError, []string{"is a directory"}},
 		{"page in no directory", []string{"-html", filepath.Join(dir, "no", "page"), "-"}, exitError, []string{"choose another file for -html"}},
+		{"page over the log", []string{"-html", log, filepath.Join(dir, "linked")}, exitUsage, []string{"is the log itself", "another file for -html"}},
 		{"wrong format", []string{"-format", "json", "-"}, exitError, []string{"none of the 7 lines is a request", "another format"}},
 		{"no route matches", []string{"-route", "GET /none=x", "-"}, exitError, []string{"matches a route"}},
 		{"nobody is named", []string{"-user", "json:user", "-"}, exitError, []string{"names a user by json:user"}},
@@ -166,6 +194,9 @@ func TestErrors(t *testing.T) {
 				t.Errorf("not one line: %q", stderr)
 			}
 		})
+	}
+	if text, err := os.ReadFile(log); string(text) != few {
+		t.Errorf("the log was overwritten with %d bytes; %v", len(text), err)
 	}
 }
 

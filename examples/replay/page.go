@@ -40,7 +40,8 @@ type actionPart struct {
 
 type limitPart struct {
 	replay.LimitReport
-	Heat heat
+	LongestWait string
+	Heat        heat
 }
 
 // writePage replaces what the file has.
@@ -55,7 +56,7 @@ func writePage(file string, r *replay.Report) error {
 		}
 		for _, l := range r.Limits {
 			if l.Action == a.Action {
-				part.Limits = append(part.Limits, limitPart{l, heatOf(l.Hours, "refusal")})
+				part.Limits = append(part.Limits, limitPart{l, longestWait(&l), heatOf(l.Hours, "refusal")})
 			}
 		}
 		p.Actions = append(p.Actions, part)
@@ -132,8 +133,8 @@ func curves(a *replay.ActionReport) chart {
 	for _, w := range a.Windows {
 		most = max(most, float64(w.Max.Nobody))
 	}
-	x := func(m int) float64 {
-		return tenth(c.Left + (c.Right-c.Left)*math.Log(float64(max(m, 1)))/math.Log(most))
+	x := func(m float64) float64 {
+		return tenth(c.Left + (c.Right-c.Left)*math.Log(max(m, 1))/math.Log(most))
 	}
 	least := min(0.0003, 0.5/float64(a.Users)) // the lowest share, a line above none
 	y := func(share float64) float64 {
@@ -148,9 +149,13 @@ func curves(a *replay.ActionReport) chart {
 		}
 	}
 	c.Y = append(c.Y, tick{At: c.Bottom, Text: "0"})
-	for m := 1; float64(m) <= most; m *= 10 {
-		for _, n := range []int{m, 2 * m, 5 * m} {
-			if float64(n) <= most && (n == m || most < 2000) {
+	step := 10.0
+	if most > 1e7 { // long labels need room
+		step = 1000
+	}
+	for m := 1.0; m <= most; m *= step {
+		for _, n := range []float64{m, 2 * m, 5 * m} {
+			if n <= most && (n == m || most < 2000) {
 				c.X = append(c.X, tick{x(n), group(int64(n)), n != m})
 			}
 		}
@@ -159,8 +164,8 @@ func curves(a *replay.ActionReport) chart {
 		line := curve{Name: brief(w.Period)}
 		path := fmt.Sprintf("M%g %g", x(1), y(1))
 		for _, p := range w.Curve {
-			path += fmt.Sprintf("H%gV%g", x(p.Max), y(p.Share))
-			line.Dots = append(line.Dots, dot{x(p.Max), y(p.Share), fmt.Sprintf("SlidingWindow(%d, %s) touches %s of the users", p.Max, line.Name, percent(int64(math.Round(p.Share*float64(a.Users))), int64(a.Users)))})
+			path += fmt.Sprintf("H%gV%g", x(float64(p.Max)), y(p.Share))
+			line.Dots = append(line.Dots, dot{x(float64(p.Max)), y(p.Share), fmt.Sprintf("SlidingWindow(%d, %s) touches %s of the users", p.Max, line.Name, percent(int64(math.Round(p.Share*float64(a.Users))), int64(a.Users)))})
 		}
 		line.Path = path
 		c.Curves = append(c.Curves, line)

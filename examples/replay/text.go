@@ -67,7 +67,7 @@ func writeLimit(w io.Writer, l *replay.LimitReport, zone string) {
 	}
 	fmt.Fprintf(w, "    refuses       %s of %s requests (%s)\n", group(l.Refused), group(l.Requests), percent(l.Refused, l.Requests))
 	fmt.Fprintf(w, "    touches       %s of %s users (%s)\n", group(int64(l.UsersRefused)), group(int64(l.Users)), percent(int64(l.UsersRefused), int64(l.Users)))
-	fmt.Fprintf(w, "    longest wait  %s\n", brief(l.LongestWait))
+	fmt.Fprintf(w, "    longest wait  %s\n", longestWait(l))
 	fmt.Fprintf(w, "    by hour       %s  0 to 23 o'clock, %s\n", bars(byHour(l.Hours)), zone)
 	for i, u := range l.Most {
 		title := ""
@@ -76,6 +76,17 @@ func writeLimit(w io.Writer, l *replay.LimitReport, zone string) {
 		}
 		fmt.Fprintf(w, "    %-12s  %s (%s)\n", title, printable(u.Name), group(u.Refused))
 	}
+}
+
+// longestWait says also how many refusals no wait ends.
+func longestWait(l *replay.LimitReport) string {
+	switch l.Never {
+	case 0:
+		return brief(l.LongestWait)
+	case l.Refused:
+		return "never"
+	}
+	return fmt.Sprintf("%s; %s never", brief(l.LongestWait), group(l.Never))
 }
 
 func writeFit(w io.Writer, a *replay.ActionReport) {
