@@ -57,7 +57,8 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 			pass, banned = false, banned || l.kind == machine.KindBan
 		}
 	}
-	unrecorded := banned || c.Patient && !pass
+	refusal := c.Ask
+	refusal.Patient = c.Patient && !pass // what passes may still be refused by a rehearsed limit
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
@@ -66,7 +67,7 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 		case pass && (rehearsed || !l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
-			l.rule.Refuse(s, now, &c.Ask, !unrecorded && (!pass || l.kind != machine.KindBan))
+			l.rule.Refuse(s, now, &refusal, !banned && (!pass || l.kind != machine.KindBan))
 		}
 		l.rule.Read(&readings[i], s, now, &c.Ask)
 	}

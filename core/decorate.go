@@ -110,7 +110,8 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 }
 
 // An Observation is a decision as [Observe] shows it. It does not name the user. A call of
-// [Limiter.Ban] shows as one with the ban policy's limit alone. Refund and Reset do not show.
+// [Limiter.Ban] shows as one with the ban policy's limit alone. One of [Limiter.Wait] shows as many
+// as it takes. Refund and Reset do not show.
 type Observation struct {
 	Action    string
 	Limits    []Limit       // the enforced ones, the rehearsed ones, the ban policy's; do not change them

@@ -173,8 +173,11 @@ func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 	if err != nil || d.Allowed || d.RetryAfter < w.timeLeft() {
 		return d, err
 	}
-	if c.Patient {
+	if c.Patient && ctx.Err() == nil {
 		c.Patient = false
+		if c.Ahead > 0 {
+			c.Ahead = max(0, w.timeLeft().Microseconds()-1)
+		}
 		if d, err = w.limiter.store.Take(ctx, c); err != nil || d.Allowed {
 			return d, err
 		}

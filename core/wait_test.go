@@ -281,6 +281,47 @@ func TestWhoWaitsInVainIsBanned(t *testing.T) {
 	})
 }
 
+// The second ask of a limiter that records refusals reserves no turn after the deadline.
+func TestARefusalIsRecordedOnceHoweverSlowTheStore(t *testing.T) {
+	for _, limit := range []core.Limit{core.Funnel(1, core.Every(time.Second)), core.FixedWindow(1, time.Second)} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, limit)).With(
+				core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+			if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+				t.Fatal(err)
+			}
+			patience := time.Second - 3*latency/2
+			start := time.Now()
+			d, err := l.Wait(patient{t.Context(), patience}, "u", "a")
+			if !errors.Is(err, core.ErrRefused) || time.Since(start) != 2*latency {
+				t.Errorf("%s: %+v, %v after %s", limit, d, err, time.Since(start))
+			}
+			if s, err := l.Status(t.Context(), "u", "a"); err != nil || s.Ban.Refusals != 1 {
+				t.Errorf("%s: %+v, %v", limit, s.Ban, err)
+			}
+		})
+	}
+}
+
+// After the end of its context a caller has left: its refusal is none.
+func TestNoRefusalIsRecordedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(1, time.Minute))).With(
+			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
+		defer cancel()
+		if d, err := l.Wait(ctx, "u", "a"); !errors.Is(err, core.ErrRefused) || d.RetryAfter == 0 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if s, err := l.Status(t.Context(), "u", "a"); err != nil || s.Ban.Refusals != 0 {
+			t.Errorf("%+v, %v", s.Ban, err)
+		}
+	})
+}
+
 // patient is a context as package gate makes it.
 type patient struct {
 	context.Context

@@ -189,10 +189,13 @@ func (r *Rule) Charge(s *State, now int64, a *Ask) {
 }
 
 // Refuse records the refusal in a checked state, if the rule's kind records refusals. If
-// record is false, as while a ban lasts, it records nothing.
+// record is false, as while a ban lasts, or the caller is Patient, it records nothing. A refused
+// action that starts a bucket with Initial starts it nonetheless if the caller is Patient.
 func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
 	refused := record && !s.Fits && a.Cost <= r.Max // by this rule
 	switch {
+	case a.Patient && r.RecordsRefusals():
+		r.shift(s, now)
 	case r.Kind == KindBan && record:
 		r.refusal(s, now)
 	case r.Kind == KindElasticWindow && refused:

@@ -493,4 +493,11 @@ func waitIsNoAttempt(t *testing.T, f Fixture) {
 			}
 		})
 	}
+	f.bubble(t, func(store core.Store) {
+		limiter := core.Must(core.Must(core.New(store, core.TokenBucket(10, core.Every(time.Second)).Initial(2), core.FixedWindow(1000, time.Hour))).With(policy))
+		start := time.Now()
+		if d, err := limiter.WaitN(context.Background(), "starts a bucket", "a", 5); err != nil || time.Since(start) != 3*time.Second {
+			t.Errorf("a bucket that the first ask starts: after %v %s, %v", time.Since(start), show(d), err)
+		}
+	})
 }

@@ -84,7 +84,7 @@ if all and added > 0 then
 	if elastic or stop == now then -- the window opens or is extended
 		stop, width = now + period, 0
 	end
-elseif elastic and charging and not fits and not banned and units <= max then
+elseif elastic and charging and not fits and not unrecorded and units <= max then
 	stop, width, changed = now + period, 0, true
 end
 if hold then

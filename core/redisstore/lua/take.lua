@@ -187,9 +187,7 @@ while from < keys do
 			l = l[NEXT]
 		until l == first
 
-		if patient and not pass then
-			banned = true -- so nothing is recorded
-		end
+		local unrecorded = banned or patient and not pass
 		if not problem then
 			if mode == DATED then
 				last = last + 1
@@ -208,7 +206,7 @@ while from < keys do
 				elseif machine == COUNTER then
 					--@ counter.charge
 				else
-					local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not banned and not fits, not banned and not pass)
+					local ok, a, b, c, d = pcall(l.charge, l, key, charging, all, not unrecorded and not fits, not unrecorded and not pass)
 					if not ok then
 						problem = a
 						break
