@@ -1,0 +1,269 @@
+package core_test
+
+// What Wait makes of limits that record refusals.
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+// Of those who arrive together, no more ask than can pass: each refusal would count.
+func TestToWaitTogetherIsNoAttempt(t *testing.T) {
+	for _, limit := range []core.Limit{core.FixedWindow(4, time.Minute), core.SlidingWindow(4, time.Minute), core.Funnel(4, core.Every(15*time.Second))} {
+		for _, taken := range []int{0, 1, 4} {
+			synctest.Test(t, func(t *testing.T) {
+				l := core.Must(core.New(slow{memorystore.New(nil)}, limit))
+				l = core.Must(l.With(core.BanPolicy{Refusals: 9, Within: time.Minute / 2, Bans: []time.Duration{time.Hour}}))
+				if _, err := l.AllowN(t.Context(), "u", "a", taken); err != nil {
+					t.Fatal(err)
+				}
+				var wg sync.WaitGroup
+				start := time.Now()
+				for range 30 {
+					wg.Go(func() {
+						if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+							t.Errorf("%s, %d taken: %+v, %v", limit, taken, d, err)
+						}
+					})
+				}
+				wg.Wait()
+				if took := time.Since(start); took > 9*time.Minute {
+					t.Errorf("%s, %d taken: it took %s", limit, taken, took)
+				}
+			})
+		}
+	}
+}
+
+// Whoever waits and passes was not refused, however often the store was asked.
+func TestToWaitIsNoAttempt(t *testing.T) {
+	ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
+	for _, tt := range []struct {
+		limit core.Limit
+		extra []core.Option
+		want  time.Duration // of three actions, one after the other
+	}{
+		{core.SlidingWindow(1, time.Second), []core.Option{ban}, 2 * time.Second},
+		{core.FixedWindow(1, time.Second), []core.Option{ban}, 2 * time.Second},
+		{core.SlidingWindow(1, time.Second).CountRefused(), nil, 2 * time.Second},
+		{core.ElasticWindow(1, time.Second), nil, 2 * time.Second},
+		{core.Funnel(1, core.Every(time.Second)), []core.Option{ban}, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(memorystore.New(nil), tt.limit)).With(tt.extra...))
+			start := time.Now()
+			for i := range 3 {
+				time.Sleep(300 * time.Millisecond)
+				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+					t.Fatalf("%s: action %d: %+v, %v", tt.limit, i, d, err)
+				}
+			}
+			if took := time.Since(start); took != tt.want+300*time.Millisecond {
+				t.Errorf("%s: it took %s", tt.limit, took)
+			}
+		})
+	}
+}
+
+// Callers of several processes who all wait for the same instant are no attempts either: all but one
+// are told to wait on.
+func TestOthersWhoWaitAreNoAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slow{memorystore.New(nil)}
+		ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
+		var wg sync.WaitGroup
+		for range 6 {
+			l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Second))).With(ban))
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if d, err := l.Wait(ctx, "u", "a"); err != nil {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// One failed call of the store is no refusal of those who wait.
+func TestAFailedCallBansNobodyWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &failsOnce{Store: memorystore.New(nil)}
+		l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Second))).With(
+			core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				d, err := l.Wait(t.Context(), "u", "a")
+				if failed := errors.Is(err, errDown); failed != (i == 0) || !failed && err != nil {
+					t.Errorf("caller %d: %+v, %v", i, d, err)
+				}
+			})
+			synctest.Wait()
+		}
+		store.fails.Store(true)
+		wg.Wait()
+	})
+}
+
+type failsOnce struct {
+	core.Store
+	fails atomic.Bool
+}
+
+func (s *failsOnce) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if s.fails.CompareAndSwap(true, false) {
+		return core.Decision{}, errDown
+	}
+	return s.Store.Take(ctx, c)
+}
+
+// A crowd that waits in vain is refused, and so banned.
+func TestWhoWaitsInVainIsBanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(10, time.Minute))).With(
+			core.BanPolicy{Refusals: 100, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() { _, _ = l.Wait(patient{t.Context(), 2 * time.Second}, "u", "a") })
+		}
+		wg.Wait()
+		if s, err := l.Status(t.Context(), "u", "a"); err != nil || !s.Ban.Banned {
+			t.Errorf("%+v, %v", s.Ban, err)
+		}
+	})
+}
+
+// The second ask of a limiter that records refusals reserves no turn after the deadline.
+func TestARefusalIsRecordedOnceHoweverSlowTheStore(t *testing.T) {
+	for _, limit := range []core.Limit{core.Funnel(1, core.Every(time.Second)), core.FixedWindow(1, time.Second)} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, limit)).With(
+				core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+			if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+				t.Fatal(err)
+			}
+			patience := time.Second - 3*latency/2
+			start := time.Now()
+			d, err := l.Wait(patient{t.Context(), patience}, "u", "a")
+			if !errors.Is(err, core.ErrRefused) || time.Since(start) != 2*latency {
+				t.Errorf("%s: %+v, %v after %s", limit, d, err, time.Since(start))
+			}
+			if s, err := l.Status(t.Context(), "u", "a"); err != nil || s.Ban.Refusals != 1 {
+				t.Errorf("%s: %+v, %v", limit, s.Ban, err)
+			}
+		})
+	}
+}
+
+// After the end of its context a caller has left: its refusal is none.
+func TestNoRefusalIsRecordedAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(1, time.Minute))).With(
+			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), latency/2)
+		defer cancel()
+		if d, err := l.Wait(ctx, "u", "a"); !errors.Is(err, core.ErrRefused) || d.RetryAfter == 0 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if s, err := l.Status(t.Context(), "u", "a"); err != nil || s.Ban.Refusals != 0 {
+			t.Errorf("%+v, %v", s.Ban, err)
+		}
+	})
+}
+
+// patient is a context as package gate makes it.
+type patient struct {
+	context.Context
+	patience time.Duration
+}
+
+func (p patient) Patience() time.Duration { return p.patience }
+
+// A refusal that Wait returns is an attempt, as one of Allow is.
+func TestAWaitThatIsRefusedIsAnAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute))).With(
+			core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		for i, want := range []core.Reason{"", core.ReasonLimited, core.ReasonBanned, core.ReasonBanned} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			d, err := l.Wait(ctx, "u", "a")
+			cancel()
+			if d.Reason != want || (want != "") != errors.Is(err, core.ErrRefused) {
+				t.Errorf("call %d: %+v, %v, want %q", i, d, err, want)
+			}
+		}
+	})
+}
+
+// Whoever waits behind a banned user, or behind one for whom the store has no room, has his turn
+// with him: nothing is reserved.
+func TestNobodyIsLateBehindOneWhoHasReservedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Minute)))).With(
+			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range 2 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				if d, err := l.Wait(ctx, "u", "a"); err != nil || time.Since(start) != 30*time.Second {
+					t.Errorf("%+v, %v after %s", d, err, time.Since(start))
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+	})
+}
+
+func TestALimiterWithoutABanPolicyDoesNotWaitForABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(5, time.Minute)))
+		banning := core.Must(l.With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		if err := banning.Ban(t.Context(), "u", "a", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = banning.Wait(t.Context(), "u", "a") })
+		synctest.Wait()
+		start := time.Now()
+		if d, err := l.Wait(t.Context(), "u", "a"); err != nil || time.Since(start) > 0 {
+			t.Errorf("%+v, %v after %s", d, err, time.Since(start))
+		}
+		wg.Wait()
+	})
+}
+
+func TestWaitOutlastsABan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Second)))).With(
+			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed || time.Since(start) != 30*time.Second {
+			t.Errorf("%+v, %v after %v", d, err, time.Since(start))
+		}
+	})
+}
