@@ -134,7 +134,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		c := w.request(machine.Charge)
 		c.Receipt = true
 		if l.reserves() {
-			c.Ahead = max(0, w.timeLeft().Microseconds()-1) // a turn at the deadline is too late
+			c.Ahead = w.ahead()
 		}
 		d, err := w.attempt(ctx, c)
 		if err != nil {
@@ -153,7 +153,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		default:
 			pause = d.receipt.turn()
 			if pause > 0 || !w.q.open(d.Remaining) {
-				w.q.announce(time.Now().Add(pause), true)
+				w.q.announce(time.Now().Add(pause), l.reserves())
 			}
 			return w.turn(ctx, d, pause)
 		}
@@ -176,7 +176,7 @@ func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 	if c.Patient && ctx.Err() == nil {
 		c.Patient = false
 		if c.Ahead > 0 {
-			c.Ahead = max(0, w.timeLeft().Microseconds()-1)
+			c.Ahead = w.ahead()
 		}
 		if d, err = w.limiter.store.Take(ctx, c); err != nil || d.Allowed {
 			return d, err
@@ -187,6 +187,9 @@ func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 
 // timeLeft is how long the waiter can still wait.
 func (w *waiter) timeLeft() time.Duration { return w.patience - time.Since(w.begun) }
+
+// ahead is how far ahead a turn may be reserved: one at the deadline is too late.
+func (w *waiter) ahead() int64 { return max(0, w.timeLeft().Microseconds()-1) }
 
 // turn waits for a turn that is reserved.
 func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Decision, error) {

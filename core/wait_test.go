@@ -581,3 +581,19 @@ func TestTheEndOfAQueueIsToldAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A funnel beside another limit reserves nothing, so nobody counts its time for those before him.
+func TestNobodyIsLateForAFunnelThatHasRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(100, core.Every(time.Hour)), core.FixedWindow(1, time.Second)))
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				if d, err := l.Wait(patient{t.Context(), time.Minute}, "u", "a"); err != nil || !d.Allowed {
+					t.Errorf("caller %d: %+v, %v", i, d, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
