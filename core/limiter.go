@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/tailcut/tailcut/core/internal/mono"
 	"github.com/tailcut/tailcut/core/internal/short"
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -154,7 +156,7 @@ func (l *Limiter) Limits() []Limit {
 // An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
 // context's own error if ctx was done, or the store's error.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
-	err = l.allow(ctx, user, action, 1, &d)
+	_, err = l.allow(ctx, user, action, 1, &d)
 	return d, err
 }
 
@@ -163,32 +165,44 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, e
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	err = l.allow(ctx, user, action, n, &d)
+	_, err = l.allow(ctx, user, action, n, &d)
 	return d, err
+}
+
+// AllowTimed is [Limiter.AllowN] for a reply that names an instant, as X-RateLimit-Reset does. It
+// also returns the time of day of the decision, by the process's clock: RetryAfter and ResetAfter
+// count from there. A store in the process has read that clock already. After the answer of another
+// store AllowTimed reads it.
+func (l *Limiter) AllowTimed(ctx context.Context, user, action string, n int) (d Decision, at time.Time, err error) {
+	read, err := l.allow(ctx, user, action, n, &d)
+	if read == 0 {
+		read = mono.Now()
+	}
+	return d, time.Unix(0, read.UnixNano()), err
 }
 
 // allow fills in d, a zero Decision. Allow and AllowN are small enough to be inlined, so
 // the Decision is copied once and not twice.
-func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
+func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (at mono.Time, err error) {
 	if err = l.check(ctx, user, action); err != nil {
-		return err
+		return 0, err
 	}
 	cost := int64(n)
 	switch {
 	case n <= 0:
-		return l.allowNothing(ctx, user, action, n, d)
+		return 0, l.allowNothing(ctx, user, action, n, d)
 	case cost > l.smallest:
 		*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: cost}})
-		return err
+		return 0, err
 	case l.short != nil:
 		limit := &l.limits[0]
-		if v := l.short.TakeOne(user, action, &limit.rule, cost); v.Outcome != machine.Undecided {
+		if v, at := l.short.TakeOne(user, action, &limit.rule, cost); v.Outcome != machine.Undecided {
 			limit.decided(d, v, cost)
-			return nil
+			return at, nil
 		}
 	}
 	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.refundable})
-	return err
+	return 0, err
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/mono"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -37,8 +38,8 @@ type Options struct {
 // goroutines, starts none, and needs no closing.
 type Store struct {
 	seed   maphash.Seed
-	base   time.Time
-	clock  func() int64 // if nil, the time since base
+	base   mono.Time
+	clock  func() int64 // if nil, the microseconds since base
 	max    int64
 	used   atomic.Int64 // keys in all shards
 	shards []shard      // their number is a power of two
@@ -69,7 +70,7 @@ func newStore(opts *Options, clock func() int64) *Store {
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
 	s := &Store{
 		seed:   maphash.MakeSeed(),
-		base:   time.Now().Add(-time.Microsecond), // so that no instant is 0
+		base:   mono.Now() - microsecond, // so that no instant is 0
 		clock:  clock,
 		max:    int64(maxKeys),
 		shards: make([]shard, shards),
@@ -83,12 +84,16 @@ func newStore(opts *Options, clock func() int64) *Store {
 	return s
 }
 
-func (s *Store) now() int64 {
+// now reads the store's clock. at is the reading if that is the process's clock, else 0.
+func (s *Store) now() (now int64, at mono.Time) {
 	if s.clock != nil {
-		return s.clock()
+		return s.clock(), 0
 	}
-	return int64(time.Since(s.base) / time.Microsecond)
+	at = mono.Now()
+	return int64((at - s.base) / microsecond), at
 }
+
+const microsecond = mono.Time(time.Microsecond)
 
 // A hash identifies a user, an action, or a user's state. The seed is random, so that a client
 // cannot search for two users that share a state.

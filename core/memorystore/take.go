@@ -37,7 +37,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	sh := s.shard(u)
 	if commonest(&c) { // a decorator sent it: see TakeOne
 		l := &c.Limits[0]
-		if v := s.takeOne(sh, keyOf(u, a, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
+		if v, _ := s.takeOne(sh, keyOf(u, a, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
 			read := [1]machine.Reading{v.Reading()}
 			return c.Answer(read[:], 0), nil
 		}
@@ -54,7 +54,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	for i := range c.Limits {
 		sh.find(&places[i], keyOf(u, a, &c.Limits[i]), c.Limits[i].Rule())
 	}
-	now := s.now() // no state is from a later instant
+	now, _ := s.now() // no state is from a later instant
 	for i := range c.Limits {
 		places[i].load(c.Limits[i].Rule(), &states[i], now)
 	}
@@ -149,7 +149,7 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	for i := range r.Limits {
 		sh.find(&places[i], keyOf(u, a, &r.Limits[i]), r.Limits[i].Rule())
 	}
-	now := s.now() // no state is from a later instant
+	now, _ := s.now() // no state is from a later instant
 	for i := range r.Limits {
 		places[i].load(r.Limits[i].Rule(), &states[i], now)
 	}

@@ -2,6 +2,7 @@ package memorystore
 
 import (
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/mono"
 	"github.com/tailcut/tailcut/core/internal/short"
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -22,7 +23,7 @@ func init() {
 // A taker decides the commonest charge: see commonest.
 type taker struct{ s *Store }
 
-func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
+func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) (machine.Verdict, mono.Time) {
 	u := t.s.hash(user)
 	return t.s.takeOne(t.s.shard(u), key(u, t.s.hash(action), r), r, cost)
 }
@@ -30,7 +31,7 @@ func (t taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine
 // An allTaker is the taker of a limit with AllActions.
 type allTaker struct{ s *Store }
 
-func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) machine.Verdict {
+func (t allTaker) TakeOne(user, _ string, r *machine.Rule, cost int64) (machine.Verdict, mono.Time) {
 	u := t.s.hash(user)
 	return t.s.takeOne(t.s.shard(u), key(u, allActions, r), r, cost)
 }
@@ -46,27 +47,27 @@ func commonest(c *core.Charge) bool {
 }
 
 // takeOne decides a charge of one limit, unless the store has no room for its key.
-func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machine.Verdict) {
+func (s *Store) takeOne(sh *shard, h hash, r *machine.Rule, cost int64) (v machine.Verdict, at mono.Time) {
 	if packs(r) {
-		if v = s.swap(&sh.keys, h, r, s.now(), cost); v.Outcome != machine.Undecided {
-			return v
+		if v, at = s.swap(&sh.keys, h, r, cost); v.Outcome != machine.Undecided {
+			return v, at
 		}
 	}
 	t := sh.table(r)
 	sh.mu.Lock()
-	at, found := search(h, t.slots, t.wide)
+	slot, found := search(h, t.slots, t.wide)
 	if found {
-		t.slots[at].unpack()
+		t.slots[slot].unpack()
 	}
-	now := s.now() // no state is from a later instant
+	now, at := s.now() // no state is from a later instant
 	if !found {
-		at, found = s.add(sh, t, h, now)
+		slot, found = s.add(sh, t, h, now)
 	}
 	if found {
-		v = t.decide(&t.slots[at], r, now, cost)
+		v = t.decide(&t.slots[slot], r, now, cost)
 	}
 	sh.mu.Unlock()
-	return v
+	return v, at
 }
 
 // decide decides a charge of one limit, by the state in the slot, which is unpacked.

@@ -3,6 +3,7 @@ package memorystore
 import (
 	"math/bits"
 
+	"github.com/tailcut/tailcut/core/internal/mono"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -34,16 +35,17 @@ const (
 func packs(r *machine.Rule) bool { return r.Plain() && r.Parts <= 1<<maxPart }
 
 // swap decides a charge of a meter that is in its word. Otherwise the verdict is Undecided.
-func (s *Store) swap(t *table, h hash, r *machine.Rule, now, cost int64) (v machine.Verdict) {
+func (s *Store) swap(t *table, h hash, r *machine.Rule, cost int64) (v machine.Verdict, at mono.Time) {
 	slots := t.unlocked()
-	at, found := search(h, slots, 0)
+	i, found := search(h, slots, 0)
 	if !found {
-		return v
+		return v, 0
 	}
-	for slot := &slots[at]; ; {
+	now, at := s.now()
+	for slot := &slots[i]; ; {
 		word := slot.word.Load()
 		if word < tagWord || (word^uint64(h>>32))%(1<<keyBits) != 0 || slot.key() != h {
-			return machine.Verdict{}
+			return machine.Verdict{}, 0
 		}
 		var m machine.Meter
 		decode(&m, word)
@@ -51,21 +53,21 @@ func (s *Store) swap(t *table, h hash, r *machine.Rule, now, cost int64) (v mach
 		if v.Outcome == machine.Refused {
 			// The word may have a charge from after now, and its debt then seemed larger. To read
 			// the clock here for every charge would slow two callers of one key by 40 ns.
-			if again := s.now(); again != now {
-				now = again
+			if again, later := s.now(); again != now {
+				now, at = again, later
 				v, until = r.Pour(&m, true, now, cost)
 			}
 		}
 		// The charge that left no room has protected the key, unless the clock stepped back since.
 		if v.Outcome == machine.Refused && cost == 1 {
-			return v
+			return v, at
 		}
 		next, fits := encode(h, &m, word>>partAt%8)
 		if v.Outcome != machine.Admitted || until > 0 || !fits {
-			return machine.Verdict{}
+			return machine.Verdict{}, 0
 		}
 		if slot.word.CompareAndSwap(word, next) {
-			return v
+			return v, at
 		}
 	}
 }

@@ -49,14 +49,14 @@ func TestAnExpiredKeyIsNotSwapped(t *testing.T) {
 	user, rule := s.hash("u"), l.Limits()[0].Rule()
 	sh, key := s.shard(user), key(user, s.hash("a"), rule)
 	at, _ := search(key, sh.keys.slots, 0)
-	if v := s.swap(&sh.keys, key, rule, c.now(), 1); v.Outcome != machine.Admitted {
+	if v, _ := s.swap(&sh.keys, key, rule, 1); v.Outcome != machine.Admitted {
 		t.Errorf("before: %+v", v)
 	}
 	c.advance(time.Hour)
 	if !sh.keys.expired(at, nil, c.now()) {
 		t.Error("the key has not expired")
 	}
-	if v := s.swap(&sh.keys, key, rule, c.now(), 1); v.Outcome != machine.Undecided {
+	if v, _ := s.swap(&sh.keys, key, rule, 1); v.Outcome != machine.Undecided {
 		t.Errorf("after: %+v", v)
 	}
 }
@@ -181,7 +181,7 @@ func TestChargesWhileTheLockIsHeldAreNotForgiven(t *testing.T) {
 			charge = func() {
 				meanwhile, now = nil, later
 				for range 5 {
-					if s.swap(&sh.keys, k, rule, later, 1).Outcome == machine.Admitted {
+					if v, _ := s.swap(&sh.keys, k, rule, 1); v.Outcome == machine.Admitted {
 						admitted++
 					}
 				}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/mono"
 	"github.com/tailcut/tailcut/core/internal/seam"
 	"github.com/tailcut/tailcut/core/internal/short"
 	"github.com/tailcut/tailcut/core/machine"
@@ -242,16 +243,16 @@ type known struct {
 	series *series
 }
 
-func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict {
+func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) (machine.Verdict, mono.Time) {
 	if t.records && t.m.see.Load() != nil {
-		return machine.Verdict{}
+		return machine.Verdict{}, 0
 	}
-	v := t.store.TakeOne(user, action, r, cost)
+	v, at := t.store.TakeOne(user, action, r, cost)
 	if v.Outcome == machine.Undecided {
-		return v
+		return v, 0
 	}
 	if v.Outcome == machine.Refused && t.m.see.Load() != nil {
-		return machine.Verdict{} // nothing was recorded: Take, which has the context, decides it again
+		return machine.Verdict{}, 0 // nothing was recorded: Take, which has the context, decides it again
 	}
 	stripe := t.series(action).stripe()
 	if v.Outcome == machine.Admitted {
@@ -259,7 +260,7 @@ func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) machin
 	} else {
 		stripe.limited.Add(1)
 	}
-	return v
+	return v, at
 }
 
 // series returns the series of an action, for most actions from the cache.

@@ -12,7 +12,7 @@ import (
 // the same unit, whatever style says: the headers of one response agree.
 func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter *core.Limiter, user, action string, cost int) Outcome {
 	o := Outcome{charge: charge{limiter, user, action, cost}}
-	o.Failure = o.charge.decide(adapter, r.Context(), &o.Decision)
+	o.Failure = o.decide(adapter, r.Context())
 	if was, set := number(h[headerReset]); set {
 		style = styleOf(h, was)
 	}
@@ -22,12 +22,13 @@ func Decide(adapter string, style Style, r *http.Request, h http.Header, limiter
 		headers.fail(h, limiter, o.Failure)
 		return o
 	}
-	headers.write(h, h[headerRemaining], limiter, &o.Decision, nil)
+	headers.write(h, h[headerRemaining], &o)
 	o.Pass, o.Decided = o.Decision.Allowed, true
 	return o
 }
 
-func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) (failure *Failure) {
+func (o *Outcome) decide(adapter string, ctx context.Context) (failure *Failure) {
+	ch := &o.charge
 	q := question{adapter, "user"}
 	defer q.caught(&failure)
 	if failure = q.key(ch.user, nil); failure != nil {
@@ -43,7 +44,7 @@ func (ch *charge) decide(adapter string, ctx context.Context, d *core.Decision) 
 	}
 	q.asking = "store"
 	var err error
-	if *d, err = ch.allow(ctx); err != nil {
+	if o.Decision, o.at, err = ch.allow(ctx); err != nil {
 		return q.undecided(err)
 	}
 	return nil

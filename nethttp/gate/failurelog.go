@@ -44,6 +44,8 @@ type rarely struct{ last atomic.Int64 }
 
 const logAgain = time.Minute
 
+var start = time.Now()
+
 func (r *rarely) now() bool {
 	was, now := r.last.Load(), int64(time.Since(start))
 	return (was == 0 || now-was > int64(logAgain)) && r.last.CompareAndSwap(was, now)

@@ -118,6 +118,7 @@ type Outcome struct {
 	Kept *Kept
 
 	charge charge
+	at     time.Time // of the decision
 }
 
 // Kept is a copy of the decision for the handler. It also has room for the header values,
@@ -142,8 +143,8 @@ type charge struct {
 	cost         int
 }
 
-func (ch *charge) allow(ctx context.Context) (core.Decision, error) {
-	return ch.limiter.AllowN(ctx, ch.user, ch.action, ch.cost)
+func (ch *charge) allow(ctx context.Context) (core.Decision, time.Time, error) {
+	return ch.limiter.AllowTimed(ctx, ch.user, ch.action, ch.cost)
 }
 
 // Enter decides the request c, whose net/http form is r, and sets the headers of the
@@ -164,17 +165,15 @@ func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
 	}
 	o.Pass, o.Decided = o.Decision.Allowed, true
 	o.FinalCost = o.Pass && g.rules.FinalCost != nil
-	var into *values
 	if o.Kept != nil {
 		o.Kept.Decision = o.Decision
-		into = &o.Kept.values
 	}
 	outer := h[headerRemaining]
 	if outer != nil {
 		o.Stacked = true
 		g.warnTwice(h, o.charge.cost)
 	}
-	g.headers.write(h, outer, o.charge.limiter, &o.Decision, into)
+	g.headers.write(h, outer, o)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:
@@ -228,9 +227,9 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	}
 	q.asking = "store"
 	if g.rules.MaxWait == 0 {
-		o.Decision, err = ch.limiter.AllowN(r.Context(), ch.user, ch.action, ch.cost)
+		o.Decision, o.at, err = ch.limiter.AllowTimed(r.Context(), ch.user, ch.action, ch.cost)
 	} else {
-		o.Decision, err = g.wait(r.Context(), ch)
+		o.Decision, o.at, err = g.wait(r.Context(), ch)
 	}
 	if err != nil {
 		return false, q.undecided(err)
@@ -254,7 +253,7 @@ func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
 
 // wait takes the decision. If fewer than MaxWaiting requests wait, the request waits until
 // it may pass or MaxWait is over.
-func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
+func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, time.Time, error) {
 	if g.waiting.Add(1) > int64(g.rules.MaxWaiting) {
 		g.waiting.Add(-1)
 		return ch.allow(ctx)
@@ -264,7 +263,7 @@ func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, error) {
 	if errors.Is(err, core.ErrRefused) {
 		err = nil
 	}
-	return d, err
+	return d, time.Now(), err
 }
 
 // A patient context tells core.Limiter.WaitN for how long to wait for the turn. As a deadline,

@@ -82,11 +82,11 @@ func policyNames(limits []core.Limit) []string {
 }
 
 // write sets the headers of a decision. outer is the Remaining that a limit further out
-// has set, if any: the headers then show the tighter of the two decisions. into is where the
-// values go, or nil.
-func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision, into *values) {
+// has set, if any: the headers then show the tighter of the two decisions.
+func (hs *headers) write(h http.Header, outer []string, o *Outcome) {
+	d, limiter := &o.Decision, o.charge.limiter
 	if was, stacked := number(outer); stacked {
-		if d.Allowed && !tighter(d, was, h) {
+		if d.Allowed && !tighter(o, was, h) {
 			return
 		}
 		delete(h, headerPolicy) // they would not agree with the numbers set now
@@ -103,10 +103,13 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 	} else { // the limiter was picked, or core.Divide has changed the quota
 		limit = strconv.Itoa(d.Limit)
 	}
-	if into == nil {
-		into = new(values)
+	var vs *values
+	if o.Kept != nil {
+		vs = &o.Kept.values
+	} else {
+		vs = new(values)
 	}
-	into.set(h, limit, int64(d.Remaining), hs.style.reset(d.ResetAfter))
+	vs.set(h, limit, int64(d.Remaining), hs.style.reset(o.at, d.ResetAfter))
 	if hs.style.IETF {
 		of.ietf(h, d)
 	}
@@ -164,7 +167,7 @@ func (hs *headers) fail(h http.Header, limiter *core.Limiter, f *Failure) {
 	delete(h, headerPolicy)
 	delete(h, headerIETF)
 	limits := limiter.Limits()
-	new(values).set(h, strconv.Itoa(limits[0].Quota()), 0, hs.style.reset(retrySeconds*time.Second))
+	new(values).set(h, strconv.Itoa(limits[0].Quota()), 0, hs.style.reset(time.Now(), retrySeconds*time.Second))
 	if hs.style.IETF {
 		of := newHeaders(limiter, hs.style)
 		of.ietf(h, &core.Decision{Limit: limits[0].Quota(), RetryAfter: retrySeconds * time.Second})
@@ -221,15 +224,13 @@ func setTwo(h http.Header, name1, value1, name2, value2 string) {
 	h[name2] = lines[1:]
 }
 
-var timeOfDay clock
-
-// reset is the value of X-RateLimit-Reset. Seconds since 1970 are by the process's clock, as
-// in the Date header.
-func (s Style) reset(after time.Duration) int64 {
+// reset is the value of X-RateLimit-Reset for an instant that is that long after at. Seconds since
+// 1970 are by the process's clock, as in the Date header.
+func (s Style) reset(at time.Time, after time.Duration) int64 {
 	if s.ResetDelta {
 		return secondsUp(0, after)
 	}
-	return secondsUp(timeOfDay.now(), after)
+	return secondsUp(at.UnixNano(), after)
 }
 
 // secondsUp is the time d after now, in seconds and rounded up. It does not overflow for any
@@ -243,12 +244,13 @@ func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
 
 // tighter reports whether a decision is tighter than the one that has set the headers: less
 // remains, or the same and for longer.
-func tighter(d *core.Decision, was int64, h http.Header) bool {
+func tighter(o *Outcome, was int64, h http.Header) bool {
+	d := &o.Decision
 	if remaining := int64(d.Remaining); remaining != was {
 		return remaining < was
 	}
 	wasReset, _ := number(h[headerReset])
-	return styleOf(h, wasReset).reset(d.ResetAfter) > wasReset
+	return styleOf(h, wasReset).reset(o.at, d.ResetAfter) > wasReset
 }
 
 // styleOf is the style of the headers that are set already, with that X-RateLimit-Reset.

@@ -2,12 +2,16 @@
 // Decision, which saves 24 of 90 ns.
 package short
 
-import "github.com/tailcut/tailcut/core/machine"
+import (
+	"github.com/tailcut/tailcut/core/internal/mono"
+	"github.com/tailcut/tailcut/core/machine"
+)
 
 // A Taker decides the commonest charge: of one limit, with a cost of 1 to the quota. The
-// Verdict is Undecided if the store has to be asked the long way.
+// Verdict is Undecided if the store has to be asked the long way. The Reading is the instant of the
+// decision, or 0 if the store has a clock of its own.
 type Taker interface {
-	TakeOne(user, action string, r *machine.Rule, cost int64) machine.Verdict
+	TakeOne(user, action string, r *machine.Rule, cost int64) (machine.Verdict, mono.Time)
 }
 
 var finders []func(store, limit any) Taker
