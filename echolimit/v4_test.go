@@ -25,6 +25,42 @@ func newEcho() *echo.Echo { return v4.newEcho().(serverV4).Echo }
 
 func okV4(c echo.Context) error { return ok(c) }
 
+// Whatever chains one Limit is in, each goes on with its own next handler.
+func TestOneLimitInSeveralChains(t *testing.T) {
+	limit := echolimit.Limit(core.Must(core.New(memory(), core.Funnel(100, core.Every(time.Hour)))), everyone, echolimit.Action("a"))
+	says := func(text string) echo.HandlerFunc {
+		return func(c echo.Context) error { return c.String(200, text) }
+	}
+	inner := func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Response().Header().Set("X-Inner", c.Path())
+			return next(c)
+		}
+	}
+	e, all := newEcho(), newEcho()
+	e.GET("/one", says("one"), limit)
+	e.GET("/two", says("two"), limit)
+	e.GET("/three", says("three"), limit, inner)
+	e.GET("/four", says("four"), inner, limit)
+	all.Use(limit, inner)
+	all.GET("/five", says("five"))
+	all.GET("/six", says("six"))
+	for range 3 {
+		for _, chain := range []struct {
+			e    *echo.Echo
+			path string
+		}{{e, "one"}, {e, "two"}, {e, "three"}, {e, "four"}, {all, "five"}, {all, "six"}} {
+			w := do(chain.e, "GET", "/"+chain.path)
+			if w.Body.String() != chain.path || w.Header().Get("X-RateLimit-Limit") != "100" {
+				t.Errorf("/%s: %d %s %v", chain.path, w.Code, w.Body, w.Header())
+			}
+			if inner := w.Header().Get("X-Inner"); chain.path != "one" && chain.path != "two" && inner != "/"+chain.path {
+				t.Errorf("/%s: the inner middleware ran for %q", chain.path, inner)
+			}
+		}
+	}
+}
+
 // What a group with middleware has no route for is the group's own template, one for each
 // method: neither a path nor a method that a client makes up is a fresh quota.
 func TestUnmatchedInAGroup(t *testing.T) {
