@@ -33,6 +33,10 @@ type score struct {
 	refused    float64   // the share of all decisions
 }
 
+// turns is how many turns of each contender are one measurement. They are short because the
+// machine may be faster in one second than in the next.
+const turns = 10
+
 // compete measures the contenders in turn, A B C A B C, after one round that does not
 // count. All make the same number of decisions: as many as take the contenders
 // settings.seconds on average, and no more than most, if that is not 0.
@@ -44,26 +48,53 @@ func (s settings) compete(ctx context.Context, most int, contenders ...contender
 	scores := make([]score, len(contenders))
 	for round := range s.rounds + 1 {
 		runtime.GC()
-		for i, c := range contenders {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			found, err := c.run(from, n)
-			runtime.ReadMemStats(&after)
-			if err = errors.Join(err, ctx.Err()); err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
+		measured := make([]measurement, len(contenders))
+		for turn := range turns {
+			lo, hi := turn*n/turns, (turn+1)*n/turns
+			for i, c := range contenders {
+				if err := measured[i].add(c, from+lo, hi-lo); err != nil {
+					return nil, fmt.Errorf("%s: %w", c.name, err)
+				}
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
 			}
+		}
+		for i, c := range contenders {
 			if round == 0 {
 				scores[i].name = c.name
 				continue
 			}
-			scores[i].ns = append(scores[i].ns, found.ns)
-			scores[i].allocs = append(scores[i].allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
-			scores[i].bytes = append(scores[i].bytes, float64(after.TotalAlloc-before.TotalAlloc)/float64(n))
-			scores[i].refused += float64(found.refused) / float64(n*s.rounds)
+			scores[i].ns = append(scores[i].ns, measured[i].ns/float64(n))
+			scores[i].allocs = append(scores[i].allocs, float64(measured[i].allocs)/float64(n))
+			scores[i].bytes = append(scores[i].bytes, float64(measured[i].bytes)/float64(n))
+			scores[i].refused += float64(measured[i].refused) / float64(n*s.rounds)
 		}
 		from += n
 	}
 	return scores, nil
+}
+
+// A measurement is what a contender's turns of a round took.
+type measurement struct {
+	ns            float64
+	allocs, bytes uint64
+	refused       int
+}
+
+func (m *measurement) add(c contender, from, n int) error {
+	if n == 0 {
+		return nil
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	found, err := c.run(from, n)
+	runtime.ReadMemStats(&after)
+	m.ns += found.ns * float64(n)
+	m.allocs += after.Mallocs - before.Mallocs
+	m.bytes += after.TotalAlloc - before.TotalAlloc
+	m.refused += found.refused
+	return err
 }
 
 // work finds the number of decisions of a measurement, and the key to go on from.
