@@ -20,7 +20,6 @@ package echolimit
 import (
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -87,14 +86,16 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
 	})
-	return m.wrap
+	// Echo calls this for every request, and the closure is allocated: it is small.
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return m.handle(c, next) }
+	}
 }
 
 type middleware struct {
 	gate   *gate.Gate[echo.Context]
 	config Config
 	marks  bool
-	first  atomic.Pointer[link]
 }
 
 func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
