@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/mono"
+	"github.com/tailcut/tailcut/core/internal/short"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/metrics"
 )
@@ -56,6 +59,40 @@ func TestAllowTimed(t *testing.T) {
 	if err != core.ErrCost || d != (core.Decision{}) {
 		t.Errorf("a negative cost: %+v, %v", d, err)
 	}
+}
+
+// A store that has read the process's clock for its decision is not asked for another reading.
+func TestAllowTimedIsTheStoresInstant(t *testing.T) {
+	at := mono.Now()
+	time.Sleep(time.Millisecond)
+	for name, store := range map[string]core.Store{
+		"itself":  readingStore{at: at},
+		"watched": metrics.New(nil).Watch(readingStore{at: at}),
+	} {
+		_, got, err := core.Must(core.New(store, core.FixedWindow(2, time.Hour))).AllowTimed(t.Context(), "u", "a", 1)
+		if want := time.Unix(0, at.UnixNano()); err != nil || got.Sub(want).Abs() > 100*time.Microsecond {
+			t.Errorf("%s: decided at %v, want %v, %v", name, got, want, err)
+		}
+	}
+}
+
+// A readingStore admits everything, at an instant that it has read before.
+type readingStore struct {
+	core.Store
+	at mono.Time
+}
+
+func (s readingStore) TakeOne(string, string, *machine.Rule, int64) (machine.Verdict, mono.Time) {
+	return machine.Verdict{Outcome: machine.Admitted}, s.at
+}
+
+func init() {
+	short.Register(func(store, _ any) short.Taker {
+		if s, ok := store.(readingStore); ok {
+			return s
+		}
+		return nil
+	})
 }
 
 // elsewhere is a clock that has stopped.

@@ -33,12 +33,9 @@ type score struct {
 	refused    float64   // the share of all decisions
 }
 
-// turns is how many turns of each contender are one measurement. They are short because the
-// machine may be faster in one second than in the next.
-const turns = 10
-
 // compete measures the contenders in turn, A B C A B C, after one round that does not
-// count. All make the same number of decisions: as many as take the contenders
+// count. A measurement is settings.turns turns: short ones, because the machine may be faster in
+// one second than in the next. All make the same number of decisions: as many as take the contenders
 // settings.seconds on average, and no more than most, if that is not 0.
 func (s settings) compete(ctx context.Context, most int, contenders ...contender) ([]score, error) {
 	n, from, err := s.work(ctx, most, contenders)
@@ -49,8 +46,8 @@ func (s settings) compete(ctx context.Context, most int, contenders ...contender
 	for round := range s.rounds + 1 {
 		runtime.GC()
 		measured := make([]measurement, len(contenders))
-		for turn := range turns {
-			lo, hi := turn*n/turns, (turn+1)*n/turns
+		for turn := range s.turns {
+			lo, hi := turn*n/s.turns, (turn+1)*n/s.turns
 			for i, c := range contenders {
 				if err := measured[i].add(c, from+lo, hi-lo); err != nil {
 					return nil, fmt.Errorf("%s: %w", c.name, err)

@@ -16,7 +16,8 @@ var start = time.Now()
 func Now() Time { return Time(time.Since(start)) }
 
 // UnixNano returns the time of day at a recent reading, in nanoseconds since 1970. It reads the
-// time of day every 10 ms, since time.Now takes 20 ns more than a reading does. In that time the two clocks drift apart by 5 us at most, unless the time of day is set.
+// time of day every 10 ms, since time.Now takes 20 ns more than a reading does. In that time the
+// two clocks drift apart by 5 us at most, unless the time of day is set.
 func (t Time) UnixNano() int64 {
 	last := lastSet.Load()
 	if last == nil || t < last.at || t-last.at >= readAgain {
@@ -35,10 +36,18 @@ const readAgain = Time(10 * time.Millisecond)
 
 var lastSet atomic.Pointer[setting]
 
-func set() *setting {
-	both := time.Now() // reads both clocks at once: a pause between them would be an error
-	at := Time(both.Sub(start))
-	s := &setting{at: at, offset: both.UnixNano() - int64(at)}
+// set reads both clocks. time.Now reads one after the other, and a pause between them would be
+// an error of the offset, so if there was one around, set tries again.
+func set() (s *setting) {
+	const tries, pause = 5, Time(20 * time.Microsecond)
+	for range tries {
+		before, both := Now(), time.Now()
+		at := Time(both.Sub(start))
+		s = &setting{at: at, offset: both.UnixNano() - int64(at)}
+		if at-before < pause {
+			break
+		}
+	}
 	lastSet.Store(s)
 	return s
 }

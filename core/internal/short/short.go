@@ -8,7 +8,7 @@ import (
 )
 
 // A Taker decides the commonest charge: of one limit, with a cost of 1 to the quota. The
-// Verdict is Undecided if the store has to be asked the long way. The Reading is the instant of the
+// Verdict is Undecided if the store has to be asked the long way. The Time is the instant of the
 // decision, or 0 if the store has a clock of its own.
 type Taker interface {
 	TakeOne(user, action string, r *machine.Rule, cost int64) (machine.Verdict, mono.Time)
