@@ -89,8 +89,9 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 
 // Shadow rehearses every limit: it decides and reports, and never refuses or makes
 // [Limiter.Wait] wait. An action that store refuses is allowed with [ReasonShadowed]. If
-// store has no answer, the action is allowed as by [FailOpen]. Put [Observe] around it to
-// see what would be refused.
+// store has no answer, the action is allowed as by [FailOpen]. The decision's numbers are those
+// of the rehearsed limits, so clients see them in headers: with [Limit.Shadow] they do not. Put
+// [Observe] around it to see what would be refused.
 func Shadow(store Store) Store {
 	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
 }
@@ -147,6 +148,9 @@ func (s *observe) Unwrap() Store { return s.Store }
 func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	begun := time.Now()
 	d, err := s.Store.Take(ctx, c)
+	if err != nil {
+		d = Decision{}
+	}
 	s.see(ctx, Observation{
 		Action: c.Action, Limits: c.Limits, Cost: c.Cost, Ban: micros(c.Ban),
 		Peek: c.Mode == machine.Peek, Surcharge: c.Mode == machine.Force,

@@ -170,9 +170,9 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 }
 
 // AllowTimed is [Limiter.AllowN] for a reply that names an instant, as X-RateLimit-Reset does. It
-// also returns the time of day of the decision, by the process's clock: RetryAfter and ResetAfter
-// count from there. A store in the process has read that clock already. After the answer of another
-// store AllowTimed reads it.
+// also returns the time of day of the decision, or of the arrival of the store's answer, from which
+// to count RetryAfter and ResetAfter. It is by the process's clock, even if the store has another
+// one. Beside an error it has no meaning. Package nethttp/gate makes middleware of it.
 func (l *Limiter) AllowTimed(ctx context.Context, user, action string, n int) (d Decision, at time.Time, err error) {
 	read, err := l.allow(ctx, user, action, n, &d)
 	if read == 0 {
@@ -192,7 +192,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	case n <= 0:
 		return 0, l.allowNothing(ctx, user, action, n, d)
 	case cost > l.smallest:
-		*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: cost}})
+		*d, err = l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: cost}})
 		return 0, err
 	case l.short != nil:
 		limit := &l.limits[0]
@@ -201,8 +201,16 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 			return at, nil
 		}
 	}
-	*d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.refundable})
+	*d, err = l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.refundable})
 	return 0, err
+}
+
+// take asks the store. What a store returns beside an error is no decision.
+func (l *Limiter) take(ctx context.Context, c Charge) (d Decision, err error) {
+	if d, err = l.store.Take(ctx, c); err != nil {
+		d = Decision{}
+	}
+	return d, err
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.
@@ -244,7 +252,7 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (De
 		return Decision{}, err
 	}
 	ask := machine.Ask{Mode: machine.Force, Cost: int64(n)}
-	return l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
+	return l.take(ctx, Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
 }
 
 // Reset deletes the state of this limiter's limits for user and action, in every store that

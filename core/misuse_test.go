@@ -181,3 +181,42 @@ func (s slowly) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 	time.Sleep(s.by)
 	return s.Store.Take(ctx, c)
 }
+
+// What a store returns beside an error is no decision, and nobody sees it.
+func TestNoDecisionBesideAnError(t *testing.T) {
+	const user, action = "u", "a"
+	seen := 0
+	store := core.Observe(hasty{memorystore.New(nil)}, func(_ context.Context, o core.Observation) {
+		if seen++; o.Err == nil || o.Decision != (core.Decision{}) {
+			t.Errorf("Observe: %+v", o)
+		}
+	})
+	for name, store := range map[string]core.Store{"alone": hasty{memorystore.New(nil)}, "observed": store} {
+		l := core.Must(core.New(store, core.SlidingWindow(2, time.Hour), core.FixedWindow(9, time.Hour)))
+		for call, ask := range map[string]func() (core.Decision, error){
+			"Allow":       func() (core.Decision, error) { return l.Allow(t.Context(), user, action) },
+			"a cost of 3": func() (core.Decision, error) { return l.AllowN(t.Context(), user, action, 3) },
+			"a cost of 0": func() (core.Decision, error) { return l.AllowN(t.Context(), user, action, 0) },
+			"Peek":        func() (core.Decision, error) { return l.Peek(t.Context(), user, action) },
+			"Surcharge":   func() (core.Decision, error) { return l.Surcharge(t.Context(), user, action, 1) },
+			"Wait":        func() (core.Decision, error) { return l.Wait(t.Context(), user, action) },
+		} {
+			if d, err := ask(); err != errHasty || d != (core.Decision{}) {
+				t.Errorf("%s, %s: %+v, %v", name, call, d, err)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("Observe has seen nothing")
+	}
+}
+
+// A hasty store decides, and then cannot save what it has decided.
+type hasty struct{ *memorystore.Store }
+
+var errHasty = errors.New("the state cannot be saved")
+
+func (s hasty) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, _ := s.Store.Take(ctx, c)
+	return d, errHasty
+}

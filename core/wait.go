@@ -169,7 +169,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 // action does not pass in time: its error is then ErrRefused.
 func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 	c.Patient = w.limiter.recordsRefusals()
-	d, err := w.limiter.store.Take(ctx, c)
+	d, err := w.limiter.take(ctx, c)
 	if err != nil || d.Allowed || d.RetryAfter < w.timeLeft() {
 		return d, err
 	}
@@ -178,7 +178,7 @@ func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 		if c.Ahead > 0 {
 			c.Ahead = w.ahead()
 		}
-		if d, err = w.limiter.store.Take(ctx, c); err != nil || d.Allowed {
+		if d, err = w.limiter.take(ctx, c); err != nil || d.Allowed {
 			return d, err
 		}
 	}
@@ -249,7 +249,7 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 
 // take asks the store for the action without a turn.
 func (w *waiter) take(ctx context.Context, mode machine.Mode) (Decision, error) {
-	return w.limiter.store.Take(ctx, w.request(mode))
+	return w.limiter.take(ctx, w.request(mode))
 }
 
 func (w *waiter) request(mode machine.Mode) Charge {
