@@ -28,7 +28,10 @@
 // decision is sent at once. While others are under way, decisions wait and then go out
 // together, in one run of the script. On a Cluster or Ring each decision is sent alone, and
 // also if the server behind a plain client is part of a cluster. For a proxy that spreads
-// keys over servers, use a client that is not a *redis.Client.
+// keys over servers, use a client that is not a *redis.Client. Do not give the store an
+// AutoPipeliner: give it the client inside. An AutoPipeliner heeds no deadline, so after an outage
+// the server charges callers who had got an error, and it does not say which server a call goes to,
+// so that one hung server of a Cluster looks like all of them.
 //
 // With ContextTimeoutEnabled, if nothing is under way, the caller sends its call itself,
 // which takes less time. The caller then returns with the answer or at the timeout, even if
@@ -151,9 +154,9 @@
 //	                               1,000,000  8,388,696 (8.4 an action)
 //
 // This is what MEMORY USAGE says in Redis 7.0 with names of ordinary length. Add 60 for the
-// expiry and the table. A MovingWindow of more than 32 actions has room for up to twice as
-// many, a long one for an eighth more, one of over half a million for up to 1 MB more. The
-// key of a funnel or bucket remembers up to eight refunds, 35 bytes each, until the debt at the
+// expiry and the table. A MovingWindow of more than 32 actions has room for more: when it grows,
+// for twice as many, or from 512 actions on for an eighth more. It gives room back when a quarter
+// is in use and fewer than 500,000 actions count. The key of a funnel or bucket remembers up to eight refunds, 35 bytes each, until the debt at the
 // time of the refund has drained. The test TestMemory prints the figures.
 //
 // # Server

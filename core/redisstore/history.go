@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,6 +25,14 @@ type Entry struct {
 func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
 	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
 		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
+	}
+	switch {
+	case ctx == nil:
+		return nil, errors.New("redisstore: History: the context is nil; pass the request's, or context.Background()")
+	case user == "":
+		return nil, core.ErrNoUser
+	case action == "":
+		return nil, core.ErrNoAction
 	}
 	key := s.keys(user, action, []core.Limit{limit})[0]
 	// A script's reply has the same form in RESP2 and RESP3.
