@@ -1,7 +1,7 @@
 // Package keyfuncs reads from a request who acts and what they do.
 //
-// A limit counts per user and per action. A [Func] reads one of the two from a request,
-// and every route names both. There is no default:
+// A limit counts per user and per action. A [Func] reads one of the two from a request. You
+// name both for every route; there is no default:
 //
 //	user := keyfuncs.Header("X-User-ID") // the gateway sets it
 //
@@ -64,14 +64,21 @@
 //
 // At a login no user is authenticated yet, and the name is only a claim. A limit on the name
 // alone lets any client lock its owner out. Use one limit per name and address, and one per
-// address. A third on all users together caps the total. Make it the innermost, so that
-// requests refused by the others do not use it up:
+// address. A third on all users together caps the total. It comes last, so that requests refused
+// by the others do not use it up. The name is in the body of a form, so the handler asks for it:
 //
-//	name := keyfuncs.BasicAuthUser()
+//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(http.HandlerFunc(login))
 //
-//	h = nethttp.Limit(all, keyfuncs.Everyone, keyfuncs.Action("login-all"))(h)
-//	h = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(h)
-//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(h)
+//	func login(w http.ResponseWriter, r *http.Request) {
+//		address, _ := keyfuncs.RemoteIP(r)
+//		if !nethttp.Allow(w, r, perName, r.PostFormValue("name")+" from "+address, "login", 1) ||
+//			!nethttp.Allow(w, r, all, "everyone", "login-all", 1) {
+//			return
+//		}
+//
+// With basic authentication, a Limit outside of the check reads the name, as
+// Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit
+// answers 400. Mount a handler outside that answers it 401 with WWW-Authenticate.
 //
 // # What: actions
 //

@@ -14,7 +14,8 @@
 // # Responses
 //
 // If a limit has decided a request, the response has these headers, whatever its status. The
-// exception is the 503 of an http.TimeoutHandler outside. They describe the tightest limit:
+// exceptions are the 503 of an http.TimeoutHandler outside, and a response that the handler writes
+// to a connection that it has taken over. The headers describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
@@ -28,15 +29,18 @@
 //	                                                         none if the cost is above the quota, which in
 //	                                                         an outage may be a share's: see core.Divide
 //	503     the store has no answer: see core.Fallback       Retry-After: 1; Remaining is 0
-//	400     the request does not say who, what or how much   no limit headers
-//	500     a key, Cost, Limiter or Skip function failed     no limit headers
+//	400     the request does not say who, what or how much   no limit headers of its own
+//	500     a key, Cost, Limiter or Skip function failed     no limit headers of its own
 //
 // The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy)
 // from a limit. Cache-Control is no-store. Config.IETF adds RateLimit and RateLimit-Policy,
 // the headers of an [IETF draft].
 //
-// The middleware logs a 503 or a 500 at most once a minute, and keyfuncs.ErrNoRoute only once. It
-// does not log a 400, nor a 503 for a client that has left.
+// The middleware logs a 503, a 500 or a FinalCost that cannot be charged at most once a minute, and
+// keyfuncs.ErrNoRoute only once. It does not log a 400, nor a 503 for a client that has left.
+//
+// A request that [core.Shadow] lets pass shows what the rehearsed limits say, such as nothing left.
+// With [core.Limit.Shadow] the headers show the enforced limits.
 //
 // Middleware outside may have set headers for another body. Before the problem is sent,
 // Content-Type, Content-Length, ETag, Last-Modified and Expires are removed. So is

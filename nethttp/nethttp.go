@@ -30,7 +30,8 @@ type Config struct {
 
 	// Limiter picks a limiter for a request, by the user's plan for example. If it is
 	// nil or returns nil, the limiter given to Limit decides. An error is answered 500.
-	// For a plan without a limit use Skip.
+	// For a plan without a limit use Skip. To change numbers while the program runs, keep the
+	// limiter in an atomic.Pointer that this function loads.
 	Limiter func(*http.Request) (*core.Limiter, error)
 
 	// Skip lets a request pass without a decision and without headers.
@@ -73,9 +74,11 @@ type Config struct {
 	// Nothing is refunded to a client that has left, if reading the request's body failed,
 	// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise,
 	// the status is 500 unless the response had begun. If the handler took over the
-	// connection (http.Hijacker), or if FinalCost panics or returns a negative cost, the
-	// cost charged on entry stays. With a FinalCost the handler's ResponseWriter and the
-	// request's Body are wrapped. Mount http.MaxBytesHandler inside: ParseForm does not find it
+	// connection (http.Hijacker), if FinalCost panics or returns a negative cost, or if the
+	// store fails, the cost charged on entry stays. The limiter need not be Refundable.
+	//
+	// With a FinalCost the handler's ResponseWriter and the request's Body are wrapped. The
+	// wrapper has the method Hijack over HTTP/2 too, where it fails. Mount http.MaxBytesHandler inside: ParseForm does not find it
 	// outside, and refuses forms of more than 10 MB. Inside, it cannot close the connection, and
 	// the server may read up to 256 KB more of a body that is too large.
 	//

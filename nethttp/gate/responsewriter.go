@@ -10,8 +10,8 @@ import (
 
 // Watch wraps a ResponseWriter for [Gate.Run]. answered returns the response's status and
 // whether the response has begun. The status is 200 if nothing was written, and 0 if the
-// connection was taken over. The wrapper is a Flusher and a Pusher if w is one.
-// http.ResponseController finds the other methods of w.
+// connection was taken over. The wrapper is a Flusher and a Pusher if w is one, and always a
+// Hijacker. http.ResponseController finds the other methods of w.
 func Watch(w http.ResponseWriter) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
 	rec := &watched{ResponseWriter: w}
 	_, flushes := w.(http.Flusher)
