@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -95,6 +96,63 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			t.Errorf("%d passed and %d remain of %d, %v", passed, d.Remaining, quota, err)
 		}
 	})
+
+	x, y := core.FixedWindow(quota, time.Hour), core.MovingWindow(quota, time.Hour)
+	for _, race := range []struct {
+		name string
+		pick func(i int) (limits []core.Limit, action string)
+	}{
+		{"all of a user's actions, no more than a limit with PerUser passes", func(i int) ([]core.Limit, string) {
+			return []core.Limit{x.PerUser()}, fmt.Sprint("action", i%8)
+		}},
+		{"limiters that have one limit in common, no more than that limit passes", func(i int) ([]core.Limit, string) {
+			own := core.FixedWindow(10*quota, time.Hour).Named(fmt.Sprint("own", i%8))
+			if i%2 == 0 {
+				return []core.Limit{own, x}, "reply"
+			}
+			return []core.Limit{x, own}, "reply"
+		}},
+		{"limiters with two limits in either order, no more than they pass, and none blocks another", func(i int) ([]core.Limit, string) {
+			if i%2 == 0 {
+				return []core.Limit{x, y}, "reply"
+			}
+			return []core.Limit{y, x}, "reply"
+		}},
+	} {
+		t.Run("of "+race.name, func(t *testing.T) {
+			s := &script{T: t, f: open(t)}
+			actors := make([]*actor, 8)
+			for i := range actors {
+				limits, action := race.pick(i)
+				a := s.of(limits...)
+				actors[i] = a.as(a.user, action)
+			}
+			var passed atomic.Int64
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				together(goroutines, func(i int) {
+					a := actors[i%len(actors)]
+					d, err := a.l.Allow(t.Context(), a.user, a.action)
+					if err != nil {
+						t.Error(err)
+					}
+					if d.Allowed {
+						passed.Add(1)
+					}
+				})
+			}()
+			const most = 2 * time.Minute
+			select {
+			case <-done:
+			case <-time.After(most):
+				t.Fatalf("%d calls are not through after %s: two of them wait for each other", goroutines, most)
+			}
+			if passed.Load() != quota {
+				t.Errorf("%d passed, not %d", passed.Load(), quota)
+			}
+		})
+	}
 
 	for _, limits := range hourlyLimits(500) {
 		t.Run("charges, surcharges and refunds add up for "+fmt.Sprint(limits), func(t *testing.T) {

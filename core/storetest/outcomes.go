@@ -301,6 +301,23 @@ var banRules = []promise{
 		replies.as(replies.user, "like").standing(core.BanStatus{})
 	}},
 
+	{"a policy with PerUser counts the refusals of all actions, and bans from all of them", func(s *script) {
+		all := steps
+		all.PerUser = true
+		a := s.of(core.FixedWindow(1, 5*sec)).with(all)
+		likes, another := a.as(a.user, "like"), a.as("another", "reply")
+		a.allow(1, pass(1, 0, 5*sec))
+		likes.allow(1, pass(1, 0, 5*sec))
+		a.allow(1, stop(1, 0, 5*sec, 5*sec))
+		likes.allow(1, banned(1, stop(1, 0, 20*sec, 20*sec)))
+		a.allow(1, banned(1, stop(1, 0, 20*sec, 20*sec)))
+		a.as(a.user, "follow").standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
+		another.standing(core.BanStatus{})
+		s.of(core.FixedWindow(1, 5*sec)).with(steps).standing(core.BanStatus{})
+		a.reset()
+		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
+	}},
+
 	{"the largest policy has a hundred refusals and sixteen bans, of a year", func(s *script) {
 		bans := make([]time.Duration, 16)
 		for i := range bans {

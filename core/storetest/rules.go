@@ -1068,6 +1068,21 @@ var stateRules = []promise{
 		}
 	}},
 
+	{"a limit with PerUser counts all of a user's actions together, and no action is called that", func(s *script) {
+		l := core.FixedWindow(2, 10*sec)
+		a := s.of(l.PerUser())
+		a.allow(1, pass(2, 1, 10*sec))
+		a.as(a.user, "like").allow(1, pass(2, 0, 10*sec))
+		a.as(a.user, "*").allow(1, stop(2, 0, 10*sec, 10*sec))
+		a.as("another", "like").allow(1, pass(2, 1, 10*sec))
+		for _, action := range []string{"*", "like", "reply"} {
+			s.of(l).as(a.user, action).allow(1, pass(2, 1, 10*sec))
+		}
+		a.as(a.user, "like").reset()
+		a.allow(1, pass(2, 1, 10*sec))
+		s.of(l).as(a.user, "like").allow(1, pass(2, 0, 10*sec))
+	}},
+
 	{"users and actions are kept apart whatever their bytes", func(s *script) {
 		long := strings.Repeat("x", 64<<10)
 		pairs := [][2]string{
@@ -1077,6 +1092,7 @@ var stateRules = []promise{
 			{"a\x00", "b"}, {"a", "\x00b"}, {"a\x00b", "c"}, {"\x00", "\x00"}, {"\x00\x00", "\x00"}, {"\x00", "\x00\x00"},
 			{"\xff", "b"}, {"\xfe", "b"}, {"\xff\xfe", "b"}, {"a", "\xff"}, {"a", "\xfe"}, {"\xc3\xa9", "b"}, {"\xc3", "\xa9b"}, {"\ufffd", "b"}, {"a", "\ufffd"},
 			{"e\u0301", "b"}, {"老钱", "回复"}, {"老", "钱回复"},
+			{"e", "b"}, {"a", "e"}, {"a", "é"}, {"ß", "b"}, {"ss", "b"}, {"æ", "b"}, {"ae", "b"}, {"ı", "b"}, {"i", "b"}, {"\u212a", "b"}, {"k", "b"}, {"ａ", "b"}, // alike to some databases
 			{"{a}", "b"}, {"a}", "b"}, {"{a", "b"}, {"}", "b"}, {"{", "b"}, {"{}", "b"}, {"a", "{b}"}, {"a}:{b", "c"}, {"a", "}{b"},
 			{"%", "b"}, {"%%", "b"}, {"%25", "b"}, {"%3A", "b"}, {":", "b"}, {"a%3Ab", "c"}, {"%7B", "b"}, {"%00", "b"}, {"%ff", "b"}, {"%FF", "b"}, {"\\xff", "b"},
 			{"~", "b"}, {"~~", "b"}, {"~2:a", "b"}, {"a", "~"}, {"a", "~b"}, {"~a", "b"}, {"#a", "b"}, {"=a", "b"}, {"*", "b"}, {"?", "b"}, {"[a]", "b"}, {"-", "-"}, {".", "."}, {"_", "_"},
