@@ -32,25 +32,32 @@ type blob struct {
 	expires int64 // microseconds since 1970
 }
 
+// Refund is optional, so the compiler checks it only if it is asked to.
+var _ core.Refunder = (*Store)(nil)
+
 // New makes a store on a clock.
 func New(clock func() time.Time) *Store {
 	return &Store{clock: clock, blobs: map[key]blob{}}
 }
 
 // Take loads the states of all limits, has core decide, and saves the states that changed.
-func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
+func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
 	s.sweep(now)
 	states, err := s.load(c.User, c.Action, c.Limits, now)
 	if err != nil {
-		return d, err
+		return core.Decision{}, err
 	}
 	c.Check(states, now)
+	var d core.Decision
 	c.Commit(&d, states, now)
+	if err := s.save(c.User, c.Action, c.Limits, states); err != nil {
+		return core.Decision{}, err
+	}
 	d.Issue(s)
-	return d, s.save(c.User, c.Action, c.Limits, states)
+	return d, nil
 }
 
 // Refund gives back what a charge has taken. A store without it refuses refunds.
