@@ -210,7 +210,8 @@ func (l Limit) Shadowed() bool { return l.shadow }
 func (l *Limit) AllActions() bool { return l.perUser }
 
 // Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
-// CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel".
+// CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel". A store also gets the
+// limit of a [BanPolicy], whose kind is "ban".
 func (l Limit) Kind() string { return l.kind.String() }
 
 // Quota is what the limit admits at most at once: its maximum count or its capacity.
@@ -234,7 +235,9 @@ func (l Limit) Name() string { return l.name }
 // Identity identifies the limit's state within one user and action: the kind, a window's
 // period, a bucket's or funnel's numbers, and the name if there is one. Examples are
 // "sliding:1m", "funnel:15:1/2s:likes" and, with Initial(3), "bucket:3/10:1/1s". The rate
-// is in lowest terms. It consists of ASCII letters, digits and ":/._-".
+// is in lowest terms. With Shadow it begins with "shadow:". A store also gets the limit of a
+// [BanPolicy], whose identity is "ban". PerUser is not part of it: see [Limit.AllActions]. It
+// consists of ASCII letters, digits and ":/._-".
 func (l Limit) Identity() string { return l.identity }
 
 // Rule is for authors of stores: the limit compiled to integers. It must not be changed.

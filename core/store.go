@@ -11,9 +11,18 @@ import (
 //
 // Take decides one charge: all of its limits agree and are charged, or none is. The answer
 // is that of [Charge.Check] and [Charge.Commit] on the states that the store keeps, in one
-// atomic step at one instant of the store's clock.
+// atomic step at one instant of the store's clock. Read the clock inside the lock or the
+// transaction. Every instant is positive, in microseconds.
 //
-// Reset forgets the states of the limits for that user and action.
+// Lock everything of the user. Limiters may share only some limits, or name them in another
+// order: locks of an action or of one limit admit too much, and locks of one row after the
+// other can deadlock.
+//
+// User and action are any bytes of any length, but not empty. A state's key is the user, the
+// action unless [Limit.AllActions] says otherwise, and [Limit.Identity].
+//
+// Reset forgets the states of the limits for that user and action. Unban is a Reset with only
+// the ban policy's limit.
 //
 // An error says that there is no decision: a store never turns an error into a refusal. An
 // error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
@@ -21,11 +30,16 @@ import (
 //
 // Four more methods are optional:
 //
-//	Accept(limits []Limit) error  New asks whether the store can serve a limiter
+//	Accept(limits []Limit) error  New asks whether the store can serve a limiter; With asks
+//	                              again, with the ban policy's limit if there is one
 //	Unwrap() Store                the store that a decorator wraps
 //	Part(user string) string      names the server that has the user's states, if
 //	                              servers can fail one by one; it must not block
 //	Refund                        gives back a charge: see Refunder
+//
+// A misspelt optional method is never called. For Refund this line has the compiler check it:
+//
+//	var _ core.Refunder = (*Store)(nil)
 //
 // Package metrics asks a store, and those that it wraps, for four more:
 //

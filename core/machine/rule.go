@@ -33,8 +33,11 @@ func (k Kind) String() string {
 // are microseconds. Package core validates the numbers; a Rule does not.
 type Rule struct {
 	Kind Kind
-	Max  int64  // the quota: units for a window, capacity for a meter, refusals for a ban
-	Hash uint64 // of the limit's identity; set by package core
+	Max  int64 // the quota: units for a window, capacity for a meter, refusals for a ban
+
+	// Hash is that of the limit's identity; package core sets it. It differs from process to
+	// process, and two limits may have the same. A key uses core.Limit.Identity instead.
+	Hash uint64
 
 	Period int64 // windows
 

@@ -102,9 +102,12 @@ func (r *Rule) Decide(s *State, now, cost int64) Verdict {
 	return Verdict{outcome, int32(v.Count), v.Wait, v.Rest}
 }
 
-// Expires is the instant from which the store need not keep a state. Call it after each write
-// and keep the result with the state: a limiter with other numbers may share the state, and its
-// rule would give another instant.
+// Expires is the instant from which the store need not keep a state. One that keeps it for longer
+// decides the same, with one exception: if two BanPolicies with different ForgetAfter share a state,
+// the longer one may count bans that the shorter one has forgotten.
+//
+// Call Expires after each write and keep the result with the state: a limiter with other
+// numbers may share the state, and its rule would give another instant.
 func (r *Rule) Expires(s *State) int64 {
 	switch {
 	case r.Kind == KindBan:

@@ -31,12 +31,15 @@ type Fixture struct {
 	Store core.Store
 
 	// Advance moves the store's clock, by whole microseconds. A negative d steps
-	// it back, but never to before the store was opened. The clock otherwise stands
-	// still. The store's expiries must use this clock too.
+	// it back, but never to before the store was opened. The clock starts above 0 and
+	// otherwise stands still. The store's expiries must use this clock too.
 	//
-	// Nil means that the clock runs by itself. Tests of exact instants and all of Waits are
-	// then left out without a word, and a time in a decision may be up to 5 s less than on a
-	// clock that stands still.
+	// Nil means that the clock runs by itself. All of Waits and the tests of exact instants,
+	// which are much of Rules, then pass without being run. A time in a decision may be up to
+	// 5 s less than on a clock that stands still.
+	//
+	// Run the suite twice, once with Advance and once with nil: some faults show only while
+	// the clock runs.
 	Advance func(d time.Duration)
 
 	// Traces is how many random traces Trace runs, of some 40 calls each; 0 means
