@@ -142,7 +142,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 					}
 				})
 			}()
-			const most = 2 * time.Minute
+			const most = time.Minute
 			select {
 			case <-done:
 			case <-time.After(most):
