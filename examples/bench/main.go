@@ -51,7 +51,7 @@ var rows = []row{
 // settings are what a run can be told.
 type settings struct {
 	rounds  int
-	turns   int           // of each contender in a round
+	turns   int           // of a contender in a round; 0 is 1
 	seconds float64       // about how long one measurement takes
 	fixed   int           // in tests: decisions a measurement, whatever it takes
 	million int           // in tests fewer
@@ -73,7 +73,7 @@ func main() {
 }
 
 func bench(ctx context.Context, args []string, out io.Writer) error {
-	s := settings{turns: 10, million: 1_000_000, abuse: 10 * time.Second}
+	s := settings{million: 1_000_000, abuse: 10 * time.Second}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	only := flags.String("only", "", "the rows to measure, such as 1,2,9; empty is all")
 	flags.IntVar(&s.rounds, "rounds", 5, "how often each contender is measured")

@@ -14,7 +14,7 @@ import (
 
 // Every row runs, and its tables are whole.
 func TestRows(t *testing.T) {
-	s := settings{rounds: 2, turns: 3, fixed: 500, million: 5000, abuse: 100 * time.Millisecond}
+	s := settings{rounds: 2, fixed: 500, million: 5000, abuse: 100 * time.Millisecond}
 	if _, err := exec.LookPath("redis-server"); err == nil {
 		if s.redis, err = connect(t.Context(), ""); err != nil {
 			t.Fatal(err)

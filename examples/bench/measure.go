@@ -34,20 +34,20 @@ type score struct {
 }
 
 // compete measures the contenders in turn, A B C A B C, after one round that does not
-// count. A measurement is settings.turns turns: short ones, because the machine may be faster in
-// one second than in the next. All make the same number of decisions: as many as take the contenders
-// settings.seconds on average, and no more than most, if that is not 0.
+// count. All make the same number of decisions: as many as take the contenders
+// settings.seconds on average, and no more than most, if that is not 0. A contender makes those
+// of a round in settings.turns turns.
 func (s settings) compete(ctx context.Context, most int, contenders ...contender) ([]score, error) {
 	n, from, err := s.work(ctx, most, contenders)
 	if err != nil {
 		return nil, err
 	}
-	scores := make([]score, len(contenders))
+	scores, turns := make([]score, len(contenders)), max(1, s.turns)
 	for round := range s.rounds + 1 {
 		runtime.GC()
 		measured := make([]measurement, len(contenders))
-		for turn := range s.turns {
-			lo, hi := turn*n/s.turns, (turn+1)*n/s.turns
+		for turn := range turns {
+			lo, hi := turn*n/turns, (turn+1)*n/turns
 			for i, c := range contenders {
 				if err := measured[i].add(c, from+lo, hi-lo); err != nil {
 					return nil, fmt.Errorf("%s: %w", c.name, err)

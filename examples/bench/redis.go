@@ -313,9 +313,7 @@ func movingWindow(ctx context.Context, s settings) ([]table, error) {
 			return nil, err
 		}
 		speed.add(append([]string{where.name + ", full", whole(median(scores[0].ns))}, atMost(quotient(scores[0].ns, scores[1].ns), 1.3)...)...)
-		once := s // a turn fills a window
-		once.turns = 1
-		scores, err = once.compete(ctx, s.million/2, large.admitting(where.workers), small.admitting(where.workers))
+		scores, err = s.compete(ctx, s.million/2, large.admitting(where.workers), small.admitting(where.workers))
 		if err != nil {
 			return nil, err
 		}
