@@ -78,9 +78,10 @@ type Config struct {
 	// store fails, the cost charged on entry stays. The limiter need not be Refundable.
 	//
 	// With a FinalCost the handler's ResponseWriter and the request's Body are wrapped. The
-	// wrapper has the method Hijack over HTTP/2 too, where it fails. Mount http.MaxBytesHandler inside: ParseForm does not find it
-	// outside, and refuses forms of more than 10 MB. Inside, it cannot close the connection, and
-	// the server may read up to 256 KB more of a body that is too large.
+	// wrapper has the method Hijack over HTTP/2 too, where it fails. Mount
+	// http.MaxBytesHandler inside: ParseForm does not find it outside, and refuses forms of
+	// more than 10 MB. Inside, it cannot close the connection, and the server may read up to
+	// 256 KB more of a body that is too large.
 	//
 	// An action that failed costs nothing:
 	//

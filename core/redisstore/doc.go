@@ -156,8 +156,9 @@
 // This is what MEMORY USAGE says in Redis 7.0 with names of ordinary length. Add 60 for the
 // expiry and the table. A MovingWindow of more than 32 actions has room for more: when it grows,
 // for twice as many, or from 512 actions on for an eighth more. It gives room back when a quarter
-// is in use and fewer than 500,000 actions count. The key of a funnel or bucket remembers up to eight refunds, 35 bytes each, until the debt at the
-// time of the refund has drained. The test TestMemory prints the figures.
+// is in use and fewer than 500,000 actions count. The key of a funnel or bucket remembers up to
+// eight refunds, 35 bytes each, until the debt at the time of the refund has drained. The test
+// TestMemory prints the figures.
 //
 // # Server
 //

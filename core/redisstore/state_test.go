@@ -754,6 +754,21 @@ func TestLongRingGrows(t *testing.T) {
 	t.Run("redis", func(t *testing.T) { test(t, realWorld(t, 3)) })
 }
 
+// History says what is wrong with its arguments, as every method of a Limiter does.
+func TestHistoryOfNobody(t *testing.T) {
+	w, window := miniWorld(t, 3), core.SlidingWindow(5, time.Hour)
+	if _, err := w.store.History(t.Context(), "", action, window); err != core.ErrNoUser {
+		t.Errorf("no user: %v", err)
+	}
+	if _, err := w.store.History(t.Context(), user, "", window); err != core.ErrNoAction {
+		t.Errorf("no action: %v", err)
+	}
+	var none context.Context
+	if _, err := w.store.History(none, user, action, window); err == nil || !strings.Contains(err.Error(), "the context is nil") {
+		t.Errorf("no context: %v", err)
+	}
+}
+
 func TestHistory(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		start := time.UnixMicro(w.now)
