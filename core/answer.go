@@ -1,7 +1,6 @@
 package core
 
 import (
-	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -40,22 +39,14 @@ func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64) {
 		case !l.shadow:
 			c.bind(d, i, v, limited)
 		case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
-			d.Reason, d.rehearsed = ReasonShadowed, index(i)
+			d.Reason, d.Shadow = ReasonShadowed, i
 		case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
-			d.Reason, d.rehearsed = ReasonNear, index(i)
+			d.Reason, d.Shadow = ReasonNear, i
 		}
 	}
 	if c.Receipt && d.Allowed && c.Mode != machine.Peek {
 		d.receipt = newReceipt(c, readings, now)
 	}
-}
-
-// index is the number of a limit, 0 if it is too large for [Decision].
-func index(i int) uint8 {
-	if i > math.MaxUint8 {
-		return 0
-	}
-	return uint8(i)
 }
 
 // addBan adds the ban policy's reading. It is called after bind for all limits.
@@ -102,23 +93,6 @@ func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
 		return Never
 	}
 	return micros(l.rule.RetryAfter(v, cost))
-}
-
-func (l *Limit) decided(d *Decision, v machine.Verdict, cost int64) {
-	d.Allowed, d.Source, d.Limit = v.Outcome == machine.Admitted, SourceStore, l.max
-	d.ResetAfter = micros(v.Rest.Ceil())
-	if l.rule.Metered() { // the same result; saves 10 ns
-		d.Remaining = int(l.rule.Room(v.Rest))
-		if !d.Allowed {
-			d.Reason, d.RetryAfter = ReasonLimited, micros(l.rule.Delay(v.Rest, cost))
-		}
-		return
-	}
-	read := v.Reading()
-	d.Remaining = int(l.rule.Remaining(&read))
-	if !d.Allowed {
-		d.Reason, d.RetryAfter = ReasonLimited, micros(l.rule.RetryAfter(&read, cost))
-	}
 }
 
 // untouched is the decision if no store has an answer: allowed, with the first limit's full

@@ -47,7 +47,6 @@ type BanPolicy struct {
 }
 
 const (
-	maxRefusals       = 100
 	maxBans           = 16
 	defaultBanForgets = 24 * time.Hour
 )
@@ -63,40 +62,55 @@ func (p BanPolicy) extend(l *Limiter) error {
 	if err != nil {
 		return err
 	}
-	limit := Limit{kind: machine.KindBan, max: p.Refusals, perUser: p.PerUser}.derived()
-	rule.Hash = limit.rule.Hash
-	limit.rule = rule
-	l.limits = append(l.limits, limit)
+	limit := Limit{kind: machine.KindBan, shape: policy{}, max: p.Refusals, perUser: p.PerUser, rule: machine.NewBan(rule)}
+	l.limits = append(l.limits, limit.derived())
 	l.waiting = new(waiting) // nobody else waits behind a banned user
 	return nil
 }
 
 // rule compiles the policy, or says what is wrong with it.
-func (p BanPolicy) rule() (machine.Rule, error) {
+func (p BanPolicy) rule() (*machine.BanRule, error) {
 	bad := func(format string, args ...any) error {
 		return configError("core: BanPolicy: " + fmt.Sprintf(format, args...))
 	}
 	switch {
-	case p.Refusals < 1 || p.Refusals > maxRefusals:
-		return machine.Rule{}, bad("Refusals %d is not within 1 to %d", p.Refusals, maxRefusals)
+	case p.Refusals < 1 || p.Refusals > machine.KindBan.Most():
+		return nil, bad("Refusals %d is not within 1 to %d", p.Refusals, machine.KindBan.Most())
 	case len(p.Bans) < 1 || len(p.Bans) > maxBans:
-		return machine.Rule{}, bad("Bans has %d entries; give it 1 to %d", len(p.Bans), maxBans)
+		return nil, bad("Bans has %d entries; give it 1 to %d", len(p.Bans), maxBans)
 	}
 	if err := validatePeriod("Within", p.Within, bad); err != nil {
-		return machine.Rule{}, err
+		return nil, err
 	}
 	if err := validatePeriod("ForgetAfter", p.ForgetAfter, bad); err != nil {
-		return machine.Rule{}, err
+		return nil, err
 	}
 	b := &machine.BanRule{Refusals: p.Refusals, Within: p.Within.Microseconds(), ForgetAfter: p.ForgetAfter.Microseconds()}
 	for _, ban := range p.Bans {
 		if err := validatePeriod("a ban of", ban, bad); err != nil {
-			return machine.Rule{}, err
+			return nil, err
 		}
 		b.Bans = append(b.Bans, ban.Microseconds())
 	}
-	return machine.NewBan(b), nil
+	return b, nil
 }
+
+// policy is the shape of a ban policy's limit. It is made by With alone.
+type policy struct{}
+
+func (policy) text(l *Limit) string { return fmt.Sprintf("BanPolicy{Refusals: %d}", l.max) }
+
+func (policy) validate(_ *Limit, bad badLimit) error {
+	return bad("a ban policy is given to With, not to New")
+}
+
+func (policy) compile(*Limit) {}
+
+func (policy) identity(*Limit) string { return "" }
+
+func (policy) period(*Limit) time.Duration { return 0 }
+
+func (policy) divide(*Limit, int) bool { return true }
 
 // ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
 func (l *Limiter) ban() []Limit {

@@ -64,7 +64,7 @@ func newBreaker(store Store, where, what string) breaker {
 
 // partOf is the Part method of a store or of one that it wraps.
 func partOf(store Store) func(user string) string {
-	if s, ok := find[interface{ Part(user string) string }](store); ok {
+	if s, ok := find[Partitioned](store); ok {
 		return s.Part
 	}
 	return func(string) string { return "" }

@@ -6,11 +6,11 @@ import "github.com/tailcut/tailcut/core/machine"
 // It is for authors of stores, as are its methods. A store neither keeps nor changes what
 // it points to.
 type Charge struct {
-	User, Action string  // a limit with AllActions ignores the action
-	Limits       []Limit // the enforced ones, the rehearsed ones, the ban policy's
+	User, Action string  // a limit with PerUser ignores the action
+	Limits       []Limit // the enforced ones, the shadow ones, the ban policy's
 
 	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one
-	// limit is enforced; the rehearsed ones ignore it. Ban is set only if Limits is the ban
+	// limit is enforced; the shadow ones ignore it. Ban is set only if Limits is the ban
 	// policy's limit alone.
 	machine.Ask
 
@@ -24,12 +24,11 @@ type Charge struct {
 // store's clock: whether all enforced limits have room. It brings the states, one for each
 // limit and in their order, to that instant.
 func (c *Charge) Check(states []machine.State, now int64) bool {
-	all, rehearsal := true, c.Ask
-	rehearsal.Ahead = 0 // nobody waits for a rehearsed limit
+	all := true
 	for i := range c.Limits {
-		l, s, ask := &c.Limits[i], &states[i], &c.Ask
+		l, s, ask := &c.Limits[i], &states[i], c.Ask
 		if l.shadow {
-			ask = &rehearsal
+			ask.Ahead = 0 // nobody waits for a shadow limit
 		}
 		l.rule.Check(s, now, ask)
 		all = all && (s.Fits || l.shadow)
@@ -47,29 +46,29 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 	if len(c.Limits) > len(few) {
 		readings = make([]machine.Reading, len(c.Limits))
 	}
-	pass, rehearsed, banned := true, true, false
+	pass, shadows, banned := true, true, false
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
 		case states[i].Fits:
 		case l.shadow:
-			rehearsed = false
+			shadows = false
 		default:
 			pass, banned = false, banned || l.kind == machine.KindBan
 		}
 	}
 	refusal := c.Ask
-	refusal.Patient = c.Patient && !pass // what passes may still be refused by a rehearsed limit
+	refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
 		case c.Mode == machine.Peek:
 			s.Dirty = false
-		case pass && (rehearsed || !l.shadow):
-			l.rule.Charge(s, now, &c.Ask)
+		case pass && (shadows || !l.shadow):
+			l.rule.Charge(s, now, c.Ask)
 		default:
-			l.rule.Refuse(s, now, &refusal, !banned && (!pass || l.kind != machine.KindBan))
+			l.rule.Refuse(s, now, refusal, !banned && (!pass || l.kind != machine.KindBan))
 		}
-		l.rule.Read(&readings[i], s, now, &c.Ask)
+		readings[i] = l.rule.Read(s, now, c.Ask)
 	}
 	c.answer(d, readings[:len(c.Limits)], now)
 }

@@ -3,8 +3,6 @@ package core
 import (
 	"math"
 	"time"
-
-	"github.com/tailcut/tailcut/core/internal/seam"
 )
 
 // Never is the RetryAfter of an action that can never pass: its cost is above the quota. With
@@ -43,16 +41,14 @@ type Decision struct {
 	// Source says who answered.
 	Source Source
 
-	rehearsed uint8 // the index of the rehearsed limit that Reason is about; see package seam
+	// Shadow is the index, from 0, of the shadow limit that Reason is about if it is
+	// ReasonShadowed or ReasonNear: shadow limits come after the enforced ones. Otherwise it is 0.
+	Shadow int
 
 	// BanLevel is how many bans in a row a [BanPolicy] has given, the present one included.
 	BanLevel int
 
 	receipt *Receipt
-}
-
-func init() {
-	seam.Rehearsed = func(decision any) int { return int(decision.(*Decision).rehearsed) }
 }
 
 // Cell returns the decision as the five integers of a reply of CL.THROTTLE:
@@ -92,8 +88,8 @@ const (
 	ReasonLimited  Reason = "limited"  // a limit has no room
 	ReasonBanned   Reason = "banned"   // by a BanPolicy or by hand
 	ReasonFull     Reason = "full"     // the store has no room for another key: see memorystore.Options
-	ReasonShadowed Reason = "shadowed" // allowed; a rehearsed limit would have refused it
-	ReasonNear     Reason = "near"     // allowed; a rehearsed limit has at most a fifth left
+	ReasonShadowed Reason = "shadowed" // allowed; a shadow limit would have refused it
+	ReasonNear     Reason = "near"     // allowed; a shadow limit has at most a fifth left
 )
 
 // A Source says who answered.

@@ -89,7 +89,7 @@ func ExampleObserve() {
 		limit := o.Limits[o.Decision.Binding]
 		if verdict == "shadowed" || verdict == "near" {
 			for _, l := range o.Limits {
-				if l.Shadowed() {
+				if l.IsShadow() {
 					limit = l // the reason is about the rehearsed limit, not the binding one
 				}
 			}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync/atomic"
-	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -100,21 +98,7 @@ func (l *Limit) divide(n int) bool {
 		return true
 	}
 	l.max = share(l.max, n)
-	if l.rule.Metered() {
-		if l.rate.d > maxDrain/time.Duration(n) {
-			return false
-		}
-		l.rate.d *= time.Duration(n)
-		if l.initial > 0 {
-			l.initial = share(l.initial, n)
-		}
-	}
-	identity := l.identity
-	*l = l.derived()
-	if l.rule.Metered() {
-		l.identify(identity + "/" + strconv.Itoa(n))
-	}
-	return !l.rule.Metered() || !l.tooSlow()
+	return l.shape.divide(l, n)
 }
 
 // share is a/n, rounded up.

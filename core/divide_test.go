@@ -78,13 +78,13 @@ func TestShares(t *testing.T) {
 			t.Fatalf("%s among %d: New asks about another share than is used", l, n)
 		}
 		identity := l.Identity()
-		if l.Rule().Metered() && n > 1 {
+		if l.Rule().Kind.Form() == machine.FormMeter && n > 1 {
 			identity += fmt.Sprintf("/%d", n)
 		}
 		if s.Kind() != l.Kind() || s.Identity() != identity || (s.Rule().Hash == l.Rule().Hash) != (identity == l.Identity()) || s.Name() != l.Name() || s.Quota() != up(l.Quota(), n) {
 			t.Fatalf("%s among %d: %s", l, n, s)
 		}
-		if l.Rule().Windowed() {
+		if l.Rule().Kind.Form() != machine.FormMeter {
 			if s.Period() != l.Period() || s.Identity() != l.Identity() {
 				t.Fatalf("%s among %d: %s", l, n, s)
 			}

@@ -153,9 +153,10 @@
 //	Charge.Check, Charge.Commit     decide a charge on the states that the store keeps
 //	Charge.Answer                   makes the decision if the store decides elsewhere, as in Lua
 //	Refunder, Decision.Issue        let a decision be given back
+//	Accepter, Unwrapper, ...        what else a store can do
 //	Receipt.Give, Receipt.Charged   give back to the states, or elsewhere
 //	Limit.Rule                      the limit in integers, for package machine
-//	Limit.AllActions                whether the state's key leaves out the action
+//	Limit.IsPerUser                 whether the state's key leaves out the action
 //
 // See [Store], and package core/machine. The program examples/blobstore is a complete store.
 package core

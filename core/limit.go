@@ -2,27 +2,12 @@ package core
 
 import (
 	"fmt"
-	"math"
+	"hash/maphash"
+	"strings"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
-
-// A Rate is a number of units per duration. It keeps both numbers as given, so that it
-// never drifts. Make one with [Per] or [Every].
-type Rate struct {
-	n int
-	d time.Duration
-}
-
-// Per is n units per d: n from 1 to 1,000,000,000; d from 1 ms to 365 days, in
-// whole microseconds.
-func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
-
-// Every is one unit per d.
-func Every(d time.Duration) Rate { return Per(1, d) }
-
-func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
 
 // A Limit is a rule: at most so many of an action in so long. It is an opaque
 // value that can be compared with ==. Two limits are equal if they were made by
@@ -38,8 +23,9 @@ func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(
 // another one, which starts with its full quota, or at Initial.
 type Limit struct {
 	kind     machine.Kind
+	shape    shape
 	mods     modifier
-	burst    bool // made by Throttle; max is then maxBurst+1
+	throttle bool // made by Throttle; max is then maxBurst+1
 	shadow   bool // never refuses
 	perUser  bool // counts all of the user's actions together
 	max      int  // the quota: maximum count or capacity
@@ -59,119 +45,40 @@ const (
 	modInitial
 	modForget
 	modName
-	modShadow
 )
 
-// SlidingWindow admits at most max actions in any interval of length period
-// (half-open: an action made at t counts until just before t+period). It
-// remembers the instant of every admitted action of the period, so it is exact,
-// and the history can be read back. max from 1 to 10,000; for more use [MovingWindow].
-//
-// The algorithm is the sorted-set recipe (ZADD, ZREMRANGEBYSCORE, ZCARD). Unlike there, two
-// actions in one instant count as two, and a refusal is recorded only with
-// [Limit.CountRefused].
-func SlidingWindow(max int, period time.Duration) Limit {
-	return Limit{kind: machine.KindSlidingWindow, max: max, period: period}.derived()
+// A shape is what the limits have in common that take the same arguments.
+type shape interface {
+	text(l *Limit) string                  // the constructor's call
+	validate(l *Limit, bad badLimit) error // the arguments
+	compile(l *Limit)                      // the rule, of arguments within bounds
+	identity(l *Limit) string              // what of the arguments identifies the state
+	period(l *Limit) time.Duration         // see Limit.Period
+	divide(l *Limit, n int) bool           // makes it an n-th, but for max; false: that is out of bounds
 }
 
-// MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of
-// the last max admitted instants. In a full queue an action takes 8 to 8.5 bytes, and up to 9
-// in a short one. A decision takes constant time. max from 1 to 50,000,000.
-//
-// The algorithm is the list recipe (LINDEX, LPUSH, LTRIM).
-func MovingWindow(max int, period time.Duration) Limit {
-	return Limit{kind: machine.KindMovingWindow, max: max, period: period}.derived()
-}
-
-// FixedWindow admits at most max actions in a window that opens at the first
-// admitted action and ends period later. It is the cheapest window (a count and
-// an end), and lets up to twice max through across a boundary. max from 1 to
-// 1,000,000,000.
-//
-// The algorithm is INCR with EXPIRE as one atomic step.
-func FixedWindow(max int, period time.Duration) Limit {
-	return Limit{kind: machine.KindFixedWindow, max: max, period: period}.derived()
-}
-
-// ElasticWindow admits at most max actions in a window that every attempt, a refused one
-// too, extends to period from now. It ends only after a period without attempts. A refusal
-// moves the end and not the count. max from 1 to 1,000,000,000.
-//
-// The algorithm is INCR with EXPIRE every time.
-func ElasticWindow(max int, period time.Duration) Limit {
-	return Limit{kind: machine.KindElasticWindow, max: max, period: period}.derived()
-}
-
-// TokenBucket admits an action if the bucket holds a token for each unit of its
-// cost. The bucket holds at most capacity tokens, starts full (or as
-// [Limit.Initial] says) and is refilled at rate, fractions of a token kept.
-// capacity from 1 to 1,000,000,000; it must fill within 100 years.
-//
-// A bucket is kept as the instant at which it will be full, which is one number
-// and exact (the virtual scheduling algorithm of [ITU-T I.371], also called GCRA).
-//
-// [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
-func TokenBucket(capacity int, rate Rate) Limit {
-	return Limit{kind: machine.KindTokenBucket, max: capacity, rate: rate}.derived()
-}
-
-// Funnel admits an action if the funnel has room for its cost. It has room for
-// capacity units and leaks at rate: Funnel(15, Per(30, time.Minute)) admits 15
-// at once and then one every 2 s. capacity from 1 to 1,000,000,000; a full one
-// must drain within 100 years.
-//
-// The algorithm is the leaky bucket as a meter, kept as the instant at which the
-// funnel will be empty (GCRA, as redis-cell keeps it).
-func Funnel(capacity int, rate Rate) Limit {
-	return Limit{kind: machine.KindFunnel, max: capacity, rate: rate}.derived()
-}
-
-// Throttle is a [Funnel] in the arguments of redis-cell's CL.THROTTLE:
-// Throttle(15, Per(30, time.Minute)) is CL.THROTTLE key 15 30 60. Its capacity is
-// maxBurst+1, so that one admits 16 at once. maxBurst from 0 to 999,999,999.
-// [Decision.Cell] gives the command's reply.
-func Throttle(maxBurst int, rate Rate) Limit {
-	if maxBurst == math.MaxInt {
-		maxBurst-- // out of bounds either way; do not wrap around
+// derived compiles the rule and the identity.
+func (l Limit) derived() Limit {
+	if l.shape == nil {
+		return l
 	}
-	return Limit{kind: machine.KindFunnel, burst: true, max: maxBurst + 1, rate: rate}.derived()
-}
-
-// CountRefused makes a SlidingWindow record the attempts that it refuses too, as the
-// original recipe does: a user who keeps trying stays refused. The newest max entries are
-// kept. It is a kind of its own and shares no state with a plain SlidingWindow.
-func (l Limit) CountRefused() Limit {
-	l.mods |= modRefused
-	if l.kind == machine.KindSlidingWindow {
-		l.kind = machine.KindSlidingRefused
+	l.shape.compile(&l)
+	identity := l.kind.String() + l.shape.identity(&l)
+	if l.shadow {
+		identity = "shadow:" + identity
 	}
-	return l.derived()
+	if l.name != "" { // a name has no slash, so no name looks like numbers
+		identity += ":" + l.name
+	}
+	l.identify(identity)
+	return l
 }
 
-// Initial makes a TokenBucket start with n tokens instead of full, n from 1 to
-// its capacity. The user's first action starts the bucket, even if it is refused because it
-// costs more than n, or refunded later. Before its first action a bucket does not fill up:
-// ResetAfter is then how long filling takes from that action on.
-func (l Limit) Initial(n int) Limit {
-	l.mods |= modInitial
-	l.initial = n
-	return l.derived()
+func (l *Limit) identify(identity string) {
+	l.identity, l.rule.Hash = identity, maphash.String(identitySeed, identity)
 }
 
-// ForgetAfter sets how long after the last admitted action a TokenBucket with Initial is
-// back at its initial tokens: at least the time from empty to full, at most 101 years. The
-// default is the time from empty to full plus 24 h. The state lives that long, and a
-// microsecond more if d is the time from empty to full.
-//
-// If limiters share a bucket under different ForgetAfter, the one that admitted last sets
-// when the bucket is forgotten. If a limiter with a shorter ForgetAfter decides later, even a
-// refusal, the bucket is forgotten at most that ForgetAfter from then, unless [Limiter.Wait]
-// reserved the turn of the last action.
-func (l Limit) ForgetAfter(d time.Duration) Limit {
-	l.mods |= modForget
-	l.forget = d
-	return l.derived()
-}
+var identitySeed = maphash.MakeSeed()
 
 // Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes.
 // Headers and metrics show it. Two limits that differ only by name count apart.
@@ -181,15 +88,14 @@ func (l Limit) Named(name string) Limit {
 	return l.derived()
 }
 
-// Shadow makes a rehearsed limit: it is decided on the same traffic as the limiter's other
+// Shadow makes a shadow limit: it is decided on the same traffic as the limiter's other
 // limits, in the same step, and never refuses. An action that passes is charged to it if
-// the limit would have let it pass. Several rehearsed limits are charged all or none.
+// the limit would have let it pass. Several shadow limits are charged all or none.
 // Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. It does
 // not say which of several limits. A limit with Shadow and the same limit without it have
 // separate states. At least one limit of a limiter is enforced. For a dry run of a whole limiter
 // there is the store [Shadow].
 func (l Limit) Shadow() Limit {
-	l.mods |= modShadow
 	l.shadow = true
 	return l.derived()
 }
@@ -202,12 +108,12 @@ func (l Limit) PerUser() Limit {
 	return l.derived()
 }
 
-// Shadowed reports whether the limit is rehearsed and never refuses.
-func (l Limit) Shadowed() bool { return l.shadow }
+// IsShadow reports whether the limit only shows what it would decide; see [Limit.Shadow].
+func (l Limit) IsShadow() bool { return l.shadow }
 
-// AllActions reports whether the limit counts all of a user's actions together; see
+// IsPerUser reports whether the limit counts all of a user's actions together; see
 // [Limit.PerUser].
-func (l *Limit) AllActions() bool { return l.perUser }
+func (l Limit) IsPerUser() bool { return l.perUser }
 
 // Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
 // CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel". A store also gets the
@@ -220,10 +126,10 @@ func (l Limit) Quota() int { return l.max }
 // Period is a window's period. For a bucket or funnel it is the time from empty to
 // full or from full to empty, rounded up to the microsecond.
 func (l Limit) Period() time.Duration {
-	if l.windowed() {
-		return l.period
+	if l.shape == nil {
+		return 0
 	}
-	return micros(l.rule.Burst.Ceil())
+	return l.shape.period(&l)
 }
 
 // Rate is a bucket's or funnel's rate as it was given: n units per d.
@@ -236,9 +142,72 @@ func (l Limit) Name() string { return l.name }
 // period, a bucket's or funnel's numbers, and the name if there is one. Examples are
 // "sliding:1m", "funnel:15:1/2s:likes" and, with Initial(3), "bucket:3/10:1/1s". The rate
 // is in lowest terms. With Shadow it begins with "shadow:". A store also gets the limit of a
-// [BanPolicy], whose identity is "ban". PerUser is not part of it: see [Limit.AllActions]. It
+// [BanPolicy], whose identity is "ban". PerUser is not part of it: see [Limit.IsPerUser]. It
 // consists of ASCII letters, digits and ":/._-".
 func (l Limit) Identity() string { return l.identity }
 
 // Rule is for authors of stores: the limit compiled to integers. It must not be changed.
 func (l *Limit) Rule() *machine.Rule { return &l.rule }
+
+const (
+	maxRate     = 1_000_000_000
+	minPeriod   = time.Millisecond
+	maxPeriod   = 365 * 24 * time.Hour
+	maxDrain    = 100 * maxPeriod
+	maxForget   = 101 * maxPeriod
+	forgetGrace = 24 * time.Hour
+)
+
+// badLimit makes the error of a limit that New refuses. It begins with the limit.
+type badLimit func(format string, args ...any) error
+
+// validate says what is wrong with the limit, in a sentence that names the value
+// and the bound.
+func (l *Limit) validate() error {
+	bad := func(format string, args ...any) error {
+		return configError(fmt.Sprintf("core: %s: %s", l, fmt.Sprintf(format, args...)))
+	}
+	if l.shape == nil {
+		return configError("core: a zero Limit: make limits with SlidingWindow, Funnel or another constructor")
+	}
+	if err := l.shape.validate(l, bad); err != nil {
+		return err
+	}
+	empty := micros(l.rule.Burst.Ceil())
+	switch {
+	case l.mods&modRefused != 0 && l.kind != machine.KindSlidingRefused:
+		return bad("CountRefused applies to SlidingWindow only")
+	case l.mods&modInitial != 0 && l.kind != machine.KindTokenBucket:
+		return bad("Initial applies to TokenBucket only")
+	case l.mods&modForget != 0 && l.kind != machine.KindTokenBucket:
+		return bad("ForgetAfter applies to TokenBucket only")
+	case l.mods&modForget != 0 && l.mods&modInitial == 0:
+		return bad("ForgetAfter needs Initial: a bucket that starts full is forgotten when it is full")
+	case l.mods&modInitial != 0 && (l.initial < 1 || l.initial > l.max):
+		return bad("initial tokens %d are not within 1 to the capacity %d", l.initial, l.max)
+	case l.mods&modForget != 0 && (l.forget < empty || l.forget > maxForget):
+		return bad("ForgetAfter %s is not within %s, the time from empty to full, to 101 years", l.forget, empty)
+	case l.mods&modForget != 0 && l.forget%time.Microsecond != 0:
+		return bad("ForgetAfter %s is not in whole microseconds", l.forget)
+	case l.mods&modName != 0 && !validName(l.name):
+		return bad("a name is 1 to 64 letters, digits, dots, underscores or dashes")
+	}
+	return nil
+}
+
+func validatePeriod(what string, d time.Duration, bad badLimit) error {
+	switch {
+	case d < minPeriod || d > maxPeriod:
+		return bad("%s %s is not within %s to 365 days", what, d, minPeriod)
+	case d%time.Microsecond != 0:
+		return bad("%s %s is not in whole microseconds", what, d)
+	}
+	return nil
+}
+
+func validName(s string) bool {
+	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, legal) == ""
+}
+
+func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

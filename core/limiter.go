@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/tailcut/tailcut/core/internal/mono"
-	"github.com/tailcut/tailcut/core/internal/short"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -37,7 +34,6 @@ type Limiter struct {
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
 	waiting    *waiting
-	short      short.Taker // if not nil, decides a charge of the one limit
 }
 
 // New makes a limiter of one or more limits. It fails for a nil store, no enforced limit, a
@@ -74,14 +70,10 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	return l, nil
 }
 
-// ready asks the store whether it can serve the limiter, and how.
+// ready asks the store whether it can serve the limiter.
 func (l *Limiter) ready() error {
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	l.short = nil
-	if len(l.limits) == 1 && !l.refundable {
-		l.short = short.Of(l.store, &l.limits[0])
 	}
 	return nil
 }
@@ -155,54 +147,28 @@ func (l *Limiter) Limits() []Limit {
 //
 // An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
 // context's own error if ctx was done, or the store's error.
-func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
-	_, err = l.allow(ctx, user, action, 1, &d)
-	return d, err
+func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
+	return l.AllowN(ctx, user, action, 1)
 }
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
 // none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
-func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	_, err = l.allow(ctx, user, action, n, &d)
-	return d, err
-}
-
-// AllowTimed is [Limiter.AllowN] for a reply that names an instant, as X-RateLimit-Reset does. It
-// also returns the time of day of the decision, or of the arrival of the store's answer, from which
-// to count RetryAfter and ResetAfter. It is by the process's clock, even if the store has another
-// one. Beside an error it has no meaning. Package nethttp/gate makes middleware of it.
-func (l *Limiter) AllowTimed(ctx context.Context, user, action string, n int) (d Decision, at time.Time, err error) {
-	read, err := l.allow(ctx, user, action, n, &d)
-	if read == 0 {
-		read = mono.Now()
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
+	if err := l.check(ctx, user, action); err != nil {
+		return Decision{}, err
 	}
-	return d, time.Unix(0, read.UnixNano()), err
-}
-
-// allow fills in d, a zero Decision. Allow and AllowN are small enough to be inlined, so
-// the Decision is copied once and not twice.
-func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (at mono.Time, err error) {
-	if err = l.check(ctx, user, action); err != nil {
-		return 0, err
-	}
-	cost := int64(n)
+	c := Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: int64(n)}, Receipt: l.refundable}
 	switch {
-	case n <= 0:
-		return 0, l.allowNothing(ctx, user, action, n, d)
-	case cost > l.smallest:
-		*d, err = l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Mode: machine.Peek, Cost: cost}})
-		return 0, err
-	case l.short != nil:
-		limit := &l.limits[0]
-		if v, at := l.short.TakeOne(user, action, &limit.rule, cost); v.Outcome != machine.Undecided {
-			limit.decided(d, v, cost)
-			return at, nil
-		}
+	case n < 0:
+		return Decision{}, ErrCost
+	case n == 0:
+		return l.allowNothing(ctx, user, action)
+	case c.Cost > l.smallest: // it can never pass, so it writes nothing
+		c.Mode, c.Receipt = machine.Peek, false
 	}
-	*d, err = l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: cost}, Receipt: l.refundable})
-	return 0, err
+	return l.take(ctx, c)
 }
 
 // take asks the store. What a store returns beside an error is no decision.
@@ -214,20 +180,17 @@ func (l *Limiter) take(ctx context.Context, c Charge) (d Decision, err error) {
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.
-func (l *Limiter) allowNothing(ctx context.Context, user, action string, n int, d *Decision) (err error) {
-	if n < 0 {
-		return ErrCost
-	}
+func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
 	var s Status
-	if *d, err = l.look(ctx, user, action, &s); err != nil || d.Allowed {
-		return err
-	}
-	if s.Ban.Banned {
+	d, err := l.look(ctx, user, action, &s)
+	switch {
+	case err != nil || d.Allowed:
+	case s.Ban.Banned:
 		d.RetryAfter = s.Ban.RetryAfter
-		return nil
+	default:
+		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 	}
-	d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
-	return nil
+	return d, err
 }
 
 // Peek reports whether one action would pass, and the present numbers. It charges nothing

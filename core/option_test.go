@@ -137,7 +137,7 @@ func TestShadowsOfNew(t *testing.T) {
 	if got := l.Limits(); len(got) != 2 || got[0] != a || got[1] != b {
 		t.Errorf("Limits, less what is rehearsed and the policy: %v", got)
 	}
-	if !a.Shadow().Shadowed() || a.Shadowed() || a.Shadow() == a || a.Shadow().Identity() == a.Identity() {
+	if !a.Shadow().IsShadow() || a.IsShadow() || a.Shadow() == a || a.Shadow().Identity() == a.Identity() {
 		t.Error("a shadow is not told apart")
 	}
 }

@@ -33,13 +33,6 @@ type Receipt struct {
 	by    Refunder
 }
 
-// A Refunder is a store that can give back a charge.
-type Refunder interface {
-	// Refund gives back units, 1 to Cost, of what a charge of this store has taken,
-	// in one atomic step: see [Receipt.Give].
-	Refund(ctx context.Context, r *Receipt, units int64) error
-}
-
 // Issue makes the decision's receipt valid. A store that is a [Refunder] calls it on its
 // answer to a charge with Receipt.
 func (d *Decision) Issue(by Refunder) {
@@ -123,7 +116,7 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 func (r *Receipt) turn() time.Duration {
 	var turn int64
 	for i := range enforced(r.Limits) {
-		if l := &r.Limits[i]; !l.windowed() {
+		if l := &r.Limits[i]; l.kind.Form() == machine.FormMeter {
 			turn = max(turn, l.rule.Delay(r.Readings[i].Rest, 0))
 		}
 	}
@@ -151,8 +144,7 @@ func (r *Receipt) Give(states []machine.State, now, units int64) {
 	for i := range r.Limits {
 		states[i].Dirty = false
 		if r.Charged(i) {
-			taken := machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}
-			r.Limits[i].rule.Refund(&states[i], &taken, now, units)
+			r.Limits[i].rule.Refund(&states[i], machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}, now, units)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 // other can deadlock.
 //
 // User and action are any bytes of any length, but not empty. A state's key is the user, the
-// action unless [Limit.AllActions] says otherwise, and [Limit.Identity].
+// action unless [Limit.IsPerUser] says otherwise, and [Limit.Identity].
 //
 // Reset forgets the states of the limits for that user and action. Unban is a Reset with only
 // the ban policy's limit.
@@ -28,27 +28,10 @@ import (
 // error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
 // counts it as a failure of the store.
 //
-// Four more methods are optional:
-//
-//	Accept(limits []Limit) error  New asks whether the store can serve a limiter; With asks
-//	                              again, with the ban policy's limit if there is one
-//	Unwrap() Store                the store that a decorator wraps
-//	Part(user string) string      names the server that has the user's states, if
-//	                              servers can fail one by one; it must not block
-//	Refund                        gives back a charge: see Refunder
-//
-// A misspelt optional method is never called. For Refund this line has the compiler check it:
+// More methods are optional: [Accepter], [Unwrapper], [Partitioned], [Refunder], [Sized], [Breaker],
+// [Pair] and [WaitWatcher]. A line such as this one has the compiler check that they are spelt right:
 //
 //	var _ core.Refunder = (*Store)(nil)
-//
-// Package metrics asks a store, and those that it wraps, for four more:
-//
-//	Len() (keys, maxKeys int)     how full it is: it decides in the process, and is not timed
-//	Failing() bool                whether it is down
-//	Other() Store                 the second store that a decorator wraps
-//	Waiting                       counts calls of Wait: see waitWatcher in wait.go
-//
-// A context with the method Patience() time.Duration sets how long Wait waits for the turn.
 //
 // Package core/machine has the states and their arithmetic. Package core/storetest tests an
 // implementation.
@@ -64,7 +47,7 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
-	s, ok := find[interface{ Accept(limits []Limit) error }](store)
+	s, ok := find[Accepter](store)
 	if !ok {
 		return nil
 	}
@@ -84,7 +67,7 @@ func find[T any](store Store) (found T, ok bool) {
 		if found, ok = store.(T); ok {
 			return found, true
 		}
-		w, wraps := store.(interface{ Unwrap() Store })
+		w, wraps := store.(Unwrapper)
 		if !wraps {
 			return found, false
 		}

@@ -20,7 +20,7 @@ type simpleStore struct {
 type stateKey struct{ user, action, limit string }
 
 func keyOf(user, action string, limit core.Limit) stateKey {
-	if limit.AllActions() {
+	if limit.IsPerUser() {
 		action = ""
 	}
 	return stateKey{user, action, limit.Identity()}

@@ -7,34 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // String returns the calls that make the limit, without the package's name:
 // SlidingWindow(5, 1m). [ParseLimit] reads it.
 func (l Limit) String() string {
-	var b strings.Builder
-	switch {
-	case l.kind == machine.KindSlidingWindow || l.kind == machine.KindSlidingRefused:
-		fmt.Fprintf(&b, "SlidingWindow(%d, %s)", l.max, shortest(l.period))
-	case l.kind == machine.KindMovingWindow:
-		fmt.Fprintf(&b, "MovingWindow(%d, %s)", l.max, shortest(l.period))
-	case l.kind == machine.KindFixedWindow:
-		fmt.Fprintf(&b, "FixedWindow(%d, %s)", l.max, shortest(l.period))
-	case l.kind == machine.KindElasticWindow:
-		fmt.Fprintf(&b, "ElasticWindow(%d, %s)", l.max, shortest(l.period))
-	case l.kind == machine.KindTokenBucket:
-		fmt.Fprintf(&b, "TokenBucket(%d, %s)", l.max, l.rate)
-	case l.burst:
-		fmt.Fprintf(&b, "Throttle(%d, %s)", l.max-1, l.rate)
-	case l.kind == machine.KindFunnel:
-		fmt.Fprintf(&b, "Funnel(%d, %s)", l.max, l.rate)
-	case l.kind == machine.KindBan:
-		fmt.Fprintf(&b, "BanPolicy{Refusals: %d}", l.max)
-	default:
-		b.WriteString("Limit{}")
+	if l.shape == nil {
+		return "Limit{}"
 	}
+	var b strings.Builder
+	b.WriteString(l.shape.text(&l))
 	if l.mods&modRefused != 0 {
 		b.WriteString(".CountRefused()")
 	}

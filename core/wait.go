@@ -56,18 +56,12 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 	}
 	l.waiting.join(&w)
 	defer w.leave()
-	if s, ok := find[waitWatcher](l.store); ok {
+	if s, ok := find[WaitWatcher](l.store); ok {
 		watched, end := s.Waiting(ctx, action, l.limits)
 		ctx = watched
 		defer func() { end(d, err) }()
 	}
 	return w.wait(ctx)
-}
-
-// A waitWatcher is a store that counts calls of Wait, as that of package metrics does. Wait
-// asks the store with the context that Waiting returns, and calls end with its own results.
-type waitWatcher interface {
-	Waiting(ctx context.Context, action string, limits []Limit) (watched context.Context, end func(Decision, error))
 }
 
 // A waiter is a call of Wait.
@@ -270,11 +264,11 @@ func refusal(d Decision, after time.Duration) Decision {
 // cannot be charged ahead of time without admitting too much.
 func (l *Limiter) reserves() bool {
 	e := enforced(l.limits)
-	return len(e) == 1 && e[0].rule.Metered()
+	return len(e) == 1 && e[0].kind.Form() == machine.FormMeter
 }
 
 func (l *Limiter) recordsRefusals() bool {
-	return slices.ContainsFunc(l.limits, func(x Limit) bool { return x.rule.RecordsRefusals() })
+	return slices.ContainsFunc(l.limits, func(x Limit) bool { return x.kind.RecordsRefusals() })
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

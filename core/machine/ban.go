@@ -21,8 +21,20 @@ type Bans struct {
 	Refusals []int64 // the refusals since the last ban, oldest first
 }
 
-// checkBan reports whether the user is not banned. A ban by hand always fits.
-func (r *Rule) checkBan(s *State, now int64, a *Ask) bool {
+// bans is the machine of ban policies.
+type bans struct{}
+
+func (bans) args(r *Rule, b []int64, a Ask) []int64 {
+	return append(append(b, a.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
+}
+
+func (bans) load(s *State, d *decoder) {
+	s.Bans = &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
+	s.Bans.Refusals = d.instants()
+}
+
+// check reports whether the user is not banned. A ban by hand always fits.
+func (bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 	s.ahead = 0
 	if !s.Exists || s.Bans == nil {
 		s.Bans, s.Exists = nil, false
@@ -32,9 +44,24 @@ func (r *Rule) checkBan(s *State, now int64, a *Ask) bool {
 	return a.Ban > 0 && a.Mode != Peek || s.Bans.Until-s.ahead <= now
 }
 
-// refusal counts a refusal, which may lead to a ban.
-func (r *Rule) refusal(s *State, now int64) {
-	b := r.counting(s, now)
+// charge bans by hand.
+func (bans) charge(r *Rule, s *State, now int64, a Ask) {
+	if a.Ban > 0 {
+		r.ban(s, now, a.Ban)
+	} else if s.ahead > 0 {
+		r.settle(s, now)
+	}
+}
+
+// refuse counts a refusal by any limit, which may lead to a ban.
+func (bans) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	if !record || a.Patient {
+		if s.ahead > 0 {
+			r.settle(s, now)
+		}
+		return
+	}
+	b := r.settle(s, now)
 	b.Last = now
 	if b.Refusals = append(b.Refusals, now); len(b.Refusals) >= r.Ban.Refusals {
 		length := r.Ban.Bans[min(b.Level, len(r.Ban.Bans)-1)]
@@ -45,41 +72,67 @@ func (r *Rule) refusal(s *State, now int64) {
 
 // ban bans for length from now, in place of any ban.
 func (r *Rule) ban(s *State, now, length int64) {
-	b := r.counting(s, now)
+	b := r.settle(s, now)
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
 }
 
-// counting brings the state to now, removes what no longer counts, and sets Dirty.
-func (r *Rule) counting(s *State, now int64) *Bans {
+// settle brings the state to now, removes what no longer counts, and sets Dirty.
+func (r *Rule) settle(s *State, now int64) *Bans {
 	if s.Bans == nil {
 		s.Bans = new(Bans)
 	}
 	b := s.Bans
-	b.shift(s.ahead)
+	b.Last -= s.ahead
+	b.Until = max(0, b.Until-s.ahead)
+	for i := range b.Refusals {
+		b.Refusals[i] -= s.ahead
+	}
 	b.Level = r.Ban.level(b, now)
 	b.Refusals = b.Refusals[:copy(b.Refusals, b.Refusals[r.Ban.dead(b, now):])]
 	s.ahead, s.Exists, s.Dirty = 0, true, true
 	return b
 }
 
-func (b *Bans) shift(by int64) {
-	b.Last -= by
-	b.Until = max(0, b.Until-by)
-	for i := range b.Refusals {
-		b.Refusals[i] -= by
-	}
-}
-
-func (r *Rule) readBan(v *Reading, s *State, now int64) {
+func (bans) read(r *Rule, s *State, now int64, _ Ask) (v Reading) {
 	b := s.Bans
 	if b == nil {
-		return
+		return v
 	}
 	now += s.ahead
 	live := Bans{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
 	v.Refusals, v.Level = len(live.Refusals), live.Level
 	v.Rest.Whole, v.Wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
+	return v
 }
+
+// refund gives nothing back: a refusal stays recorded.
+func (bans) refund(*Rule, *State, Taken, int64, int64) bool { return false }
+
+func (bans) save(s *State, b []byte) []byte {
+	return appendInstants(appendInts(b, s.Bans.Last, s.Bans.Until, int64(s.Bans.Level)), len(s.Bans.Refusals),
+		func(i int) int64 { return s.Bans.Refusals[i] })
+}
+
+func (bans) reply(_ *Rule, n []int64, _ bool) (v Reading) {
+	v.Refusals, v.Rest.Whole, v.Wait, v.Level = int(n[0]>>1), n[1], n[2], int(n[3])
+	return v
+}
+
+func (bans) replySize(*Rule, bool) int { return 4 }
+
+func (bans) refundArgs(_ *Rule, b []int64, _ Taken, _ int64) []int64 { return b }
+
+func (bans) weight(*Rule, int64) int { return 1 }
+
+func (bans) remaining(*Rule, Reading) int64 { return 0 }
+
+func (bans) retryAfter(_ *Rule, v Reading, _ int64) int64 { return v.Wait }
+
+func (bans) expires(r *Rule, s *State) int64 { return r.Ban.forgotten(s.Bans) }
+
+func (bans) refusedUntil(_ *Rule, s *State) int64 { return s.Bans.Until }
+
+func (bans) foreseen(*Rule, Reading, bool) bool { return true }
 
 // level is how many bans in a row count at an instant.
 func (r *BanRule) level(b *Bans, now int64) int {

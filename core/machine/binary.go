@@ -9,72 +9,29 @@ import (
 // ErrBinary is the error of UnmarshalBinary for bytes that are not a state.
 var ErrBinary = errors.New("machine: the bytes are not a state")
 
-// The first byte of a binary state is the format's version. The second byte says which
-// machine the state belongs to. Numbers are varints, and instants after the first are
-// differences. A clock that steps back moves a state with it, so an instant may be negative.
+// The first byte of a binary state is the format's version. The second byte is the state's form.
+// Numbers are varints, and instants after the first are differences. A clock that steps back moves
+// a state with it, so an instant may be negative.
 const binaryVersion = 1
 
-const (
-	binaryMeter byte = iota + 1
-	binaryCounter
-	binaryTrail
-	binaryBans
-)
+var machines = [...]machine{FormMeter: meter{}, FormCounter: counter{}, FormTrail: trail{}, FormBans: bans{}}
 
 // MarshalBinary returns the state in a format that UnmarshalBinary reads, in this and in
 // later versions. If the state does not exist, it returns no bytes. The error is nil.
 func (s *State) MarshalBinary() ([]byte, error) {
-	switch {
-	case !s.Exists:
+	if !s.Exists {
 		return nil, nil
+	}
+	form := FormMeter
+	switch {
 	case s.Trail.Len() > 0:
-		return s.Trail.append([]byte{binaryVersion, binaryTrail}), nil
+		form = FormTrail
 	case s.Bans != nil:
-		return s.Bans.append([]byte{binaryVersion, binaryBans}), nil
+		form = FormBans
 	case s.Counter != Counter{}:
-		b := binary.AppendVarint([]byte{binaryVersion, binaryCounter}, s.Counter.Count)
-		return binary.AppendVarint(b, s.Counter.End), nil
+		form = FormCounter
 	}
-	return s.Meter.append([]byte{binaryVersion, binaryMeter}), nil
-}
-
-func (m *Meter) append(b []byte) []byte {
-	b = binary.AppendVarint(b, m.TAT)
-	b = binary.AppendUvarint(b, uint64(m.Part))
-	b = binary.AppendVarint(b, m.Forget)
-	b = binary.AppendVarint(b, m.Turns)
-	if m.Refunds == nil {
-		return b
-	}
-	b = binary.AppendVarint(b, m.Refunds.Until)
-	for _, f := range m.Refunds.After {
-		b = binary.AppendVarint(b, f.Number)
-		b = binary.AppendVarint(b, f.TAT)
-		b = binary.AppendUvarint(b, uint64(f.Part))
-	}
-	return b
-}
-
-func (t *Trail) append(b []byte) []byte {
-	last := int64(0)
-	for i := range t.Len() {
-		at := t.At(i)
-		b = binary.AppendVarint(b, at-last)
-		last = at
-	}
-	return b
-}
-
-func (r *Bans) append(b []byte) []byte {
-	b = binary.AppendVarint(b, r.Last)
-	b = binary.AppendVarint(b, r.Until)
-	b = binary.AppendVarint(b, int64(r.Level))
-	last := int64(0)
-	for _, at := range r.Refusals {
-		b = binary.AppendVarint(b, at-last)
-		last = at
-	}
-	return b
+	return machines[form].save(s, []byte{binaryVersion, byte(form)}), nil
 }
 
 // UnmarshalBinary replaces the state with the one that MarshalBinary returned as b. It does
@@ -84,29 +41,11 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if len(b) < 2 || b[0] != binaryVersion {
+	if len(b) < 2 || b[0] != binaryVersion || b[1] == 0 || int(b[1]) >= len(machines) {
 		return ErrBinary
 	}
-	d := decoder{rest: b[2:]}
-	read := State{Exists: true}
-	switch b[1] {
-	case binaryMeter:
-		d.meter(&read.Meter)
-	case binaryCounter:
-		read.Counter = Counter{Count: d.int(), End: d.int()}
-		d.bad = d.bad || read.Counter == Counter{}
-	case binaryTrail:
-		instants := d.instants()
-		for _, at := range instants {
-			read.Trail.push(at, len(instants))
-		}
-		d.bad = d.bad || len(instants) == 0
-	case binaryBans:
-		read.Bans = &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
-		read.Bans.Refusals = d.instants()
-	default:
-		return ErrBinary
-	}
+	d, read := decoder{rest: b[2:]}, State{Exists: true}
+	machines[b[1]].load(&read, &d)
 	if d.bad || len(d.rest) > 0 {
 		return ErrBinary
 	}
@@ -114,6 +53,26 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	return nil
 }
 
+func appendInts(b []byte, ns ...int64) []byte {
+	for _, n := range ns {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
+}
+
+func appendUint(b []byte, n uint32) []byte { return binary.AppendUvarint(b, uint64(n)) }
+
+// appendInstants appends n instants, oldest first, each as the difference to the one before.
+func appendInstants(b []byte, n int, at func(i int) int64) []byte {
+	last := int64(0)
+	for i := range n {
+		b = binary.AppendVarint(b, at(i)-last)
+		last = at(i)
+	}
+	return b
+}
+
+// A decoder reads the numbers of a binary state. After a bad one it returns zeros.
 type decoder struct {
 	rest []byte
 	bad  bool
@@ -149,18 +108,6 @@ func (d *decoder) part() uint32 {
 	}
 	d.rest = d.rest[n:]
 	return uint32(v)
-}
-
-func (d *decoder) meter(m *Meter) {
-	*m = Meter{TAT: d.int(), Part: d.part(), Forget: d.int(), Turns: d.int()}
-	if len(d.rest) == 0 {
-		return
-	}
-	m.Refunds = &Refunds{Until: d.int()}
-	for len(d.rest) > 0 {
-		m.Refunds.After = append(m.Refunds.After, Refund{Number: d.int(), TAT: d.instant(), Part: d.part()})
-	}
-	d.bad = d.bad || len(m.Refunds.After) == 0 || len(m.Refunds.After) > maxRefunds
 }
 
 // instants reads instants, each no earlier than the one before, to the end.

@@ -7,11 +7,11 @@
 //	var s machine.State
 //	_ = s.UnmarshalBinary(load(key)) // a missing key has no bytes: the zero State
 //	ask := machine.Ask{Cost: 1}
-//	rule.Check(&s, now, &ask)
+//	rule.Check(&s, now, ask)
 //	if s.Fits {
-//		rule.Charge(&s, now, &ask)
+//		rule.Charge(&s, now, ask)
 //	} else {
-//		rule.Refuse(&s, now, &ask, true)
+//		rule.Refuse(&s, now, ask, true)
 //	}
 //	if s.Dirty {
 //		save(key, s.MarshalBinary, rule.Expires(&s))
@@ -23,10 +23,13 @@
 //
 // # Machines
 //
-//	Meter    buckets and funnels: the instant at which the debt ends (GCRA)
-//	Counter  FixedWindow and ElasticWindow: a count, and the window's end
-//	Trail    SlidingWindow and MovingWindow: the instants of the last actions
-//	Bans     a ban policy: the refusals since the last ban, and the ban
+//	meter.go    buckets and funnels: the instant at which the debt ends (GCRA)
+//	counter.go  FixedWindow and ElasticWindow: a count, and the window's end
+//	trail.go    SlidingWindow and MovingWindow: the instants of the last actions
+//	ban.go      a ban policy: the refusals since the last ban, and the ban
+//
+// For each there is a Lua file in redisstore/lua. It has functions of the same names in the same
+// order: args, load, check, charge, refuse, read, refund, save.
 //
 // # Time
 //
@@ -37,23 +40,15 @@
 //
 // # Adding a limit
 //
-// These places know the kinds of limits. Tests fail for some that are forgotten, not for all.
+//	core/machine/kinds.go         its Kind and its entry in the table
+//	core/machine/NAME.go          its machine, unless it shares one
+//	core/redisstore/lua/NAME.lua  the same in Lua, unless it shares one
+//	core/redisstore/lua/take.lua  the word that chooses the Lua file
+//	core/limit.go                 its constructor
+//	core/text.go                  how ParseLimit reads its arguments
 //
-//	core/machine/rule.go           the Kind, its word, Windowed, Trailed, Counted or Metered, and RecordsRefusals
-//	core/machine/state.go          the switches, and Refuse if it records refusals
-//	core/machine/refund.go         Rule.Refund
-//	core/limit.go, validate.go     the constructor, the doc of Limit.Kind, and the bounds
-//	core/compile.go                what identifies the state
-//	core/text.go                   Limit.String and ParseLimit
-//	core/storetest/model.go        the reference model, and model_refund.go
-//	core/storetest/rules.go        kindsOfLimits, and the limit's own promises
-//	core/storetest/concurrent.go   hourlyLimits, and the list in linear.go
-//	core/redisstore/wire.go        the script's arguments and reply
-//	core/redisstore/lua/take.lua   the kind's word chooses the machine, and its parts ask for it
-//	core/redisstore/refund.go      refundSpec, and the functions of lua/refund.lua
-//	core/redisstore/cache.go       holds: how long a refusal is sure to last
-//	core/doc.go, README.md         the tables of limits; examples/compare draws each
+// Then storetest/model.go recounts it and storetest/kinds.go has an example of it, and core/doc.go and
+// the README describe it. Tests fail for each of these places that is forgotten.
 //
-// A new machine also has a field in [State] and a binary form (binary.go), a place in
-// memorystore (slot.go) and a file in redisstore/lua.
+// A new form of state also has a field in [State] and a case in memorystore/slot.go.
 package machine

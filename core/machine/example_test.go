@@ -14,14 +14,13 @@ func Example() {
 	var state machine.State // nothing is kept
 	ask := machine.Ask{Cost: 1}
 	for _, now := range []int64{100 * second, 100 * second, 100 * second, 101 * second} {
-		rule.Check(&state, now, &ask)
+		rule.Check(&state, now, ask)
 		if state.Fits {
-			rule.Charge(&state, now, &ask)
+			rule.Charge(&state, now, ask)
 		} else {
-			rule.Refuse(&state, now, &ask, true)
+			rule.Refuse(&state, now, ask, true)
 		}
-		var r machine.Reading
-		rule.Read(&r, &state, now, &ask)
+		r := rule.Read(&state, now, ask)
 		if r.Fits {
 			fmt.Println("fits, remaining", rule.Remaining(&r))
 		} else {
@@ -35,20 +34,6 @@ func Example() {
 	// fits, remaining 0
 }
 
-// A charge that one rule decides takes one call.
-func ExampleRule_Decide() {
-	rule := machine.NewWindow(machine.KindFixedWindow, 2, 60*second)
-	var state machine.State
-	for _, cost := range []int64{1, 2, 1} {
-		v := rule.Decide(&state, 100*second, cost)
-		fmt.Println(v.Outcome == machine.Admitted, "count", v.Count, "ends in", v.Rest.Whole)
-	}
-	// Output:
-	// true count 1 ends in 60000000
-	// false count 1 ends in 60000000
-	// true count 2 ends in 60000000
-}
-
 // A store that keeps bytes loads a state, decides, and saves it until it expires.
 func ExampleState_MarshalBinary() {
 	rule := machine.NewWindow(machine.KindSlidingWindow, 2, 60*second)
@@ -59,8 +44,11 @@ func ExampleState_MarshalBinary() {
 			fmt.Println(err)
 			return
 		}
-		v := rule.Decide(&state, now, 1)
-		fmt.Println(v.Outcome == machine.Admitted, "expires at", rule.Expires(&state)/second)
+		ask := machine.Ask{Cost: 1}
+		if rule.Check(&state, now, ask); state.Fits {
+			rule.Charge(&state, now, ask)
+		}
+		fmt.Println(state.Fits, "expires at", rule.Expires(&state)/second)
 		if state.Dirty {
 			saved, _ = state.MarshalBinary()
 		}

@@ -25,11 +25,11 @@ var rules = map[string]Rule{
 
 // decide asks a rule as a store does.
 func decide(r *Rule, s *State, now int64, a Ask) bool {
-	r.Check(s, now, &a)
+	r.Check(s, now, a)
 	if s.Fits {
-		r.Charge(s, now, &a)
+		r.Charge(s, now, a)
 	} else {
-		r.Refuse(s, now, &a, true)
+		r.Refuse(s, now, a, true)
 	}
 	return s.Fits
 }
@@ -45,13 +45,12 @@ func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
 		if decide(&r, &s, 100*second+3, Ask{Cost: 1}) {
 			t.Errorf("%s: a fourth action is admitted", name)
 		}
-		var v Reading
 		a := Ask{Cost: 1}
-		r.Check(&s, 100*second+3, &a)
-		r.Read(&v, &s, 100*second+3, &a)
+		r.Check(&s, 100*second+3, a)
+		v := r.Read(&s, 100*second+3, a)
 		if again := 100*second + 3 + r.RetryAfter(&v, 1); decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
 			t.Errorf("%s: admitted a microsecond before RetryAfter", name)
-		} else if r.Check(&s, again, &a); !s.Fits && name != "elastic" {
+		} else if r.Check(&s, again, a); !s.Fits && name != "elastic" {
 			t.Errorf("%s: refused at RetryAfter", name)
 		}
 	}
@@ -68,10 +67,7 @@ func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
 		a, now := Ask{Cost: 1}, 101*second
 		decide(&r, &old, now, a)
 		decide(&r, &fresh, now, a)
-		var got, want Reading
-		r.Read(&got, &old, now, &a)
-		r.Read(&want, &fresh, now, &a)
-		if got != want {
+		if got, want := r.Read(&old, now, a), r.Read(&fresh, now, a); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -89,32 +85,6 @@ func TestAMeterDrainsAtItsRateForEver(t *testing.T) {
 	if took := now - 100*second; took < 999*second || took > 1000*second {
 		t.Errorf("%d units took %d us", passed, took)
 	}
-}
-
-func TestPourDecidesAsCheckAndChargeDo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n, d := rapid.Int64Range(1, 1000).Draw(t, "n"), rapid.Int64Range(1000, 3*second).Draw(t, "d")
-		r := NewMeter(KindFunnel, rapid.Int64Range(1, 9).Draw(t, "capacity"), n, d)
-		var long State
-		var short Meter
-		exists, now := false, 100*second
-		for range 30 {
-			now += rapid.Int64Range(0, d).Draw(t, "step")
-			cost := rapid.Int64Range(1, r.Max).Draw(t, "cost")
-			a := Ask{Cost: cost}
-			fits := decide(&r, &long, now, a)
-			var v Reading
-			r.Read(&v, &long, now, &a)
-			level, until := r.Pour(&short, exists && short.Expires() > now, now, cost)
-			if level.Outcome == Undecided || (level.Outcome == Admitted) != fits || level.Rest != v.Rest {
-				t.Fatalf("%+v, want %v and %+v", level, fits, v.Rest)
-			}
-			if until > now != (r.Room(level.Rest) == 0 || !fits && r.Delay(level.Rest, 1) > 0) && fits {
-				t.Fatalf("until %d at %d with room for %d", until, now, r.Room(level.Rest))
-			}
-			exists = exists || fits
-		}
-	})
 }
 
 // A ban's level is how many bans in a row there were, however many lengths a policy has.
@@ -140,8 +110,8 @@ func TestTheLevelOfABanIsNotCapped(t *testing.T) {
 // decideBan has another limit refuse.
 func decideBan(r *Rule, s *State, now int64) {
 	a := Ask{Cost: 1}
-	r.Check(s, now, &a)
-	r.Refuse(s, now, &a, s.Fits)
+	r.Check(s, now, a)
+	r.Refuse(s, now, a, s.Fits)
 }
 
 func randomState(t *rapid.T) (r Rule, s State, now int64) {
@@ -157,14 +127,12 @@ func randomState(t *rapid.T) (r Rule, s State, now int64) {
 		case r.Kind == KindBan:
 			decideBan(&r, &s, now)
 		default:
-			if r.Metered() && rapid.Bool().Draw(t, "turn") {
+			if r.Kind.Form() == FormMeter && rapid.Bool().Draw(t, "turn") {
 				a.Ahead = 5 * second
 			}
 			if decide(&r, &s, now, a) {
-				var v Reading
-				r.Read(&v, &s, now, &a)
 				if rapid.Bool().Draw(t, "refund") {
-					r.Refund(&s, &Taken{At: now, Cost: a.Cost, Reading: v}, now, a.Cost)
+					r.Refund(&s, Taken{At: now, Cost: a.Cost, Reading: r.Read(&s, now, a)}, now, a.Cost)
 				}
 			}
 		}
@@ -193,13 +161,10 @@ func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 		for range 20 {
 			now += rapid.Int64Range(0, second).Draw(t, "step")
 			a := Ask{Cost: 1}
-			var was, is Reading
 			if decide(&r, &s, now, a) != decide(&r, &back, now, a) {
 				t.Fatal("they decide apart")
 			}
-			r.Read(&was, &s, now, &a)
-			r.Read(&is, &back, now, &a)
-			if was != is {
+			if was, is := r.Read(&s, now, a), r.Read(&back, now, a); was != is {
 				t.Fatalf("%+v, and read %+v", was, is)
 			}
 		}
@@ -215,11 +180,11 @@ func TestABinaryStateMayBeginBelowZero(t *testing.T) {
 		}
 		for _, now := range []int64{1000, 5000, 2000} {
 			a := Ask{Cost: 1}
-			r.Check(&s, now, &a)
+			r.Check(&s, now, a)
 			if name == "ban" {
-				r.Refuse(&s, now, &a, true)
+				r.Refuse(&s, now, a, true)
 			} else {
-				r.Charge(&s, now, &a)
+				r.Charge(&s, now, a)
 			}
 		}
 		b, _ := s.MarshalBinary()
@@ -240,11 +205,11 @@ func TestBytesThatAreNoState(t *testing.T) {
 		"cut short":        good[:len(good)-1],
 		"something behind": append(bytes.Clone(good), 0),
 		"one byte":         {1},
-		"a negative count": {1, binaryCounter, 1, 2},
-		"an empty counter": {1, binaryCounter, 0, 0},
-		"an empty trail":   {1, binaryTrail},
-		"a huge part":      {1, binaryMeter, 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0},
-		"an empty refund":  {1, binaryMeter, 2, 0, 0, 0, 2},
+		"a negative count": {1, byte(FormCounter), 1, 2},
+		"an empty counter": {1, byte(FormCounter), 0, 0},
+		"an empty trail":   {1, byte(FormTrail)},
+		"a huge part":      {1, byte(FormMeter), 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0},
+		"an empty refund":  {1, byte(FormMeter), 2, 0, 0, 0, 2},
 	} {
 		s := State{Exists: true}
 		if err := s.UnmarshalBinary(b); !errors.Is(err, ErrBinary) {
@@ -285,35 +250,30 @@ func FuzzUnmarshalBinary(f *testing.F) {
 	})
 }
 
-func TestEveryKindHasOneMachine(t *testing.T) {
-	for k := Kind(1); k <= KindBan || k.String() != "invalid"; k++ {
-		r, machines := Rule{Kind: k}, 0
-		for _, is := range []bool{r.Trailed(), r.Counted(), r.Metered(), k == KindBan} {
-			if is {
-				machines++
-			}
+// Every entry of the table is whole: a kind that is only half there is not decided as another one.
+func TestEveryKindIsWhole(t *testing.T) {
+	words := map[string]bool{}
+	for k := Kind(1); int(k) < len(kinds); k++ {
+		e := kinds[k]
+		if e.word == "" || words[e.word] || e.constructor == "" || e.most < 1 || e.machine == nil || e.form == 0 {
+			t.Errorf("kind %d: %+v", k, e)
 		}
-		if machines != 1 || r.Windowed() != (r.Trailed() || r.Counted()) {
-			t.Errorf("kind %d, %q, has %d machines; Windowed is %t", k, k, machines, r.Windowed())
+		if e.machine != machines[e.form] {
+			t.Errorf("%s: its machine is %T, and that of its form %T", k, e.machine, machines[e.form])
+		}
+		words[e.word] = true
+		if _, ok := rules[e.word]; !ok && k != KindTokenBucket {
+			t.Errorf("%s: the tests of this package have no rule of it", k)
 		}
 	}
 }
 
-// A Kind that a switch has forgotten is not decided as another one.
 func TestUnknownKindPanics(t *testing.T) {
-	r, s, a, v := NewWindow(KindBan+1, 3, 10*second), State{}, Ask{Cost: 1}, Reading{}
-	for name, call := range map[string]func(){
-		"Check":  func() { r.Check(&s, second, &a) },
-		"Charge": func() { r.Charge(&s, second, &a) },
-		"Read":   func() { r.Read(&v, &s, second, &a) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s does not panic", name)
-				}
-			}()
-			call()
-		}()
-	}
+	r, s := NewWindow(Kind(len(kinds)), 3, 10*second), State{}
+	defer func() {
+		if recover() == nil {
+			t.Error("Check does not panic")
+		}
+	}()
+	r.Check(&s, second, Ask{Cost: 1})
 }

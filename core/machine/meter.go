@@ -18,21 +18,8 @@ type Meter struct {
 	Refunds *Refunds // the refunds that still matter
 }
 
-// Expires is the instant from which the store need not keep the meter of a [Rule.Plain]
-// rule.
-func (m *Meter) Expires() int64 {
-	if m.Refunds != nil {
-		return max(m.gone(), m.Refunds.Until)
-	}
-	return m.gone()
-}
-
-// gone is the first instant without debt.
-func (m *Meter) gone() int64 { return Span{m.TAT, int64(m.Part)}.Ceil() }
-
-func (m *Meter) refusedUntil(r *Rule) int64 {
-	return Span{m.TAT, int64(m.Part)}.add(r.Emission, r.Parts).sub(r.Burst, r.Parts).Ceil()
-}
+// at is the TAT with its fraction.
+func (m *Meter) at() Span { return Span{m.TAT, int64(m.Part)} }
 
 // debt is what the meter owes now.
 func (m *Meter) debt(now int64) Span {
@@ -44,54 +31,28 @@ func (m *Meter) debt(now int64) Span {
 
 func (m *Meter) set(now int64, debt Span) { m.TAT, m.Part = now+debt.Whole, uint32(debt.Part) }
 
-// pour adds a cost to a debt, and reports whether a burst has room for both.
-func (r *Rule) pour(debt Span, cost int64, burst Span) (Span, bool) {
-	after := debt.add(r.Time(cost), r.Parts)
-	return after, !after.exceeds(burst)
+// meter is the machine of buckets and funnels.
+type meter struct{}
+
+func (meter) args(r *Rule, b []int64, a Ask) []int64 {
+	cost := r.Time(min(a.Cost, r.Max+1))
+	b = append(b, cost.Whole, r.Burst.Whole, r.Parts, cost.Part, r.Burst.Part)
+	if r.ForgetAfter > 0 {
+		b = append(b, r.Start.Whole, r.Start.Part, r.ForgetAfter)
+	}
+	return b
 }
 
-// Room is how many units fit into a meter with that debt.
-func (r *Rule) Room(debt Span) int64 {
-	if debt.exceeds(r.Burst) { // turns are reserved
-		return 0
+func (meter) load(s *State, d *decoder) {
+	m := &s.Meter
+	*m = Meter{TAT: d.int(), Part: d.part(), Forget: d.int(), Turns: d.int()}
+	if len(d.rest) > 0 {
+		m.Refunds = loadRefunds(d)
 	}
-	return r.units(r.Burst.sub(debt, r.Parts))
 }
 
-// Delay is how long, in microseconds, a cost waits until it fits into a meter with that
-// debt. It is not positive if the cost fits now.
-func (r *Rule) Delay(debt Span, cost int64) int64 {
-	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
-}
-
-// Pour is [Rule.Decide] for a [Rule.Plain] rule, a cost of 1 to Max, and a meter without
-// turns and refunds, in a third of the time. exists says whether the store keeps the meter.
-// If the cost is admitted, the store writes m back, and until is the instant before which a
-// cost of 1 is refused, or 0. If it is refused, until is the instant at which it fits. If the
-// clock stepped back, the verdict is Undecided.
-func (r *Rule) Pour(m *Meter, exists bool, now, cost int64) (v Verdict, until int64) {
-	var debt Span
-	if exists {
-		if debt = m.debt(now); debt.exceeds(r.Burst) {
-			return v, 0
-		}
-	}
-	v.Outcome = Refused
-	next, fits := r.pour(debt, cost, r.Burst)
-	if fits {
-		v.Outcome, debt = Admitted, next
-		m.set(now, next)
-		next = next.add(r.Emission, r.Parts)
-	}
-	v.Rest = debt
-	if next.exceeds(r.Burst) {
-		until = now + next.sub(r.Burst, r.Parts).Ceil()
-	}
-	return v, until
-}
-
-// checkMeter brings the meter to now, and sets s.next, the debt after the charge.
-func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
+// check brings the meter to now, and sets s.next, the debt after the charge.
+func (meter) check(r *Rule, s *State, now int64, a Ask) bool {
 	m := &s.Meter
 	if s.Exists && r.ForgetAfter > 0 {
 		s.Exists = now < m.Forget
@@ -113,10 +74,10 @@ func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 	m.set(now, debt)
 	burst := r.Burst
 	burst.Whole += a.Ahead
-	var fits bool
-	s.next, fits = r.pour(debt, min(a.Cost, r.Max), burst)
+	s.next = debt.add(r.Time(min(a.Cost, r.Max)), r.Parts)
+	fits := a.Cost <= r.Max && !s.next.exceeds(burst)
 	if a.Mode == Force {
-		if !fits { // charge what there is room for
+		if s.next.exceeds(r.Burst) { // charge what there is room for
 			s.next = r.Burst
 			if debt.exceeds(r.Burst) {
 				s.next = debt
@@ -124,7 +85,7 @@ func (r *Rule) checkMeter(s *State, now int64, a *Ask) bool {
 		}
 		return true
 	}
-	return fits && a.Cost <= r.Max
+	return fits
 }
 
 // settled is the debt now. A debt above the burst without turns means that the clock stepped
@@ -142,7 +103,7 @@ func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
 	return debt, cut
 }
 
-func (r *Rule) chargeMeter(s *State, now int64) {
+func (meter) charge(r *Rule, s *State, now int64, _ Ask) {
 	m, turn := &s.Meter, now
 	m.set(now, s.next)
 	if m.Turns = 0; s.next.exceeds(r.Burst) {
@@ -152,4 +113,116 @@ func (r *Rule) chargeMeter(s *State, now int64) {
 	if r.ForgetAfter > 0 {
 		m.Forget = turn + r.ForgetAfter
 	}
+	s.Exists, s.Dirty = true, true
+}
+
+// refuse starts a bucket with Initial that has not been used before.
+func (meter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	if record && r.refused(s, a) && r.ForgetAfter > 0 && !s.Exists {
+		s.Meter.Forget = now + r.ForgetAfter
+		s.Exists, s.Dirty = true, true
+	}
+}
+
+func (meter) read(_ *Rule, s *State, now int64, _ Ask) (v Reading) {
+	v.Rest, v.Refund = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
+	return v
+}
+
+// refund takes the units' time from the debt. It takes at most what is left of the debt
+// after the charge, and of the debt after any refund since: the rest was charged by other
+// actions, or has drained. While turns are reserved, only the last one can be given back:
+// else a later turn would come too early.
+func (meter) refund(r *Rule, s *State, t Taken, now, units int64) bool {
+	m := &s.Meter
+	at := m.at()
+	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
+	left := m.Refunds.limit(after, t.Reading.Refund)
+	if left.exceeds(at) { // the debt was cut when the clock stepped back
+		left = at
+	}
+	left.Whole -= now
+	switch {
+	case left.Whole < 0 || left == (Span{}) || at.Ceil() <= now:
+		return false
+	case m.Turns != 0 && at != after && m.debt(now).exceeds(r.Burst):
+		return false
+	}
+	give := r.Time(units)
+	if give.exceeds(left) {
+		give = left
+	}
+	before := at.Ceil()
+	at = at.sub(give, r.Parts)
+	m.Refunds = m.Refunds.add(at, give, before, t.Reading.Refund, r.Parts, now)
+	m.TAT, m.Part = at.Whole, uint32(at.Part)
+	return true
+}
+
+func (meter) save(s *State, b []byte) []byte {
+	m := &s.Meter
+	return m.Refunds.save(appendInts(appendUint(appendInts(b, m.TAT), m.Part), m.Forget, m.Turns))
+}
+
+func (meter) reply(r *Rule, n []int64, dated bool) (v Reading) {
+	v.Rest.Whole = n[0] >> 1
+	if r.Parts > 1 {
+		v.Rest.Part = n[1]
+	}
+	if dated {
+		v.Refund = n[len(n)-1]
+	}
+	return v
+}
+
+func (meter) replySize(r *Rule, dated bool) int {
+	n := 1
+	if r.Parts > 1 {
+		n++
+	}
+	if dated {
+		n++
+	}
+	return n
+}
+
+func (meter) refundArgs(r *Rule, b []int64, t Taken, units int64) []int64 {
+	give := r.Time(units)
+	return append(b, give.Whole, give.Part, r.Parts, t.At+t.Reading.Rest.Whole, t.Reading.Rest.Part,
+		r.Burst.Whole, r.Burst.Part, t.Reading.Refund)
+}
+
+func (meter) weight(*Rule, int64) int { return 1 }
+
+func (meter) remaining(r *Rule, v Reading) int64 {
+	if v.Rest.exceeds(r.Burst) { // turns are reserved
+		return 0
+	}
+	return r.units(r.Burst.sub(v.Rest, r.Parts))
+}
+
+func (meter) retryAfter(r *Rule, v Reading, cost int64) int64 { return r.Delay(v.Rest, cost) }
+
+// Delay is how long, in microseconds, a cost waits until it fits into a meter with that
+// debt. It is not positive if the cost fits now.
+func (r *Rule) Delay(debt Span, cost int64) int64 {
+	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
+}
+
+func (meter) expires(r *Rule, s *State) int64 {
+	m := &s.Meter
+	switch {
+	case r.ForgetAfter > 0:
+		return m.Forget
+	case m.Refunds != nil:
+		return max(m.at().Ceil(), m.Refunds.Until)
+	}
+	return m.at().Ceil()
+}
+
+func (meter) refusedUntil(r *Rule, s *State) int64 { return r.Delay(s.Meter.at(), 1) }
+
+// foreseen is false for a bucket with Initial that may not have been used: it does not fill.
+func (meter) foreseen(r *Rule, v Reading, _ bool) bool {
+	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }

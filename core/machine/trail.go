@@ -1,197 +1,28 @@
 package machine
 
-import (
-	"math"
-	"slices"
-)
+import "math"
 
-// A trail holds up to few entries itself. A longer one has a block, which is compacted when
-// it is full. One of more than long entries has blocks of chunk entries, so that no charge
-// copies a long queue.
-const (
-	few   = 5
-	chunk = 128
-	long  = 3900 // such a block just fits the allocator's largest class, 32 KiB
-)
+// trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
+type trail struct{}
 
-// Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first. It holds up to 5 instants itself. More are in blocks that a copy of
-// the Trail shares. A full trail takes 8 to 9 bytes an instant. A growing one takes at most 17,
-// at most 13 from 640 instants, and at most 9 from 4,000.
-type Trail struct {
-	base   int64 // added to every entry, so that all can be moved at once
-	n      int32
-	head   int32      // the index of the oldest entry in the first block
-	blocks *Blocks    // the entries, if not nil
-	few    [few]int64 // the entries, if blocks is nil
+func (trail) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
+
+func (trail) load(s *State, d *decoder) {
+	instants := d.instants()
+	for _, at := range instants {
+		s.Trail.push(at, len(instants))
+	}
+	d.bad = d.bad || len(instants) == 0
 }
 
-// Blocks are the instants of a Trail that has more than it holds itself.
-type Blocks [][]int64
-
-// Len is how many entries are kept, including those older than the period.
-func (t *Trail) Len() int {
-	return int(t.n)
-}
-
-// At is the i-th entry, the oldest being the 0th, in microseconds on the store's
-// clock.
-func (t *Trail) At(i int) int64 {
-	return t.base + *t.entry(i)
-}
-
-func (t *Trail) newest() int64 {
-	if t.n == 0 {
-		return 0
+// check reads one entry only: the newest one that must have left the window.
+func (trail) check(r *Rule, s *State, now int64, a Ask) bool {
+	s.ahead = 0
+	if !s.Exists || s.Trail.Len() == 0 {
+		return a.Mode == Force || a.Cost <= r.Max
 	}
-	return t.At(int(t.n) - 1)
-}
-
-// push adds an entry. max is how many entries the trail will usually have at most.
-func (t *Trail) push(at int64, max int) {
-	at -= t.base
-	switch {
-	case t.blocks != nil:
-		last := &(*t.blocks)[len(*t.blocks)-1]
-		if len(*last) == cap(*last) {
-			last = t.extend(max)
-		}
-		*last = append(*last, at)
-	case t.n < few:
-		t.few[t.n] = at
-	default:
-		t.blocks = &Blocks{append(t.larger(t.few[:], max), at)}
-	}
-	t.n++
-}
-
-// larger returns a copy of a block of fewer than long entries with room for more.
-func (t *Trail) larger(entries []int64, max int) []int64 {
-	size := len(entries) * 2
-	if len(entries) > 500 { // half as much more, to save memory at no measurable cost
-		size = min(len(entries)*3/2, long)
-	}
-	if max < size {
-		size = max
-		if len(entries) >= max { // a limiter with a higher max wrote them
-			size = len(entries)
-		}
-		size += size/64 + 1
-	}
-	return append(slices.Grow([]int64(nil), size), entries...)
-}
-
-// extend makes room in the last block, or adds one.
-func (t *Trail) extend(max int) *[]int64 {
-	blocks := *t.blocks
-	first, head := &blocks[0], int(t.head)
-	switch {
-	case len(blocks) > 1 || t.n >= long:
-		if len(blocks) == 1 {
-			blocks = t.split()
-			*t.blocks = blocks
-			if last := &blocks[len(blocks)-1]; len(*last) < chunk {
-				return last
-			}
-		}
-		*t.blocks = append(blocks, make([]int64, 0, chunk))
-	case head > 0 && head*66 >= len(*first):
-		*first = (*first)[:copy(*first, (*first)[head:])]
-		t.head = 0
-	default:
-		*first, t.head = t.larger((*first)[head:], max), 0
-	}
-	return &(*t.blocks)[len(*t.blocks)-1]
-}
-
-// split turns one block into chunks.
-func (t *Trail) split() (blocks Blocks) {
-	for part := range slices.Chunk((*t.blocks)[0][t.head:], chunk) {
-		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
-	}
-	t.head = 0
-	return blocks
-}
-
-// drop removes the k oldest entries.
-func (t *Trail) drop(k int) {
-	if k == 0 {
-		return
-	}
-	t.n -= int32(k)
-	switch {
-	case t.blocks == nil:
-		copy(t.few[:], t.few[k:])
-	case t.n == 0 && len(*t.blocks) > 1:
-		t.blocks, t.head = nil, 0
-	case t.n == 0:
-		(*t.blocks)[0], t.head = (*t.blocks)[0][:0], 0
-	default:
-		for t.head += int32(k); len(*t.blocks) > 1 && t.head >= chunk; t.head -= chunk {
-			(*t.blocks)[0] = nil
-			*t.blocks = (*t.blocks)[1:]
-		}
-	}
-}
-
-// dead is how many entries are at or before the instant at. Usually that is few or
-// all, so the search starts at the oldest and doubles its step.
-func (t *Trail) dead(at int64) int {
-	n := int(t.n)
-	if n == 0 || t.At(0) > at {
-		return 0
-	}
-	low, high := 0, 1 // At(low) <= at
-	for high < n && t.At(high) <= at {
-		low, high = high, high*2
-	}
-	high = min(high, n)
-	for high-low > 1 {
-		if mid := int(uint(low+high) / 2); t.At(mid) <= at {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return high
-}
-
-// remove removes the entries from from to just before to.
-func (t *Trail) remove(from, to int) {
-	for i := to; i < int(t.n); i++ {
-		*t.entry(i - (to - from)) = *t.entry(i)
-	}
-	for range to - from {
-		t.pop()
-	}
-}
-
-func (t *Trail) entry(i int) *int64 {
-	if t.blocks == nil {
-		return &t.few[i]
-	}
-	i += int(t.head)
-	if len(*t.blocks) == 1 {
-		return &(*t.blocks)[0][i]
-	}
-	return &(*t.blocks)[i/chunk][i%chunk]
-}
-
-// pop removes the newest entry.
-func (t *Trail) pop() {
-	if t.n == 1 {
-		t.drop(1)
-		return
-	}
-	t.n--
-	if t.blocks == nil {
-		return
-	}
-	blocks := *t.blocks
-	last := &blocks[len(blocks)-1]
-	if *last = (*last)[:len(*last)-1]; len(*last) == 0 {
-		*t.blocks = blocks[:len(blocks)-1]
-	}
+	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
+	return a.Mode == Force || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
 }
 
 // free is the instant from which the rule has room for cost: when the last entry leaves the
@@ -204,21 +35,44 @@ func (t *Trail) free(r *Rule, cost int64) int64 {
 	return t.At(int(over)) + r.Period
 }
 
-// checkTrail reads one entry only: the newest one that must have left the window.
-func (r *Rule) checkTrail(s *State, now int64, a *Ask) bool {
-	s.ahead = 0
-	if !s.Exists || s.Trail.Len() == 0 {
-		return a.Mode == Force || a.Cost <= r.Max
+// live is how many entries are within the period.
+func (r *Rule) live(s *State, now int64) int64 {
+	if !s.Exists {
+		return 0
 	}
-	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
-	return a.Mode == Force || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
+	return int64(s.Trail.Len() - s.Trail.dead(now-r.Period+s.ahead))
 }
 
-// chargeTrail writes cost entries, and drops those older than the period. If refusals are
+func (trail) charge(r *Rule, s *State, now int64, a Ask) {
+	cost := a.Cost
+	if a.Mode == Force {
+		cost = max(0, min(cost, r.Max-r.live(s, now)))
+	}
+	r.shift(s)
+	if cost > 0 {
+		r.record(s, now, cost)
+	}
+}
+
+func (trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	r.shift(s)
+	if record && !a.Patient && r.refused(s, a) && r.Kind.RecordsRefusals() {
+		r.record(s, now, a.Cost)
+	}
+}
+
+// shift moves a state back if the clock stepped back, so that no user waits longer than before.
+func (r *Rule) shift(s *State) {
+	if s.ahead > 0 {
+		s.Trail.base -= s.ahead
+		s.ahead, s.Dirty = 0, true
+	}
+}
+
+// record writes cost entries, and drops those older than the period. If refusals are
 // recorded too, the newest Max entries stay, or more if a limiter with a higher max wrote
 // them.
-func (r *Rule) chargeTrail(s *State, now, cost int64) {
-	r.shift(s, now)
+func (r *Rule) record(s *State, now, cost int64) {
 	t := &s.Trail
 	if !s.Exists {
 		t.drop(t.Len())
@@ -231,20 +85,67 @@ func (r *Rule) chargeTrail(s *State, now, cost int64) {
 	if t.Len() > keep {
 		t.drop(t.Len() - keep)
 	}
+	s.Exists, s.Dirty = true, true
 }
 
-// readTrail counts the entries within the period.
-func (r *Rule) readTrail(v *Reading, s *State, now, cost int64) {
-	if !s.Exists || s.Trail.Len() == 0 {
-		return
-	}
-	t := &s.Trail
-	v.Count = int64(t.Len() - t.dead(now-r.Period+s.ahead))
+func (trail) read(r *Rule, s *State, now int64, a Ask) (v Reading) {
+	v.Count = r.live(s, now)
 	if v.Count == 0 {
-		return
+		return v
 	}
-	v.Rest.Whole = t.newest() - s.ahead + r.Period - now
-	if cost <= r.Max {
-		v.Wait = t.free(r, cost) - s.ahead - now
+	v.Rest.Whole = s.Trail.newest() - s.ahead + r.Period - now
+	if a.Cost <= r.Max {
+		v.Wait = s.Trail.free(r, a.Cost) - s.ahead - now
 	}
+	return v
 }
+
+// maxSince bounds how many later entries move when one is removed.
+const maxSince = 1 << 16
+
+func (trail) refund(r *Rule, s *State, t Taken, now, units int64) bool {
+	q := &s.Trail
+	if r.Kind.RecordsRefusals() && int64(q.Len()-q.dead(now-r.Period)) >= r.Max {
+		return false // older entries that still count may have been dropped for newer ones
+	}
+	to := q.dead(t.At)
+	from := max(q.dead(t.At-1), to-int(units))
+	if from == to || q.Len()-to > maxSince {
+		return false
+	}
+	q.remove(from, to)
+	s.Exists = q.n > 0
+	return true
+}
+
+func (trail) save(s *State, b []byte) []byte { return appendInstants(b, s.Trail.Len(), s.Trail.At) }
+
+func (trail) reply(_ *Rule, n []int64, _ bool) (v Reading) {
+	v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[2]
+	return v
+}
+
+func (trail) replySize(*Rule, bool) int { return 3 }
+
+func (trail) refundArgs(r *Rule, b []int64, _ Taken, units int64) []int64 {
+	return append(b, units, r.Period, r.Max)
+}
+
+// weight counts an entry for each unit: a member of a sorted set, or seven bytes of a string.
+func (trail) weight(r *Rule, cost int64) int {
+	if r.Kind == KindMovingWindow {
+		return 4 + int(min(cost, r.Max)/2000)
+	}
+	return 4 + int(min(cost, r.Max)/2)
+}
+
+func (trail) remaining(r *Rule, v Reading) int64 { return max(0, r.Max-v.Count) }
+
+func (trail) retryAfter(_ *Rule, v Reading, _ int64) int64 { return v.Wait }
+
+func (trail) expires(r *Rule, s *State) int64 { return s.Trail.newest() + r.Period }
+
+func (trail) refusedUntil(r *Rule, s *State) int64 { return s.Trail.free(r, 1) }
+
+// foreseen is false if the Count matters: it falls at instants that the reading does not tell.
+func (trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }

@@ -40,8 +40,7 @@ func (s *Store) makeRoom(c *core.Charge, sh *shard, states []machine.State, plac
 	s.cancel(places)
 	for i := range places {
 		if r := c.Limits[i].Rule(); places[i].shared && !states[i].Fits {
-			var v machine.Reading
-			r.Read(&v, &states[i], now, &c.Ask)
+			v := r.Read(&states[i], now, c.Ask)
 			wait = max(wait, r.RetryAfter(&v, c.Cost))
 		}
 	}
@@ -69,7 +68,7 @@ type overflowKey struct {
 }
 
 func (sh *shard) loadShared(l *core.Limit, st *machine.State, now int64) {
-	if kept := sh.shared[overflowKey{l.Rule().Hash, l.AllActions()}]; kept.expires > now {
+	if kept := sh.shared[overflowKey{l.Rule().Hash, l.IsPerUser()}]; kept.expires > now {
 		*st = kept.state
 	}
 }
@@ -79,7 +78,7 @@ func (sh *shard) keepShared(l *core.Limit, st *machine.State, now int64) {
 		sh.shared = map[overflowKey]overflow{}
 	}
 	maps.DeleteFunc(sh.shared, func(_ overflowKey, kept overflow) bool { return kept.expires <= now })
-	sh.shared[overflowKey{l.Rule().Hash, l.AllActions()}] = overflow{*st, l.Rule().Expires(st)}
+	sh.shared[overflowKey{l.Rule().Hash, l.IsPerUser()}] = overflow{*st, l.Rule().Expires(st)}
 }
 
 // full is the refusal of a charge if there is no room for its keys.

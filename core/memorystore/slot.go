@@ -24,7 +24,6 @@ func (s *slot) words() *[machine.TrailWords]int64 {
 }
 
 const (
-	tagWord   = 1 << 63
 	tagBlocks = 3 << 61
 	tagMeter  = 2 << 61
 	tagBans   = 1 << 61
@@ -42,7 +41,6 @@ func (s *slot) clear(h hash) {
 
 // move copies a key to another cell. The caller overwrites or clears the first one.
 func move(from, to []slot, wide int) {
-	from[0].unpack()
 	for i := range 1 << wide {
 		to[i].word.Store(from[i].word.Load())
 		to[i].expires, to[i].protected = from[i].expires, from[i].protected
@@ -58,13 +56,13 @@ func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	switch at := word &^ tags; {
 	case word&tags == tagBlocks:
 		st.Trail.UnpackBlocks(s.words(), t.arenas.blocks.at(at))
-	case r.Trailed():
+	case r.Kind.Form() == machine.FormTrail:
 		st.Trail.Unpack(s.words(), int(word), s.expires-r.Period)
 	case word&tags == tagMeter:
 		st.Meter = *t.arenas.meters.at(at)
 	case word&tags == tagBans:
 		st.Bans = t.arenas.bans.at(at)
-	case r.Metered():
+	case r.Kind.Form() == machine.FormMeter:
 		s.meter(&st.Meter)
 	default:
 		st.Counter = machine.Counter{Count: int64(word), End: s.expires}
@@ -78,7 +76,7 @@ func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 	special := r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil
 	word := s.word.Load()
 	switch {
-	case r.Trailed():
+	case r.Kind.Form() == machine.FormTrail:
 		switch n, blocks := st.Trail.Pack(s.words()); {
 		case blocks == nil:
 			t.release(s)
@@ -100,7 +98,7 @@ func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 		} else {
 			*t.arenas.meters.at(word &^ tags) = st.Meter
 		}
-	case r.Metered():
+	case r.Kind.Form() == machine.FormMeter:
 		t.release(s)
 		s.word.Store(uint64(st.Meter.Part))
 	default:
@@ -131,21 +129,6 @@ func (t *table) release(s *slot) {
 // protect keeps the key from being evicted until then.
 func (s *slot) protect(until int64) { s.protected = max(s.protected, until) }
 
-// pour decides a charge of a Plain rule on a slot with nothing in an arena.
-func (s *slot) pour(r *machine.Rule, now, cost int64) machine.Verdict {
-	var m machine.Meter
-	s.meter(&m)
-	v, until := r.Pour(&m, s.expires > now, now, cost)
-	if v.Outcome == machine.Admitted {
-		s.expires = m.Expires()
-		s.word.Store(uint64(m.Part))
-	}
-	if until > 0 {
-		s.protect(until)
-	}
-	return v
-}
-
 // meter fills in m from the slot. Returning m would cost a decision 5 ns.
 func (s *slot) meter(m *machine.Meter) {
 	m.TAT, m.Part = s.expires, uint32(s.word.Load())
@@ -153,3 +136,5 @@ func (s *slot) meter(m *machine.Meter) {
 		m.TAT--
 	}
 }
+
+func (s *slot) until() int64 { return s.expires }

@@ -116,7 +116,7 @@ func key(user, action hash, r *machine.Rule) hash {
 }
 
 func keyOf(user, action hash, l *core.Limit) hash {
-	if l.AllActions() {
+	if l.IsPerUser() {
 		action = allActions
 	}
 	return key(user, action, l.Rule())

@@ -104,8 +104,7 @@ func (t *table) expired(i int, places []place, now int64) bool {
 	if s.key() == 0 || s.until() > now || contains(places, s.key()) {
 		return false
 	}
-	s.unpack()
-	return s.expires <= now
+	return true
 }
 
 func contains(places []place, h hash) bool {
@@ -140,7 +139,6 @@ func (t *table) insert(h hash, places []place, now int64) (at int) {
 
 // remove removes the key at i. A key after it moves up if its home is not after i.
 func (t *table) remove(i int) {
-	t.slots[i].unpack()
 	t.release(&t.slots[i])
 	t.used--
 	n := len(t.slots)
@@ -183,7 +181,7 @@ func (t *table) sweep(places []place, now int64) {
 	if t.arenas == nil {
 		return
 	}
-	if word := t.slots[t.cursor].word.Load(); word < tagWord && word&tags != 0 && t.expired(t.cursor, places, now) {
+	if word := t.slots[t.cursor].word.Load(); word&tags != 0 && t.expired(t.cursor, places, now) {
 		t.remove(t.cursor)
 	} else {
 		t.cursor = t.next(t.cursor)

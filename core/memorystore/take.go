@@ -8,9 +8,6 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// few is up to how many limits are decided without allocation.
-const few = 4
-
 // A place is where the state of a limit is, if the store keeps it.
 type place struct {
 	table    *table
@@ -31,26 +28,13 @@ func (p *place) slot() *slot {
 }
 
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
-// grows, for a receipt, or if there are more than four limits.
+// grows, and for a receipt.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	u, a := s.hash(c.User), s.hash(c.Action)
 	sh := s.shard(u)
-	if commonest(&c) { // a decorator sent it: see TakeOne
-		l := &c.Limits[0]
-		if v, _ := s.takeOne(sh, keyOf(u, a, l), l.Rule(), c.Cost); v.Outcome != machine.Undecided {
-			read := [1]machine.Reading{v.Reading()}
-			return c.Answer(read[:], 0), nil
-		}
-	}
-	var fewStates [few]machine.State
-	var fewPlaces [few]place
-	states, places := fewStates[:], fewPlaces[:]
-	if len(c.Limits) > few {
-		states, places = make([]machine.State, len(c.Limits)), make([]place, len(c.Limits))
-	}
-	states, places = states[:len(c.Limits)], places[:len(c.Limits)]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	states, places := sh.scratch(len(c.Limits))
 	for i := range c.Limits {
 		sh.find(&places[i], keyOf(u, a, &c.Limits[i]), c.Limits[i].Rule())
 	}
@@ -90,7 +74,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		case !states[i].Dirty:
 		case s.insert(sh, places, i, now):
 			places[i].save(r, &states[i], until)
-		case r.ForgetAfter > 0 && !c.Limits[i].Shadowed(): // a bucket that is not kept does not fill
+		case r.ForgetAfter > 0 && !c.Limits[i].IsShadow(): // a bucket that is not kept does not fill
 			return full(c, longestWait), nil
 		}
 	}
@@ -102,9 +86,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 func (sh *shard) find(p *place, h hash, r *machine.Rule) {
 	t := sh.table(r)
 	p.table, p.key = t, h
-	if p.at, p.found = search(h, t.slots, t.wide); p.found {
-		t.slots[p.at].unpack()
-	}
+	p.at, p.found = search(h, t.slots, t.wide)
 }
 
 // load fills in st, a zero State.
@@ -136,7 +118,7 @@ func required(c *core.Charge, i int) bool {
 	if l.Rule().Kind == machine.KindBan {
 		return c.Ban > 0
 	}
-	return !l.Shadowed()
+	return !l.IsShadow()
 }
 
 // Refund gives back units of a charge, in one atomic step.
@@ -145,7 +127,7 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 	sh := s.shard(u)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	states, places := make([]machine.State, len(r.Limits)), make([]place, len(r.Limits))
+	states, places := sh.scratch(len(r.Limits))
 	for i := range r.Limits {
 		sh.find(&places[i], keyOf(u, a, &r.Limits[i]), r.Limits[i].Rule())
 	}

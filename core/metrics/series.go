@@ -84,7 +84,7 @@ func (s *series) count(o outcome, source core.Source) uint64 {
 
 // series finds or makes the series of an action by a limit.
 func (m *Metrics) series(action string, l *core.Limit) *series {
-	p := pair{action, l.Identity(), l.AllActions()}
+	p := pair{action, l.Identity(), l.IsPerUser()}
 	if s := (*m.pairs.Load())[p]; s != nil {
 		return s
 	}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/tailcut/tailcut/core"
 )
 
 // A Snapshot is all that a [Metrics] has counted, in the order of its labels.
@@ -87,7 +89,7 @@ func (m *Metrics) stores(s *Snapshot) {
 	m.mu.Lock()
 	watched := slices.Clone(m.watched)
 	m.mu.Unlock()
-	seen := map[memory]bool{}
+	seen := map[core.Sized]bool{}
 	for _, w := range watched {
 		s.Down = s.Down || w.down()
 		for _, store := range w.memories {

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/internal/mono"
-	"github.com/tailcut/tailcut/core/internal/seam"
-	"github.com/tailcut/tailcut/core/internal/short"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -35,19 +31,14 @@ type watch struct {
 	m        *Metrics
 	store    core.Store
 	timed    bool // it is not a memorystore alone
-	breakers []breaker
-	memories []memory
+	breakers []core.Breaker
+	memories []core.Sized
 
 	// For a store without a breaker.
 	base     time.Time
 	failures atomic.Int64 // in a row
 	failedAt atomic.Int64 // since base
 }
-
-type (
-	breaker interface{ Failing() bool }            // Fallback, FailOpen and Shadow
-	memory  interface{ Len() (keys, maxKeys int) } // memorystore
-)
 
 const (
 	trip    = 3
@@ -61,17 +52,17 @@ func (w *watch) walk(store core.Store, main bool) {
 		if _, ok := store.(*watch); ok {
 			panic("metrics: Watch: the store, or one that it wraps, is watched already; leave the inner Watch out, and give several exporters the same Metrics")
 		}
-		if b, ok := store.(breaker); ok {
+		if b, ok := store.(core.Breaker); ok {
 			w.breakers = append(w.breakers, b)
 		}
-		if s, ok := store.(memory); ok {
+		if s, ok := store.(core.Sized); ok {
 			w.memories = append(w.memories, s)
 			w.timed = w.timed && !main
 		}
-		if s, ok := store.(interface{ Other() core.Store }); ok {
+		if s, ok := store.(core.Pair); ok {
 			w.walk(s.Other(), false)
 		}
-		s, ok := store.(interface{ Unwrap() core.Store })
+		s, ok := store.(core.Unwrapper)
 		if !ok {
 			return
 		}
@@ -111,7 +102,7 @@ func counts(c *core.Charge) bool {
 	}
 	if c.Mode == machine.Peek {
 		for i := range c.Limits {
-			if l := &c.Limits[i]; !l.Shadowed() && l.Rule().Kind != machine.KindBan && c.Cost > int64(l.Quota()) {
+			if l := &c.Limits[i]; !l.IsShadow() && l.Rule().Kind != machine.KindBan && c.Cost > int64(l.Quota()) {
 				return true
 			}
 		}
@@ -147,15 +138,20 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 		return
 	}
 	o, i := judged(c, d, err)
-	if uint(i) >= uint(len(c.Limits)) {
-		i = 0 // a foreign store may set any Binding
-	}
-	s := w.m.series(c.Action, &c.Limits[i])
+	s := w.m.series(c.Action, limitOf(c, i))
 	s.add(o, d.Source)
 	if d.Reason == core.ReasonNear {
-		w.m.series(c.Action, &c.Limits[rehearsed(d)]).near.Add(1)
+		w.m.series(c.Action, limitOf(c, d.Shadow)).near.Add(1)
 	}
 	w.m.refused(ctx, s, o, d, err)
+}
+
+// limitOf is the i-th limit of a charge. A foreign store may set any index in its decision.
+func limitOf(c *core.Charge, i int) *core.Limit {
+	if uint(i) >= uint(len(c.Limits)) {
+		i = 0
+	}
+	return &c.Limits[i]
 }
 
 // judged returns the outcome of a charge, and the index of the limit that decided.
@@ -171,21 +167,14 @@ func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) 
 	case d.Reason == core.ReasonFull:
 		return full, d.Binding
 	case d.Reason == core.ReasonShadowed:
-		if i := rehearsed(d); i > 0 {
-			return shadowed, i
+		if d.Shadow > 0 {
+			return shadowed, d.Shadow
 		}
 		return shadowed, d.Binding
 	case d.Allowed:
 		return allowed, d.Binding
 	}
 	return limited, d.Binding
-}
-
-// rehearsed returns the index of the rehearsed limit that the reason is about. Without the
-// copy every decision would be allocated.
-func rehearsed(d *core.Decision) int {
-	e := *d
-	return seam.Rehearsed(&e)
 }
 
 // waitingKey is the context key of a call of Wait. Its value is the watch that counts the
@@ -209,70 +198,4 @@ func (w *watch) Waiting(ctx context.Context, action string, limits []core.Limit)
 		}
 		w.count(ctx, &core.Charge{Action: action, Limits: limits}, &d, err)
 	}
-}
-
-func init() {
-	short.Register(func(store, limit any) short.Taker {
-		w, ok := store.(*watch)
-		if !ok {
-			return nil
-		}
-		l := limit.(*core.Limit)
-		inner := short.Of(w.store, limit)
-		if inner == nil {
-			return nil
-		}
-		return &taker{m: w.m, store: inner, limit: *l, records: l.Rule().RecordsRefusals()}
-	})
-}
-
-// A taker counts the commonest charge of one limit.
-type taker struct {
-	m     *Metrics
-	store short.Taker
-	limit core.Limit
-
-	// records says that the limit records refusals, and so must not decide one twice.
-	records bool
-
-	known [16]atomic.Pointer[known] // a cache by action; an entry is never replaced
-}
-
-type known struct {
-	action string
-	series *series
-}
-
-func (t *taker) TakeOne(user, action string, r *machine.Rule, cost int64) (machine.Verdict, mono.Time) {
-	if t.records && t.m.see.Load() != nil {
-		return machine.Verdict{}, 0
-	}
-	v, at := t.store.TakeOne(user, action, r, cost)
-	if v.Outcome == machine.Undecided {
-		return v, 0
-	}
-	if v.Outcome == machine.Refused && t.m.see.Load() != nil {
-		return machine.Verdict{}, 0 // nothing was recorded: Take, which has the context, decides it again
-	}
-	stripe := t.series(action).stripe()
-	if v.Outcome == machine.Admitted {
-		stripe.allowed.Add(1)
-	} else {
-		stripe.limited.Add(1)
-	}
-	return v, at
-}
-
-// series returns the series of an action, for most actions from the cache.
-func (t *taker) series(action string) *series {
-	slot := &t.known[(uint(len(action))+3*uint(action[len(action)-1])+5*uint(action[len(action)/2]))%uint(len(t.known))]
-	k := slot.Load()
-	if k != nil && k.action == action {
-		return k.series
-	}
-	s := t.m.series(action, &t.limit)
-	if k == nil {
-		slot.Store(&known{strings.Clone(action), s})
-	}
-	return s
 }

@@ -195,7 +195,7 @@ func (r *row) forget(who identity, all bool) {
 // perUser reports whether a charge by these limits moves states that other actions of the
 // user share.
 func perUser(limits []core.Limit) bool {
-	return slices.ContainsFunc(limits, func(l core.Limit) bool { return l.AllActions() })
+	return slices.ContainsFunc(limits, func(l core.Limit) bool { return l.IsPerUser() })
 }
 
 func (k *refusal) is(who identity, c *core.Charge) bool {
@@ -237,7 +237,7 @@ func holds(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 		return 0
 	case c.Limits[last].Rule().Kind != machine.KindBan:
 		for i := range c.Limits {
-			if c.Limits[i].Rule().RecordsRefusals() {
+			if c.Limits[i].Rule().Kind.RecordsRefusals() {
 				return 0
 			}
 		}

@@ -43,7 +43,7 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 		if s.cell {
 			identity = cellIdentity(limits[i])
 		}
-		if limits[i].AllActions() {
+		if limits[i].IsPerUser() {
 			keys = append(keys, string(b[:own])+allActions+identity)
 		} else {
 			keys = append(keys, string(append(b[:shared], identity...)))

@@ -278,7 +278,7 @@ type blobs struct {
 func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machine.State)) error {
 	states := make([]machine.State, len(limits))
 	key := func(l *core.Limit) string {
-		if l.AllActions() {
+		if l.IsPerUser() {
 			return user + "|*|" + l.Identity()
 		}
 		return user + "|" + action + "|" + l.Identity()

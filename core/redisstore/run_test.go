@@ -24,7 +24,7 @@ type oracle struct {
 func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, states []machine.State) {
 	for _, l := range limits {
 		k := fmt.Sprint(user, " ", action, " ", l.Identity())
-		if l.AllActions() {
+		if l.IsPerUser() {
 			k = fmt.Sprint(user, " ", l.Identity())
 		}
 		o.forget(k)
@@ -115,18 +115,18 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	}
 	states := map[string]bool{}
 	for _, l := range rapid.SliceOfN(rapid.SampledFrom(limits), 1, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "most")).Draw(t, "limits") {
-		if len(c.Limits) == 0 && l.Shadowed() || states[l.Identity()] {
+		if len(c.Limits) == 0 && l.IsShadow() || states[l.Identity()] {
 			continue
 		}
 		states[l.Identity()] = true
-		if n := len(c.Limits); l.Shadowed() || n == 0 || !c.Limits[n-1].Shadowed() {
+		if n := len(c.Limits); l.IsShadow() || n == 0 || !c.Limits[n-1].IsShadow() {
 			c.Limits = append(c.Limits, l)
 		}
 	}
 	if len(c.Limits) == 0 {
 		c.Limits = append(c.Limits, limits[0])
 	}
-	if l := rapid.SampledFrom(limits).Draw(t, "rehearsed"); l.Shadowed() && !states[l.Identity()] {
+	if l := rapid.SampledFrom(limits).Draw(t, "rehearsed"); l.IsShadow() && !states[l.Identity()] {
 		c.Limits = append(c.Limits, l)
 	}
 	if c.Mode != machine.Force && ban >= 0 {

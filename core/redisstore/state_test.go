@@ -298,7 +298,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 				}
 				for _, l := range set {
 					key := real.store.Key(user, action, l)
-					if l.Shadowed() || real.rdb.Exists(t.Context(), key).Val() == 0 {
+					if l.IsShadow() || real.rdb.Exists(t.Context(), key).Val() == 0 {
 						continue
 					}
 					whole, err := core.Must(core.New(real.store, l)).Peek(t.Context(), user, action)

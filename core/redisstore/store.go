@@ -51,6 +51,12 @@ type Options struct {
 	CLThrottle bool
 }
 
+var (
+	_ core.Accepter    = (*Store)(nil)
+	_ core.Partitioned = (*Store)(nil)
+	_ core.Refunder    = (*Store)(nil)
+)
+
 // Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
 // closing, and does not close the client.
 type Store struct {

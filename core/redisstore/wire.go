@@ -100,7 +100,7 @@ func spec(c *core.Charge) string {
 			// Lua's integers end at 2^53. For a window all costs above the quota are alike.
 			numbers(min(c.Cost, 1<<40), int64(l.Quota()), l.Period().Microseconds())
 		}
-		if l.Shadowed() {
+		if l.IsShadow() {
 			b = append(b, '~')
 		}
 	}
@@ -112,8 +112,8 @@ const separators = " ,"
 // lone is the script's ARGV for the only charge of a run, if it is of a lone meter.
 func lone(c *core.Charge) []any {
 	r := c.Limits[0].Rule()
-	if c.Mode != machine.Charge || c.Receipt || c.Patient || c.Ahead > 0 || len(c.Limits) > 1 || c.Limits[0].Shadowed() ||
-		!r.Metered() || r.Parts > 1 || r.ForgetAfter > 0 {
+	if c.Mode != machine.Charge || c.Receipt || c.Patient || c.Ahead > 0 || len(c.Limits) > 1 || c.Limits[0].IsShadow() ||
+		r.Kind.Form() != machine.FormMeter || r.Parts > 1 || r.ForgetAfter > 0 {
 		return nil
 	}
 	cost := r.Time(min(c.Cost, r.Max+1))
@@ -183,7 +183,7 @@ func decode(c *core.Charge, values []any, readings []machine.Reading) ([]machine
 		values = values[size:]
 		v := machine.Reading{Fits: n[0]&1 == 1}
 		switch {
-		case rule.Metered():
+		case rule.Kind.Form() == machine.FormMeter:
 			if dated {
 				v.Refund, n[size-1] = n[size-1], 0
 			}

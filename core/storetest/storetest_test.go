@@ -24,7 +24,7 @@ type mapStore struct {
 type stateID struct{ user, action, identity string }
 
 func idOf(user, action string, l *core.Limit) stateID {
-	if l.AllActions() {
+	if l.IsPerUser() {
 		action = ""
 	}
 	return stateID{user, action, l.Identity()}

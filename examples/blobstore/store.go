@@ -84,7 +84,7 @@ func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limi
 }
 
 func keyOf(user, action string, l *core.Limit) key {
-	if l.AllActions() {
+	if l.IsPerUser() {
 		action = ""
 	}
 	return key{user, action, l.Identity()}

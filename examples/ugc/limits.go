@@ -83,7 +83,7 @@ func reasoned(o core.Observation) string {
 		return "ban"
 	case core.ReasonShadowed, core.ReasonNear:
 		for _, l := range o.Limits {
-			if l.Shadowed() {
+			if l.IsShadow() {
 				return l.Identity()
 			}
 		}

@@ -75,7 +75,7 @@ func newStanding(st core.Status) standing {
 	for _, l := range st.Limits {
 		one := limitStanding{
 			Limit: l.Limit.String(), Quota: l.Limit.Quota(), Remaining: l.Remaining,
-			Retry: millis(l.RetryAfter), Reset: millis(l.ResetAfter), Rehearsed: l.Limit.Shadowed(),
+			Retry: millis(l.RetryAfter), Reset: millis(l.ResetAfter), Rehearsed: l.Limit.IsShadow(),
 		}
 		if n, d := l.Limit.Rate(); n > 0 {
 			one.Unit = millis(d) / float64(n)

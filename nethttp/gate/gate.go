@@ -144,7 +144,8 @@ type charge struct {
 }
 
 func (ch *charge) allow(ctx context.Context) (core.Decision, time.Time, error) {
-	return ch.limiter.AllowTimed(ctx, ch.user, ch.action, ch.cost)
+	d, err := ch.limiter.AllowN(ctx, ch.user, ch.action, ch.cost)
+	return d, time.Now(), err
 }
 
 // Enter decides the request c, whose net/http form is r, and sets the headers of the
@@ -227,7 +228,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *
 	}
 	q.asking = "store"
 	if g.rules.MaxWait == 0 {
-		o.Decision, o.at, err = ch.limiter.AllowTimed(r.Context(), ch.user, ch.action, ch.cost)
+		o.Decision, o.at, err = ch.allow(r.Context())
 	} else {
 		o.Decision, o.at, err = g.wait(r.Context(), ch)
 	}

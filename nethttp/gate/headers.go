@@ -50,7 +50,7 @@ func newHeaders(limiter *core.Limiter, style Style) headers {
 	for i, l := range limits {
 		h.quotas[i] = quota{
 			n: l.Quota(), text: strings.Clone(strconv.Itoa(l.Quota())), name: names[i],
-			atOnce: l.Rule().Counted(),
+			atOnce: l.Rule().AtOnce(),
 		}
 		policies[i] = names[i] + ";q=" + h.quotas[i].text
 		if p := l.Period(); p >= time.Second { // the draft has whole seconds only

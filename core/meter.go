@@ -1,0 +1,162 @@
+package core
+
+// Buckets and funnels: so many actions at once, and then a rate.
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// A Rate is a number of units per duration. It keeps both numbers as given, so that it
+// never drifts. Make one with [Per] or [Every].
+type Rate struct {
+	n int
+	d time.Duration
+}
+
+// Per is n units per d: n from 1 to 1,000,000,000; d from 1 ms to 365 days, in
+// whole microseconds.
+func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
+
+// Every is one unit per d.
+func Every(d time.Duration) Rate { return Per(1, d) }
+
+func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
+
+// TokenBucket admits an action if the bucket holds a token for each unit of its
+// cost. The bucket holds at most capacity tokens, starts full (or as
+// [Limit.Initial] says) and is refilled at rate, fractions of a token kept.
+// capacity from 1 to 1,000,000,000; it must fill within 100 years.
+//
+// A bucket is kept as the instant at which it will be full, which is one number
+// and exact (the virtual scheduling algorithm of [ITU-T I.371], also called GCRA).
+//
+// [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
+func TokenBucket(capacity int, rate Rate) Limit {
+	return Limit{kind: machine.KindTokenBucket, max: capacity, rate: rate, shape: meter{}}.derived()
+}
+
+// Funnel admits an action if the funnel has room for its cost. It has room for
+// capacity units and leaks at rate: Funnel(15, Per(30, time.Minute)) admits 15
+// at once and then one every 2 s. capacity from 1 to 1,000,000,000; a full one
+// must drain within 100 years.
+//
+// The algorithm is the leaky bucket as a meter, kept as the instant at which the
+// funnel will be empty (GCRA, as redis-cell keeps it).
+func Funnel(capacity int, rate Rate) Limit {
+	return Limit{kind: machine.KindFunnel, max: capacity, rate: rate, shape: meter{}}.derived()
+}
+
+// Throttle is a [Funnel] in the arguments of redis-cell's CL.THROTTLE:
+// Throttle(15, Per(30, time.Minute)) is CL.THROTTLE key 15 30 60. Its capacity is
+// maxBurst+1, so that one admits 16 at once. maxBurst from 0 to 999,999,999.
+// [Decision.Cell] gives the command's reply.
+func Throttle(maxBurst int, rate Rate) Limit {
+	if maxBurst == math.MaxInt {
+		maxBurst-- // out of bounds either way; do not wrap around
+	}
+	return Limit{kind: machine.KindFunnel, throttle: true, max: maxBurst + 1, rate: rate, shape: meter{}}.derived()
+}
+
+// Initial makes a TokenBucket start with n tokens instead of full, n from 1 to
+// its capacity. The user's first action starts the bucket, even if it is refused because it
+// costs more than n, or refunded later. Before its first action a bucket does not fill up:
+// ResetAfter is then how long filling takes from that action on.
+func (l Limit) Initial(n int) Limit {
+	l.mods |= modInitial
+	l.initial = n
+	return l.derived()
+}
+
+// ForgetAfter sets how long after the last admitted action a TokenBucket with Initial is
+// back at its initial tokens: at least the time from empty to full, at most 101 years. The
+// default is the time from empty to full plus 24 h. The state lives that long, and a
+// microsecond more if d is the time from empty to full.
+//
+// If limiters share a bucket under different ForgetAfter, the one that admitted last sets
+// when the bucket is forgotten. If a limiter with a shorter ForgetAfter decides later, even a
+// refusal, the bucket is forgotten at most that ForgetAfter from then, unless [Limiter.Wait]
+// reserved the turn of the last action.
+func (l Limit) ForgetAfter(d time.Duration) Limit {
+	l.mods |= modForget
+	l.forget = d
+	return l.derived()
+}
+
+// meter is the shape of the limits with a capacity and a rate.
+type meter struct{}
+
+func (meter) text(l *Limit) string {
+	if l.throttle {
+		return fmt.Sprintf("Throttle(%d, %s)", l.max-1, l.rate)
+	}
+	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.max, l.rate)
+}
+
+func (meter) validate(l *Limit, bad badLimit) error {
+	most := l.kind.Most()
+	switch {
+	case l.throttle && (l.max < 1 || l.max > most):
+		return bad("maxBurst %d is not within 0 to %d", l.max-1, most-1)
+	case l.max < 1 || l.max > most:
+		return bad("capacity %d is not within 1 to %d", l.max, most)
+	case l.rate.n < 1 || l.rate.n > maxRate:
+		return bad("the rate's count %d is not within 1 to %d", l.rate.n, maxRate)
+	}
+	if err := validatePeriod("the rate's period", l.rate.d, bad); err != nil {
+		return err
+	}
+	if tooSlow(l) {
+		return bad("the whole capacity takes %d years to drain or fill, and 100 years is the most; raise the rate or lower the capacity", l.rule.Burst.Whole/int64(maxPeriod/time.Microsecond))
+	}
+	return nil
+}
+
+// tooSlow reports whether a full meter takes longer to drain than is allowed.
+func tooSlow(l *Limit) bool { return l.rule.Burst.Ceil() > maxDrain.Microseconds() }
+
+// compile leaves the rule of numbers that are out of bounds uncompiled; validate names them.
+func (meter) compile(l *Limit) {
+	l.rule = machine.Rule{Kind: l.kind}
+	if l.max < 1 || l.max > l.kind.Most() || l.rate.n < 1 || l.rate.n > maxRate || l.rate.d < minPeriod || l.rate.d > maxDrain {
+		return
+	}
+	l.rule = machine.NewMeter(l.kind, int64(l.max), int64(l.rate.n), l.rate.d.Microseconds())
+	if l.initial < 1 || l.initial > l.max {
+		return
+	}
+	if l.mods&modForget == 0 && !tooSlow(l) {
+		l.forget = micros(l.rule.Burst.Ceil()) + forgetGrace
+	}
+	l.rule = l.rule.WithInitial(int64(l.initial), l.forget.Microseconds())
+}
+
+func (meter) identity(l *Limit) string {
+	initial := ""
+	if l.initial > 0 {
+		initial = strconv.Itoa(l.initial) + "/"
+	}
+	n, period := l.rule.Rate()
+	return fmt.Sprintf(":%s%d:%d/%s", initial, l.max, n, strings.Replace(shortest(micros(period)), "µ", "u", 1)) // headers are ASCII
+}
+
+func (meter) period(l *Limit) time.Duration { return micros(l.rule.Burst.Ceil()) }
+
+func (meter) divide(l *Limit, n int) bool {
+	if l.rate.d > maxDrain/time.Duration(n) {
+		return false
+	}
+	l.rate.d *= time.Duration(n)
+	if l.initial > 0 {
+		l.initial = share(l.initial, n)
+	}
+	identity := l.identity
+	*l = l.derived()
+	l.identify(identity + "/" + strconv.Itoa(n))
+	return !tooSlow(l)
+}
