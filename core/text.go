@@ -109,8 +109,7 @@ type limitWord struct {
 	read func(p *limitParser, l Limit) Limit
 }
 
-// A limitParser reads a text from left to right. After the first error its methods return
-// zero values and read nothing.
+// A limitParser reads a text from left to right. Only the first error counts.
 type limitParser struct {
 	text string
 	at   int
@@ -119,79 +118,79 @@ type limitParser struct {
 
 func (p *limitParser) limit() Limit {
 	l := p.call(limitWords, Limit{}, "limit")
-	used := make(map[string]bool)
-	for p.err == nil && p.skip() < len(p.text) {
+	used := map[string]bool{}
+	for p.err == nil && p.word() != "" {
 		p.want(".")
-		start := p.skip()
+		word, start := p.word(), p.at
 		l = p.call(modifierWords, l, "modifier")
-		if word := leading(p.text[start:], isLetter); used[word] {
-			p.fail(start, "%s is there twice; remove one", word)
-		} else {
-			used[word] = true
+		if used[word] {
+			p.at = start
+			p.fail("%s is there twice; remove one", word)
 		}
+		used[word] = true
 	}
 	return l
 }
 
 // call reads one of the words with its arguments.
 func (p *limitParser) call(words []limitWord, l Limit, what string) Limit {
-	start := p.skip()
-	word := p.take(isLetter)
-	for _, w := range words {
-		if p.err == nil && w.word == word {
+	known := make([]string, len(words))
+	for i, w := range words {
+		if w.word == p.word() {
+			p.at += len(w.word)
 			p.want("(")
 			l = w.read(p, l)
 			p.want(")")
 			return l
 		}
-	}
-	known := make([]string, len(words))
-	for i, w := range words {
 		known[i] = w.word
 	}
-	p.fail(start, "%s is not a %s; use one of %s", p.found(start), what, strings.Join(known, ", "))
+	p.fail("%s is not a %s; use one of %s", p.found(), what, strings.Join(known, ", "))
 	return l
 }
 
-func (p *limitParser) rate() Rate {
-	start := p.skip()
-	var r Rate
-	switch p.take(isLetter) {
-	case "Per":
+func (p *limitParser) rate() (r Rate) {
+	switch word := p.word(); word {
+	case "Per", "Every":
+		p.at += len(word)
 		p.want("(")
-		r = Per(p.number(), p.next().duration())
-		p.want(")")
-	case "Every":
-		p.want("(")
-		r = Every(p.duration())
+		n := 1
+		if word == "Per" {
+			n = p.number()
+			p.want(",")
+		}
+		r = Per(n, p.duration())
 		p.want(")")
 	default:
-		p.fail(start, "%s is not a rate; write Per(30, 1m) or Every(2s)", p.found(start))
+		p.fail("%s is not a rate; write Per(30, 1m) or Every(2s)", p.found())
 	}
 	return r
 }
 
 func (p *limitParser) number() int {
-	start := p.skip()
-	n, err := strconv.Atoi(p.take(isArgument))
+	word := p.word()
+	n, err := strconv.Atoi(word)
 	if err != nil {
-		p.fail(start, "%s is not a whole number of at most 1000000000", p.found(start))
+		p.fail("%s is not a whole number of at most 1000000000", p.found())
 	}
+	p.at += len(word)
 	return n
 }
 
 func (p *limitParser) duration() time.Duration {
-	start := p.skip()
-	d, err := time.ParseDuration(p.take(isArgument))
+	word := p.word()
+	d, err := time.ParseDuration(word)
 	if err != nil {
-		p.fail(start, "%s is not a duration; write one such as 500ms, 1m or 1h30m", p.found(start))
+		p.fail("%s is not a duration; write one such as 500ms, 1m or 1h30m", p.found())
 	}
+	p.at += len(word)
 	return d
 }
 
 func (p *limitParser) quoted() string {
 	p.want(`"`)
-	name := p.take(func(c byte) bool { return c != '"' })
+	name, _, _ := strings.Cut(p.text[p.at:], `"`)
+	p.at += len(name)
 	p.want(`"`)
 	return name
 }
@@ -203,68 +202,43 @@ func (p *limitParser) next() *limitParser {
 }
 
 func (p *limitParser) want(token string) {
-	start := p.skip()
-	if p.err != nil {
-		return
-	}
-	if !strings.HasPrefix(p.text[start:], token) {
-		p.fail(start, "%q is missing before %s", token, p.found(start))
+	if !strings.HasPrefix(p.word(), token) {
+		p.fail("%q is missing before %s", token, p.found())
 		return
 	}
 	p.at += len(token)
 }
 
-// skip passes over spaces, and returns the position after them.
-func (p *limitParser) skip() int {
+const spaces = " \t\n\r"
+
+// word is the next word or punctuation mark, or "" at the end. Spaces before it are passed over.
+func (p *limitParser) word() string {
+	rest := strings.TrimLeft(p.text[p.at:], spaces)
+	p.at = len(p.text) - len(rest)
+	switch end := strings.IndexAny(rest, spaces+`(),"`); end {
+	case -1:
+		return rest
+	case 0:
+		return rest[:1]
+	default:
+		return rest[:end]
+	}
+}
+
+// found is the next word, for an error.
+func (p *limitParser) found() string {
+	if word := p.word(); word != "" {
+		return fmt.Sprintf("%.40q", word)
+	}
+	return "the end of the text"
+}
+
+// fail is for an error at the next word.
+func (p *limitParser) fail(format string, args ...any) {
 	if p.err == nil {
-		p.at += len(leading(p.text[p.at:], isSpace))
-	}
-	return p.at
-}
-
-func (p *limitParser) take(is func(byte) bool) string {
-	if p.err != nil {
-		return ""
-	}
-	word := leading(p.text[p.at:], is)
-	p.at += len(word)
-	return word
-}
-
-// found is the word at a position, for an error.
-func (p *limitParser) found(at int) string {
-	if at == len(p.text) {
-		return "the end of the text"
-	}
-	word := leading(p.text[at:], isArgument)
-	if len(word) == 0 {
-		word = p.text[at : at+1]
-	}
-	return fmt.Sprintf("%.40q", word)
-}
-
-func (p *limitParser) fail(at int, format string, args ...any) {
-	if p.err == nil {
-		p.err = configError(fmt.Sprintf("core: ParseLimit: %.80q, position %d: %s", p.text, at+1, fmt.Sprintf(format, args...)))
+		p.err = configError(fmt.Sprintf("core: ParseLimit: %.80q, position %d: %s", p.text, p.at+1, fmt.Sprintf(format, args...)))
 	}
 }
-
-// leading is the longest prefix of s whose bytes all satisfy is.
-func leading(s string, is func(byte) bool) string {
-	for i := range len(s) {
-		if !is(s[i]) {
-			return s[:i]
-		}
-	}
-	return s
-}
-
-func isSpace(c byte) bool  { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
-func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
-
-// isArgument reports whether c may be part of a number or a duration: not a parenthesis,
-// comma, quote or space.
-func isArgument(c byte) bool { return !isSpace(c) && !strings.ContainsRune(`(),"`, rune(c)) }
 
 // shortest is d without the zero units that d.String prints: 1m and not 1m0s.
 func shortest(d time.Duration) string {
