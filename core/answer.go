@@ -8,36 +8,24 @@ import (
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
-func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
-	c.answer(&d, readings, now)
-	return d
-}
-
-// answer fills in d, a zero Decision: copying one costs more than deciding.
-func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64) {
+func (c *Charge) Answer(readings []machine.Reading, now int64) Decision {
 	if c.status != nil {
 		c.status.fill(c.Limits, readings)
 	}
-	d.Source = SourceStore
-	limited, banned := false, false
+	d := Decision{Allowed: true, Source: SourceStore}
+	limited := false
 	for i := range c.Limits {
-		switch l := &c.Limits[i]; {
-		case readings[i].Fits || l.shadow:
-		case l.kind == machine.KindBan:
-			banned = true
-		default:
-			limited = true
+		if l := &c.Limits[i]; !readings[i].Fits && !l.shadow {
+			d.Allowed, d.Reason = false, ReasonLimited
+			limited = limited || l.kind != machine.KindBan
 		}
-	}
-	if d.Allowed = !limited && !banned; !d.Allowed {
-		d.Reason = ReasonLimited
 	}
 	for i := range c.Limits {
 		switch l, v := &c.Limits[i], &readings[i]; {
 		case l.kind == machine.KindBan:
 			d.addBan(v)
 		case !l.shadow:
-			c.bind(d, i, v, limited)
+			c.bind(&d, i, v, limited)
 		case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
 			d.Reason, d.Shadow = ReasonShadowed, i
 		case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
@@ -47,6 +35,7 @@ func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64) {
 	if c.Receipt && d.Allowed && c.Mode != machine.Peek {
 		d.receipt = newReceipt(c, readings, now)
 	}
+	return d
 }
 
 // addBan adds the ban policy's reading. It is called after bind for all limits.

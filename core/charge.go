@@ -36,11 +36,11 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 	return all
 }
 
-// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
+// Commit charges the states as [Charge.Check] left them, and returns the decision. If
 // all limits have room, all are charged. If not, a limit whose kind records refusals records
 // its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
 // marks none.
-func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
+func (c *Charge) Commit(states []machine.State, now int64) Decision {
 	var few [4]machine.Reading
 	readings := few[:]
 	if len(c.Limits) > len(few) {
@@ -70,5 +70,5 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 		}
 		readings[i] = l.rule.Read(s, now, c.Ask)
 	}
-	c.answer(d, readings[:len(c.Limits)], now)
+	return c.Answer(readings[:len(c.Limits)], now)
 }

@@ -45,12 +45,12 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	if c.Check(states, now) {
 		if wait := s.makeRoom(&c, sh, states, places, now); wait > 0 {
 			if c.Mode == machine.Peek {
-				c.Commit(&d, states, now) // a Status has the numbers of every limit
+				c.Commit(states, now) // a Status has the numbers of every limit
 			}
 			return full(c, wait), nil
 		}
 	}
-	c.Commit(&d, states, now)
+	d = c.Commit(states, now)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected

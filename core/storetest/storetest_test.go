@@ -44,7 +44,7 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 	}
 	c.Check(states, now)
 	var d core.Decision
-	c.Commit(&d, states, now)
+	d = c.Commit(states, now)
 	s.write(c.User, c.Action, c.Limits, states)
 	if !s.greedy {
 		d.Issue(s)
