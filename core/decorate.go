@@ -87,19 +87,19 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 	return errors.Join(s.store.Reset(ctx, user, action, limits), s.other.Reset(ctx, user, action, limits))
 }
 
-// Shadow rehearses every limit: it decides and reports, and never refuses or makes
+// Shadow is a dry run of every limit: it decides and reports, and never refuses or makes
 // [Limiter.Wait] wait. An action that store refuses is allowed with [ReasonShadowed]. If
 // store has no answer, the action is allowed as by [FailOpen]. The decision's numbers are those
-// of the rehearsed limits, so clients see them in headers: with [Limit.Shadow] they do not. Put
+// of the shadow limits, so clients see them in headers: with [Limit.Shadow] they do not. Put
 // [Observe] around it to see what would be refused.
 func Shadow(store Store) Store {
-	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the rehearsal sees nothing until it answers")}
+	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the dry run sees nothing until it answers")}
 }
 
 type shadow struct{ breaker }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
-	c.Ahead = 0 // a rehearsal makes no caller wait
+	c.Ahead = 0 // a dry run makes no caller wait
 	d, ok, err := s.take(ctx, c)
 	if !ok {
 		d, err = c.untouched(), nil
@@ -115,7 +115,7 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 // as it takes. Refund and Reset do not show.
 type Observation struct {
 	Action    string
-	Limits    []Limit       // the enforced ones, the rehearsed ones, the ban policy's; do not change them
+	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
 	Cost      int64         // units
 	Ban       time.Duration // of a ban by hand; else 0
 	Peek      bool

@@ -49,7 +49,7 @@ func ExampleDivide() {
 	// false 2 fallback <nil>
 }
 
-// A rehearsal decides and never refuses.
+// A dry run decides and never refuses.
 func ExampleShadow() {
 	store := core.Observe(core.Shadow(memorystore.New(nil)),
 		func(_ context.Context, o core.Observation) {
@@ -90,7 +90,7 @@ func ExampleObserve() {
 		if verdict == "shadowed" || verdict == "near" {
 			for _, l := range o.Limits {
 				if l.IsShadow() {
-					limit = l // the reason is about the rehearsed limit, not the binding one
+					limit = l // the reason is about the shadow limit, not the binding one
 				}
 			}
 		}

@@ -178,7 +178,7 @@ func TestShadowNeverRefuses(t *testing.T) {
 			t.Errorf("action %d: %+v, %v; want %+v", i, d, err, want[i])
 		}
 	}
-	if strings.Count(log.String(), "the rehearsal sees nothing") != 1 {
+	if strings.Count(log.String(), "the dry run sees nothing") != 1 {
 		t.Errorf("the outage was not logged once:\n%s", log)
 	}
 	if len(seen) != 6 || seen[2].Decision.Reason != core.ReasonShadowed || seen[2].Action != "a" || seen[2].Cost != 1 || len(seen[2].Limits) != 1 {
@@ -243,7 +243,7 @@ func TestDecoratorsRefuseNil(t *testing.T) {
 	}
 }
 
-// A rehearsal neither refuses nor delays, and has charged nothing for what it lets pass
+// A dry run neither refuses nor delays, and has charged nothing for what it lets pass
 // against the limit.
 func TestShadowHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -263,13 +263,13 @@ func TestShadowHoldsNobodyUp(t *testing.T) {
 				}
 			}
 			if d, _ := core.Must(core.New(store, limit)).Peek(t.Context(), "u", "a"); d.RetryAfter != time.Hour {
-				t.Errorf("%s: a rehearsed refusal was charged, or what passed was given back: %+v", limit, d)
+				t.Errorf("%s: a shadow refusal was charged, or what passed was given back: %+v", limit, d)
 			}
 		}
 	})
 }
 
-// A ban by hand that no store has taken is an error, and one that a rehearsal has taken
+// A ban by hand that no store has taken is an error, and one that a dry run has taken
 // can be inspected.
 func TestABanIsTakenOrAnError(t *testing.T) {
 	limit, policy := core.FixedWindow(1, time.Hour), core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}

@@ -229,14 +229,14 @@ func TestDivideSeveral(t *testing.T) {
 }
 
 // A policy is as it was, a ban by hand and a surcharge are no cost above the share, a
-// rehearsed limit refuses nothing, and what was charged can be given back.
+// shadow limit refuses nothing, and what was charged can be given back.
 func TestDivideBesidesLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := core.Must(core.New(core.Divide(memorystore.New(nil), 4), core.FixedWindow(10, time.Hour), core.Funnel(4, core.Every(time.Hour)).Shadow()))
 		lim = core.Must(lim.With(core.Refundable{}, core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 		d, err := lim.AllowN(t.Context(), "u", "a", 2)
 		if err != nil || !d.Allowed || d.Reason != core.ReasonShadowed || d.Remaining != 1 {
-			t.Errorf("above the share of the rehearsed limit: %+v, %v", d, err)
+			t.Errorf("above the share of the shadow limit: %+v, %v", d, err)
 		}
 		if err := lim.Refund(t.Context(), d); err != nil {
 			t.Error(err)

@@ -52,7 +52,7 @@
 // the limiters of replies and posts both have such a policy on one store, a user who is
 // banned for replying cannot post either.
 //
-// [Limit.Shadow] rehearses a limit, which is a dry run: it is decided on live traffic beside the
+// [Limit.Shadow] makes a dry run of one limit: it is decided on live traffic beside the
 // enforced limits and never refuses. Decision.Reason says what it would have done.
 //
 // # Plans and changed numbers
@@ -120,7 +120,7 @@
 //		see)
 //
 // Put Observe outside of Fallback to see what users get, and inside to see one store's
-// errors and delays. [Shadow] around all of it rehearses every limit. A decorator of your
+// errors and delays. [Shadow] around all of it is a dry run of every limit. A decorator of your
 // own has a method Unwrap() Store.
 //
 // # When the store fails

@@ -30,7 +30,7 @@ func (e configError) Is(target error) bool { return target == ErrConfig }
 // every request limits no user. Building one per tenant on first use is fine if you keep it.
 type Limiter struct {
 	store      Store
-	limits     []Limit // the enforced ones, the rehearsed ones, the ban policy's
+	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
 	waiting    *waiting
@@ -49,7 +49,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	l := &Limiter{store: store, limits: slices.Clone(limits), waiting: new(waiting)}
 	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
 	if l.limits[0].shadow {
-		return nil, configError("core: New: all limits are rehearsed; to rehearse a whole limiter, give it the store core.Shadow(store)")
+		return nil, configError("core: New: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)")
 	}
 	for i := range l.limits {
 		if err := l.limits[i].validate(); err != nil {
@@ -78,7 +78,7 @@ func (l *Limiter) ready() error {
 	return nil
 }
 
-// rank orders a limiter's limits: enforced, rehearsed, ban policy.
+// rank orders a limiter's limits: enforced, shadow, ban policy.
 func rank(l *Limit) int {
 	switch {
 	case l.kind == machine.KindBan:

@@ -135,14 +135,14 @@ func TestShadowsOfNew(t *testing.T) {
 	}
 	l = core.Must(l.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	if got := l.Limits(); len(got) != 2 || got[0] != a || got[1] != b {
-		t.Errorf("Limits, less what is rehearsed and the policy: %v", got)
+		t.Errorf("Limits, less shadow limits and the policy: %v", got)
 	}
 	if !a.Shadow().IsShadow() || a.IsShadow() || a.Shadow() == a || a.Shadow().Identity() == a.Identity() {
 		t.Error("a shadow is not told apart")
 	}
 }
 
-// A cost that only a rehearsed limit can never let pass is charged to the others.
+// A cost that only a shadow limit can never let pass is charged to the others.
 func TestAShadowsQuotaRefusesNobody(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Hour), core.FixedWindow(1, time.Minute).Shadow()))
 	if d, err := l.AllowN(t.Context(), "u", "a", 5); err != nil || !d.Allowed || d.Reason != core.ReasonShadowed || d.Remaining != 4 || d.Limit != 9 {

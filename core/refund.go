@@ -92,11 +92,11 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 		return errZeroLimiter
 	}
 	r := d.receipt
-	rehearsed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
+	shadowed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
 	switch {
 	case n < 0 || r != nil && int64(n) > r.Cost:
 		return ErrCost
-	case r == nil && (!d.Allowed || d.Source == SourceNone || rehearsed):
+	case r == nil && (!d.Allowed || d.Source == SourceNone || shadowed):
 		return nil
 	case r == nil || r.by == nil:
 		return ErrNoReceipt

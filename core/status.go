@@ -9,7 +9,7 @@ import (
 
 // Status is what a user has left of a limiter's limits, and the user's ban.
 type Status struct {
-	Limits []LimitStatus // in the limiter's order, rehearsed ones last
+	Limits []LimitStatus // in the limiter's order, shadow ones last
 	Ban    BanStatus     // zero without a [BanPolicy]
 }
 

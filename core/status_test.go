@@ -11,8 +11,8 @@ import (
 func TestStatusTellsEveryLimitAndTheBan(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
-	fixed, funnel, rehearsed := core.FixedWindow(2, time.Minute), core.Funnel(5, core.Every(time.Second)), core.FixedWindow(1, time.Hour).Shadow()
-	l := core.Must(core.Must(core.New(store, rehearsed, fixed, funnel)).With(
+	fixed, funnel, shadow := core.FixedWindow(2, time.Minute), core.Funnel(5, core.Every(time.Second)), core.FixedWindow(1, time.Hour).Shadow()
+	l := core.Must(core.Must(core.New(store, shadow, fixed, funnel)).With(
 		core.BanPolicy{Refusals: 3, Within: time.Hour, Bans: []time.Duration{time.Minute}, ForgetAfter: time.Hour}))
 	for range 3 {
 		_, _ = l.Allow(t.Context(), "u", "a")
@@ -22,7 +22,7 @@ func TestStatusTellsEveryLimitAndTheBan(t *testing.T) {
 	want := []core.LimitStatus{
 		{Limit: fixed, Remaining: 0, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second},
 		{Limit: funnel, Remaining: 4, ResetAfter: time.Second},
-		{Limit: rehearsed, Remaining: 0, RetryAfter: time.Hour - time.Second, ResetAfter: time.Hour - time.Second},
+		{Limit: shadow, Remaining: 0, RetryAfter: time.Hour - time.Second, ResetAfter: time.Hour - time.Second},
 	}
 	if err != nil || len(got.Limits) != len(want) {
 		t.Fatalf("%+v, %v", got, err)

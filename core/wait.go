@@ -40,7 +40,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
-	if _, rehearsal := find[*shadow](l.store); rehearsal || n < 1 || int64(n) > l.smallest {
+	if _, dry := find[*shadow](l.store); dry || n < 1 || int64(n) > l.smallest {
 		d, err := l.AllowN(ctx, user, action, n)
 		if err == nil && !d.Allowed {
 			err = ErrRefused

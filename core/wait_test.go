@@ -176,7 +176,7 @@ func TestTheFirstIsNotOvertaken(t *testing.T) {
 	}
 }
 
-func TestARehearsalMakesNobodyWait(t *testing.T) {
+func TestAShadowStoreMakesNobodyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(core.Shadow(slow{memorystore.New(nil)}), core.SlidingWindow(3, time.Minute)))
 		ctx, cancel := context.WithTimeout(t.Context(), 2*latency)

@@ -39,7 +39,7 @@
 // The middleware logs a 503, a 500 or a FinalCost that cannot be charged at most once a minute, and
 // keyfuncs.ErrNoRoute only once. It does not log a 400, nor a 503 for a client that has left.
 //
-// A request that [core.Shadow] lets pass shows what the rehearsed limits say, such as nothing left.
+// A request that [core.Shadow] lets pass shows what the shadow limits say, such as nothing left.
 // With [core.Limit.Shadow] the headers show the enforced limits.
 //
 // Middleware outside may have set headers for another body. Before the problem is sent,

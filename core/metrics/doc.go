@@ -22,7 +22,7 @@
 //
 // The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
 // have "*:" in front. The limit of an allowed action is the one that binds, of a banned one
-// "ban" or "*:ban", of a shadowed one the rehearsed limit, of an error the limiter's first.
+// "ban" or "*:ban", of a shadowed one the shadow limit, of an error the limiter's first.
 //
 //	outcome   allowed, limited, banned, full, shadowed, error
 //	source    store, fallback, cache, none; see core.Source. An error has none

@@ -132,7 +132,7 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 			_, _ = l.Allow(t.Context(), "v", "a") // by the quota that new users share
 			_, _ = l.Allow(t.Context(), "w", "a")
 		}, []string{"a fixed:1h allowed store 2", "a fixed:1h full store 1", "a fixed:1h limited store 1"}},
-		{"a rehearsed limit's, under that limit", watched, func(t *testing.T, store core.Store) {
+		{"a shadow limit's, under that limit", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(100), perHour(50).Named("wide").Shadow(), perHour(5).Named("tight").Shadow()))
 			times(7, func() { _, _ = l.Allow(t.Context(), "u", "a") })
 		}, []string{"a fixed:1h allowed store 5", "a shadow:fixed:1h:tight shadowed store 2", "a shadow:fixed:1h:tight near 2"}},

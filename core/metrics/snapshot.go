@@ -28,7 +28,7 @@ type Decisions struct {
 	Count                          uint64
 }
 
-// Near is how many actions a rehearsed limit would have allowed with a fifth of its quota
+// Near is how many actions a shadow limit would have allowed with a fifth of its quota
 // or less left.
 type Near struct {
 	Action, Limit string

@@ -281,7 +281,7 @@ func TestAFailedPostIsGivenBack(t *testing.T) {
 	})
 }
 
-// The log tells of what was refused and of what the rehearsed limit would refuse,
+// The log tells of what was refused and of what the shadow limit would refuse,
 // and of no user.
 func TestObserved(t *testing.T) {
 	var log bytes.Buffer

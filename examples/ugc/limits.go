@@ -64,7 +64,7 @@ func postCost(status int) int {
 	return 1
 }
 
-// observed logs refusals, and the actions that a rehearsed limit would refuse or nearly
+// observed logs refusals, and the actions that a shadow limit would refuse or nearly
 // refuse.
 func observed(store core.Store, logger *slog.Logger) core.Store {
 	return core.Observe(store, func(ctx context.Context, o core.Observation) {
@@ -76,7 +76,7 @@ func observed(store core.Store, logger *slog.Logger) core.Store {
 }
 
 // reasoned names the limit that a decision's reason is about, as package metrics does: the
-// ban, the rehearsed limit, of which each limiter here has at most one, or the binding one.
+// ban, the shadow limit, of which each limiter here has at most one, or the binding one.
 func reasoned(o core.Observation) string {
 	switch o.Decision.Reason {
 	case core.ReasonBanned:

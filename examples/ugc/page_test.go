@@ -108,7 +108,7 @@ func TestStatusSaysHowAUserStands(t *testing.T) {
 			t.Fatalf("replies: %+v", replies)
 		}
 		five, three := replies.Limits[0], replies.Limits[1]
-		if five.Quota != 5 || five.Remaining != 0 || five.Rehearsed || !three.Rehearsed || five.Unit != 0 {
+		if five.Quota != 5 || five.Remaining != 0 || five.Shadow || !three.Shadow || five.Unit != 0 {
 			t.Errorf("replies: %+v", replies)
 		}
 		near("the next reply", five.Retry, time.Minute)

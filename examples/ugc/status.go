@@ -31,7 +31,7 @@ type limitStanding struct {
 	Retry     float64 `json:"retry_ms"`
 	Reset     float64 `json:"reset_ms"`
 	Unit      float64 `json:"unit_ms"` // time in which a bucket or funnel gives back one unit; 0 for a window
-	Rehearsed bool    `json:"rehearsed"`
+	Shadow    bool    `json:"shadow"`
 }
 
 type banStanding struct {
@@ -75,7 +75,7 @@ func newStanding(st core.Status) standing {
 	for _, l := range st.Limits {
 		one := limitStanding{
 			Limit: l.Limit.String(), Quota: l.Limit.Quota(), Remaining: l.Remaining,
-			Retry: millis(l.RetryAfter), Reset: millis(l.ResetAfter), Rehearsed: l.Limit.IsShadow(),
+			Retry: millis(l.RetryAfter), Reset: millis(l.ResetAfter), Shadow: l.Limit.IsShadow(),
 		}
 		if n, d := l.Limit.Rate(); n > 0 {
 			one.Unit = millis(d) / float64(n)

@@ -8,7 +8,7 @@
 // explains the attributes.
 //
 //	tailcut.decisions.total{action,limit,outcome,source}  counter, {decision}
-//	tailcut.near.total{action,limit}                      counter, {decision}: near misses of rehearsed limits
+//	tailcut.near.total{action,limit}                      counter, {decision}: near misses of shadow limits
 //	tailcut.store.seconds                                 s: how long the store took to answer
 //	tailcut.store.down                                    gauge: 1 while a store is down
 //	tailcut.waiting{action}                               up-down counter, {call}
@@ -107,7 +107,7 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 		return h
 	}
 	i.decisions = counter("tailcut.decisions.total", "{decision}", "Decisions by action, limit, outcome and source.")
-	i.near = counter("tailcut.near.total", "{decision}", "Actions that a rehearsed limit would have allowed with a fifth of its quota or less left.")
+	i.near = counter("tailcut.near.total", "{decision}", "Actions that a shadow limit would have allowed with a fifth of its quota or less left.")
 	i.answers = times("tailcut.store.seconds", "How long the store took to answer.")
 	i.waits = times("tailcut.wait.seconds", "How long calls waited for their turn.")
 	i.waiting = level("tailcut.waiting", "{call}", "Calls that wait for their turn, held requests included.")

@@ -7,7 +7,7 @@
 // It reads the counts at collection time only. Package metrics explains the labels.
 //
 //	tailcut_decisions_total{action,limit,outcome,source}  decisions
-//	tailcut_near_total{action,limit}                      near misses of rehearsed limits
+//	tailcut_near_total{action,limit}                      near misses of shadow limits
 //	tailcut_store_seconds                                 histogram: how long the store took to answer
 //	tailcut_store_down                                    1 while a store is down
 //	tailcut_waiting{action}                               calls of Wait under way, held requests included
@@ -23,7 +23,7 @@ import (
 
 var (
 	decisions = describe("tailcut_decisions_total", "Decisions by action, limit, outcome and source.", "action", "limit", "outcome", "source")
-	near      = describe("tailcut_near_total", "Actions that a rehearsed limit would have allowed with a fifth of its quota or less left.", "action", "limit")
+	near      = describe("tailcut_near_total", "Actions that a shadow limit would have allowed with a fifth of its quota or less left.", "action", "limit")
 	answers   = describe("tailcut_store_seconds", "How long the store took to answer. A memorystore alone is not timed.")
 	down      = describe("tailcut_store_down", "1 if a store's last three calls failed, the last of them within a minute; else 0.")
 	waiting   = describe("tailcut_waiting", "Calls that wait for their turn, held requests included.", "action")

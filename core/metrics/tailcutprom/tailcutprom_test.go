@@ -89,7 +89,7 @@ func TestPrometheusSeesEveryDecision(t *testing.T) {
 	onRedis := redisstore.New(rdb, &redisstore.Options{Timeout: 2 * time.Second})
 	fleet := m.Watch(core.Fallback(onRedis, memorystore.New(&memorystore.Options{MaxKeys: 500})))
 	full := m.Watch(memorystore.New(&memorystore.Options{MaxKeys: 1}))
-	rehearsal := m.Watch(core.Shadow(memorystore.New(&memorystore.Options{MaxKeys: 499})))
+	dry := m.Watch(core.Shadow(memorystore.New(&memorystore.Options{MaxKeys: 499})))
 
 	y := &tally{t: t, counts: map[string]int{}}
 	ban := core.BanPolicy{Refusals: 2, Within: time.Hour, Bans: []time.Duration{time.Hour}}
@@ -119,7 +119,7 @@ func TestPrometheusSeesEveryDecision(t *testing.T) {
 	y.call(2, core.Must(core.New(full, window)), "u", "full", map[string]string{"": "fixed:1h"})
 	y.call(1, core.Must(core.New(full, window)), "v", "full", map[string]string{"": "fixed:1h"}) // by the quota that new users share
 	y.call(1, core.Must(core.New(full, window)), "w", "full", map[string]string{"": "fixed:1h"})
-	y.call(3, core.Must(core.New(rehearsal, window)), "u", "rehearsal", map[string]string{"": "fixed:1h"})
+	y.call(3, core.Must(core.New(dry, window)), "u", "dry", map[string]string{"": "fixed:1h"})
 
 	// What the run is known to be, besides what its callers were told.
 	for labels, want := range map[string]int{
@@ -127,7 +127,7 @@ func TestPrometheusSeesEveryDecision(t *testing.T) {
 		"redis reply ban banned store": 1, "redis reply ban banned cache": 1, "memory reply ban banned store": 3,
 		"memory post shadow:fixed:24h:five shadowed store": 1, "full fixed:1h full store": 1,
 		"redis wait funnel:1:1/50ms allowed store": 5, "redis wait fixed:50ms allowed store": 5,
-		"redis slow funnel:1:1/1h limited store": 1, "rehearsal fixed:1h shadowed store": 2,
+		"redis slow funnel:1:1/1h limited store": 1, "dry fixed:1h shadowed store": 2,
 	} {
 		if got := y.counts[labels]; got < want || strings.HasPrefix(labels, "memory") && got != want {
 			t.Errorf("%s: the callers were told %d, want %d; all: %v", labels, got, want, y.counts)

@@ -40,7 +40,7 @@ export class Drawer {
 		}
 		standing.limits.forEach((l, i) => {
 			const values = [
-				l.rehearsed ? `${l.limit} (rehearsed)` : l.limit,
+				l.shadow ? `${l.limit} (shadow)` : l.limit,
 				`${l.left} of ${l.quota}`,
 				l.retry > 0 ? duration(l.retry) : "now",
 				l.unstarted ? "–" : l.reset > 0 ? duration(l.reset) : "now",

@@ -15,7 +15,7 @@ export class Standing {
 	at(now) {
 		const past = Math.max(0, now - this.came);
 		const limits = this.said.limits.map((l) => ahead(l, past));
-		const inForce = limits.filter((l) => !l.rehearsed);
+		const inForce = limits.filter((l) => !l.shadow);
 		const binding = inForce.reduce((a, b) => (binds(b, a) ? b : a));
 		const ban = {...this.said.ban, retry: Math.max(0, this.said.ban.retry_ms - past)};
 		const banned = ban.retry > 0;
@@ -43,7 +43,7 @@ function ahead(l, past) {
 	const filled = l.unit_ms > 0 ? l.quota - reset / l.unit_ms : 0; // of a bucket or funnel
 	const left = Math.max(l.remaining, Math.floor(filled), l.retry_ms > 0 && retry === 0 ? 1 : 0);
 	const level = Math.max(left, filled);
-	return {limit: l.limit, quota: l.quota, rehearsed: l.rehearsed, retry, reset, left, level, unstarted};
+	return {limit: l.limit, quota: l.quota, shadow: l.shadow, retry, reset, left, level, unstarted};
 }
 
 // binds reports whether limit a binds rather than b, by the library's rule: the one
