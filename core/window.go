@@ -14,8 +14,8 @@ import (
 // remembers the instant of every admitted action of the period, so it is exact,
 // and the history can be read back. max from 1 to 10,000; for more use [MovingWindow].
 //
-// The algorithm is the sorted-set recipe (ZADD, ZREMRANGEBYSCORE, ZCARD). Unlike there, two
-// actions in one instant count as two, and a refusal is recorded only with
+// The algorithm is the sliding window log, in Redis the sorted-set recipe (ZADD,
+// ZREMRANGEBYSCORE, ZCARD). Unlike there, two actions in one instant count as two, and a refusal is recorded only with
 // [Limit.CountRefused].
 func SlidingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindSlidingWindow, max: max, period: period, shape: window{}}.derived()
@@ -25,7 +25,7 @@ func SlidingWindow(max int, period time.Duration) Limit {
 // the last max admitted instants. In a full queue an action takes 8 to 8.5 bytes, and up to 9
 // in a short one. A decision takes constant time. max from 1 to 50,000,000.
 //
-// The algorithm is the list recipe (LINDEX, LPUSH, LTRIM).
+// The algorithm is the sliding window log as a queue, after the list recipe (LINDEX, LPUSH, LTRIM).
 func MovingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindMovingWindow, max: max, period: period, shape: window{}}.derived()
 }
@@ -35,7 +35,7 @@ func MovingWindow(max int, period time.Duration) Limit {
 // an end), and lets up to twice max through across a boundary. max from 1 to
 // 1,000,000,000.
 //
-// The algorithm is INCR with EXPIRE as one atomic step.
+// The algorithm is the fixed window counter: INCR with EXPIRE as one atomic step.
 func FixedWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindFixedWindow, max: max, period: period, shape: window{}}.derived()
 }
@@ -44,7 +44,7 @@ func FixedWindow(max int, period time.Duration) Limit {
 // too, extends to period from now. It ends only after a period without attempts. A refusal
 // moves the end and not the count. max from 1 to 1,000,000,000.
 //
-// The algorithm is INCR with EXPIRE every time.
+// The algorithm is a counter with INCR, and EXPIRE every time.
 func ElasticWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindElasticWindow, max: max, period: period, shape: window{}}.derived()
 }
