@@ -84,7 +84,7 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 				for try := 0; try < 20 && got != porcupine.Illegal; try++ { // it is left to chance
 					s.Store = newMapStore(func() int64 { return time.Now().UnixMicro() })
 					ops, _ := interleave(t, s, l)
-					got = explain(ops, l)
+					got = explain(ops, l, 0)
 				}
 				if got != porcupine.Illegal {
 					t.Errorf("%s: %s, not Illegal", l, got)
@@ -113,7 +113,7 @@ func TestUnknownOutcomesAreExplained(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			l := core.FixedWindow(6, time.Hour)
 			ops, _ := interleave(t, &faulty{Store: newMapStore(func() int64 { return time.Now().UnixMicro() }), take: take}, l)
-			if got := explain(ops, l); got != porcupine.Ok {
+			if got := explain(ops, l, 0); got != porcupine.Ok {
 				t.Errorf("%s, not Ok", got)
 			}
 		})

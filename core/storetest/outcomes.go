@@ -35,12 +35,10 @@ func (a *actor) ahead(by time.Duration, want core.Decision) core.Decision {
 	return got
 }
 
-// paid is an action that can be given back. The script ends where the store cannot.
+// paid is an action that can be given back.
 func (a *actor) paid(n int) core.Decision {
 	a.s.Helper()
-	if _, ok := a.s.f.Store.(core.Refunder); !ok {
-		panic(curtain{})
-	}
+	a.s.f.refunds(a.s)
 	d, err := a.with(core.Refundable{}).l.AllowN(a.s.Context(), a.user, a.action, n)
 	if err != nil || !d.Allowed {
 		a.s.Fatalf("at %v: AllowN(%d): %s, %v; want it to pass", a.s.now, n, show(d), err)
@@ -219,11 +217,7 @@ var banRules = []promise{
 	}},
 
 	{"a banned user is charged nothing, and further attempts lengthen nothing", func(s *script) {
-		for _, l := range []core.Limit{
-			core.ElasticWindow(2, 30*sec), countRefused(2, 30*sec), core.SlidingWindow(2, 30*sec),
-			core.FixedWindow(2, 30*sec), core.MovingWindow(2, 30*sec), core.TokenBucket(2, core.Every(15*sec)), core.Funnel(2, core.Every(15*sec)),
-			core.TokenBucket(2, core.Every(15*sec)).Initial(2).Named("i"),
-		} {
+		for _, l := range everyKind(2, 30*sec) {
 			s.at(0)
 			a := s.of(l).with(steps).as("banned from "+l.String(), "reply")
 			a.allow(2, pass(2, 0, 30*sec))
@@ -422,11 +416,7 @@ var shadowRules = []promise{
 
 var surchargeRules = []promise{
 	{"a surcharge takes what there is room for, and always passes", func(s *script) {
-		for _, l := range []core.Limit{
-			core.FixedWindow(5, 50*sec), core.ElasticWindow(5, 50*sec), core.SlidingWindow(5, 50*sec), core.MovingWindow(5, 50*sec),
-			countRefused(5, 50*sec), core.Funnel(5, core.Every(10*sec)), core.TokenBucket(5, core.Every(10*sec)),
-			core.TokenBucket(5, core.Every(10*sec)).Initial(5).Named("i"),
-		} {
+		for _, l := range everyKind(5, 50*sec) {
 			s.at(0)
 			a := s.of(l).as("surcharge of "+l.String(), "login")
 			a.allow(1, pass(5, 4, a.whole(1)))
@@ -438,13 +428,9 @@ var surchargeRules = []promise{
 	}},
 
 	{"a surcharge of any size fills what there is", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		for _, n := range []int{6, 1e9, math.MaxInt} {
-			for _, l := range []core.Limit{
-				core.FixedWindow(5, 50*sec), core.ElasticWindow(5, 50*sec), core.SlidingWindow(5, 50*sec), core.MovingWindow(5, 50*sec),
-				countRefused(5, 50*sec), core.Funnel(5, core.Every(10*sec)), core.TokenBucket(5, core.Every(10*sec)),
-				core.TokenBucket(5, core.Every(10*sec)).Initial(3).Named("i"),
-			} {
+			for _, l := range append(everyKind(5, 50*sec), core.TokenBucket(5, core.Every(10*sec)).Initial(3)) {
 				a := s.of(l).as(fmt.Sprint("surcharge of ", n, " ", l), "login")
 				a.surcharge(n, pass(5, 0, 50*sec))
 				a.surcharge(n, pass(5, 0, 50*sec))
@@ -481,7 +467,7 @@ func (a *actor) later() time.Duration {
 
 var turnRules = []promise{
 	{"a charge ahead reserves a turn behind all others, and a caller that does not wait is refused", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		for _, l := range []core.Limit{
 			core.Funnel(2, core.Every(10*sec)), core.TokenBucket(2, core.Every(10*sec)), core.TokenBucket(2, core.Every(10*sec)).Initial(2).Named("i"),
 		} {
@@ -504,7 +490,7 @@ var turnRules = []promise{
 	}},
 
 	{"a rehearsed meter admits nobody ahead", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		shadow := core.Funnel(1, core.Every(time.Hour))
 		a := s.of(core.Funnel(10, core.Every(10*sec)), shadow.Shadow())
 		a.ahead(time.Hour, because(core.ReasonNear, pass(10, 9, 10*sec)))
@@ -529,11 +515,10 @@ var turnRules = []promise{
 
 var refundRules = []promise{
 	{"what is given back at once was never charged, of every limit", func(s *script) {
-		for _, limits := range [][]core.Limit{
-			{core.FixedWindow(5, 50*sec)}, {core.ElasticWindow(5, 50*sec)}, {core.SlidingWindow(5, 50*sec)}, {core.MovingWindow(5, 50*sec)},
-			{countRefused(5, 50*sec)}, {core.Funnel(5, core.Every(10*sec))}, {core.TokenBucket(5, core.Per(7, 10*sec))}, {core.TokenBucket(5, core.Every(10*sec)).Initial(5).Named("i")},
-			{core.FixedWindow(5, 50*sec).Named("a"), core.Funnel(5, core.Every(10*sec)).Named("a"), core.MovingWindow(5, 5*sec).Shadow()},
-		} {
+		for _, limits := range append(single(everyKind(5, 50*sec)),
+			[]core.Limit{core.TokenBucket(5, core.Per(7, 10*sec))},
+			[]core.Limit{core.FixedWindow(5, 50*sec).Named("a"), core.Funnel(5, core.Every(10*sec)).Named("a"), core.MovingWindow(5, 5*sec).Shadow()},
+		) {
 			a := s.of(limits...).as("refund of "+limits[0].String(), "post")
 			d := a.paid(3)
 			a.refund(d, 3)
@@ -552,9 +537,9 @@ var refundRules = []promise{
 		a.refund(d, 0)
 		a.refund(d, 5)
 		if got, err := a.l.Peek(s.Context(), a.user, a.action); err != nil || got.Remaining != 0 {
-			s.Errorf("%+v, %v", got, err)
+			s.Errorf("%s, %v; want nothing to remain", show(got), err)
 		}
-	})},
+	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
 
 	{"a part can be given back, once", each(func(s *script, m maker) {
 		a := s.of(m.make(5, 50*sec))
@@ -592,7 +577,7 @@ var refundRules = []promise{
 	}},
 
 	{"actions of a meter that are given back in any order, at once, were never charged", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		for name, order := range map[string][]int{"first to last": {0, 1, 2, 3, 4}, "last to first": {4, 3, 2, 1, 0}, "mixed": {2, 0, 4, 1, 3}} {
 			a := s.of(core.TokenBucket(5, core.Per(7, 10*sec))).as(name, "post")
 			var made [5]core.Decision
@@ -609,7 +594,7 @@ var refundRules = []promise{
 	}},
 
 	{"refunds of a meter that overlap give no more than if nothing of it had happened", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(10, core.Every(6*sec)))
 		var first, held [10]core.Decision
 		for i := range first {
@@ -628,7 +613,7 @@ var refundRules = []promise{
 	}},
 
 	{"a meter that is whole after a refund remembers it until all that there was is drained", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(2, core.Every(10*sec)))
 		first, second := a.paid(1), a.paid(1)
 		a.refund(first, 1)
@@ -641,7 +626,7 @@ var refundRules = []promise{
 	}},
 
 	{"a meter remembers eight refunds, and gives back less rather than more of what overlaps with others", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(100, core.Per(3, sec)))
 		var made []core.Decision
 		for i := range 12 {
@@ -706,7 +691,7 @@ var refundRules = []promise{
 	}},
 
 	{"an action that a lower max has dropped for a refusal of its instant is given back with it", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a, lower := s.of(countRefused(2, 10*sec)), s.of(countRefused(1, 10*sec))
 		d := a.paid(1)
 		lower.allow(1, stop(1, 0, 10*sec, 10*sec))
@@ -734,7 +719,7 @@ var refundRules = []promise{
 	}},
 
 	{"any action of a long queue can be given back", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		const quota, cost, steps = 8000, 20, 700
 		a := s.of(core.MovingWindow(quota, 300*sec))
 		var made [steps]core.Decision
@@ -788,7 +773,7 @@ var refundRules = []promise{
 	}},
 
 	{"the last turn is free once it is given back", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(1, core.Every(10*sec)))
 		a.paid(1)
 		first := a.ahead(time.Minute, pass(1, 0, 20*sec))
@@ -801,7 +786,7 @@ var refundRules = []promise{
 	}},
 
 	{"a turn stays taken while there is one behind it, with which a newcomer would pass", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(1, core.Every(10*sec)))
 		a.paid(1)
 		first := a.ahead(time.Minute, pass(1, 0, 20*sec))
@@ -812,7 +797,7 @@ var refundRules = []promise{
 	}},
 
 	{"an action is not given back while another waits, and is once nobody does", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(2, core.Every(10*sec)))
 		first, second := a.paid(1), a.paid(1)
 		a.ahead(time.Minute, pass(2, 0, 30*sec))

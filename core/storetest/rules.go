@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func Rules(t *testing.T, open func(testing.TB) Fixture) {
 	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, banRules, shadowRules, surchargeRules, turnRules, refundRules} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
-				play(&script{T: t, f: open(t)}, p.check)
+				p.check(&script{T: t, f: open(t)})
 			})
 		}
 	}
@@ -49,29 +50,10 @@ type script struct {
 // at moves the clock to an instant after the script's beginning.
 func (s *script) at(t time.Duration) {
 	if d := t - s.now; d != 0 {
-		s.exact()
+		s.f.stands(s)
 		s.f.Advance(d)
 		s.now = t
 	}
-}
-
-// exact leaves the rest of the script out if the clock cannot be moved.
-func (s *script) exact() {
-	if s.f.Advance == nil {
-		panic(curtain{})
-	}
-}
-
-type curtain struct{}
-
-// play plays a script as far as the clock lets it.
-func play(s *script, check func(*script)) {
-	defer func() {
-		if v := recover(); v != nil && v != (curtain{}) {
-			panic(v)
-		}
-	}()
-	check(s)
 }
 
 // of makes a limiter, for the script's user and action.
@@ -179,7 +161,7 @@ func each(check func(*script, maker), makers ...maker) func(*script) {
 	return func(s *script) {
 		for _, m := range makers {
 			s.Run(m.name, func(t *testing.T) {
-				play(&script{T: t, f: s.f}, func(s *script) { check(s, m) })
+				check(&script{T: t, f: s.f}, m)
 			})
 		}
 	}
@@ -424,7 +406,7 @@ var meterRules = []promise{
 
 	{"Throttle(15, Per(30, time.Minute)) is CL.THROTTLE key 15 30 60", func(s *script) {
 		a := s.of(core.Throttle(15, core.Per(30, time.Minute)))
-		s.exact()
+		s.f.stands(s)
 		for i := range 17 {
 			d, err := a.l.Allow(s.Context(), a.user, a.action)
 			want := [5]int64{0, 16, int64(15 - i), -1, int64(2 * (i + 1))}
@@ -555,7 +537,7 @@ var meterRules = []promise{
 		// Each action comes at the first microsecond at which it may. The k-th is
 		// due at exactly k sevenths of a second.
 		a := s.of(core.Funnel(2, core.Per(7, sec)))
-		s.exact()
+		s.f.stands(s)
 		a.allow(2, pass(2, 0, 285_715*usec))
 		for k := range 140 {
 			due := (time.Duration(k+1)*1_000_000 + 6) / 7 * usec
@@ -574,7 +556,7 @@ var meterRules = []promise{
 	}},
 
 	{"seven sevenths of a second are a second", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		funnel, bucket := s.of(core.Funnel(9, core.Per(7, sec))), s.of(core.TokenBucket(9, core.Per(7, sec)).Initial(8))
 		for k := 1; k < 7; k++ {
 			funnel.allow(1, pass(9, 9-k, (time.Duration(k)*1_000_000+6)/7*usec))
@@ -587,7 +569,7 @@ var meterRules = []promise{
 	}},
 
 	{"the finest rate is a millionth of a microsecond a unit", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.Funnel(1e9, core.Per(1e9, ms)))
 		a.allow(1, pass(1e9, 1e9-1, usec))
 		a.allow(1e9-1, pass(1e9, 0, ms))
@@ -611,7 +593,7 @@ var meterRules = []promise{
 	}},
 
 	{"the largest meter is exact", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		const n = 999_999_937 // a prime: nothing cancels
 		a := s.of(core.TokenBucket(n, core.Per(n, year)))
 		a.allow(n, pass(n, 0, year))
@@ -632,29 +614,20 @@ var meterRules = []promise{
 	}},
 }
 
-// one of each kind, of quota 5, whose state fades within a minute.
-var kindsOfLimits = []core.Limit{
-	core.SlidingWindow(5, 10*sec),
-	countRefused(5, 10*sec),
-	core.MovingWindow(5, 10*sec),
-	core.FixedWindow(5, 10*sec),
-	core.ElasticWindow(5, 10*sec),
-	core.TokenBucket(5, core.Every(2*sec)),
-	core.TokenBucket(5, core.Every(2*sec)).Initial(5).Named("initial"),
-	core.Funnel(5, core.Every(2*sec)).Named("f"), // apart from the throttle
-	core.Throttle(4, core.Every(2*sec)),
-	core.Funnel(5, core.Per(7, sec)).Named("odd"),
-	core.TokenBucket(5, core.Per(7, 11*sec)).Initial(2).Named("odd"),
-}
+// fives are limits of each kind, of quota 5, whose state fades within a minute. Two rates are
+// not whole microseconds a unit.
+var fives = append(everyKind(5, 10*sec),
+	core.Funnel(5, core.Per(7, sec)),
+	core.TokenBucket(5, core.Per(7, 11*sec)).Initial(2),
+)
 
 // ofEach runs a promise for one limit of each kind.
 func ofEach(check func(*script, *actor, core.Limit)) func(*script) {
 	return func(s *script) {
-		for i, l := range kindsOfLimits {
+		for i, l := range fives {
 			s.Run(l.String(), func(t *testing.T) {
-				play(&script{T: t, f: s.f}, func(s *script) {
-					check(s, s.of(l).as(fmt.Sprint("user ", i), "reply"), l)
-				})
+				s := &script{T: t, f: s.f}
+				check(s, s.of(l).as(fmt.Sprint("user ", i), "reply"), l)
 			})
 		}
 	}
@@ -662,7 +635,7 @@ func ofEach(check func(*script, *actor, core.Limit)) func(*script) {
 
 var limiterRules = []promise{
 	{"RetryAfter is honest: at that instant it passes, a microsecond earlier it does not", ofEach(func(s *script, a *actor, l core.Limit) {
-		s.exact()
+		s.f.stands(s)
 		for round := range 3 {
 			for cost := 1; cost <= 5; cost++ {
 				d, err := a.l.AllowN(s.Context(), a.user, a.action, cost)
@@ -690,7 +663,7 @@ var limiterRules = []promise{
 	})},
 
 	{"ResetAfter is honest: at that instant the limit is whole, a microsecond earlier it is not", ofEach(func(s *script, a *actor, l core.Limit) {
-		s.exact()
+		s.f.stands(s)
 		for cost := 1; cost <= 2; cost++ {
 			s.at(s.now + sec)
 			d, err := a.l.AllowN(s.Context(), a.user, a.action, cost)
@@ -708,7 +681,7 @@ var limiterRules = []promise{
 	})},
 
 	{"a cost above the quota is refused with Never and writes nothing", ofEach(func(s *script, a *actor, l core.Limit) {
-		s.exact()
+		s.f.stands(s)
 		unseen, err := a.l.Peek(s.Context(), a.user, a.action)
 		if err != nil {
 			s.Fatal(err)
@@ -747,7 +720,7 @@ var limiterRules = []promise{
 	}},
 
 	{"a cost of the whole quota passes once", ofEach(func(s *script, a *actor, l core.Limit) {
-		s.exact()
+		s.f.stands(s)
 		d, err := a.l.Peek(s.Context(), a.user, a.action)
 		if err != nil {
 			s.Fatal(err)
@@ -762,7 +735,7 @@ var limiterRules = []promise{
 	})},
 
 	{"AllowN(0) is allowed unless the user is banned, and otherwise answers as Peek", ofEach(func(s *script, a *actor, l core.Limit) {
-		s.exact()
+		s.f.stands(s)
 		for range 7 {
 			want, err := a.l.Peek(s.Context(), a.user, a.action)
 			if err != nil {
@@ -779,7 +752,7 @@ var limiterRules = []promise{
 	})},
 
 	{"AllowN(0) and Peek tell of the limit that refuses", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.FixedWindow(4, 10*sec), core.FixedWindow(4, 20*sec), core.SlidingWindow(6, 30*sec))
 		a.allow(4, by(1, pass(4, 0, 20*sec)))
 		a.peek(by(1, stop(4, 0, 20*sec, 20*sec)))
@@ -788,7 +761,7 @@ var limiterRules = []promise{
 
 	{"a Peek writes nothing", ofEach(func(s *script, a *actor, l core.Limit) {
 		// Two users do the same; one peeks all the time.
-		s.exact()
+		s.f.stands(s)
 		b := a.as(a.user+", peeking", a.action)
 		for i := range 24 {
 			for range 2 {
@@ -808,12 +781,10 @@ var limiterRules = []promise{
 	})},
 
 	{"all limits are charged or none is", func(s *script) {
-		for i, l := range kindsOfLimits[:9] {
+		for i, l := range everyKind(5, 10*sec) {
 			s.Run(l.String(), func(t *testing.T) {
 				s := &script{T: t, f: s.f}
-				if s.f.Advance == nil {
-					return
-				}
+				s.f.stands(s)
 				user := fmt.Sprint("user ", i)
 				one := core.FixedWindow(1, 20*sec).Named("one")
 				s.of(one, l).as(user, "reply").allow(1, by(0, pass(1, 0, 20*sec)))
@@ -844,7 +815,7 @@ var limiterRules = []promise{
 	}},
 
 	{"the limit with the longest RetryAfter binds if any refuses", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		a := s.of(core.SlidingWindow(6, 10*sec), core.Funnel(10, core.Every(time.Hour)), core.FixedWindow(20, year))
 		a.allow(5, by(0, pass(6, 1, 10*sec)))
 		a.allow(6, by(1, stop(10, 1, time.Hour, 5*time.Hour))) // Remaining is still the least of all
@@ -852,7 +823,7 @@ var limiterRules = []promise{
 	}},
 
 	{"of equal RetryAfter the longer ResetAfter binds, then the first", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		window, funnel := core.FixedWindow(1, 10*sec), core.Funnel(2, core.Every(10*sec))
 		s.of(funnel).allow(1, pass(2, 1, 10*sec))
 		a := s.of(window, funnel)
@@ -871,8 +842,8 @@ var limiterRules = []promise{
 	}},
 
 	{"Reset forgets this limiter's states for this user and action, and no others", func(s *script) {
-		s.exact()
-		for i, l := range kindsOfLimits {
+		s.f.stands(s)
+		for i, l := range fives {
 			user := fmt.Sprint("user ", i)
 			a, other := s.of(l).as(user, "reply"), s.of(l.Named("other")).as(user, "reply")
 			whole, err := a.l.Peek(s.Context(), user, "reply")
@@ -893,7 +864,7 @@ var limiterRules = []promise{
 			a.as(user+"2", "reply").allow(0, used)
 			a.as(user, "like").allow(0, used)
 		}
-		a := s.of(kindsOfLimits[:9]...)
+		a := s.of(everyKind(5, 10*sec)...)
 		d, err := a.l.AllowN(s.Context(), a.user, a.action, 5)
 		if err != nil || !d.Allowed {
 			s.Fatalf("%s, %v", show(d), err)
@@ -903,6 +874,48 @@ var limiterRules = []promise{
 			s.Fatalf("after Reset: %s, %v", show(d), err)
 		}
 	}},
+
+	{"a decorator of a store that answers changes no decision", ofEach(func(s *script, _ *actor, l core.Limit) {
+		// One user's calls go to the store itself, the other's through a decorator. If the
+		// fallback decides, the Source shows it.
+		s.f.stands(s)
+		for name, decorate := range map[string]func(core.Store) core.Store{
+			"Observe": func(store core.Store) core.Store {
+				return core.Observe(store, func(context.Context, core.Observation) {})
+			},
+			"Fallback": func(store core.Store) core.Store { return core.Fallback(store, store) },
+			"FailOpen": core.FailOpen,
+		} {
+			s.Run(name, func(t *testing.T) {
+				s, decorated := &script{T: t, f: s.f}, &script{T: t, f: Fixture{Store: decorate(s.f.Store), Advance: s.f.Advance}}
+				bare, b := s.of(l).as(name, "reply"), decorated.of(l).as(name+", decorated", "reply")
+				for _, cost := range []int{0, 1, 2, 6, 1, 1, 3, 1, 1} {
+					want, err := bare.l.AllowN(s.Context(), bare.user, bare.action, cost)
+					if err != nil {
+						s.Fatal(err)
+					}
+					b.allow(cost, want)
+					s.at(s.now + 300*ms)
+					if want, err = bare.l.Peek(s.Context(), bare.user, bare.action); err != nil {
+						s.Fatal(err)
+					}
+					b.peek(want)
+				}
+				want, err := bare.l.Surcharge(s.Context(), bare.user, bare.action, 2)
+				if err != nil {
+					s.Fatal(err)
+				}
+				b.surcharge(2, want)
+				status, err := bare.l.Status(s.Context(), bare.user, bare.action)
+				if err != nil {
+					s.Fatal(err)
+				}
+				if got, err := b.l.Status(s.Context(), b.user, b.action); err != nil || !slices.Equal(got.Limits, status.Limits) {
+					s.Errorf("Status: %+v, %v; want %+v", got.Limits, err, status.Limits)
+				}
+			})
+		}
+	})},
 
 	{"a call that cannot be answered is an error and charges nothing", func(s *script) {
 		a := s.of(core.FixedWindow(2, 10*sec))
@@ -1006,7 +1019,7 @@ var stateRules = []promise{
 	}},
 
 	{"two meters of two sizes each admit no more than alone", func(s *script) {
-		s.exact()
+		s.f.stands(s)
 		rate := core.Per(5, 2*sec)
 		for _, make := range []func(int) core.Limit{
 			func(n int) core.Limit { return core.Funnel(n, rate) },

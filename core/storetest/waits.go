@@ -16,7 +16,7 @@ import (
 
 // Waits checks core.Limiter.Wait over the store, with callers of several processes who
 // share limits and leave. It recounts the actions that pass without the store. The time is
-// that of a synctest bubble, so Waits does nothing if the store's clock runs by itself.
+// that of a synctest bubble, so a store whose clock runs by itself cannot be tested.
 func Waits(t *testing.T, open func(testing.TB) Fixture) {
 	for _, part := range []struct {
 		name  string
@@ -31,9 +31,9 @@ func Waits(t *testing.T, open func(testing.TB) Fixture) {
 		{"to wait is no attempt", waitIsNoAttempt},
 	} {
 		t.Run(part.name, func(t *testing.T) {
-			if f := open(t); f.Advance != nil {
-				part.check(t, f)
-			}
+			f := open(t)
+			f.stands(t)
+			part.check(t, f)
 		})
 	}
 }
@@ -319,9 +319,7 @@ const handover = 10 * ms
 // back: the next caller waits only for the actions that have passed. A turn is lost only if
 // one of another process, or of a caller who was about to ask, depends on it.
 func crowdThatLeaves(t *testing.T, f Fixture) {
-	if _, able := f.Store.(core.Refunder); !able {
-		return
-	}
+	f.refunds(t)
 	f.random(t, func(rt *rapid.T, run int) {
 		user := fmt.Sprint("u", run)
 		r := rule{kind: rapid.SampledFrom([]kind{funnel, bucket}).Draw(rt, "kind"), max: rapid.IntRange(1, 3).Draw(rt, "max"), n: 1}
@@ -376,9 +374,7 @@ func crowdThatLeaves(t *testing.T, f Fixture) {
 // If the callers before it leave, a caller at the end of a queue passes at the turn of the
 // first one who left.
 func stayingCallerMovesUp(t *testing.T, f Fixture) {
-	if _, able := f.Store.(core.Refunder); !able {
-		return
-	}
+	f.refunds(t)
 	f.bubble(t, func(store core.Store) {
 		l := core.Must(core.New(store, core.Funnel(1, core.Every(sec))))
 		if d, err := l.Allow(context.Background(), "u", "a"); err != nil || !d.Allowed {
