@@ -213,7 +213,7 @@ func TestBreaker(t *testing.T) {
 						}
 						synctest.Wait()
 						if n := store.asked.Load() - before; n != s.asked {
-							t.Errorf("step %d, %+v: asked %d times", i, s, n)
+							t.Errorf("step %d, %+v: the store was asked %d times, not %d", i, s, n, s.asked)
 						}
 					}
 					time.Sleep(time.Minute) // for those who are under way
@@ -241,7 +241,7 @@ func TestBreakerCountsDeadlines(t *testing.T) {
 					cancel()
 				}
 				if n := store.asked.Load(); n != 3 || !down || log.Len() == 0 {
-					t.Errorf("asked %d times, Down %t, log %q", n, down, log)
+					t.Errorf("asked %d times, not 3; Down %t, not true; log %q", n, down, log)
 				}
 			})
 		})
@@ -405,7 +405,7 @@ func TestBreakerBoundsItsParts(t *testing.T) {
 		}
 		// 63 parts or so have a circuit each, which one failure does not open.
 		if store.asked > 100 {
-			t.Errorf("asked %d times", store.asked)
+			t.Errorf("asked %d times, more than 100", store.asked)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package echolimit_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -182,7 +181,7 @@ var v4 = version{
 	errorHandler: func(c ctx, err error) { c.(echov4.Context).Error(err) },
 	wrapped: []wrapped{
 		{"an HTTPError in one", &echov4.HTTPError{Code: 500, Message: "outer", Internal: echov4.NewHTTPError(404, "inner")}, 404},
-		{"a wrapped HTTPError", fmt.Errorf("in %w", echov4.ErrNotFound), 500},
+		{"a wrapped HTTPError", errors.Join(echov4.ErrNotFound), 500},
 	},
 }
 
@@ -251,7 +250,7 @@ var v5 = version{
 	},
 	wrapped: []wrapped{
 		{"an HTTPError in one", echov5.HTTPError{Code: 500, Message: "outer"}.Wrap(echov5.NewHTTPError(404, "inner")), 500},
-		{"a wrapped HTTPError", fmt.Errorf("in %w", echov5.ErrNotFound), 404},
+		{"a wrapped HTTPError", errors.Join(echov5.ErrNotFound), 404},
 		{"an HTTPError without a status", echov5.NewHTTPError(0, "none"), 500},
 	},
 }

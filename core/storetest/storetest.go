@@ -43,7 +43,7 @@ type Fixture struct {
 	Advance func(d time.Duration)
 
 	// Traces is how many random traces Trace runs, of some 40 calls each; 0 means
-	// 500. The flag -rapid.checks, if given, overrides it.
+	// 500. With -short it is a tenth. The flag -rapid.checks, if given, overrides both.
 	Traces int
 }
 

@@ -35,6 +35,9 @@ func (f *Fixture) random(t *testing.T, check func(rt *rapid.T, run int)) {
 	if left == 0 {
 		left = 500
 	}
+	if testing.Short() {
+		left = (left + 9) / 10
+	}
 	flag.Visit(func(g *flag.Flag) { asked = asked || g.Name == "rapid.checks" })
 	if asked {
 		left = 1 // call of Check, which runs as many as the flag says

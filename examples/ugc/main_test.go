@@ -21,6 +21,9 @@ import (
 // build builds the program once for all tests that start it.
 func build(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it builds the program, and the tests are short")
+	}
 	bin := filepath.Join(t.TempDir(), "ugc")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

@@ -17,6 +17,9 @@ import (
 
 func build(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it builds the program, and the tests are short")
+	}
 	bin := filepath.Join(t.TempDir(), "worker")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

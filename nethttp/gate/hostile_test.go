@@ -60,10 +60,10 @@ func TestHostileKeys(t *testing.T) {
 							w := httptest.NewRecorder()
 							h.ServeHTTP(w, r)
 							if w.Code != want || w.Header().Get("X-RateLimit-Remaining") != []string{"1", "0", "0"}[turn] {
-								t.Errorf("key %d, %.20q, for the %d. time: %d, %v", i, k, turn+1, w.Code, w.Header())
+								t.Fatalf("key %d, %.20q, for the %d. time: %d, not %d, %v", i, k, turn+1, w.Code, want, w.Header())
 							}
 							if len(w.Body.String()) > 1000 {
-								t.Errorf("key %d is told: %.200q", i, w.Body)
+								t.Fatalf("key %d is told: %.200q", i, w.Body)
 							}
 						}
 					}

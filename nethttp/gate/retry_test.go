@@ -20,6 +20,9 @@ import (
 // A client that honours Retry-After, and would else come back within a millisecond,
 // waits as long as it was told and gets through the first time it comes back.
 func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for seconds, and the tests are short")
+	}
 	var broken atomic.Int32 // how often the store still fails
 	failing := func(s core.Store) core.Store {
 		return answers(func(c core.Charge) (core.Decision, error) {

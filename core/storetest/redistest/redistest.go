@@ -4,8 +4,8 @@
 //	server := redistest.Start(t)
 //	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
 //
-// A test that needs one is skipped where redis-server is not installed, and fails
-// there if the environment variable TAILCUT_REDIS is "required".
+// A test that needs one is skipped with -short. Where redis-server is not installed it is
+// skipped too, and fails if the environment variable TAILCUT_REDIS is "required".
 package redistest
 
 import (
@@ -50,11 +50,14 @@ func missing(t testing.TB, what, pkg string) {
 	t.Skip(say)
 }
 
-// Need skips a test that starts servers in its subtests and sums up what they did, where
-// there are none to start; with clock also where their clock cannot be set. The subtests
-// alone would be skipped, and the sum be wrong.
+// Need skips a test that would start servers, if none can be started; with clock also if
+// their clock cannot be set. Only a test that starts its servers in subtests, and sums up what
+// they did, has to call it.
 func Need(t testing.TB, clock bool) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it starts a server, and the tests are short")
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		missing(t, "redis-server", "redis-server")
 	}
