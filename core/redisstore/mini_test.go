@@ -38,8 +38,6 @@ func mini(t testing.TB) storetest.Fixture {
 	return storetest.Fixture{Store: store, Advance: advance, Traces: 30}
 }
 
-func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }
-
 // The script does not take a kind that it has forgotten for another one.
 func TestUnknownKindIsAnError(t *testing.T) {
 	limits := []core.Limit{core.SlidingWindow(1, time.Minute)}

@@ -1,3 +1,6 @@
+// Tests run in the order of their files' names. The conformance suite is in this file to run
+// before a test that may hang.
+
 package redisstore_test
 
 import (
@@ -12,6 +15,8 @@ import (
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+
+func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }
 
 // One server serves the whole suite, each subtest in a key space of its own.
 func TestRealRedisConforms(t *testing.T) {
