@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,28 +27,27 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			remaining := make([]int, quota)
 			refused := 0
 			var mu sync.Mutex
-			together(goroutines, func(i int) {
+			together(t, goroutines, func(int) error {
 				d, err := a.l.Allow(t.Context(), a.user, a.action)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
 				case err != nil:
-					t.Error(err)
+					return err
 				case !d.Allowed:
 					refused++
 					if d.RetryAfter <= 0 || d.Remaining != 0 || d.Reason != core.ReasonLimited {
-						t.Errorf("refused: %s", show(d))
+						return errors.New(show(d))
 					}
 				case d.Remaining < 0 || d.Remaining >= quota:
-					t.Errorf("passed: %s", show(d))
+					return errors.New(show(d))
 				default:
 					remaining[d.Remaining]++
 				}
+				return nil
 			})
-			for left, n := range remaining {
-				if n != 1 {
-					t.Errorf("%d passed with %d remaining, not one", n, left)
-				}
+			if left := slices.IndexFunc(remaining, func(n int) bool { return n != 1 }); left >= 0 {
+				t.Errorf("%d passed with %d remaining, not one", remaining[left], left)
 			}
 			if refused != goroutines-quota {
 				t.Errorf("%d were refused, not %d", refused, goroutines-quota)
@@ -70,25 +71,23 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		large, small := s.of(core.MovingWindow(quota, time.Hour)), s.of(core.MovingWindow(quota-10, time.Hour))
 		passed := 0
 		var mu sync.Mutex
-		together(goroutines, func(i int) {
+		together(t, goroutines, func(i int) error {
 			l, cost := large.l, i%3+1
 			if i%2 == 0 {
 				l = small.l
 			}
 			if i%10 == 0 {
 				if _, err := l.Peek(t.Context(), large.user, large.action); err != nil {
-					t.Error(err)
+					return err
 				}
 			}
 			d, err := l.AllowN(t.Context(), large.user, large.action, cost)
-			if err != nil {
-				t.Error(err)
-			}
 			if d.Allowed {
 				mu.Lock()
 				passed += cost
 				mu.Unlock()
 			}
+			return err
 		})
 		// A cost of 3 may be left out when 2 remain, no more.
 		d, err := large.l.Peek(t.Context(), large.user, large.action)
@@ -131,15 +130,13 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				together(goroutines, func(i int) {
+				together(t, goroutines, func(i int) error {
 					a := actors[i%len(actors)]
 					d, err := a.l.Allow(t.Context(), a.user, a.action)
-					if err != nil {
-						t.Error(err)
-					}
 					if d.Allowed {
 						passed.Add(1)
 					}
+					return err
 				})
 			}()
 			const most = time.Minute
@@ -176,7 +173,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			for i := range limits {
 				want = append(want, left(i)-2*each)
 			}
-			together(3*each, func(i int) {
+			together(t, 3*each, func(i int) error {
 				var d core.Decision
 				var err error
 				switch i % 3 {
@@ -186,15 +183,16 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 					d, err = a.l.Allow(t.Context(), a.user, a.action)
 				case 2:
 					if !refunds {
-						return
+						return nil
 					}
 					if d, err = a.l.Allow(t.Context(), a.user, a.action); err == nil {
 						err = a.l.Refund(t.Context(), d)
 					}
 				}
-				if err != nil || !d.Allowed {
-					t.Errorf("%s, %v", show(d), err)
+				if err == nil && !d.Allowed {
+					err = errors.New(show(d))
 				}
+				return err
 			})
 			for i, l := range limits {
 				if got := left(i); got != want[i] {
@@ -208,10 +206,9 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		const users, refusals = 10, 99
 		s := &script{T: t, f: open(t)}
 		a := s.of(core.FixedWindow(1, time.Hour)).with(core.BanPolicy{Refusals: refusals + 1, Within: time.Hour, Bans: []time.Duration{time.Hour}})
-		together(users*(1+refusals), func(i int) {
-			if _, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action); err != nil {
-				t.Error(err)
-			}
+		together(t, users*(1+refusals), func(i int) error {
+			_, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
+			return err
 		})
 		for i := range users {
 			status, err := a.l.Status(t.Context(), fmt.Sprint("user ", i), a.action)
@@ -227,16 +224,14 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		a := s.of(core.SlidingWindow(quota, time.Hour), core.Funnel(quota, hourly))
 		var passed [users]int
 		var mu sync.Mutex
-		together(users*each, func(i int) {
+		together(t, users*each, func(i int) error {
 			d, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
-			if err != nil {
-				t.Error(err)
-			}
 			if d.Allowed {
 				mu.Lock()
 				passed[i%users]++
 				mu.Unlock()
 			}
+			return err
 		})
 		for i, n := range passed {
 			if n != quota {
@@ -275,22 +270,17 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		a := s.of(core.SlidingWindow(quota, time.Hour), core.FixedWindow(quota, time.Hour))
 		passed := 0
 		var mu sync.Mutex
-		together(goroutines, func(i int) {
+		together(t, goroutines, func(i int) error {
 			if i == goroutines/2 {
-				if err := a.l.Reset(t.Context(), a.user, a.action); err != nil {
-					t.Error(err)
-				}
-				return
+				return a.l.Reset(t.Context(), a.user, a.action)
 			}
 			d, err := a.l.Allow(t.Context(), a.user, a.action)
-			if err != nil {
-				t.Error(err)
-			}
 			if d.Allowed {
 				mu.Lock()
 				passed++
 				mu.Unlock()
 			}
+			return err
 		})
 		if passed < quota || passed > 2*quota {
 			t.Errorf("%d passed, not %d to %d", passed, quota, 2*quota)
@@ -321,16 +311,24 @@ func (s *telling) Take(ctx context.Context, c core.Charge) (core.Decision, error
 	return s.Store.Take(ctx, c)
 }
 
-// together runs n goroutines that all start at once, and waits for them.
-func together(n int, do func(i int)) {
+// together runs n goroutines that all start at once, and waits for them. It reports the first
+// of their errors, and how many there are.
+func together(t testing.TB, n int, do func(i int) error) {
+	t.Helper()
 	var wg sync.WaitGroup
+	errs := make(chan error, n)
 	start := make(chan struct{})
 	for i := range n {
 		wg.Go(func() {
 			<-start
-			do(i)
+			if err := do(i); err != nil {
+				errs <- err
+			}
 		})
 	}
 	close(start)
 	wg.Wait()
+	if failed := len(errs); failed > 0 {
+		t.Errorf("%d of %d goroutines failed; the first: %v", failed, n, <-errs)
+	}
 }

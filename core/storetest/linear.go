@@ -60,7 +60,7 @@ func interleave(t testing.TB, store core.Store, l core.Limit) (ops []porcupine.O
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	var mu sync.Mutex
-	together(goroutines, func(g int) {
+	together(t, goroutines, func(g int) error {
 		r := rand.New(rand.NewPCG(seed, uint64(g)))
 		for range calls {
 			a := ask{user: r.IntN(users)}
@@ -104,6 +104,7 @@ func interleave(t testing.TB, store core.Store, l core.Limit) (ops []porcupine.O
 			mu.Unlock()
 			time.Sleep(time.Duration(r.IntN(50)) * time.Microsecond) // or each would run by itself
 		}
+		return nil
 	})
 	return ops, answered
 }
