@@ -83,7 +83,7 @@ func figure() string {
 	height := panelsTop + len(contenders)*rowHeight + contenders[len(contenders)-1].group*groupGap + 30
 	d := &drawing{}
 	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="title desc">`, width, height, width, height)
-	d.add(`<title id="title">Seven limits of %d a minute under the same requests</title>`, shown)
+	d.add(`<title id="title">Limits of %d a minute under the same requests</title>`, shown)
 	d.add(`<desc id="desc">%s</desc>`, html.EscapeString(summary()))
 	d.add("<style>%s</style>", style)
 	d.add(`<rect class="page" width="%d" height="%d" rx="8"/>`, width, height)
@@ -126,7 +126,7 @@ func panelX(i int) float64 { return panelLeft + float64(i)*(panelWidth+panelGap)
 
 // legend is the title and what the marks mean.
 func (d *drawing) legend() {
-	d.text("title", margin+4, 28, fmt.Sprintf("Seven limits, one quota: %d a minute. The same requests for each.", shown))
+	d.text("title", margin+4, 28, fmt.Sprintf("Every limit has one quota, %d a minute, and gets the same requests.", shown))
 	const y = 54
 	x := float64(margin + 4)
 	d.add(`<path class="passed" d="M%s %dv12m5-12v12m5-12v12"/>`, px(x+2), y-10)

@@ -10,7 +10,7 @@ import (
 // or funnel of max units fills or drains.
 const period = time.Minute
 
-// A contender is one of the seven limits.
+// A contender is a limit of the comparison.
 type contender struct {
 	name   string
 	limit  func(max int) core.Limit

@@ -1,5 +1,5 @@
-// Command compare runs Tailcut's seven limits, with the same quota, against the same
-// traffic, and prints and draws what each makes of it.
+// Command compare runs Tailcut's limits, with the same quota, against the same traffic, and
+// prints and draws what each makes of it.
 //
 //	go run ./examples/compare
 //	go run ./examples/compare -redis 127.0.0.1:6379
@@ -58,7 +58,7 @@ func compare(ctx context.Context, s settings, out io.Writer) error {
 		return err
 	}
 
-	fmt.Fprintf(out, "Seven limits of %d a minute under the same requests: | passed, x refused. Drawn in %s\n", shown, s.svg)
+	fmt.Fprintf(out, "Limits of %d a minute under the same requests: | passed, x refused. Drawn in %s\n", shown, s.svg)
 	strips(out)
 	fmt.Fprintf(out, "\nMeasured at max %d, beside what the articles say:\n\n%s", judged, judgements())
 	fmt.Fprintf(out, "\nThe figures, on a virtual clock:\n\n%s", behaviours(s.quotas))
