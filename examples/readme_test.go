@@ -235,7 +235,7 @@ func TestREADMECommandsExist(t *testing.T) {
 			}
 		}
 	}
-	for _, command := range []string{"go run ./examples/ugc\n", "go test ./...\n"} {
+	for _, command := range []string{"go run ./examples/ugc\n", "go test -short ./...\n"} {
 		if !strings.Contains(readme(t, "../README.md"), command) {
 			t.Errorf("the README does not say %q", command)
 		}
