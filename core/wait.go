@@ -36,7 +36,14 @@ func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, erro
 }
 
 // WaitN is [Limiter.Wait] for an action that costs n units; see [Limiter.AllowN].
-func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Decision, err error) {
+func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decision, error) {
+	return l.WaitFor(ctx, maxPeriod, user, action, n)
+}
+
+// WaitFor is [Limiter.WaitN] for a caller that waits for at most the duration most, and at most a
+// year: if its turn comes later, the error is [ErrRefused]. Unlike ctx's deadline, the end of most
+// does not cut short a call of the store that is under way: its answer counts.
+func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (d Decision, err error) {
 	if err := l.check(ctx, user, action); err != nil {
 		return Decision{}, err
 	}
@@ -47,10 +54,8 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (d Deci
 		}
 		return d, err
 	}
-	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), patience: maxPeriod, wake: make(chan struct{}, 1)}
-	if p, ok := ctx.(interface{ Patience() time.Duration }); ok { // the context of package gate
-		w.patience = min(w.patience, p.Patience())
-	}
+	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), wake: make(chan struct{}, 1)}
+	w.patience = min(most, maxPeriod) + time.Microsecond // a turn exactly at the end is in time
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}

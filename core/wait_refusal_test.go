@@ -137,7 +137,7 @@ func TestWhoWaitsInVainIsBanned(t *testing.T) {
 			core.BanPolicy{Refusals: 100, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
 		var wg sync.WaitGroup
 		for range 1000 {
-			wg.Go(func() { _, _ = l.Wait(patient{t.Context(), 2 * time.Second}, "u", "a") })
+			wg.Go(func() { _, _ = l.WaitFor(t.Context(), 2*time.Second, "u", "a", 1) })
 		}
 		wg.Wait()
 		if s, err := l.Status(t.Context(), "u", "a"); err != nil || !s.Ban.Banned {
@@ -157,7 +157,7 @@ func TestARefusalIsRecordedOnceHoweverSlowTheStore(t *testing.T) {
 			}
 			patience := time.Second - 3*latency/2
 			start := time.Now()
-			d, err := l.Wait(patient{t.Context(), patience}, "u", "a")
+			d, err := l.WaitFor(t.Context(), patience, "u", "a", 1)
 			if !errors.Is(err, core.ErrRefused) || time.Since(start) != 2*latency {
 				t.Errorf("%s: %+v, %v after %s", limit, d, err, time.Since(start))
 			}
@@ -186,14 +186,6 @@ func TestNoRefusalIsRecordedAfterTheEnd(t *testing.T) {
 		}
 	})
 }
-
-// patient is a context as package gate makes it.
-type patient struct {
-	context.Context
-	patience time.Duration
-}
-
-func (p patient) Patience() time.Duration { return p.patience }
 
 // A refusal that Wait returns is an attempt, as one of Allow is.
 func TestAWaitThatIsRefusedIsAnAttempt(t *testing.T) {

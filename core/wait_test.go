@@ -589,11 +589,52 @@ func TestNobodyIsLateForAFunnelThatHasRoom(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				if d, err := l.Wait(patient{t.Context(), time.Minute}, "u", "a"); err != nil || !d.Allowed {
+				if d, err := l.WaitFor(t.Context(), time.Minute, "u", "a", 1); err != nil || !d.Allowed {
 					t.Errorf("caller %d: %+v, %v", i, d, err)
 				}
 			})
 		}
 		wg.Wait()
+	})
+}
+
+// A turn exactly at the end of WaitFor is in time, and a later one is refused at once. An answer that
+// comes after the end counts.
+func TestWaitFor(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		most  time.Duration
+		after time.Duration // -1: refused at once
+	}{
+		{"at the end", time.Second, time.Second},
+		{"after the end", time.Second - time.Microsecond, -1},
+		{"without a wait", 0, -1},
+		{"less than nothing", -time.Hour, -1},
+		{"longer than a year", core.Never, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Second))))
+				for i := range 2 {
+					start := time.Now()
+					d, err := l.WaitFor(t.Context(), tt.most, "u", "a", 1)
+					took := time.Since(start)
+					switch {
+					case i == 0 || tt.after >= 0:
+						if err != nil || !d.Allowed || took != time.Duration(i)*tt.after {
+							t.Errorf("%d: %+v, %v after %s", i+1, d, err, took)
+						}
+					case !errors.Is(err, core.ErrRefused) || d.Allowed || d.RetryAfter != time.Second || took != 0:
+						t.Errorf("%d: %+v, %v after %s", i+1, d, err, took)
+					}
+				}
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(1, time.Second)))
+		if d, err := l.WaitFor(t.Context(), latency/2, "u", "a", 1); err != nil || !d.Allowed {
+			t.Errorf("the answer comes after the end: %+v, %v", d, err)
+		}
 	})
 }

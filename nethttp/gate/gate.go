@@ -260,22 +260,9 @@ func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, time.Tim
 		return ch.allow(ctx)
 	}
 	defer g.waiting.Add(-1)
-	d, err := ch.limiter.WaitN(patient{ctx, g.rules.MaxWait}, ch.user, ch.action, ch.cost)
+	d, err := ch.limiter.WaitFor(ctx, g.rules.MaxWait, ch.user, ch.action, ch.cost)
 	if errors.Is(err, core.ErrRefused) {
 		err = nil
 	}
 	return d, time.Now(), err
-}
-
-// A patient context tells core.Limiter.WaitN for how long to wait for the turn. As a deadline,
-// MaxWait would also cut short the call of the store that comes at its end, which then has charged
-// for nothing and counts as failed.
-type patient struct {
-	context.Context
-	maxWait time.Duration
-}
-
-// Patience includes the microsecond for a turn exactly at the end of MaxWait.
-func (p patient) Patience() time.Duration {
-	return max(p.maxWait, p.maxWait+time.Microsecond) // the sum may overflow
 }
