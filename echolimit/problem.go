@@ -44,10 +44,10 @@ func (s *sent) answers(contentType string) bool {
 
 const problemType = "application/problem+json"
 
-// problem makes the outcome an error. Echo's error handler does not unwrap, so the error is
+// problem makes a problem an error. Echo's error handler does not unwrap, so the error is
 // an *echo.HTTPError itself.
-func problem(c echo.Context, o *gate.Outcome) error {
-	p := &Problem{Problem: o.Problem()}
+func problem(c echo.Context, of gate.Problem) error {
+	p := &Problem{Problem: of}
 	p.Sent = sent{p, c.Response()}
 	if c.Request().Method == http.MethodHead { // the answer has no body, so nothing is encoded
 		c.Response().Before(func() {

@@ -3,9 +3,7 @@ package nethttp
 // The middleware, Allow, and their settings.
 
 import (
-	"context"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -125,56 +123,17 @@ type Config struct {
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
-	g := gate.New("nethttp", limiter, user, action, gate.Rules[*http.Request]{
-		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
-		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Style: cfg.style(),
-	})
-	marks := cfg.Keep || cfg.Deny != nil || cfg.Fail != nil
+	g := gate.New(framework{}, limiter, lift(user), lift(action), cfg.lift())
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic("nethttp: Limit: the handler is nil")
 		}
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			var o gate.Outcome
-			var m *mark
-			if marks {
-				m = newMark(r, &cfg)
-				o.Kept = &m.kept
-			}
-			g.Enter(&o, r, r, w.Header())
-			if m == nil && o.Decided && o.Pass && !o.FinalCost && !o.Stacked {
-				next.ServeHTTP(w, r)
-				return
-			}
-			cfg.serve(g, &o, m, next, w, r)
-		})
+		serve := func(x exchange) error {
+			next.ServeHTTP(x.w, x.r)
+			return nil
+		}
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = g.Serve(exchange{w, r}, serve) })
 	}
-}
-
-// serve is for the requests that need more than a call of the handler.
-func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, next http.Handler, w http.ResponseWriter, r *http.Request) {
-	if !o.Pass {
-		cfg.answer(w, r, o)
-		return
-	}
-	if m == nil && (o.Stacked && around(r) != nil || !o.Decided && (cfg.IETF || cfg.ResetDelta || around(r) != nil)) {
-		m = newMark(r, cfg)
-	}
-	inner := r
-	if m != nil {
-		m.keeps = cfg.Keep && o.Decided
-		inner = r.WithContext(m)
-		defer func() {
-			gate.Return(r, inner)
-			m.ended.Store(true)
-		}()
-	}
-	if !o.FinalCost {
-		next.ServeHTTP(w, inner)
-		return
-	}
-	w, answered := gate.Watch(w)
-	g.Run(inner, inner, o, func(r *http.Request) { next.ServeHTTP(w, r) }, answered)
 }
 
 // Allow limits an action that only the handler knows: by a key in the body, the size of
@@ -191,38 +150,25 @@ func (cfg *Config) serve(g *gate.Gate[*http.Request], o *gate.Outcome, m *mark, 
 //
 // Behind a Limit, Allow answers with the Deny, Fail, ResetDelta and IETF of the innermost
 // Limit's Config, even if that Limit skipped. Exception: if the outer Limit skipped and the
-// inner one has no Deny, Fail or Keep (Keep: nethttp only), Allow uses the outer one's. Without
+// inner one has no Deny, Fail or Keep, Allow uses the outer one's. Without
 // a Limit, use [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	if cfg := around(r); cfg != nil {
-		return cfg.Allow(w, r, limiter, user, action, cost)
-	}
-	return Config{}.Allow(w, r, limiter, user, action, cost)
+	refused, _ := gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
+	return refused == nil
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
 // other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
 // so that the headers of one response agree.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	style := cfg.style()
-	if outer := around(r); outer != nil {
-		style = outer.style()
-	}
-	o := gate.Decide("nethttp", style, r, w.Header(), limiter, user, action, cost)
-	if !o.Pass {
-		cfg.answer(w, r, &o)
-	}
-	return o.Pass
+	lifted := cfg.lift()
+	refused, _ := gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost)
+	return refused == nil
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep. Behind several, it returns the decision of the innermost.
-func Decision(r *http.Request) (core.Decision, bool) {
-	if m, ok := r.Context().Value(decisionKey{}).(*mark); ok {
-		return m.kept.Decision, true
-	}
-	return core.Decision{}, false
-}
+func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exchange](r) }
 
 // ExposedHeaders returns the headers that a browser must be allowed to read for a script
 // of another origin to see its limits. Give them to the CORS middleware, such as
@@ -230,66 +176,4 @@ func Decision(r *http.Request) (core.Decision, bool) {
 // outside Limit, so that a refusal has its headers too.
 func ExposedHeaders() []string {
 	return []string{"Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy"}
-}
-
-func (cfg *Config) style() gate.Style { return gate.Style{ResetDelta: cfg.ResetDelta, IETF: cfg.IETF} }
-
-// answer calls Deny or Fail, and sends the default answer if they write nothing.
-func (cfg *Config) answer(w http.ResponseWriter, r *http.Request, o *gate.Outcome) {
-	var hook func(http.ResponseWriter)
-	switch {
-	case o.Failure != nil && cfg.Fail != nil:
-		hook = func(w http.ResponseWriter) { cfg.Fail(w, r, o.Failure) }
-	case o.Failure == nil && cfg.Deny != nil:
-		hook = func(w http.ResponseWriter) { cfg.Deny(w, r, o.Decision) }
-	}
-	if hook != nil {
-		watched, answered := gate.Watch(w)
-		hook(watched)
-		if _, begun := answered(); begun {
-			return
-		}
-	}
-	o.Problem().Write(w, r)
-}
-
-// A mark is the context of a request inside a Limit, for Allow and Decision to find. It costs
-// two allocations, so a Limit without Keep, Deny and Fail leaves one only if a Limit around it
-// has left one, or if it has skipped the request and has IETF or ResetDelta: otherwise Allow
-// sees these in the headers.
-type mark struct {
-	context.Context
-	config *Config
-	keeps  bool
-	ended  atomic.Bool // the handler has returned
-	kept   gate.Kept
-}
-
-func newMark(r *http.Request, cfg *Config) *mark {
-	ctx := r.Context()
-	for { // if a request is served again, it still has the marks of the first time
-		m, ok := ctx.(*mark)
-		if !ok || !m.ended.Load() {
-			return &mark{Context: ctx, config: cfg}
-		}
-		ctx = m.Context
-	}
-}
-
-type configKey struct{}
-type decisionKey struct{}
-
-func (m *mark) Value(key any) any {
-	if key == (configKey{}) && !m.ended.Load() || key == (decisionKey{}) && m.keeps {
-		return m
-	}
-	return m.Context.Value(key)
-}
-
-// around returns the configuration of the innermost Limit that has left a mark, or nil.
-func around(r *http.Request) *Config {
-	if m, ok := r.Context().Value(configKey{}).(*mark); ok {
-		return m.config
-	}
-	return nil
 }

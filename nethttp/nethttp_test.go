@@ -187,7 +187,7 @@ func TestARequestServedAgain(t *testing.T) {
 		nethttp.Config{Keep: true}.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(
 			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				depth = 0
-				for c := reflect.ValueOf(r.Context()); strings.HasSuffix(c.Type().String(), "nethttp.mark"); depth++ {
+				for c := reflect.ValueOf(r.Context()); strings.HasPrefix(c.Type().String(), "*gate.mark["); depth++ {
 					c = reflect.ValueOf(c.Elem().FieldByName("Context").Interface())
 				}
 			})))

@@ -43,9 +43,9 @@ func (p *Problem) MarshalJSON() ([]byte, error) {
 	return json.Marshal(&p.Problem)
 }
 
-// problem makes the outcome an error.
-func problem(c *echo.Context, o *gate.Outcome) error {
-	p := &Problem{Problem: o.Problem(), header: c.Response().Header()}
+// problem makes a problem an error.
+func problem(c *echo.Context, of gate.Problem) error {
+	p := &Problem{Problem: of, header: c.Response().Header()}
 	p.sends = c.Request().Method == http.MethodHead // the answer has no body
 	if res, _ := echo.UnwrapResponse(c.Response()); res != nil {
 		res.Before(func() {

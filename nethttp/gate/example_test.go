@@ -12,87 +12,83 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// An adapter for a framework whose request is *http.Request.
+// An exchange is the request of a framework.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+type handlerFunc = func(*exchange)
+
+// An adapter of the framework tells package gate about it.
+type framework struct{}
+
+func (framework) Name() string                      { return "mylimit" }
+func (framework) Request(c *exchange) *http.Request { return c.r }
+func (framework) Header(c *exchange) http.Header    { return c.w.Header() }
+func (framework) WithRequest(c *exchange, r *http.Request) *exchange {
+	c.r = r
+	return c
+}
+
+func (framework) Watch(c *exchange) (*exchange, gate.Watched) {
+	w := &watched{exchange: c, bare: c.w}
+	c.w, w.answered = gate.Watch(c.w)
+	return c, w
+}
+
+func (framework) Answer(c *exchange, p gate.Problem, _ error) error {
+	gate.ClearBody(c.w)
+	p.Write(c.w, c.r)
+	return nil
+}
+
+type watched struct {
+	exchange *exchange
+	bare     http.ResponseWriter
+	answered func() (status int, begun bool)
+}
+
+func (w *watched) Answered() bool           { _, begun := w.answered(); return begun }
+func (w *watched) Result(error) (int, bool) { return w.answered() }
+func (w *watched) Restore()                 { w.exchange.w = w.bare }
+
+// Its Limit makes a Gate for each middleware, and its Allow is for a handler that asks itself.
 func Example() {
-	limit := func(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
-		g := gate.New("mylimit", limiter, user, action, gate.Rules[*http.Request]{})
-		return func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				var o gate.Outcome
-				g.Enter(&o, r, r, w.Header())
-				if !o.Pass {
-					o.Problem().Write(w, r)
-					return
-				}
-				next.ServeHTTP(w, r)
-			})
+	limit := func(limiter *core.Limiter, user, action func(*exchange) (string, error), cfg gate.Config[*exchange], next handlerFunc) handlerFunc {
+		g := gate.New(framework{}, limiter, user, action, cfg)
+		return func(c *exchange) {
+			_ = g.Serve(c, func(c *exchange) error { next(c); return nil })
 		}
 	}
+	allow := func(c *exchange, limiter *core.Limiter, user, action string, cost int) bool {
+		refused, _ := gate.Allow(framework{}, c, nil, limiter, user, action, cost)
+		return refused == nil
+	}
 
-	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute)))
-	handler := limit(replies, keyfuncs.RemoteIP, keyfuncs.Action("reply"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for range 2 {
+	user := func(c *exchange) (string, error) { return keyfuncs.RemoteIP(c.r) }
+	action := func(*exchange) (string, error) { return "post", nil }
+	posts := core.Must(core.New(memorystore.New(nil), core.FixedWindow(2, time.Hour)))
+	images := core.Must(core.New(memorystore.New(nil), core.FixedWindow(10, time.Hour)))
+	free := gate.Config[*exchange]{FinalCost: func(_ *exchange, status int) int {
+		if status >= 400 {
+			return 0
+		}
+		return 1
+	}}
+	handle := limit(posts, user, action, free, func(c *exchange) {
+		if allow(c, images, "alice", "image", 4) {
+			c.w.WriteHeader(http.StatusCreated)
+		}
+	})
+	for range 4 {
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest("POST", "/", nil))
+		handle(&exchange{w, httptest.NewRequest("POST", "/", nil)})
 		fmt.Printf("%d %q %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
 	}
 	// Output:
-	// 200 "0" ""
-	// 429 "0" "60"
-}
-
-// An adapter's Allow, for a handler that asks for a decision itself.
-func ExampleDecide() {
-	allow := func(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-		o := gate.Decide("mylimit", gate.Style{}, r, w.Header(), limiter, user, action, cost)
-		if !o.Pass {
-			o.Problem().Write(w, r)
-		}
-		return o.Pass
-	}
-
-	items := core.Must(core.New(memorystore.New(nil), core.Funnel(10, core.Every(time.Minute))))
-	for range 2 {
-		w := httptest.NewRecorder()
-		fmt.Print(allow(w, httptest.NewRequest("POST", "/", nil), items, "laoqian", "item", 6), " ")
-		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
-	}
-	// Output:
-	// true 200 4
-	// false 429 4
-}
-
-// An adapter with a FinalCost: a request that fails costs nothing.
-func ExampleGate_Run() {
-	posts := core.Must(core.New(memorystore.New(nil), core.FixedWindow(2, time.Hour)))
-	g := gate.New("mylimit", posts, keyfuncs.RemoteIP, keyfuncs.Action("post"), gate.Rules[*http.Request]{
-		FinalCost: func(_ *http.Request, status int) int {
-			if status >= 500 {
-				return 0
-			}
-			return 1
-		},
-	})
-	serve := func(next http.HandlerFunc, w http.ResponseWriter, r *http.Request) {
-		var o gate.Outcome
-		g.Enter(&o, r, r, w.Header())
-		if !o.Pass {
-			o.Problem().Write(w, r)
-			return
-		}
-		w, answered := gate.Watch(w)
-		g.Run(r, r, &o, func(r *http.Request) { next(w, r) }, answered)
-	}
-
-	for _, status := range []int{500, 500, 201, 201, 201} {
-		w := httptest.NewRecorder()
-		serve(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }, w, httptest.NewRequest("POST", "/", nil))
-		fmt.Println(w.Code)
-	}
-	// Output:
-	// 500
-	// 500
-	// 201
-	// 201
-	// 429
+	// 201 "1" ""
+	// 201 "0" ""
+	// 429 "0" "3600"
+	// 429 "0" "3600"
 }

@@ -11,34 +11,31 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Run runs the handler of a request whose Outcome says FinalCost. Afterwards it charges
-// or refunds the difference between the final cost and the cost charged on entry.
-//
-// The handler serves the request that it is given: r, or if r has a body, a copy whose Body is
-// watched. answered returns the response's status and whether it has begun, as that of
-// [Watch]. If the framework answers an error of the handler only after its middleware has
-// returned, answered must return the status of that answer: that of Watch returns 200. A panic
-// of the handler goes on. If no response has begun, it counts as 500.
-func (g *Gate[C]) Run(c C, r *http.Request, o *Outcome, handler func(*http.Request), answered func() (status int, begun bool)) {
+// run runs the handlers of a request with a FinalCost. Afterwards it charges or refunds the
+// difference between the final cost and the cost charged on entry. A panic of a handler goes on. If
+// no response has begun, it counts as 500.
+func (g *Gate[C]) run(c C, a *attempt, body *watchedBody, next func(C) error) (err error) {
+	ctx := g.framework.Request(c).Context()
+	c, w := g.framework.Watch(c)
+	defer w.Restore()
 	returned := false
-	inner, body := watchBody(r)
 	defer func() {
 		v := recover()
-		Return(r, inner)
-		status, begun := answered()
+		status, begun := w.Result(err)
 		if !returned && !begun {
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			left := errors.Is(r.Context().Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut()
-			g.chargeFinal(c, r, o, status, left)
+			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut()
+			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left)
 		}
 		if v != nil {
 			panic(v)
 		}
 	}()
-	handler(inner)
+	err = next(c)
 	returned = true
+	return err
 }
 
 // A watchedBody records whether the body could not be read to its end. A client can cause that
@@ -83,24 +80,23 @@ func (b *watchedBody) Close() error {
 
 // chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
 // client that has left: otherwise clients would disconnect to get refunds.
-func (g *Gate[C]) chargeFinal(c C, r *http.Request, o *Outcome, status int, left bool) {
+func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left bool) {
 	var err error
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicked(v)
 		}
 		if err != nil && g.uncharged.now() {
-			slog.Default().Error(g.adapter+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
+			slog.Default().Error(g.framework.Name()+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
 		}
 	}()
-	ctx := context.WithoutCancel(r.Context())
-	ch, final := &o.charge, g.rules.FinalCost(c, status)
+	final := g.config.FinalCost(c, status)
 	switch {
 	case final < 0:
 		err = core.ErrCost
-	case final > ch.cost:
-		_, err = ch.limiter.Surcharge(ctx, ch.user, ch.action, final-ch.cost)
-	case final < ch.cost && !left:
-		err = ch.limiter.RefundN(ctx, o.Decision, ch.cost-final)
+	case final > a.cost:
+		_, err = a.limiter.Surcharge(ctx, a.user, a.action, final-a.cost)
+	case final < a.cost && !left:
+		err = a.limiter.RefundN(ctx, a.decision, a.cost-final)
 	}
 }

@@ -2,27 +2,30 @@
 // decision and a decision into a response. Packages nethttp, ginlimit and echolimit are
 // such adapters. To limit handlers, use one of those.
 //
-// An adapter makes one [Gate] for each middleware with [New]. For each request it calls
-// [Gate.Enter], which asks who acts, what they do and at what cost, takes the decision
-// and sets the headers. If the [Outcome] says Pass, the adapter runs the handler, with
-// [Gate.Run] if the Outcome says FinalCost. Otherwise it answers with Outcome.Problem.
+// An adapter implements [Framework] and makes one [Gate] for each middleware with [New]. For each
+// request it calls [Gate.Serve]. Its functions Allow and Decision call [Allow] and [Decision].
+// Package gatetest tests an adapter.
 //
-//	var o gate.Outcome
-//	g.Enter(&o, c, request, header)
-//	switch {
-//	case o.FinalCost:
-//		g.Run(c, request, &o, next, answered)
-//	case o.Pass:
-//		next(request)
-//	default:
-//		o.Problem().Write(writer, request)
-//	}
+// # What an adapter must see to
 //
-// [Decide] is for a handler that asks for a decision itself.
+// Header must return the header that is sent, not a copy: gate reads there what a limit further
+// out has set, and the handler adds to it. If the framework keeps its header in another form, the
+// adapter copies it back before the handler runs and before it answers.
+//
+// Gate leaves a mark in the context of the request for Allow and Decision, and has it nowhere else.
+// So Request must return what WithRequest was given last, until the request ends. A framework
+// without an *http.Request keeps the one that the adapter makes in its own values of the request.
+//
+// A store may keep the user and the action. They must not be strings over a buffer that the
+// framework uses again for the next request: clone them.
+//
+// A response has begun if the client may have got a part of it, or if the connection was taken
+// over: nothing that is written then replaces it. If the framework keeps the response in memory
+// until its chain has returned, it has begun when the handler or a hook has set a status or written
+// a body. See [Watched].
 package gate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,10 +36,50 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-// Rules are the settings that do not depend on how a framework answers. C is the
-// framework's request, such as *http.Request or *gin.Context. The fields are those of
-// nethttp.Config.
-type Rules[C any] struct {
+// A Framework is what a gate needs of a framework. C is the framework's request, such as
+// *gin.Context. It stands for the response too.
+type Framework[C any] interface {
+	// Name is the name of the adapter's package, which starts messages.
+	Name() string
+
+	// Request returns the request in the form of net/http.
+	Request(C) *http.Request
+
+	// WithRequest returns the C of the handlers further in, whose Request is r. It may change
+	// and return the given one.
+	WithRequest(c C, r *http.Request) C
+
+	// Header returns the header of the response.
+	Header(C) http.Header
+
+	// Watch begins to watch the response. It returns the C to go on with.
+	Watch(C) (C, Watched)
+
+	// Answer answers a request that does not pass, with the problem. If Deny or Fail has
+	// returned an error without answering, err is that error. A framework that has a central
+	// error handler returns an error for it. Answer calls ClearBody first.
+	Answer(c C, p Problem, err error) error
+}
+
+// Watched is a response that is watched while a hook or the handlers run.
+type Watched interface {
+	// Answered reports, after Deny or Fail, whether they have answered the request: with a
+	// status, with a body, or by taking over the connection. Early hints are no answer.
+	Answered() bool
+
+	// Result returns, after the handlers, the status of the response, and whether the response
+	// has begun. err is what they returned: if it is answered later, the status is that of the
+	// answer. If nothing was written, the status is that with which the framework answers then.
+	// It is 0 if the connection was taken over.
+	Result(err error) (status int, begun bool)
+
+	// Restore ends the watch.
+	Restore()
+}
+
+// Config are the settings of a middleware. The fields are those of nethttp.Config. If Deny and
+// Fail return an error, the Framework's Answer gets it if they have not answered the request.
+type Config[C any] struct {
 	Cost            func(C) (int, error)
 	Limiter         func(C) (*core.Limiter, error)
 	Skip            func(C) bool
@@ -44,137 +87,81 @@ type Rules[C any] struct {
 	MaxWait         time.Duration
 	MaxWaiting      int
 	FinalCost       func(c C, status int) int
-	Style           Style
-}
-
-// Style says in what form the headers tell a decision.
-type Style struct {
-	ResetDelta bool // X-RateLimit-Reset in seconds from now, not since 1970
-	IETF       bool // RateLimit and RateLimit-Policy in addition
+	Deny            func(C, core.Decision) error
+	Fail            func(C, error) error // the error is a *Failure
+	Keep            bool
+	ResetDelta      bool
+	IETF            bool
 }
 
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
-	adapter      string
+	framework    Framework[C]
 	given        *core.Limiter // as given to New
 	limiter      *core.Limiter // given, or derived from it with Refundable if there is a FinalCost
 	user, action func(C) (string, error)
-	rules        Rules[C]
+	config       Config[C]
 	headers      headers
 	waiting      atomic.Int64
 	login        loginCheck
 	failures     failureLog
-	uncharged    rarely      // logs that a final cost could not be charged
-	twice        atomic.Bool // whether charged-twice was logged
+	uncharged    rarely // logs that a final cost could not be charged
+	twice        twiceCheck
 }
 
 const defaultMaxWaiting = 1000
 
-// New makes the gate of an adapter. The adapter's name starts messages. New panics if the
-// limiter is nil or was not made by core.New, if a key function is nil, or if a number in
-// rules is negative.
-func New[C any](adapter string, limiter *core.Limiter, user, action func(C) (string, error), rules Rules[C]) *Gate[C] {
+// New makes the gate of a middleware. It panics if the limiter is nil or was not made by core.New,
+// if a key function is nil, or if a number in cfg is negative.
+func New[C any](f Framework[C], limiter *core.Limiter, user, action func(C) (string, error), cfg Config[C]) *Gate[C] {
+	fails := func(why string) { panic(f.Name() + ": Limit: " + why) }
 	switch {
 	case limiter == nil:
-		panic(adapter + ": Limit: the limiter is nil; make one with core.New")
+		fails("the limiter is nil; make one with core.New")
 	case len(limiter.Limits()) == 0:
-		panic(adapter + ": Limit: the limiter is empty; make one with core.New")
+		fails("the limiter is empty; make one with core.New")
 	case user == nil:
-		panic(adapter + ": Limit: the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
+		fails("the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
 	case action == nil:
-		panic(adapter + ": Limit: the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
-	case rules.MaxWait < 0:
-		panic(fmt.Sprintf("%s: Limit: MaxWait %s is negative; 0 refuses at once", adapter, rules.MaxWait))
-	case rules.MaxWaiting < 0:
-		panic(fmt.Sprintf("%s: Limit: MaxWaiting %d is negative; 0 is %d", adapter, rules.MaxWaiting, defaultMaxWaiting))
-	case rules.MaxWaiting == 0:
-		rules.MaxWaiting = defaultMaxWaiting
+		fails("the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
+	case cfg.MaxWait < 0:
+		fails(fmt.Sprintf("MaxWait %s is negative; 0 refuses at once", cfg.MaxWait))
+	case cfg.MaxWaiting < 0:
+		fails(fmt.Sprintf("MaxWaiting %d is negative; 0 is %d", cfg.MaxWaiting, defaultMaxWaiting))
+	case cfg.MaxWaiting == 0:
+		cfg.MaxWaiting = defaultMaxWaiting
 	}
-	g := &Gate[C]{adapter: adapter, given: limiter, limiter: limiter, user: user, action: action, rules: rules}
-	if rules.FinalCost != nil {
+	g := &Gate[C]{framework: f, given: limiter, limiter: limiter, user: user, action: action, config: cfg}
+	if cfg.FinalCost != nil {
 		g.limiter = core.Must(limiter.With(core.Refundable{}))
 	}
-	g.headers = newHeaders(g.limiter, rules.Style)
+	g.headers = headers{style: cfg.style(), policy: newPolicy(g.limiter)}
 	return g
 }
 
-// An Outcome says what the adapter does with a request.
-type Outcome struct {
-	// Pass says that the handler runs, and FinalCost that Gate.Run runs it.
-	Pass, FinalCost bool
-
-	// Decided says that there was a decision. There is none for a request that was
-	// skipped, a CORS preflight or a failure.
-	Decided  bool
-	Decision core.Decision
-
-	// Stacked says that a limit further out has set headers before.
-	Stacked bool
-
-	// Failure says why there is no decision although one was needed.
-	Failure *Failure
-
-	// Kept is set by an adapter before Enter, if the handler may read the decision.
-	Kept *Kept
-
-	charge charge
-	at     time.Time // of the decision
-}
-
-// Kept is a copy of the decision for the handler. It also has room for the header values,
-// which saves an allocation.
-type Kept struct {
-	Decision core.Decision
-	values   values
-}
-
-// Problem is the answer to a request that does not pass.
-func (o *Outcome) Problem() Problem {
-	if o.Failure != nil {
-		return o.Failure.Problem()
+// Serve decides the request c and sets the headers of the response. If the request passes, Serve
+// calls next, which runs the handlers, and returns its error. Otherwise it answers the request, and
+// returns the error of Deny or Fail, or of the Framework's Answer.
+func (g *Gate[C]) Serve(c C, next func(C) error) error {
+	r, h := g.framework.Request(c), g.framework.Header(c)
+	a := attempt{adapter: g.framework.Name(), limiter: g.limiter, cost: 1}
+	stacked := h[headerRemaining] != nil
+	switch {
+	case !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a):
+		return g.pass(c, r, &a, stacked, next)
+	case a.failure != nil:
+		a.failure.log(r.Context(), &g.failures)
+		g.headers.fail(h, &a)
+		return answer(g.framework, &g.config, c, &a)
 	}
-	return refusal(&o.Decision)
-}
-
-// A charge is what a request asks of a limiter.
-type charge struct {
-	limiter      *core.Limiter
-	user, action string
-	cost         int
-}
-
-func (ch *charge) allow(ctx context.Context) (core.Decision, time.Time, error) {
-	d, err := ch.limiter.AllowN(ctx, ch.user, ch.action, ch.cost)
-	return d, time.Now(), err
-}
-
-// Enter decides the request c, whose net/http form is r, and sets the headers of the
-// response in h. It fills in o, a zero Outcome that may have Kept set.
-func (g *Gate[C]) Enter(o *Outcome, c C, r *http.Request, h http.Header) {
-	if !g.rules.CountPreflights && preflight(r) {
-		o.Pass = true
-		return
+	if stacked {
+		g.warnTwice(h, &a)
 	}
-	// The outcome is filled in by pointer: copying it costs more than deciding.
-	switch o.Pass, o.Failure = g.decide(c, r, o); {
-	case o.Pass:
-		return
-	case o.Failure != nil:
-		o.Failure.log(r.Context(), &g.failures)
-		g.headers.fail(h, o.charge.limiter, o.Failure)
-		return
+	g.headers.write(h, a.limiter, &a.decision)
+	if !a.decision.Allowed {
+		return answer(g.framework, &g.config, c, &a)
 	}
-	o.Pass, o.Decided = o.Decision.Allowed, true
-	o.FinalCost = o.Pass && g.rules.FinalCost != nil
-	if o.Kept != nil {
-		o.Kept.Decision = o.Decision
-	}
-	outer := h[headerRemaining]
-	if outer != nil {
-		o.Stacked = true
-		g.warnTwice(h, o.charge.cost)
-	}
-	g.headers.write(h, outer, o)
+	return g.pass(c, r, &a, stacked, next)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:
@@ -184,85 +171,90 @@ func preflight(r *http.Request) bool {
 		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// decide calls the key functions, the hooks and the limiter. It turns their panics into
-// failures.
-func (g *Gate[C]) decide(c C, r *http.Request, o *Outcome) (skip bool, failure *Failure) {
-	ch := &o.charge
-	q := question{g.adapter, "skip"}
-	defer q.caught(&failure)
-	ch.limiter, ch.cost = g.limiter, 1
-	if g.rules.Skip != nil && g.rules.Skip(c) {
-		return true, nil
-	}
-	q.asking = "user"
+// decide fills in the attempt by the key functions, the hooks and the limiter. It reports whether the
+// request passes without a decision.
+func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
+	defer a.caught()
+	cfg := &g.config
 	var err error
-	ch.user, err = g.user(c)
-	if failure = q.key(ch.user, err); failure != nil {
-		if errors.Is(failure, keyfuncs.ErrNoKey) && g.login.missed() {
-			g.warnNoUser(c, failure.Err)
+	if a.asking = "skip"; cfg.Skip != nil && cfg.Skip(c) {
+		return true
+	}
+	a.asking = "user"
+	if a.user, err = g.user(c); !a.key(a.user, err) {
+		if errors.Is(a.failure, keyfuncs.ErrNoKey) && g.login.missed() {
+			g.warnNoUser(c, a.failure.Err)
 		}
-		return false, failure
+		return false
 	}
 	g.login.found()
-	q.asking = "action"
-	ch.action, err = g.action(c)
-	if failure = q.key(ch.action, err); failure != nil {
-		return false, failure
+	a.asking = "action"
+	if a.action, err = g.action(c); !a.key(a.action, err) {
+		return false
 	}
-	if g.rules.Limiter != nil {
-		q.asking = "limiter"
-		if ch.limiter, err = g.pick(c); err != nil {
-			ch.limiter = g.limiter
-			return false, q.failed(http.StatusInternalServerError, err)
+	if cfg.Limiter != nil {
+		a.asking = "limiter"
+		if picked, err := g.pick(c); err != nil {
+			return a.fail(http.StatusInternalServerError, err)
+		} else {
+			a.limiter = picked
 		}
 	}
-	if g.rules.Cost != nil {
-		q.asking = "cost"
-		ch.cost, err = g.rules.Cost(c)
-		switch {
-		case err != nil:
-			return false, q.failed(statusOf(err), err)
-		case ch.cost < 0:
-			return false, q.failed(http.StatusInternalServerError, core.ErrCost)
+	if cfg.Cost != nil {
+		a.asking = "cost"
+		if a.cost, err = cfg.Cost(c); err != nil {
+			return a.fail(statusOf(err), err)
 		}
 	}
-	q.asking = "store"
-	if g.rules.MaxWait == 0 {
-		o.Decision, o.at, err = ch.allow(r.Context())
-	} else {
-		o.Decision, o.at, err = g.wait(r.Context(), ch)
+	most := cfg.MaxWait
+	if most > 0 {
+		if g.waiting.Add(1) <= int64(cfg.MaxWaiting) {
+			defer g.waiting.Add(-1)
+		} else {
+			g.waiting.Add(-1)
+			most = 0
+		}
 	}
-	if err != nil {
-		return false, q.undecided(err)
-	}
-	return false, nil
+	a.charge(r.Context(), most)
+	return false
 }
 
 // pick returns the limiter for the request, refundable if there is a FinalCost.
 func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
-	picked, err := g.rules.Limiter(c)
+	picked, err := g.config.Limiter(c)
 	switch {
-	case err != nil:
-		return nil, err
-	case picked == nil || picked == g.given:
-		return g.limiter, nil
-	case g.rules.FinalCost == nil:
+	case err != nil || picked == nil || picked == g.given:
+		return g.limiter, err
+	case g.config.FinalCost == nil:
 		return picked, nil
 	}
 	return picked.With(core.Refundable{})
 }
 
-// wait takes the decision. If fewer than MaxWaiting requests wait, the request waits until
-// it may pass or MaxWait is over.
-func (g *Gate[C]) wait(ctx context.Context, ch *charge) (core.Decision, time.Time, error) {
-	if g.waiting.Add(1) > int64(g.rules.MaxWaiting) {
-		g.waiting.Add(-1)
-		return ch.allow(ctx)
+// pass runs the handlers of a request that passes, and before that leaves a mark in the request if
+// Allow or Decision may need one. A mark costs a copy of the request. So a Limit without Deny, Fail
+// and Keep leaves one only inside of another mark, or if it has skipped the request: otherwise Allow
+// sees the style in the headers.
+func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, stacked bool, next func(C) error) error {
+	cfg, decided, inner := &g.config, a.decision.Allowed, r
+	var outer *mark[C]
+	if marks := cfg.Deny != nil || cfg.Fail != nil || cfg.Keep; marks || stacked || !decided {
+		outer = around[C](r)
+		if marks || outer != nil || !decided && cfg.style() != (style{}) {
+			inner = r.WithContext(newMark(r.Context(), cfg, outer, a))
+		}
 	}
-	defer g.waiting.Add(-1)
-	d, err := ch.limiter.WaitFor(ctx, g.rules.MaxWait, ch.user, ch.action, ch.cost)
-	if errors.Is(err, core.ErrRefused) {
-		err = nil
+	charges := decided && cfg.FinalCost != nil
+	var body *watchedBody
+	if charges {
+		inner, body = watchBody(inner)
 	}
-	return d, time.Now(), err
+	if inner != r {
+		c = g.framework.WithRequest(c, inner)
+		defer giveBack(r, inner)
+	}
+	if !charges {
+		return next(c)
+	}
+	return g.run(c, a, body, next)
 }

@@ -30,7 +30,7 @@ func (l *loginCheck) missed() bool {
 }
 
 func (g *Gate[C]) warnNoUser(c C, why error) {
-	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.adapter, manyUserless),
+	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.framework.Name(), manyUserless),
 		"code", "never-a-user", "action", g.actionToLog(c), "error", why)
 }
 

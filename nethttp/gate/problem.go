@@ -82,9 +82,8 @@ func (p *Problem) retry(seconds int64) {
 	p.Detail += " Try again in " + strconv.FormatInt(seconds, 10) + unit
 }
 
-// Write answers the request with the problem.
+// Write answers the request with the problem. Before it call [ClearBody].
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
-	ClearBody(w)
 	w.Header()["Content-Type"] = []string{"application/problem+json"}
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {

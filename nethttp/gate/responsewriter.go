@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Watch wraps a ResponseWriter for [Gate.Run]. answered returns the response's status and
+// Watch wraps a ResponseWriter for a [Watched]. answered returns the response's status and
 // whether the response has begun. The status is 200 if nothing was written, and 0 if the
 // connection was taken over. The wrapper is a Flusher and a Pusher if w is one, and always a
 // Hijacker. http.ResponseController finds the other methods of w.

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Return gives r what the handler has found out about its copy inner: a middleware outside may read
+// giveBack gives r what the handler has found out about its copy inner: a middleware outside may read
 // the pattern of a mux inside, and the server removes the uploaded files that it finds in r. It
 // writes nothing else, since a middleware outside may read r in another goroutine.
-func Return(r, inner *http.Request) {
+func giveBack(r, inner *http.Request) {
 	if r.Pattern != inner.Pattern {
 		r.Pattern = inner.Pattern
 		for _, name := range wildcards(r.Pattern) {

@@ -1,0 +1,95 @@
+package echolimit
+
+// What package gate needs to know of Echo.
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/tailcut/tailcut/nethttp/gate"
+)
+
+type framework struct{}
+
+func (framework) Name() string                          { return "echolimit" }
+func (framework) Request(c *echo.Context) *http.Request { return c.Request() }
+func (framework) Header(c *echo.Context) http.Header    { return c.Response().Header() }
+
+func (framework) WithRequest(c *echo.Context, r *http.Request) *echo.Context {
+	c.SetRequest(r)
+	return c
+}
+
+// Watch watches the writer below Echo's own Response, so that it sees what the client gets. If a
+// middleware outside has set a writer of its own, it watches that: it may buffer.
+func (framework) Watch(c *echo.Context) (*echo.Context, gate.Watched) {
+	bare := c.Response()
+	w := &watched{c: c, restore: func() { c.SetResponse(bare) }}
+	if res, ok := bare.(*echo.Response); ok {
+		bare := res.ResponseWriter
+		w.restore = func() { res.ResponseWriter = bare }
+		res.ResponseWriter, w.answered = gate.Watch(bare)
+		return c, w
+	}
+	outer, answered := gate.Watch(bare)
+	c.SetResponse(outer)
+	w.answered = answered
+	return c, w
+}
+
+// Answer makes the problem an error, unless the response is sent.
+func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
+	if res := own(c); res != nil && res.Committed {
+		if res.Status >= http.StatusOK {
+			return err
+		}
+		res.Committed = false // by early hints, which Echo takes for the response
+	}
+	if err != nil {
+		return err
+	}
+	w := c.Response()
+	if res, ok := w.(*echo.Response); ok {
+		w = res.ResponseWriter
+	}
+	gate.ClearBody(w)
+	return problem(c, p)
+}
+
+// own returns Echo's own Response, or nil if a middleware hides it.
+func own(c *echo.Context) *echo.Response {
+	res, _ := echo.UnwrapResponse(c.Response())
+	return res
+}
+
+// watched is a response of which a writer is watched.
+type watched struct {
+	c        *echo.Context
+	answered func() (status int, begun bool)
+	restore  func()
+}
+
+func (w *watched) Answered() bool {
+	status, begun := w.answered()
+	if res := own(w.c); status == 0 && res != nil {
+		res.Committed = true // by a Hijack: the central error handler must not write
+	}
+	return begun
+}
+
+func (w *watched) Result(err error) (status int, begun bool) {
+	status, begun = w.answered()
+	switch res := own(w.c); {
+	case begun:
+	case res != nil && res.Committed: // past c.Response(), or by early hints, after which Echo sends no status
+		return max(res.Status, http.StatusOK), true
+	case err != nil:
+		if status = echo.StatusCode(err); status == 0 {
+			status = http.StatusInternalServerError
+		}
+	}
+	return status, begun
+}
+
+func (w *watched) Restore() { w.restore() }

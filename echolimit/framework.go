@@ -1,0 +1,82 @@
+package echolimit
+
+// What package gate needs to know of Echo.
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/tailcut/tailcut/nethttp/gate"
+)
+
+type framework struct{}
+
+func (framework) Name() string                         { return "echolimit" }
+func (framework) Request(c echo.Context) *http.Request { return c.Request() }
+func (framework) Header(c echo.Context) http.Header    { return c.Response().Header() }
+
+func (framework) WithRequest(c echo.Context, r *http.Request) echo.Context {
+	c.SetRequest(r)
+	return c
+}
+
+func (framework) Watch(c echo.Context) (echo.Context, gate.Watched) {
+	w := &watched{res: c.Response(), bare: c.Response().Writer}
+	w.res.Writer, w.answered = gate.Watch(w.bare)
+	return c, w
+}
+
+// Answer makes the problem an error, unless the response is sent.
+func (framework) Answer(c echo.Context, p gate.Problem, err error) error {
+	res := c.Response()
+	if res.Status < http.StatusOK && res.Size == 0 {
+		res.Committed = false // by early hints, which Echo takes for the response
+	}
+	if err != nil || res.Committed {
+		return err
+	}
+	gate.ClearBody(res.Writer)
+	return problem(c, p)
+}
+
+// watched is a response whose Writer is watched.
+type watched struct {
+	res      *echo.Response
+	bare     http.ResponseWriter
+	answered func() (status int, begun bool)
+}
+
+func (w *watched) Answered() bool {
+	_, begun := w.answered()
+	if begun {
+		w.res.Committed = true // after a Hijack too: the central error handler must not write
+	}
+	return begun
+}
+
+func (w *watched) Result(err error) (status int, begun bool) {
+	status, begun = w.answered()
+	switch {
+	case begun:
+	case w.res.Committed: // by early hints, after which Echo sends no status
+		return max(w.res.Status, http.StatusOK), true
+	case err != nil:
+		status = statusOf(err)
+	}
+	return status, begun
+}
+
+func (w *watched) Restore() { w.res.Writer = w.bare }
+
+// statusOf is the status that Echo's own error handler answers with.
+func statusOf(err error) int {
+	he, ok := err.(*echo.HTTPError)
+	if !ok {
+		return http.StatusInternalServerError
+	}
+	if inner, ok := he.Internal.(*echo.HTTPError); ok {
+		he = inner
+	}
+	return he.Code
+}

@@ -1,0 +1,130 @@
+package ginlimit
+
+// What package gate needs to know of Gin.
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"reflect"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/nethttp/gate"
+)
+
+type framework struct{}
+
+func (framework) Name() string                         { return "ginlimit" }
+func (framework) Request(c *gin.Context) *http.Request { return c.Request }
+func (framework) Header(c *gin.Context) http.Header    { return c.Writer.Header() }
+
+func (framework) WithRequest(c *gin.Context, r *http.Request) *gin.Context {
+	c.Request = r
+	return c
+}
+
+func (framework) Watch(c *gin.Context) (*gin.Context, gate.Watched) {
+	w := &watched{ResponseWriter: c.Writer, c: c}
+	c.Writer = w
+	return c, w
+}
+
+func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
+	c.Abort()
+	if !c.Writer.Written() {
+		gate.ClearBody(below(c.Writer))
+		p.Write(c.Writer, c.Request)
+	}
+	return nil
+}
+
+// ginsOwn is the type of Gin's own writer.
+var ginsOwn = reflect.TypeOf(new(gin.Context).Copy().Writer)
+
+// below returns the writer below Gin's own, or w if a middleware has replaced that.
+func below(w http.ResponseWriter) http.ResponseWriter {
+	if outer, ok := w.(*watched); ok {
+		return below(outer.ResponseWriter)
+	}
+	if own, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && reflect.TypeOf(w) == ginsOwn {
+		return own.Unwrap()
+	}
+	return w
+}
+
+func (cfg Config) lift() gate.Config[*gin.Context] {
+	lifted := gate.Config[*gin.Context]{
+		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
+		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+	}
+	if cfg.Deny != nil {
+		lifted.Deny = func(c *gin.Context, d core.Decision) error { c.Abort(); cfg.Deny(c, d); return nil }
+	}
+	if cfg.Fail != nil {
+		lifted.Fail = func(c *gin.Context, err error) error { c.Abort(); cfg.Fail(c, err); return nil }
+	}
+	return lifted
+}
+
+// watched records the status and whether there is a body, which the Status and the Written of a
+// middleware that buffers may not tell. It also records whether the connection was taken over,
+// which those of Gin do not tell.
+type watched struct {
+	gin.ResponseWriter
+	c            *gin.Context
+	status       int // as set last here; 0: none
+	begun, taken bool
+}
+
+// final reports whether a response can end with this status. Gin keeps that of early hints as
+// any other, and the server then sends 200.
+func final(status int) bool {
+	return status >= http.StatusOK || status == http.StatusSwitchingProtocols
+}
+
+func (w *watched) WriteHeader(status int) {
+	if status > 0 && !w.Written() { // as Gin's: c.Render(-1) leaves the status
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *watched) WriteString(s string) (int, error) {
+	w.begun = true
+	return w.ResponseWriter.WriteString(s)
+}
+
+func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := w.ResponseWriter.Hijack()
+	w.taken = w.taken || err == nil
+	return conn, rw, err
+}
+
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Answered is a method of gate.Watched, as are Result and Restore.
+func (w *watched) Answered() bool { return w.taken || w.begun || final(w.status) }
+
+func (w *watched) Result(error) (status int, begun bool) {
+	if w.taken {
+		return 0, true
+	}
+	status = w.status
+	if status == 0 || w.Written() {
+		status = w.Status() // as sent, or 404 if no route matched
+	}
+	if !final(status) {
+		status = http.StatusOK
+	}
+	return status, w.begun || w.Written()
+}
+
+func (w *watched) Restore() { w.c.Writer = w.ResponseWriter }

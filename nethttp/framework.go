@@ -1,0 +1,69 @@
+package nethttp
+
+// What package gate needs to know of net/http.
+
+import (
+	"net/http"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/nethttp/gate"
+)
+
+// An exchange is what a handler gets.
+type exchange struct {
+	w http.ResponseWriter
+	r *http.Request
+}
+
+type framework struct{}
+
+func (framework) Name() string                     { return "nethttp" }
+func (framework) Request(x exchange) *http.Request { return x.r }
+func (framework) Header(x exchange) http.Header    { return x.w.Header() }
+
+func (framework) WithRequest(x exchange, r *http.Request) exchange { return exchange{x.w, r} }
+
+func (framework) Watch(x exchange) (exchange, gate.Watched) {
+	w, answered := gate.Watch(x.w)
+	return exchange{w, x.r}, watched(answered)
+}
+
+func (framework) Answer(x exchange, p gate.Problem, _ error) error {
+	gate.ClearBody(x.w)
+	p.Write(x.w, x.r)
+	return nil
+}
+
+type watched func() (status int, begun bool)
+
+func (w watched) Answered() bool           { _, begun := w(); return begun }
+func (w watched) Result(error) (int, bool) { return w() }
+func (w watched) Restore()                 {}
+
+// lift makes a function of a request one of an exchange.
+func lift[T any](f func(*http.Request) (T, error)) func(exchange) (T, error) {
+	if f == nil {
+		return nil
+	}
+	return func(x exchange) (T, error) { return f(x.r) }
+}
+
+func (cfg Config) lift() gate.Config[exchange] {
+	lifted := gate.Config[exchange]{
+		Cost: lift(cfg.Cost), Limiter: lift(cfg.Limiter), CountPreflights: cfg.CountPreflights,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+	}
+	if cfg.Skip != nil {
+		lifted.Skip = func(x exchange) bool { return cfg.Skip(x.r) }
+	}
+	if cfg.FinalCost != nil {
+		lifted.FinalCost = func(x exchange, status int) int { return cfg.FinalCost(x.r, status) }
+	}
+	if cfg.Deny != nil {
+		lifted.Deny = func(x exchange, d core.Decision) error { cfg.Deny(x.w, x.r, d); return nil }
+	}
+	if cfg.Fail != nil {
+		lifted.Fail = func(x exchange, err error) error { cfg.Fail(x.w, x.r, err); return nil }
+	}
+	return lifted
+}
