@@ -91,22 +91,14 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.Middle
 // is the problem, or the error of Deny or Fail. If Deny or Fail has answered, Allow still
 // returns an error. A central error handler ignores it, since the response is committed.
 func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	return allow(c, nil, limiter, user, action, cost)
+	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
 // other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
 // so that the headers of one response agree.
 func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
-	return allow(c, (*gate.Config[echo.Context])(&cfg), limiter, user, action, cost)
-}
-
-func allow(c echo.Context, cfg *gate.Config[echo.Context], limiter *core.Limiter, user, action string, cost int) error {
-	refused, err := gate.Allow(framework{}, c, cfg, limiter, user, action, cost)
-	if refused != nil && err == nil { // Deny or Fail has answered
-		err = problem(c, *refused)
-	}
-	return err
+	return gate.Allow(framework{}, c, (*gate.Config[echo.Context])(&cfg), limiter, user, action, cost)
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a

@@ -17,29 +17,23 @@ func Route(c echo.Context) (string, error) {
 	path := c.Path()
 	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo sets a path for a 405 too
 		path = ""
-	}
-	if path == "" {
-		preRouting.look(c)
+	} else if path == "" {
+		lookForPre(c)
 	}
 	return keyfuncs.RouteTemplate(c.Request(), path), nil
 }
 
-// A preCheck warns if Route is called before Echo has routed the request, as with e.Pre.
-// It checks the first requests without a route.
-type preCheck struct {
-	said   atomic.Bool
-	looked atomic.Int32
-}
-
-var preRouting preCheck
+// looks counts the requests without a route.
+var looks atomic.Int64
 
 const firstLooks = 100
 
-func (l *preCheck) look(c echo.Context) {
-	if l.said.Load() || l.looked.Load() >= firstLooks || c.Get(echo.ContextKeyHeaderAllow) != nil {
+// lookForPre warns once if Route is called before Echo has routed the request, as with e.Pre. It
+// looks at the first requests without a route.
+func lookForPre(c echo.Context) {
+	if looks.Add(1) > firstLooks {
 		return
 	}
-	l.looked.Add(1)
 	e, r := c.Echo(), c.Request()
 	router := e.Router()
 	if of, ok := e.Routers()[r.Host]; ok {
@@ -47,7 +41,7 @@ func (l *preCheck) look(c echo.Context) {
 	}
 	found := e.NewContext(r, nil)
 	router.Find(r.Method, echo.GetPath(r), found)
-	if found.Path() != "" && !l.said.Swap(true) {
+	if found.Path() != "" && looks.Swap(firstLooks+1) <= firstLooks {
 		slog.Default().Warn("echolimit: Route is asked before Echo has found the route, so all requests share one limit; mount the limit with e.Use, on a group or on a route, not with e.Pre",
 			"code", "before-routing")
 	}

@@ -129,7 +129,7 @@ func TestMethodNotAllowedOnThisHost(t *testing.T) {
 func TestAProblemOfOnesOwn(t *testing.T) {
 	e := newEcho()
 	e.GET("/a", func(echo.Context) error {
-		return &echo.HTTPError{Code: 409, Message: &echolimit.Problem{Problem: gate.Problem{Title: "Busy", Status: 409}}}
+		return &echo.HTTPError{Code: 409, Message: &echolimit.Problem{SentProblem: gate.SentProblem{Problem: gate.Problem{Title: "Busy", Status: 409}}}}
 	})
 	w := do(e, "GET", "/a")
 	const body = `{"type":"about:blank","title":"Busy","status":409,"detail":""}` + "\n"

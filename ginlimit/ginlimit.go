@@ -98,8 +98,7 @@ func next(c *gin.Context) error {
 // Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
 // false, it has answered and aborted the chain, and the handler returns.
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	refused, _ := gate.Allow(framework{}, c, nil, limiter, user, action, cost)
-	return refused == nil
+	return gate.Allow(framework{}, c, nil, limiter, user, action, cost) == nil
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
@@ -107,8 +106,7 @@ func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int)
 // so that the headers of one response agree.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
 	lifted := cfg.lift()
-	refused, _ := gate.Allow(framework{}, c, &lifted, limiter, user, action, cost)
-	return refused == nil
+	return gate.Allow(framework{}, c, &lifted, limiter, user, action, cost) == nil
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a

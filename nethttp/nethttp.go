@@ -153,8 +153,7 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 // inner one has no Deny, Fail or Keep, Allow uses the outer one's. Without
 // a Limit, use [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	refused, _ := gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
-	return refused == nil
+	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost) == nil
 }
 
 // Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
@@ -162,8 +161,7 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 // so that the headers of one response agree.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
 	lifted := cfg.lift()
-	refused, _ := gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost)
-	return refused == nil
+	return gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost) == nil
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a

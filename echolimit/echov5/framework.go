@@ -21,21 +21,20 @@ func (framework) WithRequest(c *echo.Context, r *http.Request) *echo.Context {
 	return c
 }
 
-// Watch watches the writer below Echo's own Response, so that it sees what the client gets. If a
-// middleware outside has set a writer of its own, it watches that: it may buffer.
-func (framework) Watch(c *echo.Context) (*echo.Context, gate.Watched) {
-	bare := c.Response()
-	w := &watched{c: c, restore: func() { c.SetResponse(bare) }}
-	if res, ok := bare.(*echo.Response); ok {
-		bare := res.ResponseWriter
-		w.restore = func() { res.ResponseWriter = bare }
-		res.ResponseWriter, w.answered = gate.Watch(bare)
-		return c, w
+// below returns the writer below Echo's own Response, which sees what the client gets, and replaces
+// it. If a middleware outside has set a writer of its own, it is that one: it may buffer.
+func below(c *echo.Context) (w http.ResponseWriter, replace func(http.ResponseWriter)) {
+	if res, ok := c.Response().(*echo.Response); ok {
+		return res.ResponseWriter, func(w http.ResponseWriter) { res.ResponseWriter = w }
 	}
-	outer, answered := gate.Watch(bare)
-	c.SetResponse(outer)
-	w.answered = answered
-	return c, w
+	return c.Response(), c.SetResponse
+}
+
+func (framework) Watch(c *echo.Context) (*echo.Context, gate.Watched) {
+	bare, replace := below(c)
+	w, answered := gate.Watch(bare)
+	replace(w)
+	return c, &watched{c, answered, func() { replace(bare) }}
 }
 
 // Answer makes the problem an error, unless the response is sent.
@@ -49,10 +48,7 @@ func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
 	if err != nil {
 		return err
 	}
-	w := c.Response()
-	if res, ok := w.(*echo.Response); ok {
-		w = res.ResponseWriter
-	}
+	w, _ := below(c)
 	gate.ClearBody(w)
 	return problem(c, p)
 }

@@ -1,19 +1,24 @@
 package gate
 
 import (
+	"cmp"
+	"errors"
 	"net/http"
 
 	"github.com/tailcut/tailcut/core"
 )
 
+// ErrAnswered is the error of [Allow] if the action does not pass and the request is answered.
+var ErrAnswered = errors.New("gate: the action does not pass, and the request is answered")
+
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
 // nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
-// pass, it answers the request as [Gate.Serve] does, and returns the problem and the error of the
-// answer.
+// pass, it answers the request as [Gate.Serve] does, and returns the error of Deny or Fail or of the
+// Framework's Answer, or [ErrAnswered] if that is nil.
 //
 // If a limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the
 // same unit, whatever cfg says: the headers of one response agree.
-func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) (*Problem, error) {
+func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) error {
 	r, h := f.Request(c), f.Header(c)
 	outer := around[C](r)
 	switch {
@@ -33,10 +38,9 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		a.failure.log(r.Context(), &handlers)
 		hs.fail(h, &a)
 	} else if hs.write(h, limiter, &a.decision); a.decision.Allowed {
-		return nil, nil
+		return nil
 	}
-	p := a.problem()
-	return &p, answer(f, cfg, c, &a)
+	return cmp.Or(answer(f, cfg, c, &a), ErrAnswered)
 }
 
 func (a *attempt) allow(r *http.Request) {

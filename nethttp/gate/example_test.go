@@ -62,8 +62,7 @@ func Example() {
 		}
 	}
 	allow := func(c *exchange, limiter *core.Limiter, user, action string, cost int) bool {
-		refused, _ := gate.Allow(framework{}, c, nil, limiter, user, action, cost)
-		return refused == nil
+		return gate.Allow(framework{}, c, nil, limiter, user, action, cost) == nil
 	}
 
 	user := func(c *exchange) (string, error) { return keyfuncs.RemoteIP(c.r) }

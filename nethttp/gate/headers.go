@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -38,6 +39,13 @@ type headers struct {
 	policy policy // of the limiter that usually decides, or none
 }
 
+// values are the values of the three headers in one allocation instead of two, which saves a
+// fifteenth of a request's time: see BenchmarkMiddleware of package nethttp.
+type values struct {
+	lines [3]string
+	text  [60]byte // any three numbers have room
+}
+
 // write sets the headers of a decision. If a limit further out has set them, they then show the
 // tighter of the two decisions.
 func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision) {
@@ -49,14 +57,15 @@ func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision)
 		delete(h, headerPolicy) // they would not agree with the numbers set now
 		delete(h, headerIETF)
 	}
-	var buf [60]byte // any three numbers have room
-	b := strconv.AppendInt(buf[:0], int64(d.Limit), 10)
+	v := new(values)
+	b := strconv.AppendInt(v.text[:0], int64(d.Limit), 10)
 	limit := len(b)
 	b = strconv.AppendInt(b, int64(max(0, d.Remaining)), 10)
 	remaining := len(b)
-	text := string(strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10))
-	lines := &[3]string{text[:limit], text[limit:remaining], text[remaining:]}
-	h[headerLimit], h[headerRemaining], h[headerReset] = lines[:1:1], lines[1:2:2], lines[2:]
+	b = strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10)
+	text := unsafe.String(&v.text[0], len(b)) // which is not written to again
+	v.lines = [3]string{text[:limit], text[limit:remaining], text[remaining:]}
+	h[headerLimit], h[headerRemaining], h[headerReset] = v.lines[:1:1], v.lines[1:2:2], v.lines[2:]
 	if hs.ietf {
 		p := &hs.policy
 		if limiter != p.limiter {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -30,6 +31,8 @@ const (
 	typeBanned  = "https://github.com/tailcut/tailcut#banned"
 	typeReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 	typeBlank   = "about:blank"
+
+	problemType = "application/problem+json" // the Content-Type
 )
 
 // refusal is the problem of a refused action.
@@ -84,11 +87,45 @@ func (p *Problem) retry(seconds int64) {
 
 // Write answers the request with the problem. Before it call [ClearBody].
 func (p Problem) Write(w http.ResponseWriter, r *http.Request) {
-	w.Header()["Content-Type"] = []string{"application/problem+json"}
+	w.Header()["Content-Type"] = []string{problemType}
 	w.WriteHeader(p.Status)
 	if r.Method == http.MethodHead {
 		return
 	}
 	body, _ := json.Marshal(&p) // strings and numbers only: it cannot fail
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// A SentProblem is a Problem for a framework whose central error handler sends errors as JSON. If the
+// handler sends it, the response becomes problem+json. A handler that sends something else keeps its
+// own Content-Type. If it sends the problem as a part of its own JSON, it encodes the field Problem.
+type SentProblem struct {
+	Problem
+	header http.Header // of the response
+	sent   string      // the Content-Type with which the framework sends the problem
+	sends  bool
+}
+
+// NewSentProblem returns p for a response with that header.
+func NewSentProblem(p Problem, r *http.Request, h http.Header) SentProblem {
+	return SentProblem{Problem: p, header: h, sends: r.Method == http.MethodHead} // which has no body
+}
+
+// MarshalJSON encodes the problem. Without a type it is about:blank.
+func (p *SentProblem) MarshalJSON() ([]byte, error) {
+	// Before the framework encodes, it has set the Content-Type. A handler that logs the problem
+	// has not.
+	if p.header.Get("Content-Type") == "application/json" {
+		p.sends, p.sent = true, "application/json"
+	}
+	problem := p.Problem
+	problem.Type = cmp.Or(problem.Type, typeBlank)
+	return json.Marshal(problem)
+}
+
+// BeforeHeader is called before the framework sends the header, with the status.
+func (p *SentProblem) BeforeHeader(status int) {
+	if p.sends && status == p.Status && p.header.Get("Content-Type") == p.sent {
+		p.header["Content-Type"] = []string{problemType}
+	}
 }
