@@ -12,7 +12,6 @@ import (
 var (
 	errNoPeer  = noKey("the peer has no address, as on a unix socket")
 	errBadPeer = badKey("the peer's address does not parse")
-	errBadXFF  = badKey("the header X-Forwarded-For does not parse")
 )
 
 // RemoteIP returns the address of the peer, from the request's RemoteAddr. It reads no
@@ -85,17 +84,7 @@ func (s Subnet) RemoteIP() Func { return s.checked("RemoteIP").remoteIP }
 func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 	s = s.checked("ForwardedIP")
 	proxies := newProxies("ForwardedIP", "X-Forwarded-For", trusted)
-	return func(r *http.Request) (string, error) {
-		addr, err := peer(r)
-		if err != nil {
-			return "", err
-		}
-		if !proxies.contain(addr) {
-			proxies.untrustedPeer(r.Header)
-			return s.key(addr), nil
-		}
-		proxies.match()
-		lines := r.Header["X-Forwarded-For"]
+	return s.behind(proxies, func(lines []string) (hop netip.Addr, ok bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
 			for rest, more := lines[i], true; more; {
 				entry := rest
@@ -103,25 +92,26 @@ func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 				if more = comma >= 0; more {
 					rest, entry = rest[:comma], rest[comma+1:]
 				}
-				hop, ok := parseAddress(trim(entry))
-				if !ok {
-					return "", errBadXFF
-				}
-				if !proxies.contain(hop) {
-					return s.key(hop), nil
+				if hop, ok = parseAddress(trim(entry)); !ok || !proxies.contain(hop) {
+					return hop, ok
 				}
 			}
 		}
-		return s.key(addr), nil
-	}
+		return netip.Addr{}, true
+	})
 }
 
 // TrustedHeaderIP is [TrustedHeaderIP] with these lengths.
 func (s Subnet) TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 	s = s.checked("TrustedHeaderIP")
-	name = headerName("TrustedHeaderIP", name)
-	proxies := newProxies("TrustedHeaderIP", name, trusted)
-	bad := badKey("the header " + name + " does not parse")
+	proxies := newProxies("TrustedHeaderIP", headerName("TrustedHeaderIP", name), trusted)
+	return s.behind(proxies, func(lines []string) (netip.Addr, bool) { return parseAddress(trim(lines[len(lines)-1])) })
+}
+
+// behind returns a Func that reads the client's address from the proxies' header. read returns an
+// invalid address if no line of it names a client, and false if one does not parse.
+func (s Subnet) behind(proxies *proxies, read func(lines []string) (netip.Addr, bool)) Func {
+	bad := badKey("the header " + proxies.header + " does not parse")
 	return func(r *http.Request) (string, error) {
 		addr, err := peer(r)
 		if err != nil {
@@ -132,15 +122,16 @@ func (s Subnet) TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
 			return s.key(addr), nil
 		}
 		proxies.match()
-		lines := r.Header[name]
-		if len(lines) == 0 {
-			return s.key(addr), nil
+		if lines := r.Header[proxies.header]; len(lines) > 0 {
+			client, ok := read(lines)
+			if !ok {
+				return "", bad
+			}
+			if client.IsValid() {
+				addr = client
+			}
 		}
-		client, ok := parseAddress(trim(lines[len(lines)-1]))
-		if !ok {
-			return "", bad
-		}
-		return s.key(client), nil
+		return s.key(addr), nil
 	}
 }
 
@@ -185,7 +176,7 @@ func (s Subnet) key(addr netip.Addr) string {
 	}
 	subnet, _ := addr.Prefix(bits) // fails only for a length out of bounds
 	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
-	return string(subnet.AppendTo(buf[:0]))
+	return string(subnet.AppendTo(buf[:0])) // String allocates twice
 }
 
 // peer returns the address at the other end of the connection.

@@ -104,16 +104,7 @@ func appendPart(b []byte, part string) []byte {
 		return append(b, part...)
 	}
 	b = append(b, '[')
-	for {
-		i := strings.IndexByte(part, ']')
-		if i < 0 {
-			break
-		}
-		b = append(b, part[:i+1]...)
-		b = append(b, ']')
-		part = part[i+1:]
-	}
-	b = append(b, part...)
+	b = append(b, strings.ReplaceAll(part, "]", "]]")...)
 	return append(b, ']')
 }
 

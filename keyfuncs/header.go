@@ -26,17 +26,17 @@ func Header(name string) Func {
 	several := badKey("the header " + name + " has more than one value")
 	return func(r *http.Request) (string, error) {
 		lines := r.Header[name]
-		if len(lines) == 0 {
+		switch {
+		case len(lines) == 0:
 			return "", missing
-		}
-		if len(lines) > 1 || strings.IndexByte(lines[0], ',') >= 0 {
+		case len(lines) > 1 || strings.IndexByte(lines[0], ',') >= 0:
 			return "", several
 		}
-		// HTTP/1 servers drop the white space, HTTP/2 servers do not.
-		if v := trim(lines[0]); v != "" {
-			return v, nil
+		v := trim(lines[0]) // HTTP/1 servers drop the white space, HTTP/2 servers do not
+		if v == "" {
+			return "", missing
 		}
-		return "", missing
+		return v, nil
 	}
 }
 
@@ -129,9 +129,4 @@ func isToken(s string) bool {
 // trim drops spaces and tabs, the only white space of [RFC 9110].
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.3
-func trim(s string) string {
-	if s != "" && s[0] > ' ' && s[len(s)-1] > ' ' { // nearly always
-		return s
-	}
-	return strings.Trim(s, " \t")
-}
+func trim(s string) string { return strings.Trim(s, " \t") }

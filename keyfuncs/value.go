@@ -64,19 +64,9 @@ func Value[C any](what string, get func(C) any) func(C) (string, error) {
 
 // text returns a string or an integer as text, and false for any other value.
 func text(v any) (string, bool) {
-	switch v := v.(type) {
-	case nil:
-		return "", true
-	case string:
-		return v, true
-	case int:
-		return strconv.Itoa(v), true
-	case int64:
-		return strconv.FormatInt(v, 10), true
-	case uint64:
-		return strconv.FormatUint(v, 10), true
-	}
 	switch rv := reflect.ValueOf(v); {
+	case v == nil:
+		return "", true
 	case rv.Kind() == reflect.String:
 		return rv.String(), true
 	case rv.CanInt():

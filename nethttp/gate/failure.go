@@ -1,8 +1,16 @@
 package gate
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // A Failure says why a request got no decision. It is the error that Config.Fail gets.
@@ -23,3 +31,46 @@ func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f
 func (f *Failure) Unwrap() error { return f.Err }
 
 func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
+
+// log logs a failure, unless the request is at fault or the client has left.
+func (f *Failure) log(ctx context.Context, l *failureLog) {
+	due, text := &l.broken, ": a request cannot be limited"
+	switch {
+	case f.Status == http.StatusBadRequest:
+		return
+	case errors.Is(f, keyfuncs.ErrNoRoute):
+		if l.unrouted.Swap(true) {
+			return
+		}
+		due = new(rarely)
+	case f.Status == http.StatusServiceUnavailable:
+		if ctx.Err() != nil {
+			return
+		}
+		due, text = &l.down, ": the store has no answer; requests are answered 503"
+	}
+	if due.now() {
+		slog.Default().Error(f.adapter+text, "error", f)
+	}
+}
+
+// A failureLog remembers when failures were logged, so that the log has one line a minute.
+type failureLog struct {
+	unrouted     atomic.Bool // whether ErrNoRoute was logged
+	down, broken rarely
+}
+
+// handlers logs the failures of Allow, which has no gate.
+var handlers failureLog
+
+// rarely allows a log line once a minute.
+type rarely struct{ last atomic.Int64 }
+
+const logAgain = time.Minute
+
+var start = time.Now()
+
+func (r *rarely) now() bool {
+	was, now := r.last.Load(), int64(time.Since(start))
+	return (was == 0 || now-was > int64(logAgain)) && r.last.CompareAndSwap(was, now)
+}
