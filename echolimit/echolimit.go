@@ -19,7 +19,6 @@ package echolimit
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -57,26 +56,15 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config. With a FinalCost, the Writer of c.Response() and the Body of
-// c.Request() are wrapped. If the handler returns an error, FinalCost gets the status of
-// Echo's own error handler: the Code of an *echo.HTTPError that is not wrapped, else 500.
-// If your error handler answers with another status, mount a middleware inside that calls
-// c.Error.
-type Config struct {
-	Cost            func(echo.Context) (int, error)
-	Limiter         func(echo.Context) (*core.Limiter, error)
-	Skip            func(echo.Context) bool
-	CountPreflights bool
-	MaxWait         time.Duration
-	MaxWaiting      int
-	FinalCost       func(c echo.Context, status int) int
-	Deny            func(echo.Context, core.Decision) error // the central error handler gets its error
-	Fail            func(echo.Context, error) error         // as Deny; its argument is a *gate.Failure
-	Keep            bool                                    // see Decision
-	ResetDelta      bool
-	IETF            bool
-}
+// Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
+// nethttp.Config, for an echo.Context. Deny and Fail return an error, which goes to the central
+// error handler.
+//
+// With a FinalCost, the Writer of c.Response() and the Body of c.Request() are wrapped. If the
+// handler returns an error, FinalCost gets the status of Echo's own error handler: the Code of an
+// *echo.HTTPError that is not wrapped, else 500. If your error handler answers with another status,
+// mount a middleware inside that calls c.Error.
+type Config gate.Config[echo.Context]
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {

@@ -19,7 +19,6 @@ package echolimit
 
 import (
 	"strconv"
-	"time"
 
 	"github.com/labstack/echo/v5"
 
@@ -57,28 +56,16 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config.
+// Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
+// nethttp.Config, for an *echo.Context. Deny and Fail return an error, which goes to the central
+// error handler.
 //
 // With a FinalCost, the Body of c.Request() is wrapped, and while the handler runs so is the
 // ResponseWriter of Echo's own Response, or c.Response() if another middleware has replaced
 // it. If the handler returns an error, FinalCost gets the status with which Echo's own error
 // handler answers: that of echo.StatusCode, or 500 if there is none. If your error handler
 // answers with another status, mount a middleware inside that answers the error.
-type Config struct {
-	Cost            func(*echo.Context) (int, error)
-	Limiter         func(*echo.Context) (*core.Limiter, error)
-	Skip            func(*echo.Context) bool
-	CountPreflights bool
-	MaxWait         time.Duration
-	MaxWaiting      int
-	FinalCost       func(c *echo.Context, status int) int
-	Deny            func(*echo.Context, core.Decision) error // the central error handler gets its error
-	Fail            func(*echo.Context, error) error         // as Deny; its argument is a *gate.Failure
-	Keep            bool                                     // see Decision
-	ResetDelta      bool
-	IETF            bool
-}
+type Config gate.Config[*echo.Context]
 
 // Limit makes middleware of the configuration. It panics if an argument is nil.
 func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
