@@ -97,9 +97,10 @@
 //	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
 //	                       found none in 1,000. Mount the limit inside the login.
 //	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
-//	charged-twice          One request has passed the same middleware twice. The middleware is mounted
-//	                       twice, maybe on a group and on a route of it: remove one. Not noticed if
-//	                       Config.Limiter picks another limiter than Limit's.
+//	charged-twice          The first five requests have passed the same limit twice: the inner decision
+//	                       always had the outer one's numbers, less the cost. The middleware is mounted
+//	                       twice, maybe on a group and on a route of it: remove one. Not noticed if it is
+//	                       inside another limit too.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
 //

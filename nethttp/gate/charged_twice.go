@@ -15,7 +15,7 @@ type twiceCheck struct {
 }
 
 // manySame is after how many requests it is no chance.
-const manySame = 3
+const manySame = 5
 
 // warnTwice logs once if the headers that a limit further out has set are this one's own.
 func (g *Gate[C]) warnTwice(h http.Header, a *attempt) {

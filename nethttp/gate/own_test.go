@@ -168,6 +168,24 @@ func TestChargedTwice(t *testing.T) {
 	}
 }
 
+// Another limit of the same numbers, of which the user has used one unit more, is not told of.
+func TestChargedTwiceByChance(t *testing.T) {
+	log := gatetest.Capture(t)
+	outer, inner := core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour))), core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour)))
+	everyone, x := keyfuncs.Everyone, keyfuncs.Action("x")
+	h := nethttp.Limit(outer, everyone, x)(nethttp.Limit(inner, everyone, x)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	gatetest.Do(h, "GET", "/")
+	if _, err := inner.Allow(t.Context(), "~everyone", "x"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		gatetest.Do(h, "GET", "/")
+	}
+	if got := log.Take("nethttp"); got != nil {
+		t.Errorf("said %q", got)
+	}
+}
+
 // A middleware that compresses what is written has set Content-Encoding for the problem
 // too.
 func TestAProblemStaysCompressed(t *testing.T) {
