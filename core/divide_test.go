@@ -68,7 +68,7 @@ func TestShares(t *testing.T) {
 	for range 20_000 {
 		n := 1 + r.IntN([]int{1, 4, 100, 100_000}[r.IntN(4)])
 		l := random(r, n)
-		store := &shown{Store: memorystore.New(nil)}
+		store := &shown{Store: memorystore.New(&memorystore.Options{MaxKeys: 1})} // it has one shard
 		lim := core.Must(core.New(core.Divide(store, n), l))
 		if _, err := lim.Allow(t.Context(), "u", "a"); err != nil {
 			t.Fatalf("%s among %d: %v", l, n, err)

@@ -12,10 +12,10 @@
 // [Options].MaxKeys bounds the store. A key is one limit of one user and action, so a
 // limiter of two limits takes two keys.
 //
-//	a key                                   40 to 52 bytes, whatever the length of user and action
-//	SlidingWindow, MovingWindow             80 to 104 bytes in place of these, for up to 5 actions
-//	SlidingWindow, MovingWindow of more     50 bytes more, and 8 to 9 for each action that it
-//	                                        held at its fullest (while it grows: see below)
+//	a key                                   40 to 50 bytes, whatever the length of user and action
+//	SlidingWindow, MovingWindow             64 bytes more for up to 5 actions, and 50 more than
+//	                                        that, and 8 to 9 for each action that it held at its
+//	                                        fullest, for more (while it grows: see below)
 //	TokenBucket with Initial                60 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
 //	BanPolicy, from the first refusal on    a key, 80 to 100 bytes more, and 8 to 16 for each
@@ -30,15 +30,15 @@
 // own. With a million users, the chance that two of them share a state is 3 in 100
 // million.
 //
-// An expired key stays until a new key takes its place. A table grows if most of its keys
-// have not expired, and never shrinks.
+// An expired key stays until the table that holds it is full. The table then removes all
+// expired keys, grows if most keys have not expired, and never shrinks.
 //
 // # At the bound
 //
-// A new key takes the place of an expired one. If there is none nearby, the store looks at
-// 32 keys of the shard, which is the part of the tables that has all keys of the user. If the
-// shard has few keys and none of the 32 has expired, it looks at 32 in shards that have many.
-// Of those whose users are not refused at present, it drops the one that expires first. Its
+// A new key takes the place of another one. The store looks at 32 keys of the shard, which is
+// the part of the store that has all keys of the user. If the shard has few keys and none of the 32 has
+// expired, the store looks at 32 of the shard that has most. Of those whose users are not refused
+// at present, it drops the one that expires first; a key that has expired goes before all others. Its
 // user may act again at once: the store has then admitted at most one quota too many. The key
 // of a limit that refuses its user is never dropped, so a flood of new keys unlocks no user.
 //

@@ -44,8 +44,12 @@ func (s *Store) check(t testing.TB) {
 	total := int64(0)
 	for i := range s.shards {
 		sh := &s.shards[i]
-		for name, tab := range map[string]*table{"keys": &sh.keys, "windows": &sh.windows} {
-			total += int64(tab.check(t, fmt.Sprintf("the %s of shard %d", name, i)))
+		total += sh.keys.check(t, fmt.Sprint("the keys of shard ", i))
+		sh.shared.check(t, fmt.Sprint("the shared states of shard ", i))
+		for j := range sh.states[:cap(sh.states)] {
+			if st := &sh.states[:cap(sh.states)][j]; *st != (machine.State{}) {
+				t.Fatalf("shard %d: the state of the last charge is still there: %+v", i, st)
+			}
 		}
 	}
 	if total != s.used.Load() || total > s.max {
@@ -53,38 +57,37 @@ func (s *Store) check(t testing.TB) {
 	}
 }
 
-func (tab *table) check(t testing.TB, name string) (used int) {
+func (tab *table) check(t testing.TB, name string) (used int64) {
 	t.Helper()
-	kept := map[uint64]int{} // by tag
-	for at := 0; at < len(tab.slots); at += 1 << tab.wide {
+	kept := map[form]int{}
+	for at := range tab.slots {
 		sl := &tab.slots[at]
-		if sl.key() == 0 {
-			if sl.expires != 0 || sl.protected != 0 || sl.word.Load() != 0 {
+		if sl.key == 0 {
+			if *sl != (slot{}) {
 				t.Fatalf("%s: slot %d has no key and is not empty", name, at)
 			}
 			continue
 		}
 		used++
-		if found, ok := search(sl.key(), tab.slots, tab.wide); !ok || found != at {
+		if found, ok := tab.search(sl.key); !ok || found != at {
 			t.Fatalf("%s: slot %d is not found, but %d, %v", name, at, found, ok)
 		}
-
-		kept[sl.word.Load()&tags]++
+		kept[sl.form]++
 	}
-	if used != tab.used || used*100 > len(tab.slots)>>tab.wide*maxLoad {
-		t.Fatalf("%s: %d keys are counted, and %d are in %d slots", name, tab.used, used, len(tab.slots))
+	if used != tab.used.Load() || used*100 > int64(len(tab.slots))*maxLoad {
+		t.Fatalf("%s: %d keys are counted, and %d are in %d slots", name, tab.used.Load(), used, len(tab.slots))
 	}
 	m := tab.arenas
 	if m == nil {
 		m = new(arenas)
 	}
-	for tag, have := range map[uint64]int{
-		tagBlocks: int(m.blocks.used) - len(m.blocks.free),
-		tagMeter:  int(m.meters.used) - len(m.meters.free),
-		tagBans:   int(m.bans.used) - len(m.bans.free),
+	for form, have := range map[form]int{
+		inTrails: int(m.trails.used) - len(m.trails.free),
+		inMeters: int(m.meters.used) - len(m.meters.free),
+		inBans:   int(m.bans.used) - len(m.bans.free),
 	} {
-		if have != kept[tag] {
-			t.Fatalf("%s: the arena of tag %x holds %d for %d keys", name, tag, have, kept[tag])
+		if have != kept[form] {
+			t.Fatalf("%s: arena %d holds %d for %d keys", name, form, have, kept[form])
 		}
 	}
 	return used
@@ -700,10 +703,11 @@ func TestNewUsersFindRoomAmongRefused(t *testing.T) {
 		user := fmt.Sprint("new", i)
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
-		u := s.hash(user)
-		if _, ok := search(keyOf(u, s.hash("a"), &passing.Limits()[0]), s.shard(u).keys.slots, 0); !ok && i >= newUsers-last {
+		sh, _, _ := s.load(user, "a", passing.Limits())
+		if !sh.places[0].found && i >= newUsers-last {
 			without++
 		}
+		s.unlock(sh)
 	}
 	if share := float64(without) / last; share > 0.01 {
 		t.Errorf("%.1f %% of the last %d new users found no room", 100*share, last)
@@ -722,11 +726,7 @@ func TestFlood(t *testing.T) {
 		{core.SlidingWindow(2, time.Hour), 160},
 	} {
 		t.Run(tt.limit.Kind(), func(t *testing.T) {
-			keys := floodKeys
-			if testing.Short() {
-				keys /= 10
-			}
-			s, worst, grown := flood(t, tt.limit, floodMax, keys)
+			s, worst, grown := flood(t, tt.limit, floodMax, floodKeys)
 			if got := s.used.Load(); got > floodMax || got < floodMax*9/10 {
 				t.Errorf("%d keys are kept of %d", got, floodMax)
 			}
@@ -856,8 +856,10 @@ func TestExpiredTrailsAreGivenBack(t *testing.T) {
 	s.check(t)
 	kept := 0
 	for i := range s.shards {
-		if m := s.shards[i].windows.arenas; m != nil {
-			kept += int(m.blocks.used) - len(m.blocks.free)
+		for _, sl := range s.shards[i].keys.slots {
+			if sl.form == inTrails && sl.expires <= c.us {
+				kept++
+			}
 		}
 	}
 	if kept > 5 {
@@ -942,7 +944,6 @@ func TestConcurrentKeys(t *testing.T) {
 				}
 				if err != nil {
 					t.Error(err)
-					return
 				}
 			}
 		})
@@ -968,7 +969,6 @@ func TestConcurrentChargesOfOneKey(t *testing.T) {
 					d, err := ways[(g+i)%len(ways)].Allow(ctx, fmt.Sprint("user", u), "a")
 					if err != nil {
 						t.Error(err)
-						return
 					}
 					if d.Allowed {
 						admitted[u].Add(1)
@@ -976,7 +976,6 @@ func TestConcurrentChargesOfOneKey(t *testing.T) {
 				}
 				if _, err := alone.Allow(ctx, fmt.Sprint(g, i), "a"); err != nil {
 					t.Error(err)
-					return
 				}
 			}
 		})
@@ -1107,4 +1106,90 @@ func TestAChargeAboveTheQuotaCanNeverPass(t *testing.T) {
 		}
 		allow(t, l, "u")
 	}
+}
+
+// Users at their limit stay refused, though newcomers who are further from whole fill the
+// store.
+func TestAUserAtTheLimitIsNotDropped(t *testing.T) {
+	const users, quota = 20, 3
+	s := New(&Options{MaxKeys: 2 * users})
+	l := core.Must(core.New(s, core.Funnel(quota, core.Every(time.Hour))))
+	flood := core.Must(core.New(s, core.Funnel(1000, core.Every(24*time.Hour))))
+	for u := range users {
+		for range quota {
+			allow(t, l, fmt.Sprint(u))
+		}
+	}
+	for i := range 100 * users {
+		allow(t, flood, fmt.Sprint("new", i))
+	}
+	for u := range users {
+		if d := allow(t, l, fmt.Sprint(u)); d.Allowed {
+			t.Errorf("user %d is forgiven", u)
+		}
+	}
+}
+
+// A user who is refused a cost above 1 is protected too.
+func TestARefusalOfALargerCostProtectsTheKey(t *testing.T) {
+	const maxKeys = 40
+	s := New(&Options{MaxKeys: maxKeys})
+	l := core.Must(core.New(s, core.Funnel(10, core.Every(time.Hour))))
+	flood := core.Must(core.New(s, core.Funnel(1000, core.Every(24*time.Hour))))
+	ask := func(cost int) core.Decision {
+		d, err := l.AllowN(ctx, "u", "a", cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	if first, second := ask(8), ask(5); !first.Allowed || second.Allowed {
+		t.Fatalf("%+v, %+v", first, second)
+	}
+	for i := range 100 * maxKeys {
+		allow(t, flood, fmt.Sprint("new", i))
+	}
+	if d := ask(5); d.Allowed {
+		t.Errorf("forgiven: %+v", d)
+	}
+}
+
+// The store reads the clock under the lock. Before it, another charge of the key could come in
+// between at a later instant. The clock would seem to step back, and the debt would be cut.
+func TestTheClockIsReadUnderTheLock(t *testing.T) {
+	var s *Store
+	reads := 0
+	s = newStore(&Options{MaxKeys: 1}, func() int64 {
+		if reads++; s.shards[0].mu.TryLock() {
+			s.shards[0].mu.Unlock()
+			t.Error("the lock is free")
+		}
+		return 1
+	})
+	l := core.Must(core.Must(core.New(s, core.Funnel(2, core.Every(time.Second)))).With(core.Refundable{}))
+	d := allow(t, l, "u")
+	if err := l.Refund(ctx, d); err != nil || reads != 2 {
+		t.Errorf("the clock was read %d times for a charge and a refund, %v", reads, err)
+	}
+}
+
+// A look at a new key in a store that is full drops no key.
+func TestAPeekDropsNoKey(t *testing.T) {
+	c := &clock{}
+	s := newStore(&Options{MaxKeys: 3}, c.now)
+	two := core.Must(core.New(s, core.FixedWindow(2, time.Hour), core.FixedWindow(2, 2*time.Hour)))
+	one := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
+	allow(t, two, "a")
+	allow(t, one, "b")
+	for range 10 {
+		if d, err := two.Peek(ctx, "new", "a"); err != nil || !d.Allowed || d.Remaining != 2 {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	for user, l := range map[string]*core.Limiter{"a": two, "b": one} {
+		if d, err := l.Peek(ctx, user, "a"); err != nil || d.Remaining != 1 {
+			t.Errorf("user %s has lost a key: %+v, %v", user, d, err)
+		}
+	}
+	s.check(t)
 }

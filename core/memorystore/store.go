@@ -1,14 +1,16 @@
 package memorystore
 
+// The store, its options and its shards.
+
 import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/internal/mono"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -38,28 +40,35 @@ type Options struct {
 // goroutines, starts none, and needs no closing.
 type Store struct {
 	seed   maphash.Seed
-	base   mono.Time
-	clock  func() int64 // if nil, the microseconds since base
+	now    func() int64 // microseconds, at least 1
 	max    int64
-	used   atomic.Int64 // keys in all shards
+	used   atomic.Int64 // keys in all shards, and those that charges have reserved
 	shards []shard      // their number is a power of two
-	crowd  atomic.Int64 // the shard that last gave up a key for another one
 }
+
+var (
+	_ core.Accepter = (*Store)(nil)
+	_ core.Refunder = (*Store)(nil)
+	_ core.Sized    = (*Store)(nil)
+)
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds.
 func New(opts *Options) *Store {
-	if opts == nil || opts.Clock == nil {
-		return newStore(opts, nil)
+	base := time.Now().Add(-time.Microsecond) // so that no instant is 0
+	now := func() int64 { return int64(time.Since(base) / time.Microsecond) }
+	if opts != nil && opts.Clock != nil {
+		clock := opts.Clock
+		base = clock()
+		now = func() int64 { return max(1, epoch+clock().Sub(base).Microseconds()) }
 	}
-	clock, base := opts.Clock, opts.Clock()
-	return newStore(opts, func() int64 { return max(1, epoch+clock().Sub(base).Microseconds()) })
+	return newStore(opts, now)
 }
 
 // epoch is the instant of New if there is an Options.Clock. It is high, so that the clock can
 // step back far before an instant is negative.
 const epoch = 1 << 50
 
-func newStore(opts *Options, clock func() int64) *Store {
+func newStore(opts *Options, now func() int64) *Store {
 	maxKeys := defaultMaxKeys
 	if opts != nil && opts.MaxKeys != 0 {
 		maxKeys = opts.MaxKeys
@@ -68,63 +77,12 @@ func newStore(opts *Options, clock func() int64) *Store {
 		panic(fmt.Sprintf("memorystore: New: MaxKeys %d is not within 1 to %d; 0 is the default of %d", maxKeys, int64(maxMaxKeys), defaultMaxKeys))
 	}
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
-	s := &Store{
-		seed:   maphash.MakeSeed(),
-		base:   mono.Now() - microsecond, // so that no instant is 0
-		clock:  clock,
-		max:    int64(maxKeys),
-		shards: make([]shard, shards),
-	}
+	s := &Store{seed: maphash.MakeSeed(), now: now, max: int64(maxKeys), shards: make([]shard, shards)}
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.windows.wide = 1
-		sh.keys.setSlots(empty[:1])
-		sh.windows.setSlots(empty[:])
+		s.shards[i].keys.slots, s.shards[i].shared.slots = empty[:], empty[:]
 	}
 	return s
 }
-
-// now reads the store's clock. at is the reading if that is the process's clock, else 0.
-func (s *Store) now() (now int64, at mono.Time) {
-	if s.clock != nil {
-		return s.clock(), 0
-	}
-	at = mono.Now()
-	return int64((at - s.base) / microsecond), at
-}
-
-const microsecond = mono.Time(time.Microsecond)
-
-// A hash identifies a user, an action, or a user's state. The seed is random, so that a client
-// cannot search for two users that share a state.
-type hash uint64
-
-// Odd multipliers tell the parts of a key apart.
-const (
-	oddAction = 0x9e3779b97f4a7c15
-	oddLimit  = 0xc2b2ae3d27d4eb4f
-)
-
-func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
-
-// allActions stands for the hash of an action in the key of a limit that counts all actions.
-const allActions hash = 0
-
-// key is the hash of a rule's state.
-func key(user, action hash, r *machine.Rule) hash {
-	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 is no key
-}
-
-func keyOf(user, action hash, l *core.Limit) hash {
-	if l.IsPerUser() {
-		action = allActions
-	}
-	return key(user, action, l.Rule())
-}
-
-// shard returns the shard that has all states of a user, so that one lock is enough for
-// several limits. It uses the low bits of the hash, and a table the high ones.
-func (s *Store) shard(user hash) *shard { return &s.shards[user&hash(len(s.shards)-1)] }
 
 // Accept returns an error to core.New if the limiter has more limits than MaxKeys: it would
 // refuse every user.
@@ -133,4 +91,47 @@ func (s *Store) Accept(limits []core.Limit) error {
 		return fmt.Errorf("memorystore: %d limits need as many keys, and MaxKeys is %d", len(limits), s.max)
 	}
 	return nil
+}
+
+// Len returns how many keys the store keeps, and MaxKeys. Expired keys count until the store
+// drops them.
+func (s *Store) Len() (keys, maxKeys int) { return int(s.used.Load()), int(s.max) }
+
+// A shard has all states of some users, so that one lock is enough for several limits.
+type shard struct {
+	mu     sync.Mutex
+	keys   table
+	shared table // the states that users without a key share: see room.go
+
+	// The places and states of the present charge. Here they need no allocation, however many
+	// limits there are.
+	places []place
+	states []machine.State // zero between charges
+}
+
+// lock locks the shard of a user. It uses the low bits of the hash, and a table the high ones.
+func (s *Store) lock(user hash) *shard {
+	sh := &s.shards[user&hash(len(s.shards)-1)]
+	sh.mu.Lock()
+	return sh
+}
+
+// A hash identifies a user, an action, or a user's state. The seed is random, so that a client
+// cannot search for two users that share a state.
+type hash uint64
+
+func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
+
+// Odd multipliers tell the parts of a key apart.
+const (
+	oddAction = 0x9e3779b97f4a7c15
+	oddLimit  = 0xc2b2ae3d27d4eb4f
+)
+
+// key is the hash of a limit's state.
+func key(user, action hash, l *core.Limit) hash {
+	if l.IsPerUser() {
+		action = 0
+	}
+	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
 }

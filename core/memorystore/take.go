@@ -1,5 +1,7 @@
 package memorystore
 
+// A decision from the lock to the answer, and what else reads or removes states.
+
 import (
 	"context"
 	"time"
@@ -8,141 +10,67 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A place is where the state of a limit is, if the store keeps it.
-type place struct {
-	table    *table
-	key      hash
-	at       int // the slot where it was found; it may have moved since
-	found    bool
-	reserved bool // counted in Store.used, not yet inserted
-	shared   bool // there is no room: see overflow
-}
-
-// slot returns the slot of a place that was found.
-func (p *place) slot() *slot {
-	t := p.table
-	if t.slots[p.at].key() != p.key {
-		p.at, _ = search(p.key, t.slots, t.wide)
-	}
-	return &t.slots[p.at]
-}
-
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
 // grows, and for a receipt.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	u, a := s.hash(c.User), s.hash(c.Action)
-	sh := s.shard(u)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	states, places := sh.scratch(len(c.Limits))
-	for i := range c.Limits {
-		sh.find(&places[i], keyOf(u, a, &c.Limits[i]), c.Limits[i].Rule())
-	}
-	now, _ := s.now() // no state is from a later instant
-	for i := range c.Limits {
-		places[i].load(c.Limits[i].Rule(), &states[i], now)
-	}
-	if c.Check(states, now) {
-		if wait := s.makeRoom(&c, sh, states, places, now); wait > 0 {
+	sh, now, known := s.load(c.User, c.Action, c.Limits)
+	defer s.unlock(sh)
+	if c.Check(sh.states, now) && !known {
+		if wait := s.makeRoom(&c, sh, now); wait > 0 {
 			if c.Mode == machine.Peek {
-				c.Commit(states, now) // a Status has the numbers of every limit
+				c.Commit(sh.states, now) // a Status has the numbers of every limit
 			}
-			return full(c, wait), nil
+			return full(&c, wait), nil
 		}
 	}
-	d = c.Commit(states, now)
+	d = c.Commit(sh.states, now)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected
-		// nonetheless: to evict it would give the user a full quota.
+		// nonetheless: to drop it would give the user a full quota.
 		until = now + int64(d.RetryAfter/time.Microsecond)
 	}
-	for i := range places {
-		switch p, r := &places[i], c.Limits[i].Rule(); {
-		case p.found:
-			p.save(r, &states[i], until)
-			states[i].Dirty = false
-		case p.shared && states[i].Dirty:
-			states[i].Dirty = false
-			sh.keepShared(&c.Limits[i], &states[i], now)
+	for i := range sh.places {
+		if sh.places[i].found {
+			sh.save(i, c.Limits[i].Rule(), until)
 		}
 	}
-	// New keys come last: the keys that were just written have not expired, so that no new
-	// key takes their slots.
-	for i := range places {
-		switch r := c.Limits[i].Rule(); {
-		case !states[i].Dirty:
-		case s.insert(sh, places, i, now):
-			places[i].save(r, &states[i], until)
-		case r.ForgetAfter > 0 && !c.Limits[i].IsShadow(): // a bucket that is not kept does not fill
-			return full(c, longestWait), nil
-		}
+	if !known && !s.saveNew(&c, sh, now, until) {
+		return full(&c, longestWait), nil
 	}
 	d.Issue(s)
 	return d, nil
 }
 
-// find fills in p, a zero place, for a key, and unpacks its slot.
-func (sh *shard) find(p *place, h hash, r *machine.Rule) {
-	t := sh.table(r)
-	p.table, p.key = t, h
-	p.at, p.found = search(h, t.slots, t.wide)
-}
-
-// load fills in st, a zero State.
-func (p *place) load(r *machine.Rule, st *machine.State, now int64) {
-	if p.found {
-		p.table.load(&p.table.slots[p.at], r, st, now)
+// saveNew saves the states that have no key yet. It comes last: a known key that was expired has
+// then been written, and is not removed for a new one. It returns false if there is no room for a
+// bucket with Initial: one that is not kept does not fill.
+func (s *Store) saveNew(c *core.Charge, sh *shard, now, until int64) bool {
+	for i := range sh.places {
+		switch p, l := &sh.places[i], &c.Limits[i]; {
+		case p.found || !sh.states[i].Dirty:
+		case p.shared || s.reserve(sh, p, now, false):
+			s.insert(sh, p, now)
+			sh.save(i, l.Rule(), until)
+		case l.Rule().ForgetAfter > 0 && !l.IsShadow():
+			return false
+		}
 	}
-}
-
-// save writes a state if it is dirty. If its limit refuses, it protects the key until then.
-func (p *place) save(r *machine.Rule, st *machine.State, until int64) {
-	if !st.Dirty && st.Fits {
-		return
-	}
-	s := p.slot()
-	if st.Dirty {
-		p.table.store(s, r, st)
-	}
-	if !st.Fits {
-		s.protect(until)
-	}
-}
-
-// required reports whether the charge needs a place for its i-th limit to pass. A rehearsed
-// limit does not, nor does a ban policy without a refusal to record. They are left out if
-// the store is full.
-func required(c *core.Charge, i int) bool {
-	l := &c.Limits[i]
-	if l.Rule().Kind == machine.KindBan {
-		return c.Ban > 0
-	}
-	return !l.IsShadow()
+	return true
 }
 
 // Refund gives back units of a charge, in one atomic step.
 func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
-	u, a := s.hash(r.User), s.hash(r.Action)
-	sh := s.shard(u)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	states, places := sh.scratch(len(r.Limits))
-	for i := range r.Limits {
-		sh.find(&places[i], keyOf(u, a, &r.Limits[i]), r.Limits[i].Rule())
-	}
-	now, _ := s.now() // no state is from a later instant
-	for i := range r.Limits {
-		places[i].load(r.Limits[i].Rule(), &states[i], now)
-	}
-	r.Give(states, now, units)
-	for i := range places {
-		switch p := &places[i]; {
-		case !p.found:
-		case states[i].Dirty && !states[i].Exists:
-			s.forget(p)
+	sh, now, _ := s.load(r.User, r.Action, r.Limits)
+	defer s.unlock(sh)
+	r.Give(sh.states, now, units)
+	for i := range sh.places {
+		switch p, st := &sh.places[i], &sh.states[i]; {
+		case !p.found || !st.Dirty:
+		case st.Exists:
+			sh.save(i, r.Limits[i].Rule(), 0)
 		default:
-			p.save(r.Limits[i].Rule(), &states[i], 0)
+			s.remove(sh, p)
 		}
 	}
 	return nil
@@ -150,21 +78,108 @@ func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
 
 // Reset removes the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	u, a := s.hash(user), s.hash(action)
-	sh := s.shard(u)
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	for i := range limits {
-		p := place{table: sh.table(limits[i].Rule()), key: keyOf(u, a, &limits[i])}
-		if p.at, p.found = search(p.key, p.table.slots, p.table.wide); p.found {
-			s.forget(&p)
+	sh, _, _ := s.load(user, action, limits)
+	defer s.unlock(sh)
+	for i := range sh.places {
+		if p := &sh.places[i]; p.found {
+			s.remove(sh, p)
 		}
 	}
 	return nil
 }
 
-func (s *Store) forget(p *place) {
-	p.slot() // p.at is where the key is now
-	p.table.remove(p.at)
+// A place is where the state of a limit is, if the store keeps it.
+type place struct {
+	key      hash
+	at       int // the slot where it was found; it may have moved since
+	found    bool
+	shared   bool // the state is the one that users without a key share
+	reserved bool // counted in Store.used, and not yet inserted
+	dropped  hash // the key that is dropped for this one
+}
+
+// load locks the shard of a user, and fills in its places and states for the limits. It
+// reads the clock under the lock, so that no state is from a later instant. known says whether
+// the store keeps the states of all limits.
+func (s *Store) load(user, action string, limits []core.Limit) (sh *shard, now int64, known bool) {
+	u, a := s.hash(user), s.hash(action)
+	sh = s.lock(u)
+	n := len(limits)
+	if cap(sh.places) < n {
+		sh.places, sh.states = make([]place, n), make([]machine.State, n)
+	}
+	sh.places, sh.states = sh.places[:n], sh.states[:n]
+	now, known = s.now(), true
+	for i := range limits {
+		sh.places[i] = place{key: key(u, a, &limits[i])}
+		sh.find(i, limits[i].Rule(), now)
+		known = known && sh.places[i].found
+	}
+	return sh, now, known
+}
+
+// unlock ends what load began.
+func (s *Store) unlock(sh *shard) {
+	for i := range sh.places {
+		if sh.places[i].reserved {
+			s.used.Add(-1)
+		}
+		sh.states[i] = machine.State{}
+	}
+	sh.mu.Unlock()
+}
+
+func (sh *shard) table(p *place) *table {
+	if p.shared {
+		return &sh.shared
+	}
+	return &sh.keys
+}
+
+// find looks for the i-th place's key, and fills in its state, a zero State.
+func (sh *shard) find(i int, r *machine.Rule, now int64) {
+	p := &sh.places[i]
+	t := sh.table(p)
+	if p.at, p.found = t.search(p.key); p.found {
+		t.load(&t.slots[p.at], r, &sh.states[i], now)
+	}
+}
+
+// save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
+// then.
+func (sh *shard) save(i int, r *machine.Rule, until int64) {
+	p, st := &sh.places[i], &sh.states[i]
+	if !st.Dirty && st.Fits {
+		return
+	}
+	t := sh.table(p)
+	s := &t.slots[t.locate(p)]
+	if st.Dirty {
+		t.store(s, r, st)
+	}
+	if !st.Fits {
+		s.protect(until)
+	}
+}
+
+// locate returns where the key of a place is by now.
+func (t *table) locate(p *place) int {
+	if t.slots[p.at].key != p.key {
+		p.at, _ = t.search(p.key)
+	}
+	return p.at
+}
+
+// insert makes a slot for a place.
+func (s *Store) insert(sh *shard, p *place, now int64) {
+	at, removed := sh.table(p).insert(p.key, now)
+	p.at = at
+	if p.reserved = false; !p.shared {
+		s.used.Add(-removed)
+	}
+}
+
+func (s *Store) remove(sh *shard, p *place) {
+	sh.keys.remove(sh.keys.locate(p))
 	s.used.Add(-1)
 }

@@ -76,7 +76,7 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 		run   func(t *testing.T, store core.Store)
 		want  []string
 	}{
-		{"a funnel's, by the short way", watched, func(t *testing.T, store core.Store) {
+		{"a funnel's", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, core.Funnel(3, core.Every(time.Hour))))
 			times(5, func() { _, _ = l.Allow(t.Context(), "u", "like") })
 			_, _ = l.AllowN(t.Context(), "v", "like", 2)
@@ -426,7 +426,7 @@ func TestOnRefusal(t *testing.T) {
 	see := func(ctx context.Context, r metrics.Refusal) {
 		got = append(got, fmt.Sprint(ctx.Value(key{}), " ", r.Action, " ", r.Limit, " ", r.Outcome, " ", r.Source, " ", r.RetryAfter > 0, " ", r.Err))
 	}
-	// The limiter is older than the function, and decides by the short way.
+	// The limiter is older than the function.
 	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
 	m.OnRefusal(see)
 	ctx := context.WithValue(t.Context(), key{}, "ctx")

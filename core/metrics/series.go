@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -39,26 +38,6 @@ type series struct {
 	action, limit string // the labels
 	counts        [len(outcomes)][len(sources)]atomic.Uint64
 	near          atomic.Uint64
-	plain         [stripes]stripe // what TakeOne counts: allowed and limited by the store
-}
-
-// A stripe has a cache line to itself, so that cores do not slow each other.
-type stripe struct {
-	allowed, limited atomic.Uint64
-	_                [48]byte
-}
-
-const (
-	stripeBits = 3
-	stripes    = 1 << stripeBits
-)
-
-// stripe picks a stripe by the address of the goroutine's stack. Goroutines that run at the
-// same time differ in that, and it costs less than asking for the core.
-func (s *series) stripe() *stripe {
-	var here byte
-	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // no stack is smaller
-	return &s.plain[stack*0x9e3779b97f4a7c15>>(64-stripeBits)]
 }
 
 func (s *series) add(o outcome, source core.Source) {
@@ -66,20 +45,6 @@ func (s *series) add(o outcome, source core.Source) {
 		source = core.SourceNone
 	}
 	s.counts[o][source].Add(1)
-}
-
-func (s *series) count(o outcome, source core.Source) uint64 {
-	n := s.counts[o][source].Load()
-	if source == core.SourceStore && o <= limited {
-		for i := range s.plain {
-			if o == allowed {
-				n += s.plain[i].allowed.Load()
-			} else {
-				n += s.plain[i].limited.Load()
-			}
-		}
-	}
-	return n
 }
 
 // series finds or makes the series of an action by a limit.

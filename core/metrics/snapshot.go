@@ -61,7 +61,7 @@ func (m *Metrics) Snapshot() Snapshot {
 	for _, x := range *m.pairs.Load() {
 		for o, word := range outcomes {
 			for _, source := range sources {
-				if n := x.count(outcome(o), source); n > 0 {
+				if n := x.counts[o][source].Load(); n > 0 {
 					s.Decisions = append(s.Decisions, Decisions{x.action, x.limit, word, source.String(), n})
 				}
 			}
