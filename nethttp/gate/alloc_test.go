@@ -20,27 +20,27 @@ func TestAllocations(t *testing.T) {
 	plenty := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
 	most := map[string][3]float64{"nethttp": {1, 3, 1}, "ginlimit": {1, 3, 1}, "echolimit": {2, 4, 2}, "echolimit/echov5": {1, 3, 1}} // plain, Keep, ResetDelta
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
+		t.Run(ad.Name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/replies/7", nil)
 			r.Header.Set("X-User-ID", "laoqian")
 			w := gatetest.Discard{}
-			allocs := func(routes []route) float64 {
-				routes[0].handler = status(http.StatusNoContent)
-				h := ad.mount(app{routes: routes}.filled())
+			allocs := func(routes []gatetest.Route) float64 {
+				routes[0].Handler = status(http.StatusNoContent)
+				h := ad.Mount(gatetest.App{Routes: routes}.Filled())
 				return testing.AllocsPerRun(200, func() {
 					clear(w)
 					h.ServeHTTP(w, r)
 				})
 			}
-			bare := allocs([]route{{}})
+			bare := allocs([]gatetest.Route{{}})
 			for i, cfg := range []*nethttp.Config{nil, {Keep: true}, {ResetDelta: true}} {
-				if got := allocs(reply(cfg, plenty)(memorystore.New(nil))) - bare; got > most[ad.name][i] {
-					t.Errorf("%+v costs %v allocations, want at most %v", cfg, got, most[ad.name][i])
+				if got := allocs(reply(cfg, plenty)(memorystore.New(nil))) - bare; got > most[ad.Name][i] {
+					t.Errorf("%+v costs %v allocations, want at most %v", cfg, got, most[ad.Name][i])
 				}
 			}
 			limiter := core.Must(core.New(memorystore.New(nil), plenty))
 			const allow = 1
-			if got := allocs([]route{{inside: []inside{{limiter: limiter, user: "laoqian", action: "upload", cost: 1}}}}) - bare; got > allow {
+			if got := allocs([]gatetest.Route{{Inside: []gatetest.Inside{{Limiter: limiter, User: "laoqian", Action: "upload", Cost: 1}}}}) - bare; got > allow {
 				t.Errorf("Allow costs %v allocations, want at most %v", got, allow)
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	echolimit "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 func newEchoV5() *echo.Echo {
@@ -21,9 +22,9 @@ func newEchoV5() *echo.Echo {
 	return e
 }
 
-func mountEchoV5(a app) http.Handler {
+func mountEchoV5(a gatetest.App) http.Handler {
 	e := newEchoV5()
-	if a.recovers {
+	if a.Recovers {
 		// As middleware.Recover does, whose package needs more modules than we do.
 		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c *echo.Context) (err error) {
@@ -36,40 +37,40 @@ func mountEchoV5(a app) http.Handler {
 			}
 		})
 	}
-	for _, rt := range a.routes {
+	for _, rt := range a.Routes {
 		chain := []echo.MiddlewareFunc{func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c *echo.Context) error {
-				set(c.Response().Header(), rt.outside)
+				set(c.Response().Header(), rt.Outside)
 				return next(c)
 			}
 		}}
-		for _, l := range rt.limits {
-			action := echolimit.From(l.action)
-			if l.routed {
+		for _, l := range rt.Limits {
+			action := echolimit.From(l.Action)
+			if l.Routed {
 				action = echolimit.Route
 			}
-			if l.config == nil {
-				chain = append(chain, echolimit.Limit(l.limiter, echolimit.From(l.user), action))
+			if l.Config == nil {
+				chain = append(chain, echolimit.Limit(l.Limiter, echolimit.From(l.User), action))
 			} else {
-				chain = append(chain, echoV5Config(*l.config).Limit(l.limiter, echolimit.From(l.user), action))
+				chain = append(chain, echoV5Config(*l.Config).Limit(l.Limiter, echolimit.From(l.User), action))
 			}
 		}
 		h := func(c *echo.Context) error {
-			for _, in := range rt.inside {
+			for _, in := range rt.Inside {
 				allow := echolimit.Allow
-				if in.config != nil {
-					allow = echoV5Config(*in.config).Allow
+				if in.Config != nil {
+					allow = echoV5Config(*in.Config).Allow
 				}
-				if err := allow(c, in.limiter, in.user, in.action, in.cost); err != nil {
+				if err := allow(c, in.Limiter, in.User, in.Action, in.Cost); err != nil {
 					return err
 				}
 			}
-			rt.handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
+			rt.Handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
 			return nil
 		}
-		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.path)
-		e.Add(rt.method, path, h, chain...)
-		if rt.method == "GET" {
+		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
+		e.Add(rt.Method, path, h, chain...)
+		if rt.Method == "GET" {
 			e.HEAD(path, h, chain...)
 		}
 	}

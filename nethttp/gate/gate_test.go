@@ -18,9 +18,8 @@ import (
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
-
-func five(s core.Store) *core.Limiter { return core.Must(core.New(s, fivePerMinute)) }
 
 // What is forgotten at start-up is said there, by the adapter's name, with what to
 // change.
@@ -101,7 +100,7 @@ func TestNoChangeIsAnAmnesty(t *testing.T) {
 	} {
 		for _, ad := range adapters {
 			for _, final := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/finalcost=%t", c.name, ad.name, final), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/finalcost=%t", c.name, ad.Name, final), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						store := memorystore.New(nil)
 						limiter := func(max int) *core.Limiter { return core.Must(core.New(store, c.limit(max))) }
@@ -110,7 +109,7 @@ func TestNoChangeIsAnAmnesty(t *testing.T) {
 						if final {
 							cfg.FinalCost = func(*http.Request, int) int { return 1 }
 						}
-						h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter(5), config: cfg}}}}}.filled())
+						h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter(5), Config: cfg}}}}}.Filled())
 						for i, a := range c.asks {
 							now.Store(limiter(a.max))
 							r := httptest.NewRequest("POST", "/replies/7", nil)
@@ -132,12 +131,12 @@ func TestNoChangeIsAnAmnesty(t *testing.T) {
 // A panic of a hook is the server's to deal with; the handler does not run.
 func TestAHookPanics(t *testing.T) {
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
-			h := ad.mount(app{routes: func() []route {
+		t.Run(ad.Name, func(t *testing.T) {
+			h := ad.Mount(gatetest.App{Routes: func() []gatetest.Route {
 				rt := reply(&nethttp.Config{Deny: func(http.ResponseWriter, *http.Request, core.Decision) { panic("mine") }})(decides(refusal)())
-				rt[0].handler = func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { t.Error("the handler ran") }
+				rt[0].Handler = func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) { t.Error("the handler ran") }
 				return rt
-			}()}.filled())
+			}()}.Filled())
 			defer func() {
 				if v := recover(); v != "mine" {
 					t.Errorf("recovered %v", v)
@@ -147,3 +146,5 @@ func TestAHookPanics(t *testing.T) {
 		})
 	}
 }
+
+func five(s core.Store) *core.Limiter { return core.Must(core.New(s, fivePerMinute)) }

@@ -15,6 +15,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 var (
@@ -30,7 +31,7 @@ var (
 func TestHeaders(t *testing.T) {
 	exact := []time.Duration{1, 999, 1000, 1001, time.Second - 1, time.Second, time.Second + 1, time.Minute, time.Hour, core.Never - 1}
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
+		t.Run(ad.Name, func(t *testing.T) {
 			holdsHeaders(t, ad, nethttp.Config{}, core.Decision{Limit: 5, RetryAfter: core.Never})
 			holdsHeaders(t, ad, nethttp.Config{ResetDelta: true}, core.Decision{Allowed: true, Limit: 1_000_000_000, Remaining: 1_000_000_000})
 			seed := rand.Uint64()
@@ -58,9 +59,9 @@ func TestHeaders(t *testing.T) {
 }
 
 // holdsHeaders has an adapter answer with a decision, and checks the headers.
-func holdsHeaders(t *testing.T, ad adapter, cfg nethttp.Config, d core.Decision) {
+func holdsHeaders(t *testing.T, ad gatetest.Adapter, cfg nethttp.Config, d core.Decision) {
 	t.Helper()
-	h := ad.mount(app{routes: reply(&cfg, core.FixedWindow(d.Limit, time.Minute))(decides(d)())}.filled())
+	h := ad.Mount(gatetest.App{Routes: reply(&cfg, core.FixedWindow(d.Limit, time.Minute))(decides(d)())}.Filled())
 
 	before := time.Now()
 	resp := ask(h)

@@ -17,6 +17,7 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // hostile are keys that a client might send. No two are one.
@@ -48,10 +49,10 @@ func TestHostileKeys(t *testing.T) {
 	fromContext := keyfuncs.ContextValue(key{})
 	for _, ad := range adapters {
 		for name, open := range stores {
-			t.Run(ad.name+"/"+name, func(t *testing.T) {
+			t.Run(ad.Name+"/"+name, func(t *testing.T) {
 				limiter := core.Must(core.New(open(t), core.FixedWindow(2, time.Hour)))
-				for _, l := range []limit{{limiter: limiter, user: fromContext}, {limiter: limiter, action: fromContext}} {
-					h := ad.mount(app{routes: []route{{limits: []limit{l}}}}.filled())
+				for _, l := range []gatetest.Limit{{Limiter: limiter, User: fromContext}, {Limiter: limiter, Action: fromContext}} {
+					h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{l}}}}.Filled())
 					for turn, want := range []int{200, 200, 429} {
 						for i, k := range keys {
 							r := httptest.NewRequest("POST", "/replies/7", nil)
@@ -77,7 +78,7 @@ func TestHostileKeys(t *testing.T) {
 func TestASlowFunctionHoldsUpItsOwnRequest(t *testing.T) {
 	for _, ad := range adapters {
 		for _, which := range []string{"user", "action", "cost", "picker", "skip", "observer"} {
-			t.Run(ad.name+"/"+which, func(t *testing.T) {
+			t.Run(ad.Name+"/"+which, func(t *testing.T) {
 				release, waits := make(chan struct{}), make(chan struct{})
 				hang := func(r *http.Request, here string) {
 					if here == which && r.Header.Get("X-User-ID") == "slow" {
@@ -91,17 +92,17 @@ func TestASlowFunctionHoldsUpItsOwnRequest(t *testing.T) {
 						hang(slow, "observer")
 					}
 				})
-				l := limit{
-					limiter: five(store),
-					user:    func(r *http.Request) (string, error) { hang(r, "user"); return xUserID(r) },
-					action:  func(r *http.Request) (string, error) { hang(r, "action"); return "reply", nil },
-					config: &nethttp.Config{
+				l := gatetest.Limit{
+					Limiter: five(store),
+					User:    func(r *http.Request) (string, error) { hang(r, "user"); return xUserID(r) },
+					Action:  func(r *http.Request) (string, error) { hang(r, "action"); return "reply", nil },
+					Config: &nethttp.Config{
 						Cost:    func(r *http.Request) (int, error) { hang(r, "cost"); return 1, nil },
 						Limiter: func(r *http.Request) (*core.Limiter, error) { hang(r, "picker"); return nil, nil },
 						Skip:    func(r *http.Request) bool { hang(r, "skip"); return false },
 					},
 				}
-				h := ad.mount(app{routes: []route{{limits: []limit{l}}}}.filled())
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{l}}}}.Filled())
 				serve := func(user string, r *http.Request) int {
 					r.Header.Set("X-User-ID", user)
 					w := httptest.NewRecorder()

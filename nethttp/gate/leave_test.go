@@ -74,7 +74,7 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 		}, nil, 5},
 	} {
 		for _, ad := range adapters {
-			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
 				cfg := c.config
 				if cfg == nil {
 					cfg = failedIsFree
@@ -83,13 +83,13 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				ran := gatetest.NewRan(t, 1)
-				h := ad.mount(app{routes: []route{{
-					limits: []limit{{limiter: limiter, config: cfg}},
-					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{
+					Limits: []gatetest.Limit{{Limiter: limiter, Config: cfg}},
+					Handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 						ran.Now()
 						c.do(w, r, leave)
 					},
-				}}}.filled())
+				}}}.Filled())
 				r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
 				r.Header.Set("X-User-ID", "laoqian")
 				catches(h).ServeHTTP(httptest.NewRecorder(), r)
@@ -151,7 +151,7 @@ func TestCallsAreChargedWhatTheyCost(t *testing.T) {
 	}), 1, 25)
 	for name, open := range stores {
 		for _, ad := range adapters {
-			t.Run(name+"/"+ad.name, func(t *testing.T) {
+			t.Run(name+"/"+ad.Name, func(t *testing.T) {
 				limiter := core.Must(core.New(open(t), core.SlidingWindow(quota, time.Hour)))
 				runs := 0
 				rapid.Check(t, func(rt *rapid.T) {
@@ -160,9 +160,9 @@ func TestCallsAreChargedWhatTheyCost(t *testing.T) {
 					var v *call
 					var leave func()
 					ran := false
-					h := catches(ad.mount(app{routes: []route{{
-						limits: []limit{{limiter: limiter, config: config}},
-						handler: func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+					h := catches(ad.Mount(gatetest.App{Routes: []gatetest.Route{{
+						Limits: []gatetest.Limit{{Limiter: limiter, Config: config}},
+						Handler: func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
 							ran = true
 							if v.leaves == leavesBefore {
 								leave()
@@ -178,7 +178,7 @@ func TestCallsAreChargedWhatTheyCost(t *testing.T) {
 								panic(v.panics)
 							}
 						},
-					}}}.filled()))
+					}}}.Filled()))
 					for i, one := range calls.Draw(rt, "calls") {
 						ctx, cancel := context.WithCancel(context.Background())
 						v, leave, ran = &one, cancel, false
@@ -239,12 +239,12 @@ func TestHalfABodyIsNoRefund(t *testing.T) {
 			{"all by HTTP/2", http2("4", "full", true), false, 5},
 			{"nothing to send by HTTP/2", http2("0", "", true), false, 5},
 		} {
-			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
 				limiter := core.Must(core.New(memory(), slidingFive))
 				ran := gatetest.NewRan(t, 1)
-				s := httptest.NewUnstartedServer(ad.mount(app{routes: []route{{
-					limits: []limit{{limiter: limiter, config: failedIsFree}},
-					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+				s := httptest.NewUnstartedServer(ad.Mount(gatetest.App{Routes: []gatetest.Route{{
+					Limits: []gatetest.Limit{{Limiter: limiter, Config: failedIsFree}},
+					Handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 						ran.Now()
 						unwanted := strings.HasSuffix(c.name, "want it")
 						if unwanted {
@@ -255,7 +255,7 @@ func TestHalfABodyIsNoRefund(t *testing.T) {
 						}
 						w.WriteHeader(500)
 					},
-				}}}.filled()))
+				}}}.Filled()))
 				s.Config.Protocols = new(http.Protocols)
 				s.Config.Protocols.SetHTTP1(true)
 				s.Config.Protocols.SetUnencryptedHTTP2(true)
@@ -352,13 +352,13 @@ func answered(t *testing.T, conn net.Conn, http2 bool) {
 func TestABodyThatIsWatchedIsNotWaitedFor(t *testing.T) {
 	for _, ad := range adapters {
 		for name, cfg := range map[string]*nethttp.Config{"FinalCost": failedIsFree, "and Keep": asCharged} {
-			t.Run(ad.name+"/"+name, func(t *testing.T) { answersBeforeTheBody(t, ad, cfg) })
+			t.Run(ad.Name+"/"+name, func(t *testing.T) { answersBeforeTheBody(t, ad, cfg) })
 		}
 	}
 }
 
-func answersBeforeTheBody(t *testing.T, ad adapter, cfg *nethttp.Config) {
-	s := httptest.NewServer(ad.mount(app{routes: []route{{limits: []limit{{limiter: five(memory()), config: cfg}}}}}.filled()))
+func answersBeforeTheBody(t *testing.T, ad gatetest.Adapter, cfg *nethttp.Config) {
+	s := httptest.NewServer(ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: five(memory()), Config: cfg}}}}}.Filled()))
 	defer s.Close()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -376,7 +376,7 @@ func answersBeforeTheBody(t *testing.T, ad adapter, cfg *nethttp.Config) {
 // context, behind a proxy, which then answers 502, and in the middle of a download through
 // a proxy, which then panics with http.ErrAbortHandler.
 func TestHangingUpIsNoRefund(t *testing.T) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
+	onEach(t, func(t *testing.T, ad gatetest.Adapter, s *gatetest.Server) {
 		var mu sync.Mutex
 		var runs []string
 		runsUntilLeft := func(r *http.Request, answer func()) {
@@ -423,14 +423,14 @@ func TestHangingUpIsNoRefund(t *testing.T) {
 				runs = nil
 				limiter := core.Must(core.New(memory(), slidingFive))
 				var handlers sync.WaitGroup
-				s.mount(ad.mount(app{routes: []route{{
-					limits: []limit{{limiter: limiter, config: failedIsFree}},
-					handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+				s.Mount(ad.Mount(gatetest.App{Routes: []gatetest.Route{{
+					Limits: []gatetest.Limit{{Limiter: limiter, Config: failedIsFree}},
+					Handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 						handlers.Add(1)
 						defer handlers.Done()
 						c.h.ServeHTTP(w, r)
 					},
-				}}}.filled()))
+				}}}.Filled()))
 				refused := 0
 				for range 30 {
 					ctx, leave := context.WithCancel(t.Context())

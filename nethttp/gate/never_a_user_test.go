@@ -50,14 +50,14 @@ func TestNeverAUser(t *testing.T) {
 		{"a bad key is no missing one", many(500, bot), nil},
 	} {
 		for _, ad := range adapters {
-			t.Run(tt.name+"/"+ad.name, func(t *testing.T) {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
 				limiter := core.Must(core.New(memory(), core.FixedWindow(1000, 24*time.Hour)))
 				log := gatetest.Capture(t)
-				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, user: orBad}}}}}.filled())
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, User: orBad}}}}}.Filled())
 				for _, r := range tt.requests {
 					h.ServeHTTP(httptest.NewRecorder(), r)
 				}
-				if got := log.Take(ad.pkg()); !slices.Equal(got, tt.want) {
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
 					t.Errorf("said %q, want %q", got, tt.want)
 				}
 			})
@@ -69,10 +69,10 @@ func TestNeverAUser(t *testing.T) {
 // back.
 func TestNeverAUserAndItsActionPanics(t *testing.T) {
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
+		t.Run(ad.Name, func(t *testing.T) {
 			log := gatetest.Capture(t)
 			action := func(*http.Request) (string, error) { panic("no user") }
-			h := ad.mount(app{routes: []route{{limits: []limit{{limiter: five(memory()), action: action}}}}}.filled())
+			h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: five(memory()), Action: action}}}}}.Filled())
 			for i := range 100 {
 				if w := gatetest.Do(h, "POST", "/replies/7"); w.Code != 400 {
 					t.Errorf("request %d: %d", i+1, w.Code)
@@ -80,7 +80,7 @@ func TestNeverAUserAndItsActionPanics(t *testing.T) {
 			}
 			want := []string{"WARN adapter: the first 100 requests had no user and were answered 400; is the limit mounted before the login?" +
 				" | never-a-user |  | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
-			if got := log.Take(ad.pkg()); !slices.Equal(got, want) {
+			if got := log.Take(pkg(ad.Name)); !slices.Equal(got, want) {
 				t.Errorf("said %q, want %q", got, want)
 			}
 		})

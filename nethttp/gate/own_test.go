@@ -42,9 +42,9 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 		{"no user", decides(allowed), nethttp.Config{}, "", 1},
 	} {
 		for _, ad := range adapters {
-			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
 				gatetest.Capture(t)
-				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: two(c.store()), config: &c.cfg}}}}}.filled())
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: two(c.store()), Config: &c.cfg}}}}}.Filled())
 				ask := func() http.Header {
 					r := httptest.NewRequest("POST", "/replies/7", nil)
 					if c.user != "" {
@@ -160,7 +160,7 @@ func TestChargedTwice(t *testing.T) {
 						t.Fatalf("%d", w.Code)
 					}
 				}
-				if got := log.Take(adapter{name: name}.pkg()); !slices.Equal(got, c.want) {
+				if got := log.Take(pkg(name)); !slices.Equal(got, c.want) {
 					t.Errorf("said %q, want %q", got, c.want)
 				}
 			})
@@ -190,8 +190,8 @@ func TestChargedTwiceByChance(t *testing.T) {
 // too.
 func TestAProblemStaysCompressed(t *testing.T) {
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
-			h := ad.mount(app{routes: reply(nil)(decides(refusal)())}.filled())
+		t.Run(ad.Name, func(t *testing.T) {
+			h := ad.Mount(gatetest.App{Routes: reply(nil)(decides(refusal)())}.Filled())
 			w := httptest.NewRecorder()
 			w.Header().Set("Content-Encoding", "rot")
 			r := httptest.NewRequest("POST", "/replies/7", nil)
@@ -240,3 +240,34 @@ func (c compresses) Write(b []byte) (int, error) { return c.ResponseWriter.Write
 func (c compresses) WriteString(s string) (int, error) { return io.WriteString(c.ResponseWriter, s) }
 
 func (c compresses) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// What a Deny does to the connection without writing is not an answer; what it
+// flushes is.
+func TestDenyWithAResponseController(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*http.ResponseController) error
+		want int
+	}{
+		{"a deadline is no answer", func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Now().Add(time.Hour)) }, 429},
+		{"a flush answers 200", (*http.ResponseController).Flush, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, s := range gatetest.Serve(t) {
+				s.Mount(mountNetHTTP(gatetest.App{Routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+					if err := c.do(http.NewResponseController(w)); err != nil {
+						t.Error(err)
+					}
+				}})(decides(refusal)())}.Filled()))
+				resp, err := post(t, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				if resp.StatusCode != c.want {
+					t.Errorf("%s: got %s, want %d", s.Proto, resp.Status, c.want)
+				}
+			}
+		})
+	}
+}

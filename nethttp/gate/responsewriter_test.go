@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // Writers that can do what their names say.
@@ -111,14 +112,14 @@ func TestWatchTellsThatTheClientHasLeft(t *testing.T) {
 		n := 0
 		c.Stream(func(w io.Writer) bool { n++; _, _ = io.WriteString(w, "x"); return n < 3 })
 	})
-	for _, s := range serve(t) {
-		s.mount(asCharged.Limit(five(memory()), keyfuncs.Everyone, keyfuncs.Action("x"))(engine))
+	for _, s := range gatetest.Serve(t) {
+		s.Mount(asCharged.Limit(five(memory()), keyfuncs.Everyone, keyfuncs.Action("x"))(engine))
 		resp, err := s.Client().Get(s.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if body, err := io.ReadAll(resp.Body); string(body) != "xxx" || err != nil {
-			t.Errorf("%s: %q, %v", s.proto, body, err)
+			t.Errorf("%s: %q, %v", s.Proto, body, err)
 		}
 		resp.Body.Close()
 	}

@@ -25,7 +25,7 @@ func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 	}
 	var broken atomic.Int32 // how often the store still fails
 	failing := func(s core.Store) core.Store {
-		return answers(func(c core.Charge) (core.Decision, error) {
+		return gatetest.Answers(func(c core.Charge) (core.Decision, error) {
 			if broken.Add(-1) >= 0 {
 				return core.Decision{}, errors.New("down")
 			}
@@ -41,10 +41,10 @@ func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 			{"429", memorystore.New(nil), func(ask func()) { ask() }},
 			{"503", failing(memorystore.New(nil)), func(func()) { broken.Store(1) }},
 		} {
-			t.Run(ad.name+"/"+tt.name, func(t *testing.T) {
+			t.Run(ad.Name+"/"+tt.name, func(t *testing.T) {
 				gatetest.Capture(t)
 				limiter := core.Must(core.New(tt.store, core.FixedWindow(1, time.Second)))
-				s := httptest.NewServer(ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter}}}}}.filled()))
+				s := httptest.NewServer(ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter}}}}}.Filled()))
 				defer s.Close()
 				client := retryablehttp.NewClient()
 				client.Logger, client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = nil, 1, time.Millisecond, time.Millisecond

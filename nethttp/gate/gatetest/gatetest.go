@@ -1,4 +1,4 @@
-// Package gatetest helps to test an adapter of package gate.
+// Package gatetest tests adapters of package gate: see [Run]. It also has helpers for their other tests.
 package gatetest
 
 import (

@@ -1,4 +1,4 @@
-package gate_test
+package gatetest
 
 import (
 	"fmt"
@@ -60,36 +60,36 @@ func saysLeft(status, remaining int) response {
 }
 
 // finalCostRoute is the one route with SlidingWindow(5, time.Minute).
-func finalCostRoute(cfg *nethttp.Config, h handler) func(core.Store) []route {
-	return func(s core.Store) []route {
+func finalCostRoute(cfg *nethttp.Config, h Handler) func(core.Store) []Route {
+	return func(s core.Store) []Route {
 		rt := reply(cfg, slidingFive)(s)
-		rt[0].handler = h
+		rt[0].Handler = h
 		return rt
 	}
 }
 
 // charging is one route whose handler itself charges, 5 in a minute.
-func charging(user, action string, cost int) func(core.Store) []route {
-	return func(s core.Store) []route {
-		return []route{{inside: []inside{{limiter: five(s), user: user, action: action, cost: cost}}}}
+func charging(user, action string, cost int) func(core.Store) []Route {
+	return func(s core.Store) []Route {
+		return []Route{{Inside: []Inside{{Limiter: Five(s), User: user, Action: action, Cost: cost}}}}
 	}
 }
 
 // inward is one route behind a limit of 9 for outer, whose handler charges one of 7
 // for inner.
-func inward(s core.Store) []route {
+func inward(s core.Store) []Route {
 	nine := core.Must(core.New(s, core.FixedWindow(9, time.Minute)))
 	seven := core.Must(core.New(s, core.FixedWindow(7, time.Minute)))
-	return []route{{
-		limits: []limit{{limiter: nine, action: keyfuncs.Action("outer")}},
-		inside: []inside{{limiter: seven, user: "laoqian", action: "inner", cost: 1}},
+	return []Route{{
+		Limits: []Limit{{Limiter: nine, Action: keyfuncs.Action("outer")}},
+		Inside: []Inside{{Limiter: seven, User: "laoqian", Action: "inner", Cost: 1}},
 	}}
 }
 
 var refusedRules = []rule{
 	{
 		name:   "a ban is 429 with its own Retry-After and problem",
-		store:  decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.ReasonBanned, BanLevel: 2}),
+		store:  Decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.ReasonBanned, BanLevel: 2}),
 		routes: reply(nil),
 		steps: []step{{want: response{
 			status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
@@ -99,7 +99,7 @@ var refusedRules = []rule{
 	},
 	{
 		name:   "what can never pass is that, banned or not",
-		store:  decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}),
+		store:  Decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
 		asked:  []string{"laoqian reply 1"},
@@ -107,10 +107,10 @@ var refusedRules = []rule{
 	{
 		name:  "the refusal that starts a ban tells of it, and so do those during it",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			limiter := core.Must(core.Must(core.New(s, core.FixedWindow(1, time.Minute))).
 				With(core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
-			return []route{{limits: []limit{{limiter: limiter}}}}
+			return []Route{{Limits: []Limit{{Limiter: limiter}}}}
 		},
 		steps: []step{
 			{want: passed(1, 0, "+60s")},
@@ -134,10 +134,10 @@ var refusedRules = []rule{
 	{
 		name:  "a request of cost 0 is refused to a banned user, and to no other",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			limiter := core.Must(core.Must(core.New(s, core.FixedWindow(1, time.Minute))).
 				With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
-			return []route{{limits: []limit{{limiter: limiter}}}, {path: "/free", limits: []limit{{limiter: limiter, config: costs(0, nil)}}}}
+			return []Route{{Limits: []Limit{{Limiter: limiter}}}, {Path: "/free", Limits: []Limit{{Limiter: limiter, Config: costs(0, nil)}}}}
 		},
 		steps: []step{
 			{want: passed(1, 0, "+60s")},
@@ -270,7 +270,7 @@ var refusedRules = []rule{
 	},
 	{
 		name:   "FinalCost: a store that cannot refund is logged once",
-		store:  decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
+		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
 		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
@@ -280,7 +280,7 @@ var refusedRules = []rule{
 	{
 		name: "FinalCost: a store that fails then is said once, and the response stays",
 		store: func() core.Store {
-			return answers(func(c core.Charge) (core.Decision, error) {
+			return Answers(func(c core.Charge) (core.Decision, error) {
 				if c.Mode == machine.Force {
 					return core.Decision{}, errBoom
 				}
@@ -295,7 +295,7 @@ var refusedRules = []rule{
 	},
 	{
 		name:   "FinalCost: failed open there is nothing to refund",
-		store:  func() core.Store { return core.FailOpen(fails("boom")()) },
+		store:  func() core.Store { return core.FailOpen(Fails("boom")()) },
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 5, "+0s")}},
 		asked:  []string{"laoqian reply 1"},
@@ -303,14 +303,14 @@ var refusedRules = []rule{
 	},
 	{
 		name:  "FinalCost is not asked about what it did not let pass, nor about what was not decided",
-		store: decides(refusal),
-		routes: func(s core.Store) []route {
+		store: Decides(refusal),
+		routes: func(s core.Store) []Route {
 			cfg := finalCost(1, never)
 			cfg.Skip = func(r *http.Request) bool { return r.Header.Get("X-Skip") != "" }
 			a := reply(cfg)(s)[0]
 			b := a
-			b.method = "OPTIONS"
-			return []route{a, b}
+			b.Method = "OPTIONS"
+			return []Route{a, b}
 		},
 		steps: []step{
 			{want: refused(5, 0, "+60s", 30, noRoom)},
@@ -324,7 +324,7 @@ var refusedRules = []rule{
 	{
 		name:  "FinalCost: the picked limiter gives back too, and charges in addition",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			gold := core.Must(core.New(s, core.SlidingWindow(50, time.Hour)))
 			cfg := finalCost(2, func(status int) int {
 				if status == 201 {
@@ -347,11 +347,11 @@ var refusedRules = []rule{
 	{
 		name:  "FinalCost: a limiter that is picked and given is one, with its headers",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			limiter := core.Must(core.New(s, slidingFive))
 			cfg := unless(201)
 			cfg.IETF, cfg.Limiter = true, func(*http.Request) (*core.Limiter, error) { return limiter, nil }
-			return []route{{limits: []limit{{limiter: limiter, config: cfg}}}}
+			return []Route{{Limits: []Limit{{Limiter: limiter, Config: cfg}}}}
 		},
 		steps: []step{
 			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
@@ -363,11 +363,11 @@ var refusedRules = []rule{
 	{
 		name:  "FinalCost: stacked, each charges its own",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			five, seven := core.Must(core.New(s, slidingFive)), core.Must(core.New(s, core.SlidingWindow(7, time.Minute)))
-			return []route{{handler: told, limits: []limit{
-				{limiter: five, action: keyfuncs.Action("outer"), config: unless(201)},
-				{limiter: seven, action: keyfuncs.Action("inner"), config: unless(500)},
+			return []Route{{Handler: told, Limits: []Limit{
+				{Limiter: five, Action: keyfuncs.Action("outer"), Config: unless(201)},
+				{Limiter: seven, Action: keyfuncs.Action("inner"), Config: unless(500)},
 			}}}
 		},
 		steps: []step{
@@ -382,7 +382,7 @@ var refusedRules = []rule{
 	{
 		name:  "FinalCost: the handler still reads the kept decision",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			cfg := unless(200)
 			cfg.Keep = true
 			return finalCostRoute(cfg, tellsKept)(s)
@@ -424,34 +424,34 @@ var refusedRules = []rule{
 	{
 		name:  "Allow: without a limiter from core.New it is 500",
 		store: memory,
-		routes: func(core.Store) []route {
-			return []route{{inside: []inside{{limiter: &core.Limiter{}, user: "laoqian", action: "upload", cost: 1}}}}
+		routes: func(core.Store) []Route {
+			return []Route{{Inside: []Inside{{Limiter: &core.Limiter{}, User: "laoqian", Action: "upload", Cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
 	},
 	{
 		name:   "Allow: an empty user is 400",
-		store:  decides(allowed),
+		store:  Decides(allowed),
 		routes: charging("", "upload", 1),
 		steps:  []step{{want: bad("The request does not say which user it is for.")}},
 	},
 	{
 		name:   "Allow: an empty action is 400",
-		store:  decides(allowed),
+		store:  Decides(allowed),
 		routes: charging("laoqian", "", 1),
 		steps:  []step{{want: bad("The request does not say which action it is for.")}},
 	},
 	{
 		name:   "Allow: a negative cost is 500, in the log",
-		store:  decides(allowed),
+		store:  Decides(allowed),
 		routes: charging("laoqian", "upload", -1),
 		steps:  []step{{want: broken}},
 		log:    []string{cannot + "cost: core: the cost is negative"},
 	},
 	{
 		name:   "Allow: a failing store is 503, said once",
-		store:  fails("boom"),
+		store:  Fails("boom"),
 		routes: charging("laoqian", "upload", 1),
 		steps:  []step{{want: down(5, "+1s")}, {want: down(5, "+1s")}},
 		asked:  []string{"laoqian upload 1", "laoqian upload 1"},
@@ -459,7 +459,7 @@ var refusedRules = []rule{
 	},
 	{
 		name:   "Allow: a panic of the store is 500",
-		store:  func() core.Store { return answers(func(core.Charge) (core.Decision, error) { panic("oops") }) },
+		store:  func() core.Store { return Answers(func(core.Charge) (core.Decision, error) { panic("oops") }) },
 		routes: charging("laoqian", "upload", 1),
 		steps:  []step{{want: broken}},
 		asked:  []string{"laoqian upload 1"},
@@ -468,8 +468,8 @@ var refusedRules = []rule{
 	{
 		name:  "Allow: without a limiter it is 500",
 		store: memory,
-		routes: func(core.Store) []route {
-			return []route{{inside: []inside{{limiter: nil, user: "laoqian", action: "upload", cost: 1}}}}
+		routes: func(core.Store) []Route {
+			return []Route{{Inside: []Inside{{Limiter: nil, User: "laoqian", Action: "upload", Cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
@@ -499,10 +499,10 @@ var refusedRules = []rule{
 	},
 	{
 		name:  "Allow: of several limits the one that binds shows",
-		store: decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
-		routes: func(s core.Store) []route {
+		store: Decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
+		routes: func(s core.Store) []Route {
 			two := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
-			return []route{{inside: []inside{{limiter: two, user: "laoqian", action: "upload", cost: 1}}}}
+			return []Route{{Inside: []Inside{{Limiter: two, User: "laoqian", Action: "upload", Cost: 1}}}}
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
 		asked: []string{"laoqian upload 1"},
@@ -511,9 +511,9 @@ var refusedRules = []rule{
 	{
 		name:  "Allow: its refusal is what FinalCost of the limit around it sees",
 		store: memory,
-		routes: func(s core.Store) []route {
+		routes: func(s core.Store) []Route {
 			rt := finalCostRoute(unless(200), done)(s)
-			rt[0].inside = []inside{{limiter: core.Must(core.New(s, core.FixedWindow(1, time.Minute))), user: "laoqian", action: "upload", cost: 1}}
+			rt[0].Inside = []Inside{{Limiter: core.Must(core.New(s, core.FixedWindow(1, time.Minute))), User: "laoqian", Action: "upload", Cost: 1}}
 			return rt
 		},
 		steps: []step{

@@ -1,4 +1,4 @@
-package gate_test
+package gatetest
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
-	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // A visit is a request without a network, in fake time.
@@ -151,7 +150,7 @@ var waits = []struct {
 	{
 		name:   "a store that fails is 503 at once",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		store:  fails("boom"),
+		store:  Fails("boom"),
 		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{{status: 503, retry: "1", reset: 1}},
 		log:    []string{noAnswer + "store: boom"},
@@ -204,18 +203,18 @@ func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	return s.Store.Take(ctx, c)
 }
 
-func TestHold(t *testing.T) {
+func testHold(t *testing.T, adapters []Adapter) {
 	for _, c := range waits {
 		for _, ad := range adapters {
-			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
-				log := gatetest.Capture(t)
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
+				log := Capture(t)
 				synctest.Test(t, func(t *testing.T) {
 					store := memory()
 					if c.store != nil {
 						store = c.store()
 					}
 					limiter := core.Must(core.Must(core.New(store, c.limits...)).With(c.options...))
-					h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &c.config}}}}}.filled())
+					h := ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &c.config}}}}})
 					begun := time.Now()
 					var wg sync.WaitGroup
 					for i, v := range c.visits {
@@ -266,10 +265,10 @@ func (v visit) pay(t *testing.T, i int, h http.Handler) {
 }
 
 // A waiting request ends with its client's connection, and another gets its turn.
-func TestAHeldClientLeaves(t *testing.T) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
+func testAHeldClientLeaves(t *testing.T, adapters []Adapter) {
+	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
 		limiter := core.Must(core.New(memory(), core.Funnel(1, core.Every(time.Hour))))
-		s.mount(ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{MaxWait: 5 * time.Hour}}}}}}.filled()))
+		s.Mount(ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &nethttp.Config{MaxWait: 5 * time.Hour}}}}}}))
 		resp, err := post(t, s)
 		if err != nil {
 			t.Fatal(err)
@@ -330,7 +329,7 @@ func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, error)
 
 // If MaxWait ends while the store decides, the request gets that decision: it is neither charged
 // and refused, nor a failure of the store.
-func TestTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T) {
+func testTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T, adapters []Adapter) {
 	for _, c := range []struct {
 		name  string
 		store func() core.Store
@@ -339,11 +338,11 @@ func TestTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T) {
 		{"with a fallback", func() core.Store { return core.Fallback(distant{memory(), 3 * time.Millisecond}, memory()) }},
 	} {
 		for _, ad := range adapters {
-			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
-				log := gatetest.Capture(t)
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
+				log := Capture(t)
 				synctest.Test(t, func(t *testing.T) {
 					limiter := core.Must(core.New(c.store(), core.FixedWindow(1, time.Second)))
-					h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{MaxWait: time.Second}}}}}}.filled())
+					h := ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &nethttp.Config{MaxWait: time.Second}}}}}})
 					for i := range 9 {
 						if w := ask(h); w.StatusCode != 200 {
 							t.Errorf("request %d: %d", i+1, w.StatusCode)
@@ -360,12 +359,12 @@ func TestTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T) {
 }
 
 // A distant store with room refuses nobody whose MaxWait is over before it answers.
-func TestMaxWaitRefusesNobodyForWhomThereIsRoom(t *testing.T) {
+func testMaxWaitRefusesNobodyForWhomThereIsRoom(t *testing.T, adapters []Adapter) {
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
+		t.Run(ad.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := core.Must(core.New(distant{memory(), 30 * time.Millisecond}, core.FixedWindow(40, time.Hour)))
-				h := ad.mount(app{routes: []route{{limits: []limit{{limiter: limiter, config: &nethttp.Config{MaxWait: 10 * time.Millisecond}}}}}}.filled())
+				h := ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &nethttp.Config{MaxWait: 10 * time.Millisecond}}}}}})
 				var refused atomic.Int32
 				var wg sync.WaitGroup
 				for range 50 {

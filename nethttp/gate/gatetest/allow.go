@@ -1,4 +1,4 @@
-package gate_test
+package gatetest
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ var teapot = nethttp.Config{
 }
 
 // What Allow answers inside a handler, by the limits around it.
-func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
+func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 	headers := func(pairs ...string) http.Header {
 		h := http.Header{}
 		for i := 0; i < len(pairs); i += 2 {
@@ -88,22 +88,22 @@ func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
 		{"its own Deny inside another's", []nethttp.Config{ietf}, &teapot, outer(denies), 418, "denied 7", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
 	} {
 		for _, ad := range adapters {
-			t.Run(c.name+"/"+ad.name, func(t *testing.T) {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
 				store := c.store()
 				nine, seven := core.Must(core.New(store, core.FixedWindow(9, time.Minute))), core.Must(core.New(store, core.FixedWindow(7, time.Minute)))
-				rt := route{inside: []inside{{limiter: seven, user: "laoqian", action: "inner", cost: 1, config: c.own}}}
+				rt := Route{Inside: []Inside{{Limiter: seven, User: "laoqian", Action: "inner", Cost: 1, Config: c.own}}}
 				for i := range c.around {
-					rt.limits = append(rt.limits, limit{limiter: nine, action: keyfuncs.Action("outer"), config: &c.around[i]})
+					rt.Limits = append(rt.Limits, Limit{Limiter: nine, Action: keyfuncs.Action("outer"), Config: &c.around[i]})
 				}
 				ran := false
-				rt.handler = func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
+				rt.Handler = func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
 					ran = true
 					done(w, r, kept)
 				}
 				w := httptest.NewRecorder()
 				r := httptest.NewRequest("POST", "/replies/7", nil)
 				r.Header.Set("X-User-ID", "laoqian")
-				ad.mount(app{routes: []route{rt}}.filled()).ServeHTTP(w, r)
+				ad.Mount(App{Routes: []Route{rt}}).ServeHTTP(w, r)
 				if w.Code != c.status || c.body != "" && w.Body.String() != c.body || ran != (c.status == 200) {
 					t.Errorf("got %d %q, and the handler went on: %t; want %d %q", w.Code, w.Body, ran, c.status, c.body)
 				}
@@ -128,7 +128,7 @@ func TestAllowAnswersAsTheLimitAroundIt(t *testing.T) {
 
 // failsInner is a store that fails for the action inner.
 func failsInner() core.Store {
-	return answers(func(c core.Charge) (core.Decision, error) {
+	return Answers(func(c core.Charge) (core.Decision, error) {
 		if c.Action == "inner" {
 			return core.Decision{}, errBoom
 		}

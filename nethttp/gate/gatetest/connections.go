@@ -1,4 +1,4 @@
-package gate_test
+package gatetest
 
 import (
 	"bufio"
@@ -17,30 +17,29 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
-	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
 // onEach runs f for every adapter and protocol.
-func onEach(t *testing.T, f func(*testing.T, adapter, *server)) {
-	servers := serve(t)
+func onEach(t *testing.T, adapters []Adapter, f func(*testing.T, Adapter, *Server)) {
+	servers := Serve(t)
 	for _, ad := range adapters {
-		t.Run(ad.name, func(t *testing.T) {
+		t.Run(ad.Name, func(t *testing.T) {
 			for _, s := range servers {
-				t.Run(s.proto, func(t *testing.T) { f(t, ad, s) })
+				t.Run(s.Proto, func(t *testing.T) { f(t, ad, s) })
 			}
 		})
 	}
 }
 
 // onEachConfig is onEach without and with a wrapped ResponseWriter.
-func onEachConfig(t *testing.T, f func(*testing.T, adapter, *server, *nethttp.Config)) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
+func onEachConfig(t *testing.T, adapters []Adapter, f func(*testing.T, Adapter, *Server, *nethttp.Config)) {
+	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
 		t.Run("as it is", func(t *testing.T) { f(t, ad, s, nil) })
 		t.Run("wrapped", func(t *testing.T) { f(t, ad, s, asCharged) })
 	})
 }
 
-func post(t *testing.T, s *server) (*http.Response, error) {
+func post(t *testing.T, s *Server) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
 	if err != nil {
@@ -54,10 +53,13 @@ func post(t *testing.T, s *server) (*http.Response, error) {
 var asCharged = &nethttp.Config{Keep: true, FinalCost: func(*http.Request, int) int { return 1 }}
 
 // What is flushed arrives while the handler still runs, and the headers with it.
-func TestStreaming(t *testing.T) {
-	onEachConfig(t, func(t *testing.T, ad adapter, s *server, cfg *nethttp.Config) {
+func testStreaming(t *testing.T, adapters []Adapter) {
+	onEachConfig(t, adapters, func(t *testing.T, ad Adapter, s *Server, cfg *nethttp.Config) {
+		if ad.NoStreams {
+			t.Skip("the framework cannot")
+		}
 		read := make(chan struct{})
-		s.mount(ad.mount(app{routes: handled(cfg, func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+		s.Mount(ad.Mount(App{Routes: handled(cfg, func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 			_, _ = io.WriteString(w, "one\n")
 			w.(http.Flusher).Flush()
 			select {
@@ -68,7 +70,7 @@ func TestStreaming(t *testing.T) {
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				t.Error(err)
 			}
-		})(decides(allowed)())}.filled()))
+		})(Decides(allowed)())}))
 		resp, err := post(t, s)
 		if err != nil {
 			t.Fatal(err)
@@ -93,8 +95,8 @@ func TestStreaming(t *testing.T) {
 }
 
 // A handler may take the connection, in either way. What was charged for it stays.
-func TestHijack(t *testing.T) {
-	taken := func(way string) handler {
+func testHijack(t *testing.T, adapters []Adapter) {
+	taken := func(way string) Handler {
 		return func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
 			hijack := http.NewResponseController(w).Hijack
 			if way == "Hijacker" {
@@ -112,10 +114,13 @@ func TestHijack(t *testing.T) {
 	for _, ad := range adapters {
 		for name, cfg := range map[string]*nethttp.Config{"as it is": nil, "with FinalCost": finalCost(1, never)} {
 			for _, way := range []string{"Hijacker", "ResponseController"} {
-				t.Run(ad.name+"/"+name+"/"+way, func(t *testing.T) {
-					log := gatetest.Capture(t)
-					s := serve(t)[0]
-					s.mount(ad.mount(app{routes: handled(cfg, taken(way))(decides(allowed)())}.filled()))
+				t.Run(ad.Name+"/"+name+"/"+way, func(t *testing.T) {
+					if ad.NoHijack {
+						t.Skip("the framework cannot")
+					}
+					log := Capture(t)
+					s := Serve(t)[0]
+					s.Mount(ad.Mount(App{Routes: handled(cfg, taken(way))(Decides(allowed)())}))
 					resp, err := post(t, s)
 					if err != nil {
 						t.Fatal(err)
@@ -135,10 +140,10 @@ func TestHijack(t *testing.T) {
 }
 
 // The rest of what a ResponseController does reaches the connection.
-func TestResponseController(t *testing.T) {
-	onEachConfig(t, func(t *testing.T, ad adapter, s *server, cfg *nethttp.Config) {
-		ran := gatetest.NewRan(t, 1)
-		s.mount(ad.mount(app{routes: handled(cfg, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+func testResponseController(t *testing.T, adapters []Adapter) {
+	onEachConfig(t, adapters, func(t *testing.T, ad Adapter, s *Server, cfg *nethttp.Config) {
+		ran := NewRan(t, 1)
+		s.Mount(ad.Mount(App{Routes: handled(cfg, func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
 			ran.Now()
 			rc := http.NewResponseController(w)
 			if err := rc.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil {
@@ -148,7 +153,7 @@ func TestResponseController(t *testing.T) {
 				t.Error(err)
 			}
 			_, _ = io.WriteString(w, "done")
-		})(decides(allowed)())}.filled()))
+		})(Decides(allowed)())}))
 		resp, err := post(t, s)
 		if err != nil {
 			t.Fatal(err)
@@ -159,22 +164,22 @@ func TestResponseController(t *testing.T) {
 
 // A Deny that would rather drop the connection than answer: where there is none to
 // drop, as with HTTP/2, it has answered nothing, and the default answer stands.
-func TestDenyDropsTheConnection(t *testing.T) {
+func testDenyDropsTheConnection(t *testing.T, adapters []Adapter) {
 	cfg := &nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
 		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
 			conn.Close()
 		}
 	}}
-	allow := inside{limiter: core.Must(core.New(decides(refusal)(), core.FixedWindow(5, time.Minute))), user: "laoqian", action: "reply", cost: 1, config: cfg}
-	for name, routes := range map[string][]route{"Limit": reply(cfg)(decides(refusal)()), "Allow": {{inside: []inside{allow}}}} {
+	allow := Inside{Limiter: core.Must(core.New(Decides(refusal)(), core.FixedWindow(5, time.Minute))), User: "laoqian", Action: "reply", Cost: 1, Config: cfg}
+	for name, routes := range map[string][]Route{"Limit": reply(cfg)(Decides(refusal)()), "Allow": {{Inside: []Inside{allow}}}} {
 		t.Run(name, func(t *testing.T) {
-			onEach(t, func(t *testing.T, ad adapter, s *server) {
-				if ad.name == "ginlimit" && s.proto == "HTTP/2.0" {
-					return // Gin's own Hijack panics
+			onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
+				if ad.NoHijack || ad.HijackPanics && s.Proto == "HTTP/2.0" {
+					t.Skip("the framework cannot")
 				}
-				s.mount(ad.mount(app{routes: routes}.filled()))
+				s.Mount(ad.Mount(App{Routes: routes}))
 				resp, err := post(t, s)
-				if s.proto == "HTTP/1.1" {
+				if s.Proto == "HTTP/1.1" {
 					if err == nil {
 						resp.Body.Close()
 						t.Errorf("got %s, want no response", resp.Status)
@@ -193,44 +198,13 @@ func TestDenyDropsTheConnection(t *testing.T) {
 	}
 }
 
-// What a Deny does to the connection without writing is not an answer; what it
-// flushes is.
-func TestDenyWithAResponseController(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		do   func(*http.ResponseController) error
-		want int
-	}{
-		{"a deadline is no answer", func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Now().Add(time.Hour)) }, 429},
-		{"a flush answers 200", (*http.ResponseController).Flush, 200},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			for _, s := range serve(t) {
-				s.mount(mountNetHTTP(app{routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
-					if err := c.do(http.NewResponseController(w)); err != nil {
-						t.Error(err)
-					}
-				}})(decides(refusal)())}.filled()))
-				resp, err := post(t, s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-				if resp.StatusCode != c.want {
-					t.Errorf("%s: got %s, want %d", s.proto, resp.Status, c.want)
-				}
-			}
-		})
-	}
-}
-
 // Early hints of a Deny or a Fail are no answer.
-func TestDenyWithEarlyHints(t *testing.T) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
-		s.mount(ad.mount(app{routes: reply(&nethttp.Config{
+func testDenyWithEarlyHints(t *testing.T, adapters []Adapter) {
+	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
+		s.Mount(ad.Mount(App{Routes: reply(&nethttp.Config{
 			Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.WriteHeader(http.StatusEarlyHints) },
 			Fail: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusEarlyHints) },
-		})(decides(refusal)())}.filled()))
+		})(Decides(refusal)())}))
 		for user, want := range map[string]int{"laoqian": 429, "": 400} {
 			req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
 			if err != nil {
@@ -244,7 +218,7 @@ func TestDenyWithEarlyHints(t *testing.T) {
 			body, _ := io.ReadAll(resp.Body)
 			resp.Body.Close()
 			if resp.StatusCode != want || resp.Header.Get("Content-Type") != "application/problem+json" || len(body) == 0 {
-				t.Errorf("%s: got %s %v %q, want %d", s.proto, resp.Status, resp.Header, body, want)
+				t.Errorf("%s: got %s %v %q, want %d", s.Proto, resp.Status, resp.Header, body, want)
 			}
 		}
 	})
@@ -252,9 +226,9 @@ func TestDenyWithEarlyHints(t *testing.T) {
 
 // 40 requests at once over a limit of 5: five pass, whoever they are, and every
 // response has its own headers.
-func TestConcurrentRequests(t *testing.T) {
-	onEach(t, func(t *testing.T, ad adapter, s *server) {
-		s.mount(ad.mount(app{routes: reply(&nethttp.Config{Keep: true, IETF: true})(memory())}.filled()))
+func testConcurrentRequests(t *testing.T, adapters []Adapter) {
+	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
+		s.Mount(ad.Mount(App{Routes: reply(&nethttp.Config{Keep: true, IETF: true})(memory())}))
 		var (
 			wg   sync.WaitGroup
 			mu   sync.Mutex
@@ -287,15 +261,15 @@ func TestConcurrentRequests(t *testing.T) {
 
 // The files of an upload, which the server removes by the request that it knows, go
 // also where the handler has another one, and if it panics.
-func TestUploadsAreRemoved(t *testing.T) {
+func testUploadsAreRemoved(t *testing.T, adapters []Adapter) {
 	for _, ad := range adapters {
 		for name, cfg := range map[string]*nethttp.Config{"plain": nil, "Keep": {Keep: true}, "FinalCost": finalCost(1, func(int) int { return 1 }), "both": asCharged} {
-			t.Run(ad.name+"/"+name, func(t *testing.T) { uploadsAreRemoved(t, ad, cfg) })
+			t.Run(ad.Name+"/"+name, func(t *testing.T) { uploadsAreRemoved(t, ad, cfg) })
 		}
 	}
 }
 
-func uploadsAreRemoved(t *testing.T, ad adapter, cfg *nethttp.Config) {
+func uploadsAreRemoved(t *testing.T, ad Adapter, cfg *nethttp.Config) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	t.Setenv("TMP", dir) // Windows
@@ -303,9 +277,9 @@ func uploadsAreRemoved(t *testing.T, ad adapter, cfg *nethttp.Config) {
 		all, _ := os.ReadDir(dir)
 		return len(all)
 	}
-	ran := gatetest.NewRan(t, 2)
+	ran := NewRan(t, 2)
 	routes := reply(cfg)(memory())
-	routes[0].handler = func(_ http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
+	routes[0].Handler = func(_ http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
 		ran.Now()
 		if err := r.ParseMultipartForm(1); err != nil || files() == 0 {
 			t.Errorf("%d files, %v", files(), err)
@@ -314,7 +288,7 @@ func uploadsAreRemoved(t *testing.T, ad adapter, cfg *nethttp.Config) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	s := httptest.NewServer(catches(ad.mount(app{routes: routes}.filled())))
+	s := httptest.NewServer(catches(ad.Mount(App{Routes: routes})))
 	for _, panics := range []string{"", "yes"} {
 		const body = "--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n1234\r\n--b--\r\n"
 		r, err := http.NewRequest("POST", s.URL+"/replies/7", strings.NewReader(body))
@@ -353,7 +327,7 @@ func ask(h http.Handler) *http.Response {
 
 // After a refusal with Retry-After: n the request passes n seconds later. One
 // second earlier it does not.
-func TestRetryAfterIsHonest(t *testing.T) {
+func testRetryAfterIsHonest(t *testing.T, adapters []Adapter) {
 	for _, ad := range adapters {
 		for _, l := range []core.Limit{
 			core.SlidingWindow(2, 10*time.Second),
@@ -363,9 +337,9 @@ func TestRetryAfterIsHonest(t *testing.T) {
 			core.Funnel(2, core.Per(7, time.Minute)),
 			core.Funnel(2, core.Per(1000, time.Second)),
 		} {
-			t.Run(ad.name+"/"+l.String(), func(t *testing.T) {
+			t.Run(ad.Name+"/"+l.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h := ad.mount(app{routes: reply(nil, l)(memorystore.New(nil))}.filled())
+					h := ad.Mount(App{Routes: reply(nil, l)(memorystore.New(nil))})
 					var resp *http.Response
 					for range 3 {
 						time.Sleep(300 * time.Microsecond)
@@ -396,7 +370,7 @@ func TestRetryAfterIsHonest(t *testing.T) {
 
 // X-RateLimit-Reset is the second of the clock's in which the limit is whole; what
 // is between two seconds is the later one.
-func TestResetSecond(t *testing.T) {
+func testResetSecond(t *testing.T, adapters []Adapter) {
 	const midnight = 946684800 // 2000-01-01, when synctest's clock starts
 	for _, c := range []struct {
 		name         string
@@ -412,10 +386,10 @@ func TestResetSecond(t *testing.T) {
 		{"beyond 2038", 0, 100 * 365 * 24 * time.Hour, midnight + 100*365*24*3600},
 	} {
 		for _, ad := range adapters {
-			t.Run(ad.name+"/"+c.name, func(t *testing.T) {
+			t.Run(ad.Name+"/"+c.name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					time.Sleep(c.sleep)
-					h := ad.mount(app{routes: reply(nil)(decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: c.after})())}.filled())
+					h := ad.Mount(App{Routes: reply(nil)(Decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: c.after})())})
 					if got := ask(h).Header.Get("X-RateLimit-Reset"); got != strconv.FormatInt(c.want, 10) {
 						t.Errorf("got %s, want %d", got, c.want)
 					}

@@ -1,0 +1,87 @@
+package gate_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
+)
+
+// The adapter of the example is right, and an adapter's author needs nothing else than Mount to see it.
+func TestAnAdapterFromOutside(t *testing.T) {
+	gatetest.Run(t, gatetest.Adapter{Name: "mylimit", Mount: mountExample})
+}
+
+func mountExample(a gatetest.App) http.Handler {
+	mux := http.NewServeMux()
+	for _, rt := range a.Routes {
+		handle := func(c *exchange) {
+			for _, in := range rt.Inside {
+				var cfg *gate.Config[*exchange]
+				if in.Config != nil {
+					lifted := exampleConfig(*in.Config)
+					cfg = &lifted
+				}
+				if gate.Allow(framework{}, c, cfg, in.Limiter, in.User, in.Action, in.Cost) != nil {
+					return
+				}
+			}
+			rt.Handler(c.w, c.r, func() (core.Decision, bool) { return gate.Decision[*exchange](c.r) })
+		}
+		for _, l := range slices.Backward(rt.Limits) {
+			action := l.Action
+			if l.Routed {
+				action = keyfuncs.Route
+			}
+			cfg := nethttp.Config{}
+			if l.Config != nil {
+				cfg = *l.Config
+			}
+			key := func(f keyfuncs.Func) func(*exchange) (string, error) {
+				return func(c *exchange) (string, error) { return f(c.r) }
+			}
+			g, next := gate.New(framework{}, l.Limiter, key(l.User), key(action), exampleConfig(cfg)), handle
+			handle = func(c *exchange) { _ = g.Serve(c, func(c *exchange) error { next(c); return nil }) }
+		}
+		mux.HandleFunc(rt.Method+" "+rt.Path, func(w http.ResponseWriter, r *http.Request) {
+			if a.Recovers {
+				defer func() {
+					if recover() != nil {
+						w.WriteHeader(http.StatusInternalServerError)
+					}
+				}()
+			}
+			set(w.Header(), rt.Outside)
+			handle(&exchange{w, r})
+		})
+	}
+	return mux
+}
+
+func exampleConfig(cfg nethttp.Config) gate.Config[*exchange] {
+	g := gate.Config[*exchange]{CountPreflights: cfg.CountPreflights, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	if cfg.Cost != nil {
+		g.Cost = func(c *exchange) (int, error) { return cfg.Cost(c.r) }
+	}
+	if cfg.Limiter != nil {
+		g.Limiter = func(c *exchange) (*core.Limiter, error) { return cfg.Limiter(c.r) }
+	}
+	if cfg.Skip != nil {
+		g.Skip = func(c *exchange) bool { return cfg.Skip(c.r) }
+	}
+	if cfg.FinalCost != nil {
+		g.FinalCost = func(c *exchange, status int) int { return cfg.FinalCost(c.r, status) }
+	}
+	if cfg.Deny != nil {
+		g.Deny = func(c *exchange, d core.Decision) error { cfg.Deny(c.w, c.r, d); return nil }
+	}
+	if cfg.Fail != nil {
+		g.Fail = func(c *exchange, err error) error { cfg.Fail(c.w, c.r, err); return nil }
+	}
+	return g
+}
