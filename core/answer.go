@@ -9,59 +9,63 @@ import (
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
 func (c *Charge) Answer(readings []machine.Reading, now int64) Decision {
+	d := Decision{Allowed: true, Source: SourceStore}
+	for i := range readings {
+		c.add(&d, i, &readings[i])
+	}
+	c.finish(&d, readings, now)
+	return d
+}
+
+// add adds the reading of the i-th limit to the decision: the enforced ones come first, then the
+// shadow ones, then the ban policy's.
+func (c *Charge) add(d *Decision, i int, v *machine.Reading) {
+	switch l := &c.Limits[i]; {
+	case l.kind == machine.KindBan:
+		d.addBan(v)
+	case !l.shadow:
+		c.bind(d, i, v)
+	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
+		d.Reason, d.Shadow = ReasonShadowed, i
+	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
+		d.Reason, d.Shadow = ReasonNear, i
+	}
+}
+
+// finish fills in what needs the readings of all limits.
+func (c *Charge) finish(d *Decision, readings []machine.Reading, now int64) {
 	if c.status != nil {
 		c.status.fill(c.Limits, readings)
-	}
-	d := Decision{Allowed: true, Source: SourceStore}
-	limited := false
-	for i := range c.Limits {
-		if l := &c.Limits[i]; !readings[i].Fits && !l.shadow {
-			d.Allowed, d.Reason = false, ReasonLimited
-			limited = limited || l.kind != machine.KindBan
-		}
-	}
-	for i := range c.Limits {
-		switch l, v := &c.Limits[i], &readings[i]; {
-		case l.kind == machine.KindBan:
-			d.addBan(v)
-		case !l.shadow:
-			c.bind(&d, i, v, limited)
-		case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
-			d.Reason, d.Shadow = ReasonShadowed, i
-		case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
-			d.Reason, d.Shadow = ReasonNear, i
-		}
 	}
 	if c.Receipt && d.Allowed && c.Mode != machine.Peek {
 		d.receipt = newReceipt(c, readings, now)
 	}
-	return d
 }
 
-// addBan adds the ban policy's reading. It is called after bind for all limits.
 func (d *Decision) addBan(v *machine.Reading) {
 	d.BanLevel = v.Level
+	d.Allowed = d.Allowed && v.Fits
 	if v.Wait > 0 && !d.Allowed {
-		d.Reason, d.Remaining = ReasonBanned, 0
+		d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
 		d.RetryAfter = max(d.RetryAfter, micros(v.Wait))
 		d.ResetAfter = max(d.ResetAfter, micros(v.Wait))
 	}
 }
 
-// bind adds the i-th limit's reading to the decision, and decides which limit binds.
-// limited says whether one of them refuses.
-func (c *Charge) bind(d *Decision, i int, v *machine.Reading, limited bool) {
+// bind adds an enforced limit's reading, and decides whether this limit binds rather than those
+// before it.
+func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
 	l := &c.Limits[i]
-	remaining := int(l.rule.Remaining(v))
-	retry := time.Duration(0)
+	remaining, reset, retry := int(l.rule.Remaining(v)), micros(v.Rest.Ceil()), time.Duration(0)
 	if !v.Fits {
 		retry = l.retryAfter(v, c.Cost)
 	}
-	reset := micros(v.Rest.Ceil())
 	binds := true
 	switch {
 	case i == 0:
-	case !limited && remaining != d.Remaining:
+	case v.Fits != d.Allowed:
+		binds = d.Allowed
+	case v.Fits && remaining != d.Remaining:
 		binds = remaining < d.Remaining
 	case retry != d.RetryAfter:
 		binds = retry > d.RetryAfter
@@ -73,6 +77,9 @@ func (c *Charge) bind(d *Decision, i int, v *machine.Reading, limited bool) {
 	}
 	if i == 0 || remaining < d.Remaining {
 		d.Remaining = remaining
+	}
+	if !v.Fits {
+		d.Allowed, d.Reason = false, ReasonLimited
 	}
 }
 

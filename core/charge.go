@@ -36,16 +36,12 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 	return all
 }
 
-// Commit charges the states as [Charge.Check] left them, and returns the decision. If
+// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
 // all limits have room, all are charged. If not, a limit whose kind records refusals records
 // its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
 // marks none.
-func (c *Charge) Commit(states []machine.State, now int64) Decision {
-	var few [4]machine.Reading
-	readings := few[:]
-	if len(c.Limits) > len(few) {
-		readings = make([]machine.Reading, len(c.Limits))
-	}
+func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
+	var readings []machine.Reading
 	pass, shadows, banned := true, true, false
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
@@ -58,6 +54,7 @@ func (c *Charge) Commit(states []machine.State, now int64) Decision {
 	}
 	refusal := c.Ask
 	refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
+	d.Allowed, d.Source = true, SourceStore
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
@@ -68,7 +65,11 @@ func (c *Charge) Commit(states []machine.State, now int64) Decision {
 		default:
 			l.rule.Refuse(s, now, refusal, !banned && (!pass || l.kind != machine.KindBan))
 		}
-		readings[i] = l.rule.Read(s, now, c.Ask)
+		v := l.rule.Read(s, now, c.Ask)
+		c.add(d, i, &v)
+		if c.Receipt || c.status != nil {
+			readings = append(readings, v)
+		}
 	}
-	return c.Answer(readings[:len(c.Limits)], now)
+	c.finish(d, readings, now)
 }

@@ -35,7 +35,7 @@ func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, e
 		states[i] = s.states[keyOf(c.User, c.Action, limit)]
 	}
 	c.Check(states, now)
-	d = c.Commit(states, now)
+	c.Commit(&d, states, now)
 	for i, limit := range c.Limits {
 		if states[i].Dirty {
 			s.states[keyOf(c.User, c.Action, limit)] = states[i]

@@ -18,12 +18,12 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	if c.Check(sh.states, now) && !known {
 		if wait := s.makeRoom(&c, sh, now); wait > 0 {
 			if c.Mode == machine.Peek {
-				c.Commit(sh.states, now) // a Status has the numbers of every limit
+				c.Commit(&d, sh.states, now) // a Status has the numbers of every limit
 			}
 			return full(&c, wait), nil
 		}
 	}
-	d = c.Commit(sh.states, now)
+	c.Commit(&d, sh.states, now)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected

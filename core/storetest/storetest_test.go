@@ -43,7 +43,8 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 		states[i] = s.states[idOf(c.User, c.Action, &l)]
 	}
 	c.Check(states, now)
-	d := c.Commit(states, now)
+	var d core.Decision
+	c.Commit(&d, states, now)
 	s.write(c.User, c.Action, c.Limits, states)
 	if !s.greedy {
 		d.Issue(s)

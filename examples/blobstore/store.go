@@ -51,7 +51,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 		return core.Decision{}, err
 	}
 	c.Check(states, now)
-	d := c.Commit(states, now)
+	var d core.Decision
+	c.Commit(&d, states, now)
 	if err := s.save(c.User, c.Action, c.Limits, states); err != nil {
 		return core.Decision{}, err
 	}
