@@ -20,14 +20,22 @@ func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }
 
 // One server serves the whole suite, each subtest in a key space of its own.
 func TestRealRedisConforms(t *testing.T) {
-	server, clock := redistest.StartAt(t, epoch)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
-	t.Cleanup(func() { _ = rdb.Close() })
-	storetest.Run(t, func(t testing.TB) storetest.Fixture {
-		server.Do("FLUSHALL")
-		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Advance)
-		return storetest.Fixture{Store: store, Advance: advance, Traces: 150}
-	})
+	for name, scripts := range map[string]bool{"functions": false, "scripts": true} {
+		t.Run(name, func(t *testing.T) {
+			server, clock := redistest.StartAt(t, epoch)
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+			t.Cleanup(func() { _ = rdb.Close() })
+			options := &redisstore.Options{Timeout: patient, NoFunctions: scripts}
+			storetest.Run(t, func(t testing.TB) storetest.Fixture {
+				server.Do("FLUSHALL")
+				store, advance := follow(redisstore.New(rdb, options), clock.Advance)
+				return storetest.Fixture{Store: store, Advance: advance, Traces: 100}
+			})
+			if n := calls(t, server.Do, "fcall"); (n > 0) == scripts {
+				t.Errorf("functions ran %d times", n)
+			}
+		})
+	}
 }
 
 func TestRESP2Conforms(t *testing.T) {

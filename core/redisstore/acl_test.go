@@ -122,7 +122,7 @@ func TestDocumentedUser(t *testing.T) {
 		{"keys", "*"}, {"scan", 0}, {"config", "get", "*"}, {"flushall"}, {"info"}, {"script", "flush"}, {"monitor"}, {"acl", "list"},
 		{"get", "other"}, {"set", "other", 1}, {"del", "other"}, {"get", "tailcu"}, {"publish", "a", "b"}, {"subscribe", "a"}, {"client", "list"},
 		{"eval", "return redis.call('GET', KEYS[1])", 1, "other"}, {"eval", "return redis.call('GET', 'other')", 0},
-		{"eval", "return redis.call('KEYS', '*')", 0}, {"replicaof", "no", "one"}, {"incr", "tailcut:{a}"}, {"ping"},
+		{"eval", "return redis.call('KEYS', '*')", 0}, {"function", "flush"}, {"function", "list"}, {"replicaof", "no", "one"}, {"incr", "tailcut:{a}"}, {"ping"},
 	} {
 		err := rdb.Do(t.Context(), line...).Err()
 		if err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "can't") {
@@ -130,24 +130,36 @@ func TestDocumentedUser(t *testing.T) {
 		}
 	}
 
-	// What a client opens a connection with is not missed by a store.
+	// What a client opens a connection with is not missed by a store. Functions and scripts
+	// replace each other.
 	optional := []string{"+hello", "+client|setname"}
-	for i, w := range words {
-		if !strings.HasPrefix(w, "+") || slices.Contains(optional, w) {
-			continue
-		}
-		server.Do("ACL", "DELUSER", words[2])
-		server.Do("SCRIPT", "FLUSH")
-		server.Do("FLUSHALL")
-		if reply := server.Do(slices.Delete(slices.Clone(words), i, i+1)...); reply != "+OK" {
-			t.Fatal(reply)
-		}
-		less := connect(t, login)
-		err := everything(t, redisstore.New(less, &redisstore.Options{Timeout: patient}), clock)
-		if err == nil {
-			t.Errorf("%s is not needed", w)
-		} else {
-			discreet(t, fmt.Errorf("%w", err))
+	for _, way := range [][]string{{"+evalsha"}, {"+fcall", "+function|load"}} {
+		fewer := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(way, w) })
+		for i, w := range fewer {
+			if i > 0 && (!strings.HasPrefix(w, "+") || slices.Contains(optional, w)) {
+				continue
+			}
+			server.Do("ACL", "DELUSER", words[2])
+			server.Do("SCRIPT", "FLUSH")
+			server.Do("FUNCTION", "FLUSH")
+			server.Do("FLUSHALL")
+			line := slices.Clone(fewer)
+			if i > 0 { // at first nothing more is missing
+				line = slices.Delete(line, i, i+1)
+			}
+			if reply := server.Do(line...); reply != "+OK" {
+				t.Fatal(reply)
+			}
+			less := connect(t, login)
+			err := everything(t, redisstore.New(less, &redisstore.Options{Timeout: patient}).AlwaysAsk(), clock)
+			switch {
+			case i == 0 && err != nil:
+				t.Errorf("without %v: %v", way, err)
+			case i > 0 && err == nil:
+				t.Errorf("%s is not needed without %v", w, way)
+			case i > 0:
+				discreet(t, fmt.Errorf("%w", err))
+			}
 		}
 	}
 }

@@ -13,9 +13,9 @@ type call struct {
 	keys []string // of a charge
 	*request
 
-	args   []any  // of another command
-	keyAt  int8   // the index of the key in args
-	source string // of the script, if args runs one by its digest
+	args    []any    // of another command
+	keyAt   int8     // the index of the key in args
+	program *program // if args runs one
 
 	reply  any    // to another command
 	values []any  // a charge's part of the reply

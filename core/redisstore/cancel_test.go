@@ -65,7 +65,7 @@ func TestContextDoneOnEntry(t *testing.T) {
 			if n := charged(t, store, user, kinds[0]); n != 0 {
 				t.Errorf("%d are charged", n)
 			}
-			if got := names(proxy.Commands()); got != "evalsha" {
+			if got := names(proxy.Commands()); got != "fcall" {
 				t.Errorf("sent: %s", got)
 			}
 		})

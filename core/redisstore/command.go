@@ -13,38 +13,35 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// run runs the script for charges. Of equal charges in a row it sends the first, and how
+// run has the server decide charges. Of equal charges in a row it sends the first, and how
 // often it is repeated. If the last charges have equal arguments, it sends these once,
 // which saves 5 % of a batch of one limiter's charges.
 func (s *Store) run(b *batch, calls []*call) (any, error) {
 	args := make([]any, 3, 4+len(calls)*(1+len(calls[0].keys)))
 	var few [16]any
 	var repeats []byte
-	specs, again := slices.Grow(few[:0], len(calls)), 0
+	words, again := slices.Grow(few[:0], len(calls)), 0
 	for i, c := range calls {
 		if i > 0 && c.equals(calls[i-1]) {
 			again++
 			continue
 		}
-		repeats, again = appendRepeat(repeats, len(specs), again), 0
-		specs = append(specs, c.spec)
+		repeats, again = appendRepeat(repeats, len(words), again), 0
+		words = append(words, c.word)
 		for _, k := range c.keys {
 			args = append(args, k)
 		}
 	}
-	repeats = appendRepeat(repeats, len(specs), again)
-	for n := len(specs); n > 1 && specs[n-1] == specs[n-2]; n-- {
-		specs = specs[:n-1]
+	repeats = appendRepeat(repeats, len(words), again)
+	for n := len(words); n > 1 && words[n-1] == words[n-2]; n-- {
+		words = words[:n-1]
 	}
-	if len(calls) == 1 && calls[0].lone != nil {
-		specs = calls[0].lone
-	}
-	args[0], args[1], args[2] = "evalsha", takeHash, len(args)-3
-	args = append(args, specs...)
+	args[2] = len(args) - 3
+	args = append(args, words...)
 	if repeats != nil {
 		args = append(args, repeats)
 	}
-	return s.sendScript(b, args, 3, takeSource)
+	return s.runProgram(b, take, args)
 }
 
 // appendRepeat appends how often the charge of that number is repeated, if it is.
@@ -57,18 +54,7 @@ func appendRepeat(b []byte, number, again int) []byte {
 
 // equals reports whether two calls have the same keys and arguments.
 func (c *call) equals(other *call) bool {
-	return c.spec == other.spec && slices.Equal(c.keys, other.keys)
-}
-
-// sendScript runs a script by its digest. If the server does not know the digest, nothing was
-// run, and sendScript sends the source.
-func (s *Store) sendScript(b *batch, args []any, keyAt int8, source string) (any, error) {
-	reply, err := s.process(b, args, keyAt)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		args[0], args[1] = "eval", source
-		reply, err = s.process(b, args, keyAt)
-	}
-	return reply, err
+	return c.word == other.word && slices.Equal(c.keys, other.keys)
 }
 
 // process sends a command once. keyAt is the index of its first key.
@@ -96,7 +82,7 @@ func (s *Store) process(b *batch, args []any, keyAt int8) (any, error) {
 	// A Cluster's client looks for a new master when it retries a command, which these
 	// commands forbid, or once a minute. After ReloadState it looks at once, at most five
 	// times a second.
-	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if c, ok := s.rdb.(interface{ ReloadState(context.Context) }); ok && !asScript(err) {
 		c.ReloadState(b)
 	}
 	return nil, err

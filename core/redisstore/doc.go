@@ -58,7 +58,7 @@
 //
 // # Testing
 //
-// miniredis runs the scripts. Move its clock with SetTime and FastForward, and give the store
+// miniredis has no functions, so it runs scripts. Move its clock with SetTime and FastForward, and give the store
 // NoRefusalCache and a long Timeout. Do not run it inside testing/synctest: a server does not
 // use that clock, and the clock stops while a goroutine waits for a socket. examples/migrate
 // has a complete test.
@@ -99,7 +99,7 @@
 //	                                     that time out
 //	keys evicted                         Redis's answers                      once for each such key
 //	a key with a foreign value           the process's limit for that user    once; once more when it is deleted
-//	SCRIPT FLUSH                         Redis's answers                      nothing
+//	FUNCTION FLUSH, SCRIPT FLUSH         Redis's answers                      nothing
 //	Sentinel's master dies               the process's limit until the        once, and what had not been
 //	                                     election, and 0.3 s                  replicated
 //	a Cluster's master dies or hangs     the same, its users only             the same
@@ -169,9 +169,10 @@
 //
 // and a Redis user with no more permissions than needed:
 //
-//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +evalsha +eval +time +type +get +set +del +getrange +setrange +strlen +zadd +zcard +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
+//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +fcall +function|load +evalsha +eval +time +get +set +del +getrange +setrange +strlen +zadd +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
 //
-// With Sentinel that is all. Other clients, and those of a database other than 0, also need
+// Redis 6.2 does not know +fcall and +function|load: leave them out. With Sentinel that is all.
+// Other clients, and those of a database other than 0, also need
 //
 //	Cluster: +cluster|slots +asking
 //	Cluster with ReadOnly, RouteByLatency or RouteRandomly: also +readonly +command
@@ -183,11 +184,28 @@
 //
 // Persistence is not needed. Without it every user has the full quota after a restart.
 //
+// # Functions and scripts
+//
+// From Redis 7.0 on, the Lua that decides is a library of Redis Functions, which stays loaded. The
+// first call loads it on each server, and again if it is gone. A library is replicated, and is
+// in RDB and AOF. Its name has a digest of its source, so programs of two versions work side by
+// side. A library of an old version stays until you delete it:
+//
+//	redis-cli FUNCTION LIST LIBRARYNAME 'tailcut_*'
+//	redis-cli FUNCTION DELETE tailcut_0123456789abcdef
+//
+// A server without functions (Redis 6.2, miniredis, Dragonfly), or one whose ACL does not permit
+// +fcall and +function|load, runs the same Lua as a script, which takes up to twice the CPU time.
+// The store asks once. [Options].NoFunctions has it use scripts on every server.
+//
+// If Redis is out of memory or a replica, it refuses functions whole. The store then runs the
+// script, which can still answer a Peek and refuse.
+//
 // # Failover
 //
 // With Sentinel or Cluster a replica takes over from a master that dies. Calls fail until the
-// election, and until the client knows the new master: 0.3 s later with Sentinel. The first
-// call loads the script on the new master.
+// election, and until the client knows the new master: 0.3 s later with Sentinel. The new
+// master has the library.
 //
 // Replication is asynchronous: actions that a master has admitted and not yet replicated are
 // forgotten. Users can repeat the actions of the replica's lag, which is milliseconds on a

@@ -118,7 +118,7 @@ func TestNoReplicas(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	server := redistest.Start(t)
-	server.Do("ACL", "SETUSER", "clerk", "on", ">pass", "~*", "+@all", "-eval", "-evalsha")
+	server.Do("ACL", "SETUSER", "clerk", "on", ">pass", "~*", "+@all", "-eval", "-evalsha", "-fcall")
 	server.Do("ACL", "SETUSER", "narrow", "on", ">pass", "~other:*", "+@all")
 	server.Do("ACL", "SETUSER", "blind", "on", ">pass", "~*", "+@all", "-time")
 	for name, prefix := range map[string]string{"clerk": "NOPERM", "narrow": "NOPERM", "blind": "ERR"} {

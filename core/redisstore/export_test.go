@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -79,7 +80,7 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 			calls[i].size++
 		}
 		for j := range charges[i].Limits {
-			calls[i].size += replySize(&charges[i].Limits[j], dated(&charges[i]))
+			calls[i].size += charges[i].Limits[j].Rule().ReplySize(dated(&charges[i]))
 		}
 	}
 	distribute(reply, nil, calls)
@@ -104,6 +105,18 @@ func (s *Store) Run(charges ...core.Charge) (any, error) {
 		calls = append(calls, &call{keys: s.keys(c.User, c.Action, c.Limits), request: s.request(c)})
 	}
 	return s.run(newBatch(time.Now().Add(time.Minute)), calls)
+}
+
+// Script decides charges.
+var Script = take.source
+
+// Word is the word of a charge.
+func Word(c core.Charge) string { return word(&c) }
+
+// RefundWords are what is sent to give back, without the keys.
+func RefundWords(r *core.Receipt, units int64) string {
+	_, word := refundWord(r, units)
+	return fmt.Sprint(r.At, " |", word)
 }
 
 // MostRefusals is how many refusals can be kept.

@@ -200,7 +200,7 @@ func TestSpoiltReply(t *testing.T) {
 					if n := charged(t, direct, who, l); n != 1 {
 						t.Errorf("%d are charged, not 1", n)
 					}
-					if sent += names(proxy.Commands()); sent != "evalsha" {
+					if sent += names(proxy.Commands()); sent != "fcall" {
 						t.Errorf("the client sent %s", sent)
 					}
 				})
@@ -268,7 +268,7 @@ func TestRedirection(t *testing.T) {
 				switch {
 				case command[0] == "asking":
 					return []byte("+OK\r\n")
-				case command[0] == "evalsha" && asked.CompareAndSwap(false, true):
+				case command[0] == "fcall" && asked.CompareAndSwap(false, true):
 					return fmt.Appendf(nil, "-%s 1 %s\r\n", word, proxy.Addr)
 				}
 				return nil
@@ -300,7 +300,7 @@ func TestAReplicaChargesNothing(t *testing.T) {
 		proxy.Commands()
 		refusedBy(t, store, "READONLY", l)
 		refusedBy(t, store, "READONLY", append([]core.Limit{l.Named("first")}, kinds...)...)
-		if got := strings.Count(names(proxy.Commands()), "evalsha"); got < 4 {
+		if got := strings.Count(names(proxy.Commands()), "fcall"); got < 4 {
 			t.Errorf("%s: sent %d times: the client repeats nothing", l, got)
 		}
 	}

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +61,7 @@ func spoilt(f redistest.Fault) func(*site) func() {
 func instead(text string) func(*site) func() {
 	return func(s *site) func() {
 		s.proxy.Answer(func(command []string) []byte {
-			if command[0] == "evalsha" || command[0] == "eval" {
+			if slices.Contains([]string{"fcall", "evalsha", "eval"}, command[0]) {
 				return []byte("-" + text + "\r\n")
 			}
 			return nil
@@ -124,8 +125,8 @@ var matrix = []struct {
 		return func() { s.server.Do("REPLICAOF", "NO", "ONE") }
 	}},
 	{name: "NOPERM", quotas: 2, direct: true, fault: func(s *site) func() {
-		s.acl("-evalsha", "-eval")
-		return func() { s.acl("+evalsha", "+eval") }
+		s.acl("-fcall", "-evalsha", "-eval")
+		return func() { s.acl("+fcall", "+evalsha", "+eval") }
 	}},
 	{name: "WRONGPASS", quotas: 2, direct: true, fault: func(s *site) func() {
 		s.acl("resetpass", ">other")

@@ -1,15 +1,13 @@
 package redisstore_test
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest"
 )
@@ -38,12 +36,12 @@ func mini(t testing.TB) storetest.Fixture {
 	return storetest.Fixture{Store: store, Advance: advance, Traces: 30}
 }
 
-// The script does not take a kind that it has forgotten for another one.
+// A kind that has no machine in Lua fails its own charge only.
 func TestUnknownKindIsAnError(t *testing.T) {
-	limits := []core.Limit{core.SlidingWindow(1, time.Minute)}
-	limits[0].Rule().Kind = 0
-	d, err := mini(t).Store.Take(t.Context(), core.Charge{User: "u", Action: "a", Limits: limits, Ask: machine.Ask{Cost: 1}})
-	if err == nil || !strings.Contains(err.Error(), "no such kind") {
-		t.Errorf("%+v, %v", d, err)
-	}
+	worlds(t, func(t *testing.T, w *world) {
+		reply, err := w.rdb.Eval(t.Context(), redisstore.Script, []string{"a", "b", "c"}, "1 fixed 1,5,1000000", "1 new 1,2,3", "1 fixed 1,5,1000000").Result()
+		if want := "[3 1000000 !no such kind: new 3 1000000]"; err != nil || fmt.Sprint(reply) != want {
+			t.Errorf("%v, %v; want %s", reply, err, want)
+		}
+	})
 }

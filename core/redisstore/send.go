@@ -79,7 +79,11 @@ func (s *Store) exchange(b *batch) (answered bool) {
 		}
 	}()
 	if c := calls[0]; c.args != nil {
-		c.reply, c.err = s.sendScript(b, c.args, c.keyAt, c.source)
+		if c.program != nil {
+			c.reply, c.err = s.runProgram(b, c.program, c.args)
+		} else {
+			c.reply, c.err = s.process(b, c.args, c.keyAt)
+		}
 		return c.err == nil
 	}
 	reply, err := s.run(b, calls)

@@ -43,6 +43,9 @@ type Options struct {
 	// server's clock, or if a refusal must end as soon as another process ends it.
 	NoRefusalCache bool
 
+	// NoFunctions has the server run the Lua as a script even if it has Redis Functions.
+	NoFunctions bool
+
 	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
 	// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole
 	// seconds and is at most 1,000 a second. For other limiters core.New returns an error.
@@ -81,6 +84,7 @@ type Store struct {
 	evictsLogged   atomic.Bool  // whether redis-evicts was logged
 	heedsDeadlines bool         // the client is for a single server and heeds deadlines
 	sharded        atomic.Bool  // two users' keys may be on two servers
+	scripts        atomic.Bool  // not functions
 }
 
 // New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
@@ -110,6 +114,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	s.calls.New = func() any { return new(call) }
 	client, single := rdb.(*redis.Client)
 	s.sharded.Store(!single)
+	s.scripts.Store(o.NoFunctions)
 	s.heedsDeadlines = single && heedsDeadlines(client.Options())
 	if o.Secret != "" {
 		s.secret = []byte(o.Secret)

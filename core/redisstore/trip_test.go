@@ -37,7 +37,7 @@ func TestOneCommandForEachDecision(t *testing.T) {
 			if _, err := l.Peek(t.Context(), user, action); err != nil {
 				t.Fatal(err)
 			}
-			if got := names(proxy.Commands()); got != "evalsha eval" {
+			if got := names(proxy.Commands()); got != "fcall function fcall" {
 				t.Fatalf("the first decision of a server takes %s", got)
 			}
 			decisions++
@@ -62,7 +62,7 @@ func TestOneCommandForEachDecision(t *testing.T) {
 			t.Fatal(err)
 		}
 		decisions += 11
-		if got := names(proxy.Commands()); got != strings.TrimSpace(strings.Repeat("evalsha ", 11)) {
+		if got := names(proxy.Commands()); got != strings.TrimSpace(strings.Repeat("fcall ", 11)) {
 			t.Errorf("%v: 11 decisions take %s", limits, got)
 		}
 		if err := l.Reset(t.Context(), user, action); err != nil {
@@ -72,11 +72,11 @@ func TestOneCommandForEachDecision(t *testing.T) {
 			t.Errorf("%v: Reset takes %s", limits, got)
 		}
 	}
-	if n := calls(t, server.Do, "evalsha"); n != decisions {
-		t.Errorf("the server has run evalsha %d times for %d decisions", n, decisions)
+	if n := calls(t, server.Do, "fcall"); n != decisions+1 { // the first one again, after the library was loaded
+		t.Errorf("the server has run fcall %d times for %d decisions", n, decisions)
 	}
-	if n := calls(t, server.Do, "eval"); n != 1 {
-		t.Errorf("the server has run eval %d times", n)
+	if n := calls(t, server.Do, "function|load"); n != 1 {
+		t.Errorf("the server was sent the library %d times", n)
 	}
 	if _, err := store.History(t.Context(), user, action, kinds[0]); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestEqualArgumentsAreSentOnce(t *testing.T) {
 		}
 		got := 0
 		for _, c := range proxy.Commands() {
-			if c[0] == "evalsha" {
+			if c[0] == "fcall" {
 				got = len(c) - 3 - keys
 			}
 		}
@@ -147,35 +147,43 @@ func TestPerUserTakesNoFurtherCommand(t *testing.T) {
 	if want := []core.Reason{"", "", "", core.ReasonLimited, core.ReasonBanned, core.ReasonBanned}; !slices.Equal(got, want) {
 		t.Errorf("the reasons are %q, want %q", got, want)
 	}
-	if got := names(proxy.Commands()); got != strings.TrimSpace(strings.Repeat("evalsha ", 6)) {
+	if got := names(proxy.Commands()); got != strings.TrimSpace(strings.Repeat("fcall ", 6)) {
 		t.Errorf("6 decisions take %s", got)
 	}
 }
 
-func TestServerForgetsTheScript(t *testing.T) {
-	server, proxy := proxied(t)
-	store := reliable(t, proxy.Addr)
-	for _, l := range kinds {
-		t.Run(fmt.Sprint(l), func(t *testing.T) {
-			lim := core.Must(core.New(store, l))
-			for i := range 5 {
-				server.Do("SCRIPT", "FLUSH")
-				proxy.Commands()
-				d, err := lim.Allow(t.Context(), user, action)
-				if err != nil || !d.Allowed || d.Remaining != 4-i {
-					t.Fatalf("charge %d after SCRIPT FLUSH: %+v, %v", i+1, d, err)
+func TestServerForgetsTheLibrary(t *testing.T) {
+	for _, way := range []struct {
+		name, forgets, forgotten, known string
+		scripts                         bool
+	}{
+		{"functions", "FUNCTION", "fcall function fcall", "fcall", false},
+		{"scripts", "SCRIPT", "evalsha eval", "evalsha", true},
+	} {
+		server, proxy := proxied(t)
+		store := redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), &redisstore.Options{Timeout: patient, NoFunctions: way.scripts})
+		for _, l := range kinds {
+			t.Run(way.name+" "+l.String(), func(t *testing.T) {
+				lim := core.Must(core.New(store, l))
+				for i := range 5 {
+					server.Do(way.forgets, "FLUSH")
+					proxy.Commands()
+					d, err := lim.Allow(t.Context(), user, action)
+					if err != nil || !d.Allowed || d.Remaining != 4-i {
+						t.Fatalf("charge %d after %s FLUSH: %+v, %v", i+1, way.forgets, d, err)
+					}
+					if got := names(proxy.Commands()); got != way.forgotten {
+						t.Fatalf("it took %s", got)
+					}
 				}
-				if got := names(proxy.Commands()); got != "evalsha eval" {
-					t.Fatalf("it took %s", got)
+				if d, err := lim.Allow(t.Context(), user, action); err != nil || d.Allowed {
+					t.Fatalf("one too many: %+v, %v", d, err)
 				}
-			}
-			if d, err := lim.Allow(t.Context(), user, action); err != nil || d.Allowed {
-				t.Fatalf("one too many: %+v, %v", d, err)
-			}
-			if got := names(proxy.Commands()); got != "evalsha" {
-				t.Fatalf("then it took %s", got)
-			}
-		})
+				if got := names(proxy.Commands()); got != way.known {
+					t.Fatalf("then it took %s", got)
+				}
+			})
+		}
 	}
 }
 
@@ -200,7 +208,7 @@ func TestNoTimeIsSent(t *testing.T) {
 		}
 		line[i] = fmt.Sprint(proxy.Commands())
 	}
-	if line[0] != line[1] || !strings.Contains(line[0], "evalsha") {
+	if line[0] != line[1] || !strings.Contains(line[0], "fcall") {
 		t.Errorf("the same call is sent as\n%s and later as\n%s", line[0], line[1])
 	}
 }

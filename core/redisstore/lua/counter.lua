@@ -1,112 +1,95 @@
--- fixed, elastic  cost, max, period
--- reply           1 if it has room, plus twice the count; the time until the window ends
+-- Fixed and elastic windows.
+--
+-- arguments  cost, max, period
+-- reply      1 if it has room, plus twice the count; the time until the window ends
+-- refund     units, period, the end of the charge's window; 1 if the charge had opened it and all is
+--            given back, else 0
 --
 -- A state is "count end".
 
---@ fields
-local UNITS, MAX, PERIOD, ELASTIC, COUNT, STOP, WIDTH = 7, 8, 9, 10, 11, 12, 13
+local call, format, match = redis.call, string.format, string.match
+local state = require 'state'
+local nonsense, expiry = state.nonsense, state.expiry
+local save -- below
 
---@ state
-local units, max, period, elastic
-local counted, stop -- the count now, and when the window ends
-local width -- the digits of the stored count, or 0 if the window's end changes
-
---@ parse
-machine = COUNTER
-units = a + 0
-max = b + 0
-period = c + 0
-elastic = kind == 'elastic'
-if keys > 1 then
-	l = {COUNTER, shadow, nil, nil, nil, nil, units, max, period, elastic, nil, nil, nil}
+local function args(list, ask, _, kind)
+	local cost, max, period = match(list, '(%d+),(%d+),(%d+)')
+	return {
+		cost = cost + 0, max = max + 0, period = period + 0, elastic = kind == 'elastic', forced = ask.forced,
+		exists = false, dirty = false, count = 0, ends = 0, width = 0,
+	}
 end
 
---@ load
-units = l[UNITS]
-max = l[MAX]
-period = l[PERIOD]
-elastic = l[ELASTIC]
-
---@ resume
---@ counter.load
-counted = l[COUNT]
-stop = l[STOP]
-width = l[WIDTH]
-changed = l[CHANGED]
-
---@ keep
-l[COUNT] = counted
-l[STOP] = stop
-l[WIDTH] = width
-l[CHANGED] = changed
-
---@ check
-if unwritten == 0 then
-	local value = try('GET', key)
-	counted = 0
-	stop = now
-	width = 0
-	changed = false
+local function load(l, key)
+	local value = call('GET', key)
+	l.exists, l.dirty = value, false
 	if value then
-		local digits, ends = match(#value > 0 and value or '', '^(%d+) (%d+)$') -- an error is a table
-		if not digits or #digits > 16 or #ends > 16 then
-			problem = type(value) == 'table' and value.err or NONSENSE
-			break
-		end
-		ends = ends + 0
-		if ends > now + period then -- the clock stepped back
-			counted, stop, changed = digits + 0, now + period, charging
-		elseif ends > now then
-			counted = digits + 0
-			stop = ends
-			width = #digits
-		end
+		local count, ends = match(value, '^(%d+) (%d+)$')
+		if not count or #count > 16 or #ends > 16 then error(nonsense, 0) end
+		l.count, l.ends = count + 0, ends + 0
+		l.width = #count -- the digits of the stored count, or 0 if the end has changed since
 	end
-elseif several then
-	--@ counter.resume
-end
-fits = mode == FORCED or counted + units <= max
-if several then
-	--@ counter.keep
 end
 
---@ charge
-if several then
-	--@ counter.resume
-end
-local added = units
-if mode == FORCED then
-	added = math.max(0, math.min(units, max - counted))
-end
-if all and added > 0 then
-	counted = counted + added
-	changed = true
-	if elastic or stop == now then -- the window opens or is extended
-		stop, width = now + period, 0
+local function check(l, now)
+	if not l.exists or l.ends <= now then
+		l.exists, l.count, l.ends, l.width = false, 0, now, 0
+	elseif l.ends > now + l.period then -- the clock stepped back
+		l.ends, l.width, l.dirty = now + l.period, 0, true
 	end
-elseif elastic and charging and not fits and not unrecorded and units <= max then
-	stop, width, changed = now + period, 0, true
+	return l.forced or l.count + l.cost <= l.max
 end
-if hold then
-	if several then
-		--@ counter.keep
+
+local function charge(l, now)
+	local cost = l.cost
+	if l.forced then -- charge what there is room for
+		cost = math.min(cost, l.max - l.count)
+		if cost <= 0 then return end
 	end
-elseif changed then
-	local digits = format('%d', counted)
-	local done
-	if #digits == width then -- the cheapest write: the window's end and the expiry stay
-		done = try('SETRANGE', key, '0', digits)
-	elseif width > 0 then
-		done = try('SET', key, digits .. format(' %d', stop), 'KEEPTTL')
+	if not l.exists or l.elastic then
+		l.ends, l.width = now + l.period, 0
+	end
+	l.count, l.exists, l.dirty = l.count + cost, true, true
+end
+
+local function refuse(l, now, record, patient)
+	if l.elastic and record and not patient and not l.fits and l.cost <= l.max then
+		l.ends, l.width, l.dirty = now + l.period, 0, true
+	end
+end
+
+local function read(l, reply, last, now)
+	reply[last + 1] = l.count * 2 + (l.fits and 1 or 0)
+	reply[last + 2] = l.ends - now
+	return last + 2
+end
+
+local function refund(key, now, made, list, kind)
+	local l, n = {}, state.numbers(list)
+	load(l, key)
+	if not l.exists or l.ends <= now then return end
+	if kind == 'elastic' then
+		if now >= made + n[2] then return end -- the charge may belong to an earlier window
+	elseif l.ends ~= n[3] or n[4] == 1 and l.count > n[1] then
+		return
+	end
+	l.count = l.count - n[1]
+	if l.count > 0 then
+		save(l, key)
 	else
-		done = try('SET', key, digits .. format(' %d', stop), 'PXAT', format('%d', (stop + 999) / 1000))
-	end
-	if type(done) == 'table' and done.err then
-		problem = done
-		break
+		call('DEL', key)
 	end
 end
-last = last + 1
-reply[last] = counted * 2 + (fits and 1 or 0)
-last = last + 1
-reply[last] = stop - now
+
+function save(l, key)
+	local digits = format('%d', l.count)
+	if #digits == l.width then -- the cheapest write: the end and the expiry stay
+		call('SETRANGE', key, '0', digits)
+	elseif l.width > 0 then
+		call('SET', key, digits .. format(' %d', l.ends), 'KEEPTTL')
+	else
+		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', expiry(l.ends))
+	end
+end
+
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, refund = refund, save = save}

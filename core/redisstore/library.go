@@ -1,0 +1,132 @@
+package redisstore
+
+// The Lua that runs on the server, and how it gets there.
+
+import (
+	"crypto/sha1"
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// lua has a file for each machine of package machine, beside them what they share, and the two
+// programs: take.lua and refund.lua. Each file is a module. They are concatenated, each in a
+// function, so that require makes a module only when it is needed. A server that has Redis
+// Functions loads them once, and a program is an FCALL. Elsewhere they are sent as a script,
+// which makes its modules anew in each run, at one and a half times the cost.
+//
+//go:embed lua/*.lua
+var lua embed.FS
+
+// A program is the entry of the library that a command runs.
+type program struct {
+	function string // for FCALL
+	source   string // for EVAL
+	digest   string // of the source, for EVALSHA
+}
+
+var modules, version = bundle()
+
+var take, refund = newProgram("take"), newProgram("refund")
+
+// library is the source for FUNCTION LOAD. Its name and those of its functions have its digest,
+// so that two versions can be on one server.
+var library = fmt.Sprintf("#!lua name=tailcut_%s\n%s", version, modules) +
+	register(take, "take") + register(refund, "refund")
+
+func bundle() (text, version string) {
+	var b strings.Builder
+	b.WriteString("local made, modules = {}, nil\n" +
+		"local function require(name)\n" +
+		"\tif made[name] == nil then\n\t\tmade[name] = modules(name)\n\tend\n" +
+		"\treturn made[name]\nend\n" +
+		"function modules(name)\n")
+	files, err := fs.Glob(lua, "lua/*.lua")
+	if err != nil {
+		panic(err)
+	}
+	for _, file := range files {
+		source, err := lua.ReadFile(file)
+		if err != nil {
+			panic(err)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(file, "lua/"), ".lua")
+		fmt.Fprintf(&b, "if name == '%s' then\n%send\n", name, source)
+	}
+	b.WriteString("end\n")
+	return b.String(), fmt.Sprintf("%x", sha1.Sum([]byte(b.String())))[:16]
+}
+
+func newProgram(module string) *program {
+	source := modules + "return require('" + module + "')(KEYS, ARGV)\n"
+	return &program{"tailcut_" + version + "_" + module, source, fmt.Sprintf("%x", sha1.Sum([]byte(source)))}
+}
+
+// register registers a function. While a library is loaded, Lua's own libraries are missing, so
+// its modules are made in the first call.
+func register(p *program, module string) string {
+	return fmt.Sprintf("redis.register_function('%s', function(keys, args) return require('%s')(keys, args) end)\n", p.function, module)
+}
+
+// runProgram runs a program. args begins with room for two words; keys and arguments follow.
+// If the server lacks the library, or the script, nothing was run, and the store sends it.
+func (s *Store) runProgram(b *batch, p *program, args []any) (any, error) {
+	const keyAt = 3
+	if !s.scripts.Load() {
+		args[0], args[1] = "fcall", p.function
+		reply, err := s.process(b, args, keyAt)
+		if unloaded(err) && s.load(b, args[keyAt].(string)) {
+			reply, err = s.process(b, args, keyAt)
+		}
+		if !asScript(err) {
+			return reply, err
+		}
+		if lacksFunctions(err) {
+			s.scripts.Store(true)
+		}
+	}
+	args[0], args[1] = "evalsha", p.digest
+	reply, err := s.process(b, args, keyAt)
+	if unloaded(err) {
+		args[0], args[1] = "eval", p.source
+		reply, err = s.process(b, args, keyAt)
+	}
+	return reply, err
+}
+
+// load loads the library on the server that has a key, and reports whether it is there.
+func (s *Store) load(b *batch, key string) bool {
+	cmd := newCommand(b, "function", "load", library)
+	var err error
+	if node := s.node(b, key); node != nil {
+		err = node.Process(b, cmd)
+	} else {
+		err = s.rdb.Process(b, cmd)
+	}
+	if lacksFunctions(err) {
+		s.scripts.Store(true)
+	}
+	return err == nil || redis.HasErrorPrefix(err, "Library 'tailcut_"+version+"' already exists") // another process was faster
+}
+
+// unloaded reports whether an error says that the server lacks the library or the script.
+func unloaded(err error) bool {
+	return redis.HasErrorPrefix(err, "Function not found") || redis.HasErrorPrefix(err, "NOSCRIPT")
+}
+
+// lacksFunctions reports whether an error says that the server has no functions, or that the
+// user may not use them.
+func lacksFunctions(err error) bool {
+	return redis.HasErrorPrefix(err, "unknown command") ||
+		redis.HasErrorPrefix(err, "NOPERM") && (strings.Contains(err.Error(), "'fcall'") || strings.Contains(err.Error(), "'function"))
+}
+
+// asScript reports whether an error of FCALL says that nothing was run, and the script may
+// still answer. A function may write, so if Redis is out of memory or a replica, it refuses the
+// function whole. It refuses a script only when that writes, and peeks and refusals do not.
+func asScript(err error) bool {
+	return unloaded(err) || lacksFunctions(err) || redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "READONLY")
+}

@@ -1,0 +1,84 @@
+-- The log of a sliding window: a sorted set. The score is the instant, the member a unique
+-- number, followed by r if the action was refused. See trail.lua.
+
+local call = redis.call
+local state = require 'state'
+
+-- int is an integer below 2^53 as text. tostring would round it to 14 digits.
+local function int(n) return string.format('%d', n) end
+
+local log = {}
+
+local function entry(l, place)
+	local found = call('ZRANGE', l.key, int(-place - 1), int(-place - 1), 'WITHSCORES')
+	if not found[1] then return nil end
+	local at = found[2] + 0
+	if at ~= math.floor(at) or at < 0 or at >= 2 ^ 53 then error(state.nonsense, 0) end
+	return at, found[1]
+end
+
+log.entry = entry
+
+function log.load(l, key)
+	l.key, l.id = key, 0
+	local newest, member = entry(l, 0)
+	l.newest = newest
+	if newest then
+		local id = string.match(member, '^(%d+)r?$')
+		if not id or #id > 16 then error(state.nonsense, 0) end
+		l.id = id + 0
+	end
+end
+
+function log.live(l, after) return call('ZCOUNT', l.key, '(' .. int(after), '+inf') end
+
+-- remove removes refused attempts of the same instant last: the action itself may have been
+-- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
+function log.remove(l, _, made, units)
+	local members = call('ZRANGE', l.key, int(made), int(made), 'BYSCORE')
+	for _, refused in ipairs({false, true}) do
+		for i = #members, 1, -1 do
+			if units > 0 and (string.sub(members[i], -1) == 'r') == refused then
+				call('ZREM', l.key, members[i])
+				units = units - 1
+			end
+		end
+	end
+	local newest = entry(l, 0)
+	if newest then
+		call('PEXPIREAT', l.key, state.expiry(newest + l.period))
+	end
+end
+
+-- add adds scores and members, in portions that unpack can take.
+local function add(key, pairs)
+	for i = 1, #pairs, 1000 do
+		call('ZADD', key, unpack(pairs, i, math.min(i + 999, #pairs)))
+	end
+end
+
+function log.save(l, now)
+	local key, new = l.key, {}
+	if l.ahead > 0 then
+		local all = call('ZRANGE', key, '0', '-1', 'WITHSCORES')
+		for i = 1, #all, 2 do
+			new[i], new[i + 1] = int(all[i + 1] - l.ahead), all[i]
+		end
+	end
+	for i = 1, l.added do
+		l.id = math.max(l.id + 1, now)
+		new[#new + 1] = int(now)
+		new[#new + 1] = int(l.id) .. (i > l.admitted and 'r' or '')
+	end
+	-- Add before removing: after any write Redis lets a script exceed maxmemory.
+	add(key, new)
+	if l.added > 0 then
+		call('ZREMRANGEBYSCORE', key, '-inf', int(now - l.period))
+	end
+	if l.added > l.admitted then
+		call('ZREMRANGEBYRANK', key, '0', int(-math.max(l.max, l.stored) - 1))
+	end
+	call('PEXPIREAT', key, state.expiry(now + l.period))
+end
+
+return log

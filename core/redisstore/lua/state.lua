@@ -1,0 +1,19 @@
+-- What the machines have in common.
+
+local format = string.format
+
+return {
+	nonsense = 'TAILCUTSTATE: the key holds something that is not a state',
+
+	-- expiry is the expiry of a key in milliseconds, rounded up. at is in microseconds.
+	expiry = function(at) return format('%d', (at + 999) / 1000) end,
+
+	-- numbers are the numbers of a rule.
+	numbers = function(list)
+		local numbers = {}
+		for number in string.gmatch(list, '%d+') do
+			numbers[#numbers + 1] = number + 0
+		end
+		return numbers
+	end,
+}

@@ -1,0 +1,81 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// The examples in protocol.go are what is sent and replied.
+func TestExamplesOfTheProtocol(t *testing.T) {
+	text, err := os.ReadFile("protocol.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text2, _ := strings.Cut(string(text), "// Each file of lua has")
+	var lines []string
+	for line := range strings.Lines(text2) {
+		if line, ok := strings.CutPrefix(line, "//\t"); ok {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	worlds(t, func(t *testing.T, w *world) {
+		var got []string
+		say := func(title, words string, reply any) {
+			values, ok := reply.([]any)
+			if !ok {
+				values = []any{reply}
+			}
+			got = append(got, title, words, strings.Trim(fmt.Sprint(values), "[]"))
+		}
+		charge := func(title string, receipt bool, limits ...core.Limit) core.Decision {
+			c := core.Charge{User: title, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}, Receipt: receipt}
+			reply, err := w.store.Run(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			say(title, redisstore.Word(c), reply)
+			d, errs := redisstore.Decode([]core.Charge{c}, reply)
+			if errs[0] != nil {
+				t.Fatal(errs[0])
+			}
+			return d[0]
+		}
+		fixed, sliding := core.FixedWindow(100, time.Hour), core.SlidingWindow(1, time.Minute)
+		charge("Funnel(15, Per(1, time.Second)), empty", false, core.Funnel(15, core.Per(1, time.Second)))
+		d := charge("FixedWindow(100, time.Hour), the first action, with a receipt", true, fixed)
+		giver := &giver{store: w.store}
+		d.Issue(giver)
+		if err := core.Must(core.New(w.store, fixed)).Refund(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		say("the refund of that action", giver.words, 1)
+		both := "FixedWindow(100, time.Hour), SlidingWindow(1, time.Minute) and a BanPolicy, 20 s after an action"
+		ban := limitOf(t, core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{5 * time.Minute}, ForgetAfter: 2 * time.Hour})
+		charge(both, false, fixed, sliding, ban)
+		got = got[:len(got)-3]
+		w.advance(20 * time.Second)
+		charge(both, false, fixed, sliding, ban)
+		if strings.Join(got, "\n") != strings.Join(lines, "\n") {
+			t.Errorf("%s\n\nprotocol.go says\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
+		}
+	})
+}
+
+// A giver notes what a refund sends.
+type giver struct {
+	store *redisstore.Store
+	words string
+}
+
+func (g *giver) Refund(ctx context.Context, r *core.Receipt, units int64) error {
+	g.words = redisstore.RefundWords(r, units)
+	return g.store.Refund(ctx, r, units)
+}
