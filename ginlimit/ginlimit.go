@@ -66,9 +66,10 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config. With a FinalCost, c.Writer and the Body of c.Request are
-// wrapped. FinalCost gets the status that was sent, or if none was, the one last set on
-// c.Writer when the handlers after this one have returned. Early hints count as 200.
+// are those of nethttp.Config. With Deny, Fail or Keep, c.Request is a copy for the handlers
+// further in. With a FinalCost, c.Writer and the Body of c.Request are wrapped. FinalCost gets the
+// status that was sent, or if none was, the one last set on c.Writer when the handlers after this
+// one have returned. Early hints count as 200.
 type Config struct {
 	Cost            func(*gin.Context) (int, error)
 	Limiter         func(*gin.Context) (*core.Limiter, error)

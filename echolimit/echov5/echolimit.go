@@ -58,7 +58,7 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
 // nethttp.Config, for an *echo.Context. Deny and Fail return an error, which goes to the central
-// error handler.
+// error handler. With Deny, Fail or Keep, c.Request() is a copy for the handlers further in.
 //
 // With a FinalCost, the Body of c.Request() is wrapped, and while the handler runs so is the
 // ResponseWriter of Echo's own Response, or c.Response() if another middleware has replaced

@@ -37,7 +37,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 		hs.fail(h, &a)
-	} else if hs.write(h, limiter, &a.decision); a.decision.Allowed {
+	} else if hs.write(h, h[headerRemaining], limiter, &a.decision); a.decision.Allowed {
 		return nil
 	}
 	return cmp.Or(answer(f, cfg, c, &a), ErrAnswered)

@@ -145,23 +145,23 @@ func New[C any](f Framework[C], limiter *core.Limiter, user, action func(C) (str
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	a := attempt{adapter: g.framework.Name(), limiter: g.limiter, cost: 1}
-	stacked := h[headerRemaining] != nil
+	outer := h[headerRemaining]
 	switch {
 	case !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a):
-		return g.pass(c, r, &a, stacked, next)
+		return g.pass(c, r, &a, outer != nil, next)
 	case a.failure != nil:
 		a.failure.log(r.Context(), &g.failures)
 		g.headers.fail(h, &a)
 		return answer(g.framework, &g.config, c, &a)
 	}
-	if stacked {
+	if outer != nil {
 		g.warnTwice(h, &a)
 	}
-	g.headers.write(h, a.limiter, &a.decision)
+	g.headers.write(h, outer, a.limiter, &a.decision)
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
-	return g.pass(c, r, &a, stacked, next)
+	return g.pass(c, r, &a, outer != nil, next)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:

@@ -39,18 +39,18 @@ type headers struct {
 	policy policy // of the limiter that usually decides, or none
 }
 
-// values are the values of the three headers in one allocation instead of two, which saves a
-// fifteenth of a request's time: see BenchmarkMiddleware of package nethttp.
+// values are the values of the three headers in one allocation instead of two, which saves 8 % of a
+// request: see BenchmarkMiddleware of package nethttp.
 type values struct {
 	lines [3]string
 	text  [60]byte // any three numbers have room
 }
 
-// write sets the headers of a decision. If a limit further out has set them, they then show the
-// tighter of the two decisions.
-func (hs *headers) write(h http.Header, limiter *core.Limiter, d *core.Decision) {
+// write sets the headers of a decision. outer is the X-RateLimit-Remaining that a limit further out
+// has set, if any: they then show the tighter of the two decisions.
+func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision) {
 	now := time.Now()
-	if was, stacked := number(h[headerRemaining]); stacked {
+	if was, stacked := number(outer); stacked {
 		if d.Allowed && !tighter(d, now, was, h) {
 			return
 		}
@@ -92,7 +92,7 @@ func (hs *headers) fail(h http.Header, a *attempt) {
 		return
 	}
 	const retry = retrySeconds * time.Second
-	hs.write(h, a.limiter, &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry})
+	hs.write(h, h[headerRemaining], a.limiter, &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry})
 }
 
 // reset is the value of X-RateLimit-Reset for an instant that is that long after at. Seconds since
