@@ -263,6 +263,7 @@ func TestDenyWithAResponseController(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				_, _ = io.Copy(io.Discard, resp.Body) // until Deny has returned
 				resp.Body.Close()
 				if resp.StatusCode != c.want {
 					t.Errorf("%s: got %s, want %d", s.Proto, resp.Status, c.want)
