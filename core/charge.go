@@ -66,9 +66,9 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 			l.rule.Refuse(s, now, refusal, !banned && (!pass || l.kind != machine.KindBan))
 		}
 		v := l.rule.Read(s, now, c.Ask)
-		c.add(d, i, &v)
+		c.add(d, i, v)
 		if c.Receipt || c.status != nil {
-			readings = append(readings, v)
+			readings = append(readings, *v)
 		}
 	}
 	c.finish(d, readings, now)

@@ -155,20 +155,24 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
-func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
-	if err := l.check(ctx, user, action); err != nil {
-		return Decision{}, err
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
+	if err = l.check(ctx, user, action); err != nil {
+		return d, err
 	}
-	c := Charge{User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: int64(n)}, Receipt: l.refundable}
+	ask, receipt := machine.Ask{Cost: int64(n)}, l.refundable
 	switch {
 	case n < 0:
-		return Decision{}, ErrCost
+		return d, ErrCost
 	case n == 0:
 		return l.allowNothing(ctx, user, action)
-	case c.Cost > l.smallest: // it can never pass, so it writes nothing
-		c.Mode, c.Receipt = machine.Peek, false
+	case ask.Cost > l.smallest: // it can never pass, so it writes nothing
+		ask.Mode, receipt = machine.Peek, false
 	}
-	return l.take(ctx, c)
+	d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: receipt})
+	if err != nil {
+		d = Decision{}
+	}
+	return d, err
 }
 
 // take asks the store. What a store returns beside an error is no decision.

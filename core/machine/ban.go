@@ -93,16 +93,15 @@ func (r *Rule) settle(s *State, now int64) *Bans {
 	return b
 }
 
-func (bans) read(r *Rule, s *State, now int64, _ Ask) (v Reading) {
-	b := s.Bans
+func (bans) read(r *Rule, s *State, now int64, _ Ask) {
+	b, v := s.Bans, &s.Reading
 	if b == nil {
-		return v
+		return
 	}
 	now += s.ahead
 	live := Bans{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
 	v.Refusals, v.Level = len(live.Refusals), live.Level
 	v.Rest.Whole, v.Wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
-	return v
 }
 
 // refund gives nothing back: a refusal stays recorded.
@@ -124,9 +123,9 @@ func (bans) refundArgs(_ *Rule, b []int64, _ Taken, _ int64) []int64 { return b 
 
 func (bans) weight(*Rule, int64) int { return 1 }
 
-func (bans) remaining(*Rule, Reading) int64 { return 0 }
+func (bans) remaining(*Rule, *Reading) int64 { return 0 }
 
-func (bans) retryAfter(_ *Rule, v Reading, _ int64) int64 { return v.Wait }
+func (bans) retryAfter(_ *Rule, v *Reading, _ int64) int64 { return v.Wait }
 
 func (bans) expires(r *Rule, s *State) int64 { return r.Ban.forgotten(s.Bans) }
 

@@ -52,9 +52,8 @@ func (counter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	}
 }
 
-func (counter) read(_ *Rule, s *State, now int64, _ Ask) (v Reading) {
-	v.Count, v.Rest.Whole = s.Counter.Count, s.Counter.End-now
-	return v
+func (counter) read(_ *Rule, s *State, now int64, _ Ask) {
+	s.Reading.Count, s.Reading.Rest.Whole = s.Counter.Count, s.Counter.End-now
 }
 
 func (counter) refund(r *Rule, s *State, t Taken, now, units int64) bool {
@@ -95,9 +94,9 @@ func (counter) refundArgs(r *Rule, b []int64, t Taken, units int64) []int64 {
 
 func (counter) weight(*Rule, int64) int { return 1 }
 
-func (counter) remaining(r *Rule, v Reading) int64 { return max(0, r.Max-v.Count) }
+func (counter) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
 
-func (counter) retryAfter(_ *Rule, v Reading, _ int64) int64 { return v.Rest.Whole }
+func (counter) retryAfter(_ *Rule, v *Reading, _ int64) int64 { return v.Rest.Whole }
 
 func (counter) expires(_ *Rule, s *State) int64 { return s.Counter.End }
 

@@ -22,9 +22,9 @@ func Example() {
 		}
 		r := rule.Read(&state, now, ask)
 		if r.Fits {
-			fmt.Println("fits, remaining", rule.Remaining(&r))
+			fmt.Println("fits, remaining", rule.Remaining(r))
 		} else {
-			fmt.Println("refused, retry after", rule.RetryAfter(&r, ask.Cost))
+			fmt.Println("refused, retry after", rule.RetryAfter(r, ask.Cost))
 		}
 	}
 	// Output:

@@ -66,8 +66,8 @@ type machine interface {
 	// refuse leaves a checked state uncharged, and may record the refusal.
 	refuse(r *Rule, s *State, now int64, a Ask, record bool)
 
-	// read is the reading of a checked state.
-	read(r *Rule, s *State, now int64, a Ask) Reading
+	// read fills in s.Reading, of which only Fits is set.
+	read(r *Rule, s *State, now int64, a Ask)
 
 	// refund gives back units, and reports whether the state has changed.
 	refund(r *Rule, s *State, t Taken, now, units int64) bool
@@ -86,8 +86,8 @@ type machine interface {
 	// weight is how long Redis takes for a cost, in charges of a counter.
 	weight(r *Rule, cost int64) int
 
-	remaining(r *Rule, v Reading) int64
-	retryAfter(r *Rule, v Reading, cost int64) int64
+	remaining(r *Rule, v *Reading) int64
+	retryAfter(r *Rule, v *Reading, cost int64) int64
 	expires(r *Rule, s *State) int64
 	refusedUntil(r *Rule, s *State) int64
 	foreseen(r *Rule, v Reading, count bool) bool

@@ -48,7 +48,7 @@ func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
 		a := Ask{Cost: 1}
 		r.Check(&s, 100*second+3, a)
 		v := r.Read(&s, 100*second+3, a)
-		if again := 100*second + 3 + r.RetryAfter(&v, 1); decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
+		if again := 100*second + 3 + r.RetryAfter(v, 1); decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
 			t.Errorf("%s: admitted a microsecond before RetryAfter", name)
 		} else if r.Check(&s, again, a); !s.Fits && name != "elastic" {
 			t.Errorf("%s: refused at RetryAfter", name)
@@ -67,7 +67,7 @@ func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
 		a, now := Ask{Cost: 1}, 101*second
 		decide(&r, &old, now, a)
 		decide(&r, &fresh, now, a)
-		if got, want := r.Read(&old, now, a), r.Read(&fresh, now, a); got != want {
+		if got, want := *r.Read(&old, now, a), *r.Read(&fresh, now, a); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -132,7 +132,7 @@ func randomState(t *rapid.T) (r Rule, s State, now int64) {
 			}
 			if decide(&r, &s, now, a) {
 				if rapid.Bool().Draw(t, "refund") {
-					r.Refund(&s, Taken{At: now, Cost: a.Cost, Reading: r.Read(&s, now, a)}, now, a.Cost)
+					r.Refund(&s, Taken{At: now, Cost: a.Cost, Reading: *r.Read(&s, now, a)}, now, a.Cost)
 				}
 			}
 		}
@@ -164,7 +164,7 @@ func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 			if decide(&r, &s, now, a) != decide(&r, &back, now, a) {
 				t.Fatal("they decide apart")
 			}
-			if was, is := r.Read(&s, now, a), r.Read(&back, now, a); was != is {
+			if was, is := *r.Read(&s, now, a), *r.Read(&back, now, a); was != is {
 				t.Fatalf("%+v, and read %+v", was, is)
 			}
 		}

@@ -124,9 +124,8 @@ func (meter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	}
 }
 
-func (meter) read(_ *Rule, s *State, now int64, _ Ask) (v Reading) {
-	v.Rest, v.Refund = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
-	return v
+func (meter) read(_ *Rule, s *State, now int64, _ Ask) {
+	s.Reading.Rest, s.Reading.Refund = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
 }
 
 // refund takes the units' time from the debt. It takes at most what is left of the debt
@@ -194,14 +193,14 @@ func (meter) refundArgs(r *Rule, b []int64, t Taken, units int64) []int64 {
 
 func (meter) weight(*Rule, int64) int { return 1 }
 
-func (meter) remaining(r *Rule, v Reading) int64 {
+func (meter) remaining(r *Rule, v *Reading) int64 {
 	if v.Rest.exceeds(r.Burst) { // turns are reserved
 		return 0
 	}
 	return r.units(r.Burst.sub(v.Rest, r.Parts))
 }
 
-func (meter) retryAfter(r *Rule, v Reading, cost int64) int64 { return r.Delay(v.Rest, cost) }
+func (meter) retryAfter(r *Rule, v *Reading, cost int64) int64 { return r.Delay(v.Rest, cost) }
 
 // Delay is how long, in microseconds, a cost waits until it fits into a meter with that
 // debt. It is not positive if the cost fits now.

@@ -118,20 +118,20 @@ type Reading struct {
 	Refusals, Level int // a ban: refusals that count towards the next, and bans in a row
 }
 
-// Read is the reading of a state after Check, and after Charge or Refuse if the store calls them.
-func (r *Rule) Read(s *State, now int64, a Ask) Reading {
-	v := kinds[r.Kind].machine.read(r, s, now, a)
-	v.Fits = s.Fits
-	return v
+// Read fills in s.Reading after Check, and after Charge or Refuse if the store calls them.
+func (r *Rule) Read(s *State, now int64, a Ask) *Reading {
+	s.Reading = Reading{Fits: s.Fits}
+	kinds[r.Kind].machine.read(r, s, now, a)
+	return &s.Reading
 }
 
 // Remaining is how many units fit right now.
-func (r *Rule) Remaining(v *Reading) int64 { return kinds[r.Kind].machine.remaining(r, *v) }
+func (r *Rule) Remaining(v *Reading) int64 { return kinds[r.Kind].machine.remaining(r, v) }
 
 // RetryAfter is the wait, in microseconds, until the rule has room for a cost that does not
 // fit now. The cost is at most Max.
 func (r *Rule) RetryAfter(v *Reading, cost int64) int64 {
-	return kinds[r.Kind].machine.retryAfter(r, *v, cost)
+	return kinds[r.Kind].machine.retryAfter(r, v, cost)
 }
 
 // AtOnce reports whether the full quota comes back at once, when a window ends.

@@ -21,6 +21,8 @@ type State struct {
 	Trail   Trail   // SlidingWindow and MovingWindow
 	Bans    *Bans   // KindBan
 
+	Reading Reading // set by Read
+
 	next  Span  // the debt of a meter after the charge
 	ahead int64 // how far the state is ahead of a clock that stepped back
 }

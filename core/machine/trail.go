@@ -88,16 +88,15 @@ func (r *Rule) record(s *State, now, cost int64) {
 	s.Exists, s.Dirty = true, true
 }
 
-func (trail) read(r *Rule, s *State, now int64, a Ask) (v Reading) {
-	v.Count = r.live(s, now)
-	if v.Count == 0 {
-		return v
+func (trail) read(r *Rule, s *State, now int64, a Ask) {
+	v := &s.Reading
+	if v.Count = r.live(s, now); v.Count == 0 {
+		return
 	}
 	v.Rest.Whole = s.Trail.newest() - s.ahead + r.Period - now
 	if a.Cost <= r.Max {
 		v.Wait = s.Trail.free(r, a.Cost) - s.ahead - now
 	}
-	return v
 }
 
 // maxSince bounds how many later entries move when one is removed.
@@ -139,9 +138,9 @@ func (trail) weight(r *Rule, cost int64) int {
 	return 4 + int(min(cost, r.Max)/2)
 }
 
-func (trail) remaining(r *Rule, v Reading) int64 { return max(0, r.Max-v.Count) }
+func (trail) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
 
-func (trail) retryAfter(_ *Rule, v Reading, _ int64) int64 { return v.Wait }
+func (trail) retryAfter(_ *Rule, v *Reading, _ int64) int64 { return v.Wait }
 
 func (trail) expires(r *Rule, s *State) int64 { return s.Trail.newest() + r.Period }
 

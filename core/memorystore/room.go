@@ -45,7 +45,7 @@ func (s *Store) makeRoom(c *core.Charge, sh *shard, now int64) (wait int64) {
 	for i := range sh.places {
 		if st, r := &sh.states[i], c.Limits[i].Rule(); sh.places[i].shared && !st.Fits {
 			v := r.Read(st, now, c.Ask)
-			wait = max(wait, r.RetryAfter(&v, c.Cost))
+			wait = max(wait, r.RetryAfter(v, c.Cost))
 		}
 	}
 	if wait == 0 {

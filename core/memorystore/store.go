@@ -20,7 +20,7 @@ const (
 
 	// A full shard holds shardKeys keys to twice as many, and more if there are maxShards. With many
 	// shards processors rarely wait for a lock, and growing a small table is a short pause.
-	shardKeys = 1024
+	shardKeys = 4096
 	maxShards = 4096
 )
 
