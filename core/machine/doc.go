@@ -40,15 +40,15 @@
 //
 // # Adding a limit
 //
-//	core/machine/kinds.go         its Kind and its entry in the table
-//	core/machine/NAME.go          its machine, unless it shares one
-//	core/redisstore/lua/NAME.lua  the same in Lua, unless it shares one
-//	core/redisstore/lua/take.lua  the word that chooses the Lua file
-//	core/limit.go                 its constructor
-//	core/text.go                  how ParseLimit reads its arguments
+//	core/machine/kinds.go             its Kind and its entry in the table
+//	core/machine/NAME.go              its machine, unless it shares one
+//	core/redisstore/lua/NAME.lua      the same in Lua, unless it shares one
+//	core/redisstore/lua/machines.lua  the word that chooses the Lua file
+//	core/window.go, meter.go or NAME.go  its constructor, bounds and identity
+//	core/text.go                      how ParseLimit reads its arguments
 //
-// Then storetest/model.go recounts it and storetest/kinds.go has an example of it, and core/doc.go and
-// the README describe it. Tests fail for each of these places that is forgotten.
+// Then storetest/model.go recounts it, storetest/kinds.go has an example of it, and core/doc.go and
+// the README describe it. A test fails for each of these places that is forgotten.
 //
 // A new form of state also has a field in [State] and a case in memorystore/slot.go.
 package machine
