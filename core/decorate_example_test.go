@@ -22,7 +22,7 @@ func ExampleFallback() {
 	} {
 		replies := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
 		for range 2 {
-			d, err := replies.Allow(context.Background(), "laoqian", "reply")
+			d, err := replies.Allow(context.Background(), "alice", "reply")
 			fmt.Println(d.Allowed, d.Source, err)
 		}
 	}
@@ -40,7 +40,7 @@ func ExampleDivide() {
 	store := core.Fallback(down{}, core.Divide(memorystore.New(nil), 4))
 	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 	for range 3 {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
+		d, err := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(d.Allowed, d.Limit, d.Source, err)
 	}
 	// Output:
@@ -60,7 +60,7 @@ func ExampleShadow() {
 
 	replies := core.Must(core.New(store, core.SlidingWindow(1, time.Minute)))
 	for range 2 {
-		d, _ := replies.Allow(context.Background(), "laoqian", "reply")
+		d, _ := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(d.Allowed)
 	}
 	// Output:
@@ -108,7 +108,7 @@ func ExampleObserve() {
 		core.SlidingWindow(3, time.Minute).Named("three").Shadow())) // would three do?
 	replies = core.Must(replies.With(core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 	for range 8 {
-		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+		_, _ = replies.Allow(context.Background(), "alice", "reply")
 	}
 	fmt.Println(counts)
 	// Output:
@@ -131,7 +131,7 @@ func timeless(_ []string, a slog.Attr) slog.Attr {
 // While the store has no answer, every user passes.
 func ExampleFailOpen() {
 	replies := core.Must(core.New(core.FailOpen(down{}), core.SlidingWindow(5, time.Minute)))
-	d, err := replies.Allow(context.Background(), "laoqian", "reply")
+	d, err := replies.Allow(context.Background(), "alice", "reply")
 	fmt.Println(d.Allowed, d.Source, err)
 	// Output: true none <nil>
 }

@@ -346,7 +346,7 @@ func TestDivideLeavesABanPolicyWhole(t *testing.T) {
 			t.Errorf("share %d is %d, want %d", i, got, quota)
 		}
 	}
-	if d, err := limiter.Surcharge(t.Context(), "laoqian", "reply", 9); err != nil || !d.Allowed || d.Remaining != 0 {
+	if d, err := limiter.Surcharge(t.Context(), "alice", "reply", 9); err != nil || !d.Allowed || d.Remaining != 0 {
 		t.Errorf("a surcharge above the share: %+v, %v; want it to take what there is", d, err)
 	}
 }

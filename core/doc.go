@@ -3,7 +3,7 @@
 //	store := memorystore.New(nil)
 //	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 //
-//	d, err := replies.Allow(ctx, "laoqian", "reply")
+//	d, err := replies.Allow(ctx, "alice", "reply")
 //	switch {
 //	case err != nil:
 //		// there is no decision: the store failed, or ctx was done
@@ -12,6 +12,9 @@
 //	default:
 //		// do it; d.Remaining more would pass right now
 //	}
+//
+// The articles on rate limiting that Tailcut follows ask this for a user laoqian. In this
+// documentation the user is alice.
 //
 // A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision] the
 // answer. A limiter decides all of its limits in one atomic step: it charges all of them,

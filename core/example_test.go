@@ -14,7 +14,7 @@ import (
 func Example() {
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 	for range 6 {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
+		d, err := replies.Allow(context.Background(), "alice", "reply")
 		switch {
 		case err != nil:
 			fmt.Println("there is no decision:", err)
@@ -43,10 +43,10 @@ func ExampleNew() {
 		return
 	}
 	for range 2 {
-		d, _ := posts.Allow(context.Background(), "laoqian", "post")
+		d, _ := posts.Allow(context.Background(), "alice", "post")
 		fmt.Println(d.Allowed, posts.Limits()[d.Binding])
 	}
-	s, _ := posts.Status(context.Background(), "laoqian", "post")
+	s, _ := posts.Status(context.Background(), "alice", "post")
 	fmt.Println(s.Limits[1].Remaining, "left today")
 	_, err = core.New(memorystore.New(nil), core.FixedWindow(0, time.Hour))
 	fmt.Println(errors.Is(err, core.ErrConfig), err)
@@ -62,7 +62,7 @@ func ExampleNew() {
 func ExampleDecision_Cell() {
 	likes := core.Must(core.New(memorystore.New(nil), core.Throttle(15, core.Per(30, time.Minute))))
 	for i := range 17 {
-		d, _ := likes.Allow(context.Background(), "laoqian", "like")
+		d, _ := likes.Allow(context.Background(), "alice", "like")
 		if i == 0 || i == 16 {
 			fmt.Println(d.Cell())
 		}

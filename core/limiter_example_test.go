@@ -13,7 +13,7 @@ import (
 // An error is not a decision: the action was neither allowed nor refused.
 func ExampleLimiter_Allow() {
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	d, err := replies.Allow(context.Background(), "laoqian", "reply")
+	d, err := replies.Allow(context.Background(), "alice", "reply")
 	fmt.Println(d.Allowed, d.Remaining, err)
 
 	_, err = replies.Allow(context.Background(), "", "reply")
@@ -21,7 +21,7 @@ func ExampleLimiter_Allow() {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = replies.Allow(ctx, "laoqian", "reply")
+	_, err = replies.Allow(ctx, "alice", "reply")
 	fmt.Println(errors.Is(err, context.Canceled), err)
 	// Output:
 	// true 4 <nil>
@@ -31,11 +31,11 @@ func ExampleLimiter_Allow() {
 
 func ExampleLimiter_AllowN() {
 	exports := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1000, time.Hour)))
-	d, _ := exports.AllowN(context.Background(), "laoqian", "export", 800)
+	d, _ := exports.AllowN(context.Background(), "alice", "export", 800)
 	fmt.Println(d.Allowed, d.Remaining)
-	d, _ = exports.AllowN(context.Background(), "laoqian", "export", 800)
+	d, _ = exports.AllowN(context.Background(), "alice", "export", 800)
 	fmt.Println(d.Allowed, d.Remaining)
-	d, _ = exports.AllowN(context.Background(), "laoqian", "export", 1001)
+	d, _ = exports.AllowN(context.Background(), "alice", "export", 1001)
 	fmt.Println(d.Allowed, d.RetryAfter == core.Never)
 	// Output:
 	// true 200
@@ -47,7 +47,7 @@ func ExampleLimiter_Peek() {
 	ctx := context.Background()
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 	for range 2 {
-		d, _ := replies.Peek(ctx, "laoqian", "reply")
+		d, _ := replies.Peek(ctx, "alice", "reply")
 		fmt.Println(d.Allowed, d.Remaining)
 	}
 	// Output:
@@ -62,9 +62,9 @@ func ExampleLimiter_Status() {
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	posts := core.Must(core.New(store, core.Funnel(2, core.Every(time.Minute)), core.FixedWindow(100, 24*time.Hour)))
 	for range 3 {
-		_, _ = posts.Allow(ctx, "laoqian", "post")
+		_, _ = posts.Allow(ctx, "alice", "post")
 	}
-	s, err := posts.Status(ctx, "laoqian", "post")
+	s, err := posts.Status(ctx, "alice", "post")
 	for _, l := range s.Limits {
 		fmt.Println(l.Limit, "remaining", l.Remaining, "retry after", l.RetryAfter, "reset after", l.ResetAfter)
 	}
@@ -78,9 +78,9 @@ func ExampleLimiter_Status() {
 func ExampleLimiter_Reset() {
 	ctx := context.Background()
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute)))
-	_, _ = replies.Allow(ctx, "laoqian", "reply")
-	fmt.Println(replies.Reset(ctx, "laoqian", "reply"))
-	d, _ := replies.Allow(ctx, "laoqian", "reply")
+	_, _ = replies.Allow(ctx, "alice", "reply")
+	fmt.Println(replies.Reset(ctx, "alice", "reply"))
+	d, _ := replies.Allow(ctx, "alice", "reply")
 	fmt.Println(d.Allowed)
 	// Output:
 	// <nil>
@@ -91,8 +91,8 @@ func ExampleLimiter_Reset() {
 func ExampleLimiter_Surcharge() {
 	ctx := context.Background()
 	queries := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(100, time.Hour))))
-	_, _ = queries.Allow(ctx, "laoqian", "query")
-	d, err := queries.Surcharge(ctx, "laoqian", "query", 29)
+	_, _ = queries.Allow(ctx, "alice", "query")
+	d, err := queries.Surcharge(ctx, "alice", "query", 29)
 	fmt.Println(d.Remaining, err)
 	// Output: 70 <nil>
 }
@@ -101,14 +101,14 @@ func ExampleLimiter_Surcharge() {
 func ExampleLimiter_Wait() {
 	likes := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(10*time.Millisecond))))
 	for range 3 {
-		d, err := likes.Wait(context.Background(), "laoqian", "like")
+		d, err := likes.Wait(context.Background(), "alice", "like")
 		fmt.Println(d.Allowed, err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	slow := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Hour))))
 	for range 2 {
-		d, err := slow.Wait(ctx, "laoqian", "like")
+		d, err := slow.Wait(ctx, "alice", "like")
 		fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute), err)
 	}
 	// Output:
@@ -140,12 +140,12 @@ func ExampleLimiter_Refund() {
 	posts = core.Must(posts.With(core.Refundable{}))
 	publish := func() error { return errors.New("the disk is full") }
 
-	d, _ := posts.Allow(ctx, "laoqian", "post")
+	d, _ := posts.Allow(ctx, "alice", "post")
 	fmt.Println(d.Remaining)
 	if err := publish(); err != nil {
 		fmt.Println(posts.Refund(ctx, d))
 	}
-	d, _ = posts.Peek(ctx, "laoqian", "post")
+	d, _ = posts.Peek(ctx, "alice", "post")
 	fmt.Println(d.Remaining)
 	// Output:
 	// 2
@@ -158,10 +158,10 @@ func ExampleLimiter_RefundN() {
 	ctx := context.Background()
 	rows := core.Must(core.New(memorystore.New(nil), core.FixedWindow(10_000, 24*time.Hour)))
 	rows = core.Must(rows.With(core.Refundable{}))
-	d, _ := rows.AllowN(ctx, "laoqian", "import", 5000)
+	d, _ := rows.AllowN(ctx, "alice", "import", 5000)
 	imported := 4200 // the others were there already
 	fmt.Println(rows.RefundN(ctx, d, 5000-imported))
-	d, _ = rows.Peek(ctx, "laoqian", "import")
+	d, _ = rows.Peek(ctx, "alice", "import")
 	fmt.Println(d.Remaining)
 	// Output:
 	// <nil>
@@ -177,8 +177,8 @@ func ExampleLimiter_With() {
 		fmt.Println(err)
 		return
 	}
-	_, _ = replies.Allow(ctx, "laoqian", "reply")
-	d, _ := strict.Allow(ctx, "laoqian", "reply")
+	_, _ = replies.Allow(ctx, "alice", "reply")
+	d, _ := strict.Allow(ctx, "alice", "reply")
 	fmt.Println(d.Remaining)
 	// Output: 3
 }
@@ -195,9 +195,9 @@ func ExampleBanPolicy() {
 	}))
 	for range 3 {
 		for range 11 { // five pass, five are refused, and then the user is banned
-			_, _ = replies.Allow(ctx, "laoqian", "reply")
+			_, _ = replies.Allow(ctx, "alice", "reply")
 		}
-		d, _ := replies.Allow(ctx, "laoqian", "reply")
+		d, _ := replies.Allow(ctx, "alice", "reply")
 		fmt.Println(d.Reason, d.RetryAfter, d.BanLevel)
 		now = now.Add(d.RetryAfter)
 	}
@@ -228,12 +228,12 @@ func ExampleLimiter_Unban() {
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 	replies = core.Must(replies.With(core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
 	for range 6 {
-		_, _ = replies.Allow(ctx, "laoqian", "reply")
+		_, _ = replies.Allow(ctx, "alice", "reply")
 	}
 	for range 2 {
-		s, _ := replies.Status(ctx, "laoqian", "reply")
+		s, _ := replies.Status(ctx, "alice", "reply")
 		fmt.Println("banned:", s.Ban.Banned, "remaining:", s.Limits[0].Remaining)
-		_ = replies.Unban(ctx, "laoqian", "reply")
+		_ = replies.Unban(ctx, "alice", "reply")
 	}
 	// Output:
 	// banned: true remaining: 0

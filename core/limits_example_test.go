@@ -19,7 +19,7 @@ func ExampleSlidingWindow() {
 	replies := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
 	for _, seconds := range []time.Duration{0, 40, 10, 10, 30} {
 		now = now.Add(seconds * time.Second)
-		d, _ := replies.Allow(context.Background(), "laoqian", "reply")
+		d, _ := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(now.Format("15:04:05"), d.Allowed, d.RetryAfter)
 	}
 	// Output:
@@ -33,9 +33,9 @@ func ExampleSlidingWindow() {
 // The decisions of a SlidingWindow, for a million actions a minute.
 func ExampleMovingWindow() {
 	events := core.Must(core.New(memorystore.New(nil), core.MovingWindow(1_000_000, time.Minute)))
-	d, _ := events.AllowN(context.Background(), "laoqian", "event", 999_999)
+	d, _ := events.AllowN(context.Background(), "alice", "event", 999_999)
 	fmt.Println(d.Allowed, d.Remaining)
-	d, _ = events.AllowN(context.Background(), "laoqian", "event", 2)
+	d, _ = events.AllowN(context.Background(), "alice", "event", 2)
 	fmt.Println(d.Allowed, d.RetryAfter.Round(time.Minute))
 	// Output:
 	// true 1
@@ -50,7 +50,7 @@ func ExampleFixedWindow() {
 	exports := core.Must(core.New(store, core.FixedWindow(3, time.Hour)))
 	for _, minutes := range []time.Duration{0, 58, 0, 1, 1, 0, 0, 0} {
 		now = now.Add(minutes * time.Minute)
-		d, _ := exports.Allow(context.Background(), "laoqian", "export")
+		d, _ := exports.Allow(context.Background(), "alice", "export")
 		fmt.Println(now.Format("15:04"), d.Allowed, d.RetryAfter)
 	}
 	// Output:
@@ -72,7 +72,7 @@ func ExampleElasticWindow() {
 	logins := core.Must(core.New(store, core.ElasticWindow(2, 15*time.Minute)))
 	for _, minutes := range []time.Duration{0, 1, 10, 10, 10, 15} {
 		now = now.Add(minutes * time.Minute)
-		d, _ := logins.Allow(context.Background(), "laoqian", "login")
+		d, _ := logins.Allow(context.Background(), "alice", "login")
 		fmt.Println(now.Format("15:04"), d.Allowed, d.RetryAfter)
 	}
 	// Output:
@@ -90,7 +90,7 @@ func ExampleFunnel() {
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	likes := core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute))))
 	like := func() core.Decision {
-		d, _ := likes.Allow(context.Background(), "laoqian", "like")
+		d, _ := likes.Allow(context.Background(), "alice", "like")
 		return d
 	}
 	n := 0
@@ -110,10 +110,10 @@ func ExampleTokenBucket() {
 	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	posts := core.Must(core.New(store, core.TokenBucket(10, core.Every(6*time.Second))))
-	d, _ := posts.AllowN(context.Background(), "laoqian", "post", 10)
+	d, _ := posts.AllowN(context.Background(), "alice", "post", 10)
 	fmt.Println(d.Allowed, d.Remaining)
 	now = now.Add(27 * time.Second) // four tokens and a half
-	d, _ = posts.Peek(context.Background(), "laoqian", "post")
+	d, _ = posts.Peek(context.Background(), "alice", "post")
 	fmt.Println(d.Remaining, "and the bucket is full in", d.ResetAfter)
 	// Output:
 	// true 0
@@ -123,7 +123,7 @@ func ExampleTokenBucket() {
 // CL.THROTTLE key 15 30 60 admits sixteen at once.
 func ExampleThrottle() {
 	likes := core.Must(core.New(memorystore.New(nil), core.Throttle(15, core.Per(30, time.Minute))))
-	d, _ := likes.AllowN(context.Background(), "laoqian", "like", 16)
+	d, _ := likes.AllowN(context.Background(), "alice", "like", 16)
 	fmt.Println(d.Allowed, d.Limit)
 	// Output: true 16
 }
@@ -134,12 +134,12 @@ func ExampleLimit_Initial() {
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	posts := core.Must(core.New(store, core.TokenBucket(10, core.Every(time.Hour)).Initial(3)))
 	remaining := func() int {
-		d, _ := posts.Peek(context.Background(), "laoqian", "post")
+		d, _ := posts.Peek(context.Background(), "alice", "post")
 		return d.Remaining
 	}
 	now = now.Add(24 * time.Hour)
 	fmt.Println(remaining(), "before the first post")
-	_, _ = posts.Allow(context.Background(), "laoqian", "post")
+	_, _ = posts.Allow(context.Background(), "alice", "post")
 	fmt.Println(remaining(), "after it")
 	now = now.Add(24 * time.Hour)
 	fmt.Println(remaining(), "a day later")
@@ -155,10 +155,10 @@ func ExampleLimit_ForgetAfter() {
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	posts := core.Must(core.New(store,
 		core.TokenBucket(10, core.Every(time.Hour)).Initial(3).ForgetAfter(30*24*time.Hour)))
-	_, _ = posts.Allow(context.Background(), "laoqian", "post")
+	_, _ = posts.Allow(context.Background(), "alice", "post")
 	for _, days := range []time.Duration{29, 1} {
 		now = now.Add(days * 24 * time.Hour)
-		d, _ := posts.Peek(context.Background(), "laoqian", "post")
+		d, _ := posts.Peek(context.Background(), "alice", "post")
 		fmt.Println(d.Remaining)
 	}
 	// Output:
@@ -174,8 +174,8 @@ func ExampleLimit_CountRefused() {
 	strict := core.Must(core.New(store, core.SlidingWindow(1, time.Minute).CountRefused()))
 	for _, seconds := range []time.Duration{0, 40, 40} {
 		now = now.Add(seconds * time.Second)
-		one, _ := forgiving.Allow(context.Background(), "laoqian", "login")
-		other, _ := strict.Allow(context.Background(), "laoqian", "login")
+		one, _ := forgiving.Allow(context.Background(), "alice", "login")
+		other, _ := strict.Allow(context.Background(), "alice", "login")
 		fmt.Println(one.Allowed, other.Allowed)
 	}
 	// Output:
@@ -202,7 +202,7 @@ func ExampleLimit_PerUser() {
 	ctx := context.Background()
 	all := core.Must(core.New(memorystore.New(nil), core.FixedWindow(2, time.Hour).PerUser()))
 	for _, action := range []string{"like", "reply", "like"} {
-		d, _ := all.Allow(ctx, "laoqian", action)
+		d, _ := all.Allow(ctx, "alice", action)
 		fmt.Println(action, d.Allowed)
 	}
 	// Output:
@@ -217,7 +217,7 @@ func ExampleLimit_Shadow() {
 		core.SlidingWindow(5, time.Minute),
 		core.SlidingWindow(3, time.Minute).Named("three").Shadow()))
 	for range 6 {
-		d, _ := replies.Allow(context.Background(), "laoqian", "reply")
+		d, _ := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Printf("%v %q\n", d.Allowed, d.Reason)
 	}
 	// Output:

@@ -30,7 +30,7 @@ func ExampleParseLimit_reload() {
 		return nil
 	}
 	reply := func() {
-		d, _ := replies.Load().Allow(context.Background(), "laoqian", "reply")
+		d, _ := replies.Load().Allow(context.Background(), "alice", "reply")
 		fmt.Printf("allowed=%t, %d of %d remain\n", d.Allowed, d.Remaining, d.Limit)
 	}
 

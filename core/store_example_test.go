@@ -59,7 +59,7 @@ func ExampleStore() {
 	store := &simpleStore{states: map[stateKey]machine.State{}}
 	posts := core.Must(core.New(store, core.SlidingWindow(2, time.Minute), core.Funnel(3, core.Every(time.Hour))))
 	for range 3 {
-		d, err := posts.Allow(context.Background(), "laoqian", "post")
+		d, err := posts.Allow(context.Background(), "alice", "post")
 		fmt.Println(d.Allowed, d.Remaining, err)
 	}
 	// Output:

@@ -461,7 +461,7 @@ func TestAllowReturnsTheProblem(t *testing.T) {
 		var seen error
 		e.onError(func(c ctx, err error) { seen = err; e.ownOnError(c, err) })
 		e.add("GET", "/a", func(c ctx) error {
-			if err := v.allow(c, limiter, "laoqian", "a", 1); err != nil {
+			if err := v.allow(c, limiter, "alice", "a", 1); err != nil {
 				return err
 			}
 			return c.String(200, "ok")

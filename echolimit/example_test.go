@@ -30,7 +30,7 @@ func ExampleLimit() {
 
 	for range 3 {
 		r := httptest.NewRequest("POST", "/posts/42/replies", nil)
-		r.Header.Set("Authorization", "Bearer of laoqian")
+		r.Header.Set("Authorization", "Bearer of alice")
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
 		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
@@ -84,7 +84,7 @@ func ExampleLimit_login() {
 		echolimit.Limit(perName, keyfuncs.Join(name, address), echolimit.Action("login")),
 		echolimit.Limit(together, echolimit.From(keyfuncs.Everyone), echolimit.Action("login-all")))
 
-	for _, body := range []string{"name=laoqian", "name=laoqian", "name=xiaoming"} {
+	for _, body := range []string{"name=alice", "name=alice", "name=xiaoming"} {
 		r := httptest.NewRequest("POST", "/login", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
@@ -137,7 +137,7 @@ func ExampleConfig() {
 
 	for _, plan := range []string{"free", "free", "paid"} {
 		r := httptest.NewRequest("GET", "/export?format=pdf", nil)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		r.Header.Set("X-Plan", plan)
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
@@ -198,7 +198,7 @@ func ExampleAllow() {
 
 	for range 2 {
 		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "laoqian"}`)))
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "alice"}`)))
 		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
 	}
 	// Output:

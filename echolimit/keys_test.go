@@ -114,7 +114,7 @@ func TestValue(t *testing.T) {
 			status int
 			user   string
 		}{
-			{"laoqian", 200, "laoqian"}, {7, 200, "7"}, {uint32(8), 200, "8"}, {0, 200, "0"},
+			{"alice", 200, "alice"}, {7, 200, "7"}, {uint32(8), 200, "8"}, {0, 200, "0"},
 			{nil, 400, ""}, {"", 400, ""}, {1.5, 500, ""}, {[]byte("x"), 500, ""},
 		} {
 			t.Run(fmt.Sprintf("%T %v", c.stored, c.stored), func(t *testing.T) {
@@ -174,9 +174,9 @@ func TestCombined(t *testing.T) {
 			}
 		})
 		e.add("GET", "/a/:id", ok, v.limit(config{}, five(store), who, what))
-		do(e, "GET", "/a/7", "X-User", "laoqian")
+		do(e, "GET", "/a/7", "X-User", "alice")
 		do(e, "GET", "/a/7")
-		if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
+		if want := []string{"alice [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
 			t.Errorf("charged %q, want %q", store.Actions(), want)
 		}
 	})

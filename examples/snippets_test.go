@@ -26,7 +26,7 @@ func Example_allow() {
 		panic(err) // a number is out of bounds; the error says which
 	}
 	for range 4 {
-		d, err := posts.Allow(ctx, "laoqian", "post")
+		d, err := posts.Allow(ctx, "alice", "post")
 		if err != nil {
 			panic(err) // the store has no answer
 		}
@@ -48,12 +48,12 @@ func Example_who() {
 	client := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
 	fmt.Println(user(guest("203.0.113.9")))
-	fmt.Println(user(member("laoqian")))
+	fmt.Println(user(member("alice")))
 	fmt.Println(client(forwarded("10.1.2.3", "6.6.6.6, 203.0.113.9"))) // 6.6.6.6 is made up
 	fmt.Println(client(forwarded("198.51.100.1", "6.6.6.6")))          // not your proxy
 	// Output:
 	// ~2:203.0.113.9 <nil>
-	// laoqian <nil>
+	// alice <nil>
 	// 203.0.113.9 <nil>
 	// 198.51.100.1 <nil>
 }
@@ -65,7 +65,7 @@ func Example_bans() {
 	}))
 	var d core.Decision
 	for range 11 {
-		d, _ = replies.Allow(ctx, "laoqian", "reply")
+		d, _ = replies.Allow(ctx, "alice", "reply")
 	}
 	fmt.Println(d.Reason, d.RetryAfter.Round(time.Second))
 	// Output: banned 10m0s
@@ -76,7 +76,7 @@ func Example_fleet() {
 	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 	replies := core.Must(core.New(fleet, core.SlidingWindow(5, time.Minute)))
 
-	d, err := replies.Allow(ctx, "laoqian", "reply")
+	d, err := replies.Allow(ctx, "alice", "reply")
 	fmt.Println(d.Allowed, d.Remaining, err)
 	// Output: true 4 <nil>
 }
@@ -85,13 +85,13 @@ func TestFiveRepliesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 		for i := range 6 {
-			d, err := replies.Allow(t.Context(), "laoqian", "reply")
+			d, err := replies.Allow(t.Context(), "alice", "reply")
 			if err != nil || d.Allowed != (i < 5) {
 				t.Fatalf("reply %d: %+v, %v", i+1, d, err)
 			}
 		}
 		time.Sleep(time.Minute) // takes no time
-		if d, err := replies.Allow(t.Context(), "laoqian", "reply"); err != nil || !d.Allowed {
+		if d, err := replies.Allow(t.Context(), "alice", "reply"); err != nil || !d.Allowed {
 			t.Fatalf("a minute later: %+v, %v", d, err)
 		}
 	})

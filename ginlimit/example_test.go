@@ -29,7 +29,7 @@ func ExampleLimit() {
 
 	for range 3 {
 		req := httptest.NewRequest("POST", "/posts/42/replies", nil)
-		req.Header.Set("Authorization", "Bearer of laoqian")
+		req.Header.Set("Authorization", "Bearer of alice")
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, req)
 		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
@@ -78,7 +78,7 @@ func ExampleLimit_login() {
 		ginlimit.Limit(together, ginlimit.From(keyfuncs.Everyone), ginlimit.Action("login-all")),
 		func(c *gin.Context) { c.String(http.StatusUnauthorized, "wrong password") })
 
-	for _, body := range []string{"name=laoqian", "name=laoqian", "name=xiaoming"} {
+	for _, body := range []string{"name=alice", "name=alice", "name=xiaoming"} {
 		req := httptest.NewRequest("POST", "/login", strings.NewReader(body))
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		w := httptest.NewRecorder()
@@ -121,7 +121,7 @@ func ExampleConfig() {
 
 	for _, plan := range []string{"free", "free", "paid"} {
 		req := httptest.NewRequest("GET", "/export?format=pdf", nil)
-		req.Header.Set("X-User-ID", "laoqian")
+		req.Header.Set("X-User-ID", "alice")
 		req.Header.Set("X-Plan", plan)
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, req)
@@ -154,7 +154,7 @@ func ExampleAllow() {
 
 	for range 2 {
 		w := httptest.NewRecorder()
-		r.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "laoqian"}`)))
+		r.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "alice"}`)))
 		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
 	}
 	// Output:

@@ -180,7 +180,7 @@ func TestValue(t *testing.T) {
 		status int
 		user   string
 	}{
-		{"laoqian", 200, "laoqian"}, {7, 200, "7"}, {uint32(8), 200, "8"}, {0, 200, "0"},
+		{"alice", 200, "alice"}, {7, 200, "7"}, {uint32(8), 200, "8"}, {0, 200, "0"},
 		{nil, 400, ""}, {"", 400, ""}, {1.5, 500, ""}, {[]byte("x"), 500, ""},
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.stored, c.stored), func(t *testing.T) {
@@ -230,9 +230,9 @@ func TestCombined(t *testing.T) {
 			c.Set("user", u)
 		}
 	}, ginlimit.Limit(five(store), who, keyfuncs.Join(ginlimit.Route, func(c *gin.Context) (string, error) { return c.Param("id"), nil })), func(*gin.Context) {})
-	do(e, "GET", "/a/7", "X-User", "laoqian")
+	do(e, "GET", "/a/7", "X-User", "alice")
 	do(e, "GET", "/a/7")
-	if want := []string{"laoqian [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
+	if want := []string{"alice [GET /a/:id]:7", "~2:192.0.2.1 [GET /a/:id]:7"}; !slices.Equal(store.Actions(), want) {
 		t.Errorf("charged %q, want %q", store.Actions(), want)
 	}
 }
@@ -460,7 +460,7 @@ func TestAllowAborts(t *testing.T) {
 	aborted, ran := false, 0
 	e := gin.New()
 	e.Use(func(c *gin.Context) { c.Next(); aborted = c.IsAborted() })
-	e.GET("/a", func(c *gin.Context) { ginlimit.Allow(c, limiter, "laoqian", "a", 1) }, func(*gin.Context) { ran++ })
+	e.GET("/a", func(c *gin.Context) { ginlimit.Allow(c, limiter, "alice", "a", 1) }, func(*gin.Context) { ran++ })
 	want(t, do(e, "GET", "/a"), 200, "0")
 	if aborted || ran != 1 {
 		t.Errorf("passed: aborted %t, ran %d times", aborted, ran)

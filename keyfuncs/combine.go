@@ -64,7 +64,7 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 var errEmptyPart = noKey("a part of Join is empty")
 
 // Join returns a function whose key joins the keys of all its parts with colons:
-// laoqian:203.0.113.9 for a user and an address.
+// alice:203.0.113.9 for a user and an address.
 //
 //	keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 //
@@ -72,7 +72,7 @@ var errEmptyPart = noKey("a part of Join is empty")
 //
 // Two keys are equal only if they have the same number of parts and all parts are equal.
 // So a part that contains a colon or starts with a bracket is put in brackets, and a closing
-// bracket in it is doubled: laoqian:[2001:db8:1:2::/64].
+// bracket in it is doubled: alice:[2001:db8:1:2::/64].
 //
 // Join returns the first error of a part. If a part is empty, the error is [ErrNoKey]. Join
 // panics if there are no parts or one is nil.

@@ -24,26 +24,26 @@ func Example() {
 	})
 
 	r := httptest.NewRequest("POST", "/posts/42/likes", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	mux.ServeHTTP(httptest.NewRecorder(), r)
-	// Output: laoqian | POST /posts/{id}/likes
+	// Output: alice | POST /posts/{id}/likes
 }
 
-// The keys of a login's three limits. Other addresses cannot lock laoqian out, no address can
+// The keys of a login's three limits. Other addresses cannot lock alice out, no address can
 // try many names, and the total is bounded.
 func Example_login() {
 	perName := keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP)
 
 	r := httptest.NewRequest("POST", "/login", nil)
 	r.RemoteAddr = "203.0.113.9:4711"
-	r.SetBasicAuth("laoqian", "a guess")
+	r.SetBasicAuth("alice", "a guess")
 
 	for _, user := range []keyfuncs.Func{perName, keyfuncs.RemoteIP, keyfuncs.Everyone} {
 		key, _ := user(r)
 		fmt.Println(key)
 	}
 	// Output:
-	// laoqian:203.0.113.9
+	// alice:203.0.113.9
 	// 203.0.113.9
 	// ~everyone
 }
@@ -57,11 +57,11 @@ func ExampleFirst() {
 	r.RemoteAddr = "203.0.113.9:4711"
 	fmt.Println(who(r))
 
-	r = r.WithContext(context.WithValue(r.Context(), userKey{}, "laoqian"))
+	r = r.WithContext(context.WithValue(r.Context(), userKey{}, "alice"))
 	fmt.Println(who(r))
 	// Output:
 	// ~2:203.0.113.9 <nil>
-	// laoqian <nil>
+	// alice <nil>
 }
 
 // A part with colons is put in brackets, so that different parts never make the same key.
@@ -69,13 +69,13 @@ func ExampleJoin() {
 	who := keyfuncs.Join(keyfuncs.Header("X-User-ID"), keyfuncs.RemoteIP)
 
 	r := httptest.NewRequest("GET", "/", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	for _, r.RemoteAddr = range []string{"203.0.113.9:4711", "[2001:db8:1:2:3:4:5:6]:4711"} {
 		fmt.Println(who(r))
 	}
 	// Output:
-	// laoqian:203.0.113.9 <nil>
-	// laoqian:[2001:db8:1:2::/64] <nil>
+	// alice:203.0.113.9 <nil>
+	// alice:[2001:db8:1:2::/64] <nil>
 }
 
 // The proxies append to the header. The part that the client sent is left of that, and is not
@@ -175,9 +175,9 @@ func ExampleCookie() {
 
 func ExampleBasicAuthUser() {
 	r := httptest.NewRequest("GET", "/", nil)
-	r.SetBasicAuth("laoqian", "secret")
+	r.SetBasicAuth("alice", "secret")
 	fmt.Println(keyfuncs.BasicAuthUser()(r))
-	// Output: laoqian <nil>
+	// Output: alice <nil>
 }
 
 // Several routes that share one limit have one name.

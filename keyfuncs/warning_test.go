@@ -121,7 +121,7 @@ func (echoRequest) Path() string    { return "/posts/:id" }
 
 func TestAFirstThatNeverFindsAUser(t *testing.T) {
 	user := keyfuncs.Header("X-User-ID")
-	visitor, member, garbled := get(), get("X-User-ID", "laoqian"), get("X-User-ID", "a,b")
+	visitor, member, garbled := get(), get("X-User-ID", "alice"), get("X-User-ID", "a,b")
 	for _, tt := range []struct {
 		name     string
 		requests []*http.Request

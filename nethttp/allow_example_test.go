@@ -19,7 +19,7 @@ func ExampleAllow() {
 	items := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Minute))))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		batch := strings.Split(r.FormValue("items"), ",")
-		if !nethttp.Allow(w, r, items, "laoqian", "item", len(batch)) {
+		if !nethttp.Allow(w, r, items, "alice", "item", len(batch)) {
 			return
 		}
 		fmt.Fprintf(w, "%d items", len(batch))
@@ -63,7 +63,7 @@ func ExampleAllow_login() {
 			fmt.Fprint(w, "wrong password")
 		}))
 
-	for _, email := range []string{"laoqian@example.com", "Laoqian@example.com", "laoqian@example.com", "xiaoming@example.com"} {
+	for _, email := range []string{"alice@example.com", "Alice@example.com", "alice@example.com", "xiaoming@example.com"} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"email":"`+email+`","password":"a guess"}`)))
 		fmt.Println(w.Code, w.Body)
@@ -84,7 +84,7 @@ func ExampleConfig_Allow() {
 	}}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		megabytes := int(r.ContentLength>>20) + 1
-		if !answers.Allow(w, r, uploads, "laoqian", "upload", megabytes) {
+		if !answers.Allow(w, r, uploads, "alice", "upload", megabytes) {
 			return
 		}
 		fmt.Fprint(w, "uploaded")

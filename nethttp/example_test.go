@@ -31,7 +31,7 @@ func ExampleLimit() {
 	for range 3 {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest("POST", "/posts/42/replies", nil)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		mux.ServeHTTP(w, r)
 		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
 	}
@@ -66,7 +66,7 @@ func ExampleLimit_byUserAndAddress() {
 		send("203.0.113.77", "6.6.6.6") // until the user of that name is banned
 	}
 	fmt.Println(send("203.0.113.77", "6.6.6.6"))
-	fmt.Println(send("laoqian", "203.0.113.77")) // has done nothing yet
+	fmt.Println(send("alice", "203.0.113.77")) // has done nothing yet
 	// Output:
 	// 429
 	// 201
@@ -99,17 +99,17 @@ func ExampleLimit_login() {
 		fmt.Println(name, "from", from, w.Code, w.Header().Get("X-RateLimit-Remaining"))
 	}
 	for range 6 {
-		try("laoqian", "6.6.6.6")
+		try("alice", "6.6.6.6")
 	}
-	try("laoqian", "203.0.113.9") // the owner, at home
+	try("alice", "203.0.113.9") // the owner, at home
 	// Output:
-	// laoqian from 6.6.6.6 401 4
-	// laoqian from 6.6.6.6 401 3
-	// laoqian from 6.6.6.6 401 2
-	// laoqian from 6.6.6.6 401 1
-	// laoqian from 6.6.6.6 401 0
-	// laoqian from 6.6.6.6 429 0
-	// laoqian from 203.0.113.9 401 4
+	// alice from 6.6.6.6 401 4
+	// alice from 6.6.6.6 401 3
+	// alice from 6.6.6.6 401 2
+	// alice from 6.6.6.6 401 1
+	// alice from 6.6.6.6 401 0
+	// alice from 6.6.6.6 429 0
+	// alice from 203.0.113.9 401 4
 }
 
 // A limit on all users together, for an expensive action.
@@ -118,7 +118,7 @@ func ExampleLimit_everyone() {
 	h := nethttp.Limit(reports, keyfuncs.Everyone, keyfuncs.Action("report"))(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "a report") }))
 
-	for _, user := range []string{"laoqian", "xiaoming"} {
+	for _, user := range []string{"alice", "xiaoming"} {
 		r := httptest.NewRequest("GET", "/report", nil)
 		r.Header.Set("X-User-ID", user)
 		w := httptest.NewRecorder()
@@ -126,7 +126,7 @@ func ExampleLimit_everyone() {
 		fmt.Println(user, w.Code)
 	}
 	// Output:
-	// laoqian 200
+	// alice 200
 	// xiaoming 429
 }
 
@@ -144,7 +144,7 @@ func ExampleLimit_mounting() {
 	server := recovery(cors(auth(mux)))
 
 	r := httptest.NewRequest("POST", "/posts", nil)
-	r.Header.Set("Authorization", "Bearer of laoqian")
+	r.Header.Set("Authorization", "Bearer of alice")
 	r.Header.Set("Origin", "https://app.example")
 	w := httptest.NewRecorder()
 	server.ServeHTTP(w, r)
@@ -225,7 +225,7 @@ func ExampleConfig() {
 
 	for _, plan := range []string{"free", "free", "paid", "unlimited"} {
 		r := httptest.NewRequest("GET", "/export?format=pdf", nil)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		r.Header.Set("X-Plan", plan)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -277,7 +277,7 @@ func ExampleConfig_finalCost() {
 
 	for _, password := range []string{"secret", "secret", "1", "2", "3", "secret"} {
 		r := httptest.NewRequest("POST", "/login", nil)
-		r.SetBasicAuth("laoqian", password)
+		r.SetBasicAuth("alice", password)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		fmt.Println(password, w.Code, w.Header().Get("X-RateLimit-Remaining"))
@@ -311,7 +311,7 @@ func ExampleConfig_plans() {
 
 	for _, plan := range []string{"free", "free", "free", "paid", "free"} {
 		r := httptest.NewRequest("POST", "/export", nil)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		r.Header.Set("X-Plan", plan)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -403,7 +403,7 @@ func TestTheLimitOnReplies(t *testing.T) {
 		h := nethttp.Limit(replies, keyfuncs.Header("X-User-ID"), keyfuncs.Action("reply"))(http.HandlerFunc(reply201))
 		post := func() int {
 			r := httptest.NewRequest("POST", "/posts/42/replies", nil)
-			r.Header.Set("X-User-ID", "laoqian")
+			r.Header.Set("X-User-ID", "alice")
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			return w.Code

@@ -26,9 +26,9 @@ var memory, five, one = gatetest.Memory, gatetest.Five, gatetest.One
 
 var xUserID = keyfuncs.Header("X-User-ID")
 
-// ask is a request of laoqian.
+// ask is a request of alice.
 func ask(h http.Handler) *httptest.ResponseRecorder {
-	return gatetest.Do(h, "POST", "/replies/7", "X-User-ID", "laoqian")
+	return gatetest.Do(h, "POST", "/replies/7", "X-User-ID", "alice")
 }
 
 // A limit around the mux has no pattern to count by. That is a mistake in the
@@ -90,7 +90,7 @@ func TestWhatTheMuxAnswersItself(t *testing.T) {
 			}{{on, c.on}, {limit(around), c.around}} {
 				before := len(store.Actions())
 				r := httptest.NewRequest(c.method, c.path, nil)
-				r.Header.Set("X-User-ID", "laoqian")
+				r.Header.Set("X-User-ID", "alice")
 				w := httptest.NewRecorder()
 				m.h.ServeHTTP(w, r)
 				if w.Code != c.status && !(c.status == 307 && w.Code == 301) {
@@ -110,7 +110,7 @@ func TestTheWriterIsNotWrapped(t *testing.T) {
 		var got http.ResponseWriter
 		h := cfg.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { got = w }))
 		r := httptest.NewRequest("GET", "/", nil)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); got != http.ResponseWriter(w) {
 			t.Errorf("got a %T", got)
@@ -162,7 +162,7 @@ func TestALoggerOutsideSeesThePattern(t *testing.T) {
 		h := cfg.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(cfg.Limit(five(memory()), xUserID, keyfuncs.Action("x"))(mux))
 		for _, panics := range []string{"", "yes"} {
 			r := httptest.NewRequest("GET", "/a/7", nil)
-			r.Header.Set("X-User-ID", "laoqian")
+			r.Header.Set("X-User-ID", "alice")
 			r.Header.Set("X-Panics", panics)
 			ctx := r.Context()
 			func() {
@@ -192,7 +192,7 @@ func TestARequestServedAgain(t *testing.T) {
 				}
 			})))
 	r := httptest.NewRequest("GET", "/a/7", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	for range 3 {
 		if h.ServeHTTP(httptest.NewRecorder(), r); depth != 2 {
 			t.Errorf("there are %d marks, want 2", depth)
@@ -208,7 +208,7 @@ func TestACallerWhoLeft(t *testing.T) {
 	cancel()
 	h := nethttp.Limit(five(store), xUserID, keyfuncs.Action("x"))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler ran") }))
 	r := httptest.NewRequestWithContext(ctx, "GET", "/", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if got := store.Actions(); w.Code != 503 || got != nil {
@@ -270,7 +270,7 @@ func TestChains(t *testing.T) {
 		h = m(h)
 	}
 	r := httptest.NewRequest("GET", "/v1/a", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code != 200 || w.Body.String() != "/a" || w.Header().Get("X-RateLimit-Remaining") != "4" {

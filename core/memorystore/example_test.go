@@ -13,7 +13,7 @@ func Example() {
 	store := memorystore.New(nil)
 	replies := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
 	for range 3 {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
+		d, err := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(d.Allowed, d.Remaining, err)
 	}
 	// Output:
@@ -28,7 +28,7 @@ func ExampleOptions_clock() {
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	replies := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
 	reply := func() {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
+		d, err := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(d.Allowed, d.RetryAfter, err)
 	}
 	reply()
@@ -50,12 +50,12 @@ func ExampleOptions_maxKeys() {
 		d, _ := logins.Allow(context.Background(), user, "login")
 		return d
 	}
-	login("laoqian")
-	fmt.Println(login("laoqian").Allowed)
+	login("alice")
+	fmt.Println(login("alice").Allowed)
 	for i := range 5000 {
 		login(fmt.Sprint("stranger ", i))
 	}
-	fmt.Println(login("laoqian").Allowed)
+	fmt.Println(login("alice").Allowed)
 	keys, most := store.Len()
 	fmt.Println(keys <= most, login("another").Reason)
 	// Output:

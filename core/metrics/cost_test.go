@@ -29,7 +29,7 @@ func compare(b *testing.B, limit core.Limit) {
 		const calls = 5000
 		begun := time.Now()
 		for range calls {
-			if d, err := l.Allow(ctx, "laoqian", "reply"); err != nil || !d.Allowed {
+			if d, err := l.Allow(ctx, "alice", "reply"); err != nil || !d.Allowed {
 				b.Fatal(d, err)
 			}
 		}

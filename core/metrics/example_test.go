@@ -15,7 +15,7 @@ func ExampleMetrics_Snapshot() {
 	store := m.Watch(memorystore.New(nil))
 	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 	for range 7 {
-		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+		_, _ = replies.Allow(context.Background(), "alice", "reply")
 	}
 	for _, d := range m.Snapshot().Decisions {
 		fmt.Println(d.Action, d.Limit, d.Outcome, d.Source, d.Count)
@@ -33,7 +33,7 @@ func ExampleMetrics_OnRefusal() {
 	})
 	exports := core.Must(core.New(m.Watch(memorystore.New(nil)), core.FixedWindow(1, time.Hour)))
 	for range 2 {
-		_, _ = exports.Allow(context.Background(), "laoqian", "export")
+		_, _ = exports.Allow(context.Background(), "alice", "export")
 	}
 	// Output: export fixed:1h limited retry after 1h0m0s
 }

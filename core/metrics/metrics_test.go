@@ -362,13 +362,13 @@ func TestActionsAreBounded(t *testing.T) {
 	const actions = 10_000
 	for i := range actions {
 		action := fmt.Sprintf("action %d", i)
-		_, _ = short.Allow(t.Context(), "laoqian", action)
-		_, _ = long.Allow(t.Context(), "laoqian", action)
+		_, _ = short.Allow(t.Context(), "alice", action)
+		_, _ = long.Allow(t.Context(), "alice", action)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for i := range 2 * 1000 {
-		_, _ = long.Wait(ctx, "laoqian", fmt.Sprintf("wait %d", i))
+		_, _ = long.Wait(ctx, "alice", fmt.Sprintf("wait %d", i))
 	}
 	s := m.Snapshot()
 	counted, other := uint64(0), uint64(0)
@@ -409,12 +409,12 @@ func TestNoUserIsTold(t *testing.T) {
 	m.OnRefusal(func(_ context.Context, r metrics.Refusal) { refusals = append(refusals, r) })
 	l := core.Must(core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour)))).
 		With(core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true}))
-	times(4, func() { _, _ = l.Allow(t.Context(), "laoqian", "a\xff") })
+	times(4, func() { _, _ = l.Allow(t.Context(), "alice", "a\xff") })
 	all, err := json.Marshal([]any{m.Snapshot(), refusals})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(all), "laoqian") || !utf8.Valid(all) || len(refusals) != 3 {
+	if strings.Contains(string(all), "alice") || !utf8.Valid(all) || len(refusals) != 3 {
 		t.Errorf("it tells %s", all)
 	}
 }

@@ -126,8 +126,8 @@
 //
 // A key is tailcut:{user}:action:limit, such as
 //
-//	tailcut:{laoqian}:reply:sliding:1m
-//	tailcut:{laoqian}:like:funnel:15:1/1h
+//	tailcut:{alice}:reply:sliding:1m
+//	tailcut:{alice}:like:funnel:15:1/1h
 //
 // All of a user's keys are in one cluster slot, and users cannot choose it. Bytes that are
 // not printable or have a meaning in a key are escaped as %XX. A user or action of more than

@@ -9,7 +9,7 @@ import (
 
 // A combined reads lines such as
 //
-//	203.0.113.9 - laoqian [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326 "-" "curl"
+//	203.0.113.9 - alice [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326 "-" "curl"
 //
 // with or without the fields after the size. There may be a virtual host in front.
 type combined struct {

@@ -35,8 +35,8 @@ func ExampleRun() {
 
 // A service's own log names its fields in its own way, and says what each request cost.
 func ExampleFields() {
-	const access = `{"at": "2026-01-01T09:00:00Z", "who": {"id": "laoqian"}, "verb": "POST", "target": "/export", "rows": 800}
-{"at": "2026-01-01T09:10:00Z", "who": {"id": "laoqian"}, "verb": "POST", "target": "/export", "rows": 800}
+	const access = `{"at": "2026-01-01T09:00:00Z", "who": {"id": "alice"}, "verb": "POST", "target": "/export", "rows": 800}
+{"at": "2026-01-01T09:10:00Z", "who": {"id": "alice"}, "verb": "POST", "target": "/export", "rows": 800}
 {"at": "2026-01-01T09:20:00Z", "who": {"id": "xiaoming"}, "verb": "POST", "target": "/export", "rows": 20}
 `
 	report, err := replay.Run(context.Background(), strings.NewReader(access), replay.Options{
@@ -54,5 +54,5 @@ func ExampleFields() {
 	fmt.Println("most often", l.Most[0].Name)
 	// Output:
 	// FixedWindow(1000, 1h) refuses 1 of 3 requests
-	// most often laoqian
+	// most often alice
 }

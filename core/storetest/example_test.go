@@ -28,7 +28,7 @@ func Example() {
 	fixture := open(nil)
 	exports := core.Must(core.New(fixture.Store, core.FixedWindow(1, time.Hour)))
 	for range 3 {
-		d, err := exports.Allow(context.Background(), "laoqian", "export")
+		d, err := exports.Allow(context.Background(), "alice", "export")
 		fmt.Println(d.Allowed, d.RetryAfter, err)
 		fixture.Advance(30 * time.Minute)
 	}

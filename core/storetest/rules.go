@@ -63,7 +63,7 @@ func (s *script) of(limits ...core.Limit) *actor {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return &actor{s, l, limits, "laoqian", "reply"}
+	return &actor{s, l, limits, "alice", "reply"}
 }
 
 // An actor is a limiter together with who acts, and on what.

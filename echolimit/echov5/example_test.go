@@ -30,7 +30,7 @@ func ExampleLimit() {
 
 	for range 3 {
 		r := httptest.NewRequest("POST", "/posts/42/replies", nil)
-		r.Header.Set("Authorization", "Bearer of laoqian")
+		r.Header.Set("Authorization", "Bearer of alice")
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
 		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
@@ -94,7 +94,7 @@ func ExampleConfig() {
 
 	for _, plan := range []string{"free", "free", "paid"} {
 		r := httptest.NewRequest("GET", "/export?format=pdf", nil)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		r.Header.Set("X-Plan", plan)
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, r)
@@ -153,7 +153,7 @@ func ExampleAllow() {
 
 	for range 2 {
 		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "laoqian"}`)))
+		e.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"name": "alice"}`)))
 		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
 	}
 	// Output:

@@ -1,9 +1,9 @@
 // Command admin bans users who keep trying, and has an endpoint that shows and ends
 // bans:
 //
-//	curl -i -X POST -H 'X-User-ID: laoqian' 127.0.0.1:8080/replies
-//	curl 127.0.0.1:8081/users/laoqian/reply
-//	curl -X DELETE 127.0.0.1:8081/users/laoqian/reply/ban
+//	curl -i -X POST -H 'X-User-ID: alice' 127.0.0.1:8080/replies
+//	curl 127.0.0.1:8081/users/alice/reply
+//	curl -X DELETE 127.0.0.1:8081/users/alice/reply/ban
 package main
 
 import (

@@ -21,7 +21,7 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ls := limiters()
 		forum, admin := public(ls), admin(ls)
-		reply := func() int { return ask(forum, "POST", "/replies", "laoqian").Code }
+		reply := func() int { return ask(forum, "POST", "/replies", "alice").Code }
 		seen := func(user string) (s status) {
 			t.Helper()
 			w := ask(admin, "GET", "/users/"+user+"/reply", "")
@@ -35,7 +35,7 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 				t.Fatalf("reply %d: %d", i+1, code)
 			}
 		}
-		if s, want := seen("laoqian"), (ban{Banned: true, RetryAfter: "10m0s", Level: 1}); s.Ban != want || s.Limits[0].Remaining != 0 {
+		if s, want := seen("alice"), (ban{Banned: true, RetryAfter: "10m0s", Level: 1}); s.Ban != want || s.Limits[0].Remaining != 0 {
 			t.Errorf("the user who kept trying: %+v, want %+v", s, want)
 		}
 		if s := seen("xiaoming"); s.Ban != (ban{RetryAfter: "0s"}) || s.Limits[0].Remaining != 5 {
@@ -46,13 +46,13 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 		if code := reply(); code != http.StatusTooManyRequests {
 			t.Errorf("a banned user's reply: %d", code)
 		}
-		if w := ask(admin, "DELETE", "/users/laoqian/reply/ban", ""); w.Code != http.StatusNoContent {
+		if w := ask(admin, "DELETE", "/users/alice/reply/ban", ""); w.Code != http.StatusNoContent {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if code := reply(); code != http.StatusCreated {
 			t.Errorf("a reply after the ban was ended: %d", code)
 		}
-		if s := seen("laoqian"); s.Ban != (ban{RetryAfter: "0s"}) || s.Limits[0].Remaining != 4 {
+		if s := seen("alice"); s.Ban != (ban{RetryAfter: "0s"}) || s.Limits[0].Remaining != 4 {
 			t.Errorf("after the ban was ended: %+v", s)
 		}
 	})
@@ -60,7 +60,7 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 
 func TestAnUnknownActionIsNotFound(t *testing.T) {
 	h := admin(limiters())
-	for _, tt := range []struct{ method, path string }{{"GET", "/users/laoqian/like"}, {"DELETE", "/users/laoqian/like/ban"}} {
+	for _, tt := range []struct{ method, path string }{{"GET", "/users/alice/like"}, {"DELETE", "/users/alice/like/ban"}} {
 		if w := ask(h, tt.method, tt.path, ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
 		}

@@ -57,7 +57,7 @@ func Example() {
 	store := New(time.Now)
 	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 	for range 6 {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
+		d, err := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(d.Allowed, d.Remaining, err)
 	}
 	// Output:

@@ -64,7 +64,7 @@ func decide(limit core.Limit, quota int) func() {
 	ctx := context.Background()
 	one := func() {
 		ahead += gap
-		must(l.Allow(ctx, "laoqian", "reply"))
+		must(l.Allow(ctx, "alice", "reply"))
 	}
 	for range quota {
 		one()

@@ -107,7 +107,7 @@ func (t *turns) take(ctx context.Context) error {
 // size is what Redis says of a key with a used-up quota, for a user and action with names of
 // ordinary length. It is the only key of the run at that time.
 func (s *server) size(ctx context.Context, l *core.Limiter, quota int) (float64, error) {
-	if err := fill(ctx, l, "laoqian", quota); err != nil {
+	if err := fill(ctx, l, "alice", quota); err != nil {
 		return 0, err
 	}
 	bytes := int64(0)
@@ -122,5 +122,5 @@ func (s *server) size(ctx context.Context, l *core.Limiter, quota int) (float64,
 	if err := keys.Err(); err != nil {
 		return 0, err
 	}
-	return float64(bytes), l.Reset(ctx, "laoqian", "reply")
+	return float64(bytes), l.Reset(ctx, "alice", "reply")
 }

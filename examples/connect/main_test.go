@@ -25,7 +25,7 @@ func TestTheSixthGreetingIsRefused(t *testing.T) {
 			client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](srv.Client(), srv.URL+procedure, protocol)
 			for i := range 6 {
 				req := connect.NewRequest(wrapperspb.String("Lao Qian"))
-				req.Header().Set("X-User-ID", "laoqian")
+				req.Header().Set("X-User-ID", "alice")
 				resp, err := client.CallUnary(t.Context(), req)
 				if i < 5 {
 					if err != nil || resp.Msg.GetValue() != "Hello, Lao Qian!" {
@@ -69,7 +69,7 @@ func TestARefusedRequestIsNotDecoded(t *testing.T) {
 	greet := func(contentType string, body io.Reader) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("POST", procedure, body)
 		r.Header.Set("Content-Type", contentType)
-		r.Header.Set("X-User-ID", "laoqian")
+		r.Header.Set("X-User-ID", "alice")
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		return w

@@ -37,7 +37,7 @@ func client(t *testing.T) grpc_health_v1.HealthClient {
 
 func TestTheSixthCallIsRefused(t *testing.T) {
 	c := client(t)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "laoqian")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for i := range 6 {
 		_, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		if i < 5 {
@@ -63,7 +63,7 @@ func TestTheSixthCallIsRefused(t *testing.T) {
 
 func TestTheSixthStreamIsRefused(t *testing.T) {
 	c := client(t)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "laoqian")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for i := range 6 {
 		stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
 		if err != nil {
@@ -95,7 +95,7 @@ func TestACallWithoutAUserIsRefused(t *testing.T) {
 // The store's error stays in the log.
 func TestWithoutADecisionTheCallIsUnavailable(t *testing.T) {
 	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user-id", "laoqian")))
+	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user-id", "alice")))
 	cancel() // which every store answers with an error
 	err := check(ctx, calls, "/a/b")
 	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != "the limit cannot be checked at present" {

@@ -27,7 +27,7 @@ func TestFiveRepliesAMinuteOnRedis(t *testing.T) {
 		server.SetTime(now)
 		server.FastForward(step.later)
 		for i := range 6 {
-			d, err := replies.Allow(t.Context(), "laoqian", "reply")
+			d, err := replies.Allow(t.Context(), "alice", "reply")
 			if err != nil || d.Allowed != (i < step.pass) {
 				t.Fatalf("%s later, reply %d: %+v, %v", step.later, i+1, d, err)
 			}

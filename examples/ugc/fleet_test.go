@@ -48,7 +48,7 @@ func TestTwoServersShareTheirLimits(t *testing.T) {
 
 	// On a busy machine the first calls may find Redis too slow, and fall back.
 	for i, n := 0, 0; n != 5; i++ {
-		if n = eight(fmt.Sprint("laoqian", i), a, b); n < 5 || n > 5 && i == 5 {
+		if n = eight(fmt.Sprint("alice", i), a, b); n < 5 || n > 5 && i == 5 {
 			t.Fatalf("%d of eight replies to both passed, not five", n)
 		}
 	}
@@ -114,7 +114,7 @@ func TestTwoServersShareTheirLimits(t *testing.T) {
 
 func TestAServerStartsWithoutRedis(t *testing.T) {
 	p := start(t, build(t), "-redis", "127.0.0.1:1") // nobody listens there
-	if n := eight("laoqian", p); n != 5 {
+	if n := eight("alice", p); n != 5 {
 		t.Errorf("%d of eight replies passed, not five", n)
 	}
 	p.terminate()

@@ -145,7 +145,7 @@ func TestSixReplies(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		var begun, last, done time.Time
 		for i := range 5 {
-			resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+			resp := c.do("POST", "/posts/1/replies", "alice", `{"text":"me too"}`)
 			c.status(resp, http.StatusCreated)
 			c.header(resp, "X-RateLimit-Limit", "5")
 			c.header(resp, "X-RateLimit-Remaining", strconv.Itoa(4-i))
@@ -154,10 +154,10 @@ func TestSixReplies(t *testing.T) {
 				begun = last
 			}
 		}
-		resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"one too many"}`)
+		resp := c.do("POST", "/posts/1/replies", "alice", `{"text":"one too many"}`)
 		c.refused(resp, 5, time.Minute, begun, limited)
 		c.reset(resp, time.Minute, last, done)
-		if p := c.show("1"); len(p.Replies) != 5 || p.Replies[4] != (reply{5, "laoqian", "me too"}) {
+		if p := c.show("1"); len(p.Replies) != 5 || p.Replies[4] != (reply{5, "alice", "me too"}) {
 			t.Errorf("the post's replies are %+v", p.Replies)
 		}
 		// What one user did is nothing to another, nor to one without a name.
@@ -173,7 +173,7 @@ func TestSixteenLikes(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		likes := 0
 		for end := time.Now().Add(20 * time.Second); ; {
-			user, begun := fmt.Sprint("laoqian", likes), time.Now()
+			user, begun := fmt.Sprint("alice", likes), time.Now()
 			for range 15 {
 				resp := c.do("POST", "/posts/1/likes", user, "")
 				c.status(resp, http.StatusOK)
@@ -205,7 +205,7 @@ func TestFourPosts(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		var begun time.Time
 		for i := range 3 {
-			resp := c.do("POST", "/posts", "laoqian", `{"text":"hello"}`)
+			resp := c.do("POST", "/posts", "alice", `{"text":"hello"}`)
 			c.status(resp, http.StatusCreated)
 			c.header(resp, "X-RateLimit-Limit", "10")
 			c.header(resp, "X-RateLimit-Remaining", strconv.Itoa(2-i))
@@ -214,8 +214,8 @@ func TestFourPosts(t *testing.T) {
 				begun = resp.sent
 			}
 		}
-		c.refused(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), 10, 6*time.Second, begun, limited)
-		if p := c.show("4"); p.ID != 4 || p.Author != "laoqian" || p.Text != "hello" {
+		c.refused(c.do("POST", "/posts", "alice", `{"text":"hello"}`), 10, 6*time.Second, begun, limited)
+		if p := c.show("4"); p.ID != 4 || p.Author != "alice" || p.Text != "hello" {
 			t.Errorf("the third post is %+v", p)
 		}
 		c.status(c.do("GET", "/posts/5", "", ""), http.StatusNotFound)
@@ -227,7 +227,7 @@ func TestWhoDoesNotStopIsBanned(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		begun := time.Now()
 		for i := range 11 {
-			resp := c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+			resp := c.do("POST", "/posts/1/replies", "alice", `{"text":"me too"}`)
 			switch {
 			case i < 5:
 				c.status(resp, http.StatusCreated)
@@ -238,7 +238,7 @@ func TestWhoDoesNotStopIsBanned(t *testing.T) {
 			}
 		}
 		c.status(c.do("POST", "/posts/1/replies", "xiaoming", `{"text":"hello"}`), http.StatusCreated)
-		c.status(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), http.StatusCreated) // it is from replies only
+		c.status(c.do("POST", "/posts", "alice", `{"text":"hello"}`), http.StatusCreated) // it is from replies only
 	})
 }
 
@@ -248,10 +248,10 @@ func TestALikeWaits(t *testing.T) {
 		t.Parallel()
 		begun := time.Now()
 		for range 15 {
-			c.status(c.do("POST", "/posts/1/likes", "laoqian", ""), http.StatusOK)
+			c.status(c.do("POST", "/posts/1/likes", "alice", ""), http.StatusOK)
 		}
 		time.Sleep(1200 * time.Millisecond)
-		resp := c.do("POST", "/posts/1/likes", "laoqian", "")
+		resp := c.do("POST", "/posts/1/likes", "alice", "")
 		c.status(resp, http.StatusOK)
 		if after := time.Since(begun); after < 2*time.Second {
 			t.Errorf("it passed after %s", after)
@@ -266,18 +266,18 @@ func TestALikeWaits(t *testing.T) {
 func TestAFailedPostIsGivenBack(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		for range 5 {
-			resp := c.do("POST", "/posts", "laoqian", `{"text":""}`)
+			resp := c.do("POST", "/posts", "alice", `{"text":""}`)
 			c.status(resp, http.StatusBadRequest)
 			c.header(resp, "X-RateLimit-Remaining", "2") // as charged
 		}
 		for i := range 3 {
-			resp := c.do("POST", "/posts", "laoqian", `{"text":"hello"}`)
+			resp := c.do("POST", "/posts", "alice", `{"text":"hello"}`)
 			c.status(resp, http.StatusCreated)
 			c.header(resp, "X-RateLimit-Remaining", strconv.Itoa(2-i))
 		}
 		// Likes and replies are not given back.
-		c.status(c.do("POST", "/posts/9/replies", "laoqian", `{"text":"hello"}`), http.StatusNotFound)
-		c.header(c.do("POST", "/posts/1/replies", "laoqian", `{"text":"hello"}`), "X-RateLimit-Remaining", "3")
+		c.status(c.do("POST", "/posts/9/replies", "alice", `{"text":"hello"}`), http.StatusNotFound)
+		c.header(c.do("POST", "/posts/1/replies", "alice", `{"text":"hello"}`), "X-RateLimit-Remaining", "3")
 	})
 }
 
@@ -288,7 +288,7 @@ func TestObserved(t *testing.T) {
 	store, _ := newStore("")
 	l := newLimits(observed(store, slog.New(slog.NewTextHandler(&log, nil))))
 	for range 11 {
-		if _, err := l.reply.Allow(t.Context(), "laoqian", "reply"); err != nil {
+		if _, err := l.reply.Allow(t.Context(), "alice", "reply"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -381,19 +381,19 @@ func TestOtherSitesCannotWrite(t *testing.T) {
 func TestForumIsBounded(t *testing.T) {
 	f := newForum()
 	for range maxReplies {
-		if _, err := f.addReply(1, "laoqian", "hello"); err != nil {
+		if _, err := f.addReply(1, "alice", "hello"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.addReply(1, "laoqian", "hello"); err != errFull {
+	if _, err := f.addReply(1, "alice", "hello"); err != errFull {
 		t.Errorf("reply %d: %v", maxReplies+1, err)
 	}
 	for range maxPosts - 1 {
-		if _, err := f.addPost("laoqian", "hello"); err != nil {
+		if _, err := f.addPost("alice", "hello"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := f.addPost("laoqian", "hello"); err != errFull {
+	if _, err := f.addPost("alice", "hello"); err != errFull {
 		t.Errorf("post %d: %v", maxPosts+1, err)
 	}
 	if a := failed(errFull); a.status != http.StatusInsufficientStorage {

@@ -147,16 +147,16 @@ Programs get JSON, and users are told apart by %[3]s. Try:
   curl -i %[1]s/posts/1
 
   # five replies in 60 s: the sixth is refused, and after five refusals there is a ban
-  for i in $(seq 11); do curl -i -H '%[3]s: laoqian' -d '{"text":"reply '$i'"}' %[1]s/posts/1/replies; done
+  for i in $(seq 11); do curl -i -H '%[3]s: alice' -d '{"text":"reply '$i'"}' %[1]s/posts/1/replies; done
 
   # fifteen likes at once, then one every 2 s: the sixteenth is refused; what must wait
   # for less than a second waits
-  curl -s -o /dev/null -w '%%{http_code}\n' -X POST -H '%[3]s: laoqian' '%[1]s/posts/1/likes?[1-16]'; sleep 1.2
-  curl -s -o /dev/null -w '%%{http_code} after %%{time_total} s\n' -X POST -H '%[3]s: laoqian' %[1]s/posts/1/likes
+  curl -s -o /dev/null -w '%%{http_code}\n' -X POST -H '%[3]s: alice' '%[1]s/posts/1/likes?[1-16]'; sleep 1.2
+  curl -s -o /dev/null -w '%%{http_code} after %%{time_total} s\n' -X POST -H '%[3]s: alice' %[1]s/posts/1/likes
 
   # a new user has three posts, then one every 6 s, and 100 a day: the fourth is
   # refused; one that failed does not count
-  for i in 1 2 3 4; do curl -i -H '%[3]s: laoqian' -d '{"text":"post '$i'"}' %[1]s/posts; done
+  for i in 1 2 3 4; do curl -i -H '%[3]s: alice' -d '{"text":"post '$i'"}' %[1]s/posts; done
 
 `
 

@@ -86,16 +86,16 @@ func (c client) standing(user string) status {
 func TestStatusSaysHowAUserStands(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		for range 30 { // asking is free
-			c.standing("laoqian")
+			c.standing("alice")
 		}
 		begun := time.Now()
 		for range 7 {
-			c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+			c.do("POST", "/posts/1/replies", "alice", `{"text":"me too"}`)
 		}
-		c.status(c.do("POST", "/posts/1/likes", "laoqian", ""), http.StatusOK)
-		c.status(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), http.StatusCreated)
+		c.status(c.do("POST", "/posts/1/likes", "alice", ""), http.StatusOK)
+		c.status(c.do("POST", "/posts", "alice", `{"text":"hello"}`), http.StatusCreated)
 
-		s := c.standing("laoqian")
+		s := c.standing("alice")
 		past := time.Since(begun)
 		near := func(what string, got float64, whole time.Duration) {
 			t.Helper()
@@ -128,9 +128,9 @@ func TestStatusSaysHowAUserStands(t *testing.T) {
 		}
 
 		for range 5 {
-			c.do("POST", "/posts/1/replies", "laoqian", `{"text":"me too"}`)
+			c.do("POST", "/posts/1/replies", "alice", `{"text":"me too"}`)
 		}
-		ban := c.standing("laoqian").Actions["reply"].Ban
+		ban := c.standing("alice").Actions["reply"].Ban
 		if !ban.Banned || ban.Level != 1 {
 			t.Errorf("the ban: %+v", ban)
 		}
@@ -152,7 +152,7 @@ func TestStatusWithoutAnAnswer(t *testing.T) {
 			srv := httptest.NewServer(fw.routes(newSite(fw.title, "nowhere", newLimits(broken{}))))
 			t.Cleanup(srv.Close)
 			c := client{t, srv.URL}
-			c.status(c.do("GET", "/status", "laoqian", ""), http.StatusServiceUnavailable)
+			c.status(c.do("GET", "/status", "alice", ""), http.StatusServiceUnavailable)
 		})
 	}
 }
@@ -174,7 +174,7 @@ func TestTheNewestPostsAreListed(t *testing.T) {
 		resp := c.do("GET", "/posts", "", "")
 		c.status(resp, http.StatusOK)
 		c.decode(resp, &before)
-		c.status(c.do("POST", "/posts", "laoqian", `{"text":"hello"}`), http.StatusCreated)
+		c.status(c.do("POST", "/posts", "alice", `{"text":"hello"}`), http.StatusCreated)
 		c.decode(c.do("GET", "/posts", "", ""), &after)
 		if len(before.Posts) != 1 || len(after.Posts) != 2 || after.Posts[0].Text != "hello" || after.Posts[0].Replies == nil {
 			t.Errorf("the posts were %+v and are %+v", before, after)
@@ -189,12 +189,12 @@ func TestTheNewestPostsAreListed(t *testing.T) {
 func TestAListIsBounded(t *testing.T) {
 	f := newForum()
 	for i := range 50 {
-		if _, err := f.addPost("laoqian", fmt.Sprint("post ", i)); err != nil {
+		if _, err := f.addPost("alice", fmt.Sprint("post ", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range maxReplies {
-		if _, err := f.addReply(51, "laoqian", fmt.Sprint("reply ", i)); err != nil {
+		if _, err := f.addReply(51, "alice", fmt.Sprint("reply ", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

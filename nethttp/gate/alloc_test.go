@@ -22,7 +22,7 @@ func TestAllocations(t *testing.T) {
 	for _, ad := range adapters {
 		t.Run(ad.Name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/replies/7", nil)
-			r.Header.Set("X-User-ID", "laoqian")
+			r.Header.Set("X-User-ID", "alice")
 			w := gatetest.Discard{}
 			allocs := func(routes []gatetest.Route) float64 {
 				routes[0].Handler = status(http.StatusNoContent)
@@ -40,7 +40,7 @@ func TestAllocations(t *testing.T) {
 			}
 			limiter := core.Must(core.New(memorystore.New(nil), plenty))
 			const allow = 1
-			if got := allocs([]gatetest.Route{{Inside: []gatetest.Inside{{Limiter: limiter, User: "laoqian", Action: "upload", Cost: 1}}}}) - bare; got > allow {
+			if got := allocs([]gatetest.Route{{Inside: []gatetest.Inside{{Limiter: limiter, User: "alice", Action: "upload", Cost: 1}}}}) - bare; got > allow {
 				t.Errorf("Allow costs %v allocations, want at most %v", got, allow)
 			}
 		})

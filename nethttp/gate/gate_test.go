@@ -113,7 +113,7 @@ func TestNoChangeIsAnAmnesty(t *testing.T) {
 						for i, a := range c.asks {
 							now.Store(limiter(a.max))
 							r := httptest.NewRequest("POST", "/replies/7", nil)
-							r.Header.Set("X-User-ID", "laoqian")
+							r.Header.Set("X-User-ID", "alice")
 							w := httptest.NewRecorder()
 							h.ServeHTTP(w, r)
 							got := fmt.Sprint(w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("X-RateLimit-Limit"))

@@ -56,7 +56,7 @@ func TestHostileKeys(t *testing.T) {
 					for turn, want := range []int{200, 200, 429} {
 						for i, k := range keys {
 							r := httptest.NewRequest("POST", "/replies/7", nil)
-							r.Header.Set("X-User-ID", "laoqian")
+							r.Header.Set("X-User-ID", "alice")
 							r = r.WithContext(context.WithValue(r.Context(), key{}, k))
 							w := httptest.NewRecorder()
 							h.ServeHTTP(w, r)
@@ -120,7 +120,7 @@ func TestASlowFunctionHoldsUpItsOwnRequest(t *testing.T) {
 				})
 				<-waits
 				for range 5 { // or the test never ends
-					if code := serve("laoqian", httptest.NewRequest("POST", "/replies/7", nil)); code != 200 {
+					if code := serve("alice", httptest.NewRequest("POST", "/replies/7", nil)); code != 200 {
 						t.Errorf("another: %d", code)
 					}
 				}

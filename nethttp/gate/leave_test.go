@@ -91,9 +91,9 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 					},
 				}}}.Filled())
 				r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
-				r.Header.Set("X-User-ID", "laoqian")
+				r.Header.Set("X-User-ID", "alice")
 				catches(h).ServeHTTP(httptest.NewRecorder(), r)
-				if d, err := limiter.Peek(t.Context(), "laoqian", "reply"); err != nil || d.Remaining != c.left {
+				if d, err := limiter.Peek(t.Context(), "alice", "reply"); err != nil || d.Remaining != c.left {
 					t.Errorf("%d remain, want %d; %v", d.Remaining, c.left, err)
 				}
 			})
@@ -221,7 +221,7 @@ func TestADeadlineOutsideIsNoClientThatLeft(t *testing.T) {
 // A client that does not send its whole body, and so makes the handler fail, gets nothing
 // back. Only if the client closes an HTTP/1 connection does net/http say that it has left.
 func TestHalfABodyIsNoRefund(t *testing.T) {
-	const http1 = "POST /replies/7 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-User-Id: laoqian\r\n"
+	const http1 = "POST /replies/7 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-User-Id: alice\r\n"
 	for _, ad := range adapters {
 		for _, c := range []struct {
 			name, sent string
@@ -274,7 +274,7 @@ func TestHalfABodyIsNoRefund(t *testing.T) {
 				answered(t, conn, strings.HasPrefix(c.sent, "PRI"))
 				_ = conn.Close()
 				s.Close() // which waits for the handler
-				if d, err := limiter.Peek(t.Context(), "laoqian", "reply"); err != nil || d.Remaining != c.left {
+				if d, err := limiter.Peek(t.Context(), "alice", "reply"); err != nil || d.Remaining != c.left {
 					t.Errorf("%d remain, want %d; %v", d.Remaining, c.left, err)
 				}
 			})
@@ -320,7 +320,7 @@ func http2(length, body string, ends bool) string {
 		return string([]byte{0, 0, byte(len(payload)), kind, flags, 0, 0, 0, stream}) + payload
 	}
 	var headers string
-	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/replies/7"}, {":authority", "x"}, {"x-user-id", "laoqian"}, {"content-length", length}} {
+	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/replies/7"}, {":authority", "x"}, {"x-user-id", "alice"}, {"content-length", length}} {
 		headers += "\x00" + string(byte(len(h[0]))) + h[0] + string(byte(len(h[1]))) + h[1]
 	}
 	end := byte(0)
@@ -366,7 +366,7 @@ func answersBeforeTheBody(t *testing.T, ad gatetest.Adapter, cfg *nethttp.Config
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	_, _ = io.WriteString(conn, "POST /replies/7 HTTP/1.1\r\nHost: x\r\nX-User-Id: laoqian\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
+	_, _ = io.WriteString(conn, "POST /replies/7 HTTP/1.1\r\nHost: x\r\nX-User-Id: alice\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n")
 	if got, err := bufio.NewReader(conn).ReadString('\n'); got != "HTTP/1.1 200 OK\r\n" {
 		t.Errorf("answered %q, %v", got, err)
 	}
@@ -447,7 +447,7 @@ func TestHangingUpIsNoRefund(t *testing.T) {
 						}
 					}()
 					req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/replies/7", nil)
-					req.Header.Set("X-User-ID", "laoqian")
+					req.Header.Set("X-User-ID", "alice")
 					resp, err := s.Client().Do(req)
 					if err == nil {
 						if c.answers && resp.StatusCode == 200 {

@@ -27,7 +27,7 @@ func TestNeverAUser(t *testing.T) {
 		r := httptest.NewRequest("POST", "/replies/1", nil)
 		return r.WithContext(context.WithValue(r.Context(), userKey{}, user))
 	}
-	visitor, member, bot := login(""), login("laoqian"), login("bot")
+	visitor, member, bot := login(""), login("alice"), login("bot")
 	user := keyfuncs.ContextValue(userKey{})
 	orBad := func(r *http.Request) (string, error) {
 		if key, err := user(r); key != "bot" {

@@ -32,13 +32,13 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 		user  string
 		n     int // headers of ours, but for Reset
 	}{
-		{"allowed", decides(allowed), nethttp.Config{}, "laoqian", 2},
-		{"allowed, with IETF", decides(allowed), nethttp.Config{IETF: true, ResetDelta: true}, "laoqian", 4},
-		{"allowed, with Keep", decides(allowed), nethttp.Config{Keep: true}, "laoqian", 2},
-		{"refused", decides(refusal), nethttp.Config{}, "laoqian", 4},
-		{"refused for ever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "laoqian", 3},
-		{"refused, with IETF", decides(refusal), nethttp.Config{IETF: true}, "laoqian", 6},
-		{"no answer", fails("boom"), nethttp.Config{IETF: true}, "laoqian", 6},
+		{"allowed", decides(allowed), nethttp.Config{}, "alice", 2},
+		{"allowed, with IETF", decides(allowed), nethttp.Config{IETF: true, ResetDelta: true}, "alice", 4},
+		{"allowed, with Keep", decides(allowed), nethttp.Config{Keep: true}, "alice", 2},
+		{"refused", decides(refusal), nethttp.Config{}, "alice", 4},
+		{"refused for ever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "alice", 3},
+		{"refused, with IETF", decides(refusal), nethttp.Config{IETF: true}, "alice", 6},
+		{"no answer", fails("boom"), nethttp.Config{IETF: true}, "alice", 6},
 		{"no user", decides(allowed), nethttp.Config{}, "", 1},
 	} {
 		for _, ad := range adapters {
@@ -195,7 +195,7 @@ func TestAProblemStaysCompressed(t *testing.T) {
 			w := httptest.NewRecorder()
 			w.Header().Set("Content-Encoding", "rot")
 			r := httptest.NewRequest("POST", "/replies/7", nil)
-			r.Header.Set("X-User-ID", "laoqian")
+			r.Header.Set("X-User-ID", "alice")
 			h.ServeHTTP(compresses{w}, r)
 			if got := w.Header().Get("Content-Encoding"); w.Code != 429 || got != "rot" || w.Body.Len() == 0 {
 				t.Errorf("%d, Content-Encoding %q, %s", w.Code, got, w.Body)

@@ -62,7 +62,7 @@ func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					req.Header.Set("X-User-ID", "laoqian")
+					req.Header.Set("X-User-ID", "alice")
 					resp, err := client.Do(req)
 					if err != nil {
 						t.Fatal(err)

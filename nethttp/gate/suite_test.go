@@ -76,9 +76,9 @@ func catches(h http.Handler) http.Handler {
 	})
 }
 
-// ask is a request of laoqian without a network.
+// ask is a request of alice without a network.
 func ask(h http.Handler) *http.Response {
-	return gatetest.Do(h, "POST", "/replies/7", "X-User-ID", "laoqian").Result()
+	return gatetest.Do(h, "POST", "/replies/7", "X-User-ID", "alice").Result()
 }
 
 // post is one over a network.
@@ -88,7 +88,7 @@ func post(t *testing.T, s *gatetest.Server) (*http.Response, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("X-User-ID", "laoqian")
+	req.Header.Set("X-User-ID", "alice")
 	return s.Client().Do(req)
 }
 

@@ -26,7 +26,7 @@ func ExampleRegister() {
 	}
 	replies := core.Must(core.New(m.Watch(memorystore.New(nil)), core.SlidingWindow(5, time.Minute)))
 	for range 5 {
-		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+		_, _ = replies.Allow(context.Background(), "alice", "reply")
 	}
 
 	var all metricdata.ResourceMetrics

@@ -41,15 +41,15 @@ func run(ctx context.Context, m *metrics.Metrics) {
 	posts := core.Must(core.New(memory, core.FixedWindow(9, time.Hour), core.FixedWindow(2, time.Hour).Named("two").Shadow()))
 	fallen, broken := core.Must(core.New(fleet, window)), core.Must(core.New(bare, window))
 	for range 4 {
-		_, _ = likes.Allow(ctx, "laoqian", "like")
-		_, _ = replies.Allow(ctx, "laoqian", "reply")
-		_, _ = posts.Allow(ctx, "laoqian", "post")
-		_, _ = fallen.Allow(ctx, "laoqian", "fallen")
-		_, _ = broken.Allow(ctx, "laoqian", "broken")
+		_, _ = likes.Allow(ctx, "alice", "like")
+		_, _ = replies.Allow(ctx, "alice", "reply")
+		_, _ = posts.Allow(ctx, "alice", "post")
+		_, _ = fallen.Allow(ctx, "alice", "fallen")
+		_, _ = broken.Allow(ctx, "alice", "broken")
 	}
 	wait := core.Must(core.New(memory, core.Funnel(1, core.Every(20*time.Millisecond))))
 	for range 2 {
-		_, _ = wait.Wait(ctx, "laoqian", "wait")
+		_, _ = wait.Wait(ctx, "alice", "wait")
 	}
 }
 
@@ -196,7 +196,7 @@ func TestManySeries(t *testing.T) {
 	for _, store := range []core.Store{memorystore.New(nil), core.Fallback(failing{memorystore.New(nil)}, memorystore.New(nil))} {
 		l := core.Must(core.New(m.Watch(store), core.FixedWindow(1, time.Hour)))
 		for i := range 2 * 600 {
-			_, _ = l.Allow(t.Context(), "laoqian", fmt.Sprintf("action %d", i%600))
+			_, _ = l.Allow(t.Context(), "alice", fmt.Sprintf("action %d", i%600))
 		}
 	}
 	got := 0

@@ -24,7 +24,7 @@ func ExampleCollector() {
 
 	replies := core.Must(core.New(m.Watch(memorystore.New(nil)), core.SlidingWindow(5, time.Minute)))
 	for range 7 {
-		_, _ = replies.Allow(context.Background(), "laoqian", "reply")
+		_, _ = replies.Allow(context.Background(), "alice", "reply")
 	}
 
 	w := httptest.NewRecorder()

@@ -62,7 +62,7 @@ func TestAUserActs(t *testing.T) {
 
 		w.press("Reply")
 		w.left("reply", 4)
-		w.text(".replies li", "laoqian me too")
+		w.text(".replies li", "alice me too")
 		w.text(`[data-lane="reply"]`, "1 passed")
 		for range 4 { // one comes back every two seconds
 			w.press("Like")
@@ -76,7 +76,7 @@ func TestAUserActs(t *testing.T) {
 
 		w.text("#drawer", "TokenBucket(10")
 		w.text("#request", "POST /posts")
-		w.text("#request", "X-User-ID: laoqian")
+		w.text("#request", "X-User-ID: alice")
 		w.text("#response", "201 Created")
 		w.text("#response", "x-ratelimit-remaining: 2")
 	})
@@ -142,7 +142,7 @@ func TestAHammererIsBanned(t *testing.T) {
 		w.left("reply", 5)
 		w.press("Reply")
 		w.left("reply", 4)
-		w.types("#user", "laoqian")
+		w.types("#user", "alice")
 		w.state("reply", "banned")
 		w.text(`[data-lane="reply"]`, "5 passed, 4 refused, 11 banned")
 	})
@@ -368,7 +368,7 @@ func TestAUserWithoutNumbers(t *testing.T) {
 	w.sees(`!document.querySelector('[data-action="reply"]').innerText.includes("banned")`)
 	w.sees(button("Reply") + `?.getAttribute("aria-disabled") === "false"`)
 	w.sees(`!document.querySelector(".drawer tbody").innerText`)
-	w.types("#user", "laoqian")
+	w.types("#user", "alice")
 	w.state("reply", "banned")
 	w.sees(button("Banned"))
 }

@@ -91,7 +91,7 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
 				store := c.store()
 				nine, seven := core.Must(core.New(store, core.FixedWindow(9, time.Minute))), core.Must(core.New(store, core.FixedWindow(7, time.Minute)))
-				rt := Route{Inside: []Inside{{Limiter: seven, User: "laoqian", Action: "inner", Cost: 1, Config: c.own}}}
+				rt := Route{Inside: []Inside{{Limiter: seven, User: "alice", Action: "inner", Cost: 1, Config: c.own}}}
 				for i := range c.around {
 					rt.Limits = append(rt.Limits, Limit{Limiter: nine, Action: keyfuncs.Action("outer"), Config: &c.around[i]})
 				}
@@ -102,7 +102,7 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 				}
 				w := httptest.NewRecorder()
 				r := httptest.NewRequest("POST", "/replies/7", nil)
-				r.Header.Set("X-User-ID", "laoqian")
+				r.Header.Set("X-User-ID", "alice")
 				ad.Mount(App{Routes: []Route{rt}}).ServeHTTP(w, r)
 				if w.Code != c.status || c.body != "" && w.Body.String() != c.body || ran != (c.status == 200) {
 					t.Errorf("got %d %q, and the handler went on: %t; want %d %q", w.Code, w.Body, ran, c.status, c.body)

@@ -45,7 +45,7 @@ func post(t *testing.T, s *Server) (*http.Response, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("X-User-ID", "laoqian")
+	req.Header.Set("X-User-ID", "alice")
 	return s.Client().Do(req)
 }
 
@@ -170,7 +170,7 @@ func testDenyDropsTheConnection(t *testing.T, adapters []Adapter) {
 			conn.Close()
 		}
 	}}
-	allow := Inside{Limiter: core.Must(core.New(Decides(refusal)(), core.FixedWindow(5, time.Minute))), User: "laoqian", Action: "reply", Cost: 1, Config: cfg}
+	allow := Inside{Limiter: core.Must(core.New(Decides(refusal)(), core.FixedWindow(5, time.Minute))), User: "alice", Action: "reply", Cost: 1, Config: cfg}
 	for name, routes := range map[string][]Route{"Limit": reply(cfg)(Decides(refusal)()), "Allow": {{Inside: []Inside{allow}}}} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
@@ -205,7 +205,7 @@ func testDenyWithEarlyHints(t *testing.T, adapters []Adapter) {
 			Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.WriteHeader(http.StatusEarlyHints) },
 			Fail: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusEarlyHints) },
 		})(Decides(refusal)())}))
-		for user, want := range map[string]int{"laoqian": 429, "": 400} {
+		for user, want := range map[string]int{"alice": 429, "": 400} {
 			req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
 			if err != nil {
 				t.Fatal(err)
@@ -295,7 +295,7 @@ func uploadsAreRemoved(t *testing.T, ad Adapter, cfg *nethttp.Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header = http.Header{"X-User-Id": {"laoqian"}, "X-Panic": {panics}, "Content-Type": {"multipart/form-data; boundary=b"}}
+		r.Header = http.Header{"X-User-Id": {"alice"}, "X-Panic": {panics}, "Content-Type": {"multipart/form-data; boundary=b"}}
 		resp, err := s.Client().Do(r)
 		if err != nil {
 			t.Fatal(err)
@@ -316,10 +316,10 @@ func catches(h http.Handler) http.Handler {
 	})
 }
 
-// ask is a request of laoqian without a network, for fake time.
+// ask is a request of alice without a network, for fake time.
 func ask(h http.Handler) *http.Response {
 	r := httptest.NewRequest("POST", "/replies/7", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w.Result()

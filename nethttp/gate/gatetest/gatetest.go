@@ -51,7 +51,7 @@ func (s *Store) Charges() []core.Charge {
 	return slices.Clone(s.charges)
 }
 
-// Actions returns the user and the action of each charge, such as "laoqian reply".
+// Actions returns the user and the action of each charge, such as "alice reply".
 func (s *Store) Actions() []string {
 	var actions []string
 	for _, c := range s.Charges() {
@@ -128,7 +128,7 @@ func (d Discard) Write(b []byte) (int, error) { return len(b), nil }
 // WriteHeader does nothing.
 func (d Discard) WriteHeader(int) {}
 
-// Benchmark measures POST /likes by laoqian, named in X-User-ID, with each handler, in a
+// Benchmark measures POST /likes by alice, named in X-User-ID, with each handler, in a
 // sub-benchmark of its name.
 func Benchmark(b *testing.B, adapter string, handlers map[string]http.Handler) {
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
@@ -136,7 +136,7 @@ func Benchmark(b *testing.B, adapter string, handlers map[string]http.Handler) {
 		b.Run("adapter="+adapter+"/"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			r := httptest.NewRequest("POST", "/likes", nil)
-			r.Header.Set("X-User-ID", "laoqian")
+			r.Header.Set("X-User-ID", "alice")
 			w := Discard{}
 			for b.Loop() {
 				clear(w)

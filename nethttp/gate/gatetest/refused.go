@@ -82,7 +82,7 @@ func inward(s core.Store) []Route {
 	seven := core.Must(core.New(s, core.FixedWindow(7, time.Minute)))
 	return []Route{{
 		Limits: []Limit{{Limiter: nine, Action: keyfuncs.Action("outer")}},
-		Inside: []Inside{{Limiter: seven, User: "laoqian", Action: "inner", Cost: 1}},
+		Inside: []Inside{{Limiter: seven, User: "alice", Action: "inner", Cost: 1}},
 	}}
 }
 
@@ -95,14 +95,14 @@ var refusedRules = []rule{
 			status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
 			body: problem(banned, "Banned", 429, "You are banned from this for a time.", 600),
 		}}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 	},
 	{
 		name:   "what can never pass is that, banned or not",
 		store:  Decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:  "the refusal that starts a ban tells of it, and so do those during it",
@@ -128,7 +128,7 @@ var refusedRules = []rule{
 			}},
 			{header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+60s")},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "other reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1", "other reply 1"},
 		runs:  2,
 	},
 	{
@@ -146,7 +146,7 @@ var refusedRules = []rule{
 			{path: "/free", want: response{status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"), body: own}},
 			{path: "/free", header: []string{"X-User-Id", "other"}, want: passed(1, 1, "+0s")},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1 peek", "laoqian reply 1", "laoqian reply 1 peek", "other reply 1 peek"},
+		asked: []string{"alice reply 1", "alice reply 1 peek", "alice reply 1", "alice reply 1 peek", "other reply 1 peek"},
 		runs:  3,
 	},
 
@@ -161,7 +161,7 @@ var refusedRules = []rule{
 			{header: tell(201), want: saysLeft(201, 3)},
 			{header: tell(201), want: saysLeft(201, 2)},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1"},
 		runs:  5,
 	},
 	{
@@ -173,7 +173,7 @@ var refusedRules = []rule{
 			{header: tell(201), want: saysLeft(201, 1)},
 			{header: tell(201), want: saysLeft(201, 0)},
 		},
-		asked: []string{"laoqian reply 3", "laoqian reply 3", "laoqian reply 3"},
+		asked: []string{"alice reply 3", "alice reply 3", "alice reply 3"},
 		runs:  3,
 	},
 	{
@@ -194,7 +194,7 @@ var refusedRules = []rule{
 				status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own,
 			}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 2", "laoqian reply 1", "laoqian reply 1", "laoqian reply 2", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1", "alice reply 2", "alice reply 1", "alice reply 1", "alice reply 2", "alice reply 1"},
 		runs:  4,
 	},
 	{
@@ -202,7 +202,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(0, func(int) int { return 2 }), told),
 		steps:  []step{{header: tell(200), want: saysLeft(200, 5)}, {header: tell(200), want: saysLeft(200, 3)}},
-		asked:  []string{"laoqian reply 1 peek", "laoqian reply 2", "laoqian reply 1 peek", "laoqian reply 2"},
+		asked:  []string{"alice reply 1 peek", "alice reply 2", "alice reply 1 peek", "alice reply 2"},
 		runs:   2,
 	},
 	{
@@ -210,7 +210,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(unless(200), func(http.ResponseWriter, *http.Request, func() (core.Decision, bool)) {}),
 		steps:  []step{{want: saysLeft(200, 4)}, {want: saysLeft(200, 3)}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 	},
 	{
@@ -218,7 +218,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(unless(200), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 	},
 	{
@@ -230,7 +230,7 @@ var refusedRules = []rule{
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -238,7 +238,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { panic("oops") }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 		log:    []string{uncharged + "panic: oops"},
 	},
@@ -247,7 +247,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { return -1 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 		log:    []string{uncharged + "core: the cost is negative"},
 	},
@@ -256,7 +256,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { return math.MinInt }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 		log:    []string{uncharged + "core: the cost is negative"},
 	},
@@ -265,7 +265,7 @@ var refusedRules = []rule{
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { return math.MaxInt }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: response{status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}}},
-		asked:  []string{"laoqian reply 1", fmt.Sprint("laoqian reply ", math.MaxInt-1), "laoqian reply 1"},
+		asked:  []string{"alice reply 1", fmt.Sprint("alice reply ", math.MaxInt-1), "alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -273,7 +273,7 @@ var refusedRules = []rule{
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Source: core.SourceStore}),
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 		log:    []string{uncharged + core.ErrNoReceipt.Error()},
 	},
@@ -289,7 +289,7 @@ var refusedRules = []rule{
 		},
 		routes: finalCostRoute(finalCost(1, func(int) int { return 5 }), done),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 4, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 4", "laoqian reply 1", "laoqian reply 4"},
+		asked:  []string{"alice reply 1", "alice reply 4", "alice reply 1", "alice reply 4"},
 		runs:   2,
 		log:    []string{uncharged + "boom"},
 	},
@@ -298,7 +298,7 @@ var refusedRules = []rule{
 		store:  func() core.Store { return core.FailOpen(Fails("boom")()) },
 		routes: finalCostRoute(unless(201), done),
 		steps:  []step{{want: passed(5, 5, "+0s")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -318,7 +318,7 @@ var refusedRules = []rule{
 			{header: []string{"X-Skip", "1"}, want: uncounted},
 			{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: uncounted},
 		},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -341,7 +341,7 @@ var refusedRules = []rule{
 			{header: tell(500), want: response{status: 500, header: limited(50, 41, "+3600s")}},
 			{header: tell(500), want: response{status: 500, header: limited(50, 41, "+3600s")}},
 		},
-		asked: []string{"laoqian reply 2", "laoqian reply 2", "laoqian reply 5", "laoqian reply 2", "laoqian reply 2"},
+		asked: []string{"alice reply 2", "alice reply 2", "alice reply 5", "alice reply 2", "alice reply 2"},
 		runs:  4,
 	},
 	{
@@ -357,7 +357,7 @@ var refusedRules = []rule{
 			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
 			{want: passed(5, 4, "+60s", `Ratelimit-Policy: "sliding:1m";q=5;w=60`, `Ratelimit: "sliding:1m";r=4`)},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -376,7 +376,7 @@ var refusedRules = []rule{
 			{header: tell(500), want: saysLeft(500, 2)},
 			{header: tell(500), want: saysLeft(500, 2)},
 		},
-		asked: []string{"laoqian outer 1", "laoqian inner 1", "laoqian outer 1", "laoqian inner 1", "laoqian outer 1", "laoqian inner 1", "laoqian outer 1", "laoqian inner 1"},
+		asked: []string{"alice outer 1", "alice inner 1", "alice outer 1", "alice inner 1", "alice outer 1", "alice inner 1", "alice outer 1", "alice inner 1"},
 		runs:  4,
 	},
 	{
@@ -388,14 +388,14 @@ var refusedRules = []rule{
 			return finalCostRoute(cfg, tellsKept)(s)
 		},
 		steps: []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 
 	{
 		name:   "Allow inside a handler charges its cost and writes the headers",
 		store:  memory,
-		routes: charging("laoqian", "upload", 3),
+		routes: charging("alice", "upload", 3),
 		steps: []step{
 			{want: passed(5, 2, "+60s")},
 			{want: response{
@@ -403,29 +403,29 @@ var refusedRules = []rule{
 				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 5 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
 			}},
 		},
-		asked: []string{"laoqian upload 3", "laoqian upload 3"},
+		asked: []string{"alice upload 3", "alice upload 3"},
 		runs:  1,
 	},
 	{
 		name:   "Allow: what can never pass has no Retry-After",
 		store:  memory,
-		routes: charging("laoqian", "upload", 6),
+		routes: charging("alice", "upload", 6),
 		steps:  []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
-		asked:  []string{"laoqian upload 6 peek"},
+		asked:  []string{"alice upload 6 peek"},
 	},
 	{
 		name:   "Allow: a cost of 0 passes and tells how it stands",
 		store:  memory,
-		routes: charging("laoqian", "upload", 0),
+		routes: charging("alice", "upload", 0),
 		steps:  []step{{want: passed(5, 5, "+0s")}},
-		asked:  []string{"laoqian upload 1 peek"},
+		asked:  []string{"alice upload 1 peek"},
 		runs:   1,
 	},
 	{
 		name:  "Allow: without a limiter from core.New it is 500",
 		store: memory,
 		routes: func(core.Store) []Route {
-			return []Route{{Inside: []Inside{{Limiter: &core.Limiter{}, User: "laoqian", Action: "upload", Cost: 1}}}}
+			return []Route{{Inside: []Inside{{Limiter: &core.Limiter{}, User: "alice", Action: "upload", Cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
@@ -439,37 +439,37 @@ var refusedRules = []rule{
 	{
 		name:   "Allow: an empty action is 400",
 		store:  Decides(allowed),
-		routes: charging("laoqian", "", 1),
+		routes: charging("alice", "", 1),
 		steps:  []step{{want: bad("The request does not say which action it is for.")}},
 	},
 	{
 		name:   "Allow: a negative cost is 500, in the log",
 		store:  Decides(allowed),
-		routes: charging("laoqian", "upload", -1),
+		routes: charging("alice", "upload", -1),
 		steps:  []step{{want: broken}},
 		log:    []string{cannot + "cost: core: the cost is negative"},
 	},
 	{
 		name:   "Allow: a failing store is 503, said once",
 		store:  Fails("boom"),
-		routes: charging("laoqian", "upload", 1),
+		routes: charging("alice", "upload", 1),
 		steps:  []step{{want: down(5, "+1s")}, {want: down(5, "+1s")}},
-		asked:  []string{"laoqian upload 1", "laoqian upload 1"},
+		asked:  []string{"alice upload 1", "alice upload 1"},
 		log:    []string{noAnswer + "store: boom"},
 	},
 	{
 		name:   "Allow: a panic of the store is 500",
 		store:  func() core.Store { return Answers(func(core.Charge) (core.Decision, error) { panic("oops") }) },
-		routes: charging("laoqian", "upload", 1),
+		routes: charging("alice", "upload", 1),
 		steps:  []step{{want: broken}},
-		asked:  []string{"laoqian upload 1"},
+		asked:  []string{"alice upload 1"},
 		log:    []string{cannot + "store: panic: oops"},
 	},
 	{
 		name:  "Allow: without a limiter it is 500",
 		store: memory,
 		routes: func(core.Store) []Route {
-			return []Route{{Inside: []Inside{{Limiter: nil, User: "laoqian", Action: "upload", Cost: 1}}}}
+			return []Route{{Inside: []Inside{{Limiter: nil, User: "alice", Action: "upload", Cost: 1}}}}
 		},
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
@@ -479,7 +479,7 @@ var refusedRules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: inward,
 		steps:  []step{{want: passed(7, 2, "+60s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -487,7 +487,7 @@ var refusedRules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}),
 		routes: inward,
 		steps:  []step{{want: passed(9, 2, "+60s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -495,17 +495,17 @@ var refusedRules = []rule{
 		store:  each(core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}),
 		routes: inward,
 		steps:  []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 	},
 	{
 		name:  "Allow: of several limits the one that binds shows",
 		store: Decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
 		routes: func(s core.Store) []Route {
 			two := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
-			return []Route{{Inside: []Inside{{Limiter: two, User: "laoqian", Action: "upload", Cost: 1}}}}
+			return []Route{{Inside: []Inside{{Limiter: two, User: "alice", Action: "upload", Cost: 1}}}}
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
-		asked: []string{"laoqian upload 1"},
+		asked: []string{"alice upload 1"},
 		runs:  1,
 	},
 	{
@@ -513,7 +513,7 @@ var refusedRules = []rule{
 		store: memory,
 		routes: func(s core.Store) []Route {
 			rt := finalCostRoute(unless(200), done)(s)
-			rt[0].Inside = []Inside{{Limiter: core.Must(core.New(s, core.FixedWindow(1, time.Minute))), User: "laoqian", Action: "upload", Cost: 1}}
+			rt[0].Inside = []Inside{{Limiter: core.Must(core.New(s, core.FixedWindow(1, time.Minute))), User: "alice", Action: "upload", Cost: 1}}
 			return rt
 		},
 		steps: []step{
@@ -521,7 +521,7 @@ var refusedRules = []rule{
 			{want: response{status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}},
 			{want: response{status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian upload 1", "laoqian reply 1", "laoqian upload 1", "laoqian reply 1", "laoqian upload 1"},
+		asked: []string{"alice reply 1", "alice upload 1", "alice reply 1", "alice upload 1", "alice reply 1", "alice upload 1"},
 		runs:  1,
 	},
 }

@@ -221,7 +221,7 @@ var rules = []rule{
 		store:  Decides(allowed),
 		routes: reply(nil),
 		steps:  []step{{want: passed(5, 4, "+60s")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -233,7 +233,7 @@ var rules = []rule{
 			return rt
 		},
 		steps: []step{{want: response{status: 201, header: limited(5, 4, "+60s", "Cache-Control: public, max-age=60")}}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -241,42 +241,42 @@ var rules = []rule{
 		store:  Decides(refusal),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "a refusal is not stored, whatever an outer middleware has said, and retries by our word",
 		store:  Decides(refusal),
 		routes: behind("Cache-Control", "public, max-age=60", "Retry-After", "7200", "Content-Type", "text/html", "Content-Length", "3"),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "Retry-After is rounded up",
 		store:  Decides(core.Decision{RetryAfter: 2*time.Second + time.Microsecond, ResetAfter: time.Minute}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 3, noRoom)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "Retry-After is at least 1",
 		store:  Decides(core.Decision{RetryAfter: time.Microsecond, ResetAfter: time.Minute}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 1, noRoom)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "Retry-After is at least 1, also of a store that refuses without a wait",
 		store:  Decides(core.Decision{ResetAfter: time.Minute}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 1, noRoom)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "Reset is rounded up",
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}),
 		routes: reply(nil),
 		steps:  []step{{want: passed(5, 4, "+59.000001s")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -288,21 +288,21 @@ var rules = []rule{
 			return rt
 		},
 		steps: []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
-		asked: []string{"laoqian reply 6 peek"},
+		asked: []string{"alice reply 6 peek"},
 	},
 	{
 		name:   "a full store refuses in other words",
 		store:  Decides(core.Decision{RetryAfter: time.Second, ResetAfter: time.Second, Reason: core.ReasonFull}),
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+1s", 1, "Too many users are being limited at present.")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "a problem does not go out under what was said of another body",
 		store:  Decides(refusal),
 		routes: behind("Etag", `"x"`, "Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT", "Expires", "Mon, 02 Jan 2036 15:04:05 GMT", "Content-Encoding", "gzip", "X-Other", "stays"),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, "X-Other: stays")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:  "nor does it inside a limit that wraps the writer",
@@ -313,7 +313,7 @@ var rules = []rule{
 			return rt
 		},
 		steps: []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
-		asked: []string{"laoqian outer 1", "laoqian inner 1"},
+		asked: []string{"alice outer 1", "alice inner 1"},
 	},
 	{
 		name:   "quota runs out, request by request",
@@ -328,7 +328,7 @@ var rules = []rule{
 			}},
 			{header: []string{"X-User-Id", "other"}, want: passed(2, 1, "+60s")},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "other reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "other reply 1"},
 		runs:  3,
 	},
 	{
@@ -448,7 +448,7 @@ var rules = []rule{
 		store:  func() core.Store { return Answers(func(core.Charge) (core.Decision, error) { panic("oops") }) },
 		routes: reply(nil),
 		steps:  []step{{want: broken}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		log:    []string{cannot + "store: panic: oops"},
 	},
 	{
@@ -463,7 +463,7 @@ var rules = []rule{
 		},
 		routes: reply(nil),
 		steps:  []step{{want: broken}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   1,
 		log:    []string{cannot + "store: panic: oops"},
 	},
@@ -478,7 +478,7 @@ var rules = []rule{
 		store:  Fails("redis: connection refused"),
 		routes: reply(nil, core.FixedWindow(3, time.Minute), core.FixedWindow(200, time.Hour)),
 		steps:  []step{{want: down(3, "+1s")}, {want: down(3, "+1s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: redis: connection refused"},
 	},
 	{
@@ -486,7 +486,7 @@ var rules = []rule{
 		store:  Fails("x"),
 		routes: reply(&nethttp.Config{ResetDelta: true}),
 		steps:  []step{{want: down(5, "1")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: x"},
 	},
 	{
@@ -504,7 +504,7 @@ var rules = []rule{
 		},
 		routes: reply(nil),
 		steps:  []step{{want: down(5, "+1s")}, {want: passed(5, 4, "+60s")}, {want: down(5, "+1s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1", "alice reply 1"},
 		runs:   1,
 		log: []string{
 			"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom",
@@ -515,7 +515,7 @@ var rules = []rule{
 		store:  func() core.Store { return core.FailOpen(Fails("boom")()) },
 		routes: reply(nil, core.FixedWindow(3, time.Minute), core.FixedWindow(2, time.Hour)),
 		steps:  []step{{want: passed(3, 3, "+0s")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -523,7 +523,7 @@ var rules = []rule{
 		store:  func() core.Store { return core.Fallback(Fails("boom")(), memorystore.New(nil)) },
 		routes: reply(nil),
 		steps:  []step{{want: passed(5, 4, "+60s")}, {want: passed(5, 3, "+60s")}},
-		asked:  []string{"laoqian reply 1", "laoqian reply 1"},
+		asked:  []string{"alice reply 1", "alice reply 1"},
 		runs:   2,
 	},
 	{
@@ -531,7 +531,7 @@ var rules = []rule{
 		store:  func() core.Store { return core.Shadow(Decides(refusal)()) },
 		routes: reply(nil),
 		steps:  []step{{want: passed(5, 0, "+60s")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -546,7 +546,7 @@ var rules = []rule{
 			{method: "HEAD", want: response{status: 429, header: limited(2, 0, "+60s", noStore, problems, "Retry-After: ~60")}},
 			{method: "HEAD", header: []string{"X-User-Id", "-"}, want: response{status: 400, header: []string{noStore, problems}}},
 		},
-		asked: []string{"laoqian GET /replies/{id} 1", "laoqian GET /replies/{id} 1", "laoqian GET /replies/{id} 1"},
+		asked: []string{"alice GET /replies/{id} 1", "alice GET /replies/{id} 1", "alice GET /replies/{id} 1"},
 		runs:  2,
 	},
 	{
@@ -561,7 +561,7 @@ var rules = []rule{
 			{path: "/posts/2/likes?x=3", header: []string{"X-Http-Method-Override", "DELETE"}, want: passed(5, 3, "+60s")},
 			{method: "DELETE", path: "/posts/2/likes", want: passed(5, 4, "+60s")},
 		},
-		asked: []string{"laoqian POST /posts/{id}/likes 1", "laoqian POST /posts/{id}/likes 1", "laoqian DELETE /posts/{id}/likes 1"},
+		asked: []string{"alice POST /posts/{id}/likes 1", "alice POST /posts/{id}/likes 1", "alice DELETE /posts/{id}/likes 1"},
 		runs:  3,
 	},
 	{
@@ -578,7 +578,7 @@ var rules = []rule{
 			{path: "/a", want: response{status: 404, header: limited(5, 4, "+60s", text, "X-Content-Type-Options: nosniff"), body: "no such post\n"}},
 			{path: "/b", want: response{status: 500, header: limited(5, 4, "+60s")}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -590,7 +590,7 @@ var rules = []rule{
 			{want: response{status: 500, header: limited(5, 4, "+60s"), body: own}},
 			{want: response{status: 500, header: limited(5, 3, "+60s"), body: own}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -598,7 +598,7 @@ var rules = []rule{
 		store:  Decides(allowed),
 		routes: handled(nil, status(204)),
 		steps:  []step{{want: response{status: 204, header: limited(5, 4, "+60s")}}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -606,7 +606,7 @@ var rules = []rule{
 		store:  Decides(allowed),
 		routes: handled(nil, status(304)),
 		steps:  []step{{want: response{status: 304, header: limited(5, 4, "+60s")}}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -629,7 +629,7 @@ var rules = []rule{
 			return rt
 		},
 		steps: []step{{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 	},
 	{
 		name:  "what is not wholly a preflight is charged",
@@ -645,7 +645,7 @@ var rules = []rule{
 			{method: "OPTIONS", header: []string{"Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)},
 			{header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: refused(5, 0, "+60s", 30, noRoom)},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1", "alice reply 1"},
 	},
 	{
 		name:   "Skip lets pass undecided and without headers",
@@ -655,7 +655,7 @@ var rules = []rule{
 			{header: []string{"X-Skip", "1", "X-User-Id", "-"}, want: response{status: 200, header: []string{text}, body: "false 0/0"}},
 			{want: refused(5, 0, "+60s", 30, noRoom)},
 		},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -671,7 +671,7 @@ var rules = []rule{
 			{want: passed(5, 0, "+60s")},
 			{path: "/free", want: passed(5, 0, "+60s")},
 		},
-		asked: []string{"laoqian reply 1 peek", "laoqian reply 5", "laoqian reply 1 peek"},
+		asked: []string{"alice reply 1 peek", "alice reply 5", "alice reply 1 peek"},
 		runs:  3,
 	},
 	{
@@ -685,7 +685,7 @@ var rules = []rule{
 				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 5 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
 			}},
 		},
-		asked: []string{"laoqian reply 3", "laoqian reply 3"},
+		asked: []string{"alice reply 3", "alice reply 3"},
 		runs:  1,
 	},
 	{
@@ -705,7 +705,7 @@ var rules = []rule{
 			// The same kind and period: the tiers share the count.
 			{header: []string{"X-Plan", "gold"}, want: passed(50, 48, "+60s", `Ratelimit-Policy: "fixed:1m";q=50;w=60`, `Ratelimit: "fixed:1m";r=48;t=~60`)},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -716,7 +716,7 @@ var rules = []rule{
 			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: down(50, "+1s")}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		log:   []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
 	},
 	{
@@ -727,7 +727,7 @@ var rules = []rule{
 			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -735,7 +735,7 @@ var rules = []rule{
 		store:  Decides(allowed),
 		routes: handled(&nethttp.Config{Keep: true}, tellsKept),
 		steps:  []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "true 4/5"}}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -743,7 +743,7 @@ var rules = []rule{
 		store:  Decides(allowed),
 		routes: handled(nil, tellsKept),
 		steps:  []step{{want: response{status: 200, header: limited(5, 4, "+60s", text), body: "false 0/0"}}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -755,7 +755,7 @@ var rules = []rule{
 			return rt
 		},
 		steps: []step{{want: response{status: 200, header: limited(9, 1, "+60s", text), body: "true 6/7"}}},
-		asked: []string{"laoqian outer 1", "laoqian inner 1"},
+		asked: []string{"alice outer 1", "alice inner 1"},
 		runs:  1,
 	},
 	{
@@ -763,7 +763,7 @@ var rules = []rule{
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}),
 		routes: reply(&nethttp.Config{ResetDelta: true}),
 		steps:  []step{{want: passed(5, 4, "60")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -771,7 +771,7 @@ var rules = []rule{
 		store:  Decides(refusal),
 		routes: reply(&nethttp.Config{ResetDelta: true}),
 		steps:  []step{{want: refused(5, 0, "60", 30, noRoom)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "IETF lists all limits and the binding one",
@@ -779,7 +779,7 @@ var rules = []rule{
 		routes: reply(&nethttp.Config{IETF: true}, core.MovingWindow(9, time.Hour), fivePerMinute.Named("posts"), core.Funnel(3, core.Per(30, time.Second))),
 		steps: []step{{want: passed(5, 4, "+60s",
 			`Ratelimit-Policy: "moving:1h";q=9;w=3600, "posts";q=5;w=60, "funnel:3:3/100ms";q=3`, `Ratelimit: "posts";r=4;t=60`)}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -791,7 +791,7 @@ var rules = []rule{
 		},
 		routes: reply(&nethttp.Config{IETF: true}),
 		steps:  []step{{want: passed(5, 4, "+60s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=4;t=60`)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -800,7 +800,7 @@ var rules = []rule{
 		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(9, time.Hour).Named("a"), core.MovingWindow(7, time.Hour).Named("a"), core.FixedWindow(5, time.Minute).Named("a"), core.FixedWindow(3, time.Minute).Named("a-2")),
 		steps: []step{{want: passed(5, 4, "+60s",
 			`Ratelimit-Policy: "a";q=9;w=3600, "a-2";q=7;w=3600, "a-3";q=5;w=60, "a-2-2";q=3;w=60`, `Ratelimit: "a-3";r=4;t=60`)}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -808,7 +808,7 @@ var rules = []rule{
 		store:  Fails("x"),
 		routes: reply(&nethttp.Config{IETF: true}),
 		steps:  []step{{want: down(5, "+1s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=1`)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		log:    []string{noAnswer + "store: x"},
 	},
 	{
@@ -816,7 +816,7 @@ var rules = []rule{
 		store:  Decides(refusal),
 		routes: reply(&nethttp.Config{IETF: true}),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=30`)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "IETF of what can never pass tells no time",
@@ -824,7 +824,7 @@ var rules = []rule{
 		routes: reply(&nethttp.Config{IETF: true}),
 		steps: []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.",
 			`Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=5`)}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 	},
 	{
 		name:   "two limits on one limiter are all or none, and the binding one shows",
@@ -837,7 +837,7 @@ var rules = []rule{
 				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 1 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
 			}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -852,7 +852,7 @@ var rules = []rule{
 				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 2 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
 			}},
 		},
-		asked: []string{"laoqian reply 1", "laoqian reply 1", "laoqian reply 1"},
+		asked: []string{"alice reply 1", "alice reply 1", "alice reply 1"},
 		runs:  2,
 	},
 	{
@@ -860,7 +860,7 @@ var rules = []rule{
 		store:  func() core.Store { return core.Divide(memory(), 4) },
 		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(40, time.Hour), fivePerMinute),
 		steps:  []step{{want: passed(2, 1, "+60s", `Ratelimit-Policy: "fixed:1h";q=40;w=3600, "fixed:1m";q=2;w=60`, `Ratelimit: "fixed:1m";r=1;t=60`)}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
@@ -868,7 +868,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(nil, nil),
 		steps:  []step{{want: passed(7, 2, "+60s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -876,7 +876,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}),
 		routes: stacked(nil, nil),
 		steps:  []step{{want: passed(9, 2, "+60s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -884,7 +884,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}),
 		routes: stacked(nil, nil),
 		steps:  []step{{want: passed(7, 2, "+3600s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -892,7 +892,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(nil, nil),
 		steps:  []step{{want: passed(9, 2, "+3600s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -900,7 +900,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}),
 		routes: stacked(nil, &nethttp.Config{ResetDelta: true}),
 		steps:  []step{{want: passed(7, 2, "3600")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -908,7 +908,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(&nethttp.Config{ResetDelta: true}, nil),
 		steps:  []step{{want: passed(9, 2, "3600")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -916,7 +916,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(&nethttp.Config{IETF: true}, &nethttp.Config{IETF: true}),
 		steps:  []step{{want: passed(7, 2, "+60s", `Ratelimit-Policy: "fixed:1m";q=7;w=60`, `Ratelimit: "fixed:1m";r=2;t=60`)}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -924,7 +924,7 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: stacked(&nethttp.Config{IETF: true}, nil),
 		steps:  []step{{want: passed(7, 2, "+60s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
@@ -932,14 +932,14 @@ var rules = []rule{
 		store:  each(core.Decision{Allowed: true, ResetAfter: time.Hour}, core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}),
 		routes: stacked(nil, nil),
 		steps:  []step{{want: refused(7, 0, "+60s", 30, "The limit of 7 has no room for this at present.")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 	},
 	{
 		name:   "stacked: what the outer refuses does not reach the inner",
 		store:  each(core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}, allowed),
 		routes: stacked(nil, nil),
 		steps:  []step{{want: refused(9, 0, "+60s", 30, "The limit of 9 has no room for this at present.")}},
-		asked:  []string{"laoqian outer 1"},
+		asked:  []string{"alice outer 1"},
 	},
 	{
 		name: "stacked: a failing inner store owns the headers",
@@ -953,7 +953,7 @@ var rules = []rule{
 		},
 		routes: stacked(&nethttp.Config{IETF: true}, nil),
 		steps:  []step{{want: down(7, "+1s")}},
-		asked:  []string{"laoqian outer 1", "laoqian inner 1"},
+		asked:  []string{"alice outer 1", "alice inner 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
 	},
 	{
@@ -965,28 +965,28 @@ var rules = []rule{
 			_, _ = fmt.Fprintf(w, "%s: %v %s", r.URL.Path, d.RetryAfter, d.Reason)
 		}}),
 		steps: []step{{want: response{status: 420, header: limited(5, 0, "+60s", noStore, text, "Retry-After: 30"), body: "/replies/7: 30s limited"}}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 	},
 	{
 		name:   "Deny may answer with a status alone",
 		store:  Decides(refusal),
 		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.WriteHeader(403) }}),
 		steps:  []step{{want: response{status: 403, header: limited(5, 0, "+60s", noStore, "Retry-After: 30")}}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "Deny may answer with a body alone",
 		store:  Decides(refusal),
 		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { _, _ = io.WriteString(w, "ok") }}),
 		steps:  []step{{want: response{status: 200, header: limited(5, 0, "+60s", noStore, text, "Retry-After: 30"), body: "ok"}}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "a Deny that writes nothing leaves the default answer",
 		store:  Decides(refusal),
 		routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) { w.Header().Set("X-Seen", "1") }}),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, "X-Seen: 1")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:  "Deny and Fail are not asked about what passes",
@@ -996,7 +996,7 @@ var rules = []rule{
 			Fail: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(420) },
 		}),
 		steps: []step{{want: passed(5, 4, "+60s")}},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 		runs:  1,
 	},
 	{
@@ -1023,14 +1023,14 @@ var rules = []rule{
 			{header: []string{"X-User-Id", "-"}, want: bad("The request does not say which user it is for.")},
 			{path: "/others", want: refused(5, 0, "+60s", 30, noRoom)},
 		},
-		asked: []string{"laoqian reply 1"},
+		asked: []string{"alice reply 1"},
 	},
 	{
 		name:   "a Fail that writes nothing leaves the default answer",
 		store:  Fails("boom"),
 		routes: reply(&nethttp.Config{Fail: func(http.ResponseWriter, *http.Request, error) {}}),
 		steps:  []step{{want: down(5, "+1s")}},
-		asked:  []string{"laoqian reply 1"},
+		asked:  []string{"alice reply 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},
 	},
 	{
@@ -1110,7 +1110,7 @@ func (st step) hold(t *testing.T, s *Server, i int, start time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("X-User-ID", "laoqian")
+	req.Header.Set("X-User-ID", "alice")
 	for j := 0; j < len(st.header); j += 2 {
 		if st.header[j+1] == "-" {
 			req.Header.Del(st.header[j])

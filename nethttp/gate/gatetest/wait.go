@@ -23,7 +23,7 @@ type visit struct {
 	at      time.Duration // when it comes
 	leaves  time.Duration // when its client does; 0 is never
 	expires time.Duration // when its context's own deadline is; 0 is never
-	user    string        // "" is laoqian
+	user    string        // "" is alice
 
 	status int
 	after  time.Duration // until the answer
@@ -130,7 +130,7 @@ var waits = []struct {
 		name:   "a cost of 0 does not wait",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(r *http.Request) (int, error) {
-			if r.Header.Get("X-User-ID") == "laoqian" {
+			if r.Header.Get("X-User-ID") == "alice" {
 				return 0, nil
 			}
 			return 1, nil
@@ -245,7 +245,7 @@ func (v visit) pay(t *testing.T, i int, h http.Handler) {
 		defer cancel()
 	}
 	r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
-	r.Header.Set("X-User-ID", "laoqian")
+	r.Header.Set("X-User-ID", "alice")
 	if v.user != "" {
 		r.Header.Set("X-User-ID", v.user)
 	}
@@ -280,14 +280,14 @@ func testAHeldClientLeaves(t *testing.T, adapters []Adapter) {
 		go func() {
 			defer close(left)
 			req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/replies/7", nil)
-			req.Header.Set("X-User-ID", "laoqian")
+			req.Header.Set("X-User-ID", "alice")
 			if resp, err := s.Client().Do(req); err == nil {
 				resp.Body.Close()
 				t.Error("the waiting request was answered")
 			}
 		}()
 		turns := func(n int) bool {
-			d, err := limiter.Peek(t.Context(), "laoqian", "reply")
+			d, err := limiter.Peek(t.Context(), "alice", "reply")
 			return err == nil && d.ResetAfter > time.Duration(n-1)*time.Hour && d.ResetAfter <= time.Duration(n)*time.Hour
 		}
 		until(t, "it waits", func() bool { return turns(2) })
