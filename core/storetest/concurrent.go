@@ -65,7 +65,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		})
 	}
 
-	t.Run("of mixed costs no more than the limit passes", func(t *testing.T) {
+	t.Run("mixed costs never exceed the limit", func(t *testing.T) {
 		s := &script{T: t, f: open(t)}
 		// Two limiters of one state, one of them with room for more.
 		large, small := s.of(core.MovingWindow(quota, time.Hour)), s.of(core.MovingWindow(quota-10, time.Hour))
@@ -101,24 +101,24 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		name string
 		pick func(i int) (limits []core.Limit, action string)
 	}{
-		{"all of a user's actions, no more than a limit with PerUser passes", func(i int) ([]core.Limit, string) {
+		{"all of a user's actions never exceed a PerUser limit", func(i int) ([]core.Limit, string) {
 			return []core.Limit{x.PerUser()}, fmt.Sprint("action", i%8)
 		}},
-		{"limiters that have one limit in common, no more than that limit passes", func(i int) ([]core.Limit, string) {
+		{"limiters with one limit in common never exceed it", func(i int) ([]core.Limit, string) {
 			own := core.FixedWindow(10*quota, time.Hour).Named(fmt.Sprint("own", i%8))
 			if i%2 == 0 {
 				return []core.Limit{own, x}, "reply"
 			}
 			return []core.Limit{x, own}, "reply"
 		}},
-		{"limiters with two limits in either order, no more than they pass, and none blocks another", func(i int) ([]core.Limit, string) {
+		{"limiters with two limits in either order never exceed them, and do not deadlock", func(i int) ([]core.Limit, string) {
 			if i%2 == 0 {
 				return []core.Limit{x, y}, "reply"
 			}
 			return []core.Limit{y, x}, "reply"
 		}},
 	} {
-		t.Run("of "+race.name, func(t *testing.T) {
+		t.Run(race.name, func(t *testing.T) {
 			s := &script{T: t, f: open(t)}
 			actors := make([]*actor, 8)
 			for i := range actors {
@@ -240,7 +240,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		}
 	})
 
-	t.Run("who waits passes in the order of arrival, at the rate and not before", func(t *testing.T) {
+	t.Run("waiters pass in order of arrival, at the rate and no sooner", func(t *testing.T) {
 		f := open(t)
 		if f.Advance != nil {
 			t.Skip(notHere + "its clock does not run by itself")

@@ -444,7 +444,7 @@ func (m *model) remaining(h history, r rule) int {
 // A question is what the model is asked.
 type question struct {
 	user, action string
-	rules        []rule // those that are rehearsed come last
+	rules        []rule // those that are shadows come last
 	policy       *policy
 	cost         int
 	peek, force  bool
@@ -468,7 +468,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 	}
 	n := len(a.rules)
 	seen, repaired, fits := make([]history, n), make([]bool, n), make([]bool, n)
-	all, rehearsed := true, true
+	all, shadows := true, true
 	for i, r := range a.rules {
 		seen[i], repaired[i] = m.see(m.states[stateKey(a.user, a.action, r)], r)
 		wait := int64(0)
@@ -477,7 +477,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 		}
 		fits[i] = a.force || a.cost <= r.max && (wait == 0 || r.meter() && !r.shadow && wait <= a.ahead)
 		if r.shadow {
-			rehearsed = rehearsed && fits[i]
+			shadows = shadows && fits[i]
 		} else {
 			all = all && fits[i]
 			a.peek = a.peek || a.cost > r.max && !a.force
@@ -499,7 +499,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 		switch {
 		case all && a.force:
 			write = m.force(h, r, a.cost) || write
-		case all && (rehearsed || !r.shadow):
+		case all && (shadows || !r.shadow):
 			m.add(h, r, a.cost)
 			write = true
 		case fits[i] || banned || a.cost > r.max:
@@ -578,7 +578,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 	}
 	if all && !a.peek && !a.force {
 		for i, r := range a.rules {
-			if rehearsed || !r.shadow {
+			if shadows || !r.shadow {
 				paid = append(paid, m.payment(a, r, seen[i]))
 			}
 		}

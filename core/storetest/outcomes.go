@@ -95,7 +95,7 @@ func level(n int, d core.Decision) core.Decision {
 var steps = core.BanPolicy{Refusals: 2, Within: 10 * sec, Bans: []time.Duration{20 * sec, 60 * sec}, ForgetAfter: 100 * sec}
 
 var banRules = []promise{
-	{"so many refusals within a time lead to a ban, and the last of them starts it", func(s *script) {
+	{"the last of Refusals within Within starts a ban", func(s *script) {
 		a := s.of(core.FixedWindow(1, 5*sec)).with(steps)
 		a.allow(1, pass(1, 0, 5*sec))
 		a.standing(core.BanStatus{})
@@ -125,7 +125,7 @@ var banRules = []promise{
 		a.allow(0, level(1, pass(1, 0, 30*sec)))
 	}},
 
-	{"a refusal counts until just before the time is over", func(s *script) {
+	{"a refusal counts for Within, and not at its end", func(s *script) {
 		for _, tt := range []struct {
 			user string
 			at   time.Duration
@@ -177,7 +177,7 @@ var banRules = []promise{
 		}
 	}},
 
-	{"a user who is quiet for ForgetAfter is back on the first level", func(s *script) {
+	{"a user without refusals for ForgetAfter is back on the first level", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
 		a.allow(1, stop(1, 0, year, year))
@@ -191,7 +191,7 @@ var banRules = []promise{
 		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
 	}},
 
-	{"a policy that forgets sooner forgets for no other while it writes nothing", func(s *script) {
+	{"a policy with a shorter ForgetAfter changes nothing for others while it writes nothing", func(s *script) {
 		policy := core.BanPolicy{Refusals: 1, Within: sec, Bans: []time.Duration{sec}, ForgetAfter: sec}
 		long := s.of(core.FixedWindow(1, sec)).with(policy)
 		policy.ForgetAfter = 10 * ms
@@ -203,7 +203,7 @@ var banRules = []promise{
 		long.standing(core.BanStatus{ForgetAfter: 500 * ms, Level: 1})
 	}},
 
-	{"a refusal starts the forgetAfter time again", func(s *script) {
+	{"a refusal restarts ForgetAfter", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
 		a.allow(1, stop(1, 0, year, year))
@@ -216,7 +216,7 @@ var banRules = []promise{
 		a.standing(core.BanStatus{})
 	}},
 
-	{"a banned user is charged nothing, and further attempts lengthen nothing", func(s *script) {
+	{"a banned user is charged nothing, and further attempts do not lengthen the ban", func(s *script) {
 		for _, l := range everyKind(2, 30*sec) {
 			s.at(0)
 			a := s.of(l).with(steps).as("banned from "+l.String(), "reply")
@@ -237,14 +237,14 @@ var banRules = []promise{
 		}
 	}},
 
-	{"under a ban the limit binds that has the least left, as if it were allowed", func(s *script) {
+	{"during a ban the limit with the least Remaining binds, as if the action were allowed", func(s *script) {
 		a := s.of(core.FixedWindow(5, time.Hour), core.FixedWindow(3, time.Minute)).with(steps)
 		a.allow(1, by(1, pass(3, 2, time.Minute)))
 		a.ban(10 * sec)
 		a.peek(by(1, banned(0, stop(3, 0, 10*sec, time.Minute))))
 	}},
 
-	{"one attempt is one refusal whatever its cost, and what can never pass or only looks is none", func(s *script) {
+	{"an attempt is one refusal whatever its cost; a Peek or an impossible cost is none", func(s *script) {
 		a := s.of(core.FixedWindow(5, time.Hour)).with(steps)
 		a.allow(3, pass(5, 2, time.Hour))
 		a.allow(6, stop(5, 2, core.Never, time.Hour))
@@ -254,7 +254,7 @@ var banRules = []promise{
 		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 10 * sec})
 	}},
 
-	{"a ban by hand stands in place of any other, and is no level", func(s *script) {
+	{"a manual ban replaces any other and does not count as a level", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		a.ban(50 * sec)
 		a.standing(core.BanStatus{Banned: true, RetryAfter: 50 * sec, ForgetAfter: 50 * sec})
@@ -280,7 +280,7 @@ var banRules = []promise{
 		a.allow(1, pass(1, 0, time.Hour))
 	}},
 
-	{"limiters of one user and action share the policy, with numbers of their own", func(s *script) {
+	{"limiters of one user and action share the policy's state, each with its own numbers", func(s *script) {
 		replies := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		strict := steps
 		strict.Refusals, strict.Bans = 1, []time.Duration{sec}
@@ -360,7 +360,7 @@ var banRules = []promise{
 }
 
 var shadowRules = []promise{
-	{"a rehearsed limit never refuses, and says what it would have done", func(s *script) {
+	{"a shadow limit never refuses, and says what it would have done", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(5, time.Minute).Shadow())
 		for i, why := range []core.Reason{"", "", "", core.ReasonNear, core.ReasonNear, core.ReasonShadowed, core.ReasonShadowed} {
 			a.allow(1, because(why, pass(100, 99-i, time.Hour)))
@@ -370,7 +370,7 @@ var shadowRules = []promise{
 		a.peek(pass(100, 93, time.Hour-time.Minute))
 	}},
 
-	{"its state is apart from that of the same limit enforced", func(s *script) {
+	{"a shadow limit and the same enforced limit have separate states", func(s *script) {
 		l := core.FixedWindow(2, time.Minute)
 		a := s.of(core.FixedWindow(100, time.Hour), l.Shadow())
 		a.allow(2, because(core.ReasonNear, pass(100, 98, time.Hour)))
@@ -379,7 +379,7 @@ var shadowRules = []promise{
 		a.peek(pass(100, 100, 0))
 	}},
 
-	{"what an enforced limit refuses is charged to no shadow", func(s *script) {
+	{"a refused action is not charged to shadow limits", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour), core.FixedWindow(2, year).Shadow())
 		a.allow(1, pass(1, 0, time.Hour))
 		a.allow(1, stop(1, 0, time.Hour, time.Hour))
@@ -387,7 +387,7 @@ var shadowRules = []promise{
 		a.allow(1, because(core.ReasonNear, pass(1, 0, time.Hour)))
 	}},
 
-	{"shadows are all or none", func(s *script) {
+	{"several shadow limits are charged all or none", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow(), core.FixedWindow(3, year).Named("b").Shadow())
 		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
 		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
@@ -395,7 +395,7 @@ var shadowRules = []promise{
 		only.allow(1, pass(1000, 997, time.Hour)) // it would be near, had it been charged twice
 	}},
 
-	{"a rehearsed limit records what it would refuse, as its kind does", func(s *script) {
+	{"a shadow limit records what it would refuse, as its kind does", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.ElasticWindow(1, 10*sec).Shadow())
 		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
 		s.at(6 * sec)
@@ -406,7 +406,7 @@ var shadowRules = []promise{
 		a.peek(pass(100, 98, time.Hour-16*sec))
 	}},
 
-	{"a refusal of a shadow is none for the policy", func(s *script) {
+	{"a shadow limit's refusal does not count for the policy", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow()).with(steps)
 		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
 		a.allow(1, because(core.ReasonShadowed, pass(100, 98, time.Hour)))
@@ -427,7 +427,7 @@ var surchargeRules = []promise{
 		}
 	}},
 
-	{"a surcharge of any size fills what there is", func(s *script) {
+	{"a surcharge of any size takes all that is left", func(s *script) {
 		s.f.stands(s)
 		for _, n := range []int{6, 1e9, math.MaxInt} {
 			for _, l := range append(everyKind(5, 50*sec), core.TokenBucket(5, core.Every(10*sec)).Initial(3)) {
@@ -438,7 +438,7 @@ var surchargeRules = []promise{
 		}
 	}},
 
-	{"a surcharge does not look at a ban, and is no refusal", func(s *script) {
+	{"a surcharge ignores bans and does not count as a refusal", func(s *script) {
 		a := s.of(core.FixedWindow(5, time.Hour)).with(steps)
 		a.ban(10 * sec)
 		a.surcharge(5, pass(5, 0, time.Hour))
@@ -489,7 +489,7 @@ var turnRules = []promise{
 		}
 	}},
 
-	{"a rehearsed meter admits nobody ahead", func(s *script) {
+	{"a shadow meter reserves no turns", func(s *script) {
 		s.f.stands(s)
 		shadow := core.Funnel(1, core.Every(time.Hour))
 		a := s.of(core.Funnel(10, core.Every(10*sec)), shadow.Shadow())
@@ -514,7 +514,7 @@ var turnRules = []promise{
 }
 
 var refundRules = []promise{
-	{"what is given back at once was never charged, of every limit", func(s *script) {
+	{"a charge that is refunded at once leaves no trace", func(s *script) {
 		for _, limits := range append(single(everyKind(5, 50*sec)),
 			[]core.Limit{core.TokenBucket(5, core.Per(7, 10*sec))},
 			[]core.Limit{core.FixedWindow(5, 50*sec).Named("a"), core.Funnel(5, core.Every(10*sec)).Named("a"), core.MovingWindow(5, 5*sec).Shadow()},
@@ -531,7 +531,7 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"a refund of nothing is the one that there is", each(func(s *script, m maker) {
+	{"a refund of 0 uses up the receipt", each(func(s *script, m maker) {
 		a := s.of(m.make(5, 50*sec))
 		d := a.paid(5)
 		a.refund(d, 0)
@@ -541,7 +541,7 @@ var refundRules = []promise{
 		}
 	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
 
-	{"a part can be given back, once", each(func(s *script, m maker) {
+	{"a part can be refunded, once", each(func(s *script, m maker) {
 		a := s.of(m.make(5, 50*sec))
 		d := a.paid(3)
 		a.refund(d, 2)
@@ -549,7 +549,7 @@ var refundRules = []promise{
 		a.peek(pass(5, 4, 50*sec))
 	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
 
-	{"more than was charged cannot be given back", func(s *script) {
+	{"more than was charged cannot be refunded", func(s *script) {
 		a := s.of(core.FixedWindow(5, time.Hour))
 		d := a.paid(2)
 		for _, n := range []int{-1, 3} {
@@ -561,7 +561,7 @@ var refundRules = []promise{
 		a.peek(pass(5, 5, 0))
 	}},
 
-	{"a meter gives back no more than is left of the debt after the action", func(s *script) {
+	{"a meter refunds no more than is left of the debt after the action", func(s *script) {
 		a := s.of(core.Funnel(3, core.Every(10*sec)))
 		d := a.paid(1)
 		s.at(4 * sec)
@@ -576,7 +576,7 @@ var refundRules = []promise{
 		a.peek(pass(3, 2, 10*sec))
 	}},
 
-	{"actions of a meter that are given back in any order, at once, were never charged", func(s *script) {
+	{"a meter's actions that are refunded at once, in any order, leave no trace", func(s *script) {
 		s.f.stands(s)
 		for name, order := range map[string][]int{"first to last": {0, 1, 2, 3, 4}, "last to first": {4, 3, 2, 1, 0}, "mixed": {2, 0, 4, 1, 3}} {
 			a := s.of(core.TokenBucket(5, core.Per(7, 10*sec))).as(name, "post")
@@ -593,7 +593,7 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"refunds of a meter that overlap give no more than if nothing of it had happened", func(s *script) {
+	{"overlapping refunds of a meter give no more than if its actions had never happened", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.Funnel(10, core.Every(6*sec)))
 		var first, held [10]core.Decision
@@ -612,7 +612,7 @@ var refundRules = []promise{
 		a.peek(pass(10, 1, 54*sec))
 	}},
 
-	{"a meter that is whole after a refund remembers it until all that there was is drained", func(s *script) {
+	{"a meter that is full again after a refund remembers it until the earlier debt would have drained", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.Funnel(2, core.Every(10*sec)))
 		first, second := a.paid(1), a.paid(1)
@@ -625,7 +625,7 @@ var refundRules = []promise{
 		a.peek(pass(2, 1, 10*sec))
 	}},
 
-	{"a meter remembers eight refunds, and gives back less rather than more of what overlaps with others", func(s *script) {
+	{"a meter remembers eight refunds, and refunds less rather than more where they overlap", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.Funnel(100, core.Per(3, sec)))
 		var made []core.Decision
@@ -642,7 +642,7 @@ var refundRules = []promise{
 		a.peek(pass(100, 40, 20*sec)) // with nine it would be 42
 	}},
 
-	{"the action that opened a fixed window is not given back once there were others in it", func(s *script) {
+	{"the action that opened a fixed window is not refunded once the window has others", func(s *script) {
 		a := s.of(core.FixedWindow(3, 10*sec))
 		first := a.paid(1)
 		s.at(1 * sec)
@@ -659,7 +659,7 @@ var refundRules = []promise{
 		a.allow(1, pass(3, 2, 10*sec)) // the window opens anew
 	}},
 
-	{"an action of a window that is over is not given back to the next", each(func(s *script, m maker) {
+	{"an action of a window that has ended is not refunded to the next window", each(func(s *script, m maker) {
 		a := s.of(m.make(3, 10*sec))
 		d := a.paid(1)
 		s.at(10 * sec)
@@ -681,7 +681,7 @@ var refundRules = []promise{
 		a.peek(pass(3, 2, 6*sec))
 	}},
 
-	{"an elastic window in which nothing is left is whole", func(s *script) {
+	{"an elastic window without actions has its full quota", func(s *script) {
 		a := s.of(core.ElasticWindow(1, 10*sec))
 		d := a.paid(1)
 		s.at(1 * sec)
@@ -690,7 +690,7 @@ var refundRules = []promise{
 		a.peek(pass(1, 1, 0))
 	}},
 
-	{"an action that a lower max has dropped for a refusal of its instant is given back with it", func(s *script) {
+	{"an action that a lower max dropped for a refusal of the same instant is refunded with it", func(s *script) {
 		s.f.stands(s)
 		a, lower := s.of(countRefused(2, 10*sec)), s.of(countRefused(1, 10*sec))
 		d := a.paid(1)
@@ -718,7 +718,7 @@ var refundRules = []promise{
 		a.peek(pass(2, 2, 0))
 	}},
 
-	{"any action of a long queue can be given back", func(s *script) {
+	{"any action of a long queue can be refunded", func(s *script) {
 		s.f.stands(s)
 		const quota, cost, steps = 8000, 20, 700
 		a := s.of(core.MovingWindow(quota, 300*sec))
@@ -746,7 +746,7 @@ var refundRules = []promise{
 		a.peek(pass(quota, quota, 0))
 	}},
 
-	{"a refund that the clock has stepped back before does nothing", each(func(s *script, m maker) {
+	{"a refund does nothing if the clock has stepped back before its action", each(func(s *script, m maker) {
 		a := s.of(m.make(3, 10*sec))
 		s.at(100 * sec)
 		d := a.paid(1)
@@ -756,7 +756,7 @@ var refundRules = []promise{
 		a.peek(pass(3, 2, 10*sec))
 	}, fixedWindow, elasticWindow, slidingWindow, movingWindow, refusedWindow)},
 
-	{"an action of a moving window is given back whole, or not at all if more than 65,536 were admitted since", func(s *script) {
+	{"an action of a moving window is refunded whole, or not at all if more than 65,536 were admitted since", func(s *script) {
 		a := s.of(core.MovingWindow(100_000, time.Hour))
 		for _, since := range []int{65_536, 65_537} {
 			d := a.paid(100)
@@ -772,7 +772,7 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"the last turn is free once it is given back", func(s *script) {
+	{"the last turn is free once it is refunded", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.Funnel(1, core.Every(10*sec)))
 		a.paid(1)
@@ -796,7 +796,7 @@ var refundRules = []promise{
 		a.ahead(30*sec, pass(1, 0, 40*sec))
 	}},
 
-	{"an action is not given back while another waits, and is once nobody does", func(s *script) {
+	{"an action is not refunded while another waits, and is once nobody waits", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.Funnel(2, core.Every(10*sec)))
 		first, second := a.paid(1), a.paid(1)

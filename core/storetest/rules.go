@@ -195,7 +195,7 @@ var windowRules = []promise{
 		a.peek(stop(2, 0, 10*sec, 10*sec))
 	}, slidingWindow, movingWindow, refusedWindow, fixedWindow, elasticWindow)},
 
-	{"a cost waits until as many actions have left", each(func(s *script, m maker) {
+	{"a cost waits until as many actions have left the window", each(func(s *script, m maker) {
 		a := s.of(m.make(5, 10*sec))
 		for i := range 5 {
 			s.at(time.Duration(i) * sec)
@@ -395,7 +395,7 @@ func leaks(l core.Limit) func(*script) {
 
 var meterRules = []promise{
 	{"a funnel admits its capacity at once and then at its rate", leaks(core.Funnel(3, core.Every(10*sec)))},
-	{"a throttle's capacity is its burst and one", leaks(core.Throttle(2, core.Every(10*sec)))},
+	{"a Throttle's capacity is maxBurst+1", leaks(core.Throttle(2, core.Every(10*sec)))},
 	{"a bucket starts full and is refilled at its rate", leaks(core.TokenBucket(3, core.Every(10*sec)))},
 	{"a bucket with Initial of its whole capacity starts full", func(s *script) {
 		a := s.of(core.TokenBucket(3, core.Every(10*sec)).Initial(3))
@@ -445,7 +445,7 @@ var meterRules = []promise{
 		a.peek(pass(10, 2, 8*sec))
 	}},
 
-	{"an action too dear for an unseen bucket starts it", func(s *script) {
+	{"an action that costs too much for an unseen bucket starts it", func(s *script) {
 		a := s.of(core.TokenBucket(10, core.Every(sec)).Initial(2))
 		a.allow(5, stop(10, 2, 3*sec, 8*sec))
 		s.at(sec)
@@ -464,7 +464,7 @@ var meterRules = []promise{
 		s.of(bucket).peek(pass(10, 2, 8*sec))
 	}},
 
-	{"a bucket with Initial is forgotten so long after the last admitted action", func(s *script) {
+	{"a bucket with Initial is forgotten ForgetAfter after the last admitted action", func(s *script) {
 		a := s.of(core.TokenBucket(4, core.Every(sec)).Initial(1).ForgetAfter(10 * sec))
 		a.allow(1, pass(4, 0, 4*sec))
 		s.at(9 * sec)
@@ -492,7 +492,7 @@ var meterRules = []promise{
 		a.peek(pass(4, 1, 3*sec))
 	}},
 
-	{"limiters of one bucket under different ForgetAfter agree when it is forgotten", func(s *script) {
+	{"limiters of one bucket with different ForgetAfter agree on when it is forgotten", func(s *script) {
 		bucket := core.TokenBucket(4, core.Every(sec)).Initial(1)
 		long, short := s.of(bucket.ForgetAfter(20*sec)), s.of(bucket.ForgetAfter(10*sec))
 		both := func(want core.Decision) {
@@ -568,7 +568,7 @@ var meterRules = []promise{
 		bucket.allow(1, pass(9, 2, sec))
 	}},
 
-	{"the finest rate is a millionth of a microsecond a unit", func(s *script) {
+	{"the finest rate is a millionth of a microsecond per unit", func(s *script) {
 		s.f.stands(s)
 		a := s.of(core.Funnel(1e9, core.Per(1e9, ms)))
 		a.allow(1, pass(1e9, 1e9-1, usec))
@@ -995,7 +995,7 @@ var stateRules = []promise{
 		large.peek(stop(3, 0, 10*sec, 10*sec))
 	}, slidingWindow, movingWindow, refusedWindow, fixedWindow, elasticWindow)},
 
-	{"a funnel or bucket of other numbers is another one", func(s *script) {
+	{"a funnel or bucket with other numbers is another one", func(s *script) {
 		type first struct {
 			limit core.Limit
 			left  int // after its first action
@@ -1018,7 +1018,7 @@ var stateRules = []promise{
 		s.of(core.Funnel(2, core.Per(6, time.Minute))).peek(pass(2, 1, 10*sec)) // the same numbers
 	}},
 
-	{"two meters of two sizes each admit no more than alone", func(s *script) {
+	{"two meters of different sizes each admit no more than alone", func(s *script) {
 		s.f.stands(s)
 		rate := core.Per(5, 2*sec)
 		for _, make := range []func(int) core.Limit{
@@ -1081,7 +1081,7 @@ var stateRules = []promise{
 		}
 	}},
 
-	{"a limit with PerUser counts all of a user's actions together, and no action is called that", func(s *script) {
+	{"a PerUser limit counts all of a user's actions together, and its key is no action's key", func(s *script) {
 		l := core.FixedWindow(2, 10*sec)
 		a := s.of(l.PerUser())
 		a.allow(1, pass(2, 1, 10*sec))
@@ -1143,7 +1143,7 @@ var stateRules = []promise{
 		a.allow(10_000, pass(10_000, 0, year))
 	}, slidingWindow, movingWindow, fixedWindow)},
 
-	{"a count goes to a billion", each(func(s *script, m maker) {
+	{"a count goes up to a billion", each(func(s *script, m maker) {
 		a := s.of(m.make(1e9, year))
 		a.allow(1, pass(1e9, 1e9-1, year))
 		a.allow(1e9, stop(1e9, 1e9-1, year, year))
@@ -1155,7 +1155,7 @@ var stateRules = []promise{
 		a.allow(1e9, pass(1e9, 0, year))
 	}, fixedWindow, elasticWindow)},
 
-	{"a moving window goes to fifty millions", func(s *script) {
+	{"a moving window goes up to fifty million", func(s *script) {
 		a := s.of(core.MovingWindow(50_000_000, year))
 		a.allow(3, pass(50_000_000, 49_999_997, year))
 		a.allow(50_000_000, stop(50_000_000, 49_999_997, year, year))
@@ -1173,7 +1173,7 @@ func (s *script) other(user string) core.Limit {
 }
 
 var clockRules = []promise{
-	{"a window's end in the future is put right by an action that another limit refuses, and not by a Peek", each(func(s *script, m maker) {
+	{"a window's end in the future is corrected by an action that another limit refuses, and not by a Peek", each(func(s *script, m maker) {
 		l := m.make(5, 10*sec)
 		a := s.of(l)
 		s.at(100 * sec)
@@ -1191,7 +1191,7 @@ var clockRules = []promise{
 		a.peek(pass(5, 5, 0))
 	}, slidingWindow, movingWindow, refusedWindow, fixedWindow, elasticWindow)},
 
-	{"a window's end in the future is put right by an action that passes", each(func(s *script, m maker) {
+	{"a window's end in the future is corrected by an action that passes", each(func(s *script, m maker) {
 		a := s.of(m.make(5, 10*sec))
 		s.at(100 * sec)
 		a.allow(1, pass(5, 4, 10*sec))
@@ -1243,7 +1243,7 @@ var clockRules = []promise{
 		a.peek(pass(5, 5, 0))
 	}, fixedWindow)},
 
-	{"a debt in the future is put right by the first action, even a refused one, and not by a Peek", func(s *script) {
+	{"a debt in the future is corrected by the first action, even a refused one, and not by a Peek", func(s *script) {
 		for _, l := range []core.Limit{
 			core.Funnel(2, core.Every(10*sec)),
 			core.TokenBucket(2, core.Every(10*sec)),
@@ -1279,7 +1279,7 @@ var clockRules = []promise{
 		a.allow(1, pass(3, 0, 30*sec))
 	}},
 
-	{"a bucket's last action in the future is put right, so that it is forgotten in time", func(s *script) {
+	{"a bucket's last action in the future is corrected, so that the bucket is forgotten in time", func(s *script) {
 		l := core.TokenBucket(4, core.Every(sec)).Initial(3).ForgetAfter(10 * sec)
 		for i, act := range []func(a *actor){
 			func(a *actor) { s.of(l, s.other(a.user)).as(a.user, "reply").allow(1, by(1, stop(1, 0, year, year))) },
@@ -1309,7 +1309,7 @@ var clockRules = []promise{
 		a.peek(pass(4, 3, sec))
 	}},
 
-	{"nobody who waits is locked out for longer than one full period", ofEach(func(s *script, a *actor, l core.Limit) {
+	{"a user who waits RetryAfter is not locked out for longer than one full period", ofEach(func(s *script, a *actor, l core.Limit) {
 		s.at(time.Hour)
 		for range 7 {
 			if _, err := a.l.Allow(s.Context(), a.user, a.action); err != nil {

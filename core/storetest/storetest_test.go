@@ -140,7 +140,7 @@ func TestStoreWithoutRefunds(t *testing.T) {
 }
 
 // What the model says about the future comes true in the model.
-func TestModelIsHonest(t *testing.T) {
+func TestModelKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		now := int64(0)
 		tr := &trace{t: rt, model: newModel(0), honest: true, f: Fixture{

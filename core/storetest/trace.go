@@ -203,7 +203,7 @@ func (tr *trace) drawPolicy() *policy {
 }
 
 // drawWorld draws up to three limiters of up to three rules, and at times of more
-// that are rehearsed.
+// that are shadows.
 func (tr *trace) drawWorld() {
 	var others []rule
 	tr.store = &eager{Store: tr.f.Store}
@@ -212,8 +212,8 @@ func (tr *trace) drawWorld() {
 		var limits []core.Limit
 		has := map[string]bool{}
 		enforced := rapid.IntRange(1, 3).Draw(tr.t, "limits")
-		rehearsed := max(0, rapid.IntRange(-5, 2).Draw(tr.t, "shadows"))
-		for n := range enforced + rehearsed {
+		shadows := max(0, rapid.IntRange(-5, 2).Draw(tr.t, "shadows"))
+		for n := range enforced + shadows {
 			r := tr.drawRule(others)
 			if r.shadow = n >= enforced; has[r.identity()] {
 				continue

@@ -22,13 +22,13 @@ func Waits(t *testing.T, open func(testing.TB) Fixture) {
 		name  string
 		check func(*testing.T, Fixture)
 	}{
-		{"over shared limits no more passes than each allows, and a caller that stays passes", sharedLimits},
+		{"shared limits admit no more than each allows, and a caller that stays passes", sharedLimits},
 		{"a turn in several limits is charged when it comes", turnsOfSeveral},
-		{"a crowd that leaves is as if it had never come", crowdThatLeaves},
-		{"a caller that stays moves up when others leave", stayingCallerMovesUp},
-		{"turns that are given back gather no others", turnsGivenBack},
+		{"callers that cancel leave no trace", crowdThatLeaves},
+		{"a caller that stays moves up when others cancel", stayingCallerMovesUp},
+		{"turns that are given back do not let two callers pass together", turnsGivenBack},
 		{"a turn at the deadline is refused at once, and one before it comes", turnsAtTheDeadline},
-		{"to wait is no attempt", waitIsNoAttempt},
+		{"waiting is not an attempt", waitIsNoAttempt},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			f := open(t)
