@@ -21,11 +21,11 @@ import (
 type does int
 
 const (
-	answers   does = iota
-	fails          // with an error of its own
-	nonsense       // an ErrKey
-	cached         // answers from a cache
-	cancelled      // the caller cancels while the store is asked
+	answers  does = iota
+	fails         // with an error of its own
+	nonsense      // an ErrKey
+	cached        // answers from a cache
+	canceled      // the caller cancels while the store is asked
 	panics
 	answersLate // after a second
 	failsLate   // after a second
@@ -58,7 +58,7 @@ func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, erro
 		return d, err
 	case nonsense:
 		return core.Decision{}, errKey
-	case cancelled:
+	case canceled:
 		ctx.Value(leave{}).(context.CancelFunc)()
 		return core.Decision{}, ctx.Err()
 	case panics:
@@ -118,7 +118,7 @@ func TestBreaker(t *testing.T) {
 		steps []step
 	}{
 		{"a store that answers is always asked", []step{{while: answers, calls: 10, asked: 10}}},
-		{"two failures in a row open nothing", []step{{while: fails, calls: 2, asked: 2}, {while: answers, calls: 8, asked: 8}}},
+		{"two failures in a row do not open it", []step{{while: fails, calls: 2, asked: 2}, {while: answers, calls: 8, asked: 8}}},
 		{"nor do two of three", []step{
 			{while: fails, calls: 2, asked: 2}, {while: answers, calls: 1, asked: 1},
 			{while: fails, calls: 2, asked: 2}, {while: answers, calls: 1, asked: 1},
@@ -155,30 +155,30 @@ func TestBreaker(t *testing.T) {
 			{after: 1001 * ms, while: failsLate, calls: 10, asked: 10, together: true},
 			{after: 1001 * ms, while: failsLate, calls: 10, together: true},
 		}},
-		{"an error of a key opens nothing", []step{{while: nonsense, calls: 10, asked: 10}}},
-		{"and ends no run of failures", []step{
+		{"an error of a key does not open it", []step{{while: nonsense, calls: 10, asked: 10}}},
+		{"and does not end a run of failures", []step{
 			{while: fails, calls: 2, asked: 2}, {while: nonsense, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
 		}},
 		{"and does not close, nor hold up the next probe", []step{
 			opened, {after: 250 * ms, while: nonsense, calls: 1, asked: 1}, {while: answers, calls: 5, asked: 5},
 		}},
-		{"an answer from a cache ends no run of failures", []step{
+		{"an answer from a cache does not end a run of failures", []step{
 			{while: fails, calls: 2, asked: 2}, {while: cached, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
 		}},
 		{"and does not close, nor hold up the probe", []step{
 			opened, {after: 250 * ms, while: cached, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
 		}},
-		{"a caller who cancels opens nothing", []step{{while: cancelled, calls: 10, asked: 10}}},
-		{"and ends no run of failures either", []step{
-			{while: fails, calls: 2, asked: 2}, {while: cancelled, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		{"a caller who cancels does not open it", []step{{while: canceled, calls: 10, asked: 10}}},
+		{"and does not end a run of failures either", []step{
+			{while: fails, calls: 2, asked: 2}, {while: canceled, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
 		}},
 		{"nor do many hold up the probe", []step{
-			opened, {after: 250 * ms, while: cancelled, calls: 5, asked: 5}, {while: answers, calls: 5, asked: 5},
+			opened, {after: 250 * ms, while: canceled, calls: 5, asked: 5}, {while: answers, calls: 5, asked: 5},
 		}},
 		{"a probe that panics has failed", []step{
 			opened, {after: 250 * ms, while: panics, calls: 1, asked: 1}, {while: answers, calls: 4}, {after: 250 * ms, while: answers, calls: 4, asked: 4},
 		}},
-		{"a call that panics opens nothing", []step{{while: panics, calls: 10, asked: 10}}},
+		{"a call that panics does not open it", []step{{while: panics, calls: 10, asked: 10}}},
 		{"once open, an answer to an earlier call does not close it", []step{
 			{while: answersLate, calls: 1, asked: 1, together: true}, opened,
 			{after: 1001 * ms, while: fails, calls: 5, asked: 1},
@@ -196,7 +196,7 @@ func TestBreaker(t *testing.T) {
 					store := scriptedStore(answers)
 					l := core.Must(core.New(decorate(store), plenty))
 					call := func(d does) {
-						if _, err := allow(l); errors.Is(err, context.Canceled) != (d == cancelled) || err != nil && d != cancelled {
+						if _, err := allow(l); errors.Is(err, context.Canceled) != (d == canceled) || err != nil && d != canceled {
 							t.Errorf("a call while the store does %d: %v", d, err)
 						}
 					}
@@ -249,7 +249,7 @@ func TestBreakerCountsDeadlines(t *testing.T) {
 }
 
 // Who is done before he asks is told so, and nothing is asked.
-func TestBreakerOfADoneContext(t *testing.T) {
+func TestBreakerWithAContextThatIsDone(t *testing.T) {
 	for name, decorate := range breakers {
 		for _, want := range []error{context.Canceled, context.DeadlineExceeded} {
 			synctest.Test(t, func(t *testing.T) {
@@ -315,7 +315,7 @@ func (w wrapped) Unwrap() core.Store { return w.Store }
 
 // What one server of a store does concerns its users only: the others' decisions stay the
 // store's, and its own pay no timeout for every call.
-func TestBreakerOfAStoreInParts(t *testing.T) {
+func TestBreakerPerPartOfAStore(t *testing.T) {
 	wraps := map[string]func(core.Store) core.Store{
 		"bare":    func(s core.Store) core.Store { return s },
 		"Divide":  func(s core.Store) core.Store { return core.Divide(s, 2) },
@@ -373,7 +373,7 @@ func note(down map[string]bool) func(context.Context, core.Observation) {
 }
 
 // A part that nobody asks for any more, since another has taken over, is no outage for ever.
-func TestBreakerForgetsAPartThatHasGone(t *testing.T) {
+func TestBreakerForgetsARemovedPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs(t)
 		store := &spread{Store: memorystore.New(nil), failing: "b", asked: map[string]int{}}

@@ -127,7 +127,7 @@ func testFallback(t *testing.T) {
 }
 
 // Whoever hangs up must not thereby pass uncounted.
-func TestCallersOwnLeavingIsNobodysOutage(t *testing.T) {
+func TestACallersCancellationIsNotAnOutage(t *testing.T) {
 	log := logs(t)
 	for _, name := range []string{"FailOpen", "Fallback", "Shadow"} {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -199,7 +199,7 @@ func TestObserveSeesErrors(t *testing.T) {
 }
 
 // A surcharge and a ban by hand can be told from what users do.
-func TestObserveTellsThemApart(t *testing.T) {
+func TestObserveDistinguishesCalls(t *testing.T) {
 	var seen []string
 	store := core.Observe(memorystore.New(nil), func(_ context.Context, o core.Observation) {
 		seen = append(seen, fmt.Sprint(o.Limits, o.Cost, o.Ban, o.Peek, o.Surcharge, o.Decision.Allowed))
@@ -245,7 +245,7 @@ func TestDecoratorsRefuseNil(t *testing.T) {
 
 // A dry run neither refuses nor delays, and has charged nothing for what it lets pass
 // against the limit.
-func TestShadowHoldsNobodyUp(t *testing.T) {
+func TestShadowDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limit := range []core.Limit{core.Funnel(1, core.Every(time.Hour)), core.FixedWindow(1, time.Hour)} {
 			store := memorystore.New(nil)
@@ -271,7 +271,7 @@ func TestShadowHoldsNobodyUp(t *testing.T) {
 
 // A ban by hand that no store has taken is an error, and one that a dry run has taken
 // can be inspected.
-func TestABanIsTakenOrAnError(t *testing.T) {
+func TestABanThatNoStoreTakesIsAnError(t *testing.T) {
 	limit, policy := core.FixedWindow(1, time.Hour), core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}
 	for name, decorate := range map[string]func(core.Store) core.Store{"FailOpen": core.FailOpen, "Shadow": core.Shadow} {
 		store := sound()

@@ -230,7 +230,7 @@ func TestDivideSeveral(t *testing.T) {
 
 // A policy is as it was, a ban by hand and a surcharge are no cost above the share, a
 // shadow limit refuses nothing, and what was charged can be given back.
-func TestDivideBesidesLimits(t *testing.T) {
+func TestDivideLeavesOtherCallsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := core.Must(core.New(core.Divide(memorystore.New(nil), 4), core.FixedWindow(10, time.Hour), core.Funnel(4, core.Every(time.Hour)).Shadow()))
 		lim = core.Must(lim.With(core.Refundable{}, core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))

@@ -176,7 +176,7 @@ func TestLimitsCompareByTheirNumbers(t *testing.T) {
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-func TestLimitSaysWhatItIs(t *testing.T) {
+func TestLimitAccessors(t *testing.T) {
 	tests := []struct {
 		limit          core.Limit
 		text, identity string
@@ -209,7 +209,7 @@ func TestLimitSaysWhatItIs(t *testing.T) {
 	}
 }
 
-func TestCallsThatAskNothing(t *testing.T) {
+func TestCallsThatReachNoStore(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 	ctx := context.Background()
 	done, cancel := context.WithCancel(ctx)

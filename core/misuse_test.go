@@ -84,7 +84,7 @@ func TestResetKeepsABan(t *testing.T) {
 	}
 }
 
-func TestACostOfNothingIsRefusedWhileBanned(t *testing.T) {
+func TestACostOfZeroIsRefusedWhileBanned(t *testing.T) {
 	l := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, 2*time.Hour))).With(
 		core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
 	for range 2 {
@@ -147,7 +147,7 @@ type picky struct{ core.Store }
 
 func (picky) Accept([]core.Limit) error { return errors.New("not this one") }
 
-func TestADecoratorOfOnesOwnIsLookedThrough(t *testing.T) {
+func TestCustomDecoratorsAreUnwrapped(t *testing.T) {
 	if _, err := core.New(own{own{picky{memorystore.New(nil)}}}, core.FixedWindow(1, time.Hour)); err == nil {
 		t.Error("New did not ask the store")
 	}
@@ -183,7 +183,7 @@ func (s slowly) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 }
 
 // What a store returns beside an error is no decision, and nobody sees it.
-func TestNoDecisionBesideAnError(t *testing.T) {
+func TestAnErrorComesWithoutADecision(t *testing.T) {
 	const user, action = "u", "a"
 	seen := 0
 	store := core.Observe(hasty{memorystore.New(nil)}, func(_ context.Context, o core.Observation) {

@@ -49,7 +49,7 @@ func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"a ban of more", []core.Option{bans(year + time.Millisecond)}, []string{"a ban of", "365 days"}},
 		{"quiet for 1 ms", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = time.Millisecond })}, nil},
 		{"quiet for less", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = time.Microsecond })}, []string{"ForgetAfter 1µs", "1ms to 365 days"}},
-		{"quiet for less than nothing", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = -time.Hour })}, []string{"ForgetAfter -1h0m0s"}},
+		{"quiet for a negative time", []core.Option{policy(func(l *core.BanPolicy) { l.ForgetAfter = -time.Hour })}, []string{"ForgetAfter -1h0m0s"}},
 	} {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
 		derived, err := l.With(tt.options...)
@@ -143,7 +143,7 @@ func TestShadowsOfNew(t *testing.T) {
 }
 
 // A cost that only a shadow limit can never let pass is charged to the others.
-func TestAShadowsQuotaRefusesNobody(t *testing.T) {
+func TestAShadowLimitRefusesNobody(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Hour), core.FixedWindow(1, time.Minute).Shadow()))
 	if d, err := l.AllowN(t.Context(), "u", "a", 5); err != nil || !d.Allowed || d.Reason != core.ReasonShadowed || d.Remaining != 4 || d.Limit != 9 {
 		t.Errorf("%+v, %v", d, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-func TestStatusTellsEveryLimitAndTheBan(t *testing.T) {
+func TestStatusReportsEveryLimitAndTheBan(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 	fixed, funnel, shadow := core.FixedWindow(2, time.Minute), core.Funnel(5, core.Every(time.Second)), core.FixedWindow(1, time.Hour).Shadow()

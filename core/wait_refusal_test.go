@@ -16,7 +16,7 @@ import (
 )
 
 // Of those who arrive together, no more ask than can pass: each refusal would count.
-func TestToWaitTogetherIsNoAttempt(t *testing.T) {
+func TestWaitingTogetherIsNotAnAttempt(t *testing.T) {
 	for _, limit := range []core.Limit{core.FixedWindow(4, time.Minute), core.SlidingWindow(4, time.Minute), core.Funnel(4, core.Every(15*time.Second))} {
 		for _, taken := range []int{0, 1, 4} {
 			synctest.Test(t, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestToWaitTogetherIsNoAttempt(t *testing.T) {
 }
 
 // Whoever waits and passes was not refused, however often the store was asked.
-func TestToWaitIsNoAttempt(t *testing.T) {
+func TestWaitingIsNotAnAttempt(t *testing.T) {
 	ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
 	for _, tt := range []struct {
 		limit core.Limit
@@ -75,7 +75,7 @@ func TestToWaitIsNoAttempt(t *testing.T) {
 
 // Callers of several processes who all wait for the same instant are no attempts either: all but one
 // are told to wait on.
-func TestOthersWhoWaitAreNoAttempts(t *testing.T) {
+func TestOtherWaitersAreNotAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slow{memorystore.New(nil)}
 		ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
@@ -95,7 +95,7 @@ func TestOthersWhoWaitAreNoAttempts(t *testing.T) {
 }
 
 // One failed call of the store is no refusal of those who wait.
-func TestAFailedCallBansNobodyWhoWaits(t *testing.T) {
+func TestAFailedCallBansNoWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &failsOnce{Store: memorystore.New(nil)}
 		l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Second))).With(
@@ -131,7 +131,7 @@ func (s *failsOnce) Take(ctx context.Context, c core.Charge) (core.Decision, err
 }
 
 // A crowd that waits in vain is refused, and so banned.
-func TestWhoWaitsInVainIsBanned(t *testing.T) {
+func TestWaitersThatAreRefusedGetBanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(10, time.Minute))).With(
 			core.BanPolicy{Refusals: 100, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
@@ -188,7 +188,7 @@ func TestNoRefusalIsRecordedAfterTheEnd(t *testing.T) {
 }
 
 // A refusal that Wait returns is an attempt, as one of Allow is.
-func TestAWaitThatIsRefusedIsAnAttempt(t *testing.T) {
+func TestARefusedWaitIsAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute))).With(
 			core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
@@ -205,7 +205,7 @@ func TestAWaitThatIsRefusedIsAnAttempt(t *testing.T) {
 
 // Whoever waits behind a banned user, or behind one for whom the store has no room, has his turn
 // with him: nothing is reserved.
-func TestNobodyIsLateBehindOneWhoHasReservedNothing(t *testing.T) {
+func TestAWaiterWithoutATurnDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Minute)))).With(
 			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))

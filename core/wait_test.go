@@ -117,7 +117,7 @@ func TestACrowdOfWaitersAsksRarely(t *testing.T) {
 
 // While there is room for all, each asks for itself: otherwise a distant store would answer one
 // of them at a time.
-func TestNobodyQueuesForRoom(t *testing.T) {
+func TestNobodyWaitsWhileThereIsRoom(t *testing.T) {
 	for _, limit := range []core.Limit{core.SlidingWindow(10_000, time.Minute), core.Funnel(10_000, core.Every(time.Minute)), core.FixedWindow(10_000, time.Minute)} {
 		synctest.Test(t, func(t *testing.T) {
 			l := core.Must(core.New(slow{memorystore.New(nil)}, limit))
@@ -139,7 +139,7 @@ func TestNobodyQueuesForRoom(t *testing.T) {
 }
 
 // Those for whom there is no room queue in the order of arrival, however slow the store.
-func TestADistantStoreChangesNoOrder(t *testing.T) {
+func TestASlowStoreKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(3, core.Every(10*time.Second))))
 		got := waits(l, 6)
@@ -282,7 +282,7 @@ func TestAWaitThatOthersOvertakeEndsBeforeItsDeadline(t *testing.T) {
 }
 
 // A caller for whom others make the first one pause is not late before the limit says so.
-func TestAPauseMakesNobodyLate(t *testing.T) {
+func TestAPauseDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: memorystore.New(nil)}
 		others := core.Must(core.New(store.Store, core.FixedWindow(1, time.Second)))
@@ -303,7 +303,7 @@ func TestAPauseMakesNobodyLate(t *testing.T) {
 }
 
 // Those who wait learn that the store fails as soon as the first of them does.
-func TestAnOutageIsToldToAllWhoWait(t *testing.T) {
+func TestAllWaitersLearnOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := &flaky{err: errDown, during: func() { time.Sleep(time.Second) }}
 		l := core.Must(core.New(down, core.SlidingWindow(5, time.Minute)))
@@ -369,7 +369,7 @@ func TestAWaitThatASlowStoreMakesLateIsRefused(t *testing.T) {
 }
 
 // Who gives up makes room for who comes next, and wakes nobody early.
-func TestACancelledWaitGivesItsTurnBack(t *testing.T) {
+func TestACanceledWaitGivesItsTurnBack(t *testing.T) {
 	rate := core.Every(10 * time.Second)
 	for _, limits := range [][]core.Limit{{core.Funnel(1, rate)}, {core.TokenBucket(1, rate).Initial(1)}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -390,7 +390,7 @@ func TestACancelledWaitGivesItsTurnBack(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			cancel()
 			if err := <-left; !errors.Is(err, context.Canceled) {
-				t.Errorf("the wait that was cancelled: %v", err)
+				t.Errorf("the wait that was canceled: %v", err)
 			}
 			if d, _ := l.Peek(t.Context(), "u", "a"); d.RetryAfter != 6*time.Second {
 				t.Errorf("%v: the turn was not given back: %+v", limits, d)
@@ -451,7 +451,7 @@ func TestATurnIsGivenBackBeforeTheNextCallerAsks(t *testing.T) {
 
 // A caller that comes while a turn is given back is not refused for the turn of the caller
 // that has left.
-func TestATurnThatIsGivenBackRefusesNobody(t *testing.T) {
+func TestACanceledTurnRefusesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(10, core.Every(time.Minute))))
 		if d, err := l.AllowN(t.Context(), "u", "a", 10); err != nil || !d.Allowed {
@@ -483,7 +483,7 @@ func TestATurnThatIsGivenBackRefusesNobody(t *testing.T) {
 	})
 }
 
-func TestWaitersWhoLeaveAWindowWriteNothing(t *testing.T) {
+func TestCanceledWaitersOfAWindowWriteNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Minute)))
 		for range 2 {
@@ -503,7 +503,7 @@ func TestWaitersWhoLeaveAWindowWriteNothing(t *testing.T) {
 }
 
 // What Wait borrows a receipt for is not thereby one that can be given back.
-func TestWaitGivesAReceiptOnlyToWhoAskedForOne(t *testing.T) {
+func TestWaitIssuesAReceiptOnlyOnRequest(t *testing.T) {
 	l := core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Hour))))
 	d, err := l.Wait(t.Context(), "u", "a")
 	if err != nil {
@@ -524,7 +524,7 @@ func TestWaitGivesAReceiptOnlyToWhoAskedForOne(t *testing.T) {
 	}
 }
 
-func TestWaitAsksNothingThatCannotBeAnswered(t *testing.T) {
+func TestWaitDoesNotAskForTheImpossible(t *testing.T) {
 	store := &flaky{Store: memorystore.New(nil)}
 	l := core.Must(core.New(store, core.Funnel(5, core.Every(time.Hour))))
 	done, cancel := context.WithCancel(t.Context())
@@ -554,7 +554,7 @@ func TestWaitAsksNothingThatCannotBeAnswered(t *testing.T) {
 }
 
 // A caller that cannot have its turn in time is told at once, though others wait before it.
-func TestTheEndOfAQueueIsToldAtOnce(t *testing.T) {
+func TestWaitersLearnAtOnceThatTheirTurnIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Second))))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second+time.Millisecond)
@@ -583,7 +583,7 @@ func TestTheEndOfAQueueIsToldAtOnce(t *testing.T) {
 }
 
 // A funnel beside another limit reserves nothing, so nobody counts its time for those before him.
-func TestNobodyIsLateForAFunnelThatHasRoom(t *testing.T) {
+func TestAFunnelWithRoomDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(100, core.Every(time.Hour)), core.FixedWindow(1, time.Second)))
 		var wg sync.WaitGroup
@@ -609,7 +609,7 @@ func TestWaitFor(t *testing.T) {
 		{"at the end", time.Second, time.Second},
 		{"after the end", time.Second - time.Microsecond, -1},
 		{"without a wait", 0, -1},
-		{"less than nothing", -time.Hour, -1},
+		{"a negative number", -time.Hour, -1},
 		{"longer than a year", core.Never, time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -102,12 +102,12 @@ func TestTheContentType(t *testing.T) {
 			{"Echo's own handler, of HEAD", "", "HEAD", nil, "application/problem+json"},
 			{"a default of the application's", "text/html", "GET", nil, "application/problem+json"},
 			{"a handler that answers in HTML", "", "GET", always(html), "text/html; charset=UTF-8"},
-			{"a handler that answers in JSON of its own", "", "GET", always(own), "application/json"},
+			{"a handler that answers in its own JSON", "", "GET", always(own), "application/json"},
 			{"a handler that sends the problem", "", "GET", always(itself), "application/problem+json"},
 			{"a handler that sends the problem indented", "", "GET?pretty", always(itself), "application/problem+json"},
-			{"a handler that sends the problem under a type of its own", "", "GET", always(typed), "application/vnd.api+json"},
-			{"a handler that sends the field Problem in JSON of its own", "", "GET", always(part), "application/json"},
-			{"a handler that logs the problem and answers in JSON of its own", "", "GET", always(logged), "application/json"},
+			{"a handler that sends the problem under its own type", "", "GET", always(typed), "application/vnd.api+json"},
+			{"a handler that sends the field Problem in its own JSON", "", "GET", always(part), "application/json"},
+			{"a handler that logs the problem and answers in its own JSON", "", "GET", always(logged), "application/json"},
 			{"a handler that calls Echo's own", "", "GET", func(e server) func(ctx, error) { return e.ownOnError }, "application/problem+json"},
 			{"a handler that answers without a body", "", "GET", always(empty), ""},
 			{"a handler that answers 200", "", "GET", always(okay), "application/json"},
@@ -161,7 +161,7 @@ func TestOuterMiddlewareSeesTheError(t *testing.T) {
 }
 
 // The handler's own errors keep the headers, whatever they are.
-func TestTheHandlersOwnErrors(t *testing.T) {
+func TestErrorsOfTheHandler(t *testing.T) {
 	inBoth(t, func(t *testing.T, v version) {
 		for _, c := range append([]wrapped{
 			{"an HTTPError", v.httpError(404, "no such post"), 404},

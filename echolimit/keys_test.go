@@ -137,7 +137,7 @@ func TestValue(t *testing.T) {
 
 // Whatever a client says of its address, and whatever Echo believes of it, the peer
 // is one user.
-func TestTheAddressIsThePeers(t *testing.T) {
+func TestTheAddressIsThatOfThePeer(t *testing.T) {
 	inBoth(t, func(t *testing.T, v version) {
 		store := memory()
 		e := v.newEcho()

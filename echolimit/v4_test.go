@@ -126,7 +126,7 @@ func TestMethodNotAllowedOnThisHost(t *testing.T) {
 }
 
 // A Problem that a handler makes itself is "about:blank" and served as application/json.
-func TestAProblemOfOnesOwn(t *testing.T) {
+func TestACustomProblem(t *testing.T) {
 	e := newEcho()
 	e.GET("/a", func(echo.Context) error {
 		return &echo.HTTPError{Code: 409, Message: &echolimit.Problem{SentProblem: gate.SentProblem{Problem: gate.Problem{Title: "Busy", Status: 409}}}}

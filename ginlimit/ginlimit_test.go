@@ -96,7 +96,7 @@ func TestUnmatched(t *testing.T) {
 			e.HandleMethodNotAllowed = true
 			e.NoMethod(func(c *gin.Context) { c.String(405, "none") })
 		},
-		"a group of its own":   func(e *gin.Engine) { e.Group("/g").GET("/a", func(*gin.Context) {}) },
+		"its own group":        func(e *gin.Engine) { e.Group("/g").GET("/a", func(*gin.Context) {}) },
 		"a wildcard elsewhere": func(e *gin.Engine) { e.GET("/files/*path", func(*gin.Context) {}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestValue(t *testing.T) {
 
 // Whatever a client says of its address, and whatever Gin believes of it, the peer
 // is one user.
-func TestTheAddressIsThePeers(t *testing.T) {
+func TestTheAddressIsThatOfThePeer(t *testing.T) {
 	store := memory()
 	e := gin.New()
 	e.TrustedPlatform = "X-Platform-Ip"

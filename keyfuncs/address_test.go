@@ -52,9 +52,9 @@ func TestRemoteIP(t *testing.T) {
 		{"a_zone_is_dropped", "[fe80::1%eth0]:1", "fe80::/64", nil},
 		{"a_zone_without_a_port_is_dropped", "fe80::1%eth0", "fe80::/64", nil},
 		{"nothing_is_no_key", "", "", noKey},
-		{"a_unix_socket_is_no_key", "@", "", noKey},
-		{"an_abstract_unix_socket_is_no_key", "@app", "", noKey},
-		{"a_path_is_no_key", "/run/app.sock", "", noKey},
+		{"a_unix_socket_has_no_key", "@", "", noKey},
+		{"an_abstract_unix_socket_has_no_key", "@app", "", noKey},
+		{"a_path_is_not_a_key", "/run/app.sock", "", noKey},
 		{"unspecified_v4_is_bad", "0.0.0.0:1", "", badKey},
 		{"unspecified_v6_is_bad", "[::]:1", "", badKey},
 		{"unspecified_without_a_port_is_bad", "::", "", badKey},
@@ -84,7 +84,7 @@ func TestRemoteIP(t *testing.T) {
 	}
 }
 
-func TestASiteIsOneKey(t *testing.T) {
+func TestAnIPv6SiteIsOneKey(t *testing.T) {
 	for i := range 1000 {
 		key, err := keyfuncs.RemoteIP(from(fmt.Sprintf("[2001:db8:1:2:%x:%x::%x]:%d", i*7, i*31, i, 1024+i), ""))
 		check(t, key, err, "2001:db8:1:2::/64", nil)
@@ -152,7 +152,7 @@ func TestForwardedIP(t *testing.T) {
 		{"an_empty_line_left_of_the_client_neither", proxy, []string{"", "203.0.113.9"}, "203.0.113.9", nil},
 
 		{"an_untrusted_peer_is_the_client", "203.0.113.9:80", []string{"6.6.6.6"}, "203.0.113.9", nil},
-		{"whatever_his_header", "203.0.113.9:80", []string{"\x00{,"}, "203.0.113.9", nil},
+		{"whatever_its_header", "203.0.113.9:80", []string{"\x00{,"}, "203.0.113.9", nil},
 		{"and_though_he_invents_a_proxy", "203.0.113.9:80", []string{"6.6.6.6, 10.0.0.1"}, "203.0.113.9", nil},
 		{"no_header_is_the_peer", proxy, nil, "10.0.0.1", nil},
 		{"only_trusted_ones_are_the_peer", proxy, []string{"10.0.0.9, 10.0.0.8", "::ffff:10.0.0.7"}, "10.0.0.1", nil},
@@ -179,7 +179,7 @@ func TestForwardedIP(t *testing.T) {
 		{"nor_a_newline", proxy, []string{"203.0.113.9\n"}, "", badKey},
 		{"a_megabyte_of_garbage_is_bad", proxy, []string{strings.Repeat("9", 1<<20)}, "", badKey},
 
-		{"a_unix_socket_is_no_key", "@", []string{"203.0.113.9"}, "", keyfuncs.ErrNoKey},
+		{"a_unix_socket_has_no_key", "@", []string{"203.0.113.9"}, "", keyfuncs.ErrNoKey},
 		{"a_bad_peer_is_bad", "junk", []string{"203.0.113.9"}, "", badKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -212,14 +212,14 @@ func TestTrustedHeaderIP(t *testing.T) {
 		{"a_client_at_the_edge_is_himself", edge, []string{"10.0.0.7"}, "10.0.0.7", nil},
 		{"no_header_is_the_peer", edge, nil, "10.0.0.1", nil},
 		{"an_untrusted_peer_is_the_client", "203.0.113.9:80", []string{"6.6.6.6"}, "203.0.113.9", nil},
-		{"whatever_his_header", "203.0.113.9:80", []string{"a:{b}\x01" + strings.Repeat("x", 8192)}, "203.0.113.9", nil},
+		{"whatever_its_header", "203.0.113.9:80", []string{"a:{b}\x01" + strings.Repeat("x", 8192)}, "203.0.113.9", nil},
 		{"a_list_is_bad", edge, []string{"6.6.6.6, 203.0.113.9"}, "", badKey},
 		{"a_port_is_bad", edge, []string{"203.0.113.9:5555"}, "", badKey},
 		{"an_empty_header_is_bad", edge, []string{""}, "", badKey},
 		{"an_empty_last_line_is_bad", edge, []string{"203.0.113.9", ""}, "", badKey},
 		{"unspecified_is_bad", edge, []string{"::"}, "", badKey},
 		{"garbage_is_bad", edge, []string{"not-an-ip:{evil}\x01"}, "", badKey},
-		{"a_unix_socket_is_no_key", "@", []string{"203.0.113.9"}, "", keyfuncs.ErrNoKey},
+		{"a_unix_socket_has_no_key", "@", []string{"203.0.113.9"}, "", keyfuncs.ErrNoKey},
 		{"a_bad_peer_is_bad", "junk", []string{"203.0.113.9"}, "", badKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -58,14 +58,14 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-func TestFirstAsksNoFurther(t *testing.T) {
+func TestFirstStopsAtTheFirstKey(t *testing.T) {
 	f := keyfuncs.First(says("alice"), func(int) (string, error) { panic("asked") })
 	if key, err := f(0); key != "alice" || err != nil {
 		t.Fatal(key, err)
 	}
 }
 
-func TestUsersAndAddressesAreApart(t *testing.T) {
+func TestUsersAndAddressesNeverCollide(t *testing.T) {
 	f := keyfuncs.First(keyfuncs.Header("X-User-ID"), keyfuncs.RemoteIP)
 	anonymous, err := f(get())
 	check(t, anonymous, err, "~2:203.0.113.9", nil)

@@ -85,14 +85,14 @@ func TestRouteOnAMux(t *testing.T) {
 	}
 }
 
-func TestAllStandardMethodsAreApart(t *testing.T) {
+func TestStandardMethodsAreSeparateRoutes(t *testing.T) {
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
 		key, err := keyfuncs.Route(&http.Request{Method: method, Pattern: "/x"})
 		check(t, key, err, method+" /x", nil)
 	}
 }
 
-func TestMadeUpMethodsAreOneRoute(t *testing.T) {
+func TestUnknownMethodsAreOneRoute(t *testing.T) {
 	for i := range 1000 {
 		key, err := keyfuncs.Route(&http.Request{Method: fmt.Sprintf("M%d", i), Pattern: "/x"})
 		check(t, key, err, "OTHER /x", nil)

@@ -66,7 +66,7 @@ func TestWarnings(t *testing.T) {
 		requests []*http.Request
 		want     string
 	}{
-		{"a_client_without_headers_is_no_matter", remote, many(3, from(stranger, "")), ""},
+		{"a_client_without_headers_does_not_matter", remote, many(3, from(stranger, "")), ""},
 		{"X-Forwarded-For_nobody_trusts,_said_once", remote, many(3, from(stranger, "X-Forwarded-For", "6.6.6.6")), "forwarded-untrusted"},
 		{"Forwarded", remote, many(3, from(stranger, "Forwarded", "for=6.6.6.6")), "forwarded-untrusted"},
 		{"X-Real-IP", remote, many(3, from(stranger, "X-Real-IP", "6.6.6.6")), "forwarded-untrusted"},
@@ -75,14 +75,14 @@ func TestWarnings(t *testing.T) {
 		{"an_empty_header_is_one", remote, many(3, from(stranger, "X-Forwarded-For", "")), "forwarded-untrusted"},
 		{"a_trusted_proxy_is_well", forwarded, many(2000, from(proxy, "X-Forwarded-For", "6.6.6.6")), ""},
 		{"a_stranger_without_the_header_is_well", forwarded, many(2000, from(stranger, "")), ""},
-		{"a_stranger_with_it_is_said_once", forwarded, many(999, from(stranger, "X-Forwarded-For", "6.6.6.6")), "forwarded-untrusted"},
-		{"if_nobody_ever_matches_that_too", forwarded, many(3000, from(stranger, "X-Forwarded-For", "6.6.6.6")), "forwarded-untrusted trusted-never-matches"},
+		{"an_untrusted_peer_with_it_is_logged_once", forwarded, many(999, from(stranger, "X-Forwarded-For", "6.6.6.6")), "forwarded-untrusted"},
+		{"if_nobody_ever_matches_that_is_logged_too", forwarded, many(3000, from(stranger, "X-Forwarded-For", "6.6.6.6")), "forwarded-untrusted trusted-never-matches"},
 		{"one_match_is_enough", forwarded, append(many(1, from(proxy, "")), many(3000, from(stranger, "X-Forwarded-For", "6.6.6.6"))...), "forwarded-untrusted"},
 		{"also_a_late_one", forwarded, append(append(many(999, from(stranger, "X-Forwarded-For", "6.6.6.6")), from(proxy, "")), many(999, from(stranger, "X-Forwarded-For", "6.6.6.6"))...), "forwarded-untrusted"},
 		{"an_edge_that_is_trusted_is_well", edge, many(2000, from(proxy, "X-Real-IP", "6.6.6.6")), ""},
-		{"one_that_is_not_is_said", edge, many(3000, from(stranger, "X-Real-IP", "6.6.6.6")), "forwarded-untrusted trusted-never-matches"},
+		{"one_that_is_not_is_logged", edge, many(3000, from(stranger, "X-Real-IP", "6.6.6.6")), "forwarded-untrusted trusted-never-matches"},
 		{"one_match_is_enough_there_too", edge, append(many(1, from(proxy, "")), many(3000, from(stranger, "X-Real-IP", "6.6.6.6"))...), "forwarded-untrusted"},
-		{"another_header_is_no_matter_there", edge, many(3000, from(stranger, "X-Forwarded-For", "6.6.6.6")), ""},
+		{"another_header_does_not_matter_there", edge, many(3000, from(stranger, "X-Forwarded-For", "6.6.6.6")), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := codes(logged(t, tt.f(), tt.requests...)); got != tt.want {
@@ -127,12 +127,12 @@ func TestAFirstThatNeverFindsAUser(t *testing.T) {
 		requests []*http.Request
 		want     string
 	}{
-		{"a_few_visitors_are_no_matter", many(999, visitor), ""},
-		{"a_thousand_are_said_once", many(5000, visitor), "never-a-user"},
+		{"a_few_visitors_do_not_matter", many(999, visitor), ""},
+		{"a_thousand_are_logged_once", many(5000, visitor), "never-a-user"},
 		{"one_user_among_them_is_enough", slices.Concat(many(999, visitor), many(1, member), many(5000, visitor)), ""},
 		{"also_if_the_user_comes_first", append(many(1, member), many(5000, visitor)...), ""},
 		{"users_alone_are_well", many(2000, member), ""},
-		{"a_bad_key_is_no_user", slices.Concat(many(500, visitor), many(1, garbled), many(500, visitor)), "never-a-user"},
+		{"a_bad_key_is_not_a_user", slices.Concat(many(500, visitor), many(1, garbled), many(500, visitor)), "never-a-user"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := keyfuncs.First(user, keyfuncs.RemoteIP)

@@ -62,7 +62,7 @@ func TestRouteOutsideTheMux(t *testing.T) {
 
 // Around the mux an Action limits also what the mux answers itself; on a pattern
 // a limit does not see it.
-func TestWhatTheMuxAnswersItself(t *testing.T) {
+func TestResponsesOfTheMuxItself(t *testing.T) {
 	store := memory()
 	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") })
 	limit := nethttp.Limit(core.Must(core.New(store, core.FixedWindow(50, time.Minute))), xUserID, keyfuncs.Action("x"))
@@ -120,7 +120,7 @@ func TestTheWriterIsNotWrapped(t *testing.T) {
 
 // Without Keep the handler has the very request; with it, one that still has the
 // mux's match and the context's values and end.
-func TestTheRequestStaysWhole(t *testing.T) {
+func TestTheRequestIsPassedUnchanged(t *testing.T) {
 	type key struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
 	defer cancel()
@@ -201,7 +201,7 @@ func TestARequestServedAgain(t *testing.T) {
 }
 
 // A caller who has left is not the store's outage.
-func TestACallerWhoLeft(t *testing.T) {
+func TestADisconnectedClient(t *testing.T) {
 	log := gatetest.Capture(t)
 	store := memory()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -73,7 +73,7 @@ func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
 	}
 }
 
-func TestAMeterDrainsAtItsRateForEver(t *testing.T) {
+func TestAMeterDrainsAtItsRateForever(t *testing.T) {
 	r, s := NewMeter(KindFunnel, 1, 7, second), State{}
 	now, passed := 100*second, 0
 	for range 7_000 { // every microsecond at which one fits, for a thousand seconds
@@ -197,7 +197,7 @@ func TestABinaryStateMayBeginBelowZero(t *testing.T) {
 	}
 }
 
-func TestBytesThatAreNoState(t *testing.T) {
+func TestBytesThatAreNotAState(t *testing.T) {
 	good, _ := (&State{Exists: true, Counter: Counter{Count: 5, End: 1e15}}).MarshalBinary()
 	for name, b := range map[string][]byte{
 		"another version":  append([]byte{9}, good[1:]...),
@@ -251,7 +251,7 @@ func FuzzUnmarshalBinary(f *testing.F) {
 }
 
 // Every entry of the table is whole: a kind that is only half there is not decided as another one.
-func TestEveryKindIsWhole(t *testing.T) {
+func TestEveryKindIsComplete(t *testing.T) {
 	words := map[string]bool{}
 	for k := Kind(1); int(k) < len(kinds); k++ {
 		e := kinds[k]

@@ -603,7 +603,7 @@ func TestASharedTrailIsNotCopied(t *testing.T) {
 
 // All keys of a user are in one shard. If they fill the store, the users of other shards take
 // their places.
-func TestAUserOfManyActionsFillsTheStoreForNobody(t *testing.T) {
+func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 	const maxKeys = 8192
 	limiter := func(s *Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Hour))) }
 	fill := func(s *Store, l *core.Limiter, times int) {
@@ -685,7 +685,7 @@ func TestExpiredKeysOfOneUserGoBeforeLiveKeysOfOthers(t *testing.T) {
 
 // Where most keys are refused, new users go on finding room as easily as at first: what can
 // be dropped does not become rare in one part of a table.
-func TestNewUsersFindRoomAmongRefused(t *testing.T) {
+func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 	const maxKeys = 8192
 	c := &clock{us: 1e9}
 	s := newStore(&Options{MaxKeys: maxKeys}, c.now)
@@ -790,7 +790,7 @@ func BenchmarkFlood(b *testing.B) {
 }
 
 // What a queue takes, at the limit and under steady use.
-func TestQueueTakesEightAndAHalfBytesAnAction(t *testing.T) {
+func TestAQueueTakesEightAndAHalfBytesPerAction(t *testing.T) {
 	for _, n := range []int{5, 33, 65, 100, 300, 1000, 4097, 10_000, 100_000} {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 10_000}, c.now)
@@ -840,7 +840,7 @@ func heap() uint64 {
 }
 
 // Idle queues do not stay for ever: as new keys come, what has expired goes.
-func TestExpiredTrailsAreGivenBack(t *testing.T) {
+func TestExpiredTrailsAreFreed(t *testing.T) {
 	c := &clock{}
 	s := newStore(nil, c.now)
 	l := core.Must(core.New(s, core.MovingWindow(1000, time.Second)))
@@ -868,7 +868,7 @@ func TestExpiredTrailsAreGivenBack(t *testing.T) {
 }
 
 // A queue that was long and has emptied needs no blocks.
-func TestAQueueThatEmptiesGivesItsBlocksBack(t *testing.T) {
+func TestAnEmptyQueueFreesItsBlocks(t *testing.T) {
 	c := &clock{}
 	s := newStore(nil, c.now)
 	l := core.Must(core.New(s, core.MovingWindow(10_000, time.Second)))
@@ -882,7 +882,7 @@ func TestAQueueThatEmptiesGivesItsBlocksBack(t *testing.T) {
 	s.check(t)
 }
 
-func TestTimeIsTheProcesssOwn(t *testing.T) {
+func TestTimeIsMonotonic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(New(nil), core.SlidingWindow(2, time.Minute)))
 		allow(t, l, "u")

@@ -113,7 +113,7 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 			_ = l.Unban(t.Context(), "u", "a")
 			_ = l.Reset(t.Context(), "u", "a")
 		}, []string{"a fixed:1h allowed store 1"}},
-		{"and no caller who has left", func(m *metrics.Metrics) core.Store { return m.Watch(leaving{memorystore.New(nil)}) }, func(t *testing.T, store core.Store) {
+		{"and not for a caller who cancels", func(m *metrics.Metrics) core.Store { return m.Watch(leaving{memorystore.New(nil)}) }, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(2)))
 			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), leave{}, leave{}))
 			defer cancel()
@@ -136,7 +136,7 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 			l := core.Must(core.New(store, perHour(100), perHour(50).Named("wide").Shadow(), perHour(5).Named("tight").Shadow()))
 			times(7, func() { _, _ = l.Allow(t.Context(), "u", "a") })
 		}, []string{"a fixed:1h allowed store 5", "a shadow:fixed:1h:tight shadowed store 2", "a shadow:fixed:1h:tight near 2"}},
-		{"a rehearsed store's", func(m *metrics.Metrics) core.Store { return m.Watch(core.Shadow(memorystore.New(nil))) }, func(t *testing.T, store core.Store) {
+		{"a shadow store's", func(m *metrics.Metrics) core.Store { return m.Watch(core.Shadow(memorystore.New(nil))) }, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(2)))
 			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
 		}, []string{"a fixed:1h allowed store 2", "a fixed:1h shadowed store 1"}},
@@ -225,7 +225,7 @@ func TestAnOutageWithAFallback(t *testing.T) {
 }
 
 // A store is not down for ever because nobody has asked it since it failed.
-func TestAStoreThatNobodyAsksIsUpAgain(t *testing.T) {
+func TestAnIdleStoreIsUpAgain(t *testing.T) {
 	for name, wrap := range map[string]func(core.Store) core.Store{
 		"bare":     func(s core.Store) core.Store { return s },
 		"Fallback": func(s core.Store) core.Store { return core.Fallback(s, memorystore.New(nil)) },
@@ -304,7 +304,7 @@ func TestWaitsAreOneDecision(t *testing.T) {
 }
 
 // A store that answers late lets the deadline of a caller end after it has reserved a turn.
-func TestAWaitWhoseDeadlineEndsIsNoError(t *testing.T) {
+func TestAWaitPastItsDeadlineIsNotAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(nil)
 		l := core.Must(core.New(m.Watch(late{memorystore.New(nil)}), core.Funnel(1, core.Every(time.Second))))
@@ -403,7 +403,7 @@ func TestLimitsAreBoundedToo(t *testing.T) {
 }
 
 // The labels must tell nothing of users, and be such that Prometheus takes them.
-func TestNoUserIsTold(t *testing.T) {
+func TestMetricsContainNoUser(t *testing.T) {
 	m := metrics.New(nil)
 	var refusals []metrics.Refusal
 	m.OnRefusal(func(_ context.Context, r metrics.Refusal) { refusals = append(refusals, r) })
@@ -551,7 +551,7 @@ type foreign struct {
 
 func (s foreign) Take(context.Context, core.Charge) (core.Decision, error) { return s.decision, nil }
 
-func TestABindingLimitThatThereIsNotCountsAsTheFirst(t *testing.T) {
+func TestAnInvalidBindingCountsAsTheFirstLimit(t *testing.T) {
 	for _, binding := range []int{-1, 1, 300} {
 		m := metrics.New(nil)
 		store := m.Watch(foreign{memorystore.New(nil), core.Decision{Allowed: true, Binding: binding, Source: core.SourceStore}})
@@ -560,7 +560,7 @@ func TestABindingLimitThatThereIsNotCountsAsTheFirst(t *testing.T) {
 	}
 }
 
-func TestBadUseIsSaidAtOnce(t *testing.T) {
+func TestMisusePanicsAtOnce(t *testing.T) {
 	for name, bad := range map[string]func(){
 		"no store":              func() { metrics.New(nil).Watch(nil) },
 		"a nil memorystore":     func() { metrics.New(nil).Watch((*memorystore.Store)(nil)) },

@@ -143,7 +143,7 @@ func TestHighPeaksAreExact(t *testing.T) {
 	}
 }
 
-func TestASweepLetsGoOfWhatIsPast(t *testing.T) {
+func TestASweepDropsThePast(t *testing.T) {
 	s := &shard{members: make([]member, 2)}
 	m := &s.members[1]
 	m.act(day, 1)

@@ -257,7 +257,7 @@ func TestOrderWithinAnHourDoesNotMatter(t *testing.T) {
 }
 
 // Several limits of a candidate are one limiter. Candidates do not see each other.
-func TestCandidatesAreApart(t *testing.T) {
+func TestCandidatesAreIndependent(t *testing.T) {
 	var hits []any
 	for i := range 6 {
 		hits = append(hits, fmt.Sprintf("2026-11-22T08:00:0%dZ", i), "a")

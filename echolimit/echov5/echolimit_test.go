@@ -126,7 +126,7 @@ func TestFinalCostOfHEAD(t *testing.T) {
 
 // FinalCost gets the status that the client gets, also of a handler that writes to Echo's own
 // Response.
-func TestFinalCostOfEchosOwnResponse(t *testing.T) {
+func TestFinalCostOfAnEchoResponse(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		do     func(*echo.Context, *echo.Response) error
@@ -180,7 +180,7 @@ func TestFinalCostOfEchosOwnResponse(t *testing.T) {
 }
 
 // A handler or a Deny that writes to Echo's own Response, past a middleware's writer, has answered.
-func TestPastAMiddlewaresWriter(t *testing.T) {
+func TestPastTheWriterOfAMiddleware(t *testing.T) {
 	ran := gatetest.NewRan(t, 2)
 	e := newEcho(echo.RouterConfig{})
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -259,7 +259,7 @@ func TestTheProblemArrives(t *testing.T) {
 }
 
 // The error says what was answered, and nothing of the user.
-func TestTheProblemsText(t *testing.T) {
+func TestTextOfTheProblem(t *testing.T) {
 	var seen error
 	e := newEcho(echo.RouterConfig{})
 	e.HTTPErrorHandler = func(_ *echo.Context, err error) { seen = err }

@@ -22,14 +22,14 @@ func TestConforms(t *testing.T) {
 	})
 }
 
-func TestASpoiltStateIsAnError(t *testing.T) {
+func TestACorruptStateIsAnError(t *testing.T) {
 	s := New(time.Now)
 	l := core.Must(core.New(s, core.SlidingWindow(5, time.Hour)))
 	if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
 		t.Fatal(err)
 	}
 	for k, b := range s.blobs {
-		b.state = []byte("spoilt")
+		b.state = []byte("corrupt")
 		s.blobs[k] = b
 	}
 	if _, err := l.Allow(t.Context(), "u", "a"); !errors.Is(err, machine.ErrBinary) {

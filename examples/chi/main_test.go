@@ -26,8 +26,8 @@ func TestEachRouteHasItsLimit(t *testing.T) {
 		admits             int
 	}{
 		{"replies, together for all posts", "POST", "/posts/1/replies", 5},
-		{"no more of them for another post", "POST", "/posts/2/replies", 0},
-		{"likes have a limit of their own", "POST", "/posts/1/likes", 15},
+		{"another post has no more of them", "POST", "/posts/2/replies", 0},
+		{"likes have their own limit", "POST", "/posts/1/likes", 15},
 		{"together for all posts", "POST", "/posts/2/likes", 0},
 		{"to take a like back is another route", "DELETE", "/posts/1/likes", 15},
 	} {
@@ -73,7 +73,7 @@ func TestRouteInUseIsAnError(t *testing.T) {
 }
 
 // chi's RealIP believes any client's header. The log says so, once.
-func TestRealIPIsWarnedOf(t *testing.T) {
+func TestRealIPIsWarnedAbout(t *testing.T) {
 	//lint:ignore SA1019 RealIP is deprecated for what this test shows.
 	h := middleware.RealIP(routes())
 	said := logged(func() {

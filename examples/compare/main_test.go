@@ -25,7 +25,7 @@ func TestTheCommittedFigureIsWhatTheProgramDraws(t *testing.T) {
 	}
 }
 
-func TestTheFigureStandsAlone(t *testing.T) {
+func TestTheFigureLoadsNothing(t *testing.T) {
 	for d := xml.NewDecoder(strings.NewReader(figure())); ; {
 		token, err := d.Token()
 		if err == io.EOF {
@@ -78,7 +78,7 @@ func TestContendersOfAGroupDecideAlike(t *testing.T) {
 }
 
 // What the figure's columns are there to show.
-func TestTheTrafficTellsTheLimitsApart(t *testing.T) {
+func TestTheTrafficDistinguishesTheLimits(t *testing.T) {
 	const edge, steady, hammer, quiet = 0, 1, 2, 3
 	for _, tt := range []struct {
 		limit        string

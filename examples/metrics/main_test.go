@@ -111,7 +111,7 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-func TestPromtoolLikesTheFiles(t *testing.T) {
+func TestPromtoolAcceptsTheFiles(t *testing.T) {
 	promtool(t, "check", "config", "prometheus.yml")
 	promtool(t, "check", "rules", "alerts.yml")
 	promtool(t, "test", "rules", "alerts_test.yml")
@@ -143,7 +143,7 @@ func TestPromtoolReadsTheDashboard(t *testing.T) {
 	promtool(t, "check", "rules", file)
 }
 
-func TestTheReadmesCommandsAreTheFiles(t *testing.T) {
+func TestTheCommandsOfTheREADMEAreTheFiles(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

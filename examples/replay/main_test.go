@@ -158,7 +158,7 @@ func TestErrors(t *testing.T) {
 		{"user of an empty field", []string{"-user", "json:", "-"}, exitUsage, []string{"json:FIELD"}},
 		{"route without an action", []string{"-route", "POST /x", "-"}, exitUsage, []string{"PATTERN=ACTION"}},
 		{"route with an empty action", []string{"-route", "POST /x=", "-"}, exitUsage, []string{"has no action"}},
-		{"route that is no pattern", []string{"-route", "POST x=y", "-"}, exitUsage, []string{`"POST x"`, "http.ServeMux"}},
+		{"route that is not a pattern", []string{"-route", "POST x=y", "-"}, exitUsage, []string{`"POST x"`, "http.ServeMux"}},
 		{"route with a bad wildcard", []string{"-route", "/{a}b=y", "-"}, exitUsage, []string{"http.ServeMux"}},
 		{"route with a host", []string{"-route", "example.org/x=y", "-"}, exitUsage, []string{"names a host"}},
 		{"route with an empty segment", []string{"-route", "//posts=y", "-"}, exitUsage, []string{`"//posts"`, "one slash"}},
@@ -224,13 +224,13 @@ func TestAFailedRunLeavesNoPage(t *testing.T) {
 	}
 }
 
-func TestHelpIsNoError(t *testing.T) {
+func TestHelpIsNotAnError(t *testing.T) {
 	if code, stdout, _ := replayed(t, "", "-h"); code != exitOK || stdout != usage {
 		t.Errorf("exit %d, %s", code, stdout)
 	}
 }
 
-func TestCutOffGzipIsSaid(t *testing.T) {
+func TestATruncatedGzipIsReported(t *testing.T) {
 	log, err := os.ReadFile("forum.log.gz")
 	if err != nil {
 		t.Fatal(err)

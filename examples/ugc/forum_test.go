@@ -223,7 +223,7 @@ func TestFourPosts(t *testing.T) {
 }
 
 // Five refusals are a minute's ban, told as such.
-func TestWhoDoesNotStopIsBanned(t *testing.T) {
+func TestAUserWhoDoesNotStopIsBanned(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		begun := time.Now()
 		for i := range 11 {

@@ -48,7 +48,7 @@ func TestThePageIsServed(t *testing.T) {
 }
 
 // The browser is told to refuse what is inline or from elsewhere, so the page must have none.
-func TestThePageNeedsNobodyElse(t *testing.T) {
+func TestThePageLoadsNothingElse(t *testing.T) {
 	if strings.Contains(pagePolicy, "unsafe") || strings.Contains(pagePolicy, "*") || strings.Contains(pagePolicy, "http") {
 		t.Errorf("the policy is %s", pagePolicy)
 	}
@@ -83,7 +83,7 @@ func (c client) standing(user string) status {
 	return s
 }
 
-func TestStatusSaysHowAUserStands(t *testing.T) {
+func TestStatusShowsTheLimitsOfAUser(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		for range 30 { // asking is free
 			c.standing("alice")

@@ -77,7 +77,7 @@ func TestStartUp(t *testing.T) {
 
 // What a user has done counts under whatever numbers come next, whether another plan
 // is picked or the limits change while the program runs: no change is an amnesty.
-func TestNoChangeIsAnAmnesty(t *testing.T) {
+func TestChangingALimiterForgivesNobody(t *testing.T) {
 	type ask struct{ max, status, remaining int }
 	windows := []ask{
 		{5, 200, 4}, {5, 200, 3}, {5, 200, 2}, {5, 200, 1},

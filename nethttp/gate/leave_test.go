@@ -34,7 +34,7 @@ var failedIsFree = finalCost(1, func(status int) int {
 })
 
 // What is left of 5 after one request that costs nothing if it fails.
-func TestWhoGetsAFailedRequestBack(t *testing.T) {
+func TestWhichFailedRequestsAreRefunded(t *testing.T) {
 	type ended func(w http.ResponseWriter, r *http.Request, leave func())
 	for _, c := range []struct {
 		name   string
@@ -43,12 +43,12 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 		left   int
 	}{
 		{"a failure is refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) { w.WriteHeader(500) }, nil, 5},
-		{"a failure of a client that has left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(500) }, nil, 4},
-		{"a failure that began before the client left is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { w.WriteHeader(502); leave() }, nil, 4},
+		{"a failure after a disconnect is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(500) }, nil, 4},
+		{"a failure that began before the disconnect is not", func(w http.ResponseWriter, _ *http.Request, leave func()) { w.WriteHeader(502); leave() }, nil, 4},
 		{"what costs more is charged to a client that has left", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(401) },
 			finalCost(1, func(int) int { return 3 }), 2},
 		{"a panic before a response is a failure", func(http.ResponseWriter, *http.Request, func()) { panic("mine") }, nil, 5},
-		{"a panic after the client left is not refunded", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave(); panic("mine") }, nil, 4},
+		{"a panic after a disconnect is not refunded", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave(); panic("mine") }, nil, 4},
 		{"a panic after a response that is charged is not refunded", func(w http.ResponseWriter, _ *http.Request, _ func()) {
 			_, _ = io.WriteString(w, "x")
 			panic("mine")
@@ -66,7 +66,7 @@ func TestWhoGetsAFailedRequestBack(t *testing.T) {
 			_, _ = io.WriteString(w, "x")
 			panic(http.ErrAbortHandler)
 		}, nil, 4},
-		{"a deadline of the server's own is no client that has left", func(w http.ResponseWriter, r *http.Request, _ func()) {
+		{"the server's own deadline is not a disconnect", func(w http.ResponseWriter, r *http.Request, _ func()) {
 			ctx, cancel := context.WithTimeout(r.Context(), 0)
 			defer cancel()
 			<-ctx.Done()
@@ -203,7 +203,7 @@ func TestCallsAreChargedWhatTheyCost(t *testing.T) {
 }
 
 // A deadline that a middleware outside has set is not the client's.
-func TestADeadlineOutsideIsNoClientThatLeft(t *testing.T) {
+func TestADeadlineOutsideIsNotADisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // or a busy machine is at the deadline too early
 		limiter := core.Must(core.New(memory(), slidingFive))
 		h := failedIsFree.Limit(limiter, keyfuncs.Everyone, keyfuncs.Action("x"))(http.HandlerFunc(
@@ -220,7 +220,7 @@ func TestADeadlineOutsideIsNoClientThatLeft(t *testing.T) {
 
 // A client that does not send its whole body, and so makes the handler fail, gets nothing
 // back. Only if the client closes an HTTP/1 connection does net/http say that it has left.
-func TestHalfABodyIsNoRefund(t *testing.T) {
+func TestHalfABodyIsNotRefunded(t *testing.T) {
 	const http1 = "POST /replies/7 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-User-Id: alice\r\n"
 	for _, ad := range adapters {
 		for _, c := range []struct {
@@ -283,7 +283,7 @@ func TestHalfABodyIsNoRefund(t *testing.T) {
 }
 
 // A handler may give up before the silent client's ReadTimeout.
-func TestABodyThatIsStillReadIsNoRefund(t *testing.T) {
+func TestABodyThatIsStillReadIsNotRefunded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := core.Must(core.New(memory(), slidingFive))
 		reads := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
@@ -375,7 +375,7 @@ func answersBeforeTheBody(t *testing.T, ad gatetest.Adapter, cfg *nethttp.Config
 // 30 clients that hang up get no more handlers than five: behind a handler that heeds its
 // context, behind a proxy, which then answers 502, and in the middle of a download through
 // a proxy, which then panics with http.ErrAbortHandler.
-func TestHangingUpIsNoRefund(t *testing.T) {
+func TestADisconnectIsNotRefunded(t *testing.T) {
 	onEach(t, func(t *testing.T, ad gatetest.Adapter, s *gatetest.Server) {
 		var mu sync.Mutex
 		var runs []string

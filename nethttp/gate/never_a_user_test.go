@@ -43,11 +43,11 @@ func TestNeverAUser(t *testing.T) {
 		requests []*http.Request
 		want     []string
 	}{
-		{"a few visitors are no matter", many(99, visitor), nil},
-		{"a hundred are said once", many(500, visitor), warned},
+		{"a few visitors do not matter", many(99, visitor), nil},
+		{"a hundred are logged once", many(500, visitor), warned},
 		{"one user before them is enough", append(many(1, member), many(500, visitor)...), nil},
 		{"one user among them is enough", slices.Concat(many(99, visitor), many(1, member), many(500, visitor)), nil},
-		{"a bad key is no missing one", many(500, bot), nil},
+		{"a bad key is not a missing key", many(500, bot), nil},
 	} {
 		for _, ad := range adapters {
 			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {

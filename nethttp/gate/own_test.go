@@ -36,7 +36,7 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 		{"allowed, with IETF", decides(allowed), nethttp.Config{IETF: true, ResetDelta: true}, "alice", 4},
 		{"allowed, with Keep", decides(allowed), nethttp.Config{Keep: true}, "alice", 2},
 		{"refused", decides(refusal), nethttp.Config{}, "alice", 4},
-		{"refused for ever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "alice", 3},
+		{"refused forever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "alice", 3},
 		{"refused, with IETF", decides(refusal), nethttp.Config{IETF: true}, "alice", 6},
 		{"no answer", fails("boom"), nethttp.Config{IETF: true}, "alice", 6},
 		{"no user", decides(allowed), nethttp.Config{}, "", 1},
@@ -249,7 +249,7 @@ func TestDenyWithAResponseController(t *testing.T) {
 		do   func(*http.ResponseController) error
 		want int
 	}{
-		{"a deadline is no answer", func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Now().Add(time.Hour)) }, 429},
+		{"a deadline is not an answer", func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Now().Add(time.Hour)) }, 429},
 		{"a flush answers 200", (*http.ResponseController).Flush, 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -94,7 +94,7 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 }
 
 // Gin's c.Stream asks the server's writer for it without a question.
-func TestWatchTellsThatTheClientHasLeft(t *testing.T) {
+func TestWatchNoticesADisconnect(t *testing.T) {
 	type notifier interface{ CloseNotify() <-chan bool }
 	w, _ := gate.Watch(closes{httptest.NewRecorder()})
 	if w.(notifier).CloseNotify() != (<-chan bool)(closed) {

@@ -171,7 +171,7 @@ func TestPrometheusSeesEveryDecision(t *testing.T) {
 }
 
 // promtool knows the conventions for names, units and help.
-func TestPromtoolLikesTheMetrics(t *testing.T) {
+func TestPromtoolAcceptsTheMetrics(t *testing.T) {
 	promtool := program(t, "promtool")
 	m := metrics.New(nil)
 	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.FixedWindow(1, time.Hour), core.FixedWindow(1, time.Hour).Named("x").Shadow()))

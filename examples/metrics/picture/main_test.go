@@ -35,7 +35,7 @@ func TestPictureDrawsEveryPanel(t *testing.T) {
 	}
 }
 
-func TestPictureSaysWhatPrometheusSays(t *testing.T) {
+func TestPictureReportsThePrometheusError(t *testing.T) {
 	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"error":"no such thing"}`)
 	}))

@@ -83,8 +83,8 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 		{"its own IETF inside a plain one, and the store fails", []nethttp.Config{plain}, &ietf, failsInner, 503, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"its own ResetDelta inside one with IETF", []nethttp.Config{ietf}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "since 1970", "RateLimit", `"fixed:1m";r=1;t=60`), nil},
 		{"its own ResetDelta inside one with Deny, and the store fails", []nethttp.Config{teapot}, &delta, failsInner, 503, "", headers("X-RateLimit-Reset", "since 1970"), nil},
-		{"a plain one of its own inside ResetDelta", []nethttp.Config{delta}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
-		{"a plain one of its own inside ResetDelta that skips", []nethttp.Config{{ResetDelta: true, Skip: skip}}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
+		{"its own plain one inside ResetDelta", []nethttp.Config{delta}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
+		{"its own plain one inside ResetDelta that skips", []nethttp.Config{{ResetDelta: true, Skip: skip}}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
 		{"its own Deny inside another's", []nethttp.Config{ietf}, &teapot, outer(denies), 418, "denied 7", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
 	} {
 		for _, ad := range adapters {

@@ -105,7 +105,7 @@ var refusedRules = []rule{
 		asked:  []string{"alice reply 1"},
 	},
 	{
-		name:  "the refusal that starts a ban tells of it, and so do those during it",
+		name:  "the refusal that starts a ban names it, and so do those during it",
 		store: memory,
 		routes: func(s core.Store) []Route {
 			limiter := core.Must(core.Must(core.New(s, core.FixedWindow(1, time.Minute))).

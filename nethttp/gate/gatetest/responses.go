@@ -662,9 +662,9 @@ var rules = []rule{
 		name:  "a cost of 0 charges nothing and passes even when nothing is left",
 		store: memory,
 		routes: func(s core.Store) []Route {
-			free, dear := reply(costs(0, nil))(s)[0], reply(costs(5, nil))(s)[0]
+			free, costly := reply(costs(0, nil))(s)[0], reply(costs(5, nil))(s)[0]
 			free.Path = "/free"
-			return []Route{free, dear}
+			return []Route{free, costly}
 		},
 		steps: []step{
 			{path: "/free", want: passed(5, 5, "+0s")},

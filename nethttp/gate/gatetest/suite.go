@@ -98,9 +98,9 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"Retry-After is honest", testRetryAfterIsHonest},
 		{"the second of Reset", testResetSecond},
 		{"MaxWait", testHold},
-		{"a held client leaves", testAHeldClientLeaves},
-		{"the end of MaxWait cuts no answer short", testTheEndOfMaxWaitCutsNoAnswerShort},
-		{"MaxWait refuses nobody for whom there is room", testMaxWaitRefusesNobodyForWhomThereIsRoom},
+		{"a held client disconnects", testAHeldClientLeaves},
+		{"MaxWait does not cut off an answer", testTheEndOfMaxWaitCutsNoAnswerShort},
+		{"MaxWait refuses nobody while there is room", testMaxWaitRefusesNobodyForWhomThereIsRoom},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, adapters) })
 	}

@@ -334,7 +334,7 @@ func testTheEndOfMaxWaitCutsNoAnswerShort(t *testing.T, adapters []Adapter) {
 		name  string
 		store func() core.Store
 	}{
-		{"a distant store", func() core.Store { return distant{memory(), 3 * time.Millisecond} }},
+		{"a slow store", func() core.Store { return distant{memory(), 3 * time.Millisecond} }},
 		{"with a fallback", func() core.Store { return core.Fallback(distant{memory(), 3 * time.Millisecond}, memory()) }},
 	} {
 		for _, ad := range adapters {
