@@ -26,15 +26,15 @@
 //
 // # Which limit
 //
-//	SlidingWindow  exact: at most max in any period; history can be read; max to 10,000
-//	MovingWindow   the same decisions, 8 bytes an action; max to 50,000,000
+//	SlidingWindow  exact: at most max in any period; the history can be read; max up to 10,000
+//	MovingWindow   the same decisions, 8 bytes per action; max up to 50,000,000
 //	FixedWindow    cheapest; up to twice max across a boundary
 //	ElasticWindow  every attempt restarts the window: it ends only after a pause
-//	TokenBucket    bursts up to capacity, then the rate; may start part full
+//	TokenBucket    bursts up to capacity, then the rate; may start partly full
 //	Funnel         bursts up to capacity, then the rate
-//	Throttle       a Funnel in the arguments of redis-cell's CL.THROTTLE
+//	Throttle       a Funnel with the arguments of redis-cell's CL.THROTTLE
 //
-// Start with [SlidingWindow] for actions of people, with [Funnel] for traffic that comes
+// Start with [SlidingWindow] for what people do, with [Funnel] for traffic that comes
 // in bursts and should flow at a rate, and with [FixedWindow] for large daily quotas and
 // daily jobs. FixedWindow(1, 24*time.Hour) lets a job run once in 24 hours from its first
 // run. [Limit.PerUser] counts all of a user's actions together. The program
@@ -55,8 +55,8 @@
 // the limiters of replies and posts both have such a policy on one store, a user who is
 // banned for replying cannot post either.
 //
-// [Limit.Shadow] makes a dry run of one limit: it is decided on live traffic beside the
-// enforced limits and never refuses. Decision.Reason says what it would have done.
+// [Limit.Shadow] makes a shadow limit, which is a dry run: it is decided on live traffic
+// alongside the enforced limits, and never refuses. Decision.Reason says what it would have done.
 //
 // # Plans and changed numbers
 //
@@ -67,7 +67,7 @@
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
 // funnel with other numbers is another funnel, which starts with its full quota. So one change
-// of plan gives at most one quota more. A user who can change plans at will gets the sum of their
+// of plan gives at most one extra quota. A user who can change plans at will gets the sum of their
 // rates: for such plans use windows of one period.
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
@@ -84,15 +84,15 @@
 // limits.
 //
 // RetryAfter is exact: at that instant the action passes, a microsecond earlier it does
-// not. It can be too long, or not exact to the microsecond, in these cases:
+// not. It can be too long, or off by some microseconds, in these cases:
 //
 //   - after the clock stepped back
 //   - for [ReasonFull]
 //   - for a Peek by a limiter with a smaller max on a shared window
 //   - for an answer from redisstore's cache
 //
-// It can be too short for a cost above the Initial of a bucket that is forgotten before then:
-// beside a longer window or ban, give that bucket a longer [Limit.ForgetAfter].
+// It can be too short if a cost is above a bucket's Initial, and the bucket is forgotten while
+// the user waits for another limit or a ban. Give such a bucket a longer [Limit.ForgetAfter].
 //
 // A clock that jumps past the end of a state and back may have lost the state.
 //
@@ -101,8 +101,8 @@
 //
 //   - ElasticWindow and CountRefused record what they themselves refuse
 //   - a bucket with Initial is started by an action that costs too much for it
-//   - a limiter with a shorter ForgetAfter than the one that admitted last has a bucket with
-//     Initial forgotten sooner
+//   - if the refusing limiter has a shorter ForgetAfter than the limiter that admitted last, a
+//     bucket with Initial is forgotten sooner
 //   - a BanPolicy counts refusals
 //   - the first action after the clock stepped back moves a state from the future to now
 //
@@ -113,8 +113,8 @@
 //
 // # Stores and decorators
 //
-// memorystore keeps states in the process, redisstore shares them between processes.
-// A decorator is a store that wraps a store. Read nested ones from the outside in:
+// memorystore keeps states in process memory, redisstore shares them between processes.
+// A decorator is a store that wraps a store. Read nested decorators from the outside in:
 //
 //	core.Observe(                      // sees every decision, of both stores
 //		core.Fallback(                 // asks the second store if the first has no answer
@@ -123,8 +123,8 @@
 //		see)
 //
 // Put Observe outside of Fallback to see what users get, and inside to see one store's
-// errors and delays. [Shadow] around all of it is a dry run of every limit. A decorator of your
-// own has a method Unwrap() Store.
+// errors and delays. [Shadow] around all of it makes every limit a shadow limit. Your own
+// decorator should have a method Unwrap() Store: see [Unwrapper].
 //
 // # When the store fails
 //
@@ -135,15 +135,15 @@
 //	redisstore                          the limit
 //	FailOpen(redisstore)                anything, while Redis has no answer
 //	Fallback(redisstore, memorystore)   n times the limit while Redis has no answer,
-//	                                    n+1 times before, in and after the outage together
+//	                                    n+1 times before, during and after the outage together
 //	Fallback(redisstore,                the limit while Redis has no answer, twice the limit
-//	    Divide(memorystore, n))         before, in and after the outage together; and at
-//	                                    most n-1 actions more, since shares are rounded up
+//	    Divide(memorystore, n))         before, during and after the outage together; and
+//	                                    at most n-1 more actions, because shares are rounded up
 //
 // Both stores decide for a user who is active before, during and after an outage, so that
-// user can reach the total. Add the limit once for every time that Redis comes back empty.
-// A call that timed out may have been charged in Redis, and is decided elsewhere too. Redis
-// then refuses earlier afterwards, never later.
+// user can reach the total. Each time Redis loses its data, add the limit once more. A
+// call that timed out may have been charged in Redis, and is decided elsewhere too. Redis may
+// then refuse earlier, but never later.
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row,
 // so that an outage does not cost every action the timeout. Failures of calls that overlap
@@ -156,7 +156,9 @@
 //	Charge.Check, Charge.Commit     decide a charge on the states that the store keeps
 //	Charge.Answer                   makes the decision if the store decides elsewhere, as in Lua
 //	Refunder, Decision.Issue        let a decision be given back
-//	Accepter, Unwrapper, ...        what else a store can do
+//	Accepter, Partitioned, Sized    what else a store can do, and
+//	Unwrapper, Pair, Breaker,       what a decorator can do
+//	WaitWatcher
 //	Receipt.Give, Receipt.Charged   give back to the states, or elsewhere
 //	Limit.Rule                      the limit in integers, for package machine
 //	Limit.IsPerUser                 whether the state's key leaves out the action

@@ -44,7 +44,7 @@ func Example_who() {
 	// not logged in is an address. The two are never equal.
 	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 
-	// Behind proxies of your own that append to X-Forwarded-For.
+	// Behind your own proxies, which append to X-Forwarded-For.
 	client := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
 	fmt.Println(user(guest("203.0.113.9")))

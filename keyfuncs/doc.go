@@ -10,7 +10,7 @@
 //
 // Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
 //
-// # Who: which function for which setup
+// # Which function for which setup
 //
 //	Your setup                                             Use
 //	your login middleware stores the user's id             ContextValue(key)
@@ -18,54 +18,54 @@
 //	an API key, checked before the limit                   ContextValue(key) of its owner
 //	basic authentication, checked before the limit         BasicAuthUser()
 //	users, and visitors who are not logged in              First(ContextValue(key), RemoteIP)
-//	per user, and per address too                          two limits: see By user and by address
+//	per user, and per address too                          two limits: see "By user and by address"
 //	no users; clients connect to your server directly      RemoteIP
 //	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
-//	no users; an edge sets a header of its own             TrustedHeaderIP(name, the edge's prefixes...)
-//	a login form, where no user is authenticated yet       two limits or three: see Logins
+//	no users; an edge proxy sets its own header            TrustedHeaderIP(name, the proxy's prefixes...)
+//	a login form, where no user is authenticated yet       two limits or three: see "Logins"
 //	one limit for all clients together                     Everyone
-//	anything else, such as a tenant                        a Func of your own
+//	anything else, such as a tenant                        your own Func
 //
 // Only use a key that the client cannot choose. A client that can choose its key gets a
-// fresh quota with each new key, and can use up another user's quota. An API key is such a
-// key until it has been checked: a client can invent keys.
+// fresh quota with each new key, and can use up another user's quota. That includes an API key that
+// has not been checked yet.
 //
 // # By user and by address
 //
-// Five a minute per user and 100 an hour per address are two limits. Give each an action of its
-// own. Mount the address's limit inside, so that one user's refused requests do not use it up:
+// Five a minute per user and 100 an hour per address are two limits. Give each its own action.
+// Mount the limit per address inside, so that one user's refused requests do not use it up:
 //
 //	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("reply-address"))(h)
 //	h = nethttp.Limit(perUser, user, keyfuncs.Action("reply"))(h)
 //
 // With one action for both, a user who registers as 203.0.113.77 has the same key as clients at
-// that address. They share bans, and the count of limits of one kind and period: so any user can
-// ban any address. A limit or ban with PerUser has no action. Then give each limiter a store of
-// its own, in Redis with a Prefix of its own.
+// that address. They share bans, and counts if kind and period are the same, so any user could get
+// any address banned. PerUser limits and bans ignore the action: give each limiter its own store,
+// and in Redis its own Prefix.
 //
 // # Behind a proxy
 //
 // Behind a proxy [RemoteIP] is the proxy's address, so all clients share one limit. The
 // client's address is then in a header. But every client can send that header, so trust it
-// only from a proxy of yours. [ForwardedIP] and [TrustedHeaderIP] take the proxies'
+// only from one of your proxies. [ForwardedIP] and [TrustedHeaderIP] take the proxies'
 // addresses and ignore the header of any other peer. Use one of them in place of RemoteIP,
 // also inside [First] and [Join].
 //
 // Do not use middleware that copies such a header into RemoteAddr without a check, as
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
-// has a quota of its own.
+// has its own quota.
 //
 // # Addresses
 //
-// An IPv4 address is a key of its own. Of an IPv6 address the first 64 bits are the key,
-// since one host can use all addresses of a /64. [Subnet] counts larger subnets.
+// An IPv4 address is one key. For IPv6 the key is the first 64 bits, because one host can use
+// every address of a /64. [Subnet] groups larger networks.
 //
 // # Logins
 //
 // At a login no user is authenticated yet, and the name is only a claim. A limit on the name
 // alone lets any client lock its owner out. Use one limit per name and address, and one per
-// address. A third on all users together caps the total. It comes last, so that requests refused
-// by the others do not use it up. The name is in the body of a form, so the handler asks for it:
+// address. A third limit on everyone together caps the total. It comes last, so that requests that
+// the others refuse do not use it up. The name is in the form's body, so the handler calls Allow:
 //
 //	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(http.HandlerFunc(login))
 //
@@ -80,10 +80,10 @@
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit
 // answers 400. Mount a handler outside that answers it 401 with WWW-Authenticate.
 //
-// # What: actions
+// # Actions
 //
 // An action is a name that you give, [Action], or the route's template, [Route]. It is
-// never the path: a client could make up paths, and each would have a quota of its own.
+// never the path, because a client could make up paths and get a new quota with each.
 //
 // # Your own function
 //

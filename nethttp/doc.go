@@ -8,14 +8,14 @@
 //	mux.Handle("POST /posts/{id}/replies",
 //		nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
 //
-// Every route names its user and its action; there is no default. [Limit] is the
-// short form, [Config] the long one. [Allow] limits an action that only the handler knows.
+// Every route says who acts and what they do; there is no default. [Limit] is the
+// short form, [Config] the long form. [Allow] limits an action that only the handler knows.
 //
 // # Responses
 //
-// If a limit has decided a request, the response has these headers, whatever its status. The
-// exceptions are the 503 of an http.TimeoutHandler outside, and a response that the handler writes
-// to a connection that it has taken over. The headers describe the tightest limit:
+// If a limit has decided a request, the response has these headers, whatever its status. Two
+// responses lack them: the 503 of an http.TimeoutHandler outside the limit, and what a handler
+// writes to a hijacked connection. The headers describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
@@ -26,34 +26,35 @@
 //
 //	status  when                                             further headers
 //	429     the limit refuses, or the user is banned         Retry-After in whole seconds, rounded up;
-//	                                                         none if the cost is above the quota, which in
-//	                                                         an outage may be a share's: see core.Divide
+//	                                                         absent if the cost is above the quota; during
+//	                                                         an outage the quota can be a share, see core.Divide
 //	503     the store has no answer: see core.Fallback       Retry-After: 1; Remaining is 0
-//	400     the request does not say who, what or how much   no limit headers of its own
-//	500     a key, Cost, Limiter or Skip function failed     no limit headers of its own
+//	400     the request does not say who, what or how much   none from this limit
+//	500     a key, Cost, Limiter or Skip function failed     none from this limit
 //
 // The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy)
 // from a limit. Cache-Control is no-store. Config.IETF adds RateLimit and RateLimit-Policy,
 // the headers of an [IETF draft].
 //
-// The middleware logs a 503, a 500 or a FinalCost that cannot be charged at most once a minute, and
-// keyfuncs.ErrNoRoute only once. It does not log a 400, nor a 503 for a client that has left.
+// The middleware logs a 503, a 500 and a FinalCost that cannot be charged, each at most once a
+// minute, and keyfuncs.ErrNoRoute once. It does not log a 400, or a 503 for a client that has
+// disconnected.
 //
-// A request that [core.Shadow] lets pass shows what the shadow limits say, such as nothing left.
-// With [core.Limit.Shadow] the headers show the enforced limits.
+// If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example
+// that nothing remains. With [core.Limit.Shadow] the headers show the enforced limits.
 //
-// Middleware outside may have set headers for another body. Before the problem is sent,
+// Middleware outside the limit may have set headers for another body. Before the problem is sent,
 // Content-Type, Content-Length, ETag, Last-Modified and Expires are removed. So is
-// Content-Encoding, unless a middleware outside wraps the ResponseWriter: that may be
+// Content-Encoding, unless a middleware outside the limit wraps the ResponseWriter: that may be
 // compression, which compresses the problem too.
 //
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
 // patterns with a method, or set Config.CountPreflights.
 //
-// If there are several limits around one handler, the headers show the tightest decision.
-// One limiter of several limits is better: it charges all of them or none. Limits with different
-// users, such as ids and addresses, need actions of their own: see By user and by address in
-// package keyfuncs.
+// If several Limits surround one handler, the headers show the tightest decision. One limiter
+// with several limits is better, because it charges all of them or none. Limits on different
+// kinds of users, such as ids and addresses, need different actions: see "By user and by address"
+// in package keyfuncs.
 //
 // # Where to mount it
 //
@@ -66,15 +67,15 @@
 //   - authentication, if the user comes from it
 //   - the mux, if the action is keyfuncs.Route
 //
-// http.TimeoutHandler gives its handler headers of its own. So mount all limits of a route on one
-// side of it, and if they are outside, do not call Allow in its handler. Otherwise the inner
+// http.TimeoutHandler gives its handler a separate header map. So mount all limits of a route on the
+// same side of it, and if they are outside, do not call Allow in its handler. Otherwise the inner
 // decision's headers replace the outer's, even if those are tighter. With a Config.FinalCost the
 // limits must be outside of it. The same is true of other middleware that buffers headers.
 //
 // Limit wraps the handler's ResponseWriter only with a FinalCost.
 //
 // If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client
-// gets both. Delete the backend's in ModifyResponse:
+// gets both. Delete the backend's headers in ModifyResponse:
 //
 //	for _, name := range nethttp.ExposedHeaders() {
 //		if name != "Retry-After" {
@@ -85,13 +86,13 @@
 // # Warnings
 //
 // Some mistakes make a limit ineffective, or make all users share it, without an error.
-// Each is logged once by slog.Default() with a code:
+// Each is logged once to slog.Default() with a code:
 //
 //	code                   what was seen, and what to do
 //	forwarded-untrusted    X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP on a request that
 //	                       keyfuncs.RemoteIP limits, or the header of ForwardedIP or TrustedHeaderIP from
-//	                       a peer that is not trusted. If a proxy of yours sets it, give ForwardedIP its
-//	                       prefixes. If no proxy sets it, a client made it up.
+//	                       a peer that is not trusted. If one of your proxies sets it, pass the proxy's
+//	                       prefixes to ForwardedIP. If none does, a client made it up.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
 //	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
@@ -109,9 +110,9 @@
 //	store-fails            Three calls in a row have failed. The message says what happens until the store
 //	                       answers: core.Fallback, core.FailOpen and core.Shadow differ.
 //	store-answers          The store answers again, and no call has failed for 5 seconds.
-//	store-falters          Single calls fail, and the next ones do not. Logged at most once a minute.
-//	redis-panic            The Redis client panicked. Fix the cause, and make a new client: the old one
-//	                       may have lost places in its pool. Logged at most once a minute.
+//	store-falters          Some calls fail, but not several in a row. Logged at most once a minute.
+//	redis-panic            The Redis client panicked. Fix the cause and create a new client: the pool of
+//	                       the old one may have lost slots. Logged at most once a minute.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 // [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10

@@ -1,6 +1,6 @@
 // Package metrics counts the decisions of limiters. It needs only the standard library.
 // Packages tailcutprom and tailcutotel export the counts to Prometheus and OpenTelemetry. Each is
-// a module of its own: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
+// a separate module: go get github.com/tailcut/tailcut/core/metrics/tailcutprom
 //
 //	m := metrics.New(nil)
 //	store := m.Watch(core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)))
@@ -15,14 +15,15 @@
 // # What is counted
 //
 // Each call of Allow, AllowN or Wait that reaches the store is counted once, as a decision
-// of an action by a limit. A Wait that asks the store several times is one decision. A
-// middleware's request is one decision. Peek, Status, a cost of 0, Surcharge, Refund, Reset
+// of an action by a limit. A Wait counts as one decision even if it asks the store several
+// times. So does a request through the middleware. Peek, Status, a cost of 0, Surcharge, Refund, Reset
 // and Ban are not counted. Neither is a call that has no decision because its caller
 // canceled its context, or because its deadline ended while it waited for its turn.
 //
 // The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
-// have "*:" in front. The limit of an allowed action is the one that binds, of a banned one
-// "ban" or "*:ban", of a shadowed one the shadow limit, of an error the limiter's first.
+// have "*:" in front. For an allowed action it is the binding limit, for a banned one
+// "ban" or "*:ban", for a shadowed one the shadow limit, and for an error the limiter's first
+// limit.
 //
 //	outcome   allowed, limited, banned, full, shadowed, error
 //	source    store, fallback, cache, none; see core.Source. An error has none
@@ -32,13 +33,13 @@
 //
 // # When a store is down
 //
-// A store is down if its last three calls failed, and the last of them within the last
-// minute. Fallback, FailOpen and Shadow then only probe the store. It is up again with the
+// A store is down if its last three calls failed and the latest failure is less than a minute
+// old. Fallback, FailOpen and Shadow then only probe the store. It is up again with the
 // first answer, or one minute after its last failure if no call follows. A store spread over
 // several servers is down while one of them is.
 //
 // # What it costs
 //
-// A decision of one limit in process costs 15 ns more at most, and no allocation. A
-// memorystore alone is not timed.
+// Watch makes no allocation. BenchmarkPlain shows the time that it adds to an in-process decision.
+// Decisions by a bare memorystore are not timed.
 package metrics

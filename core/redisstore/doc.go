@@ -1,5 +1,5 @@
 // Package redisstore keeps the state of limits in Redis, so that the processes of a fleet
-// share them. It gives the same answers as memorystore. A decision takes one round trip and
+// share them. It makes the same decisions as memorystore. A decision takes one round trip and
 // uses Redis's own clock.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
@@ -12,8 +12,8 @@
 // 6.2 or later. The server need not be up when the program starts. These options matter:
 //
 //	ContextTimeoutEnabled: true
-//	    If a reply is lost, the client gives the connection up after five timeouts of the
-//	    store. Without this option it holds the connection for its ReadTimeout, 5 s by
+//	    If a reply is lost, the client gives up the connection after five of the store's
+//	    timeouts. Without this option it holds the connection for its ReadTimeout, 5 s by
 //	    default. Calls can then fail for a second after the network has recovered, or if
 //	    all of its connections are held, for its ReadTimeout.
 //	ReadTimeout: 200 * time.Millisecond, for a Cluster
@@ -26,34 +26,34 @@
 //
 // With a *redis.Client the store sends decisions in batches. If nothing is under way, a
 // decision is sent at once. While others are under way, decisions wait and then go out
-// together, in one run of the script. On a Cluster or Ring each decision is sent alone, and
-// also if the server behind a plain client is part of a cluster. For a proxy that spreads
-// keys over servers, use a client that is not a *redis.Client. Do not give the store an
-// AutoPipeliner: give it the client inside. An AutoPipeliner heeds no deadline, so after an outage
-// the server charges callers who had got an error, and it does not say which server a call goes to,
-// so that one hung server of a Cluster looks like all of them.
+// together, in one call of the function or script. On a Cluster or Ring each decision is sent
+// alone, and also if the server behind a plain client is part of a cluster. For a proxy that
+// spreads keys over servers, use a client that is not a *redis.Client. Do not give the store an
+// AutoPipeliner: give it the client inside. An AutoPipeliner ignores deadlines, so after an outage
+// the server still charges callers who already got an error. It also hides which server a call
+// goes to, so one hung server of a Cluster looks like all of them.
 //
 // With ContextTimeoutEnabled, if nothing is under way, the caller sends its call itself,
 // which takes less time. The caller then returns with the answer or at the timeout, even if
 // its context is canceled meanwhile. Your hooks, handlers of push notifications and the
-// connections of your Dialer must then heed deadlines, or the caller waits longer. If the client
+// connections of your Dialer must then observe deadlines, or the caller waits longer. If the client
 // has a Limiter, OnConnect, a credentials provider or no deadlines (a ReadTimeout or
 // WriteTimeout of -2), another goroutine sends the call.
 //
 // # Refusals are cached
 //
-// If a refused user goes on, the process repeats the refusal without Redis, for as long as
-// Redis would certainly refuse too. Within a second one caller asks Redis again. A repeated
-// decision has core.SourceCache. Its RetryAfter may be too long, by at most the time that the
-// first answer took.
+// If a refused user tries again, the process repeats the refusal without asking Redis, as long
+// as Redis would certainly refuse too. At least once a second one caller asks Redis again. A
+// repeated decision has core.SourceCache. Its RetryAfter may be too long, by at most the latency
+// of the first answer.
 //
 // Reset, Refund, Surcharge, Ban, Unban and a limiter with other numbers on the same Store end
 // a cached refusal at once. A change by another process or another Store is noticed within a
-// second. After a step back of Redis's clock a refusal can last a second longer.
+// second. If Redis's clock steps back, a refusal can last a second longer.
 //
 // Some actions always reach Redis: costs above one, unless the user is banned; refusals that
 // an ElasticWindow, CountRefused or a BanPolicy records; and all actions with CL.THROTTLE,
-// whose times are whole seconds. The cache has up to 16,384 refusals in some 4 MB.
+// whose times are whole seconds. The cache holds up to 16,384 refusals, about 4 MB.
 // [Options].NoRefusalCache turns it off.
 //
 // # Testing
@@ -67,64 +67,66 @@
 //
 // [Options].Timeout bounds every call, whatever the client's own options are. A call
 // without an answer is an error: [ErrTimeout], or the error of the client or of Redis. It is
-// never a refusal. No charge is taken twice: the client's retries are off for these commands.
+// never a refusal. No charge is made twice: the client's retries are disabled for these commands.
 // A Cluster's client still repeats a command that a node has not run, because the node is not
 // the key's master.
-// A Store alone fails closed. Wrap it in core.Fallback or core.FailOpen to decide otherwise.
+// A bare Store fails closed. To change that, wrap it in core.Fallback or core.FailOpen.
 //
 // If the caller's context ends before its charge is sent, the caller is not charged. After
 // that it may be charged. It may also be charged if the charge waits for a connection in a batch
 // with others, or if the caller sends its call itself.
 //
 // If the client cannot open a connection, the store tries to open one itself. So callers
-// get the error within 10 ms, and during an outage at once. When Redis is back, it decides
+// get the error within 10 ms, and during an outage at once. When Redis is back, it answers
 // the first probe of core.Fallback, at most 250 ms later. The client alone would try only
 // once a second, as it does for your other commands.
 //
 // # Faults
 //
-// These faults are tested on real Redis under load, with core.Fallback and one process. "Once"
-// is one quota; with n processes it is n quotas. Users get no errors, and no call takes longer
+// These faults are tested on real Redis under load, with core.Fallback and one process. With n
+// processes, "one quota" is n quotas. Users get no errors, and no call takes longer
 // than the timeout. Redis decides again within half a second of its return, unless the table
 // says otherwise.
 //
 //	fault                                users get                            more than the limit, in one period
-//	killed, comes back empty             the process's limit, then a new one  twice
-//	absent at the start, stopped, hangs  the process's limit                  once
-//	connections cut; replies late, lost  the process's limit                  once
-//	  or garbage
-//	out of memory, READONLY, LOADING,    the process's limit                  once
+//	killed, loses its data               the process's limit, then a new one  two quotas
+//	not running at start-up, stopped,    the process's limit                  one quota
+//	  hung
+//	connections cut; replies late, lost  the process's limit                  one quota
+//	  or corrupt
+//	out of memory, READONLY, LOADING,    the process's limit                  one quota
 //	  NOAUTH, WRONGPASS, NOPERM
-//	a stall shorter than two timeouts    the process's limit for the calls    once
+//	a stall shorter than two timeouts    the process's limit for the calls    one quota
 //	                                     that time out
-//	keys evicted                         Redis's answers                      once for each such key
-//	a key with a foreign value           the process's limit for that user    once; once more when it is deleted
+//	keys evicted                         Redis's answers                      one quota per such key
+//	a key with a foreign value           the process's limit for that user    one quota; another when it is
+//	                                                                          deleted
 //	FUNCTION FLUSH, SCRIPT FLUSH         Redis's answers                      nothing
-//	Sentinel's master dies               the process's limit until the        once, and what had not been
-//	                                     election, and 0.3 s                  replicated
+//	Sentinel's master dies               the process's limit until the        one quota, and what had not
+//	                                     election, and 0.3 s                  been replicated
 //	a Cluster's master dies or hangs     the same, its users only             the same
-//	a Cluster's slot moves               Redis's answers; with several        once, with several limits
+//	a Cluster's slot moves               Redis's answers; with several        one quota, with several limits
 //	                                     limits or a BanPolicy the process's  or a BanPolicy
 //	                                     limit until it has moved
-//	a Ring's server dies                 the process's limit, then a new one  twice
+//	a Ring's server dies                 the process's limit, then a new one  two quotas
 //	                                     on the other servers; its users only
-//	Redis's clock steps                  no refusal longer than one period    as much as the step, ahead
-//	                                     and a second
+//	Redis's clock steps                  no refusal longer than one period    if the clock steps ahead, as
+//	                                     and a second                         much as the step
 //
 // If one server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop
 // asking only that one. [Store.Part] tells them which server has a user's state.
 //
 // Two faults are in the client, and the store cannot bound them:
 //
-//   - If the client panics while it opens a connection, in a hook of yours or on a malformed
-//     reply, it loses a place in its pool. After PoolSize such panics every call fails. The
-//     log says so (code "redis-panic"): fix the cause and make a new client.
+//   - If the client panics while it opens a connection, in one of your hooks or on a malformed
+//     reply, its pool loses a slot. After PoolSize such panics every call fails. The log reports
+//     it (code "redis-panic"): fix the cause and create a new client.
 //   - If a reply announces 2^31 bytes or elements, the client allocates them, which can end
 //     the process. Use TLS across a network that you do not trust.
 //
 // # Keys
 //
-// A key is tailcut:{user}:action:limit, such as
+// A key is tailcut:{user}:action:limit. Examples are
 //
 //	tailcut:{alice}:reply:sliding:1m
 //	tailcut:{alice}:like:funnel:15:1/1h
@@ -134,9 +136,9 @@
 // 128 bytes is replaced by ~ and its digest. So any two users have different keys.
 // Options.Prefix separates applications. Options.Secret keeps users' names out of Redis.
 //
-// Every key expires: a limit's when its full quota is available again, that of a bucket with
-// Initial after its ForgetAfter, and a BanPolicy's when refusals and bans are forgotten. A
-// refund does not shorten the life of a funnel's or bucket's key.
+// Every key expires. A limit's key expires when its full quota is available again, the key of a
+// bucket with Initial after its ForgetAfter, and a BanPolicy's key when refusals and bans are
+// forgotten. A refund does not shorten the life of a funnel's or bucket's key.
 //
 // # Memory in Redis
 //
@@ -151,19 +153,18 @@
 //	MovingWindow                   5          136
 //	                               100        856
 //	                               10,000     82,008
-//	                               1,000,000  8,388,696 (8.4 an action)
+//	                               1,000,000  8,388,696 (8.4 per action)
 //
-// This is what MEMORY USAGE says in Redis 7.0 with names of ordinary length. Add 60 for the
-// expiry and the table. A MovingWindow of more than 32 actions has room for more: when it grows,
-// for twice as many, or from 512 actions on for an eighth more. It gives room back when a quarter
-// is in use and fewer than 500,000 actions count. The key of a funnel or bucket remembers up to
-// eight refunds, 35 bytes each, until the debt at the time of the refund has drained. The test
-// TestMemory prints the figures.
+// These are the figures of MEMORY USAGE in Redis 7.0, with names of ordinary length. Add 60 for the
+// expiry and the table. A MovingWindow of more than 32 actions has spare room: when it grows, for
+// twice as many, or from 512 actions on for an eighth more. It shrinks when a quarter is in use and
+// fewer than 500,000 actions count. The key of a funnel or bucket remembers up to eight refunds, 35
+// bytes each, until the debt at the time of the refund has drained. TestMemory prints the figures.
 //
 // # Server
 //
-// If Redis evicts a key, its user has the full quota again. So give the limits a server of
-// their own with
+// If Redis evicts a key, its user has the full quota again. So give the limits a separate server
+// with
 //
 //	maxmemory-policy noeviction
 //
@@ -196,10 +197,10 @@
 //
 // A server without functions (Redis 6.2, miniredis, Dragonfly), or one whose ACL does not permit
 // +fcall and +function|load, runs the same Lua as a script, which takes up to twice the CPU time.
-// The store asks once. [Options].NoFunctions has it use scripts on every server.
+// The store tries functions once. With [Options].NoFunctions it uses scripts on every server.
 //
-// If Redis is out of memory or a replica, it refuses functions whole. The store then runs the
-// script, which can still answer a Peek and refuse.
+// If Redis is out of memory or a replica, it refuses every call of a function. The store then
+// runs the script, which can still answer a Peek and refuse.
 //
 // # Failover
 //
@@ -210,7 +211,7 @@
 // Replication is asynchronous: actions that a master has admitted and not yet replicated are
 // forgotten. Users can repeat the actions of the replica's lag, which is milliseconds on a
 // healthy network, and at most one quota for each failover. A master that is alive but cut off
-// from its replica still admits users who reach it. They can get one quota more.
+// from its replica still admits users who reach it. They can get one extra quota.
 // min-replicas-to-write 1 ends that after min-replicas-max-lag.
 //
 // In a Cluster only the users of the dead master wait for the election, if it runs with
@@ -223,7 +224,7 @@
 //
 // # Capacity
 //
-// Redis 7.0 runs scripts in one thread. On a busy machine of two cores, with 128 callers, one
+// Redis runs functions and scripts in one thread. On a busy machine of two cores, with 128 callers, one
 // decision took this much of the thread's time:
 //
 //	                           on a Cluster       on a single server, in batches
@@ -232,7 +233,7 @@
 //	SlidingWindow              30 us, 33,000/s    10 us
 //	Funnel with a FixedWindow  23 us, 43,000/s     8 us
 //
-// N masters make N times as many decisions if there are many similar users: all decisions of
-// one user are on one node. A single server, in batches, makes as many as three to five
-// masters. At 30,000 decisions a second and a lag of 1 ms, a failover forgets some 30 actions.
+// With many similar users, N masters make N times as many decisions; all decisions about one user
+// are on one node. A single server with batches is as fast as three to five masters. At 30,000
+// decisions a second and a lag of 1 ms, a failover forgets about 30 actions.
 package redisstore

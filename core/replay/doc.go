@@ -7,7 +7,7 @@
 //	})
 //
 // The library makes the decisions: each candidate is a [core.Limiter] on a memorystore whose
-// clock is the log's. A user's actions follow the log, also after a refusal.
+// clock is the log's. A user's actions follow the log even after a refusal.
 // The command examples/replay prints the report as text, JSON or a page.
 //
 // # Formats
@@ -30,8 +30,8 @@
 //
 // # The fit
 //
-// For each action the report has the least max of a SlidingWindow, for four periods, that
-// touches no user, at most one in a thousand, and at most one in a hundred. A max touches a user if
+// For each action the report has the smallest max of a SlidingWindow, for four periods, that would
+// refuse no user, at most one user in a thousand, and at most one in a hundred. A max touches a user if
 // some half-open window of the period holds more than max of the user's actions. The same is
 // computed for the capacity of a Funnel at four rates. The numbers are exact: replaying
 // the log with one touches no more users than that, and with one less it touches more.
@@ -45,10 +45,10 @@
 //   - for each user and action with several requests within the last day about 220 bytes, and 1 to 5 for each
 //     distinct instant of that day, for the fit of 24h: a request every second all day long takes 90 kB;
 //   - the memorystore of each candidate, for users whose full quota is not available;
-//   - some 50 bytes for each user that a candidate refused;
-//   - some 20 MB for blocks of lines.
+//   - about 50 bytes for each user that a candidate refused;
+//   - about 20 MB for blocks of lines.
 //
-// The garbage collector needs up to as much again.
+// The garbage collector can double that.
 //
 // # Speed
 //
