@@ -23,10 +23,10 @@ import (
 // cost that can never pass, nor a call of Wait that passes in the end.
 //
 // The state belongs to user and action, or with PerUser to the user. Limiters on one store
-// share it, each with its own numbers. So if one limits ids and another addresses, give each
-// an action of its own: an id can look like an address. A limiter with a shorter Within or ForgetAfter
-// forgets for all of them. A full memorystore may drop the state of a user who is not
-// banned at present.
+// share it, each with its own numbers. So if one limits ids and another addresses, give each its
+// own action, because an id can look like an address. A limiter with a shorter Within or
+// ForgetAfter forgets for all of them. A full memorystore may drop the state of a user who is not
+// banned now.
 type BanPolicy struct {
 	// Refusals, 1 to 100, is how many refusals within the time Within, 1 ms to 365 days,
 	// lead to a ban. A refusal counts until just before Within is over.
@@ -125,10 +125,10 @@ var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; give it one
 
 var errNotBanned = errors.New("core: the user is not banned: the store is full, or has no answer")
 
-// Ban bans user from action by hand for d from now, 1 ms to 365 days. It replaces any ban
-// in force, and does not count as a ban of the [BanPolicy]. With BanPolicy.PerUser it is from
-// all actions, whichever is given. The store that decides at the time keeps it. If that is
-// the second store of a [Fallback], the ban ends with its process.
+// Ban bans user from action for d from now, 1 ms to 365 days. It replaces any ban in force, and
+// does not count as a ban of the [BanPolicy]. With BanPolicy.PerUser it is from all actions,
+// whichever is given. The store that decides at the time keeps it. If that is the second store of
+// a [Fallback], the ban ends with its process.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

@@ -142,7 +142,7 @@ func judge(ctx context.Context, d *Decision, err error) verdict {
 }
 
 // take asks the store, unless the breaker is open. If ok, the results are a decision, or the
-// error of a caller who left. If not, the store has no answer.
+// error of a caller who canceled. If not, the store has no answer.
 func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return d, true, err

@@ -6,7 +6,7 @@ import (
 )
 
 // Never is the RetryAfter of an action that can never pass: its cost is above the quota. With
-// [Divide] that is the share's quota, so after an outage the action may pass all the same.
+// [Divide] that is the share's quota, so after an outage the action may pass.
 const Never = time.Duration(math.MaxInt64)
 
 // A Decision is a limiter's answer.
@@ -45,7 +45,7 @@ type Decision struct {
 	// ReasonShadowed or ReasonNear: shadow limits come after the enforced ones. Otherwise it is 0.
 	Shadow int
 
-	// BanLevel is how many bans in a row a [BanPolicy] has given, the present one included.
+	// BanLevel is how many bans in a row a [BanPolicy] has given, including the current one.
 	BanLevel int
 
 	receipt *Receipt
@@ -86,7 +86,7 @@ type Reason string
 // [Shadow] and [Limit.Shadow].
 const (
 	ReasonLimited  Reason = "limited"  // a limit has no room
-	ReasonBanned   Reason = "banned"   // by a BanPolicy or by hand
+	ReasonBanned   Reason = "banned"   // by a BanPolicy or by Ban
 	ReasonFull     Reason = "full"     // the store has no room for another key: see memorystore.Options
 	ReasonShadowed Reason = "shadowed" // allowed; a shadow limit would have refused it
 	ReasonNear     Reason = "near"     // allowed; a shadow limit has at most a fifth left
@@ -100,7 +100,7 @@ const (
 	SourceNone     Source = iota // no store: FailOpen or Shadow let it pass
 	SourceStore                  // the limiter's store
 	SourceFallback               // the second store of Fallback
-	SourceCache                  // a cache in the process: a recent refusal of the limiter's store
+	SourceCache                  // an in-process cache: a recent refusal of the limiter's store
 )
 
 // String returns "store", "fallback", "cache" or "none".

@@ -47,11 +47,10 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 // both stores.
 //
 // Each store keeps the limit for itself. So a user may do at most the sum of what the stores
-// allow: the limit once for store, once for each of n processes, and once more whenever one
-// of them comes back empty. With [Divide] the n processes together allow the limit once,
-// rounded up. A call that timed out may have been charged in store and is decided by other
-// too. Store then refuses earlier afterwards, never later. A ban made in one store does not
-// hold in the other.
+// allow: the limit once for store, once for each of n processes, and once more whenever one of
+// them loses its data. With [Divide] the n processes together allow the limit once, rounded up. A
+// call that timed out may have been charged in store and is decided by other too. Store may then
+// refuse earlier, but never later. A ban made in one store does not hold in the other.
 func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
@@ -111,13 +110,13 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 }
 
 // An Observation is a decision as [Observe] shows it. It does not name the user. A call of
-// [Limiter.Ban] shows as one with the ban policy's limit alone. One of [Limiter.Wait] shows as many
-// as it takes. Refund and Reset do not show.
+// [Limiter.Ban] shows as one with the ban policy's limit alone. A call of [Limiter.Wait] shows
+// each time it asks the store. Refund and Reset do not show.
 type Observation struct {
 	Action    string
 	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
 	Cost      int64         // units
-	Ban       time.Duration // of a ban by hand; else 0
+	Ban       time.Duration // of a call of Ban; else 0
 	Peek      bool
 	Surcharge bool
 	Decision  Decision // zero if Err is not nil

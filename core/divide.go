@@ -9,16 +9,16 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Divide gives store an n-th of every quota, for one of n replicas that decide apart.
+// Divide gives store an n-th of every quota, for one of n replicas that decide separately.
 // Together they then keep the limits.
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
 // A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a
-// capacity and an Initial are rounded up, so the replicas together admit what the limit does
-// and at most n-1 more. Periods and a [BanPolicy] are not divided. A decision has the Limit,
-// the Remaining and the times of this replica's share. The share of a funnel or bucket has a
-// state of its own.
+// capacity and an Initial are rounded up, so the replicas together admit what the limit does, and
+// at most n-1 more. Periods and a [BanPolicy] are not divided. A decision has the Limit, the
+// Remaining and the times of this replica's share. The share of a funnel or bucket has a separate
+// state.
 //
 // An action that costs more than the share is refused with [Never] and writes nothing, even
 // if the limit itself has room for it.

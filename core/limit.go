@@ -81,7 +81,7 @@ func (l *Limit) identify(identity string) {
 var identitySeed = maphash.MakeSeed()
 
 // Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes.
-// Headers and metrics show it. Two limits that differ only by name count apart.
+// Headers and metrics show it. Two limits that differ only by name have separate states.
 func (l Limit) Named(name string) Limit {
 	l.mods |= modName
 	l.name = name
@@ -91,10 +91,10 @@ func (l Limit) Named(name string) Limit {
 // Shadow makes a shadow limit: it is decided on the same traffic as the limiter's other
 // limits, in the same step, and never refuses. An action that passes is charged to it if
 // the limit would have let it pass. Several shadow limits are charged all or none.
-// Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. It does
-// not say which of several limits. A limit with Shadow and the same limit without it have
-// separate states. At least one limit of a limiter is enforced. For a dry run of a whole limiter
-// there is the store [Shadow].
+// Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. Decision.Shadow
+// is the index of that limit. A limit with Shadow and the same limit without it have separate
+// states. At least one limit of a limiter is enforced. For a dry run of a whole limiter use the
+// store [Shadow].
 func (l Limit) Shadow() Limit {
 	l.shadow = true
 	return l.derived()

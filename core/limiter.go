@@ -12,7 +12,7 @@ import (
 // ErrConfig matches every error of [New] and [Limiter.With].
 var ErrConfig = errors.New("core: bad configuration")
 
-// The errors of a call with arguments that make no sense.
+// The errors of a call with invalid arguments.
 var (
 	ErrNoUser   = errors.New("core: the user is empty")
 	ErrNoAction = errors.New("core: the action is empty")
@@ -175,7 +175,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	return d, err
 }
 
-// take asks the store. What a store returns beside an error is no decision.
+// take asks the store. If the store returns an error, its decision is ignored.
 func (l *Limiter) take(ctx context.Context, c Charge) (d Decision, err error) {
 	if d, err = l.store.Take(ctx, c); err != nil {
 		d = Decision{}
@@ -223,7 +223,7 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (De
 }
 
 // Reset deletes the state of this limiter's limits for user and action, in every store that
-// may keep it. It does so too for other limiters that share the state. A ban stays; see
+// may keep it. This also affects other limiters that share the state. A ban stays; see
 // [Limiter.Unban].
 func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 	if err := l.check(ctx, user, action); err != nil {

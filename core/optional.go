@@ -35,7 +35,8 @@ type Refunder interface {
 	Refund(ctx context.Context, r *Receipt, units int64) error
 }
 
-// A Sized store keeps a bounded number of keys in the process. Package metrics does not time it.
+// A Sized store keeps a bounded number of keys in process memory. Package metrics does not time
+// it.
 type Sized interface {
 	Len() (keys, maxKeys int)
 }

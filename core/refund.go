@@ -10,7 +10,7 @@ import (
 )
 
 // Refundable makes a limiter whose decisions can be given back with [Limiter.Refund]. Each
-// decision then costs one allocation more.
+// decision then makes one more allocation.
 //
 //	posts, err := posts.With(core.Refundable{})
 type Refundable struct{}

@@ -24,12 +24,12 @@ import (
 // Reset forgets the states of the limits for that user and action. Unban is a Reset with only
 // the ban policy's limit.
 //
-// An error says that there is no decision: a store never turns an error into a refusal. An
-// error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
+// If a store returns an error, there is no decision: a store never turns an error into a refusal.
+// An error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
 // counts it as a failure of the store.
 //
 // More methods are optional: [Accepter], [Unwrapper], [Partitioned], [Refunder], [Sized], [Breaker],
-// [Pair] and [WaitWatcher]. A line such as this one has the compiler check that they are spelt right:
+// [Pair] and [WaitWatcher]. A line such as this one makes the compiler check their signatures:
 //
 //	var _ core.Refunder = (*Store)(nil)
 //

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrRefused is the error of [Limiter.Wait] for an action that does not get its turn
-// before the deadline. The decision beside it says when it could.
+// before the deadline. The decision returned with it says when it could.
 var ErrRefused = errors.New("core: the action does not get its turn before the deadline")
 
 // Wait blocks until the action may pass, and returns the decision. If its turn does not
@@ -27,10 +27,11 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // canceled before the turn, the turn is given back, unless a later turn depends on it. The error is
 // ctx's. A ban does not take a reserved turn away.
 //
-// Any other limiter waits for RetryAfter and asks again. To wait is no attempt: an ElasticWindow,
-// a CountRefused and a BanPolicy count a refusal that Wait returns before ctx ends, and nothing else.
+// Any other limiter waits for RetryAfter and asks again. Waiting does not count as an attempt: an
+// ElasticWindow, a CountRefused and a BanPolicy count only a refusal that Wait returns before ctx
+// ends.
 //
-// If the store fails, those who wait ask it all at once.
+// If the store fails, all waiting callers ask it at once.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -164,8 +165,8 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 	}
 }
 
-// attempt asks the store for the action. To wait is no attempt, so a refusal is recorded only if the
-// action does not pass in time: its error is then ErrRefused.
+// attempt asks the store for the action. Waiting does not count as an attempt, so a refusal is
+// recorded only if the action does not pass in time: its error is then ErrRefused.
 func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 	c.Patient = w.limiter.recordsRefusals()
 	d, err := w.limiter.take(ctx, c)

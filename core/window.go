@@ -51,7 +51,7 @@ func ElasticWindow(max int, period time.Duration) Limit {
 
 // CountRefused makes a SlidingWindow record the attempts that it refuses too, as the
 // original recipe does: a user who keeps trying stays refused. The newest max entries are
-// kept. It is a kind of its own and shares no state with a plain SlidingWindow.
+// kept. It is a separate kind and shares no state with a plain SlidingWindow.
 func (l Limit) CountRefused() Limit {
 	l.mods |= modRefused
 	if l.kind == machine.KindSlidingWindow {

@@ -18,10 +18,9 @@ var (
 // header. Behind a proxy it is the proxy's address: use [ForwardedIP] or
 // [TrustedHeaderIP] there.
 //
-// An IPv4 address is a key of its own, "203.0.113.9", also if it is written as IPv6
-// (::ffff:203.0.113.9). Of an IPv6 address the first 64 bits are the key,
-// "2001:db8:1:2::/64", since one host can use all addresses of a /64. [Subnet] changes
-// these lengths.
+// An IPv4 address is one key, "203.0.113.9", also if it is written as IPv6 (::ffff:203.0.113.9).
+// Of an IPv6 address the first 64 bits are the key, "2001:db8:1:2::/64", since one host can use
+// all addresses of a /64. [Subnet] changes these lengths.
 //
 // If RemoteAddr is empty or that of a unix socket, the error is [ErrNoKey]. If it does not
 // parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].

@@ -39,7 +39,7 @@ const everyone = "~everyone"
 
 // Everyone returns the same key for every request, for one limit on all users together.
 // It never fails. The key is "~everyone". If users can choose their names and [First] is
-// not used, a user could take that name. Then give the limit an action of its own.
+// not used, a user could take that name. Then give the limit its own action.
 func Everyone(*http.Request) (string, error) { return everyone, nil }
 
 // Action returns a Func that always returns name, such as "reply". All routes with that

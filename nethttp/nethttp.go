@@ -58,7 +58,7 @@ type Config struct {
 	// store short. If the client disconnects, the request ends, and its turn is refunded
 	// unless a later one depends on it. An HTTP/1.1 server notices that only when the body
 	// has been read, so a request with a body may wait, and its handler run, after its
-	// client has left.
+	// client has disconnected.
 	MaxWait time.Duration
 
 	// MaxWaiting is how many requests of this middleware may wait or be decided at once;
@@ -69,11 +69,11 @@ type Config struct {
 	// response. The difference to the cost charged on entry is refunded or charged. The
 	// headers show the decision on entry.
 	//
-	// Nothing is refunded to a client that has left, if reading the request's body failed,
-	// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise,
-	// the status is 500 unless the response had begun. If the handler took over the
-	// connection (http.Hijacker), if FinalCost panics or returns a negative cost, or if the
-	// store fails, the cost charged on entry stays. The limiter need not be Refundable.
+	// Nothing is refunded to a client that has disconnected, if reading the request's body failed,
+	// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise, the
+	// status is 500 unless the response had begun. If the handler took over the connection
+	// (http.Hijacker), if FinalCost panics or returns a negative cost, or if the store fails, the
+	// cost charged on entry stays. The limiter need not be Refundable.
 	//
 	// With a FinalCost the handler's ResponseWriter and the request's Body are wrapped. The
 	// wrapper has the method Hijack over HTTP/2 too, where it fails. Mount

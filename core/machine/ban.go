@@ -33,7 +33,7 @@ func (bans) load(s *State, d *decoder) {
 	s.Bans.Refusals = d.instants()
 }
 
-// check reports whether the user is not banned. A ban by hand always fits.
+// check reports whether the user is not banned. A manual ban always fits.
 func (bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 	s.ahead = 0
 	if !s.Exists || s.Bans == nil {
@@ -44,7 +44,7 @@ func (bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 	return a.Ban > 0 && a.Mode != Peek || s.Bans.Until-s.ahead <= now
 }
 
-// charge bans by hand.
+// charge makes a manual ban.
 func (bans) charge(r *Rule, s *State, now int64, a Ask) {
 	if a.Ban > 0 {
 		r.ban(s, now, a.Ban)

@@ -81,7 +81,7 @@ type Ask struct {
 	// Patient says that the caller waits if it is refused: no limit records the refusal.
 	Patient bool
 
-	// Ban is a ban by hand, in microseconds, for a rule of KindBan; 0 is none.
+	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
 }
 

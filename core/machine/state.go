@@ -10,7 +10,7 @@ package machine
 //
 // A copy of a State shares Bans and the instants of a long Trail with the original. A store
 // that may discard what it has decided, as with a compare-and-swap that failed, does not decide
-// on a copy: it loads the state anew, with [State.UnmarshalBinary].
+// on a copy: it loads the state again, with [State.UnmarshalBinary].
 type State struct {
 	Exists bool // the store keeps it; if false, the rest is ignored
 	Fits   bool // set by Check: the rule has room

@@ -132,7 +132,7 @@ func (w *watch) down() bool {
 	return w.failures.Load() >= trip && time.Since(w.base)-time.Duration(w.failedAt.Load()) < downFor
 }
 
-// count counts a decision or an error, unless the caller has left.
+// count counts a decision or an error, unless the caller has canceled.
 func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err error) {
 	if err != nil && ctx.Err() == context.Canceled {
 		return

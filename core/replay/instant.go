@@ -253,7 +253,7 @@ const (
 	unitNano   unit = 1
 )
 
-// duration reads a duration in microseconds, cut off. What is no duration is 0.
+// duration reads a duration in microseconds, cut off. What is not a duration is 0.
 func duration(b []byte, u, whole unit) int64 {
 	if len(b) == 0 || u == unitNone {
 		return 0

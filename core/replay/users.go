@@ -42,7 +42,7 @@ type counts struct {
 	hours    Hours
 }
 
-// A trial is a candidate on a store of its own.
+// A trial is a candidate on a separate store.
 type trial struct {
 	limits  []core.Limit
 	limiter *core.Limiter

@@ -103,7 +103,7 @@ func (m *model) record(a question, r record) {
 	m.records[recordKey(a)] = r
 }
 
-// ban bans by hand.
+// ban makes a manual ban.
 func (m *model) ban(a question, length int64) {
 	r, _ := m.standing(a)
 	r.last, r.until, r.refusals = m.now, m.now+length, nil

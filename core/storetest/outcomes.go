@@ -656,7 +656,7 @@ var refundRules = []promise{
 		a.refund(first, 1)
 		a.peek(pass(3, 3, 0))
 		s.at(11 * sec)
-		a.allow(1, pass(3, 2, 10*sec)) // the window opens anew
+		a.allow(1, pass(3, 2, 10*sec)) // a new window opens
 	}},
 
 	{"an action of a window that has ended is not refunded to the next window", each(func(s *script, m maker) {

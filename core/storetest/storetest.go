@@ -11,10 +11,9 @@
 // It has six parts, which a test can also call one by one. [Rules] checks each
 // sentence of core's documentation by exact decisions. [Trace] compares long
 // random histories with a naive model that recounts everything each time.
-// [Waits] has callers wait for shared limits, and leave. [Vectors] are replies
-// recorded from redis-cell. [Concurrent] has many goroutines charge one key, and
-// give back. [Linearizable] looks for an order of concurrent calls that explains
-// all their answers.
+// [Waits] has callers wait for shared limits, and cancel. [Vectors] are replies recorded from
+// redis-cell. [Concurrent] has many goroutines charge one key, and give back. [Linearizable] looks
+// for an order of concurrent calls that explains all their answers.
 //
 // It imports package testing and registers flags, so only tests should import it.
 package storetest
@@ -42,8 +41,8 @@ type Fixture struct {
 	// the clock runs.
 	Advance func(d time.Duration)
 
-	// Traces is how many random traces Trace runs, of some 40 calls each; 0 means
-	// 500. With -short it is a tenth. The flag -rapid.checks, if given, overrides both.
+	// Traces is how many random traces Trace runs, of about 40 calls each; 0 means 500. With
+	// -short it is a tenth. The flag -rapid.checks, if given, overrides both.
 	Traces int
 }
 

@@ -15,8 +15,8 @@ import (
 )
 
 // Waits checks core.Limiter.Wait over the store, with callers of several processes who
-// share limits and leave. It recounts the actions that pass without the store. The time is
-// that of a synctest bubble, so a store whose clock runs by itself cannot be tested.
+// share limits and cancel. It recounts the actions that pass without the store. The time is that
+// of a synctest bubble, so a store whose clock runs by itself cannot be tested.
 func Waits(t *testing.T, open func(testing.TB) Fixture) {
 	for _, part := range []struct {
 		name  string
@@ -371,8 +371,8 @@ func crowdThatLeaves(t *testing.T, f Fixture) {
 	})
 }
 
-// If the callers before it leave, a caller at the end of a queue passes at the turn of the
-// first one who left.
+// If the callers before it leave, a caller at the end of a queue passes at the turn of the first
+// one who canceled.
 func stayingCallerMovesUp(t *testing.T, f Fixture) {
 	f.refunds(t)
 	f.bubble(t, func(store core.Store) {

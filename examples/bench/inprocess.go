@@ -156,9 +156,9 @@ func makeThrottled(q quota) (*throttled.GCRARateLimiterCtx, error) {
 	return l, err
 }
 
-// newFloor is no limiter: it is what Tailcut's store does besides deciding. It reads the
-// clock, hashes the key so that nobody can forge it, and writes a slot of a table under
-// the slot's own lock.
+// newFloor is not a limiter: it is what Tailcut's store does besides deciding. It reads the clock,
+// hashes the key so that nobody can forge it, and writes a slot of a table under the slot's own
+// lock.
 func newFloor(keys int) decide {
 	type slot struct {
 		lock, state int64

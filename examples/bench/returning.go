@@ -11,7 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// makeLimit makes a limiter of a limit in the process, whatever the peers' quota is.
+// makeLimit makes a limiter of an in-process limit, whatever the peers' quota is.
 func makeLimit(limit core.Limit) maker {
 	return maker{tailcut + ", " + strings.ReplaceAll(limit.String(), "1m", "1 m"), func(quota) (decide, func(), error) {
 		l, err := core.New(memorystore.New(nil), limit)

@@ -49,7 +49,7 @@ func deny(w http.ResponseWriter, r *http.Request, d core.Decision) {
 			refusal.AddDetail(detail)
 		}
 	}
-	_ = errorWriter.Write(w, r, refusal) // it fails if the client has left
+	_ = errorWriter.Write(w, r, refusal) // it fails if the client has disconnected
 }
 
 func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", routes())) }

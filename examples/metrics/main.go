@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// newStore counts in the process, or on Redis and in the process while Redis is down.
+// newStore counts in process, or on Redis, and in process while Redis is down.
 func newStore(redisAddr string) core.Store {
 	memory := memorystore.New(&memorystore.Options{MaxKeys: 1000})
 	if redisAddr == "" {

@@ -1,9 +1,9 @@
-// Command replay tells from an access log what limits would have done: how many requests and which
+// Command replay shows from an access log what limits would have done: how many requests and which
 // users they would have refused, and how high a limit must be.
 //
 //	go run ./examples/replay -limit 'SlidingWindow(60, 1m)' examples/replay/forum.log.gz
 //
-// README.md beside this file says more.
+// README.md in this directory has more.
 package main
 
 import (

@@ -32,6 +32,6 @@ func nethttpHandler(e endpoint) http.Handler {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(a.status)
-		_ = json.NewEncoder(w).Encode(a.body) // it fails if the client has left
+		_ = json.NewEncoder(w).Encode(a.body) // it fails if the client has disconnected
 	})
 }

@@ -13,7 +13,7 @@ import (
 
 // A status is a user's standing with all limits of the forum. Times are in milliseconds.
 type status struct {
-	Forum   int64               `json:"forum"`   // differs between processes, which have posts of their own
+	Forum   int64               `json:"forum"`   // differs between processes, which have their own posts
 	Version int                 `json:"version"` // of the forum; it changes with every post, reply and like
 	Actions map[string]standing `json:"actions"`
 }

@@ -32,7 +32,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
 
-// log logs a failure, unless the request is at fault or the client has left.
+// log logs a failure, unless the request is at fault or the client has disconnected.
 func (f *Failure) log(ctx context.Context, l *failureLog) {
 	due, text := &l.broken, ": a request cannot be limited"
 	switch {

@@ -79,7 +79,7 @@ func (b *watchedBody) Close() error {
 }
 
 // chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
-// client that has left: otherwise clients would disconnect to get refunds.
+// client that has disconnected: otherwise clients would disconnect to get refunds.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left bool) {
 	var err error
 	defer func() {

@@ -1,6 +1,6 @@
-// Package gate is for authors of adapters to a framework. It turns a request into a
-// decision and a decision into a response. Packages nethttp, ginlimit and echolimit are
-// such adapters. To limit handlers, use one of those.
+// Package gate is for authors of framework adapters. It turns a request into a decision and a
+// decision into a response. Packages nethttp, ginlimit and echolimit are such adapters. To limit
+// handlers, use one of those.
 //
 // An adapter implements [Framework] and makes one [Gate] for each middleware with [New]. For each
 // request it calls [Gate.Serve]. Its functions Allow and Decision call [Allow] and [Decision].
@@ -64,7 +64,7 @@ type Framework[C any] interface {
 // Watched is a response that is watched while a hook or the handlers run.
 type Watched interface {
 	// Answered reports, after Deny or Fail, whether they have answered the request: with a
-	// status, with a body, or by taking over the connection. Early hints are no answer.
+	// status, with a body, or by taking over the connection. Early hints are not an answer.
 	Answered() bool
 
 	// Result returns, after the handlers, the status of the response, and whether the response
