@@ -286,7 +286,7 @@ func (s settings) decideOn(ctx context.Context, keys int) (all [2][]score, err e
 // memory is row 2. Every key is a string of its own, which lives only if the limiter
 // keeps it.
 func memory(ctx context.Context, s settings) ([]table, error) {
-	t := table{head: []string{fmt.Sprintf("at %s", count(s.million, "key")), "bytes a key", tailcut + " ÷ it", "target", "met"}}
+	t := table{head: []string{fmt.Sprintf("at %s", count(s.million, "key")), "bytes per key", tailcut + " ÷ it", "target", "met"}}
 	ours := 0.0
 	all := append([]maker{{tailcut, makeTailcut}, makeLimit(core.SlidingWindow(5, time.Hour))}, inProcessPeers...)
 	most := []float64{64, 120}

@@ -33,8 +33,8 @@ type row struct {
 }
 
 var rows = []row{
-	{1, "One decision in the process", false, inProcess},
-	{2, "Memory of a key in the process", false, memory},
+	{1, "One in-process decision", false, inProcess},
+	{2, "Memory per key, in process", false, memory},
 	{3, "One decision in Redis, 10,000 keys", true, redisDecision},
 	{4, "One decision in Redis, one caller", true, redisLatency},
 	{5, "One decision in Redis, one hot key", true, redisHotKey},
@@ -44,8 +44,8 @@ var rows = []row{
 	{9, "What the middleware adds to a bare handler", false, middleware},
 	{10, "A second processor", false, secondProcessor},
 	{11, "Each limit on Redis, 10,000 keys", true, redisEach},
-	{12, "Users who come back later, in the process", false, returning},
-	{13, "Windows in the process, 10,000 keys", false, windows},
+	{12, "Returning users, in process", false, returning},
+	{13, "Windows in process, 10,000 keys", false, windows},
 }
 
 // settings are what a run can be told.

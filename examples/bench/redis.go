@@ -277,7 +277,7 @@ func redisThree(ctx context.Context, s settings) ([]table, error) {
 // movingWindow is row 8.
 func movingWindow(ctx context.Context, s settings) ([]table, error) {
 	speed := table{head: []string{"window of 60 s, 1 key", "ns a decision", fmt.Sprintf("%s ÷ 5", grouped(s.million)), "target", "met"}}
-	space := table{head: []string{"a full window", "bytes an action", "target", "met"}}
+	space := table{head: []string{"a full window", "bytes per action", "target", "met"}}
 	for _, where := range []struct {
 		name    string
 		store   core.Store

@@ -13,8 +13,8 @@ import (
 
 // cost is what a limit takes, on this machine. 0 is what was not measured.
 type cost struct {
-	nanos      float64 // a decision in the process
-	bytes      float64 // a key in the process, when its quota is used up
+	nanos      float64 // an in-process decision
+	bytes      float64 // a key in process, when its quota is used up
 	micros     float64 // a decision on Redis, as its caller sees it
 	redisBytes float64 // a key on Redis, when its quota is used up
 }

@@ -26,8 +26,8 @@ type settings struct {
 	svg       string
 	redis     string
 	quotas    []int
-	each      time.Duration // how long one time in the process is measured, each round
-	keys      int           // of each limit and quota in the process, to find their size
+	each      time.Duration // how long one in-process time is measured, each round
+	keys      int           // of each limit and quota in process, to find their size
 	decisions int           // of each limit and quota on Redis
 }
 

@@ -36,7 +36,7 @@ func (s *server) close() { _ = s.rdb.Close() }
 
 // measure finds what every limit of every quota takes: the median of so many decisions
 // that pass, one after another, on keys whose quota is half used up; and the size of a key
-// whose quota is all used up. The limits take turns, as in the process.
+// whose quota is all used up. The limits take turns, as in process.
 func (s *server) measure(ctx context.Context, quotas []int, costs [][]cost, decisions int) error {
 	var all []*turns
 	for i, quota := range quotas {

@@ -45,7 +45,7 @@ func TestText(t *testing.T) {
 	code, stdout, stderr := replayed(t, few, append(forum, "-limit", "reply=SlidingWindow(2, 1m)", "-show-users", "-")...)
 	const want = `4 requests by 2 users in 7 lines.
 From 2026-11-22 00:00:00 UTC to 2026-11-22 00:01:00 UTC.
-Skipped lines that are no request: 1.
+Skipped lines that are not requests: 1.
 Left out requests that match no route: 1.
 Left out requests that are more than an hour out of order: 1.
 The log has whole seconds: all requests of a second count as one instant.
@@ -59,14 +59,14 @@ reply: 4 requests by 2 users
     by hour       ········█···············  0 to 23 o'clock, UTC+08:00
     most refused  203.0.113.1 (1)
 
-  The least max of a SlidingWindow that touches at most
+  The smallest max of a SlidingWindow that touches at most
                  nobody   0.1 % of users   1 % of users
     1m                3                3              3
     10m               3                3              3
     1h                3                3              3
     24h               3                3              3
 
-  The least capacity of a Funnel that touches at most
+  The smallest capacity of a Funnel that touches at most
                  nobody   0.1 % of users   1 % of users
     1/s               1                1              1
     30/m              1                1              1

@@ -43,7 +43,7 @@ func notes(r *replay.Report) (lines []string) {
 			lines = append(lines, fmt.Sprintf(format, group(n)))
 		}
 	}
-	note(r.Skipped, "Skipped lines that are no request: %s.")
+	note(r.Skipped, "Skipped lines that are not requests: %s.")
 	note(r.Unrouted, "Left out requests that match no route: %s.")
 	note(r.Anonymous, "Left out requests that name no user: %s.")
 	note(r.Late, "Left out requests that are more than an hour out of order: %s.")
@@ -96,11 +96,11 @@ func writeFit(w io.Writer, a *replay.ActionReport) {
 	head := func(title string) {
 		fmt.Fprintf(w, "\n  %s\n    %-9s %9s %16s %14s\n", title, "", "nobody", "0.1 % of users", "1 % of users")
 	}
-	head("The least max of a SlidingWindow that touches at most")
+	head("The smallest max of a SlidingWindow that touches at most")
 	for _, f := range a.Windows {
 		row(brief(f.Period), f.Max)
 	}
-	head("The least capacity of a Funnel that touches at most")
+	head("The smallest capacity of a Funnel that touches at most")
 	for _, f := range a.Funnels {
 		row(rate(f.Rate), f.Capacity)
 	}
