@@ -192,7 +192,7 @@ func TestParseLimitReadsWhatStringPrints(t *testing.T) {
 			t.Fatalf("%s: ParseLimit = %s, %v; MarshalText = %s, %v", l, parsed, err, text, marshal)
 		}
 	})
-	if legal == 0 {
+	if legal == 0 && !testing.Short() { // with -short the 20 limits that are drawn may all be illegal
 		t.Error("no legal limit was drawn")
 	}
 }
