@@ -15,7 +15,7 @@ import (
 // OPTIONS, CONNECT and TRACE are all OTHER, since a client can make up methods.
 //
 // The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have
-// the same pattern: tell them apart with [Action].
+// the same pattern: give them different names with [Action].
 //
 // If the request has no pattern, the error is [ErrNoRoute]: the limit is mounted around the
 // mux and runs before a pattern is matched. Mount it on the patterns instead.

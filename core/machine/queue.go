@@ -15,7 +15,7 @@ const (
 
 // Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
 // actions, oldest first. It holds up to 5 instants itself. More are in blocks that a copy of
-// the Trail shares. A full trail takes 8 to 9 bytes an instant. A growing one takes at most 17,
+// the Trail shares. A full trail takes 8 to 9 bytes per instant. A growing one takes at most 17,
 // at most 13 from 640 instants, and at most 9 from 4,000.
 type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once

@@ -137,8 +137,9 @@ func (r *Rule) RetryAfter(v *Reading, cost int64) int64 {
 // AtOnce reports whether the full quota comes back at once, when a window ends.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 
-// Foreseen reports whether v tells the later readings of a state that nothing is charged to: its
-// full quota returns steadily, or at once when v.Rest is over. count says whether the Count matters.
+// Foreseen reports whether v determines the later readings of a state that nothing is charged to:
+// its full quota returns steadily, or at once when v.Rest is over. count says whether the Count
+// matters.
 func (r *Rule) Foreseen(v *Reading, count bool) bool {
 	return kinds[r.Kind].machine.foreseen(r, *v, count)
 }

@@ -36,8 +36,8 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// Store is a [core.Store] in the process's memory. It is safe for use by many
-// goroutines, starts none, and needs no closing.
+// Store is a [core.Store] in process memory. It is safe for use by many goroutines, starts none,
+// and needs no closing.
 type Store struct {
 	seed   maphash.Seed
 	now    func() int64 // microseconds, at least 1

@@ -68,8 +68,7 @@ type Refusal struct {
 
 // OnRefusal calls see for every refused action and every error that is counted from now on.
 // It calls see in the caller's goroutine, before the caller has its answer, so see should be
-// quick. tailcutotel uses it for events on spans. A refusal then takes longer, since the
-// store decides it twice.
+// quick. tailcutotel uses it for events on spans.
 func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
 	if see == nil {
 		panic("metrics: OnRefusal: the function is nil; give one, or leave OnRefusal out")

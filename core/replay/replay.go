@@ -49,8 +49,8 @@ type Options struct {
 	// Candidates are tried independently of each other.
 	Candidates []Candidate
 
-	// ShowUsers puts the users' names into the report. By default it has hashes of them, under
-	// a key that is made for each report.
+	// ShowUsers puts the users' names into the report. By default it has hashes of them, with a
+	// random key per report.
 	ShowUsers bool
 }
 
@@ -65,7 +65,7 @@ type Fields struct {
 
 	// Duration is how long the request took; the time less the duration is the instant of its
 	// start. It is a text such as 1.5ms, or a number: in the unit that the field's name ends
-	// with (_s, _ms, _us, _ns), else in seconds. Whole numbers beside a field "time" are
+	// with (_s, _ms, _us, _ns), else in seconds. If there is a field "time", whole numbers are
 	// nanoseconds, as log/slog writes them.
 	Duration string
 

@@ -87,7 +87,7 @@ type FunnelFit struct {
 	Capacity Least
 }
 
-// Least are the least numbers that refuse no user, at most one user in a thousand, and at most
+// Least has the smallest numbers that refuse no user, at most one user in a thousand, and at most
 // one in a hundred.
 type Least struct {
 	Nobody   int `json:"nobody"`

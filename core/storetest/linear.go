@@ -15,10 +15,10 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Linearizable has several goroutines charge, peek and reset a few users. Some of them
-// leave early. For each history it looks for an order of the calls that explains every
-// answer: each call happens at one instant between its beginning and its end. A call
-// that ended in an error may have happened at any time after it began, or never.
+// Linearizable has several goroutines charge, peek and reset a few users. Some of them cancel. For
+// each history it looks for an order of the calls that explains every answer: each call happens at
+// one instant between its beginning and its end. A call that ended in an error may have happened
+// at any time after it began, or never.
 func Linearizable(t *testing.T, open func(testing.TB) Fixture) {
 	const quota = 6
 	for _, l := range append(everyKind(quota, quota*time.Hour), core.TokenBucket(2*quota, core.Every(time.Hour)).Initial(quota)) {

@@ -32,7 +32,7 @@ type blob struct {
 	expires int64 // microseconds since 1970
 }
 
-// Refund is optional, so the compiler checks it only if it is asked to.
+// Refund is optional: this line makes the compiler check it.
 var _ core.Refunder = (*Store)(nil)
 
 // New makes a store on a clock.

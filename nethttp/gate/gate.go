@@ -6,23 +6,23 @@
 // request it calls [Gate.Serve]. Its functions Allow and Decision call [Allow] and [Decision].
 // Package gatetest tests an adapter.
 //
-// # What an adapter must see to
+// # What an adapter must ensure
 //
 // Header must return the header that is sent, not a copy: gate reads there what a limit further
 // out has set, and the handler adds to it. If the framework keeps its header in another form, the
 // adapter copies it back before the handler runs and before it answers.
 //
-// Gate leaves a mark in the context of the request for Allow and Decision, and has it nowhere else.
-// So Request must return what WithRequest was given last, until the request ends. A framework
-// without an *http.Request keeps the one that the adapter makes in its own values of the request.
+// Gate leaves a mark for Allow and Decision in the context of the request, and nowhere else. So
+// Request must return what WithRequest was given last, until the request ends. A framework without
+// an *http.Request keeps the one that the adapter makes in its own values of the request.
 //
 // A store may keep the user and the action. They must not be strings over a buffer that the
 // framework uses again for the next request: clone them.
 //
 // A response has begun if the client may have got a part of it, or if the connection was taken
-// over: nothing that is written then replaces it. If the framework keeps the response in memory
-// until its chain has returned, it has begun when the handler or a hook has set a status or written
-// a body. See [Watched].
+// over: nothing that is written later replaces it. If the framework keeps the response in memory
+// until its chain has returned, it has begun when the handler or a hook has set a status or
+// written a body. See [Watched].
 package gate
 
 import (
@@ -52,7 +52,7 @@ type Framework[C any] interface {
 	// Header returns the header of the response.
 	Header(C) http.Header
 
-	// Watch begins to watch the response. It returns the C to go on with.
+	// Watch begins to watch the response. It returns the C to use from then on.
 	Watch(C) (C, Watched)
 
 	// Answer answers a request that does not pass, with the problem. If Deny or Fail has

@@ -18,9 +18,9 @@
 // OpenTelemetry has no observable histogram. The two times are therefore three counters
 // each, as Prometheus has them: .bucket{le}, cumulative, .count and .sum.
 //
-// The SDK exports at most 2,000 sets of attributes for each instrument. It adds the others up under
-// the attribute otel.metric.overflow. Each pair of action and limit has a set for each outcome
-// and source that occurs, so 1,000 pairs can have more. Then give the provider
+// The SDK exports at most 2,000 sets of attributes per instrument. It adds up the others under the
+// attribute otel.metric.overflow. Each pair of action and limit has a set for each outcome and
+// source that occurs, so 1,000 pairs can have more. Then give the provider
 // sdkmetric.WithCardinalityLimit(20_000), which is enough for [metrics.Options] without MaxPairs.
 //
 // A refused action and an error also add the event "tailcut.refused" to the span in the

@@ -22,7 +22,7 @@ import (
 	"github.com/tailcut/tailcut/nethttp"
 )
 
-// An App is what is mounted, in words that belong to no framework.
+// An App is what is mounted, in terms of no particular framework.
 type App struct {
 	Routes   []Route
 	Recovers bool // the framework's recovery is outermost
