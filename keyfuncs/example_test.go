@@ -129,7 +129,7 @@ func ExampleContextValue() {
 	// 42 <nil>
 }
 
-// An adapter for a framework whose requests have values of their own.
+// An adapter for a framework whose requests have their own values.
 func ExampleValue() {
 	type request struct{ values map[string]any }
 	who := keyfuncs.Value(`the value "user"`, func(r *request) any { return r.values["user"] })

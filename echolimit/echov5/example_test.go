@@ -106,7 +106,7 @@ func ExampleConfig() {
 	// paid 200 an export; 984 units are left
 }
 
-// A central error handler that answers refusals with a page of its own.
+// A central error handler that answers refusals with its own page.
 func ExampleProblem() {
 	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute)))
 

@@ -136,7 +136,7 @@ func TestJSONWithoutLimitsHasAnEmptyList(t *testing.T) {
 	}
 }
 
-// What is wrong is said in one line, with an exit code of its own for arguments.
+// An error is one line, and wrong arguments have a separate exit code.
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")

@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A window is a page in a browser profile of its own.
+// A window is a page in a separate browser profile.
 type window struct {
 	t   *testing.T
 	ctx context.Context
