@@ -47,8 +47,8 @@
 //	core/window.go, meter.go or NAME.go  its constructor, bounds and identity
 //	core/text.go                      how ParseLimit reads its arguments
 //
-// Then storetest/model.go recounts it, storetest/kinds.go has an example of it, and core/doc.go and
-// the README describe it. A test fails for each of these places that is forgotten.
+// Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
+// describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also has a field in [State] and a case in memorystore/slot.go.
 package machine
