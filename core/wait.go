@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -55,13 +56,13 @@ func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action 
 		}
 		return d, err
 	}
-	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), wake: make(chan struct{}, 1)}
+	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), calls: make(chan call, 1)}
 	w.patience = min(most, maxPeriod) + time.Microsecond // a turn exactly at the end is in time
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}
 	l.waiting.join(&w)
-	defer w.leave()
+	defer w.q.leave(&w)
 	if s, ok := find[WaitWatcher](l.store); ok {
 		watched, end := s.Waiting(ctx, action, l.limits)
 		ctx = watched
@@ -78,44 +79,63 @@ type waiter struct {
 	begun        time.Time
 	patience     time.Duration // from begun
 	q            *waitQueue
-	wake         chan struct{} // signals that the waiter's position or turn may have changed
-	granted      bool          // it asks, though it is not the first
-	left         bool
+	calls        chan call
+	called       bool // the waiter has been called, and has not resumed to wait
 }
 
-// wait waits to be the first of the queue or to be granted room, and then for the store to let
-// the action pass.
+// wait waits to be called by the queue, and then asks the store.
 func (w *waiter) wait(ctx context.Context) (Decision, error) {
-	var over <-chan time.Time
 	for {
+		var c call
+		select {
+		case c = <-w.calls: // even if the time is over
+		default:
+			select {
+			case c = <-w.calls:
+			case <-time.After(w.timeLeft()):
+				return w.end(ctx, context.DeadlineExceeded)
+			case <-ctx.Done():
+			}
+		}
 		if err := ctx.Err(); err != nil {
 			return w.end(ctx, err)
 		}
-		at := w.position()
-		switch {
-		case at.first:
+		if c.first {
 			return w.ask(ctx)
-		case at.granted:
-			if d, err := w.charge(ctx); err != nil || d.Allowed {
-				return d, err
-			}
-			continue
-		case !at.turn.IsZero() && w.late(at.turn):
-			d, err := w.take(ctx, machine.Charge) // it counts as an attempt
-			if err != nil || d.Allowed {
-				return d, err
-			}
-			return refusal(d, time.Until(at.turn)), ErrRefused
 		}
-		if over == nil {
-			over = time.After(w.timeLeft())
+		if !c.late.IsZero() {
+			return w.refuse(ctx, time.Until(c.late))
 		}
-		select {
-		case <-w.wake:
-		case <-over:
-			return w.end(ctx, context.DeadlineExceeded)
-		case <-ctx.Done():
-			return w.end(ctx, ctx.Err())
+		if d, err := w.attempt(ctx, w.request(machine.Charge)); err != nil || d.Allowed {
+			return d, err
+		}
+		w.q.resume(w)
+	}
+}
+
+// ask asks the store for the first of the queue until the action passes.
+func (w *waiter) ask(ctx context.Context) (Decision, error) {
+	for first := time.Now(); ; {
+		c := w.request(machine.Charge)
+		c.Receipt = true
+		if w.limiter.reserves() {
+			c.Ahead = w.ahead()
+		}
+		d, err := w.attempt(ctx, c)
+		if err != nil {
+			if err != ErrRefused && ctx.Err() == nil {
+				w.q.learn(math.MaxInt32, time.Time{}, false) // the others learn for themselves that the store fails
+			}
+			return d, err
+		}
+		if d.Allowed {
+			return w.turn(ctx, d)
+		}
+		w.q.learn(0, time.Now().Add(d.RetryAfter), false)
+		// Other processes compete for the turn: ask ever more rarely, but in time.
+		pause := max(d.RetryAfter, min(time.Since(first)/16, w.timeLeft()/2))
+		if err := cmp.Or(sleep(ctx, pause), ctx.Err()); err != nil {
+			return w.end(ctx, err)
 		}
 	}
 }
@@ -124,45 +144,34 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 // a distant store. It is short, so that waiters who leave together have reserved little.
 const handover = 10 * time.Millisecond
 
-// ask asks the store until the action passes.
-func (w *waiter) ask(ctx context.Context) (Decision, error) {
-	l, first := w.limiter, time.Now()
-	for {
-		if err := ctx.Err(); err != nil {
-			return w.end(ctx, err)
-		}
-		c := w.request(machine.Charge)
-		c.Receipt = true
-		if l.reserves() {
-			c.Ahead = w.ahead()
-		}
-		d, err := w.attempt(ctx, c)
-		if err != nil {
-			if err != ErrRefused && ctx.Err() == nil {
-				w.q.open(math.MaxInt32) // the others learn for themselves that the store fails
-			}
-			return d, err
-		}
-		pause := d.RetryAfter
-		switch {
-		case !d.Allowed: // other processes compete for the turn: ask ever more rarely, but in time
-			pause = max(pause, min(time.Since(first)/16, w.timeLeft()/2))
-		case d.receipt == nil:
-			w.q.open(d.Remaining)
-			return d, nil
-		default:
-			pause = d.receipt.turn()
-			if pause > 0 || !w.q.open(d.Remaining) {
-				w.q.announce(time.Now().Add(pause), l.reserves())
-			}
-			return w.turn(ctx, d, pause)
-		}
-		w.q.announce(time.Now().Add(d.RetryAfter), false)
-		if err := sleep(ctx, pause); err != nil {
-			w.withdraw()
-			return w.end(ctx, err)
-		}
+// turn waits for the turn that the first of the queue has reserved, if it has not passed at once.
+func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
+	var pause time.Duration
+	if d.receipt != nil {
+		pause = d.receipt.turn()
 	}
+	if pause > 0 {
+		at := time.Now().Add(pause)
+		w.q.learn(0, at, true)
+		err := sleep(ctx, pause-handover)
+		if err == nil {
+			w.q.leave(w)
+			err = sleep(ctx, time.Until(at))
+		} else {
+			w.q.learn(0, time.Time{}, false)
+		}
+		if err != nil { // the next caller asks after this
+			_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
+			return w.end(ctx, err)
+		}
+	} else {
+		w.q.learn(int64(d.Remaining), time.Time{}, false)
+	}
+	if !w.limiter.refundable {
+		d.receipt = nil
+	}
+	d.ResetAfter -= pause
+	return d, nil
 }
 
 // attempt asks the store for the action. Waiting does not count as an attempt, so a refusal is
@@ -191,79 +200,39 @@ func (w *waiter) timeLeft() time.Duration { return w.patience - time.Since(w.beg
 // ahead is how far ahead a turn may be reserved: one at the deadline is too late.
 func (w *waiter) ahead() int64 { return max(0, w.timeLeft().Microseconds()-1) }
 
-// turn waits for a turn that is reserved.
-func (w *waiter) turn(ctx context.Context, d Decision, pause time.Duration) (Decision, error) {
-	at := time.Now().Add(pause)
-	err := sleep(ctx, pause-handover)
-	if err == nil {
-		w.leave()
-		err = sleep(ctx, time.Until(at))
-	}
-	if err != nil { // the next caller asks after this
-		w.withdraw()
-		_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
-		return w.end(ctx, err)
-	}
-	if !w.limiter.refundable {
-		d.receipt = nil
-	}
-	d.ResetAfter -= pause
-	return d, nil
-}
-
-// charge asks the store for a waiter that was granted room. If the store refuses the action, others
-// have taken the room.
-func (w *waiter) charge(ctx context.Context) (d Decision, err error) {
-	defer func() {
-		q := w.q
-		q.of.mu.Lock()
-		defer q.of.mu.Unlock()
-		w.granted = false
-		q.granted -= w.cost
-		if !d.Allowed && (err == nil || err == ErrRefused) {
-			q.room = 0
-		}
-	}()
-	return w.attempt(ctx, w.request(machine.Charge))
-}
-
-// end is what a waiter returns whose time is over before its turn. If its context has not ended,
-// it takes the room that there is, or is recorded as refused.
+// end is what a waiter returns whose context or time has ended before its turn.
 func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
 	}
-	d, err := w.take(context.WithoutCancel(ctx), machine.Peek)
+	return w.refuse(ctx, time.Microsecond)
+}
+
+// refuse is for a waiter whose turn does not come in time, but at the earliest after that time. If its
+// context has not ended, it takes the room that there is, or is recorded as refused.
+func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
+	w.q.leave(w)
+	d, err := w.limiter.take(context.WithoutCancel(ctx), w.request(machine.Peek))
+	end, ok := ctx.Deadline()
+	ended := ctx.Err() != nil || ok && !time.Now().Before(end)
+	if err == nil && !ended && (d.Allowed || w.limiter.recordsRefusals()) {
+		if d, err = w.limiter.take(ctx, w.request(machine.Charge)); d.Allowed {
+			return d, nil
+		}
+	}
 	if err != nil {
 		return d, err
 	}
-	end, ok := ctx.Deadline()
-	ended := ctx.Err() != nil || ok && !time.Now().Before(end)
-	if !ended && (d.Allowed || w.limiter.recordsRefusals()) {
-		if d, err = w.take(ctx, machine.Charge); err != nil || d.Allowed {
-			return d, err
-		}
+	if d.Allowed {
+		d.Allowed, d.Reason = false, ReasonLimited
 	}
-	return refusal(d, time.Microsecond), ErrRefused
-}
-
-// take asks the store for the action without a turn.
-func (w *waiter) take(ctx context.Context, mode machine.Mode) (Decision, error) {
-	return w.limiter.take(ctx, w.request(mode))
+	d.RetryAfter = max(d.RetryAfter, after)
+	return d, ErrRefused
 }
 
 func (w *waiter) request(mode machine.Mode) Charge {
 	l := w.limiter
 	return Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable}
-}
-
-// refusal is the decision for a waiter whose turn does not come in time.
-func refusal(d Decision, after time.Duration) Decision {
-	if d.Allowed {
-		d.Allowed, d.Reason = false, ReasonLimited
-	}
-	d.RetryAfter = max(d.RetryAfter, after)
-	return d
 }
 
 // reserves reports whether a turn can be reserved: by one bucket or funnel. Several limits
