@@ -1,11 +1,11 @@
 package core
 
+// The breaker of the decorators that decide if their store has no answer.
+
 import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,26 +24,26 @@ import (
 // the breaker after three of its timeouts.
 type breaker struct {
 	store Store
-	part  func(user string) string
-	what  string    // logged when the breaker opens
-	base  time.Time // the instants below are nanoseconds since base
+	what  string // logged when the breaker opens
 
-	failures atomic.Int64                        // how many counted, in all parts
-	circuits atomic.Pointer[map[string]*circuit] // the map is never changed; nil: no recent failure
-	calm     atomic.Int64                        // when the outage is over if nothing else fails
+	failures atomic.Int64 // how many counted, in all parts
+	troubled atomic.Bool  // there are circuits; a call that finds none takes no lock
 
-	mu     sync.Mutex // guards the fields below, and all changes of circuits
-	warned bool       // the log says that the store fails
-	last   error
-	quiet  int64 // until when note logs nothing
+	mu       sync.Mutex // guards the fields below
+	circuits map[string]*circuit
+	calm     time.Time // when the outage is over if nothing else fails
+	warned   bool      // the log says that the store fails
+	last     error     // of the last failure
+	quiet    time.Time // until when the log says nothing of single failures
 }
 
-// A circuit is what a breaker knows of one part of its store.
+// A circuit is what a breaker knows of a part of its store in which a call has failed lately.
 type circuit struct {
-	failed atomic.Int32 // failures in a row; the circuit is open at trip
-	probe  atomic.Int64 // the earliest instant of the next probe
-	latest int64        // the number of its last failure that counted
-	at     int64        // the instant of its last failure
+	failed  int       // failures in a row; the circuit is open at trip
+	latest  int64     // the number of its last failure
+	at      time.Time // the instant of its last failure
+	probing bool
+	probe   time.Time // the earliest instant of the next probe
 }
 
 const (
@@ -53,45 +53,33 @@ const (
 	calmFor    = 5 * time.Second // an outage is over after so long without a failure
 	noteEvery  = time.Minute
 	downFor    = time.Minute // see Failing
-
-	// The time that the second store has if the caller's own deadline has ended.
-	afterDeadline = 50 * time.Millisecond
 )
 
 func newBreaker(store Store, where, what string) breaker {
-	return breaker{store: mustStore(store, where), part: partOf(store), what: what, base: time.Now()}
+	return breaker{store: mustStore(store, where), what: what, circuits: map[string]*circuit{}}
 }
 
-// partOf is the Part method of a store or of one that it wraps.
-func partOf(store Store) func(user string) string {
-	if s, ok := find[Partitioned](store); ok {
-		return s.Part
+// part is the part of the store that has the user's states.
+func (b *breaker) part(user string) string {
+	if s, ok := find[Partitioned](b.store); ok {
+		return s.Part(user)
 	}
-	return func(string) string { return "" }
+	return ""
 }
 
-func (b *breaker) now() int64 { return int64(time.Since(b.base)) }
+func (c *circuit) open() bool { return c != nil && c.failed == trip }
 
-// circuit is the circuit of the user's part, nil if nothing has failed there lately.
-func (b *breaker) circuit(user string) *circuit {
-	circuits := b.circuits.Load()
-	if circuits == nil {
-		return nil
+func (b *breaker) down(user string) bool {
+	if b.troubled.Load() {
+		part := b.part(user)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.circuit(part).open() {
+			return true
+		}
 	}
-	return (*circuits)[key(*circuits, b.part(user))]
+	return down(b.store, user)
 }
-
-// key is where the circuit of a part is.
-func key(circuits map[string]*circuit, part string) string {
-	if len(circuits) >= maxParts && circuits[part] == nil {
-		return ""
-	}
-	return part
-}
-
-func (c *circuit) open() bool { return c != nil && c.failed.Load() == trip }
-
-func (b *breaker) down(user string) bool { return b.circuit(user).open() || down(b.store, user) }
 
 // Failing reports, for package metrics, whether a circuit is open and a call has failed
 // there within the last minute. So a part that no caller needs any more is not down for
@@ -99,12 +87,8 @@ func (b *breaker) down(user string) bool { return b.circuit(user).open() || down
 func (b *breaker) Failing() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	circuits := b.circuits.Load()
-	if circuits == nil {
-		return false
-	}
-	for _, k := range *circuits {
-		if k.open() && b.now()-k.at < int64(downFor) {
+	for _, k := range b.circuits {
+		if k.open() && time.Since(k.at) < downFor {
 			return true
 		}
 	}
@@ -123,10 +107,10 @@ func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit
 type verdict uint8
 
 const (
-	failed   verdict = iota
-	answered         // the store works
-	keyError         // an ErrKey
-	unknown          // the caller left first, or a cache answered
+	unknown verdict = iota // the caller left first, or a cache answered
+	failed
+	answered // the store works
+	keyError // an ErrKey
 )
 
 func judge(ctx context.Context, d *Decision, err error) verdict {
@@ -148,145 +132,108 @@ func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err 
 		return d, true, err
 	}
 	begun := b.failures.Load()
-	if k := b.circuit(c.User); k.open() {
-		return b.probe(ctx, c, k)
+	ask, probe := b.admit(c.User)
+	if !ask {
+		return d, false, nil
 	}
-	d, err = b.store.Take(ctx, c)
-	v := judge(ctx, &d, err)
-	switch v {
-	case answered:
-		if b.circuits.Load() != nil {
-			b.answer(c.User)
+	v := unknown
+	if probe {
+		v = failed // if the store panics
+	}
+	defer func() {
+		if v == failed || v == keyError || b.troubled.Load() {
+			b.learn(c.User, begun, probe, v, err)
 		}
-	case keyError:
-		b.note(err)
-	case failed:
-		b.fail(c.User, begun, err)
-	}
+	}()
+	d, err = b.store.Take(ctx, c)
+	v = judge(ctx, &d, err)
 	return d, v == answered || v == unknown, err
 }
 
-// answer ends a run of failures, and an outage after which nothing has failed for a while.
-func (b *breaker) answer(user string) {
-	k := b.circuit(user)
-	short := k != nil && k.failed.Load() > 0
-	if !short && b.now() < b.calm.Load() {
-		return
+// admit reports whether a call asks the store, and whether it is a probe.
+func (b *breaker) admit(user string) (ask, probe bool) {
+	if !b.troubled.Load() {
+		return true, false
 	}
+	part := b.part(user)
 	b.mu.Lock()
-	if short = short && !k.open(); short {
-		k.failed.Store(0)
+	defer b.mu.Unlock()
+	k := b.circuit(part)
+	if !k.open() {
+		return true, false
 	}
-	last, over := b.last, false
-	if b.now() >= b.calm.Load() {
+	if k.probing || time.Now().Before(k.probe) {
+		return false, false
+	}
+	k.probing = true
+	return true, true
+}
+
+// learn takes the result of a call. begun is the number of failures when the call began. If the
+// breaker is open, only a probe's result counts.
+func (b *breaker) learn(user string, begun int64, probe bool, v verdict, err error) {
+	part := b.part(user) // before the lock, since a store's Part may panic or wait
+	now, opens, over, falters := time.Now(), false, false, v == keyError
+	b.mu.Lock()
+	k := b.circuit(part)
+	if k == nil && v == failed {
+		k = b.add(part)
+	}
+	if probe && k != nil {
+		k.probing, k.probe = false, now // callers who leave do not hold up the next probe
+	}
+	switch {
+	case k == nil:
+	case v == failed && (probe || !k.open() && k.latest <= begun):
+		k.latest, k.at, k.probe = b.failures.Add(1), now, now.Add(probeEvery)
+		b.last, b.calm = err, now.Add(calmFor)
+		k.failed = min(k.failed+1, trip)
+		opens = k.open() && !b.warned
+		b.warned = b.warned || opens
+	case v == answered && probe:
+		k.failed, b.calm = 0, now.Add(calmFor)
+	case v == answered && !k.open():
+		falters, err = k.failed > 0, b.last
+		k.failed = 0
+	}
+	if v == answered && !now.Before(b.calm) {
 		// If a circuit is still open, no caller needs its part any more.
 		over, b.warned = b.warned, false
-		b.circuits.Store(nil)
+		clear(b.circuits)
+		b.troubled.Store(false)
+	}
+	if falters = falters && !now.Before(b.quiet); falters {
+		b.quiet = now.Add(noteEvery)
 	}
 	b.mu.Unlock()
-	if short {
-		b.note(last)
+	if opens {
+		args := []any{"code", "store-fails", "error", err}
+		if part != "" {
+			args = append(args, "part", part)
+		}
+		slog.Default().Warn(b.what, args...)
+	}
+	if falters {
+		slog.Default().Warn("core: the store answers, but not every call", "code", "store-falters", "error", err)
 	}
 	if over {
 		slog.Default().Info("core: the store answers again", "code", "store-answers")
 	}
 }
 
-// fail counts a failure, which may open the breaker. begun is the number of failures when
-// the call began. If the breaker is open, only a probe's result counts.
-func (b *breaker) fail(user string, begun int64, err error) {
-	part := b.part(user) // before the lock, since a store's Part may panic or wait
-	b.mu.Lock()
-	k := b.ensure(part)
-	if k.open() || k.latest > begun {
-		b.mu.Unlock()
-		return
+// circuit is the circuit of a part, nil if nothing has failed there lately.
+func (b *breaker) circuit(part string) *circuit {
+	if k := b.circuits[part]; k != nil || len(b.circuits) < maxParts {
+		return k
 	}
-	k.latest, k.at = b.failures.Add(1), b.now()
-	b.last = err
-	b.calm.Store(k.at + int64(calmFor))
-	k.probe.Store(k.at + int64(probeEvery))
-	say := k.failed.Add(1) == trip && !b.warned
-	b.warned = b.warned || say
-	b.mu.Unlock()
-	if say {
-		b.warn(part, err)
-	}
+	return b.circuits[""]
 }
 
-func (b *breaker) warn(part string, err error) {
-	if part != "" {
-		slog.Default().Warn(b.what, "code", "store-fails", "part", part, "error", err)
-		return
+func (b *breaker) add(part string) *circuit {
+	if len(b.circuits) >= maxParts {
+		part = ""
 	}
-	slog.Default().Warn(b.what, "code", "store-fails", "error", err)
-}
-
-// ensure returns the circuit of a part, and makes it if need be.
-func (b *breaker) ensure(part string) *circuit {
-	circuits := map[string]*circuit{}
-	if was := b.circuits.Load(); was != nil {
-		circuits = *was
-	}
-	at := key(circuits, part)
-	if circuits[at] == nil {
-		circuits = maps.Clone(circuits)
-		circuits[at] = new(circuit)
-		b.circuits.Store(&circuits)
-	}
-	return circuits[at]
-}
-
-// note logs a failure that did not open the breaker, at most once in noteEvery.
-func (b *breaker) note(err error) {
-	b.mu.Lock()
-	now := b.now()
-	say := now >= b.quiet
-	if say {
-		b.quiet = now + int64(noteEvery)
-	}
-	b.mu.Unlock()
-	if say {
-		slog.Default().Warn("core: the store answers, but not every call", "code", "store-falters", "error", err)
-	}
-}
-
-// probe asks the store of an open breaker, if a probe is due and no other call is probing.
-func (b *breaker) probe(ctx context.Context, c Charge, k *circuit) (d Decision, ok bool, err error) {
-	if at := k.probe.Load(); b.now() < at || !k.probe.CompareAndSwap(at, math.MaxInt64) {
-		return d, false, nil
-	}
-	v := failed // if the store panics
-	defer func() { b.end(k, v) }()
-	d, err = b.store.Take(ctx, c)
-	v = judge(ctx, &d, err)
-	return d, v == answered || v == unknown, err
-}
-
-// end takes the probe's result and sets when the next probe is due: at once if the result is
-// unknown, or else callers who leave could keep the breaker open.
-func (b *breaker) end(k *circuit, v verdict) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	now := b.now()
-	switch v {
-	case answered:
-		k.failed.Store(0)
-		b.calm.Store(now + int64(calmFor))
-	case failed:
-		k.at = now
-		k.probe.Store(now + int64(probeEvery))
-		b.calm.Store(now + int64(calmFor))
-	default:
-		k.probe.Store(now)
-	}
-}
-
-// outlive returns a context for the second store, which gets a moment if the caller's
-// deadline has ended.
-func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Err() != context.DeadlineExceeded {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), afterDeadline)
+	b.circuits[part] = new(circuit)
+	b.troubled.Store(true)
+	return b.circuits[part]
 }

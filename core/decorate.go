@@ -55,6 +55,9 @@ func Fallback(store, other Store) Store {
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
 }
 
+// afterDeadline is the time that the second store has if the caller's own deadline has ended.
+const afterDeadline = 50 * time.Millisecond
+
 type fallback struct {
 	breaker
 	other Store
@@ -74,8 +77,11 @@ func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
 	if ok {
 		return d, err
 	}
-	ctx, cancel := outlive(ctx)
-	defer cancel()
+	if ctx.Err() == context.DeadlineExceeded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), afterDeadline)
+		defer cancel()
+	}
 	if d, err = s.other.Take(ctx, c); err == nil && (d.Source == SourceStore || d.Source == SourceCache) {
 		d.Source = SourceFallback
 	}
