@@ -3,6 +3,7 @@ package keyfuncs
 // Users that are addresses: of the peer, or from a header of a trusted proxy.
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -85,13 +86,9 @@ func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 	proxies := newProxies("ForwardedIP", "X-Forwarded-For", trusted)
 	return s.behind(proxies, func(lines []string) (hop netip.Addr, ok bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
-			for rest, more := lines[i], true; more; {
-				entry := rest
-				comma := strings.LastIndexByte(rest, ',')
-				if more = comma >= 0; more {
-					rest, entry = rest[:comma], rest[comma+1:]
-				}
-				if hop, ok = parseAddress(trim(entry)); !ok || !proxies.contain(hop) {
+			for rest, comma := lines[i], 0; comma >= 0; rest = rest[:max(0, comma)] {
+				comma = strings.LastIndexByte(rest, ',')
+				if hop, ok = parseAddress(trim(rest[comma+1:])); !ok || !proxies.contain(hop) {
 					return hop, ok
 				}
 			}
@@ -120,7 +117,7 @@ func (s Subnet) behind(proxies *proxies, read func(lines []string) (netip.Addr, 
 			proxies.untrustedPeer(r.Header)
 			return s.key(addr), nil
 		}
-		proxies.match()
+		proxies.trusted.find()
 		if lines := r.Header[proxies.header]; len(lines) > 0 {
 			client, ok := read(lines)
 			if !ok {
@@ -139,12 +136,7 @@ var addresses = Subnet{}.checked("RemoteIP")
 
 // checked fills in the defaults.
 func (s Subnet) checked(method string) Subnet {
-	if s.IPv4 == 0 {
-		s.IPv4 = 32
-	}
-	if s.IPv6 == 0 {
-		s.IPv6 = 64
-	}
+	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, 32), cmp.Or(s.IPv6, 64)
 	if s.IPv4 < 1 || s.IPv4 > 32 {
 		panic(fmt.Sprintf("keyfuncs: Subnet.%s: IPv4 is %d bits; use 1 to 32, or 0 for 32", method, s.IPv4))
 	}
@@ -159,7 +151,7 @@ func (s Subnet) remoteIP(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	unchecked.look(r)
+	lookForHeaders(r)
 	return s.key(addr), nil
 }
 
@@ -184,13 +176,10 @@ func peer(r *http.Request) (netip.Addr, error) {
 	if s == "" || s[0] == '@' || s[0] == '/' {
 		return netip.Addr{}, errNoPeer
 	}
-	var addr netip.Addr
-	ok := false
-	// Trying both parsers would allocate an error for the one that fails.
-	if hasPort(s) {
-		ap, err := netip.ParseAddrPort(s)
+	addr, ok := netip.Addr{}, false
+	if hasPort(s) { // trying both parsers would allocate an error for the one that fails
+		ap, _ := netip.ParseAddrPort(s)
 		addr, ok = canonical(ap.Addr())
-		ok = ok && err == nil
 	} else {
 		addr, ok = parseAddress(s)
 	}
@@ -205,15 +194,12 @@ func hasPort(s string) bool { return s[0] == '[' || strings.Count(s, ":") == 1 }
 
 // parseAddress reads an address and nothing else.
 func parseAddress(s string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Addr{}, false
-	}
+	addr, _ := netip.ParseAddr(s)
 	return canonical(addr)
 }
 
 // canonical makes all spellings of an address equal. It reports false if the address
-// cannot be a client's.
+// cannot be a client's, as the zero Addr that a parser returns beside an error.
 func canonical(addr netip.Addr) (netip.Addr, bool) {
 	addr = addr.Unmap().WithZone("")
 	return addr, addr.IsValid() && !addr.IsUnspecified()

@@ -44,8 +44,8 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 			case err != nil && !errors.Is(err, ErrNoKey):
 				return "", err
 			case err != nil || key == "":
-				if i == 0 {
-					first.miss(c, cmp.Or(err, ErrNoKey))
+				if i == 0 && first.miss() {
+					warnNoUser(c, cmp.Or(err, ErrNoKey))
 				}
 				continue
 			case i > 0:

@@ -1,7 +1,4 @@
 package keyfuncs
 
 // ForgetWarning makes RemoteIP say its warning again.
-func ForgetWarning() {
-	unchecked.said.Store(false)
-	unchecked.looked.Store(0)
-}
+func ForgetWarning() { unchecked.said.Store(false) }

@@ -34,13 +34,10 @@ var (
 func noKey(why string) error  { return fmt.Errorf("%w: %s", ErrNoKey, why) }
 func badKey(why string) error { return fmt.Errorf("%w: %s", ErrBadKey, why) }
 
-// everyone starts with one ~. No key of First's first function does.
-const everyone = "~everyone"
-
 // Everyone returns the same key for every request, for one limit on all users together.
 // It never fails. The key is "~everyone". If users can choose their names and [First] is
 // not used, a user could take that name. Then give the limit its own action.
-func Everyone(*http.Request) (string, error) { return everyone, nil }
+func Everyone(*http.Request) (string, error) { return "~everyone", nil }
 
 // Action returns a Func that always returns name, such as "reply". All routes with that
 // Action share one limit per user. The Func never fails. Action panics if name is empty.

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
+	"slices"
 )
 
 // proxies are the trusted prefixes of one Func. maker and header name it in warnings.
 type proxies struct {
-	prefixes         []netip.Prefix // of canonical addresses
-	maker, header    string
-	matched          atomic.Bool  // whether a peer was ever trusted
-	unmatched        atomic.Int64 // requests with the header, before the first match
-	untrusted, never warning
+	prefixes      []netip.Prefix // of canonical addresses
+	maker, header string
+	trusted       presence // of a trusted peer, among the requests with the header
+	untrusted     warning
 }
 
 func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
@@ -43,39 +42,22 @@ func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
 }
 
 func (ps *proxies) contain(addr netip.Addr) bool {
-	for _, p := range ps.prefixes {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ps.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
-
-// match notes a trusted peer.
-func (ps *proxies) match() {
-	if !ps.matched.Load() {
-		ps.matched.Store(true)
-	}
-}
-
-// fewMatches is after how many requests with the header and without a trusted peer the
-// prefixes are reported as wrong.
-const fewMatches = 1000
 
 // untrustedPeer notes an untrusted peer, if its request has the header.
 func (ps *proxies) untrustedPeer(h http.Header) {
-	if ps.untrusted.said.Load() && (ps.matched.Load() || ps.never.said.Load()) {
-		return
-	}
 	if _, there := h[ps.header]; !there {
 		return
 	}
-	ps.untrusted.say(codeUntrusted, fmt.Sprintf(
-		"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
-		ps.maker, ps.header))
-	if ps.unmatched.Add(1) >= fewMatches {
-		ps.never.say(codeNever, fmt.Sprintf(
+	if ps.untrusted.first() {
+		warn(codeUntrusted, fmt.Sprintf(
+			"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
+			ps.maker, ps.header))
+	}
+	if ps.trusted.miss() {
+		warn(codeNever, fmt.Sprintf(
 			"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
-			fewMatches, ps.header, ps.maker))
+			manyMisses, ps.header, ps.maker))
 	}
 }

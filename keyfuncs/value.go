@@ -24,15 +24,10 @@ func ContextValue(key any) Func {
 
 // contextKey writes a key so that a reader finds it in the source.
 func contextKey(key any) string {
-	switch t := reflect.TypeOf(key); t.Kind() {
-	case reflect.Struct, reflect.Pointer:
-		return fmt.Sprintf("%#v", key) // with its type
-	default:
-		if t.PkgPath() == "" { // a predeclared type, such as string
-			return fmt.Sprintf("%#v", key)
-		}
+	if t := reflect.TypeOf(key); t.PkgPath() != "" && t.Kind() != reflect.Struct {
 		return fmt.Sprintf("%v(%#v)", t, key)
 	}
+	return fmt.Sprintf("%#v", key) // a struct's has its type; predeclared types need none
 }
 
 // Value is for adapters of other frameworks. It returns a function whose key is the value that
