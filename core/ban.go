@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,9 +56,7 @@ func (p BanPolicy) extend(l *Limiter) error {
 	if l.ban() != nil {
 		return configError("core: With: the limiter has a BanPolicy already; give one")
 	}
-	if p.ForgetAfter == 0 {
-		p.ForgetAfter = defaultBanForgets
-	}
+	p.ForgetAfter = cmp.Or(p.ForgetAfter, defaultBanForgets)
 	rule, err := p.rule()
 	if err != nil {
 		return err
@@ -70,19 +69,14 @@ func (p BanPolicy) extend(l *Limiter) error {
 
 // rule compiles the policy, or says what is wrong with it.
 func (p BanPolicy) rule() (*machine.BanRule, error) {
-	bad := func(format string, args ...any) error {
-		return configError("core: BanPolicy: " + fmt.Sprintf(format, args...))
-	}
+	bad := badCall("BanPolicy")
 	switch {
 	case p.Refusals < 1 || p.Refusals > machine.KindBan.Most():
 		return nil, bad("Refusals %d is not within 1 to %d", p.Refusals, machine.KindBan.Most())
 	case len(p.Bans) < 1 || len(p.Bans) > maxBans:
 		return nil, bad("Bans has %d entries; give it 1 to %d", len(p.Bans), maxBans)
 	}
-	if err := validatePeriod("Within", p.Within, bad); err != nil {
-		return nil, err
-	}
-	if err := validatePeriod("ForgetAfter", p.ForgetAfter, bad); err != nil {
+	if err := cmp.Or(validatePeriod("Within", p.Within, bad), validatePeriod("ForgetAfter", p.ForgetAfter, bad)); err != nil {
 		return nil, err
 	}
 	b := &machine.BanRule{Refusals: p.Refusals, Within: p.Within.Microseconds(), ForgetAfter: p.ForgetAfter.Microseconds()}
@@ -93,6 +87,12 @@ func (p BanPolicy) rule() (*machine.BanRule, error) {
 		b.Bans = append(b.Bans, ban.Microseconds())
 	}
 	return b, nil
+}
+
+func badCall(name string) badLimit {
+	return func(format string, args ...any) error {
+		return configError("core: " + name + ": " + fmt.Sprintf(format, args...))
+	}
 }
 
 // policy is the shape of a ban policy's limit. It is made by With alone.
@@ -133,10 +133,7 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err
 	}
-	err := validatePeriod("the ban of", d, func(format string, args ...any) error {
-		return configError("core: Ban: " + fmt.Sprintf(format, args...))
-	})
-	if err != nil {
+	if err := validatePeriod("the ban of", d, badCall("Ban")); err != nil {
 		return err
 	}
 	ask := machine.Ask{Cost: 1, Ban: d.Microseconds()}

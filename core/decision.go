@@ -105,13 +105,9 @@ const (
 
 // String returns "store", "fallback", "cache" or "none".
 func (s Source) String() string {
-	switch s {
-	case SourceStore:
-		return "store"
-	case SourceFallback:
-		return "fallback"
-	case SourceCache:
-		return "cache"
+	names := [...]string{SourceNone: "none", SourceStore: "store", SourceFallback: "fallback", SourceCache: "cache"}
+	if int(s) < len(names) {
+		return names[s]
 	}
 	return "none"
 }

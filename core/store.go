@@ -47,11 +47,10 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
-	s, ok := find[Accepter](store)
-	if !ok {
-		return nil
+	if s, ok := find[Accepter](store); ok {
+		return s.Accept(limits)
 	}
-	return s.Accept(limits)
+	return nil
 }
 
 // down reports whether a breaker in the store, or in a store that it wraps, is open for the
@@ -63,15 +62,11 @@ func down(store Store, user string) bool {
 
 // find returns the first of a store and the stores that it wraps that is a T.
 func find[T any](store Store) (found T, ok bool) {
-	for store != nil {
-		if found, ok = store.(T); ok {
-			return found, true
-		}
-		w, wraps := store.(Unwrapper)
-		if !wraps {
-			return found, false
-		}
-		store = w.Unwrap()
+	if found, ok = store.(T); ok {
+		return found, true
+	}
+	if w, wraps := store.(Unwrapper); wraps {
+		return find[T](w.Unwrap())
 	}
 	return found, false
 }

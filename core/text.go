@@ -149,42 +149,39 @@ func (p *limitParser) call(words []limitWord, l Limit, what string) Limit {
 	return l
 }
 
-func (p *limitParser) rate() (r Rate) {
-	switch word := p.word(); word {
-	case "Per", "Every":
-		p.at += len(word)
-		p.want("(")
-		n := 1
-		if word == "Per" {
-			n = p.number()
-			p.want(",")
-		}
-		r = Per(n, p.duration())
-		p.want(")")
-	default:
+func (p *limitParser) rate() Rate {
+	word, n := p.word(), 1
+	if word != "Per" && word != "Every" {
 		p.fail("%s is not a rate; write Per(30, 1m) or Every(2s)", p.found())
+		return Rate{}
 	}
+	p.at += len(word)
+	p.want("(")
+	if word == "Per" {
+		n = p.number()
+		p.want(",")
+	}
+	r := Per(n, p.duration())
+	p.want(")")
 	return r
 }
 
 func (p *limitParser) number() int {
-	word := p.word()
-	n, err := strconv.Atoi(word)
-	if err != nil {
-		p.fail("%s is not a whole number of at most 1000000000", p.found())
-	}
-	p.at += len(word)
-	return n
+	return readWord(p, strconv.Atoi, "a whole number of at most 1000000000")
 }
 
 func (p *limitParser) duration() time.Duration {
+	return readWord(p, time.ParseDuration, "a duration; write one such as 500ms, 1m or 1h30m")
+}
+
+func readWord[T any](p *limitParser, parse func(string) (T, error), what string) T {
 	word := p.word()
-	d, err := time.ParseDuration(word)
+	v, err := parse(word)
 	if err != nil {
-		p.fail("%s is not a duration; write one such as 500ms, 1m or 1h30m", p.found())
+		p.fail("%s is not %s", p.found(), what)
 	}
 	p.at += len(word)
-	return d
+	return v
 }
 
 func (p *limitParser) quoted() string {
@@ -215,14 +212,11 @@ const spaces = " \t\n\r"
 func (p *limitParser) word() string {
 	rest := strings.TrimLeft(p.text[p.at:], spaces)
 	p.at = len(p.text) - len(rest)
-	switch end := strings.IndexAny(rest, spaces+`(),"`); end {
-	case -1:
+	end := strings.IndexAny(rest, spaces+`(),"`)
+	if end < 0 {
 		return rest
-	case 0:
-		return rest[:1]
-	default:
-		return rest[:end]
 	}
+	return rest[:max(1, end)]
 }
 
 // found is the next word, for an error.

@@ -117,13 +117,8 @@ func headerName(maker, name string) string {
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2
 func isToken(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
-			return false
-		}
-	}
-	return s != ""
+	illegal := func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, c) }
+	return s != "" && !strings.ContainsFunc(s, illegal)
 }
 
 // trim drops spaces and tabs, the only white space of [RFC 9110].
