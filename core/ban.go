@@ -95,8 +95,9 @@ func badCall(name string) badLimit {
 	}
 }
 
-// policy is the shape of a ban policy's limit. It is made by With alone.
-type policy struct{}
+// policy is the shape of a ban policy's limit, which only With makes. It has a window's period, 0, and is
+// never divided.
+type policy struct{ window }
 
 func (policy) text(l *Limit) string { return fmt.Sprintf("BanPolicy{Refusals: %d}", l.max) }
 
@@ -107,10 +108,6 @@ func (policy) validate(_ *Limit, bad badLimit) error {
 func (policy) compile(*Limit) {}
 
 func (policy) identity(*Limit) string { return "" }
-
-func (policy) period(*Limit) time.Duration { return 0 }
-
-func (policy) divide(*Limit, int) bool { return true }
 
 // ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
 func (l *Limiter) ban() []Limit {

@@ -57,10 +57,8 @@ func Funnel(capacity int, rate Rate) Limit {
 // maxBurst+1, so that one admits 16 at once. maxBurst from 0 to 999,999,999.
 // [Decision.Cell] gives the command's reply.
 func Throttle(maxBurst int, rate Rate) Limit {
-	if maxBurst == math.MaxInt {
-		maxBurst-- // out of bounds either way; do not wrap around
-	}
-	return Limit{kind: machine.KindFunnel, throttle: true, max: maxBurst + 1, rate: rate, shape: meter{}}.derived()
+	capacity := min(maxBurst, math.MaxInt-1) + 1 // so that it does not wrap around
+	return Limit{kind: machine.KindFunnel, throttle: true, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
 // Initial makes a TokenBucket start with n tokens instead of full, n from 1 to

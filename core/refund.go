@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -110,17 +109,6 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 		return nil
 	}
 	return r.by.Refund(ctx, r, int64(n))
-}
-
-// turn is how long after the charge the turn comes that it reserved.
-func (r *Receipt) turn() time.Duration {
-	var turn int64
-	for i := range enforced(r.Limits) {
-		if l := &r.Limits[i]; l.kind.Form() == machine.FormMeter {
-			turn = max(turn, l.rule.Delay(r.Readings[i].Rest, 0))
-		}
-	}
-	return micros(turn)
 }
 
 // Charged reports whether the charge has taken from the i-th limit.

@@ -81,9 +81,6 @@ func mustStore(s Store, where string) Store {
 
 // isNil reports whether a store is nil, or a nil pointer in an interface.
 func isNil(s Store) bool {
-	if s == nil {
-		return true
-	}
 	v := reflect.ValueOf(s)
-	return v.Kind() == reflect.Pointer && v.IsNil()
+	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }

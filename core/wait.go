@@ -147,8 +147,8 @@ const handover = 10 * time.Millisecond
 // turn waits for the turn that the first of the queue has reserved, if it has not passed at once.
 func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	var pause time.Duration
-	if d.receipt != nil {
-		pause = d.receipt.turn()
+	if r := d.receipt; r != nil && w.limiter.reserves() {
+		pause = micros(r.Limits[0].rule.Delay(r.Readings[0].Rest, 0))
 	}
 	if pause > 0 {
 		at := time.Now().Add(pause)

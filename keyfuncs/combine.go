@@ -32,10 +32,6 @@ var errNoSource = noKey("none of the functions of First found one")
 // warning with the code never-a-user, once.
 func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 	sources = checked("First", sources)
-	tags := make([]string, len(sources))
-	for i := range tags {
-		tags[i] = "~" + strconv.Itoa(i+1) + ":"
-	}
 	first := new(presence)
 	return func(c C) (string, error) {
 		for i, source := range sources {
@@ -49,7 +45,7 @@ func First[C any](sources ...func(C) (string, error)) func(C) (string, error) {
 				}
 				continue
 			case i > 0:
-				return tags[i] + key, nil
+				return "~" + strconv.Itoa(i+1) + ":" + key, nil
 			}
 			first.find()
 			if key[0] == '~' {
