@@ -1,5 +1,7 @@
 package core
 
+// Bans: a policy for users who keep trying, and bans by hand.
+
 import (
 	"cmp"
 	"context"
@@ -63,7 +65,7 @@ func (p BanPolicy) extend(l *Limiter) error {
 	}
 	limit := Limit{kind: machine.KindBan, shape: policy{}, max: p.Refusals, perUser: p.PerUser, rule: machine.NewBan(rule)}
 	l.limits = append(l.limits, limit.derived())
-	l.waiting = new(waiting) // nobody else waits behind a banned user
+	l.waiting = new(waiting) // callers of a limiter without the policy do not wait behind a banned user
 	return nil
 }
 

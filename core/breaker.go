@@ -13,8 +13,8 @@ import (
 
 // A breaker stops asking a store that has failed three times in a row. It is then open:
 // one call at a time asks the store, as a probe, and the others do not wait for the store's
-// timeout. An answer to a probe closes the breaker. Calls compare instants themselves, so
-// there is no timer and no goroutine.
+// timeout. An answer to a probe closes the breaker. The calls themselves compare instants,
+// without a timer or goroutine.
 //
 // If parts of a store can fail one by one, as the nodes of a cluster can, the store has a
 // method Part(user string) string. Then all this holds for each part.
@@ -26,8 +26,8 @@ type breaker struct {
 	store Store
 	what  string // logged when the breaker opens
 
-	failures atomic.Int64 // how many counted, in all parts
-	troubled atomic.Bool  // there are circuits; a call that finds none takes no lock
+	failures atomic.Int64 // failures that counted, in all parts
+	troubled atomic.Bool  // there are circuits; without any, a call takes no lock
 
 	mu       sync.Mutex // guards the fields below
 	circuits map[string]*circuit
@@ -180,7 +180,7 @@ func (b *breaker) learn(user string, begun int64, probe bool, v verdict, err err
 		k = b.add(part)
 	}
 	if probe && k != nil {
-		k.probing, k.probe = false, now // callers who leave do not hold up the next probe
+		k.probing, k.probe = false, now // a caller who leaves does not hold up the next probe
 	}
 	switch {
 	case k == nil:
@@ -229,6 +229,7 @@ func (b *breaker) circuit(part string) *circuit {
 	return b.circuits[""]
 }
 
+// add makes the circuit of a part.
 func (b *breaker) add(part string) *circuit {
 	if len(b.circuits) >= maxParts {
 		part = ""

@@ -1,5 +1,7 @@
 package core
 
+// Decision: the answer to a caller.
+
 import (
 	"math"
 	"time"

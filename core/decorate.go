@@ -1,5 +1,7 @@
 package core
 
+// The decorators: stores that wrap a store.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package core
 
+// Divide: each of n replicas gets an n-th of every limit.
+
 import (
 	"context"
 	"fmt"

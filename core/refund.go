@@ -1,5 +1,7 @@
 package core
 
+// Refunds: they give back what a decision has charged.
+
 import (
 	"context"
 	"errors"

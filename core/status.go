@@ -1,5 +1,7 @@
 package core
 
+// Status: every limit's numbers for a user, and the ban.
+
 import (
 	"context"
 	"time"

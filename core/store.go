@@ -1,5 +1,7 @@
 package core
 
+// Store, and how package core looks into stores that wrap others.
+
 import (
 	"context"
 	"errors"

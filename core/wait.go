@@ -1,5 +1,7 @@
 package core
 
+// Wait: it blocks a caller until its action may pass.
+
 import (
 	"cmp"
 	"context"
@@ -88,7 +90,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	for {
 		var c call
 		select {
-		case c = <-w.calls: // even if the time is over
+		case c = <-w.calls: // it counts even if the time is over
 		default:
 			select {
 			case c = <-w.calls:
@@ -124,7 +126,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		d, err := w.attempt(ctx, c)
 		if err != nil {
 			if err != ErrRefused && ctx.Err() == nil {
-				w.q.learn(math.MaxInt32, time.Time{}, false) // the others learn for themselves that the store fails
+				w.q.learn(math.MaxInt32, time.Time{}, false) // all others ask now, and see that the store fails
 			}
 			return d, err
 		}
@@ -158,7 +160,7 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 			w.q.leave(w)
 			err = sleep(ctx, time.Until(at))
 		} else {
-			w.q.learn(0, time.Time{}, false)
+			w.q.learn(0, time.Time{}, false) // new callers do not count on this turn
 		}
 		if err != nil { // the next caller asks after this
 			_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
@@ -200,7 +202,7 @@ func (w *waiter) timeLeft() time.Duration { return w.patience - time.Since(w.beg
 // ahead is how far ahead a turn may be reserved: one at the deadline is too late.
 func (w *waiter) ahead() int64 { return max(0, w.timeLeft().Microseconds()-1) }
 
-// end is what a waiter returns whose context or time has ended before its turn.
+// end is for a waiter whose context or time has ended before its turn.
 func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
@@ -208,8 +210,8 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	return w.refuse(ctx, time.Microsecond)
 }
 
-// refuse is for a waiter whose turn does not come in time, but at the earliest after that time. If its
-// context has not ended, it takes the room that there is, or is recorded as refused.
+// refuse refuses a waiter whose turn does not come in time. The turn comes after that long, or later. If
+// the context has not ended, the waiter still takes room that there is, or the refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(w)
 	d, err := w.limiter.take(context.WithoutCancel(ctx), w.request(machine.Peek))

@@ -1,6 +1,6 @@
 package core
 
-// The queues of those who wait: they decide which callers of Wait ask the store.
+// The queues of Wait: they decide which waiting callers ask the store.
 
 import (
 	"slices"
@@ -67,7 +67,7 @@ func (q *waitQueue) leave(w *waiter) {
 	q.call()
 }
 
-// resume lets a called waiter wait on: others have taken the room.
+// resume puts a called waiter back to waiting: others have taken the room.
 func (q *waitQueue) resume(w *waiter) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
@@ -84,7 +84,7 @@ func (q *waitQueue) learn(room int64, next time.Time, reserved bool) {
 	q.call()
 }
 
-// call calls those who have something to do, each once. No more of them ask than can pass.
+// call calls the waiters that have something to do, each once. No more of them ask than can pass.
 func (q *waitQueue) call() {
 	turn, units := q.next, int64(0)
 	for i, w := range q.waiters {

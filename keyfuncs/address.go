@@ -39,8 +39,8 @@ func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
 // keys are like those of [RemoteIP].
 //
 // If an entry that it reads is not an address, the error is [ErrBadKey]: an address with a
-// port, an empty entry, an unspecified address. So it is if the peer's address does not
-// parse. If the peer has no address, the error is [ErrNoKey].
+// port, an empty entry, an unspecified address. The error is also ErrBadKey if the peer's
+// address does not parse. If the peer has no address, the error is [ErrNoKey].
 //
 // ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts every peer,
 // as 0.0.0.0/0 does.
@@ -56,8 +56,8 @@ func ForwardedIP(trusted ...netip.Prefix) Func { return Subnet{}.ForwardedIP(tru
 // Without the header the peer is the client. The keys are like those of [RemoteIP].
 //
 // If the header is not one address, the error is [ErrBadKey]: an empty header, a list, an
-// address with a port, an unspecified address. So it is if the peer's address does not
-// parse. If the peer has no address, the error is [ErrNoKey].
+// address with a port, an unspecified address. The error is also ErrBadKey if the peer's
+// address does not parse. If the peer has no address, the error is [ErrNoKey].
 //
 // TrustedHeaderIP panics if name is not the name of a header, if trusted is empty, or if
 // a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.

@@ -16,6 +16,7 @@ const (
 	codeNoUser    = "never-a-user"
 )
 
+// warn logs a warning with its code.
 func warn(code, text string, args ...any) {
 	slog.Default().Warn("keyfuncs: "+text, append([]any{"code", code}, args...)...)
 }
@@ -32,6 +33,7 @@ var forwardedHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", 
 // unchecked is the warning that a request of RemoteIP has one of these headers.
 var unchecked warning
 
+// lookForHeaders warns once if the request has a header with a client's address.
 func lookForHeaders(r *http.Request) {
 	if unchecked.said.Load() {
 		return
@@ -52,8 +54,7 @@ func lookForHeaders(r *http.Request) {
 	}
 }
 
-// manyMisses is after how many misses, and nothing found before, a presence reports that something
-// is set up wrong.
+// manyMisses is the number of misses after which a presence that has found nothing reports a wrong setup.
 const manyMisses = 1000
 
 // A presence records whether something is ever found.
@@ -68,7 +69,7 @@ func (p *presence) find() {
 	}
 }
 
-// miss reports, once, that nothing was found and this is the last of manyMisses.
+// miss counts a miss. It reports true once: if this is number manyMisses, and nothing was ever found.
 func (p *presence) miss() bool {
 	return !p.found.Load() && p.misses.Load() < manyMisses && p.misses.Add(1) == manyMisses
 }
