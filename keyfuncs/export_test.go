@@ -1,4 +1,7 @@
 package keyfuncs
 
 // ForgetWarning makes RemoteIP say its warning again.
-func ForgetWarning() { unchecked.said.Store(false) }
+func ForgetWarning() {
+	unchecked.said.Store(false)
+	looked.Store(0)
+}

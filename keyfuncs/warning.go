@@ -5,6 +5,7 @@ package keyfuncs
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
 )
@@ -33,9 +34,18 @@ var forwardedHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", 
 // unchecked is the warning that a request of RemoteIP has one of these headers.
 var unchecked warning
 
-// lookForHeaders warns once if the request has a header with a client's address.
+// looked is at how many requests lookForHeaders has looked, up to manyMisses.
+var looked atomic.Int32
+
+// lookForHeaders warns once if the request has a header with a client's address. After many
+// requests without one it looks at one in 64, so that a right setup does not pay for it.
 func lookForHeaders(r *http.Request) {
 	if unchecked.said.Load() {
+		return
+	}
+	if looked.Load() < manyMisses {
+		looked.Add(1)
+	} else if rand.Uint32N(64) > 0 {
 		return
 	}
 	for _, name := range forwardedHeaders {
