@@ -35,6 +35,20 @@ end
 -- inRow is how many of n entries from the i-th on are before the ring's end.
 local function inRow(l, i, n) return math.min(n, l.cap - (l.head + i) % l.cap) end
 
+-- read are the bytes of n entries from the i-th on, and write replaces them.
+local function read(l, i, n)
+	local first = inRow(l, i, n)
+	return bytes(l, i, first) .. bytes(l, i + first, n - first)
+end
+
+local function write(l, i, text)
+	local first = width * inRow(l, i, #text / width)
+	call('SETRANGE', l.key, int(slot(l, i)), sub(text, 1, first))
+	if first < #text then
+		call('SETRANGE', l.key, int(header), sub(text, first + 1))
+	end
+end
+
 local function instant(l, i)
 	local b1, b2, b3, b4, b5, b6, b7 = byte(bytes(l, i, 1), 1, width)
 	local at = (((((b1 * 256 + b2) * 256 + b3) * 256 + b4) * 256 + b5) * 256 + b6) * 256 + b7 - l.back
@@ -125,38 +139,19 @@ function ring.remove(l, _, made, units)
 		set(l, l.text)
 		return
 	end
-	-- Move the later entries, in two parts if the ring's end is among them.
-	local first = inRow(l, to, n - to)
-	local moved = bytes(l, to, first) .. bytes(l, to + first, n - to - first)
-	first = inRow(l, from, n - to)
-	if first > 0 then
-		call('SETRANGE', l.key, int(slot(l, from)), sub(moved, 1, width * first))
-	end
-	if first < n - to then
-		call('SETRANGE', l.key, int(header), sub(moved, width * first + 1))
-	end
+	write(l, from, read(l, to, n - to))
 	l.text = ''
 	l.newest = instant(l, l.n - 1)
 	finish(l)
 end
 
 function ring.save(l, now)
-	local units, gone = l.added, l.n - l.stored
-	l.back, l.newest = l.back + l.ahead, now
-	if units == 0 then
-		if l.start == 0 then
-			set(l, brief(l))
-		else
-			finish(l)
-		end
-		return
-	end
-	local n = l.stored
+	local units, n, gone = l.added, l.stored, l.n - l.stored
 	local need = n + units
+	l.back, l.newest, l.n = l.back + l.ahead, now, n
 	if gone > 0 then
 		l.head = (l.head + gone) % l.cap
 	end
-	l.n = n
 	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < long
 	if anew and need * width <= short then
 		set(l, brief(l) .. rep(encode(now), units))
@@ -178,16 +173,12 @@ function ring.save(l, now)
 		l.cap = cap
 	elseif anew or need > l.cap then
 		-- A new ring with room to grow, up to max.
-		local kept = bytes(l, 0, first) .. bytes(l, first, n - first)
+		local kept = read(l, 0, n)
 		l.head, l.n, l.cap = 0, need, cap
 		set(l, head(l) .. kept .. rep(new, units) .. rep('\0', width * (cap - need)))
 		return
 	end
-	first = inRow(l, n, units)
-	call('SETRANGE', l.key, int(slot(l, n)), rep(new, first))
-	if first < units then
-		call('SETRANGE', l.key, int(header), rep(new, units - first))
-	end
+	write(l, n, rep(new, units))
 	l.n = need
 	finish(l)
 end
