@@ -743,18 +743,6 @@ func TestCallersCanReuseTheirLimits(t *testing.T) {
 	})
 }
 
-// A flood of refused users takes no more memory than there is.
-func TestDenialsAreBounded(t *testing.T) {
-	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
-	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
-	for i := range 8 * redisstore.MostRefusals {
-		store.Deny(fmt.Sprint(user, i), action, limits)
-	}
-	if n := store.Refusals(); n > redisstore.MostRefusals || n < redisstore.MostRefusals*9/10 {
-		t.Errorf("%d are kept of at most %d", n, redisstore.MostRefusals)
-	}
-}
-
 func TestRepeatingAllocatesNothing(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
 	store.SetClock(func() time.Duration { return 0 })

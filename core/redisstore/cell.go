@@ -15,7 +15,7 @@ import (
 // Accept returns an error to core.New if the store cannot serve a limiter of these limits.
 // Only with Options.CLThrottle are there such limiters.
 func (s *Store) Accept(limits []core.Limit) error {
-	if !s.cell {
+	if !s.options.CLThrottle {
 		return nil
 	}
 	if len(limits) != 1 {
@@ -53,12 +53,12 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	if c.Mode == machine.Peek {
 		cost = 0
 	}
-	key := s.keys(c.User, c.Action, c.Limits)[0]
-	call := &call{args: []any{"cl.throttle", key, l.Quota() - 1, n, int64(d / time.Second), cost}, keyAt: 1}
-	if err := s.do(ctx, call); err != nil {
+	keys := s.keys(c.User, c.Action, c.Limits)
+	reply, err := s.do(ctx, keys, simple(1, "cl.throttle", keys[0], l.Quota()-1, n, int64(d/time.Second), cost), 0)
+	if err != nil {
 		return core.Decision{}, err
 	}
-	cell, err := decodeCell(call.reply)
+	cell, err := decodeCell(reply)
 	if err == nil && cell[1] != int64(l.Quota()) {
 		err = ErrReply
 	}
@@ -91,13 +91,13 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 }
 
 // decodeCell reads the module's five integers. Only the retry may be -1.
-func decodeCell(reply any) (cell [5]int64, err error) {
-	values, ok := reply.([]any)
-	if !ok || len(values) != len(cell) {
+func decodeCell(reply []any) (cell [5]int64, err error) {
+	if len(reply) != len(cell) {
 		return cell, ErrReply
 	}
 	for i := range cell {
-		if cell[i], ok = values[i].(int64); !ok || cell[i] < 0 && i != 3 {
+		var ok bool
+		if cell[i], ok = reply[i].(int64); !ok || cell[i] < 0 && i != 3 {
 			return cell, ErrReply
 		}
 	}

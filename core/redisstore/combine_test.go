@@ -199,87 +199,37 @@ func TestResetThatDidNotRunIsAnError(t *testing.T) {
 	})
 }
 
-// More callers than go out together leave; the one behind them is served all the same.
-func TestThoseWhoLeftDoNotStrandTheOneBehind(t *testing.T) {
-	noLeak(t)
-	server := redistest.Start(t)
-	rdb := connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-	lim := core.Must(core.New(store, plenty))
-	if _, err := lim.Allow(t.Context(), user, action); err != nil {
-		t.Fatal(err)
-	}
-	server.Pause()
-	resumed := false
-	defer func() {
-		if !resumed {
-			server.Resume()
-		}
-	}()
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	ask := func() { wg.Go(func() { _, _ = lim.Allow(ctx, user, action) }) }
-	within(t, "as many as may are under way", func() bool {
-		ask()
-		return store.Batches() == redisstore.ManyBatches
-	})
-	for range 1100 {
-		ask()
-	}
-	within(t, "the rest queue", func() bool { n, _ := store.Calls(); return n > redisstore.ManyBatches+1000 })
-	served := make(chan error, 1)
-	go func() {
-		_, err := lim.Allow(t.Context(), "alive", action)
-		served <- err
-	}()
-	within(t, "the live one queues", func() bool { return store.Queues(store.Key("alive", action, plenty)) })
-	cancel()
-	wg.Wait()
-	server.Resume()
-	resumed = true
-	select {
-	case err := <-served:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patient / 2):
-		t.Error("it was not served")
-	}
-	idle(t, store)
-}
-
-// A full line is looked through for those who left once a millisecond, since each look
-// is at all of them.
-func TestFullLineIsLookedThroughNowAndThen(t *testing.T) {
+// So many calls wait that there is no room for another. Those who leave make room at once.
+func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, hangUp := mute()
 		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
-		store.SetCalls(4)
 		lim := core.Must(core.New(store, plenty))
 		ctx, leave := context.WithCancel(t.Context())
-		for range 2 + 4 { // two are under way
-			go func() { _, _ = lim.Allow(ctx, user, action) }()
-			synctest.Wait()
+		for range 8192 {
+			go func() {
+				if _, err := lim.Allow(ctx, user, action); err != context.Canceled {
+					t.Errorf("%v, not the caller's own", err)
+				}
+			}()
 		}
-		busy := func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
-			defer cancel()
-			_, err := lim.Allow(ctx, user, action)
-			return errors.Is(err, redisstore.ErrBusy)
+		synctest.Wait()
+		if n, _ := store.Calls(); n != 8192 {
+			t.Errorf("%d wait", n)
 		}
-		if !busy() {
-			t.Error("there is room")
+		for range 100 {
+			d, err := lim.Allow(t.Context(), user, action)
+			if !errors.Is(err, redisstore.ErrBusy) || d != (core.Decision{}) {
+				t.Fatalf("%+v, %v; not ErrBusy", d, err)
+			}
+			discreet(t, err)
 		}
 		leave()
 		synctest.Wait()
-		if !busy() {
-			t.Error("it was looked through twice at once")
+		if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
+			t.Errorf("%v", err)
 		}
-		time.Sleep(time.Millisecond)
-		if busy() {
-			t.Error("those who left make no room")
-		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(10 * time.Second)
 		hangUp()
 	})
 }

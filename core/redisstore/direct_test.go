@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -107,20 +106,6 @@ func TestWhoseTimeoutItWas(t *testing.T) {
 	}
 }
 
-func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
-	for name, o := range map[string]redis.Options{
-		"":                     {},
-		"no timeouts":          {ReadTimeout: -1, WriteTimeout: -1},
-		"no deadline to read":  {ReadTimeout: -2, WriteTimeout: -1},
-		"no deadline to write": {WriteTimeout: -2},
-	} {
-		o.ContextTimeoutEnabled = true
-		if got, want := redisstore.New(connect(t, &o), nil).HeedsDeadlines(), !strings.HasPrefix(name, "no deadline"); got != want {
-			t.Errorf("%q: %t", name, got)
-		}
-	}
-}
-
 // A connection could not be opened, the server answers again, is demoted, so that the client
 // closes its connection, and then its address answers nothing.
 func TestACallerThatSendsDoesNotProbe(t *testing.T) {
@@ -129,7 +114,7 @@ func TestACallerThatSendsDoesNotProbe(t *testing.T) {
 	var dialer atomic.Int32
 	release := make(chan struct{})
 	defer close(release)
-	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DialerRetries: 1, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: 1, DialerRetries: 1, Dialer: func(_ context.Context, network, addr string) (net.Conn, error) {
 		switch dialer.Load() {
 		case hangs:
 			hang(release)

@@ -26,8 +26,10 @@
 //
 // With a *redis.Client the store sends decisions in batches. If nothing is under way, a
 // decision is sent at once. While others are under way, decisions wait and then go out
-// together, in one call of the function or script. On a Cluster or Ring each decision is sent
-// alone, and also if the server behind a plain client is part of a cluster. For a proxy that
+// together, in one call of the function or script. At most 32 batches are under way, and no more
+// than the client has connections (PoolSize), so more callers fill the batches. On a Cluster or Ring
+// each decision is sent alone, as many at a time as there are connections to the node, and also if
+// the server behind a plain client is part of a cluster. For a proxy that
 // spreads keys over servers, use a client that is not a *redis.Client. Do not give the store an
 // AutoPipeliner: give it the client inside. An AutoPipeliner ignores deadlines, so after an outage
 // the server still charges callers who already got an error. It also hides which server a call
@@ -200,7 +202,10 @@
 // The store tries functions once. With [Options].NoFunctions it uses scripts on every server.
 //
 // If Redis is out of memory or a replica, it refuses every call of a function. The store then
-// runs the script, which can still answer a Peek and refuse.
+// runs the script, which can still answer a Peek and refuse. If there are fewer replicas than
+// min-replicas-to-write (NOREPLICAS), or Redis cannot save (MISCONF), it refuses every call of a
+// function too, and every decision is an error, even a Peek or a refusal. With NoFunctions it
+// still answers those two.
 //
 // # Failover
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // The errors of this package, for errors.Is. An error of the client is wrapped as it is. An
@@ -41,12 +42,6 @@ type keyError string
 func (e keyError) Error() string      { return string(e) }
 func (keyError) Is(target error) bool { return target == core.ErrKey }
 
-// isReply reports whether an error is an answer of Redis.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
 // scriptError is an error that Redis returned to the script.
 type scriptError string
 
@@ -68,7 +63,7 @@ func plainError(text string) scriptError {
 
 // explain turns an error of a call into the caller's: the end of its own context, ErrTimeout,
 // an error of this package, or a failure.
-func (s *Store) explain(ctx context.Context, c *call, err error) error {
+func (s *Store) explain(ctx context.Context, since time.Time, err error) error {
 	var late net.Error
 	now := time.Now()
 	end, ends := ctx.Deadline()
@@ -76,15 +71,17 @@ func (s *Store) explain(ctx context.Context, c *call, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case err == batch.ErrBusy:
+		return ErrBusy
 	case errors.Is(err, ErrReply):
 		return ErrReply
-	case err == ErrTimeout && ends && !now.Before(end):
-		return context.DeadlineExceeded // both end at once
-	case err == ErrTimeout, errors.Is(err, context.DeadlineExceeded), errors.As(err, &late) && late.Timeout():
-		if now.Sub(c.since) < s.timeout {
+	case err == context.DeadlineExceeded && ends && !now.Before(end):
+		return err // both end at once
+	case errors.As(err, &late) && late.Timeout():
+		if now.Sub(since) < s.options.Timeout {
 			return ErrTimeout // of the client's own timeout
 		}
-		return fmt.Errorf("%w of %s", ErrTimeout, s.timeout)
+		return fmt.Errorf("%w of %s", ErrTimeout, s.options.Timeout)
 	case strings.Contains(text, "WRONGTYPE"), strings.Contains(text, "TAILCUTSTATE"):
 		return ErrState
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot not served"):

@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -99,5 +101,29 @@ func TestTheClientLeavesADemotedMaster(t *testing.T) {
 			_, err := limiter.Allow(t.Context(), user, "another")
 			return err == nil
 		})
+	}
+}
+
+// With too few replicas Redis refuses a function whole, and a script only when it writes.
+func TestTooFewReplicas(t *testing.T) {
+	server := redistest.Start(t)
+	for _, scripts := range []bool{false, true} {
+		store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient, NoFunctions: scripts}).AlwaysAsk()
+		l := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
+		who := fmt.Sprint("scripts ", scripts)
+		server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+		if _, err := l.Allow(t.Context(), who, action); err != nil {
+			t.Fatal(err)
+		}
+		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		for name, ask := range map[string]func(context.Context, string, string) (core.Decision, error){"Peek": l.Peek, "Allow": l.Allow} {
+			d, err := ask(t.Context(), who, action)
+			if scripts && (err != nil || d.Allowed) || !scripts && !redis.HasErrorPrefix(errors.Unwrap(err), "NOREPLICAS") {
+				t.Errorf("%s, scripts: %t: %+v, %v", name, scripts, d, err)
+			}
+		}
+		if _, err := l.Allow(t.Context(), "another", action); err == nil || !strings.Contains(err.Error(), "NOREPLICAS") {
+			t.Errorf("a charge, scripts: %t: %v", scripts, err)
+		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -514,50 +513,5 @@ func TestPoolExhausted(t *testing.T) {
 	within(t, "it works again", func() bool {
 		d, err := lim.Allow(t.Context(), user, action)
 		return err == nil && d.Allowed
-	})
-}
-
-func TestBusy(t *testing.T) {
-	noLeak(t)
-	_, proxy := proxied(t)
-	rdb := connect(t, &redis.Options{Addr: proxy.Addr})
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-	if n, bound := store.Calls(); n != 0 || bound != redisstore.MaxCalls {
-		t.Errorf("%d wait of %d", n, bound)
-	}
-	store.SetCalls(4)
-	lim := core.Must(core.New(store, kinds[0]))
-	within(t, "the client is connected", func() bool {
-		_, err := lim.Peek(t.Context(), user, action)
-		return err == nil
-	})
-	idle(t, store)
-	proxy.Spoil(lose)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	within(t, "the line is full", func() bool {
-		wg.Go(func() {
-			if _, err := lim.Allow(ctx, user, action); !errors.Is(err, context.Canceled) && !errors.Is(err, redisstore.ErrBusy) {
-				t.Errorf("%v, not the caller's own", err)
-			}
-		})
-		n, bound := store.Calls()
-		return n == redisstore.ManyBatches+bound
-	})
-	for range 100 {
-		d, err := lim.Allow(t.Context(), user, action)
-		if !errors.Is(err, redisstore.ErrBusy) || d != (core.Decision{}) {
-			t.Fatalf("%+v, %v; not ErrBusy", d, err)
-		}
-		discreet(t, err)
-	}
-	// Those who leave make room.
-	cancel()
-	wg.Wait()
-	proxy.Spoil(nil)
-	proxy.HangUp()
-	within(t, "it works again", func() bool {
-		_, err := lim.Allow(t.Context(), user, action)
-		return err == nil
 	})
 }

@@ -148,7 +148,7 @@ func within(t testing.TB, what string, holds func() bool) {
 // idle waits until no call of a store does.
 func idle(t testing.TB, store *redisstore.Store) {
 	t.Helper()
-	within(t, "no call waits", func() bool { n, _ := store.Calls(); return n == 0 })
+	within(t, "no call waits", func() bool { calls, sending := store.Calls(); return calls+sending == 0 })
 }
 
 // names are the commands' names, less that of the one which asks for the policy: it goes

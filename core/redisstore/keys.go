@@ -28,11 +28,9 @@ const allActions = "*:"
 
 const hexDigits = "0123456789ABCDEF"
 
+// keys returns the keys of a user's limits for an action.
 func (s *Store) keys(user, action string, limits []core.Limit) []string {
-	return s.appendKeys(nil, user, action, limits)
-}
-
-func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
+	keys := make([]string, 0, len(limits))
 	var few [128]byte
 	b := s.appendUser(few[:0], user)
 	own := len(b)
@@ -40,7 +38,7 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 	shared := len(b)
 	for i := range limits {
 		identity := limits[i].Identity()
-		if s.cell {
+		if s.options.CLThrottle {
 			identity = cellIdentity(limits[i])
 		}
 		if limits[i].IsPerUser() {
@@ -57,10 +55,10 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 // Keys are valid UTF-8. They have one pair of braces, around the user, so that all limits of
 // a user are in one cluster slot, which the user cannot choose.
 func (s *Store) appendUser(b []byte, user string) []byte {
-	b = append(b, s.prefix...)
+	b = append(b, s.options.Prefix...)
 	b = append(b, ":{"...)
-	if s.secret != nil {
-		mac := hmac.New(sha256.New, s.secret)
+	if s.options.Secret != "" {
+		mac := hmac.New(sha256.New, []byte(s.options.Secret))
 		hashString(mac, user)
 		b = appendDigest(b, tagSecret, mac.Sum(nil))
 	} else {
@@ -69,52 +67,34 @@ func (s *Store) appendUser(b []byte, user string) []byte {
 	return append(b, "}:"...)
 }
 
+// appendPart appends a user or an action.
 func appendPart(b []byte, part string) []byte {
-	start, i := len(b), 0
-	for i < min(len(part), maxPart) && plain[part[i]] {
-		i++
-	}
-	b = append(b, part[:i]...)
-	for i < len(part) {
-		if len(b)-start > maxPart {
-			break
-		}
-		c := part[i]
-		if c < utf8.RuneSelf {
-			if plain[c] || i > 0 && (c == tagDigest || c == tagSecret) {
+	start := len(b)
+	for i, size := 0, 0; i < len(part); i += size {
+		var r rune
+		r, size = utf8.DecodeRuneInString(part[i:])
+		tag := i > 0 && (r == tagDigest || r == tagSecret)
+		for _, c := range []byte(part[i : i+size]) {
+			if tag || plain(r, size) {
 				b = append(b, c)
 			} else {
 				b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
 			}
-			i++
-			continue
 		}
-		r, size := utf8.DecodeRuneInString(part[i:])
-		if r == utf8.RuneError && size == 1 || !unicode.IsGraphic(r) {
-			for _, c := range []byte(part[i : i+size]) {
-				b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
-			}
-		} else {
-			b = append(b, part[i:i+size]...)
+		if len(b)-start > maxPart {
+			sum := sha256.New()
+			hashString(sum, part)
+			return appendDigest(b[:start], tagDigest, sum.Sum(nil))
 		}
-		i += size
-	}
-	if len(b)-start > maxPart {
-		sum := sha256.New()
-		hashString(sum, part)
-		return appendDigest(b[:start], tagDigest, sum.Sum(nil))
 	}
 	return b
 }
 
-// plain says which bytes are never escaped: those that are printable, are no tag, and have no
-// meaning in a key or in a pattern of redis-cli.
-var plain = func() (plain [256]bool) {
-	for c := ' ' + 1; c < 0x7f; c++ {
-		plain[c] = !strings.ContainsRune(`~^%:{}*?[]\"'`, c)
-	}
-	return plain
-}()
+// plain reports whether a character of so many bytes is never escaped: it is valid, printable
+// and not a tag, and it has no meaning in a key or in a pattern of redis-cli.
+func plain(r rune, size int) bool {
+	return (r != utf8.RuneError || size > 1) && unicode.IsGraphic(r) && !strings.ContainsRune(` ~^%:{}*?[]\"'`, r)
+}
 
 // hashString hashes a string of any length without a copy of it.
 func hashString(h hash.Hash, s string) {

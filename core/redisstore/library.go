@@ -6,10 +6,11 @@ import (
 	"crypto/sha1"
 	"embed"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // lua has a file for each machine of package machine, beside them what they share, and the two
@@ -44,16 +45,10 @@ func bundle() (text, version string) {
 		"\tif made[name] == nil then\n\t\tmade[name] = modules(name)\n\tend\n" +
 		"\treturn made[name]\nend\n" +
 		"function modules(name)\n")
-	files, err := fs.Glob(lua, "lua/*.lua")
-	if err != nil {
-		panic(err)
-	}
+	files, _ := lua.ReadDir("lua") // it is embedded, and cannot fail
 	for _, file := range files {
-		source, err := lua.ReadFile(file)
-		if err != nil {
-			panic(err)
-		}
-		name := strings.TrimSuffix(strings.TrimPrefix(file, "lua/"), ".lua")
+		source, _ := lua.ReadFile("lua/" + file.Name())
+		name := strings.TrimSuffix(file.Name(), ".lua")
 		fmt.Fprintf(&b, "if name == '%s' then\n%send\n", name, source)
 	}
 	b.WriteString("end\n")
@@ -71,17 +66,20 @@ func register(p *program, module string) string {
 	return fmt.Sprintf("redis.register_function('%s', function(keys, args) return require('%s')(keys, args) end)\n", p.function, module)
 }
 
-// runProgram runs a program. args begins with room for two words; keys and arguments follow.
-// If the server lacks the library, or the script, nothing was run, and the store sends it.
-func (s *Store) runProgram(b *batch, p *program, args []any) (any, error) {
-	const keyAt = 3
+// head is how many arguments of a program are before its keys: the command, the program, and
+// how many keys there are.
+const head = 3
+
+// run runs a program. It fills in the first two arguments. If the server lacks the library, or
+// the script, nothing was run, and the store sends it.
+func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	if !s.scripts.Load() {
 		args[0], args[1] = "fcall", p.function
-		reply, err := s.process(b, args, keyAt)
-		if unloaded(err) && s.load(b, args[keyAt].(string)) {
-			reply, err = s.process(b, args, keyAt)
+		reply, err := send(args, head)
+		if err != nil && unloaded(err) && s.load(send) {
+			reply, err = send(args, head)
 		}
-		if !asScript(err) {
+		if err == nil || !asScript(err) {
 			return reply, err
 		}
 		if lacksFunctions(err) {
@@ -89,23 +87,17 @@ func (s *Store) runProgram(b *batch, p *program, args []any) (any, error) {
 		}
 	}
 	args[0], args[1] = "evalsha", p.digest
-	reply, err := s.process(b, args, keyAt)
-	if unloaded(err) {
+	reply, err := send(args, head)
+	if err != nil && unloaded(err) {
 		args[0], args[1] = "eval", p.source
-		reply, err = s.process(b, args, keyAt)
+		reply, err = send(args, head)
 	}
 	return reply, err
 }
 
-// load loads the library on the server that has a key, and reports whether it is there.
-func (s *Store) load(b *batch, key string) bool {
-	cmd := newCommand(b, "function", "load", library)
-	var err error
-	if node := s.node(b, key); node != nil {
-		err = node.Process(b, cmd)
-	} else {
-		err = s.rdb.Process(b, cmd)
-	}
+// load loads the library, and reports whether it is there.
+func (s *Store) load(send batch.Send) bool {
+	_, err := send([]any{"function", "load", library}, 0)
 	if lacksFunctions(err) {
 		s.scripts.Store(true)
 	}

@@ -133,52 +133,6 @@ func TestOneShardFails(t *testing.T) {
 	eachForItself(t, store, servers["one"], servers["two"], []string{"PING"})
 }
 
-// However many calls wait for a shard that hangs, those to another have room.
-func TestOneShardHangs(t *testing.T) {
-	noLeak(t)
-	up, hung := redistest.Start(t), redistest.Start(t)
-	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"up": up.Addr, "hung": hung.Addr}, HeartbeatFrequency: time.Hour})
-	t.Cleanup(func() { _ = rdb.Close() })
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-	lim := core.Must(core.New(store, plenty))
-	if _, err := lim.Allow(t.Context(), "anybody", action); err != nil {
-		t.Fatal(err)
-	}
-	users := map[string]string{} // one of each shard
-	for i := 0; len(users) < 2; i++ {
-		who := fmt.Sprint("user ", i)
-		users[store.Part(who)] = who
-	}
-	const most = 100
-	store.SetCalls(most)
-	hung.Pause()
-	ctx, leave := context.WithCancel(t.Context())
-	var busy atomic.Int64
-	var wg sync.WaitGroup
-	for range 2 * most {
-		wg.Go(func() {
-			if _, err := lim.Allow(ctx, users[hung.Addr], action); errors.Is(err, redisstore.ErrBusy) {
-				busy.Add(1)
-			}
-		})
-	}
-	within(t, "no more calls wait than may", func() bool { return busy.Load() == most })
-	if err := lim.Reset(t.Context(), users[hung.Addr], action); !errors.Is(err, redisstore.ErrBusy) {
-		t.Errorf("Reset: %v, not ErrBusy", err)
-	}
-	if d, err := lim.Allow(t.Context(), users[up.Addr], action); err != nil || !d.Allowed {
-		t.Errorf("a user of the other shard: %+v, %v", d, err)
-	}
-	leave()
-	wg.Wait()
-	hung.Resume()
-	within(t, "there is room again", func() bool {
-		_, err := lim.Allow(t.Context(), users[hung.Addr], action)
-		return err == nil
-	})
-	idle(t, store)
-}
-
 // eachForItself kills the second server under users of both, and starts it again with a
 // first command.
 func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Server, first []string) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -14,35 +15,43 @@ const (
 	policyEvery = 10 * time.Minute
 )
 
-// checkPolicy reads, in the background, whether the server may evict limits, and logs a warning
-// if it may. If the ACL does not allow INFO, nothing is logged.
+// A policy says when to check the policy.
+type policy struct {
+	mu      sync.Mutex
+	answers int       // since the last check
+	next    time.Time // not before
+	logged  bool      // whether redis-evicts was logged
+}
+
+// checkPolicy counts an answer, and checks the policy in the background if it is time.
 func (s *Store) checkPolicy() {
-	if s.answered.Add(1)%policyAfter != 0 {
+	p := &s.policy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.answers++; p.answers >= policyAfter && !time.Now().Before(p.next) {
+		p.answers, p.next = 0, time.Now().Add(policyEvery)
+		go s.readPolicy()
+	}
+}
+
+// readPolicy reads whether the server may evict limits, and logs a warning if it may. If the ACL
+// does not allow INFO, nothing is logged.
+func (s *Store) readPolicy() {
+	reply, _ := s.do(context.Background(), []string{""}, simple(0, "info", "memory"), 0)
+	if len(reply) != 1 {
 		return
 	}
-	now := time.Since(s.base)
-	if at := s.policyAt.Load(); now < time.Duration(at) || !s.policyAt.CompareAndSwap(at, int64(now+policyEvery)) {
-		return
+	info, _ := reply[0].(string)
+	evicts := infoField(info, "maxmemory_policy")
+	safe := evicts == "" || evicts == "noeviction" || infoField(info, "maxmemory") == "0"
+	p := &s.policy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !safe && !p.logged {
+		slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and an evicted user has the full quota again; give the limits a server with maxmemory-policy noeviction",
+			"code", "redis-evicts", "maxmemory_policy", evicts)
 	}
-	go func() {
-		defer func() { _ = recover() }() // a hook of the client may panic
-		ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
-		defer cancel()
-		cmd := newCommand(ctx, "info", "memory")
-		if s.rdb.Process(ctx, cmd) != nil {
-			return
-		}
-		info, _ := cmd.Val().(string)
-		evicts := infoField(info, "maxmemory_policy")
-		if evicts == "" || evicts == "noeviction" || infoField(info, "maxmemory") == "0" {
-			s.evictsLogged.Store(false)
-			return
-		}
-		if !s.evictsLogged.Swap(true) {
-			slog.Default().Warn("redisstore: Redis may evict limits when its memory is full, and an evicted user has the full quota again; give the limits a server with maxmemory-policy noeviction",
-				"code", "redis-evicts", "maxmemory_policy", evicts)
-		}
-	}()
+	p.logged = !safe
 }
 
 // infoField is the value of name in the reply of INFO, or "".

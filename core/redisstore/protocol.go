@@ -34,6 +34,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -41,6 +42,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // A request is a charge's word, without the keys.
@@ -120,11 +122,96 @@ func appendRule(b []byte, kind machine.Kind, numbers []int64) []byte {
 	return b
 }
 
-// decode appends the readings in a charge's part of the reply: the instant if the charge is
-// dated, and then the numbers of each limit.
-func decode(c *core.Charge, values []any, readings []machine.Reading) ([]machine.Reading, int64, error) {
-	var few [16]int64
-	numbers := few[:0]
+// refundWord returns the limits to which units are given back, and the word with their rules.
+func refundWord(r *core.Receipt, units int64) (charged []core.Limit, word string) {
+	var b []byte
+	var numbers [8]int64
+	for i := range r.Limits {
+		if r.Charged(i) {
+			charged = append(charged, r.Limits[i])
+			rule, taken := r.Limits[i].Rule(), machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}
+			b = appendRule(b, rule.Kind, rule.RefundArgs(numbers[:0], taken, units))
+		}
+	}
+	return charged, string(b)
+}
+
+// takeArgs returns the arguments of take for charges. Of equal charges in a row it sends the
+// first, and how often it is repeated. If the last charges have equal words, it sends these
+// once, which saves 5 % of a batch of one limiter's charges.
+func takeArgs(calls []*batch.Call) []any {
+	args := make([]any, head, head+1+len(calls)*(1+len(calls[0].Keys)))
+	var few [16]any
+	var repeats []byte
+	words, again := slices.Grow(few[:0], len(calls)), 0
+	for i, c := range calls {
+		word := c.Args.(*request).word
+		if i > 0 && word == calls[i-1].Args.(*request).word && slices.Equal(c.Keys, calls[i-1].Keys) {
+			again++
+			continue
+		}
+		repeats, again = appendRepeat(repeats, len(words), again), 0
+		words = append(words, word)
+		args = appendKeys(args, c.Keys)
+	}
+	repeats = appendRepeat(repeats, len(words), again)
+	for n := len(words); n > 1 && words[n-1] == words[n-2]; n-- {
+		words = words[:n-1]
+	}
+	args[head-1] = len(args) - head
+	args = append(args, words...)
+	if repeats != nil {
+		args = append(args, repeats)
+	}
+	return args
+}
+
+// appendRepeat appends how often the charge of that number is repeated, if it is.
+func appendRepeat(b []byte, number, again int) []byte {
+	if again == 0 {
+		return b
+	}
+	return fmt.Appendf(b, "*%d:%d", number, again)
+}
+
+// appendKeys appends keys to the arguments of a command.
+func appendKeys(args []any, keys []string) []any {
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	return args
+}
+
+// distribute gives each charge its part of the reply: its numbers, or "!" and an error.
+func distribute(reply []any, calls []*batch.Call) {
+	ok := true
+	for _, c := range calls {
+		size := c.Args.(*request).size
+		text, failed := "", false
+		if len(reply) > 0 {
+			text, _ = reply[0].(string)
+			text, failed = strings.CutPrefix(text, "!")
+		}
+		switch {
+		case ok && failed:
+			c.Err, reply = plainError(text), reply[1:]
+		case !ok || len(reply) < size:
+			c.Err, ok = ErrReply, false // the parts after it cannot be found
+		default:
+			c.Reply, reply = reply[:size:size], reply[size:]
+		}
+	}
+	if len(reply) > 0 {
+		for _, c := range calls {
+			c.Reply, c.Err = nil, errors.Join(c.Err, ErrReply)
+		}
+	}
+}
+
+// decode reads a charge's part of the reply, which distribute has found: the instant if the charge
+// is dated, and then the numbers of each limit.
+func decode(c *core.Charge, values []any) (readings []machine.Reading, now int64, err error) {
+	numbers := make([]int64, 0, len(values))
 	for _, v := range values {
 		n, ok := v.(int64)
 		if !ok || n < 0 {
@@ -132,55 +219,15 @@ func decode(c *core.Charge, values []any, readings []machine.Reading) ([]machine
 		}
 		numbers = append(numbers, n)
 	}
-	now, dated := int64(0), dated(c)
+	dated := dated(c)
 	if dated {
-		if len(numbers) == 0 {
-			return nil, 0, ErrReply
-		}
 		now, numbers = numbers[0], numbers[1:]
 	}
-	for i := range c.Limits {
+	readings = make([]machine.Reading, len(c.Limits))
+	for i := range readings {
 		rule := c.Limits[i].Rule()
 		size := rule.ReplySize(dated)
-		if len(numbers) < size {
-			return nil, 0, ErrReply
-		}
-		readings, numbers = append(readings, rule.Reply(numbers[:size], dated)), numbers[size:]
-	}
-	if len(numbers) > 0 {
-		return nil, 0, ErrReply
+		readings[i], numbers = rule.Reply(numbers[:size], dated), numbers[size:]
 	}
 	return readings, now, nil
-}
-
-// distribute gives each charge its part of the script's reply: its numbers, or "!" and an
-// error. A reply of one value is not in an array.
-func distribute(reply any, err error, calls []*call) {
-	values, ok := reply.([]any)
-	if !ok && reply != nil {
-		values, ok = calls[0].scalar[:], true
-		values[0] = reply
-	}
-	for _, c := range calls {
-		text, failed := "", false
-		if len(values) > 0 {
-			text, _ = values[0].(string)
-			text, failed = strings.CutPrefix(text, "!")
-		}
-		switch {
-		case err != nil:
-			c.err = err
-		case ok && failed:
-			c.err, values = plainError(text), values[1:]
-		case !ok || len(values) < c.size:
-			c.err, ok = ErrReply, false // the parts after it cannot be found
-		default:
-			c.values, values = values[:c.size:c.size], values[c.size:]
-		}
-	}
-	if len(values) > 0 {
-		for _, c := range calls {
-			c.values, c.err = nil, errors.Join(c.err, ErrReply)
-		}
-	}
 }

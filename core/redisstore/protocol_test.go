@@ -28,12 +28,8 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 	}
 	worlds(t, func(t *testing.T, w *world) {
 		var got []string
-		say := func(title, words string, reply any) {
-			values, ok := reply.([]any)
-			if !ok {
-				values = []any{reply}
-			}
-			got = append(got, title, words, strings.Trim(fmt.Sprint(values), "[]"))
+		say := func(title, words string, reply []any) {
+			got = append(got, title, words, strings.Trim(fmt.Sprint(reply), "[]"))
 		}
 		charge := func(title string, receipt bool, limits ...core.Limit) core.Decision {
 			c := core.Charge{User: title, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}, Receipt: receipt}
@@ -56,7 +52,7 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 		if err := core.Must(core.New(w.store, fixed)).Refund(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		say("the refund of that action", giver.words, 1)
+		say("the refund of that action", giver.words, []any{1})
 		both := "FixedWindow(100, time.Hour), SlidingWindow(1, time.Minute) and a BanPolicy, 20 s after an action"
 		ban := limitOf(t, core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{5 * time.Minute}, ForgetAfter: 2 * time.Hour})
 		charge(both, false, fixed, sliding, ban)

@@ -1,14 +1,17 @@
 package redisstore
 
-// The store, and its decisions.
+// The store, and its decisions. Below it are, in this order: what is sent and replied (protocol.go),
+// the Lua that runs on the server (library.go), what sends it (internal/batch), and the cache of
+// refusals (internal/refusals).
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"reflect"
+	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +19,8 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
+	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
 const (
@@ -63,28 +68,13 @@ var (
 // Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
 // closing, and does not close the client.
 type Store struct {
-	rdb      redis.UniversalClient
-	timeout  time.Duration
-	prefix   string
-	secret   []byte
-	cell     bool // CL.THROTTLE
-	uncached bool // NoRefusalCache
-	queue    *queue
-	refusals *refusals
-	calls    sync.Pool // *call, answered
+	options  Options // with the defaults
+	batches  *batch.Queue
+	refusals *refusals.Cache
+	policy   policy
+	scripts  atomic.Bool // not functions
 	seed     maphash.Seed
 	requests [64]atomic.Pointer[request]
-
-	base           time.Time
-	answered       atomic.Int64 // how many commands were answered
-	dialFailedAt   atomic.Int64 // since base: when a connection last could not be opened
-	probes         atomic.Int32 // under way
-	panicLogged    atomic.Int64 // when a panic was last logged, since 1970
-	policyAt       atomic.Int64 // since base: when to check the policy again
-	evictsLogged   atomic.Bool  // whether redis-evicts was logged
-	heedsDeadlines bool         // the client is for a single server and heeds deadlines
-	sharded        atomic.Bool  // two users' keys may be on two servers
-	scripts        atomic.Bool  // not functions
 }
 
 // New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
@@ -109,17 +99,168 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	case !validPrefix(o.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
-	s := &Store{rdb: rdb, timeout: o.Timeout, prefix: o.Prefix, cell: o.CLThrottle, uncached: o.NoRefusalCache, refusals: newRefusals(), base: time.Now(), seed: maphash.MakeSeed()}
-	s.queue = &queue{most: maxCalls, timeout: o.Timeout, aloneTo: map[*redis.Client]int{}}
-	s.calls.New = func() any { return new(call) }
-	client, single := rdb.(*redis.Client)
-	s.sharded.Store(!single)
+	s := &Store{options: o, seed: maphash.MakeSeed()}
 	s.scripts.Store(o.NoFunctions)
-	s.heedsDeadlines = single && heedsDeadlines(client.Options())
-	if o.Secret != "" {
-		s.secret = []byte(o.Secret)
-	}
+	made := time.Now()
+	s.refusals = refusals.New(func() time.Duration { return time.Since(made) })
+	s.batches = batch.New(rdb, o.Timeout, s.exchange)
 	return s
+}
+
+// Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
+// a refusal from the cache.
+func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+	if s.options.CLThrottle {
+		return s.throttle(ctx, &c)
+	}
+	r := s.request(&c)
+	c.Limits = r.charge.Limits // which never change
+	ask := func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, r) }
+	switch {
+	case c.Mode == machine.Peek || s.options.NoRefusalCache:
+		d, _, err = ask()
+	case c.Mode == machine.Force || c.Ahead > 0 || c.Ban > 0:
+		err = s.refusals.Change(c.User, c.Action, func() error {
+			d, _, err = ask()
+			return err
+		})
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	default:
+		d, err = s.refusals.Take(&c, ask)
+	}
+	return d, err
+}
+
+// ask has Redis decide.
+func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (core.Decision, []machine.Reading, error) {
+	reply, err := s.do(ctx, s.keys(c.User, c.Action, c.Limits), r, r.weight)
+	if err != nil {
+		return core.Decision{}, nil, err
+	}
+	readings, now, err := decode(c, reply)
+	if err != nil {
+		return core.Decision{}, nil, err
+	}
+	d := c.Answer(readings, now)
+	d.Issue(s)
+	return d, readings, nil
+}
+
+// Reset deletes the states of the limits for that user and action.
+func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	keys := s.keys(user, action, limits)
+	return s.change(ctx, user, action, keys, simple(1, appendKeys([]any{"del"}, keys)...))
+}
+
+// Refund gives back units of a charge, in one round trip.
+func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error {
+	charged, word := refundWord(r, units)
+	keys := s.keys(r.User, r.Action, charged)
+	args := append(appendKeys([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
+	return s.change(ctx, r.User, r.Action, keys, func(send batch.Send) ([]any, error) { return s.run(send, refund, args) })
+}
+
+// change sends a command that can end a refusal. Its reply is a number.
+func (s *Store) change(ctx context.Context, user, action string, keys []string, c command) error {
+	return s.refusals.Change(user, action, func() error {
+		reply, err := s.do(ctx, keys, c, 0)
+		if err != nil {
+			return err
+		}
+		if n, ok := reply[0].(int64); len(reply) > 1 || !ok || n < 0 {
+			return ErrReply
+		}
+		return nil
+	})
+}
+
+// An Entry is an action in the history of a SlidingWindow.
+type Entry struct {
+	Time     time.Time // by Redis's clock
+	Admitted bool      // false: refused, which only CountRefused records
+}
+
+// History returns the history of a SlidingWindow for user and action, oldest first. It has all
+// admitted actions of the last period, and maybe some older ones. With CountRefused it has the
+// newest entries, as many as the limit's max: refused attempts displace admitted ones. limit is
+// the limiter's own, or one of the same identity.
+func (s *Store) History(ctx context.Context, user, action string, limit core.Limit) ([]Entry, error) {
+	if k := limit.Rule().Kind; k != machine.KindSlidingWindow && k != machine.KindSlidingRefused {
+		return nil, fmt.Errorf("redisstore: History: %s keeps no history; SlidingWindow does", limit)
+	}
+	switch {
+	case ctx == nil:
+		return nil, errors.New("redisstore: History: the context is nil; pass the request's, or context.Background()")
+	case user == "":
+		return nil, core.ErrNoUser
+	case action == "":
+		return nil, core.ErrNoAction
+	}
+	keys := s.keys(user, action, []core.Limit{limit})
+	// A script's reply has the same form in RESP2 and RESP3.
+	values, err := s.do(ctx, keys, simple(3, "eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, keys[0]), 0)
+	if err != nil {
+		return nil, err
+	}
+	if len(values)%2 != 0 {
+		return nil, ErrReply
+	}
+	entries := make([]Entry, 0, len(values)/2)
+	for i := 0; i < len(values); i += 2 {
+		member, ok1 := values[i].(string)
+		score, ok2 := values[i+1].(string)
+		us, err := strconv.ParseUint(score, 10, 53)
+		id, refused := strings.CutSuffix(member, "r")
+		if _, err2 := strconv.ParseUint(id, 10, 54); !ok1 || !ok2 || err != nil || err2 != nil {
+			return nil, ErrState
+		}
+		entries = append(entries, Entry{Time: time.UnixMicro(int64(us)), Admitted: !refused})
+	}
+	return entries, nil
+}
+
+// Part returns the address of the server that has the user's states, on a Cluster or a Ring.
+// Otherwise it is empty. If one server fails, [core.Fallback], [core.FailOpen] and
+// [core.Shadow] stop asking only that server.
+func (s *Store) Part(user string) string {
+	var few [128]byte
+	return s.batches.Server(string(s.appendUser(few[:0], user)))
+}
+
+// A command is a call that is not a charge.
+type command func(send batch.Send) (reply []any, err error)
+
+// simple returns a command that is sent as it is. keyAt is the index of its first key, or 0 if
+// it has none.
+func simple(keyAt int8, args ...any) command {
+	return func(send batch.Send) ([]any, error) { return send(args, keyAt) }
+}
+
+// do sends a request or a command and waits for its reply.
+func (s *Store) do(ctx context.Context, keys []string, args any, weight int) ([]any, error) {
+	start := time.Now()
+	reply, err := s.batches.Do(ctx, keys, args, weight)
+	if err != nil {
+		return nil, s.explain(ctx, start, err)
+	}
+	return reply, nil
+}
+
+// exchange sends charges in one run of take, or one command.
+func (s *Store) exchange(send batch.Send, calls []*batch.Call) (err error) {
+	if c, ok := calls[0].Args.(command); ok {
+		calls[0].Reply, err = c(send)
+	} else {
+		var reply []any
+		if reply, err = s.run(send, take, takeArgs(calls)); err == nil {
+			distribute(reply, calls)
+		}
+	}
+	if err == nil {
+		s.checkPolicy()
+	}
+	return err
 }
 
 // isNil reports whether a client is nil, or a nil pointer in an interface.
@@ -131,76 +272,4 @@ func isNil(rdb redis.UniversalClient) bool {
 func validPrefix(s string) bool {
 	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
 	return len(s) <= 64 && strings.Trim(s, legal) == ""
-}
-
-// Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
-// a refusal from the cache.
-func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
-	if s.cell {
-		return s.throttle(ctx, &c)
-	}
-	var few [4]machine.Reading
-	switch {
-	case c.Mode == machine.Peek || s.uncached:
-		d, _, err = s.ask(ctx, &c, few[:0])
-		return d, err
-	case c.Mode == machine.Force || c.Ahead > 0 || c.Ban > 0:
-		err = s.refusals.change(c.User, c.Action, func() error {
-			d, _, err = s.ask(ctx, &c, few[:0])
-			return err
-		})
-		return d, err
-	}
-	if err := ctx.Err(); err != nil {
-		return d, err
-	}
-	d, known, q := s.refusals.recall(&c)
-	if known {
-		return d, nil
-	}
-	d, readings, err := s.ask(ctx, &c, few[:0])
-	if err == nil {
-		s.refusals.learn(&c, q, &d, readings)
-	}
-	return d, err
-}
-
-// ask has Redis decide, and appends the readings. The charge then has limits of the store's own,
-// which may be kept.
-func (s *Store) ask(ctx context.Context, c *core.Charge, readings []machine.Reading) (core.Decision, []machine.Reading, error) {
-	call := s.calls.Get().(*call)
-	call.keys, call.request = s.appendKeys(call.keys[:0], c.User, c.Action, c.Limits), s.request(c)
-	c.Limits = call.charge.Limits
-	if err := s.do(ctx, call); err != nil {
-		return core.Decision{}, nil, err
-	}
-	readings, now, err := decode(c, call.values, readings)
-	clear(call.keys) // so that the user's name can be freed
-	call.values, call.batch = nil, nil
-	call.state.Store(callWaits)
-	s.calls.Put(call)
-	if err != nil {
-		return core.Decision{}, nil, err
-	}
-	d := c.Answer(readings, now)
-	d.Issue(s)
-	return d, readings, nil
-}
-
-// Reset deletes the states of the limits for that user and action.
-func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
-	args := []any{"del"}
-	for _, k := range s.keys(user, action, limits) {
-		args = append(args, k)
-	}
-	call := &call{args: args, keyAt: 1}
-	return s.refusals.change(user, action, func() error {
-		if err := s.do(ctx, call); err != nil {
-			return err
-		}
-		if n, ok := call.reply.(int64); !ok || n < 0 {
-			return ErrReply
-		}
-		return nil
-	})
 }

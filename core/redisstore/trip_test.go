@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
 // calls are the server's own count of a command.
@@ -184,6 +186,40 @@ func TestServerForgetsTheLibrary(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Two processes find that the library is missing, and both load it.
+func TestTwoLoadTheLibraryAtOnce(t *testing.T) {
+	server := redistest.Start(t)
+	var both sync.WaitGroup // have been told that it is missing
+	var stores [2]*redisstore.Store
+	for i := range stores {
+		rdb := connect(t, &redis.Options{Addr: server.Addr})
+		rdb.AddHook(hook{func(cmd redis.Cmder) error {
+			if cmd.Name() == "function" {
+				both.Done()
+				both.Wait()
+			}
+			return nil
+		}})
+		stores[i] = redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	}
+	for round := range 3 {
+		server.Do("FUNCTION", "FLUSH")
+		both.Add(len(stores))
+		together(len(stores), func(i int) {
+			d, err := core.Must(core.New(stores[i], kinds[0])).Allow(t.Context(), fmt.Sprint(user, round, i), action)
+			if err != nil || !d.Allowed {
+				t.Errorf("store %d: %+v, %v", i, d, err)
+			}
+		})
+	}
+	if n := calls(t, server.Do, "function|load"); n != 6 {
+		t.Errorf("the library was loaded %d times, want 6", n)
+	}
+	if n := calls(t, server.Do, "evalsha"); n > 0 {
+		t.Errorf("scripts ran %d times", n)
 	}
 }
 

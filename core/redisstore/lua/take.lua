@@ -5,7 +5,7 @@
 -- args  for each charge its word: its mode (0 peek, 1 charge, 2 charge and reply the instant,
 --       3 charge what there is room for); "?" if the caller waits when refused, and no limit
 --       records the refusal; ":" and how far ahead of its time a meter may admit it; its rules,
---       see rules.lua. Further charges have the word of the last one.
+--       see protocol.go. Further charges have the word of the last one.
 --       If charges are repeated in a row, one more: for each of these "*", its number, ":" and
 --       how often it is repeated after the first time.
 --

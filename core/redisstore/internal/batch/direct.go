@@ -1,4 +1,4 @@
-package redisstore
+package batch
 
 // A caller that sends its own call.
 
@@ -22,49 +22,26 @@ func heedsDeadlines(o *redis.Options) bool {
 		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
 }
 
-// direct returns a batch if the caller may send the call itself. The client must heed
+// mayBeDirect reports whether the caller may send its call itself. The client must heed
 // deadlines, since the caller cannot leave before. Nothing may be under way, and the last batch
-// must have been answered, so that the client has a connection. The caller's own deadline may not
-// be earlier: the client closes a connection at a deadline.
-func (s *Store) direct(ctx context.Context, c *call) *batch {
-	if !s.heedsDeadlines || c.args != nil || s.sharded.Load() {
-		return nil
+// must have been answered, so that the client has a connection. The caller's own deadline may
+// not be earlier: the client closes a connection at a deadline.
+func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
+	if !q.heeds || l.alone || l.sending > 0 || !q.reached.Load() || l.answered.IsZero() {
+		return false
 	}
-	q := s.queue
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.batches) > q.alone || len(q.calls) > 0 || q.unanswered || q.answered.IsZero() {
-		return nil
-	}
-	now := time.Now()
-	if end, ok := ctx.Deadline(); ok && end.Sub(now) < s.timeout {
-		return nil
-	}
-	c.since = now
-	b := newBatch(now.Add(s.timeout), c)
-	b.direct = true
-	q.add(b)
-	q.sending++
-	q.started, q.answered = now, now
-	s.startWatch()
-	return b
+	end, ends := ctx.Deadline()
+	return !ends || end.Sub(now) >= q.timeout
 }
 
 // sendDirect sends the caller's own call in its goroutine.
-func (s *Store) sendDirect(ctx context.Context, b *batch, c *call) error {
-	answered := s.exchange(b)
-	q := s.queue
+func (q *Queue) sendDirect(own *batch) {
+	q.sendBatch(own)
 	q.mu.Lock()
-	q.returned(b, answered)
-	if len(q.calls) > 0 {
-		go s.send()
+	defer q.mu.Unlock()
+	if l := own.lane; l.queued > 0 {
+		go q.send(l)
 	} else {
-		q.sending--
+		l.sending--
 	}
-	q.mu.Unlock()
-	b.cancel(context.Canceled)
-	if c.err == nil {
-		return nil
-	}
-	return s.explain(ctx, c, c.err)
 }

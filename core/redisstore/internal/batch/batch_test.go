@@ -1,0 +1,369 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+const timeout = time.Minute
+
+func connects(context.Context, string, string) (net.Conn, error) {
+	conn, _ := net.Pipe()
+	return conn, nil
+}
+
+// client is a client that could connect, and is not used: the tests' own exchange answers.
+func client(t *testing.T, o redis.Options) *redis.Client {
+	o.Addr, o.Dialer = "127.0.0.1:1", connects
+	rdb := redis.NewClient(&o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// A server answers a call with its first key, when it is let.
+type server struct {
+	let      chan struct{} // one for each batch; closed: all
+	mu       sync.Mutex
+	underWay int
+	most     int   // under way at a time
+	sizes    []int // of the batches
+}
+
+func (s *server) exchange(_ Send, calls []*Call) error {
+	s.mu.Lock()
+	s.underWay++
+	s.most = max(s.most, s.underWay)
+	s.sizes = append(s.sizes, len(calls))
+	s.mu.Unlock()
+	<-s.let
+	s.mu.Lock()
+	s.underWay--
+	s.mu.Unlock()
+	for _, c := range calls {
+		c.Reply = []any{c.Keys[0]}
+	}
+	return nil
+}
+
+func (s *server) sent() (calls int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.sizes {
+		calls += n
+	}
+	return calls
+}
+
+// callers are goroutines that each wait for a call.
+type callers struct {
+	t      *testing.T
+	q      *Queue
+	wg     sync.WaitGroup
+	errors sync.Map // by key
+}
+
+func (c *callers) call(ctx context.Context, key string, weight int) {
+	c.wg.Go(func() {
+		reply, err := c.q.Do(ctx, []string{key}, nil, weight)
+		if err == nil && reply[0] != key {
+			c.t.Errorf("%s has the reply %v", key, reply)
+		}
+		c.errors.Store(key, err)
+	})
+	synctest.Wait()
+}
+
+// answer returns the error of a call that has ended.
+func (c *callers) answer(key string) error {
+	err, ok := c.errors.Load(key)
+	if !ok {
+		c.t.Fatalf("%s still waits", key)
+	}
+	e, _ := err.(error)
+	return e
+}
+
+// No more batches are under way than the client has connections, so more callers fill the batches.
+func TestNoMoreBatchesThanConnections(t *testing.T) {
+	for poolSize, want := range map[int]int{1: 1, 5: 5, 1000: manyBatches} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{let: make(chan struct{})}
+			q := New(client(t, redis.Options{PoolSize: poolSize}), timeout, s.exchange)
+			c := &callers{t: t, q: q}
+			for i := range 400 {
+				c.call(t.Context(), fmt.Sprint(i), 1)
+				time.Sleep(2 * time.Millisecond)
+			}
+			if s.most != want {
+				t.Errorf("%d batches are under way, want %d", s.most, want)
+			}
+			close(s.let)
+			c.wg.Wait()
+			synctest.Wait()
+			for i := range 400 {
+				if err := c.answer(fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+			if most := s.sizes[len(s.sizes)-1]; most < 300 {
+				t.Errorf("the last batch has %d of the %d calls that queued", most, 400-want)
+			}
+			if n, sending := q.Load(); n > 0 || sending > 0 {
+				t.Errorf("%d calls wait, %d goroutines send", n, sending)
+			}
+		})
+	}
+}
+
+// Calls without a weight are sent alone, as many at a time as there are connections.
+func TestCallsThatAreSentAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{let: make(chan struct{})}
+		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 40}), timeout, s.exchange)}
+		for i := range 100 {
+			c.call(t.Context(), fmt.Sprint(i), 0)
+		}
+		if s.most != 40 || s.sent() != 40 {
+			t.Errorf("%d are under way", s.most)
+		}
+		close(s.let)
+		c.wg.Wait()
+		if len(s.sizes) != 100 {
+			t.Errorf("100 calls were sent in %d commands", len(s.sizes))
+		}
+		synctest.Wait()
+		if n := len(c.q.lanes); n > 0 {
+			t.Errorf("%d lanes are kept of servers that may be gone", n)
+		}
+	})
+}
+
+// While the program uses all connections otherwise, more batches would only wait for one.
+func TestNoMoreBatchesIfThePoolIsExhausted(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 5})
+	defer rdb.Close()
+	for range 5 {
+		conn := rdb.Conn()
+		defer conn.Close()
+		if err := conn.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var underWay atomic.Int64
+	q := New(rdb, 200*time.Millisecond, func(send Send, _ []*Call) error {
+		defer underWay.Add(-1)
+		if n := underWay.Add(1); n > fewBatches {
+			t.Errorf("%d batches are under way", n)
+		}
+		_, err := send([]any{"ping"}, 0)
+		return err
+	})
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := q.Do(t.Context(), []string{"k"}, nil, 1); err != context.DeadlineExceeded {
+				t.Errorf("%v", err)
+			}
+		})
+		time.Sleep(2 * time.Millisecond)
+	}
+	wg.Wait()
+}
+
+// A lane has a bound. A caller who leaves makes room at once.
+func TestBusy(t *testing.T) {
+	for _, weight := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{let: make(chan struct{})}
+			q := New(client(t, redis.Options{}), timeout, s.exchange)
+			if q.maxCalls != maxCalls {
+				t.Errorf("the bound is %d", q.maxCalls)
+			}
+			q.maxCalls = 4
+			c := &callers{t: t, q: q}
+			ctx, leave := context.WithCancel(t.Context())
+			c.call(ctx, "sent", weight)
+			c.call(ctx, "sent too", weight)
+			c.call(ctx, "a", weight)
+			c.call(ctx, "b", weight)
+			c.call(ctx, "c", weight)
+			if err := c.answer("c"); err != ErrBusy {
+				t.Errorf("%v", err)
+			}
+			leave()
+			c.wg.Wait()
+			for _, key := range []string{"sent", "a"} {
+				if err := c.answer(key); err != context.Canceled {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+			close(s.let)
+			c.call(t.Context(), "d", weight)
+			if err := c.answer("d"); err != nil {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// However many calls wait for a server that hangs, those to another have room.
+func TestBusyIsOneServer(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1", "two": "127.0.0.1:2"}, Dialer: connects, HeartbeatFrequency: time.Hour})
+	defer ring.Close()
+	let := make(chan struct{})
+	var q *Queue
+	q = New(ring, timeout, func(_ Send, calls []*Call) error {
+		if q.Server(calls[0].Keys[0]) == "127.0.0.1:1" {
+			<-let
+		}
+		calls[0].Reply = []any{true}
+		return nil
+	})
+	if part := q.Server("anybody's"); part != "" {
+		t.Errorf("%q before the first answer", part)
+	}
+	q.reached.Store(true)
+	keys := map[string]string{} // one of each server
+	for i := 0; len(keys) < 2; i++ {
+		keys[q.Server(fmt.Sprint(i))] = fmt.Sprint(i)
+	}
+	const most = 100
+	q.maxCalls = most
+	ctx, leave := context.WithCancel(t.Context())
+	var busy atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 2 * most {
+		wg.Go(func() {
+			if _, err := q.Do(ctx, []string{keys["127.0.0.1:1"]}, nil, i%2); err == ErrBusy {
+				busy.Add(1)
+			}
+		})
+	}
+	for busy.Load() < most {
+		time.Sleep(time.Millisecond)
+		if n, _ := q.Load(); n > most {
+			t.Fatalf("%d wait", n)
+		}
+	}
+	if _, err := q.Do(t.Context(), []string{keys["127.0.0.1:2"]}, nil, 1); err != nil {
+		t.Errorf("the other server's: %v", err)
+	}
+	leave()
+	wg.Wait()
+	close(let)
+	if _, err := q.Do(t.Context(), []string{keys["127.0.0.1:1"]}, nil, 1); err != nil {
+		t.Errorf("later: %v", err)
+	}
+	if busy.Load() != most {
+		t.Errorf("%d were told that it is busy", busy.Load())
+	}
+}
+
+// Callers that leave before their calls are sent are not sent, and do not strand the one behind
+// them, also if they are more than a batch has room for.
+func TestWhoLeavesIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{let: make(chan struct{})}
+		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
+		ctx, leave := context.WithCancel(t.Context())
+		c.call(t.Context(), "first", 1)
+		for i := range 2*maxWeight + 76 {
+			c.call(ctx, fmt.Sprint(i), 1)
+		}
+		c.call(t.Context(), "alive", 1)
+		leave()
+		synctest.Wait()
+		close(s.let)
+		c.wg.Wait()
+		if err := c.answer("alive"); err != nil {
+			t.Error(err)
+		}
+		if n := s.sent(); n != 2 {
+			t.Errorf("%d calls were sent", n)
+		}
+	})
+}
+
+// A batch is bounded by its work, and a call that is above the bound is sent by itself.
+func TestWeight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{let: make(chan struct{})}
+		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
+		for i, weight := range []int{1, maxWeight / 2, maxWeight / 2, 1, 2 * maxWeight, maxWeight, 1} {
+			c.call(t.Context(), fmt.Sprint(i), weight)
+		}
+		close(s.let)
+		c.wg.Wait()
+		if got := fmt.Sprint(s.sizes); got != "[1 2 1 1 1 1]" {
+			t.Errorf("the batches have %s calls", got)
+		}
+	})
+}
+
+// A command's error is that of all its calls, but for those that have a reply.
+func TestAnErrorIsOfThoseWithoutAReply(t *testing.T) {
+	own, all := errors.New("its own"), errors.New("of all")
+	for _, panics := range []bool{false, true} {
+		let := make(chan struct{})
+		var q *Queue
+		q = New(client(t, redis.Options{PoolSize: 1}), timeout, func(_ Send, calls []*Call) error {
+			<-let
+			for _, c := range calls {
+				switch c.Keys[0] {
+				case "replied":
+					c.Reply = []any{1}
+				case "own":
+					c.Err = own
+				}
+			}
+			if panics {
+				panic("of all")
+			}
+			return all
+		})
+		q.panicLogged = time.Now() // so that it is not logged
+		var wg sync.WaitGroup
+		for _, key := range []string{"first", "replied", "own", "all"} {
+			wg.Go(func() {
+				_, err := q.Do(t.Context(), []string{key}, nil, 1)
+				want := map[string]string{"replied": "<nil>", "own": "its own"}[key]
+				if want == "" {
+					want = map[bool]string{false: "of all", true: "panic: of all"}[panics]
+				}
+				if fmt.Sprint(err) != want {
+					t.Errorf("%s: %v, want %s", key, err, want)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		close(let)
+		wg.Wait()
+	}
+}
+
+func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
+	for name, o := range map[string]redis.Options{
+		"":                     {},
+		"no timeouts":          {ReadTimeout: -1, WriteTimeout: -1},
+		"no deadline to read":  {ReadTimeout: -2, WriteTimeout: -1},
+		"no deadline to write": {WriteTimeout: -2},
+	} {
+		o.ContextTimeoutEnabled = true
+		if got, want := New(client(t, o), timeout, nil).heeds, !strings.HasPrefix(name, "no deadline"); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+// Package refusals repeats refusals of Redis while it is certain that Redis would refuse too,
+// but for at most a second. So a change by another process may be noticed a second late.
+package refusals
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+const (
+	repeat = time.Second
+
+	// After this time one caller asks Redis again, while the others still use the cache.
+	renew = 3 * repeat / 4
+
+	rows   = 4096
+	perRow = 4
+)
+
+// A Cache has refusals. A keyed hash gives every user a row, so a user with many refusals only
+// evicts those of a few others. It is safe for use by many goroutines.
+type Cache struct {
+	now   func() time.Duration
+	seeds [2]maphash.Seed
+	rows  [rows]row
+}
+
+// New makes an empty cache. now is the time that has passed in this process.
+func New(now func() time.Duration) *Cache {
+	return &Cache{now: now, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+}
+
+// Take repeats the refusal of an equal charge, or else asks Redis. It keeps the charge's limits,
+// which may not change afterwards, and the readings, which it changes.
+func (n *Cache) Take(c *core.Charge, ask func() (core.Decision, []machine.Reading, error)) (core.Decision, error) {
+	r, who := n.row(c.User, c.Action)
+	sent := n.now()
+	r.mu.Lock()
+	if k := r.find(who, c); k != nil {
+		if sent < k.until && (k.renewing || sent < k.sent+renew) {
+			defer r.mu.Unlock()
+			return k.repeat(c, sent), nil
+		}
+		k.renewing = true
+	}
+	round := r.ask(who, c.Limits)
+	r.mu.Unlock()
+
+	d, readings, err := ask()
+	if err != nil {
+		return d, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.ask(who, c.Limits)
+	switch {
+	case d.Allowed:
+		// A charge by such a limit moves states that other actions of the user share.
+		perUser := slices.ContainsFunc(c.Limits, func(l core.Limit) bool { return l.IsPerUser() })
+		r.forget(who, perUser)
+	case current == round && r.changing == 0 && sent >= r.distrust:
+		hold := holds(*c, d, readings)
+		// Two synchronized clocks drift apart by less than a thousandth. The microsecond is for
+		// rounding.
+		if hold -= hold/1000 + time.Microsecond; hold > 0 {
+			r.keep(c, &refusal{
+				who: who, limits: c.Limits, cost: c.Cost, readings: readings,
+				sent: sent, got: n.now(), until: sent + min(hold, repeat),
+			})
+		}
+	}
+	return d, nil
+}
+
+// Change makes a change that can end a refusal. Answers to questions from before its end are
+// not cached. If the change fails, Redis may still make it later, so answers of the next second
+// are not cached either.
+func (n *Cache) Change(user, action string, do func() error) error {
+	r, who := n.row(user, action)
+	r.mu.Lock()
+	r.forget(who, true)
+	r.changing++
+	r.mu.Unlock()
+	err := do()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changing--
+	r.round++
+	if err != nil {
+		r.distrust = n.now() + repeat
+	}
+	return err
+}
+
+// A row has a few refusals. It also knows whether an answer that is under way may still be
+// cached.
+type row struct {
+	mu       sync.Mutex
+	kept     [perRow]*refusal
+	round    uint64        // an answer to a question of an earlier round may be out of date
+	changing int           // calls under way that can end a refusal
+	distrust time.Duration // until when such a call that failed may still take effect
+	who      identity      // who asked last
+	by       *core.Limit   // the first of the limits
+}
+
+// identity is a user and an action, in 128 bits that clients cannot predict.
+type identity struct{ user, action uint64 }
+
+// A refusal is an answer of Redis, and when it was asked for and received.
+type refusal struct {
+	who       identity
+	limits    []core.Limit
+	cost      int64
+	readings  []machine.Reading
+	sent, got time.Duration // got is also the instant of the readings
+	until     time.Duration
+	renewing  bool
+}
+
+func (n *Cache) row(user, action string) (*row, identity) {
+	who := identity{maphash.String(n.seeds[0], user), maphash.Comparable(n.seeds[1], [2]string{user, action})}
+	return &n.rows[who.user%rows], who
+}
+
+// find returns the refusal of an equal charge, or nil.
+func (r *row) find(who identity, c *core.Charge) *refusal {
+	for _, k := range r.kept {
+		if k != nil && k.who == who && k.cost == c.Cost && slices.Equal(k.limits, c.Limits) {
+			return k
+		}
+	}
+	return nil
+}
+
+// keep keeps a refusal of a charge in place of its last one, or in an empty place, or in place
+// of the one that ends first.
+func (r *row) keep(c *core.Charge, k *refusal) {
+	at := slices.Index(r.kept[:], r.find(k.who, c))
+	if at < 0 {
+		at = 0
+		for i, o := range r.kept {
+			if o.until < r.kept[at].until {
+				at = i
+			}
+		}
+	}
+	r.kept[at] = k
+}
+
+// ask returns the round of a charge. It drops the user's refusals by other limits, since the
+// charge may change their state: an action in a larger window can lengthen the wait for a
+// smaller one.
+func (r *row) ask(who identity, limits []core.Limit) uint64 {
+	if r.who == who && r.by == &limits[0] {
+		return r.round
+	}
+	r.who, r.by = who, &limits[0]
+	r.round++
+	for i, k := range r.kept {
+		if k != nil && k.who == who && !slices.Equal(k.limits, limits) {
+			r.kept[i] = nil
+		}
+	}
+	return r.round
+}
+
+// forget drops a user's refusals: of one action, or of all.
+func (r *row) forget(who identity, all bool) {
+	for i, k := range r.kept {
+		if k != nil && k.who.user == who.user && (all || k.who == who) {
+			r.kept[i] = nil
+		}
+	}
+}
+
+// repeat returns the answer that Redis would give at the instant now. Since it decided, at
+// least as much time has passed as since the answer arrived, so RetryAfter is not too short. The
+// readings are brought to now. The caller has the row's lock.
+func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
+	passed := max(0, now-k.got).Microseconds()
+	k.got += time.Duration(passed) * time.Microsecond
+	for i := range k.readings {
+		r := &k.readings[i]
+		r.Wait -= passed
+		if r.Rest.Whole -= passed; r.Rest.Whole < 0 || r.Rest == (machine.Span{}) {
+			*r = machine.Reading{Fits: true}
+		}
+	}
+	d := c.Answer(k.readings, 0)
+	d.Source = core.SourceCache
+	return d
+}
+
+// holds returns how long an equal charge gets the same answer, if nothing else is charged. d is a
+// refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
+// readings do not tell.
+func holds(c core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
+	records := func(l core.Limit) bool { return l.Rule().Kind.RecordsRefusals() }
+	switch {
+	case d.RetryAfter == core.Never:
+		return 0
+	case d.Reason != core.ReasonBanned:
+		if c.Cost > 1 || slices.ContainsFunc(c.Limits, records) {
+			return 0
+		}
+		return d.RetryAfter
+	}
+	// While a ban lasts, nothing is recorded and Remaining is 0. The limits before the ban policy
+	// say which of them binds.
+	last := len(c.Limits) - 1
+	ban := time.Duration(readings[last].Wait) * time.Microsecond
+	c.Limits, c.Receipt = c.Limits[:last], false
+	own := c.Answer(readings[:last], 0)
+	for i := range c.Limits {
+		if !c.Limits[i].Rule().Foreseen(&readings[i], own.Allowed && last > 1) {
+			return 0
+		}
+	}
+	if !own.Allowed {
+		return min(ban, own.RetryAfter)
+	}
+	return ban
+}
