@@ -201,7 +201,7 @@ func TestRepeatedBansNameTheLimitThatBinds(t *testing.T) {
 }
 
 // What may not be repeated is asked for every time.
-func TestNotRepeated(t *testing.T) {
+func TestWhatIsNeverCached(t *testing.T) {
 	elastic, funnel := core.ElasticWindow(2, time.Minute), core.Funnel(2, core.Every(time.Minute))
 	one := func(l *core.Limiter, ctx context.Context) (core.Decision, error) { return l.Allow(ctx, user, action) }
 	for _, tc := range []struct {
@@ -213,7 +213,7 @@ func TestNotRepeated(t *testing.T) {
 		{"an ElasticWindow records what it refuses", []core.Limit{elastic}, nil, one},
 		{"so does CountRefused", []core.Limit{core.SlidingWindow(2, time.Minute).CountRefused()}, nil, one},
 		{"among other limits, too", []core.Limit{core.FixedWindow(1, time.Hour), elastic}, nil, one},
-		{"and in a rehearsal", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
+		{"and as a shadow", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
 		{"a ban policy counts refusals", []core.Limit{funnel}, []core.Option{core.BanPolicy{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
 		{"something may be left", []core.Limit{core.Funnel(3, core.Every(time.Minute))}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
 			return l.AllowN(ctx, user, action, 2)
@@ -267,7 +267,7 @@ func TestABanBeforeTheFirstAction(t *testing.T) {
 
 // Whatever is done in between, the answers are those of a store that is asked every
 // time.
-func TestRepeatedAsIfAsked(t *testing.T) {
+func TestCachedRefusalsEqualFreshOnes(t *testing.T) {
 	seeds := uint64(3)
 	if testing.Short() {
 		seeds = 1
@@ -457,7 +457,7 @@ func TestOneCallerAsksAgain(t *testing.T) {
 
 // However long the way, nobody is refused who would pass, and nobody is told to come
 // too early.
-func TestRepeatedOverALongWay(t *testing.T) {
+func TestCachedRefusalsOverASlowNetwork(t *testing.T) {
 	inDuo(t, func(w *duo) {
 		const there, back, period = 30 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond
 		w.around(func(_ redis.Cmder, next func() error) error {
@@ -698,7 +698,7 @@ func TestRefusalsDoNotOutliveRedis(t *testing.T) {
 	})
 }
 
-func TestWhoHasLeftIsToldNoRefusal(t *testing.T) {
+func TestACanceledCallerGetsNoRefusal(t *testing.T) {
 	inDuo(t, func(w *duo) {
 		l := spent(w, w.store)
 		ctx, cancel := context.WithCancel(w.Context())
@@ -743,7 +743,7 @@ func TestCallersCanReuseTheirLimits(t *testing.T) {
 	})
 }
 
-func TestRepeatingAllocatesNothing(t *testing.T) {
+func TestCachedRefusalsDoNotAllocate(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
 	store.SetClock(func() time.Duration { return 0 })
 	l := core.Must(core.New(store, core.Funnel(2, core.Every(time.Minute))))
@@ -758,7 +758,7 @@ func TestRepeatingAllocatesNothing(t *testing.T) {
 }
 
 // By clocks that run, as soon as Redis says that an action would pass, it passes.
-func TestNobodyIsRefusedWhoWouldPass(t *testing.T) {
+func TestTheCacheRefusesNobodyWhoWouldPass(t *testing.T) {
 	store := reliable(t, redistest.Start(t).Addr)
 	for _, l := range []core.Limit{
 		core.SlidingWindow(2, 13*time.Millisecond), core.MovingWindow(2, 13*time.Millisecond), core.FixedWindow(2, 13*time.Millisecond),

@@ -416,7 +416,7 @@ func TestCLThrottleIsNotThere(t *testing.T) {
 }
 
 // Replies that are not the module's are no verdict, nor is the command sent twice.
-func TestCLThrottleSpoilt(t *testing.T) {
+func TestCLThrottleCorruptReplies(t *testing.T) {
 	m := startModule(t)
 	proxy := redistest.StartProxy(t, m.Addr())
 	l := core.Throttle(4, core.Every(time.Hour))
@@ -446,7 +446,7 @@ func TestCLThrottleSpoilt(t *testing.T) {
 }
 
 // What CL.THROTTLE cannot do says nothing of the server: it stays the one that decides.
-func TestCLThrottleWithoutSurchargeIsNoOutage(t *testing.T) {
+func TestCLThrottleWithoutSurchargeIsNotAnOutage(t *testing.T) {
 	m := startModule(t)
 	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient, CLThrottle: true})
 	lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), core.Funnel(5, hourly)))

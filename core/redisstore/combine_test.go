@@ -66,7 +66,7 @@ func TestUsersHooksSeeDecisions(t *testing.T) {
 }
 
 // Who queues behind others does not wait for their answers from far away.
-func TestManyAtOnceFarAway(t *testing.T) {
+func TestManyCallsOverASlowNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const away = 30 * time.Millisecond
 		answer := errors.New("an answer")
@@ -261,7 +261,7 @@ func mute() (rdb *redis.Client, hangUp func()) {
 }
 
 // Everybody has the whole timeout and no more, sent or not, whoever came before.
-func TestEachHasItsOwnTimeout(t *testing.T) {
+func TestEachCallHasItsOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, hangUp := mute()
 		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
@@ -364,11 +364,11 @@ func TestOneBadKeyInARun(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
 	l := core.Funnel(1000, core.Per(1000, time.Hour))
 	lim := core.Must(core.New(store, l))
-	server.Do("LPUSH", store.Key("spoilt", action, l), "x")
+	server.Do("LPUSH", store.Key("corrupt", action, l), "x")
 	together(64, func(g int) {
 		for range 20 {
 			if g%8 == 0 {
-				if d, err := lim.Allow(t.Context(), "spoilt", action); !errors.Is(err, redisstore.ErrState) || d != (core.Decision{}) {
+				if d, err := lim.Allow(t.Context(), "corrupt", action); !errors.Is(err, redisstore.ErrState) || d != (core.Decision{}) {
 					t.Errorf("%+v, %v", d, err)
 				}
 			} else if d, err := lim.Allow(t.Context(), fmt.Sprint("user", g), action); err != nil || !d.Allowed {
@@ -379,7 +379,7 @@ func TestOneBadKeyInARun(t *testing.T) {
 }
 
 // What looks like a number to Lua is not thereby a state.
-func TestNumbersThatAreNoState(t *testing.T) {
+func TestNumbersThatAreNotAState(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
 	l := core.Funnel(5, core.Every(time.Minute))
@@ -397,7 +397,7 @@ func TestNumbersThatAreNoState(t *testing.T) {
 }
 
 // Whatever a ring holds, a charge that fails has charged nothing.
-func TestSpoiltRingChargesNothing(t *testing.T) {
+func TestACorruptRingChargesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
 	fixed, moving := core.FixedWindow(100, time.Hour), core.MovingWindow(100, time.Hour)
@@ -421,7 +421,7 @@ func TestSpoiltRingChargesNothing(t *testing.T) {
 
 // A run of the script is bounded by its work: dear charges do not pile up in one, as
 // cheap ones do.
-func TestDearChargesDoNotPileUp(t *testing.T) {
+func TestCostlyChargesDoNotPileUp(t *testing.T) {
 	server, proxy := proxied(t)
 	store := reliable(t, proxy.Addr)
 	lim := core.Must(core.New(store, core.SlidingWindow(10_000, time.Hour)))

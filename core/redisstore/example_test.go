@@ -33,7 +33,7 @@ func Example() {
 	}
 	one, other := process(), process()
 	for _, replies := range []*core.Limiter{one, other, one} {
-		d, err := replies.Allow(context.Background(), "laoqian", "reply")
+		d, err := replies.Allow(context.Background(), "alice", "reply")
 		fmt.Println(d.Allowed, d.Remaining, err)
 	}
 	// Output:
@@ -51,9 +51,9 @@ func ExampleStore_History() {
 	limit := core.SlidingWindow(2, time.Minute).CountRefused()
 	logins := core.Must(core.New(store, limit))
 	for range 3 {
-		_, _ = logins.Allow(ctx, "laoqian", "login")
+		_, _ = logins.Allow(ctx, "alice", "login")
 	}
-	entries, err := store.History(ctx, "laoqian", "login", limit)
+	entries, err := store.History(ctx, "alice", "login", limit)
 	for _, e := range entries {
 		fmt.Println("admitted:", e.Admitted)
 	}
@@ -75,10 +75,10 @@ func ExampleOptions() {
 		{Prefix: "shop", Timeout: time.Minute, Secret: "from the configuration"},
 	} {
 		replies := core.Must(core.New(redisstore.New(rdb, o), core.SlidingWindow(2, time.Minute)))
-		_, err := replies.Allow(ctx, "laoqian", "reply")
+		_, err := replies.Allow(ctx, "alice", "reply")
 		fmt.Println(rdb.Keys(ctx, o.Prefix+":*").Val(), err)
 	}
 	// Output:
-	// [forum:{laoqian}:reply:sliding:1m] <nil>
-	// [shop:{^RY0Cfsrw44kVlVSB95zZ93abucMJS-H6Hj3MJSEvTi0}:reply:sliding:1m] <nil>
+	// [forum:{alice}:reply:sliding:1m] <nil>
+	// [shop:{^ejFP7c2tYYdrEsaIrOwJsEMQZ6mPLz3-3GzncYoxcjk}:reply:sliding:1m] <nil>
 }

@@ -168,9 +168,9 @@ var faults3 = []struct {
 	{"an error", "!9\r\nERR a bulk\r\n"},
 }
 
-// A charge whose reply is spoilt is an error within the timeout and is taken once,
+// A charge whose reply is corrupt is an error within the timeout and is taken once,
 // whatever the client does about its own commands.
-func TestSpoiltReply(t *testing.T) {
+func TestCorruptReplies(t *testing.T) {
 	noLeak(t)
 	server, proxy := proxied(t)
 	direct := reliable(t, server.Addr)
@@ -208,7 +208,7 @@ func TestSpoiltReply(t *testing.T) {
 	}
 }
 
-// A spoilt reply spoils no later one: no connection is used again with an answer on it
+// A corrupt reply does not affect a later one: no connection is used again with an answer on it
 // that belongs to another.
 func TestAnswersStayWithTheirQuestions(t *testing.T) {
 	noLeak(t)
@@ -480,7 +480,7 @@ func (c *slowToOpen) Read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-func TestPoolExhausted(t *testing.T) {
+func TestAnExhaustedPool(t *testing.T) {
 	noLeak(t)
 	server, proxy := proxied(t)
 	rdb := connect(t, &redis.Options{Addr: proxy.Addr, PoolSize: 1})

@@ -24,14 +24,14 @@ func TestLinearizableWithFaults(t *testing.T) {
 		defer mu.Unlock()
 		return r.IntN(n)
 	}
-	var spoilt atomic.Int64
+	var corrupt atomic.Int64
 	proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
 		switch random(40) {
 		case 0:
-			spoilt.Add(1)
+			corrupt.Add(1)
 			return nil, true
 		case 1:
-			spoilt.Add(1)
+			corrupt.Add(1)
 			return reply[:len(reply)/2], true
 		case 2, 3, 4, 5:
 			time.Sleep(time.Duration(random(10)) * time.Millisecond)
@@ -49,8 +49,8 @@ func TestLinearizableWithFaults(t *testing.T) {
 				server.Do("FLUSHALL")
 				return storetest.Fixture{Store: redisstore.New(rdb, &redisstore.Options{Timeout: 100 * time.Millisecond})}
 			})
-			if spoilt.Swap(0) == 0 {
-				t.Error("no reply was spoilt")
+			if corrupt.Swap(0) == 0 {
+				t.Error("no reply was corrupt")
 			}
 		})
 	}

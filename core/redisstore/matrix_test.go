@@ -49,8 +49,8 @@ func (s *site) acl(words ...string) {
 	}
 }
 
-// spoilt is a fault of the replies to what the server has done.
-func spoilt(f redistest.Fault) func(*site) func() {
+// corrupt is a fault of the replies to what the server has done.
+func corrupt(f redistest.Fault) func(*site) func() {
 	return func(s *site) func() {
 		s.proxy.Spoil(f)
 		return func() { s.proxy.Spoil(nil) }
@@ -94,15 +94,15 @@ var matrix = []struct {
 		s.server.Pause()
 		return s.server.Resume
 	}},
-	{name: "connections end in mid-reply", quotas: 2, fault: spoilt(func(_ []string, reply []byte) ([]byte, bool) { return reply[:len(reply)/2], true })},
-	{name: "connections end before the reply", quotas: 2, fault: spoilt(func([]string, []byte) ([]byte, bool) { return nil, true })},
-	{name: "replies are late", quotas: 2, fault: spoilt(func(_ []string, reply []byte) ([]byte, bool) {
+	{name: "connections end in mid-reply", quotas: 2, fault: corrupt(func(_ []string, reply []byte) ([]byte, bool) { return reply[:len(reply)/2], true })},
+	{name: "connections end before the reply", quotas: 2, fault: corrupt(func([]string, []byte) ([]byte, bool) { return nil, true })},
+	{name: "replies are late", quotas: 2, fault: corrupt(func(_ []string, reply []byte) ([]byte, bool) {
 		time.Sleep(300 * time.Millisecond)
 		return reply, false
 	})},
-	{name: "replies are lost after it has run the command", quotas: 2, fault: spoilt(lose)},
-	{name: "garbage", quotas: 2, fault: spoilt(say("\x00\xff garbage\r\n"))},
-	{name: "an answer without a verdict", quotas: 2, fault: spoilt(say("*0\r\n"))},
+	{name: "replies are lost after it has run the command", quotas: 2, fault: corrupt(lose)},
+	{name: "garbage", quotas: 2, fault: corrupt(say("\x00\xff garbage\r\n"))},
+	{name: "an answer without a verdict", quotas: 2, fault: corrupt(say("*0\r\n"))},
 	{name: "SCRIPT FLUSH, again and again", quotas: 1, unseen: true, fault: func(s *site) func() {
 		for range 20 {
 			s.server.Do("SCRIPT", "FLUSH")

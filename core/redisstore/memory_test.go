@@ -20,7 +20,7 @@ func TestMemory(t *testing.T) {
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 	usage := func(l core.Limit) int64 {
 		t.Helper()
-		n, err := rdb.MemoryUsage(t.Context(), store.Key("laoqian", "reply", l), 0).Result()
+		n, err := rdb.MemoryUsage(t.Context(), store.Key("alice", "reply", l), 0).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestMemory(t *testing.T) {
 		lim := core.Must(core.New(store, l))
 		for n > 0 {
 			portion := min(n, 10_000)
-			if d, err := lim.AllowN(t.Context(), "laoqian", "reply", portion); err != nil || !d.Allowed {
+			if d, err := lim.AllowN(t.Context(), "alice", "reply", portion); err != nil || !d.Allowed {
 				t.Fatalf("%s: %+v, %v", l, d, err)
 			}
 			n -= portion
@@ -77,7 +77,7 @@ func TestMemory(t *testing.T) {
 	if float64(n) > 8.5*million {
 		t.Errorf("%d bytes for %d actions", n, million)
 	}
-	if d, err := core.Must(core.New(store, big)).Allow(t.Context(), "laoqian", "reply"); err != nil || d.Allowed || d.Remaining != 0 {
+	if d, err := core.Must(core.New(store, big)).Allow(t.Context(), "alice", "reply"); err != nil || d.Allowed || d.Remaining != 0 {
 		t.Errorf("one above a million: %+v, %v", d, err)
 	}
 }
@@ -87,10 +87,10 @@ func TestRingDoesNotGrow(t *testing.T) {
 	w := realWorld(t, 3)
 	l := core.MovingWindow(1000, time.Second)
 	lim := core.Must(core.New(w.store, l))
-	key := w.store.Key("laoqian", "reply", l)
+	key := w.store.Key("alice", "reply", l)
 	most := int64(0)
 	for range 300 {
-		if d, err := lim.AllowN(t.Context(), "laoqian", "reply", 37); err != nil || !d.Allowed {
+		if d, err := lim.AllowN(t.Context(), "alice", "reply", 37); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		n, err := w.rdb.StrLen(t.Context(), key).Result()
@@ -116,10 +116,10 @@ func TestALongRingShrinksWhenItIsShort(t *testing.T) {
 	lim := core.Must(core.New(w.store, l))
 	act := func(n int) (bytes int64) {
 		t.Helper()
-		if d, err := lim.AllowN(t.Context(), "laoqian", "reply", n); err != nil || !d.Allowed {
+		if d, err := lim.AllowN(t.Context(), "alice", "reply", n); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		return w.rdb.StrLen(t.Context(), w.store.Key("laoqian", "reply", l)).Val()
+		return w.rdb.StrLen(t.Context(), w.store.Key("alice", "reply", l)).Val()
 	}
 	whole := act(1_600_000)
 	w.advance(600 * time.Millisecond)

@@ -44,7 +44,7 @@ func logged(t testing.TB) *safeBuffer {
 }
 
 // A key that holds nonsense is one user's trouble: others are decided in Redis.
-func TestNonsenseInAKeyIsNoOutage(t *testing.T) {
+func TestAForeignValueIsNotAnOutage(t *testing.T) {
 	log := logged(t)
 	server := redistest.Start(t)
 	store := reliable(t, server.Addr)
@@ -138,7 +138,7 @@ func TestBareStoreFails(t *testing.T) {
 
 // A client that does not heed deadlines holds the connections of lost replies for long. Others
 // are used soon after the network has recovered.
-func TestLostRepliesAreNoLongOutage(t *testing.T) {
+func TestLostRepliesAreAShortOutage(t *testing.T) {
 	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
 	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ReadTimeout: patient})
 	lim := core.Must(core.New(redisstore.New(rdb, nil), core.FixedWindow(1e9, time.Hour)))

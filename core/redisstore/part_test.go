@@ -169,7 +169,7 @@ func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Se
 }
 
 // A slot that is moved, or has no master, concerns its users only.
-func TestSlotsErrorIsNoOutage(t *testing.T) {
+func TestAnErrorOfClusterSlotsIsNotAnOutage(t *testing.T) {
 	for _, text := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "CLUSTERDOWN Hash slot not served"} {
 		logged(t)
 		_, proxy := proxied(t)
@@ -214,7 +214,7 @@ func TestPartDoesNotBlock(t *testing.T) {
 
 // A server that hangs, and a client that heeds deadlines: each batch costs a connection, so
 // there are few.
-func TestHangingServerIsSentLittle(t *testing.T) {
+func TestAHungServerIsSentLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb, hangUp := mute()
 		var dials atomic.Int64
@@ -262,7 +262,7 @@ func TestCallersDeadlineAtTheTimeout(t *testing.T) {
 
 // A panic while a connection is opened costs the client's pool a place for good; the log
 // says so once a minute.
-func TestPanicInTheHandshakeIsSaid(t *testing.T) {
+func TestAPanicInTheHandshakeIsLogged(t *testing.T) {
 	log := logged(t)
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})

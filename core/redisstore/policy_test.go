@@ -38,7 +38,7 @@ func (aroundInfo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 
 // A server that may evict limits is said once, by a question that holds up nobody, is
 // asked once and does no harm where it is not answered.
-func TestEvictionIsSaidOnce(t *testing.T) {
+func TestEvictionIsLoggedOnce(t *testing.T) {
 	evicting := []string{"maxmemory 100mb", "maxmemory-policy volatile-ttl"}
 	for _, tt := range []struct {
 		name   string
@@ -103,7 +103,7 @@ func TestEvictionIsSaidOnce(t *testing.T) {
 }
 
 // A policy that changes while the process runs is noticed, and each time said once.
-func TestEvictionIsLookedAtAgain(t *testing.T) {
+func TestEvictionIsCheckedAgain(t *testing.T) {
 	log := logged(t)
 	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy noeviction")
 	rdb := connect(t, &redis.Options{Addr: server.Addr})

@@ -52,7 +52,7 @@ func (h *inItsPlace) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 
 // What was not run is an error, of Reset too, whatever the hook says in its place and
 // whatever the client is.
-func TestWhatAHookKeepsBackIsAnError(t *testing.T) {
+func TestACommandThatAHookDropsIsAnError(t *testing.T) {
 	noLeak(t)
 	server := redistest.Start(t)
 	for name, answer := range map[string]func() error{
@@ -162,7 +162,7 @@ func shared(commands [][]string, key string, limits int) (most int) {
 }
 
 // A charge that fails spoils no other of its run, and charges none of its limits.
-func TestOneSpoiltAmongMany(t *testing.T) {
+func TestOneCorruptStateAmongMany(t *testing.T) {
 	noLeak(t)
 	server, proxy := proxied(t)
 	store := reliable(t, proxy.Addr)
@@ -174,20 +174,20 @@ func TestOneSpoiltAmongMany(t *testing.T) {
 			"nonsense":     func(key string) error { return rdb.Set(t.Context(), key, "nonsense", 0).Err() },
 			"another type": func(key string) error { return rdb.HSet(t.Context(), key, "a", "b").Err() },
 		} {
-			const spoilt = 40
+			const corrupt = 40
 			round := 0
 			who := func(i int) string { return fmt.Sprint("user ", s, what, round, " ", i) }
 			// Chance decides who shares a run, so it is tried until he does.
-			within(t, "the spoilt one is among others", func() bool {
+			within(t, "the corrupt one is among others", func() bool {
 				round++
-				key := store.Key(who(spoilt), action, set[0])
+				key := store.Key(who(corrupt), action, set[0])
 				if err := spoil(key); err != nil {
 					t.Fatal(err)
 				}
 				proxy.Commands()
 				together(64, func(i int) {
 					d, err := lim.Allow(t.Context(), who(i), action)
-					if i == spoilt {
+					if i == corrupt {
 						if !errors.Is(err, redisstore.ErrState) || d != (core.Decision{}) {
 							t.Errorf("%s: %v: %+v, %v; not ErrState", what, set, d, err)
 						}
@@ -198,8 +198,8 @@ func TestOneSpoiltAmongMany(t *testing.T) {
 				return t.Failed() || shared(proxy.Commands(), key, len(set)) > 2
 			})
 			for _, l := range set[1:] {
-				if n := charged(t, store, who(spoilt), l); n != 0 {
-					t.Errorf("%s: %v: of the spoilt one's %v %d are charged", what, set, l, n)
+				if n := charged(t, store, who(corrupt), l); n != 0 {
+					t.Errorf("%s: %v: of the corrupt one's %v %d are charged", what, set, l, n)
 				}
 			}
 		}

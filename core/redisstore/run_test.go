@@ -127,7 +127,7 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if len(c.Limits) == 0 {
 		c.Limits = append(c.Limits, limits[0])
 	}
-	if l := rapid.SampledFrom(limits).Draw(t, "rehearsed"); l.IsShadow() && !states[l.Identity()] {
+	if l := rapid.SampledFrom(limits).Draw(t, "shadow"); l.IsShadow() && !states[l.Identity()] {
 		c.Limits = append(c.Limits, l)
 	}
 	if c.Mode != machine.Force && ban >= 0 {
@@ -140,14 +140,14 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 }
 
 // The script decides batches of any shape as the Go machines do charge by charge: equal
-// charges in a row and others, rehearsed limits, bans, turns ahead and refunds in between.
+// charges in a row and others, shadow limits, bans, turns ahead and refunds in between.
 // An error concerns its own charge only. Both servers then hold the same bytes.
 func TestBatchesDecideAsTheMachines(t *testing.T) {
 	redistest.Need(t, true)
 	worlds := []*world{miniWorld(t, 3), realWorld(t, 3)}
 	limits, bans := limitsOf(t)
 	giver := core.Must(core.New(worlds[0].store, plenty)) // any limiter gives back
-	run, seen, spoilt := 0, map[string]int{}, "spoilt"
+	run, seen, corrupt := 0, map[string]int{}, "corrupt"
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		o := &oracle{w: worlds[1], states: map[string]machine.State{}, ends: map[string]int64{}}
@@ -190,8 +190,8 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				c := shapes[rapid.IntRange(0, len(shapes)-1).Draw(rt, "shape")]
 				c.User = fmt.Sprint("user ", run, rapid.IntRange(0, 1).Draw(rt, "user"))
 				c.Action = rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "action")
-				if rapid.IntRange(0, 15).Draw(rt, "spoilt") == 15 { // a key of it is no state
-					c.User = spoilt
+				if rapid.IntRange(0, 15).Draw(rt, "corrupt") == 15 { // a key of it is no state
+					c.User = corrupt
 					l := c.Limits[rapid.IntRange(0, len(c.Limits)-1).Draw(rt, "key")]
 					for _, w := range worlds {
 						w.rdb.Del(t.Context(), w.store.Key(c.User, c.Action, l))
@@ -204,7 +204,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 			}
 			got := make([]charged, len(charges))
 			for i, c := range charges {
-				if c.User == spoilt {
+				if c.User == corrupt {
 					continue
 				}
 				got[i].by[0] = o.decide(c)
@@ -219,11 +219,11 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				}
 				decisions, errs := redisstore.Decode(charges, reply)
 				for j := range charges {
-					if charges[j].User == spoilt {
+					if charges[j].User == corrupt {
 						if errs[j] == nil || !strings.Contains(errs[j].Error(), "WRONGTYPE") {
-							rt.Fatalf("%s%s says of charge %d of the last %d, of a spoilt key: %v", &log, w.name, j+1, len(charges), errs[j])
+							rt.Fatalf("%s%s says of charge %d of the last %d, of a corrupt key: %v", &log, w.name, j+1, len(charges), errs[j])
 						}
-						seen["spoilt"]++
+						seen["corrupt"]++
 						continue
 					}
 					decisions[j].Issue(w.store)
@@ -238,12 +238,12 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				rt.Fatalf("%sminiredis\n%s\nredis\n%s", &log, dumps[0], dumps[1])
 			}
 			for _, w := range worlds {
-				for _, k := range w.rdb.Keys(t.Context(), "*"+spoilt+"*").Val() {
+				for _, k := range w.rdb.Keys(t.Context(), "*"+corrupt+"*").Val() {
 					w.rdb.Del(t.Context(), k)
 				}
 			}
 			for i, c := range charges {
-				if c.User == spoilt {
+				if c.User == corrupt {
 					continue
 				}
 				if d := got[i].by[0]; d.Allowed && c.Receipt && c.Mode == machine.Charge && c.Ban == 0 {
@@ -257,7 +257,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 		}
 	})
 	t.Logf("%d runs: %v", run, seen)
-	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "spoilt"} {
+	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "corrupt"} {
 		if seen[what] == 0 && !t.Failed() {
 			t.Errorf("nothing was %q", what)
 		}

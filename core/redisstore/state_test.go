@@ -172,11 +172,11 @@ func TestStateFormat(t *testing.T) {
 		} {
 			lim := core.Must(core.New(w.store, tc.limit))
 			for _, n := range tc.costs {
-				if _, err := lim.AllowN(t.Context(), "laoqian", "reply", n); err != nil {
+				if _, err := lim.AllowN(t.Context(), "alice", "reply", n); err != nil {
 					t.Fatal(err)
 				}
 			}
-			key := w.store.Key("laoqian", "reply", tc.limit)
+			key := w.store.Key("alice", "reply", tc.limit)
 			if got := w.value(t, key); got != tc.want {
 				t.Errorf("%s: %s\nwant %s", tc.limit, got, tc.want)
 			}
@@ -190,13 +190,13 @@ func TestStateFormat(t *testing.T) {
 		ring := core.MovingWindow(40, time.Minute).Named("back")
 		lim := core.Must(core.New(w.store, ring))
 		for range 2 {
-			if _, err := lim.AllowN(t.Context(), "laoqian", "reply", 20); err != nil {
+			if _, err := lim.AllowN(t.Context(), "alice", "reply", 20); err != nil {
 				t.Fatal(err)
 			}
 			w.advance(-5 * time.Second)
 		}
 		want := `string "5000000 1767323040678901 0 40` + strings.Repeat(" ", 27) + strings.Repeat(`\x06G^\xf6WO5`, 40) + `"`
-		if got := w.value(t, w.store.Key("laoqian", "reply", ring)); got != want {
+		if got := w.value(t, w.store.Key("alice", "reply", ring)); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	})
@@ -251,7 +251,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 				punish, what := r.IntN(2) == 0, []string{"allow", "allow", "allow", "allow", "peek", "surcharge", "ahead", "refund"}[r.IntN(8)]
 				user, cost, which := fmt.Sprint("user ", r.IntN(2)), 1+r.IntN(4)*r.IntN(2), r.IntN(1000)
 				if _, err := core.New(real.store, set...); err != nil {
-					continue // two of one state, or only rehearsed ones
+					continue // two of one state, or only shadow ones
 				}
 				var d [2]core.Decision
 				var befores, dumps [2]string
@@ -479,7 +479,7 @@ func nonsense(l core.Limit, now int64) map[string][]any {
 
 // What is no state is ErrState: no verdict, nothing written, and once it is deleted
 // the limit works.
-func TestNonsense(t *testing.T) {
+func TestForeignValues(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		good := core.FixedWindow(100, time.Hour).Named("good")
 		for _, l := range kinds {
@@ -523,7 +523,7 @@ func TestNonsense(t *testing.T) {
 }
 
 // A ban that cannot be read is an error, and the limits charged with it are not written.
-func TestNonsenseInABan(t *testing.T) {
+func TestForeignValuesInABan(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		plain := core.Must(core.New(w.store, core.FixedWindow(100, time.Hour)))
 		lim := core.Must(plain.With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
@@ -558,10 +558,10 @@ func TestNonsenseInABan(t *testing.T) {
 	})
 }
 
-// States that are spoilt at random are ErrState or read as a state that there may be:
+// States that are corrupt at random are ErrState or read as a state that there may be:
 // whatever they hold, no error of another kind, which would look like an outage, and no
 // number out of bounds.
-func TestSpoiltStates(t *testing.T) {
+func TestCorruptStates(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	store := reliable(t, server.Addr)

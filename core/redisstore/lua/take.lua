@@ -24,9 +24,9 @@ local function plan(word)
 		charging = mode ~= '0', dated = mode == '2', forced = mode == '3', patient = patient ~= '', ahead = tonumber(ahead) or 0,
 	}
 	for kind, list, shadow in string.gmatch(word, ' (%l+) ([%d,]+)(~?)') do
-		local machine, rehearsed = machineOf(kind), shadow ~= ''
-		local l = machine.args(list, rules, rehearsed, kind)
-		l.machine, l.shadow = machine, rehearsed
+		local machine, shadowed = machineOf(kind), shadow ~= ''
+		local l = machine.args(list, rules, shadowed, kind)
+		l.machine, l.shadow = machine, shadowed
 		rules[#rules + 1] = l
 	end
 	if known == most then
