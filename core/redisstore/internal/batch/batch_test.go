@@ -318,8 +318,7 @@ func TestAnErrorIsOfThoseWithoutAReply(t *testing.T) {
 	own, all := errors.New("its own"), errors.New("of all")
 	for _, panics := range []bool{false, true} {
 		let := make(chan struct{})
-		var q *Queue
-		q = New(client(t, redis.Options{PoolSize: 1}), timeout, func(_ Send, calls []*Call) error {
+		q := New(client(t, redis.Options{PoolSize: 1}), timeout, func(_ Send, calls []*Call) error {
 			<-let
 			for _, c := range calls {
 				switch c.Keys[0] {
