@@ -63,7 +63,7 @@ func (p BanPolicy) extend(l *Limiter) error {
 	if err != nil {
 		return err
 	}
-	limit := Limit{kind: machine.KindBan, shape: policy{}, max: p.Refusals, perUser: p.PerUser, rule: machine.NewBan(rule)}
+	limit := Limit{kind: machine.KindBan, shape: banned{}, max: p.Refusals, perUser: p.PerUser, rule: machine.NewBan(rule)}
 	l.limits = append(l.limits, limit.derived())
 	l.waiting = new(waiting) // callers of a limiter without the policy do not wait behind a banned user
 	return nil
@@ -97,19 +97,22 @@ func badCall(name string) badLimit {
 	}
 }
 
-// policy is the shape of a ban policy's limit, which only With makes. It has a window's period, 0, and is
-// never divided.
-type policy struct{ window }
+// banned is the shape of a ban policy's limit, which only With makes.
+type banned struct{}
 
-func (policy) text(l *Limit) string { return fmt.Sprintf("BanPolicy{Refusals: %d}", l.max) }
+func (banned) text(l *Limit) string { return fmt.Sprintf("BanPolicy{Refusals: %d}", l.max) }
 
-func (policy) validate(_ *Limit, bad badLimit) error {
+func (banned) validate(_ *Limit, bad badLimit) error {
 	return bad("a ban policy is given to With, not to New")
 }
 
-func (policy) compile(*Limit) {}
+func (banned) compile(*Limit) {}
 
-func (policy) identity(*Limit) string { return "" }
+func (banned) identity(*Limit) string { return "" }
+
+func (banned) period(*Limit) time.Duration { return 0 }
+
+func (banned) divide(*Limit, int) bool { return true }
 
 // ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
 func (l *Limiter) ban() []Limit {

@@ -63,7 +63,7 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 		case pass && (shadows || !l.shadow):
 			l.rule.Charge(s, now, c.Ask)
 		default:
-			l.rule.Refuse(s, now, refusal, !banned && (!pass || l.kind != machine.KindBan))
+			l.rule.Refuse(s, now, refusal, !banned)
 		}
 		v := l.rule.Read(s, now, c.Ask)
 		c.add(d, i, v)

@@ -96,11 +96,7 @@ func (s *divide) shares(limits []Limit) ([]Limit, error) {
 // share has the identity of its limit with n appended: shares of two limits may have equal
 // numbers.
 func (l *Limit) divide(n int) bool {
-	if l.kind == machine.KindBan || n == 1 {
-		return true
-	}
-	l.max = share(l.max, n)
-	return l.shape.divide(l, n)
+	return n == 1 || l.shape.divide(l, n)
 }
 
 // share is a/n, rounded up.

@@ -54,7 +54,7 @@ type shape interface {
 	compile(l *Limit)                      // the rule, of arguments within bounds
 	identity(l *Limit) string              // what of the arguments identifies the state
 	period(l *Limit) time.Duration         // see Limit.Period
-	divide(l *Limit, n int) bool           // makes it an n-th, but for max; false: that is out of bounds
+	divide(l *Limit, n int) bool           // makes it an n-th; false: that is out of bounds
 }
 
 // derived compiles the rule and the identity.

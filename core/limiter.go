@@ -168,11 +168,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	case ask.Cost > l.smallest: // it can never pass, so it writes nothing
 		ask.Mode, receipt = machine.Peek, false
 	}
-	d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: receipt})
-	if err != nil {
-		d = Decision{}
-	}
-	return d, err
+	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: receipt})
 }
 
 // take asks the store. If the store returns an error, its decision is ignored.

@@ -149,6 +149,7 @@ func (meter) divide(l *Limit, n int) bool {
 	if l.rate.d > maxDrain/time.Duration(n) {
 		return false
 	}
+	l.max = share(l.max, n)
 	l.rate.d *= time.Duration(n)
 	if l.initial > 0 {
 		l.initial = share(l.initial, n)

@@ -15,8 +15,8 @@ import (
 // and the history can be read back. max from 1 to 10,000; for more use [MovingWindow].
 //
 // The algorithm is the sliding window log, in Redis the sorted-set recipe (ZADD,
-// ZREMRANGEBYSCORE, ZCARD). Unlike there, two actions in one instant count as two, and a refusal is recorded only with
-// [Limit.CountRefused].
+// ZREMRANGEBYSCORE, ZCARD). Unlike in that recipe, two actions in one instant count as two, and
+// a refusal is recorded only with [Limit.CountRefused].
 func SlidingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindSlidingWindow, max: max, period: period, shape: window{}}.derived()
 }
@@ -86,7 +86,8 @@ func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
 
 func (window) period(l *Limit) time.Duration { return l.period }
 
-func (window) divide(l *Limit, _ int) bool {
+func (window) divide(l *Limit, n int) bool {
+	l.max = share(l.max, n)
 	*l = l.derived()
 	return true
 }

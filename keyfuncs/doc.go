@@ -75,6 +75,8 @@
 //			!nethttp.Allow(w, r, all, "everyone", "login-all", 1) {
 //			return
 //		}
+//		// check the password
+//	}
 //
 // With basic authentication, a Limit outside of the check reads the name, as
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit

@@ -50,5 +50,11 @@
 // Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
-// A new form of state also has a field in [State] and a case in memorystore/slot.go.
+// A new form of state also needs a Form in kinds.go, a field in [State], its machine and a case of
+// MarshalBinary in binary.go, and in memorystore/slot.go a form, an arena, and a case to load, to
+// store and to release it.
+//
+// A limit that needs the time of day, such as a calendar month, cannot be added yet: a rule's instants
+// have no date. Nor can one whose charge is given back when the action ends: [Rule.Refund] is made
+// for a charge that is refunded once, by the process that made it.
 package machine

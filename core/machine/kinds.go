@@ -15,8 +15,7 @@ const (
 	KindBan // a ban policy, which is decided as a limit is
 )
 
-// kinds is the table of all kinds. A kind of limit is one entry here, a constructor in package core,
-// and the functions of its machine: a Go file in this package and a Lua file in redisstore/lua.
+// kinds is the table of all kinds. The package's documentation says what else a new kind needs.
 var kinds = [...]kind{
 	KindSlidingWindow:  {word: "sliding", constructor: "SlidingWindow", most: 10_000, form: FormTrail, machine: trail{}},
 	KindSlidingRefused: {word: "refused", constructor: "SlidingWindow", most: 10_000, form: FormTrail, machine: trail{}, records: true},

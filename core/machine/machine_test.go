@@ -3,7 +3,9 @@ package machine
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -115,7 +117,7 @@ func decideBan(r *Rule, s *State, now int64) {
 }
 
 func randomState(t *rapid.T) (r Rule, s State, now int64) {
-	r = rules[rapid.SampledFrom([]string{"sliding", "refused", "moving", "fixed", "elastic", "bucket", "initial", "funnel", "ban"}).Draw(t, "kind")]
+	r = rules[rapid.SampledFrom(slices.Sorted(maps.Keys(rules))).Draw(t, "kind")]
 	now = rapid.SampledFrom([]int64{1, 1000 * second}).Draw(t, "start")
 	for range rapid.IntRange(0, 40).Draw(t, "steps") {
 		now = max(1, now+rapid.Int64Range(-second/2, 2*second).Draw(t, "move"))

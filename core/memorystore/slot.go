@@ -55,9 +55,7 @@ func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil:
 		put(&t.arenas.meters, s, inMeters, st.Meter)
 	case r.Kind.Form() == machine.FormMeter:
-		if s.form != inSlot {
-			t.arenas.release(s)
-		}
+		t.arenas.release(s)
 		s.value = st.Meter.Part
 	default:
 		s.value = uint32(st.Counter.Count)

@@ -28,9 +28,9 @@
 // decision is sent at once. While others are under way, decisions wait and then go out
 // together, in one call of the function or script. At most 32 batches are under way, and no more
 // than the client has connections (PoolSize), so more callers fill the batches. On a Cluster or Ring
-// each decision is sent alone, as many at a time as there are connections to the node, and also if
-// the server behind a plain client is part of a cluster. For a proxy that
-// spreads keys over servers, use a client that is not a *redis.Client. Do not give the store an
+// each decision is sent alone, as many at a time as there are connections to the node. So is each
+// decision if the server behind a plain client is part of a cluster. For a proxy that spreads keys
+// over servers, use a client that is not a *redis.Client. Do not give the store an
 // AutoPipeliner: give it the client inside. An AutoPipeliner ignores deadlines, so after an outage
 // the server still charges callers who already got an error. It also hides which server a call
 // goes to, so one hung server of a Cluster looks like all of them.
@@ -60,8 +60,8 @@
 //
 // # Testing
 //
-// miniredis has no functions, so it runs scripts. Move its clock with SetTime and FastForward, and give the store
-// NoRefusalCache and a long Timeout. Do not run it inside testing/synctest: a server does not
+// miniredis has no functions, so it runs scripts. Move its clock with SetTime and FastForward, and
+// give the store NoRefusalCache and a long Timeout. Do not run it inside testing/synctest: a server does not
 // use that clock, and the clock stops while a goroutine waits for a socket. examples/migrate
 // has a complete test.
 //
@@ -182,7 +182,7 @@
 //	Ring: +ping
 //	DB: +select
 //
-// With +info the store checks the policy every ten minutes. It logs a warning if limits can be
+// With +info the store checks the eviction policy, at most every ten minutes. It logs a warning if limits can be
 // evicted (code "redis-evicts").
 //
 // Persistence is not needed. Without it every user has the full quota after a restart.

@@ -104,7 +104,7 @@ func (s *Store) Anew(c core.Charge) bool {
 // AskPolicyAgain lets so much time pass for the store that it asks about the policy after
 // the next so many answers.
 func (s *Store) AskPolicyAgain() {
-	s.policy.mu.Lock()
-	defer s.policy.mu.Unlock()
-	s.policy.next = time.Time{}
+	s.eviction.mu.Lock()
+	defer s.eviction.mu.Unlock()
+	s.eviction.next = time.Time{}
 }

@@ -17,7 +17,7 @@ import (
 // programs: take.lua and refund.lua. Each file is a module. They are concatenated, each in a
 // function, so that require makes a module only when it is needed. A server that has Redis
 // Functions loads them once, and a program is an FCALL. Elsewhere they are sent as a script,
-// which makes its modules anew in each run, at one and a half times the cost.
+// which makes its modules anew in each run, at up to twice the cost.
 //
 //go:embed lua/*.lua
 var lua embed.FS

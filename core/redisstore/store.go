@@ -71,7 +71,7 @@ type Store struct {
 	options  Options // with the defaults
 	batches  *batch.Queue
 	refusals *refusals.Cache
-	policy   policy
+	eviction evictionCheck
 	scripts  atomic.Bool // not functions
 	seed     maphash.Seed
 	requests [64]atomic.Pointer[request]
@@ -258,7 +258,7 @@ func (s *Store) exchange(send batch.Send, calls []*batch.Call) (err error) {
 		}
 	}
 	if err == nil {
-		s.checkPolicy()
+		s.checkEviction()
 	}
 	return err
 }

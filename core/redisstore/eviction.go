@@ -1,5 +1,7 @@
 package redisstore
 
+// Whether Redis may evict limits.
+
 import (
 	"context"
 	"log/slog"
@@ -8,35 +10,35 @@ import (
 	"time"
 )
 
-// The store checks the policy after policyAfter answers, and again after as many more and
-// policyEvery. By then its connections are open and the limits have state to lose.
+// The store reads the eviction policy after checkAfter answers, and again after as many more, at
+// least checkEvery later. By then its connections are open and the limits have state to lose.
 const (
-	policyAfter = 100
-	policyEvery = 10 * time.Minute
+	checkAfter = 100
+	checkEvery = 10 * time.Minute
 )
 
-// A policy says when to check the policy.
-type policy struct {
+// An evictionCheck says when to read the eviction policy.
+type evictionCheck struct {
 	mu      sync.Mutex
 	answers int       // since the last check
 	next    time.Time // not before
 	logged  bool      // whether redis-evicts was logged
 }
 
-// checkPolicy counts an answer, and checks the policy in the background if it is time.
-func (s *Store) checkPolicy() {
-	p := &s.policy
+// checkEviction counts an answer, and reads the eviction policy in the background if it is time.
+func (s *Store) checkEviction() {
+	p := &s.eviction
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.answers++; p.answers >= policyAfter && !time.Now().Before(p.next) {
-		p.answers, p.next = 0, time.Now().Add(policyEvery)
-		go s.readPolicy()
+	if p.answers++; p.answers >= checkAfter && !time.Now().Before(p.next) {
+		p.answers, p.next = 0, time.Now().Add(checkEvery)
+		go s.readEviction()
 	}
 }
 
-// readPolicy reads whether the server may evict limits, and logs a warning if it may. If the ACL
+// readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
 // does not allow INFO, nothing is logged.
-func (s *Store) readPolicy() {
+func (s *Store) readEviction() {
 	reply, _ := s.do(context.Background(), []string{""}, simple(0, "info", "memory"), 0)
 	if len(reply) != 1 {
 		return
@@ -44,7 +46,7 @@ func (s *Store) readPolicy() {
 	info, _ := reply[0].(string)
 	evicts := infoField(info, "maxmemory_policy")
 	safe := evicts == "" || evicts == "noeviction" || infoField(info, "maxmemory") == "0"
-	p := &s.policy
+	p := &s.eviction
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !safe && !p.logged {
