@@ -23,8 +23,8 @@ const (
 	tagSecret = '^' // HMAC-SHA-256 under Options.Secret
 )
 
-// allActions replaces the action in the key of a limit that counts all of a user's actions.
-const allActions = "*:"
+// perUser replaces the action in the key of a limit that counts all of a user's actions.
+const perUser = "*:"
 
 const hexDigits = "0123456789ABCDEF"
 
@@ -42,7 +42,7 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 			identity = cellIdentity(limits[i])
 		}
 		if limits[i].IsPerUser() {
-			keys = append(keys, string(b[:own])+allActions+identity)
+			keys = append(keys, string(b[:own])+perUser+identity)
 		} else {
 			keys = append(keys, string(append(b[:shared], identity...)))
 		}

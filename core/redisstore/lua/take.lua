@@ -23,10 +23,10 @@ local function plan(word)
 	local rules = {
 		charging = mode ~= '0', dated = mode == '2', forced = mode == '3', patient = patient ~= '', ahead = tonumber(ahead) or 0,
 	}
-	for kind, list, shadow in string.gmatch(word, ' (%l+) ([%d,]+)(~?)') do
-		local machine, shadowed = machineOf(kind), shadow ~= ''
-		local l = machine.args(list, rules, shadowed, kind)
-		l.machine, l.shadow = machine, shadowed
+	for kind, list, mark in string.gmatch(word, ' (%l+) ([%d,]+)(~?)') do
+		local machine, shadow = machineOf(kind), mark ~= ''
+		local l = machine.args(list, rules, shadow, kind)
+		l.machine, l.shadow = machine, shadow
 		rules[#rules + 1] = l
 	end
 	if known == most then
