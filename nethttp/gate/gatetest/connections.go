@@ -56,7 +56,7 @@ var asCharged = &nethttp.Config{Keep: true, FinalCost: func(*http.Request, int) 
 func testStreaming(t *testing.T, adapters []Adapter) {
 	onEachConfig(t, adapters, func(t *testing.T, ad Adapter, s *Server, cfg *nethttp.Config) {
 		if ad.NoStreams {
-			t.Skip("the framework cannot")
+			t.Skip("not on this fixture: the framework cannot")
 		}
 		read := make(chan struct{})
 		s.Mount(ad.Mount(App{Routes: handled(cfg, func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
@@ -116,7 +116,7 @@ func testHijack(t *testing.T, adapters []Adapter) {
 			for _, way := range []string{"Hijacker", "ResponseController"} {
 				t.Run(ad.Name+"/"+name+"/"+way, func(t *testing.T) {
 					if ad.NoHijack {
-						t.Skip("the framework cannot")
+						t.Skip("not on this fixture: the framework cannot")
 					}
 					log := Capture(t)
 					s := Serve(t)[0]
@@ -175,7 +175,7 @@ func testDenyDropsTheConnection(t *testing.T, adapters []Adapter) {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
 				if ad.NoHijack || ad.HijackPanics && s.Proto == "HTTP/2.0" {
-					t.Skip("the framework cannot")
+					t.Skip("not on this fixture: the framework cannot")
 				}
 				s.Mount(ad.Mount(App{Routes: routes}))
 				resp, err := post(t, s)
