@@ -92,7 +92,7 @@ type arena[T any] struct {
 	free  []uint32
 }
 
-const page = 32
+const page = 8
 
 func (a *arena[T]) at(i uint32) *T { return &a.pages[i/page][i%page] }
 
