@@ -20,6 +20,8 @@ import (
 //		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
 //	})
 //
+// The zero BanPolicy bans nobody by itself: it is for [Limiter.Ban] and [Limiter.Unban].
+//
 // It is decided in the same atomic step as the limits. A banned user is refused with
 // [ReasonBanned]. A banned user's attempts are charged to nothing and do not lengthen the
 // ban. An attempt counts as one refusal whatever its cost. A Peek does not count, nor does a
@@ -65,20 +67,23 @@ func (p BanPolicy) extend(l *Limiter) error {
 	}
 	limit := Limit{kind: machine.KindBan, shape: banned{}, max: p.Refusals, perUser: p.PerUser, rule: machine.NewBan(rule)}
 	l.limits = append(l.limits, limit.derived())
-	l.waiting = new(waiting) // callers of a limiter without the policy do not wait behind a banned user
 	return nil
 }
 
 // rule compiles the policy, or says what is wrong with it.
 func (p BanPolicy) rule() (*machine.BanRule, error) {
 	bad := badCall("BanPolicy")
+	err := validatePeriod("ForgetAfter", p.ForgetAfter, bad)
 	switch {
+	case p.Refusals == 0 && p.Within == 0 && len(p.Bans) == 0: // by hand only
 	case p.Refusals < 1 || p.Refusals > machine.KindBan.Most():
 		return nil, bad("Refusals %d is not within 1 to %d", p.Refusals, machine.KindBan.Most())
 	case len(p.Bans) < 1 || len(p.Bans) > maxBans:
 		return nil, bad("Bans has %d entries; give it 1 to %d", len(p.Bans), maxBans)
+	default:
+		err = cmp.Or(validatePeriod("Within", p.Within, bad), err)
 	}
-	if err := cmp.Or(validatePeriod("Within", p.Within, bad), validatePeriod("ForgetAfter", p.ForgetAfter, bad)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	b := &machine.BanRule{Refusals: p.Refusals, Within: p.Within.Microseconds(), ForgetAfter: p.ForgetAfter.Microseconds()}
@@ -110,8 +115,6 @@ func (banned) compile(*Limit) {}
 
 func (banned) identity(*Limit) string { return "" }
 
-func (banned) period(*Limit) time.Duration { return 0 }
-
 func (banned) divide(*Limit, int) bool { return true }
 
 // ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
@@ -123,14 +126,24 @@ func (l *Limiter) ban() []Limit {
 }
 
 // ErrNoBanPolicy is the error of Ban and Unban on a limiter without a [BanPolicy].
-var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; give it one with With")
+var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; for bans by hand, derive one with With(core.BanPolicy{})")
 
-var errNotBanned = errors.New("core: the user is not banned: the store is full, or has no answer")
+var errNotBanned = errors.New("core: the store has not kept the ban: it is full, or has no answer; ban again when it answers")
 
-// Ban bans user from action for d from now, 1 ms to 365 days. It replaces any ban in force, and
-// does not count as a ban of the [BanPolicy]. With BanPolicy.PerUser it is from all actions,
-// whichever is given. The store that decides at the time keeps it. If that is the second store of
-// a [Fallback], the ban ends with its process.
+// Ban bans user from action for d from now, 1 ms to 365 days. The limiter needs a [BanPolicy], and
+// the zero one is enough:
+//
+//	calls, err := calls.With(core.BanPolicy{})
+//	err = calls.Ban(ctx, "our-account", "github", retryAfter) // GitHub has answered 429
+//
+// Every limiter with such a policy on the same store then refuses that user and action.
+// [Limiter.Wait] sits the ban out. A limiter without a policy does not look at bans, because that costs
+// each decision one more key.
+//
+// Ban replaces any ban in force, and does not count as a ban of the policy. With BanPolicy.PerUser it
+// is from all actions, whichever is given. If the limiter's store has not kept the ban, Ban returns an
+// error. The second store of a [Fallback] may then hold it in this process while the store has no
+// answer.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err
@@ -140,14 +153,14 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	}
 	ask := machine.Ask{Cost: 1, Ban: d.Microseconds()}
 	got, err := l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.ban(), Ask: ask})
-	if err == nil && (got.Reason == ReasonFull || got.Source == SourceNone) {
+	if err == nil && (got.Reason == ReasonFull || got.Source != SourceStore) {
 		err = errNotBanned
 	}
 	return err
 }
 
-// Unban ends a ban, and forgets the refusals and bans before it, in every store that may
-// keep them. The state of the limits does not change.
+// Unban ends a ban, and forgets the refusals and bans before it, in all stores of the limiter. If
+// one of them fails, Unban returns its error. The state of the limits does not change.
 func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

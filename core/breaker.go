@@ -16,6 +16,9 @@ import (
 // timeout. An answer to a probe closes the breaker. The calls themselves compare instants,
 // without a timer or goroutine.
 //
+// A client may choose when its call ends. So a call that its caller ends within fairTime says nothing
+// of the store, and a probe does not end with its caller.
+//
 // If parts of a store can fail one by one, as the nodes of a cluster can, the store has a
 // method Part(user string) string. Then all this holds for each part.
 //
@@ -48,7 +51,8 @@ type circuit struct {
 
 const (
 	trip       = 3
-	maxParts   = 64 // failing at a time; further parts share one circuit
+	fairTime   = time.Second // within which any store answers or fails
+	maxParts   = 64          // failing at a time; further parts share one circuit
 	probeEvery = 250 * time.Millisecond
 	calmFor    = 5 * time.Second // an outage is over after so long without a failure
 	noteEvery  = time.Minute
@@ -107,28 +111,30 @@ func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit
 type verdict uint8
 
 const (
-	unknown verdict = iota // the caller left first, or a cache answered
+	unknown verdict = iota // the caller left too early, or this process answered
 	failed
 	answered // the store works
 	keyError // an ErrKey
 )
 
-func judge(ctx context.Context, d *Decision, err error) verdict {
+// judge judges the result of a call. If the call is short, its deadline leaves the store no fair time.
+func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
+	end, _ := ctx.Deadline()
 	switch {
-	case err == nil && d.Source != SourceCache:
+	case err == nil && d.Source != SourceCache && d.Source != SourceLease:
 		return answered
-	case err == nil, ctx.Err() == context.Canceled:
+	case err == nil, ctx.Err() == context.Canceled, short && !time.Now().Before(end):
 		return unknown
 	case errors.Is(err, ErrKey):
 		return keyError
 	}
-	return failed // also if the caller's deadline has ended: the store had not answered
+	return failed
 }
 
 // take asks the store, unless the breaker is open. If ok, the results are a decision, or the
 // error of a caller who canceled. If not, the store has no answer.
-func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err error) {
-	if err := ctx.Err(); err != nil {
+func (b *breaker) take(caller context.Context, c Charge) (d Decision, ok bool, err error) {
+	if err := caller.Err(); err != nil {
 		return d, true, err
 	}
 	begun := b.failures.Load()
@@ -136,9 +142,14 @@ func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err 
 	if !ask {
 		return d, false, nil
 	}
-	v := unknown
+	ctx, v, short := caller, unknown, false
 	if probe {
 		v = failed // if the store panics
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(caller), fairTime)
+		defer cancel()
+	} else if end, ends := ctx.Deadline(); ends {
+		short = time.Until(end) < fairTime
 	}
 	defer func() {
 		if v == failed || v == keyError || b.troubled.Load() {
@@ -146,8 +157,8 @@ func (b *breaker) take(ctx context.Context, c Charge) (d Decision, ok bool, err 
 		}
 	}()
 	d, err = b.store.Take(ctx, c)
-	v = judge(ctx, &d, err)
-	return d, v == answered || v == unknown, err
+	v = judge(ctx, short, &d, err)
+	return d, err == nil || caller.Err() == context.Canceled, err
 }
 
 // admit reports whether a call asks the store, and whether it is a probe.
@@ -180,7 +191,7 @@ func (b *breaker) learn(user string, begun int64, probe bool, v verdict, err err
 		k = b.add(part)
 	}
 	if probe && k != nil {
-		k.probing, k.probe = false, now // a caller who leaves does not hold up the next probe
+		k.probing, k.probe = false, now // a result that says nothing does not hold up the next probe
 	}
 	switch {
 	case k == nil:

@@ -25,11 +25,14 @@ const (
 	fails         // with an error of its own
 	nonsense      // an ErrKey
 	cached        // answers from a cache
+	leased        // answers from a lease
 	canceled      // the caller cancels while the store is asked
 	panics
-	answersLate // after a second
-	failsLate   // after a second
-	hangs       // for a second, or until the caller's context ends
+	answersLate  // after a second
+	answersSoon  // after a millisecond, unless the caller's context ends
+	failsLate    // after a second
+	hangs        // for a second, or until the caller's context ends
+	neverAnswers // until the caller's context ends
 )
 
 var errKey = fmt.Errorf("store: nonsense: %w", core.ErrKey)
@@ -56,6 +59,10 @@ func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, erro
 		d, err := s.Store.Take(ctx, c)
 		d.Source = core.SourceCache
 		return d, err
+	case leased:
+		d, err := s.Store.Take(ctx, c)
+		d.Source = core.SourceLease
+		return d, err
 	case nonsense:
 		return core.Decision{}, errKey
 	case canceled:
@@ -65,9 +72,18 @@ func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, erro
 		panic("the store panics")
 	case answersLate:
 		time.Sleep(time.Second)
+	case answersSoon:
+		select {
+		case <-ctx.Done():
+			return core.Decision{}, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
 	case failsLate:
 		time.Sleep(time.Second)
 		return core.Decision{}, errDown
+	case neverAnswers:
+		<-ctx.Done()
+		return core.Decision{}, ctx.Err()
 	case hangs:
 		select {
 		case <-ctx.Done():
@@ -168,12 +184,15 @@ func TestBreaker(t *testing.T) {
 		{"and does not close, nor hold up the probe", []step{
 			opened, {after: 250 * ms, while: cached, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
 		}},
+		{"an answer from a lease does not end a run of failures", []step{
+			{while: fails, calls: 2, asked: 2}, {while: leased, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		}},
+		{"and does not close it", []step{
+			opened, {after: 250 * ms, while: leased, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
+		}},
 		{"a caller who cancels does not open it", []step{{while: canceled, calls: 10, asked: 10}}},
 		{"and does not end a run of failures either", []step{
 			{while: fails, calls: 2, asked: 2}, {while: canceled, calls: 1, asked: 1}, {while: fails, calls: 5, asked: 1},
-		}},
-		{"nor do many hold up the probe", []step{
-			opened, {after: 250 * ms, while: canceled, calls: 5, asked: 5}, {while: answers, calls: 5, asked: 5},
 		}},
 		{"a probe that panics has failed", []step{
 			opened, {after: 250 * ms, while: panics, calls: 1, asked: 1}, {while: answers, calls: 4}, {after: 250 * ms, while: answers, calls: 4, asked: 4},
@@ -223,28 +242,124 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// A deadline that ends while the store has not answered is the store's failure: the
-// fallback decides, with a context that is not done, and the breaker opens.
+// within asks once with a deadline.
+func within(l *core.Limiter, d time.Duration) (core.Decision, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return l.Allow(ctx, "u", "a")
+}
+
+// A deadline that ends when the store has had a second is the store's failure: the breaker
+// opens. The fallback decides, with a context that is not done. The others pass nothing
+// whose deadline is over.
 func TestBreakerCountsDeadlines(t *testing.T) {
 	for name, decorate := range breakers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := logs(t)
-				store := scriptedStore(hangs)
+				store := scriptedStore(neverAnswers)
 				var down bool
 				l := core.Must(core.New(core.Observe(decorate(store), func(_ context.Context, o core.Observation) { down = o.Down }), plenty))
 				for i := range 10 {
-					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-					if d, err := l.Allow(ctx, "u", "a"); err != nil || !d.Allowed {
+					d, err := within(l, time.Second)
+					if over := name != "Fallback" && i < 3; errors.Is(err, context.DeadlineExceeded) != over || d.Allowed == over {
 						t.Errorf("call %d: %+v, %v", i, d, err)
 					}
-					cancel()
 				}
 				if n := store.asked.Load(); n != 3 || !down || log.Len() == 0 {
 					t.Errorf("asked %d times, not 3; Down %t, not true; log %q", n, down, log)
 				}
 			})
 		})
+	}
+}
+
+// A client may choose a deadline that is too short for any store. It then neither opens the breaker,
+// nor keeps it from opening when the store fails, nor keeps it open.
+func TestBreakerWithShortDeadlines(t *testing.T) {
+	for name, decorate := range breakers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logs(t)
+				store := scriptedStore(hangs)
+				l := core.Must(core.New(decorate(store), plenty))
+				short := func() {
+					start := time.Now()
+					for range 10 {
+						d, err := within(l, 700*time.Microsecond)
+						if over := name != "Fallback"; errors.Is(err, context.DeadlineExceeded) != over || d.Allowed == over {
+							t.Errorf("a short deadline: %+v, %v", d, err)
+						}
+					}
+					if took := time.Since(start); took != 7*time.Millisecond {
+						t.Errorf("ten calls that each have 700 us took %s", took)
+					}
+				}
+				ask := func(what string, want core.Source) {
+					source := core.SourceFallback
+					if name != "Fallback" {
+						source = core.SourceNone
+					}
+					if want == core.SourceStore {
+						source = want
+					}
+					if d, err := allow(l); err != nil || d.Source != source {
+						t.Errorf("%s: %+v, %v", what, d, err)
+					}
+				}
+				short()
+				store.does.Store(int64(answers))
+				ask("after short deadlines", core.SourceStore)
+
+				for range 3 {
+					store.does.Store(int64(hangs))
+					short()
+					store.does.Store(int64(fails))
+					ask("the store fails", core.SourceNone)
+				}
+				before := store.asked.Load()
+				if ask("it is open", core.SourceNone); store.asked.Load() != before {
+					t.Error("among short deadlines three failures do not open it")
+				}
+
+				// The store answers again, each time after a millisecond.
+				time.Sleep(time.Second)
+				store.does.Store(int64(answersSoon))
+				if d, err := within(l, 700*time.Microsecond); err != nil || !d.Allowed || d.Source != core.SourceStore {
+					t.Errorf("the probe is a call with a short deadline: %+v, %v", d, err)
+				}
+				ask("after the probe", core.SourceStore)
+			})
+		})
+	}
+}
+
+// Whoever leaves while its call probes does not keep the breaker open either. If the store hangs, the
+// probe ends after a second.
+func TestAProbeOutlastsItsCaller(t *testing.T) {
+	for name, decorate := range breakers {
+		for does, want := range map[does]time.Duration{answersSoon: time.Millisecond, neverAnswers: time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				logs(t)
+				store := scriptedStore(fails)
+				l := core.Must(core.New(decorate(store), plenty))
+				for range 3 {
+					_, _ = allow(l)
+				}
+				time.Sleep(time.Second)
+				store.does.Store(int64(does))
+				ctx, leave := context.WithCancel(t.Context())
+				time.AfterFunc(time.Microsecond, leave)
+				start := time.Now()
+				if _, err := l.Allow(ctx, "u", "a"); (err == nil) != (does == answersSoon) || time.Since(start) != want {
+					t.Errorf("%s: the probe: %v after %s", name, err, time.Since(start))
+				}
+				store.does.Store(int64(answers))
+				if d, err := allow(l); err != nil || (d.Source == core.SourceStore) != (does == answersSoon) {
+					t.Errorf("%s: after the probe: %+v, %v", name, d, err)
+				}
+			})
+		}
 	}
 }
 

@@ -1,6 +1,13 @@
 package core
 
-import "github.com/tailcut/tailcut/core/machine"
+// From a charge and the states of its limits to the decision.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
 
 // A Charge is what a limiter asks of its store: may User do Action, by all of Limits?
 // It is for authors of stores, as are its methods. A store neither keeps nor changes what
@@ -17,6 +24,12 @@ type Charge struct {
 	// Receipt asks for a decision that can be given back: see [Decision.Issue].
 	Receipt bool
 
+	// And are the further subjects of a call of [All]: each has its User, Action, Limits and Ask, the
+	// Mode and Receipt of this charge, and no And. All are decided together, in one atomic step
+	// at one instant. Only a store that is a [Joiner] gets them. The states and readings of such a charge
+	// are those of its own limits, and after them those of each of And.
+	And []Charge
+
 	status *Status // to be filled in by Answer
 }
 
@@ -24,14 +37,20 @@ type Charge struct {
 // store's clock: whether all enforced limits have room. It brings the states, one for each
 // limit and in their order, to that instant.
 func (c *Charge) Check(states []machine.State, now int64) bool {
-	all := true
+	all, ask := true, c.Ask
 	for i := range c.Limits {
-		l, s, ask := &c.Limits[i], &states[i], c.Ask
+		l, s := &c.Limits[i], &states[i]
 		if l.shadow {
-			ask.Ahead = 0 // nobody waits for a shadow limit
+			ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
 		}
-		l.rule.Check(s, now, ask)
+		l.rule.Check(s, now, &ask)
 		all = all && (s.Fits || l.shadow)
+	}
+	states = states[len(c.Limits):]
+	for _, o := range c.And {
+		o.Epoch = c.Epoch
+		all = o.Check(states[:len(o.Limits)], now) && all
+		states = states[len(o.Limits):]
 	}
 	return all
 }
@@ -40,18 +59,64 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 // all limits have room, all are charged. If not, a limit whose kind records refusals records
 // its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
 // marks none.
+//
+// A ban policy counts a refusal by the limits of its own subject only.
 func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
+	pass := c.joined(func(i int) bool { return states[i].Fits })
+	c.commit(d, states[:len(c.Limits)], now, pass)
+	for i := range c.And {
+		states = states[len(c.subject(i).Limits):]
+		its, o := Decision{Subject: i + 1}, c.And[i]
+		o.Epoch = c.Epoch
+		o.commit(&its, states, now, pass)
+		d.join(&its)
+	}
+}
+
+// joined reports whether the enforced limits of all subjects have room. It is true for one subject, whose
+// own limits decide. fits is whether the i-th limit has room.
+func (c *Charge) joined(fits func(i int) bool) bool {
+	if c.And == nil {
+		return true
+	}
+	i := 0
+	for n := range 1 + len(c.And) {
+		limits := c.subject(n).Limits
+		for j := range limits {
+			if !fits(i) && !limits[j].shadow {
+				return false
+			}
+			i++
+		}
+	}
+	return true
+}
+
+// subject is the charge of the i-th subject. A foreign store may set any index in its decision.
+func (c *Charge) subject(i int) *Charge {
+	if i < 1 || i > len(c.And) {
+		return c
+	}
+	return &c.And[i-1]
+}
+
+// commit is Commit for the limits of one subject. pass says whether those of the others have room.
+func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass bool) {
 	var readings []machine.Reading
-	pass, shadows, banned := true, true, false
+	shadows, limited, inFlight, banned := true, false, false, false
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
 		case states[i].Fits:
 		case l.shadow:
 			shadows = false
+		case l.kind == machine.KindBan:
+			banned = true
 		default:
-			pass, banned = false, banned || l.kind == machine.KindBan
+			limited = limited || !l.rule.TakesSlots()
+			inFlight = inFlight || l.rule.TakesSlots()
 		}
 	}
+	pass = pass && !limited && !inFlight && !banned
 	refusal := c.Ask
 	refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
 	d.Allowed, d.Source = true, SourceStore
@@ -61,15 +126,198 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 		case c.Mode == machine.Peek:
 			s.Dirty = false
 		case pass && (shadows || !l.shadow):
-			l.rule.Charge(s, now, c.Ask)
+			l.rule.Charge(s, now, &c.Ask)
 		default:
-			l.rule.Refuse(s, now, refusal, !banned)
+			// A refusal by InFlight alone counts towards no ban.
+			l.rule.Refuse(s, now, &refusal, !banned && (limited || l.kind != machine.KindBan))
 		}
-		v := l.rule.Read(s, now, c.Ask)
+		v := l.rule.Read(s, now, &c.Ask)
 		c.add(d, i, v)
 		if c.Receipt || c.status != nil {
 			readings = append(readings, *v)
 		}
 	}
-	c.finish(d, readings, now)
+	c.finish(d, readings, now, pass)
+}
+
+// Answer turns the readings of the charge's limits, in their order, into the decision. now
+// is the instant of the decision. Only a charge with Receipt needs it.
+func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
+	pass := c.joined(func(i int) bool { return readings[i].Fits })
+	c.answer(&d, readings[:len(c.Limits)], now, pass)
+	for i := range c.And {
+		readings = readings[len(c.subject(i).Limits):]
+		its := Decision{Subject: i + 1}
+		c.And[i].answer(&its, readings[:len(c.And[i].Limits)], now, pass)
+		d.join(&its)
+	}
+	return d
+}
+
+// answer is Answer for one subject. pass says whether the limits of the others have room.
+func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64, pass bool) {
+	d.Allowed, d.Source = true, SourceStore
+	for i := range readings {
+		c.add(d, i, &readings[i])
+	}
+	c.finish(d, readings, now, pass)
+}
+
+// join adds the decision of a further subject. The decision about several is that of the one that
+// binds, with the receipts of all.
+func (d *Decision) join(o *Decision) {
+	receipts := o.receipt
+	if receipts == nil {
+		receipts = d.receipt
+	} else {
+		receipts.and = d.receipt
+	}
+	if o.binds(d) {
+		*d = *o
+	}
+	d.receipt = receipts
+}
+
+// binds reports whether the decision of a subject binds rather than that of the subjects before it.
+func (o *Decision) binds(d *Decision) bool {
+	switch {
+	case o.Allowed != d.Allowed:
+		return d.Allowed
+	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free before the other has room
+		return d.Reason == ReasonInFlight
+	case o.Allowed && o.Remaining != d.Remaining:
+		return o.Remaining < d.Remaining
+	case o.RetryAfter != d.RetryAfter:
+		return o.RetryAfter > d.RetryAfter
+	}
+	return o.ResetAfter > d.ResetAfter
+}
+
+// add adds the reading of the i-th limit to the decision: the enforced ones come first, then the
+// shadow ones, then the ban policy's.
+func (c *Charge) add(d *Decision, i int, v *machine.Reading) {
+	switch l := &c.Limits[i]; {
+	case l.kind == machine.KindBan:
+		d.addBan(v)
+	case !l.shadow:
+		c.bind(d, i, v)
+	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
+		d.Reason, d.Shadow = ReasonShadowed, i
+	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
+		d.Reason, d.Shadow = ReasonNear, i
+	}
+}
+
+// finish fills in what needs the readings of all limits. pass says whether the other subjects
+// have room.
+func (c *Charge) finish(d *Decision, readings []machine.Reading, now int64, pass bool) {
+	if c.status != nil {
+		c.status.fill(c.Limits, readings)
+	}
+	if c.Receipt && d.Allowed && pass && c.Mode != machine.Peek {
+		d.receipt = &Receipt{
+			User: c.User, Action: c.Action, Limits: c.Limits, Cost: c.Cost,
+			At: now, Readings: slices.Clone(readings), // redisstore changes its own
+		}
+		if takeSlots(c.Limits) {
+			d.receipt.slots = newSlots()
+		}
+	}
+}
+
+func (d *Decision) addBan(v *machine.Reading) {
+	d.BanLevel = v.Level
+	d.Allowed = d.Allowed && v.Fits
+	if v.Wait > 0 && !d.Allowed {
+		d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
+		d.RetryAfter = max(d.RetryAfter, micros(v.Wait))
+		d.ResetAfter = max(d.ResetAfter, micros(v.Wait))
+	}
+}
+
+// bind adds an enforced limit's reading, and decides whether this limit binds rather than those
+// before it.
+func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
+	l := &c.Limits[i]
+	remaining, reset, retry := int(l.rule.Remaining(v)), micros(v.Rest.Ceil()), l.retryAfter(v, c.Cost)
+	binds := true
+	switch {
+	case i == 0:
+	case v.Fits != d.Allowed:
+		binds = d.Allowed
+	case !v.Fits && c.mayFree(l) != c.mayFree(&c.Limits[d.Binding]):
+		binds = !c.mayFree(l)
+	case v.Fits && remaining != d.Remaining:
+		binds = remaining < d.Remaining
+	case retry != d.RetryAfter:
+		binds = retry > d.RetryAfter
+	default:
+		binds = reset > d.ResetAfter
+	}
+	if binds {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.max, retry, reset
+	}
+	if i == 0 || remaining < d.Remaining {
+		d.Remaining = remaining
+	}
+	if !v.Fits {
+		d.Allowed, d.Reason = false, ReasonLimited
+		if c.mayFree(&c.Limits[d.Binding]) {
+			d.Reason = ReasonInFlight
+		}
+	}
+}
+
+// mayFree reports whether a refusal by the limit may end at any moment, when a slot is released.
+func (c *Charge) mayFree(l *Limit) bool { return l.rule.TakesSlots() && c.Cost <= int64(l.max) }
+
+// retryAfter is the wait until a cost fits.
+func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
+	switch {
+	case v.Fits:
+		return 0
+	case cost > int64(l.max):
+		return Never
+	}
+	return micros(v.Wait)
+}
+
+// untouched is the decision if no store has an answer: allowed, with the first limit's full
+// quota. A cost above a quota is refused all the same.
+func (c *Charge) untouched() (d Decision) {
+	for i := range 1 + len(c.And) {
+		if its := c.subject(i).whole(); i == 0 || d.Allowed && !its.Allowed {
+			d = its
+			d.Subject = i
+		}
+	}
+	return d
+}
+
+// whole is untouched for one subject.
+func (c *Charge) whole() Decision {
+	if c.status != nil {
+		whole := make([]machine.Reading, len(c.Limits))
+		for i := range whole {
+			whole[i].Fits = true
+		}
+		c.status.fill(c.Limits, whole)
+	}
+	d := Decision{Allowed: true, Limit: c.Limits[0].max, Remaining: c.Limits[0].max}
+	if c.Mode == machine.Force || c.Mode == machine.Owe {
+		return d
+	}
+	enforced := enforced(c.Limits)
+	for i := range enforced {
+		quota := enforced[i].max
+		if d.Allowed && c.Cost > int64(quota) {
+			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, ReasonLimited
+		}
+	}
+	if !d.Allowed {
+		for i := range enforced {
+			d.Remaining = min(d.Remaining, enforced[i].max)
+		}
+	}
+	return d
 }

@@ -24,17 +24,19 @@ type Decision struct {
 
 	// RetryAfter is 0 if allowed. Else it is the wait until the same cost passes, if
 	// nothing else is charged meanwhile: a microsecond earlier it does not pass. It is
-	// [Never] if the cost can never pass.
+	// [Never] if the cost can never pass. With [ReasonInFlight] it is the wait until a lease ends, and
+	// a slot that is released ends it sooner. If another limit refuses too, it is the other limit's: the
+	// slots may be taken for longer.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the binding limit has its full quota again. See
 	// [Limit.Initial] for an unused bucket.
 	ResetAfter time.Duration
 
-	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter
-	// describe: of the limits that refuse, the one with the longest RetryAfter; if all
-	// allow, the one with the least Remaining. Ties go to the longer ResetAfter, then to
-	// the first.
+	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter describe: of the
+	// limits that refuse, the one with the longest RetryAfter; if all allow, the one with the least
+	// Remaining. Ties go to the longer ResetAfter, then to the first. If an InFlight limit refuses and
+	// another limit too, the other one binds, unless the cost can never pass.
 	Binding int
 
 	// Reason says why an action was refused, or would have been.
@@ -50,7 +52,12 @@ type Decision struct {
 	// BanLevel is how many bans in a row a [BanPolicy] has given, including the current one.
 	BanLevel int
 
-	receipt *Receipt
+	// Subject is the index, from 0, of the subject of [All] that the decision is about: of those that
+	// refuse, the one with the longest RetryAfter; if all allow, the one with the least
+	// Remaining. Ties go as for Binding.
+	Subject int
+
+	receipt *Receipt // with several subjects the first of a list
 }
 
 // Cell returns the decision as the five integers of a reply of CL.THROTTLE:
@@ -87,11 +94,12 @@ type Reason string
 // The reasons. An allowed action has none, except ReasonShadowed and ReasonNear: see
 // [Shadow] and [Limit.Shadow].
 const (
-	ReasonLimited  Reason = "limited"  // a limit has no room
-	ReasonBanned   Reason = "banned"   // by a BanPolicy or by Ban
-	ReasonFull     Reason = "full"     // the store has no room for another key: see memorystore.Options
-	ReasonShadowed Reason = "shadowed" // allowed; a shadow limit would have refused it
-	ReasonNear     Reason = "near"     // allowed; a shadow limit has at most a fifth left
+	ReasonLimited  Reason = "limited"   // a limit has no room
+	ReasonBanned   Reason = "banned"    // by a BanPolicy or by Ban
+	ReasonInFlight Reason = "in-flight" // InFlight has no free slot; one may be released at any moment
+	ReasonFull     Reason = "full"      // the store has no room for another key: see memorystore.Options
+	ReasonShadowed Reason = "shadowed"  // allowed; a shadow limit would have refused it
+	ReasonNear     Reason = "near"      // allowed; a shadow limit has at most a fifth left
 )
 
 // A Source says who answered.
@@ -103,11 +111,12 @@ const (
 	SourceStore                  // the limiter's store
 	SourceFallback               // the second store of Fallback
 	SourceCache                  // an in-process cache: a recent refusal of the limiter's store
+	SourceLease                  // this process, by the units that it holds: see [Limit.Leased]
 )
 
-// String returns "store", "fallback", "cache" or "none".
+// String returns "store", "fallback", "cache", "lease" or "none".
 func (s Source) String() string {
-	names := [...]string{SourceNone: "none", SourceStore: "store", SourceFallback: "fallback", SourceCache: "cache"}
+	names := [...]string{SourceNone: "none", SourceStore: "store", SourceFallback: "fallback", SourceCache: "cache", SourceLease: "lease"}
 	if int(s) < len(names) {
 		return names[s]
 	}

@@ -21,9 +21,13 @@ import (
 // and [Observe] shows it. An [ErrKey] does not count as a failure.
 //
 // The caller's own cancellation stays an error and does not count: a client that disconnects
-// is not an outage, and its request is not let through. A deadline of the caller that ends
-// while store has not answered is a failure of store, and counts. Reset always asks store
-// and returns its error.
+// is not an outage, and its request is not let through. The end of the caller's deadline stays an
+// error too, because a client may choose it, as in gRPC. It counts only if store has had a second
+// to answer. So store needs a timeout shorter than its callers' deadlines, as redisstore has:
+// otherwise every call waits until its deadline while store hangs.
+//
+// A probe may take a second, even if its caller leaves before. Reset always asks store and returns
+// its error.
 //
 // If store is spread over several servers, as redisstore on a Cluster is, all this holds
 // for each server. If one fails, only its users are affected.
@@ -35,8 +39,11 @@ type failOpen struct{ breaker }
 
 func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 	d, ok, err := s.take(ctx, c)
-	if ok {
+	switch {
+	case ok:
 		return d, err
+	case ctx.Err() != nil:
+		return Decision{}, ctx.Err()
 	}
 	return c.untouched(), nil
 }
@@ -45,8 +52,8 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 // the recommended way to run on a shared store, with a memorystore as other: a route is then
 // neither unprotected nor down.
 //
-// When store is asked, and what counts as a failure, is as for [FailOpen]. Reset resets
-// both stores.
+// When store is asked, and what counts as a failure, is as for [FailOpen]. If the caller's deadline
+// ends before store answers, other decides too. Reset resets both stores.
 //
 // Each store keeps the limit for itself. So a user may do at most the sum of what the stores
 // allow: the limit once for store, once for each of n processes, and once more whenever one of
@@ -70,6 +77,9 @@ func (s *fallback) down(user string) bool { return s.breaker.down(user) || down(
 // Other shows the second store to package metrics.
 func (s *fallback) Other() Store { return s.other }
 
+// Joins asks both stores: either may decide.
+func (s *fallback) Joins(a, b string) bool { return joins(s.store, a, b) && joins(s.other, a, b) }
+
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
 }
@@ -84,7 +94,7 @@ func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), afterDeadline)
 		defer cancel()
 	}
-	if d, err = s.other.Take(ctx, c); err == nil && (d.Source == SourceStore || d.Source == SourceCache) {
+	if d, err = s.other.Take(ctx, c); err == nil && d.Source != SourceNone {
 		d.Source = SourceFallback
 	}
 	return d, err
@@ -100,17 +110,14 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 // of the shadow limits, so clients see them in headers: with [Limit.Shadow] they do not. Put
 // [Observe] around it to see what would be refused.
 func Shadow(store Store) Store {
-	return &shadow{newBreaker(store, "Shadow", "core: the store fails; the dry run sees nothing until it answers")}
+	return &shadow{failOpen{newBreaker(store, "Shadow", "core: the store fails; the dry run sees nothing until it answers")}}
 }
 
-type shadow struct{ breaker }
+type shadow struct{ failOpen }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 	c.Ahead = 0 // a dry run makes no caller wait
-	d, ok, err := s.take(ctx, c)
-	if !ok {
-		d, err = c.untouched(), nil
-	}
+	d, err := s.failOpen.Take(ctx, c)
 	if err == nil && !d.Allowed && c.Ban == 0 {
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ReasonShadowed
 	}
@@ -119,9 +126,10 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 
 // An Observation is a decision as [Observe] shows it. It does not name the user. A call of
 // [Limiter.Ban] shows as one with the ban policy's limit alone. A call of [Limiter.Wait] shows
-// each time it asks the store. Refund and Reset do not show.
+// each time it asks the store. A call of [All] whose subjects are decided one after the other shows as
+// one for each that is asked. Refund, Settle, Release, Renew and Reset do not show.
 type Observation struct {
-	Action    string
+	Action    string        // of a call of All: of the subject that the decision is about
 	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
 	Cost      int64         // units
 	Ban       time.Duration // of a call of Ban; else 0
@@ -130,6 +138,9 @@ type Observation struct {
 	Decision  Decision // zero if Err is not nil
 	Err       error
 	Took      time.Duration // by the store
+
+	// Subjects are the Action, Limits and Cost of each subject of a call of [All]; nil if there is one.
+	Subjects []Observation
 
 	// Down reports whether a [Fallback], [FailOpen] or [Shadow] inside has stopped asking
 	// its store for this user, because it failed.
@@ -158,10 +169,18 @@ func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	if err != nil {
 		d = Decision{}
 	}
+	var all []Observation
+	if c.And != nil {
+		for i := range 1 + len(c.And) {
+			o := c.subject(i)
+			all = append(all, Observation{Action: o.Action, Limits: o.Limits, Cost: o.Cost})
+		}
+	}
+	o := c.subject(d.Subject)
 	s.see(ctx, Observation{
-		Action: c.Action, Limits: c.Limits, Cost: c.Cost, Ban: micros(c.Ban),
+		Action: o.Action, Limits: o.Limits, Cost: o.Cost, Ban: micros(c.Ban),
 		Peek: c.Mode == machine.Peek, Surcharge: c.Mode == machine.Force,
-		Decision: d, Err: err, Took: time.Since(begun), Down: down(s.Store, c.User),
+		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
 	})
 	return d, err
 }

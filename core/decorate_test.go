@@ -80,6 +80,9 @@ func testFailOpen(t *testing.T) {
 	if d, err := other.AllowN(ctx, "u", "a", 7); err != nil || d != never {
 		t.Errorf("what a second limit can never let pass: %+v, %v; want %+v", d, err, never)
 	}
+	if d, err := l.Surcharge(ctx, "u", "a", 3); err != nil || d != want {
+		t.Errorf("a surcharge above the quota: %+v, %v; want %+v", d, err, want)
+	}
 	if err := l.Reset(ctx, "u", "a"); !errors.Is(err, errDown) {
 		t.Errorf("Reset hides the failure: %v", err)
 	}
@@ -287,8 +290,23 @@ func TestABanThatNoStoreTakesIsAnError(t *testing.T) {
 			t.Errorf("%s: nobody was banned, and no error says so", name)
 		}
 	}
+	store := sound()
+	l := core.Must(core.Must(core.New(core.Fallback(store, memorystore.New(nil)), limit)).With(policy))
+	if err := l.Ban(t.Context(), "u", "a", time.Hour); err != nil {
+		t.Errorf("Fallback: %v", err)
+	}
+	store.err = errDown
+	if err := l.Ban(t.Context(), "v", "a", time.Hour); err == nil {
+		t.Error("Fallback: the store has not kept the ban, and no error says so")
+	}
+	if d, err := l.Peek(t.Context(), "v", "a"); err != nil || d.Reason != core.ReasonBanned {
+		t.Errorf("Fallback: the second store has not kept the ban: %+v, %v", d, err)
+	}
+	if err := l.Unban(t.Context(), "u", "a"); !errors.Is(err, errDown) {
+		t.Errorf("Fallback: the store keeps the ban, and no error says so: %v", err)
+	}
 	full := memorystore.New(&memorystore.Options{MaxKeys: 2})
-	l := core.Must(core.Must(core.New(core.Shadow(full), limit)).With(policy))
+	l = core.Must(core.Must(core.New(core.Shadow(full), limit)).With(policy))
 	for _, u := range []string{"u", "v"} {
 		if err := l.Ban(t.Context(), u, "a", time.Hour); err != nil {
 			t.Error(err)

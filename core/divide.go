@@ -5,6 +5,7 @@ package core
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -16,11 +17,10 @@ import (
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a
-// capacity and an Initial are rounded up, so the replicas together admit what the limit does, and
-// at most n-1 more. Periods and a [BanPolicy] are not divided. A decision has the Limit, the
-// Remaining and the times of this replica's share. The share of a funnel or bucket has a separate
-// state.
+// A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a capacity and an
+// Initial are rounded up, so the replicas together admit what the limit does, and at most n-1 more.
+// Periods and a [BanPolicy] are not divided. A share is not leased. A decision has the Limit, the
+// Remaining and the times of this replica's share. The share of a funnel or bucket has a separate state.
 //
 // An action that costs more than the share is refused with [Never] and writes nothing, even
 // if the limit itself has room for it.
@@ -54,19 +54,44 @@ func (s *divide) Accept(limits []Limit) error {
 }
 
 func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
-	shares, err := s.shares(c.Limits)
+	never, err := s.divide(&c)
 	if err != nil {
 		return Decision{}, err
 	}
-	c.Limits = shares
-	if c.Mode == machine.Charge {
-		for i := range enforced(shares) {
-			if c.Cost > int64(shares[i].max) { // it can never pass, and so writes nothing
-				c.Mode = machine.Peek
-			}
+	c.And = slices.Clone(c.And)
+	for i := range c.And {
+		o := &c.And[i]
+		its, err := s.divide(o)
+		if err != nil {
+			return Decision{}, err
+		}
+		never = never || its
+	}
+	if never { // it can never pass, and so writes nothing
+		c.Mode = machine.Peek
+		for i := range c.And {
+			c.And[i].Mode = machine.Peek
 		}
 	}
 	return s.Store.Take(ctx, c)
+}
+
+// divide replaces the limits of a charge of one subject by their shares, and reports whether one of them
+// can never pass it.
+func (s *divide) divide(c *Charge) (never bool, err error) {
+	if c.Limits, err = s.shares(c.Limits); err != nil {
+		return false, err
+	}
+	return c.Mode == machine.Charge && c.Cost > least(enforced(c.Limits)), nil
+}
+
+// least is the least quota of enforced limits, or without any no bound.
+func least(limits []Limit) int64 {
+	quota := int64(math.MaxInt64)
+	for i := range limits {
+		quota = min(quota, int64(limits[i].max))
+	}
+	return quota
 }
 
 func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit) error {

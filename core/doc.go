@@ -29,27 +29,30 @@
 //	SlidingWindow  exact: at most max in any period; the history can be read; max up to 10,000
 //	MovingWindow   the same decisions, 8 bytes per action; max up to 50,000,000
 //	FixedWindow    cheapest; up to twice max across a boundary
+//	CalendarWindow a quota of each calendar day, month or other period of a time zone
 //	ElasticWindow  every attempt restarts the window: it ends only after a pause
 //	TokenBucket    bursts up to capacity, then the rate; may start partly full
 //	Funnel         bursts up to capacity, then the rate
 //	Throttle       a Funnel with the arguments of redis-cell's CL.THROTTLE
+//	InFlight       at most n actions at the same time
 //
-// Start with [SlidingWindow] for what people do, with [Funnel] for traffic that comes
-// in bursts and should flow at a rate, and with [FixedWindow] for large daily quotas and
-// daily jobs. FixedWindow(1, 24*time.Hour) lets a job run once in 24 hours from its first
-// run. [Limit.PerUser] counts all of a user's actions together. The program
-// examples/compare draws each limit's answers to the same traffic. examples/replay tries
-// limits on an access log.
+// Start with [SlidingWindow] for what people do, with [Funnel] for traffic that comes in bursts and
+// should flow at a rate, and with [FixedWindow] for large daily quotas and daily jobs. [CalendarWindow]
+// is for the quotas of a plan, such as 10,000 a month. FixedWindow(1, 24*time.Hour) lets a job run once
+// in 24 hours from its first run. [Limit.PerUser] counts all of a user's actions together. The program
+// examples/compare draws each limit's answers to the same traffic. examples/replay tries limits on an
+// access log.
 //
 // # Refusals
 //
-// [BanPolicy] bans users who keep trying after being refused. [Limiter.Wait] blocks until
-// the action may pass. [Refundable] makes decisions that [Limiter.Refund] gives back.
-// [Limiter.Surcharge] charges for an action that has already happened.
+// [BanPolicy] bans users who keep trying after being refused. [Limiter.Ban] bans by hand.
+// [Limiter.Wait] blocks until the action may pass.
 //
 //	posts, err = posts.With(
 //		core.BanPolicy{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
 //		core.Refundable{})
+//
+// With [Refundable] a decision can be changed once: see "Costs known at the end".
 //
 // A ban belongs to one action, or with BanPolicy.PerUser to all of a user's actions. If
 // the limiters of replies and posts both have such a policy on one store, a user who is
@@ -58,17 +61,63 @@
 // [Limit.Shadow] makes a shadow limit, which is a dry run: it is decided on live traffic
 // alongside the enforced limits, and never refuses. Decision.Reason says what it would have done.
 //
+// # Costs known at the end
+//
+// [Limiter.Settle] replaces an estimate with the real cost: it gives back the difference, or charges
+// it in full. [Limiter.Refund] gives back all of a charge, for an action that has failed.
+// [Limiter.Surcharge] charges for something that was never estimated, such as a wrong password, as
+// far as there is room, and forgives the rest.
+//
+//	d, err := tokens.AllowN(ctx, "alice", "chat", 2000) // tokens was made with Refundable
+//	...                                                 // if d.Allowed, the model writes
+//	err = tokens.Settle(ctx, d, written)
+//
+// Settle may leave a debt of up to one quota for each limit, and the user is refused until it is
+// paid. How a limit is paid:
+//
+//	TokenBucket, Funnel, Throttle  at the rate: in the long run no user gets more than that
+//	SlidingWindow, MovingWindow    when the units leave the window: any period has at most two
+//	                               quotas, a quota and a debt
+//	FixedWindow, ElasticWindow,    when the window or the period ends, which may be soon, but for
+//	CalendarWindow                 an ElasticWindow
+//
+// So a user whose every action costs more than its estimate may do up to two quotas in each period of
+// a window. For such actions use a TokenBucket, or estimate high: what is not used is given back.
+//
+// # Actions in progress
+//
+// [InFlight] limits how many actions of a user are in progress at the same time, alone or together
+// with other limits. An admitted action takes a slot. [Limiter.Release] frees it when the action ends.
+//
+//	streams, err := core.New(store, core.InFlight(3), core.SlidingWindow(100, time.Minute))
+//	d, err := streams.Allow(ctx, "alice", "stream")
+//	if err == nil && d.Allowed {
+//		defer streams.Release(context.WithoutCancel(ctx), d)
+//	}
+//
+// A slot has a lease: if it is neither released nor renewed, because a process died for example, it is
+// free after a minute, or after [Limit.Lease]. A slot whose lease has ended is free though its action
+// goes on. [Limiter.Renew] keeps it longer. Never are more leases in force than there are slots. If
+// Redis loses its data, the slots are free at once.
+//
+// A release by any process counts for the next decision. A refusal has [ReasonInFlight] if InFlight alone
+// refuses. It counts towards no ban, and redisstore's cache does not repeat it.
+//
 // # Plans and changed numbers
 //
-// A window's state belongs to the user, the action, the kind, the period and the name. A
-// window with another max reads the same history, so a change of plan or of numbers loses
-// nothing. A lower max ignores the oldest entries and does not delete them. A window with
-// another period starts empty.
+// A window's state belongs to the user, the action, the kind, the period and the name, and that of a
+// calendar window to the time zone. A window with another max reads the same history, so a change of
+// plan or of numbers loses nothing. A lower max ignores the oldest entries and does not delete them. A
+// window with another period starts empty.
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
 // funnel with other numbers is another funnel, which starts with its full quota. So one change
 // of plan gives at most one extra quota. A user who can change plans at will gets the sum of their
 // rates: for such plans use windows of one period.
+//
+// A plan without a limit can still count: give it a window of the other plans' kind and period with the
+// highest max. It refuses nobody, Status says what was used, and a user who goes back to another plan
+// has used that much. The package's example "UnlimitedPlan" shows it.
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
 //
@@ -76,23 +125,53 @@
 // environment. They are written as the constructors' calls: examples/migrate has a file of
 // each.
 //
+// # Several subjects
+//
+// [All] decides about several users, actions and limiters at once, all or none:
+//
+//	d, err := core.All(ctx, perUser.For("alice", "post"), perOrg.For("7", "org-post"))
+//
+// Users and organizations need different actions. Otherwise a user whose id is that of an organization
+// shares its counts and bans. Limits and bans that are PerUser ignore the action: there, the ids must
+// differ.
+//
+// If one refuses, none is charged, and d.Subject says which one binds. Two calls of Allow, or two
+// middlewares, charge the first one even if the second refuses. [PeekAll] and [WaitAll] are Peek and
+// WaitFor for several. Refund, Settle, Release and Renew concern all subjects of a decision. The
+// middleware has LimitAll.
+//
+//	store                               a decision
+//	memorystore                         one atomic step
+//	redisstore, one server or Sentinel  one atomic step, one round trip
+//	redisstore, Cluster or Ring         the same if all users have one redisstore.Options.Tag; else one
+//	                                    subject after the other, and a refusal gives back what was charged
+//
+// One after the other, no limit is exceeded either. But until a charge has been given back, others may be
+// refused for it. If the process ends before that, or [Limiter.Refund] cannot give it back, the
+// charge stays. A subject that was not asked any more records no refusal.
+//
+// With [Fallback], each of its stores decides about all subjects together if both can.
+//
 // # Exactness
 //
-// Times and states are whole microseconds and exact fractions on the store's own clock.
-// There is no floating point. A window is half-open: an action made at t counts while
-// now < t+period. On one store that keeps its states, a limiter never admits more than its
+// Times and states are whole microseconds and exact fractions on the store's own clock. There is no
+// floating point. A window is half-open: an action made at t counts while now < t+period. A calendar
+// window is half-open too. On one store that keeps its states, a limiter never admits more than its
 // limits.
 //
 // RetryAfter is exact: at that instant the action passes, a microsecond earlier it does
 // not. It can be too long, or off by some microseconds, in these cases:
 //
-//   - after the clock stepped back
+//   - after the clock stepped back, or the time of day was set
 //   - for [ReasonFull]
 //   - for a Peek by a limiter with a smaller max on a shared window
 //   - for an answer from redisstore's cache
 //
 // It can be too short if a cost is above a bucket's Initial, and the bucket is forgotten while
 // the user waits for another limit or a ban. Give such a bucket a longer [Limit.ForgetAfter].
+//
+// It is too short if an InFlight limit and another limit refuse, and the slots are taken for longer than
+// the other limit's wait: nobody knows when they are released.
 //
 // A clock that jumps past the end of a state and back may have lost the state.
 //
@@ -107,9 +186,36 @@
 //   - the first action after the clock stepped back moves a state from the future to now
 //
 // So no user is locked out for longer than one full period, and a second more with
-// redisstore. A ban, an ElasticWindow and CountRefused may last longer: that is their
+// redisstore or a CalendarWindow. A ban, an ElasticWindow and CountRefused may last longer: that is their
 // purpose. So may turns that callers of Wait have reserved and could not give back, up to their
-// deadlines.
+// deadlines, and a debt that Settle has left, up to the time of one more quota.
+//
+// # Leased limits
+//
+// One key is decided by one Redis. If a hundred processes ask for the same key, such as the limit of a
+// large tenant, that Redis is the limit. [Limit.Leased] lets each process take units in advance, for
+// at most d, and decide from them by itself. It is not for [InFlight], whose [Limit.Lease] says how long
+// a slot is taken:
+//
+//	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
+//
+// All processes together still never exceed the limit as it is declared, in any interval:
+//
+//   - A unit is charged before the action, in one step with all other charges. A process begins to
+//     count d before it sends the charge. So if Redis charges at the instant s, the action is at an
+//     instant a with s <= a <= s+d. What is not used by then is given back, or lost.
+//   - A window of the length p: the actions of an interval from t to t+p were charged in the interval
+//     from t-d to t+p, whose length is p+d. Redis checks charges by a window of the length p+d, so
+//     these are at most max.
+//   - A funnel or bucket of the capacity c and the rate r: the actions of a time x were charged within
+//     x+d. Redis checks charges by the capacity c-r*d, so these are at most c-r*d + r*(x+d), which
+//     is c + r*x.
+//   - A FixedWindow or CalendarWindow: a lease ends with its window, so the action is in the window of
+//     its charge.
+//
+// The price is that an action may be refused up to d too early, and that the units of a process that
+// dies are lost until their charge is forgotten. A longer lease saves no more commands than
+// it costs of the limit: 20 to 100 ms suit most.
 //
 // # Stores and decorators
 //
@@ -155,11 +261,15 @@
 //
 //	Charge.Check, Charge.Commit     decide a charge on the states that the store keeps
 //	Charge.Answer                   makes the decision if the store decides elsewhere, as in Lua
-//	Refunder, Decision.Issue        let a decision be given back
-//	Accepter, Partitioned, Sized    what else a store can do, and
+//	Dated                           lets a store decide CalendarWindows
+//	Amender, Decision.Issue,        let a decision be refunded, and a slot released or renewed
+//	Decision.Receipt
+//	Accepter, Partitioned, Sized,   what else a store can do, and
+//	Leaser
 //	Unwrapper, Pair, Breaker,       what a decorator can do
 //	WaitWatcher
-//	Receipt.Give, Receipt.Charged   give back to the states, or elsewhere
+//	Receipt.Amend                   does so with the states; to do it elsewhere,
+//	Receipt.Amends, Receipt.Taken   what it changes
 //	Limit.Rule                      the limit in integers, for package machine
 //	Limit.IsPerUser                 whether the state's key leaves out the action
 //

@@ -16,11 +16,11 @@ import (
 // The constructors do not fail. If a number is out of bounds, or a modifier does not apply
 // to the kind, [New] returns an error that names the value and the bound.
 //
-// Within one user and action, a limit's state is identified by the limit's kind and
-// its name, if it has one; for windows also by the period; for funnels and buckets
-// also by capacity, rate and Initial. So a window with another max keeps the history,
-// and one with another period starts empty. A funnel or bucket with other numbers is
-// another one, which starts with its full quota, or at Initial.
+// Within one user and action, a limit's state is identified by the limit's kind and its name, if it has
+// one; for windows also by the period, and the time zone if it has one; for InFlight by the lease; for
+// funnels and buckets also by capacity, rate and Initial. So a window with another max keeps the
+// history, and one with another period starts empty. A funnel or bucket with other numbers is another
+// one, which starts with its full quota, or at Initial.
 type Limit struct {
 	kind     machine.Kind
 	shape    shape
@@ -33,6 +33,8 @@ type Limit struct {
 	rate     Rate
 	initial  int
 	forget   time.Duration // as given or by default
+	lease    time.Duration
+	unleased int // what Leased takes from the quota of a funnel or bucket
 	name     string
 	identity string
 	rule     machine.Rule // compiled from the above
@@ -45,6 +47,8 @@ const (
 	modInitial
 	modForget
 	modName
+	modLease
+	modLeased
 )
 
 // A shape is what the limits have in common that take the same arguments.
@@ -53,7 +57,6 @@ type shape interface {
 	validate(l *Limit, bad badLimit) error // the arguments
 	compile(l *Limit)                      // the rule, of arguments within bounds
 	identity(l *Limit) string              // what of the arguments identifies the state
-	period(l *Limit) time.Duration         // see Limit.Period
 	divide(l *Limit, n int) bool           // makes it an n-th; false: that is out of bounds
 }
 
@@ -62,8 +65,13 @@ func (l Limit) derived() Limit {
 	if l.shape == nil {
 		return l
 	}
+	l.max, l.unleased = l.declared(), 0
 	l.shape.compile(&l)
 	identity := l.kind.String() + l.shape.identity(&l)
+	l.tighten()
+	if l.mods&modLeased != 0 {
+		identity += "/" + ascii(shortest(l.lease))
+	}
 	if l.shadow {
 		identity = "shadow:" + identity
 	}
@@ -115,22 +123,19 @@ func (l Limit) IsShadow() bool { return l.shadow }
 // [Limit.PerUser].
 func (l Limit) IsPerUser() bool { return l.perUser }
 
-// Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with
-// CountRefused), "moving", "fixed", "elastic", "bucket" or "funnel". A store also gets the
+// Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with CountRefused),
+// "moving", "fixed", "elastic", "calendar", "bucket", "funnel" or "inflight". A store also gets the
 // limit of a [BanPolicy], whose kind is "ban".
 func (l Limit) Kind() string { return l.kind.String() }
 
-// Quota is what the limit admits at most at once: its maximum count or its capacity.
+// Quota is what the limit admits at most at once: its maximum count or its capacity. [Limit.Leased]
+// makes a funnel's or bucket's smaller.
 func (l Limit) Quota() int { return l.max }
 
-// Period is a window's period. For a bucket or funnel it is the time from empty to
-// full or from full to empty, rounded up to the microsecond.
-func (l Limit) Period() time.Duration {
-	if l.shape == nil {
-		return 0
-	}
-	return l.shape.period(&l)
-}
+// Period is a window's period, or the lease of InFlight. For a CalendarWindow it is the longest one: a
+// month is 31 days, a year 366, and a day 24 hours, without changes of the clock. For a bucket or funnel
+// it is the time from empty to full or from full to empty, rounded up to the microsecond.
+func (l Limit) Period() time.Duration { return max(l.period, micros(l.rule.Burst.Ceil())) }
 
 // Rate is a bucket's or funnel's rate as it was given: n units per d.
 func (l Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
@@ -138,12 +143,12 @@ func (l Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
 // Name is the name given by [Limit.Named], or "".
 func (l Limit) Name() string { return l.name }
 
-// Identity identifies the limit's state within one user and action: the kind, a window's
-// period, a bucket's or funnel's numbers, and the name if there is one. Examples are
-// "sliding:1m", "funnel:15:1/2s:likes" and, with Initial(3), "bucket:3/10:1/1s". The rate
-// is in lowest terms. With Shadow it begins with "shadow:". A store also gets the limit of a
-// [BanPolicy], whose identity is "ban". PerUser is not part of it: see [Limit.IsPerUser]. It
-// consists of ASCII letters, digits and ":/._-".
+// Identity identifies the limit's state within one user and action: the kind, a window's period or the
+// lease of InFlight, a bucket's or funnel's numbers, and the name if there is one. Examples are
+// "sliding:1m", "inflight:1m", "calendar:month:Asia/Shanghai", "funnel:15:1/2s:likes", with Initial(3)
+// "bucket:3/10:1/1s" and with Leased(50ms) "moving:1m/50ms". The rate is in lowest terms. With Shadow it
+// begins with "shadow:". A store also gets the limit of a [BanPolicy], whose identity is "ban". PerUser
+// is not part of it: see [Limit.IsPerUser]. It consists of ASCII letters, digits and ":/._-+".
 func (l Limit) Identity() string { return l.identity }
 
 // Rule is for authors of stores: the limit compiled to integers. It must not be changed.
@@ -189,10 +194,12 @@ func (l *Limit) validate() error {
 		return bad("ForgetAfter %s is not within %s, the time from empty to full, to 101 years", l.forget, empty)
 	case l.mods&modForget != 0 && l.forget%time.Microsecond != 0:
 		return bad("ForgetAfter %s is not in whole microseconds", l.forget)
+	case l.mods&modLease != 0 && l.kind != machine.KindInFlight:
+		return bad("Lease applies to InFlight only")
 	case l.mods&modName != 0 && !validName(l.name):
 		return bad("a name is 1 to 64 letters, digits, dots, underscores or dashes")
 	}
-	return nil
+	return l.validateLease(bad)
 }
 
 func validatePeriod(what string, d time.Duration, bad badLimit) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -33,6 +34,7 @@ type Limiter struct {
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
+	lease      time.Duration // see Lease
 	waiting    *waiting
 }
 
@@ -63,7 +65,11 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 		if q := int64(l.limits[i].max); i == 0 || q < l.smallest && !l.limits[i].shadow {
 			l.smallest = q
 		}
+		if x := &l.limits[i]; x.rule.TakesSlots() && (l.lease == 0 || x.period < l.lease) {
+			l.lease = x.period
+		}
 	}
+	l.refundable = l.lease > 0 // a slot is freed by a receipt
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
@@ -72,6 +78,11 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 
 // ready asks the store whether it can serve the limiter.
 func (l *Limiter) ready() error {
+	for i := range l.limits {
+		if l.limits[i].rule.Calendar != nil && !dated(l.store) {
+			return configError(fmt.Sprintf("core: New: %s: the store does not know the time of day; use memorystore or redisstore, or see core.Dated", &l.limits[i]))
+		}
+	}
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -146,7 +157,8 @@ func (l *Limiter) Limits() []Limit {
 // Allow reports whether user may do action now, and if so charges one unit.
 //
 // An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
-// context's own error if ctx was done, or the store's error.
+// context's own error if ctx was done, or the store's error. A decision about [InFlight] does not end
+// with ctx, or a slot could be taken of which nobody knows. The store's own timeout ends it.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
 	return l.AllowN(ctx, user, action, 1)
 }
@@ -159,24 +171,38 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	if err = l.check(ctx, user, action); err != nil {
 		return d, err
 	}
-	ask, receipt := machine.Ask{Cost: int64(n)}, l.refundable
+	ask := machine.Ask{Cost: int64(n)}
 	switch {
 	case n < 0:
 		return d, ErrCost
 	case n == 0:
 		return l.allowNothing(ctx, user, action)
 	case ask.Cost > l.smallest: // it can never pass, so it writes nothing
-		ask.Mode, receipt = machine.Peek, false
+		ask.Mode = machine.Peek
 	}
-	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: receipt})
+	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: l.refundable})
 }
 
 // take asks the store. If the store returns an error, its decision is ignored.
 func (l *Limiter) take(ctx context.Context, c Charge) (d Decision, err error) {
-	if d, err = l.store.Take(ctx, c); err != nil {
+	if d, err = l.store.Take(c.outlives(ctx), c); err != nil {
 		d = Decision{}
 	}
 	return d, err
+}
+
+// outlives returns the context for the store. A charge that takes slots does not end with its caller: nobody
+// would know of the slots, and they would stay taken until their leases end.
+func (c *Charge) outlives(ctx context.Context) context.Context {
+	for i := 0; c.Receipt && i <= len(c.And); i++ { // a slot is freed by a receipt
+		limits := c.subject(i).Limits
+		for j := range limits {
+			if limits[j].rule.TakesSlots() {
+				return context.WithoutCancel(ctx)
+			}
+		}
+	}
+	return ctx
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.

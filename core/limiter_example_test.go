@@ -116,7 +116,7 @@ func ExampleLimiter_Wait() {
 	// true <nil>
 	// true <nil>
 	// true 0s <nil>
-	// false 1h0m0s core: the action does not get its turn before the deadline
+	// false 1h0m0s core: the action gets no turn before the deadline
 }
 
 // A batch waits until there is room for all of it. A batch that is larger than the limit is
@@ -168,6 +168,26 @@ func ExampleLimiter_RefundN() {
 	// 5800
 }
 
+// A chat reserves 500 tokens for an answer, and pays for what the model has written. Bob's answer was
+// short. Alice's took more than the minute had left, so alice waits until her debt is paid.
+func ExampleLimiter_Settle() {
+	ctx := context.Background()
+	tokens := core.Must(core.New(memorystore.New(nil), core.TokenBucket(1000, core.Per(1000, time.Minute))))
+	tokens = core.Must(tokens.With(core.Refundable{}))
+	for _, chat := range []struct {
+		user    string
+		written int
+	}{{"bob", 100}, {"alice", 1600}} {
+		d, _ := tokens.AllowN(ctx, chat.user, "chat", 500)
+		err := tokens.Settle(ctx, d, chat.written)
+		d, _ = tokens.Peek(ctx, chat.user, "chat")
+		fmt.Println(chat.user, err, d.Allowed, d.Remaining, d.RetryAfter.Round(time.Second))
+	}
+	// Output:
+	// bob <nil> true 900 0s
+	// alice <nil> false 0 36s
+}
+
 // A derived limiter shares the state of the original.
 func ExampleLimiter_With() {
 	ctx := context.Background()
@@ -210,9 +230,8 @@ func ExampleBanPolicy() {
 // A moderator bans a user from all actions for a day.
 func ExampleLimiter_Ban() {
 	ctx := context.Background()
-	policy := core.BanPolicy{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Hour}, PerUser: true}
 	forum := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	forum = core.Must(forum.With(policy))
+	forum = core.Must(forum.With(core.BanPolicy{PerUser: true}))
 
 	fmt.Println(forum.Ban(ctx, "xiaoming", "reply", 24*time.Hour))
 	d, _ := forum.Allow(ctx, "xiaoming", "post")
@@ -238,4 +257,26 @@ func ExampleLimiter_Unban() {
 	// Output:
 	// banned: true remaining: 0
 	// banned: false remaining: 0
+}
+
+// A plan without a limit counts all the same. Its max is one that nobody reaches. The window is that of
+// the other plans, so what was used counts when the user goes back.
+func Example_unlimitedPlan() {
+	ctx := context.Background()
+	store := memorystore.New(nil)
+	const most = 1_000_000_000 // of a FixedWindow
+	plans := map[string]*core.Limiter{
+		"free":      core.Must(core.New(store, core.FixedWindow(200, 24*time.Hour))),
+		"unlimited": core.Must(core.New(store, core.FixedWindow(most, 24*time.Hour))),
+	}
+	_, _ = plans["free"].AllowN(ctx, "alice", "export", 150)
+	_, _ = plans["unlimited"].AllowN(ctx, "alice", "export", 3000)
+
+	s, _ := plans["unlimited"].Status(ctx, "alice", "export")
+	fmt.Println("used today:", most-s.Limits[0].Remaining)
+	d, _ := plans["free"].Allow(ctx, "alice", "export")
+	fmt.Println("back on the free plan:", d.Allowed)
+	// Output:
+	// used today: 3150
+	// back on the free plan: false
 }

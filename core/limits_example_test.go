@@ -64,6 +64,27 @@ func ExampleFixedWindow() {
 	// 10:00 false 1h0m0s
 }
 
+// A quota of each calendar month in New York. On 1 March at midnight there, five hours behind UTC, the
+// count starts anew.
+func ExampleCalendarWindow() {
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		panic(err) // import _ "time/tzdata" if the machine has no time zones
+	}
+	now := time.Date(2026, 2, 28, 23, 59, 0, 0, zone)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	reports := core.Must(core.New(store, core.CalendarWindow(10_000, core.Month, zone)))
+	for _, minutes := range []time.Duration{0, 0, 1} {
+		now = now.Add(minutes * time.Minute)
+		d, _ := reports.AllowN(context.Background(), "alice", "report", 9_000)
+		fmt.Println(d.Allowed, d.Remaining, now.Add(d.ResetAfter).Format(time.RFC3339))
+	}
+	// Output:
+	// true 1000 2026-03-01T00:00:00-05:00
+	// false 1000 2026-03-01T00:00:00-05:00
+	// true 1000 2026-04-01T00:00:00-04:00
+}
+
 // A user who keeps trying stays refused. The window ends only after a period without
 // attempts.
 func ExampleElasticWindow() {
@@ -126,6 +147,27 @@ func ExampleThrottle() {
 	d, _ := likes.AllowN(context.Background(), "alice", "like", 16)
 	fmt.Println(d.Allowed, d.Limit)
 	// Output: true 16
+}
+
+// A user has one stream at a time. The process renews the lease of a long one.
+func ExampleInFlight() {
+	streams := core.Must(core.New(memorystore.New(nil), core.InFlight(1).Lease(30*time.Second)))
+	ctx := context.Background()
+
+	first, _ := streams.Allow(ctx, "alice", "stream")
+	second, _ := streams.Allow(ctx, "alice", "stream")
+	fmt.Println(first.Allowed, second.Allowed, second.Reason)
+
+	fmt.Println(streams.Renew(ctx, first)) // another 30 s
+	fmt.Println(streams.Release(ctx, first))
+
+	second, _ = streams.Allow(ctx, "alice", "stream")
+	fmt.Println(second.Allowed)
+	// Output:
+	// true false in-flight
+	// <nil>
+	// <nil>
+	// true
 }
 
 // A new user has three posts. The bucket fills up to ten from the first post on.

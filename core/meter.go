@@ -91,18 +91,18 @@ type meter struct{}
 
 func (meter) text(l *Limit) string {
 	if l.throttle {
-		return fmt.Sprintf("Throttle(%d, %s)", l.max-1, l.rate)
+		return fmt.Sprintf("Throttle(%d, %s)", l.declared()-1, l.rate)
 	}
-	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.max, l.rate)
+	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.declared(), l.rate)
 }
 
 func (meter) validate(l *Limit, bad badLimit) error {
-	most := l.kind.Most()
+	most, capacity := l.kind.Most(), l.declared()
 	switch {
-	case l.throttle && (l.max < 1 || l.max > most):
-		return bad("maxBurst %d is not within 0 to %d", l.max-1, most-1)
-	case l.max < 1 || l.max > most:
-		return bad("capacity %d is not within 1 to %d", l.max, most)
+	case l.throttle && (capacity < 1 || capacity > most):
+		return bad("maxBurst %d is not within 0 to %d", capacity-1, most-1)
+	case capacity < 1 || capacity > most:
+		return bad("capacity %d is not within 1 to %d", capacity, most)
 	case l.rate.n < 1 || l.rate.n > maxRate:
 		return bad("the rate's count %d is not within 1 to %d", l.rate.n, maxRate)
 	}
@@ -140,21 +140,23 @@ func (meter) identity(l *Limit) string {
 		initial = strconv.Itoa(l.initial) + "/"
 	}
 	n, period := l.rule.Rate()
-	return fmt.Sprintf(":%s%d:%d/%s", initial, l.max, n, strings.Replace(shortest(micros(period)), "µ", "u", 1)) // headers are ASCII
+	return fmt.Sprintf(":%s%d:%d/%s", initial, l.max, n, ascii(shortest(micros(period))))
 }
 
-func (meter) period(l *Limit) time.Duration { return micros(l.rule.Burst.Ceil()) }
+// ascii is a duration's text as headers can have it.
+func ascii(d string) string { return strings.Replace(d, "µ", "u", 1) }
 
 func (meter) divide(l *Limit, n int) bool {
 	if l.rate.d > maxDrain/time.Duration(n) {
 		return false
 	}
-	l.max = share(l.max, n)
+	identity, capacity := l.identity, l.declared()
+	l.unlease()
+	l.max = share(capacity, n)
 	l.rate.d *= time.Duration(n)
 	if l.initial > 0 {
 		l.initial = share(l.initial, n)
 	}
-	identity := l.identity
 	*l = l.derived()
 	l.identify(identity + "/" + strconv.Itoa(n))
 	return !tooSlow(l)

@@ -31,7 +31,7 @@ func TestANilPointerIsANilStore(t *testing.T) {
 
 // Every call of a zero Limiter, or with a nil context, is an error that says what to do.
 func TestZeroLimitersAndNilContexts(t *testing.T) {
-	sound := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Hour))).With(
+	sound := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Hour), core.InFlight(9))).With(
 		core.Refundable{}, core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}}))
 	d, err := sound.Allow(t.Context(), "u", "a")
 	if err != nil {
@@ -57,6 +57,9 @@ func TestZeroLimitersAndNilContexts(t *testing.T) {
 			"Ban":       func() error { return tt.l.Ban(tt.ctx, "u", "a", time.Hour) },
 			"Unban":     func() error { return tt.l.Unban(tt.ctx, "u", "a") },
 			"Refund":    func() error { return tt.l.Refund(tt.ctx, d) },
+			"Settle":    func() error { return tt.l.Settle(tt.ctx, d, 2) },
+			"Release":   func() error { return tt.l.Release(tt.ctx, d) },
+			"Renew":     func() error { return tt.l.Renew(tt.ctx, d) },
 		}
 		for call, do := range calls {
 			if err := do(); !errors.Is(err, core.ErrConfig) || !strings.HasPrefix(err.Error(), tt.want) {

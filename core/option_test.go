@@ -33,6 +33,10 @@ func TestWithRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"a policy and refundable", []core.Option{good, core.Refundable{}}, nil},
 		{"two policies", []core.Option{good, good}, []string{"has a BanPolicy already"}},
 		{"no refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 0 })}, []string{"Refusals 0", "1 to 100"}},
+		{"no numbers: by hand only", []core.Option{core.BanPolicy{}}, nil},
+		{"by hand only, from all actions", []core.Option{core.BanPolicy{ForgetAfter: time.Hour, PerUser: true}}, nil},
+		{"bans alone", []core.Option{core.BanPolicy{Bans: []time.Duration{time.Minute}}}, []string{"Refusals 0", "1 to 100"}},
+		{"within alone", []core.Option{core.BanPolicy{Within: time.Minute}}, []string{"Refusals 0", "1 to 100"}},
 		{"1 refusal", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 1 })}, nil},
 		{"100 refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 100 })}, nil},
 		{"101 refusals", []core.Option{policy(func(l *core.BanPolicy) { l.Refusals = 101 })}, []string{"Refusals 101", "1 to 100"}},
@@ -117,7 +121,7 @@ func TestWithAsksTheStore(t *testing.T) {
 	}
 }
 
-func TestShadowsOfNew(t *testing.T) {
+func TestNewNeedsAnEnforcedLimitAndOneStateEach(t *testing.T) {
 	store := memorystore.New(nil)
 	a, b := core.FixedWindow(1, time.Hour), core.FixedWindow(9, time.Minute)
 	if _, err := core.New(store, a.Shadow(), b.Shadow()); !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), "core.Shadow(store)") {

@@ -3,7 +3,11 @@ package core
 // What a store can do besides deciding. Package core and package metrics ask a store, and those
 // that it wraps, whether it has these methods.
 
-import "context"
+import (
+	"context"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
 
 // An Accepter is asked by [New] whether it can serve a limiter. [Limiter.With] asks again, with the
 // ban policy's limit if there is one.
@@ -11,7 +15,14 @@ type Accepter interface {
 	Accept(limits []Limit) error
 }
 
-// An Unwrapper is a decorator. Unwrap returns the store that it wraps.
+// A Dated store knows the time of day: it sets Charge.Epoch before [Charge.Check] if a limit has a
+// calendar, and without it 0 is 1970. [New] returns an error for a [CalendarWindow] on any other store.
+type Dated interface {
+	Dated()
+}
+
+// An Unwrapper is a decorator. Unwrap returns the store that it wraps. A decorator that changes
+// a charge changes those of [Charge.And] too.
 type Unwrapper interface {
 	Unwrap() Store
 }
@@ -28,11 +39,25 @@ type Partitioned interface {
 	Part(user string) string
 }
 
-// A Refunder is a store that can give back a charge.
-type Refunder interface {
-	// Refund gives back units, 1 to Cost, of what a charge of this store has taken,
-	// in one atomic step: see [Receipt.Give].
-	Refund(ctx context.Context, r *Receipt, units int64) error
+// A Joiner is a store that can decide about several subjects together: see [All].
+type Joiner interface {
+	// Joins reports whether the store decides the states of two users in one atomic step, so that it
+	// takes a [Charge] with And. It must not block.
+	Joins(a, b string) bool
+}
+
+// An Amender is a store that can amend a charge of its own: refund units of it, or release or renew
+// its slots of [InFlight]. A limiter with InFlight needs one.
+type Amender interface {
+	// Amend amends what a charge of this store has taken, in one atomic step: see [Receipt.Amend],
+	// which also says what done is.
+	Amend(ctx context.Context, r *Receipt, a machine.Amendment) (done bool, err error)
+}
+
+// A Leaser is a store that takes units of leased limits in advance: see [Limit.Leased]. Leases returns
+// how many units it has taken so far, has given back, and has lost because it could not give them back.
+type Leaser interface {
+	Leases() (taken, returned, lost uint64)
 }
 
 // A Sized store keeps a bounded number of keys in process memory. Package metrics does not time
@@ -49,5 +74,5 @@ type Breaker interface {
 // A WaitWatcher counts calls of [Limiter.Wait]. Wait asks the store with the context that Waiting
 // returns, and calls end with its own results.
 type WaitWatcher interface {
-	Waiting(ctx context.Context, action string, limits []Limit) (watched context.Context, end func(Decision, error))
+	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
 }

@@ -3,8 +3,10 @@ package core
 // Refunds: they give back what a decision has charged.
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -30,37 +32,37 @@ type Receipt struct {
 	At           int64             // the instant of the charge, on the store's clock
 	Readings     []machine.Reading // of each limit, after it
 
-	spent atomic.Bool
-	by    Refunder
+	by    Amender
+	spent atomic.Bool // by a refund
+	slots *slots      // nil: it has taken none
+	and   *Receipt    // of another subject of the decision
 }
 
-// Issue makes the decision's receipt valid. A store that is a [Refunder] calls it on its
+// Issue makes the decision's receipt valid. A store that is an [Amender] calls it on its
 // answer to a charge with Receipt.
-func (d *Decision) Issue(by Refunder) {
-	if d.receipt != nil {
-		d.receipt.by = by
+func (d *Decision) Issue(by Amender) {
+	for r := d.receipt; r != nil; r = r.and {
+		r.by = by
 	}
 }
 
-func newReceipt(c *Charge, readings []machine.Reading, now int64) *Receipt {
-	return &Receipt{
-		User: c.User, Action: c.Action, Limits: c.Limits, Cost: c.Cost,
-		At: now, Readings: append([]machine.Reading(nil), readings...),
-	}
-}
+// Receipt returns what the decision has charged, or nil if the charge asked for no receipt or was
+// refused. It is for authors of stores.
+func (d *Decision) Receipt() *Receipt { return d.receipt }
 
-// ErrNoReceipt is the error of Refund if the decision has no receipt: the limiter is not
+// ErrNoReceipt is the error of Refund and Settle if the decision has no receipt: the limiter is not
 // [Refundable], or the store cannot give back.
 var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
-// Refund gives back to all limits what the decision has charged, so that an action that
-// failed costs nothing. The user then has no more room than if the action had never
-// happened: quota that has come back with time is not given again. A decision is given back
-// once. A second Refund does nothing, and neither does the Refund of a refusal.
+// Refund gives back to all limits but InFlight what the decision has charged, so that an action that
+// failed costs nothing. [Limiter.Release] frees the slots of InFlight. The user then has no more room
+// than if the action had never happened: quota that has come back with time is not given again. A
+// decision is given back once. A second Refund does nothing, and neither does the Refund of a refusal.
 //
 // These charges stay, since giving them back would give too much:
 //   - all units of the action that opened a FixedWindow, if others were charged since; a
 //     part of them can be given back
+//   - a charge of a CalendarWindow whose period is over
 //   - a charge of an ElasticWindow that is older than its period
 //   - a charge of a full SlidingWindow with CountRefused
 //   - a turn that [Limiter.Wait] reserved, while a later reservation depends on it
@@ -74,32 +76,44 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 // last eight refunds that still matter. With more refunds, one may give back less.
 //
 // If the state was lost since the charge, by [Limiter.Reset], a restart, a full store or a
-// clock that stepped back, a bucket, a funnel or an ElasticWindow may give too much, but
+// clock that stepped back, a bucket, a funnel, an ElasticWindow or a CalendarWindow may give too much, but
 // never more than the action's cost.
+//
+// A decision by [All] gives back the charges of all its subjects, one after the other. Any of their
+// limiters serves.
 //
 // After an error the charge may not have been given back. Do not retry: a second Refund of
 // the same decision does nothing.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
-	if d.receipt == nil {
-		return l.RefundN(ctx, d, 0)
-	}
-	return l.RefundN(ctx, d, int(d.receipt.Cost))
+	return l.conclude(ctx, d, 0, func(r *Receipt) int64 { return r.Cost })
 }
 
 // RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The other units
-// cannot be given back later.
+// cannot be given back later. A negative n is [ErrCost], and more units than were charged are an error
+// too. Of a decision by [All] it is n units of each subject's charge.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
+	for r := d.receipt; r != nil; r = r.and {
+		if int64(n) > r.Cost {
+			return fmt.Errorf("core: RefundN: %d units are more than the %d that were charged", n, r.Cost)
+		}
+	}
+	return l.conclude(ctx, d, n, func(*Receipt) int64 { return int64(n) })
+}
+
+// conclude gives back units of each charge of a decision, once, or if they are negative charges so many
+// more. n is the caller's argument.
+func (l *Limiter) conclude(ctx context.Context, d Decision, n int, units func(*Receipt) int64) (err error) {
 	if l == nil || l.store == nil {
 		return errZeroLimiter
 	}
-	r := d.receipt
+	first := d.receipt
 	shadowed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
 	switch {
-	case n < 0 || r != nil && int64(n) > r.Cost:
+	case n < 0:
 		return ErrCost
-	case r == nil && (!d.Allowed || d.Source == SourceNone || shadowed):
+	case first == nil && (!d.Allowed || d.Source == SourceNone || shadowed):
 		return nil
-	case r == nil || r.by == nil:
+	case first == nil || first.by == nil:
 		return ErrNoReceipt
 	case ctx == nil:
 		return errNoContext
@@ -107,14 +121,33 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if r.spent.Swap(true) || n == 0 {
+	if first.spent.Swap(true) {
 		return nil
 	}
-	return r.by.Refund(ctx, r, int64(n))
+	for r := first; r != nil; r = r.and {
+		var failed error
+		if n := units(r); n > 0 {
+			failed = r.refund(ctx, n)
+		} else if n < 0 {
+			failed = r.owe(ctx, -n)
+		}
+		err = cmp.Or(err, failed)
+	}
+	return err
 }
 
-// Charged reports whether the charge has taken from the i-th limit.
-func (r *Receipt) Charged(i int) bool {
+// refund gives back units.
+func (r *Receipt) refund(ctx context.Context, units int64) error {
+	a := machine.Amendment{Verb: machine.VerbRefund, Units: units}
+	if !r.concerned(a) {
+		return nil
+	}
+	_, err := r.by.Amend(ctx, r, a)
+	return err
+}
+
+// charged reports whether the charge has taken from the i-th limit.
+func (r *Receipt) charged(i int) bool {
 	if l := &r.Limits[i]; l.kind == machine.KindBan {
 		return false
 	} else if !l.shadow {
@@ -128,13 +161,38 @@ func (r *Receipt) Charged(i int) bool {
 	return true
 }
 
-// Give gives back units to the states, one for each limit in their order, at the instant
-// now. It sets Dirty in those to be written, and clears Exists in those to be deleted.
-func (r *Receipt) Give(states []machine.State, now, units int64) {
+// Amends reports whether an amendment changes what the charge has taken from the i-th limit.
+func (r *Receipt) Amends(i int, a machine.Amendment) bool {
+	return r.charged(i) && r.Limits[i].rule.Concerns(a)
+}
+
+// Taken is what the charge has taken from the i-th limit.
+func (r *Receipt) Taken(i int) machine.Taken {
+	return machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}
+}
+
+// Amend amends the states, one for each limit in their order, at the instant now. It sets Dirty in
+// those to be written, and clears Exists in those to be deleted. A store returns done as its own: of
+// a renewal it says that no lease had ended, except those of shadow limits.
+func (r *Receipt) Amend(states []machine.State, now int64, a machine.Amendment) (done bool) {
+	done = true
 	for i := range r.Limits {
-		states[i].Dirty = false
-		if r.Charged(i) {
-			r.Limits[i].rule.Refund(&states[i], machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}, now, units)
+		s := &states[i]
+		s.Dirty = false
+		if r.Amends(i, a) {
+			r.Limits[i].rule.Amend(s, r.Taken(i), now, a)
+			done = done && (s.Dirty || r.Limits[i].shadow)
 		}
 	}
+	return done
+}
+
+// concerned reports whether an amendment changes anything.
+func (r *Receipt) concerned(a machine.Amendment) bool {
+	for i := range r.Limits {
+		if r.Amends(i, a) {
+			return true
+		}
+	}
+	return false
 }

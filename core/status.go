@@ -62,14 +62,10 @@ func (s *Status) fill(limits []Limit, readings []machine.Reading) {
 		if l.kind == machine.KindBan {
 			s.Ban = BanStatus{
 				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),
-				Refusals: v.Refusals, Level: v.Level,
+				Refusals: int(v.Count), Level: v.Level,
 			}
 			continue
 		}
-		status := LimitStatus{Limit: *l, Remaining: int(l.rule.Remaining(v)), ResetAfter: micros(v.Rest.Ceil())}
-		if !v.Fits {
-			status.RetryAfter = l.retryAfter(v, 1)
-		}
-		s.Limits = append(s.Limits, status)
+		s.Limits = append(s.Limits, LimitStatus{*l, int(l.rule.Remaining(v)), l.retryAfter(v, 1), micros(v.Rest.Ceil())})
 	}
 }

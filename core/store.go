@@ -18,7 +18,8 @@ import (
 //
 // Lock everything of the user. Limiters may share only some limits, or name them in another
 // order: locks of an action or of one limit admit too much, and locks of one row after the
-// other can deadlock.
+// other can deadlock. A [Joiner] also takes charges of several users, [Charge.And], and locks everything
+// of all of them, in an order that does not depend on the charge.
 //
 // User and action are any bytes of any length, but not empty. A state's key is the user, the
 // action unless [Limit.IsPerUser] says otherwise, and [Limit.Identity].
@@ -28,12 +29,13 @@ import (
 //
 // If a store returns an error, there is no decision: a store never turns an error into a refusal.
 // An error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
-// counts it as a failure of the store.
+// counts it as a failure of the store. If its server may hang, a store needs a timeout: see [FailOpen].
 //
-// More methods are optional: [Accepter], [Unwrapper], [Partitioned], [Refunder], [Sized], [Breaker],
-// [Pair] and [WaitWatcher]. A line such as this one makes the compiler check their signatures:
+// More methods are optional: [Accepter], [Dated], [Unwrapper], [Partitioned], [Joiner], [Amender],
+// [Sized], [Leaser], [Breaker], [Pair] and [WaitWatcher]. A line such as this one makes the compiler
+// check their signatures:
 //
-//	var _ core.Refunder = (*Store)(nil)
+//	var _ core.Amender = (*Store)(nil)
 //
 // Package core/machine has the states and their arithmetic. Package core/storetest tests an
 // implementation.
@@ -49,10 +51,26 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
+	if takeSlots(limits) && !amends(store) {
+		return errors.New("core: InFlight needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap")
+	}
 	if s, ok := find[Accepter](store); ok {
 		return s.Accept(limits)
 	}
 	return nil
+}
+
+// amends reports whether a store, or else each one that it wraps, is an Amender.
+func amends(store Store) bool {
+	switch s := store.(type) {
+	case Amender:
+		return true
+	case Pair:
+		return amends(s.Unwrap()) && amends(s.Other())
+	case Unwrapper:
+		return amends(s.Unwrap())
+	}
+	return false
 }
 
 // down reports whether a breaker in the store, or in a store that it wraps, is open for the

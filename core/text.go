@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // String returns the calls that make the limit, without the package's name:
@@ -26,6 +28,12 @@ func (l Limit) String() string {
 	if l.mods&modForget != 0 {
 		fmt.Fprintf(&b, ".ForgetAfter(%s)", shortest(l.forget))
 	}
+	if l.mods&modLease != 0 && l.kind == machine.KindInFlight { // no other kind has kept it
+		fmt.Fprintf(&b, ".Lease(%s)", shortest(l.period))
+	}
+	if l.mods&modLeased != 0 {
+		fmt.Fprintf(&b, ".Leased(%s)", shortest(l.lease))
+	}
 	if l.mods&modName != 0 {
 		fmt.Fprintf(&b, ".Named(%q)", l.name)
 	}
@@ -43,6 +51,7 @@ func (l Limit) String() string {
 //	SlidingWindow(5, 1m).Named("burst")
 //	TokenBucket(100, Per(30, 1m)).Initial(10)
 //	Funnel(15, Every(2s))
+//	CalendarWindow(10000, month, Asia/Shanghai)
 //
 // Durations are as [time.ParseDuration] reads them, names are in double quotes, and there
 // may be spaces between the parts. The error matches [ErrConfig]. It names the word that is
@@ -89,14 +98,21 @@ var (
 		{"MovingWindow", func(p *limitParser, _ Limit) Limit { return MovingWindow(p.number(), p.next().duration()) }},
 		{"FixedWindow", func(p *limitParser, _ Limit) Limit { return FixedWindow(p.number(), p.next().duration()) }},
 		{"ElasticWindow", func(p *limitParser, _ Limit) Limit { return ElasticWindow(p.number(), p.next().duration()) }},
+		{"CalendarWindow", func(p *limitParser, _ Limit) Limit {
+			max := p.number()
+			return calendarIn(p.next().unit(), p.next().zone()).limit(max)
+		}},
 		{"TokenBucket", func(p *limitParser, _ Limit) Limit { return TokenBucket(p.number(), p.next().rate()) }},
 		{"Funnel", func(p *limitParser, _ Limit) Limit { return Funnel(p.number(), p.next().rate()) }},
 		{"Throttle", func(p *limitParser, _ Limit) Limit { return Throttle(p.number(), p.next().rate()) }},
+		{"InFlight", func(p *limitParser, _ Limit) Limit { return InFlight(p.number()) }},
 	}
 	modifierWords = []limitWord{
 		{"CountRefused", func(_ *limitParser, l Limit) Limit { return l.CountRefused() }},
 		{"Initial", func(p *limitParser, l Limit) Limit { return l.Initial(p.number()) }},
 		{"ForgetAfter", func(p *limitParser, l Limit) Limit { return l.ForgetAfter(p.duration()) }},
+		{"Lease", func(p *limitParser, l Limit) Limit { return l.Lease(p.duration()) }},
+		{"Leased", func(p *limitParser, l Limit) Limit { return l.Leased(p.duration()) }},
 		{"Named", func(p *limitParser, l Limit) Limit { return l.Named(p.quoted()) }},
 		{"PerUser", func(_ *limitParser, l Limit) Limit { return l.PerUser() }},
 		{"Shadow", func(_ *limitParser, l Limit) Limit { return l.Shadow() }},
@@ -125,7 +141,7 @@ func (p *limitParser) limit() Limit {
 		l = p.call(modifierWords, l, "modifier")
 		if used[word] {
 			p.at = start
-			p.fail("%s is there twice; remove one", word)
+			p.fail("%s is given twice; remove one", word)
 		}
 		used[word] = true
 	}
@@ -182,6 +198,25 @@ func readWord[T any](p *limitParser, parse func(string) (T, error), what string)
 	}
 	p.at += len(word)
 	return v
+}
+
+func (p *limitParser) unit() CalendarUnit {
+	return readWord(p, func(word string) (u CalendarUnit, err error) {
+		if u = CalendarUnit(word); !u.known() {
+			err = ErrConfig
+		}
+		return u, err
+	}, "one of "+calendarUnits)
+}
+
+// zone reads a name, which New checks.
+func (p *limitParser) zone() string {
+	return readWord(p, func(word string) (string, error) {
+		if strings.Trim(word, legalZone) != "" || word == "" {
+			return "", ErrConfig
+		}
+		return word, nil
+	}, "a time zone; write one such as UTC or Asia/Shanghai")
 }
 
 func (p *limitParser) quoted() string {

@@ -4,6 +4,7 @@ package core
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"math"
@@ -13,13 +14,13 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// ErrRefused is the error of [Limiter.Wait] for an action that does not get its turn
-// before the deadline. The decision returned with it says when it could.
-var ErrRefused = errors.New("core: the action does not get its turn before the deadline")
+// ErrRefused is the error of [Limiter.Wait] for an action that gets no turn before the
+// deadline. The decision returned with it says when it could.
+var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 
-// Wait blocks until the action may pass, and returns the decision. If its turn does not
-// come before ctx's deadline, Wait returns [ErrRefused] and the refusal, as soon as that is known.
-// Without a deadline it waits for up to a year.
+// Wait blocks until the action may pass, for up to a year if ctx has no deadline. It returns the
+// decision. If its turn does not come before the deadline, Wait returns [ErrRefused] and the refusal,
+// as soon as that is known.
 //
 // The callers of one limiter that wait for the same user and action take turns in the
 // order of arrival, and the first of them asks the store. If its answer says that there is more
@@ -28,11 +29,17 @@ var ErrRefused = errors.New("core: the action does not get its turn before the d
 // If the limiter has exactly one limit, a bucket or funnel, the caller reserves its turn there,
 // and other processes queue behind it. So a turn that comes too late is known at once. If ctx is
 // canceled before the turn, the turn is given back, unless a later turn depends on it. The error is
-// ctx's. A ban does not take a reserved turn away.
+// ctx's.
+//
+// A caller that waits for a slot of [InFlight] gets it at once when it is released by this limiter, or
+// by one derived from it, and within 250 ms when it is released elsewhere.
 //
 // Any other limiter waits for RetryAfter and asks again. Waiting does not count as an attempt: an
 // ElasticWindow, a CountRefused and a BanPolicy count only a refusal that Wait returns before ctx
 // ends.
+//
+// A caller who is banned waits until the ban ends, also if the ban comes while it waits. But a ban does
+// not take a reserved turn away.
 //
 // If the store fails, all waiting callers ask it at once.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
@@ -64,9 +71,9 @@ func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action 
 		w.patience = min(w.patience, time.Until(end))
 	}
 	l.waiting.join(&w)
-	defer w.q.leave(&w)
+	defer l.waiting.leave(&w)
 	if s, ok := find[WaitWatcher](l.store); ok {
-		watched, end := s.Waiting(ctx, action, l.limits)
+		watched, end := s.Waiting(ctx, w.request(machine.Charge))
 		ctx = watched
 		defer func() { end(d, err) }()
 	}
@@ -81,6 +88,7 @@ type waiter struct {
 	begun        time.Time
 	patience     time.Duration // from begun
 	q            *waitQueue
+	place        *list.Element // in the queue; nil: it has left
 	calls        chan call
 	called       bool // the waiter has been called, and has not resumed to wait
 }
@@ -90,14 +98,10 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 	for {
 		var c call
 		select {
-		case c = <-w.calls: // it counts even if the time is over
-		default:
-			select {
-			case c = <-w.calls:
-			case <-time.After(w.timeLeft()):
-				return w.end(ctx, context.DeadlineExceeded)
-			case <-ctx.Done():
-			}
+		case c = <-w.calls:
+		case <-time.After(w.timeLeft()):
+			return w.end(ctx, context.DeadlineExceeded)
+		case <-ctx.Done():
 		}
 		if err := ctx.Err(); err != nil {
 			return w.end(ctx, err)
@@ -133,14 +137,21 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		if d.Allowed {
 			return w.turn(ctx, d)
 		}
-		w.q.learn(0, time.Now().Add(d.RetryAfter), false)
 		// Other processes compete for the turn: ask ever more rarely, but in time.
 		pause := max(d.RetryAfter, min(time.Since(first)/16, w.timeLeft()/2))
-		if err := cmp.Or(sleep(ctx, pause), ctx.Err()); err != nil {
+		turn, freed := time.Now().Add(d.RetryAfter), (chan struct{})(nil)
+		if d.Reason == ReasonInFlight { // a slot may be released at any moment
+			turn, freed, pause = time.Time{}, w.q.freed, min(d.RetryAfter, slotEvery, w.timeLeft())
+		}
+		w.q.learn(0, turn, false)
+		if err := cmp.Or(sleep(ctx, pause, freed), ctx.Err()); err != nil {
 			return w.end(ctx, err)
 		}
 	}
 }
+
+// slotEvery is how often the first waiter asks for a slot that another process may have released.
+const slotEvery = 250 * time.Millisecond
 
 // handover is how long before its turn a waiter lets the next one ask. It hides the delay of
 // a distant store. It is short, so that waiters who leave together have reserved little.
@@ -155,15 +166,16 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	if pause > 0 {
 		at := time.Now().Add(pause)
 		w.q.learn(0, at, true)
-		err := sleep(ctx, pause-handover)
+		err := sleep(ctx, pause-handover, nil)
 		if err == nil {
 			w.q.leave(w)
-			err = sleep(ctx, time.Until(at))
+			err = sleep(ctx, time.Until(at), nil)
 		} else {
 			w.q.learn(0, time.Time{}, false) // new callers do not count on this turn
 		}
 		if err != nil { // the next caller asks after this
 			_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
+			_ = w.limiter.Release(context.WithoutCancel(ctx), d)
 			return w.end(ctx, err)
 		}
 	} else {
@@ -181,17 +193,13 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
 	c.Patient = w.limiter.recordsRefusals()
 	d, err := w.limiter.take(ctx, c)
-	if err != nil || d.Allowed || d.RetryAfter < w.timeLeft() {
+	switch {
+	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err
-	}
-	if c.Patient && ctx.Err() == nil {
-		c.Patient = false
-		if c.Ahead > 0 {
-			c.Ahead = w.ahead()
-		}
-		if d, err = w.limiter.take(ctx, c); err != nil || d.Allowed {
-			return d, err
-		}
+	case d.Reason == ReasonInFlight && w.timeLeft() > 0: // a slot may be released in time
+		return d, nil
+	case c.Patient && ctx.Err() == nil:
+		return w.refuse(ctx, 0)
 	}
 	return d, ErrRefused
 }
@@ -214,18 +222,15 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 // the context has not ended, the waiter still takes room that there is, or the refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(w)
-	d, err := w.limiter.take(context.WithoutCancel(ctx), w.request(machine.Peek))
-	end, ok := ctx.Deadline()
-	ended := ctx.Err() != nil || ok && !time.Now().Before(end)
-	if err == nil && !ended && (d.Allowed || w.limiter.recordsRefusals()) {
-		if d, err = w.limiter.take(ctx, w.request(machine.Charge)); d.Allowed {
-			return d, nil
-		}
+	c := w.request(machine.Charge)
+	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
+		ctx, c.Mode = context.WithoutCancel(ctx), machine.Peek
 	}
-	if err != nil {
+	d, err := w.limiter.take(ctx, c)
+	switch {
+	case err != nil || d.Allowed && c.Mode == machine.Charge:
 		return d, err
-	}
-	if d.Allowed {
+	case d.Allowed:
 		d.Allowed, d.Reason = false, ReasonLimited
 	}
 	d.RetryAfter = max(d.RetryAfter, after)
@@ -245,15 +250,18 @@ func (l *Limiter) reserves() bool {
 }
 
 func (l *Limiter) recordsRefusals() bool {
-	return slices.ContainsFunc(l.limits, func(x Limit) bool { return x.kind.RecordsRefusals() })
+	return slices.ContainsFunc(l.limits, func(x Limit) bool { return x.rule.RecordsRefusals() })
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep pauses for d, or until wake has a token.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
 	if d <= 0 {
 		return nil
 	}
 	select {
 	case <-time.After(d):
+		return nil
+	case <-wake:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -94,6 +94,33 @@ func TestOtherWaitersAreNotAttempts(t *testing.T) {
 	})
 }
 
+// Waiters that ask because there was room, which another process has taken since, are not refused
+// either.
+func TestAWaiterThatLosesItsRoomIsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory, limit := memorystore.New(nil), core.FixedWindow(3, time.Second)
+		l := core.Must(core.Must(core.New(slow{memory}, limit)).With(
+			core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range 3 {
+			wg.Go(func() {
+				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		time.Sleep(5 * latency / 4) // the first has its answer, and the others' questions are under way
+		if d, err := core.Must(core.New(memory, limit)).AllowN(t.Context(), "u", "a", 2); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+		wg.Wait()
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
 // One failed call of the store is no refusal of those who wait.
 func TestAFailedCallBansNoWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -248,8 +275,7 @@ func TestALimiterWithoutABanPolicyDoesNotWaitForABan(t *testing.T) {
 
 func TestWaitOutlastsABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Second)))).With(
-			core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
+		l := core.Must(core.Must(core.New(memorystore.New(nil), core.Funnel(5, core.Every(time.Second)))).With(core.BanPolicy{}))
 		if err := l.Ban(t.Context(), "u", "a", 30*time.Second); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
@@ -323,6 +325,43 @@ func TestAllWaitersLearnOfAnOutage(t *testing.T) {
 	})
 }
 
+// A caller that leaves while it asks is no outage: the others go on to ask one after the other.
+func TestAWaiterThatLeavesIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		store := &flaky{Store: memorystore.New(nil)}
+		store.during = func() { time.Sleep(latency) }
+		l := core.Must(core.New(heeding{store}, core.FixedWindow(1, time.Second)))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := l.Wait(ctx, "u", "a"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for range 20 {
+			wg.Go(func() {
+				_, _ = l.WaitFor(t.Context(), 10*latency, "u", "a", 1)
+			})
+		}
+		time.Sleep(latency / 2)
+		leave()
+		time.Sleep(latency)
+		if n := store.asked.Load(); n != 2 {
+			t.Errorf("the store was asked %d times", n)
+		}
+		wg.Wait()
+	})
+}
+
+// heeding is a store that tells its caller of a context that ended meanwhile.
+type heeding struct{ *flaky }
+
+func (s heeding) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.flaky.Take(ctx, c)
+	return d, cmp.Or(err, ctx.Err())
+}
+
 // Another process may take a turn in between. Whoever is late by that learns it with the next answer.
 func TestATurnThatMovesBackRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -416,9 +455,9 @@ func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	return d, err
 }
 
-func (s slow) Refund(ctx context.Context, r *core.Receipt, units int64) error {
+func (s slow) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
 	time.Sleep(latency)
-	return s.Store.Refund(ctx, r, units)
+	return s.Store.Amend(ctx, r, a)
 }
 
 // The next caller asks when the turn has been given back, and not before: or it would queue
@@ -449,38 +488,40 @@ func TestATurnIsGivenBackBeforeTheNextCallerAsks(t *testing.T) {
 	})
 }
 
-// A caller that comes while a turn is given back is not refused for the turn of the caller
-// that has left.
+// A caller that comes while a turn is given back, or after that, is not refused for the turn of the
+// caller that has left.
 func TestACanceledTurnRefusesNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(10, core.Every(time.Minute))))
-		if d, err := l.AllowN(t.Context(), "u", "a", 10); err != nil || !d.Allowed {
-			t.Fatal(d, err)
-		}
-		start := time.Now()
-		var all sync.WaitGroup
-		ctx, leave := context.WithCancel(t.Context())
-		all.Go(func() {
-			if _, err := l.WaitN(ctx, "u", "a", 10); !errors.Is(err, context.Canceled) {
-				t.Error(err)
+	for _, after := range []time.Duration{latency / 2, 3 * latency / 2} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(slow{memorystore.New(nil)}, core.Funnel(10, core.Every(time.Minute))))
+			if d, err := l.AllowN(t.Context(), "u", "a", 10); err != nil || !d.Allowed {
+				t.Fatal(d, err)
 			}
-		})
-		time.Sleep(time.Second)
-		all.Go(func() {
-			if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
-				t.Error(d, err)
+			start := time.Now()
+			var all sync.WaitGroup
+			ctx, leave := context.WithCancel(t.Context())
+			all.Go(func() {
+				if _, err := l.WaitN(ctx, "u", "a", 10); !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+			all.Go(func() {
+				if d, err := l.Wait(t.Context(), "u", "a"); err != nil || !d.Allowed {
+					t.Error(d, err)
+				}
+			})
+			time.Sleep(time.Second)
+			leave()
+			time.Sleep(after)
+			patient, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			if d, err := l.Wait(patient, "u", "a"); err != nil || !d.Allowed || time.Since(start).Round(time.Second) != 2*time.Minute {
+				t.Errorf("%v after it: %+v, %v after %v", after, d, err, time.Since(start))
 			}
+			all.Wait()
 		})
-		time.Sleep(time.Second)
-		leave()
-		time.Sleep(3 * latency / 2)
-		patient, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-		defer cancel()
-		if d, err := l.Wait(patient, "u", "a"); err != nil || !d.Allowed || time.Since(start).Round(time.Second) != 2*time.Minute {
-			t.Errorf("%+v, %v after %v", d, err, time.Since(start))
-		}
-		all.Wait()
-	})
+	}
 }
 
 func TestCanceledWaitersOfAWindowWriteNothing(t *testing.T) {
@@ -636,5 +677,51 @@ func TestWaitFor(t *testing.T) {
 		if d, err := l.WaitFor(t.Context(), latency/2, "u", "a", 1); err != nil || !d.Allowed {
 			t.Errorf("the answer comes after the end: %+v, %v", d, err)
 		}
+	})
+}
+
+// One user's queue delays only its own callers.
+func TestALongQueueDelaysNoOtherUser(t *testing.T) {
+	for _, limit := range []core.Limit{core.Funnel(1, core.Every(time.Hour)), core.SlidingWindow(1000, time.Second)} {
+		l := core.Must(core.New(memorystore.New(nil), limit))
+		ctx, leave := context.WithCancel(t.Context())
+		var crowd sync.WaitGroup
+		for range 16_000 {
+			crowd.Go(func() { _, _ = l.Wait(ctx, "u", "a") })
+		}
+		for i := range 100 {
+			start := time.Now()
+			if d, err := l.Wait(t.Context(), fmt.Sprint("other", i), "a"); err != nil || !d.Allowed {
+				t.Errorf("%s: %+v, %v", limit, d, err)
+			}
+			if took := time.Since(start); took > 300*time.Millisecond {
+				t.Errorf("%s: another user waits %s", limit, took)
+			}
+		}
+		leave()
+		crowd.Wait()
+	}
+}
+
+// The turns of those in front have fractions of a microsecond, which add up.
+func TestTheRetryAfterOfARefusedWaitErrsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Per(3, time.Second))))
+		start := time.Now()
+		ctx, leave := context.WithCancel(t.Context())
+		var queue sync.WaitGroup
+		for range 21 { // the first passes at once
+			queue.Go(func() { _, _ = l.Wait(ctx, "u", "a") })
+			synctest.Wait()
+		}
+		late, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		d, err := l.Wait(late, "u", "a")
+		turn := 7*time.Second - time.Since(start)
+		if !errors.Is(err, core.ErrRefused) || d.RetryAfter < turn || d.RetryAfter > turn+2*time.Microsecond {
+			t.Errorf("%+v, %v; its turn comes in %s", d, err, turn)
+		}
+		leave()
+		queue.Wait()
 	})
 }

@@ -3,22 +3,46 @@ package core
 // The queues of Wait: they decide which waiting callers ask the store.
 
 import (
+	"container/list"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
-// waiting has the queues of a limiter.
+// waiting has the queues of a limiter and those derived from it, by user. Each queue has its own lock, so
+// that a long one delays only its own callers.
 type waiting struct {
 	mu     sync.Mutex
-	queues map[[2]string]*waitQueue
+	queues map[string]map[queueKey]*waitQueue
+}
+
+// A queueKey tells the queues of a user apart. Callers of a limiter without a ban policy do not wait
+// behind a banned user.
+type queueKey struct {
+	action string
+	policy *machine.BanRule
+}
+
+func (w *waiter) key() queueKey {
+	k := queueKey{action: w.action}
+	if ban := w.limiter.ban(); ban != nil {
+		k.policy = ban[0].rule.Ban
+	}
+	return k
 }
 
 // A waitQueue is the callers of this process that wait for one user and action.
 type waitQueue struct {
-	of      *waiting
-	waiters []*waiter // in the order of arrival
-	room    int64     // waiters may ask together if their units, counted from the first, are at most this
+	callers int           // those who have the queue; guarded by waiting.mu
+	freed   chan struct{} // has a token if a slot was released since the first waiter asked
+
+	mu      sync.Mutex    // guards the fields below, and of its waiters place and called
+	waiters list.List     // in the order of arrival
+	units   int64         // of all waiters
+	room    int64         // more units may be asked for together
+	unasked *list.Element // the first waiter that has not been called for the room
 
 	next     time.Time // the first one's turn comes at this time, or later; zero if not known
 	reserved bool      // the first one has reserved its turn, so the others queue behind it
@@ -32,79 +56,132 @@ type call struct {
 }
 
 func (a *waiting) join(w *waiter) {
+	key := w.key()
+	a.mu.Lock()
+	if a.queues == nil {
+		a.queues = map[string]map[queueKey]*waitQueue{}
+	}
+	if a.queues[w.user] == nil {
+		a.queues[w.user] = map[queueKey]*waitQueue{}
+	}
+	q := a.queues[w.user][key]
+	if q == nil {
+		q = &waitQueue{freed: make(chan struct{}, 1)}
+		a.queues[w.user][key] = q
+	}
+	q.callers++
+	a.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.q, w.place = q, q.waiters.PushBack(w)
+	q.units += w.cost
+	if q.unasked == nil {
+		q.unasked = w.place
+	}
+	q.call()
+	q.callLate(w, q.units)
+}
+
+func (a *waiting) leave(w *waiter) {
+	w.q.leave(w)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := [2]string{w.user, w.action}
-	if a.queues == nil {
-		a.queues = map[[2]string]*waitQueue{}
+	if w.q.callers--; w.q.callers > 0 {
+		return
 	}
-	if a.queues[key] == nil {
-		a.queues[key] = &waitQueue{of: a}
+	if delete(a.queues[w.user], w.key()); len(a.queues[w.user]) == 0 {
+		delete(a.queues, w.user)
 	}
-	w.q = a.queues[key]
-	w.q.waiters = append(w.q.waiters, w)
-	w.q.call()
+}
+
+// wake tells those who may wait for them that the slots of a receipt are free.
+func (a *waiting) wake(r *Receipt) {
+	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for key, q := range a.queues[r.User] {
+		if !perUser && key.action != r.Action {
+			continue
+		}
+		select {
+		case q.freed <- struct{}{}:
+		default: // it has a token
+		}
+	}
 }
 
 // leave takes the waiter out of the queue if it is still there.
 func (q *waitQueue) leave(w *waiter) {
-	q.of.mu.Lock()
-	defer q.of.mu.Unlock()
-	i := slices.Index(q.waiters, w)
-	if i < 0 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.place == nil {
 		return
 	}
-	q.waiters = slices.Delete(q.waiters, i, i+1)
-	if i == 0 {
+	if w.place == q.waiters.Front() {
 		q.next = time.Time{}
 	}
-	if w.called {
-		q.room -= w.cost
+	if w.place == q.unasked {
+		q.unasked = w.place.Next()
 	}
-	if len(q.waiters) == 0 {
-		delete(q.of.queues, [2]string{w.user, w.action})
-	}
+	q.waiters.Remove(w.place)
+	w.place = nil
+	q.units -= w.cost
 	q.call()
 }
 
 // resume puts a called waiter back to waiting: others have taken the room.
 func (q *waitQueue) resume(w *waiter) {
-	q.of.mu.Lock()
-	defer q.of.mu.Unlock()
-	w.called, q.room = false, 0
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w.called = false
+	q.room, q.unasked = 0, q.waiters.Front()
 	q.call()
 }
 
-// learn takes what the first one's answer says: the room that it has left, and the first one's turn. While
-// the first is in the queue its units count too, so the others together ask for less than there is.
+// learn takes what the first one's answer says: the room that it has left, and the first one's turn. The
+// room is also counted for waiters that are asking, so the others together ask for less than there is.
 func (q *waitQueue) learn(room int64, next time.Time, reserved bool) {
-	q.of.mu.Lock()
-	defer q.of.mu.Unlock()
-	q.room, q.next, q.reserved = room, next, reserved
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.room, q.unasked, q.next, q.reserved = room, q.waiters.Front(), next, reserved
 	q.call()
+	units := int64(0)
+	for e := q.waiters.Front(); e != nil && !next.IsZero(); e = e.Next() {
+		w := e.Value.(*waiter)
+		units += w.cost
+		q.callLate(w, units)
+	}
 }
 
-// call calls the waiters that have something to do, each once. No more of them ask than can pass.
+// call calls the first waiter, and those for whom there may be room, each once.
 func (q *waitQueue) call() {
-	turn, units := q.next, int64(0)
-	for i, w := range q.waiters {
-		if units += w.cost; i > 0 && q.reserved {
-			turn = turn.Add(micros(w.limiter.limits[0].rule.Time(w.cost).Whole))
-		}
-		var c call
-		switch {
-		case w.called:
-			continue
-		case i == 0:
-			c.first = true
-		case units <= q.room:
-		case q.next.IsZero():
+	if e := q.waiters.Front(); e != nil {
+		e.Value.(*waiter).call(call{first: true})
+	}
+	for ; q.unasked != nil; q.unasked = q.unasked.Next() {
+		w := q.unasked.Value.(*waiter)
+		if w.cost > q.room {
 			return
-		case turn.Sub(w.begun) < w.patience:
-			continue
-		default:
-			c.late = turn
 		}
+		q.room -= w.cost
+		w.call(call{})
+	}
+}
+
+// callLate calls a waiter whose turn comes too late. units are those of the waiters up to this one.
+func (q *waitQueue) callLate(w *waiter, units int64) {
+	turn := q.next
+	if q.reserved {
+		first := q.waiters.Front().Value.(*waiter)
+		turn = turn.Add(micros(w.limiter.limits[0].rule.Time(units - first.cost).Ceil()))
+	}
+	if !q.next.IsZero() && turn.Sub(w.begun) >= w.patience {
+		w.call(call{late: turn})
+	}
+}
+
+func (w *waiter) call(c call) {
+	if !w.called {
 		w.called = true
 		w.calls <- c
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -31,7 +32,7 @@ func BenchmarkMiddleware(b *testing.B) {
 		"limit=none":                          route(),
 		"limit=funnel/keys=1":                 limit(echolimit.Config{}, plenty),
 		"limit=funnel/keys=1/keep=on":         limit(echolimit.Config{Keep: true}, plenty),
-		"limit=funnel/keys=1/ietf=on":         limit(echolimit.Config{IETF: true}, plenty),
+		"limit=funnel/keys=1/ietf=on":         limit(echolimit.Config{Headers: gate.XRateLimitAndIETF}, plenty),
 		"limit=funnel/keys=1/verdict=refused": limit(echolimit.Config{}, never),
 	})
 }

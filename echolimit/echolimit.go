@@ -33,32 +33,31 @@ import (
 // keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
 type KeyFunc = func(echo.Context) (string, error)
 
-// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil or keyfuncs.Route,
-// which does not know Echo's routes: use [Route].
+// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
-	gate.CheckFunc("echolimit", f)
-	return func(c echo.Context) (string, error) { return f(c.Request()) }
+	return gate.From(framework{}, f)
 }
 
 // Value returns a KeyFunc that reads the value that an earlier middleware has stored with
 // c.Set: a string or an integer. If there is none, or it is "", the error is
 // keyfuncs.ErrNoKey.
-func Value(key string) KeyFunc {
+func Value(key string) keyfuncs.UserOf[echo.Context] {
 	return keyfuncs.Value("the Echo value "+strconv.Quote(key), func(c echo.Context) any { return c.Get(key) })
 }
 
 // Action returns a KeyFunc that always returns name.
-func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
+func Action(name string) keyfuncs.ActionOf[echo.Context] { return gate.Action[echo.Context](name) }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
-// action. It panics if an argument is nil.
-func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
+// action. It panics if an argument is nil, or if user and action are swapped.
+func Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfuncs.ActionOf[echo.Context]) echo.MiddlewareFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config, for an echo.Context. Deny and Fail return an error, which goes to the central
-// error handler. With Deny, Fail or Keep, c.Request() is a copy for the handlers further in.
+// nethttp.Config, for an echo.Context. Deny and Fail return an error, which goes to the central error
+// handler. With Deny, Fail, Keep, Settle, SpreadRetryAfter or gate.NoHeaders, c.Request() is a copy for
+// the handlers further in.
 //
 // With a FinalCost, the Writer of c.Response() and the Body of c.Request() are wrapped. If the
 // handler returns an error, FinalCost gets the status of Echo's own error handler: the Code of an
@@ -66,29 +65,50 @@ func Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
 // mount a middleware inside that calls c.Error.
 type Config gate.Config[echo.Context]
 
-// Limit makes middleware of the configuration. It panics if an argument is nil.
-func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) echo.MiddlewareFunc {
-	g := gate.New(framework{}, limiter, user, action, gate.Config[echo.Context](cfg))
+// Limit makes middleware of the configuration. It panics if an argument is nil, or if user and
+// action are swapped.
+func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfuncs.ActionOf[echo.Context]) echo.MiddlewareFunc {
+	return cfg.LimitAll(By(limiter, user, action))
+}
+
+// By is a limiter, and whom and what it limits, for [LimitAll]. It panics if user and action are swapped.
+func By(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfuncs.ActionOf[echo.Context]) gate.Subject[echo.Context] {
+	gate.NotSwapped("echolimit", "user", user, Route)
+	return gate.Subject[echo.Context]{Limiter: limiter, User: user, Action: action}
+}
+
+// LimitAll makes middleware that lets a request pass if all subjects allow it; see nethttp.LimitAll.
+func LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
+	return Config{}.LimitAll(subjects...)
+}
+
+// LimitAll is the function [LimitAll] with the configuration. A cost is that of each subject, and
+// Config.Limiter picks the first one's limiter.
+func (cfg Config) LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
+	g := gate.New(framework{}, gate.Config[echo.Context](cfg), subjects...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return g.Serve(c, next) }
 	}
 }
 
-// Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
-// an error, the handler returns it: as with Limit it is an *echo.HTTPError whose Message
-// is the problem, or the error of Deny or Fail. If Deny or Fail has answered, Allow still
-// returns an error. A central error handler ignores it, since the response is committed.
-func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+// Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
+// Allowed, Allow has answered, and the handler returns nil. The central error handler has then had
+// the error that Limit returns.
+func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
-// so that the headers of one response agree.
-func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) error {
+// Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
+// other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
+// headers of one response agree.
+func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, (*gate.Config[echo.Context])(&cfg), limiter, user, action, cost)
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep. Behind several, it returns the decision of the innermost.
 func Decision(c echo.Context) (core.Decision, bool) { return gate.Decision[echo.Context](c.Request()) }
+
+// Settle says what the request has cost, for a handler behind a [Config] with Settle; see
+// nethttp.Settle. A goroutine that outlives the handler must not use c: call Settle before.
+func Settle(c echo.Context, actual int) error { return gate.Settle[echo.Context](c.Request(), actual) }

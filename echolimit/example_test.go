@@ -177,7 +177,7 @@ func ExampleProblem() {
 	// 429 <h1>Too many requests</h1>Try again in 60 s.
 }
 
-// Only the handler knows who logs in. The handler returns the error of Allow.
+// Only the handler knows who logs in.
 func ExampleAllow() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
@@ -190,8 +190,8 @@ func ExampleAllow() {
 			return echo.ErrBadRequest
 		}
 		address, _ := keyfuncs.RemoteIP(c.Request()) // or anybody could lock the name's owner out
-		if err := echolimit.Allow(c, perName, login.Name+" from "+address, "login", 1); err != nil {
-			return err
+		if !echolimit.Allow(c, perName, login.Name+" from "+address, "login", 1).Allowed {
+			return nil // Allow has answered
 		}
 		return c.String(http.StatusUnauthorized, "wrong password")
 	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login-address")))

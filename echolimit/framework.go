@@ -40,6 +40,8 @@ func (framework) Answer(c echo.Context, p gate.Problem, err error) error {
 	return problem(c, p)
 }
 
+func (framework) HandleError(c echo.Context, err error) { c.Error(err) }
+
 // watched is a response whose Writer is watched.
 type watched struct {
 	res      *echo.Response

@@ -61,7 +61,7 @@ type (
 		from         func(keyfuncs.Func) key
 		value        func(string) key
 		route        key
-		allow        func(ctx, *core.Limiter, string, string, int) error
+		allow        func(ctx, *core.Limiter, string, string, int) core.Decision
 		decision     func(ctx) (core.Decision, bool)
 		httpError    func(int, string) error
 		problem      func(error) (gate.Problem, bool)
@@ -156,7 +156,7 @@ var v4 = version{
 	from:  func(f keyfuncs.Func) key { return upKey(limitv4.From(f)) },
 	value: func(name string) key { return upKey(limitv4.Value(name)) },
 	route: upKey(limitv4.Route),
-	allow: func(c ctx, l *core.Limiter, user, action string, cost int) error {
+	allow: func(c ctx, l *core.Limiter, user, action string, cost int) core.Decision {
 		return limitv4.Allow(c.(echov4.Context), l, user, action, cost)
 	},
 	decision:  func(c ctx) (core.Decision, bool) { return limitv4.Decision(c.(echov4.Context)) },
@@ -225,7 +225,7 @@ var v5 = version{
 	from:  func(f keyfuncs.Func) key { return upKey(limitv5.From(f)) },
 	value: func(name string) key { return upKey(limitv5.Value(name)) },
 	route: upKey(limitv5.Route),
-	allow: func(c ctx, l *core.Limiter, user, action string, cost int) error {
+	allow: func(c ctx, l *core.Limiter, user, action string, cost int) core.Decision {
 		return limitv5.Allow(c.(*echov5.Context), l, user, action, cost)
 	},
 	decision:  func(c ctx) (core.Decision, bool) { return limitv5.Decision(c.(*echov5.Context)) },

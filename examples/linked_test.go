@@ -63,6 +63,9 @@ func TestProgramsLinkOnlyWhatTheyUse(t *testing.T) {
 			if len(modules) > tt.most {
 				t.Errorf("%d modules, at most %d are needed: %s", len(modules), tt.most, modules)
 			}
+			if slices.Contains(modules, "github.com/quic-go/quic-go") && tt.needs != gin {
+				t.Errorf("without Gin it links QUIC: %s", modules)
+			}
 			for _, m := range large {
 				if slices.Contains(modules, m) != (m == tt.needs) {
 					t.Errorf("of %s the program needs %q; it links %s", large, tt.needs, modules)

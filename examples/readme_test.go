@@ -75,39 +75,27 @@ func fences(text, language string) []string {
 func snippets(t *testing.T) map[string]string {
 	t.Helper()
 	shown := map[string]string{}
-	for path, want := range map[string]func(name string) bool{
-		"snippets_test.go": func(name string) bool { return !strings.HasPrefix(name, "Example") },
-		"gin/main.go":      func(name string) bool { return name == "routes" },
-		"echo/main.go":     func(name string) bool { return name == "routes" },
-	} {
-		src, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, path, src, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := func(from, to token.Pos) string {
-			return string(src[fset.Position(from).Offset:fset.Position(to).Offset])
-		}
-		for _, decl := range file.Decls {
-			f, ok := decl.(*ast.FuncDecl)
-			switch {
-			case !ok:
-			case want(f.Name.Name):
-				shown[path+" "+f.Name.Name] = text(f.Pos(), f.End())
-			case strings.HasPrefix(f.Name.Name, "Example"):
-				shown[path+" "+f.Name.Name] = text(f.Body.Lbrace+1, f.Body.Rbrace)
-			}
-		}
-	}
-	program, err := os.ReadFile("nethttp/main.go")
+	src := readme(t, "snippets_test.go")
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "snippets_test.go", src, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown["nethttp/main.go"] = string(program)
+	text := func(from, to token.Pos) string {
+		return src[fset.Position(from).Offset:fset.Position(to).Offset]
+	}
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		switch {
+		case !ok:
+		case strings.HasPrefix(f.Name.Name, "Example"):
+			shown[f.Name.Name] = text(f.Body.Lbrace+1, f.Body.Rbrace)
+		default:
+			shown[f.Name.Name] = text(f.Pos(), f.End())
+		}
+	}
+	shown["nethttp/main.go"] = readme(t, "nethttp/main.go")
+	shown["gin/main.go"] = regexp.MustCompile(`limit := .*`).FindString(readme(t, "gin/main.go"))
 	return shown
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -31,7 +32,7 @@ func BenchmarkMiddleware(b *testing.B) {
 		"limit=none":                          route(),
 		"limit=funnel/keys=1":                 limit(ginlimit.Config{}, plenty),
 		"limit=funnel/keys=1/keep=on":         limit(ginlimit.Config{Keep: true}, plenty),
-		"limit=funnel/keys=1/ietf=on":         limit(ginlimit.Config{IETF: true}, plenty),
+		"limit=funnel/keys=1/ietf=on":         limit(ginlimit.Config{Headers: gate.XRateLimitAndIETF}, plenty),
 		"limit=funnel/keys=1/verdict=refused": limit(ginlimit.Config{}, never),
 	})
 }

@@ -146,7 +146,7 @@ func ExampleAllow() {
 			return
 		}
 		address, _ := keyfuncs.RemoteIP(c.Request) // or anybody could lock the name's owner out
-		if !ginlimit.Allow(c, perName, login.Name+" from "+address, "login", 1) {
+		if !ginlimit.Allow(c, perName, login.Name+" from "+address, "login", 1).Allowed {
 			return
 		}
 		c.String(http.StatusUnauthorized, "wrong password")

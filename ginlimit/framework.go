@@ -40,6 +40,8 @@ func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
 	return nil
 }
 
+func (framework) HandleError(*gin.Context, error) {}
+
 // ginsOwn is the type of Gin's own writer.
 var ginsOwn = reflect.TypeOf(new(gin.Context).Copy().Writer)
 
@@ -57,8 +59,8 @@ func below(w http.ResponseWriter) http.ResponseWriter {
 func (cfg Config) lift() gate.Config[*gin.Context] {
 	lifted := gate.Config[*gin.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
-		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost,
-		Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Settle: cfg.Settle,
+		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
 	}
 	if cfg.Deny != nil {
 		lifted.Deny = func(c *gin.Context, d core.Decision) error { c.Abort(); cfg.Deny(c, d); return nil }

@@ -32,17 +32,15 @@ import (
 // keyfuncs.ErrNoKey. If the key cannot be read, it is keyfuncs.ErrBadKey.
 type KeyFunc = func(*gin.Context) (string, error)
 
-// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil or keyfuncs.Route,
-// which does not know Gin's routes: use [Route].
+// From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
 func From(f keyfuncs.Func) KeyFunc {
-	gate.CheckFunc("ginlimit", f)
-	return func(c *gin.Context) (string, error) { return f(c.Request) }
+	return gate.From(framework{}, f)
 }
 
 // Value returns a KeyFunc that reads the value that an earlier middleware has stored with
 // c.Set: a string or an integer. If there is none, or it is "", the error is
 // keyfuncs.ErrNoKey.
-func Value(key string) KeyFunc {
+func Value(key string) keyfuncs.UserOf[*gin.Context] {
 	return keyfuncs.Value("the Gin value "+strconv.Quote(key), func(c *gin.Context) any {
 		v, _ := c.Get(key)
 		return v
@@ -50,7 +48,7 @@ func Value(key string) KeyFunc {
 }
 
 // Action returns a KeyFunc that always returns name.
-func Action(name string) KeyFunc { return From(keyfuncs.Action(name)) }
+func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*gin.Context](name) }
 
 // Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
 // "POST /posts/:id/likes". All requests that no route matched share the action
@@ -60,34 +58,53 @@ func Route(c *gin.Context) (string, error) {
 }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
-// action. It panics if an argument is nil.
-func Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
+// action. It panics if an argument is nil, or if user and action are swapped.
+func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
-// Config is the long form of [Limit]. Its zero value does what Limit does. The fields
-// are those of nethttp.Config. With Deny, Fail or Keep, c.Request is a copy for the handlers
-// further in. With a FinalCost, c.Writer and the Body of c.Request are wrapped. FinalCost gets the
-// status that was sent, or if none was, the one last set on c.Writer when the handlers after this
-// one have returned. Early hints count as 200.
+// Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
+// nethttp.Config. With Deny, Fail, Keep, Settle, SpreadRetryAfter or gate.NoHeaders, c.Request is a copy
+// for the handlers further in. With a FinalCost, c.Writer and the Body of c.Request are wrapped.
+// FinalCost gets the status that was sent, or if none was, the one last set on c.Writer when the
+// handlers after this one have returned. Early hints count as 200.
 type Config struct {
-	Cost            func(*gin.Context) (int, error)
-	Limiter         func(*gin.Context) (*core.Limiter, error)
-	Skip            func(*gin.Context) bool
-	CountPreflights bool
-	MaxWait         time.Duration
-	MaxWaiting      int
-	FinalCost       func(c *gin.Context, status int) int
-	Deny            func(*gin.Context, core.Decision) // called after c.Abort; flushing early hints ends the response
-	Fail            func(*gin.Context, error)         // as Deny; the error is a *gate.Failure
-	Keep            bool                              // see Decision
-	ResetDelta      bool
-	IETF            bool
+	Cost             func(*gin.Context) (int, error)
+	Limiter          func(*gin.Context) (*core.Limiter, error)
+	Skip             func(*gin.Context) bool
+	CountPreflights  bool
+	MaxWait          time.Duration
+	MaxWaiting       int
+	FinalCost        func(c *gin.Context, status int) int
+	Settle           bool                              // see Settle
+	Deny             func(*gin.Context, core.Decision) // called after c.Abort; flushing early hints ends the response
+	Fail             func(*gin.Context, error)         // as Deny; the error is a *gate.Failure
+	Keep             bool                              // see Decision
+	Headers          gate.Headers
+	SpreadRetryAfter bool
 }
 
-// Limit makes middleware of the configuration. It panics if an argument is nil.
-func (cfg Config) Limit(limiter *core.Limiter, user, action KeyFunc) gin.HandlerFunc {
-	g := gate.New(framework{}, limiter, user, action, cfg.lift())
+// Limit makes middleware of the configuration. It panics if an argument is nil, or if user and
+// action are swapped.
+func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
+	return cfg.LimitAll(By(limiter, user, action))
+}
+
+// By is a limiter, and whom and what it limits, for [LimitAll]. It panics if user and action are swapped.
+func By(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gate.Subject[*gin.Context] {
+	gate.NotSwapped("ginlimit", "user", user, Route)
+	return gate.Subject[*gin.Context]{Limiter: limiter, User: user, Action: action}
+}
+
+// LimitAll makes middleware that lets a request pass if all subjects allow it; see nethttp.LimitAll.
+func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
+	return Config{}.LimitAll(subjects...)
+}
+
+// LimitAll is the function [LimitAll] with the configuration. A cost is that of each subject, and
+// Config.Limiter picks the first one's limiter.
+func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
+	g := gate.New(framework{}, cfg.lift(), subjects...)
 	return func(c *gin.Context) { _ = g.Serve(c, next) }
 }
 
@@ -96,20 +113,24 @@ func next(c *gin.Context) error {
 	return nil
 }
 
-// Allow limits an action that only the handler knows; see nethttp.Allow. If it returns
-// false, it has answered and aborted the chain, and the handler returns.
-func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
-	return gate.Allow(framework{}, c, nil, limiter, user, action, cost) == nil
+// Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
+// Allowed, Allow has answered and aborted the chain, and the handler returns.
+func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
+	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
-// so that the headers of one response agree.
-func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) bool {
+// Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
+// other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
+// headers of one response agree.
+func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
-	return gate.Allow(framework{}, c, &lifted, limiter, user, action, cost) == nil
+	return gate.Allow(framework{}, c, &lifted, limiter, user, action, cost)
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep. Behind several, it returns the decision of the innermost.
 func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.Context](c.Request) }
+
+// Settle says what the request has cost, for a handler behind a [Config] with Settle; see
+// nethttp.Settle. A goroutine that outlives the handler calls it with c.Copy().
+func Settle(c *gin.Context, actual int) error { return gate.Settle[*gin.Context](c.Request, actual) }

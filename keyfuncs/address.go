@@ -13,6 +13,7 @@ import (
 var (
 	errNoPeer  = noKey("the peer has no address, as on a unix socket")
 	errBadPeer = badKey("the peer's address does not parse")
+	errBadAddr = badKey("the client's address is invalid or unspecified")
 )
 
 // RemoteIP returns the address of the peer, from the request's RemoteAddr. It reads no
@@ -25,16 +26,22 @@ var (
 //
 // If RemoteAddr is empty or that of a unix socket, the error is [ErrNoKey]. If it does not
 // parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
-func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
+func RemoteIP(r *http.Request) (string, error) {
+	addr, err := RemoteAddr(r)
+	if err != nil {
+		return "", err
+	}
+	return addresses.key(addr), nil
+}
 
-// ForwardedIP returns a Func that reads the client's address from X-Forwarded-For, behind
+// ForwardedIP returns a function that reads the client's address from X-Forwarded-For, behind
 // proxies that each append the address they see. trusted are the addresses of these
 // proxies and of nothing else. Do not trust a whole private network that other machines
 // are in too.
 //
 // If the peer is not trusted, the peer is the client, whatever the header says. If it is
-// trusted, the Func reads the header from right to left, past trusted addresses. The first
-// address that is not trusted is the client. The Func reads no further: the client may have
+// trusted, the function reads the header from right to left, past trusted addresses. The first
+// address that is not trusted is the client. The function reads no further: the client may have
 // invented the rest. If there is no such address, or no header, the peer is the client. The
 // keys are like those of [RemoteIP].
 //
@@ -44,9 +51,11 @@ func RemoteIP(r *http.Request) (string, error) { return addresses.remoteIP(r) }
 //
 // ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts every peer,
 // as 0.0.0.0/0 does.
-func ForwardedIP(trusted ...netip.Prefix) Func { return Subnet{}.ForwardedIP(trusted...) }
+func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
+	return Subnet{}.Of(forwarded("ForwardedIP", trusted))
+}
 
-// TrustedHeaderIP returns a Func that reads the client's address from one header that the
+// TrustedHeaderIP returns a function that reads the client's address from one header that the
 // edge sets, such as CF-Connecting-IP or X-Real-IP. trusted are the addresses of the
 // edge; its operator publishes them. The edge must overwrite what a client sends in that
 // header. Check that yours does: some let it through.
@@ -61,30 +70,72 @@ func ForwardedIP(trusted ...netip.Prefix) Func { return Subnet{}.ForwardedIP(tru
 //
 // TrustedHeaderIP panics if name is not the name of a header, if trusted is empty, or if
 // a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.
-func TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
-	return Subnet{}.TrustedHeaderIP(name, trusted...)
+func TrustedHeaderIP(name string, trusted ...netip.Prefix) UserOf[*http.Request] {
+	return Subnet{}.Of(trustedHeader("TrustedHeaderIP", name, trusted))
 }
 
-// Subnet is the long form of [RemoteIP], [ForwardedIP] and [TrustedHeaderIP]: it says how
-// many bits of an address are the key. All addresses that have these bits in common share
-// one limit.
-//
-//	user := keyfuncs.Subnet{IPv6: 56}.ForwardedIP(proxies...) // keys such as 2001:db8:1:200::/56
-//
-// Its methods panic if a length is out of bounds.
+// RemoteAddr returns the whole address of which [RemoteIP] makes a key, for a list of prefixes.
+// It is never an IPv4 address written as IPv6, and has no zone. So write a prefix of IPv4 as IPv4.
+func RemoteAddr(r *http.Request) (netip.Addr, error) {
+	addr, err := peer(r)
+	if err == nil {
+		lookForHeaders(r)
+	}
+	return addr, err
+}
+
+// ForwardedAddr is [ForwardedIP] with the whole address, as of [RemoteAddr].
+func ForwardedAddr(trusted ...netip.Prefix) func(*http.Request) (netip.Addr, error) {
+	return forwarded("ForwardedAddr", trusted)
+}
+
+// TrustedHeaderAddr is [TrustedHeaderIP] with the whole address, as of [RemoteAddr].
+func TrustedHeaderAddr(name string, trusted ...netip.Prefix) func(*http.Request) (netip.Addr, error) {
+	return trustedHeader("TrustedHeaderAddr", name, trusted)
+}
+
+// Subnet says how many bits of an address are the key. All addresses that have these bits in
+// common share one limit.
 type Subnet struct {
 	IPv4 int // 1 to 32; 0 is 32: each address is a key
 	IPv6 int // 1 to 128; 0 is 64
 }
 
-// RemoteIP returns [RemoteIP] with these lengths.
-func (s Subnet) RemoteIP() Func { return s.checked("RemoteIP").remoteIP }
+// addresses are the default lengths.
+var addresses = Subnet{IPv4: 32, IPv6: 64}
 
-// ForwardedIP is [ForwardedIP] with these lengths.
-func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
-	s = s.checked("ForwardedIP")
-	proxies := newProxies("ForwardedIP", "X-Forwarded-For", trusted)
-	return s.behind(proxies, func(lines []string) (hop netip.Addr, ok bool) {
+// Of returns a function whose key is the subnet of the address that addr reads:
+//
+//	user := keyfuncs.Subnet{IPv6: 56}.Of(keyfuncs.ForwardedAddr(proxies...)) // keys such as 2001:db8:1:200::/56
+//
+// If the address is invalid or unspecified, the error is [ErrBadKey]. Of panics if addr is nil or
+// a length is out of bounds.
+func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Request] {
+	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, addresses.IPv4), cmp.Or(s.IPv6, addresses.IPv6)
+	switch {
+	case addr == nil:
+		panic("keyfuncs: Subnet.Of: the function is nil; use one that reads an address, such as RemoteAddr")
+	case s.IPv4 < 1 || s.IPv4 > 32:
+		panic(fmt.Sprintf("keyfuncs: Subnet: IPv4 is %d bits; use 1 to 32, or 0 for 32", s.IPv4))
+	case s.IPv6 < 1 || s.IPv6 > 128:
+		panic(fmt.Sprintf("keyfuncs: Subnet: IPv6 is %d bits; use 1 to 128, or 0 for 64", s.IPv6))
+	}
+	return func(r *http.Request) (string, error) {
+		found, err := addr(r)
+		if err != nil {
+			return "", err
+		}
+		found, ok := canonical(found)
+		if !ok {
+			return "", errBadAddr
+		}
+		return s.key(found), nil
+	}
+}
+
+func forwarded(maker string, trusted []netip.Prefix) func(*http.Request) (netip.Addr, error) {
+	proxies := newProxies(maker, "X-Forwarded-For", trusted)
+	return proxies.behind(func(lines []string) (hop netip.Addr, ok bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
 			for rest, comma := lines[i], 0; comma >= 0; rest = rest[:max(0, comma)] {
 				comma = strings.LastIndexByte(rest, ',')
@@ -97,62 +148,36 @@ func (s Subnet) ForwardedIP(trusted ...netip.Prefix) Func {
 	})
 }
 
-// TrustedHeaderIP is [TrustedHeaderIP] with these lengths.
-func (s Subnet) TrustedHeaderIP(name string, trusted ...netip.Prefix) Func {
-	s = s.checked("TrustedHeaderIP")
-	proxies := newProxies("TrustedHeaderIP", headerName("TrustedHeaderIP", name), trusted)
-	return s.behind(proxies, func(lines []string) (netip.Addr, bool) { return parseAddress(trim(lines[len(lines)-1])) })
+func trustedHeader(maker, name string, trusted []netip.Prefix) func(*http.Request) (netip.Addr, error) {
+	proxies := newProxies(maker, headerName(maker, name), trusted)
+	return proxies.behind(func(lines []string) (netip.Addr, bool) { return parseAddress(trim(lines[len(lines)-1])) })
 }
 
-// behind returns a Func that reads the client's address from the proxies' header. read returns an
+// behind returns a function that reads the client's address from the proxies' header. read returns an
 // invalid address if no line of it names a client, and false if one does not parse.
-func (s Subnet) behind(proxies *proxies, read func(lines []string) (netip.Addr, bool)) Func {
-	bad := badKey("the header " + proxies.header + " does not parse")
-	return func(r *http.Request) (string, error) {
+func (ps *proxies) behind(read func(lines []string) (netip.Addr, bool)) func(*http.Request) (netip.Addr, error) {
+	bad := badKey("the header " + ps.header + " does not parse")
+	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
 		if err != nil {
-			return "", err
+			return netip.Addr{}, err
 		}
-		if !proxies.contain(addr) {
-			proxies.untrustedPeer(r.Header)
-			return s.key(addr), nil
+		if !ps.contain(addr) {
+			ps.untrustedPeer(r.Header)
+			return addr, nil
 		}
-		proxies.trusted.find()
-		if lines := r.Header[proxies.header]; len(lines) > 0 {
+		ps.trusted.find()
+		if lines := r.Header[ps.header]; len(lines) > 0 {
 			client, ok := read(lines)
 			if !ok {
-				return "", bad
+				return netip.Addr{}, bad
 			}
 			if client.IsValid() {
 				addr = client
 			}
 		}
-		return s.key(addr), nil
+		return addr, nil
 	}
-}
-
-// addresses are the default lengths.
-var addresses = Subnet{}.checked("RemoteIP")
-
-// checked fills in the defaults.
-func (s Subnet) checked(method string) Subnet {
-	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, 32), cmp.Or(s.IPv6, 64)
-	if s.IPv4 < 1 || s.IPv4 > 32 {
-		panic(fmt.Sprintf("keyfuncs: Subnet.%s: IPv4 is %d bits; use 1 to 32, or 0 for 32", method, s.IPv4))
-	}
-	if s.IPv6 < 1 || s.IPv6 > 128 {
-		panic(fmt.Sprintf("keyfuncs: Subnet.%s: IPv6 is %d bits; use 1 to 128, or 0 for 64", method, s.IPv6))
-	}
-	return s
-}
-
-func (s Subnet) remoteIP(r *http.Request) (string, error) {
-	addr, err := peer(r)
-	if err != nil {
-		return "", err
-	}
-	lookForHeaders(r)
-	return s.key(addr), nil
 }
 
 // key returns the key of a canonical address: its subnet, or the address itself if the

@@ -109,16 +109,73 @@ func TestSubnet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for addr, want := range map[string]string{v4: tt.v4, "::ffff:" + v4: tt.v4, v6: tt.v6} {
-				key, err := tt.subnet.RemoteIP()(from("["+addr+"]:1", ""))
+				key, err := tt.subnet.Of(keyfuncs.RemoteAddr)(from("["+addr+"]:1", ""))
 				if addr == v4 {
-					key, err = tt.subnet.RemoteIP()(from(addr+":1", ""))
+					key, err = tt.subnet.Of(keyfuncs.RemoteAddr)(from(addr+":1", ""))
 				}
 				check(t, key, err, want, nil)
-				key, err = tt.subnet.ForwardedIP(ok...)(from("10.0.0.1:1", "X-Forwarded-For", addr))
+				key, err = tt.subnet.Of(keyfuncs.ForwardedAddr(ok...))(from("10.0.0.1:1", "X-Forwarded-For", addr))
 				check(t, key, err, want, nil)
-				key, err = tt.subnet.TrustedHeaderIP("X-Real-IP", ok...)(from("10.0.0.1:1", "X-Real-IP", addr))
+				key, err = tt.subnet.Of(keyfuncs.TrustedHeaderAddr("X-Real-IP", ok...))(from("10.0.0.1:1", "X-Real-IP", addr))
 				check(t, key, err, want, nil)
 			}
+		})
+	}
+}
+
+// A function of your own may return an address in any form.
+func TestSubnetOfAnyAddress(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		addr netip.Addr
+		err  error
+		want string
+	}{
+		{"mapped", netip.MustParseAddr("::ffff:203.0.113.9"), nil, "203.0.113.9"},
+		{"with_a_zone", netip.MustParseAddr("fe80::1%eth0"), nil, "fe80::/64"},
+		{"none", netip.Addr{}, nil, ""},
+		{"unspecified", netip.IPv6Unspecified(), nil, ""},
+		{"its_error", netip.Addr{}, keyfuncs.ErrNoKey, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			key, err := keyfuncs.Subnet{}.Of(func(*http.Request) (netip.Addr, error) { return tt.addr, tt.err })(from("", ""))
+			if tt.want == "" && tt.err == nil {
+				tt.err = keyfuncs.ErrBadKey
+			}
+			check(t, key, err, tt.want, tt.err)
+		})
+	}
+}
+
+// The address is whole, of the client as ForwardedIP and TrustedHeaderIP see it, and in one form.
+func TestAddr(t *testing.T) {
+	proxy := prefixes("10.0.0.0/8")
+	forwarded, edge := keyfuncs.ForwardedAddr(proxy...), keyfuncs.TrustedHeaderAddr("X-Real-IP", proxy...)
+	for _, tt := range []struct {
+		name string
+		f    func(*http.Request) (netip.Addr, error)
+		r    *http.Request
+		want string // "" is no address
+		err  error
+	}{
+		{"the_peer", keyfuncs.RemoteAddr, from("[2001:db8:1:2:3:4:5:6]:80", ""), "2001:db8:1:2:3:4:5:6", nil},
+		{"a_mapped_peer", keyfuncs.RemoteAddr, from("[::ffff:203.0.113.9]:80", ""), "203.0.113.9", nil},
+		{"a_peer_with_a_zone", keyfuncs.RemoteAddr, from("[fe80::1%eth0]:80", ""), "fe80::1", nil},
+		{"a_unix_socket", keyfuncs.RemoteAddr, from("@", ""), "", keyfuncs.ErrNoKey},
+		{"a_bad_peer", keyfuncs.RemoteAddr, from("0.0.0.0:80", ""), "", keyfuncs.ErrBadKey},
+		{"forwarded", forwarded, from("10.0.0.1:80", "X-Forwarded-For", "198.51.100.1, 2001:db8::1"), "2001:db8::1", nil},
+		{"forwarded_by_a_stranger", forwarded, from("203.0.113.9:80", "X-Forwarded-For", "198.51.100.1"), "203.0.113.9", nil},
+		{"forwarded_garbage", forwarded, from("10.0.0.1:80", "X-Forwarded-For", "x"), "", keyfuncs.ErrBadKey},
+		{"an_edge's", edge, from("10.0.0.1:80", "X-Real-IP", "2001:db8::1"), "2001:db8::1", nil},
+		{"an_edge's_garbage", edge, from("10.0.0.1:80", "X-Real-IP", "x"), "", keyfuncs.ErrBadKey},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			addr, err := tt.f(tt.r)
+			got := ""
+			if addr.IsValid() {
+				got = addr.String()
+			}
+			check(t, got, err, tt.want, tt.err)
 		})
 	}
 }

@@ -1,7 +1,9 @@
 // Package keyfuncs reads from a request who acts and what they do.
 //
 // A limit counts per user and per action. A [Func] reads one of the two from a request. You
-// name both for every route; there is no default:
+// name both for every route; there is no default. If you swap them, the program does not compile, or
+// panics at start-up, unless both are functions of your own, or come from an adapter's From, [First] or
+// [Join]:
 //
 //	user := keyfuncs.Header("X-User-ID") // the gateway sets it
 //
@@ -21,6 +23,7 @@
 //	per user, and per address too                          two limits: see "By user and by address"
 //	no users; clients connect to your server directly      RemoteIP
 //	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
+//	no users; a CDN in front of your own nginx             ForwardedIP(the CDN's prefixes, nginx's): see "Behind a proxy"
 //	no users; an edge proxy sets its own header            TrustedHeaderIP(name, the proxy's prefixes...)
 //	a login form, where no user is authenticated yet       two limits or three: see "Logins"
 //	one limit for all clients together                     Everyone
@@ -51,6 +54,18 @@
 // addresses and ignore the header of any other peer. Use one of them in place of RemoteIP,
 // also inside [First] and [Join].
 //
+// [RemoteAddr], [ForwardedAddr] and [TrustedHeaderAddr] return the whole address instead of a key, for
+// a list of prefixes that are not limited, or that are denied. See the example of ForwardedAddr.
+//
+// If a CDN is in front of your own nginx, both append to X-Forwarded-For, and your server's peer is
+// the nginx. Trust both: the nginx's address, and the prefixes that the CDN publishes. The example "Cdn" of
+// ForwardedIP shows what each request then counts as. In nginx:
+//
+//	proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+//
+// Do not read the CDN's own header, such as CF-Connecting-IP, behind such an nginx. The nginx passes it
+// on from a client that connects past the CDN.
+//
 // Do not use middleware that copies such a header into RemoteAddr without a check, as
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
 // has its own quota.
@@ -71,12 +86,25 @@
 //
 //	func login(w http.ResponseWriter, r *http.Request) {
 //		address, _ := keyfuncs.RemoteIP(r)
-//		if !nethttp.Allow(w, r, perName, r.PostFormValue("name")+" from "+address, "login", 1) ||
-//			!nethttp.Allow(w, r, all, "everyone", "login-all", 1) {
+//		if !nethttp.Allow(w, r, perName, r.PostFormValue("name")+" from "+address, "login", 1).Allowed ||
+//			!nethttp.Allow(w, r, all, "everyone", "login-all", 1).Allowed {
 //			return
 //		}
 //		// check the password
 //	}
+//
+// To count only failures and lock a name after five, use a nethttp.Config with a FinalCost that is 1 for
+// a wrong password and 0 for a right one, and a limiter with a core.BanPolicy. One unit is charged while
+// the password is checked, so guesses at the same time count too. The sixth attempt is refused and starts
+// the lock, even with the right password. So do six attempts at the same time:
+//
+//	failures, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
+//	failures, err = failures.With(core.BanPolicy{
+//		Refusals: 1, Within: time.Minute,
+//		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
+//	})
+//
+// The package's example "FailedLogins" is the whole of it. Limiter.Unban ends a lock.
 //
 // With basic authentication, a Limit outside of the check reads the name, as
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit
@@ -112,7 +140,8 @@
 // A setup that looks wrong without causing errors is logged once to slog.Default(), as a
 // warning with a code:
 //
-//	forwarded-untrusted     a request had a header with the client's address, and nothing checks it
+//	forwarded-untrusted     a request had a header with the client's address, and nothing checks it; or
+//	                        Header reads such a header
 //	trusted-never-matches   1,000 such requests, and no peer was in the trusted prefixes
 //	never-a-user            the first function of a First has found no key in 1,000 requests
 //

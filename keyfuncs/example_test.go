@@ -7,8 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
+	"time"
 
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
 )
 
 // The two keys of a like: the user from a header that the gateway sets, the action from
@@ -143,7 +148,7 @@ func ExampleValue() {
 
 // Sites that are given a /56 are one key, and so are all addresses of an IPv4 /24.
 func ExampleSubnet() {
-	who := keyfuncs.Subnet{IPv4: 24, IPv6: 56}.RemoteIP()
+	who := keyfuncs.Subnet{IPv4: 24, IPv6: 56}.Of(keyfuncs.RemoteAddr)
 
 	r := httptest.NewRequest("GET", "/", nil)
 	for _, r.RemoteAddr = range []string{"203.0.113.9:4711", "[2001:db8:1:2ab:3:4:5:6]:4711"} {
@@ -152,6 +157,46 @@ func ExampleSubnet() {
 	// Output:
 	// 203.0.113.0/24 <nil>
 	// 2001:db8:1:200::/56 <nil>
+}
+
+// The office is not limited, and a network of a deny-list gets 403 before any limit. If the
+// address cannot be read, the limit decides.
+func ExampleForwardedAddr() {
+	client := keyfuncs.ForwardedAddr(netip.MustParsePrefix("10.1.2.0/24")) // your proxies
+	from := func(prefixes ...netip.Prefix) func(*http.Request) bool {
+		return func(r *http.Request) bool {
+			addr, err := client(r)
+			return err == nil && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+		}
+	}
+	office := from(netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:1::/48"))
+	denied := from(netip.MustParsePrefix("203.0.113.0/24"))
+
+	one := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(1, time.Minute)))
+	limit := nethttp.Config{Skip: office}.Limit(one, keyfuncs.Subnet{}.Of(client), keyfuncs.Action("search"))
+	search := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {}))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if denied(r) {
+			http.Error(w, "Forbidden", http.StatusForbidden)
+			return
+		}
+		search.ServeHTTP(w, r)
+	})
+
+	for _, address := range []string{"198.51.100.7", "198.51.100.7", "203.0.113.9", "192.0.2.1", "192.0.2.1"} {
+		r := httptest.NewRequest("GET", "/search", nil)
+		r.RemoteAddr = "10.1.2.3:4711"
+		r.Header.Set("X-Forwarded-For", address)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		fmt.Println(address, w.Code)
+	}
+	// Output:
+	// 198.51.100.7 200
+	// 198.51.100.7 200
+	// 203.0.113.9 403
+	// 192.0.2.1 200
+	// 192.0.2.1 429
 }
 
 func ExampleRemoteIP() {

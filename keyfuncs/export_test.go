@@ -1,7 +1,8 @@
 package keyfuncs
 
-// ForgetWarning makes RemoteIP say its warning again.
+// ForgetWarning makes RemoteIP and Header say their warnings again.
 func ForgetWarning() {
-	unchecked.said.Store(false)
+	unchecked.Store(false)
 	looked.Store(0)
+	misread.Store(false)
 }

@@ -9,19 +9,21 @@ import (
 	"strings"
 )
 
-// Header returns a Func that reads the header of that name, without the spaces and tabs
+// Header returns a function that reads the header of that name, without the spaces and tabs
 // around its value.
 //
 // Any client can send any header. Use Header only behind a gateway that authenticates
-// the user, and overwrites or removes this header if a client sends it.
+// the user, and overwrites or removes this header if a client sends it. For a client's address use
+// [ForwardedIP] or [TrustedHeaderIP].
 //
 // If the header is missing or empty, the error is [ErrNoKey]. If it has more than one value,
 // the error is [ErrBadKey]: two lines, or a comma, since a proxy may join two lines into one.
 //
 // Header panics if name is not the name of a header, or is Host, which net/http keeps in
 // the request's Host field.
-func Header(name string) Func {
+func Header(name string) UserOf[*http.Request] {
 	name = headerName("Header", name)
+	warnAddress(name)
 	missing := noKey("the header " + name + " is missing or empty")
 	several := badKey("the header " + name + " has more than one value")
 	return func(r *http.Request) (string, error) {
@@ -40,7 +42,7 @@ func Header(name string) Func {
 	}
 }
 
-// Cookie returns a Func that reads the value of the cookie of that name, such as a
+// Cookie returns a function that reads the value of the cookie of that name, such as a
 // session's id.
 //
 // A client can send any value, and gets a fresh quota with each. Use Cookie behind
@@ -49,7 +51,7 @@ func Header(name string) Func {
 // If the cookie is missing or empty, or net/http cannot parse it, the error is [ErrNoKey].
 // If there are two cookies of the name, it is [ErrBadKey]. Cookie panics if name is not the
 // name of a cookie.
-func Cookie(name string) Func {
+func Cookie(name string) UserOf[*http.Request] {
 	if !isToken(name) {
 		panic(fmt.Sprintf(`keyfuncs: Cookie(%q): that is not a cookie's name; use one such as "session"`, name))
 	}
@@ -67,7 +69,7 @@ func Cookie(name string) Func {
 	}
 }
 
-// BasicAuthUser returns a Func that reads the user name of HTTP basic authentication.
+// BasicAuthUser returns a function that reads the user name of HTTP basic authentication.
 //
 // Before the password is checked the name is only a claim. A limit on the name alone then
 // lets any client lock its owner out. Use BasicAuthUser behind the check, or with the limits
@@ -75,7 +77,7 @@ func Cookie(name string) Func {
 //
 // If there is no basic authentication, or the name is empty, the error is [ErrNoKey]. If the
 // credentials do not parse, or there is a second Authorization header, it is [ErrBadKey].
-func BasicAuthUser() Func { return basicAuthUser }
+func BasicAuthUser() UserOf[*http.Request] { return basicAuthUser }
 
 var (
 	errNoBasicAuth   = noKey("there is no user name of basic authentication")

@@ -14,6 +14,14 @@ import (
 // Func should return the same key for both.
 type Func = func(*http.Request) (string, error)
 
+// A UserOf reads who acts from a request C, such as *http.Request or *gin.Context, and an ActionOf
+// reads what they do. They have different types so that a program that swaps the two does not
+// compile. A function of your own can be either.
+type (
+	UserOf[C any]   func(C) (string, error)
+	ActionOf[C any] func(C) (string, error)
+)
+
 // The errors of this package's functions, for [errors.Is].
 var (
 	// ErrNoKey means that the request has no key: the header is missing, or the user is
@@ -39,9 +47,9 @@ func badKey(why string) error { return fmt.Errorf("%w: %s", ErrBadKey, why) }
 // not used, a user could take that name. Then give the limit its own action.
 func Everyone(*http.Request) (string, error) { return "~everyone", nil }
 
-// Action returns a Func that always returns name, such as "reply". All routes with that
-// Action share one limit per user. The Func never fails. Action panics if name is empty.
-func Action(name string) Func {
+// Action returns a function that always returns name, such as "reply". All routes with that
+// Action share one limit per user. The function never fails. Action panics if name is empty.
+func Action(name string) ActionOf[*http.Request] {
 	if name == "" {
 		panic(`keyfuncs: Action needs a name, such as "reply"`)
 	}

@@ -244,10 +244,13 @@ func TestBadConfigurationPanicsWithASentence(t *testing.T) {
 		{"a_mapped_prefix_that_trusts_all_of_IPv4", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::ffff:0.0.0.0/96")) }, "trusts every peer"},
 		{"a_mapped_prefix_that_trusts_all", func() { keyfuncs.ForwardedIP(netip.MustParsePrefix("::ffff:10.0.0.0/0")) }, "trusts every peer"},
 		{"an_edge_that_is_everybody", func() { keyfuncs.TrustedHeaderIP("X-Real-IP", netip.MustParsePrefix("10.0.0.0/0")) }, "trusts every peer"},
-		{"an_IPv4_subnet_too_long", func() { keyfuncs.Subnet{IPv4: 33}.RemoteIP() }, "IPv4 is 33 bits; use 1 to 32"},
-		{"an_IPv4_subnet_of_negative_length", func() { keyfuncs.Subnet{IPv4: -1}.ForwardedIP(ok) }, "ForwardedIP: IPv4 is -1 bits"},
-		{"an_IPv6_subnet_too_long", func() { keyfuncs.Subnet{IPv6: 129}.TrustedHeaderIP("X-Real-IP", ok) }, "IPv6 is 129 bits; use 1 to 128"},
-		{"an_IPv6_subnet_of_negative_length", func() { keyfuncs.Subnet{IPv6: -1}.RemoteIP() }, "RemoteIP: IPv6 is -1 bits"},
+		{"an_IPv4_subnet_too_long", func() { keyfuncs.Subnet{IPv4: 33}.Of(keyfuncs.RemoteAddr) }, "IPv4 is 33 bits; use 1 to 32"},
+		{"an_IPv4_subnet_of_negative_length", func() { keyfuncs.Subnet{IPv4: -1}.Of(keyfuncs.RemoteAddr) }, "Subnet: IPv4 is -1 bits"},
+		{"an_IPv6_subnet_too_long", func() { keyfuncs.Subnet{IPv6: 129}.Of(keyfuncs.RemoteAddr) }, "IPv6 is 129 bits; use 1 to 128"},
+		{"an_IPv6_subnet_of_negative_length", func() { keyfuncs.Subnet{IPv6: -1}.Of(keyfuncs.RemoteAddr) }, "Subnet: IPv6 is -1 bits"},
+		{"a_subnet_of_no_address", func() { keyfuncs.Subnet{}.Of(nil) }, "Subnet.Of: the function is nil"},
+		{"no_trusted_prefixes_for_an_address", func() { keyfuncs.ForwardedAddr() }, "ForwardedAddr needs"},
+		{"no_trusted_prefixes_for_an_edge's_address", func() { keyfuncs.TrustedHeaderAddr("X-Real-IP") }, "TrustedHeaderAddr needs"},
 		{"a_value_that_nobody_gets", func() { keyfuncs.Value[any]("the tenant", nil) }, "gets the tenant"},
 		{"an_empty_trusted_header", func() { keyfuncs.TrustedHeaderIP("", ok) }, "TrustedHeaderIP("},
 		{"no_trusted_prefixes_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP") }, "TrustedHeaderIP needs"},
@@ -273,7 +276,7 @@ func TestBadConfigurationPanicsWithASentence(t *testing.T) {
 func TestConfigurationIsCopied(t *testing.T) {
 	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	sources := []keyfuncs.Func{keyfuncs.Action("a"), keyfuncs.Action("b")}
-	forwarded := keyfuncs.ForwardedIP(trusted...)
+	var forwarded keyfuncs.Func = keyfuncs.ForwardedIP(trusted...)
 	first, join := keyfuncs.First(sources...), keyfuncs.Join(sources...)
 	trusted[0] = netip.MustParsePrefix("0.0.0.0/0")
 	clear(sources)
@@ -315,7 +318,7 @@ func TestAllocations(t *testing.T) {
 		{"header_twice", keyfuncs.Header("X-User-ID"), get("X-User-ID", "a", "X-User-ID", "b"), 0},
 		{"context_value", keyfuncs.ContextValue(userKey{}), named, 0},
 		{"header_of_two_values", keyfuncs.Header("X-User-ID"), get("X-User-ID", "a, b"), 0},
-		{"remote_ip_of_a_subnet", keyfuncs.Subnet{IPv4: 24}.RemoteIP(), get(), 1},
+		{"remote_ip_of_a_subnet", keyfuncs.Subnet{IPv4: 24}.Of(keyfuncs.RemoteAddr), get(), 1},
 		{"context_value_missing", keyfuncs.ContextValue(userKey{}), get(), 0},
 		{"route_with_a_method", keyfuncs.Route, routed("GET /posts/{id}"), 0},
 		{"route_without_one", keyfuncs.Route, routed("/posts/{id}"), 1},

@@ -7,14 +7,15 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 )
 
 // proxies are the trusted prefixes of one Func. maker and header name it in warnings.
 type proxies struct {
 	prefixes      []netip.Prefix // of canonical addresses
 	maker, header string
-	trusted       presence // of a trusted peer, among the requests with the header
-	untrusted     warning
+	trusted       presence    // of a trusted peer, among the requests with the header
+	untrusted     atomic.Bool // whether an untrusted peer was reported
 }
 
 func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
@@ -50,13 +51,13 @@ func (ps *proxies) untrustedPeer(h http.Header) {
 	if _, there := h[ps.header]; !there {
 		return
 	}
-	if ps.untrusted.first() {
-		warn(codeUntrusted, fmt.Sprintf(
+	if !ps.untrusted.Swap(true) {
+		warn("forwarded-untrusted", fmt.Sprintf(
 			"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
 			ps.maker, ps.header))
 	}
 	if ps.trusted.miss() {
-		warn(codeNever, fmt.Sprintf(
+		warn("trusted-never-matches", fmt.Sprintf(
 			"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
 			manyMisses, ps.header, ps.maker))
 	}

@@ -9,13 +9,13 @@ import (
 	"strconv"
 )
 
-// ContextValue returns a Func that reads the value that an earlier handler has stored in
+// ContextValue returns a function that reads the value that an earlier handler has stored in
 // the request's context under key: the user's id, a string or an integer. [Value] says
 // how the value becomes a key, and which errors there are.
 //
 // ContextValue panics if key is nil or cannot be compared, and so cannot be the key of a
 // context.
-func ContextValue(key any) Func {
+func ContextValue(key any) UserOf[*http.Request] {
 	if key == nil || !reflect.TypeOf(key).Comparable() {
 		panic(fmt.Sprintf("keyfuncs: ContextValue needs the comparable key that the value was stored under, not a %T", key))
 	}
@@ -39,7 +39,7 @@ func contextKey(key any) string {
 //
 // If the value is nil or "", the error is [ErrNoKey]. A value of any other type is a mistake
 // in the program: the error names the type, and is neither ErrNoKey nor [ErrBadKey].
-func Value[C any](what string, get func(C) any) func(C) (string, error) {
+func Value[C any](what string, get func(C) any) UserOf[C] {
 	if get == nil {
 		panic("keyfuncs: Value needs a function that gets " + what)
 	}

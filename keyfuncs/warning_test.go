@@ -110,6 +110,26 @@ func TestAnAddressCopiedFromAHeader(t *testing.T) {
 	}
 }
 
+// Header takes an address from any client, and says so where it is made.
+func TestAHeaderWithAnAddress(t *testing.T) {
+	for name, want := range map[string]string{"x-forwarded-for": "ForwardedIP", "X-Real-IP": "TrustedHeaderIP", "X-User-ID": ""} {
+		var f keyfuncs.Func
+		lines := logged(t, func(struct{}) (string, error) {
+			f = keyfuncs.Header(name)
+			return "", nil
+		}, many(3, struct{}{})...)
+		if want == "" && lines == nil {
+			continue
+		}
+		if codes(lines) != "forwarded-untrusted" || !strings.Contains(lines[0], want) {
+			t.Errorf("Header(%q): %q, want %s", name, lines, want)
+		}
+		if key, err := f(get(name, "a")); key != "a" || err != nil {
+			t.Errorf("Header(%q): %q, %v", name, key, err)
+		}
+	}
+}
+
 // ginRequest and echoRequest tell their route as those of the frameworks do.
 type (
 	ginRequest  struct{ *http.Request }

@@ -19,21 +19,27 @@ func ExampleAllow() {
 	items := core.Must(core.New(memorystore.New(nil), core.Funnel(100, core.Per(10, time.Minute))))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		batch := strings.Split(r.FormValue("items"), ",")
-		if !nethttp.Allow(w, r, items, "alice", "item", len(batch)) {
+		d := nethttp.Allow(w, r, items, "alice", "item", len(batch))
+		if !d.Allowed {
 			return
 		}
-		fmt.Fprintf(w, "%d items", len(batch))
+		fmt.Fprintf(w, "%d items, and room for %d", len(batch), d.Remaining)
 	})
 	for _, n := range []int{60, 60, 40} {
 		r := httptest.NewRequest("POST", "/items?items=x"+strings.Repeat(",x", n-1), nil)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		fmt.Printf("%d, remaining %s, retry after %q\n", w.Code, w.Header().Get("X-RateLimit-Remaining"), w.Header().Get("Retry-After"))
+		if w.Code == http.StatusOK {
+			fmt.Println(w.Body)
+		}
 	}
 	// Output:
 	// 200, remaining 40, retry after ""
+	// 60 items, and room for 40
 	// 429, remaining 40, retry after "120"
 	// 200, remaining 0, retry after ""
+	// 40 items, and room for 0
 }
 
 // A login is limited by the e-mail address in its JSON body, which only the handler
@@ -57,7 +63,7 @@ func ExampleAllow_login() {
 			email := strings.ToLower(strings.TrimSpace(login.Email)) // as the accounts have it
 			address, _ := keyfuncs.RemoteIP(r)
 			// With the address, or anybody could lock the owner out.
-			if !nethttp.Allow(w, r, perEmail, email+" from "+address, "login", 1) {
+			if !nethttp.Allow(w, r, perEmail, email+" from "+address, "login", 1).Allowed {
 				return
 			}
 			fmt.Fprint(w, "wrong password")
@@ -84,7 +90,7 @@ func ExampleConfig_Allow() {
 	}}
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		megabytes := int(r.ContentLength>>20) + 1
-		if !answers.Allow(w, r, uploads, "alice", "upload", megabytes) {
+		if !answers.Allow(w, r, uploads, "alice", "upload", megabytes).Allowed {
 			return
 		}
 		fmt.Fprint(w, "uploaded")

@@ -9,6 +9,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -25,7 +26,7 @@ func BenchmarkMiddleware(b *testing.B) {
 		"limit=none":                          bare,
 		"limit=funnel/keys=1":                 limit(nethttp.Config{}, plenty),
 		"limit=funnel/keys=1/keep=on":         limit(nethttp.Config{Keep: true}, plenty),
-		"limit=funnel/keys=1/ietf=on":         limit(nethttp.Config{IETF: true}, plenty),
+		"limit=funnel/keys=1/ietf=on":         limit(nethttp.Config{Headers: gate.XRateLimitAndIETF}, plenty),
 		"limit=funnel/keys=1/verdict=refused": limit(nethttp.Config{}, never),
 	})
 }

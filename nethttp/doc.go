@@ -20,7 +20,7 @@
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
 //	X-RateLimit-Reset        when its full quota is available again, in seconds since 1970,
-//	                         rounded up
+//	                         rounded up; of core.InFlight a second from now
 //
 // In these cases the handler does not run:
 //
@@ -32,13 +32,15 @@
 //	400     the request does not say who, what or how much   none from this limit
 //	500     a key, Cost, Limiter or Skip function failed     none from this limit
 //
-// The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy)
-// from a limit. Cache-Control is no-store. Config.IETF adds RateLimit and RateLimit-Policy,
-// the headers of an [IETF draft].
+// The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy) and
+// too many requests at the same time (see core.InFlight) from other limits. Cache-Control is
+// no-store. Config.Headers chooses other headers: RateLimit and RateLimit-Policy of an [IETF draft],
+// 11 at present, or none. Config.SpreadRetryAfter keeps clients that were refused together from
+// coming back together.
 //
-// The middleware logs a 503, a 500 and a FinalCost that cannot be charged, each at most once a
-// minute, and keyfuncs.ErrNoRoute once. It does not log a 400, or a 503 for a client that has
-// disconnected.
+// The middleware logs a 503, a 500, a FinalCost that cannot be charged and a slot that cannot be
+// renewed or released, each at most once a minute, and keyfuncs.ErrNoRoute once. It does not log a
+// 400, or a 503 for a client that has disconnected.
 //
 // If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example
 // that nothing remains. With [core.Limit.Shadow] the headers show the enforced limits.
@@ -52,9 +54,47 @@
 // patterns with a method, or set Config.CountPreflights.
 //
 // If several Limits surround one handler, the headers show the tightest decision. One limiter
-// with several limits is better, because it charges all of them or none. Limits on different
+// with several limits is better, because it charges all of them or none. So does [LimitAll] for
+// several users, such as a user and their organization. Limits on different
 // kinds of users, such as ids and addresses, need different actions: see "By user and by address"
 // in package keyfuncs.
+//
+// # Costs known at the end
+//
+// A handler that knows what its request has cost calls [Settle], behind a Limit with Config.Settle: the
+// tokens of a language model, the rows of an export. What exceeds the quota is then debt, for which the
+// user waits. Config.FinalCost is for a cost that the status tells, such as a wrong password. It is
+// charged as far as there is room. The program examples/llmproxy settles streams.
+//
+// # Requests at the same time
+//
+// With [core.InFlight] a limiter counts requests in progress, alone or beside rate limits:
+//
+//	streams := core.Must(core.New(store, core.InFlight(3), core.SlidingWindow(100, time.Minute)))
+//	mux.Handle("POST /v1/chat/completions",
+//		nethttp.Limit(streams, user, keyfuncs.Action("completion"))(proxy))
+//
+// A request has its slot until the handler returns or panics, even if the client disconnects
+// before. If a handler takes over the connection (http.Hijacker) and returns, the slot is free although
+// the connection goes on. An http.TimeoutHandler inside the limit returns at its timeout, and the slot
+// is then free although the handler in it goes on.
+//
+// If a response takes longer than a third of the lease, a timer renews the slot. If the store has no
+// answer, the middleware tries again each second until the lease ends.
+//
+// The slot is released before the server ends the response, so a client that sends one request after
+// the other needs one slot. The release waits for the store, at most for the store's own timeout. If
+// it fails, it is tried again in the background each second until the lease ends: a slot taken in
+// Redis before an outage is released in Redis after it. At most 10,000 releases of a process are
+// tried again at a time. A slot beyond them, and one of a process that dies, is free when its lease
+// ends.
+//
+// A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits: InFlight
+// without a Cost outside, and the rate limit inside. FinalCost charges or refunds the rate limits
+// only. With Config.MaxWait a request waits for a slot to be released.
+//
+// Retry-After is 1, since nobody knows when a slot is released, unless a rate limit refuses too. Then
+// it is that limit's. An IETF policy of InFlight has qu="concurrent-requests" in place of w.
 //
 // # Where to mount it
 //
@@ -92,16 +132,23 @@
 //	forwarded-untrusted    X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP on a request that
 //	                       keyfuncs.RemoteIP limits, or the header of ForwardedIP or TrustedHeaderIP from
 //	                       a peer that is not trusted. If one of your proxies sets it, pass the proxy's
-//	                       prefixes to ForwardedIP. If none does, a client made it up.
+//	                       prefixes to ForwardedIP. If none does, a client made it up. Or keyfuncs.Header
+//	                       reads one of these headers, so that any client can choose its address.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
 //	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
 //	                       found none in 1,000. Mount the limit inside the login.
+//	never-an-action        The first 100 requests with a user had no action. Use one that every request has,
+//	                       such as Action("reply") or Route.
+//	user-with-port         The first five users were addresses with a port, as http.Request.RemoteAddr is.
+//	                       Then each connection has its own quota: use keyfuncs.RemoteIP.
 //	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
 //	charged-twice          The first five requests have passed the same limit twice: the inner decision
 //	                       always had the outer one's numbers, less the cost. The middleware is mounted
 //	                       twice, maybe on a group and on a route of it: remove one. Not noticed if it is
-//	                       inside another limit too.
+//	                       inside another limit too, or without the headers X-RateLimit.
+//	store-dropped          A hundred memorystores were made and dropped within an hour. A store that is made
+//	                       for each request limits no user: make it and its limiters once, at start-up.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
 //
@@ -115,5 +162,5 @@
 //	                       the old one may have lost slots. Logged at most once a minute.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
-// [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10
+// [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 package nethttp

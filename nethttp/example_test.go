@@ -43,6 +43,62 @@ func ExampleLimit() {
 
 func reply201(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
 
+// A user may have two exports in progress, whose slots are free when the handler returns.
+func ExampleLimit_inFlight() {
+	exports := core.Must(core.New(memorystore.New(nil), core.InFlight(2), core.SlidingWindow(100, time.Hour)))
+	var h http.Handler
+	send := func() {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/exports", nil)
+		r.Header.Set("X-User-ID", "alice")
+		h.ServeHTTP(w, r)
+		fmt.Printf("%d, retry after %q\n", w.Code, w.Header().Get("Retry-After"))
+	}
+	atOnce := 0
+	h = nethttp.Limit(exports, keyfuncs.Header("X-User-ID"), keyfuncs.Action("export"))(http.HandlerFunc(
+		func(http.ResponseWriter, *http.Request) {
+			if atOnce++; atOnce <= 2 {
+				send() // while this one is in progress
+			}
+		}))
+	send()
+	send()
+	// Output:
+	// 429, retry after "1"
+	// 200, retry after ""
+	// 200, retry after ""
+	// 200, retry after ""
+}
+
+// Two posts a minute per user, and three per organization. A refused post is charged to neither. The two
+// actions differ, so a user and an organization may have the same id.
+func ExampleLimitAll() {
+	store := memorystore.New(nil)
+	perUser := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
+	perOrg := core.Must(core.New(store, core.SlidingWindow(3, time.Minute)))
+
+	mux := http.NewServeMux()
+	mux.Handle("POST /posts", nethttp.LimitAll(
+		nethttp.By(perUser, keyfuncs.Header("X-User-ID"), keyfuncs.Action("post")), // both set by our gateway
+		nethttp.By(perOrg, keyfuncs.Header("X-Org-ID"), keyfuncs.Action("org-post")),
+	)(http.HandlerFunc(reply201)))
+
+	for _, user := range []string{"alice", "alice", "alice", "bob", "bob"} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("POST", "/posts", nil)
+		r.Header.Set("X-User-ID", user)
+		r.Header.Set("X-Org-ID", "org-7")
+		mux.ServeHTTP(w, r)
+		fmt.Printf("%s: %d, limit %s, remaining %s\n", user, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// alice: 201, limit 2, remaining 1
+	// alice: 201, limit 2, remaining 0
+	// alice: 429, limit 2, remaining 0
+	// bob: 201, limit 3, remaining 0
+	// bob: 429, limit 3, remaining 0
+}
+
 // Five replies a minute per user and 100 an hour per address. Each limit has an action of its
 // own. Otherwise a user named like an address would share that address's ban.
 func ExampleLimit_byUserAndAddress() {

@@ -12,8 +12,8 @@ import (
 )
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
-// action. It panics if an argument is nil.
-func Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
+// action. It panics if an argument is nil, or if user and action are swapped.
+func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.Limit(limiter, user, action)
 }
 
@@ -28,11 +28,13 @@ type Config struct {
 
 	// Limiter picks a limiter for a request, by the user's plan for example. If it is
 	// nil or returns nil, the limiter given to Limit decides. An error is answered 500.
-	// For a plan without a limit use Skip. To change numbers while the program runs, keep the
+	// For a plan without a limit use Skip, or to count it nevertheless the highest max: see
+	// package core, "Plans and changed numbers". To change numbers while the program runs, keep the
 	// limiter in an atomic.Pointer that this function loads.
 	Limiter func(*http.Request) (*core.Limiter, error)
 
-	// Skip lets a request pass without a decision and without headers.
+	// Skip lets a request pass without a decision and without headers. For an allow-list of
+	// addresses see the example of keyfuncs.ForwardedAddr.
 	Skip func(*http.Request) bool
 
 	// CountPreflights charges CORS preflights like any other request. Without it they
@@ -62,18 +64,19 @@ type Config struct {
 	MaxWait time.Duration
 
 	// MaxWaiting is how many requests of this middleware may wait or be decided at once;
-	// 0 is 1000. Further requests do not wait.
+	// 0 is 1000. Further requests do not wait. One user and action has at most half of them:
+	// a request waits only if more places are free than its user and action have.
 	MaxWaiting int
 
 	// FinalCost returns the final cost of a request that passed, by the status of its
 	// response. The difference to the cost charged on entry is refunded or charged. The
 	// headers show the decision on entry.
 	//
-	// Nothing is refunded to a client that has disconnected, if reading the request's body failed,
-	// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise, the
-	// status is 500 unless the response had begun. If the handler took over the connection
-	// (http.Hijacker), if FinalCost panics or returns a negative cost, or if the store fails, the
-	// cost charged on entry stays. The limiter need not be Refundable.
+	// Nothing is refunded to a client that has disconnected, if reading the request's body failed or
+	// was given up, or if the handler panics with http.ErrAbortHandler. If the handler panics
+	// otherwise, the status is 500 unless the response had begun. If the handler took over the
+	// connection (http.Hijacker), if FinalCost panics or returns a negative cost, or if the store
+	// fails, the cost charged on entry stays. The limiter need not be Refundable.
 	//
 	// With a FinalCost the handler's ResponseWriter and the request's Body are wrapped. The
 	// wrapper has the method Hijack over HTTP/2 too, where it fails. Mount
@@ -103,27 +106,73 @@ type Config struct {
 	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
 	// nothing, it sends requests that make the handler fail.
 	//
+	// FinalCost charges or refunds rate limits. The slots of [core.InFlight] are released in any case.
+	//
 	// Mount http.TimeoutHandler inside of all limits, and do not call [Allow] in its handler. If
 	// it is outside, the client gets 503, but FinalCost gets the status that the handler writes
 	// later.
 	FinalCost func(r *http.Request, status int) int
 
+	// Settle lets the handler say with the function [Settle] what the request has cost, when it knows.
+	// Cost is then the estimate, at least 1: a request of cost 0 cannot be settled. The limiter need
+	// not be Refundable. It excludes FinalCost.
+	Settle bool
+
 	// Keep lets the handler read the decision with [Decision].
 	Keep bool
 
-	// ResetDelta gives X-RateLimit-Reset in seconds from now instead of since 1970.
-	ResetDelta bool
-
-	// IETF adds the headers RateLimit-Policy and RateLimit, as
-	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10 has them.
+	// Headers says which headers show a decision: gate.XRateLimit, the zero value,
+	// gate.XRateLimitDelta, gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. Retry-After
+	// stays with all of them. The IETF's are RateLimit-Policy and RateLimit, as in
+	// draft 11 of May 2026:
+	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit
 	// only, and the others undivided.
-	IETF bool
+	Headers gate.Headers
+
+	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
+	// clients that were refused together do not all come back in the same second. How much
+	// longer depends only on the user, and is the same on every server. The response agrees
+	// with it, and the decision that Deny and the handler get stays exact.
+	SpreadRetryAfter bool
 }
 
-// Limit makes middleware of the configuration. It panics if an argument is nil.
-func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(http.Handler) http.Handler {
-	g := gate.New(framework{}, limiter, lift(user), lift(action), cfg.lift())
+// Limit makes middleware of the configuration. It panics if an argument is nil, or if user and
+// action are swapped.
+func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) func(http.Handler) http.Handler {
+	return cfg.LimitAll(By(limiter, user, action))
+}
+
+// By is a limiter, and whom and what it limits, for [LimitAll]. It panics if user and action are swapped.
+func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) gate.Subject[*http.Request] {
+	gate.NotSwapped("nethttp", "user", user, keyfuncs.Route)
+	gate.NotSwapped("nethttp", "action", action, keyfuncs.RemoteIP, keyfuncs.Everyone)
+	return gate.Subject[*http.Request]{Limiter: limiter, User: user, Action: action}
+}
+
+// LimitAll makes middleware that lets a request pass if all subjects allow it. They are decided together,
+// and if one refuses none is charged: see [core.All].
+//
+//	nethttp.LimitAll(
+//		nethttp.By(perUser, user, keyfuncs.Action("post")),
+//		nethttp.By(perOrg, org, keyfuncs.Action("org-post")))
+//
+// With one action for both, user 7 and organization 7 would share counts and bans.
+//
+// The headers show the subject that binds, and RateLimit-Policy the limits of all. It panics if there
+// are no subjects, or as [Limit] does.
+func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
+	return Config{}.LimitAll(subjects...)
+}
+
+// LimitAll is the function [LimitAll] with the configuration. A cost is that of each subject, and
+// Config.Limiter picks the first one's limiter.
+func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
+	var lifted []gate.Subject[exchange]
+	for _, s := range subjects {
+		lifted = append(lifted, gate.Subject[exchange]{Limiter: s.Limiter, User: lift(s.User), Action: lift(s.Action)})
+	}
+	g := gate.New(framework{}, cfg.lift(), lifted...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
 			panic("nethttp: Limit: the handler is nil")
@@ -138,40 +187,63 @@ func (cfg Config) Limit(limiter *core.Limiter, user, action keyfuncs.Func) func(
 
 // Allow limits an action that only the handler knows: by a key in the body, the size of
 // a payload, the number of items in a batch. It charges cost and sets the headers as
-// Limit does. If the action is refused or cannot be decided, Allow answers the request and
-// returns false. The handler then returns:
+// Limit does. If the action is refused or cannot be decided, Allow answers the request, and the
+// decision that it returns is not Allowed. The handler then returns:
 //
-//	if !nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items)) {
+//	d := nethttp.Allow(w, r, uploads, user, "upload", len(batch.Items))
+//	if !d.Allowed {
 //		return
 //	}
 //
-// Call it before the handler writes. An empty user or action is answered 400, as a
-// missing key is.
+// With [core.InFlight], Allow takes a slot, and the handler releases it:
 //
-// Behind a Limit, Allow answers with the Deny, Fail, ResetDelta and IETF of the innermost
+//	defer streams.Release(context.WithoutCancel(r.Context()), d)
+//
+// A decision that has failed is the zero Decision. Call Allow before the handler writes. An empty user
+// or action is answered 400, as a missing key is.
+//
+// Behind a Limit, Allow answers with the Deny, Fail, Headers and SpreadRetryAfter of the innermost
 // Limit's Config, even if that Limit skipped. Exception: if the outer Limit skipped and the
-// inner one has no Deny, Fail or Keep, Allow uses the outer one's. Without
+// inner one has no Keep and none of these but Headers, Allow uses the outer one's. Without
 // a Limit, use [Config.Allow] to set them.
-func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
-	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost) == nil
+func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
+	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, ResetDelta and IETF of cfg. The
-// other fields are not used. Behind a Limit, the Limit's ResetDelta and IETF apply instead,
-// so that the headers of one response agree.
-func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) bool {
+// Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
+// other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
+// headers of one response agree.
+func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
-	return gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost) == nil
+	return gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost)
 }
 
 // Decision returns the decision that let the request pass, for a handler behind a
 // [Config] with Keep. Behind several, it returns the decision of the innermost.
 func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exchange](r) }
 
+// Settle replaces the estimate that was charged on entry with what the request has cost, for a handler
+// behind a [Config] with Settle. The difference is given back, or charged in full: the user may then
+// owe up to one quota and wait for it. See [core.Limiter.Settle].
+//
+//	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
+//	...
+//	defer func() { err = nethttp.Settle(r, written) }()
+//
+// Call it once, when the cost is known: also after the response has begun, and after the client has
+// left. What was used was used, so the end of the request's context does not stop it. A second call
+// does nothing. What is never settled stays at its estimate, after a panic too: use defer. The
+// headers show the decision on entry.
+//
+// Behind several such limits, it settles all of them. It does nothing for a request that passed
+// without a decision, as with Skip. r is the handler's request, or one derived from it. The error is
+// the store's, or says that no Limit has Settle. Log it, and do not retry.
+func Settle(r *http.Request, actual int) error { return gate.Settle[exchange](r, actual) }
+
 // ExposedHeaders returns the headers that a browser must be allowed to read for a script
 // of another origin to see its limits. Give them to the CORS middleware, such as
 // cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors, and mount that
-// outside Limit, so that a refusal has its headers too.
+// outside Limit, so that a refusal has its headers too. They are those of every Config.Headers.
 func ExposedHeaders() []string {
 	return []string{"Retry-After", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "RateLimit", "RateLimit-Policy"}
 }

@@ -44,7 +44,7 @@ func TestRouteOutsideTheMux(t *testing.T) {
 		wg.Go(func() {
 			for range 5 {
 				w := ask(h)
-				if w.Code != 500 || !strings.Contains(w.Body.String(), "not able to tell how this action is limited") || w.Header().Get("X-RateLimit-Limit") != "" {
+				if w.Code != 500 || !strings.Contains(w.Body.String(), "could not determine the limit for this action") || w.Header().Get("X-RateLimit-Limit") != "" {
 					t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
 				}
 			}
@@ -150,7 +150,7 @@ func TestTheRequestIsPassedUnchanged(t *testing.T) {
 
 // What a mux inside finds out is known to a middleware outside, as it is without Keep.
 func TestALoggerOutsideSeesThePattern(t *testing.T) {
-	for _, cfg := range []nethttp.Config{{}, {Keep: true}, {IETF: true}} {
+	for _, cfg := range []nethttp.Config{{}, {Keep: true}, {Headers: gate.XRateLimitAndIETF}} {
 		ran := gatetest.NewRan(t, 2)
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /a/{id}", func(_ http.ResponseWriter, r *http.Request) {
@@ -240,7 +240,7 @@ func TestExposedHeaders(t *testing.T) {
 	for i := range exposed {
 		exposed[i] = http.CanonicalHeaderKey(exposed[i])
 	}
-	h := nethttp.Config{IETF: true}.Limit(one(memory()), keyfuncs.Everyone, keyfuncs.Action("x"))(http.NotFoundHandler())
+	h := nethttp.Config{Headers: gate.XRateLimitAndIETF}.Limit(one(memory()), keyfuncs.Everyone, keyfuncs.Action("x"))(http.NotFoundHandler())
 	ask(h)
 	safelisted := []string{"Cache-Control", "Content-Type"}
 	got := ask(h).Header()

@@ -1,9 +1,8 @@
 package machine
 
-// A BanRule is a ban policy in integers: so many Refusals within Within lead to a ban. Bans
-// are the lengths of the first ban, the second and so on, and the last one repeats. After
-// ForgetAfter without a refusal or a ban, the next ban is the first again. Times are
-// microseconds.
+// A BanRule is a ban policy in integers: so many Refusals within Within lead to a ban; if Refusals is 0,
+// none does. Bans are the lengths of the first ban, the second and so on, and the last one repeats.
+// After ForgetAfter without a refusal or a ban, the next ban is the first again. Times are microseconds.
 type BanRule struct {
 	Refusals            int
 	Within, ForgetAfter int64
@@ -11,7 +10,9 @@ type BanRule struct {
 }
 
 // NewBan makes the rule of a ban policy. It keeps b.
-func NewBan(b *BanRule) Rule { return Rule{Kind: KindBan, Max: int64(b.Refusals), Ban: b} }
+func NewBan(b *BanRule) Rule {
+	return Rule{Kind: KindBan, machine: machines[FormBans], Max: int64(b.Refusals), Ban: b}
+}
 
 // Bans is the state of a ban policy: a user's refusals and bans.
 type Bans struct {
@@ -24,17 +25,17 @@ type Bans struct {
 // bans is the machine of ban policies.
 type bans struct{}
 
-func (bans) args(r *Rule, b []int64, a Ask) []int64 {
+func (*bans) args(r *Rule, b []int64, a Ask) []int64 {
 	return append(append(b, a.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
 }
 
-func (bans) load(s *State, d *decoder) {
+func (*bans) load(s *State, d *decoder) {
 	s.Bans = &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
 	s.Bans.Refusals = d.instants()
 }
 
 // check reports whether the user is not banned. A manual ban always fits.
-func (bans) check(_ *Rule, s *State, now int64, a Ask) bool {
+func (*bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 	s.ahead = 0
 	if !s.Exists || s.Bans == nil {
 		s.Bans, s.Exists = nil, false
@@ -45,7 +46,7 @@ func (bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 }
 
 // charge makes a manual ban.
-func (bans) charge(r *Rule, s *State, now int64, a Ask) {
+func (*bans) charge(r *Rule, s *State, now int64, a Ask) {
 	if a.Ban > 0 {
 		r.ban(s, now, a.Ban)
 	} else if s.ahead > 0 {
@@ -54,8 +55,8 @@ func (bans) charge(r *Rule, s *State, now int64, a Ask) {
 }
 
 // refuse counts a refusal by any limit, which may lead to a ban.
-func (bans) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	if !record || a.Patient {
+func (*bans) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	if !record || a.Patient || !r.RecordsRefusals() {
 		if s.ahead > 0 {
 			r.settle(s, now)
 		}
@@ -93,45 +94,39 @@ func (r *Rule) settle(s *State, now int64) *Bans {
 	return b
 }
 
-func (bans) read(r *Rule, s *State, now int64, _ Ask) {
+func (*bans) read(r *Rule, s *State, now, _ int64) {
 	b, v := s.Bans, &s.Reading
 	if b == nil {
 		return
 	}
 	now += s.ahead
 	live := Bans{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
-	v.Refusals, v.Level = len(live.Refusals), live.Level
+	v.Count, v.Level = int64(len(live.Refusals)), live.Level
 	v.Rest.Whole, v.Wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
 }
 
-// refund gives nothing back: a refusal stays recorded.
-func (bans) refund(*Rule, *State, Taken, int64, int64) bool { return false }
+// amend gives nothing back: a refusal stays recorded.
+func (*bans) amend(*Rule, *State, Taken, int64, Amendment) bool { return false }
 
-func (bans) save(s *State, b []byte) []byte {
+func (*bans) save(s *State, b []byte) []byte {
 	return appendInstants(appendInts(b, s.Bans.Last, s.Bans.Until, int64(s.Bans.Level)), len(s.Bans.Refusals),
 		func(i int) int64 { return s.Bans.Refusals[i] })
 }
 
-func (bans) reply(_ *Rule, n []int64, _ bool) (v Reading) {
-	v.Refusals, v.Rest.Whole, v.Wait, v.Level = int(n[0]>>1), n[1], n[2], int(n[3])
-	return v
+func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
+	v.Count, v.Rest.Whole, v.Wait, v.Level = n[0]>>1, n[1], n[2], int(n[3])
+	return v, n[4:]
 }
 
-func (bans) replySize(*Rule, bool) int { return 4 }
+func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { return b }
 
-func (bans) refundArgs(_ *Rule, b []int64, _ Taken, _ int64) []int64 { return b }
+func (*bans) remaining(*Rule, *Reading) int64 { return 0 }
 
-func (bans) weight(*Rule, int64) int { return 1 }
+func (*bans) holds(r *Rule, s *State) (expires, refuses int64) {
+	return r.Ban.forgotten(s.Bans), s.Bans.Until
+}
 
-func (bans) remaining(*Rule, *Reading) int64 { return 0 }
-
-func (bans) retryAfter(_ *Rule, v *Reading, _ int64) int64 { return v.Wait }
-
-func (bans) expires(r *Rule, s *State) int64 { return r.Ban.forgotten(s.Bans) }
-
-func (bans) refusedUntil(_ *Rule, s *State) int64 { return s.Bans.Until }
-
-func (bans) foreseen(*Rule, Reading, bool) bool { return true }
+func (*bans) foreseen(*Rule, Reading, bool) bool { return true }
 
 // level is how many bans in a row count at an instant.
 func (r *BanRule) level(b *Bans, now int64) int {
@@ -160,3 +155,5 @@ func (r *BanRule) forgotten(b *Bans) int64 {
 	}
 	return end
 }
+
+func (*bans) lease(*Rule, int64) {}

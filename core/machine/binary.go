@@ -14,8 +14,6 @@ var ErrBinary = errors.New("machine: the bytes are not a state")
 // a state with it, so an instant may be negative.
 const binaryVersion = 1
 
-var machines = [...]machine{FormMeter: meter{}, FormCounter: counter{}, FormTrail: trail{}, FormBans: bans{}}
-
 // MarshalBinary returns the state in a format that UnmarshalBinary reads, in this and in
 // later versions. If the state does not exist, it returns no bytes. The error is nil.
 func (s *State) MarshalBinary() ([]byte, error) {
@@ -28,6 +26,8 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		form = FormTrail
 	case s.Bans != nil:
 		form = FormBans
+	case s.Slots != nil:
+		form = FormSlots
 	case s.Counter != Counter{}:
 		form = FormCounter
 	}

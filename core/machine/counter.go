@@ -1,26 +1,35 @@
 package machine
 
-// Counter is the state of a FixedWindow or ElasticWindow: the units admitted in the
-// window, and the instant at which the window ends.
+// Counter is the state of a FixedWindow, ElasticWindow or CalendarWindow: the units admitted in
+// the window, and the instant at which the window ends.
 type Counter struct {
 	Count, End int64
 }
 
-// counter is the machine of FixedWindow and ElasticWindow. The elastic one records refusals.
+// counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. The elastic one records
+// refusals.
 type counter struct{}
 
-func (counter) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
+func (*counter) args(r *Rule, b []int64, a Ask) []int64 {
+	b = windowArgs(r, b, a)
+	if r.Calendar != nil {
+		b = r.Calendar.appendPeriods(b, a.Epoch)
+	}
+	return b
+}
 
-func (counter) load(s *State, d *decoder) {
+func (*counter) load(s *State, d *decoder) {
 	s.Counter = Counter{Count: d.int(), End: d.int()}
 	d.bad = d.bad || s.Counter == Counter{}
 }
 
 // check brings the counter to now. If another limiter has a higher max, the count may
 // exceed this one's. It is not cut: a write would lower it for that limiter too.
-func (counter) check(r *Rule, s *State, now int64, a Ask) bool {
+func (*counter) check(r *Rule, s *State, now int64, a Ask) bool {
 	c := &s.Counter
 	switch {
+	case r.Calendar != nil:
+		r.align(s, now, a)
 	case !s.Exists || c.End <= now:
 		s.Exists = false
 		*c = Counter{End: now}
@@ -28,44 +37,83 @@ func (counter) check(r *Rule, s *State, now int64, a Ask) bool {
 		c.End = now + r.Period
 		s.Dirty = true
 	}
-	return a.Mode == Force || a.Cost <= r.Max-c.Count
+	return a.forced() || a.Cost <= r.Max-c.Count
 }
 
-func (counter) charge(r *Rule, s *State, now int64, a Ask) {
+// Linger is how long the state of a calendar window is kept after its end. If the time of day
+// steps back over a boundary by at most this, neither period has its quota twice.
+const Linger = int64(1e6)
+
+// align is check for a calendar window. Which period a count is of says its end: the period with the
+// nearest end. It may differ from the calendar's, since a monotonic clock and the time of day differ
+// by microseconds each time, and two processes may have different time zone data. Each count lasts
+// until its own end at least, so the period that begins last never has more than the quota.
+func (r *Rule) align(s *State, now int64, a Ask) {
+	c := &s.Counter
+	start, end := r.Calendar.Period(now + a.Epoch)
+	start, end = start-a.Epoch, end-a.Epoch
+	ofLast := 2*c.End <= start+end
+	switch {
+	case !s.Exists, ofLast && c.End <= now:
+		s.Exists = false
+		*c = Counter{End: now}
+	case ofLast: // it counts until its end
+	case c.End < end:
+		c.End = end
+	case 2*(c.End-end) > end-start && end-now > Linger: // the clock stepped back
+		c.End = end
+		s.Dirty = true
+	}
+}
+
+func (*counter) charge(r *Rule, s *State, now int64, a Ask) {
 	c, cost := &s.Counter, a.Cost
-	if a.Mode == Force {
-		if cost = min(cost, r.Max-c.Count); cost <= 0 {
+	if a.forced() {
+		most := r.Max
+		if a.Mode == Owe {
+			most *= 2
+		}
+		if cost = min(cost, most-c.Count); cost <= 0 {
 			return
 		}
 	}
 	c.Count += cost
-	if !s.Exists || r.Kind.RecordsRefusals() {
+	if !s.Exists || r.RecordsRefusals() {
 		c.End = now + r.Period
+		if r.Calendar != nil {
+			_, end := r.Calendar.Period(now + a.Epoch)
+			c.End = end - a.Epoch
+		}
 	}
 	s.Exists, s.Dirty = true, true
 }
 
-func (counter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	if record && !a.Patient && r.refused(s, a) && r.Kind.RecordsRefusals() {
+func (*counter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
 		s.Counter.End = now + r.Period
 		s.Dirty = true
 	}
 }
 
-func (counter) read(_ *Rule, s *State, now int64, _ Ask) {
-	s.Reading.Count, s.Reading.Rest.Whole = s.Counter.Count, s.Counter.End-now
+func (*counter) read(_ *Rule, s *State, now, _ int64) {
+	s.Count, s.Rest.Whole, s.Wait = s.Counter.Count, s.Counter.End-now, s.Counter.End-now
 }
 
-func (counter) refund(r *Rule, s *State, t Taken, now, units int64) bool {
-	c := &s.Counter
-	if r.Kind.RecordsRefusals() {
+func (*counter) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
+	c, end := &s.Counter, t.At+t.Reading.Rest.Whole
+	switch {
+	case r.RecordsRefusals():
 		if now >= t.At+r.Period {
 			return false // the charge may belong to an earlier window
 		}
-	} else if c.End != t.At+t.Reading.Rest.Whole || opened(t, units) && c.Count > units {
+	case r.Calendar != nil:
+		if c.End < end-Linger || c.End > end+Linger {
+			return false
+		}
+	case c.End != end || opened(t, a.Units) && c.Count > a.Units:
 		return false
 	}
-	c.Count -= units
+	c.Count -= a.Units
 	s.Exists = c.Count > 0
 	return true
 }
@@ -73,38 +121,37 @@ func (counter) refund(r *Rule, s *State, t Taken, now, units int64) bool {
 // opened reports whether a refund gives back all of the charge that opened a window.
 func opened(t Taken, units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
-func (counter) save(s *State, b []byte) []byte {
+func (*counter) save(s *State, b []byte) []byte {
 	return appendInts(b, s.Counter.Count, s.Counter.End)
 }
 
-func (counter) reply(_ *Rule, n []int64, _ bool) (v Reading) {
-	v.Count, v.Rest.Whole = n[0]>>1, n[1]
-	return v
+func (*counter) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
+	v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[1]
+	return v, n[2:]
 }
 
-func (counter) replySize(*Rule, bool) int { return 2 }
-
-func (counter) refundArgs(r *Rule, b []int64, t Taken, units int64) []int64 {
+func (*counter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	all := int64(0)
-	if opened(t, units) {
+	if opened(t, a.Units) {
 		all = 1
 	}
-	return append(b, units, r.Period, t.At+t.Reading.Rest.Whole, all)
+	return append(b, a.Units, r.Period, t.At+t.Reading.Rest.Whole, all)
 }
 
-func (counter) weight(*Rule, int64) int { return 1 }
+func (*counter) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
 
-func (counter) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
-
-func (counter) retryAfter(_ *Rule, v *Reading, _ int64) int64 { return v.Rest.Whole }
-
-func (counter) expires(_ *Rule, s *State) int64 { return s.Counter.End }
-
-func (counter) refusedUntil(r *Rule, s *State) int64 {
-	if s.Counter.Count < r.Max {
-		return 0
+func (*counter) holds(r *Rule, s *State) (expires, refuses int64) {
+	expires = s.Counter.End
+	if r.Calendar != nil {
+		expires += Linger
 	}
-	return s.Counter.End
+	if s.Counter.Count < r.Max {
+		return expires, 0
+	}
+	return expires, s.Counter.End
 }
 
-func (counter) foreseen(*Rule, Reading, bool) bool { return true }
+func (*counter) foreseen(*Rule, Reading, bool) bool { return true }
+
+// lease changes nothing: a lease ends with the window in which it was charged.
+func (*counter) lease(*Rule, int64) {}

@@ -7,11 +7,11 @@
 //	var s machine.State
 //	_ = s.UnmarshalBinary(load(key)) // a missing key has no bytes: the zero State
 //	ask := machine.Ask{Cost: 1}
-//	rule.Check(&s, now, ask)
+//	rule.Check(&s, now, &ask)
 //	if s.Fits {
-//		rule.Charge(&s, now, ask)
+//		rule.Charge(&s, now, &ask)
 //	} else {
-//		rule.Refuse(&s, now, ask, true)
+//		rule.Refuse(&s, now, &ask, true)
 //	}
 //	if s.Dirty {
 //		save(key, s.MarshalBinary, rule.Expires(&s))
@@ -24,17 +24,21 @@
 // # Machines
 //
 //	meter.go    buckets and funnels: the instant at which the debt ends (GCRA)
-//	counter.go  FixedWindow and ElasticWindow: a count, and the window's end
+//	counter.go  FixedWindow, ElasticWindow and CalendarWindow: a count, and the window's end
 //	trail.go    SlidingWindow and MovingWindow: the instants of the last actions
 //	ban.go      a ban policy: the refusals since the last ban, and the ban
+//	slots.go    InFlight: the slots that are taken, and when their leases began
 //
-// For each there is a Lua file in redisstore/lua. It has functions of the same names in the same
-// order: args, load, check, charge, refuse, read, refund, save.
+// calendar.go divides time into the periods of a CalendarWindow.
+//
+// For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
+// order: args, load, check, charge, refuse, read, amend, save.
 //
 // # Time
 //
 // All times are microseconds on the store's clock, and every instant is positive. Instants
-// count from an epoch of the store's own choice, so a rule cannot tell the hour or the day. A
+// count from an epoch of the store's own choice. A rule with a [Calendar] needs the time of day: before
+// [Rule.Check] the store sets Ask.Epoch, which is its instant 0 in microseconds since 1970. A
 // clock may step back. The first action that finds a state from the future moves it back to
 // now, so that no user is locked out for longer than one full period.
 //
@@ -51,10 +55,10 @@
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also needs a Form in kinds.go, a field in [State], its machine and a case of
-// MarshalBinary in binary.go, and in memorystore/slot.go a form, an arena, and a case to load, to
+// MarshalBinary in binary.go, and in memorystore/table.go a form, an arena, and a case to load, to
 // store and to release it.
 //
-// A limit that needs the time of day, such as a calendar month, cannot be added yet: a rule's instants
-// have no date. Nor can one whose charge is given back when the action ends: [Rule.Refund] is made
-// for a charge that is refunded once, by the process that made it.
+// [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back
+// when the action ends: its charge is released or renewed, as often as a caller tries, and not refunded.
+// So its state tells one charge from another, and a second release of the same charge finds nothing.
 package machine

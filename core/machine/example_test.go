@@ -14,17 +14,17 @@ func Example() {
 	var state machine.State // nothing is kept
 	ask := machine.Ask{Cost: 1}
 	for _, now := range []int64{100 * second, 100 * second, 100 * second, 101 * second} {
-		rule.Check(&state, now, ask)
+		rule.Check(&state, now, &ask)
 		if state.Fits {
-			rule.Charge(&state, now, ask)
+			rule.Charge(&state, now, &ask)
 		} else {
-			rule.Refuse(&state, now, ask, true)
+			rule.Refuse(&state, now, &ask, true)
 		}
-		r := rule.Read(&state, now, ask)
+		r := rule.Read(&state, now, &ask)
 		if r.Fits {
 			fmt.Println("fits, remaining", rule.Remaining(r))
 		} else {
-			fmt.Println("refused, retry after", rule.RetryAfter(r, ask.Cost))
+			fmt.Println("refused, retry after", r.Wait)
 		}
 	}
 	// Output:
@@ -45,8 +45,8 @@ func ExampleState_MarshalBinary() {
 			return
 		}
 		ask := machine.Ask{Cost: 1}
-		if rule.Check(&state, now, ask); state.Fits {
-			rule.Charge(&state, now, ask)
+		if rule.Check(&state, now, &ask); state.Fits {
+			rule.Charge(&state, now, &ask)
 		}
 		fmt.Println(state.Fits, "expires at", rule.Expires(&state)/second)
 		if state.Dirty {

@@ -12,19 +12,23 @@ const (
 	KindElasticWindow
 	KindTokenBucket
 	KindFunnel
+	KindCalendarWindow
 	KindBan // a ban policy, which is decided as a limit is
+	KindInFlight
 )
 
 // kinds is the table of all kinds. The package's documentation says what else a new kind needs.
 var kinds = [...]kind{
-	KindSlidingWindow:  {word: "sliding", constructor: "SlidingWindow", most: 10_000, form: FormTrail, machine: trail{}},
-	KindSlidingRefused: {word: "refused", constructor: "SlidingWindow", most: 10_000, form: FormTrail, machine: trail{}, records: true},
-	KindMovingWindow:   {word: "moving", constructor: "MovingWindow", most: 50_000_000, form: FormTrail, machine: trail{}},
-	KindFixedWindow:    {word: "fixed", constructor: "FixedWindow", most: 1_000_000_000, form: FormCounter, machine: counter{}},
-	KindElasticWindow:  {word: "elastic", constructor: "ElasticWindow", most: 1_000_000_000, form: FormCounter, machine: counter{}, records: true},
-	KindTokenBucket:    {word: "bucket", constructor: "TokenBucket", most: 1_000_000_000, form: FormMeter, machine: meter{}},
-	KindFunnel:         {word: "funnel", constructor: "Funnel", most: 1_000_000_000, form: FormMeter, machine: meter{}},
-	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans, machine: bans{}, records: true},
+	KindSlidingWindow:  {word: "sliding", constructor: "SlidingWindow", most: 10_000, form: FormTrail, entries: 2},
+	KindSlidingRefused: {word: "refused", constructor: "SlidingWindow", most: 10_000, form: FormTrail, entries: 2, records: true},
+	KindMovingWindow:   {word: "moving", constructor: "MovingWindow", most: 50_000_000, form: FormTrail, entries: 2000, prepaid: true},
+	KindFixedWindow:    {word: "fixed", constructor: "FixedWindow", most: 1_000_000_000, form: FormCounter, prepaid: true},
+	KindElasticWindow:  {word: "elastic", constructor: "ElasticWindow", most: 1_000_000_000, form: FormCounter, records: true},
+	KindTokenBucket:    {word: "bucket", constructor: "TokenBucket", most: 1_000_000_000, form: FormMeter, prepaid: true},
+	KindFunnel:         {word: "funnel", constructor: "Funnel", most: 1_000_000_000, form: FormMeter, prepaid: true},
+	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots, entries: 2, slots: true},
+	KindCalendarWindow: {word: "calendar", constructor: "CalendarWindow", most: 1_000_000_000, form: FormCounter, prepaid: true},
+	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans, records: true},
 }
 
 type kind struct {
@@ -32,8 +36,10 @@ type kind struct {
 	constructor string // in package core, and in a limit's text
 	most        int    // the highest quota
 	form        Form
-	machine     machine
-	records     bool // it records what it refuses
+	records     bool  // it records what it refuses
+	slots       bool  // it counts what is in progress, and gives back on release
+	prepaid     bool  // a process may charge units before their actions: see Rule.WithLease
+	entries     int64 // how many entries Redis writes in the time of a counter's charge; 0: it has none
 }
 
 // A Form is the part of a [State] that a kind uses.
@@ -45,7 +51,11 @@ const (
 	FormCounter                 // State.Counter
 	FormTrail                   // State.Trail
 	FormBans                    // State.Bans
+	FormSlots                   // State.Slots
 )
+
+// machines is the table of all machines, by form.
+var machines = [...]machine{FormMeter: &meter{}, FormCounter: &counter{}, FormTrail: &trail{}, FormBans: &bans{}, FormSlots: &slots{}}
 
 // A machine is the arithmetic of the kinds with one form. Its first eight functions have their
 // counterparts in its Lua file, in the same order.
@@ -65,31 +75,28 @@ type machine interface {
 	// refuse leaves a checked state uncharged, and may record the refusal.
 	refuse(r *Rule, s *State, now int64, a Ask, record bool)
 
-	// read fills in s.Reading, of which only Fits is set.
-	read(r *Rule, s *State, now int64, a Ask)
+	// read fills in s.Reading, in which Fits is set.
+	read(r *Rule, s *State, now, cost int64)
 
-	// refund gives back units, and reports whether the state has changed.
-	refund(r *Rule, s *State, t Taken, now, units int64) bool
+	// amend amends what a charge has taken, and reports whether the state has changed.
+	amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool
 
 	// save appends the state in binary form.
 	save(s *State, b []byte) []byte
 
-	// reply makes a reading of the numbers that the Lua function read returns. dated says that the
-	// charge may be refunded. replySize is how many numbers there are.
-	reply(r *Rule, n []int64, dated bool) Reading
-	replySize(r *Rule, dated bool) int
+	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
+	// returns the numbers after them. dated says that the charge may be amended.
+	reply(r *Rule, n []int64, cost int64, dated bool) (v Reading, rest []int64)
 
-	// refundArgs appends the numbers that the Lua function refund reads.
-	refundArgs(r *Rule, b []int64, t Taken, units int64) []int64
-
-	// weight is how long Redis takes for a cost, in charges of a counter.
-	weight(r *Rule, cost int64) int
+	// amendArgs appends the numbers that the Lua function amend reads.
+	amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64
 
 	remaining(r *Rule, v *Reading) int64
-	retryAfter(r *Rule, v *Reading, cost int64) int64
-	expires(r *Rule, s *State) int64
-	refusedUntil(r *Rule, s *State) int64
+	holds(r *Rule, s *State) (expires, refuses int64)
 	foreseen(r *Rule, v Reading, count bool) bool
+
+	// lease tightens a rule whose units are charged up to lease before their actions.
+	lease(r *Rule, lease int64)
 }
 
 // String returns the word for the kind in keys, headers and logs.
@@ -106,8 +113,9 @@ func (k Kind) Constructor() string { return kinds[k].constructor }
 // Most is the highest quota of a limit of the kind.
 func (k Kind) Most() int { return kinds[k].most }
 
+// Prepaid reports whether a process may charge units of such a limit before their actions: see
+// [Rule.WithLease].
+func (k Kind) Prepaid() bool { return int(k) < len(kinds) && kinds[k].prepaid }
+
 // Form says which part of a [State] the kind uses.
 func (k Kind) Form() Form { return kinds[k].form }
-
-// RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
-func (k Kind) RecordsRefusals() bool { return kinds[k].records }

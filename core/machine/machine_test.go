@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -14,24 +15,26 @@ import (
 const second = int64(1e6)
 
 var rules = map[string]Rule{
-	"sliding": NewWindow(KindSlidingWindow, 3, 10*second),
-	"refused": NewWindow(KindSlidingRefused, 3, 10*second),
-	"moving":  NewWindow(KindMovingWindow, 3, 10*second),
-	"fixed":   NewWindow(KindFixedWindow, 3, 10*second),
-	"elastic": NewWindow(KindElasticWindow, 3, 10*second),
-	"bucket":  NewMeter(KindTokenBucket, 3, 7, second),
-	"initial": NewMeter(KindTokenBucket, 3, 7, second).WithInitial(2, 30*second),
-	"funnel":  NewMeter(KindFunnel, 3, 1, second),
-	"ban":     NewBan(&BanRule{Refusals: 2, Within: second, ForgetAfter: 5 * second, Bans: []int64{second, 2 * second}}),
+	"sliding":  NewWindow(KindSlidingWindow, 3, 10*second),
+	"refused":  NewWindow(KindSlidingRefused, 3, 10*second),
+	"moving":   NewWindow(KindMovingWindow, 3, 10*second),
+	"fixed":    NewWindow(KindFixedWindow, 3, 10*second),
+	"elastic":  NewWindow(KindElasticWindow, 3, 10*second),
+	"bucket":   NewMeter(KindTokenBucket, 3, 7, second),
+	"initial":  NewMeter(KindTokenBucket, 3, 7, second).WithInitial(2, 30*second),
+	"calendar": NewCalendarWindow(3, NewCalendar("minute", time.UTC)),
+	"funnel":   NewMeter(KindFunnel, 3, 1, second),
+	"inflight": NewWindow(KindInFlight, 3, 10*second),
+	"ban":      NewBan(&BanRule{Refusals: 2, Within: second, ForgetAfter: 5 * second, Bans: []int64{second, 2 * second}}),
 }
 
 // decide asks a rule as a store does.
 func decide(r *Rule, s *State, now int64, a Ask) bool {
-	r.Check(s, now, a)
+	r.Check(s, now, &a)
 	if s.Fits {
-		r.Charge(s, now, a)
+		r.Charge(s, now, &a)
 	} else {
-		r.Refuse(s, now, a, true)
+		r.Refuse(s, now, &a, true)
 	}
 	return s.Fits
 }
@@ -48,11 +51,11 @@ func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
 			t.Errorf("%s: a fourth action is admitted", name)
 		}
 		a := Ask{Cost: 1}
-		r.Check(&s, 100*second+3, a)
-		v := r.Read(&s, 100*second+3, a)
-		if again := 100*second + 3 + r.RetryAfter(v, 1); decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
+		r.Check(&s, 100*second+3, &a)
+		v := r.Read(&s, 100*second+3, &a)
+		if again := 100*second + 3 + v.Wait; decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
 			t.Errorf("%s: admitted a microsecond before RetryAfter", name)
-		} else if r.Check(&s, again, a); !s.Fits && name != "elastic" {
+		} else if r.Check(&s, again, &a); !s.Fits && name != "elastic" {
 			t.Errorf("%s: refused at RetryAfter", name)
 		}
 	}
@@ -69,7 +72,7 @@ func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
 		a, now := Ask{Cost: 1}, 101*second
 		decide(&r, &old, now, a)
 		decide(&r, &fresh, now, a)
-		if got, want := *r.Read(&old, now, a), *r.Read(&fresh, now, a); got != want {
+		if got, want := *r.Read(&old, now, &a), *r.Read(&fresh, now, &a); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -112,8 +115,16 @@ func TestTheLevelOfABanIsNotCapped(t *testing.T) {
 // decideBan has another limit refuse.
 func decideBan(r *Rule, s *State, now int64) {
 	a := Ask{Cost: 1}
-	r.Check(s, now, a)
-	r.Refuse(s, now, a, s.Fits)
+	r.Check(s, now, &a)
+	r.Refuse(s, now, &a, s.Fits)
+}
+
+// verb gives back what a rule has charged.
+func verb(r *Rule) Verb {
+	if r.TakesSlots() {
+		return VerbRelease
+	}
+	return VerbRefund
 }
 
 func randomState(t *rapid.T) (r Rule, s State, now int64) {
@@ -132,14 +143,39 @@ func randomState(t *rapid.T) (r Rule, s State, now int64) {
 			if r.Kind.Form() == FormMeter && rapid.Bool().Draw(t, "turn") {
 				a.Ahead = 5 * second
 			}
+			if rapid.IntRange(0, 3).Draw(t, "owe") == 3 {
+				a.Mode, a.Ahead = Owe, 0
+			}
 			if decide(&r, &s, now, a) {
 				if rapid.Bool().Draw(t, "refund") {
-					r.Refund(&s, Taken{At: now, Cost: a.Cost, Reading: *r.Read(&s, now, a)}, now, a.Cost)
+					r.Amend(&s, Taken{At: now, Cost: a.Cost, Reading: *r.Read(&s, now, &a)}, now, Amendment{Verb: verb(&r), Units: a.Cost})
 				}
 			}
 		}
 	}
 	return r, s, now
+}
+
+// A state never holds more than two quotas, however often more is owed.
+func TestAStateHoldsAtMostTwoQuotas(t *testing.T) {
+	for name, r := range rules {
+		if r.Kind == KindBan || r.TakesSlots() {
+			continue
+		}
+		var s State
+		for range 3 {
+			a := Ask{Cost: 4, Mode: Owe}
+			if !decide(&r, &s, 100*second, a) {
+				t.Errorf("%s: refused", name)
+			}
+			if v := r.Read(&s, 100*second, &a); v.Count > 6 || v.Rest.exceeds(r.Time(6)) || r.Remaining(v) != 0 {
+				t.Errorf("%s: %+v", name, v)
+			}
+		}
+		if v := s.Reading; r.Kind.Form() == FormMeter && v.Rest != r.Time(6) || r.Kind.Form() != FormMeter && v.Count != 6 {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
 }
 
 // A state that was serialised decides as the state itself does.
@@ -166,7 +202,7 @@ func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 			if decide(&r, &s, now, a) != decide(&r, &back, now, a) {
 				t.Fatal("they decide apart")
 			}
-			if was, is := *r.Read(&s, now, a), *r.Read(&back, now, a); was != is {
+			if was, is := *r.Read(&s, now, &a), *r.Read(&back, now, &a); was != is {
 				t.Fatalf("%+v, and read %+v", was, is)
 			}
 		}
@@ -182,11 +218,11 @@ func TestABinaryStateMayBeginBelowZero(t *testing.T) {
 		}
 		for _, now := range []int64{1000, 5000, 2000} {
 			a := Ask{Cost: 1}
-			r.Check(&s, now, a)
+			r.Check(&s, now, &a)
 			if name == "ban" {
-				r.Refuse(&s, now, a, true)
+				r.Refuse(&s, now, &a, true)
 			} else {
-				r.Charge(&s, now, a)
+				r.Charge(&s, now, &a)
 			}
 		}
 		b, _ := s.MarshalBinary()
@@ -257,11 +293,8 @@ func TestEveryKindIsComplete(t *testing.T) {
 	words := map[string]bool{}
 	for k := Kind(1); int(k) < len(kinds); k++ {
 		e := kinds[k]
-		if e.word == "" || words[e.word] || e.constructor == "" || e.most < 1 || e.machine == nil || e.form == 0 {
+		if e.word == "" || words[e.word] || e.constructor == "" || e.most < 1 || machines[e.form] == nil {
 			t.Errorf("kind %d: %+v", k, e)
-		}
-		if e.machine != machines[e.form] {
-			t.Errorf("%s: its machine is %T, and that of its form %T", k, e.machine, machines[e.form])
 		}
 		words[e.word] = true
 		if _, ok := rules[e.word]; !ok && k != KindTokenBucket {
@@ -271,11 +304,10 @@ func TestEveryKindIsComplete(t *testing.T) {
 }
 
 func TestUnknownKindPanics(t *testing.T) {
-	r, s := NewWindow(Kind(len(kinds)), 3, 10*second), State{}
 	defer func() {
 		if recover() == nil {
-			t.Error("Check does not panic")
+			t.Error("NewWindow does not panic")
 		}
 	}()
-	r.Check(&s, second, Ask{Cost: 1})
+	NewWindow(Kind(len(kinds)), 3, 10*second)
 }

@@ -9,10 +9,11 @@ package machine
 type Meter struct {
 	TAT    int64  // microseconds, rounded down
 	Part   uint32 // the fraction Part/Parts of a microsecond
+	Owed   bool   // see Turns
 	Forget int64  // when the state is forgotten; only for a bucket with Initial
 
-	// Turns, if not 0, is the instant of the last reservation. The debt may then exceed
-	// the quota, by the turns that waiting callers have reserved.
+	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
+	// that reserved a turn for a waiting caller, or one with Owe. With Owed, no turn is reserved.
 	Turns int64
 
 	Refunds *Refunds // the refunds that still matter
@@ -34,25 +35,31 @@ func (m *Meter) set(now int64, debt Span) { m.TAT, m.Part = now+debt.Whole, uint
 // meter is the machine of buckets and funnels.
 type meter struct{}
 
-func (meter) args(r *Rule, b []int64, a Ask) []int64 {
-	cost := r.Time(min(a.Cost, r.Max+1))
-	b = append(b, cost.Whole, r.Burst.Whole, r.Parts, cost.Part, r.Burst.Part)
+func (*meter) args(r *Rule, b []int64, a Ask) []int64 {
+	cost := r.Time(min(a.Cost, 2*r.Max))
+	b = append(b, cost.Whole, r.Burst.Whole)
+	if r.Parts > 1 || r.ForgetAfter > 0 {
+		b = append(b, r.Parts, cost.Part, r.Burst.Part)
+	}
 	if r.ForgetAfter > 0 {
 		b = append(b, r.Start.Whole, r.Start.Part, r.ForgetAfter)
 	}
 	return b
 }
 
-func (meter) load(s *State, d *decoder) {
+func (*meter) load(s *State, d *decoder) {
 	m := &s.Meter
-	*m = Meter{TAT: d.int(), Part: d.part(), Forget: d.int(), Turns: d.int()}
+	*m = Meter{TAT: d.int(), Part: d.part(), Forget: d.int(), Turns: d.instant()}
+	if m.Owed = m.Turns < 0; m.Owed {
+		m.Turns = -m.Turns
+	}
 	if len(d.rest) > 0 {
 		m.Refunds = loadRefunds(d)
 	}
 }
 
 // check brings the meter to now, and sets s.next, the debt after the charge.
-func (meter) check(r *Rule, s *State, now int64, a Ask) bool {
+func (*meter) check(r *Rule, s *State, now int64, a Ask) bool {
 	m := &s.Meter
 	if s.Exists && r.ForgetAfter > 0 {
 		s.Exists = now < m.Forget
@@ -69,17 +76,21 @@ func (meter) check(r *Rule, s *State, now int64, a Ask) bool {
 			s.Dirty = true
 		}
 	} else {
-		m.Turns, m.Refunds = 0, nil
+		m.Turns, m.Owed, m.Refunds = 0, false, nil
 	}
 	m.set(now, debt)
 	burst := r.Burst
 	burst.Whole += a.Ahead
-	s.next = debt.add(r.Time(min(a.Cost, r.Max)), r.Parts)
+	s.next = debt.add(r.Time(min(a.Cost, 2*r.Max)), r.Parts)
 	fits := a.Cost <= r.Max && !s.next.exceeds(burst)
-	if a.Mode == Force {
-		if s.next.exceeds(r.Burst) { // charge what there is room for
-			s.next = r.Burst
-			if debt.exceeds(r.Burst) {
+	if a.forced() {
+		most := r.Burst
+		if a.Mode == Owe {
+			most = r.deepest()
+		}
+		if s.next.exceeds(most) { // charge what there is room for
+			s.next = most
+			if debt.exceeds(most) {
 				s.next = debt
 			}
 		}
@@ -88,8 +99,16 @@ func (meter) check(r *Rule, s *State, now int64, a Ask) bool {
 	return fits
 }
 
-// settled is the debt now. A debt above the burst without turns means that the clock stepped
-// back, and the debt is cut. If turns are reserved, they move back with the clock.
+// deepest is the most debt that Owe leaves: two quotas, and what the Lua function read can reply.
+func (r *Rule) deepest() Span {
+	if most := r.Burst.add(r.Burst, r.Parts); most.Whole < 1<<52 {
+		return most
+	}
+	return Span{1<<52 - 1, 0}
+}
+
+// settled is the debt now. A debt above the burst without Turns means that the clock stepped
+// back, and the debt is cut. With Turns it moves back with the clock.
 func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
 	if back := m.Turns - now; back > 0 {
 		m.TAT, m.Turns, cut = m.TAT-back, now, true
@@ -103,11 +122,12 @@ func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
 	return debt, cut
 }
 
-func (meter) charge(r *Rule, s *State, now int64, _ Ask) {
+func (*meter) charge(r *Rule, s *State, now int64, a Ask) {
 	m, turn := &s.Meter, now
+	reserved := !a.forced() || m.Turns != 0 && !m.Owed && m.debt(now).exceeds(r.Burst)
 	m.set(now, s.next)
-	if m.Turns = 0; s.next.exceeds(r.Burst) {
-		m.Turns = now
+	if m.Turns, m.Owed = 0, false; s.next.exceeds(r.Burst) {
+		m.Turns, m.Owed = now, !reserved
 		turn += s.next.sub(r.Burst, r.Parts).Ceil()
 	}
 	if r.ForgetAfter > 0 {
@@ -117,26 +137,29 @@ func (meter) charge(r *Rule, s *State, now int64, _ Ask) {
 }
 
 // refuse starts a bucket with Initial that has not been used before.
-func (meter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+func (*meter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	if record && r.refused(s, a) && r.ForgetAfter > 0 && !s.Exists {
 		s.Meter.Forget = now + r.ForgetAfter
 		s.Exists, s.Dirty = true, true
 	}
 }
 
-func (meter) read(_ *Rule, s *State, now int64, _ Ask) {
-	s.Reading.Rest, s.Reading.Refund = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
+func (*meter) read(r *Rule, s *State, now, cost int64) {
+	s.Rest, s.Mark = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
+	if !s.Fits {
+		s.Wait = r.Delay(s.Rest, cost)
+	}
 }
 
-// refund takes the units' time from the debt. It takes at most what is left of the debt
+// amend takes the units' time from the debt. It takes at most what is left of the debt
 // after the charge, and of the debt after any refund since: the rest was charged by other
 // actions, or has drained. While turns are reserved, only the last one can be given back:
 // else a later turn would come too early.
-func (meter) refund(r *Rule, s *State, t Taken, now, units int64) bool {
+func (*meter) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
 	m := &s.Meter
 	at := m.at()
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
-	left := m.Refunds.limit(after, t.Reading.Refund)
+	left := m.Refunds.limit(after, t.Reading.Mark)
 	if left.exceeds(at) { // the debt was cut when the clock stepped back
 		left = at
 	}
@@ -144,63 +167,52 @@ func (meter) refund(r *Rule, s *State, t Taken, now, units int64) bool {
 	switch {
 	case left.Whole < 0 || left == (Span{}) || at.Ceil() <= now:
 		return false
-	case m.Turns != 0 && at != after && m.debt(now).exceeds(r.Burst):
+	case m.Turns != 0 && !m.Owed && at != after && m.debt(now).exceeds(r.Burst):
 		return false
 	}
-	give := r.Time(units)
+	give := r.Time(a.Units)
 	if give.exceeds(left) {
 		give = left
 	}
 	before := at.Ceil()
 	at = at.sub(give, r.Parts)
-	m.Refunds = m.Refunds.add(at, give, before, t.Reading.Refund, r.Parts, now)
+	m.Refunds = m.Refunds.add(at, give, before, t.Reading.Mark, r.Parts, now)
 	m.TAT, m.Part = at.Whole, uint32(at.Part)
 	return true
 }
 
-func (meter) save(s *State, b []byte) []byte {
-	m := &s.Meter
-	return m.Refunds.save(appendInts(appendUint(appendInts(b, m.TAT), m.Part), m.Forget, m.Turns))
+func (*meter) save(s *State, b []byte) []byte {
+	m, turns := &s.Meter, s.Meter.Turns
+	if m.Owed {
+		turns = -turns
+	}
+	return m.Refunds.save(appendInts(appendUint(appendInts(b, m.TAT), m.Part), m.Forget, turns))
 }
 
-func (meter) reply(r *Rule, n []int64, dated bool) (v Reading) {
-	v.Rest.Whole = n[0] >> 1
+func (*meter) reply(r *Rule, n []int64, cost int64, dated bool) (v Reading, rest []int64) {
+	v.Rest.Whole, n = n[0]>>1, n[1:]
 	if r.Parts > 1 {
-		v.Rest.Part = n[1]
+		v.Rest.Part, n = n[0], n[1:]
 	}
 	if dated {
-		v.Refund = n[len(n)-1]
+		v.Mark, n = n[0], n[1:]
 	}
-	return v
+	v.Wait = r.Delay(v.Rest, cost)
+	return v, n
 }
 
-func (meter) replySize(r *Rule, dated bool) int {
-	n := 1
-	if r.Parts > 1 {
-		n++
-	}
-	if dated {
-		n++
-	}
-	return n
-}
-
-func (meter) refundArgs(r *Rule, b []int64, t Taken, units int64) []int64 {
-	give := r.Time(units)
+func (*meter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
+	give := r.Time(a.Units)
 	return append(b, give.Whole, give.Part, r.Parts, t.At+t.Reading.Rest.Whole, t.Reading.Rest.Part,
-		r.Burst.Whole, r.Burst.Part, t.Reading.Refund)
+		r.Burst.Whole, r.Burst.Part, t.Reading.Mark)
 }
 
-func (meter) weight(*Rule, int64) int { return 1 }
-
-func (meter) remaining(r *Rule, v *Reading) int64 {
-	if v.Rest.exceeds(r.Burst) { // turns are reserved
+func (*meter) remaining(r *Rule, v *Reading) int64 {
+	if v.Rest.exceeds(r.Burst) { // turns are reserved, or more is owed
 		return 0
 	}
 	return r.units(r.Burst.sub(v.Rest, r.Parts))
 }
-
-func (meter) retryAfter(r *Rule, v *Reading, cost int64) int64 { return r.Delay(v.Rest, cost) }
 
 // Delay is how long, in microseconds, a cost waits until it fits into a meter with that
 // debt. It is not positive if the cost fits now.
@@ -208,20 +220,30 @@ func (r *Rule) Delay(debt Span, cost int64) int64 {
 	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
-func (meter) expires(r *Rule, s *State) int64 {
+func (*meter) holds(r *Rule, s *State) (expires, refuses int64) {
 	m := &s.Meter
+	expires = m.at().Ceil()
 	switch {
 	case r.ForgetAfter > 0:
-		return m.Forget
+		expires = m.Forget
 	case m.Refunds != nil:
-		return max(m.at().Ceil(), m.Refunds.Until)
+		expires = max(expires, m.Refunds.Until)
 	}
-	return m.at().Ceil()
+	return expires, r.Delay(m.at(), 1)
 }
 
-func (meter) refusedUntil(r *Rule, s *State) int64 { return r.Delay(s.Meter.at(), 1) }
-
 // foreseen is false for a bucket with Initial that may not have been used: it does not fill.
-func (meter) foreseen(r *Rule, v Reading, _ bool) bool {
+func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
+}
+
+// lease takes from the quota what the meter gains or drains within a lease: the actions of any time
+// were charged within that time and a lease.
+func (*meter) lease(r *Rule, lease int64) {
+	gain := r.units(Span{Whole: lease})
+	if (Span{Whole: lease}).exceeds(r.Time(gain)) {
+		gain++
+	}
+	r.Max = max(0, r.Max-gain)
+	r.Burst = spanOf(r.pace, r.Max, r.Parts)
 }

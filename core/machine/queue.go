@@ -29,15 +29,11 @@ type Trail struct {
 type Blocks [][]int64
 
 // Len is how many entries are kept, including those older than the period.
-func (t *Trail) Len() int {
-	return int(t.n)
-}
+func (t *Trail) Len() int { return int(t.n) }
 
 // At is the i-th entry, the oldest being the 0th, in microseconds on the store's
 // clock.
-func (t *Trail) At(i int) int64 {
-	return t.base + *t.entry(i)
-}
+func (t *Trail) At(i int) int64 { return t.base + *t.entry(i) }
 
 func (t *Trail) newest() int64 {
 	if t.n == 0 {
@@ -46,42 +42,39 @@ func (t *Trail) newest() int64 {
 	return t.At(int(t.n) - 1)
 }
 
-// push adds an entry. max is how many entries the trail will usually have at most.
-func (t *Trail) push(at int64, max int) {
+// push adds an entry. most is how many entries the trail will usually have at most.
+func (t *Trail) push(at int64, most int) {
 	at -= t.base
 	switch {
 	case t.blocks != nil:
 		last := &(*t.blocks)[len(*t.blocks)-1]
 		if len(*last) == cap(*last) {
-			last = t.extend(max)
+			last = t.extend(most)
 		}
 		*last = append(*last, at)
 	case t.n < few:
 		t.few[t.n] = at
 	default:
-		t.blocks = &Blocks{append(t.larger(t.few[:], max), at)}
+		t.blocks = &Blocks{append(t.larger(t.few[:], most), at)}
 	}
 	t.n++
 }
 
 // larger returns a copy of a block of fewer than long entries with room for more.
-func (t *Trail) larger(entries []int64, max int) []int64 {
+func (t *Trail) larger(entries []int64, most int) []int64 {
 	size := len(entries) * 2
 	if len(entries) > 500 { // half as much more, to save memory at no measurable cost
 		size = min(len(entries)*3/2, long)
 	}
-	if max < size {
-		size = max
-		if len(entries) >= max { // a limiter with a higher max wrote them
-			size = len(entries)
-		}
+	if most < size {
+		size = max(most, len(entries)) // a limiter with a higher max may have written them
 		size += size/64 + 1
 	}
 	return append(slices.Grow([]int64(nil), size), entries...)
 }
 
 // extend makes room in the last block, or adds one.
-func (t *Trail) extend(max int) *[]int64 {
+func (t *Trail) extend(most int) *[]int64 {
 	blocks := *t.blocks
 	first, head := &blocks[0], int(t.head)
 	switch {
@@ -98,7 +91,7 @@ func (t *Trail) extend(max int) *[]int64 {
 		*first = (*first)[:copy(*first, (*first)[head:])]
 		t.head = 0
 	default:
-		*first, t.head = t.larger((*first)[head:], max), 0
+		*first, t.head = t.larger((*first)[head:], most), 0
 	}
 	return &(*t.blocks)[len(*t.blocks)-1]
 }

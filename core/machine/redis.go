@@ -2,28 +2,39 @@ package machine
 
 // What package redisstore sends to the Lua functions of a machine, and how it reads their replies.
 
-// Args appends the numbers of the rule and the ask, which the machine's Lua function args reads.
-func (r *Rule) Args(b []int64, a Ask) []int64 { return kinds[r.Kind].machine.args(r, b, a) }
+// Args appends the numbers of the rule and the ask, which the machine's Lua function args reads. On
+// Redis instants count from 1970: for a rule with a Calendar, a.Epoch is the time by this process's
+// clock.
+func (r *Rule) Args(b []int64, a Ask) []int64 { return r.machine.args(r, b, a) }
 
-// ReplySize is how many numbers the Lua function read returns. dated says whether the charge may be
-// refunded.
-func (r *Rule) ReplySize(dated bool) int { return kinds[r.Kind].machine.replySize(r, dated) }
-
-// Reply makes a reading of the numbers that the Lua function read has returned: there are ReplySize,
-// and none is negative. The lowest bit of the first number says whether the rule has room.
-func (r *Rule) Reply(n []int64, dated bool) Reading {
-	v := kinds[r.Kind].machine.reply(r, n, dated)
+// Reply makes a reading of the numbers that the Lua function read has returned for a cost, and
+// returns the numbers after them. None is negative. The lowest bit of the first says whether the
+// rule has room. dated says whether the charge may be amended.
+func (r *Rule) Reply(n []int64, cost int64, dated bool) (v Reading, rest []int64) {
+	v, rest = r.machine.reply(r, n, cost, dated)
 	v.Fits = n[0]&1 == 1
-	return v
+	return v, rest
 }
 
-// RefundArgs appends the numbers that the Lua function refund reads.
-func (r *Rule) RefundArgs(b []int64, t Taken, units int64) []int64 {
-	return kinds[r.Kind].machine.refundArgs(r, b, t, units)
+// ReplySize is how many numbers the Lua function read returns.
+func (r *Rule) ReplySize(dated bool) int {
+	var numbers [8]int64
+	_, rest := r.Reply(numbers[:], 1, dated)
+	return len(numbers) - len(rest)
+}
+
+// AmendArgs appends the numbers that the Lua function amend reads.
+func (r *Rule) AmendArgs(b []int64, t Taken, a Amendment) []int64 {
+	return r.machine.amendArgs(r, b, t, a)
 }
 
 // Weight is how long Redis takes to charge a cost, in charges of a counter.
-func (r *Rule) Weight(cost int64) int { return kinds[r.Kind].machine.weight(r, cost) }
+func (r *Rule) Weight(cost int64) int {
+	if entries := kinds[r.Kind].entries; entries > 0 {
+		return 4 + int(min(cost, r.Max)/entries)
+	}
+	return 1
+}
 
 // windowArgs are the numbers of a window. Lua's integers end at 2^53; for a window all costs above
 // the quota are alike.

@@ -3,14 +3,16 @@ package machine
 // A Rule is a limit compiled to integers; see [NewWindow], [NewMeter] and [NewBan]. Times
 // are microseconds. Package core validates the numbers; a Rule does not.
 type Rule struct {
-	Kind Kind
-	Max  int64 // the quota: units for a window, capacity for a meter, refusals for a ban
+	Kind    Kind
+	machine machine // the kind's
+	Max     int64   // the quota: units for a window, capacity for a meter, refusals for a ban
 
 	// Hash is that of the limit's identity; package core sets it. It differs from process to
 	// process, and two limits may have the same. A key uses core.Limit.Identity instead.
 	Hash uint64
 
-	Period int64 // windows
+	Period   int64     // windows; of a calendar window the longest one
+	Calendar *Calendar // KindCalendarWindow
 
 	// Meters: buckets and funnels.
 	Emission    Span  // the emission interval: the time of one unit
@@ -20,12 +22,21 @@ type Rule struct {
 	ForgetAfter int64 // how long a bucket with Initial is kept after its last action; else 0
 	pace        int64 // Emission is pace/Parts microseconds
 
+	Lease int64 // how long before the action a unit may be charged: see [Rule.WithLease]
+
 	Ban *BanRule // KindBan
 }
 
 // NewWindow makes the rule of a window of at most max units a period.
 func NewWindow(kind Kind, max, period int64) Rule {
-	return Rule{Kind: kind, Max: max, Period: period}
+	return Rule{Kind: kind, machine: machines[kind.Form()], Max: max, Period: period}
+}
+
+// NewCalendarWindow makes the rule of a window of at most max units in each period of a calendar.
+func NewCalendarWindow(max int64, c *Calendar) Rule {
+	r := NewWindow(KindCalendarWindow, max, c.Longest())
+	r.Calendar = c
+	return r
 }
 
 // NewMeter makes the rule of a bucket or funnel whose quota is capacity, and which gains
@@ -35,7 +46,7 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 		period, n = period/g, n/g
 	}
 	return Rule{
-		Kind: kind, Max: capacity, pace: period, Parts: n,
+		Kind: kind, machine: machines[kind.Form()], Max: capacity, pace: period, Parts: n,
 		Emission: spanOf(period, 1, n), Burst: spanOf(period, capacity, n),
 	}
 }
@@ -56,6 +67,15 @@ func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	return r
 }
 
+// WithLease makes a rule whose units may be charged up to lease before their actions, and which
+// still holds for the actions. A longer window or a smaller quota makes up for the lease. A quota of
+// which nothing is left is 0.
+func (r Rule) WithLease(lease int64) Rule {
+	r.Lease = lease
+	r.machine.lease(&r, lease)
+	return r
+}
+
 // Rate is a meter's rate in lowest terms: n units per period.
 func (r *Rule) Rate() (n, period int64) { return r.Parts, r.pace }
 
@@ -67,39 +87,53 @@ const (
 	Charge Mode = iota // charge if there is room
 	Peek               // answer, and write nothing
 	Force              // charge up to the cost, as far as there is room; always allowed
+	Owe                // as Force, but charge above the quota too, up to two quotas: core.Limiter.Settle
 )
 
 // An Ask is a request to a rule.
 type Ask struct {
-	Mode Mode
 	Cost int64 // units, at least 1
 
 	// Ahead, in microseconds, lets a meter admit an action that long before it has room.
 	// The caller waits for its turn.
 	Ahead int64
 
-	// Patient says that the caller waits if it is refused: no limit records the refusal.
-	Patient bool
+	// Epoch is the store's instant 0, in microseconds since 1970, for a rule with a Calendar. The
+	// time of day may be set, so a store may say another Epoch each time.
+	Epoch int64
 
 	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
+
+	Mode Mode
+
+	// Patient says that the caller waits if it is refused: no limit records the refusal.
+	Patient bool
 }
+
+// forced reports whether the ask is allowed whatever the state is.
+func (a *Ask) forced() bool { return a.Mode == Force || a.Mode == Owe }
 
 // Check brings a state to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the ask.
-func (r *Rule) Check(s *State, now int64, a Ask) {
+func (r *Rule) Check(s *State, now int64, a *Ask) {
 	s.Dirty = false
-	s.Fits = kinds[r.Kind].machine.check(r, s, now, a)
+	s.Reading = Reading{}
+	s.Fits = r.machine.check(r, s, now, *a)
 }
 
-// Charge charges the cost to a checked state: all of it, or with Force what fits.
-func (r *Rule) Charge(s *State, now int64, a Ask) { kinds[r.Kind].machine.charge(r, s, now, a) }
+// Charge charges the cost to a checked state: all of it, with Force what fits, with Owe what a
+// state can hold.
+func (r *Rule) Charge(s *State, now int64, a *Ask) { r.machine.charge(r, s, now, *a) }
 
-// Refuse records the refusal in a checked state, if the rule's kind records refusals. If
+// RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
+func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban == nil || r.Max > 0) }
+
+// Refuse records the refusal in a checked state, if the rule [Rule.RecordsRefusals]. If
 // record is false, as while a ban lasts, or the caller is Patient, it records nothing. A refused
 // action that starts a bucket with Initial starts it nonetheless if the caller is Patient.
-func (r *Rule) Refuse(s *State, now int64, a Ask, record bool) {
-	kinds[r.Kind].machine.refuse(r, s, now, a, record)
+func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
+	r.machine.refuse(r, s, now, *a, record)
 }
 
 // refused reports whether the rule itself has refused an ask that a later one could pass.
@@ -108,31 +142,22 @@ func (r *Rule) refused(s *State, a Ask) bool { return !s.Fits && a.Cost <= r.Max
 // A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
 // Lua for example, makes Readings of its reply.
 type Reading struct {
-	Fits bool
-
-	Count  int64 // windows: the units in the window
-	Rest   Span  // until the full quota is available; a ban: until all is forgotten
-	Wait   int64 // a trail without room: until it has room; a ban: until it ends
-	Refund int64 // meters: the number of the last refund; see [Refunds]
-
-	Refusals, Level int // a ban: refusals that count towards the next, and bans in a row
+	Fits  bool
+	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
+	Level int   // a ban: bans in a row
+	Rest  Span  // until the full quota is available; a ban: until all is forgotten
+	Wait  int64 // until the rule has room for a cost up to Max, if it has none; a ban: until it ends
+	Mark  int64 // what an amendment needs. Meters: the number of the last refund; see [Refunds]. Slots: the first one's number, less the instant of the charge
 }
 
 // Read fills in s.Reading after Check, and after Charge or Refuse if the store calls them.
-func (r *Rule) Read(s *State, now int64, a Ask) *Reading {
-	s.Reading = Reading{Fits: s.Fits}
-	kinds[r.Kind].machine.read(r, s, now, a)
+func (r *Rule) Read(s *State, now int64, a *Ask) *Reading {
+	r.machine.read(r, s, now, a.Cost)
 	return &s.Reading
 }
 
 // Remaining is how many units fit right now.
-func (r *Rule) Remaining(v *Reading) int64 { return kinds[r.Kind].machine.remaining(r, v) }
-
-// RetryAfter is the wait, in microseconds, until the rule has room for a cost that does not
-// fit now. The cost is at most Max.
-func (r *Rule) RetryAfter(v *Reading, cost int64) int64 {
-	return kinds[r.Kind].machine.retryAfter(r, v, cost)
-}
+func (r *Rule) Remaining(v *Reading) int64 { return r.machine.remaining(r, v) }
 
 // AtOnce reports whether the full quota comes back at once, when a window ends.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
@@ -141,7 +166,7 @@ func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
 // its full quota returns steadily, or at once when v.Rest is over. count says whether the Count
 // matters.
 func (r *Rule) Foreseen(v *Reading, count bool) bool {
-	return kinds[r.Kind].machine.foreseen(r, *v, count)
+	return r.machine.foreseen(r, *v, count)
 }
 
 // Taken is what an admitted ask has charged: Cost units at the instant At. Reading is the
@@ -151,12 +176,36 @@ type Taken struct {
 	Reading  Reading
 }
 
-// Refund gives units of t back to the state as it is kept now. The state then has no more
-// room than if the action had never happened, except that a bucket with Initial stays
-// started. Refund sets Dirty if the state is to be written, and clears Exists if the state
-// is to be deleted.
-func (r *Rule) Refund(s *State, t Taken, now, units int64) {
-	s.Dirty = s.Exists && now >= t.At && kinds[r.Kind].machine.refund(r, s, t, now, units)
+// An Amendment is a change of what an admitted ask has taken.
+type Amendment struct {
+	Verb  Verb
+	Units int64 // of a refund, 1 to the cost
+}
+
+// A Verb says what an [Amendment] does.
+type Verb uint8
+
+// The verbs. Each concerns some kinds only: see [Rule.Concerns].
+const (
+	VerbRefund  Verb = iota // give units back, as if the action had never happened
+	VerbRelease             // free the slots, because the action has ended
+	VerbRenew               // have the lease of the slots begin now
+)
+
+// TakesSlots reports whether the rule counts actions in progress. Its charge is released, and not
+// refunded.
+func (r *Rule) TakesSlots() bool { return kinds[r.Kind].slots }
+
+// Concerns reports whether an amendment changes states of the rule.
+func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
+
+// Amend amends t in the state as it is kept now. It sets Dirty if the state is to be written, and
+// clears Exists if the state is to be deleted. If there is nothing left to amend, it changes nothing.
+//
+// After a refund the state has no more room than if the action had never happened, except that
+// a bucket with Initial stays started.
+func (r *Rule) Amend(s *State, t Taken, now int64, a Amendment) {
+	s.Dirty = s.Exists && r.Concerns(a) && (r.TakesSlots() || now >= t.At) && r.machine.amend(r, s, t, now, a)
 }
 
 // Expires is the instant from which the store need not keep a state. One that keeps it for longer
@@ -165,8 +214,11 @@ func (r *Rule) Refund(s *State, t Taken, now, units int64) {
 //
 // Call Expires after each write and keep the result with the state: a limiter with other
 // numbers may share the state, and its rule would give another instant.
-func (r *Rule) Expires(s *State) int64 { return kinds[r.Kind].machine.expires(r, s) }
+func (r *Rule) Expires(s *State) int64 {
+	expires, _ := r.machine.holds(r, s)
+	return expires
+}
 
-// RefusedUntil is the instant before which a cost of 1 is refused, unless a refund or a
-// reset comes first. It may be past.
-func (r *Rule) RefusedUntil(s *State) int64 { return kinds[r.Kind].machine.refusedUntil(r, s) }
+// Holds returns what [Rule.Expires] does, and the instant before which a cost of 1 is refused, unless
+// a refund or a reset comes first. It may be past.
+func (r *Rule) Holds(s *State) (expires, refuses int64) { return r.machine.holds(r, s) }

@@ -8,21 +8,23 @@ package machine
 // several rules at once, all or none. The methods of a rule make a State that is on the stack
 // escape to the heap, so a store that must not allocate keeps States to use again.
 //
-// A copy of a State shares Bans and the instants of a long Trail with the original. A store
+// A copy of a State shares Bans, Slots and the instants of a long Trail with the original. A store
 // that may discard what it has decided, as with a compare-and-swap that failed, does not decide
 // on a copy: it loads the state again, with [State.UnmarshalBinary].
+//
+// What every decision of a bucket or funnel uses comes first, in few cache lines.
 type State struct {
 	Exists bool // the store keeps it; if false, the rest is ignored
-	Fits   bool // set by Check: the rule has room
 	Dirty  bool // the state is to be written
 
-	Meter   Meter   // buckets and funnels
-	Counter Counter // FixedWindow and ElasticWindow
-	Trail   Trail   // SlidingWindow and MovingWindow
-	Bans    *Bans   // KindBan
-
-	Reading Reading // set by Read
+	Reading // Fits is set by Check, the rest by Read
 
 	next  Span  // the debt of a meter after the charge
 	ahead int64 // how far the state is ahead of a clock that stepped back
+
+	Meter   Meter   // buckets and funnels
+	Counter Counter // FixedWindow, ElasticWindow and CalendarWindow
+	Trail   Trail   // SlidingWindow and MovingWindow
+	Bans    *Bans   // KindBan
+	Slots   *Slots  // InFlight
 }

@@ -2,12 +2,15 @@ package machine
 
 import "math"
 
+// longest is the most entries that Owe leaves. A string of Redis cannot hold 74 million.
+const longest = 70_000_000
+
 // trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
 type trail struct{}
 
-func (trail) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
+func (*trail) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
-func (trail) load(s *State, d *decoder) {
+func (*trail) load(s *State, d *decoder) {
 	instants := d.instants()
 	for _, at := range instants {
 		s.Trail.push(at, len(instants))
@@ -16,13 +19,13 @@ func (trail) load(s *State, d *decoder) {
 }
 
 // check reads one entry only: the newest one that must have left the window.
-func (trail) check(r *Rule, s *State, now int64, a Ask) bool {
+func (*trail) check(r *Rule, s *State, now int64, a Ask) bool {
 	s.ahead = 0
 	if !s.Exists || s.Trail.Len() == 0 {
-		return a.Mode == Force || a.Cost <= r.Max
+		return a.forced() || a.Cost <= r.Max
 	}
 	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
-	return a.Mode == Force || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
+	return a.forced() || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
 }
 
 // free is the instant from which the rule has room for cost: when the last entry leaves the
@@ -43,10 +46,14 @@ func (r *Rule) live(s *State, now int64) int64 {
 	return int64(s.Trail.Len() - s.Trail.dead(now-r.Period+s.ahead))
 }
 
-func (trail) charge(r *Rule, s *State, now int64, a Ask) {
+func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
 	cost := a.Cost
-	if a.Mode == Force {
-		cost = max(0, min(cost, r.Max-r.live(s, now)))
+	if a.forced() {
+		most := r.Max
+		if a.Mode == Owe {
+			most = min(2*most, longest)
+		}
+		cost = max(0, min(cost, most-r.live(s, now)))
 	}
 	r.shift(s)
 	if cost > 0 {
@@ -54,10 +61,16 @@ func (trail) charge(r *Rule, s *State, now int64, a Ask) {
 	}
 }
 
-func (trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+// refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
+// a higher max wrote them, or Owe.
+func (*trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	r.shift(s)
-	if record && !a.Patient && r.refused(s, a) && r.Kind.RecordsRefusals() {
+	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
+		kept := s.Trail.Len() - s.Trail.dead(now-r.Period)
 		r.record(s, now, a.Cost)
+		if kept = max(kept, int(r.Max)); s.Trail.Len() > kept {
+			s.Trail.drop(s.Trail.Len() - kept)
+		}
 	}
 }
 
@@ -69,46 +82,41 @@ func (r *Rule) shift(s *State) {
 	}
 }
 
-// record writes cost entries, and drops those older than the period. If refusals are
-// recorded too, the newest Max entries stay, or more if a limiter with a higher max wrote
-// them.
+// record writes cost entries, and drops those older than the period.
 func (r *Rule) record(s *State, now, cost int64) {
 	t := &s.Trail
 	if !s.Exists {
 		t.drop(t.Len())
 	}
 	t.drop(t.dead(now - r.Period))
-	keep := max(int(r.Max), t.Len())
+	most := max(int(r.Max), t.Len()+int(cost))
 	for range cost {
-		t.push(now, int(r.Max))
-	}
-	if t.Len() > keep {
-		t.drop(t.Len() - keep)
+		t.push(now, most)
 	}
 	s.Exists, s.Dirty = true, true
 }
 
-func (trail) read(r *Rule, s *State, now int64, a Ask) {
+func (*trail) read(r *Rule, s *State, now, cost int64) {
 	v := &s.Reading
 	if v.Count = r.live(s, now); v.Count == 0 {
 		return
 	}
 	v.Rest.Whole = s.Trail.newest() - s.ahead + r.Period - now
-	if a.Cost <= r.Max {
-		v.Wait = s.Trail.free(r, a.Cost) - s.ahead - now
+	if cost <= r.Max {
+		v.Wait = s.Trail.free(r, cost) - s.ahead - now
 	}
 }
 
 // maxSince bounds how many later entries move when one is removed.
 const maxSince = 1 << 16
 
-func (trail) refund(r *Rule, s *State, t Taken, now, units int64) bool {
+func (*trail) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
 	q := &s.Trail
-	if r.Kind.RecordsRefusals() && int64(q.Len()-q.dead(now-r.Period)) >= r.Max {
+	if r.RecordsRefusals() && int64(q.Len()-q.dead(now-r.Period)) >= r.Max {
 		return false // older entries that still count may have been dropped for newer ones
 	}
 	to := q.dead(t.At)
-	from := max(q.dead(t.At-1), to-int(units))
+	from := max(q.dead(t.At-1), to-int(a.Units))
 	if from == to || q.Len()-to > maxSince {
 		return false
 	}
@@ -117,34 +125,25 @@ func (trail) refund(r *Rule, s *State, t Taken, now, units int64) bool {
 	return true
 }
 
-func (trail) save(s *State, b []byte) []byte { return appendInstants(b, s.Trail.Len(), s.Trail.At) }
+func (*trail) save(s *State, b []byte) []byte { return appendInstants(b, s.Trail.Len(), s.Trail.At) }
 
-func (trail) reply(_ *Rule, n []int64, _ bool) (v Reading) {
+func (*trail) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
 	v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[2]
-	return v
+	return v, n[3:]
 }
 
-func (trail) replySize(*Rule, bool) int { return 3 }
-
-func (trail) refundArgs(r *Rule, b []int64, _ Taken, units int64) []int64 {
-	return append(b, units, r.Period, r.Max)
+func (*trail) amendArgs(r *Rule, b []int64, _ Taken, a Amendment) []int64 {
+	return append(b, a.Units, r.Period, r.Max)
 }
 
-// weight counts an entry for each unit: a member of a sorted set, or seven bytes of a string.
-func (trail) weight(r *Rule, cost int64) int {
-	if r.Kind == KindMovingWindow {
-		return 4 + int(min(cost, r.Max)/2000)
-	}
-	return 4 + int(min(cost, r.Max)/2)
+func (*trail) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
+
+func (*trail) holds(r *Rule, s *State) (expires, refuses int64) {
+	return s.Trail.newest() + r.Period, s.Trail.free(r, 1)
 }
-
-func (trail) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
-
-func (trail) retryAfter(_ *Rule, v *Reading, _ int64) int64 { return v.Wait }
-
-func (trail) expires(r *Rule, s *State) int64 { return s.Trail.newest() + r.Period }
-
-func (trail) refusedUntil(r *Rule, s *State) int64 { return s.Trail.free(r, 1) }
 
 // foreseen is false if the Count matters: it falls at instants that the reading does not tell.
-func (trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }
+func (*trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }
+
+// lease lengthens the window: the actions of a period were charged within the period and a lease.
+func (*trail) lease(r *Rule, lease int64) { r.Period += lease }

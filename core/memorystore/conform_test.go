@@ -10,7 +10,7 @@ import (
 func TestConforms(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Fixture {
 		c := &clock{us: 1e15}
-		return storetest.Fixture{Store: newStore(nil, c.now), Advance: c.advance}
+		return storetest.Fixture{Store: newStore(nil, c.now), Advance: c.advance, Now: c.time}
 	})
 }
 
@@ -19,6 +19,6 @@ func TestDecoratedConforms(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Fixture {
 		c := &clock{us: 1e15}
 		store := core.FailOpen(core.Divide(core.Fallback(newStore(nil, c.now), New(nil)), 1))
-		return storetest.Fixture{Store: store, Advance: c.advance, Traces: 100}
+		return storetest.Fixture{Store: store, Advance: c.advance, Now: c.time, Traces: 100}
 	})
 }

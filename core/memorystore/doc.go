@@ -16,9 +16,12 @@
 //	SlidingWindow, MovingWindow             70 bytes more for up to 5 actions; beyond that 120 bytes
 //	                                        more, and 8 to 9 for each action of its largest size so
 //	                                        far (while it grows: see below)
+//	InFlight                                40 bytes more, and 16 to 32 for each slot of its
+//	                                        largest number so far, until all are free
 //	TokenBucket with Initial                45 bytes more
 //	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
-//	BanPolicy, from the first refusal on    a key, 80 to 100 bytes more, and 8 to 16 for each
+//	bucket or funnel in debt after Settle   40 bytes more
+//	BanPolicy, from a refusal or ban on     a key, 80 to 100 bytes more, and 8 to 16 for each
 //	                                        refusal of its largest number so far
 //
 // A growing queue has spare room. While it holds fewer than max actions, each can take up to 17
@@ -43,15 +46,17 @@
 // key of a limit that refuses its user is never dropped, so a flood of new keys unlocks no user.
 //
 // If the limits of all those keys refuse, there is no room. New users then share one
-// state for each limit and shard; a store of MaxKeys 1,048,576 has 1,024 shards. Together
+// state for each limit and shard; a store of MaxKeys 1,048,576 has 256 shards. Together
 // they get no more than one user's quota. If it is used up, the reason is core.ReasonFull,
 // and RetryAfter is at most a minute. This has consequences:
 //
 //   - A new user shares a quota with other new users, whatever their action.
 //   - A user who gets a key later starts with a full quota.
 //   - A charge to a shared state cannot be refunded: Refund changes nothing, or if the user
-//     has a key by then, it may give back units there. Wait reserves no turn in it.
-//   - A manual ban fails: a shared state cannot hold the ban of one user.
+//     has a key by then, it may give back units there. Wait reserves no turn in it. A slot of
+//     InFlight in it is free when its lease ends, and not by Release.
+//   - A manual ban fails, and so does a Settle that would charge more: a shared state cannot hold
+//     the ban or the debt of one user.
 //
 // Filling a store with refused keys takes MaxKeys users, or fewer users with many actions each.
 // If clients can invent users (with IPv6 addresses, for example) or actions, choose a larger
@@ -60,5 +65,6 @@
 // # Time
 //
 // The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock
-// do not matter.
+// do not matter, except to a CalendarWindow, which reads the time of day: with Options.Clock, that
+// clock's.
 package memorystore

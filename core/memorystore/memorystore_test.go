@@ -26,8 +26,12 @@ var ctx = context.Background()
 // clock is a clock in the test's hands, in microseconds.
 type clock struct{ us int64 }
 
-func (c *clock) now() int64              { return c.us }
-func (c *clock) advance(d time.Duration) { c.us += int64(d / time.Microsecond) }
+// clockEpoch is when instant 0 of the clock was, in 1992.
+const clockEpoch = 7e14
+
+func (c *clock) now(bool) (now, epoch int64) { return c.us, clockEpoch }
+func (c *clock) time() time.Time             { return time.UnixMicro(c.us + clockEpoch) }
+func (c *clock) advance(d time.Duration)     { c.us += int64(d / time.Microsecond) }
 
 func allow(t *testing.T, l *core.Limiter, user string) core.Decision {
 	t.Helper()
@@ -85,12 +89,27 @@ func (tab *table) check(t testing.TB, name string) (used int64) {
 		inTrails: int(m.trails.used) - len(m.trails.free),
 		inMeters: int(m.meters.used) - len(m.meters.free),
 		inBans:   int(m.bans.used) - len(m.bans.free),
+		inSlots:  int(m.slots.used) - len(m.slots.free),
 	} {
 		if have != kept[form] {
 			t.Fatalf("%s: arena %d holds %d for %d keys", name, form, have, kept[form])
 		}
 	}
+	m.trails.check(t, name)
+	m.meters.check(t, name)
+	m.bans.check(t, name)
+	m.slots.check(t, name)
 	return used
+}
+
+// check looks for memory that a dropped value still holds.
+func (a *arena[T]) check(t testing.TB, name string) {
+	t.Helper()
+	for _, i := range a.free {
+		if v := any(*a.at(i)); v != any(*new(T)) {
+			t.Fatalf("%s: a dropped value is still there: %+v", name, v)
+		}
+	}
 }
 
 func TestOptionsOutOfBoundsPanic(t *testing.T) {
@@ -170,6 +189,31 @@ func TestTableKeepsEveryLiveKey(t *testing.T) {
 	s.check(t)
 }
 
+func TestAFullTableRemovesEveryExpiredKey(t *testing.T) {
+	c := &clock{}
+	s := newStore(nil, c.now)
+	l := core.Must(core.New(s, core.FixedWindow(1, time.Second)))
+	for i := range 10_000 {
+		allow(t, l, fmt.Sprint("old", i))
+	}
+	c.advance(time.Second)
+	for i := range 300 { // all in one shard
+		user := fmt.Sprint("new", i)
+		for s.hash(user)&hash(len(s.shards)-1) != 0 {
+			user += "'"
+		}
+		before := s.shards[0].keys.used.Load()
+		allow(t, l, user)
+		if used := s.shards[0].keys.used.Load(); used < before {
+			if used != int64(i+1) {
+				t.Errorf("%d keys are left of %d, and %d live", used, before, i+1)
+			}
+			return
+		}
+	}
+	t.Error("no key was removed")
+}
+
 // Whatever is asked of a small store, it stays within its bound and in order, and
 // nobody who was refused passes before the time that he was told.
 func TestBoundHoldsUnderEverything(t *testing.T) {
@@ -182,6 +226,8 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 		{core.MovingWindow(3, time.Second), core.FixedWindow(4, 5*time.Second)},
 		{core.SlidingWindow(2, time.Second).CountRefused()},
 		{core.ElasticWindow(1, time.Second)},
+		{core.InFlight(2).Lease(time.Second), core.FixedWindow(5, 3*time.Second)},
+		{core.InFlight(1).Lease(time.Second)},
 		{core.FixedWindow(9, time.Second).Named("nine"), core.Funnel(2, core.Every(time.Second)).Shadow(), core.MovingWindow(1, time.Second).Shadow()},
 	}
 	for _, maxKeys := range []int{1, 2, 3, 7, 40, 9000} {
@@ -231,6 +277,12 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 				c.advance(time.Duration(rnd.IntN(1000)) * time.Millisecond)
 			case 3:
 				if err := limiters[k.limiter].Refund(ctx, last); err != nil && !errors.Is(err, core.ErrNoReceipt) {
+					t.Fatal(err)
+				}
+				if err := limiters[k.limiter].Renew(ctx, last); err != nil && err != core.ErrLeaseEnded {
+					t.Fatal(err)
+				}
+				if err := limiters[k.limiter].Release(ctx, last); rnd.IntN(2) == 0 && err != nil {
 					t.Fatal(err)
 				}
 				forget(lastUser)
@@ -391,6 +443,27 @@ func TestAtTheBound(t *testing.T) {
 			t.Errorf("a second later: %+v", d)
 		}
 	})
+	t.Run("a user without a key cannot owe, and who owes keeps the key", func(t *testing.T) {
+		c := &clock{}
+		c.advance(time.Second)
+		s := newStore(&Options{MaxKeys: 1}, c.now)
+		l := core.Must(core.Must(core.New(s, core.Funnel(2, core.Every(time.Minute)))).With(core.Refundable{}))
+		debtor, shared := allow(t, l, "debtor"), core.Decision{}
+		if err := l.Settle(ctx, debtor, 4); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 {
+			if d := allow(t, l, fmt.Sprint("new ", i)); d.Allowed {
+				shared = d
+			}
+		}
+		if d, _ := l.Peek(ctx, "debtor", "a"); d.Allowed || d.RetryAfter != 3*time.Minute {
+			t.Errorf("the debtor: %+v", d)
+		}
+		if err := l.Settle(ctx, shared, 2); err == nil {
+			t.Error("a debt was charged to what all new users share, or to nobody")
+		}
+	})
 	t.Run("Status of a user without a key has every limit", func(t *testing.T) {
 		c := &clock{}
 		s := newStore(&Options{MaxKeys: 2}, c.now)
@@ -505,6 +578,33 @@ func TestAtTheBound(t *testing.T) {
 			}
 			if d := allow(t, free, "tier"); d.Allowed {
 				t.Errorf("%s: a flood forgave the smaller tier: %+v", of(2), d)
+			}
+		}
+	})
+	t.Run("but one whose refused action could never pass", func(t *testing.T) {
+		c := &clock{}
+		s := newStore(&Options{MaxKeys: 1}, c.now)
+		l := core.Must(core.New(s, hour))
+		allow(t, l, "old")
+		if d, err := l.AllowN(ctx, "old", "a", 3); err != nil || d.RetryAfter != core.Never {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		allow(t, l, "new")
+		if d, _ := l.Peek(ctx, "old", "a"); d.Remaining != 2 {
+			t.Errorf("the old key stays: %+v", d)
+		}
+	})
+	t.Run("a shadow limit for whose key there is no room is left out", func(t *testing.T) {
+		for _, shadow := range []core.Limit{hour, core.TokenBucket(2, core.Every(time.Hour)).Initial(2)} {
+			c := &clock{}
+			s := newStore(&Options{MaxKeys: 2}, c.now)
+			l := core.Must(core.New(s, core.FixedWindow(9, time.Hour), shadow.Shadow()))
+			once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+			allow(t, once, "refused")
+			for i := range 5 {
+				if d := allow(t, l, "u"); !d.Allowed || d.Reason != "" || d.Remaining != 8-i {
+					t.Fatalf("beside %s: action %d: %+v", shadow, i, d)
+				}
 			}
 		}
 	})
@@ -703,7 +803,7 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 		user := fmt.Sprint("new", i)
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
-		sh, _, _ := s.load(user, "a", passing.Limits())
+		sh, _, _, _ := s.load(user, "a", passing.Limits(), nil)
 		if !sh.places[0].found && i >= newUsers-last {
 			without++
 		}
@@ -718,6 +818,10 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 // Many times as many keys as fit: the store stays within its bound, no decision waits
 // long, and the users who were refused before the flood are refused after it.
 func TestFlood(t *testing.T) {
+	maxKeys, keys := int64(floodMax), floodKeys
+	if testing.Short() {
+		maxKeys, keys = 20_000, 200_000
+	}
 	for _, tt := range []struct {
 		limit core.Limit
 		bytes int64 // a key, at most
@@ -726,12 +830,12 @@ func TestFlood(t *testing.T) {
 		{core.SlidingWindow(2, time.Hour), 160},
 	} {
 		t.Run(tt.limit.Kind(), func(t *testing.T) {
-			s, worst, grown := flood(t, tt.limit, floodMax, floodKeys)
-			if got := s.used.Load(); got > floodMax || got < floodMax*9/10 {
-				t.Errorf("%d keys are kept of %d", got, floodMax)
+			s, worst, grown := flood(t, tt.limit, int(maxKeys), keys)
+			if got := s.used.Load(); got > maxKeys || got < maxKeys*9/10 {
+				t.Errorf("%d keys are kept of %d", got, maxKeys)
 			}
-			if grown > floodMax*tt.bytes {
-				t.Errorf("%d bytes are kept for %d keys", grown, floodMax)
+			if grown > maxKeys*tt.bytes {
+				t.Errorf("%d bytes are kept for %d keys", grown, maxKeys)
 			}
 			if worst > 2*time.Second {
 				t.Errorf("one decision took %s", worst)
@@ -1046,6 +1150,8 @@ func BenchmarkMemory(b *testing.B) {
 		{"initial", core.TokenBucket(1000, core.Per(1000, time.Hour)).Initial(500), 1},
 		{"sliding5", core.SlidingWindow(5, time.Hour), 5},
 		{"sliding100", core.SlidingWindow(100, time.Hour), 100},
+		{"flight5", core.InFlight(5), 5},
+		{"flight100", core.InFlight(100), 100},
 		{"moving1000", core.MovingWindow(1000, time.Hour), 1000},
 	} {
 		b.Run("limit="+tt.name, func(b *testing.B) {
@@ -1159,17 +1265,55 @@ func TestARefusalOfALargerCostProtectsTheKey(t *testing.T) {
 func TestTheClockIsReadUnderTheLock(t *testing.T) {
 	var s *Store
 	reads := 0
-	s = newStore(&Options{MaxKeys: 1}, func() int64 {
+	s = newStore(&Options{MaxKeys: 1}, func(bool) (now, epoch int64) {
 		if reads++; s.shards[0].mu.TryLock() {
 			s.shards[0].mu.Unlock()
 			t.Error("the lock is free")
 		}
-		return 1
+		return 1, 0
 	})
 	l := core.Must(core.Must(core.New(s, core.Funnel(2, core.Every(time.Second)))).With(core.Refundable{}))
 	d := allow(t, l, "u")
 	if err := l.Refund(ctx, d); err != nil || reads != 2 {
 		t.Errorf("the clock was read %d times for a charge and a refund, %v", reads, err)
+	}
+}
+
+// A refund holds the lock until it has written, so it loses no charge that comes meanwhile. That of
+// an early action of a long queue takes longest.
+func TestARefundLosesNoCharge(t *testing.T) {
+	const early, since, most, quota = 100, 40_000, 25_000, 1_000_000 // no refund after 65,536 actions
+	var now atomic.Int64
+	s := newStore(nil, func(bool) (int64, int64) { return now.Load(), 0 })
+	l := core.Must(core.Must(core.New(s, core.MovingWindow(quota, time.Hour))).With(core.Refundable{}))
+	now.Store(1)
+	var made [early]core.Decision
+	for i := range made {
+		made[i] = allow(t, l, "u")
+	}
+	now.Store(2)
+	if d, err := l.AllowN(ctx, "u", "a", since); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	charged := 0
+	var refunded atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ; !refunded.Load() && charged < most; charged++ {
+			if _, err := l.Allow(ctx, "u", "a"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for _, d := range made {
+		if err := l.Refund(ctx, d); err != nil {
+			t.Error(err)
+		}
+	}
+	refunded.Store(true)
+	wg.Wait()
+	if d, err := l.Peek(ctx, "u", "a"); err != nil || d.Remaining != quota-since-charged {
+		t.Errorf("%d are charged: %+v, %v", since+charged, d, err)
 	}
 }
 

@@ -6,6 +6,7 @@ package memorystore
 import (
 	"iter"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -20,38 +21,47 @@ const longestWait = 60e6
 
 // makeRoom finds room for the new keys of a charge that all limits admit. If there is none for
 // a limit, the state that users without a key share decides: together they may do what one
-// user may. If that refuses, or cannot be used, makeRoom returns how long the caller should wait.
-func (s *Store) makeRoom(c *core.Charge, sh *shard, now int64) (wait int64) {
-	var lacks hash
+// user may. If that refuses, or cannot be used, makeRoom returns how long the caller should wait, and the
+// index of the last limit without room.
+func (s *Store) makeRoom(c *core.Charge, sh *shard, now int64) (wait int64, lacks int) {
+	var lacking place
+	alone := c.Ban > 0 || c.Mode == machine.Owe // a shared state cannot hold the ban or the debt of one user
 	for i := range sh.places {
-		p, l := &sh.places[i], &c.Limits[i]
+		p, l := &sh.places[i], limit(c, i)
 		if p.found || !required(c, l) || s.reserve(sh, p, now, c.Mode == machine.Peek) {
 			continue
 		}
-		lacks = p.key
-		if c.Ban == 0 { // a shared state cannot hold the ban of one user
-			*p = place{shared: true, key: key(0, 1, l)}
+		lacking, lacks = *p, i
+		if !alone {
+			if sh.shares(key(0, 1, l), p.in) { // it cannot be charged for two subjects at once
+				return longestWait, i
+			}
+			*p = place{shared: true, key: key(0, 1, l), in: p.in}
 			sh.states[i] = machine.State{}
 			sh.find(i, l.Rule(), now)
 		}
 	}
-	if lacks == 0 {
-		return 0
+	if lacking.key == 0 {
+		return 0, 0
 	}
 	c.Ahead = 0 // no turns are reserved in a shared state
-	if c.Ban == 0 && c.Check(sh.states, now) {
-		return 0
+	if !alone && c.Check(sh.states, now) {
+		return 0, 0
 	}
 	for i := range sh.places {
-		if st, r := &sh.states[i], c.Limits[i].Rule(); sh.places[i].shared && !st.Fits {
-			v := r.Read(st, now, c.Ask)
-			wait = max(wait, r.RetryAfter(v, c.Cost))
+		if st, r := &sh.states[i], limit(c, i).Rule(); sh.places[i].shared && !st.Fits {
+			wait = max(wait, r.Read(st, now, &c.Ask).Wait)
 		}
 	}
 	if wait == 0 {
 		wait = longestWait
 	}
-	return max(1, min(wait, sh.nextFree(lacks, now)-now, longestWait))
+	return max(1, min(wait, sh.nextFree(&lacking, now)-now, longestWait)), lacks
+}
+
+// shares reports whether a place of the present charge is that shared state of a shard.
+func (sh *shard) shares(key hash, in *shard) bool {
+	return slices.ContainsFunc(sh.places, func(p place) bool { return p.shared && p.key == key && p.in == in })
 }
 
 // required reports whether a charge needs a place for the limit to pass. A shadow limit does
@@ -63,10 +73,15 @@ func required(c *core.Charge, l *core.Limit) bool {
 	return !l.IsShadow()
 }
 
-// full is the refusal of a charge if there is no room for its keys.
-func full(c *core.Charge, wait int64) core.Decision {
+// full is the refusal of a charge if there is no room for its keys, such as that of the i-th limit.
+func full(c *core.Charge, wait int64, i int) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
-	return core.Decision{Limit: c.Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore}
+	subject, limits := 0, c.Limits
+	for ; i >= len(limits); subject++ {
+		i -= len(limits)
+		limits = c.And[subject].Limits
+	}
+	return core.Decision{Limit: limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: subject}
 }
 
 // reserve counts the key of a place. If the store is full, it drops another key, or if peek is
@@ -79,10 +94,12 @@ func (s *Store) reserve(sh *shard, p *place, now int64, peek bool) bool {
 		return true
 	}
 	s.used.Add(-1)
-	from, at := sh, sh.victim(sh.places, p.key, now)
-	if at < 0 || sh.keys.slots[at].expires > now {
-		if other := s.crowded(sh); other != nil && other.mu.TryLock() {
-			defer other.mu.Unlock()
+	from, at := p.in, p.in.victim(sh.places, p.key, now)
+	if at < 0 || p.in.keys.slots[at].expires > now {
+		if other := s.crowded(p.in); other != nil && (sh.holds(other) || other.mu.TryLock()) {
+			if !sh.holds(other) {
+				defer other.mu.Unlock()
+			}
 			if its := other.victim(sh.places, p.key, now); its >= 0 {
 				from, at = other, its
 			}
@@ -128,10 +145,11 @@ func (sh *shard) victim(places []place, h hash, now int64) (at int) {
 
 // nextFree is when the first of the protected keys that victim looks at can be dropped. If
 // there is none, that is never.
-func (sh *shard) nextFree(h hash, now int64) int64 {
+func (sh *shard) nextFree(p *place, now int64) int64 {
 	first := int64(math.MaxInt64)
-	for i := range sh.keys.sample(h) {
-		if s := &sh.keys.slots[i]; !s.evictable(now) && !contains(sh.places, s.key) {
+	keys := &p.in.keys
+	for i := range keys.sample(p.key) {
+		if s := &keys.slots[i]; !s.evictable(now) && !contains(sh.places, s.key) {
 			first = min(first, s.protected, s.expires)
 		}
 	}

@@ -1,17 +1,15 @@
 package memorystore
 
-// The store, its options and its shards.
+// The store and its options.
 
 import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 const (
@@ -39,8 +37,12 @@ type Options struct {
 // Store is a [core.Store] in process memory. It is safe for use by many goroutines, starts none,
 // and needs no closing.
 type Store struct {
-	seed   maphash.Seed
-	now    func() int64 // microseconds, at least 1
+	seed maphash.Seed
+
+	// now returns the instant, in microseconds, at least 1. If dated is set, it also returns the
+	// epoch of that instant, see machine.Ask: to read the time of day as well takes longer.
+	now func(dated bool) (now, epoch int64)
+
 	max    int64
 	used   atomic.Int64 // keys in all shards, and those that charges have reserved
 	shards []shard      // their number is a power of two
@@ -48,27 +50,46 @@ type Store struct {
 
 var (
 	_ core.Accepter = (*Store)(nil)
-	_ core.Refunder = (*Store)(nil)
+	_ core.Amender  = (*Store)(nil)
+	_ core.Dated    = (*Store)(nil)
+	_ core.Joiner   = (*Store)(nil)
 	_ core.Sized    = (*Store)(nil)
 )
 
-// New makes a store. opts may be nil. It panics if an option is out of bounds.
+// New makes a store. opts may be nil. It panics if an option is out of bounds. Make a store once, at
+// start-up: one that is made for every request limits no user. The log says so once (code
+// "store-dropped").
 func New(opts *Options) *Store {
 	base := time.Now().Add(-time.Microsecond) // so that no instant is 0
-	now := func() int64 { return int64(time.Since(base) / time.Microsecond) }
+	now := func(dated bool) (int64, int64) {
+		if !dated {
+			return int64(time.Since(base) / time.Microsecond), 0
+		}
+		t := time.Now()
+		now := int64(t.Sub(base) / time.Microsecond)
+		return now, t.UnixMicro() - now
+	}
 	if opts != nil && opts.Clock != nil {
 		clock := opts.Clock
 		base = clock()
-		now = func() int64 { return max(1, epoch+clock().Sub(base).Microseconds()) }
+		now = func(bool) (int64, int64) {
+			t := clock()
+			now := max(1, first+t.Sub(base).Microseconds())
+			return now, t.UnixMicro() - now
+		}
 	}
-	return newStore(opts, now)
+	s := newStore(opts, now)
+	if opts == nil || opts.Clock == nil { // a simulation may drop many stores
+		watch(s)
+	}
+	return s
 }
 
-// epoch is the instant of New if there is an Options.Clock. It is high, so that the clock can
+// first is the instant of New if there is an Options.Clock. It is high, so that the clock can
 // step back far before an instant is negative.
-const epoch = 1 << 50
+const first = 1 << 50
 
-func newStore(opts *Options, now func() int64) *Store {
+func newStore(opts *Options, now func(dated bool) (now, epoch int64)) *Store {
 	maxKeys := defaultMaxKeys
 	if opts != nil && opts.MaxKeys != 0 {
 		maxKeys = opts.MaxKeys
@@ -93,45 +114,12 @@ func (s *Store) Accept(limits []core.Limit) error {
 	return nil
 }
 
+// Dated says that the store knows the time of day.
+func (s *Store) Dated() {}
+
+// Joins reports true: the store decides about any users in one atomic step.
+func (s *Store) Joins(string, string) bool { return true }
+
 // Len returns how many keys the store keeps, and MaxKeys. Expired keys count until the store
 // drops them.
 func (s *Store) Len() (keys, maxKeys int) { return int(s.used.Load()), int(s.max) }
-
-// A shard has all states of some users, so that one lock is enough for several limits.
-type shard struct {
-	mu     sync.Mutex
-	keys   table
-	shared table // the states that users without a key share: see room.go
-
-	// The places and states of the present charge. Here they need no allocation, however many
-	// limits there are.
-	places []place
-	states []machine.State // zero between charges
-}
-
-// lock locks the shard of a user. It uses the low bits of the hash, and a table the high ones.
-func (s *Store) lock(user hash) *shard {
-	sh := &s.shards[user&hash(len(s.shards)-1)]
-	sh.mu.Lock()
-	return sh
-}
-
-// A hash identifies a user, an action, or a user's state. The seed is random, so that a client
-// cannot search for two users that share a state.
-type hash uint64
-
-func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
-
-// Odd multipliers tell the parts of a key apart.
-const (
-	oddAction = 0x9e3779b97f4a7c15
-	oddLimit  = 0xc2b2ae3d27d4eb4f
-)
-
-// key is the hash of a limit's state.
-func key(user, action hash, l *core.Limit) hash {
-	if l.IsPerUser() {
-		action = 0
-	}
-	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
-}

@@ -2,6 +2,8 @@ package metrics_test
 
 import (
 	"math"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -63,5 +65,25 @@ func TestWatchDoesNotAllocate(t *testing.T) {
 				t.Errorf("it allocates %v times", n)
 			}
 		})
+	}
+}
+
+// A store that refuses all keeps the store's own memory out of the figure.
+func TestANewActionIsCheap(t *testing.T) {
+	const actions = 10_000
+	limit := core.FixedWindow(5, time.Minute)
+	store := metrics.New(&metrics.Options{MaxPairs: actions}).Watch(foreign{})
+	l := core.Must(core.New(store, limit))
+	ctx := t.Context()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range actions {
+		action := strconv.Itoa(i)
+		_, _ = l.Allow(ctx, "alice", action)
+		store.(core.WaitWatcher).Waiting(ctx, core.Charge{User: "alice", Action: action, Limits: []core.Limit{limit}})
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / actions; each > 2000 {
+		t.Errorf("a new action allocates %d bytes", each)
 	}
 }

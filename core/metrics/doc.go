@@ -16,8 +16,10 @@
 //
 // Each call of Allow, AllowN or Wait that reaches the store is counted once, as a decision
 // of an action by a limit. A Wait counts as one decision even if it asks the store several
-// times. So does a request through the middleware. Peek, Status, a cost of 0, Surcharge, Refund, Reset
-// and Ban are not counted. Neither is a call that has no decision because its caller
+// times. So does a request through the middleware. A call of core.All is a decision of the subject that
+// it is about; if the store is asked about one subject after the other, each answer is a decision, also one
+// that is given back. Peek, Status, a cost of 0, Surcharge, Refund,
+// Settle, Reset and Ban are not counted. Neither is a call that has no decision because its caller
 // canceled its context, or because its deadline ended while it waited for its turn.
 //
 // The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
@@ -25,11 +27,17 @@
 // "ban" or "*:ban", for a shadowed one the shadow limit, and for an error the limiter's first
 // limit.
 //
-//	outcome   allowed, limited, banned, full, shadowed, error
-//	source    store, fallback, cache, none; see core.Source. An error has none
+//	outcome   allowed, limited, in-flight, banned, full, shadowed, error
+//	source    store, fallback, cache, lease, none; see core.Source. An error has none
 //
 // No label holds a user. Actions are labels, so use route templates and not raw paths. A
 // Metrics keeps at most 1,000 pairs of action and limit; see [Options].
+//
+// # Who is refused most
+//
+// [Metrics.MostRefused] lists the users with the most refusals of the last five to ten minutes, as
+// hashes unless [Options].ShowUsers is set. Each process has a list of its own. The program
+// examples/admin shows it.
 //
 // # When a store is down
 //
@@ -40,6 +48,7 @@
 //
 // # What it costs
 //
-// Watch makes no allocation. BenchmarkPlain shows the time that it adds to an in-process decision.
-// Decisions by a bare memorystore are not timed.
+// Watch makes no allocation, except for a refused user who is new in the list. The list costs only
+// a refusal, 40 to 150 ns. BenchmarkPlain shows the time that Watch adds to an in-process
+// decision. Decisions by a bare memorystore are not timed.
 package metrics

@@ -25,6 +25,19 @@ func ExampleMetrics_Snapshot() {
 	// reply sliding:1m limited store 2
 }
 
+// Who is refused most right now? Without ShowUsers the list has hashes.
+func ExampleMetrics_MostRefused() {
+	m := metrics.New(&metrics.Options{ShowUsers: true})
+	replies := core.Must(core.New(m.Watch(memorystore.New(nil)), core.SlidingWindow(5, time.Minute)))
+	for range 7 {
+		_, _ = replies.Allow(context.Background(), "alice", "reply")
+	}
+	for _, u := range m.MostRefused(10) {
+		fmt.Printf("%s was refused %d times, last a %s\n", u.User, u.Refused, u.Action)
+	}
+	// Output: alice was refused 2 times, last a reply
+}
+
 // A line for every refusal. It does not name the user.
 func ExampleMetrics_OnRefusal() {
 	m := metrics.New(nil)

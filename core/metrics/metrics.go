@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -17,6 +18,10 @@ type Options struct {
 	// under the action "other", with their limit. There are at most 100 such limits, and
 	// later ones are counted under the limit "other".
 	MaxPairs int
+
+	// ShowUsers has MostRefused name the users. By default it returns hashes of them, with a
+	// random key per Metrics.
+	ShowUsers bool
 }
 
 // other is the label of actions and limits beyond the bound of [Options].
@@ -31,29 +36,31 @@ const (
 // Metrics counts the decisions of the stores that it watches. It is safe for use by many
 // goroutines.
 type Metrics struct {
-	maxPairs int
-	pairs    atomic.Pointer[map[pair]*series]         // the map is replaced, never changed
-	waiting  atomic.Pointer[map[string]*atomic.Int64] // by action; replaced, never changed
-	see      atomic.Pointer[[]func(context.Context, Refusal)]
-	answers  histogram // of the store
-	waits    histogram
+	maxPairs  int
+	showUsers bool
+	refusals  *refusals
+	pairs     sync.Map // pair -> *series
+	waiting   sync.Map // action -> *atomic.Int64
+	see       atomic.Pointer[[]func(context.Context, Refusal)]
+	answers   histogram // of the store
+	waits     histogram
 
-	mu      sync.Mutex // guards the fields below, and replacements of those above
+	mu      sync.Mutex // guards the fields below, and additions to those above
+	series  int        // in pairs
+	gauges  int        // in waiting
 	full    bool
 	watched []*watch
 }
 
 // New makes a Metrics. opts may be nil. It panics if an option is out of bounds.
 func New(opts *Options) *Metrics {
-	m := &Metrics{maxPairs: defaultMaxPairs, answers: newHistogram(answerBounds), waits: newHistogram(waitBounds)}
-	if opts != nil && opts.MaxPairs != 0 {
-		m.maxPairs = opts.MaxPairs
+	m := &Metrics{maxPairs: defaultMaxPairs, refusals: newRefusals(), answers: newHistogram(answerBounds), waits: newHistogram(waitBounds)}
+	if opts != nil {
+		m.maxPairs, m.showUsers = cmp.Or(opts.MaxPairs, defaultMaxPairs), opts.ShowUsers
 	}
 	if m.maxPairs < 1 || m.maxPairs > mostMaxPairs {
 		panic(fmt.Sprintf("metrics: New: MaxPairs %d is not within 1 to %d; 0 is the default of %d", m.maxPairs, mostMaxPairs, defaultMaxPairs))
 	}
-	m.pairs.Store(&map[pair]*series{})
-	m.waiting.Store(&map[string]*atomic.Int64{})
 	return m
 }
 
@@ -83,10 +90,16 @@ func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
 	m.see.Store(&all)
 }
 
-// refused calls the functions of OnRefusal.
-func (m *Metrics) refused(ctx context.Context, s *series, o outcome, d *core.Decision, err error) {
+// refused notes the user of a refusal, and calls the functions of OnRefusal.
+func (m *Metrics) refused(ctx context.Context, user string, s *series, o outcome, d *core.Decision, err error) {
+	if o == allowed || o == shadowed {
+		return
+	}
+	if o != failed {
+		m.refusals.add(user, s.action)
+	}
 	all := m.see.Load()
-	if all == nil || o == allowed || o == shadowed {
+	if all == nil {
 		return
 	}
 	r := Refusal{Action: s.action, Limit: s.limit, Outcome: outcomes[o], Source: d.Source.String(), RetryAfter: d.RetryAfter, Err: err}

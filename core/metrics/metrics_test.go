@@ -76,6 +76,15 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 		run   func(t *testing.T, store core.Store)
 		want  []string
 	}{
+		{"several subjects' for the one that binds", watched, func(t *testing.T, store core.Store) {
+			user, org := core.Must(core.New(store, perHour(2))), core.Must(core.New(store, core.Funnel(3, core.Every(time.Hour))))
+			a, o := user.For("alice", "post"), org.For("org", "any")
+			times(3, func() { _, _ = core.All(t.Context(), a, o) })
+			_, _ = core.All(t.Context(), user.For("bob", "post"), o.Cost(1))
+			_, _ = core.All(t.Context(), user.For("bob", "post"), o.Cost(4))
+			_, _ = core.WaitAll(t.Context(), time.Second, user.For("bob", "post"), o)
+			_, _ = core.PeekAll(t.Context(), a, o)
+		}, []string{"any funnel:3:1/1h allowed store 1", "any funnel:3:1/1h limited store 2", "post fixed:1h allowed store 2", "post fixed:1h limited store 1"}},
 		{"a funnel's", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, core.Funnel(3, core.Every(time.Hour))))
 			times(5, func() { _, _ = l.Allow(t.Context(), "u", "like") })
@@ -132,6 +141,12 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 			_, _ = l.Allow(t.Context(), "v", "a") // by the quota that new users share
 			_, _ = l.Allow(t.Context(), "w", "a")
 		}, []string{"a fixed:1h allowed store 2", "a fixed:1h full store 1", "a fixed:1h limited store 1"}},
+		{"those that find no slot", watched, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(3), core.InFlight(2)))
+			times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
+			d, _ := l.Allow(t.Context(), "v", "a")
+			times(3, func() { _ = l.Release(t.Context(), d) })
+		}, []string{"a inflight:1m allowed store 3", "a inflight:1m in-flight store 1"}},
 		{"a shadow limit's, under that limit", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(100), perHour(50).Named("wide").Shadow(), perHour(5).Named("tight").Shadow()))
 			times(7, func() { _, _ = l.Allow(t.Context(), "u", "a") })
@@ -578,5 +593,27 @@ func TestMisusePanicsAtOnce(t *testing.T) {
 			}()
 			bad()
 		})
+	}
+}
+
+// leaser is a store with leases.
+type leaser struct {
+	core.Store
+	taken, returned, lost uint64
+}
+
+func (l *leaser) Unwrap() core.Store { return l.Store }
+
+func (l *leaser) Leases() (taken, returned, lost uint64) { return l.taken, l.returned, l.lost }
+
+// The units of all stores are added up, of each store once.
+func TestLeases(t *testing.T) {
+	m := metrics.New(nil)
+	a, b := &leaser{memorystore.New(nil), 100, 20, 3}, &leaser{memorystore.New(nil), 7, 0, 1}
+	m.Watch(a)
+	m.Watch(core.FailOpen(a))
+	m.Watch(core.Fallback(memorystore.New(nil), b))
+	if got, want := m.Snapshot().Leases, (metrics.Leases{Taken: 107, Returned: 20, Lost: 4}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

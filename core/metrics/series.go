@@ -4,7 +4,6 @@ package metrics
 
 import (
 	"log/slog"
-	"maps"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -17,15 +16,16 @@ type outcome uint8
 const (
 	allowed outcome = iota
 	limited
+	inFlight
 	banned
 	full
 	shadowed
 	failed
 )
 
-var outcomes = [...]string{allowed: "allowed", limited: "limited", banned: "banned", full: "full", shadowed: "shadowed", failed: "error"}
+var outcomes = [...]string{allowed: "allowed", limited: "limited", inFlight: "in-flight", banned: "banned", full: "full", shadowed: "shadowed", failed: "error"}
 
-var sources = [...]core.Source{core.SourceNone, core.SourceStore, core.SourceFallback, core.SourceCache}
+var sources = [...]core.Source{core.SourceNone, core.SourceStore, core.SourceFallback, core.SourceCache, core.SourceLease}
 
 // A pair identifies a series.
 type pair struct {
@@ -47,46 +47,39 @@ func (s *series) add(o outcome, source core.Source) {
 	s.counts[o][source].Add(1)
 }
 
-// series finds or makes the series of an action by a limit.
-func (m *Metrics) series(action string, l *core.Limit) *series {
+// find finds or makes the series of an action by a limit.
+func (m *Metrics) find(action string, l *core.Limit) *series {
 	p := pair{action, l.Identity(), l.IsPerUser()}
-	if s := (*m.pairs.Load())[p]; s != nil {
-		return s
+	if s, ok := m.pairs.Load(p); ok {
+		return s.(*series)
 	}
 	p.action = clean(p.action)
-	pairs := *m.pairs.Load()
-	s := pairs[p]
-	if s == nil && len(pairs) >= m.maxPairs {
-		p.action = other
-		s = pairs[p]
-	}
-	if s == nil {
-		s = m.add(p)
-	}
-	return s
-}
-
-func (m *Metrics) add(p pair) *series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	pairs := *m.pairs.Load()
-	if len(pairs) >= m.maxPairs && pairs[p] == nil {
+	s, ok := m.pairs.Load(p)
+	if !ok && m.series >= m.maxPairs {
 		m.overflow()
-		if p.action = other; len(pairs) >= m.maxPairs+maxOthers && pairs[p] == nil {
+		p.action = other
+		if s, ok = m.pairs.Load(p); !ok && m.series >= m.maxPairs+maxOthers {
 			p = pair{action: other, identity: other}
+			s, ok = m.pairs.Load(p)
 		}
 	}
-	s := pairs[p]
-	if s == nil {
-		p.action = strings.Clone(p.action) // it may be a part of a large string
-		s = &series{action: p.action, limit: p.identity}
-		if p.perUser {
-			s.limit = "*:" + p.identity
-		}
-		pairs = maps.Clone(pairs)
-		pairs[p] = s
-		m.pairs.Store(&pairs)
+	if !ok {
+		s = m.add(p)
 	}
+	return s.(*series)
+}
+
+// add makes a series. It is called with the lock held.
+func (m *Metrics) add(p pair) *series {
+	p.action = strings.Clone(p.action) // it may be a part of a large string
+	s := &series{action: p.action, limit: p.identity}
+	if p.perUser {
+		s.limit = "*:" + p.identity
+	}
+	m.pairs.Store(p, s)
+	m.series++
 	return s
 }
 
@@ -100,25 +93,24 @@ func (m *Metrics) overflow() {
 
 // gauge finds or makes the number of waiting calls of an action.
 func (m *Metrics) gauge(action string) *atomic.Int64 {
-	if g := (*m.waiting.Load())[action]; g != nil {
-		return g
+	if g, ok := m.waiting.Load(action); ok {
+		return g.(*atomic.Int64)
 	}
+	action = clean(action)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	action = clean(action)
-	waiting := *m.waiting.Load()
-	if len(waiting) >= m.maxPairs && waiting[action] == nil {
+	g, ok := m.waiting.Load(action)
+	if !ok && m.gauges >= m.maxPairs {
 		m.overflow()
 		action = other
+		g, ok = m.waiting.Load(action)
 	}
-	g := waiting[action]
-	if g == nil {
+	if !ok {
 		g = new(atomic.Int64)
-		waiting = maps.Clone(waiting)
-		waiting[strings.Clone(action)] = g
-		m.waiting.Store(&waiting)
+		m.waiting.Store(strings.Clone(action), g)
+		m.gauges++
 	}
-	return g
+	return g.(*atomic.Int64)
 }
 
 // maxLabel bounds an action's bytes as a label.

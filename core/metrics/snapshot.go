@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -20,7 +21,13 @@ type Snapshot struct {
 
 	// The keys of the memorystores and their bounds, added up; 0 if there is none.
 	MemoryKeys, MemoryKeysMax int
+
+	Leases Leases
 }
+
+// Leases is how many units of leased limits the stores have taken in advance, have given back, and
+// have lost because they could not give them back: see core.Limit.Leased.
+type Leases struct{ Taken, Returned, Lost uint64 }
 
 // Decisions is how many decisions had these labels.
 type Decisions struct {
@@ -58,7 +65,8 @@ type Bucket struct {
 // different instants.
 func (m *Metrics) Snapshot() Snapshot {
 	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
-	for _, x := range *m.pairs.Load() {
+	for _, v := range m.pairs.Range {
+		x := v.(*series)
 		for o, word := range outcomes {
 			for _, source := range sources {
 				if n := x.counts[o][source].Load(); n > 0 {
@@ -70,8 +78,8 @@ func (m *Metrics) Snapshot() Snapshot {
 			s.Near = append(s.Near, Near{x.action, x.limit, n})
 		}
 	}
-	for action, g := range *m.waiting.Load() {
-		s.Waiting = append(s.Waiting, Waiting{action, g.Load()})
+	for action, g := range m.waiting.Range {
+		s.Waiting = append(s.Waiting, Waiting{action.(string), g.(*atomic.Int64).Load()})
 	}
 	slices.SortFunc(s.Decisions, func(a, b Decisions) int {
 		return cmp.Or(cmp.Compare(a.Action, b.Action), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Source, b.Source))
@@ -84,23 +92,33 @@ func (m *Metrics) Snapshot() Snapshot {
 	return s
 }
 
-// stores reads the stores, each memorystore once even if it is watched twice.
+// stores reads the stores, each once even if it is watched twice.
 func (m *Metrics) stores(s *Snapshot) {
 	m.mu.Lock()
 	watched := slices.Clone(m.watched)
 	m.mu.Unlock()
-	seen := map[core.Sized]bool{}
+	seen := map[any]bool{}
+	first := func(store any) bool {
+		if !reflect.ValueOf(store).Comparable() {
+			return true
+		}
+		was := seen[store]
+		seen[store] = true
+		return !was
+	}
 	for _, w := range watched {
 		s.Down = s.Down || w.down()
 		for _, store := range w.memories {
-			if reflect.ValueOf(store).Comparable() {
-				if seen[store] {
-					continue
-				}
-				seen[store] = true
+			if first(store) {
+				keys, maxKeys := store.Len()
+				s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
 			}
-			keys, maxKeys := store.Len()
-			s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
+		}
+		for _, store := range w.leasers {
+			if first([1]core.Leaser{store}) { // a store may be in both lists
+				taken, returned, lost := store.Leases()
+				s.Leases.Taken, s.Leases.Returned, s.Leases.Lost = s.Leases.Taken+taken, s.Leases.Returned+returned, s.Leases.Lost+lost
+			}
 		}
 	}
 }

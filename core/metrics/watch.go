@@ -33,6 +33,7 @@ type watch struct {
 	timed    bool // it is not a memorystore alone
 	breakers []core.Breaker
 	memories []core.Sized
+	leasers  []core.Leaser
 
 	// For a store without a breaker.
 	base     time.Time
@@ -45,8 +46,8 @@ const (
 	downFor = time.Minute
 )
 
-// walk finds the breakers and memorystores in a store and those that it wraps. A main store
-// is one that decides as long as nothing fails.
+// walk finds the breakers, memorystores and stores with leases in a store and those that it wraps. A
+// main store is one that decides as long as nothing fails.
 func (w *watch) walk(store core.Store, main bool) {
 	for store != nil {
 		if _, ok := store.(*watch); ok {
@@ -58,6 +59,9 @@ func (w *watch) walk(store core.Store, main bool) {
 		if s, ok := store.(core.Sized); ok {
 			w.memories = append(w.memories, s)
 			w.timed = w.timed && !main
+		}
+		if s, ok := store.(core.Leaser); ok {
+			w.leasers = append(w.leasers, s)
 		}
 		if s, ok := store.(core.Pair); ok {
 			w.walk(s.Other(), false)
@@ -101,6 +105,11 @@ func counts(c *core.Charge) bool {
 		return false
 	}
 	if c.Mode == machine.Peek {
+		for i := range c.And {
+			if counts(&c.And[i]) {
+				return true
+			}
+		}
 		for i := range c.Limits {
 			if l := &c.Limits[i]; !l.IsShadow() && l.Rule().Kind != machine.KindBan && c.Cost > int64(l.Quota()) {
 				return true
@@ -137,13 +146,16 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 	if err != nil && ctx.Err() == context.Canceled {
 		return
 	}
+	if n := d.Subject; n > 0 && n <= len(c.And) {
+		c = &c.And[n-1]
+	}
 	o, i := judged(c, d, err)
-	s := w.m.series(c.Action, limitOf(c, i))
+	s := w.m.find(c.Action, limitOf(c, i))
 	s.add(o, d.Source)
 	if d.Reason == core.ReasonNear {
-		w.m.series(c.Action, limitOf(c, d.Shadow)).near.Add(1)
+		w.m.find(c.Action, limitOf(c, d.Shadow)).near.Add(1)
 	}
-	w.m.refused(ctx, s, o, d, err)
+	w.m.refused(ctx, c.User, s, o, d, err)
 }
 
 // limitOf is the i-th limit of a charge. A foreign store may set any index in its decision.
@@ -173,6 +185,8 @@ func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) 
 		return shadowed, d.Binding
 	case d.Allowed:
 		return allowed, d.Binding
+	case d.Reason == core.ReasonInFlight:
+		return inFlight, d.Binding
 	}
 	return limited, d.Binding
 }
@@ -182,8 +196,8 @@ func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) 
 type waitingKey struct{}
 
 // Waiting counts a call of Wait: see package core.
-func (w *watch) Waiting(ctx context.Context, action string, limits []core.Limit) (context.Context, func(core.Decision, error)) {
-	begun, gauge := time.Now(), w.m.gauge(action)
+func (w *watch) Waiting(ctx context.Context, c core.Charge) (context.Context, func(core.Decision, error)) {
+	begun, gauge := time.Now(), w.m.gauge(c.Action)
 	gauge.Add(1)
 	return context.WithValue(ctx, waitingKey{}, w), func(d core.Decision, err error) {
 		gauge.Add(-1)
@@ -196,6 +210,6 @@ func (w *watch) Waiting(ctx context.Context, action string, limits []core.Limit)
 		case err == nil && !d.Allowed: // the call panics
 			return
 		}
-		w.count(ctx, &core.Charge{Action: action, Limits: limits}, &d, err)
+		w.count(ctx, &c, &d, err)
 	}
 }

@@ -28,8 +28,8 @@ func TestRealRedisConforms(t *testing.T) {
 			options := &redisstore.Options{Timeout: patient, NoFunctions: scripts}
 			storetest.Run(t, func(t testing.TB) storetest.Fixture {
 				server.Do("FLUSHALL")
-				store, advance := follow(redisstore.New(rdb, options), clock.Advance)
-				return storetest.Fixture{Store: store, Advance: advance, Traces: 100}
+				store, advance := follow(redisstore.New(rdb, options), clock.Now, clock.Advance)
+				return storetest.Fixture{Store: store, Advance: advance, Now: clock.Now, Traces: 100}
 			})
 			if n := calls(t, server.Do, "fcall"); (n > 0) == scripts {
 				t.Errorf("functions ran %d times", n)
@@ -43,8 +43,8 @@ func TestRESP2Conforms(t *testing.T) {
 	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: 2})
 	open := func(t testing.TB) storetest.Fixture {
 		server.Do("FLUSHALL")
-		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Advance)
-		return storetest.Fixture{Store: store, Advance: advance, Traces: 30}
+		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Now, clock.Advance)
+		return storetest.Fixture{Store: store, Advance: advance, Now: clock.Now, Traces: 30}
 	}
 	storetest.Rules(t, open)
 	storetest.Trace(t, open)

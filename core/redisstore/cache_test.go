@@ -37,7 +37,7 @@ type duo struct {
 
 func inDuo(t *testing.T, test func(w *duo)) {
 	synctest.Test(t, func(t *testing.T) {
-		m := miniredis.NewMiniRedis()
+		m := newMini(t)
 		m.ClockTTL(true)
 		defer m.Close()
 		w := &duo{T: t, server: m, rdb: inBubble(m), memory: memorystore.New(nil)}
@@ -145,8 +145,10 @@ func TestAbuseCostsLittle(t *testing.T) {
 		{"Initial", []core.Limit{core.TokenBucket(5, core.Per(7, 40*time.Second)).Initial(2)}, nil},
 		{"Funnel", []core.Limit{core.Funnel(5, core.Per(7, 40*time.Second))}, nil},
 		{"several limits", []core.Limit{core.MovingWindow(1, 3*time.Second), core.Funnel(2, core.Per(3, 40*time.Second)), core.FixedWindow(200, time.Hour)}, nil},
+		{"beside InFlight", []core.Limit{core.FixedWindow(5, 7*time.Second), core.InFlight(50)}, nil},
 		{"receipts", []core.Limit{core.FixedWindow(5, 7*time.Second)}, []core.Option{core.Refundable{}}},
 		{"a ban", []core.Limit{core.ElasticWindow(5, 7*time.Second)}, []core.Option{hammered}},
+		{"bans by hand", []core.Limit{core.FixedWindow(5, 7*time.Second)}, []core.Option{core.BanPolicy{}}},
 		{"a ban by several limits", []core.Limit{core.FixedWindow(5, 7*time.Second), core.Funnel(4, core.Per(7, 40*time.Second))}, []core.Option{hammered}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -215,6 +217,8 @@ func TestWhatIsNeverCached(t *testing.T) {
 		{"among other limits, too", []core.Limit{core.FixedWindow(1, time.Hour), elastic}, nil, one},
 		{"and as a shadow", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
 		{"a ban policy counts refusals", []core.Limit{funnel}, []core.Option{core.BanPolicy{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
+		{"a slot may be released", []core.Limit{core.InFlight(2)}, nil, one},
+		{"a slot may be released, while there is room in other limits", []core.Limit{core.FixedWindow(100, time.Hour), core.InFlight(2), funnel.Shadow()}, nil, one},
 		{"something may be left", []core.Limit{core.Funnel(3, core.Every(time.Minute))}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
 			return l.AllowN(ctx, user, action, 2)
 		}},
@@ -265,6 +269,21 @@ func TestABanBeforeTheFirstAction(t *testing.T) {
 	})
 }
 
+// An action that a larger PerUser window admits lengthens the wait of the user's other actions for a
+// smaller one.
+func TestAnAdmissionEndsThePerUserRefusalOfAnotherAction(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		small, large := w.both([]core.Limit{core.SlidingWindow(1, 10*time.Second).PerUser()}, nil), w.both([]core.Limit{core.SlidingWindow(2, 10*time.Second).PerUser()}, nil)
+		for small(w.allow).Source != core.SourceCache {
+		}
+		time.Sleep(100 * time.Millisecond)
+		if d := large(func(l *core.Limiter) (core.Decision, error) { return l.Allow(w.Context(), user, "another") }); !d.Allowed {
+			w.Fatalf("%+v", d)
+		}
+		small(w.allow)
+	})
+}
+
 // Whatever is done in between, the answers are those of a store that is asked every
 // time.
 func TestCachedRefusalsEqualFreshOnes(t *testing.T) {
@@ -290,7 +309,11 @@ func hammer(w *duo, r *rand.Rand) {
 	}
 	policy := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, ForgetAfter: 5 * time.Second}
 	total, cached := 0, 0
-	for range 8 {
+	rounds := 8
+	if testing.Short() {
+		rounds = 3
+	}
+	for range rounds {
 		// Limiters of the same states by other numbers.
 		var ask []func(func(*core.Limiter) (core.Decision, error)) core.Decision
 		var punished []bool
@@ -352,9 +375,9 @@ func hammer(w *duo, r *rand.Rand) {
 			case op < 7:
 				do(func(l *core.Limiter) (core.Decision, error) { return l.Peek(ctx, who, action) })
 			case op < 12 && len(passed) > 0:
-				back := passed[r.IntN(len(passed))]
+				back, actual := passed[r.IntN(len(passed))], max(0, r.IntN(12)-4)
 				for l, d := range back {
-					if err := l.Refund(ctx, d); err != nil && err != core.ErrNoReceipt {
+					if err := l.Settle(ctx, d, actual); err != nil && err != core.ErrNoReceipt {
 						w.Fatal(err)
 					}
 				}
@@ -521,6 +544,20 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 			d, err := l.AllowN(ctx, user, action, 4)
 			if err == nil && !w.must(l, user).Allowed {
 				err = l.Refund(ctx, d)
+			}
+			return err
+		}},
+		{"Settle for less", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Refundable{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
+			d, err := l.AllowN(ctx, user, action, 4)
+			if err == nil && !w.must(l, user).Allowed {
+				err = l.Settle(ctx, d, 1)
+			}
+			return err
+		}},
+		{"Settle for more", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Refundable{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
+			d, err := l.AllowN(ctx, user, action, 4)
+			if err == nil && !w.must(l, user).Allowed {
+				err = l.Settle(ctx, d, 7)
 			}
 			return err
 		}},

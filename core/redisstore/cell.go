@@ -24,6 +24,8 @@ func (s *Store) Accept(limits []core.Limit) error {
 	l := limits[0]
 	n, d := l.Rate()
 	switch {
+	case l.Rule().Lease > 0:
+		return fmt.Errorf("redisstore: CLThrottle has no leases: leave Leased out of %s", l)
 	case l.Rule().Kind != machine.KindFunnel:
 		return fmt.Errorf("redisstore: CLThrottle serves Funnel and Throttle, not %s", l)
 	case d%time.Second != 0:
@@ -44,7 +46,7 @@ func cellIdentity(l core.Limit) string {
 // throttle has CL.THROTTLE decide. A peek is sent as a charge of 0. Its reply does not say
 // whether an action would pass, so Remaining decides that.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
-	if c.Mode == machine.Force {
+	if c.Mode == machine.Force || c.Mode == machine.Owe {
 		return core.Decision{}, errSurcharge
 	}
 	l := &c.Limits[0]

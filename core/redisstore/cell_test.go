@@ -37,7 +37,7 @@ type module struct {
 }
 
 func startModule(t testing.TB) *module {
-	m := &module{Miniredis: miniredis.NewMiniRedis(), expires: map[string]int64{}}
+	m := &module{Miniredis: newMini(t), expires: map[string]int64{}}
 	m.ClockTTL(true)
 	m.set(epoch.UnixNano())
 	if err := m.Start(); err != nil {

@@ -15,7 +15,7 @@ import (
 // told or hammers. ElasticWindow and CountRefused are to keep out who hammers.
 func TestClockSteps(t *testing.T) {
 	server, clock := redistest.StartAt(t, epoch)
-	store, advance := follow(reliable(t, server.Addr), clock.Advance)
+	store, advance := follow(reliable(t, server.Addr), clock.Now, clock.Advance)
 	every := core.Every(2 * time.Minute)
 	const back, forth, often = -time.Hour, time.Hour, 17 * time.Second
 	for _, l := range []core.Limit{
@@ -27,6 +27,7 @@ func TestClockSteps(t *testing.T) {
 		core.TokenBucket(5, every).Named("full"),
 		core.TokenBucket(5, every).Initial(3),
 		core.Funnel(5, every),
+		core.CalendarWindow(5, core.Minute, nil),
 	} {
 		lim := core.Must(core.New(store, l))
 		for i, steps := range [][]time.Duration{{back}, {forth}, {forth, back}, {back, forth}, {back, back}, {forth, back, back, forth, back}} {

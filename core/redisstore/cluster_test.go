@@ -120,7 +120,7 @@ func TestCluster(t *testing.T) {
 			s.Do("CONFIG", "RESETSTAT")
 		}
 		for _, o := range []redis.ClusterOptions{{ReadOnly: true}, {RouteRandomly: true}, {RouteByLatency: true}} {
-			o.Addrs, o.Username, o.Password = addrs, words[2], "password"
+			o.Addrs, o.Username, o.Password, o.DisableIdentity = addrs, words[2], "password", true
 			rdb := redis.NewClusterClient(&o)
 			everyKind(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}), user)
 			_ = rdb.Close()
@@ -139,7 +139,7 @@ func TestCluster(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) storetest.Fixture {
 			n++
 			opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("tailcut:suite", n)}
-			return storetest.Fixture{Store: redisstore.New(rdb, opts), Traces: 40}
+			return storetest.Fixture{Store: redisstore.New(rdb, opts), Now: time.Now, Traces: 40}
 		})
 	})
 
@@ -328,7 +328,7 @@ func TestRing(t *testing.T) {
 	open := func(t testing.TB) storetest.Fixture {
 		n++
 		opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("suite", n)}
-		return storetest.Fixture{Store: redisstore.New(rdb, opts), Traces: 40}
+		return storetest.Fixture{Store: redisstore.New(rdb, opts), Now: time.Now, Traces: 40}
 	}
 	t.Run("conforms", func(t *testing.T) {
 		t.Run("Rules", func(t *testing.T) { storetest.Rules(t, open) })

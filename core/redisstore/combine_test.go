@@ -442,7 +442,7 @@ func TestCostlyChargesDoNotPileUp(t *testing.T) {
 		return most
 	}
 	within(t, "cheap charges go together", func() bool { return fullest(1) > 10 })
-	if n := fullest(2000); n != 1 {
-		t.Errorf("%d charges of 2,000 units each were in one run", n)
+	if n := fullest(5000); n != 1 {
+		t.Errorf("%d charges of 5,000 units each were in one run", n)
 	}
 }

@@ -8,14 +8,16 @@
 //
 // # Client
 //
-// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, with Redis
-// 6.2 or later. The server need not be up when the program starts. These options matter:
+// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring. The servers are
+// Redis 6.2, 7 and 8, and Valkey 8. The server need not be up when the program starts. These
+// options matter:
 //
 //	ContextTimeoutEnabled: true
 //	    If a reply is lost, the client gives up the connection after five of the store's
 //	    timeouts. Without this option it holds the connection for its ReadTimeout, 5 s by
 //	    default. Calls can then fail for a second after the network has recovered, or if
-//	    all of its connections are held, for its ReadTimeout.
+//	    all of its connections are held, for its ReadTimeout. And without it a caller that
+//	    is alone pays for another goroutine, which sends its call.
 //	ReadTimeout: 200 * time.Millisecond, for a Cluster
 //	    The client asks the nodes which of them are masters. If a node hangs, the client
 //	    waits that long. If a master hangs, its users wait for 2 to 4 s after the election
@@ -26,8 +28,9 @@
 //
 // With a *redis.Client the store sends decisions in batches. If nothing is under way, a
 // decision is sent at once. While others are under way, decisions wait and then go out
-// together, in one call of the function or script. At most 32 batches are under way, and no more
-// than the client has connections (PoolSize), so more callers fill the batches. On a Cluster or Ring
+// together, in one call of the function or script. Two batches are under way, and more if Redis is
+// far away: one for each millisecond of its response time, at most 32, and no more than the client
+// has connections (PoolSize). So more callers fill the batches. On a Cluster or Ring
 // each decision is sent alone, as many at a time as there are connections to the node. So is each
 // decision if the server behind a plain client is part of a cluster. For a proxy that spreads keys
 // over servers, use a client that is not a *redis.Client. Do not give the store an
@@ -35,12 +38,11 @@
 // the server still charges callers who already got an error. It also hides which server a call
 // goes to, so one hung server of a Cluster looks like all of them.
 //
-// With ContextTimeoutEnabled, if nothing is under way, the caller sends its call itself,
-// which takes less time. The caller then returns with the answer or at the timeout, even if
-// its context is canceled meanwhile. Your hooks, handlers of push notifications and the
-// connections of your Dialer must then observe deadlines, or the caller waits longer. If the client
-// has a Limiter, OnConnect, a credentials provider or no deadlines (a ReadTimeout or
-// WriteTimeout of -2), another goroutine sends the call.
+// With ContextTimeoutEnabled, if nothing is under way, the caller sends its call itself. It then returns
+// with the answer or at the timeout, even if its context is canceled meanwhile. Your hooks, handlers of
+// push notifications and the connections of your Dialer must then observe deadlines, or the caller waits
+// longer. If the client has a Limiter, OnConnect, a credentials provider or no deadlines (a ReadTimeout
+// or WriteTimeout of -2), another goroutine sends the call.
 //
 // # Refusals are cached
 //
@@ -49,21 +51,53 @@
 // repeated decision has core.SourceCache. Its RetryAfter may be too long, by at most the latency
 // of the first answer.
 //
-// Reset, Refund, Surcharge, Ban, Unban and a limiter with other numbers on the same Store end
+// Reset, Refund, Settle, Surcharge, Ban, Unban and a limiter with other numbers on the same Store end
 // a cached refusal at once. A change by another process or another Store is noticed within a
 // second. If Redis's clock steps back, a refusal can last a second longer.
 //
-// Some actions always reach Redis: costs above one, unless the user is banned; refusals that
-// an ElasticWindow, CountRefused or a BanPolicy records; and all actions with CL.THROTTLE,
-// whose times are whole seconds. The cache holds up to 16,384 refusals, about 4 MB.
-// [Options].NoRefusalCache turns it off.
+// Some actions always reach Redis: decisions of core.All about several subjects; costs above one, unless
+// the user is banned; refusals that an ElasticWindow, CountRefused or a BanPolicy records; refusals by
+// InFlight alone, since another process may release a slot; and all actions with CL.THROTTLE, whose
+// times are whole seconds. The cache holds up to 16,384 refusals, about 4 MB. [Options].NoRefusalCache
+// turns it off.
+//
+// # Leased limits
+//
+// If all limits of a limiter are leased (core.Limit.Leased), the process decides from units that it has
+// taken in advance. Such a decision has core.SourceLease. It takes less than a microsecond, and needs
+// no Redis. Its Remaining is what remained at the last answer of Redis, less what this process has used
+// since, and its ResetAfter may be too long.
+//
+// A user's first actions are decided by Redis. If several come within the time of a lease, one caller
+// takes units for all, and the others wait for its answer. A process takes as much as it used lately
+// and a quarter more, twice as much if it has used all up, and at most a quarter of what remains. So
+// near the limit it takes units one by one. What is left at the end of the lease is given back. If 16
+// returns are under way, or one fails, units are lost until their charge is forgotten.
+// [Store.Leases] counts them.
+//
+// With a lease of 50 ms or more, a process sends about 40 commands a second for a key, at any load: one
+// take and one return in a lease. Near the limit it may send 32 at once, and then 40 a second. Between them
+// it refuses by itself (core.SourceLease), for at most 25 ms, even if there is room. A
+// limiter with a BanPolicy has no such bound, since Redis counts every refusal.
+//
+// A lease ends by the process's own clock, counted from before its charge was sent. It also ends if the
+// time of day says so, in case a machine was suspended. If Redis is further away than a lease
+// is long, nothing is held.
+//
+// Redis decides alone: a Peek, a Status, a Surcharge, a turn that Wait reserves, a decision by core.All,
+// and a limiter of which one limit is not leased. A shadow limit is decided for all units of a take at
+// once. A refund goes to the lease while it lasts, and then to Redis. Reset and Ban on this Store drop
+// what the process holds for the user, and other processes may use what they hold until their leases
+// end. While Redis is down, what is held may be used up.
+//
+// The store has 16,384 holdings of a user and an action. Further users are decided by Redis.
 //
 // # Testing
 //
-// miniredis has no functions, so it runs scripts. Move its clock with SetTime and FastForward, and
-// give the store NoRefusalCache and a long Timeout. Do not run it inside testing/synctest: a server does not
-// use that clock, and the clock stops while a goroutine waits for a socket. examples/migrate
-// has a complete test.
+// miniredis has no functions, so it runs scripts. Inside testing/synctest connect with its Dial method,
+// and switch on ClockTTL: then time.Sleep moves its clock. Outside, move the clock with SetTime and
+// FastForward, and give the store NoRefusalCache and a long Timeout. examples/migrate has a
+// complete test.
 //
 // # Failure
 //
@@ -75,20 +109,38 @@
 // A bare Store fails closed. To change that, wrap it in core.Fallback or core.FailOpen.
 //
 // If the caller's context ends before its charge is sent, the caller is not charged. After
-// that it may be charged. It may also be charged if the charge waits for a connection in a batch
-// with others, or if the caller sends its call itself.
+// that it may be charged. It may also be charged if the caller sends its call itself. So at most the
+// charges of the batches under way are taken without an answer: 2,048 units in each batch, and as
+// many batches as there are connections, at most 32. A charge that takes a slot of core.InFlight does not
+// end with its caller. After an [ErrTimeout] the slot may be taken until its lease ends.
+//
+// Calls do not wait in a batch while a connection is opened, which takes up to six round trips: a
+// PING opens it first. If a call has waited so long that its answer would come after the timeout,
+// it is not sent.
+//
+// # Slow networks
+//
+// The response time may be most of the timeout. With a timeout of 50 ms, round trips of 1 to 40 ms, up
+// to 500 callers and a PoolSize of 4 to 20, every call is answered once the connections are open. Until
+// then, calls fail: for 25 ms of round trip 4 to 6% of those of the first two seconds, for 40 ms 13 to
+// 20%, and fewer if the program has opened connections (MinIdleConns and a Ping). These figures are of
+// the real client over a simulated network; a busy machine loses more at 40 ms. Use at least ten
+// connections if the response time is more than half of the timeout: with n connections a call can wait
+// for an n-th of the response time before it is sent.
 //
 // If the client cannot open a connection, the store tries to open one itself. So callers
 // get the error within 10 ms, and during an outage at once. When Redis is back, it answers
-// the first probe of core.Fallback, at most 250 ms later. The client alone would try only
-// once a second, as it does for your other commands.
+// the first probe of core.Fallback, at most 250 ms later. But the client counts its failures to
+// connect over its whole life, and after PoolSize of them it tries only once a second. The store's
+// probes keep them to one in an outage, mostly. So once in PoolSize outages, or less often, Redis
+// decides up to 1.3 s after its return.
 //
 // # Faults
 //
 // These faults are tested on real Redis under load, with core.Fallback and one process. With n
 // processes, "one quota" is n quotas. Users get no errors, and no call takes longer
 // than the timeout. Redis decides again within half a second of its return, unless the table
-// says otherwise.
+// says otherwise, or the client has failed to connect too often (see Failure).
 //
 //	fault                                users get                            more than the limit, in one period
 //	killed, loses its data               the process's limit, then a new one  two quotas
@@ -107,11 +159,16 @@
 //	Sentinel's master dies               the process's limit until the        one quota, and what had not
 //	                                     election, and 0.3 s                  been replicated
 //	a Cluster's master dies or hangs     the same, its users only             the same
+//	a Cluster's master restarts          the process's limit, its users       one quota; two if it loses
+//	  before an election                 only, until 2.3 s after its return:  its data
+//	                                     it refuses for two seconds
 //	a Cluster's slot moves               Redis's answers; with several        one quota, with several limits
 //	                                     limits or a BanPolicy the process's  or a BanPolicy
 //	                                     limit until it has moved
 //	a Ring's server dies                 the process's limit, then a new one  two quotas
 //	                                     on the other servers; its users only
+//	a process with leases dies           Redis's answers                      nothing; what it held is lost for
+//	                                                                          a period
 //	Redis's clock steps                  no refusal longer than one period    if the clock steps ahead, as
 //	                                     and a second                         much as the step
 //
@@ -136,22 +193,39 @@
 // All of a user's keys are in one cluster slot, and users cannot choose it. Bytes that are
 // not printable or have a meaning in a key are escaped as %XX. A user or action of more than
 // 128 bytes is replaced by ~ and its digest. So any two users have different keys.
-// Options.Prefix separates applications. Options.Secret keeps users' names out of Redis.
+// Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same
+// name, even if their users are not the same people. Options.Secret keeps users' names out of Redis.
 //
-// Every key expires. A limit's key expires when its full quota is available again, the key of a
-// bucket with Initial after its ForgetAfter, and a BanPolicy's key when refusals and bans are
-// forgotten. A refund does not shorten the life of a funnel's or bucket's key.
+// If [Options].Tag returns another name for a user, this is the hash tag, and the user follows it:
+//
+//	tailcut:{org-7}org-7/alice:reply:sliding:1m
+//
+// So users with one tag are in one slot, and core.All decides about them in one step. Such a key is
+// another one than without the option: with a new Tag, users whose tag differs start anew.
+//
+// Every key expires. A limit's key expires when its full quota is available again, that of a
+// CalendarWindow a second later, in case the clock steps back; the key of a bucket with Initial after
+// its ForgetAfter, and a BanPolicy's key when refusals and bans are forgotten. The key of InFlight
+// expires when the last lease ends. A refund does not shorten the life of a funnel's or bucket's key.
+//
+// # Calendar windows
+//
+// A process sends when the periods of a CalendarWindow begin, by its own clock: the last one, the
+// present one and the next. The script takes the one that Redis's clock is in. So the clock of a process
+// may be off by a period. If it is off by more, the error is [ErrClock].
 //
 // # Memory in Redis
 //
 //	a key of                       actions    bytes
-//	FixedWindow, ElasticWindow     any        120
+//	FixedWindow, ElasticWindow,    any        120
+//	  CalendarWindow
 //	TokenBucket, Funnel, Throttle  any        88; 120 if the rate needs a fraction of a
 //	                                          microsecond; 136 with Initial
 //	SlidingWindow                  1          120
 //	                               5          200
 //	                               100        2,136
 //	                               10,000     1,289,488
+//	InFlight                       1 to 10,000, as SlidingWindow
 //	MovingWindow                   5          136
 //	                               100        856
 //	                               10,000     82,008
@@ -172,18 +246,20 @@
 //
 // and a Redis user with no more permissions than needed:
 //
-//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +fcall +function|load +evalsha +eval +time +get +set +del +getrange +setrange +strlen +zadd +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +pexpireat +hello +client|setname
+//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +fcall +function|load +evalsha +eval +time +get +set +del +ping +getrange +setrange +strlen +zadd +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +zscore +pexpireat +hello +client|setname
 //
-// Redis 6.2 does not know +fcall and +function|load: leave them out. With Sentinel that is all.
+// Redis 6.2 does not know +fcall and +function|load: leave them out. Sentinel needs nothing more.
 // Other clients, and those of a database other than 0, also need
 //
 //	Cluster: +cluster|slots +asking
 //	Cluster with ReadOnly, RouteByLatency or RouteRandomly: also +readonly +command
-//	Ring: +ping
 //	DB: +select
 //
-// With +info the store checks the eviction policy, at most every ten minutes. It logs a warning if limits can be
-// evicted (code "redis-evicts").
+// From Redis 7.2 on, the client also says its version (CLIENT SETINFO). It does without if that is not
+// permitted; DisableIdentity turns it off.
+//
+// With +info the store checks the eviction policy, at most every ten minutes. It logs a warning if
+// limits can be evicted (code "redis-evicts").
 //
 // Persistence is not needed. Without it every user has the full quota after a restart.
 //

@@ -26,11 +26,15 @@ var (
 
 	// ErrBusy says that too many calls are waiting for an answer: 8,192, on a Cluster or Ring for
 	// each server. The charge was not sent.
-	ErrBusy = errors.New("redisstore: too many calls wait for an answer")
+	ErrBusy = errors.New("redisstore: too many calls are waiting for an answer")
 
 	// ErrState says that a key holds a value of another type, or a value that is not a
 	// state. Delete the key, or choose another Options.Prefix. It matches core.ErrKey.
 	ErrState error = keyError("redisstore: a key holds something that is not a state")
+
+	// ErrClock says that the clocks of this process and of Redis differ by more than a period of a
+	// CalendarWindow. Set them. It matches core.ErrKey.
+	ErrClock error = keyError("redisstore: the clocks of this process and of Redis differ by more than a period of a CalendarWindow; set them")
 
 	// ErrReply says that the reply is not one of the script's. Nothing is read from it.
 	ErrReply = errors.New("redisstore: the reply cannot be read")
@@ -84,6 +88,8 @@ func (s *Store) explain(ctx context.Context, since time.Time, err error) error {
 		return fmt.Errorf("%w of %s", ErrTimeout, s.options.Timeout)
 	case strings.Contains(text, "WRONGTYPE"), strings.Contains(text, "TAILCUTSTATE"):
 		return ErrState
+	case strings.Contains(text, "TAILCUTCLOCK"):
+		return ErrClock
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), redis.HasErrorPrefix(err, "CLUSTERDOWN Hash slot not served"):
 		return slotFailure{failure{err}}
 	}

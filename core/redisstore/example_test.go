@@ -1,4 +1,8 @@
+//go:build !386 && !arm
+
 package redisstore_test
+
+// The examples run on miniredis, which reads PXAT as an int.
 
 import (
 	"context"

@@ -10,6 +10,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
+	"github.com/tailcut/tailcut/core/redisstore/internal/lease"
 	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
@@ -20,8 +21,15 @@ func (s *Store) Key(user, action string, limit core.Limit) string {
 	return s.keys(user, action, []core.Limit{limit})[0]
 }
 
-// SetClock replaces the clock by which refusals are repeated, and forgets them.
-func (s *Store) SetClock(now func() time.Duration) { s.refusals = refusals.New(now) }
+// SetClock replaces the clock by which refusals are repeated, and forgets them. A lease has a clock
+// that a test cannot move, so from then on there are none.
+func (s *Store) SetClock(now func() time.Duration) {
+	s.refusals = refusals.New(now)
+	s.leases = lease.New(lease.Server{Decide: s.decide}, 0)
+}
+
+// SetTime replaces the clock that says the periods of calendar windows.
+func (s *Store) SetTime(now func() time.Time) { s.clock = now }
 
 // AlwaysAsk has the store repeat no refusal: its clock is far on whenever it looks.
 func (s *Store) AlwaysAsk() *Store {
@@ -69,7 +77,7 @@ func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 	var calls []*batch.Call
 	for i := range charges {
 		c := &charges[i]
-		calls = append(calls, &batch.Call{Keys: s.keys(c.User, c.Action, c.Limits), Args: s.request(c)})
+		calls = append(calls, &batch.Call{Keys: s.allKeys(c), Args: s.request(c)})
 	}
 	return s.do(context.Background(), calls[0].Keys, command(func(send batch.Send) ([]any, error) { return s.run(send, take, takeArgs(calls)) }), 0)
 }
@@ -78,11 +86,11 @@ func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 var Script = take.source
 
 // Word is the word of a charge.
-func Word(c core.Charge) string { return word(&c) }
+func (s *Store) Word(c core.Charge) string { return word(&c, s.clock().UnixMicro()) }
 
-// RefundWords are what is sent to give back, without the keys.
-func RefundWords(r *core.Receipt, units int64) string {
-	_, word := refundWord(r, units)
+// AmendWords are what is sent to amend, without the keys.
+func AmendWords(r *core.Receipt, a machine.Amendment) string {
+	_, word := amendWord(r, a)
 	return fmt.Sprint(r.At, " |", word)
 }
 
@@ -90,7 +98,8 @@ func RefundWords(r *core.Receipt, units int64) string {
 func (s *Store) Deny(user, action string, limits []core.Limit) {
 	c := &core.Charge{User: user, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
 	_, _ = s.refusals.Take(c, func() (core.Decision, []machine.Reading, error) {
-		full := []machine.Reading{{Rest: machine.Span{Whole: limits[0].Period().Microseconds()}}}
+		rule := limits[0].Rule()
+		full := []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}
 		return c.Answer(full, 0), full, nil
 	})
 }
@@ -98,7 +107,7 @@ func (s *Store) Deny(user, action string, limits []core.Limit) {
 // Anew is whether the store tells the script of a charge what one that has seen no other
 // would.
 func (s *Store) Anew(c core.Charge) bool {
-	return reflect.DeepEqual(s.request(&c), (&Store{seed: s.seed}).request(&c))
+	return reflect.DeepEqual(s.request(&c), (&Store{seed: s.seed, clock: s.clock}).request(&c))
 }
 
 // AskPolicyAgain lets so much time pass for the store that it asks about the policy after
@@ -108,3 +117,6 @@ func (s *Store) AskPolicyAgain() {
 	defer s.eviction.mu.Unlock()
 	s.eviction.next = time.Time{}
 }
+
+// Sent is the word that the store sends for a charge.
+func (s *Store) Sent(c core.Charge) string { return s.request(&c).word.(string) }

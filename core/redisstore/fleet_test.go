@@ -38,6 +38,7 @@ func fleetLimits() [][]core.Limit {
 		{core.TokenBucket(fleetQuota, hourly)},
 		{core.TokenBucket(2*fleetQuota, hourly).Initial(fleetQuota)},
 		{core.Funnel(fleetQuota, hourly)},
+		{core.InFlight(fleetQuota).Lease(time.Hour)},
 		{core.SlidingWindow(fleetQuota+50, time.Hour), core.Funnel(fleetQuota, hourly), core.FixedWindow(fleetQuota+30, time.Hour)},
 	}
 }

@@ -47,6 +47,8 @@ func kindsOf(quota int) []core.Limit {
 		core.TokenBucket(quota, hourly).Named("full"),
 		core.TokenBucket(2*quota, hourly).Initial(quota),
 		core.Funnel(quota, hourly),
+		core.InFlight(quota).Lease(time.Hour),
+		core.CalendarWindow(quota, core.Year, nil),
 	}
 }
 
@@ -58,6 +60,12 @@ func TestMain(m *testing.M) {
 	redis.SetLogger(silence{}) // it says every failed dial on stderr
 	if addr := os.Getenv(fleetEnv); addr != "" {
 		os.Exit(fleetProcess(addr))
+	}
+	if addr := os.Getenv(slotsEnv); addr != "" {
+		os.Exit(slotsProcess(addr))
+	}
+	if addr := os.Getenv(leaseFleetEnv); addr != "" {
+		os.Exit(leaseProcess(addr))
 	}
 	os.Exit(m.Run())
 }
@@ -75,9 +83,10 @@ func reliable(t testing.TB, addr string) *redisstore.Store {
 	return redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{Timeout: patient})
 }
 
-// follow has a store repeat refusals by a clock that moves with Redis's, which the test
-// moves. Redis's alone may step back; as much time as it takes to notice passes then.
-func follow(s *redisstore.Store, advance func(time.Duration)) (*redisstore.Store, func(time.Duration)) {
+// follow has a store use clocks that move with Redis's, which the test moves and which shows now.
+// Redis's alone may step back; as much time as it takes to notice passes then.
+func follow(s *redisstore.Store, now func() time.Time, advance func(time.Duration)) (*redisstore.Store, func(time.Duration)) {
+	s.SetTime(now)
 	var passed atomic.Int64
 	s.SetClock(func() time.Duration { return time.Duration(passed.Load()) })
 	return s, func(d time.Duration) {

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -50,21 +51,47 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 	return keys
 }
 
+// allKeys returns the keys of all subjects of a charge.
+func (s *Store) allKeys(c *core.Charge) []string {
+	keys := s.keys(c.User, c.Action, c.Limits)
+	for i := range c.And {
+		keys = append(keys, s.keys(c.And[i].User, c.And[i].Action, c.And[i].Limits)...)
+	}
+	return keys
+}
+
 // appendUser appends the beginning of the keys of a user. The action and the limit's identity
 // follow. Any two users, actions and limits have different keys, whatever their bytes.
-// Keys are valid UTF-8. They have one pair of braces, around the user, so that all limits of
-// a user are in one cluster slot, which the user cannot choose.
+// Keys are valid UTF-8. They have one pair of braces, around the user or their tag, so that all limits of
+// a user are in one cluster slot, which the user cannot choose. After a tag that is not the user the
+// user follows, before the colon: so whatever the tags are, no two users have one key.
 func (s *Store) appendUser(b []byte, user string) []byte {
 	b = append(b, s.options.Prefix...)
 	b = append(b, ":{"...)
-	if s.options.Secret != "" {
-		mac := hmac.New(sha256.New, []byte(s.options.Secret))
-		hashString(mac, user)
-		b = appendDigest(b, tagSecret, mac.Sum(nil))
-	} else {
-		b = appendPart(b, user)
+	tag := s.tag(user)
+	b = append(s.appendName(b, tag), '}')
+	if tag != user {
+		b = s.appendName(b, user)
 	}
-	return append(b, "}:"...)
+	return append(b, ':')
+}
+
+// tag is what the keys of a user have in braces, before it is escaped.
+func (s *Store) tag(user string) string {
+	if s.options.Tag != nil {
+		return cmp.Or(s.options.Tag(user), user)
+	}
+	return user
+}
+
+// appendName appends a user or a tag.
+func (s *Store) appendName(b []byte, name string) []byte {
+	if s.options.Secret == "" {
+		return appendPart(b, name)
+	}
+	mac := hmac.New(sha256.New, []byte(s.options.Secret))
+	hashString(mac, name)
+	return appendDigest(b, tagSecret, mac.Sum(nil))
 }
 
 // appendPart appends a user or an action.

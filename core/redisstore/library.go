@@ -14,7 +14,7 @@ import (
 )
 
 // lua has a file for each machine of package machine, beside them what they share, and the two
-// programs: take.lua and refund.lua. Each file is a module. They are concatenated, each in a
+// programs: take.lua and amend.lua. Each file is a module. They are concatenated, each in a
 // function, so that require makes a module only when it is needed. A server that has Redis
 // Functions loads them once, and a program is an FCALL. Elsewhere they are sent as a script,
 // which makes its modules anew in each run, at up to twice the cost.
@@ -31,12 +31,12 @@ type program struct {
 
 var modules, version = bundle()
 
-var take, refund = newProgram("take"), newProgram("refund")
+var take, amend = newProgram("take"), newProgram("amend")
 
 // library is the source for FUNCTION LOAD. Its name and those of its functions have its digest,
 // so that two versions can be on one server.
 var library = fmt.Sprintf("#!lua name=tailcut_%s\n%s", version, modules) +
-	register(take, "take") + register(refund, "refund")
+	register(take, "take") + register(amend, "amend")
 
 func bundle() (text, version string) {
 	var b strings.Builder
@@ -63,7 +63,9 @@ func newProgram(module string) *program {
 // register registers a function. While a library is loaded, Lua's own libraries are missing, so
 // its modules are made in the first call.
 func register(p *program, module string) string {
-	return fmt.Sprintf("redis.register_function('%s', function(keys, args) return require('%s')(keys, args) end)\n", p.function, module)
+	return fmt.Sprintf("local %[2]s\n"+
+		"redis.register_function('%[1]s', function(keys, args)\n"+
+		"\t%[2]s = %[2]s or require '%[2]s'\n\treturn %[2]s(keys, args)\nend)\n", p.function, module)
 }
 
 // head is how many arguments of a program are before its keys: the command, the program, and

@@ -47,7 +47,7 @@ func TestLinearizableWithFaults(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			storetest.Linearizable(t, func(testing.TB) storetest.Fixture {
 				server.Do("FLUSHALL")
-				return storetest.Fixture{Store: redisstore.New(rdb, &redisstore.Options{Timeout: 100 * time.Millisecond})}
+				return storetest.Fixture{Store: redisstore.New(rdb, &redisstore.Options{Timeout: 100 * time.Millisecond}), Now: time.Now}
 			})
 			if corrupt.Swap(0) == 0 {
 				t.Error("no reply was corrupt")

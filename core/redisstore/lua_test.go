@@ -35,8 +35,8 @@ func TestEachFileIsLua(t *testing.T) {
 
 // A machine's functions have the same names in the same order in Lua and in Go.
 func TestMachinesHaveTheSameFunctions(t *testing.T) {
-	names := []string{"args", "load", "check", "charge", "refuse", "read", "refund", "save"}
-	for _, machine := range []string{"meter", "counter", "trail", "ban"} {
+	names := []string{"args", "load", "check", "charge", "refuse", "read", "amend", "save"}
+	for _, machine := range []string{"meter", "counter", "trail", "ban", "slots"} {
 		for file, declared := range map[string]string{
 			"lua/" + machine + ".lua":       `(?m)^(?:local )?function (\w+)\(`,
 			"../machine/" + machine + ".go": `(?m)^func \(\w*\s?\*?\w+\) (\w+)\(`,

@@ -2,8 +2,14 @@ package redisstore_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -164,5 +170,51 @@ func TestLostRepliesAreAShortOutage(t *testing.T) {
 	within(t, "Redis decides again", decides)
 	if d := time.Since(recovered); d > soon {
 		t.Errorf("that took %s", d)
+	}
+}
+
+// The client's failures to connect add up over its life, and after PoolSize of them it tries only
+// once a second. The store's own probes keep them few: one in most outages. TAILCUT_OUTAGES
+// says how many outages.
+func TestFailuresToConnectAreFew(t *testing.T) {
+	server := redistest.Start(t)
+	outages, _ := strconv.Atoi(os.Getenv("TAILCUT_OUTAGES"))
+	outages = max(outages, 8)
+	logged(t)
+	for _, poolSize := range []int{4, 10} {
+		const dialTimeout, retries = time.Hour, 5
+		var attempts atomic.Int64 // of the client
+		rdb := connect(t, &redis.Options{
+			Addr: server.Addr, PoolSize: poolSize, DialTimeout: dialTimeout, DialerRetries: retries,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if end, ends := ctx.Deadline(); err != nil && ends && time.Until(end) > dialTimeout/2 {
+					attempts.Add(1)
+				}
+				return conn, err
+			},
+		})
+		store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
+		l := startLoad(t, 60, &target{who: user, limit: plenty, lim: core.Must(core.New(store, plenty))})
+		var took []time.Duration
+		late := 0
+		for range outages {
+			within(t, "Redis decides", func() bool { return l.well(100) })
+			server.Kill()
+			time.Sleep(600*time.Millisecond + rand.N(400*time.Millisecond))
+			server.Run()
+			back := time.Now()
+			l.restart()
+			within(t, "Redis decides again", func() bool { return l.well(1) })
+			if took = append(took, time.Since(back)); time.Since(back) > 500*time.Millisecond {
+				late++
+			}
+		}
+		l.halt()
+		slices.Sort(took)
+		t.Logf("PoolSize %d: Redis decides again after %s, at most %s, %d of %d times after half a second; the client made %d attempts", poolSize, took[len(took)/2], took[len(took)-1], late, outages, attempts.Load())
+		if failures := int(attempts.Load()) / retries; failures > 2*outages {
+			t.Errorf("the client failed to connect %d times in %d outages", failures, outages)
+		}
 	}
 }

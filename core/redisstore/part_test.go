@@ -162,10 +162,16 @@ func eachForItself(t *testing.T, store *redisstore.Store, up, dead *redistest.Se
 	}
 	dead.Run()
 	dead.Do(first...)
+	back := time.Now()
 	within(t, "all are decided there again", func() bool {
 		d, err := lim.Allow(t.Context(), users[dead.Addr][0], action)
 		return err == nil && d.Source == core.SourceStore
 	})
+	took := time.Since(back)
+	t.Logf("decided there again after %s", took)
+	if took > 2500*time.Millisecond+slack { // a Cluster's master refuses for two seconds
+		t.Error("it took too long")
+	}
 }
 
 // A slot that is moved, or has no master, concerns its users only.

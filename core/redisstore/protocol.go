@@ -4,23 +4,24 @@ package redisstore
 //
 //	command    FCALL or EVALSHA, how many keys, the keys of all limits, then the words
 //	charge     its mode, and a rule for each limit; equal ones at the end are sent once
-//	mode       0 peek, 1 charge, 2 charge with a receipt, 3 force; "?" if the caller is
+//	mode       0 peek, 1 charge, 2 charge with a receipt, 3 force, 4 owe; "?" if the caller is
 //	           patient; ":" and how far ahead of its time it may be admitted
-//	rule       " ", the kind, " ", its numbers with "," between them, "~" if it is a shadow
+//	rule       " ", "&" if it is the first of a further subject, the kind, " ", its numbers with ","
+//	           between them, "~" if it is a shadow
 //	repeats    for charges that are repeated in a row "*", the number of the charge, ":" and how
 //	           often it is repeated after the first time
 //	reply      for each charge its numbers, or "!" and an error; one value alone is no array
 //	numbers    with a receipt the instant; those of each limit
 //
-//	refund     the keys of the limits that were charged; the instant of the charge, and a word
-//	           with a rule for each limit
-//	its reply  1, or 0 if the charge was made later than now
+//	amend      to refund, release or renew: the keys of the limits that it concerns; the instant of the
+//	           charge, and a word with a rule for each limit
+//	its reply  1, or 0 if the lease of a slot that is enforced has ended
 //
 // Each file of lua has the numbers of its machine at its top. Examples: what is asked, the words
 // after the keys, and the reply. Times are microseconds.
 //
 //	Funnel(15, Per(1, time.Second)), empty
-//	    1 funnel 1000000,15000000,1,0,0
+//	    1 funnel 1000000,15000000
 //	    2000001
 //	FixedWindow(100, time.Hour), the first action, with a receipt
 //	    2 fixed 1,100,3600000000
@@ -28,14 +29,21 @@ package redisstore
 //	the refund of that action
 //	    1767323045678901 | fixed 1,3600000000,1767326645678901,1
 //	    1
+//	CalendarWindow(100, core.Day, nil), the first action, at 03:04:05.678901 UTC
+//	    1 calendar 1,100,86400000000,1767225600000000,1767312000000000,1767398400000000,1767484800000000
+//	    3 75354321099
 //	FixedWindow(100, time.Hour), SlidingWindow(1, time.Minute) and a BanPolicy, 20 s after an action
 //	    1 fixed 1,100,3600000000 sliding 1,1,60000000 ban 0,3,60000000,7200000000,300000000
 //	    3 3580000000 2 40000000 40000000 3 60000000 0 0
+//	FixedWindow(5, time.Minute) of a user and FixedWindow(100, time.Minute) of their organization, new
+//	    1 fixed 1,5,60000000 &fixed 1,100,60000000
+//	    3 60000000 3 60000000
 
 import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,46 +53,74 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// A request is a charge's word, without the keys.
+// A request is an encoded charge, without its keys.
 type request struct {
 	charge core.Charge // without user and action
 	word   any         // a string
 	size   int         // numbers in the reply
 	weight int         // how long it takes, in simple charges
+
+	// A request with calendars is for the periods that this process's clock is in, from start to end.
+	calendars  bool
+	start, end int64 // microseconds since 1970
 }
 
 // request returns the request of a charge. Most charges of a limiter have the same one, so
 // there is a cache.
 func (s *Store) request(c *core.Charge) *request {
 	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
-	if o := at.Load(); o != nil && o.matches(c) {
+	o := at.Load()
+	if o != nil && o.matches(c) && (!o.calendars || o.covers(s.clock().UnixMicro())) {
 		return o
 	}
-	o := &request{charge: *c, word: word(c)}
+	o = &request{charge: *c, end: math.MaxInt64}
+	now := s.clock().UnixMicro()
+	o.word = word(c, now)
 	o.charge.User, o.charge.Action, o.charge.Limits = "", "", slices.Clone(c.Limits)
 	if dated(c) {
 		o.size++
 	}
-	for i := range c.Limits {
-		rule := c.Limits[i].Rule()
-		o.size += rule.ReplySize(dated(c))
-		o.weight += rule.Weight(c.Cost)
+	o.add(c, now)
+	if c.And != nil {
+		o.charge.And = make([]core.Charge, len(c.And))
+		for i := range c.And {
+			o.add(&c.And[i], now)
+			o.charge.And[i] = core.Charge{Ask: c.And[i].Ask, Limits: slices.Clone(c.And[i].Limits)}
+		}
 	}
 	at.Store(o)
 	return o
 }
 
-func (o *request) matches(c *core.Charge) bool {
-	k := &o.charge
-	return k.Ask == c.Ask && k.Receipt == c.Receipt && slices.Equal(k.Limits, c.Limits)
+func (o *request) covers(now int64) bool { return o.start <= now && now < o.end }
+
+// add adds the size and weight of one subject's limits, and their periods.
+func (o *request) add(c *core.Charge, now int64) {
+	for i := range c.Limits {
+		rule := c.Limits[i].Rule()
+		if rule.Calendar != nil {
+			start, end := rule.Calendar.Period(now)
+			o.calendars, o.start, o.end = true, max(o.start, start), min(o.end, end)
+		}
+		o.size += rule.ReplySize(dated(&o.charge))
+		o.weight += rule.Weight(c.Cost)
+	}
 }
 
-// dated reports whether the reply has the instant of the decision, and the numbers of meters'
-// last refunds.
+func (o *request) matches(c *core.Charge) bool {
+	k := &o.charge
+	return k.Ask == c.Ask && k.Receipt == c.Receipt && slices.Equal(k.Limits, c.Limits) && len(k.And) == len(c.And) &&
+		(c.And == nil || slices.EqualFunc(k.And, c.And, func(a, b core.Charge) bool {
+			return a.Ask == b.Ask && slices.Equal(a.Limits, b.Limits)
+		}))
+}
+
+// dated reports whether the reply has the instant of the decision, and what amendments
+// need.
 func dated(c *core.Charge) bool { return c.Receipt && c.Mode == machine.Charge }
 
-// word is the word of a charge.
-func word(c *core.Charge) string {
+// word is the word of a charge. now is the time by this process's clock, in microseconds since 1970.
+func word(c *core.Charge, now int64) string {
 	var few [256]byte
 	b := append(few[:0], '1')
 	switch {
@@ -92,6 +128,8 @@ func word(c *core.Charge) string {
 		b[0] = '0'
 	case c.Mode == machine.Force:
 		b[0] = '3'
+	case c.Mode == machine.Owe:
+		b[0] = '4'
 	case c.Receipt:
 		b[0] = '2'
 	}
@@ -101,39 +139,51 @@ func word(c *core.Charge) string {
 	if c.Ahead > 0 {
 		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
 	}
-	var numbers [8]int64
-	for i := range c.Limits {
-		l := &c.Limits[i]
-		b = appendRule(b, l.Rule().Kind, l.Rule().Args(numbers[:0], c.Ask))
-		if l.IsShadow() {
-			b = append(b, '~')
-		}
+	b = appendRules(b, c, " ", now)
+	for i := range c.And {
+		b = appendRules(b, &c.And[i], " &", now)
 	}
 	return string(b)
 }
 
-func appendRule(b []byte, kind machine.Kind, numbers []int64) []byte {
-	b = append(append(b, ' '), kind.String()...)
+// appendRules appends the rules of one subject.
+func appendRules(b []byte, c *core.Charge, begin string, now int64) []byte {
+	var numbers [8]int64
+	ask := c.Ask
+	ask.Epoch = now
+	for i := range c.Limits {
+		l := &c.Limits[i]
+		b = appendLimit(append(b, begin...), l, l.Rule().Args(numbers[:0], ask))
+		begin = " "
+	}
+	return b
+}
+
+// appendLimit appends a rule without what begins it.
+func appendLimit(b []byte, l *core.Limit, numbers []int64) []byte {
+	b = append(b, l.Rule().Kind.String()...)
 	separator := byte(' ')
 	for _, n := range numbers {
 		b = strconv.AppendInt(append(b, separator), n, 10)
 		separator = ','
 	}
+	if l.IsShadow() {
+		b = append(b, '~')
+	}
 	return b
 }
 
-// refundWord returns the limits to which units are given back, and the word with their rules.
-func refundWord(r *core.Receipt, units int64) (charged []core.Limit, word string) {
+// amendWord returns the limits whose charge is amended, and the word with their rules.
+func amendWord(r *core.Receipt, a machine.Amendment) (amended []core.Limit, word string) {
 	var b []byte
 	var numbers [8]int64
 	for i := range r.Limits {
-		if r.Charged(i) {
-			charged = append(charged, r.Limits[i])
-			rule, taken := r.Limits[i].Rule(), machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}
-			b = appendRule(b, rule.Kind, rule.RefundArgs(numbers[:0], taken, units))
+		if r.Amends(i, a) {
+			amended = append(amended, r.Limits[i])
+			b = appendLimit(append(b, ' '), &r.Limits[i], r.Limits[i].Rule().AmendArgs(numbers[:0], r.Taken(i), a))
 		}
 	}
-	return charged, string(b)
+	return amended, string(b)
 }
 
 // takeArgs returns the arguments of take for charges. Of equal charges in a row it sends the
@@ -223,11 +273,20 @@ func decode(c *core.Charge, values []any) (readings []machine.Reading, now int64
 	if dated {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, len(c.Limits))
-	for i := range readings {
-		rule := c.Limits[i].Rule()
-		size := rule.ReplySize(dated)
-		readings[i], numbers = rule.Reply(numbers[:size], dated), numbers[size:]
+	readings = make([]machine.Reading, 0, len(c.Limits))
+	readings, numbers = appendReadings(readings, c, numbers, dated)
+	for i := range c.And {
+		readings, numbers = appendReadings(readings, &c.And[i], numbers, dated)
 	}
 	return readings, now, nil
+}
+
+// appendReadings reads the numbers of one subject's limits.
+func appendReadings(readings []machine.Reading, c *core.Charge, numbers []int64, dated bool) (_ []machine.Reading, rest []int64) {
+	var v machine.Reading
+	for i := range c.Limits {
+		v, numbers = c.Limits[i].Rule().Reply(numbers, c.Cost, dated)
+		readings = append(readings, v)
+	}
+	return readings, numbers
 }

@@ -37,7 +37,7 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			say(title, redisstore.Word(c), reply)
+			say(title, w.store.Word(c), reply)
 			d, errs := redisstore.Decode([]core.Charge{c}, reply)
 			if errs[0] != nil {
 				t.Fatal(errs[0])
@@ -53,12 +53,20 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 		say("the refund of that action", giver.words, []any{1})
+		charge("CalendarWindow(100, core.Day, nil), the first action, at 03:04:05.678901 UTC", false, core.CalendarWindow(100, core.Day, nil))
 		both := "FixedWindow(100, time.Hour), SlidingWindow(1, time.Minute) and a BanPolicy, 20 s after an action"
 		ban := limitOf(t, core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{5 * time.Minute}, ForgetAfter: 2 * time.Hour})
 		charge(both, false, fixed, sliding, ban)
 		got = got[:len(got)-3]
 		w.advance(20 * time.Second)
 		charge(both, false, fixed, sliding, ban)
+		c := core.Charge{User: "alice", Action: action, Limits: []core.Limit{core.FixedWindow(5, time.Minute)}, Ask: machine.Ask{Cost: 1}}
+		c.And = []core.Charge{{User: "org-7", Action: action, Limits: []core.Limit{core.FixedWindow(100, time.Minute)}, Ask: c.Ask}}
+		reply, err := w.store.Run(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		say("FixedWindow(5, time.Minute) of a user and FixedWindow(100, time.Minute) of their organization, new", w.store.Word(c), reply)
 		if strings.Join(got, "\n") != strings.Join(lines, "\n") {
 			t.Errorf("%s\n\nprotocol.go says\n%s", strings.Join(got, "\n"), strings.Join(lines, "\n"))
 		}
@@ -71,7 +79,7 @@ type giver struct {
 	words string
 }
 
-func (g *giver) Refund(ctx context.Context, r *core.Receipt, units int64) error {
-	g.words = redisstore.RefundWords(r, units)
-	return g.store.Refund(ctx, r, units)
+func (g *giver) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+	g.words = redisstore.AmendWords(r, a)
+	return g.store.Amend(ctx, r, a)
 }

@@ -244,8 +244,8 @@ func TestSameUserManyTimesInARun(t *testing.T) {
 	}
 }
 
-// What is kept of a charge serves only its equals.
-func TestWhatIsKeptIsOfThatCharge(t *testing.T) {
+// An encoded charge that is used again is that of an equal charge.
+func TestAKeptRequestIsThatOfAnEqualCharge(t *testing.T) {
 	store := redisstore.New(redis.NewClient(&redis.Options{}), nil)
 	r := rand.New(rand.NewPCG(7, 8))
 	var limits [3]core.Limit // in one place, though a limiter's never change

@@ -30,7 +30,7 @@ type recording struct {
 	Limits  []core.Limit
 	Ban     *core.BanPolicy `json:",omitempty"`
 	User    string
-	Options *redisstore.Options `json:",omitempty"`
+	Options *keyOptions `json:",omitempty"`
 
 	Before   []string              // what was done
 	State    map[string]redisState // the keys in Redis after that
@@ -42,6 +42,9 @@ type recording struct {
 	LeftState map[string]redisState
 	LeftBytes map[string][]byte
 }
+
+// keyOptions are the options that change the keys.
+type keyOptions struct{ Prefix, Secret string }
 
 type redisState struct {
 	Text    string             `json:",omitempty"` // quoted, since a ring is not text
@@ -90,7 +93,7 @@ func recorded() []recording {
 	add("a user of other bytes", []string{"allow 2 {x}:%20"}, []string{"peek {x}:%20", "allow 2 {x}:%20"}, core.Funnel(3, minute)).User = "老钱 {0}:*~\x00"
 	add("a user who looks like a digest", []string{"allow 2 ~x"}, []string{"allow 2 ~x"}, core.Funnel(3, minute)).User = "~digest"
 	add("a long user and action", []string{"allow 2 " + strings.Repeat("a", 129)}, []string{"allow 2 " + strings.Repeat("a", 129)}, core.Funnel(3, minute)).User = strings.Repeat("u", 400)
-	add("a prefix and a secret", []string{"allow 2"}, []string{"allow 2"}, core.Funnel(3, minute)).Options = &redisstore.Options{Prefix: "app:v1", Secret: "secret"}
+	add("a prefix and a secret", []string{"allow 2"}, []string{"allow 2"}, core.Funnel(3, minute)).Options = &keyOptions{Prefix: "app:v1", Secret: "secret"}
 	return all
 }
 
@@ -99,7 +102,7 @@ type player struct {
 	*recording
 	store interface {
 		core.Store
-		core.Refunder
+		core.Amender
 	}
 	limiter  *core.Limiter
 	limits   []core.Limit // a charge's, the ban policy's included
@@ -110,7 +113,7 @@ type player struct {
 
 func play(t *testing.T, r *recording, store interface {
 	core.Store
-	core.Refunder
+	core.Amender
 }, advance func(time.Duration)) *player {
 	t.Helper()
 	p := &player{recording: r, store: store, advance: advance}
@@ -136,10 +139,10 @@ func (p *player) Reset(ctx context.Context, user, action string, limits []core.L
 	return p.store.Reset(ctx, user, action, limits)
 }
 
-// Refund takes the receipt down, and gives nothing back.
-func (p *player) Refund(_ context.Context, r *core.Receipt, _ int64) error {
+// Amend takes the receipt down, and gives nothing back.
+func (p *player) Amend(_ context.Context, r *core.Receipt, _ machine.Amendment) (bool, error) {
 	p.receipts = append(p.receipts, &core.Receipt{User: r.User, Action: r.Action, Limits: r.Limits, Cost: r.Cost, At: r.At, Readings: r.Readings})
-	return nil
+	return true, nil
 }
 
 // do does one thing, such as "allow 2" or "allow 2 like", and says what came of it.
@@ -184,7 +187,8 @@ func (p *player) do(t *testing.T, what string) string {
 		d, err = p.limiter.Peek(ctx, p.User, act(1))
 	case "refund":
 		r := p.receipts[max(0, len(p.receipts)-number(1))]
-		err = p.store.Refund(ctx, &core.Receipt{User: r.User, Action: r.Action, Limits: p.limits, Cost: r.Cost, At: r.At, Readings: r.Readings}, min(r.Cost, int64(number(2))))
+		_, err = p.store.Amend(ctx, &core.Receipt{User: r.User, Action: r.Action, Limits: p.limits, Cost: r.Cost, At: r.At, Readings: r.Readings},
+			machine.Amendment{Units: min(r.Cost, int64(number(2)))})
 	case "ban":
 		err = p.limiter.Ban(ctx, p.User, action, duration())
 	case "unban":
@@ -219,7 +223,7 @@ func (p *player) do(t *testing.T, what string) string {
 func (r *recording) open(w *world) *redisstore.Store {
 	o := redisstore.Options{}
 	if r.Options != nil {
-		o = *r.Options
+		o.Prefix, o.Secret = r.Options.Prefix, r.Options.Secret
 	}
 	o.Timeout, o.NoRefusalCache = patient, true
 	return redisstore.New(w.rdb, &o)
@@ -312,8 +316,9 @@ func (b *blobs) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	return d, err
 }
 
-func (b *blobs) Refund(_ context.Context, r *core.Receipt, units int64) error {
-	return b.edit(r.User, r.Action, r.Limits, func(states []machine.State) { r.Give(states, b.now, units) })
+func (b *blobs) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+	err = b.edit(r.User, r.Action, r.Limits, func(states []machine.State) { done = r.Amend(states, b.now, a) })
+	return done, err
 }
 
 func (b *blobs) Reset(_ context.Context, user, action string, limits []core.Limit) error {

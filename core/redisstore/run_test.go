@@ -65,11 +65,11 @@ func (o *oracle) decide(c core.Charge) (d core.Decision) {
 	return d
 }
 
-func (o *oracle) Refund(_ context.Context, r *core.Receipt, units int64) error {
+func (o *oracle) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	keys, states := o.load(r.User, r.Action, r.Limits)
-	r.Give(states, o.w.now, units)
+	done = r.Amend(states, o.w.now, a)
 	o.save(keys, r.Limits, states)
-	return nil
+	return done, nil
 }
 
 // limitsOf are limits of all kinds that share states under other numbers where they can.
@@ -85,6 +85,7 @@ func limitsOf(t testing.TB) (limits, bans []core.Limit) {
 		core.TokenBucket(5, sevenths), core.TokenBucket(4, core.Every(second)).PerUser(),
 		core.TokenBucket(5, sevenths).Initial(2), core.TokenBucket(5, sevenths).Initial(2).ForgetAfter(1500 * time.Millisecond),
 		core.TokenBucket(3, core.Every(300*time.Millisecond)).Initial(3),
+		core.InFlight(3).Lease(second), core.InFlight(5).Lease(second), core.InFlight(6).Lease(second).PerUser(),
 	}
 	for _, l := range limits[:len(limits):len(limits)] {
 		limits = append(limits, l.Shadow())
@@ -105,7 +106,7 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if rapid.IntRange(0, 3).Draw(t, "dear") == 3 {
 		c.Cost = rapid.Int64Range(1, 7).Draw(t, "cost")
 	}
-	c.Mode = rapid.SampledFrom([]machine.Mode{machine.Charge, machine.Charge, machine.Charge, machine.Peek, machine.Force}).Draw(t, "mode")
+	c.Mode = rapid.SampledFrom([]machine.Mode{machine.Charge, machine.Charge, machine.Charge, machine.Peek, machine.Force, machine.Owe}).Draw(t, "mode")
 	ban := rapid.IntRange(-4, len(bans)).Draw(t, "ban")
 	if ban == len(bans) { // by hand, or a look at it
 		c.Limits = bans[:1]
@@ -130,7 +131,7 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if l := rapid.SampledFrom(limits).Draw(t, "shadow"); l.IsShadow() && !states[l.Identity()] {
 		c.Limits = append(c.Limits, l)
 	}
-	if c.Mode != machine.Force && ban >= 0 {
+	if c.Mode != machine.Force && c.Mode != machine.Owe && ban >= 0 {
 		c.Limits = append(c.Limits, bans[ban])
 	}
 	if c.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; c.Receipt && c.Mode == machine.Charge {
@@ -179,6 +180,21 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				}
 				fmt.Fprintf(&log, "give back %d of %d\n", units, g.cost)
 				seen["refund"]++
+			}
+			if n := len(given); n > 0 && rapid.Bool().Draw(rt, "slots") {
+				g, do, what := given[rapid.IntRange(0, n-1).Draw(rt, "which")], giver.Renew, "renew"
+				if rapid.Bool().Draw(rt, "release") {
+					do, what = giver.Release, "release"
+				}
+				var errs [3]error
+				for i, d := range g.by {
+					errs[i] = do(t.Context(), d)
+				}
+				fmt.Fprintf(&log, "%s the last %d: %v\n", what, n, errs)
+				if errs[1] != errs[0] || errs[2] != errs[0] || errs[0] != nil && errs[0] != core.ErrLeaseEnded {
+					rt.Fatal(log.String())
+				}
+				seen[what]++
 			}
 			fmt.Fprintf(&log, "%+d us\n", d.Microseconds())
 			var charges []core.Charge
@@ -257,7 +273,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 		}
 	})
 	t.Logf("%d runs: %v", run, seen)
-	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "corrupt"} {
+	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "release", "renew", "in-flight", "corrupt"} {
 		if seen[what] == 0 && !t.Failed() {
 			t.Errorf("nothing was %q", what)
 		}

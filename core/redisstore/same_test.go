@@ -32,7 +32,7 @@ func TestAgreesWithMemory(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := miniredis.NewMiniRedis()
+				m := newMini(t)
 				m.ClockTTL(true)
 				defer m.Close()
 				rdb := inBubble(m)
@@ -75,10 +75,10 @@ func TestAgreesWithMemory(t *testing.T) {
 
 // An app whose clock is decades behind, the bubble's being in the year 2000, and a day
 // ahead of itself at every call: windows, bans, turns and what is given back go by
-// Redis's.
+// Redis's. Only a calendar window needs a clock that is not off by more than a period.
 func TestAppClockDoesNotMatter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := miniredis.NewMiniRedis()
+		m := newMini(t)
 		m.ClockTTL(true)
 		m.SetTime(epoch)
 		defer m.Close()
@@ -86,6 +86,9 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 		defer rdb.Close()
 		store := redisstore.New(rdb, nil)
 		for _, l := range kinds {
+			if l.Rule().Calendar != nil {
+				continue
+			}
 			lim := core.Must(core.Must(core.New(store, l)).With(core.Refundable{}, core.BanPolicy{Refusals: 2, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
 			var taken core.Decision
 			for i := range 7 {
@@ -98,7 +101,11 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 				}
 				time.Sleep(24 * time.Hour) // only here
 			}
-			if d, err := lim.Allow(t.Context(), user, l.String()); err != nil || d.Reason != core.ReasonBanned || d.RetryAfter < time.Minute {
+			reason := core.ReasonBanned
+			if l.Rule().TakesSlots() { // whose refusals count towards no ban
+				reason = core.ReasonInFlight
+			}
+			if d, err := lim.Allow(t.Context(), user, l.String()); err != nil || d.Reason != reason || d.RetryAfter < time.Minute {
 				t.Errorf("%s: %+v, %v", l, d, err)
 			}
 			if err := lim.Unban(t.Context(), user, l.String()); err != nil {
@@ -106,6 +113,9 @@ func TestAppClockDoesNotMatter(t *testing.T) {
 			}
 			time.Sleep(24 * time.Hour)
 			if err := lim.Refund(t.Context(), taken); err != nil {
+				t.Error(err)
+			}
+			if err := lim.Release(t.Context(), taken); err != nil {
 				t.Error(err)
 			}
 			// Of Redis's instant, one is given back; CountRefused is full.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
@@ -36,7 +35,7 @@ func (w *world) advance(d time.Duration) {
 }
 
 func miniWorld(t testing.TB, protocol int) *world {
-	m := miniredis.NewMiniRedis()
+	m := newMini(t)
 	now := epoch
 	m.ClockTTL(true)
 	m.SetTime(now)
@@ -45,7 +44,7 @@ func miniWorld(t testing.TB, protocol int) *world {
 	}
 	t.Cleanup(m.Close)
 	rdb := connect(t, &redis.Options{Addr: m.Addr(), Protocol: protocol})
-	store, move := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), func(d time.Duration) {
+	store, move := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), func() time.Time { return now }, func(d time.Duration) {
 		now = now.Add(d)
 		m.SetTime(now)
 		for _, k := range m.Keys() { // see mini
@@ -73,7 +72,7 @@ func miniWorld(t testing.TB, protocol int) *world {
 func realWorld(t testing.TB, protocol int) *world {
 	server, clock := redistest.StartAt(t, epoch)
 	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: protocol})
-	store, move := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Advance)
+	store, move := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Now, clock.Advance)
 	return &world{
 		name: "redis", rdb: rdb, now: epoch.UnixMicro(), move: move, store: store,
 		expiry: func(key string) int64 {
@@ -86,9 +85,13 @@ func realWorld(t testing.TB, protocol int) *world {
 	}
 }
 
-// worlds are both servers, with both protocols.
+// worlds are both servers, with both protocols; with -short only RESP3.
 func worlds(t *testing.T, test func(t *testing.T, w *world)) {
-	for _, protocol := range []int{2, 3} {
+	protocols := []int{3, 2}
+	if testing.Short() {
+		protocols = protocols[:1]
+	}
+	for _, protocol := range protocols {
 		t.Run(fmt.Sprint("miniredis, RESP", protocol), func(t *testing.T) { test(t, miniWorld(t, protocol)) })
 		t.Run(fmt.Sprint("redis, RESP", protocol), func(t *testing.T) { test(t, realWorld(t, protocol)) })
 	}
@@ -186,6 +189,26 @@ func TestStateFormat(t *testing.T) {
 			}
 		}
 
+		// A debt of Settle is marked by "=" with its instant, a turn by "@".
+		for _, tc := range []struct {
+			limit core.Limit
+			want  string
+		}{
+			{core.Funnel(3, core.Per(1, time.Second)).Named("debt"), `string "1767323050678901=1767323045678901"`},
+			{core.TokenBucket(3, core.Per(7, time.Second)).Initial(3).Named("debt"), `string "1767323046393186+5=1767323045678901 1767409446393188"`},
+			{core.FixedWindow(3, time.Minute).Named("debt"), `string "5 1767323105678901"`},
+			{core.MovingWindow(3, time.Minute).Named("debt"), `string "` + strings.Repeat(`\x06G^\xf6WO5`, 5) + `"`},
+		} {
+			lim := core.Must(core.Must(core.New(w.store, tc.limit)).With(core.Refundable{}))
+			d, err := lim.AllowN(t.Context(), "alice", "reply", 2)
+			if err == nil {
+				err = lim.Settle(t.Context(), d, 5)
+			}
+			if got := w.value(t, w.store.Key("alice", "reply", tc.limit)); err != nil || got != tc.want {
+				t.Errorf("%s: %s, %v\nwant %s", tc.limit, got, err, tc.want)
+			}
+		}
+
 		// If the clock steps back the instants of a ring stay, and its header says by how much.
 		ring := core.MovingWindow(40, time.Minute).Named("back")
 		lim := core.Must(core.New(w.store, ring))
@@ -215,7 +238,7 @@ func bare(d core.Decision) core.Decision {
 // charged within a millisecond of it.
 func TestSameBytesAndExpiry(t *testing.T) {
 	redistest.Need(t, true)
-	const steps = 120
+	const steps = 180
 	done := map[string]int{}
 	policy := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, ForgetAfter: 900 * time.Millisecond}
 	for seed := range uint64(4) {
@@ -248,7 +271,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 				set := slices.Clone(limits)
 				r.Shuffle(len(set), func(i, j int) { set[i], set[j] = set[j], set[i] })
 				set = set[:1+r.IntN(3)]
-				punish, what := r.IntN(2) == 0, []string{"allow", "allow", "allow", "allow", "peek", "surcharge", "ahead", "refund"}[r.IntN(8)]
+				punish, what := r.IntN(2) == 0, []string{"allow", "allow", "allow", "allow", "peek", "surcharge", "ahead", "refund", "refund", "settle"}[r.IntN(10)]
 				user, cost, which := fmt.Sprint("user ", r.IntN(2)), 1+r.IntN(4)*r.IntN(2), r.IntN(1000)
 				if _, err := core.New(real.store, set...); err != nil {
 					continue // two of one state, or only shadow ones
@@ -271,6 +294,11 @@ func TestSameBytesAndExpiry(t *testing.T) {
 						if n := len(charged[i]); n > 0 {
 							d[i] = charged[i][which%n]
 							err = lim.RefundN(t.Context(), d[i], 1)
+						}
+					case "settle":
+						if n := len(charged[i]); n > 0 {
+							d[i] = charged[i][which%n]
+							err = lim.Settle(t.Context(), d[i], which%12)
 						}
 					default:
 						if d[i], err = lim.AllowN(t.Context(), user, action, cost); d[i].Allowed {
@@ -316,7 +344,7 @@ func TestSameBytesAndExpiry(t *testing.T) {
 			}
 		})
 	}
-	for _, what := range []string{"allow", "surcharge", "ahead", "refund"} {
+	for _, what := range []string{"allow", "surcharge", "ahead", "refund", "settle"} {
 		if done[what] < 10 {
 			t.Errorf("%s changed something %d times", what, done[what])
 		}
@@ -336,8 +364,8 @@ func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 	return s.Store.Take(ctx, c)
 }
 
-// An operator's PERSIST lasts until the next write, for a FixedWindow that of its next
-// window.
+// An operator's PERSIST lasts until the next write, for a FixedWindow or CalendarWindow that of its
+// next window.
 func TestPersist(t *testing.T) {
 	worlds(t, func(t *testing.T, w *world) {
 		for _, l := range kinds {
@@ -346,6 +374,9 @@ func TestPersist(t *testing.T) {
 			for i := range 2 {
 				if i > 0 && l.Rule().Kind == machine.KindFixedWindow {
 					w.advance(time.Hour)
+				}
+				if i > 0 && l.Rule().Calendar != nil {
+					w.advance(366 * 24 * time.Hour)
 				}
 				if _, err := lim.Allow(t.Context(), user, action); err != nil {
 					t.Fatal(err)
@@ -359,6 +390,9 @@ func TestPersist(t *testing.T) {
 			}
 			if w.expiry(key) != -1 {
 				t.Fatalf("%s: PERSIST did nothing", l)
+			}
+			if l.Rule().Calendar != nil {
+				continue // a step back within the year puts nothing right
 			}
 			// So it does where a step back of the clock is put right.
 			w.advance(-time.Minute)
@@ -578,7 +612,7 @@ func TestCorruptStates(t *testing.T) {
 		v := []byte(rdb.Get(t.Context(), key).Val())
 		for range 1 + r.IntN(3) {
 			if i := r.IntN(min(len(v), 80) + 1); i < len(v) {
-				const chars = "0123456789 @!+/-.ex\x00\xff9999"
+				const chars = "0123456789 @=!+/-.ex\x00\xff9999"
 				c := chars[r.IntN(len(chars))]
 				switch r.IntN(4) {
 				case 0:
@@ -608,7 +642,11 @@ func TestCorruptStates(t *testing.T) {
 			}
 		}
 		if r.IntN(3) == 0 {
-			if err := lim.Refund(t.Context(), taken); err != nil {
+			settle := lim.Refund
+			if r.IntN(2) == 0 {
+				settle = func(ctx context.Context, d core.Decision) error { return lim.Settle(ctx, d, 7) }
+			}
+			if err := settle(t.Context(), taken); err != nil {
 				t.Fatal(err)
 			}
 			if rdb.Exists(t.Context(), store.Key(who, action, l)).Val() == 0 {

@@ -1,8 +1,9 @@
 package redisstore
 
 // The store, and its decisions. Below it are, in this order: what is sent and replied (protocol.go),
-// the Lua that runs on the server (library.go), what sends it (internal/batch), and the cache of
-// refusals (internal/refusals).
+// the Lua that runs on the server (library.go), what sends it (internal/batch), the cache of
+// refusals (internal/refusals), and before all of them the units of leased limits that the process
+// holds (internal/lease).
 
 import (
 	"context"
@@ -20,6 +21,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
+	"github.com/tailcut/tailcut/core/redisstore/internal/lease"
 	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
@@ -36,13 +38,25 @@ type Options struct {
 	Timeout time.Duration
 
 	// Prefix begins every key: 1 to 64 letters, digits, dots, underscores, dashes or
-	// colons; "" is "tailcut".
+	// colons; "" is "tailcut". Give each application on a server its own: with one prefix
+	// they share the limits of users and actions of the same name.
 	Prefix string
 
 	// Secret, if not empty, keeps users' names out of Redis: a key then has an
 	// HMAC-SHA-256 of the user under Secret. All processes must have the same Secret. With
 	// another one every user has a new state.
 	Secret string
+
+	// Tag, if not nil, returns the hash tag of a user's keys; nil and "" are the user. Users with one
+	// tag have their keys in one slot of a Cluster, so that core.All decides about them in one step.
+	// If users are named "org-7/alice" and organizations "org-7", this makes the organization the tag:
+	//
+	//	func(user string) string { org, _, _ := strings.Cut(user, "/"); return org }
+	//
+	// It is called for every decision, and must return the same for a user in all processes. With
+	// another one the users whose tag differs have a new state. A slot is on one server, so all users
+	// with one tag are.
+	Tag func(user string) string
 
 	// NoRefusalCache has Redis decide every attempt. Set it in a test that moves the
 	// server's clock, or if a refusal must end as soon as another process ends it.
@@ -55,14 +69,18 @@ type Options struct {
 	// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole
 	// seconds and is at most 1,000 a second. For other limiters core.New returns an error.
 	// The answers are the module's, in whole seconds. The module and the scripts have
-	// separate states. Decisions cannot be refunded, and a Surcharge is an error.
+	// separate states. Decisions cannot be refunded, and a Surcharge is an error, as is core.All of
+	// several subjects.
 	CLThrottle bool
 }
 
 var (
 	_ core.Accepter    = (*Store)(nil)
+	_ core.Dated       = (*Store)(nil)
+	_ core.Joiner      = (*Store)(nil)
+	_ core.Leaser      = (*Store)(nil)
 	_ core.Partitioned = (*Store)(nil)
-	_ core.Refunder    = (*Store)(nil)
+	_ core.Amender     = (*Store)(nil)
 )
 
 // Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
@@ -71,9 +89,11 @@ type Store struct {
 	options  Options // with the defaults
 	batches  *batch.Queue
 	refusals *refusals.Cache
+	leases   *lease.Table
 	eviction evictionCheck
 	scripts  atomic.Bool // not functions
 	seed     maphash.Seed
+	clock    func() time.Time // this process's, which says the periods of calendar windows
 	requests [64]atomic.Pointer[request]
 }
 
@@ -99,27 +119,47 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	case !validPrefix(o.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", o.Prefix))
 	}
-	s := &Store{options: o, seed: maphash.MakeSeed()}
+	s := &Store{options: o, seed: maphash.MakeSeed(), clock: time.Now}
 	s.scripts.Store(o.NoFunctions)
 	made := time.Now()
 	s.refusals = refusals.New(func() time.Duration { return time.Since(made) })
 	s.batches = batch.New(rdb, o.Timeout, s.exchange)
+	s.leases = lease.New(lease.Server{
+		Decide: s.decide, Amend: s.Amend,
+		Timeout: o.Timeout, Late: fmt.Errorf("%w of %s", ErrTimeout, o.Timeout),
+	}, lease.Room)
 	return s
 }
 
 // Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
-// a refusal from the cache.
+// a refusal from the cache. If all limits are leased, it decides by units that this process holds.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
-	if s.options.CLThrottle {
+	switch held := lease.Of(&c); {
+	case s.options.CLThrottle:
 		return s.throttle(ctx, &c)
+	case held > 0:
+		return s.leases.Take(ctx, &c, held)
+	case c.Ban > 0: // what the process holds may pass no user who is banned
+		s.leases.Drop(c.User)
+		defer s.leases.Drop(c.User)
 	}
+	return s.decide(ctx, c)
+}
+
+// decide decides a charge in Redis, or repeats a refusal.
+func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	r := s.request(&c)
 	c.Limits = r.charge.Limits // which never change
 	ask := func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, r) }
 	switch {
 	case c.Mode == machine.Peek || s.options.NoRefusalCache:
 		d, _, err = ask()
-	case c.Mode == machine.Force || c.Ahead > 0 || c.Ban > 0:
+	case c.And != nil:
+		err = s.changeAll(&c, c.And, func() error {
+			d, _, err = ask()
+			return err
+		})
+	case c.Mode == machine.Force || c.Mode == machine.Owe || c.Ahead > 0 || c.Ban > 0:
 		err = s.refusals.Change(c.User, c.Action, func() error {
 			d, _, err = ask()
 			return err
@@ -132,9 +172,19 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	return d, err
 }
 
-// ask has Redis decide.
+// changeAll makes a charge of several subjects. None of its refusals is cached.
+func (s *Store) changeAll(c *core.Charge, and []core.Charge, do func() error) error {
+	return s.refusals.Change(c.User, c.Action, func() error {
+		if len(and) == 0 {
+			return do()
+		}
+		return s.changeAll(&and[0], and[1:], do)
+	})
+}
+
+// ask sends the charge to Redis.
 func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (core.Decision, []machine.Reading, error) {
-	reply, err := s.do(ctx, s.keys(c.User, c.Action, c.Limits), r, r.weight)
+	reply, err := s.do(ctx, s.allKeys(c), r, r.weight)
 	if err != nil {
 		return core.Decision{}, nil, err
 	}
@@ -147,32 +197,54 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (core.Decis
 	return d, readings, nil
 }
 
+// Dated says that the store knows the time of day.
+func (s *Store) Dated() {}
+
 // Reset deletes the states of the limits for that user and action.
 func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	s.leases.Drop(user)
+	defer s.leases.Drop(user)
 	keys := s.keys(user, action, limits)
 	return s.change(ctx, user, action, keys, simple(1, appendKeys([]any{"del"}, keys)...))
 }
 
-// Refund gives back units of a charge, in one round trip.
-func (s *Store) Refund(ctx context.Context, r *core.Receipt, units int64) error {
-	charged, word := refundWord(r, units)
-	keys := s.keys(r.User, r.Action, charged)
+// Amend refunds, releases or renews a charge, in one round trip.
+func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+	amended, word := amendWord(r, a)
+	keys := s.keys(r.User, r.Action, amended)
 	args := append(appendKeys([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
-	return s.change(ctx, r.User, r.Action, keys, func(send batch.Send) ([]any, error) { return s.run(send, refund, args) })
+	send := func() error {
+		n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
+		done = n == 1
+		return err
+	}
+	if a.Verb == machine.VerbRefund {
+		err = s.refusals.Change(r.User, r.Action, send)
+	} else { // the cache has no refusal that a slot can end
+		err = send()
+	}
+	return done, err // after send, which sets done
 }
 
 // change sends a command that can end a refusal. Its reply is a number.
 func (s *Store) change(ctx context.Context, user, action string, keys []string, c command) error {
 	return s.refusals.Change(user, action, func() error {
-		reply, err := s.do(ctx, keys, c, 0)
-		if err != nil {
-			return err
-		}
-		if n, ok := reply[0].(int64); len(reply) > 1 || !ok || n < 0 {
-			return ErrReply
-		}
-		return nil
+		_, err := s.number(ctx, keys, c)
+		return err
 	})
+}
+
+// number sends a command whose reply is a number.
+func (s *Store) number(ctx context.Context, keys []string, c command) (n int64, err error) {
+	reply, err := s.do(ctx, keys, c, 0)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := reply[0].(int64)
+	if len(reply) > 1 || !ok || n < 0 {
+		return 0, ErrReply
+	}
+	return n, nil
 }
 
 // An Entry is an action in the history of a SlidingWindow.
@@ -220,12 +292,29 @@ func (s *Store) History(ctx context.Context, user, action string, limit core.Lim
 	return entries, nil
 }
 
+// Leases returns how many units of leased limits this store has taken in advance, has given back, and
+// has lost because it could not give them back. See [core.Limit.Leased].
+func (s *Store) Leases() (taken, returned, lost uint64) { return s.leases.Counts() }
+
 // Part returns the address of the server that has the user's states, on a Cluster or a Ring.
 // Otherwise it is empty. If one server fails, [core.Fallback], [core.FailOpen] and
 // [core.Shadow] stop asking only that server.
 func (s *Store) Part(user string) string {
 	var few [128]byte
 	return s.batches.Server(string(s.appendUser(few[:0], user)))
+}
+
+// Joins reports whether the store decides about two users in one step, as core.All asks: always on a
+// single server or Sentinel, and on a Cluster or Ring if they have one [Options].Tag. CL.THROTTLE decides
+// about one.
+func (s *Store) Joins(a, b string) bool {
+	switch {
+	case s.options.CLThrottle:
+		return false
+	case !s.batches.Sharded():
+		return true
+	}
+	return s.tag(a) == s.tag(b)
 }
 
 // A command is a call that is not a charge.

@@ -5,6 +5,8 @@ package replay
 import (
 	"bytes"
 	"net/netip"
+	"strconv"
+	"strings"
 )
 
 // A combined reads lines such as
@@ -13,13 +15,35 @@ import (
 //
 // with or without the fields after the size. There may be a virtual host in front.
 type combined struct {
-	byUser    bool // the user is who was authenticated, not the address
-	noUser    bool
+	user, id  origin
 	addresses *addresses
 
 	// Lines of one second follow each other: the last instant is kept.
 	text [26]byte
 	last instant
+}
+
+// An origin is the number of the field that names a user, from 1 on. The time has one number, and so
+// has a text in quotes. A virtual host in front has none.
+type origin int
+
+const (
+	fromNowhere origin = 0
+	fromAddress origin = 1
+	fromAuth    origin = 3
+	fromStatus  origin = 6 // and from those that follow
+)
+
+// originOf is that of a user or an id of Options.
+func originOf(user string) origin {
+	switch user {
+	case UserAddress:
+		return fromAddress
+	case UserAuth:
+		return fromAuth
+	}
+	n, _ := strconv.Atoi(strings.TrimPrefix(user, userField))
+	return origin(n)
 }
 
 func (p *combined) parse(line []byte, r *request) bool {
@@ -43,7 +67,7 @@ func (p *combined) parse(line []byte, r *request) bool {
 		return false
 	}
 	r.cost = 1
-	return p.who(line[:open-2], r)
+	return p.who(line[:open-2], text[quote+1:], r)
 }
 
 func (p *combined) instant(b []byte, r *request) bool {
@@ -59,8 +83,8 @@ func (p *combined) instant(b []byte, r *request) bool {
 	return true
 }
 
-// who reads the user from "address ident authuser".
-func (p *combined) who(b []byte, r *request) bool {
+// who reads the user from "address ident authuser", or from what follows the request.
+func (p *combined) who(b, tail []byte, r *request) bool {
 	host, rest, ok := bytes.Cut(b, []byte{' '})
 	if !ok || len(host) == 0 {
 		return false
@@ -75,17 +99,44 @@ func (p *combined) who(b []byte, r *request) bool {
 			return false
 		}
 	}
-	switch {
-	case p.noUser:
-		r.user = nil
-	case p.byUser:
-		if r.user = user; string(user) == "-" || string(user) == `""` {
-			r.user = nil
-		}
-	default:
-		r.user = p.addresses.canonical(host)
-	}
+	r.user, r.id = p.from(p.user, host, user, tail), p.from(p.id, host, user, tail)
 	return true
+}
+
+func (p *combined) from(o origin, host, user, tail []byte) []byte {
+	switch {
+	case o == fromAddress:
+		return p.addresses.canonical(host)
+	case o == fromAuth && string(user) != `""`:
+		return named(user)
+	case o >= fromStatus:
+		return named(nth(tail, int(o-fromStatus)))
+	}
+	return nil
+}
+
+// nth is the n-th of the fields of b, from 0 on, without quotes. Each has a space in front.
+func nth(b []byte, n int) []byte {
+	for ; len(b) > 1; n-- {
+		quoted := b[1] == '"'
+		end := bytes.IndexByte(b[1:], ' ')
+		if quoted {
+			if end = closingQuote(b[2:]); end < 0 {
+				return nil
+			}
+			b = b[1:]
+		}
+		if end < 0 {
+			end = len(b) - 1
+		}
+		if n == 0 {
+			return b[1 : 1+end]
+		}
+		if b = b[1+end:]; quoted {
+			b = b[1:]
+		}
+	}
+	return nil
 }
 
 // closingQuote is where a quoted text ends. A quote within it follows a backslash.

@@ -13,9 +13,21 @@
 // # Formats
 //
 // A line is in Common or Combined Log Format, or it is a JSON object as nginx, Caddy, Envoy and log/slog
-// write it. [Fields] names the fields of other JSON logs. The log may be compressed with gzip. A request
-// needs an instant, a method and a path. Other lines are counted as skipped, and so are blank lines and
-// lines of 1 MiB or more.
+// write it. [Fields] names the fields of other JSON logs. The log may be compressed with gzip.
+//
+// If Options.Format is the text of an nginx log_format, lines are read by that. Variables are fields, so
+// [Fields] and "field:NAME" name those that nginx does not define. A value ends where the text after its
+// variable first occurs, and one in quotes at the next quote that has no backslash. Describe another
+// server's format in the same way:
+//
+//	Format: `$remote_addr - - [$time_local] "$request" $status "$user_agent" uid=$uid`,
+//	User:   "field:uid",
+//
+// A log in Combined Log Format with further fields at the end needs no format: "field:10" is the tenth, the
+// one after the user agent. The time is one field, and so is a text in quotes.
+//
+// A request needs an instant, a method and a path. Other lines are counted as skipped, and so are blank
+// lines and lines of 1 MiB or more.
 //
 // # Order and time
 //
@@ -42,6 +54,7 @@
 //
 //   - 16 bytes for each request of the last hour, since an earlier one may still come;
 //   - for each user about 100 bytes and the name, and 96 bytes for each action of the user;
+//   - about 40 bytes for each user id behind a user, but for the first;
 //   - for each user and action with several requests within the last day about 220 bytes, and 1 to 5 for each
 //     distinct instant of that day, for the fit of 24h: a request every second all day long takes 90 kB;
 //   - the memorystore of each candidate, for users whose full quota is not available;
@@ -52,6 +65,6 @@
 //
 // # Speed
 //
-// Run uses all processors. On two, it reads 2,600,000 lines a second of a Combined log with 100,000 users, and
-// 1,200,000 with a SlidingWindow as the candidate. BenchmarkRun measures it.
+// Run uses all processors. On two, it reads 2,600,000 lines a second of a Combined log with 100,000
+// users, and 1,200,000 with a SlidingWindow as the candidate. BenchmarkRun measures it.
 package replay

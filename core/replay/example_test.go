@@ -41,7 +41,7 @@ func ExampleFields() {
 `
 	report, err := replay.Run(context.Background(), strings.NewReader(access), replay.Options{
 		Format:     replay.FormatJSON,
-		User:       "json:who.id",
+		User:       "field:who.id",
 		Fields:     replay.Fields{Time: "at", Method: "verb", Path: "target", Cost: "rows"},
 		Candidates: []replay.Candidate{{Limits: []core.Limit{core.FixedWindow(1000, time.Hour)}}},
 		ShowUsers:  true,

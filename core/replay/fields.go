@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// The fields of a line.
+// The fields of a line. If a name is of two, the later one has it.
 const (
-	fieldTime = iota
+	fieldID = iota
+	fieldTime
 	fieldDuration
 	fieldMethod
 	fieldPath
@@ -98,18 +99,21 @@ func (n *node) child(name string) *node {
 
 func (n *node) set(field, rank int, u unit) { n.field, n.rank, n.unit = field, rank, u }
 
-// tree is what is looked for, by the fields' names and which of the users is wanted.
-func tree(f Fields, user string) *node {
+// tree is what is looked for, by the fields' names and which users and ids are wanted.
+func tree(f Fields, user, id string) *node {
 	root := &node{field: -1}
-	given := [fields]string{f.Time, f.Duration, f.Method, f.Path, f.Request, f.Cost, ""}
+	given := [fields]string{"", f.Time, f.Duration, f.Method, f.Path, f.Request, f.Cost, ""}
 	names := aliases
-	switch field, ofJSON := strings.CutPrefix(user, userJSON); {
-	case ofJSON:
-		given[fieldUser] = field
-	case user == UserAuth:
-		names[fieldUser] = authUserNames
-	default:
-		given[fieldUser], names[fieldUser] = f.Address, addressNames
+	for field, who := range map[int]string{fieldUser: user, fieldID: id} {
+		switch who {
+		case "":
+		case UserAddress:
+			given[field], names[field] = f.Address, addressNames
+		case UserAuth:
+			names[field] = authUserNames
+		default:
+			given[field] = strings.TrimPrefix(who, userField)
+		}
 	}
 	for field, name := range given {
 		if name == noField {

@@ -11,27 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// A value is the value of a field: a string without its quotes, or a number or word.
-type value struct {
-	text    []byte
-	node    *node
-	escaped bool
-	quoted  bool
-}
-
 type jsonLines struct {
-	root      *node
-	byAddress bool // the user is an address
-	addresses *addresses
-
-	b       []byte
-	i       int
-	values  [fields]value
-	scratch []byte // of strings with escapes
+	values
+	root *node
+	b    []byte
+	i    int
 }
 
 func (p *jsonLines) parse(line []byte, r *request) bool {
-	p.b, p.i, p.values, p.scratch = line, 0, [fields]value{}, p.scratch[:0]
+	p.clear()
+	p.b, p.i = line, 0
 	p.space()
 	if !p.object(p.root, 0) {
 		return false
@@ -39,68 +28,7 @@ func (p *jsonLines) parse(line []byte, r *request) bool {
 	if p.space(); p.i != len(line) {
 		return false
 	}
-	if !p.when(r) || !p.what(r) {
-		return false
-	}
-	p.who(r)
-	return true
-}
-
-// when is the time, less the duration.
-func (p *jsonLines) when(r *request) (ok bool) {
-	t := &p.values[fieldTime]
-	if t.node == nil {
-		return false
-	}
-	if r.instant, ok = anyInstant(p.text(fieldTime)); !ok {
-		return false
-	}
-	if d := &p.values[fieldDuration]; d.node != nil && t.node.unit != unitNone {
-		r.at -= duration(p.text(fieldDuration), d.node.unit, t.node.unit)
-	}
-	return r.ok()
-}
-
-func (p *jsonLines) what(r *request) bool {
-	method, path, line := p.text(fieldMethod), p.text(fieldPath), p.text(fieldRequest)
-	switch {
-	case len(method) > 0 && len(path) > 0 && p.values[fieldPath].quoted:
-		if !r.target(method, path) {
-			return false
-		}
-	case !r.requestLine(line):
-		return false
-	}
-	r.cost = 1
-	if c := &p.values[fieldCost]; c.node != nil {
-		n, fraction, ok := decimal(p.text(fieldCost))
-		if !ok || fraction != 0 || n > maxCost {
-			return false
-		}
-		r.cost = uint32(n)
-	}
-	return true
-}
-
-func (p *jsonLines) who(r *request) {
-	r.user = p.text(fieldUser)
-	if p.byAddress {
-		r.user = p.addresses.canonical(r.user)
-	} else if string(r.user) == "-" {
-		r.user = nil
-	}
-}
-
-// text is the value of a field, its escapes resolved.
-func (p *jsonLines) text(field int) []byte {
-	v := &p.values[field]
-	if !v.escaped {
-		return v.text
-	}
-	start := len(p.scratch)
-	p.scratch = unescape(p.scratch, v.text)
-	v.text, v.escaped = p.scratch[start:len(p.scratch):len(p.scratch)], false
-	return v.text
+	return p.request(r)
 }
 
 // maxDepth is how deep objects and arrays may be nested.
@@ -176,16 +104,6 @@ func (p *jsonLines) value(n *node, depth int) bool {
 		p.keep(n, value{text: text})
 	}
 	return true
-}
-
-func (p *jsonLines) keep(n *node, v value) {
-	if n == nil || n.field < 0 {
-		return
-	}
-	if old := &p.values[n.field]; old.node == nil || n.rank <= old.node.rank {
-		v.node = n
-		*old = v
-	}
 }
 
 func (p *jsonLines) array(depth int) bool {

@@ -328,8 +328,8 @@ func TestCombinedLines(t *testing.T) {
 			ok = p.parse([]byte(line), &r)
 			return r, ok
 		}
-		address, ok := by(combined{})
-		user, also := by(combined{byUser: true})
+		address, ok := by(combined{user: fromAddress, id: fromAuth})
+		user, also := by(combined{user: fromAuth})
 		got := ""
 		if ok {
 			got = fmt.Sprintf("%s %s %s %s", address.user, user.user, address.method, address.path)
@@ -337,14 +337,53 @@ func TestCombinedLines(t *testing.T) {
 		if got != want || ok != also {
 			t.Errorf("%s\nis %q, want %q", line, got, want)
 		}
-		if r, ok := by(combined{noUser: true}); ok != also || len(r.user) > 0 {
-			t.Errorf("%s\nnames the user %q", line, r.user)
+		if r, ok := by(combined{}); ok != also || len(r.user) > 0 || len(r.id) > 0 {
+			t.Errorf("%s\nnames the user %q and the id %q", line, r.user, r.id)
+		}
+		if string(address.id) != string(user.user) {
+			t.Errorf("%s\nhas the id %q, want %q", line, address.id, user.user)
+		}
+	}
+}
+
+// The fields after the request have numbers, whatever comes before it.
+func TestCombinedFieldsHaveNumbers(t *testing.T) {
+	for tail, want := range map[string][]string{ // fields 6 to 11
+		`200 5`:                              {"200", "5", "", "", "", ""},
+		`200 5 "" "curl" "u 7" 0.25`:         {"200", "5", "", "curl", "u 7", "0.25"},
+		`200 - "-" "a \" b" u7 "-"`:          {"200", "", "", `a \" b`, "u7", ""},
+		`304 - "-" "a\\" "u7"`:               {"304", "", "", `a\\`, "u7", ""},
+		`304 5 "-" "open `:                   {"304", "5", "", "", "", ""},
+		`304 5 "x" "y" ` + "\xff z":          {"304", "5", "x", "y", "\xff", "z"},
+		`304 5 "https://[::1]/" "x"  u7 end`: {"304", "5", "https://[::1]/", "x", "", "u7"},
+	} {
+		for _, front := range []string{`203.0.113.9 - ann `, `example.org:80 203.0.113.9 - ann b [c] `} {
+			line := front + `[22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" ` + tail
+			var got []string
+			for n := range want {
+				var r request
+				p := combined{user: originOf(fmt.Sprint(userField, 6+n)), addresses: new(addresses)}
+				if !p.parse([]byte(line), &r) {
+					t.Fatalf("%s is no request", line)
+				}
+				got = append(got, string(r.user))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s\nhas %q, want %q", line, got, want)
+			}
+		}
+	}
+	for _, user := range []string{"field:-1", "field:0", "field:2", "field:4", "field:5", "field:uid", "field:99999999999999999999"} {
+		var r request
+		p := combined{user: originOf(user), addresses: new(addresses)}
+		if !p.parse([]byte(`203.0.113.9 - ann [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5`), &r) || len(r.user) > 0 {
+			t.Errorf("%s names the user %q", user, r.user)
 		}
 	}
 }
 
 func jsonParser(f Fields, user string) *jsonLines {
-	return &jsonLines{root: tree(f, user), byAddress: user == UserAddress, addresses: new(addresses)}
+	return &jsonLines{root: tree(f, user, ""), values: values{byAddress: user == UserAddress, addresses: new(addresses)}}
 }
 
 func TestJSONLines(t *testing.T) {
@@ -365,21 +404,21 @@ func TestJSONLines(t *testing.T) {
 		{"a duration in words", Fields{}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","duration":"250ms","method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100250000 10.0.0.1 GET /a 1"},
 		{"its unit in its name", Fields{Duration: "took_ms"}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","took_ms":250,"duration":9,"method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100250000 10.0.0.1 GET /a 1"},
 		{"no duration", Fields{Duration: "-"}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","duration":250,"method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100500000 10.0.0.1 GET /a 1"},
-		{"a user in a field", Fields{}, "json:a.b", `{"a":{"b":7},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 7 GET / 1"},
-		{"a name with a dot", Fields{}, "json:a.b", `{"a.b":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
-		{"escapes", Fields{}, "json:ä", `{"\u00e4":"\ud83d\ude00\n\"\/\ud800x","time":"1970-01-01T00:01:40Z","method":"GET","path":"\/a"}`, "100000000 \U0001f600\n\"/\ufffdx GET /a 1"},
-		{"null is none", Fields{}, "json:u", `{"u":null,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
-		{"an object is none", Fields{}, "json:u", `{"u":{"x":1},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
-		{"a cost", Fields{Cost: "n"}, "json:u", `{"u":"x","n":3,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 3"},
-		{"no cost", Fields{Cost: "n"}, "json:u", `{"u":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
-		{"a cost of 0", Fields{Cost: "n"}, "json:u", `{"u":"x","n":0,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 0"},
-		{"a negative cost", Fields{Cost: "n"}, "json:u", `{"u":"x","n":-1,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
-		{"a broken cost", Fields{Cost: "n"}, "json:u", `{"u":"x","n":1.5,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
-		{"a huge cost", Fields{Cost: "n"}, "json:u", `{"u":"x","n":1000000001,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
-		{"a start before 1970", Fields{}, "json:u", `{"u":"x","time":"1970-01-01T00:01:40Z","duration":"1h","method":"GET","path":"/"}`, ""},
-		{"no method", Fields{}, "json:u", `{"u":"x","time":"1970-01-01T00:01:40Z","path":"/"}`, ""},
-		{"no time", Fields{}, "json:u", `{"u":"x","method":"GET","path":"/"}`, ""},
-		{"two objects", Fields{}, "json:u", `{"u":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}{}`, ""},
+		{"a user in a field", Fields{}, "field:a.b", `{"a":{"b":7},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 7 GET / 1"},
+		{"a name with a dot", Fields{}, "field:a.b", `{"a.b":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
+		{"escapes", Fields{}, "field:ä", `{"\u00e4":"\ud83d\ude00\n\"\/\ud800x","time":"1970-01-01T00:01:40Z","method":"GET","path":"\/a"}`, "100000000 \U0001f600\n\"/\ufffdx GET /a 1"},
+		{"null is none", Fields{}, "field:u", `{"u":null,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
+		{"an object is none", Fields{}, "field:u", `{"u":{"x":1},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
+		{"a cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":3,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 3"},
+		{"no cost", Fields{Cost: "n"}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
+		{"a cost of 0", Fields{Cost: "n"}, "field:u", `{"u":"x","n":0,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 0"},
+		{"a negative cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":-1,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
+		{"a broken cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":1.5,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
+		{"a huge cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":1000000001,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
+		{"a start before 1970", Fields{}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","duration":"1h","method":"GET","path":"/"}`, ""},
+		{"no method", Fields{}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","path":"/"}`, ""},
+		{"no time", Fields{}, "field:u", `{"u":"x","method":"GET","path":"/"}`, ""},
+		{"two objects", Fields{}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}{}`, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -387,6 +426,48 @@ func TestJSONLines(t *testing.T) {
 			got := ""
 			if jsonParser(test.fields, test.user).parse([]byte(test.line), &r) {
 				got = fmt.Sprintf("%d %s %s %s %d", r.at, r.user, r.method, r.path, r.cost)
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+const nginxMain = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time`
+
+func TestLogFormat(t *testing.T) {
+	const tail = ` 200 5 "-" "x" 0.250`
+	tests := []struct {
+		name, format string
+		fields       Fields
+		user         string
+		line, want   string // micros, user, id, method, path, cost
+	}{
+		{"nginx", nginxMain, Fields{}, UserAddress, `10.0.0.1 - ann [01/Jan/1970:00:01:40 +0000] "GET /a?b HTTP/1.1"` + tail, "99750000 10.0.0.1 ann GET /a 1"},
+		{"no id", nginxMain, Fields{}, UserAddress, `2001:db8::1 - - [01/Jan/1970:00:01:40 +0000] "GET /a?b HTTP/1.1"` + tail, "99750000 2001:db8::/64  GET /a 1"},
+		{"Apache escapes a quote", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "GET /\" HTTP/1.1"` + tail, `99750000 10.0.0.1  GET /\" 1`},
+		{"text is missing", nginxMain, Fields{}, UserAddress, `10.0.0.1 - [01/Jan/1970:00:01:40 +0000] "GET / HTTP/1.1"` + tail, ""},
+		{"no request", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "-"` + tail, ""},
+		{"no duration", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "GET / HTTP/1.1" 200 5 "-" "x" -`, "100000000 10.0.0.1  GET / 1"},
+		{"a header", `[$msec] ${remote_addr}"$request_method $request_uri" uid=$http_x_user_id;`, Fields{}, "field:http_x_user_id", `[100.5] 10.0.0.1"GET /a" uid=u 7;`, "100500000 u 7  GET /a 1"},
+		{"more than the format has", `[$msec] ${remote_addr}"$request_method $request_uri" uid=$http_x_user_id;`, Fields{}, "field:http_x_user_id", `[100.5] 10.0.0.1"GET /a" uid=u; x`, ""},
+		{"fields are given", `$at $who $request_method $uri $n`, Fields{Time: "at", Address: "who", Cost: "n"}, UserAddress, `1970-01-01T00:01:40Z 10.0.0.1:80 PUT /a 7`, "100000000 10.0.0.1  PUT /a 7"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			id := ""
+			if test.user == UserAddress {
+				id = UserAuth
+			}
+			p, err := newLogFormat(&Options{Format: test.format, Fields: test.fields, User: test.user, IDs: id}, values{byAddress: test.user == UserAddress, addresses: new(addresses)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r request
+			got := ""
+			if p.parse([]byte(test.line), &r) {
+				got = fmt.Sprintf("%d %s %s %s %s %d", r.at, r.user, r.id, r.method, r.path, r.cost)
 			}
 			if got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
@@ -404,7 +485,7 @@ func FuzzJSON(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		p := jsonParser(Fields{}, "json:user.name")
+		p := jsonParser(Fields{}, "field:user.name")
 		var r request
 		p.b, p.i = []byte(s), 0
 		p.space()
@@ -438,7 +519,11 @@ func FuzzJSON(f *testing.F) {
 
 // Neither parser allocates for a line.
 func TestParsersDoNotAllocate(t *testing.T) {
-	c := combined{addresses: new(addresses)}
+	c := combined{user: fromAddress, id: fromAuth, addresses: new(addresses)}
+	n, err := newLogFormat(&Options{Format: nginxMain, User: UserAddress, IDs: UserAuth}, values{byAddress: true, addresses: new(addresses)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	j := jsonParser(Fields{}, UserAddress)
 	routes, _, err := newRoutes([]Route{{"POST /posts/{id}/replies", "reply"}, {"GET /{$}", "read"}})
 	if err != nil {
@@ -449,6 +534,7 @@ func TestParsersDoNotAllocate(t *testing.T) {
 		`2001:db8::7 - - [22/Nov/2026:08:00:01 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x"`:                                                                       c.parse,
 		`{"time":"2026-11-22T08:00:00.123Z","duration":123,"method":"POST","path":"/posts/1/replies","remote_addr":"203.0.113.9:5","x":[1,2,{"y":null}],"z":"\"\u00e4"}`:    j.parse,
 		`{"ts":1795334400.25,"duration":0.5,"request":{"remote_ip":"2001:db8::1","method":"POST","uri":"/posts/1\/replies","headers":{"Accept":["*/*"]}},"user_id":"x\ty"}`: j.parse,
+		`203.0.113.9 - ann [22/Nov/2026:08:00:00 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x" 0.250`:                                                               n.parse,
 	} {
 		b := []byte(line)
 		var r request

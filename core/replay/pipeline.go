@@ -50,6 +50,7 @@ type sums struct {
 type record struct {
 	at     int64
 	newest int64  // of the block up to this line
+	id     uint64 // a hash of the user id behind the user; 0: none
 	name   uint32 // the index of the user in names
 	length uint32
 	cost   uint32
@@ -163,15 +164,19 @@ type parser struct {
 	format   string
 	combined combined
 	json     jsonLines
+	nginx    *logFormat // nil: the format is not one
 	routes   *routes
 }
 
 func (p *pipeline) parser() *parser {
-	w := &parser{pipeline: p, format: p.options.Format}
-	user, known := p.options.User, new(addresses)
-	byAddress := user == "" || user == UserAddress
-	w.combined = combined{byUser: user == UserAuth, noUser: !byAddress && user != UserAuth, addresses: known}
-	w.json = jsonLines{root: tree(p.options.Fields, user), byAddress: byAddress, addresses: known}
+	o := &p.options
+	w := &parser{pipeline: p, format: o.Format}
+	v := values{byAddress: o.User == UserAddress, addresses: new(addresses)}
+	w.combined = combined{user: originOf(o.User), id: originOf(o.IDs), addresses: v.addresses}
+	w.json = jsonLines{values: v, root: tree(o.Fields, o.User, o.IDs)}
+	if o.isLogFormat() {
+		w.nginx, _ = newLogFormat(o, v) // validate has tried it
+	}
 	if p.routes != nil {
 		w.routes = &routes{patterns: p.routes.patterns} // with a scratch of its own
 	}
@@ -201,10 +206,12 @@ func (w *parser) block(b *block) {
 }
 
 func (w *parser) line(line []byte, r *request) bool {
-	switch w.format {
-	case FormatCombined:
+	switch {
+	case w.nginx != nil:
+		return w.nginx.parse(line, r)
+	case w.format == FormatCombined:
 		return w.combined.parse(line, r)
-	case FormatJSON:
+	case w.format == FormatJSON:
 		return w.json.parse(line, r)
 	}
 	if start := bytes.TrimLeft(line, " \t"); len(start) > 0 && start[0] == '{' {
@@ -228,6 +235,9 @@ func (w *parser) record(b *block, r *request) {
 	default:
 		rec.action, rec.name, rec.length = uint16(action), uint32(len(b.names)), uint32(len(r.user))
 		b.names = append(b.names, r.user...)
+		if len(r.id) > 0 {
+			rec.id = maphash.Bytes(w.seed, r.id) | 1
+		}
 		if n := len(b.records); n > 1 {
 			shard = int(maphash.Bytes(w.seed, r.user) % uint64(n))
 		}
@@ -256,7 +266,9 @@ func (s *shard) run(p *pipeline, feed <-chan *block, number int) {
 					s.waiting.release(oldest/second, do)
 					s.sweep(oldest)
 				}
-				s.waiting.add(s.member(b.names[r.name:r.name+r.length], r.action), r.at, r.cost)
+				m := s.member(b.names[r.name:r.name+r.length], r.action)
+				s.behind(s.members[m].user, r.id)
+				s.waiting.add(m, r.at, r.cost)
 			}
 		}
 		p.release(b)

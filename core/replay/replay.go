@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,19 +15,20 @@ import (
 // ErrNoRequest is the error of a log that has no request to replay. The error says why.
 var ErrNoRequest = errors.New("replay: no usable request")
 
-// The formats of a log.
+// The formats of a log. The text of an nginx log_format is one too: see the package's documentation.
 const (
 	FormatAuto     = "auto"     // each line by itself: JSON if it starts with a brace, else Combined
 	FormatCombined = "combined" // Common or Combined Log Format
 	FormatJSON     = "json"     // a JSON object on each line
 )
 
-// The users of a log. "json:FIELD" reads a field of a JSON line; request.user is the field user of
-// the object request.
+// The users of a log. "field:NAME" reads a field of a JSON line or a variable of a log_format, and
+// "field:NUMBER" a field of a line in Combined Log Format, where the address is field 1. In JSON,
+// request.user is the field user of the object request.
 const (
 	UserAddress = "address"  // the client's address, IPv6 by /64 as in package keyfuncs
 	UserAuth    = "authuser" // the name that the client has authenticated itself with
-	userJSON    = "json:"
+	userField   = "field:"
 )
 
 // AllActions is the action of every request if there are no routes.
@@ -42,6 +44,10 @@ type Options struct {
 	User   string // UserAddress, also if empty, or another one
 	Fields Fields
 
+	// IDs says which user ids are counted behind each of the most refused users: UserAuth, also if
+	// empty and users are addresses, or a field. An address with many ids may be an office.
+	IDs string
+
 	// Routes give requests their actions. A request that matches none is left out. Without
 	// routes all requests have the action AllActions.
 	Routes []Route
@@ -54,9 +60,9 @@ type Options struct {
 	ShowUsers bool
 }
 
-// Fields are the names of the fields of a JSON line. If a name is empty, Run looks for the names that
-// nginx, Caddy, Envoy, log/slog and zap use. "-" means that there is no such field. A name with dots
-// leads into nested objects.
+// Fields are the names of the fields of a JSON line, or of the variables of a log_format. If a name is
+// empty, Run looks for the names that nginx, Caddy, Envoy, log/slog and zap use. "-" means that there is
+// no such field. A name with dots leads into nested objects.
 type Fields struct {
 	// Time is the time of the request's end, as RFC 3339 (https://www.rfc-editor.org/rfc/rfc3339),
 	// as in Common Log Format, or as a number of seconds, milliseconds, microseconds or
@@ -86,7 +92,7 @@ type Route struct {
 // A Candidate is a limiter to try: its limits, and for which action. If Action is empty, it is tried on
 // every action. Each action is then counted separately, as with a limiter that several routes share, and
 // a limit with PerUser counts them together. A [core.BanPolicy] cannot be tried; its bans would refuse
-// more requests.
+// more requests. Neither can core.InFlight, since a replay does not follow actions to their end.
 type Candidate struct {
 	Action string
 	Limits []core.Limit
@@ -112,6 +118,10 @@ func Run(ctx context.Context, log io.Reader, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.User = cmp.Or(o.User, UserAddress)
+	if o.User == UserAddress {
+		o.IDs = cmp.Or(o.IDs, UserAuth)
+	}
 	if err := o.validate(actions); err != nil {
 		return nil, err
 	}
@@ -127,21 +137,27 @@ func Run(ctx context.Context, log io.Reader, o Options) (*Report, error) {
 }
 
 func (o *Options) validate(actions []string) error {
+	if err := o.validateUsers(); err != nil {
+		return err
+	}
 	switch o.Format {
 	case "", FormatAuto, FormatCombined, FormatJSON:
 	default:
-		return configError("format %q is unknown; use %s, %s or %s", o.Format, FormatAuto, FormatCombined, FormatJSON)
-	}
-	switch o.User {
-	case "", UserAddress, UserAuth:
-	default:
-		if field, ok := strings.CutPrefix(o.User, userJSON); !ok || field == "" {
-			return configError("user %q is unknown; use %s, %s or json:FIELD", o.User, UserAddress, UserAuth)
+		if !o.isLogFormat() {
+			return configError("format %q is unknown; use %s, %s or %s, or the text of an nginx log_format", o.Format, FormatAuto, FormatCombined, FormatJSON)
+		}
+		if _, err := newLogFormat(o, values{}); err != nil {
+			return err
 		}
 	}
 	for _, c := range o.Candidates {
 		if _, err := core.New(memorystore.New(nil), c.Limits...); err != nil {
 			return fmt.Errorf("replay: %w", err)
+		}
+		for i := range c.Limits {
+			if c.Limits[i].Rule().TakesSlots() {
+				return configError("%s cannot be tried: it frees a slot when an action ends, and a replay does not follow actions to their end; try a window or a Funnel", c.Limits[i])
+			}
 		}
 		switch {
 		case c.Action == "" || contains(actions, c.Action):
@@ -153,6 +169,22 @@ func (o *Options) validate(actions []string) error {
 	}
 	return nil
 }
+
+func (o *Options) validateUsers() error {
+	if field, ok := strings.CutPrefix(o.User, userField); o.User != UserAddress && o.User != UserAuth && (!ok || field == "") {
+		return configError("user %q is unknown; use %s, %s, field:NAME or field:NUMBER", o.User, UserAddress, UserAuth)
+	}
+	switch field, ok := strings.CutPrefix(o.IDs, userField); {
+	case o.IDs != "" && o.IDs != UserAuth && (!ok || field == ""):
+		return configError("ids %q are unknown; use %s, field:NAME or field:NUMBER", o.IDs, UserAuth)
+	case o.IDs == o.User:
+		return configError("user and ids are both %s; leave the ids out, or choose others", o.User)
+	}
+	return nil
+}
+
+// isLogFormat reports whether the format is the text of a log_format, which has variables.
+func (o *Options) isLogFormat() bool { return strings.Contains(o.Format, "$") }
 
 func contains(actions []string, action string) bool {
 	for _, a := range actions {

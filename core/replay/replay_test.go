@@ -51,7 +51,11 @@ func muxed(t testing.TB, routes []replay.Route) func(method, path string) string
 // The report of a log is what a recount of it gives, in every format, zipped or not.
 func TestReportIsTheRecount(t *testing.T) {
 	formats := [][]string{{"common"}, {"combined"}, {"nginx"}, {"caddy"}, {"envoy"}, {"slog"}, {"common", "combined", "nginx", "caddy", "envoy", "slog"}}
-	for seed := range uint64(21) {
+	seeds := uint64(21)
+	if testing.Short() {
+		seeds = 7 // each of the formats once
+	}
+	for seed := range seeds {
 		of := formats[seed%uint64(len(formats))]
 		t.Run(fmt.Sprint(seed, of), func(t *testing.T) {
 			t.Parallel()
@@ -292,6 +296,63 @@ func TestPerUserCountsActionsTogether(t *testing.T) {
 	}
 }
 
+// The ids behind a user are those of all its requests that are replayed, in whichever order and
+// shard, and in every format.
+func TestIDsBehindAnAddress(t *testing.T) {
+	const combined = `%s - %s [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5` + "\n"
+	const object = `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","remote_addr":%q,"user_id":%q,"uid":"one"}` + "\n"
+	const text = `%s {%s} 1795334400.000 GET / one` + "\n"
+	random := rand.New(rand.NewPCG(1, 13))
+	for name, test := range map[string]struct {
+		line string
+		o    replay.Options
+		one  bool
+	}{
+		"Combined":         {combined, replay.Options{}, false},
+		"JSON":             {object, replay.Options{}, false},
+		"a field":          {object, replay.Options{IDs: "field:uid"}, true},
+		"a log_format":     {text, replay.Options{Format: "$remote_addr {$remote_user} $msec $request_method $uri $uid"}, false},
+		"a variable of it": {text, replay.Options{Format: "$remote_addr {$x} $msec $request_method $uri $uid", IDs: "field:uid"}, true},
+		"a number":         {strings.TrimSuffix(combined, "\n") + ` "-" "curl" "one"` + "\n", replay.Options{IDs: "field:10"}, true},
+		"not a log_format": {combined, replay.Options{IDs: "field:uid"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]map[string]bool{}
+			var log strings.Builder
+			for range 2000 {
+				address, id := fmt.Sprintf("203.0.113.%d", random.IntN(8)), "-"
+				if n := random.IntN(30); n > 0 && address != "203.0.113.0" {
+					id = fmt.Sprint("u", n*n/40)
+				}
+				fmt.Fprintf(&log, test.line, address, id)
+				if want[address] == nil {
+					want[address] = map[string]bool{}
+				}
+				switch {
+				case test.one:
+					want[address]["one"] = true
+				case name != "not a log_format" && id != "-":
+					want[address][id] = true
+				}
+			}
+			test.o.ShowUsers = true
+			test.o.Candidates = []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour)}}}
+			r, err := replay.Run(t.Context(), strings.NewReader(log.String()), test.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Limits[0].Most) != 8 {
+				t.Fatalf("%+v", r.Limits[0].Most)
+			}
+			for _, u := range r.Limits[0].Most {
+				if u.IDs != len(want[u.Name]) {
+					t.Errorf("%s has %d ids, want %d", u.Name, u.IDs, len(want[u.Name]))
+				}
+			}
+		})
+	}
+}
+
 // A cost is charged, and a cost that can never pass is refused without a wait.
 func TestCost(t *testing.T) {
 	log := `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":"a","n":3}
@@ -396,13 +457,22 @@ func TestBadOptionsAreConfigErrors(t *testing.T) {
 	for name, o := range map[string]replay.Options{
 		"format":              {Format: "xml"},
 		"user":                {User: "me"},
-		"field":               {User: "json:"},
+		"field":               {User: "field:"},
+		"no time in it":       {Format: "$remote_addr $request"},
+		"no request in it":    {Format: "$remote_addr $msec $request_method"},
+		"no user in it":       {Format: "$msec $request"},
+		"no such user in it":  {Format: "$remote_addr $msec $request", User: "field:uid"},
+		"no id in it":         {Format: "$remote_addr $msec $request", IDs: "field:uid"},
+		"nothing between":     {Format: "$remote_addr$msec $request"},
+		"ids":                 {IDs: "address"},
+		"ids of themselves":   {User: replay.UserAuth, IDs: replay.UserAuth},
 		"pattern":             {Routes: []replay.Route{{Pattern: "x", Action: "y"}}},
 		"no action":           {Routes: []replay.Route{{Pattern: "/x"}}},
 		"host":                {Routes: []replay.Route{{Pattern: "example.org/", Action: "y"}}},
 		"twice":               {Routes: []replay.Route{{Pattern: "/x", Action: "y"}, {Pattern: "/x", Action: "z"}}},
 		"no limit":            {Candidates: []replay.Candidate{{}}},
 		"limit of no action":  {Candidates: []replay.Candidate{{Action: "y", Limits: window}}},
+		"limit in flight":     {Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour), core.InFlight(3).Shadow()}}}},
 		"limit out of bounds": {Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(0, time.Hour)}}}},
 	} {
 		r, err := replay.Run(t.Context(), strings.NewReader(""), o)
@@ -433,5 +503,21 @@ func TestMemoryIsBounded(t *testing.T) {
 	day, end := live[2], live[len(live)-1]
 	if end > day+day/5 || end > 64<<20 {
 		t.Errorf("after %v of 7 parts %v bytes live", len(live), live)
+	}
+}
+
+// A calendar window is decided on the log's own dates.
+func TestACalendarWindowHasTheDatesOfTheLog(t *testing.T) {
+	var hits []any
+	for _, at := range []string{"2026-02-27T10:00:00Z", "2026-02-28T15:59:59Z", "2026-02-28T15:59:59.5Z", "2026-02-28T16:00:00Z", "2026-03-31T15:59:59Z", "2026-03-31T16:00:00Z"} {
+		hits = append(hits, at, "a")
+	}
+	month, err := core.ParseLimit("CalendarWindow(2, month, Asia/Shanghai)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, lines(hits...), replay.Options{Candidates: []replay.Candidate{{Limits: []core.Limit{month}}}})
+	if l := r.Limits[0]; l.Refused != 1 || l.LongestWait != 500*time.Millisecond || l.Limit != month.String() {
+		t.Errorf("%+v", l)
 	}
 }

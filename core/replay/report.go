@@ -61,6 +61,7 @@ type Hours [7][24]int64
 type RefusedUser struct {
 	Name    string // or a hash: see Options.ShowUsers
 	Refused int64
+	IDs     int // different user ids behind it, in all of its requests: see Options.IDs
 }
 
 // An ActionReport describes the requests of one action in the log, and the limits that fit them. If
@@ -193,7 +194,8 @@ func (row *LimitReport) add(t *tally) {
 	row.LongestWait = max(row.LongestWait, t.wait)
 	row.Hours.add(&t.hours)
 	for u, n := range t.users {
-		row.Most = append(row.Most, RefusedUser{t.shard.users[u].name, n})
+		who := &t.shard.users[u]
+		row.Most = append(row.Most, RefusedUser{who.name, n, int(who.ids)})
 	}
 }
 

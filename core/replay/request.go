@@ -7,7 +7,7 @@ import "bytes"
 // A request is one line of a log. Its bytes are valid until the next line is read.
 type request struct {
 	instant
-	user         []byte // none: empty
+	user, id     []byte // none: empty
 	method, path []byte
 	cost         uint32
 }

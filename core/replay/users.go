@@ -15,7 +15,8 @@ import (
 type shard struct {
 	ids     map[string]uint32 // the users
 	users   []user
-	members []member // the first one is none
+	members []member            // the first one is none
+	further map[userID]struct{} // the ids behind users, but for the first of each
 	waiting waiting
 	swept   int64
 
@@ -33,6 +34,14 @@ type shard struct {
 type user struct {
 	name  string
 	first uint32 // of its members
+	ids   int32  // different user ids behind it
+	id    uint64 // the first one's hash
+}
+
+// A userID is a user, and the hash of an id behind it.
+type userID struct {
+	user uint32
+	id   uint64
 }
 
 // counts are those of an action.
@@ -62,6 +71,7 @@ type tally struct {
 func newShard(actions []string, candidates []Candidate) *shard {
 	s := &shard{
 		ids:     make(map[string]uint32),
+		further: make(map[userID]struct{}),
 		members: make([]member, 1),
 		by:      make([][]*tally, len(actions)),
 		counts:  make([]counts, len(actions)),
@@ -107,6 +117,24 @@ func (s *shard) member(name []byte, action uint16) uint32 {
 	s.members = append(s.members, member{user: id, action: action, next: u.first})
 	u.first = m
 	return m
+}
+
+// behind counts an id, if there is one, among those behind a user.
+func (s *shard) behind(number uint32, id uint64) {
+	u := &s.users[number]
+	switch {
+	case id == 0 || id == u.id:
+		return
+	case u.ids == 0:
+		u.id = id
+	default:
+		before := len(s.further)
+		s.further[userID{number, id}] = struct{}{}
+		if len(s.further) == before {
+			return
+		}
+	}
+	u.ids++
 }
 
 // replay is one action, at its instant.

@@ -13,19 +13,28 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Concurrent has many goroutines act on one key, for every kind of limit. Of a thousand
-// charges exactly the limit passes, and each that passes sees another Remaining. Charges,
-// surcharges and refunds at once add up, and each refusal counts for a ban policy. Run it
-// with -race too. Its limits are so slow that a clock that runs by itself does not matter.
+// Concurrent has many goroutines act on one key, for every kind of limit. Of a thousand charges exactly
+// the limit passes, and each that passes sees another Remaining. Charges, surcharges and refunds at once
+// add up, and each refusal counts for a ban policy. No more slots of InFlight are taken at a time than
+// there are. Run it with -race too. Its limits are so slow that a clock that runs by itself does not
+// matter.
 func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
-	const goroutines, quota = 1000, 100
+	const quota = 100
+	goroutines := 1000
+	if testing.Short() {
+		goroutines = 300
+	}
 	hourly := core.Every(time.Hour)
 	for _, limits := range slow(quota) {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
 			s := &script{T: t, f: open(t)}
+			s.f.dated(t, limits...)
 			a := s.of(limits...)
 			remaining := make([]int, quota)
-			refused := 0
+			refused, reason := 0, core.ReasonLimited
+			if limits[0].Rule().TakesSlots() {
+				reason = core.ReasonInFlight
+			}
 			var mu sync.Mutex
 			together(t, goroutines, func(int) error {
 				d, err := a.l.Allow(t.Context(), a.user, a.action)
@@ -36,7 +45,7 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 					return err
 				case !d.Allowed:
 					refused++
-					if d.RetryAfter <= 0 || d.Remaining != 0 || d.Reason != core.ReasonLimited {
+					if d.RetryAfter <= 0 || d.Remaining != 0 || d.Reason != reason {
 						return errors.New(show(d))
 					}
 				case d.Remaining < 0 || d.Remaining >= quota:
@@ -151,12 +160,18 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 		})
 	}
 
+	concurrentAll(t, open, goroutines)
+
 	for _, limits := range slow(500) {
+		if limits[0].Rule().TakesSlots() { // a surcharge takes no slot, and a refund gives none back
+			continue
+		}
 		t.Run("charges, surcharges and refunds add up for "+fmt.Sprint(limits), func(t *testing.T) {
 			const each, before = 100, 150
 			s := &script{T: t, f: open(t)}
+			s.f.dated(t, limits...)
 			a := s.of(limits...).with(core.Refundable{})
-			_, refunds := s.f.Store.(core.Refunder)
+			_, refunds := s.f.Store.(core.Amender)
 			left := func(i int) int {
 				d, err := s.of(limits[i]).l.Peek(t.Context(), a.user, a.action)
 				if err != nil {
@@ -201,6 +216,9 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			}
 		})
 	}
+
+	neverMore(t, open, goroutines)
+	settled(t, open)
 
 	t.Run("each refusal counts for a ban policy", func(t *testing.T) {
 		const users, refusals = 10, 99

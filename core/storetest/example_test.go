@@ -22,6 +22,7 @@ func Example() {
 		return storetest.Fixture{
 			Store:   memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }}),
 			Advance: func(d time.Duration) { now = now.Add(d) },
+			Now:     func() time.Time { return now },
 		}
 	}
 

@@ -23,7 +23,10 @@ func Linearizable(t *testing.T, open func(testing.TB) Fixture) {
 	const quota = 6
 	for _, l := range append(everyKind(quota, quota*time.Hour), core.TokenBucket(2*quota, core.Every(time.Hour)).Initial(quota)) {
 		t.Run(fmt.Sprint(l), func(t *testing.T) {
-			store := open(t).Store
+			f := open(t)
+			f.slots(t, []core.Limit{l})
+			f.dated(t, l)
+			store := f.Store
 			ops, answered := interleave(t, store, l)
 			if answered < len(ops)/2 {
 				t.Errorf("%d of %d calls had an answer", answered, len(ops))

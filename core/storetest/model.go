@@ -18,11 +18,14 @@ import (
 type rule struct {
 	kind    kind
 	max     int
-	period  int64 // windows
-	n       int   // meters: n per d
+	period  int64 // windows; of a calendar the longest
+	unit    core.CalendarUnit
+	zone    *time.Location
+	n       int // meters: n per d
 	d       int64
 	initial int   // kind initial
 	forget  int64 // kind initial; 0 is the default
+	lease   int64 // 0: it is not leased. The other numbers are those by which it is then checked
 	name    string
 	shadow  bool
 	perUser bool
@@ -40,6 +43,8 @@ const (
 	bucket
 	initial // TokenBucket with Initial
 	throttle
+	inflight // InFlight, whose period is the lease
+	calendar
 	kinds
 )
 
@@ -50,28 +55,42 @@ func us(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 // limit makes the core.Limit that the rule describes.
 func (r rule) limit() core.Limit {
 	var l core.Limit
+	period, capacity := r.period, r.max
+	switch {
+	case r.kind == moving:
+		period -= r.lease
+	case r.meter():
+		capacity += int(ceil(new(big.Rat).Quo(whole(r.lease), r.time(1))))
+	}
 	switch rate := core.Per(r.n, us(r.d)); r.kind {
 	case fixed:
 		l = core.FixedWindow(r.max, us(r.period))
 	case sliding:
 		l = core.SlidingWindow(r.max, us(r.period))
 	case moving:
-		l = core.MovingWindow(r.max, us(r.period))
+		l = core.MovingWindow(r.max, us(period))
 	case elastic:
 		l = core.ElasticWindow(r.max, us(r.period))
 	case refused:
 		l = core.SlidingWindow(r.max, us(r.period)).CountRefused()
+	case calendar:
+		l = core.CalendarWindow(r.max, r.unit, r.zone)
 	case bucket:
-		l = core.TokenBucket(r.max, rate)
+		l = core.TokenBucket(capacity, rate)
 	case initial:
 		l = core.TokenBucket(r.max, rate).Initial(r.initial)
 		if r.forget != 0 {
 			l = l.ForgetAfter(us(r.forget))
 		}
 	case funnel:
-		l = core.Funnel(r.max, rate)
+		l = core.Funnel(capacity, rate)
 	case throttle:
-		l = core.Throttle(r.max-1, rate)
+		l = core.Throttle(capacity-1, rate)
+	case inflight:
+		l = core.InFlight(r.max).Lease(us(r.period))
+	}
+	if r.lease != 0 {
+		l = l.Leased(us(r.lease))
 	}
 	if r.name != "" {
 		l = l.Named(r.name)
@@ -93,16 +112,18 @@ func (r rule) identity() string {
 		k = funnel
 	}
 	if r.meter() {
-		return fmt.Sprint(k, r.max, r.time(1), r.initial, r.name, r.shadow, r.perUser)
+		return fmt.Sprint(k, r.max, r.time(1), r.initial, r.lease, r.name, r.shadow, r.perUser)
 	}
-	return fmt.Sprint(k, r.period, r.name, r.shadow, r.perUser)
+	return fmt.Sprint(k, r.period, r.lease, r.unit, r.zone, r.name, r.shadow, r.perUser)
 }
 
 func (r rule) meter() bool {
 	return r.kind == bucket || r.kind == initial || r.kind == funnel || r.kind == throttle
 }
 
-func (r rule) trail() bool { return r.kind == sliding || r.kind == moving || r.kind == refused }
+func (r rule) trail() bool {
+	return r.kind == sliding || r.kind == moving || r.kind == refused || r.kind == inflight
+}
 
 // time is how long a meter needs for so many units.
 func (r rule) time(units int) *big.Rat {
@@ -140,6 +161,8 @@ type event struct {
 	at    int64
 	units int
 	debt  *big.Rat
+	by    int   // kind inflight: the charge that has the slot
+	made  int64 // kind inflight: when it was made
 }
 
 // A history is the state of one rule, user and action.
@@ -147,7 +170,9 @@ type history struct {
 	events []event // none: nothing is kept
 
 	forgotten int64  // kind initial: when it is
-	turn      *int64 // meters: when turns were reserved, if the last action did so
+	over      int64  // kind calendar: when the period ends that the events are in
+	turn      *int64 // meters: when the last action was made, if it left more debt than the quota
+	owed      bool   // meters: no turn is reserved; the debt was settled
 	given     []low  // meters: what refunds have left, the oldest first
 	until     int64  // meters: when all that was charged before the last of them is gone
 
@@ -216,18 +241,22 @@ func (h *history) debt(now int64) *big.Rat {
 // A model answers as a store must.
 type model struct {
 	now     int64
+	charges int
+	epoch   int64 // when instant 0 was, since 1970
 	states  map[string]history
 	records map[string]record
 	maxLows int // how many are kept apart
+
+	periods map[string][2]int64 // the last of each calendar: to find one takes long
 }
 
 func newModel(now int64) *model {
-	return &model{now: now, states: map[string]history{}, records: map[string]record{}, maxLows: 8}
+	return &model{now: now, states: map[string]history{}, records: map[string]record{}, maxLows: 8, periods: map[string][2]int64{}}
 }
 
 func (m *model) clone() *model {
 	c := newModel(m.now)
-	c.maxLows = m.maxLows
+	c.maxLows, c.charges, c.epoch = m.maxLows, m.charges, m.epoch
 	for k, h := range m.states {
 		c.states[k] = h.clone()
 	}
@@ -304,6 +333,14 @@ func (m *model) see(h history, r rule) (seen history, repaired bool) {
 			h.shift(-ahead)
 			repaired = true
 		}
+	case r.kind == calendar:
+		start, end := m.calendarPeriod(r, m.now)
+		switch {
+		case h.over <= start:
+			return history{}, false
+		case h.over > end && end-m.now > 1_000_000: // the clock stepped back
+			h.over, repaired = end, true
+		}
 	default:
 		anchor := h.anchor(r)
 		if anchor+r.period <= m.now {
@@ -326,6 +363,14 @@ func (h *history) anchor(r rule) int64 {
 	return h.events[0].at
 }
 
+// closes is when a fixed, elastic or calendar window ends.
+func (h *history) closes(r rule) int64 {
+	if r.kind == calendar {
+		return h.over
+	}
+	return h.anchor(r) + r.period
+}
+
 // drop removes what no longer counts.
 func (h *history) drop(r rule, now int64) {
 	h.events = slices.DeleteFunc(h.events, func(e event) bool { return now >= e.at+r.period })
@@ -343,18 +388,26 @@ func (m *model) add(h *history, r rule, units int) {
 	case r.trail():
 		h.drop(r, m.now)
 		keep := max(r.max, len(h.events))
-		for range units {
-			h.events = append(h.events, event{at: m.now, units: 1})
-		}
+		m.enter(h, units)
 		h.events = h.events[max(0, len(h.events)-keep):]
+	case r.kind == calendar && len(h.events) == 0:
+		_, h.over = m.calendarPeriod(r, m.now)
+		fallthrough
 	default:
 		h.events = append(h.events, event{at: m.now, units: units})
 	}
 }
 
+// enter writes units into a trail.
+func (m *model) enter(h *history, units int) {
+	for range units {
+		h.events = append(h.events, event{at: m.now, units: 1, by: m.charges, made: m.now})
+	}
+}
+
 // note notes until when a meter's reserved turns go.
 func (m *model) note(h *history, r rule) {
-	h.forgotten, h.turn = m.now, nil
+	h.forgotten, h.turn, h.owed = m.now, nil, false
 	if over := new(big.Rat).Sub(h.debt(m.now), r.full()); over.Sign() > 0 {
 		h.forgotten += ceil(over)
 		h.turn = instant(m.now)
@@ -362,15 +415,26 @@ func (m *model) note(h *history, r rule) {
 	h.forgotten += r.memory()
 }
 
-// force writes as much of an action as there is room for.
-func (m *model) force(h *history, r rule, units int) (wrote bool) {
+// force writes as much of an action as there is room for in so many quotas.
+func (m *model) force(h *history, r rule, units, quotas int) (wrote bool) {
+	if r.kind == inflight {
+		return false
+	}
 	if !r.meter() {
-		if units = min(units, m.remaining(*h, r)); units > 0 {
+		units = min(units, quotas*r.max-m.count(*h, r, m.now))
+		switch {
+		case units <= 0:
+		case r.trail():
+			h.drop(r, m.now)
+			m.enter(h, units)
+		default:
 			m.add(h, r, units)
 		}
 		return units > 0
 	}
-	room := new(big.Rat).Sub(r.full(), m.level(*h, r))
+	level := m.level(*h, r)
+	reserved := h.turn != nil && !h.owed && level.Cmp(r.full()) > 0
+	room := new(big.Rat).Sub(r.time(quotas*r.max), level)
 	m.add(h, r, 0)
 	switch debt := r.time(units); {
 	case room.Sign() < 0:
@@ -380,6 +444,7 @@ func (m *model) force(h *history, r rule, units int) (wrote bool) {
 		h.events = append(h.events, event{at: m.now, debt: debt})
 	}
 	m.note(h, r)
+	h.owed = h.turn != nil && !reserved
 	return true
 }
 
@@ -410,7 +475,7 @@ func (m *model) wait(h history, r rule, units int) int64 {
 		return 0
 	}
 	if !r.trail() {
-		return h.anchor(r) + r.period - m.now
+		return h.closes(r) - m.now
 	}
 	for _, e := range h.events { // oldest first
 		if free := e.at + r.period; free > m.now && m.count(h, r, free)+units <= r.max {
@@ -430,7 +495,7 @@ func (m *model) wholeIn(h history, r rule) int64 {
 	case r.trail():
 		return max(0, h.newest()+r.period-m.now)
 	}
-	return h.anchor(r) + r.period - m.now
+	return h.closes(r) - m.now
 }
 
 func (m *model) remaining(h history, r rule) int {
@@ -448,6 +513,7 @@ type question struct {
 	policy       *policy
 	cost         int
 	peek, force  bool
+	owe          bool // force, up to a second quota
 	ahead        int64
 }
 
@@ -466,43 +532,103 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 		}
 		return d, nil
 	}
+	d, _, paid = m.takeAll([]question{a})
+	return d, paid
+}
+
+// A judged question is what the model sees for it, before it decides.
+type judged struct {
+	question
+	seen            []history
+	repaired, fits  []bool
+	shadows         bool // the shadow limits have room
+	limited, banned bool // why it is refused
+	strict          bool // not only by slots
+	never           bool // it can never pass
+}
+
+func (m *model) judge(a question) judged {
 	n := len(a.rules)
-	seen, repaired, fits := make([]history, n), make([]bool, n), make([]bool, n)
-	all, shadows := true, true
+	j := judged{question: a, seen: make([]history, n), repaired: make([]bool, n), fits: make([]bool, n), shadows: true}
 	for i, r := range a.rules {
-		seen[i], repaired[i] = m.see(m.states[stateKey(a.user, a.action, r)], r)
+		j.seen[i], j.repaired[i] = m.see(m.states[stateKey(a.user, a.action, r)], r)
 		wait := int64(0)
 		if a.cost <= r.max {
-			wait = m.wait(seen[i], r, a.cost)
+			wait = m.wait(j.seen[i], r, a.cost)
 		}
-		fits[i] = a.force || a.cost <= r.max && (wait == 0 || r.meter() && !r.shadow && wait <= a.ahead)
+		j.fits[i] = a.force || a.cost <= r.max && (wait == 0 || r.meter() && !r.shadow && wait <= a.ahead)
 		if r.shadow {
-			shadows = shadows && fits[i]
+			j.shadows = j.shadows && j.fits[i]
 		} else {
-			all = all && fits[i]
-			a.peek = a.peek || a.cost > r.max && !a.force
+			j.limited = j.limited || !j.fits[i]
+			j.strict = j.strict || !j.fits[i] && r.kind != inflight
+			j.never = j.never || a.cost > r.max && !a.force
 		}
 	}
-	limited := !all
-	banned := false
 	if a.policy != nil {
 		r, _ := m.standing(a)
-		banned = m.left(r) > 0
+		j.banned = m.left(r) > 0
 	}
-	all = all && !banned
+	return j
+}
+
+// takeAll decides several questions, all or none. all has the decision of each. The decision about them
+// is that of the one that is refused for longest, or if none is, that of which least remains.
+func (m *model) takeAll(asks []question) (d core.Decision, all []core.Decision, paid []payment) {
+	var js []judged
+	pass, peek := true, false
+	for _, a := range asks {
+		j := m.judge(a)
+		js = append(js, j)
+		pass = pass && !j.limited && !j.banned
+		peek = peek || a.peek || j.never
+	}
+	for i, j := range js {
+		its, pays := m.write(j, pass, peek)
+		its.Subject = i
+		all, paid = append(all, its), append(paid, pays...)
+		tighter := i == 0
+		switch {
+		case tighter:
+		case its.Allowed != d.Allowed:
+			tighter = !its.Allowed
+		case (its.Reason == core.ReasonInFlight) != (d.Reason == core.ReasonInFlight): // a slot may be free before the other has room
+			tighter = its.Reason != core.ReasonInFlight
+		case its.Allowed && its.Remaining != d.Remaining:
+			tighter = its.Remaining < d.Remaining
+		case its.RetryAfter != d.RetryAfter:
+			tighter = its.RetryAfter > d.RetryAfter
+		default:
+			tighter = its.ResetAfter > d.ResetAfter
+		}
+		if tighter {
+			d = its
+		}
+	}
+	return d, all, paid
+}
+
+// write writes what comes of a question if all of them pass, or not all. d is its own decision.
+func (m *model) write(a judged, pass, peek bool) (d core.Decision, paid []payment) {
+	seen, fits := a.seen, a.fits
+	m.charges++
 	for i, r := range a.rules {
-		if a.peek {
+		if peek {
 			break
 		}
 		h := &seen[i]
-		write := repaired[i]
+		write := a.repaired[i]
 		switch {
-		case all && a.force:
-			write = m.force(h, r, a.cost) || write
-		case all && (shadows || !r.shadow):
+		case pass && a.force:
+			quotas := 1
+			if a.owe {
+				quotas = 2
+			}
+			write = m.force(h, r, a.cost, quotas) || write
+		case pass && (a.shadows || !r.shadow):
 			m.add(h, r, a.cost)
 			write = true
-		case fits[i] || banned || a.cost > r.max:
+		case fits[i] || a.banned || a.cost > r.max:
 		case r.kind == refused:
 			m.add(h, r, a.cost)
 			write = true
@@ -517,10 +643,11 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			m.keep(a.user, a.action, r, *h)
 		}
 	}
-	if a.policy != nil && !a.peek {
-		m.refuse(a, !all && !banned)
+	if a.policy != nil && !peek {
+		m.refuse(a.question, a.strict && !a.banned)
 	}
 
+	all := !a.limited && !a.banned
 	d = core.Decision{Allowed: all, Source: core.SourceStore}
 	if !all {
 		d.Reason = core.ReasonLimited
@@ -541,7 +668,7 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 		if i == 0 || remaining < d.Remaining {
 			d.Remaining = remaining
 		}
-		if limited && fits[i] {
+		if a.limited && fits[i] {
 			continue
 		}
 		switch {
@@ -554,8 +681,12 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 		binds := first
 		if !first {
 			o := a.rules[d.Binding]
+			// A slot may be free before the other limit has room.
+			slot := r.kind == inflight && a.cost <= r.max
 			switch least := m.remaining(seen[d.Binding], o); {
-			case !limited && remaining != least:
+			case a.limited && slot != (o.kind == inflight && a.cost <= o.max):
+				binds = !slot
+			case !a.limited && remaining != least:
 				binds = remaining < least
 			case retry != d.RetryAfter:
 				binds = retry > d.RetryAfter
@@ -568,18 +699,21 @@ func (m *model) take(a question) (d core.Decision, paid []payment) {
 			first = false
 		}
 	}
+	if a.limited && a.rules[d.Binding].kind == inflight && a.cost <= a.rules[d.Binding].max {
+		d.Reason = core.ReasonInFlight
+	}
 	if a.policy != nil {
-		r, _ := m.standing(a)
+		r, _ := m.standing(a.question)
 		d.BanLevel = r.level
 		if rest := us(m.left(r)); !all && rest > 0 {
 			d.Reason, d.Remaining = core.ReasonBanned, 0
 			d.RetryAfter, d.ResetAfter = max(d.RetryAfter, rest), max(d.ResetAfter, rest)
 		}
 	}
-	if all && !a.peek && !a.force {
+	if pass && !peek && !a.force {
 		for i, r := range a.rules {
-			if shadows || !r.shadow {
-				paid = append(paid, m.payment(a, r, seen[i]))
+			if a.shadows || !r.shadow {
+				paid = append(paid, m.payment(a.question, r, seen[i]))
 			}
 		}
 	}
@@ -603,7 +737,10 @@ func (m *model) keep(user, action string, r rule, h history) {
 	case r.trail():
 		h.end = h.newest() + r.period
 	default:
-		h.end = h.anchor(r) + r.period
+		h.end = h.closes(r)
+		if r.kind == calendar {
+			h.end += 1_000_000
+		}
 	}
 	h.past = h.end <= m.now
 	m.states[key] = h.clone()

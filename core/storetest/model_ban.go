@@ -84,7 +84,7 @@ func (m *model) forgotten(r record, l *policy) int64 {
 // refuse writes a refusal, if there was one, and the ban that it leads to.
 func (m *model) refuse(a question, refusal bool) {
 	r, moved := m.standing(a)
-	if refusal {
+	if refusal = refusal && a.policy.refusals > 0; refusal {
 		r.refusals, r.last = append(r.refusals, m.now), m.now
 		if len(r.refusals) >= a.policy.refusals {
 			bans := a.policy.bans

@@ -16,16 +16,19 @@ type payment struct {
 	units        int
 	gone         *big.Rat // meters: when the debt after it is gone
 	refund       int64    // meters: the last that it knows of
-	end          int64    // kind fixed: of the window
+	end          int64    // kinds fixed and calendar: of the window
 	opened       bool     // kind fixed: with nothing in it but this
+	by           int      // kind inflight
 }
 
 func (m *model) payment(a question, r rule, h history) payment {
-	p := payment{user: a.user, action: a.action, rule: r, at: m.now, units: a.cost}
+	p := payment{user: a.user, action: a.action, rule: r, at: m.now, units: a.cost, by: m.charges}
 	switch {
 	case r.meter():
 		p.gone = new(big.Rat).Add(whole(m.now), h.debt(m.now))
 		p.refund = h.lastRefund()
+	case r.kind == calendar:
+		p.end = h.over
 	case r.kind == fixed:
 		p.end, p.opened = h.anchor(r)+r.period, h.units() == a.cost
 	}
@@ -37,7 +40,7 @@ func (m *model) refund(paid []payment, units int) {
 	for _, p := range paid {
 		r := p.rule
 		h := m.states[stateKey(p.user, p.action, r)].clone()
-		if len(h.events) == 0 || h.past || m.now < p.at {
+		if len(h.events) == 0 || h.past || m.now < p.at || r.kind == inflight {
 			continue
 		}
 		switch {
@@ -57,7 +60,7 @@ func (m *model) refund(paid []payment, units int) {
 				left--
 				return true
 			})
-		case r.kind == fixed && h.anchor(r)+r.period != p.end, r.kind == elastic && m.now >= p.at+r.period:
+		case (r.kind == fixed || r.kind == calendar) && h.closes(r) != p.end, r.kind == elastic && m.now >= p.at+r.period:
 			continue
 		case r.kind == fixed && p.opened && units == p.units && h.units() > units:
 			continue
@@ -66,6 +69,77 @@ func (m *model) refund(paid []payment, units int) {
 		}
 		m.keep(p.user, p.action, r, h)
 	}
+}
+
+// settle makes of what was charged what it has cost.
+func (m *model) settle(paid []payment, actual int) {
+	for len(paid) > 0 {
+		a := question{user: paid[0].user, action: paid[0].action, cost: actual - paid[0].units, force: true, owe: true}
+		others := slices.IndexFunc(paid, func(p payment) bool { return p.user != a.user || p.action != a.action })
+		if others < 0 {
+			others = len(paid)
+		}
+		its := paid[:others]
+		paid = paid[others:]
+		for _, p := range its {
+			if p.rule.kind != inflight {
+				a.rules = append(a.rules, p.rule)
+			}
+		}
+		switch {
+		case a.cost < 0:
+			m.refund(its, -a.cost)
+		case a.cost > 0 && len(a.rules) > 0:
+			m.take(a)
+		}
+	}
+}
+
+// mistaken reports whether a charge has lost its slots, and another one made at the same instant has
+// some. That takes a Reset while the clock stands still, or a clock that stepped back: a store may then
+// take one for the other.
+func (m *model) mistaken(paid []payment) bool {
+	for _, p := range paid {
+		h := m.states[stateKey(p.user, p.action, p.rule)]
+		its := func(e event) bool { return e.by == p.by && m.now < e.at+p.rule.period }
+		another := func(e event) bool { return e.by != p.by && max(e.made-p.at, p.at-e.made) < 100 }
+		if p.rule.kind == inflight && !slices.ContainsFunc(h.events, its) && slices.ContainsFunc(h.events, another) {
+			return true
+		}
+	}
+	return false
+}
+
+// release frees the slots of what was paid, or renews them. It reports whether all that are enforced were
+// still taken.
+func (m *model) release(paid []payment, renew bool) (done bool) {
+	done = true
+	for _, p := range paid {
+		r := p.rule
+		if r.kind != inflight {
+			continue
+		}
+		h, found := m.states[stateKey(p.user, p.action, r)].clone(), false
+		if len(h.events) > 0 && !h.past {
+			h, _ = m.see(h, r)
+			h.events = slices.DeleteFunc(h.events, func(e event) bool {
+				its := e.by == p.by && m.now < e.at+r.period
+				found = found || its
+				return its
+			})
+		}
+		done = done && (found || r.shadow)
+		if !found {
+			continue
+		}
+		for range p.units {
+			if renew {
+				h.events = append(h.events, event{at: m.now, units: 1, by: p.by, made: p.at})
+			}
+		}
+		m.keep(p.user, p.action, r, h)
+	}
+	return done
 }
 
 // refundMeter takes out at most what is left of the debt after the action, and of the
@@ -91,7 +165,7 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	if give.Cmp(left) > 0 {
 		give = left
 	}
-	if debt := new(big.Rat).Sub(gone, whole(m.now)); h.turn != nil && debt.Cmp(p.rule.full()) > 0 && gone.Cmp(p.gone) != 0 {
+	if debt := new(big.Rat).Sub(gone, whole(m.now)); h.turn != nil && !h.owed && debt.Cmp(p.rule.full()) > 0 && gone.Cmp(p.gone) != 0 {
 		return false
 	}
 	if len(h.given) == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // with derives a limiter for the same user and action.
@@ -143,6 +144,21 @@ var banRules = []promise{
 		}
 	}},
 
+	{"each refusal counts for Within, and those after it go on counting", func(s *script) {
+		three := steps
+		three.Refusals = 3
+		a := s.of(core.FixedWindow(1, year)).with(three)
+		a.allow(1, pass(1, 0, year))
+		a.allow(1, stop(1, 0, year, year))
+		s.at(5 * sec)
+		a.allow(1, stop(1, 0, year-5*sec, year-5*sec))
+		s.at(10*sec - usec)
+		a.standing(core.BanStatus{Refusals: 2, ForgetAfter: 5*sec + usec})
+		s.at(10 * sec)
+		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 5 * sec})
+		a.allow(1, stop(1, 0, year-10*sec, year-10*sec))
+	}},
+
 	{"bans in a row are counted, and the last length repeats", func(s *script) {
 		a := s.of(core.FixedWindow(1, year)).with(steps)
 		a.allow(1, pass(1, 0, year))
@@ -191,6 +207,22 @@ var banRules = []promise{
 		a.standing(core.BanStatus{Banned: true, RetryAfter: 20 * sec, ForgetAfter: 120 * sec, Level: 1})
 	}},
 
+	{"the level is forgotten after ForgetAfter, even if a refusal still counts", func(s *script) {
+		a := s.of(core.FixedWindow(1, year)).with(core.BanPolicy{
+			Refusals: 2, Within: 10 * sec, Bans: []time.Duration{sec, 7 * sec}, ForgetAfter: 5 * sec})
+		a.allow(1, pass(1, 0, year))
+		a.allow(1, stop(1, 0, year, year))
+		a.allow(1, banned(1, stop(1, 0, year, year)))
+		s.at(2 * sec)
+		a.allow(1, level(1, stop(1, 0, year-2*sec, year-2*sec)))
+		s.at(7*sec - usec)
+		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 5*sec + usec, Level: 1})
+		s.at(7 * sec)
+		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 5 * sec})
+		a.allow(1, banned(1, stop(1, 0, year-7*sec, year-7*sec)))
+		a.standing(core.BanStatus{Banned: true, RetryAfter: sec, ForgetAfter: 6 * sec, Level: 1})
+	}},
+
 	{"a policy with a shorter ForgetAfter changes nothing for others while it writes nothing", func(s *script) {
 		policy := core.BanPolicy{Refusals: 1, Within: sec, Bans: []time.Duration{sec}, ForgetAfter: sec}
 		long := s.of(core.FixedWindow(1, sec)).with(policy)
@@ -217,22 +249,22 @@ var banRules = []promise{
 	}},
 
 	{"a banned user is charged nothing, and further attempts do not lengthen the ban", func(s *script) {
-		for _, l := range everyKind(2, 30*sec) {
+		for _, l := range s.f.exact(everyKind(2, time.Minute)) {
 			s.at(0)
 			a := s.of(l).with(steps).as("banned from "+l.String(), "reply")
-			a.allow(2, pass(2, 0, 30*sec))
+			a.allow(2, pass(2, 0, time.Minute))
 			a.ban(12 * sec)
 			for i := range 5 {
 				s.at(time.Duration(i) * sec)
-				wait := 30*sec - s.now
+				wait := time.Minute - s.now
 				retry := wait
 				if l.Kind() == "bucket" || l.Kind() == "funnel" {
-					retry = 15*sec - s.now
+					retry = 30*sec - s.now
 				}
 				a.allow(1, banned(0, stop(2, 0, retry, wait)))
 			}
 			a.unban()
-			s.at(30 * sec)
+			s.at(time.Minute)
 			a.peek(pass(2, 2, 0))
 		}
 	}},
@@ -266,6 +298,20 @@ var banRules = []promise{
 		a.allow(1, banned(0, stop(1, 0, usec, usec)))
 		s.at(6 * sec)
 		a.allow(1, pass(1, 0, time.Hour))
+	}},
+
+	{"a zero policy bans by hand only, and counts no refusal", func(s *script) {
+		a := s.of(core.FixedWindow(1, time.Hour)).with(core.BanPolicy{})
+		a.allow(1, pass(1, 0, time.Hour))
+		for range 3 {
+			a.allow(1, stop(1, 0, time.Hour, time.Hour))
+		}
+		a.standing(core.BanStatus{})
+		a.ban(2 * time.Hour)
+		a.allow(1, banned(0, stop(1, 0, 2*time.Hour, 2*time.Hour)))
+		a.standing(core.BanStatus{Banned: true, RetryAfter: 2 * time.Hour, ForgetAfter: 2 * time.Hour})
+		a.unban()
+		a.allow(1, stop(1, 0, time.Hour, time.Hour))
 	}},
 
 	{"Unban ends a ban and forgets the level, and leaves the limits as they are", func(s *script) {
@@ -342,6 +388,20 @@ var banRules = []promise{
 		}
 	}},
 
+	{"a refusal in the future is corrected by an action that passes, and not by a Peek", func(s *script) {
+		a := s.of(core.FixedWindow(2, 5*sec)).with(steps)
+		s.at(1000 * sec)
+		a.allow(1, pass(2, 1, 5*sec))
+		a.allow(2, stop(2, 1, 5*sec, 5*sec))
+		s.at(500 * sec)
+		a.peek(pass(2, 1, 5*sec))
+		s.at(504 * sec)
+		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 10 * sec})
+		a.allow(1, pass(2, 0, 5*sec))
+		s.at(508 * sec)
+		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 6 * sec})
+	}},
+
 	{"a clock that steps back shifts a ban, so that it lasts no longer", func(s *script) {
 		a := s.of(core.FixedWindow(1, time.Hour)).with(steps)
 		s.at(1000 * sec)
@@ -406,6 +466,20 @@ var shadowRules = []promise{
 		a.peek(pass(100, 98, time.Hour-16*sec))
 	}},
 
+	{"Shadow names the first shadow limit that would refuse, and none if a ban refuses", func(s *script) {
+		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow(), core.FixedWindow(1, year).Named("b").Shadow()).with(steps)
+		allow := func(why core.Reason, shadow int) {
+			s.Helper()
+			if d, err := a.l.Allow(s.Context(), a.user, a.action); err != nil || d.Reason != why || d.Shadow != shadow {
+				s.Errorf("%s, shadow %d, %v; want %s, shadow %d", show(d), d.Shadow, err, why, shadow)
+			}
+		}
+		allow(core.ReasonNear, 1)
+		allow(core.ReasonShadowed, 1)
+		a.ban(20 * sec)
+		allow(core.ReasonBanned, 0)
+	}},
+
 	{"a shadow limit's refusal does not count for the policy", func(s *script) {
 		a := s.of(core.FixedWindow(100, time.Hour), core.FixedWindow(1, year).Shadow()).with(steps)
 		a.allow(1, because(core.ReasonNear, pass(100, 99, time.Hour)))
@@ -416,12 +490,12 @@ var shadowRules = []promise{
 
 var surchargeRules = []promise{
 	{"a surcharge takes what there is room for, and always passes", func(s *script) {
-		for _, l := range everyKind(5, 50*sec) {
+		for _, l := range s.f.exact(rateKinds(5, time.Minute)) {
 			s.at(0)
 			a := s.of(l).as("surcharge of "+l.String(), "login")
 			a.allow(1, pass(5, 4, a.whole(1)))
 			a.surcharge(2, pass(5, 2, a.whole(3)))
-			a.surcharge(4, pass(5, 0, 50*sec))
+			a.surcharge(4, pass(5, 0, time.Minute))
 			s.at(1 * sec)
 			a.surcharge(1, pass(5, 0, a.later()))
 		}
@@ -430,10 +504,10 @@ var surchargeRules = []promise{
 	{"a surcharge of any size takes all that is left", func(s *script) {
 		s.f.stands(s)
 		for _, n := range []int{6, 1e9, math.MaxInt} {
-			for _, l := range append(everyKind(5, 50*sec), core.TokenBucket(5, core.Every(10*sec)).Initial(3)) {
+			for _, l := range append(s.f.exact(rateKinds(5, time.Minute)), core.TokenBucket(5, core.Every(12*sec)).Initial(3)) {
 				a := s.of(l).as(fmt.Sprint("surcharge of ", n, " ", l), "login")
-				a.surcharge(n, pass(5, 0, 50*sec))
-				a.surcharge(n, pass(5, 0, 50*sec))
+				a.surcharge(n, pass(5, 0, time.Minute))
+				a.surcharge(n, pass(5, 0, time.Minute))
 			}
 		}
 	}},
@@ -448,21 +522,21 @@ var surchargeRules = []promise{
 	}},
 }
 
-// whole is the ResetAfter after that many units, for a limit of 5 in 50 s.
+// whole is the ResetAfter after that many units, for a limit of 5 a minute.
 func (a *actor) whole(units int) time.Duration {
 	if k := a.l.Limits()[0].Kind(); k == "bucket" || k == "funnel" {
-		return time.Duration(units) * 10 * sec
+		return time.Duration(units) * 12 * sec
 	}
-	return 50 * sec
+	return time.Minute
 }
 
 // later is the ResetAfter if a full limit is surcharged again a second later. A meter has leaked
-// a tenth of a unit by then, and takes that much.
+// a twelfth of a unit by then, and takes that much.
 func (a *actor) later() time.Duration {
 	if k := a.l.Limits()[0].Kind(); k == "bucket" || k == "funnel" {
-		return 50 * sec
+		return time.Minute
 	}
-	return 49 * sec
+	return 59 * sec
 }
 
 var turnRules = []promise{
@@ -500,6 +574,42 @@ var turnRules = []promise{
 		a.allow(1, because(core.ReasonNear, pass(10, 9, 10*sec)))
 	}},
 
+	{"a turn that is a part of a microsecond ahead is reserved", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.Funnel(7, core.Per(7, 2*sec)))
+		a.allow(3, pass(7, 4, 857_143*usec))
+		s.at(857_142 * usec) // 6/7 us of the debt are left
+		a.allow(6, pass(7, 0, 1_714_287*usec))
+		a.allow(1, stop(7, 0, usec, 1_714_287*usec))
+		a.ahead(usec, pass(7, 0, 2_000_001*usec))
+		a.allow(1, stop(7, 0, 285_716*usec, 2_000_001*usec))
+	}},
+
+	{"a bucket with Initial is forgotten ForgetAfter after the last turn", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.TokenBucket(2, core.Per(7, sec)).Initial(1).ForgetAfter(sec))
+		a.allow(1, pass(2, 0, 285_715*usec))
+		a.ahead(sec, pass(2, 0, 428_572*usec)) // in 142,857 1/7 us
+		a.allow(1, stop(2, 0, 285_715*usec, 428_572*usec))
+		s.at(1_142_858*usec - usec)
+		a.peek(pass(2, 2, 0))
+		s.at(1_142_858 * usec)
+		a.peek(pass(2, 1, 142_858*usec))
+	}},
+
+	{"a bucket with Initial whose turns move back with the clock is forgotten as long after the last turn", func(s *script) {
+		a := s.of(core.TokenBucket(2, core.Every(10*sec)).Initial(1).ForgetAfter(25 * sec))
+		s.at(1000 * sec)
+		a.allow(1, pass(2, 0, 20*sec))
+		a.ahead(time.Minute, pass(2, 0, 30*sec))
+		s.at(500 * sec)
+		a.allow(1, stop(2, 0, 20*sec, 30*sec))
+		s.at(535*sec - usec)
+		a.peek(pass(2, 2, 0))
+		s.at(535 * sec)
+		a.peek(pass(2, 1, 10*sec))
+	}},
+
 	{"reserved turns stay as far off as they were if the clock steps back", func(s *script) {
 		a := s.of(core.Funnel(2, core.Every(10*sec)))
 		s.at(1000 * sec)
@@ -515,7 +625,7 @@ var turnRules = []promise{
 
 var refundRules = []promise{
 	{"a charge that is refunded at once leaves no trace", func(s *script) {
-		for _, limits := range append(single(everyKind(5, 50*sec)),
+		for _, limits := range append(single(s.f.exact(rateKinds(5, time.Minute))),
 			[]core.Limit{core.TokenBucket(5, core.Per(7, 10*sec))},
 			[]core.Limit{core.FixedWindow(5, 50*sec).Named("a"), core.Funnel(5, core.Every(10*sec)).Named("a"), core.MovingWindow(5, 5*sec).Shadow()},
 		) {
@@ -552,10 +662,11 @@ var refundRules = []promise{
 	{"more than was charged cannot be refunded", func(s *script) {
 		a := s.of(core.FixedWindow(5, time.Hour))
 		d := a.paid(2)
-		for _, n := range []int{-1, 3} {
-			if err := a.l.RefundN(s.Context(), d, n); !errors.Is(err, core.ErrCost) {
-				s.Errorf("RefundN(%d): %v", n, err)
-			}
+		if err := a.l.RefundN(s.Context(), d, -1); !errors.Is(err, core.ErrCost) {
+			s.Errorf("RefundN(-1): %v", err)
+		}
+		if err := a.l.RefundN(s.Context(), d, 3); err == nil || err.Error() != "core: RefundN: 3 units are more than the 2 that were charged" {
+			s.Errorf("RefundN(3): %v", err)
 		}
 		a.refund(d, 2)
 		a.peek(pass(5, 5, 0))
@@ -770,6 +881,27 @@ var refundRules = []promise{
 			a.peek(pass(100_000, left, time.Hour))
 			s.at(s.now + time.Hour)
 		}
+	}},
+
+	{"a Peek has no receipt", func(s *script) {
+		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
+		d, err := s.f.Store.Take(s.Context(), core.Charge{
+			User: a.user, Action: a.action, Limits: a.l.Limits(), Ask: machine.Ask{Cost: 1, Mode: machine.Peek}, Receipt: true})
+		a.check("Take(Peek, Receipt)", d, err, pass(2, 2, 0))
+		if err := a.l.Refund(s.Context(), d); err != core.ErrNoReceipt {
+			s.Errorf("Refund: %v", err)
+		}
+	}},
+
+	{"an action is not refunded while another waits for a part of a microsecond", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.Funnel(7, core.Per(7, 2*sec)))
+		a.allow(3, pass(7, 4, 857_143*usec))
+		s.at(857_142 * usec)
+		d := a.paid(6)
+		a.ahead(usec, pass(7, 0, 2_000_001*usec))
+		a.refund(d, 6)
+		a.allow(1, stop(7, 0, 285_716*usec, 2_000_001*usec))
 	}},
 
 	{"the last turn is free once it is refunded", func(s *script) {

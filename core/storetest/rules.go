@@ -24,10 +24,12 @@ const (
 // Rules checks what core's documentation promises, a subtest for each sentence:
 // exact decisions at exact instants.
 func Rules(t *testing.T, open func(testing.TB) Fixture) {
-	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, banRules, shadowRules, surchargeRules, turnRules, refundRules} {
+	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, banRules, shadowRules, surchargeRules, turnRules, refundRules, settleRules, slotRules, calendarRules, allRules} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
-				p.check(&script{T: t, f: open(t)})
+				f := open(t)
+				f.toMinute()
+				p.check(&script{T: t, f: f})
 			})
 		}
 	}
@@ -59,6 +61,7 @@ func (s *script) at(t time.Duration) {
 // of makes a limiter, for the script's user and action.
 func (s *script) of(limits ...core.Limit) *actor {
 	s.Helper()
+	s.f.slots(s, limits)
 	l, err := core.New(s.f.Store, limits...)
 	if err != nil {
 		s.Fatal(err)
@@ -614,9 +617,9 @@ var meterRules = []promise{
 	}},
 }
 
-// fives are limits of each kind, of quota 5, whose state fades within a minute. Two rates are
+// fives are limits of each kind, of quota 5, whose state fades within two minutes. Two rates are
 // not whole microseconds a unit.
-var fives = append(everyKind(5, 10*sec),
+var fives = append(everyKind(5, time.Minute),
 	core.Funnel(5, core.Per(7, sec)),
 	core.TokenBucket(5, core.Per(7, 11*sec)).Initial(2),
 )
@@ -626,6 +629,8 @@ func ofEach(check func(*script, *actor, core.Limit)) func(*script) {
 	return func(s *script) {
 		for i, l := range fives {
 			s.Run(l.String(), func(t *testing.T) {
+				s.f.dated(t, l)
+				s.f.toMinute()
 				s := &script{T: t, f: s.f}
 				check(s, s.of(l).as(fmt.Sprint("user ", i), "reply"), l)
 			})
@@ -646,7 +651,7 @@ var limiterRules = []promise{
 					s.at(s.now + 300*ms)
 					continue
 				}
-				if d.RetryAfter <= 0 || d.RetryAfter > 10*sec {
+				if d.RetryAfter <= 0 || d.RetryAfter > time.Minute {
 					s.Fatalf("at %v: AllowN(%d): %s", s.now, cost, show(d))
 				}
 				s.at(s.now + d.RetryAfter - usec)
@@ -781,8 +786,9 @@ var limiterRules = []promise{
 	})},
 
 	{"all limits are charged or none is", func(s *script) {
-		for i, l := range everyKind(5, 10*sec) {
+		for i, l := range s.f.exact(everyKind(5, time.Minute)) {
 			s.Run(l.String(), func(t *testing.T) {
+				s.f.toMinute()
 				s := &script{T: t, f: s.f}
 				s.f.stands(s)
 				user := fmt.Sprint("user ", i)
@@ -843,7 +849,7 @@ var limiterRules = []promise{
 
 	{"Reset forgets this limiter's states for this user and action, and no others", func(s *script) {
 		s.f.stands(s)
-		for i, l := range fives {
+		for i, l := range s.f.exact(fives) {
 			user := fmt.Sprint("user ", i)
 			a, other := s.of(l).as(user, "reply"), s.of(l.Named("other")).as(user, "reply")
 			whole, err := a.l.Peek(s.Context(), user, "reply")
@@ -864,7 +870,7 @@ var limiterRules = []promise{
 			a.as(user+"2", "reply").allow(0, used)
 			a.as(user, "like").allow(0, used)
 		}
-		a := s.of(everyKind(5, 10*sec)...)
+		a := s.of(s.f.exact(everyKind(5, time.Minute))...)
 		d, err := a.l.AllowN(s.Context(), a.user, a.action, 5)
 		if err != nil || !d.Allowed {
 			s.Fatalf("%s, %v", show(d), err)
@@ -964,7 +970,7 @@ var stateRules = []promise{
 		s.of(core.Funnel(16, core.Every(sec))).peek(pass(16, 13, 3*sec))
 	}},
 
-	{"a lowered max reads a longer history as if cut, and does not write it", each(func(s *script, m maker) {
+	{"a lowered max reads a longer history as if it were cut to the new max, and does not write it", each(func(s *script, m maker) {
 		large, small := s.of(m.make(5, 10*sec)), s.of(m.make(2, 10*sec))
 		large.allow(4, pass(5, 1, 10*sec))
 		small.allow(1, stop(2, 0, 10*sec, 10*sec))
@@ -1027,7 +1033,7 @@ var stateRules = []promise{
 			func(n int) core.Limit { return core.TokenBucket(n, rate).Initial(n) },
 		} {
 			start, passed := s.now, map[int]int{}
-			for ; s.now < start+20*sec; s.at(s.now + 25*ms) {
+			for ; s.now < start+20*sec; s.at(s.now + 100*ms) {
 				for _, n := range []int{5, 15} {
 					a := s.of(make(n))
 					d, err := a.l.Allow(s.Context(), a.user, a.action)
@@ -1265,6 +1271,14 @@ var clockRules = []promise{
 			a.allow(1, pass(2, 0, 20*sec))
 			a.reset()
 		}
+	}},
+
+	{"a debt that exceeds the full quota by a part of a microsecond is corrected", func(s *script) {
+		a := s.of(core.Funnel(7, core.Per(7, 2*sec)))
+		s.at(100 * sec)
+		a.allow(3, pass(7, 4, 857_143*usec))
+		s.at(s.now + 857_142*usec - 2*sec) // 2 s and 6/7 us before the debt ends
+		a.peek(stop(7, 0, 285_715*usec, 2*sec))
 	}},
 
 	{"a debt of at most one full quota stays as it is", func(s *script) {

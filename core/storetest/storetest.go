@@ -19,6 +19,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -40,6 +41,10 @@ type Fixture struct {
 	// Run the suite twice, once with Advance and once with nil: some faults show only while
 	// the clock runs.
 	Advance func(d time.Duration)
+
+	// Now returns the store's time of day. A store that is not [core.Dated] has none: leave it nil, and
+	// no limit that needs it is tested.
+	Now func() time.Time
 
 	// Traces is how many random traces Trace runs, of about 40 calls each; 0 means 500. With
 	// -short it is a tenth. The flag -rapid.checks, if given, overrides both.
@@ -69,11 +74,54 @@ func (f *Fixture) stands(t testing.TB) {
 	}
 }
 
+// dated skips the test of a limit with a calendar unless the fixture has a time of day.
+func (f *Fixture) dated(t testing.TB, limits ...core.Limit) {
+	t.Helper()
+	for i := range limits {
+		if f.Now == nil && limits[i].Rule().Calendar != nil {
+			t.Skip(notHere + "its store has no time of day")
+		}
+	}
+}
+
+// exact are the limits whose decisions the fixture can predict: a calendar window's only on a clock
+// that stands still.
+func (f *Fixture) exact(limits []core.Limit) []core.Limit {
+	return slices.DeleteFunc(slices.Clone(limits), func(l core.Limit) bool {
+		return l.Rule().Calendar != nil && (f.Now == nil || f.Advance == nil)
+	})
+}
+
+// toMinute moves the clock to the next minute of the calendar.
+func (f *Fixture) toMinute() {
+	if f.Now != nil && f.Advance != nil {
+		now := f.Now()
+		f.Advance(now.Truncate(time.Minute).Add(time.Minute).Sub(now))
+	}
+}
+
 // refunds skips the test unless the store can give back.
 func (f *Fixture) refunds(t testing.TB) {
 	t.Helper()
-	if _, able := f.Store.(core.Refunder); !able {
+	if _, able := f.Store.(core.Amender); !able {
 		t.Skip(notHere + "its store gives nothing back")
+	}
+}
+
+// amends reports whether a store, or else the one that it wraps, can amend a charge.
+func amends(store core.Store) bool {
+	if _, able := store.(core.Amender); able {
+		return true
+	}
+	w, wraps := store.(core.Unwrapper)
+	return wraps && amends(w.Unwrap())
+}
+
+// slots skips the test if it has InFlight and the store cannot free slots. core.New refuses such a limiter.
+func (f *Fixture) slots(t testing.TB, limits []core.Limit) {
+	t.Helper()
+	if !amends(f.Store) && slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Kind() == "inflight" }) {
+		t.Skip(notHere + "its store frees no slots")
 	}
 }
 
@@ -114,6 +162,6 @@ func bare(d core.Decision) core.Decision {
 	}
 	return core.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel,
+		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel, Subject: d.Subject,
 	}
 }

@@ -38,19 +38,27 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	states := make([]machine.State, len(c.Limits))
-	for i, l := range c.Limits {
-		states[i] = s.states[idOf(c.User, c.Action, &l)]
+	subjects := append([]core.Charge{c}, c.And...)
+	var states []machine.State
+	for _, o := range subjects {
+		for _, l := range o.Limits {
+			states = append(states, s.states[idOf(o.User, o.Action, &l)])
+		}
 	}
 	c.Check(states, now)
 	var d core.Decision
 	c.Commit(&d, states, now)
-	s.write(c.User, c.Action, c.Limits, states)
+	for _, o := range subjects {
+		s.write(o.User, o.Action, o.Limits, states[:len(o.Limits)])
+		states = states[len(o.Limits):]
+	}
 	if !s.greedy {
 		d.Issue(s)
 	}
 	return d, nil
 }
+
+func (s *mapStore) Joins(string, string) bool { return true }
 
 func (s *mapStore) write(user, action string, limits []core.Limit, states []machine.State) {
 	for i, l := range limits {
@@ -65,18 +73,21 @@ func (s *mapStore) write(user, action string, limits []core.Limit, states []mach
 	}
 }
 
-// Refund makes the store a core.Refunder. One that is none has neither this method nor
+// Dated: the instants count from 1970.
+func (s *mapStore) Dated() {}
+
+// Amend makes the store a core.Amender. One that is none has neither this method nor
 // the call of Issue.
-func (s *mapStore) Refund(_ context.Context, r *core.Receipt, units int64) error {
+func (s *mapStore) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	states := make([]machine.State, len(r.Limits))
 	for i, l := range r.Limits {
 		states[i] = s.states[idOf(r.User, r.Action, &l)]
 	}
-	r.Give(states, s.now(), units)
+	done = r.Amend(states, s.now(), a)
 	s.write(r.User, r.Action, r.Limits, states)
-	return nil
+	return done, nil
 }
 
 func (s *mapStore) Reset(_ context.Context, user, action string, limits []core.Limit) error {
@@ -95,7 +106,7 @@ func mapFixture(sweeps bool) Fixture {
 	if sweeps {
 		s.limits = map[stateID]core.Limit{}
 	}
-	return Fixture{Store: s, Advance: func(d time.Duration) {
+	return Fixture{Store: s, Now: func() time.Time { return time.UnixMicro(now) }, Advance: func(d time.Duration) {
 		now += int64(d / time.Microsecond)
 		if !sweeps {
 			return
@@ -121,7 +132,7 @@ func TestSweptMapStore(t *testing.T) {
 // A store whose clock runs by itself passes what remains of the suite.
 func TestRunningClock(t *testing.T) {
 	Run(t, func(testing.TB) Fixture {
-		return Fixture{Store: newMapStore(func() int64 { return time.Now().UnixMicro() }), Traces: 100}
+		return Fixture{Store: newMapStore(func() int64 { return time.Now().UnixMicro() }), Now: time.Now, Traces: 100}
 	})
 }
 
@@ -146,6 +157,7 @@ func TestModelKeepsItsPromises(t *testing.T) {
 		tr := &trace{t: rt, model: newModel(0), honest: true, f: Fixture{
 			Store:   newMapStore(func() int64 { return now }),
 			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
+			Now:     func() time.Time { return time.UnixMicro(now) },
 		}}
 		tr.play()
 	})
@@ -191,7 +203,7 @@ func TestRefundOfWhatMayBeDropped(t *testing.T) {
 func TestEveryKindIsTested(t *testing.T) {
 	model, listed := map[machine.Kind]bool{}, map[machine.Kind]bool{}
 	for k := range kinds {
-		r := rule{kind: k, max: 2, period: 1000, n: 1, d: 1000, initial: 1}
+		r := rule{kind: k, max: 2, period: 1000, n: 1, d: 1000, initial: 1, unit: core.Day}
 		l := r.limit()
 		model[l.Rule().Kind] = true
 	}

@@ -25,6 +25,9 @@ func Trace(t *testing.T, open func(testing.TB) Fixture) {
 	f := open(t)
 	f.random(t, func(rt *rapid.T, run int) {
 		tr := &trace{t: rt, f: f, run: run, model: newModel(0)}
+		if f.Now != nil {
+			tr.model.epoch = f.Now().UnixMicro()
+		}
 		tr.play()
 	})
 }
@@ -79,11 +82,13 @@ type trace struct {
 
 // charged is an action that can be given back.
 type charged struct {
-	limiter int
-	d       core.Decision
-	paid    []payment
-	units   int
-	spent   bool
+	limiter  int
+	d        core.Decision
+	paid     []payment
+	units    int
+	spent    bool
+	released bool
+	other    *other // the second subject
 }
 
 // eager is a store whose charges may be made ahead, as core.Limiter.Wait's are.
@@ -99,17 +104,16 @@ func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 	return s.Store.Take(ctx, c)
 }
 
-func (s *eager) Accept(limits []core.Limit) error {
-	if a, ok := s.Store.(interface{ Accept([]core.Limit) error }); ok {
-		return a.Accept(limits)
-	}
-	return nil
-}
+func (s *eager) Unwrap() core.Store { return s.Store }
 
 var (
 	periods = []int64{1_000_000, 10_000, 1000, 999_983}
 	counts  = []int{1, 2, 3, 6, 7, 1000}
 	hour    = int64(time.Hour / time.Microsecond)
+
+	// In New York, the days before and after a change of the clock are seldom met. The calendar's own
+	// tests look for them.
+	zones = []string{"UTC", "America/New_York", "Asia/Kathmandu"}
 )
 
 // drawRule draws a rule, often one that shares the state of one in others.
@@ -117,18 +121,53 @@ func (tr *trace) drawRule(others []rule) rule {
 	if len(others) > 0 && rapid.Bool().Draw(tr.t, "shared") {
 		return tr.drawOther(rapid.SampledFrom(others).Draw(tr.t, "with"))
 	}
-	r := rule{kind: kind(rapid.IntRange(0, int(kinds)-1).Draw(tr.t, "kind"))}
+	var able []kind
+	for k := range kinds {
+		if _, amends := tr.f.Store.(core.Amender); (k != inflight || amends) && (k != calendar || tr.f.Now != nil) {
+			able = append(able, k)
+		}
+	}
+	r := rule{kind: rapid.SampledFrom(able).Draw(tr.t, "kind")}
 	if rapid.IntRange(0, 3).Draw(tr.t, "named") == 3 {
 		r.name = "other"
 	}
 	r.perUser = rapid.IntRange(0, 3).Draw(tr.t, "per user") == 3
-	if !r.meter() {
+	if r.kind == calendar {
+		tr.drawCalendar(&r)
+	} else if !r.meter() {
 		r.period = rapid.SampledFrom(periods).Draw(tr.t, "period")
 		if tr.f.Advance == nil {
 			r.period = r.period / 1000 * hour
 		}
 	}
+	if r.kind == fixed || r.kind == moving {
+		r.lease = tr.drawLease(r.period)
+	}
 	return tr.drawNumbers(r)
+}
+
+// drawCalendar draws the unit and the zone of a calendar. On a clock that runs, no period ends.
+func (tr *trace) drawCalendar(r *rule) {
+	lengths := map[core.CalendarUnit]int64{core.Minute: hour / 60, core.Hour: hour, core.Day: day, core.Year: 366 * day}
+	r.unit = core.Year
+	if tr.f.Advance != nil {
+		r.unit = rapid.SampledFrom([]core.CalendarUnit{core.Minute, core.Minute, core.Hour, core.Day}).Draw(tr.t, "unit")
+	}
+	r.period = lengths[r.unit]
+	zone := rapid.SampledFrom(zones).Draw(tr.t, "zone")
+	var err error
+	if r.zone, err = time.LoadLocation(zone); err != nil {
+		tr.t.Fatal(err)
+	}
+}
+
+// drawLease draws the lease of a rule with that period: none, or the longest.
+func (tr *trace) drawLease(period int64) int64 {
+	longest := period / 11
+	if longest < 1000 || rapid.IntRange(0, 3).Draw(tr.t, "leased") != 3 {
+		return 0
+	}
+	return longest
 }
 
 // drawOther draws the numbers that are not in a rule's identity. Of a meter it sometimes
@@ -163,9 +202,11 @@ func (tr *trace) drawNumbers(r rule) rule {
 	if tr.f.Advance == nil {
 		r.n, r.d = 1, r.d/1000*hour
 	}
-	r.initial = 0
+	r.initial, r.lease = 0, 0
 	if r.kind == initial {
 		r.initial = rapid.IntRange(1, r.max).Draw(tr.t, "initial")
+	} else {
+		r.lease = tr.drawLease(floor(r.full()))
 	}
 	return tr.drawMemory(r)
 }
@@ -189,6 +230,9 @@ func (tr *trace) drawPolicy() *policy {
 	unit := int64(1)
 	if tr.f.Advance == nil {
 		unit = hour / 1000
+	}
+	if rapid.IntRange(0, 3).Draw(tr.t, "by hand") == 3 {
+		return &policy{forgetAfter: 24 * hour}
 	}
 	l := &policy{
 		refusals:    rapid.IntRange(1, 4).Draw(tr.t, "refusals"),
@@ -287,9 +331,13 @@ const (
 	surcharge
 	ahead
 	refund
+	settle
+	release
+	renew
 	ban
 	unban
 	status
+	all
 )
 
 func drawStep(t *rapid.T) step {
@@ -301,7 +349,7 @@ func drawStep(t *rapid.T) step {
 		by: rapid.Int64Range(0, 3_000_000).Draw(t, "by"),
 		verb: rapid.SampledFrom([]verb{
 			allow, allow, allow, allow, allow, allow, allow, allowN, allowN, allowN, allowN, peek, peek, above, forgive,
-			surcharge, ahead, ahead, refund, refund, refund, ban, unban, status,
+			surcharge, ahead, ahead, refund, refund, refund, settle, settle, settle, release, release, renew, ban, unban, status, all, all, all, all,
 		}).Draw(t, "verb"),
 		who:    rapid.IntRange(0, 11).Draw(t, "who"),
 		cost:   rapid.IntRange(0, 3).Draw(t, "cost"),
@@ -367,13 +415,17 @@ func (tr *trace) step(s step) {
 		a.cost, a.force = s.cost+1, true
 	case ahead:
 		a.cost, a.ahead = s.cost%2+1, tr.patience(s, a.rules)
-	case refund:
-		if tr.refund(s, i) {
+	case refund, settle, release, renew:
+		if tr.refund(s) {
 			return
 		}
 	case ban, unban, status:
 		if a.policy != nil {
 			tr.judge(s, i, a)
+			return
+		}
+	case all:
+		if tr.all(s, i, a) {
 			return
 		}
 	}
@@ -474,11 +526,11 @@ func (tr *trace) judge(s step, i int, a question) {
 	}
 }
 
-// refund gives back an action, one of the last or any, whole or in part, and looks at
-// what has come of it. It reports whether there was one to choose.
-func (tr *trace) refund(s step, i int) bool {
+// refund gives back an action, one of the last or any, whole or in part, or settles it, and looks
+// at what has come of it. It reports whether there was one to choose.
+func (tr *trace) refund(s step) bool {
 	n := len(tr.charged)
-	if n == 0 || tr.f.Advance == nil { // what a refund gives depends on the instant
+	if n == 0 {
 		return false
 	}
 	back := int(s.by) % n
@@ -486,9 +538,20 @@ func (tr *trace) refund(s step, i int) bool {
 		back %= 3
 	}
 	c := &tr.charged[n-1-min(back, n-1)]
+	if s.verb == release || s.verb == renew {
+		return tr.release(s, c)
+	}
 	units := c.units
 	if s.move >= period { // whatever the move was for, it is drawn
 		units = s.cost % (c.units + 1)
+	}
+	actual := c.units - units
+	if s.verb == settle && s.cost > 0 {
+		actual = c.units + 1 + int(s.by)%(s.cost*5)
+	}
+	gives := slices.ContainsFunc(c.paid, func(p payment) bool { return actual < p.units })
+	if gives && tr.f.Advance == nil { // what a refund gives depends on the instant
+		return false
 	}
 	p := c.paid[0]
 	a := tr.worlds[c.limiter]
@@ -497,22 +560,79 @@ func (tr *trace) refund(s step, i int) bool {
 		tr.reset(c.limiter, a)
 		tr.unban(c.limiter, a)
 	}
-	fmt.Fprintf(&tr.log, "%d.RefundN(%s, %s, at %d, %d of %d)\n", i, p.user, p.action, p.at, units, c.units)
-	err := tr.limiters[i].RefundN(tr.t.Context(), c.d, units)
-	_, able := tr.f.Store.(core.Refunder)
+	if o := c.other; o != nil && tr.model.unsure(o.question) {
+		tr.reset(o.limiter, o.question)
+		tr.unban(o.limiter, o.question)
+	}
+	l, err := tr.limiters[c.limiter], error(nil)
+	if s.verb == settle {
+		fmt.Fprintf(&tr.log, "%d.Settle(%s, %s, at %d, %d instead of %d)\n", c.limiter, p.user, p.action, p.at, actual, c.units)
+		err = l.Settle(tr.t.Context(), c.d, actual)
+	} else {
+		fmt.Fprintf(&tr.log, "%d.RefundN(%s, %s, at %d, %d of %d)\n", c.limiter, p.user, p.action, p.at, units, c.units)
+		err = l.RefundN(tr.t.Context(), c.d, units)
+	}
+	_, able := tr.f.Store.(core.Amender)
 	switch {
 	case err == core.ErrNoReceipt && !able:
 		return true
 	case err != nil:
 		tr.fatal(err.Error())
+	case !c.spent && s.verb == settle:
+		c.spent = true
+		tr.model.settle(c.paid, actual)
 	case !c.spent:
 		c.spent = true
-		if units > 0 {
-			tr.model.refund(c.paid, units)
-		}
+		tr.model.refund(c.paid, units)
 	}
 	if !tr.model.unsure(a) {
 		tr.call(c.limiter, a)
+	}
+	if o := c.other; o != nil && !tr.model.unsure(o.question) {
+		o.question.cost, o.question.peek = 1, true
+		tr.call(o.limiter, o.question)
+	}
+	return true
+}
+
+// release releases or renews what an action has taken, and looks at what has come of it.
+func (tr *trace) release(s step, c *charged) bool {
+	if !slices.ContainsFunc(c.paid, func(p payment) bool { return p.rule.kind == inflight }) {
+		return false
+	}
+	l, p := tr.limiters[c.limiter], c.paid[0]
+	a := tr.worlds[c.limiter]
+	a.user, a.action, a.cost, a.peek = p.user, p.action, 1, true
+	if tr.model.unsure(a) {
+		tr.reset(c.limiter, a)
+		tr.unban(c.limiter, a)
+	}
+	if o := c.other; o != nil && tr.model.unsure(o.question) {
+		tr.reset(o.limiter, o.question)
+		tr.unban(o.limiter, o.question)
+	}
+	if !c.released && tr.model.mistaken(c.paid) {
+		return false
+	}
+	done := !c.released && tr.model.release(c.paid, s.verb == renew)
+	if s.verb == renew {
+		fmt.Fprintf(&tr.log, "%d.Renew(%s, %s, at %d)\n", c.limiter, p.user, p.action, p.at)
+		if err := l.Renew(tr.t.Context(), c.d); err != nil && err != core.ErrLeaseEnded || done != (err == nil) {
+			tr.fatal(fmt.Sprintf("Renew: %v; the model says %t", err, done))
+		}
+	} else {
+		fmt.Fprintf(&tr.log, "%d.Release(%s, %s, at %d)\n", c.limiter, p.user, p.action, p.at)
+		if err := l.Release(tr.t.Context(), c.d); err != nil {
+			tr.fatal(err.Error())
+		}
+		c.released = true
+	}
+	if !tr.model.unsure(a) {
+		tr.call(c.limiter, a)
+	}
+	if o := c.other; o != nil && !tr.model.unsure(o.question) {
+		o.question.cost, o.question.peek = 1, true
+		tr.call(o.limiter, o.question)
 	}
 	return true
 }
@@ -545,12 +665,16 @@ func (tr *trace) call(i int, a question) {
 	want, paid := tr.model.take(a)
 	d := bare(got)
 	tr.compare(d, want, err)
-	if paid != nil && (tr.receipts[i] || a.ahead > 0) {
+	inFlight := slices.ContainsFunc(a.rules, func(r rule) bool { return r.kind == inflight })
+	if paid != nil && (tr.receipts[i] || a.ahead > 0 || inFlight) {
 		tr.charged = append(tr.charged, charged{limiter: i, d: got, paid: paid, units: a.cost})
 	}
 	tr.last = d
 	tr.queued = tr.queued || a.ahead > 0
-	if tr.honest && !a.peek && a.ahead == 0 && a.cost > 0 && want.RetryAfter != core.Never && !tr.forgetful(a) {
+	// A slot may be released at any moment, so RetryAfter does not wait for it if another limit or a ban
+	// refuses too.
+	free := inFlight && (len(a.rules) > 1 || a.policy != nil)
+	if tr.honest && !free && !a.peek && a.ahead == 0 && a.cost > 0 && want.RetryAfter != core.Never && !tr.forgetful(a) {
 		tr.checkHonesty(a, want)
 	}
 }
@@ -578,9 +702,10 @@ func (tr *trace) forgetful(a question) bool {
 	return has && (len(a.rules) > 1 || a.policy != nil || tr.queued)
 }
 
-// checkHonesty lets time pass in copies of the model, and checks RetryAfter and
-// ResetAfter. It leaves out a Peek, which does not correct a state from the future:
-// its times hold only from the next action on.
+// checkHonesty lets time pass in copies of the model, and checks RetryAfter and ResetAfter. It leaves
+// out a Peek, which does not correct a state from the future: its times hold only from the next action
+// on. It also leaves out a limit that binds beside InFlight: if both refuse, RetryAfter is the other
+// limit's, though the slots may be taken for longer.
 func (tr *trace) checkHonesty(a question, d core.Decision) {
 	a.peek, a.force, a.ahead = true, false, 0
 	after := func(wait time.Duration) core.Decision {
@@ -589,7 +714,9 @@ func (tr *trace) checkHonesty(a question, d core.Decision) {
 		d, _ := m.take(a)
 		return d
 	}
-	if d.RetryAfter > 0 {
+	beside := a.rules[d.Binding].kind != inflight &&
+		slices.ContainsFunc(a.rules, func(r rule) bool { return r.kind == inflight && !r.shadow })
+	if d.RetryAfter > 0 && !beside {
 		if then := after(d.RetryAfter - us(1)); then.Allowed || then.RetryAfter != us(1) {
 			tr.fatal("a microsecond before RetryAfter: " + show(then))
 		}
@@ -623,6 +750,9 @@ func show(d core.Decision) string {
 		retry = "never"
 	}
 	s := fmt.Sprintf("%s, %d of %d remain, retry %s, whole in %s, limit %d binds", verdict, d.Remaining, d.Limit, retry, d.ResetAfter, d.Binding)
+	if d.Subject > 0 {
+		s += fmt.Sprintf(" of subject %d", d.Subject)
+	}
 	if d.Reason != "" {
 		s += ", " + string(d.Reason)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"pgregory.net/rapid"
 )
 
@@ -93,15 +94,15 @@ func (s *outside) Take(ctx context.Context, c core.Charge) (d core.Decision, err
 	return d, err
 }
 
-func (s *outside) Refund(ctx context.Context, r *core.Receipt, units int64) (err error) {
-	refunder, ok := s.f.Store.(core.Refunder)
+func (s *outside) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+	amender, ok := s.f.Store.(core.Amender)
 	if !ok {
-		return core.ErrNoReceipt
+		return false, core.ErrNoReceipt
 	}
-	if gone := s.do(ctx, func() { err = refunder.Refund(context.Background(), r, units) }); gone != nil {
-		return gone
+	if gone := s.do(ctx, func() { done, err = amender.Amend(context.Background(), r, a) }); gone != nil {
+		return false, gone
 	}
-	return err
+	return done, err
 }
 
 func (s *outside) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
@@ -451,12 +452,42 @@ func turnsAtTheDeadline(t *testing.T, f Fixture) {
 				d, err := limiter.Wait(ctx, user, "a")
 				cancel()
 				waited := time.Since(start)
-				if d.Allowed != comes || errors.Is(err, core.ErrRefused) == comes || comes && waited != time.Minute || !comes && waited != 0 {
+				if d.Allowed != comes || errors.Is(err, core.ErrRefused) == comes || comes && (waited != time.Minute || d.ResetAfter != time.Minute) || !comes && waited != 0 {
 					t.Errorf("%s, with a deadline %v after the turn: after %v %s, %v", l, after, waited, show(d), err)
 				}
 			}
 		}
 	})
+	// The turn of a caller in a queue: of a window it is known only that it is not before the first one's.
+	for _, tt := range []struct {
+		l    core.Limit
+		turn time.Duration
+	}{{core.Funnel(1, core.Every(time.Minute)), 3 * time.Minute}, {core.SlidingWindow(1, time.Minute), time.Minute}} {
+		f.bubble(t, func(store core.Store) {
+			limiter := core.Must(core.New(store, tt.l))
+			user := "queue of " + tt.l.Identity()
+			if d, err := limiter.Allow(context.Background(), user, "a"); err != nil || !d.Allowed {
+				t.Error(d, err)
+			}
+			var all sync.WaitGroup
+			defer all.Wait()
+			for i := range 2 {
+				all.Go(func() {
+					if d, err := limiter.Wait(context.Background(), user, "a"); err != nil || !d.Allowed {
+						t.Errorf("%s: caller %d: %s, %v", tt.l, i, show(d), err)
+					}
+				})
+				synctest.Wait()
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), tt.turn)
+			defer cancel()
+			d, err := limiter.Wait(ctx, user, "a")
+			if !errors.Is(err, core.ErrRefused) || d.RetryAfter != tt.turn || time.Since(start) != 0 {
+				t.Errorf("%s: the third, with its turn at the deadline: after %v %s, %v", tt.l, time.Since(start), show(d), err)
+			}
+		})
+	}
 }
 
 // A limit that records refusals records one that Wait returns, and none that it waits for.
@@ -485,6 +516,19 @@ func waitIsNoAttempt(t *testing.T, f Fixture) {
 				cancel()
 				if !errors.Is(err, core.ErrRefused) || (d.Reason == core.ReasonBanned) != (i == 1) {
 					t.Errorf("%s: refusal %d: %s, %v", l, i, show(d), err)
+				}
+			}
+		})
+	}
+	// A shadow limit refuses nobody who could wait for it.
+	for _, l := range []core.Limit{core.ElasticWindow(1, 10*sec), core.SlidingWindow(1, 10*sec).CountRefused()} {
+		f.bubble(t, func(store core.Store) {
+			limiter := core.Must(core.New(store, core.FixedWindow(100, time.Hour), l.Shadow()))
+			for i, pause := range []time.Duration{0, 6 * sec, 6 * sec, 10 * sec} {
+				time.Sleep(pause)
+				d, err := limiter.Wait(context.Background(), "waits beside "+l.Identity(), "a")
+				if shadowed := i == 1 || i == 2; err != nil || !d.Allowed || (d.Reason == core.ReasonShadowed) != shadowed {
+					t.Errorf("beside the shadow of %s: action %d: %s, %v", l, i, show(d), err)
 				}
 			}
 		})

@@ -53,6 +53,8 @@ func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
 	return problem(c, p)
 }
 
+func (framework) HandleError(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) }
+
 // own returns Echo's own Response, or nil if a middleware hides it.
 func own(c *echo.Context) *echo.Response {
 	res, _ := echo.UnwrapResponse(c.Response())

@@ -30,9 +30,9 @@ func redisLatency(ctx context.Context, s settings) ([]table, error) {
 	return []table{quiet, busy}, err
 }
 
-// latencies measures one caller. The contenders take turns call by call, since the machine may
-// be faster in one second than in the next. Their order is random, because the order makes a difference of 3 %.
-// ns is the median of a round's latencies.
+// latencies measures one caller. The contenders take turns call by call, since the machine may be faster
+// in one second than in the next. Their order is random, because the order makes a difference of 3 %. ns
+// is the median of a round's latencies.
 func (s settings) latencies(ctx context.Context, how string, incrTarget float64) (table, error) {
 	keys := s.redis.keys(someKeys)
 	ask, err := s.redis.tailcut(slow.funnel())

@@ -46,6 +46,8 @@ var rows = []row{
 	{11, "Each limit on Redis, 10,000 keys", true, redisEach},
 	{12, "Returning users, in process", false, returning},
 	{13, "Windows in process, 10,000 keys", false, windows},
+	{14, "What InFlight adds to a bare handler", false, inFlight},
+	{15, "A user and their organization in one decision", true, redisSubjects},
 }
 
 // settings are what a run can be told.
@@ -163,7 +165,7 @@ func peers() string {
 	for _, m := range info.Deps {
 		for _, name := range []string{
 			"sethvargo/go-limiter", "throttled/throttled", "go-chi/httprate", "ulule/limiter", "didip/tollbooth",
-			"JGLTechnologies/gin-rate-limit", "redis_rate", "golang.org/x/time", "redis/go-redis", "gin-gonic/gin", "labstack/echo",
+			"JGLTechnologies/gin-rate-limit", "redis_rate", "golang.org/x/time", "golang.org/x/sync", "redis/go-redis", "gin-gonic/gin", "labstack/echo",
 		} {
 			if strings.Contains(m.Path, name) {
 				versions = append(versions, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)

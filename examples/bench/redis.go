@@ -183,7 +183,18 @@ func redisHotKey(ctx context.Context, s settings) ([]table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []table{rates("64 goroutines, 1 key", scores, 4, 0)}, nil
+	key := s.redis.keys(1)
+	leased, err := s.redis.tailcut(plenty.funnel().Leased(50 * time.Millisecond))
+	if err != nil {
+		return nil, err
+	}
+	byLease, err := s.compete(ctx, s.most(plenty, 1),
+		among(key, 64, tailcut+", leased for 50 ms", leased),
+		among(key, 64, "redis_rate", s.redis.redisRate(plenty)))
+	if err != nil {
+		return nil, err
+	}
+	return []table{rates("64 goroutines, 1 key", scores, 4, 0), rates("64 goroutines, 1 key, with leases", byLease, 30)}, nil
 }
 
 // redisEach is row 11. What is compared has the same number of callers, and takes turns.
@@ -238,6 +249,37 @@ func redisEach(ctx context.Context, s settings) ([]table, error) {
 	}
 	byPeer.note("Limits of %s, and of as many at once: all is admitted, and no key is whole again before its next action.", slow)
 	return []table{byIncr, byPeer}, nil
+}
+
+// redisSubjects is row 14. An organization has a hundred users.
+func redisSubjects(ctx context.Context, s settings) ([]table, error) {
+	const users = 100
+	keys := s.redis.keys(someKeys)
+	store := s.redis.store()
+	user, err := core.New(store, slow.funnel())
+	if err != nil {
+		return nil, err
+	}
+	org, err := core.New(store, core.FixedWindow(1_000_000_000, 24*time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	orgs := make(map[string]string, len(keys))
+	for i, key := range keys {
+		orgs[key] = "org:" + keys[i-i%users]
+	}
+	scores, err := s.compete(ctx, s.most(slow, someKeys),
+		among(keys, 64, "a user and their organization", func(key string) (bool, error) {
+			d, err := core.All(background, user.For(key, "reply"), org.For(orgs[key], "reply"))
+			return d.Allowed, err
+		}),
+		among(keys, 64, "a user", asks(user)))
+	if err != nil {
+		return nil, err
+	}
+	t := rates("64 goroutines, "+count(someKeys, "user"), scores, 0.6)
+	t.head[2] = "two ÷ it"
+	return []table{t}, nil
 }
 
 // redisThree is row 7.

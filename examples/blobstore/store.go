@@ -32,46 +32,68 @@ type blob struct {
 	expires int64 // microseconds since 1970
 }
 
-// Refund is optional: this line makes the compiler check it.
-var _ core.Refunder = (*Store)(nil)
+// Amend, Dated and Joins are optional: these lines make the compiler check them.
+var (
+	_ core.Amender = (*Store)(nil)
+	_ core.Dated   = (*Store)(nil)
+	_ core.Joiner  = (*Store)(nil)
+)
 
 // New makes a store on a clock.
 func New(clock func() time.Time) *Store {
 	return &Store{clock: clock, blobs: map[key]blob{}}
 }
 
-// Take loads the states of all limits, has core decide, and saves the states that changed.
+// Joins reports true: a transaction locks the keys of all users.
+func (s *Store) Joins(string, string) bool { return true }
+
+// Take loads the states of all limits, has core decide, and saves the states that changed. A charge of
+// several subjects has the limits of each.
 func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
 	s.sweep(now)
-	states, err := s.load(c.User, c.Action, c.Limits, now)
-	if err != nil {
-		return core.Decision{}, err
+	subjects := append([]core.Charge{c}, c.And...)
+	var states []machine.State
+	for _, o := range subjects {
+		its, err := s.load(o.User, o.Action, o.Limits, now)
+		if err != nil {
+			return core.Decision{}, err
+		}
+		states = append(states, its...)
 	}
 	c.Check(states, now)
 	var d core.Decision
 	c.Commit(&d, states, now)
-	if err := s.save(c.User, c.Action, c.Limits, states); err != nil {
-		return core.Decision{}, err
+	for _, o := range subjects {
+		n := len(o.Limits)
+		if err := s.save(o.User, o.Action, o.Limits, states[:n]); err != nil {
+			return core.Decision{}, err
+		}
+		states = states[n:]
 	}
 	d.Issue(s)
 	return d, nil
 }
 
-// Refund gives back what a charge has taken. A store without it refuses refunds.
-func (s *Store) Refund(_ context.Context, r *core.Receipt, units int64) error {
+// Amend refunds a charge, or releases or renews its slots. A store without it refuses refunds, and
+// limiters with InFlight.
+func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
 	states, err := s.load(r.User, r.Action, r.Limits, now)
 	if err != nil {
-		return err
+		return false, err
 	}
-	r.Give(states, now, units)
-	return s.save(r.User, r.Action, r.Limits, states)
+	done = r.Amend(states, now, a)
+	return done, s.save(r.User, r.Action, r.Limits, states)
 }
+
+// Dated says that the store knows the time of day, which a CalendarWindow needs: its instants count
+// from 1970. A store whose instants do not sets Charge.Epoch.
+func (s *Store) Dated() {}
 
 // Reset deletes the states of the limits.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {

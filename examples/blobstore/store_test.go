@@ -18,6 +18,7 @@ func TestConforms(t *testing.T) {
 		return storetest.Fixture{
 			Store:   New(func() time.Time { return now }),
 			Advance: func(d time.Duration) { now = now.Add(d) },
+			Now:     func() time.Time { return now },
 		}
 	})
 }

@@ -168,7 +168,7 @@ func strips(out io.Writer) {
 		for j := range contenders {
 			c := &contenders[j]
 			s := tell(c, shown, tr)
-			fmt.Fprintf(out, "  %-13s %s  %2d of %3d pass, at most %d in any minute\n", c.name, s.strip(tr), s.passed, len(s.attempts), s.most)
+			fmt.Fprintf(out, "  %-14s %s  %2d of %3d pass, at most %d in any minute\n", c.name, s.strip(tr), s.passed, len(s.attempts), s.most)
 		}
 	}
 }

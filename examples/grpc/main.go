@@ -49,8 +49,8 @@ func refusal(d core.Decision) error {
 	return s.Err()
 }
 
-func server() *grpc.Server {
-	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
+func server(store core.Store) *grpc.Server {
+	calls := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if err := check(ctx, calls, info.FullMethod); err != nil {
 			return nil, err
@@ -73,5 +73,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(server().Serve(l))
+	log.Fatal(server(memorystore.New(nil)).Serve(l))
 }

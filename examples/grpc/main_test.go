@@ -2,10 +2,15 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,15 +21,17 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-func client(t *testing.T) grpc_health_v1.HealthClient {
+func client(t *testing.T, store core.Store) (c grpc_health_v1.HealthClient, addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server()
+	s := server(store)
 	go func() { _ = s.Serve(l) }() // until Stop
 	t.Cleanup(s.Stop)
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -32,11 +39,11 @@ func client(t *testing.T) grpc_health_v1.HealthClient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return grpc_health_v1.NewHealthClient(conn)
+	return grpc_health_v1.NewHealthClient(conn), l.Addr().String()
 }
 
 func TestTheSixthCallIsRefused(t *testing.T) {
-	c := client(t)
+	c, _ := client(t, memorystore.New(nil))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for i := range 6 {
 		_, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
@@ -62,7 +69,7 @@ func TestTheSixthCallIsRefused(t *testing.T) {
 }
 
 func TestTheSixthStreamIsRefused(t *testing.T) {
-	c := client(t)
+	c, _ := client(t, memorystore.New(nil))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for i := range 6 {
 		stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
@@ -80,7 +87,7 @@ func TestTheSixthStreamIsRefused(t *testing.T) {
 }
 
 func TestACallWithoutAUserIsRefused(t *testing.T) {
-	c := client(t)
+	c, _ := client(t, memorystore.New(nil))
 	for _, users := range [][]string{nil, {""}, {"a", "b"}} {
 		ctx := t.Context()
 		for _, user := range users {
@@ -89,6 +96,58 @@ func TestACallWithoutAUserIsRefused(t *testing.T) {
 		if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("users %q: %v", users, err)
 		}
+	}
+}
+
+// A client whose deadlines are shorter than Redis is far away changes nothing for other users:
+// Redis, where alice has used up the limit, still decides.
+func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
+	proxy := redistest.StartProxy(t, redistest.Start(t).Addr)
+	proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
+		time.Sleep(20 * time.Millisecond)
+		return reply, false
+	})
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	var mu sync.Mutex
+	unanswered := 0
+	decided := core.Observe(redisstore.New(rdb, &redisstore.Options{Timeout: time.Second}), func(_ context.Context, o core.Observation) {
+		mu.Lock()
+		defer mu.Unlock()
+		if o.Err != nil {
+			unanswered++
+		}
+	})
+	c, addr := client(t, core.Fallback(decided, memorystore.New(nil)))
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
+	for range 5 {
+		if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// This client stays when its deadline has ended, as grpc-go's would not.
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	raw := &http.Client{Transport: &http.Transport{Protocols: protocols}}
+	defer raw.CloseIdleConnections()
+	for range 100 {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+grpc_health_v1.Health_Check_FullMethodName, strings.NewReader("\x00\x00\x00\x00\x00"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "X-User-Id": {"eve"}, "Grpc-Timeout": {"5m"}}
+		if answer, err := raw.Do(r); err == nil { // else the server has reset the stream
+			_, _ = io.Copy(io.Discard, answer.Body)
+			_ = answer.Body.Close()
+		}
+	}
+	mu.Lock()
+	if unanswered < 20 {
+		t.Errorf("only %d of the 100 calls had no answer of Redis", unanswered)
+	}
+	mu.Unlock()
+	if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("alice's sixth call: %v", err)
 	}
 }
 

@@ -33,10 +33,13 @@ var (
 	lines []line
 )
 
-// act writes a request, in the order in which it ends.
-func act(address string, at time.Time, request string, status, size int) {
-	lines = append(lines, line{at.Add(time.Duration(random.ExpFloat64() * float64(300*time.Millisecond))), fmt.Sprintf("%s - - [%s] \"%s HTTP/2.0\" %d %d \"-\" \"%s\"\n",
-		address, at.Format("02/Jan/2006:15:04:05 -0700"), request, status, size, agents[len(address)%len(agents)])})
+// act writes a request, in the order in which it ends. Who writes has logged in as id.
+func act(address, id string, at time.Time, request string, status, size int) {
+	if strings.HasPrefix(request, "GET ") {
+		id = "-"
+	}
+	lines = append(lines, line{at.Add(time.Duration(random.ExpFloat64() * float64(300*time.Millisecond))), fmt.Sprintf("%s - %s [%s] \"%s HTTP/2.0\" %d %d \"-\" \"%s\"\n",
+		address, id, at.Format("02/Jan/2006:15:04:05 -0700"), request, status, size, agents[len(address)%len(agents)])})
 }
 
 func address(i int) string {
@@ -58,21 +61,21 @@ func daytime(day int) time.Time {
 	}
 }
 
-func visit(user string, at time.Time) {
+func visit(user, id string, at time.Time) {
 	post := random.IntN(400)
 	for range 1 + random.IntN(6) {
-		act(user, at, fmt.Sprintf("GET /posts/%d", post), 200, 5000+random.IntN(20_000))
+		act(user, id, at, fmt.Sprintf("GET /posts/%d", post), 200, 5000+random.IntN(20_000))
 		at = at.Add(time.Duration(5+random.ExpFloat64()*40) * time.Second)
 		if random.IntN(3) == 0 {
 			for range 1 + random.IntN(5) {
-				act(user, at, fmt.Sprintf("POST /posts/%d/likes", post), 204, 0)
+				act(user, id, at, fmt.Sprintf("POST /posts/%d/likes", post), 204, 0)
 				at = at.Add(time.Duration(random.IntN(4)) * time.Second)
 				post = random.IntN(400)
 			}
 		}
 		if random.IntN(6) == 0 {
 			at = at.Add(time.Duration(20+random.IntN(60)) * time.Second)
-			act(user, at, fmt.Sprintf("POST /posts/%d/replies", post), 201, 300)
+			act(user, id, at, fmt.Sprintf("POST /posts/%d/replies", post), 201, 300)
 		}
 	}
 }
@@ -85,16 +88,19 @@ func main() {
 				continue
 			}
 			for range 1 + random.IntN(2) {
-				visit(address(user), daytime(day))
+				visit(address(user), fmt.Sprint("u", 1000+user), daytime(day))
 			}
 		}
 	}
 	night := start.Add(27 * time.Hour)
 	for i := range 400 { // somebody advertises at night
-		act("203.0.113.77", night.Add(time.Duration(i*7)*time.Second), fmt.Sprintf("POST /posts/%d/replies", i), 201, 300)
+		act("203.0.113.77", "u9001", night.Add(time.Duration(i*7)*time.Second), fmt.Sprintf("POST /posts/%d/replies", i), 201, 300)
 	}
 	for i := range 250 { // and somebody likes everything
-		act("2001:db8:ffff:1::7", start.Add(45*time.Hour+time.Duration(i*300)*time.Millisecond), fmt.Sprintf("POST /posts/%d/likes", i), 204, 0)
+		act("2001:db8:ffff:1::7", "u9002", start.Add(45*time.Hour+time.Duration(i*300)*time.Millisecond), fmt.Sprintf("POST /posts/%d/likes", i), 204, 0)
+	}
+	for i := range 120 { // and an office of 24 talks after lunch
+		act("203.0.113.200", fmt.Sprint("u", 9100+i%24), start.Add(37*time.Hour+time.Duration(i*8)*time.Second), fmt.Sprintf("POST /posts/%d/replies", 7*(i%3)), 201, 300)
 	}
 	for range 30 {
 		at := daytime(random.IntN(3))

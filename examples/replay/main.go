@@ -25,10 +25,13 @@ const usage = `usage: replay [flags] FILE|-
 
 Reads an access log, which may be gzipped, and says what limits would have done to its users.
 
-  -format auto|combined|json   the log's format (auto)
-  -user WHO                    who acts: address, authuser, or json:FIELD (address)
-  -field NAME=FIELD            where JSON lines have their time, duration, address, method, path,
-                               request or cost, if not where nginx, Caddy, Envoy and slog do; repeatable
+  -format auto|combined|json   the log's format (auto), or the text of an nginx log_format:
+                               '$remote_addr - - [$time_local] "$request" $status $uid'
+  -user WHO                    who acts: address, authuser, or field:FIELD, which is a field's name in
+                               JSON, a variable's in a log_format, and a number in Combined (address)
+  -ids WHO                     whose ids are counted behind each address: authuser or field:FIELD (authuser)
+  -field NAME=FIELD            where JSON lines or a log_format have their time, duration, address, method,
+                               path, request or cost, if not where nginx, Caddy, Envoy and slog do; repeatable
   -route 'PATTERN=ACTION'      which requests are which action: POST /posts/{id}/replies=reply; repeatable
   -limit '[ACTION=]LIMIT'      a limit to try, such as reply=SlidingWindow(5, 1m); repeatable.
                                " and " joins several into one limiter
@@ -94,6 +97,7 @@ func parse(args []string) (a arguments, err error) {
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&a.Format, "format", replay.FormatAuto, "")
 	flags.StringVar(&a.User, "user", replay.UserAddress, "")
+	flags.StringVar(&a.IDs, "ids", "", "")
 	flags.BoolVar(&a.json, "json", false, "")
 	flags.StringVar(&a.html, "html", "", "")
 	flags.BoolVar(&a.ShowUsers, "show-users", false, "")

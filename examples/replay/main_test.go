@@ -57,7 +57,7 @@ reply: 4 requests by 2 users
     touches       1 of 2 users (50.0 %)
     longest wait  40s
     by hour       ········█···············  0 to 23 o'clock, UTC+08:00
-    most refused  203.0.113.1 (1)
+    most refused  203.0.113.1 (1; 1 user id)
 
   The smallest max of a SlidingWindow that touches at most
                  nobody   0.1 % of users   1 % of users
@@ -154,8 +154,11 @@ func TestErrors(t *testing.T) {
 		{"a flag after the file", []string{"-", "-json"}, exitUsage, []string{"after the flags"}},
 		{"unknown flag", []string{"-speed", "-"}, exitUsage, []string{"-speed", "replay -h lists the flags"}},
 		{"unknown format", []string{"-format", "xml", "-"}, exitUsage, []string{`format "xml"`, "auto, combined or json"}},
-		{"unknown user", []string{"-user", "cookie", "-"}, exitUsage, []string{`user "cookie"`, "address, authuser or json:FIELD"}},
-		{"user of an empty field", []string{"-user", "json:", "-"}, exitUsage, []string{"json:FIELD"}},
+		{"unknown user", []string{"-user", "cookie", "-"}, exitUsage, []string{`user "cookie"`, "address, authuser, field:NAME or field:NUMBER"}},
+		{"a log_format without a time", []string{"-format", "$remote_addr $request", "-"}, exitUsage, []string{"the format has no time", "$time_local"}},
+		{"a log_format without the user", []string{"-format", "$msec $request", "-user", "field:uid", "-"}, exitUsage, []string{"no variable for the user field:uid"}},
+		{"unknown ids", []string{"-ids", "cookie", "-"}, exitUsage, []string{`ids "cookie"`, "authuser, field:NAME"}},
+		{"user of an empty field", []string{"-user", "field:", "-"}, exitUsage, []string{"field:NAME"}},
 		{"route without an action", []string{"-route", "POST /x", "-"}, exitUsage, []string{"PATTERN=ACTION"}},
 		{"route with an empty action", []string{"-route", "POST /x=", "-"}, exitUsage, []string{"has no action"}},
 		{"route that is not a pattern", []string{"-route", "POST x=y", "-"}, exitUsage, []string{`"POST x"`, "http.ServeMux"}},
@@ -177,7 +180,7 @@ func TestErrors(t *testing.T) {
 		{"page over the log", []string{"-html", log, filepath.Join(dir, "linked")}, exitUsage, []string{"is the log itself", "another file for -html"}},
 		{"wrong format", []string{"-format", "json", "-"}, exitError, []string{"none of the 7 lines is a request", "another format"}},
 		{"no route matches", []string{"-route", "GET /none=x", "-"}, exitError, []string{"matches a route"}},
-		{"nobody is named", []string{"-user", "json:user", "-"}, exitError, []string{"names a user by json:user"}},
+		{"nobody is named", []string{"-user", "field:user", "-"}, exitError, []string{"names a user by field:user"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -285,10 +288,13 @@ func TestForum(t *testing.T) {
 			t.Errorf("the %s shows %s", name, m)
 		}
 	}
-	for _, want := range []string{"<!doctype html>", "SlidingWindow(5, 1m)", "176 (7.41 %)", "<svg", "Tue 03:00: 176 refusals", "prefers-color-scheme: dark", "</html>"} {
+	for _, want := range []string{"<!doctype html>", "SlidingWindow(5, 1m)", "221 (8.86 %)", "<td>25</td>", "<svg", "Tue 03:00: 176 refusals", "prefers-color-scheme: dark", "</html>"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+	if _, likes, _ := strings.Cut(string(page), "<h2>like</h2>"); !strings.Contains(likes, "user ids") {
+		t.Error("the page lacks the ids behind those who like")
 	}
 	if m := regexp.MustCompile(`(?i)https?:|src=|href=|@import|url\(|<script|ZgotmplZ|old old`).FindString(string(page)); m != "" {
 		t.Errorf("the page has %q", m)
@@ -307,6 +313,9 @@ func TestNamesAreHarmless(t *testing.T) {
 		t.Errorf("exit %d, %s, %q", code, stderr, stdout)
 	}
 	page, err := os.ReadFile(file)
+	if bytes.Contains(page, []byte("user ids")) {
+		t.Error("the page has a column of user ids that are none")
+	}
 	if err != nil || bytes.Contains(page, []byte("<script")) || bytes.Contains(page, []byte("\x1b")) {
 		t.Errorf("%v, %s", err, page)
 	}
@@ -317,6 +326,33 @@ func TestFieldsAreGiven(t *testing.T) {
 	code, stdout, stderr := replayed(t, line, "-json", "-field", "time=at", "-field", "method=verb", "-field", "path=req.target", "-field", "address=client", "-field", "cost=n", "-limit", "SlidingWindow(2, 1m)", "-")
 	if code != exitOK || !strings.Contains(stdout, `"refused": 1`) || !strings.Contains(stdout, `"0.1%": 3`) {
 		t.Errorf("exit %d, %s%s", code, stderr, stdout)
+	}
+}
+
+// The commands of the README for other logs: the text of a log_format, and a field by its number.
+func TestOtherLogs(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const format = `$remote_addr - [$time_local] "$request" $status $request_time uid=$sent_http_x_user_id`
+	if strings.Count(string(readme), format) != 2 {
+		t.Errorf("README.md does not show %s", format)
+	}
+	for name, test := range map[string]struct {
+		line string
+		args []string
+	}{
+		"log_format": {`203.0.113.9 - [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 0.250 uid=%s`, []string{"-format", format, "-user", "field:sent_http_x_user_id"}},
+		"number":     {`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "Mozilla/5.0 (X11)" %s`, []string{"-user", "field:10"}},
+	} {
+		log := strings.Repeat(fmt.Sprintf(test.line+"\n", "alice"), 3) + fmt.Sprintf(test.line+"\n", "bob") + fmt.Sprintf(test.line+"\n", "-")
+		code, stdout, stderr := replayed(t, log, append(test.args, "-show-users", "-limit", "SlidingWindow(1, 1m)", "-")...)
+		for _, want := range []string{"4 requests by 2 users in 5 lines.", "name no user: 1.", "most refused  alice (2)"} {
+			if code != exitOK || !strings.Contains(stdout, want) {
+				t.Errorf("%s: exit %d, %s, want %q in\n%s", name, code, stderr, want, stdout)
+			}
+		}
 	}
 }
 
@@ -371,6 +407,20 @@ func (s *slow) Read(b []byte) (int, error) {
 	s.left--
 	b[0] = 'x'
 	return 1, nil
+}
+
+func TestPrintable(t *testing.T) {
+	for name, want := range map[string]string{
+		"alice": "alice", "老钱": "老钱", "a b": "a b",
+		"\x1b[2J":    `"\x1b[2J"`,
+		"\u009b2J":   `"\u009b2J"`,
+		"\x9b2J":     `"\x9b2J"`, // some terminals take the byte for U+009B
+		"\u202eevil": `"\u202eevil"`,
+	} {
+		if got := printable(name); got != want {
+			t.Errorf("%q is printed as %s, want %s", name, got, want)
+		}
+	}
 }
 
 func TestProgressIsShownAfterASecond(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,7 @@ type limitPart struct {
 	replay.LimitReport
 	LongestWait string
 	Heat        heat
+	IDs         bool // some user id is behind the most refused
 }
 
 // writePage replaces what the file has.
@@ -56,7 +58,10 @@ func writePage(file string, r *replay.Report) error {
 		}
 		for _, l := range r.Limits {
 			if l.Action == a.Action {
-				part.Limits = append(part.Limits, limitPart{l, longestWait(&l), heatOf(l.Hours, "refusal")})
+				part.Limits = append(part.Limits, limitPart{
+					l, longestWait(&l), heatOf(l.Hours, "refusal"),
+					slices.ContainsFunc(l.Most, func(u replay.RefusedUser) bool { return u.IDs > 0 }),
+				})
 			}
 		}
 		p.Actions = append(p.Actions, part)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/replay"
@@ -74,7 +75,11 @@ func writeLimit(w io.Writer, l *replay.LimitReport, zone string) {
 		if i == 0 {
 			title = "most refused"
 		}
-		fmt.Fprintf(w, "    %-12s  %s (%s)\n", title, printable(u.Name), group(u.Refused))
+		ids := ""
+		if u.IDs > 0 {
+			ids = "; " + count(int64(u.IDs), "user id")
+		}
+		fmt.Fprintf(w, "    %-12s  %s (%s%s)\n", title, printable(u.Name), group(u.Refused), ids)
 	}
 }
 
@@ -167,7 +172,7 @@ func bars(counts [24]int64) string {
 
 // printable quotes a name that could harm a terminal.
 func printable(s string) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
 	return s

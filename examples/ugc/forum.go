@@ -233,7 +233,8 @@ func written(r *http.Request) (author, text string, err error) {
 	if text == "" || utf8.RuneCountInString(text) > maxText {
 		return "", "", errText
 	}
-	return author, text, nil
+	// Without a copy, the short strings would keep the header and the body in memory.
+	return strings.Clone(author), strings.Clone(text), nil
 }
 
 // number returns 0, which no post has, if id is not a number.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -350,6 +351,54 @@ func TestCharactersAreCounted(t *testing.T) {
 	inAllFrameworks(t, func(t *testing.T, c client) {
 		resp := c.do("POST", "/posts/1/replies", strings.Repeat("钱", 40), `{"text":"`+strings.Repeat("好", 500)+`"}`)
 		c.status(resp, http.StatusCreated)
+	})
+}
+
+// A text must not keep the body alive that it was cut from.
+func TestAShortTextTakesLittleMemory(t *testing.T) {
+	f := newForum()
+	body := `{"text": "` + strings.Repeat(" ", maxBody-100) + `x"}`
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const posts = 500
+	for range posts {
+		r := httptest.NewRequest("POST", "/posts", strings.NewReader(body))
+		r.Header.Set(userHeader, strings.Repeat("\u00a0", 4000)+"alice")
+		if a := f.createPost(r, ""); a.status != http.StatusCreated {
+			t.Fatal(a)
+		}
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / posts; each > 1000 {
+		t.Errorf("a post of one character takes %d bytes", each)
+	}
+	runtime.KeepAlive(f)
+}
+
+// A page of another site reaches this server if its name resolves to a loopback address. The
+// browser then takes the two for one site.
+func TestAnotherNameForLoopbackIsRefused(t *testing.T) {
+	inAllFrameworks(t, func(t *testing.T, c client) {
+		for host, want := range map[string]int{
+			"127.0.0.1:8080": 200, "localhost:8080": 200, "[::1]:8080": 200, "localhost": 200, "127.0.0.1": 200,
+			"evil.example:8080": 421, "evil.example": 421, "127.0.0.1.evil.example": 421, "192.0.2.1": 421,
+		} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", c.url+"/posts", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Host = host
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("the host %q gets %d, want %d", host, resp.StatusCode, want)
+			}
+		}
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"syscall"
@@ -162,7 +163,21 @@ Programs get JSON, and users are told apart by %[3]s. Try:
 
 // served bounds and logs the requests, and refuses those that a page of another site sends.
 func served(logger *slog.Logger, routes http.Handler) http.Handler {
-	return http.MaxBytesHandler(logged(logger, http.NewCrossOriginProtection().Handler(routes)), maxBody)
+	return http.MaxBytesHandler(logged(logger, local(http.NewCrossOriginProtection().Handler(routes))), maxBody)
+}
+
+// local refuses a request that comes over loopback under another name. By DNS rebinding, a
+// page of another site can give its own name a loopback address, and then counts as of the same site.
+func local(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		host := (&url.URL{Host: r.Host}).Hostname()
+		if at != nil && at.IP.IsLoopback() && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+			http.Error(w, "the host is not localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // logged logs every answered request, except the polls of open pages.

@@ -15,6 +15,7 @@ import (
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -27,9 +28,14 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				if in.Config != nil {
 					allow = in.Config.Allow
 				}
-				if !allow(w, r, in.Limiter, in.User, in.Action, in.Cost) {
+				d := allow(w, r, in.Limiter, in.User, in.Action, in.Cost)
+				if in.Decided(d); !d.Allowed {
 					return
 				}
+			}
+			if rt.Settles != nil {
+				rt.Settles(w, r, func(actual int) error { return nethttp.Settle(r, actual) })
+				return
 			}
 			rt.Handler(w, r, func() (core.Decision, bool) { return nethttp.Decision(r) })
 		})
@@ -38,7 +44,17 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 			if l.Routed {
 				action = keyfuncs.Route
 			}
-			if l.Config == nil {
+			if l.And != nil {
+				subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
+				for _, o := range l.And {
+					subjects = append(subjects, nethttp.By(o.Limiter, o.User, o.Action))
+				}
+				if l.Config == nil {
+					h = nethttp.LimitAll(subjects...)(h)
+				} else {
+					h = l.Config.LimitAll(subjects...)(h)
+				}
+			} else if l.Config == nil {
 				h = nethttp.Limit(l.Limiter, l.User, action)(h)
 			} else {
 				h = l.Config.Limit(l.Limiter, l.User, action)(h)
@@ -68,11 +84,21 @@ func mountGin(a gatetest.App) http.Handler {
 	for _, rt := range a.Routes {
 		chain := []gin.HandlerFunc{func(c *gin.Context) { set(c.Writer.Header(), rt.Outside) }}
 		for _, l := range rt.Limits {
-			action := ginlimit.From(l.Action)
+			action := keyfuncs.ActionOf[*gin.Context](func(c *gin.Context) (string, error) { return l.Action(c.Request) })
 			if l.Routed {
 				action = ginlimit.Route
 			}
-			if l.Config == nil {
+			if l.And != nil {
+				subjects := []gate.Subject[*gin.Context]{ginlimit.By(l.Limiter, ginlimit.From(l.User), action)}
+				for _, o := range l.And {
+					subjects = append(subjects, ginlimit.By(o.Limiter, ginlimit.From(o.User), ginlimit.From(o.Action)))
+				}
+				if l.Config == nil {
+					chain = append(chain, ginlimit.LimitAll(subjects...))
+				} else {
+					chain = append(chain, ginConfig(*l.Config).LimitAll(subjects...))
+				}
+			} else if l.Config == nil {
 				chain = append(chain, ginlimit.Limit(l.Limiter, ginlimit.From(l.User), action))
 			} else {
 				chain = append(chain, ginConfig(*l.Config).Limit(l.Limiter, ginlimit.From(l.User), action))
@@ -84,9 +110,14 @@ func mountGin(a gatetest.App) http.Handler {
 				if in.Config != nil {
 					allow = ginConfig(*in.Config).Allow
 				}
-				if !allow(c, in.Limiter, in.User, in.Action, in.Cost) {
+				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
+				if in.Decided(d); !d.Allowed {
 					return
 				}
+			}
+			if rt.Settles != nil {
+				rt.Settles(c.Writer, c.Request, func(actual int) error { return ginlimit.Settle(c, actual) })
+				return
 			}
 			rt.Handler(c.Writer, c.Request, func() (core.Decision, bool) { return ginlimit.Decision(c) })
 		})
@@ -100,7 +131,7 @@ func mountGin(a gatetest.App) http.Handler {
 }
 
 func ginConfig(cfg nethttp.Config) ginlimit.Config {
-	g := ginlimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	g := ginlimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
 	if cfg.Cost != nil {
 		g.Cost = func(c *gin.Context) (int, error) { return cfg.Cost(c.Request) }
 	}
@@ -146,11 +177,21 @@ func mountEcho(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			action := echolimit.From(l.Action)
+			action := keyfuncs.ActionOf[echo.Context](func(c echo.Context) (string, error) { return l.Action(c.Request()) })
 			if l.Routed {
 				action = echolimit.Route
 			}
-			if l.Config == nil {
+			if l.And != nil {
+				subjects := []gate.Subject[echo.Context]{echolimit.By(l.Limiter, echolimit.From(l.User), action)}
+				for _, o := range l.And {
+					subjects = append(subjects, echolimit.By(o.Limiter, echolimit.From(o.User), echolimit.From(o.Action)))
+				}
+				if l.Config == nil {
+					chain = append(chain, echolimit.LimitAll(subjects...))
+				} else {
+					chain = append(chain, echoConfig(*l.Config).LimitAll(subjects...))
+				}
+			} else if l.Config == nil {
 				chain = append(chain, echolimit.Limit(l.Limiter, echolimit.From(l.User), action))
 			} else {
 				chain = append(chain, echoConfig(*l.Config).Limit(l.Limiter, echolimit.From(l.User), action))
@@ -162,9 +203,14 @@ func mountEcho(a gatetest.App) http.Handler {
 				if in.Config != nil {
 					allow = echoConfig(*in.Config).Allow
 				}
-				if err := allow(c, in.Limiter, in.User, in.Action, in.Cost); err != nil {
-					return err
+				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
+				if in.Decided(d); !d.Allowed {
+					return nil
 				}
+			}
+			if rt.Settles != nil {
+				rt.Settles(c.Response(), c.Request(), func(actual int) error { return echolimit.Settle(c, actual) })
+				return nil
 			}
 			rt.Handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
 			return nil
@@ -179,7 +225,7 @@ func mountEcho(a gatetest.App) http.Handler {
 }
 
 func echoConfig(cfg nethttp.Config) echolimit.Config {
-	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
 	if cfg.Cost != nil {
 		e.Cost = func(c echo.Context) (int, error) { return cfg.Cost(c.Request()) }
 	}

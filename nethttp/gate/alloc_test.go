@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -18,7 +19,7 @@ import (
 // more, for the closure of the chain. Keep copies the request, and has a mark.
 func TestAllocations(t *testing.T) {
 	plenty := core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))
-	most := map[string][3]float64{"nethttp": {1, 3, 1}, "ginlimit": {1, 3, 1}, "echolimit": {2, 4, 2}, "echolimit/echov5": {1, 3, 1}} // plain, Keep, ResetDelta
+	most := map[string][3]float64{"nethttp": {1, 3, 1}, "ginlimit": {1, 3, 1}, "echolimit": {2, 4, 2}, "echolimit/echov5": {1, 3, 1}} // plain, Keep, XRateLimitDelta
 	for _, ad := range adapters {
 		t.Run(ad.Name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/replies/7", nil)
@@ -33,7 +34,7 @@ func TestAllocations(t *testing.T) {
 				})
 			}
 			bare := allocs([]gatetest.Route{{}})
-			for i, cfg := range []*nethttp.Config{nil, {Keep: true}, {ResetDelta: true}} {
+			for i, cfg := range []*nethttp.Config{nil, {Keep: true}, {Headers: gate.XRateLimitDelta}} {
 				if got := allocs(reply(cfg, plenty)(memorystore.New(nil))) - bare; got > most[ad.Name][i] {
 					t.Errorf("%+v costs %v allocations, want at most %v", cfg, got, most[ad.Name][i])
 				}

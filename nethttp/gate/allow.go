@@ -1,46 +1,44 @@
 package gate
 
 import (
-	"cmp"
-	"errors"
 	"net/http"
 
 	"github.com/tailcut/tailcut/core"
 )
 
-// ErrAnswered is the error of [Allow] if the action does not pass and the request is answered.
-var ErrAnswered = errors.New("gate: the action does not pass, and the request is answered")
-
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
 // nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
-// pass, it answers the request as [Gate.Serve] does, and returns the error of Deny or Fail or of the
-// Framework's Answer, or [ErrAnswered] if that is nil.
+// pass, it answers the request as [Gate.Serve] does. An error of Deny or Fail or of the Framework's
+// Answer goes to its HandleError: if a handler got the error and dropped it, the client would not
+// learn of the refusal.
 //
 // If a limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the
 // same unit, whatever cfg says: the headers of one response agree.
-func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) error {
+func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	outer := around[C](r)
+	around, set := around[C](r), shownBy(h)
 	switch {
-	case cfg == nil && outer != nil:
-		cfg = outer.config
+	case cfg == nil && around != nil:
+		cfg = around.config
 	case cfg == nil:
 		cfg = &Config[C]{}
 	}
-	hs := headers{style: cfg.style()}
-	if was, set := number(h[headerReset]); set {
-		hs.style = styleOf(h, was)
-	} else if outer != nil {
-		hs.style = outer.config.style()
+	hs := headers{Headers: cfg.Headers}
+	if set.there {
+		hs.Headers = set.headers
+	} else if around != nil {
+		hs.Headers = around.config.Headers
 	}
-	a := attempt{adapter: f.Name(), limiter: limiter, user: user, action: action, cost: cost}
+	a := attempt{adapter: f.Name(), limiter: limiter, user: user, action: action, cost: cost, spread: cfg.SpreadRetryAfter}
 	if a.allow(r); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
-		hs.fail(h, &a)
-	} else if hs.write(h, h[headerRemaining], limiter, &a.decision); a.decision.Allowed {
-		return nil
 	}
-	return cmp.Or(answer(f, cfg, c, &a), ErrAnswered)
+	if hs.write(h, set, &a); !a.decision.Allowed {
+		if err := answer(f, cfg, c, &a); err != nil {
+			f.HandleError(c, err)
+		}
+	}
+	return a.decision
 }
 
 func (a *attempt) allow(r *http.Request) {

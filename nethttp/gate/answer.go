@@ -13,7 +13,10 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) 
 			return err
 		}
 	}
-	return f.Answer(c, a.problem(), err)
+	if a.failure != nil {
+		return f.Answer(c, a.failure.Problem(), err)
+	}
+	return f.Answer(c, refusal(a.told(&policy{})), err)
 }
 
 func own[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"hash/crc32"
 	"net/http"
 	"time"
 
@@ -13,20 +14,79 @@ import (
 // An attempt is an action that a request asks for, and what was decided.
 type attempt struct {
 	adapter      string
-	asking       string // what is asked at present, for a failure
+	asking       string        // what is asked at present, for a failure
+	limiter      *core.Limiter // of the first subject, as are user and action
+	user, action string
+	further      []further
+	cost         int
+	spread       bool // whether clients are told to wait for different times
+
+	decision core.Decision // zero if there is none
+	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
+	failure  *Failure      // why there is none
+}
+
+// A further subject of an attempt.
+type further struct {
 	limiter      *core.Limiter
 	user, action string
-	cost         int
-
-	decision core.Decision
-	failure  *Failure // why there is no decision
 }
 
 // fail records why there is no decision. It returns false, for a caller that stops then.
 func (a *attempt) fail(status int, err error) bool {
+	a.decision = core.Decision{}
 	a.failure = &Failure{Status: status, Err: err, adapter: a.adapter, asking: a.asking}
 	return false
 }
+
+// soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
+// slots may take much less time than their leases.
+const soon = time.Second
+
+// told is the decision as the client is told it. If InFlight binds, the client is told to look again
+// soon: a client that waits for the end of a lease would waste the slots that are released before.
+//
+// If the wait is spread, it is longer by a part that is always the same for the user, on every
+// server. So of two refusals the later one tells the user no later time.
+//
+// p spares a copy of the limits if it is of the attempt's limiter.
+func (a *attempt) told(p *policy) *core.Decision {
+	d := &a.decision
+	if a.lease != 0 && a.slotBinds(p) {
+		slot := *d
+		slot.ResetAfter = soon
+		if !d.Allowed {
+			slot.RetryAfter = soon
+		}
+		return &slot
+	}
+	if !a.spread || d.Allowed || d.RetryAfter == core.Never {
+		return d
+	}
+	spread := *d
+	part := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
+	spread.RetryAfter += min(time.Duration(part*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+	spread.ResetAfter = max(d.ResetAfter, spread.RetryAfter)
+	return &spread
+}
+
+// slotBinds reports whether the binding limit is InFlight.
+func (a *attempt) slotBinds(p *policy) bool {
+	d := &a.decision
+	if !d.Allowed {
+		return d.Reason == core.ReasonInFlight
+	}
+	limits := p.limits
+	if n := d.Subject; n > 0 && n <= len(a.further) {
+		limits = a.further[n-1].limiter.Limits()
+	} else if p.limiter != a.limiter {
+		limits = a.limiter.Limits()
+	}
+	return d.Binding >= 0 && d.Binding < len(limits) && inFlight(&limits[d.Binding]) // a foreign store may set any
+}
+
+// inFlight reports whether a limit counts requests at the same time.
+func inFlight(l *core.Limit) bool { return l.Kind() == "inflight" }
 
 // key reports whether a key can be used.
 func (a *attempt) key(key string, err error) bool {
@@ -44,10 +104,27 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 		return
 	}
 	a.asking = "store"
+	a.lease = a.limiter.Lease()
+	for _, o := range a.further {
+		if its := o.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
+			a.lease = its
+		}
+	}
 	var err error
-	if most == 0 {
+	switch {
+	case a.further != nil:
+		subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
+		for _, o := range a.further {
+			subjects = append(subjects, o.limiter.For(o.user, o.action).Cost(a.cost))
+		}
+		if most == 0 {
+			a.decision, err = core.All(ctx, subjects...)
+		} else {
+			a.decision, err = core.WaitAll(ctx, most, subjects...)
+		}
+	case most == 0:
 		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
-	} else {
+	default:
 		a.decision, err = a.limiter.WaitFor(ctx, most, a.user, a.action, a.cost)
 	}
 	switch {
@@ -75,12 +152,4 @@ func (a *attempt) caught() {
 	} else if v != nil {
 		a.fail(http.StatusInternalServerError, panicked(v))
 	}
-}
-
-// problem is the answer to an attempt that does not pass.
-func (a *attempt) problem() Problem {
-	if a.failure != nil {
-		return a.failure.Problem()
-	}
-	return refusal(&a.decision)
 }

@@ -13,6 +13,7 @@ import (
 	echolimit "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -45,11 +46,21 @@ func mountEchoV5(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			action := echolimit.From(l.Action)
+			action := keyfuncs.ActionOf[*echo.Context](func(c *echo.Context) (string, error) { return l.Action(c.Request()) })
 			if l.Routed {
 				action = echolimit.Route
 			}
-			if l.Config == nil {
+			if l.And != nil {
+				subjects := []gate.Subject[*echo.Context]{echolimit.By(l.Limiter, echolimit.From(l.User), action)}
+				for _, o := range l.And {
+					subjects = append(subjects, echolimit.By(o.Limiter, echolimit.From(o.User), echolimit.From(o.Action)))
+				}
+				if l.Config == nil {
+					chain = append(chain, echolimit.LimitAll(subjects...))
+				} else {
+					chain = append(chain, echoV5Config(*l.Config).LimitAll(subjects...))
+				}
+			} else if l.Config == nil {
 				chain = append(chain, echolimit.Limit(l.Limiter, echolimit.From(l.User), action))
 			} else {
 				chain = append(chain, echoV5Config(*l.Config).Limit(l.Limiter, echolimit.From(l.User), action))
@@ -61,9 +72,14 @@ func mountEchoV5(a gatetest.App) http.Handler {
 				if in.Config != nil {
 					allow = echoV5Config(*in.Config).Allow
 				}
-				if err := allow(c, in.Limiter, in.User, in.Action, in.Cost); err != nil {
-					return err
+				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
+				if in.Decided(d); !d.Allowed {
+					return nil
 				}
+			}
+			if rt.Settles != nil {
+				rt.Settles(c.Response(), c.Request(), func(actual int) error { return echolimit.Settle(c, actual) })
+				return nil
 			}
 			rt.Handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
 			return nil
@@ -78,7 +94,7 @@ func mountEchoV5(a gatetest.App) http.Handler {
 }
 
 func echoV5Config(cfg nethttp.Config) echolimit.Config {
-	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
 	if cfg.Cost != nil {
 		e.Cost = func(c *echo.Context) (int, error) { return cfg.Cost(c.Request()) }
 	}

@@ -43,6 +43,8 @@ func (framework) Answer(c *exchange, p gate.Problem, _ error) error {
 	return nil
 }
 
+func (framework) HandleError(*exchange, error) {}
+
 type watched struct {
 	exchange *exchange
 	bare     http.ResponseWriter
@@ -55,18 +57,18 @@ func (w *watched) Restore()                 { w.exchange.w = w.bare }
 
 // Its Limit makes a Gate for each middleware, and its Allow is for a handler that asks itself.
 func Example() {
-	limit := func(limiter *core.Limiter, user, action func(*exchange) (string, error), cfg gate.Config[*exchange], next handlerFunc) handlerFunc {
-		g := gate.New(framework{}, limiter, user, action, cfg)
+	limit := func(limiter *core.Limiter, user keyfuncs.UserOf[*exchange], action keyfuncs.ActionOf[*exchange], cfg gate.Config[*exchange], next handlerFunc) handlerFunc {
+		g := gate.New(framework{}, cfg, gate.Subject[*exchange]{Limiter: limiter, User: user, Action: action})
 		return func(c *exchange) {
 			_ = g.Serve(c, func(c *exchange) error { next(c); return nil })
 		}
 	}
-	allow := func(c *exchange, limiter *core.Limiter, user, action string, cost int) bool {
-		return gate.Allow(framework{}, c, nil, limiter, user, action, cost) == nil
+	allow := func(c *exchange, limiter *core.Limiter, user, action string, cost int) core.Decision {
+		return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 	}
 
-	user := func(c *exchange) (string, error) { return keyfuncs.RemoteIP(c.r) }
-	action := func(*exchange) (string, error) { return "post", nil }
+	user := gate.From(framework{}, keyfuncs.RemoteIP)
+	action := gate.Action[*exchange]("post")
 	posts := core.Must(core.New(memorystore.New(nil), core.FixedWindow(2, time.Hour)))
 	images := core.Must(core.New(memorystore.New(nil), core.FixedWindow(10, time.Hour)))
 	free := gate.Config[*exchange]{FinalCost: func(_ *exchange, status int) int {
@@ -76,7 +78,7 @@ func Example() {
 		return 1
 	}}
 	handle := limit(posts, user, action, free, func(c *exchange) {
-		if allow(c, images, "alice", "image", 4) {
+		if allow(c, images, "alice", "image", 4).Allowed {
 			c.w.WriteHeader(http.StatusCreated)
 		}
 	})

@@ -1,6 +1,6 @@
 package gate
 
-// ForgetHandlers lets [Decide] log again at once.
+// ForgetHandlers lets [Allow] log again at once.
 func ForgetHandlers() {
 	handlers.down.last.Store(0)
 	handlers.broken.last.Store(0)

@@ -35,18 +35,13 @@ func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()
 // log logs a failure, unless the request is at fault or the client has disconnected.
 func (f *Failure) log(ctx context.Context, l *failureLog) {
 	due, text := &l.broken, ": a request cannot be limited"
+	down, unrouted := f.Status == http.StatusServiceUnavailable, errors.Is(f, keyfuncs.ErrNoRoute)
 	switch {
-	case f.Status == http.StatusBadRequest:
+	case f.Status == http.StatusBadRequest, down && ctx.Err() != nil, unrouted && l.unrouted.Swap(true):
 		return
-	case errors.Is(f, keyfuncs.ErrNoRoute):
-		if l.unrouted.Swap(true) {
-			return
-		}
+	case unrouted:
 		due = new(rarely)
-	case f.Status == http.StatusServiceUnavailable:
-		if ctx.Err() != nil {
-			return
-		}
+	case down:
 		due, text = &l.down, ": the store has no answer; requests are answered 503"
 	}
 	if due.now() {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -48,8 +49,9 @@ type watchedBody struct {
 	reads          atomic.Int32 // under way
 }
 
-// cut reports whether a read has failed, or has not returned.
-func (b *watchedBody) cut() bool { return b.failed.Load() || b.reads.Load() > 0 }
+// cut reports whether a read has failed, or has not returned. It looks at the reads under way first:
+// one that ends meanwhile has set failed.
+func (b *watchedBody) cut() bool { return b.reads.Load() > 0 || b.failed.Load() }
 
 // watchBody returns r, or if r has a body, a copy of r with a watchedBody. It is a copy
 // because net/http looks for the type of its own Body in its own request.
@@ -74,7 +76,10 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 }
 
 func (b *watchedBody) Close() error {
-	b.closed.Store(true) // a read that fails from now on is not the client's fault
+	b.closed.Store(true)    // a read that begins from now on fails, and the client is not at fault
+	if b.reads.Load() > 0 { // the handler has given up waiting for the client
+		b.failed.Store(true)
+	}
 	return b.ReadCloser.Close()
 }
 
@@ -96,6 +101,10 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 		err = core.ErrCost
 	case final > a.cost:
 		_, err = a.limiter.Surcharge(ctx, a.user, a.action, final-a.cost)
+		for _, o := range a.further {
+			_, failed := o.limiter.Surcharge(ctx, o.user, o.action, final-a.cost)
+			err = cmp.Or(err, failed)
+		}
 	case final < a.cost && !left:
 		err = a.limiter.RefundN(ctx, a.decision, a.cost-final)
 	}

@@ -1,10 +1,10 @@
 // Package gate is for authors of framework adapters. It turns a request into a decision and a
 // decision into a response. Packages nethttp, ginlimit and echolimit are such adapters. To limit
-// handlers, use one of those.
+// handlers, use one of those; of this package they need only the constants of [Headers].
 //
 // An adapter implements [Framework] and makes one [Gate] for each middleware with [New]. For each
-// request it calls [Gate.Serve]. Its functions Allow and Decision call [Allow] and [Decision].
-// Package gatetest tests an adapter.
+// request it calls [Gate.Serve]. Its functions Allow, Decision and Settle call [Allow], [Decision] and
+// [Settle]. Package gatetest tests an adapter.
 //
 // # What an adapter must ensure
 //
@@ -12,7 +12,7 @@
 // out has set, and the handler adds to it. If the framework keeps its header in another form, the
 // adapter copies it back before the handler runs and before it answers.
 //
-// Gate leaves a mark for Allow and Decision in the context of the request, and nowhere else. So
+// Gate leaves a mark for Allow, Decision and Settle in the context of the request, and nowhere else. So
 // Request must return what WithRequest was given last, until the request ends. A framework without
 // an *http.Request keeps the one that the adapter makes in its own values of the request.
 //
@@ -23,13 +23,17 @@
 // over: nothing that is written later replaces it. If the framework keeps the response in memory
 // until its chain has returned, it has begun when the handler or a hook has set a status or
 // written a body. See [Watched].
+//
+// With [core.InFlight], Serve releases the request's slot when next returns or panics. So next must
+// not return before the handlers have: if the framework streams after its handlers have returned, or
+// runs them in another goroutine, next waits for that. Allow takes a slot that only its caller can
+// release.
 package gate
 
 import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -59,6 +63,10 @@ type Framework[C any] interface {
 	// returned an error without answering, err is that error. A framework that has a central
 	// error handler returns an error for it. Answer calls ClearBody first.
 	Answer(c C, p Problem, err error) error
+
+	// HandleError gives the central error handler an error of Answer, Deny or Fail, so that the
+	// request is answered before Allow returns. It does nothing if there is no such handler.
+	HandleError(c C, err error)
 }
 
 // Watched is a response that is watched while a hook or the handlers run.
@@ -80,88 +88,131 @@ type Watched interface {
 // Config are the settings of a middleware. The fields are those of nethttp.Config. If Deny and
 // Fail return an error, the Framework's Answer gets it if they have not answered the request.
 type Config[C any] struct {
-	Cost            func(C) (int, error)
-	Limiter         func(C) (*core.Limiter, error)
-	Skip            func(C) bool
-	CountPreflights bool
-	MaxWait         time.Duration
-	MaxWaiting      int
-	FinalCost       func(c C, status int) int
-	Deny            func(C, core.Decision) error
-	Fail            func(C, error) error // the error is a *Failure
-	Keep            bool
-	ResetDelta      bool
-	IETF            bool
+	Cost             func(C) (int, error)
+	Limiter          func(C) (*core.Limiter, error)
+	Skip             func(C) bool
+	CountPreflights  bool
+	MaxWait          time.Duration
+	MaxWaiting       int
+	FinalCost        func(c C, status int) int
+	Settle           bool
+	Deny             func(C, core.Decision) error
+	Fail             func(C, error) error // the error is a *Failure
+	Keep             bool
+	Headers          Headers
+	SpreadRetryAfter bool
+}
+
+// A Subject is a limiter, and the functions of whom and what it limits. The adapters' function By makes it.
+type Subject[C any] struct {
+	Limiter *core.Limiter
+	User    keyfuncs.UserOf[C]
+	Action  keyfuncs.ActionOf[C]
 }
 
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
-	framework    Framework[C]
-	given        *core.Limiter // as given to New
-	limiter      *core.Limiter // given, or derived from it with Refundable if there is a FinalCost
-	user, action func(C) (string, error)
-	config       Config[C]
-	headers      headers
-	waiting      atomic.Int64
-	login        loginCheck
-	failures     failureLog
-	uncharged    rarely // logs that a final cost could not be charged
-	twice        twiceCheck
+	framework  Framework[C]
+	given      *core.Limiter // of the first subject, as given to New
+	limiter    *core.Limiter // given, or derived from it with Refundable if the cost may change
+	subjects   []subject[C]
+	config     Config[C]
+	headers    headers
+	places     places
+	failures   failureLog
+	uncharged  rarely // logs that a final cost could not be charged
+	unreleased rarely // logs that a slot could not be renewed or released
+	twice      suspicion
+}
+
+// A subject is a Subject, and what its first requests may show.
+type subject[C any] struct {
+	Subject[C]
+	userless   suspicion
+	actionless suspicion
+	ported     suspicion
 }
 
 const defaultMaxWaiting = 1000
 
-// New makes the gate of a middleware. It panics if the limiter is nil or was not made by core.New,
-// if a key function is nil, or if a number in cfg is negative.
-func New[C any](f Framework[C], limiter *core.Limiter, user, action func(C) (string, error), cfg Config[C]) *Gate[C] {
-	fails := func(why string) { panic(f.Name() + ": Limit: " + why) }
+// New makes the gate of a middleware. All subjects are decided together: see core.All. It panics if
+// there are none, if a limiter is nil or was not made by core.New, if a key function is nil, or if a
+// number in cfg is out of bounds.
+func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] {
+	name := "Limit"
+	if len(subjects) != 1 {
+		name = "LimitAll"
+	}
+	fails := func(why string) { panic(f.Name() + ": " + name + ": " + why) }
+	if len(subjects) == 0 {
+		fails("no subjects; give at least one, such as By(limiter, user, action)")
+	}
+	for i := range subjects {
+		switch s := &subjects[i]; {
+		case s.Limiter == nil:
+			fails("the limiter is nil; make one with core.New")
+		case len(s.Limiter.Limits()) == 0:
+			fails("the limiter is empty; make one with core.New")
+		case s.User == nil:
+			fails("the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
+		case s.Action == nil:
+			fails("the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
+		}
+	}
 	switch {
-	case limiter == nil:
-		fails("the limiter is nil; make one with core.New")
-	case len(limiter.Limits()) == 0:
-		fails("the limiter is empty; make one with core.New")
-	case user == nil:
-		fails("the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
-	case action == nil:
-		fails("the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
 	case cfg.MaxWait < 0:
 		fails(fmt.Sprintf("MaxWait %s is negative; 0 refuses at once", cfg.MaxWait))
+	case cfg.Headers < XRateLimit || cfg.Headers > NoHeaders:
+		fails(fmt.Sprintf("Headers is %d; use a constant of package gate, such as gate.IETF", cfg.Headers))
+	case cfg.FinalCost != nil && cfg.Settle:
+		fails("FinalCost and Settle are both set; keep Settle if the handler knows the cost, and FinalCost if the status tells it")
 	case cfg.MaxWaiting < 0:
 		fails(fmt.Sprintf("MaxWaiting %d is negative; 0 is %d", cfg.MaxWaiting, defaultMaxWaiting))
 	case cfg.MaxWaiting == 0:
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
-	g := &Gate[C]{framework: f, given: limiter, limiter: limiter, user: user, action: action, config: cfg}
-	if cfg.FinalCost != nil {
+	limiter := subjects[0].Limiter
+	g := &Gate[C]{framework: f, given: limiter, limiter: limiter, subjects: make([]subject[C], len(subjects)), config: cfg}
+	if g.config.changes() { // this makes all charges of a decision refundable
 		g.limiter = core.Must(limiter.With(core.Refundable{}))
 	}
-	g.headers = headers{style: cfg.style(), policy: newPolicy(g.limiter)}
+	var further []*core.Limiter
+	for _, s := range subjects[1:] {
+		further = append(further, s.Limiter)
+	}
+	g.headers = headers{cfg.Headers, newPolicy(g.limiter, further)}
+	for i := range g.subjects {
+		s := &g.subjects[i]
+		s.Subject = subjects[i]
+		s.userless.left.Store(manyKeyless)
+		s.actionless.left.Store(manyKeyless)
+		s.ported.left.Store(manyPorts)
+	}
+	g.twice.left.Store(manySame)
 	return g
 }
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve
-// calls next, which runs the handlers, and returns its error. Otherwise it answers the request, and
+// calls next, which runs the handlers, and returns its error. It renews a slot of [core.InFlight]
+// until then, and then releases it. Otherwise it answers the request, and
 // returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
-	a := attempt{adapter: g.framework.Name(), limiter: g.limiter, cost: 1}
-	outer := h[headerRemaining]
-	switch {
-	case !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a):
-		return g.pass(c, r, &a, outer != nil, next)
-	case a.failure != nil:
-		a.failure.log(r.Context(), &g.failures)
-		g.headers.fail(h, &a)
-		return answer(g.framework, &g.config, c, &a)
+	a := attempt{adapter: g.framework.Name(), limiter: g.limiter, cost: 1, spread: g.config.SpreadRetryAfter}
+	outer := shownBy(h)
+	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
+		return g.pass(c, r, &a, outer.there, next)
 	}
-	if outer != nil {
+	if a.failure != nil {
+		a.failure.log(r.Context(), &g.failures)
+	} else if outer.there {
 		g.warnTwice(h, &a)
 	}
-	g.headers.write(h, outer, a.limiter, &a.decision)
+	g.headers.write(h, outer, &a)
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
-	return g.pass(c, r, &a, outer != nil, next)
+	return g.pass(c, r, &a, outer.there, next)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:
@@ -180,17 +231,16 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	if a.asking = "skip"; cfg.Skip != nil && cfg.Skip(c) {
 		return true
 	}
-	a.asking = "user"
-	if a.user, err = g.user(c); !a.key(a.user, err) {
-		if errors.Is(a.failure, keyfuncs.ErrNoKey) && g.login.missed() {
-			g.warnNoUser(c, a.failure.Err)
+	for i := range g.subjects {
+		user, action, ok := g.keys(c, &g.subjects[i], a)
+		switch {
+		case !ok:
+			return false
+		case i == 0:
+			a.user, a.action = user, action
+		default:
+			a.further = append(a.further, further{g.subjects[i].Limiter, user, action})
 		}
-		return false
-	}
-	g.login.found()
-	a.asking = "action"
-	if a.action, err = g.action(c); !a.key(a.action, err) {
-		return false
 	}
 	if cfg.Limiter != nil {
 		a.asking = "limiter"
@@ -208,10 +258,9 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	}
 	most := cfg.MaxWait
 	if most > 0 {
-		if g.waiting.Add(1) <= int64(cfg.MaxWaiting) {
-			defer g.waiting.Add(-1)
+		if own := (place{a.user, a.action}); g.places.take(own, cfg.MaxWaiting) {
+			defer g.places.leave(own)
 		} else {
-			g.waiting.Add(-1)
 			most = 0
 		}
 	}
@@ -219,28 +268,58 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	return false
 }
 
-// pick returns the limiter for the request, refundable if there is a FinalCost.
+// keys returns the user and the action of a subject.
+func (g *Gate[C]) keys(c C, s *subject[C], a *attempt) (user, action string, ok bool) {
+	a.asking = "user"
+	user, err := s.User(c)
+	if !a.key(user, err) {
+		if errors.Is(a.failure, keyfuncs.ErrNoKey) {
+			g.warnNoUser(c, s, a.failure.Err)
+		}
+		return "", "", false
+	}
+	s.userless.cleared()
+	g.warnPort(s, user)
+	a.asking = "action"
+	if action, err = s.Action(c); !a.key(action, err) {
+		if errors.Is(a.failure, keyfuncs.ErrNoKey) {
+			g.warnNoAction(s, a.failure.Err)
+		}
+		return "", "", false
+	}
+	s.actionless.cleared()
+	return user, action, true
+}
+
+// changes reports whether the cost charged on entry may change.
+func (cfg *Config[C]) changes() bool { return cfg.FinalCost != nil || cfg.Settle }
+
+// pick returns the first subject's limiter for the request, refundable if the cost may change.
 func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
 	picked, err := g.config.Limiter(c)
 	switch {
 	case err != nil || picked == nil || picked == g.given:
 		return g.limiter, err
-	case g.config.FinalCost == nil:
+	case !g.config.changes():
 		return picked, nil
 	}
 	return picked.With(core.Refundable{})
 }
 
 // pass runs the handlers of a request that passes, and before that leaves a mark in the request if
-// Allow or Decision may need one. A mark costs a copy of the request. So a Limit without Deny, Fail
-// and Keep leaves one only inside of another mark, or if it has skipped the request: otherwise Allow
-// sees the style in the headers.
+// Allow, Decision or Settle may need one. A mark costs a copy of the request. So a Limit whose
+// configuration Allow sees in the headers leaves one only inside of another mark, or if it has skipped
+// the request.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, stacked bool, next func(C) error) error {
 	cfg, decided, inner := &g.config, a.decision.Allowed, r
+	if decided && a.lease != 0 {
+		defer g.hold(r.Context(), a).end()
+	}
 	var outer *mark[C]
-	if marks := cfg.Deny != nil || cfg.Fail != nil || cfg.Keep; marks || stacked || !decided {
+	marks := cfg.Deny != nil || cfg.Fail != nil || cfg.Keep || cfg.Settle || cfg.SpreadRetryAfter || cfg.Headers == NoHeaders
+	if marks || stacked || !decided {
 		outer = around[C](r)
-		if marks || outer != nil || !decided && cfg.style() != (style{}) {
+		if marks || outer != nil || !decided && cfg.Headers != XRateLimit {
 			inner = r.WithContext(newMark(r.Context(), cfg, outer, a))
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -35,8 +37,18 @@ func TestStartUp(t *testing.T) {
 		{"net/http: a limiter not from New", func() { nethttp.Limit(&core.Limiter{}, xUserID, action) }, "nethttp: Limit: the limiter is empty; make one with core.New"},
 		{"Gin: a limiter not from New", func() { ginlimit.Limit(&core.Limiter{}, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: the limiter is empty"},
 		{"Echo: a limiter not from New", func() { echolimit.Limit(&core.Limiter{}, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: the limiter is empty"},
-		{"Gin: net/http's Route", func() { ginlimit.From(keyfuncs.Route) }, "ginlimit: From: keyfuncs.Route reads the pattern of an http.ServeMux; use ginlimit.Route"},
-		{"Echo: net/http's Route", func() { echolimit.From(keyfuncs.Route) }, "echolimit: From: keyfuncs.Route reads the pattern of an http.ServeMux; use echolimit.Route"},
+		{"Gin: net/http's Route", func() { ginlimit.From(keyfuncs.Route) }, "ginlimit: keyfuncs.Route knows only the routes of net/http; use ginlimit.Route"},
+		{"Echo: net/http's Route", func() { echolimit.From(keyfuncs.Route) }, "echolimit: keyfuncs.Route knows only the routes of net/http; use echolimit.Route"},
+		{"net/http: Route as the user", func() { nethttp.Limit(ok, keyfuncs.Route, keyfuncs.Route) }, "nethttp: keyfuncs.Route is given as the user; give Limit first the user and then the action"},
+		{"net/http: RemoteIP as the action", func() { nethttp.Limit(ok, xUserID, keyfuncs.RemoteIP) }, "nethttp: keyfuncs.RemoteIP is given as the action;"},
+		{"net/http: Everyone as the action", func() { nethttp.Config{}.Limit(ok, xUserID, keyfuncs.Everyone) }, "nethttp: keyfuncs.Everyone is given as the action;"},
+		{"Gin: Route as the user", func() { ginlimit.Limit(ok, ginlimit.Route, ginlimit.Route) }, "ginlimit: ginlimit.Route is given as the user;"},
+		{"Echo: Route as the user", func() { echolimit.Limit(ok, echolimit.Route, echolimit.Route) }, "echolimit: echolimit.Route is given as the user;"},
+		{"Echo v5: Route as the user", func() { echov5.Limit(ok, echov5.Route, echov5.Route) }, "echolimit: echov5.Route is given as the user;"},
+		{"net/http: Headers that there are not", func() { nethttp.Config{Headers: 5}.Limit(ok, xUserID, action) }, "nethttp: Limit: Headers is 5; use a constant of package gate, such as gate.IETF"},
+		{"Gin: Headers that there are not", func() { ginlimit.Config{Headers: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: Headers is -1;"},
+		{"Echo: Headers that there are not", func() { echolimit.Config{Headers: 9}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: Headers is 9;"},
+		{"Echo v5: Headers that there are not", func() { echov5.Config{Headers: 9}.Limit(ok, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: Headers is 9;"},
 		{"net/http: no user", func() { nethttp.Limit(ok, nil, action) }, "nethttp: Limit: the user's key function is nil; say whom to limit"},
 		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
 		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},
@@ -56,7 +68,7 @@ func TestStartUp(t *testing.T) {
 		{"Echo: no action", func() { echolimit.Limit(ok, echolimit.Value("user"), nil) }, "echolimit: Limit: the action's key function is nil; say what to limit"},
 		{"Echo: nothing to make a key function from", func() { echolimit.From(nil) }, "echolimit: From: the key function is nil"},
 		{"Echo v5: a limiter not from New", func() { echov5.Limit(&core.Limiter{}, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: the limiter is empty"},
-		{"Echo v5: net/http's Route", func() { echov5.From(keyfuncs.Route) }, "echolimit: From: keyfuncs.Route reads the pattern of an http.ServeMux; use echolimit.Route"},
+		{"Echo v5: net/http's Route", func() { echov5.From(keyfuncs.Route) }, "echolimit: keyfuncs.Route knows only the routes of net/http; use echolimit.Route"},
 		{"Echo v5: a negative MaxWait", func() { echov5.Config{MaxWait: -1}.Limit(ok, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: MaxWait -1ns is negative"},
 		{"Echo v5: a negative MaxWaiting", func() { echov5.Config{MaxWaiting: -1}.Limit(ok, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: MaxWaiting -1 is negative"},
 		{"Echo v5: no limiter", func() { echov5.Limit(nil, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: the limiter is nil; make one with core.New"},
@@ -148,3 +160,44 @@ func TestAHookPanics(t *testing.T) {
 }
 
 func five(s core.Store) *core.Limiter { return core.Must(core.New(s, fivePerMinute)) }
+
+// A program that gives an action as the user, or a user as the action, does not compile. A function of
+// one's own can be either, also if From made it one of Gin or Echo.
+func TestUserAndActionHaveTypes(t *testing.T) {
+	prefix := netip.MustParsePrefix("10.0.0.0/8")
+	for _, c := range []struct {
+		name           string
+		limit          any
+		users, actions []any
+		own            any
+	}{
+		{
+			"net/http", nethttp.Limit,
+			[]any{
+				keyfuncs.Header("X-User-ID"), keyfuncs.Cookie("session"), keyfuncs.BasicAuthUser(), keyfuncs.ContextValue("user"),
+				keyfuncs.ForwardedIP(prefix), keyfuncs.TrustedHeaderIP("X-Real-IP", prefix), keyfuncs.Subnet{}.Of(keyfuncs.RemoteAddr),
+			},
+			[]any{keyfuncs.Action("x")},
+			keyfuncs.Join(keyfuncs.RemoteIP),
+		},
+		{"Gin", ginlimit.Limit, []any{ginlimit.Value("user")}, []any{ginlimit.Action("x")}, ginlimit.From(xUserID)},
+		{"Echo", echolimit.Limit, []any{echolimit.Value("user")}, []any{echolimit.Action("x")}, echolimit.From(xUserID)},
+		{"Echo v5", echov5.Limit, []any{echov5.Value("user")}, []any{echov5.Action("x")}, echov5.From(xUserID)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			limit := reflect.TypeOf(c.limit)
+			takes := func(f any, user, action bool) {
+				if got := reflect.TypeOf(f); got.AssignableTo(limit.In(1)) != user || got.AssignableTo(limit.In(2)) != action {
+					t.Errorf("%v is for a user: %t, for an action: %t; want %t, %t", got, !user, !action, user, action)
+				}
+			}
+			for _, f := range c.users {
+				takes(f, true, false)
+			}
+			for _, f := range c.actions {
+				takes(f, false, true)
+			}
+			takes(c.own, true, true)
+		})
+	}
+}

@@ -25,17 +25,24 @@ const (
 // retrySeconds is the Retry-After of a store failure.
 const retrySeconds = 1
 
-// A style says in what form the headers tell a decision.
-type style struct {
-	delta bool // X-RateLimit-Reset in seconds from now, not since 1970
-	ietf  bool // RateLimit and RateLimit-Policy in addition
-}
+// Headers says which headers show a decision. A refusal has Retry-After and Cache-Control in any case.
+type Headers int
 
-func (cfg *Config[C]) style() style { return style{delta: cfg.ResetDelta, ietf: cfg.IETF} }
+// The values of [Headers].
+const (
+	XRateLimit        Headers = iota // X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset
+	XRateLimitDelta                  // the same, with X-RateLimit-Reset in seconds from now instead of since 1970
+	IETF                             // RateLimit and RateLimit-Policy, as in draft 11 of May 2026
+	XRateLimitAndIETF                // those of XRateLimit and of IETF
+	NoHeaders                        // none
+)
+
+func (hs Headers) x() bool    { return hs != IETF && hs != NoHeaders }
+func (hs Headers) ietf() bool { return hs == IETF || hs == XRateLimitAndIETF }
 
 // headers writes the headers of decisions.
 type headers struct {
-	style
+	Headers
 	policy policy // of the limiter that usually decides, or none
 }
 
@@ -46,33 +53,35 @@ type values struct {
 	text  [60]byte // any three numbers have room
 }
 
-// write sets the headers of a decision. outer is the X-RateLimit-Remaining that a limit further out
-// has set, if any: they then show the tighter of the two decisions.
-func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d *core.Decision) {
-	now := time.Now()
-	if was, stacked := number(outer); stacked {
-		if d.Allowed && !tighter(d, now, was, h) {
-			return
-		}
-		delete(h, headerPolicy) // they would not agree with the numbers set now
-		delete(h, headerIETF)
+// write sets the headers of an attempt. If the store has failed, they show the first limit with
+// nothing left. outer is what the headers of a limit further out show: they then show the tighter
+// of the two decisions.
+func (hs *headers) write(h http.Header, outer shown, a *attempt) {
+	d := a.told(&hs.policy)
+	if f := a.failure; f != nil && f.Status == http.StatusServiceUnavailable {
+		const retry = retrySeconds * time.Second
+		d = &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry}
+	} else if f != nil {
+		h[headerCache] = []string{"no-store"}
+		return
 	}
-	v := new(values)
-	b := strconv.AppendInt(v.text[:0], int64(d.Limit), 10)
-	limit := len(b)
-	b = strconv.AppendInt(b, int64(max(0, d.Remaining)), 10)
-	remaining := len(b)
-	b = strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10)
-	text := unsafe.String(&v.text[0], len(b)) // which is not written to again
-	v.lines = [3]string{text[:limit], text[limit:remaining], text[remaining:]}
-	h[headerLimit], h[headerRemaining], h[headerReset] = v.lines[:1:1], v.lines[1:2:2], v.lines[2:]
-	if hs.ietf {
-		p := &hs.policy
-		if limiter != p.limiter {
-			other := newPolicy(limiter)
-			p = &other
+	if now := time.Now(); hs.Headers != NoHeaders && (!d.Allowed || outer.looser(d, now)) {
+		if outer.there { // they would not agree with the numbers set now
+			for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
+				delete(h, name)
+			}
 		}
-		p.write(h, d)
+		if hs.x() {
+			hs.numbers(h, d, now)
+		}
+		if hs.ietf() {
+			p := &hs.policy
+			if a.limiter != p.limiter {
+				other := newPolicy(a.limiter, p.further)
+				p = &other
+			}
+			p.write(h, d)
+		}
 	}
 	if d.Allowed {
 		return
@@ -84,24 +93,26 @@ func (hs *headers) write(h http.Header, outer []string, limiter *core.Limiter, d
 	}
 }
 
-// fail sets the headers of a failure. If the store failed, they show the first limit with
-// nothing left.
-func (hs *headers) fail(h http.Header, a *attempt) {
-	if a.failure.Status != http.StatusServiceUnavailable {
-		h[headerCache] = []string{"no-store"}
-		return
-	}
-	const retry = retrySeconds * time.Second
-	hs.write(h, h[headerRemaining], a.limiter, &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry})
+// numbers sets the three headers that begin with X-RateLimit.
+func (hs Headers) numbers(h http.Header, d *core.Decision, now time.Time) {
+	v := new(values)
+	b := strconv.AppendInt(v.text[:0], int64(d.Limit), 10)
+	limit := len(b)
+	b = strconv.AppendInt(b, int64(max(0, d.Remaining)), 10)
+	remaining := len(b)
+	b = strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10)
+	text := unsafe.String(&v.text[0], len(b)) // which is not written to again
+	v.lines = [3]string{text[:limit], text[limit:remaining], text[remaining:]}
+	h[headerLimit], h[headerRemaining], h[headerReset] = v.lines[:1:1], v.lines[1:2:2], v.lines[2:]
 }
 
 // reset is the value of X-RateLimit-Reset for an instant that is that long after at. Seconds since
 // 1970 are by the process's clock, as in the Date header.
-func (s style) reset(at time.Time, after time.Duration) int64 {
-	if s.delta {
-		return secondsUp(0, after)
+func (hs Headers) reset(at time.Time, after time.Duration) int64 {
+	if hs == XRateLimit || hs == XRateLimitAndIETF {
+		return secondsUp(at.UnixNano(), after)
 	}
-	return secondsUp(at.UnixNano(), after)
+	return secondsUp(0, after)
 }
 
 // secondsUp is the time d after now, in seconds and rounded up. It does not overflow for any
@@ -113,20 +124,38 @@ func secondsUp(now int64, d time.Duration) int64 {
 // ceilSeconds rounds up, to at least 1: with 0 a client would retry at once.
 func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
 
-// tighter reports whether a decision is tighter than the one that has set the headers: less
-// remains, or the same and for longer.
-func tighter(d *core.Decision, now time.Time, was int64, h http.Header) bool {
-	if remaining := int64(d.Remaining); remaining != was {
-		return remaining < was
-	}
-	wasReset, _ := number(h[headerReset])
-	return styleOf(h, wasReset).reset(now, d.ResetAfter) > wasReset
+// shown is what the headers of a response show already.
+type shown struct {
+	there            bool
+	headers          Headers
+	remaining, reset int64 // reset is in the unit of headers
 }
 
-// styleOf is the style of the headers that are set already, with that X-RateLimit-Reset.
-func styleOf(h http.Header, reset int64) style {
+func shownBy(h http.Header) (s shown) {
 	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
-	return style{delta: reset < longAgo, ietf: h[headerIETF] != nil}
+	item := h[headerIETF]
+	if s.remaining, s.there = number(h[headerRemaining]); s.there {
+		s.reset, _ = number(h[headerReset])
+		switch {
+		case item != nil:
+			s.headers = XRateLimitAndIETF
+		case s.reset < longAgo:
+			s.headers = XRateLimitDelta
+		}
+	} else if len(item) == 1 {
+		s.headers = IETF
+		s.remaining, s.reset, s.there = parseItem(item[0])
+	}
+	return s
+}
+
+// looser reports whether a decision is tighter than what is shown: less remains, or the same and for
+// longer.
+func (s shown) looser(d *core.Decision, now time.Time) bool {
+	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
+		return !s.there || remaining < s.remaining
+	}
+	return s.headers.reset(now, d.ResetAfter) > s.reset
 }
 
 func number(values []string) (int64, bool) {

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -33,7 +35,7 @@ func TestHeaders(t *testing.T) {
 	for _, ad := range adapters {
 		t.Run(ad.Name, func(t *testing.T) {
 			holdsHeaders(t, ad, nethttp.Config{}, core.Decision{Limit: 5, RetryAfter: core.Never})
-			holdsHeaders(t, ad, nethttp.Config{ResetDelta: true}, core.Decision{Allowed: true, Limit: 1_000_000_000, Remaining: 1_000_000_000})
+			holdsHeaders(t, ad, nethttp.Config{Headers: gate.XRateLimitDelta}, core.Decision{Allowed: true, Limit: 1_000_000_000, Remaining: 1_000_000_000})
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
@@ -44,7 +46,7 @@ func TestHeaders(t *testing.T) {
 				return time.Duration(r.Int64() >> r.IntN(63))
 			}
 			for range 2000 {
-				cfg := nethttp.Config{ResetDelta: r.IntN(2) == 0, IETF: r.IntN(2) == 0, Keep: r.IntN(2) == 0}
+				cfg := nethttp.Config{Headers: gate.Headers(r.IntN(int(gate.NoHeaders) + 1)), Keep: r.IntN(2) == 0}
 				d := core.Decision{Allowed: r.IntN(2) == 0, Limit: 1 + r.IntN(1_000_000_000)>>r.IntN(30), ResetAfter: after()}
 				d.Remaining = r.IntN(d.Limit + 1)
 				if !d.Allowed {
@@ -78,21 +80,11 @@ func holdsHeaders(t *testing.T, ad gatetest.Adapter, cfg nethttp.Config, d core.
 	if !d.Allowed != (resp.Header.Get("Cache-Control") == "no-store") {
 		t.Errorf("Cache-Control: %q", resp.Header.Get("Cache-Control"))
 	}
-	if got := number(t, resp.Header, "X-RateLimit-Limit"); got != int64(d.Limit) {
-		t.Errorf("Limit %d, want %d", got, d.Limit)
-	}
-	if got := number(t, resp.Header, "X-RateLimit-Remaining"); got != int64(d.Remaining) {
-		t.Errorf("Remaining %d, want %d", got, d.Remaining)
-	}
-
-	// Reset: the first second that is not before the limit is whole.
-	got := number(t, resp.Header, "X-RateLimit-Reset")
-	if cfg.ResetDelta {
-		if want := secondsUp(d.ResetAfter); got != want {
-			t.Errorf("Reset %d, want %d for %s", got, want, d.ResetAfter)
-		}
-	} else if time.Unix(got, 0).Before(before.Add(d.ResetAfter).Round(0)) || !time.Unix(got-1, 0).Before(after.Add(d.ResetAfter).Round(0)) {
-		t.Errorf("Reset %d for %s from %v to %v", got, d.ResetAfter, before, after)
+	shows := cfg.Headers
+	if shows != gate.IETF && shows != gate.NoHeaders {
+		numbers(t, resp.Header, shows, d, before, after)
+	} else if strings.Contains(fmt.Sprint(resp.Header), "X-Ratelimit") {
+		t.Errorf("unasked: %v", resp.Header)
 	}
 
 	// Retry-After: there if and only if waiting helps, never too early, and less
@@ -107,10 +99,31 @@ func holdsHeaders(t *testing.T, ad gatetest.Adapter, cfg nethttp.Config, d core.
 			t.Errorf("Retry-After %d, want %d for %s", n, want, d.RetryAfter)
 		}
 	}
-	if cfg.IETF {
+	if shows == gate.IETF || shows == gate.XRateLimitAndIETF {
 		ietf(t, resp.Header, d)
 	} else if resp.Header.Get("RateLimit") != "" || resp.Header.Get("RateLimit-Policy") != "" {
 		t.Errorf("unasked: %v", resp.Header)
+	}
+}
+
+// numbers checks the headers that begin with X-RateLimit.
+func numbers(t *testing.T, h http.Header, shows gate.Headers, d core.Decision, before, after time.Time) {
+	t.Helper()
+	if got := number(t, h, "X-RateLimit-Limit"); got != int64(d.Limit) {
+		t.Errorf("Limit %d, want %d", got, d.Limit)
+	}
+	if got := number(t, h, "X-RateLimit-Remaining"); got != int64(d.Remaining) {
+		t.Errorf("Remaining %d, want %d", got, d.Remaining)
+	}
+
+	// Reset: the first second that is not before the limit is whole.
+	got := number(t, h, "X-RateLimit-Reset")
+	if shows == gate.XRateLimitDelta {
+		if want := secondsUp(d.ResetAfter); got != want {
+			t.Errorf("Reset %d, want %d for %s", got, want, d.ResetAfter)
+		}
+	} else if time.Unix(got, 0).Before(before.Add(d.ResetAfter).Round(0)) || !time.Unix(got-1, 0).Before(after.Add(d.ResetAfter).Round(0)) {
+		t.Errorf("Reset %d for %s from %v to %v", got, d.ResetAfter, before, after)
 	}
 }
 
@@ -121,7 +134,7 @@ func TestNumbers(t *testing.T) {
 	for _, remaining := range []int{0, 1, 9, 10, 99, 100, 12345, 999_999_999, 1_000_000_000, math.MaxInt, math.MinInt} {
 		for _, reset := range []time.Duration{0, 1, 9 * time.Second, 10 * time.Second, time.Hour, 100 * 365 * 24 * time.Hour, math.MaxInt64, -time.Hour} {
 			d := core.Decision{Allowed: true, Remaining: remaining, ResetAfter: reset}
-			h := nethttp.Config{ResetDelta: true}.Limit(five(decides(d)()), keyfuncs.Everyone, keyfuncs.Action("reply"))(
+			h := nethttp.Config{Headers: gate.XRateLimitDelta}.Limit(five(decides(d)()), keyfuncs.Everyone, keyfuncs.Action("reply"))(
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Add("X-RateLimit-Remaining", "more") }))
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))

@@ -7,12 +7,14 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A mark is the context of a request inside a Limit, for Allow and Decision to find.
+// A mark is the context of a request inside a Limit, for Allow, Decision and Settle to find.
 type mark[C any] struct {
 	context.Context
 	config   *Config[C]
 	decision core.Decision // of the innermost Limit with Keep
 	kept     bool          // whether there is one
+	outer    *mark[C]
+	settles  *settlement // of a Limit with Settle
 }
 
 type markKey[C any] struct{}
@@ -32,7 +34,10 @@ func around[C any](r *http.Request) *mark[C] {
 
 // newMark makes the mark of a Limit inside of outer, which may be nil.
 func newMark[C any](ctx context.Context, cfg *Config[C], outer *mark[C], a *attempt) *mark[C] {
-	m := &mark[C]{Context: ctx, config: cfg}
+	m := &mark[C]{Context: ctx, config: cfg, outer: outer}
+	if cfg.Settle {
+		m.settles = &settlement{a.limiter, a.decision}
+	}
 	if cfg.Keep && a.decision.Allowed {
 		m.decision, m.kept = a.decision, true
 	} else if outer != nil {

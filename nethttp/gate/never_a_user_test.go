@@ -3,9 +3,11 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +67,43 @@ func TestNeverAUser(t *testing.T) {
 	}
 }
 
+// The warnings are about each subject: one with right keys does not keep back those about another.
+func TestNeverAUserOfOneSubject(t *testing.T) {
+	missing := keyfuncs.Header("X-None")
+	remote := func(r *http.Request) (string, error) { return r.RemoteAddr, nil }
+	for _, c := range []struct {
+		name         string
+		user, action keyfuncs.Func
+		want         string
+	}{
+		{"no user", missing, keyfuncs.Action("reply"), "never-a-user"},
+		{"no action", keyfuncs.Everyone, missing, "never-an-action"},
+		{"ports", remote, keyfuncs.Action("reply"), "user-with-port"},
+	} {
+		for _, wrong := range []int{0, 1} {
+			for _, ad := range adapters {
+				t.Run(fmt.Sprint(c.name, " of subject ", wrong, "/", ad.Name), func(t *testing.T) {
+					store := memory()
+					limits := []gatetest.Limit{
+						{Limiter: core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))},
+						{Limiter: core.Must(core.New(store, core.FixedWindow(1000, time.Hour).Named("x")))},
+					}
+					limits[wrong].User, limits[wrong].Action = c.user, c.action
+					limits[0].And = limits[1:]
+					log := gatetest.Capture(t)
+					h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: limits[:1]}}}.Filled())
+					for range 200 {
+						gatetest.Do(h, "POST", "/replies/1", "X-User-ID", "alice")
+					}
+					if got := log.Take(pkg(ad.Name)); len(got) != 1 || !strings.Contains(got[0], c.want) {
+						t.Errorf("said %q, want %s", got, c.want)
+					}
+				})
+			}
+		}
+	}
+}
+
 // An action that relies on the user does not turn the answer into another, nor keep the warning
 // back.
 func TestNeverAUserAndItsActionPanics(t *testing.T) {
@@ -84,6 +123,49 @@ func TestNeverAUserAndItsActionPanics(t *testing.T) {
 				t.Errorf("said %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// An action that no request has, and users that are connections, are told of once too.
+func TestKeysThatLimitNobody(t *testing.T) {
+	type actionKey struct{}
+	remote := func(r *http.Request) (string, error) { return r.RemoteAddr, nil }
+	request := func(remote, action string) *http.Request {
+		r := httptest.NewRequest("POST", "/replies/1", nil)
+		r.RemoteAddr = remote
+		return r.WithContext(context.WithValue(r.Context(), actionKey{}, action))
+	}
+	noAction := []string{`WARN adapter: the first 100 requests had no action and were answered 400; use one that every request has, such as Action("reply") or Route` +
+		" | never-an-action | keyfuncs: the request has no key: the context value gate_test.actionKey{} is missing or empty"}
+	ported := []string{"WARN adapter: the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy | user-with-port"}
+	many := func(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
+	for _, tt := range []struct {
+		name     string
+		user     keyfuncs.Func
+		requests []*http.Request
+		want     []string
+	}{
+		{"some without an action do not matter", keyfuncs.RemoteIP, many(99, request("192.0.2.1:1", "")), nil},
+		{"a hundred are logged once", keyfuncs.RemoteIP, many(500, request("192.0.2.1:1", "")), noAction},
+		{"one action before them is enough", keyfuncs.RemoteIP, append(many(1, request("192.0.2.1:1", "reply")), many(500, request("192.0.2.1:1", ""))...), nil},
+		{"ports are logged once", remote, many(50, request("192.0.2.1:1", "reply")), ported},
+		{"of IPv6 too", remote, many(50, request("[2001:db8::1]:1", "reply")), ported},
+		{"an address has none", remote, many(50, request("2001:db8::1", "reply")), nil},
+		{"one without is enough", remote, append(many(4, request("192.0.2.1:1", "reply")), append(many(1, request("alice", "reply")), many(50, request("192.0.2.1:1", "reply"))...)...), nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), core.FixedWindow(1000, 24*time.Hour)))
+				log := gatetest.Capture(t)
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, User: tt.user, Action: keyfuncs.ContextValue(actionKey{})}}}}}.Filled())
+				for _, r := range tt.requests {
+					h.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
 	}
 }
 

@@ -27,17 +27,18 @@ func mountExample(a gatetest.App) http.Handler {
 					lifted := exampleConfig(*in.Config)
 					cfg = &lifted
 				}
-				if gate.Allow(framework{}, c, cfg, in.Limiter, in.User, in.Action, in.Cost) != nil {
+				d := gate.Allow(framework{}, c, cfg, in.Limiter, in.User, in.Action, in.Cost)
+				if in.Decided(d); !d.Allowed {
 					return
 				}
+			}
+			if rt.Settles != nil {
+				rt.Settles(c.w, c.r, func(actual int) error { return gate.Settle[*exchange](c.r, actual) })
+				return
 			}
 			rt.Handler(c.w, c.r, func() (core.Decision, bool) { return gate.Decision[*exchange](c.r) })
 		}
 		for _, l := range slices.Backward(rt.Limits) {
-			action := l.Action
-			if l.Routed {
-				action = keyfuncs.Route
-			}
 			cfg := nethttp.Config{}
 			if l.Config != nil {
 				cfg = *l.Config
@@ -45,7 +46,15 @@ func mountExample(a gatetest.App) http.Handler {
 			key := func(f keyfuncs.Func) func(*exchange) (string, error) {
 				return func(c *exchange) (string, error) { return f(c.r) }
 			}
-			g, next := gate.New(framework{}, l.Limiter, key(l.User), key(action), exampleConfig(cfg)), handle
+			var subjects []gate.Subject[*exchange]
+			for _, l := range append([]gatetest.Limit{l}, l.And...) {
+				action := l.Action
+				if l.Routed {
+					action = keyfuncs.Route
+				}
+				subjects = append(subjects, gate.Subject[*exchange]{Limiter: l.Limiter, User: key(l.User), Action: key(action)})
+			}
+			g, next := gate.New(framework{}, exampleConfig(cfg), subjects...), handle
 			handle = func(c *exchange) { _ = g.Serve(c, func(c *exchange) error { next(c); return nil }) }
 		}
 		mux.HandleFunc(rt.Method+" "+rt.Path, func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +73,7 @@ func mountExample(a gatetest.App) http.Handler {
 }
 
 func exampleConfig(cfg nethttp.Config) gate.Config[*exchange] {
-	g := gate.Config[*exchange]{CountPreflights: cfg.CountPreflights, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF}
+	g := gate.Config[*exchange]{CountPreflights: cfg.CountPreflights, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
 	if cfg.Cost != nil {
 		g.Cost = func(c *exchange) (int, error) { return cfg.Cost(c.r) }
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -33,12 +34,12 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 		n     int // headers of ours, but for Reset
 	}{
 		{"allowed", decides(allowed), nethttp.Config{}, "alice", 2},
-		{"allowed, with IETF", decides(allowed), nethttp.Config{IETF: true, ResetDelta: true}, "alice", 4},
+		{"allowed, with IETF", decides(allowed), nethttp.Config{Headers: gate.XRateLimitAndIETF}, "alice", 4},
 		{"allowed, with Keep", decides(allowed), nethttp.Config{Keep: true}, "alice", 2},
 		{"refused", decides(refusal), nethttp.Config{}, "alice", 4},
 		{"refused forever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "alice", 3},
-		{"refused, with IETF", decides(refusal), nethttp.Config{IETF: true}, "alice", 6},
-		{"no answer", fails("boom"), nethttp.Config{IETF: true}, "alice", 6},
+		{"refused, with IETF", decides(refusal), nethttp.Config{Headers: gate.XRateLimitAndIETF}, "alice", 6},
+		{"no answer", fails("boom"), nethttp.Config{Headers: gate.XRateLimitAndIETF}, "alice", 6},
 		{"no user", decides(allowed), nethttp.Config{}, "", 1},
 	} {
 		for _, ad := range adapters {

@@ -26,25 +26,21 @@ type Problem struct {
 	RetryAfter int64 `json:"retry_after,omitempty"`
 }
 
-const (
-	typeQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
-	typeBanned  = "https://github.com/tailcut/tailcut#banned"
-	typeReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-	typeBlank   = "about:blank"
-
-	problemType = "application/problem+json" // the Content-Type
-)
+const problemType = "application/problem+json" // the Content-Type
 
 // refusal is the problem of a refused action.
 func refusal(d *core.Decision) Problem {
-	p := Problem{Type: typeQuota, Title: "Too many requests", Status: http.StatusTooManyRequests}
+	p := Problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
 	case d.RetryAfter == core.Never:
 		p.Detail = "This asks for more at once than the limit of " + strconv.Itoa(d.Limit) + " can ever allow."
 		return p
 	case d.Reason == core.ReasonBanned:
-		p.Type, p.Title = typeBanned, "Banned"
-		p.Detail = "You are banned from this for a time."
+		p.Type, p.Title = "https://github.com/tailcut/tailcut#banned", "Banned"
+		p.Detail = "You are temporarily banned from this action."
+	case d.Reason == core.ReasonInFlight:
+		p.Type, p.Title = "https://github.com/tailcut/tailcut#in-flight", "Too many requests at the same time"
+		p.Detail = "The limit of " + strconv.Itoa(d.Limit) + " at the same time is reached."
 	case d.Reason == core.ReasonFull:
 		p.Detail = "Too many users are being limited at present."
 	default:
@@ -56,18 +52,18 @@ func refusal(d *core.Decision) Problem {
 
 // Problem returns the problem of a failure.
 func (f *Failure) Problem() Problem {
-	p := Problem{Type: typeBlank, Title: http.StatusText(f.Status), Status: f.Status}
+	p := Problem{Type: "about:blank", Title: http.StatusText(f.Status), Status: f.Status}
 	asks := "which " + f.asking + " it is for"
 	if f.asking == "cost" {
 		asks = "what it costs"
 	}
 	switch {
 	case f.Status == http.StatusServiceUnavailable:
-		p.Type = typeReduced
+		p.Type = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 		p.Detail = "The limit on this action cannot be checked at present."
 		p.retry(retrySeconds)
 	case f.Status != http.StatusBadRequest:
-		p.Detail = "The server is not able to tell how this action is limited."
+		p.Detail = "The server could not determine the limit for this action."
 	case errors.Is(f, keyfuncs.ErrNoKey):
 		p.Detail = "The request does not say " + asks + "."
 	default:
@@ -119,7 +115,7 @@ func (p *SentProblem) MarshalJSON() ([]byte, error) {
 		p.sends, p.sent = true, "application/json"
 	}
 	problem := p.Problem
-	problem.Type = cmp.Or(problem.Type, typeBlank)
+	problem.Type = cmp.Or(problem.Type, "about:blank")
 	return json.Marshal(problem)
 }
 

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"net"
@@ -41,13 +42,10 @@ type watched struct {
 }
 
 func (w *watched) answered() (status int, begun bool) {
-	switch {
-	case w.taken:
+	if w.taken {
 		return 0, true
-	case w.status == 0:
-		return http.StatusOK, false
 	}
-	return w.status, true
+	return cmp.Or(w.status, http.StatusOK), w.status != 0
 }
 
 // behind identifies this wrapper to ofServer.

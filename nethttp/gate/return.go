@@ -11,8 +11,11 @@ import (
 func giveBack(r, inner *http.Request) {
 	if r.Pattern != inner.Pattern {
 		r.Pattern = inner.Pattern
-		for _, name := range wildcards(r.Pattern) {
-			r.SetPathValue(name, inner.PathValue(name))
+		for part := range strings.SplitSeq(r.Pattern, "{") {
+			if name, _, wild := strings.Cut(part, "}"); wild && name != "$" {
+				name = strings.TrimSuffix(name, "...")
+				r.SetPathValue(name, inner.PathValue(name))
+			}
 		}
 	}
 	if r.MultipartForm != inner.MultipartForm {
@@ -20,20 +23,5 @@ func giveBack(r, inner *http.Request) {
 	}
 	if r.Form == nil && inner.Form != nil {
 		r.Form, r.PostForm = inner.Form, inner.PostForm
-	}
-}
-
-// wildcards are the names in a pattern of http.ServeMux.
-func wildcards(pattern string) (names []string) {
-	for {
-		_, rest, ok := strings.Cut(pattern, "{")
-		if !ok {
-			return names
-		}
-		var name string
-		name, pattern, _ = strings.Cut(rest, "}")
-		if name = strings.TrimSuffix(name, "..."); name != "$" {
-			names = append(names, name)
-		}
 	}
 }

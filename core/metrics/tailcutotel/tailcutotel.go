@@ -13,6 +13,7 @@
 //	tailcut.store.down                                    gauge: 1 while a store is down
 //	tailcut.waiting{action}                               up-down counter, {call}
 //	tailcut.wait.seconds                                  s: how long calls of Wait took
+//	tailcut.lease.units.total{what}                       counter, {unit}: of leased limits: taken, returned, lost
 //	tailcut.memory.keys, tailcut.memory.keys.max          up-down counter, {key}: if there is a memorystore
 //
 // OpenTelemetry has no observable histogram. The two times are therefore three counters
@@ -74,10 +75,10 @@ func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 var onSpans sync.Map
 
 type instruments struct {
-	decisions, near        metric.Int64ObservableCounter
-	down                   metric.Int64ObservableGauge
-	waiting, keys, keysMax metric.Int64ObservableUpDownCounter
-	answers, waits         histogram
+	decisions, near, leases metric.Int64ObservableCounter
+	down                    metric.Int64ObservableGauge
+	waiting, keys, keysMax  metric.Int64ObservableUpDownCounter
+	answers, waits          histogram
 }
 
 // A histogram is three counters, since OpenTelemetry has no observable histogram.
@@ -111,6 +112,7 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 	i.answers = times("tailcut.store.seconds", "How long the store took to answer.")
 	i.waits = times("tailcut.wait.seconds", "How long calls waited for their turn.")
 	i.waiting = level("tailcut.waiting", "{call}", "Calls that wait for their turn, held requests included.")
+	i.leases = counter("tailcut.lease.units.total", "{unit}", "Units of leased limits that were taken in advance, returned, and lost.")
 	i.keys = level("tailcut.memory.keys", "{key}", "Keys in memory, those included that have expired and are not dropped yet.")
 	i.keysMax = level("tailcut.memory.keys.max", "{key}", "The bound of the keys in memory.")
 	i.down, err = meter.Int64ObservableGauge("tailcut.store.down", metric.WithUnit("1"), metric.WithDescription("1 if a store's last three calls failed, the last of them within a minute; else 0."))
@@ -119,7 +121,7 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 
 func (i *instruments) all() []metric.Observable {
 	return []metric.Observable{
-		i.decisions, i.near, i.down, i.waiting, i.keys, i.keysMax,
+		i.decisions, i.near, i.down, i.waiting, i.keys, i.keysMax, i.leases,
 		i.answers.bucket, i.answers.count, i.answers.sum, i.waits.bucket, i.waits.count, i.waits.sum,
 	}
 }
@@ -143,6 +145,11 @@ func (i *instruments) observe(o metric.Observer, s metrics.Snapshot) {
 		down = 1
 	}
 	o.ObserveInt64(i.down, down)
+	if l := s.Leases; l.Taken > 0 {
+		for what, n := range map[string]uint64{"taken": l.Taken, "returned": l.Returned, "lost": l.Lost} {
+			o.ObserveInt64(i.leases, int64(n), metric.WithAttributes(attribute.String("what", what)))
+		}
+	}
 	if s.MemoryKeysMax > 0 {
 		o.ObserveInt64(i.keys, int64(s.MemoryKeys))
 		o.ObserveInt64(i.keysMax, int64(s.MemoryKeysMax))

@@ -12,6 +12,7 @@
 //	tailcut_store_down                                    1 while a store is down
 //	tailcut_waiting{action}                               calls of Wait under way, held requests included
 //	tailcut_wait_seconds                                  histogram: how long those calls took
+//	tailcut_lease_units_total{what}                       units of leased limits: taken, returned, lost
 //	tailcut_memory_keys, tailcut_memory_keys_max          a memorystore's keys and bound, if there is one
 package tailcutprom
 
@@ -30,8 +31,9 @@ var (
 	waits     = describe("tailcut_wait_seconds", "How long calls waited for their turn.")
 	keys      = describe("tailcut_memory_keys", "Keys in memory, those included that have expired and are not dropped yet.")
 	keysMax   = describe("tailcut_memory_keys_max", "The bound of the keys in memory.")
+	leases    = describe("tailcut_lease_units_total", "Units of leased limits that were taken in advance, returned, and lost.", "what")
 
-	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax}
+	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases}
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -72,6 +74,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		isDown = 1
 	}
 	out <- prometheus.MustNewConstMetric(down, prometheus.GaugeValue, isDown)
+	if s.Leases.Taken > 0 {
+		for what, n := range map[string]uint64{"taken": s.Leases.Taken, "returned": s.Leases.Returned, "lost": s.Leases.Lost} {
+			out <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(n), what)
+		}
+	}
 	if s.MemoryKeysMax > 0 {
 		out <- prometheus.MustNewConstMetric(keys, prometheus.GaugeValue, float64(s.MemoryKeys))
 		out <- prometheus.MustNewConstMetric(keysMax, prometheus.GaugeValue, float64(s.MemoryKeysMax))

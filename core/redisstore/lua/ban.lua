@@ -1,7 +1,7 @@
 -- The ban policy.
 --
--- arguments  the length of a ban by hand, or 0; refusals, within, the time until all is
---            forgotten; the lengths of the bans
+-- arguments  the length of a ban by hand, or 0; refusals, or 0 if none leads to a ban; within; the
+--            time until all is forgotten; the lengths of the bans
 -- reply      1 if there is no ban, plus twice the refusals; the time until all is forgotten; the
 --            time until the ban ends; the level: bans in a row
 --
@@ -12,11 +12,11 @@ local call, format, match, max = redis.call, string.format, string.match, math.m
 local state = require 'state'
 local nonsense, expiry = state.nonsense, state.expiry
 
-local function args(list, ask)
-	local n = state.numbers(list)
+local function args(ask, _, _, byHand, refusals, within, rest)
+	local n = state.numbers(rest)
 	return {
-		bans = true, byHand = n[1], always = n[1] > 0 and ask.charging,
-		refusals = n[2], within = n[3], forget = n[4], lengths = {unpack(n, 5)},
+		bans = true, byHand = byHand + 0, always = byHand ~= '0' and ask.charging,
+		refusals = refusals + 0, within = within + 0, forget = n[1], lengths = {unpack(n, 2)},
 	}
 end
 
@@ -75,7 +75,7 @@ end
 
 local function refuse(l, now, record, patient)
 	shift(l)
-	if record and not patient then
+	if record and not patient and l.refusals > 0 then
 		l.last, l.marks[#l.marks + 1], l.dirty = now, now, true
 		if #l.marks >= l.refusals then
 			l.level = l.level + 1
@@ -99,8 +99,8 @@ local function read(l, reply, last, now)
 	return last + 4
 end
 
--- refund does nothing: a ban policy charges nothing.
-local function refund() end
+-- amend does nothing: a ban policy charges nothing.
+local function amend() end
 
 local function save(l, key)
 	local gone = forgotten(l)
@@ -111,4 +111,4 @@ local function save(l, key)
 	call('SET', key, text, 'PXAT', expiry(gone))
 end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, refund = refund, save = save}
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}

@@ -1,39 +1,68 @@
--- Fixed and elastic windows.
+-- Fixed, elastic and calendar windows.
 --
--- arguments  cost, max, period
+-- arguments  cost, max, period; of a calendar window also four instants: the starts of the period
+--            before the one that the process's clock is in, of that one, and of the two after it
 -- reply      1 if it has room, plus twice the count; the time until the window ends
--- refund     units, period, the end of the charge's window; 1 if the charge had opened it and all is
+-- amend      units, period, the end of the charge's window; 1 if the charge had opened it and all is
 --            given back, else 0
 --
--- A state is "count end".
+-- A state is "count end". That of a calendar window is kept for a second after its end: if the clock
+-- steps back over a boundary by at most that, neither period has its quota twice.
 
 local call, format, match = redis.call, string.format, string.match
-local state = require 'state'
-local nonsense, expiry = state.nonsense, state.expiry
 local save -- below
 
-local function args(list, ask, _, kind)
-	local cost, max, period = match(list, '(%d+),(%d+),(%d+)')
+local linger = 1000000
+
+local function args(ask, kind, _, cost, max, period, rest)
 	return {
 		cost = cost + 0, max = max + 0, period = period + 0, elastic = kind == 'elastic', forced = ask.forced,
-		exists = false, dirty = false, count = 0, ends = 0, width = 0,
+		most = ask.owes and max * 2 or max + 0,
+		dirty = false, count = 0, ends = 0, width = 0,
+		starts = kind == 'calendar' and require('state').numbers(rest), linger = kind == 'calendar' and linger or 0,
 	}
 end
 
 local function load(l, key)
 	local value = call('GET', key)
-	l.exists, l.dirty = value, false
+	l.ends, l.dirty = 0, false
 	if value then
 		local count, ends = match(value, '^(%d+) (%d+)$')
-		if not count or #count > 16 or #ends > 16 then error(nonsense, 0) end
+		if not count or #count > 16 or #ends > 16 then error(require('state').nonsense, 0) end
 		l.count, l.ends = count + 0, ends + 0
 		l.width = #count -- the digits of the stored count, or 0 if the end has changed since
 	end
 end
 
+-- align is check for a calendar window. Which period a count is of says its end: the period with the
+-- nearest end. It may differ from the calendar's, since processes may have different time zone data.
+local function align(l, now)
+	local starts, i = l.starts, 1
+	while starts[i + 1] and starts[i + 1] <= now do
+		i = i + 1
+	end
+	local first, last = starts[i], starts[i + 1]
+	if not last or now < first then
+		error('TAILCUTCLOCK: the clocks differ by more than a period', 0)
+	end
+	local before = 2 * l.ends <= first + last
+	l.till = last
+	if l.count == 0 or before and l.ends <= now then -- no window; a new one ends later
+		l.count, l.ends, l.width = 0, now, 0
+	elseif before then -- it counts until its end
+		return
+	elseif l.ends < last then
+		l.ends, l.width = last, 0
+	elseif 2 * (l.ends - last) > last - first and last - now > linger then -- the clock stepped back
+		l.ends, l.width, l.dirty = last, 0, true
+	end
+end
+
 local function check(l, now)
-	if not l.exists or l.ends <= now then
-		l.exists, l.count, l.ends, l.width = false, 0, now, 0
+	if l.starts then
+		align(l, now)
+	elseif l.ends <= now then -- no window; a new one ends later
+		l.count, l.ends, l.width = 0, now, 0
 	elseif l.ends > now + l.period then -- the clock stepped back
 		l.ends, l.width, l.dirty = now + l.period, 0, true
 	end
@@ -43,13 +72,13 @@ end
 local function charge(l, now)
 	local cost = l.cost
 	if l.forced then -- charge what there is room for
-		cost = math.min(cost, l.max - l.count)
+		cost = math.min(cost, l.most - l.count)
 		if cost <= 0 then return end
 	end
-	if not l.exists or l.elastic then
-		l.ends, l.width = now + l.period, 0
+	if l.ends == now or l.elastic then
+		l.ends, l.width = l.till or now + l.period, 0
 	end
-	l.count, l.exists, l.dirty = l.count + cost, true, true
+	l.count, l.dirty = l.count + cost, true
 end
 
 local function refuse(l, now, record, patient)
@@ -64,11 +93,15 @@ local function read(l, reply, last, now)
 	return last + 2
 end
 
-local function refund(key, now, made, list, kind)
-	local l, n = {}, state.numbers(list)
+local function amend(key, now, made, list, kind)
+	local l, n = {}, require('state').numbers(list)
 	load(l, key)
-	if not l.exists or l.ends <= now then return end
-	if kind == 'elastic' then
+	if not l.width then return end
+	if kind == 'calendar' then
+		if l.ends < n[3] - linger or l.ends > n[3] + linger then return end
+	elseif l.ends <= now then
+		return
+	elseif kind == 'elastic' then
 		if now >= made + n[2] then return end -- the charge may belong to an earlier window
 	elseif l.ends ~= n[3] or n[4] == 1 and l.count > n[1] then
 		return
@@ -88,8 +121,8 @@ function save(l, key)
 	elseif l.width > 0 then
 		call('SET', key, digits .. format(' %d', l.ends), 'KEEPTTL')
 	else
-		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', expiry(l.ends))
+		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', format('%d', (l.ends + l.linger + 999) / 1000))
 	end
 end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, refund = refund, save = save}
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}

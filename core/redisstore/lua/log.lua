@@ -66,7 +66,7 @@ function log.save(l, now)
 		end
 	end
 	for i = 1, l.added do
-		l.id = math.max(l.id + 1, now)
+		l.id = l.ids and l.ids[i] or math.max(l.id + 1, now)
 		new[#new + 1] = int(now)
 		new[#new + 1] = int(l.id) .. (i > l.admitted and 'r' or '')
 	end
@@ -76,7 +76,7 @@ function log.save(l, now)
 		call('ZREMRANGEBYSCORE', key, '-inf', int(now - l.period))
 	end
 	if l.added > l.admitted then
-		call('ZREMRANGEBYRANK', key, '0', int(-math.max(l.max, l.stored) - 1))
+		call('ZREMRANGEBYRANK', key, '0', int(-math.max(l.max, l.stored + l.admitted) - 1))
 	end
 	call('PEXPIREAT', key, state.expiry(now + l.period))
 end

@@ -1,106 +1,86 @@
 -- Buckets and funnels. A span of time is two numbers: whole microseconds, and a fraction of one
 -- in parts, of which the rule's parts make a microsecond.
 --
--- arguments  the whole of cost and of burst; parts; the part of cost and of burst; of a bucket with
---            Initial also the span of the debt that it starts with, and how long it is kept
+-- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
+--            the part of cost and of burst; with Initial also the span of the debt that it starts
+--            with, and how long it is kept
 -- reply      1 if it has room, plus twice the whole of the debt; if parts > 1, the part of the
 --            debt; if the charge is dated, the number of the last refund, or 0
--- refund     the span to give back; parts; the span of the debt's end just after the charge, as
+-- amend      the span to give back; parts; the span of the debt's end just after the charge, as
 --            an instant; the span of burst; the number of the last refund before the charge
 --
 -- A state is "tat": the instant at which the debt ends, in GCRA the theoretical arrival time.
 -- After it there may be
 --   "+part"   its part
---   "@at"     the instant at which a waiting caller last reserved a turn
+--   "@at"     the instant of the last charge that left a debt above the quota: it reserved a turn
+--             for a waiting caller
+--   "=at"     the same, if no turn is reserved: the charge was one above the quota
 --   " at"     the instant at which the state is forgotten, of a bucket with Initial
 --   "!until"  after a refund: the instant at which all that was charged before has drained. For
 --             each refund that still matters, the oldest first, " number tat" or
 --             " number tat+part" follows: a number that rises, and the debt's end after it
 
 local call, find, format, match = redis.call, string.find, string.format, string.match
-local state = require 'state'
-local nonsense, expiry = state.nonsense, state.expiry
 local save -- below
 
-local function exceeds(whole, part, other, otherPart)
-	return whole > other or whole == other and part > otherPart
-end
-
-local function args(list, ask, shadow)
-	local cost, burst, parts, costPart, burstPart, start, startPart, keep =
-		match(list, '(%d+),(%d+),(%d+),(%d+),(%d+),?(%d*),?(%d*),?(%d*)')
-	cost, costPart, burst, burstPart = cost + 0, costPart + 0, burst + 0, burstPart + 0
-	local over = exceeds(cost, costPart, burst, burstPart)
-	return {
-		cost = cost, costPart = costPart, burst = burst, burstPart = burstPart, parts = parts + 0,
-		start = tonumber(start) or 0, startPart = tonumber(startPart) or 0, keep = tonumber(keep),
-		forced = ask.forced, dated = ask.dated, over = over,
-		bound = over and -1 or burst + (shadow and 0 or ask.ahead), -- of the debt after the charge
-		exists = false, dirty = false, more = nil, debt = 0, part = 0, after = 0, afterPart = 0,
+local function args(ask, _, shadow, cost, burst, parts, rest)
+	local l = {
+		cost = cost + 0, costPart = 0, burst = burst + 0, burstPart = 0, parts = 1,
+		debt = 0, part = 0, after = 0, afterPart = 0, bound = -1, exists = false, dirty = false,
 	}
+	if parts ~= '' then
+		local costPart, burstPart, start, startPart, keep = match(rest, '(%d+),(%d+),?(%d*),?(%d*),?(%d*)')
+		l.parts, l.costPart, l.burstPart = parts + 0, costPart + 0, burstPart + 0
+		if keep ~= '' then
+			l.start, l.startPart, l.keep, l.more = start + 0, startPart + 0, keep + 0, true
+		end
+	end
+	-- bound is how far a charge may bring the debt. It is negative if the cost never fits.
+	if l.cost < l.burst or l.cost == l.burst and l.costPart <= l.burstPart then
+		l.bound = l.burst + (shadow and 0 or ask.ahead)
+	end
+	if ask.forced then
+		l.forced, l.most, l.mostPart = true, l.burst, l.burstPart
+	end
+	if ask.owes then -- the most debt is two quotas, and what a reply can hold
+		l.most, l.mostPart = l.burst * 2, l.burstPart * 2
+		if l.mostPart >= l.parts then
+			l.most, l.mostPart = l.most + 1, l.mostPart - l.parts
+		end
+		if l.most >= 2 ^ 52 then
+			l.most, l.mostPart = 2 ^ 52 - 1, 0
+		end
+	end
+	if ask.dated then l.dated = true end
+	return l
 end
 
--- parse reads a state that is more than a tat.
-local function parse(l, value, now)
-	local tat, plus, part, at, turns, blank, forget, refunds = match(value, '^(%d+)(%+?)(%d*)(@?)(%d*)( ?)(%d*)(.*)$')
-	if not tat or (plus == '') ~= (part == '') or (at == '') ~= (turns == '') or (blank == '') ~= (forget == '')
-		or #tat > 16 or #turns > 16 or #forget > 16 then
-		error(nonsense, 0)
-	end
-	if refunds ~= '' then
-		local till, number = match(refunds, '^!(%d+)[ %d+]* (%d+) %d+%+?%d*$')
-		if not till or #till > 16 or #number > 16 then error(nonsense, 0) end
-	end
-	l.debt, l.part, l.turns, l.forget = tat - now, tonumber(part) or 0, tonumber(turns), tonumber(forget)
-	l.refunds, l.more = refunds ~= '' and refunds, true
-	if l.part >= l.parts then error(nonsense, 0) end
-end
-
--- load sets debt, which is negative if it has drained, and more if the state may be more than a tat and its part.
+-- load sets debt, which is negative if it has drained, and more if the state may be more than a tat
+-- and its part.
 local function load(l, key, now)
-	if l.more then
-		l.turns, l.forget, l.refunds = nil, nil, nil
-	end
 	local value = call('GET', key)
-	l.exists, l.dirty, l.more = value, false, l.keep
+	l.exists, l.dirty = value, false
+	if l.more then
+		l.more, l.turns, l.owed, l.forget, l.refunds = l.keep, nil, nil, nil, nil
+	end
 	if value and #value == 16 and find(value, '^%d+$') then
 		l.debt, l.part = value - now, 0
 	elseif value then
-		parse(l, value, now)
-	end
-end
-
--- settle brings what is more than a tat to now.
-local function settle(l, now)
-	local back = (l.turns or now) - now
-	if l.exists and (not l.forget) ~= (not l.keep) then
-		error(nonsense, 0)
-	elseif not l.exists or l.forget and now >= l.forget then
-		l.exists, l.turns, l.forget, l.refunds = false, nil, nil, nil
-		return
-	elseif back > 0 then -- the clock stepped back: turns that are reserved move back with it
-		l.debt, l.turns, l.forget, l.refunds, l.dirty = l.debt - back, now, l.forget and l.forget - back, nil, true
-	elseif l.refunds and match(l.refunds, '%d+') + 0 <= now then
-		l.refunds = nil
-	end
-	-- The clock stepped back, or another limiter has a longer ForgetAfter.
-	if l.keep and l.forget > now + l.keep and not l.turns then
-		l.forget, l.dirty = now + l.keep, true
+		require('tail').parse(l, value, now)
+	else
+		l.debt, l.part = l.start or 0, l.startPart or 0
 	end
 end
 
 local function check(l, now)
 	if l.more then
-		settle(l, now)
+		require('tail').settle(l, now)
 	end
-	local debt, part, burst, burstPart = l.start, l.startPart, l.burst, l.burstPart
-	if l.exists then
-		debt, part = l.debt, l.part
-		if debt < 0 then
-			debt, part = 0, 0
-		elseif debt >= burst and not l.turns and exceeds(debt, part, burst, burstPart) then -- the clock stepped back
-			debt, part, l.refunds, l.dirty = burst, burstPart, nil, true
-		end
+	local debt, part, burst, burstPart = l.debt, l.part, l.burst, l.burstPart
+	if debt < 0 then
+		debt, part = 0, 0
+	elseif debt >= burst and (debt > burst or part > burstPart) and not l.turns then -- the clock stepped back
+		debt, part, l.refunds, l.dirty = burst, burstPart, nil, true
 	end
 	local after, afterPart, bound = debt + l.cost, part + l.costPart, l.bound
 	if afterPart >= l.parts then
@@ -108,8 +88,12 @@ local function check(l, now)
 	end
 	local fits = after < bound or after == bound and afterPart <= burstPart
 	if not fits and l.forced then -- charge what there is room for
-		fits, after, afterPart = true, burst, burstPart
-		if exceeds(debt, part, burst, burstPart) then
+		local most, mostPart = l.most, l.mostPart
+		fits = true
+		if after > most or after == most and afterPart > mostPart then
+			after, afterPart = most, mostPart
+		end
+		if debt > most or debt == most and part > mostPart then
 			after, afterPart = debt, part
 		end
 	end
@@ -118,23 +102,25 @@ local function check(l, now)
 end
 
 local function charge(l, now)
-	local debt, part, turn = l.after, l.afterPart, 0
-	l.debt, l.part, l.exists, l.dirty = debt, part, true, true
+	local debt, part, burst, burstPart = l.after, l.afterPart, l.burst, l.burstPart
+	local above = debt >= burst and (debt > burst or part > burstPart)
+	if above then
+		local reserved = l.turns and not l.owed and (l.debt > burst or l.debt == burst and l.part > burstPart)
+		l.owed = l.forced and not reserved
+	end
+	l.debt, l.part, l.dirty = debt, part, true
 	if l.more then
-		l.turns = nil
+		l.exists, l.turns, l.forget = true, nil, l.keep and now + l.keep
 	end
-	if debt >= l.burst and exceeds(debt, part, l.burst, l.burstPart) then
-		l.turns, l.more = now, true
-		turn = debt - l.burst + (part > l.burstPart and 1 or 0)
-	end
-	if l.keep then
-		l.forget = now + l.keep + turn
+	if above then
+		l.exists, l.more, l.turns = true, true, now
+		l.forget = l.forget and l.forget + debt - burst + (part > burstPart and 1 or 0)
 	end
 end
 
 -- refuse starts a bucket with Initial that refuses its first action.
 local function refuse(l, now, record)
-	if l.keep and record and not l.fits and not l.over and not l.exists then
+	if l.keep and record and not l.fits and l.bound >= 0 and not l.exists then
 		l.forget, l.exists, l.dirty = now + l.keep, true, true
 	end
 end
@@ -153,8 +139,8 @@ local function read(l, reply, last)
 	return last
 end
 
-local function refund(key, now, _, list)
-	local n, refunds = state.numbers(list), require 'refunds'
+local function amend(key, now, _, list)
+	local n, tail = require('state').numbers(list), require 'tail'
 	local l, whole, part, after, afterPart, known = {parts = n[3]}, n[1], n[2], n[4], n[5], n[8]
 	load(l, key, now)
 	if not l.exists then return end
@@ -166,27 +152,27 @@ local function refund(key, now, _, list)
 		given[#given + 1] = r
 		if r.number > known and not later then -- the first such refund has the least tat
 			later = true
-			if exceeds(left, leftPart, r.tat, r.part) then
+			if tail.exceeds(left, leftPart, r.tat, r.part) then
 				left, leftPart = r.tat, r.part
 			end
 		end
 	end
-	if exceeds(left, leftPart, tat, tatPart) then -- the debt was cut when the clock stepped back
+	if tail.exceeds(left, leftPart, tat, tatPart) then -- the debt was cut when the clock stepped back
 		left, leftPart = tat, tatPart
 	end
 	left = left - now
 	local till = tat + (tatPart > 0 and 1 or 0)
 	if till <= now or left < 0 or left == 0 and leftPart == 0 then return end
-	if l.turns and (tat ~= after or tatPart ~= afterPart) and exceeds(tat - now, tatPart, n[6], n[7]) then
+	if l.turns and not l.owed and (tat ~= after or tatPart ~= afterPart) and tail.exceeds(tat - now, tatPart, n[6], n[7]) then
 		return -- a later turn would come too early
 	end
-	if exceeds(whole, part, left, leftPart) then
+	if tail.exceeds(whole, part, left, leftPart) then
 		whole, part = left, leftPart
 	end
 	till = math.max(till, l.refunds and match(l.refunds, '%d+') + 0 or 0)
-	tat, l.part = refunds.less(tat, tatPart, whole, part, l.parts)
+	tat, l.part = tail.less(tat, tatPart, whole, part, l.parts)
 	l.debt = tat - now
-	l.more, l.refunds = true, format('!%d', till) .. refunds.add(given, {tat = tat, part = l.part}, whole, part, l.parts, known, now)
+	l.more, l.refunds = true, format('!%d', till) .. tail.add(given, {tat = tat, part = l.part}, whole, part, l.parts, known, now)
 	save(l, key, now)
 end
 
@@ -203,13 +189,13 @@ function save(l, key, now)
 			ends = math.max(ends, math.min(match(refunds, '%d+') + 0, now + 3155760000000000))
 		end
 		ends = forget or ends
-		text = text .. (turns and format('@%d', turns) or '') .. (forget and format(' %d', forget) or '') .. (refunds or '')
+		text = text .. (turns and format(l.owed and '=%d' or '@%d', turns) or '') .. (forget and format(' %d', forget) or '') .. (refunds or '')
 	end
 	if ends <= now then
 		call('DEL', key)
 	else
-		call('SET', key, text, 'PXAT', expiry(ends))
+		call('SET', key, text, 'PXAT', format('%d', (ends + 999) / 1000))
 	end
 end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, refund = refund, save = save}
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}

@@ -161,7 +161,7 @@ function ring.save(l, now)
 		l.back = 0
 	end
 	local new, first = encode(now + l.back), math.min(n, l.cap - l.head)
-	local cap = math.max(need, math.min(l.max, need < 1024 and need * 2 + 6 or math.floor(need * 9 / 8)))
+	local cap = math.max(need, math.min(need > l.max and l.most or l.max, need < 1024 and need * 2 + 6 or math.floor(need * 9 / 8)))
 	if n > 0 and need > l.cap and l.cap >= long then
 		-- Copying a long ring would delay all users. So it grows in place, and the entries
 		-- from the head to the old end move to the new end.
@@ -172,7 +172,7 @@ function ring.save(l, now)
 		end
 		l.cap = cap
 	elseif anew or need > l.cap then
-		-- A new ring with room to grow, up to max.
+		-- A new ring with room to grow, up to max, or above it up to most.
 		local kept = read(l, 0, n)
 		l.head, l.n, l.cap = 0, need, cap
 		set(l, head(l) .. kept .. rep(new, units) .. rep('\0', width * (cap - need)))

@@ -10,14 +10,17 @@
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
 --            available; if it has no room, the wait
--- refund     units, period, max
+-- amend      units, period, max
 
 local max, min = math.max, math.min
 local state = require 'state'
+local longest = 70000000 -- entries that an ask may leave above the quota: a string cannot hold 74 million
 
-local function args(list, ask, _, kind)
-	local n = state.numbers(list)
-	return {kind = kind, cost = n[1], max = n[2], period = n[3], forced = ask.forced}
+local function args(ask, kind, _, cost, most, period)
+	return {
+		kind = kind, cost = cost + 0, max = most + 0, period = period + 0, forced = ask.forced,
+		most = ask.owes and min(most * 2, longest) or most + 0,
+	}
 end
 
 -- load sets ahead, which is how far the state is ahead of a clock that stepped back. Only
@@ -42,10 +45,10 @@ local function wait(l, now)
 end
 
 -- count is how many entries are within the period. If refusals are recorded too, the newest max
--- stay, or more if a limiter with a higher max wrote them.
+-- stay, or more if a limiter with a higher max wrote them, or an ask above the quota.
 local function count(l, now)
 	l.stored = l.stored or l.queue.live(l, now - l.period + l.ahead)
-	return min(l.stored + l.added, max(l.max, l.stored))
+	return min(l.stored + l.added, max(l.max, l.stored + l.admitted))
 end
 
 local function check(l, now)
@@ -56,7 +59,7 @@ end
 local function charge(l, now)
 	local cost = l.cost
 	if l.forced then -- charge what there is room for
-		cost = max(0, min(cost, l.max - count(l, now)))
+		cost = max(0, min(cost, l.most - count(l, now)))
 	end
 	l.added, l.admitted = l.added + cost, l.admitted + cost
 	l.dirty = l.dirty or cost > 0 or l.ahead > 0
@@ -79,7 +82,7 @@ local function read(l, reply, last, now)
 	return last + 3
 end
 
-local function refund(key, now, made, list, kind)
+local function amend(key, now, made, list, kind)
 	local n = state.numbers(list)
 	local l = {kind = kind, period = n[2], max = n[3]}
 	load(l, key, now)
@@ -91,4 +94,4 @@ end
 
 local function save(l, _, now) l.queue.save(l, now) end
 
-return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, refund = refund, save = save}
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save}

@@ -228,6 +228,9 @@ func StartAt(t testing.TB, now time.Time, config ...string) (*Server, *Clock) {
 	}, config), c
 }
 
+// Now is what the clock shows.
+func (c *Clock) Now() time.Time { return time.UnixMicro(c.us) }
+
 // Advance moves the clock; a negative d steps it back.
 func (c *Clock) Advance(d time.Duration) {
 	c.t.Helper()

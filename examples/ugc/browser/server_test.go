@@ -92,9 +92,13 @@ func (s *server) post(body string) {
 // frameworks are the values of -framework.
 var frameworks = []string{"nethttp", "gin", "echo", "echo5"}
 
-// inAllFrameworks runs a test against a server of each framework.
+// inAllFrameworks runs a test against a server of each framework, at the same time: most of
+// it is waiting.
 func inAllFrameworks(t *testing.T, test func(t *testing.T, s *server)) {
 	for _, name := range frameworks {
-		t.Run(name, func(t *testing.T) { test(t, serve(t, "-framework", name)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, serve(t, "-framework", name))
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // teapot answers in its own way.
@@ -34,7 +35,8 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 		}
 		return h
 	}
-	plain, delta, ietf := nethttp.Config{}, nethttp.Config{ResetDelta: true}, nethttp.Config{IETF: true}
+	plain, delta, ietf := nethttp.Config{}, nethttp.Config{Headers: gate.XRateLimitDelta}, nethttp.Config{Headers: gate.XRateLimitAndIETF}
+	only, none := nethttp.Config{Headers: gate.IETF}, nethttp.Config{Headers: gate.NoHeaders}
 	denies := core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute}
 	tight, loose := core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 8, ResetAfter: time.Minute}
 	outer := func(d core.Decision) func() core.Store {
@@ -55,8 +57,8 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 	}{
 		{"Deny", []nethttp.Config{teapot}, nil, outer(denies), 418, "denied 7", headers("X-RateLimit-Remaining", "0", "Retry-After", "30"), nil},
 		{"Fail", []nethttp.Config{teapot}, nil, failsInner, 418, "failed", headers("X-RateLimit-Remaining", "0", "Retry-After", "1"), nil},
-		{"ResetDelta", []nethttp.Config{delta}, nil, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
-		{"ResetDelta of a failure", []nethttp.Config{delta}, nil, failsInner, 503, "", headers("X-RateLimit-Reset", "1"), nil},
+		{"XRateLimitDelta", []nethttp.Config{delta}, nil, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
+		{"XRateLimitDelta of a failure", []nethttp.Config{delta}, nil, failsInner, 503, "", headers("X-RateLimit-Reset", "1"), nil},
 		{"IETF", []nethttp.Config{ietf}, nil, outer(tight), 200, "done", headers("RateLimit-Policy", `"fixed:1m";q=7;w=60`, "RateLimit", `"fixed:1m";r=1;t=60`), nil},
 		{"IETF, and the limit around is tighter", []nethttp.Config{ietf}, nil, outer(loose), 200, "done", headers("RateLimit-Policy", `"fixed:1m";q=9;w=60`, "RateLimit", `"fixed:1m";r=5;t=3600`), nil},
 		{"IETF of a refusal", []nethttp.Config{ietf}, nil, outer(denies), 429, "", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
@@ -69,32 +71,44 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 		{"one that skips inside", []nethttp.Config{teapot, {Skip: skip}}, nil, outer(denies), 429, "", nil, nil},
 		{"one that skips and has Keep inside", []nethttp.Config{teapot, {Skip: skip, Keep: true}}, nil, outer(denies), 429, "", nil, nil},
 		{"one that skips in the middle", []nethttp.Config{plain, skips, plain}, nil, outer(denies), 429, "", nil, nil},
-		{"one with IETF that skips", []nethttp.Config{{IETF: true, Skip: skip}}, nil, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
+		{"one with IETF that skips", []nethttp.Config{{Headers: gate.XRateLimitAndIETF, Skip: skip}}, nil, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
 		{"a plain one", []nethttp.Config{plain}, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"none", nil, nil, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"none, and its own Deny", nil, &teapot, outer(denies), 418, "denied 7", headers("X-RateLimit-Remaining", "0", "Retry-After", "30"), nil},
 		{"none, and its own Fail", nil, &teapot, failsInner, 418, "failed", nil, nil},
-		{"none, and its own ResetDelta", nil, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
+		{"none, and its own XRateLimitDelta", nil, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
 		{"none, and its own IETF", nil, &ietf, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), nil},
-		{"its own ResetDelta inside a plain one", []nethttp.Config{plain}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "since 1970"), nil},
-		{"its own ResetDelta inside a plain one, refused", []nethttp.Config{plain}, &delta, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "since 1970"), nil},
+		{"its own XRateLimitDelta inside a plain one", []nethttp.Config{plain}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "since 1970"), nil},
+		{"its own XRateLimitDelta inside a plain one, refused", []nethttp.Config{plain}, &delta, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "since 1970"), nil},
 		{"its own IETF inside a plain one", []nethttp.Config{plain}, &ietf, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1"), []string{"RateLimit"}},
 		{"its own IETF inside one with Keep", []nethttp.Config{{Keep: true}}, &ietf, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"its own IETF inside a plain one, and the store fails", []nethttp.Config{plain}, &ietf, failsInner, 503, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
-		{"its own ResetDelta inside one with IETF", []nethttp.Config{ietf}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "since 1970", "RateLimit", `"fixed:1m";r=1;t=60`), nil},
-		{"its own ResetDelta inside one with Deny, and the store fails", []nethttp.Config{teapot}, &delta, failsInner, 503, "", headers("X-RateLimit-Reset", "since 1970"), nil},
-		{"its own plain one inside ResetDelta", []nethttp.Config{delta}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
-		{"its own plain one inside ResetDelta that skips", []nethttp.Config{{ResetDelta: true, Skip: skip}}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
+		{"its own XRateLimitDelta inside one with IETF", []nethttp.Config{ietf}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "since 1970", "RateLimit", `"fixed:1m";r=1;t=60`), nil},
+		{"its own XRateLimitDelta inside one with Deny, and the store fails", []nethttp.Config{teapot}, &delta, failsInner, 503, "", headers("X-RateLimit-Reset", "since 1970"), nil},
+		{"its own plain one inside XRateLimitDelta", []nethttp.Config{delta}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "60"), nil},
+		{"its own plain one inside XRateLimitDelta that skips", []nethttp.Config{{Headers: gate.XRateLimitDelta, Skip: skip}}, &plain, outer(tight), 200, "done", headers("X-RateLimit-Reset", "60"), nil},
+		{"IETF alone", []nethttp.Config{only}, nil, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), []string{"X-RateLimit-Limit"}},
+		{"IETF alone, and the limit around is tighter", []nethttp.Config{only}, nil, outer(loose), 200, "done", headers("RateLimit", `"fixed:1m";r=5;t=3600`), []string{"X-RateLimit-Limit"}},
+		{"NoHeaders", []nethttp.Config{none}, nil, outer(denies), 429, "", headers("Retry-After", "30"), []string{"X-RateLimit-Limit", "RateLimit"}},
+		{"NoHeaders that skips", []nethttp.Config{{Headers: gate.NoHeaders, Skip: skip}}, nil, outer(tight), 200, "done", nil, []string{"X-RateLimit-Limit", "RateLimit"}},
+		{"none, and its own IETF alone", nil, &only, outer(tight), 200, "done", headers("RateLimit", `"fixed:1m";r=1;t=60`), []string{"X-RateLimit-Limit"}},
+		{"its own plain one inside IETF alone", []nethttp.Config{only}, &plain, outer(denies), 429, "", headers("RateLimit", `"fixed:1m";r=0;t=30`), []string{"X-RateLimit-Limit"}},
+		{"its own plain one inside NoHeaders", []nethttp.Config{none}, &plain, outer(tight), 200, "done", nil, []string{"X-RateLimit-Limit", "RateLimit"}},
+		{"its own NoHeaders inside a plain one", []nethttp.Config{plain}, &none, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1"), nil},
+		{"SpreadRetryAfter", []nethttp.Config{{SpreadRetryAfter: true}}, nil, outer(denies), 429, "", headers("Retry-After", "31"), nil},
+		{"none, and its own SpreadRetryAfter", nil, &nethttp.Config{SpreadRetryAfter: true}, outer(denies), 429, "", headers("Retry-After", "31"), nil},
 		{"its own Deny inside another's", []nethttp.Config{ietf}, &teapot, outer(denies), 418, "denied 7", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
 	} {
 		for _, ad := range adapters {
 			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
 				store := c.store()
 				nine, seven := core.Must(core.New(store, core.FixedWindow(9, time.Minute))), core.Must(core.New(store, core.FixedWindow(7, time.Minute)))
-				rt := Route{Inside: []Inside{{Limiter: seven, User: "alice", Action: "inner", Cost: 1, Config: c.own}}}
+				var decided core.Decision
+				rt := Route{Inside: []Inside{{Limiter: seven, User: "alice", Action: "inner", Cost: 1, Config: c.own, Decided: func(d core.Decision) { decided = d }}}}
 				for i := range c.around {
 					rt.Limits = append(rt.Limits, Limit{Limiter: nine, Action: keyfuncs.Action("outer"), Config: &c.around[i]})
 				}
+				want, _ := store.Take(t.Context(), core.Charge{User: "alice", Action: "inner", Limits: seven.Limits()})
 				ran := false
 				rt.Handler = func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
 					ran = true
@@ -106,6 +120,9 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 				ad.Mount(App{Routes: []Route{rt}}).ServeHTTP(w, r)
 				if w.Code != c.status || c.body != "" && w.Body.String() != c.body || ran != (c.status == 200) {
 					t.Errorf("got %d %q, and the handler went on: %t; want %d %q", w.Code, w.Body, ran, c.status, c.body)
+				}
+				if decided != want {
+					t.Errorf("Allow returned %+v, want %+v", decided, want)
 				}
 				for name := range c.want {
 					got := w.Header()[name]

@@ -17,6 +17,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // onEach runs f for every adapter and protocol.
@@ -228,7 +229,7 @@ func testDenyWithEarlyHints(t *testing.T, adapters []Adapter) {
 // response has its own headers.
 func testConcurrentRequests(t *testing.T, adapters []Adapter) {
 	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
-		s.Mount(ad.Mount(App{Routes: reply(&nethttp.Config{Keep: true, IETF: true})(memory())}))
+		s.Mount(ad.Mount(App{Routes: reply(&nethttp.Config{Keep: true, Headers: gate.XRateLimitAndIETF})(memory())}))
 		var (
 			wg   sync.WaitGroup
 			mu   sync.Mutex
@@ -396,5 +397,47 @@ func testResetSecond(t *testing.T, adapters []Adapter) {
 				})
 			})
 		}
+	}
+}
+
+// With SpreadRetryAfter a thousand clients that are refused together are told to come back in different
+// seconds of a tenth of the wait. A client that asks again is told no later time.
+func testSpread(t *testing.T, adapters []Adapter) {
+	const wait = 600
+	for _, ad := range adapters {
+		t.Run(ad.Name, func(t *testing.T) {
+			retry := time.Duration(0)
+			h := ad.Mount(App{Routes: reply(&nethttp.Config{SpreadRetryAfter: true})(Answers(func(core.Charge) (core.Decision, error) {
+				return core.Decision{Limit: 5, RetryAfter: retry}, nil
+			}))})
+			told := func(user string) int {
+				n, err := strconv.Atoi(Do(h, "POST", "/replies/7", "X-User-ID", user).Header().Get("Retry-After"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			seconds := map[int]int{}
+			for i := range 1000 {
+				retry = wait * time.Second
+				n := told(fmt.Sprint("user-", i))
+				if seconds[n]++; n < wait || n > wait+wait/10 {
+					t.Errorf("user-%d waits %d", i, n)
+				}
+			}
+			for n, clients := range seconds {
+				if clients > 40 { // 17 on average
+					t.Errorf("%d clients come after %d seconds", clients, n)
+				}
+			}
+			for last, s := wait*2, wait; s > 0; s-- {
+				retry = time.Duration(s) * time.Second
+				n := told("user-7")
+				if n > last {
+					t.Errorf("told to wait %d after %d", n, last)
+				}
+				last = n
+			}
+		})
 	}
 }

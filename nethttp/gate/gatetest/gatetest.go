@@ -44,6 +44,9 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 	return s.Store.Take(ctx, c)
 }
 
+// Unwrap returns the store behind, so that core finds its optional methods.
+func (s *Store) Unwrap() core.Store { return s.Store }
+
 // Charges returns what was asked so far.
 func (s *Store) Charges() []core.Charge {
 	s.mu.Lock()
@@ -189,11 +192,13 @@ func (l *Log) Handle(_ context.Context, r slog.Record) error {
 }
 
 // Take returns the lines so far, with the adapter of that name called "adapter". It
-// leaves out what RemoteIP says once in a process.
+// leaves out what RemoteIP and memorystore say once in a process.
 func (l *Log) Take(name string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lines := slices.DeleteFunc(l.lines, func(s string) bool { return strings.HasSuffix(s, "| forwarded-untrusted") })
+	lines := slices.DeleteFunc(l.lines, func(s string) bool {
+		return strings.HasSuffix(s, "| forwarded-untrusted") || strings.HasSuffix(s, "| store-dropped")
+	})
 	l.lines = nil
 	for i := range lines {
 		lines[i] = strings.ReplaceAll(lines[i], name+":", "adapter:")

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -11,10 +12,12 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 const (
-	banned = "https://github.com/tailcut/tailcut#banned"
+	banned  = "https://github.com/tailcut/tailcut#banned"
+	noSlots = "https://github.com/tailcut/tailcut#in-flight"
 
 	uncharged = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | "
 	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | adapter: "
@@ -75,6 +78,25 @@ func charging(user, action string, cost int) func(core.Store) []Route {
 	}
 }
 
+// besides is one route behind the limits, for whose first action a slot is taken already.
+func besides(cfg *nethttp.Config, limits ...core.Limit) func(core.Store) []Route {
+	return func(s core.Store) []Route {
+		limiter := core.Must(core.New(s.(*Store).Store, limits...))
+		if d, err := limiter.Allow(context.Background(), "alice", "reply"); err != nil || !d.Allowed {
+			panic("no slot")
+		}
+		return reply(cfg, limits...)(s)
+	}
+}
+
+// noSlot is a refusal by InFlight(1).
+func noSlot(header ...string) response {
+	return response{
+		status: 429, header: append(header, noStore, problems, "Retry-After: 1"),
+		body: problem(noSlots, "Too many requests at the same time", 429, "The limit of 1 at the same time is reached.", 1),
+	}
+}
+
 // inward is one route behind a limit of 9 for outer, whose handler charges one of 7
 // for inner.
 func inward(s core.Store) []Route {
@@ -93,7 +115,7 @@ var refusedRules = []rule{
 		routes: reply(nil),
 		steps: []step{{want: response{
 			status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
-			body: problem(banned, "Banned", 429, "You are banned from this for a time.", 600),
+			body: problem(banned, "Banned", 429, "You are temporarily banned from this action.", 600),
 		}}},
 		asked: []string{"alice reply 1"},
 	},
@@ -103,6 +125,68 @@ var refusedRules = []rule{
 		routes: reply(nil),
 		steps:  []step{{want: refused(5, 0, "+60s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
 		asked:  []string{"alice reply 1"},
+	},
+	{
+		name:   "a request beside too many others may come again soon, not when a lease ends",
+		store:  memory,
+		routes: besides(nil, core.InFlight(1)),
+		steps:  []step{{want: noSlot(limited(1, 0, "+1s")...)}, {header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+1s")}},
+		asked:  []string{"alice reply 1", "other reply 1"},
+		runs:   1,
+	},
+	{
+		name:   "the wait for a slot is not spread",
+		store:  memory,
+		routes: besides(&nethttp.Config{SpreadRetryAfter: true, Headers: gate.XRateLimitDelta}, core.InFlight(1)),
+		steps:  []step{{want: noSlot(limited(1, 0, "1")...)}},
+		asked:  []string{"alice reply 1"},
+	},
+	{
+		name:  "Deny gets the decision as it is, and its headers say when to come again",
+		store: memory,
+		routes: besides(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
+			w.WriteHeader(429)
+			_, _ = fmt.Fprint(w, d.Reason, d.RetryAfter > 50*time.Second)
+		}}, core.InFlight(1)),
+		steps: []step{{want: response{status: 429, header: limited(1, 0, "+1s", noStore, text, "Retry-After: 1"), body: "in-flighttrue"}}},
+		asked: []string{"alice reply 1"},
+	},
+	{
+		name:   "if a rate limit refuses too, the client waits for that",
+		store:  memory,
+		routes: besides(nil, core.InFlight(1), core.FixedWindow(1, time.Minute)),
+		steps: []step{{want: response{
+			status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"),
+			body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 1 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+		}}},
+		asked: []string{"alice reply 1"},
+	},
+	{
+		name:   "more slots than there are can never be taken",
+		store:  memory,
+		routes: reply(&nethttp.Config{Cost: func(*http.Request) (int, error) { return 2, nil }}, core.InFlight(1).Lease(time.Second)),
+		steps:  []step{{want: refused(1, 1, "+0s", 0, "This asks for more at once than the limit of 1 can ever allow.")}},
+		asked:  []string{"alice reply 2 peek"},
+	},
+	{
+		name:   "the IETF's headers have a unit in place of a window",
+		store:  memory,
+		routes: besides(&nethttp.Config{Headers: gate.IETF}, core.InFlight(1), core.FixedWindow(5, time.Minute)),
+		steps: []step{
+			{want: noSlot(`Ratelimit-Policy: "inflight:1m";q=1;qu="concurrent-requests", "fixed:1m";q=5;w=60`, `Ratelimit: "inflight:1m";r=0;t=1`)},
+			{header: []string{"X-User-Id", "other"}, want: response{status: 200, body: "done", header: []string{text,
+				`Ratelimit-Policy: "inflight:1m";q=1;qu="concurrent-requests", "fixed:1m";q=5;w=60`, `Ratelimit: "inflight:1m";r=0`}}},
+		},
+		asked: []string{"alice reply 1", "other reply 1"},
+		runs:  1,
+	},
+	{
+		name:   "requests one after the other have the slot one after the other",
+		store:  memory,
+		routes: reply(nil, core.InFlight(1)),
+		steps:  []step{{want: passed(1, 0, "+1s")}, {want: passed(1, 0, "+1s")}, {want: passed(1, 0, "+1s")}},
+		asked:  []string{"alice reply 1", "alice reply 1", "alice reply 1"},
+		runs:   3,
 	},
 	{
 		name:  "the refusal that starts a ban names it, and so do those during it",
@@ -120,11 +204,11 @@ var refusedRules = []rule{
 			}},
 			{want: response{
 				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: 3600"),
-				body: problem(banned, "Banned", 429, "You are banned from this for a time.", 3600),
+				body: problem(banned, "Banned", 429, "You are temporarily banned from this action.", 3600),
 			}},
 			{want: response{
 				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"),
-				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are banned from this for a time. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are temporarily banned from this action. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
 			}},
 			{header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+60s")},
 		},
@@ -142,7 +226,7 @@ var refusedRules = []rule{
 		steps: []step{
 			{want: passed(1, 0, "+60s")},
 			{path: "/free", want: passed(1, 0, "+60s")},
-			{want: response{status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: 3600"), body: problem(banned, "Banned", 429, "You are banned from this for a time.", 3600)}},
+			{want: response{status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: 3600"), body: problem(banned, "Banned", 429, "You are temporarily banned from this action.", 3600)}},
 			{path: "/free", want: response{status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"), body: own}},
 			{path: "/free", header: []string{"X-User-Id", "other"}, want: passed(1, 1, "+0s")},
 		},
@@ -350,7 +434,7 @@ var refusedRules = []rule{
 		routes: func(s core.Store) []Route {
 			limiter := core.Must(core.New(s, slidingFive))
 			cfg := unless(201)
-			cfg.IETF, cfg.Limiter = true, func(*http.Request) (*core.Limiter, error) { return limiter, nil }
+			cfg.Headers, cfg.Limiter = gate.XRateLimitAndIETF, func(*http.Request) (*core.Limiter, error) { return limiter, nil }
 			return []Route{{Limits: []Limit{{Limiter: limiter, Config: cfg}}}}
 		},
 		steps: []step{

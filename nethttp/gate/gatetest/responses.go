@@ -81,7 +81,7 @@ func passed(limit, remaining int, reset string, more ...string) response {
 var uncounted = response{status: 200, header: []string{text}, body: "done"}
 
 // refused is 429 with retry seconds; 0 is never.
-func refused(limit, remaining int, reset string, retry int, detail string, more ...string) response {
+func refused(limit, remaining int, reset string, retry int64, detail string, more ...string) response {
 	r := response{
 		status: 429,
 		header: limited(limit, remaining, reset, append(more, noStore, problems)...),
@@ -93,7 +93,7 @@ func refused(limit, remaining int, reset string, retry int, detail string, more 
 	return r
 }
 
-func problem(kind, title string, status int, detail string, retry int) string {
+func problem(kind, title string, status int, detail string, retry int64) string {
 	again := ""
 	if retry == 1 {
 		detail += " Try again in 1 second."
@@ -112,7 +112,7 @@ func bad(detail string) response {
 
 var broken = response{
 	status: 500, header: []string{noStore, problems},
-	body: problem("about:blank", "Internal Server Error", 500, "The server is not able to tell how this action is limited.", 0),
+	body: problem("about:blank", "Internal Server Error", 500, "The server could not determine the limit for this action.", 0),
 }
 
 func down(limit int, reset string, more ...string) response {
@@ -484,7 +484,7 @@ var rules = []rule{
 	{
 		name:   "a failing store's Reset is a delta where that is wanted",
 		store:  Fails("x"),
-		routes: reply(&nethttp.Config{ResetDelta: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitDelta}),
 		steps:  []step{{want: down(5, "1")}},
 		asked:  []string{"alice reply 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: x"},
@@ -693,7 +693,7 @@ var rules = []rule{
 		store: memory,
 		routes: func(s core.Store) []Route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
-			return reply(&nethttp.Config{IETF: true, Limiter: func(r *http.Request) (*core.Limiter, error) {
+			return reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF, Limiter: func(r *http.Request) (*core.Limiter, error) {
 				if r.Header.Get("X-Plan") == "gold" {
 					return gold, nil
 				}
@@ -759,24 +759,24 @@ var rules = []rule{
 		runs:  1,
 	},
 	{
-		name:   "ResetDelta gives whole seconds from now, rounded up",
+		name:   "XRateLimitDelta gives whole seconds from now, rounded up",
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: 59*time.Second + time.Microsecond}),
-		routes: reply(&nethttp.Config{ResetDelta: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitDelta}),
 		steps:  []step{{want: passed(5, 4, "60")}},
 		asked:  []string{"alice reply 1"},
 		runs:   1,
 	},
 	{
-		name:   "ResetDelta of a whole second is that second",
+		name:   "XRateLimitDelta of a whole second is that second",
 		store:  Decides(refusal),
-		routes: reply(&nethttp.Config{ResetDelta: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitDelta}),
 		steps:  []step{{want: refused(5, 0, "60", 30, noRoom)}},
 		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "IETF lists all limits and the binding one",
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 1}),
-		routes: reply(&nethttp.Config{IETF: true}, core.MovingWindow(9, time.Hour), fivePerMinute.Named("posts"), core.Funnel(3, core.Per(30, time.Second))),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}, core.MovingWindow(9, time.Hour), fivePerMinute.Named("posts"), core.Funnel(3, core.Per(30, time.Second))),
 		steps: []step{{want: passed(5, 4, "+60s",
 			`Ratelimit-Policy: "moving:1h";q=9;w=3600, "posts";q=5;w=60, "funnel:3:3/100ms";q=3`, `Ratelimit: "posts";r=4;t=60`)}},
 		asked: []string{"alice reply 1"},
@@ -789,7 +789,7 @@ var rules = []rule{
 				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute, Binding: -1}, nil
 			})
 		},
-		routes: reply(&nethttp.Config{IETF: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}),
 		steps:  []step{{want: passed(5, 4, "+60s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=4;t=60`)}},
 		asked:  []string{"alice reply 1"},
 		runs:   1,
@@ -797,7 +797,7 @@ var rules = []rule{
 	{
 		name:   "IETF names each limit differently, whatever they are called",
 		store:  Decides(core.Decision{Allowed: true, Remaining: 4, ResetAfter: time.Minute, Binding: 2}),
-		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(9, time.Hour).Named("a"), core.MovingWindow(7, time.Hour).Named("a"), core.FixedWindow(5, time.Minute).Named("a"), core.FixedWindow(3, time.Minute).Named("a-2")),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}, core.FixedWindow(9, time.Hour).Named("a"), core.MovingWindow(7, time.Hour).Named("a"), core.FixedWindow(5, time.Minute).Named("a"), core.FixedWindow(3, time.Minute).Named("a-2")),
 		steps: []step{{want: passed(5, 4, "+60s",
 			`Ratelimit-Policy: "a";q=9;w=3600, "a-2";q=7;w=3600, "a-3";q=5;w=60, "a-2-2";q=3;w=60`, `Ratelimit: "a-3";r=4;t=60`)}},
 		asked: []string{"alice reply 1"},
@@ -806,7 +806,7 @@ var rules = []rule{
 	{
 		name:   "IETF of a failing store tells that nothing is left",
 		store:  Fails("x"),
-		routes: reply(&nethttp.Config{IETF: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}),
 		steps:  []step{{want: down(5, "+1s", `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=1`)}},
 		asked:  []string{"alice reply 1"},
 		log:    []string{noAnswer + "store: x"},
@@ -814,14 +814,14 @@ var rules = []rule{
 	{
 		name:   "IETF of a refusal tells when more comes",
 		store:  Decides(refusal),
-		routes: reply(&nethttp.Config{IETF: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}),
 		steps:  []step{{want: refused(5, 0, "+60s", 30, noRoom, `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=30`)}},
 		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "IETF of what can never pass tells no time",
 		store:  Decides(core.Decision{Remaining: 5, RetryAfter: core.Never}),
-		routes: reply(&nethttp.Config{IETF: true}),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}),
 		steps: []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.",
 			`Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=5`)}},
 		asked: []string{"alice reply 1"},
@@ -858,7 +858,7 @@ var rules = []rule{
 	{
 		name:   "and so do the IETF headers, for the binding limit",
 		store:  func() core.Store { return core.Divide(memory(), 4) },
-		routes: reply(&nethttp.Config{IETF: true}, core.FixedWindow(40, time.Hour), fivePerMinute),
+		routes: reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF}, core.FixedWindow(40, time.Hour), fivePerMinute),
 		steps:  []step{{want: passed(2, 1, "+60s", `Ratelimit-Policy: "fixed:1h";q=40;w=3600, "fixed:1m";q=2;w=60`, `Ratelimit: "fixed:1m";r=1;t=60`)}},
 		asked:  []string{"alice reply 1"},
 		runs:   1,
@@ -896,17 +896,17 @@ var rules = []rule{
 		runs:   1,
 	},
 	{
-		name:   "stacked: as much left for longer is tighter, inner with ResetDelta",
+		name:   "stacked: as much left for longer is tighter, inner with XRateLimitDelta",
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}),
-		routes: stacked(nil, &nethttp.Config{ResetDelta: true}),
+		routes: stacked(nil, &nethttp.Config{Headers: gate.XRateLimitDelta}),
 		steps:  []step{{want: passed(7, 2, "3600")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
 	},
 	{
-		name:   "stacked: as much left for longer is tighter, outer with ResetDelta",
+		name:   "stacked: as much left for longer is tighter, outer with XRateLimitDelta",
 		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
-		routes: stacked(&nethttp.Config{ResetDelta: true}, nil),
+		routes: stacked(&nethttp.Config{Headers: gate.XRateLimitDelta}, nil),
 		steps:  []step{{want: passed(9, 2, "3600")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
@@ -914,7 +914,7 @@ var rules = []rule{
 	{
 		name:   "stacked: the tighter decision owns the IETF headers too",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
-		routes: stacked(&nethttp.Config{IETF: true}, &nethttp.Config{IETF: true}),
+		routes: stacked(&nethttp.Config{Headers: gate.XRateLimitAndIETF}, &nethttp.Config{Headers: gate.XRateLimitAndIETF}),
 		steps:  []step{{want: passed(7, 2, "+60s", `Ratelimit-Policy: "fixed:1m";q=7;w=60`, `Ratelimit: "fixed:1m";r=2;t=60`)}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
@@ -922,7 +922,120 @@ var rules = []rule{
 	{
 		name:   "stacked: where the tighter decision has no IETF headers the other's do not stay",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
-		routes: stacked(&nethttp.Config{IETF: true}, nil),
+		routes: stacked(&nethttp.Config{Headers: gate.XRateLimitAndIETF}, nil),
+		steps:  []step{{want: passed(7, 2, "+60s")}},
+		asked:  []string{"alice outer 1", "alice inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "IETF alone",
+		store:  Decides(allowed),
+		routes: reply(&nethttp.Config{Headers: gate.IETF}),
+		steps:  []step{{want: response{status: 200, header: []string{text, `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=4;t=60`}, body: "done"}}},
+		asked:  []string{"alice reply 1"},
+		runs:   1,
+	},
+	{
+		name:   "NoHeaders",
+		store:  Decides(allowed),
+		routes: reply(&nethttp.Config{Headers: gate.NoHeaders}),
+		steps:  []step{{want: uncounted}},
+		asked:  []string{"alice reply 1"},
+		runs:   1,
+	},
+	{
+		name:   "NoHeaders leaves Retry-After",
+		store:  Decides(refusal),
+		routes: reply(&nethttp.Config{Headers: gate.NoHeaders}),
+		steps: []step{{want: response{
+			status: 429, header: []string{noStore, problems, "Retry-After: 30"},
+			body: problem(quota, "Too many requests", 429, noRoom, 30),
+		}}},
+		asked: []string{"alice reply 1"},
+	},
+	{
+		name:   "stacked: a tighter inner decision owns the headers, IETF alone",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(&nethttp.Config{Headers: gate.IETF}, &nethttp.Config{Headers: gate.IETF}),
+		steps:  []step{{want: response{status: 200, header: []string{text, `Ratelimit-Policy: "fixed:1m";q=7;w=60`, `Ratelimit: "fixed:1m";r=2;t=60`}, body: "done"}}},
+		asked:  []string{"alice outer 1", "alice inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: a tighter outer decision owns the headers, IETF alone",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}),
+		routes: stacked(&nethttp.Config{Headers: gate.IETF}, nil),
+		steps:  []step{{want: response{status: 200, header: []string{text, `Ratelimit-Policy: "fixed:1m";q=9;w=60`, `Ratelimit: "fixed:1m";r=2;t=60`}, body: "done"}}},
+		asked:  []string{"alice outer 1", "alice inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: as much left for longer is tighter, IETF alone",
+		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(&nethttp.Config{Headers: gate.IETF}, &nethttp.Config{Headers: gate.IETF}),
+		steps:  []step{{want: response{status: 200, header: []string{text, `Ratelimit-Policy: "fixed:1m";q=9;w=60`, `Ratelimit: "fixed:1m";r=2;t=3600`}, body: "done"}}},
+		asked:  []string{"alice outer 1", "alice inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: where the tighter decision has the IETF headers alone the other's do not stay",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(nil, &nethttp.Config{Headers: gate.IETF}),
+		steps:  []step{{want: response{status: 200, header: []string{text, `Ratelimit-Policy: "fixed:1m";q=7;w=60`, `Ratelimit: "fixed:1m";r=2;t=60`}, body: "done"}}},
+		asked:  []string{"alice outer 1", "alice inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "stacked: NoHeaders takes none away",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(nil, &nethttp.Config{Headers: gate.NoHeaders}),
+		steps:  []step{{want: passed(9, 5, "+3600s")}},
+		asked:  []string{"alice outer 1", "alice inner 1"},
+		runs:   1,
+	},
+	{
+		name:   "SpreadRetryAfter tells a user of a longer wait, and the response agrees",
+		store:  Decides(core.Decision{RetryAfter: 1000 * time.Second, ResetAfter: 1000 * time.Second}),
+		routes: reply(&nethttp.Config{SpreadRetryAfter: true, Headers: gate.XRateLimitAndIETF}),
+		steps:  []step{{want: refused(5, 0, "+1015.452s", 1016, noRoom, `Ratelimit-Policy: "fixed:1m";q=5;w=60`, `Ratelimit: "fixed:1m";r=0;t=1016`)}},
+		asked:  []string{"alice reply 1"},
+	},
+	{
+		name:   "SpreadRetryAfter leaves Never",
+		store:  Decides(core.Decision{RetryAfter: core.Never}),
+		routes: reply(&nethttp.Config{SpreadRetryAfter: true}),
+		steps:  []step{{want: refused(5, 0, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
+		asked:  []string{"alice reply 1"},
+	},
+	{
+		name:   "SpreadRetryAfter leaves the longest wait",
+		store:  Decides(core.Decision{RetryAfter: core.Never - 1}),
+		routes: reply(&nethttp.Config{SpreadRetryAfter: true, Headers: gate.XRateLimitDelta}),
+		steps:  []step{{want: refused(5, 0, "9223372037", 9223372037, noRoom)}},
+		asked:  []string{"alice reply 1"},
+	},
+	{
+		name:  "SpreadRetryAfter leaves the decision",
+		store: Decides(refusal),
+		routes: reply(&nethttp.Config{SpreadRetryAfter: true, Deny: func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
+			w.WriteHeader(420)
+			_, _ = fmt.Fprint(w, d.RetryAfter)
+		}}),
+		steps: []step{{want: response{status: 420, header: limited(5, 0, "+60s", noStore, text, "Retry-After: 31"), body: "30s"}}},
+		asked: []string{"alice reply 1"},
+	},
+	{
+		name:   "SpreadRetryAfter leaves a store's failure",
+		store:  Fails("x"),
+		routes: reply(&nethttp.Config{SpreadRetryAfter: true}),
+		steps:  []step{{want: down(5, "+1s")}},
+		asked:  []string{"alice reply 1"},
+		log:    []string{noAnswer + "store: x"},
+	},
+	{
+		name:   "SpreadRetryAfter leaves an allowed action",
+		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		routes: stacked(nil, &nethttp.Config{SpreadRetryAfter: true}),
 		steps:  []step{{want: passed(7, 2, "+60s")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
 		runs:   1,
@@ -951,7 +1064,7 @@ var rules = []rule{
 				return core.Decision{Allowed: true, Limit: 9, Remaining: 5, ResetAfter: time.Hour}, nil
 			})
 		},
-		routes: stacked(&nethttp.Config{IETF: true}, nil),
+		routes: stacked(&nethttp.Config{Headers: gate.XRateLimitAndIETF}, nil),
 		steps:  []step{{want: down(7, "+1s")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
 		log:    []string{"ERROR adapter: the store has no answer; requests are answered 503 | adapter: store: boom"},

@@ -35,6 +35,7 @@ type Route struct {
 	Limits       []Limit  // outermost first
 	Inside       []Inside // what the handler itself charges before all else, by Allow
 	Handler      Handler  // nil writes "done"
+	Settles      Settles  // if not nil, it is the handler
 }
 
 // A Limit is a Limit around a handler.
@@ -44,6 +45,7 @@ type Limit struct {
 	Action  keyfuncs.Func   // nil is "reply"
 	Routed  bool            // the action is the framework's own Route
 	Config  *nethttp.Config // nil is the short form
+	And     []Limit         // not nil: LimitAll of this and these, of which the Config and Routed are not used
 }
 
 // An Inside is a call of Allow in a handler. The handler returns if Allow does not pass.
@@ -51,11 +53,15 @@ type Inside struct {
 	Limiter      *core.Limiter
 	User, Action string
 	Cost         int
-	Config       *nethttp.Config // whose method is called; nil is the function
+	Config       *nethttp.Config     // whose method is called; nil is the function
+	Decided      func(core.Decision) // is called with what Allow returns
 }
 
 // A Handler answers. kept is the adapter's Decision for the request.
 type Handler func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool))
+
+// Settles answers, and settles the request with the adapter's Settle.
+type Settles func(w http.ResponseWriter, r *http.Request, settle func(actual int) error)
 
 // An Adapter is what [Run] tests.
 type Adapter struct {
@@ -88,6 +94,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 	}{
 		{"responses", testResponses},
 		{"Allow answers as the limit around it", testAllowAnswersAsTheLimitAroundIt},
+		{"several subjects", testAll},
 		{"streaming", testStreaming},
 		{"hijack", testHijack},
 		{"response controller", testResponseController},
@@ -95,12 +102,24 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"Deny with early hints", testDenyWithEarlyHints},
 		{"concurrent requests", testConcurrentRequests},
 		{"uploads are removed", testUploadsAreRemoved},
+		{"a silent body", testASilentBody},
+		{"settled costs", testSettle},
+		{"settled after the client has left", testSettleAfterTheClientHasLeft},
 		{"Retry-After is honest", testRetryAfterIsHonest},
 		{"the second of Reset", testResetSecond},
+		{"a thousand clients come back one by one", testSpread},
 		{"MaxWait", testHold},
 		{"a held client disconnects", testAHeldClientLeaves},
 		{"MaxWait does not cut off an answer", testTheEndOfMaxWaitCutsNoAnswerShort},
 		{"MaxWait refuses nobody while there is room", testMaxWaitRefusesNobodyForWhomThereIsRoom},
+		{"a slot is free when the handler has returned", testSlotIsReleased},
+		{"a slot is taken until a stream or a hijacked connection's handler ends", testSlotOfAStream},
+		{"a slot is renewed while the handler runs", testSlotIsRenewed},
+		{"a slot is released after an outage", testSlotAfterAnOutage},
+		{"a slot of the store before an outage is released there", testSlotOfTheFirstStore},
+		{"a slot is not freed or kept by other requests", testSlotOfAnother},
+		{"clients that disconnect leave no slot taken", testSlotsOfClientsThatLeave},
+		{"never more handlers than slots", testNeverMoreHandlersThanSlots},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, adapters) })
 	}
@@ -128,18 +147,31 @@ func (a App) Filled() App {
 		if rt.Handler == nil {
 			rt.Handler = done
 		}
+		rt.Inside = slices.Clone(rt.Inside)
+		for j := range rt.Inside {
+			if rt.Inside[j].Decided == nil {
+				rt.Inside[j].Decided = func(core.Decision) {}
+			}
+		}
 		rt.Limits = slices.Clone(rt.Limits)
 		for j := range rt.Limits {
-			l := &rt.Limits[j]
-			if l.User == nil {
-				l.User = xUserID
-			}
-			if l.Action == nil {
-				l.Action = keyfuncs.Action("reply")
+			rt.Limits[j].And = slices.Clone(rt.Limits[j].And)
+			rt.Limits[j].fill()
+			for k := range rt.Limits[j].And {
+				rt.Limits[j].And[k].fill()
 			}
 		}
 	}
 	return a
+}
+
+func (l *Limit) fill() {
+	if l.User == nil {
+		l.User = xUserID
+	}
+	if l.Action == nil {
+		l.Action = keyfuncs.Action("reply")
+	}
 }
 
 func done(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {

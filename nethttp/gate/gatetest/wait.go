@@ -96,13 +96,19 @@ var waits = []struct {
 	{
 		name:   "beyond MaxWaiting is decided at once, and when a place is free there is one again",
 		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
-		config: nethttp.Config{MaxWait: 5 * time.Second, MaxWaiting: 2},
+		config: nethttp.Config{MaxWait: 5 * time.Second, MaxWaiting: 4},
 		visits: []visit{
 			{status: 200, reset: 1},
 			{at: 1, status: 200, after: time.Second - 1, reset: 1},
 			{at: 2, status: 200, after: 2*time.Second - 2, reset: 1},
-			{at: 3, status: 429, retry: "2", reset: 2}, // only the first of those who wait has reserved a turn
-			{at: 4, user: "other", status: 200, reset: 1},
+			{at: 3, status: 429, retry: "2", reset: 2}, // alice has half; only the first of those who wait has reserved a turn
+			{at: 4, user: "bob", status: 200, reset: 1},
+			{at: 5, user: "bob", status: 200, after: time.Second, reset: 1},
+			{at: 6, user: "bob", status: 429, retry: "2", reset: 2}, // one place is free, and bob has one
+			{at: 7, user: "carol", status: 200, reset: 1},
+			{at: 8, user: "carol", status: 200, after: time.Second, reset: 1},
+			{at: 9, user: "dave", status: 200, reset: 1},
+			{at: 10, user: "dave", status: 429, retry: "1", reset: 1}, // none is free
 			{at: 1500 * time.Millisecond, status: 200, after: 1500 * time.Millisecond, reset: 1},
 		},
 	},
@@ -163,11 +169,11 @@ var waits = []struct {
 		visits: []visit{{status: 200, reset: 1}, {at: 1, status: 429, retry: "1", reset: 1}},
 	},
 	{
-		name:   "a request behind another one, which the store keeps waiting, waits for MaxWait",
+		name:   "a request behind another one, which the store keeps waiting, waits for MaxWait and then asks",
 		limits: []core.Limit{core.FixedWindow(1, time.Minute)},
 		store:  func() core.Store { return distant{memory(), 3 * time.Second} },
 		config: nethttp.Config{MaxWait: time.Second},
-		visits: []visit{{status: 200, after: 3 * time.Second, reset: 60}, {at: 1, status: 429, after: time.Second + time.Microsecond, retry: "59", reset: 59}},
+		visits: []visit{{status: 200, after: 3 * time.Second, reset: 60}, {at: 1, status: 429, after: 4*time.Second + time.Microsecond, retry: "59", reset: 59}},
 	},
 	{
 		name:   "the longest MaxWait",

@@ -15,22 +15,25 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrBusy says that too many calls wait for an answer. The call was not sent.
-var ErrBusy = errors.New("too many calls wait for an answer")
+// ErrBusy says that too many calls are waiting for an answer. The call was not sent.
+var ErrBusy = errors.New("too many calls are waiting for an answer")
 
 // A Queue sends calls through one client.
 //
 // If nothing is under way, a call is sent at once. While batches are under way, calls queue, and
 // the next batch takes them together. So batching does not delay an idle process, and a busy
 // process fills its batches. If the server is far away, more batches start before the first
-// one is answered. If the server does not answer at all, only a few start, and then one a
-// second: each uses up a connection.
+// one is answered, spread over its response time. If the server does not answer at all, only a few
+// start, and then one a second: each uses up a connection.
+//
+// A batch has a connection when it takes its calls. Calls that have waited too long to be answered
+// in time are not sent. So at most the calls of the batches under way are charged without an answer.
 //
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
 // No more commands are under way to a server than the client has connections for it.
 //
 // A client need not keep the timeout, so a timer does: see timer.go. If the client does, a caller
-// may send its own call: see direct.go.
+// may send its own call: see mayBeDirect.
 type Queue struct {
 	rdb      redis.UniversalClient
 	timeout  time.Duration
@@ -39,9 +42,7 @@ type Queue struct {
 	heeds    bool        // and heeds deadlines
 	sharded  atomic.Bool // two keys may be on two servers
 	reached  atomic.Bool // a command was answered
-
-	dialFailedAt atomic.Pointer[time.Time] // when a connection last could not be opened
-	probes       atomic.Int32              // under way
+	lost     atomic.Bool // a connection could not be opened, or was closed
 
 	mu          sync.Mutex // guards all below, the lanes, and where a call is
 	lanes       map[route]*lane
@@ -110,14 +111,16 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	switch {
 	case direct:
 		l.start(now)
-		own = l.take(now.Add(q.timeout))
-		own.direct = true
-	case l.sending < l.few, now.Sub(l.started) > pace && l.more(now, q.timeout):
+		own = l.take(now, q.timeout)
+	case l.ready == 0 && l.sending < l.most(now, q.timeout):
 		l.start(now)
 		go q.send(l)
 	}
 	return own, nil
 }
+
+// Sharded reports whether two keys may be on two servers.
+func (q *Queue) Sharded() bool { return q.sharded.Load() }
 
 // Load returns how many calls wait for an answer, and how many goroutines send. It is for tests.
 func (q *Queue) Load() (calls, sending int) {

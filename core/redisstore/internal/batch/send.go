@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime"
 	"time"
 
@@ -25,9 +24,41 @@ type Exchange func(send Send, calls []*Call) error
 type Send func(args []any, keyAt int8) (reply []any, err error)
 
 // How long a batch may take, in timeouts. Its callers leave after one. At the batch's deadline the
-// client closes the connection, and opening one takes three round trips, which may be more
-// than one timeout.
+// client closes the connection.
 const batchTime = 5
+
+// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
+// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
+// dials in another goroutine.
+func heedsDeadlines(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
+		o.Limiter == nil && o.OnConnect == nil &&
+		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
+}
+
+// mayBeDirect reports whether the caller may send its call itself: another goroutine would take
+// 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
+// be under way, and the last batch must have been answered, so that the client has a connection.
+// The caller's own deadline may not be earlier: the client closes a connection at a deadline.
+func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
+	if !q.heeds || l.alone || l.sending > 0 || l.answered.IsZero() || !q.reached.Load() || q.lost.Load() {
+		return false
+	}
+	end, ends := ctx.Deadline()
+	return !ends || end.Sub(now) >= q.timeout
+}
+
+// sendDirect sends the caller's own call in its goroutine.
+func (q *Queue) sendDirect(own *batch) {
+	q.sendBatch(own)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := own.lane; l.queued > 0 {
+		go q.send(l)
+	} else {
+		l.sending--
+	}
+}
 
 // send sends batches until no call queues. It yields between them: callers that were just
 // answered can join the next batch. Most have not run yet when one yield ends.
@@ -39,14 +70,41 @@ func (q *Queue) send(l *lane) {
 	}
 }
 
-// next takes the next batch. If there is none it returns nil, and the sender ends.
+// next takes the next batch, when the client has a connection for it and it is its turn. If no
+// call queues it returns nil, and the sender ends.
 func (q *Queue) next(l *lane) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.queued > 0 {
-		l.started = time.Now()
-		return l.take(l.started.Add(batchTime * q.timeout))
+	gathered := l.gathered()
+	if l.next != nil {
+		key := l.next.Value.(*Call).Keys[0]
+		q.mu.Unlock()
+		err := q.guard(func() error { return q.connect(key) })
+		q.mu.Lock()
+		if err != nil {
+			l.fail(err)
+			return q.leave(l)
+		}
 	}
+	l.ready++
+	defer func() { l.ready-- }()
+	for {
+		now := time.Now()
+		if l.shed(now, q.timeout); l.queued == 0 {
+			return q.leave(l)
+		}
+		wait := max(l.started.Add(l.gap(q.timeout)).Sub(now), gathered.Sub(now))
+		if wait <= 0 {
+			return l.take(now, batchTime*q.timeout)
+		}
+		q.mu.Unlock()
+		time.Sleep(wait)
+		q.mu.Lock()
+	}
+}
+
+// leave notes that a sender ends.
+func (q *Queue) leave(l *lane) *batch {
 	if l.sending--; l.sending == 0 && l.alone {
 		delete(q.lanes, l.route)
 	}
@@ -56,39 +114,41 @@ func (q *Queue) next(l *lane) *batch {
 // sendBatch sends a batch and wakes its callers.
 func (q *Queue) sendBatch(b *batch) {
 	answered := q.run(b)
+	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b.lane.answered = (time.Time{}); answered {
-		b.lane.answered = time.Now()
+		b.lane.learn(now, now.Sub(b.sent))
 	}
 	for _, c := range b.calls {
 		c.end(c.Err)
 	}
 }
 
-// run exchanges a batch, and reports whether Redis answered. If a hook of the client panics, the
-// calls get an error: otherwise the panic would end the process.
+// run exchanges a batch, and reports whether Redis answered.
 func (q *Queue) run(b *batch) (answered bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			q.logPanic(v)
-			fail(b.calls, fmt.Errorf("panic: %v", v))
-		}
-	}()
-	send := func(args []any, keyAt int8) ([]any, error) { return q.process(b, args, keyAt) }
-	err := q.exchange(send, b.calls)
-	if err == nil {
-		return true
+	exchange := func(calls []*Call) error {
+		return q.guard(func() error {
+			return q.exchange(func(args []any, keyAt int8) ([]any, error) { return q.process(b, args, keyAt) }, calls)
+		})
 	}
-	if len(b.calls) > 1 && redis.HasErrorPrefix(err, "CROSSSLOT") {
+	err := exchange(b.calls)
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		// The server behind a plain client is part of a cluster. Nothing was run.
 		q.sharded.Store(true)
+	}
+	if len(b.calls) > 1 && redis.HasErrorPrefix(err, "CROSSSLOT") {
 		for i := range b.calls {
-			fail(b.calls[i:i+1], q.exchange(send, b.calls[i:i+1]))
+			fail(b.calls[i:i+1], exchange(b.calls[i:i+1]))
 		}
 		return true
 	}
 	fail(b.calls, err)
+	return err == nil || isReply(err)
+}
+
+// isReply reports whether an error is Redis's reply.
+func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
@@ -104,11 +164,6 @@ func fail(calls []*Call, err error) {
 
 // process sends a command once.
 func (q *Queue) process(b *batch, args []any, keyAt int8) ([]any, error) {
-	if !b.direct && q.dialFailed() { // a caller cannot leave a probe that it makes itself
-		if err := q.probe(b); err != nil {
-			return nil, err
-		}
-	}
 	cmd := command{redis.NewCmd(b, args...)}
 	cmd.SetFirstKeyPos(keyAt)
 	cmd.SetStepCount(1) // otherwise a Cluster's client sends COMMAND to its nodes
@@ -121,10 +176,7 @@ func (q *Queue) process(b *batch, args []any, keyAt int8) ([]any, error) {
 		}
 	}
 	if err := client.Process(b, cmd); err != nil {
-		var opErr *net.OpError
-		if errors.As(err, &opErr) && opErr.Op == "dial" && b.Err() == nil {
-			q.noteDialFailed()
-		}
+		q.noteLost(err)
 		return nil, err
 	}
 	q.reached.Store(true)
@@ -142,13 +194,22 @@ type command struct{ *redis.Cmd }
 // NoRetry turns the client's retries off.
 func (command) NoRetry() bool { return true }
 
-// logPanic logs a panic of the client, at most once a minute.
-func (q *Queue) logPanic(v any) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if time.Since(q.panicLogged) > time.Minute {
-		q.panicLogged = time.Now()
-		slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
-			"code", "redis-panic", "panic", v)
-	}
+// guard turns a panic of the client or one of its hooks into an error: otherwise it would end the
+// process. It logs one a minute.
+func (q *Queue) guard(do func() error) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		err = fmt.Errorf("panic: %v", v)
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if time.Since(q.panicLogged) > time.Minute {
+			q.panicLogged = time.Now()
+			slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
+				"code", "redis-panic", "panic", v)
+		}
+	}()
+	return do()
 }

@@ -3,7 +3,6 @@ package batch
 // The timer of all calls.
 
 import (
-	"container/list"
 	"context"
 	"time"
 )
@@ -22,55 +21,43 @@ func (q *Queue) startTicking() {
 	}
 }
 
-// tick does what is due for calls that wait.
+// tick ends the calls whose timeout is over. If a call is late, a probe finds out whether the
+// client can connect.
 func (q *Queue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ticking = false
 	now, next := time.Now(), q.late()
 	for _, l := range q.lanes {
-		if l.calls.Len() > 0 {
-			q.ticking = true
-			next = min(next, q.look(&l.calls, now))
-			q.startMore(l, now)
+		var oldest *Call
+		var age time.Duration
+		for l.calls.Len() > 0 {
+			oldest = l.calls.Front().Value.(*Call)
+			if age = now.Sub(oldest.since); age < q.timeout {
+				break
+			}
+			oldest.end(context.DeadlineExceeded)
+		}
+		if l.calls.Len() == 0 {
+			continue
+		}
+		q.ticking = true
+		if age < q.late() {
+			next = min(next, q.late()-age)
+			continue
+		}
+		next = min(next, q.timeout-age)
+		if soon := l.probeNext.Sub(now); soon > 0 {
+			next = min(next, soon)
+			continue
+		}
+		next = min(next, q.late())
+		if !l.probing {
+			l.probing = true
+			go q.probeLate(l, oldest.Keys[0])
 		}
 	}
 	if q.ticking {
 		time.AfterFunc(next, q.tick)
-	}
-}
-
-// look ends the calls whose timeout is over, and starts a probe for each batch that is late. It
-// returns in how long to look again.
-func (q *Queue) look(calls *list.List, now time.Time) time.Duration {
-	next := q.late()
-	var after *list.Element
-	for e := calls.Front(); e != nil; e = after {
-		after = e.Next()
-		c := e.Value.(*Call)
-		age := now.Sub(c.since)
-		switch {
-		case age >= q.timeout:
-			c.end(context.DeadlineExceeded)
-			continue
-		case age < q.late():
-			return min(next, q.late()-age)
-		case c.batch != nil && !c.batch.late:
-			c.batch.late = true
-			go q.probeLate(c.batch)
-		}
-		next = min(next, q.timeout-age)
-	}
-	return next
-}
-
-// startMore starts more batches if calls have queued for long, since the server is far away.
-func (q *Queue) startMore(l *lane, now time.Time) {
-	if now.Sub(l.started) < q.timeout/8 {
-		return
-	}
-	for n := l.queued; n > 0 && l.more(now, q.timeout); n -= maxWeight {
-		l.start(now)
-		go q.send(l)
 	}
 }

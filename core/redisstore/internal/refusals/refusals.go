@@ -22,7 +22,7 @@ const (
 	perRow = 4
 )
 
-// A Cache has refusals. A keyed hash gives every user a row, so a user with many refusals only
+// A Cache holds recent refusals. A keyed hash gives every user a row, so a user with many refusals only
 // evicts those of a few others. It is safe for use by many goroutines.
 type Cache struct {
 	now   func() time.Duration
@@ -201,9 +201,9 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 // refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
 // readings do not tell.
 func holds(c core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
-	records := func(l core.Limit) bool { return l.Rule().Kind.RecordsRefusals() }
+	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {
-	case d.RetryAfter == core.Never:
+	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight: // a slot may be free at any moment
 		return 0
 	case d.Reason != core.ReasonBanned:
 		if c.Cost > 1 || slices.ContainsFunc(c.Limits, records) {

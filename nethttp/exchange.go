@@ -34,6 +34,8 @@ func (framework) Answer(x exchange, p gate.Problem, _ error) error {
 	return nil
 }
 
+func (framework) HandleError(exchange, error) {}
+
 type watched func() (status int, begun bool)
 
 func (w watched) Answered() bool           { _, begun := w(); return begun }
@@ -51,7 +53,8 @@ func lift[T any](f func(*http.Request) (T, error)) func(exchange) (T, error) {
 func (cfg Config) lift() gate.Config[exchange] {
 	lifted := gate.Config[exchange]{
 		Cost: lift(cfg.Cost), Limiter: lift(cfg.Limiter), CountPreflights: cfg.CountPreflights,
-		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Keep: cfg.Keep, ResetDelta: cfg.ResetDelta, IETF: cfg.IETF,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle, Keep: cfg.Keep,
+		Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
 	}
 	if cfg.Skip != nil {
 		lifted.Skip = func(x exchange) bool { return cfg.Skip(x.r) }

@@ -1,0 +1,168 @@
+package core
+
+// CalendarWindow, and the time zones that it can have.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// A CalendarUnit is the period of a [CalendarWindow].
+type CalendarUnit string
+
+// The units. A week begins on Monday.
+const (
+	Minute CalendarUnit = "minute"
+	Hour   CalendarUnit = "hour"
+	Day    CalendarUnit = "day"
+	Week   CalendarUnit = "week"
+	Month  CalendarUnit = "month"
+	Year   CalendarUnit = "year"
+)
+
+const calendarUnits = "minute, hour, day, week, month, year"
+
+func (u CalendarUnit) known() bool {
+	return slices.Contains(strings.Split(calendarUnits, ", "), string(u))
+}
+
+// CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year
+// of a time zone: 10,000 a month. At the boundary the count starts anew, and up to twice max
+// passes across it. max from 1 to 1,000,000,000. A nil loc is UTC.
+//
+// loc is from [time.LoadLocation], which needs the time zone database: if the machine may have none,
+// import _ "time/tzdata". [time.Local] and a [time.FixedZone] are errors: other processes cannot load them
+// by their name. For a constant offset use a zone such as Etc/GMT+5, which is five hours behind UTC.
+//
+// If each customer has a zone, make a limiter for each zone, and choose it by the customer: the
+// middleware's Config.Limiter does so, as in examples/quota. A customer who changes the zone starts
+// anew.
+//
+// A day, week, month or year begins at the first instant whose local date is not before its first
+// date. A day may have 23 or 25 hours. Minutes and hours are those of the local clock. An hour that
+// is repeated counts anew.
+//
+// The time of day is the store's. If it steps back over a boundary by more than a second, the period
+// after the boundary counts anew. If two processes have different versions of the database, and so
+// different boundaries, the period that begins last has no more than max.
+func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
+	zone := loc.String()
+	if loc == local && loc != time.UTC {
+		zone = "Local" // with the environment variable TZ it has another name
+	}
+	c := calendarIn(unit, zone)
+	if c.problem == "" && loc != nil && !sameZone(loc, c.periods.Location()) {
+		c.problem = fmt.Sprintf("the location is not %s of the time zone database; make it with time.LoadLocation, and not with time.FixedZone", c.zone)
+	}
+	return c.limit(max)
+}
+
+// local is time.Local before a program sets that to another zone, such as time.UTC.
+var local = time.Local
+
+// calendar is the shape of CalendarWindow. It can be compared, as a Limit can.
+type calendar struct {
+	unit    CalendarUnit
+	zone    string
+	periods *machine.Calendar // nil if there is a problem
+	problem string
+}
+
+// calendars has a *machine.Calendar for each unit and zone, so that limits can be compared.
+var calendars sync.Map
+
+const legalZone = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/"
+
+// calendarIn is the calendar of a zone of the database.
+func calendarIn(unit CalendarUnit, zone string) (c calendar) {
+	c = calendar{unit: unit, zone: zone}
+	key := c
+	if found, ok := calendars.Load(key); ok {
+		c.periods = found.(*machine.Calendar)
+		return c
+	}
+	switch {
+	case !unit.known():
+		c.problem = fmt.Sprintf("unit %.40q is not one of %s", string(unit), calendarUnits)
+		return c
+	case zone == "Local":
+		c.problem = "time.Local is another zone on each machine; name the zone, as in time.LoadLocation(\"Asia/Shanghai\"), or use UTC"
+		return c
+	case zone == "" || len(zone) > 64 || strings.Trim(zone, legalZone) != "":
+		c.problem = "the location has no name in the time zone database, so other processes cannot load it; make it with time.LoadLocation, and not with time.FixedZone"
+		return c
+	}
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		c.problem = fmt.Sprintf("zone %s cannot be loaded: check its name, or import _ \"time/tzdata\" if the machine has no time zone database; a time.FixedZone cannot be used", zone)
+		return c
+	}
+	found, _ := calendars.LoadOrStore(key, machine.NewCalendar(string(unit), loc))
+	c.periods = found.(*machine.Calendar)
+	return c
+}
+
+func (c calendar) limit(max int) Limit {
+	l := Limit{kind: machine.KindCalendarWindow, max: max, shape: c}
+	if c.periods != nil {
+		l.period = micros(c.periods.Longest())
+	}
+	return l.derived()
+}
+
+func (c calendar) text(l *Limit) string {
+	return fmt.Sprintf("%s(%d, %s, %s)", l.kind.Constructor(), l.max, c.unit, c.zone)
+}
+
+func (c calendar) validate(l *Limit, bad badLimit) error {
+	switch most := l.kind.Most(); {
+	case c.problem != "":
+		return bad("%s", c.problem)
+	case l.max < 1 || l.max > most:
+		return bad("max %d is not within 1 to %d", l.max, most)
+	}
+	return nil
+}
+
+func (c calendar) compile(l *Limit) {
+	if c.periods != nil {
+		l.rule = machine.NewCalendarWindow(int64(l.max), c.periods)
+	}
+}
+
+func (c calendar) identity(*Limit) string { return ":" + string(c.unit) + ":" + c.zone }
+
+func (c calendar) divide(l *Limit, n int) bool { return window{}.divide(l, n) }
+
+// sameZone reports whether two locations have the same times in each January and July.
+func sameZone(a, b *time.Location) bool {
+	for year := 1970; year < 2038; year++ {
+		for _, month := range []time.Month{time.January, time.July} {
+			t := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
+			nameA, offsetA := t.In(a).Zone()
+			nameB, offsetB := t.In(b).Zone()
+			if nameA != nameB || offsetA != offsetB {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// dated reports whether a store knows the time of day, which a calendar window needs. Of a [Pair] both
+// stores must.
+func dated(store Store) bool {
+	if _, ok := store.(Dated); ok {
+		return true
+	}
+	if p, ok := store.(Pair); ok && !dated(p.Other()) {
+		return false
+	}
+	w, ok := store.(Unwrapper)
+	return ok && dated(w.Unwrap())
+}

@@ -1,0 +1,171 @@
+package core
+
+// InFlight: at most so many actions at the same time, and what frees their slots.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+const defaultLease = time.Minute
+
+// InFlight admits at most n actions at the same time. n from 1 to 10,000. An action that is
+// admitted takes a slot, one for each unit of its cost, and [Limiter.Release] frees it when the action has
+// ended:
+//
+//	streams, err := core.New(store, core.InFlight(3), core.SlidingWindow(100, time.Minute))
+//	d, err := streams.Allow(ctx, "alice", "stream")
+//	if err == nil && d.Allowed {
+//		defer streams.Release(context.WithoutCancel(ctx), d)
+//	}
+//
+// If a process dies, its slots are free when their leases end, a minute after the action began: see
+// [Limit.Lease]. A slot whose lease has ended is free though its action goes on, so an action that may
+// take longer needs [Limiter.Renew], or a longer lease.
+//
+// A [Limiter.Surcharge] takes no slot. A refusal by InFlight alone counts towards no ban.
+//
+// The algorithm is a counting semaphore with leases.
+func InFlight(n int) Limit {
+	return Limit{kind: machine.KindInFlight, max: n, period: defaultLease, shape: inFlight{}}.derived()
+}
+
+// Lease sets for how long a slot of [InFlight] is taken at most if it is neither released nor renewed. d
+// from 1 ms to 365 days, in whole microseconds. [Limit.Leased] is for the other limits: it lets a
+// process take units in advance.
+func (l Limit) Lease(d time.Duration) Limit {
+	l.mods |= modLease
+	if l.kind == machine.KindInFlight {
+		l.period = d
+	}
+	return l.derived()
+}
+
+// inFlight is the shape of InFlight: a window whose period is the lease.
+type inFlight struct{ window }
+
+func (inFlight) text(l *Limit) string { return fmt.Sprintf("%s(%d)", l.kind.Constructor(), l.max) }
+
+func (inFlight) validate(l *Limit, bad badLimit) error {
+	if most := l.kind.Most(); l.max < 1 || l.max > most {
+		return bad("max %d is not within 1 to %d", l.max, most)
+	}
+	return validatePeriod("lease", l.period, bad)
+}
+
+// takeSlots reports whether one of the limits is InFlight.
+func takeSlots(limits []Limit) bool {
+	return slices.ContainsFunc(limits, func(l Limit) bool { return l.rule.TakesSlots() })
+}
+
+// Lease is the shortest lease of the limiter's InFlight limits, shadow ones included, or 0 if it has none.
+// A slot that is renewed more often than that stays taken.
+func (l *Limiter) Lease() time.Duration {
+	if l == nil {
+		return 0
+	}
+	return l.lease
+}
+
+// ErrLeaseEnded is the error of [Limiter.Renew] if the lease has ended, or the slot was released.
+// Another action may have the slot by now.
+var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
+
+// slots is what a receipt knows of the slots of its charge.
+type slots struct {
+	turn     chan struct{} // has one token: one call at a time asks the store
+	released bool          // guarded by turn
+}
+
+func newSlots() *slots {
+	s := &slots{turn: make(chan struct{}, 1)}
+	s.turn <- struct{}{}
+	return s
+}
+
+// Release frees the slots that an allowed decision has taken of [InFlight] limits, shadow ones included.
+// What it has taken of other limits stays charged: see [Limiter.Refund]. Release asks the store that
+// made the decision, so that after an outage a slot of Redis is freed in Redis and not in the second
+// store of a [Fallback].
+//
+// A slot is freed once, whatever is called and however often. After an error the slot may still be
+// taken, and Release may be tried again. If it is not, the slot is free when its lease ends. Release
+// never frees the slot of another action, also if the lease has ended meanwhile and another action has
+// taken its place. Slots are told apart by the microsecond in which they were taken, so there is one
+// exception: the slot is gone, after a Reset for example, and the clock then steps back to exactly that
+// microsecond. Release does nothing for a decision that has taken no slot, such as a refusal.
+//
+// Most actions end because ctx does, so pass a context that outlives it, such as
+// context.WithoutCancel(ctx), with a timeout.
+func (l *Limiter) Release(ctx context.Context, d Decision) error {
+	err := l.amendSlots(ctx, d, machine.VerbRelease)
+	if errors.Is(err, ErrLeaseEnded) {
+		return nil
+	}
+	return err
+}
+
+// Renew has the lease of the slots of a decision begin anew, for an action that takes longer than a
+// lease. If the lease has ended or the slot was released, the error is [ErrLeaseEnded], and the slot is
+// not taken again. With several InFlight limits, Renew renews those whose lease has not ended. Renew may be
+// tried again after any other error. It does nothing for a decision that has taken no slot.
+func (l *Limiter) Renew(ctx context.Context, d Decision) error {
+	return l.amendSlots(ctx, d, machine.VerbRenew)
+}
+
+func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb) (err error) {
+	switch {
+	case l == nil || l.store == nil:
+		return errZeroLimiter
+	case ctx == nil:
+		return errNoContext
+	}
+	for r := d.receipt; r != nil; r = r.and {
+		if failed := l.amendSlot(ctx, r, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
+			err = failed
+		}
+	}
+	return err
+}
+
+// amendSlot amends the slots of one subject.
+func (l *Limiter) amendSlot(ctx context.Context, r *Receipt, verb machine.Verb) error {
+	switch {
+	case r.slots == nil:
+		return nil
+	case r.by == nil:
+		return ErrNoReceipt
+	}
+	a := machine.Amendment{Verb: verb}
+	if !r.concerned(a) { // shadow limits that were not charged
+		return nil
+	}
+	select {
+	case <-r.slots.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { r.slots.turn <- struct{}{} }()
+	if r.slots.released {
+		return ErrLeaseEnded
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	done, err := r.by.Amend(ctx, r, a)
+	switch {
+	case err != nil:
+		return err
+	case verb == machine.VerbRelease:
+		r.slots.released = true
+		l.waiting.wake(r)
+	case !done:
+		return ErrLeaseEnded
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package core
+
+// Leased: units of a shared limit that a process takes in advance, and decides from.
+
+import (
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// Leased lets a process take units of the limit in advance, for at most d, and decide from them without
+// asking the store. It is for a key that many processes share and that one Redis cannot serve any
+// more, such as the limit of a large tenant. d is from 1 ms to a tenth of the period; for a funnel or
+// bucket, of the time to drain or fill.
+//
+//	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
+//
+// All processes together never exceed the limit as it is declared. An action may happen up to d later
+// than the charge of its unit, so the store checks charges by a stricter limit: a window that is d
+// longer, or a funnel or bucket without the units that it drains or gains in d, rounded up. That is
+// then its [Limit.Quota], 9,500 in the example. A lease of a FixedWindow or CalendarWindow ends with its
+// window, so that limit is checked as declared.
+//
+// The price: an action may be refused up to d too early, and units that a process holds when it ends
+// are lost until the limit has forgotten their charge. Other processes, Peek and Status count what a
+// process holds as used. A Reset, a Ban or an Unban by another process, or one that BanPolicy makes,
+// may take d to have effect on what a process holds.
+//
+// Only redisstore takes units in advance, and only for a limiter whose limits are all leased. Other
+// stores decide by the stricter limit. The lease is part of the limit's identity. It does not apply to
+// SlidingWindow, ElasticWindow, InFlight and buckets with Initial. The lease of a slot of InFlight is
+// [Limit.Lease].
+func (l Limit) Leased(d time.Duration) Limit {
+	l.mods |= modLeased
+	l.lease = d
+	return l.derived()
+}
+
+const minLease = time.Millisecond
+
+// declared is the quota as the constructor was given it.
+func (l *Limit) declared() int { return l.max + l.unleased }
+
+// unlease makes a limit that nobody takes units of in advance.
+func (l *Limit) unlease() {
+	l.mods &^= modLeased
+	l.lease, l.unleased = 0, 0
+}
+
+// mostLease is the longest lease, given the rule as it is declared.
+func (l *Limit) mostLease() time.Duration { return l.Period() / 10 }
+
+// tighten compiles the lease into the rule. A lease that is out of bounds is left out; validate
+// names it.
+func (l *Limit) tighten() {
+	if l.mods&modLeased == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
+		l.lease < minLease || l.lease > l.mostLease() {
+		return
+	}
+	l.rule = l.rule.WithLease(l.lease.Microseconds())
+	l.unleased = l.max - int(l.rule.Max)
+	l.max = int(l.rule.Max)
+}
+
+// cannotLease says why a kind cannot be leased.
+var cannotLease = map[machine.Kind]string{
+	machine.KindSlidingWindow:  "its readable history would show charges and not actions; MovingWindow decides the same",
+	machine.KindSlidingRefused: "CountRefused records every attempt, so every attempt must reach the store; use MovingWindow",
+	machine.KindInFlight:       "a slot is taken when its action begins, and released when it ends",
+	machine.KindElasticWindow:  "every attempt moves its end, so every attempt must reach the store; use FixedWindow",
+}
+
+// validateLease is called for a limit that is valid but for its lease.
+func (l *Limit) validateLease(bad badLimit) error {
+	why := cannotLease[l.kind]
+	if why == "" {
+		why = "its units cannot be charged before the action"
+	}
+	switch {
+	case l.mods&modLeased == 0:
+		return nil
+	case !l.kind.Prepaid():
+		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), why)
+	case l.mods&modInitial != 0:
+		return bad("Leased does not apply to a bucket with Initial: a lease would start it before the user's first action")
+	case l.rule.Lease > 0 && l.max < 1:
+		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.lease), l.declared())
+	case l.lease%time.Microsecond != 0:
+		return bad("the lease %s is not in whole microseconds", l.lease)
+	case l.rule.Lease == 0:
+		return bad("the lease %s is not within %s to %s, a tenth of the period", l.lease, minLease, l.mostLease())
+	}
+	return nil
+}

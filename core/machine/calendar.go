@@ -1,0 +1,150 @@
+package machine
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Calendar divides time into the minutes, hours, days, weeks, months or years of a time zone.
+//
+// A day, week, month or year begins at the first instant whose local date is not before its first
+// date. Midnight may not exist, and a clock that is set back after midnight does not begin the day
+// again. Minutes and hours are those of the local clock: an hour that is repeated is another one,
+// and one in which the clock is changed ends there.
+type Calendar struct {
+	unit calendarUnit
+	loc  *time.Location
+	last atomic.Pointer[span] // most instants are in the same period
+}
+
+// span is a period in microseconds since 1970.
+type span struct{ start, end int64 }
+
+// NewCalendar makes a calendar of a unit: "minute", "hour", "day", "week", "month" or "year".
+func NewCalendar(unit string, loc *time.Location) *Calendar {
+	return &Calendar{unit: calendarUnits[unit], loc: loc}
+}
+
+// Location is the time zone.
+func (c *Calendar) Location() *time.Location { return c.loc }
+
+// Longest is how long a period can be, in microseconds. It is 0 if there is no such unit. A day, week,
+// month or year in which the clock is set back is longer by that.
+func (c *Calendar) Longest() int64 { return int64(c.unit.longest / time.Microsecond) }
+
+// Period returns the start of the period that has the instant, and its end, which is the start of the
+// next one. All are microseconds since 1970.
+func (c *Calendar) Period(unix int64) (start, end int64) {
+	if p := c.last.Load(); p != nil && p.start <= unix && unix < p.end {
+		return p.start, p.end
+	}
+	start, end = c.compute(unix)
+	c.last.Store(&span{start, end})
+	return start, end
+}
+
+func (c *Calendar) compute(unix int64) (start, end int64) {
+	t := time.UnixMicro(unix).Unix() // rounded down
+	if c.unit.date != nil {
+		start, end = c.dates(t)
+	} else {
+		start, end = c.clock(t, int64(c.unit.longest/time.Second))
+	}
+	return start * 1e6, end * 1e6
+}
+
+// A calendarUnit has a date if it is a day or longer: the first date of the n-th period after the one
+// that has a day.
+type calendarUnit struct {
+	longest time.Duration
+	date    func(day time.Time, n int) time.Time
+}
+
+var calendarUnits = map[string]calendarUnit{
+	"minute": {longest: time.Minute},
+	"hour":   {longest: time.Hour},
+	"day":    {24 * time.Hour, func(d time.Time, n int) time.Time { return utc(d.Year(), d.Month(), d.Day()+n) }},
+	"week": {7 * 24 * time.Hour, func(d time.Time, n int) time.Time {
+		sinceMonday := (int(d.Weekday()) + 6) % 7
+		return utc(d.Year(), d.Month(), d.Day()-sinceMonday+7*n)
+	}},
+	"month": {31 * 24 * time.Hour, func(d time.Time, n int) time.Time { return utc(d.Year(), d.Month()+time.Month(n), 1) }},
+	"year":  {366 * 24 * time.Hour, func(d time.Time, n int) time.Time { return utc(d.Year()+n, time.January, 1) }},
+}
+
+func utc(year int, month time.Month, day int) time.Time {
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// dates is Period for a unit with a date, in seconds. A local time is written as the same time in UTC.
+func (c *Calendar) dates(t int64) (start, end int64) {
+	offset, _, _ := c.segment(t)
+	local := time.Unix(t+offset, 0).UTC()
+	first, next := c.unit.date(local, 0), c.unit.date(local, 1)
+	for end = c.reaches(next.Unix()); end <= t; end = c.reaches(next.Unix()) {
+		first, next = next, c.unit.date(next, 1) // the clock was set back after this period had begun
+	}
+	return c.reaches(first.Unix()), end
+}
+
+// reaches returns the first instant at which the local time is not before local.
+func (c *Calendar) reaches(local int64) int64 {
+	const most = 26 * 3600 // no offset is larger
+	t := local - most
+	for {
+		offset, _, end := c.segment(t)
+		if at := max(t, local-offset); at < end {
+			return at
+		}
+		t = end
+	}
+}
+
+// clock is Period for a unit of the local clock, of so many seconds.
+func (c *Calendar) clock(t, length int64) (start, end int64) {
+	offset, from, to := c.segment(t)
+	start = t - ((t+offset)%length+length)%length
+	end = start + length
+	for from > start && c.offset(from-1) == offset { // only the zone's name changes there
+		_, from, _ = c.segment(from - 1)
+	}
+	for to < end && c.offset(to) == offset {
+		_, _, to = c.segment(to)
+	}
+	return max(start, from), min(end, to)
+}
+
+// segment returns the zone's offset at an instant, in seconds east of UTC, and from when until when
+// the zone's rule has it.
+func (c *Calendar) segment(t int64) (offset, start, end int64) {
+	const ever = 1 << 60
+	at := time.Unix(t, 0).In(c.loc)
+	_, seconds := at.Zone()
+	from, to := at.ZoneBounds()
+	start, end = -ever, ever
+	if !from.IsZero() {
+		start = from.Unix()
+	}
+	if !to.IsZero() {
+		end = to.Unix()
+	}
+	if end <= t { // beyond a zone's table of changes Go ends a leap year a day early
+		end = utc(time.Unix(t, 0).UTC().Year()+1, time.January, 1).Unix()
+	}
+	return int64(seconds), start, end
+}
+
+func (c *Calendar) offset(t int64) int64 {
+	offset, _, _ := c.segment(t)
+	return offset
+}
+
+// appendPeriods appends the starts of the period before the one that has the instant, of that period and
+// of the two after it. So a server whose clock differs by up to a period can decide. Lua reads no number
+// below 0.
+func (c *Calendar) appendPeriods(b []int64, unix int64) []int64 {
+	start, end := c.Period(unix)
+	before, _ := c.compute(start - 1)
+	_, after := c.compute(end)
+	return append(b, max(0, before), max(0, start), max(0, end), max(0, after))
+}

@@ -1,0 +1,175 @@
+package machine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Slots is the state of InFlight: the slots that are taken, in the order of At.
+type Slots []Slot
+
+// A Slot is one unit of a charge. At is the instant of the charge or of the last renewal. ID is
+// unique among the slots of a state and never changes, so a release or a renewal can be repeated
+// and never meets another action's slot. The slots of one charge have IDs in a row.
+type Slot struct{ ID, At int64 }
+
+// slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
+// rule's period, has ended.
+type slots struct{}
+
+func (*slots) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
+
+func (*slots) load(s *State, d *decoder) {
+	q := Slots{}
+	for at := d.instant(); ; at += d.int() {
+		q = append(q, Slot{ID: at + d.instant(), At: at})
+		if d.bad = d.bad || at > math.MaxInt64/4; len(d.rest) == 0 {
+			break
+		}
+	}
+	s.Slots = &q
+}
+
+func (*slots) check(r *Rule, s *State, now int64, a Ask) bool {
+	s.ahead = 0
+	if !s.Exists || s.Slots == nil {
+		s.Slots, s.Exists = nil, false
+		return a.forced() || a.Cost <= r.Max
+	}
+	s.ahead = max(0, s.Slots.newest()-now) // the clock stepped back
+	return a.forced() || a.Cost <= r.Max && s.Slots.free(r, a.Cost)-s.ahead <= now
+}
+
+func (q Slots) newest() int64 { return q[len(q)-1].At }
+
+// free is the instant from which there are slots for cost if none is released.
+func (q Slots) free(r *Rule, cost int64) int64 {
+	over := int64(len(q)) - (r.Max - cost) - 1
+	if over < 0 {
+		return math.MinInt64 / 2 // long ago
+	}
+	return q[over].At + r.Period
+}
+
+// live are the slots that were taken or renewed after an instant.
+func (q Slots) live(after int64) Slots {
+	n, _ := slices.BinarySearchFunc(q, after+1, func(x Slot, at int64) int { return cmp.Compare(x.At, at) })
+	return q[n:]
+}
+
+// charge takes slots. A surcharge takes none: its action has ended.
+func (*slots) charge(r *Rule, s *State, now int64, a Ask) {
+	s.settle()
+	if a.forced() {
+		return
+	}
+	if s.Slots == nil {
+		s.Slots = new(Slots)
+	}
+	q := append((*s.Slots)[:0], s.Slots.live(now-r.Period)...)
+	first := q.unused(now, a.Cost)
+	for i := range a.Cost {
+		q = append(q, Slot{ID: first + i, At: now})
+	}
+	*s.Slots, s.Mark, s.Exists, s.Dirty = q, first-now, true, true
+}
+
+// unused is the first of cost IDs in a row that no slot has. It is from or later.
+func (q Slots) unused(from, cost int64) int64 {
+	for moved := true; moved; {
+		moved = false
+		for _, x := range q {
+			if x.ID >= from && x.ID < from+cost {
+				from, moved = x.ID+1, true
+			}
+		}
+	}
+	return from
+}
+
+func (*slots) refuse(_ *Rule, s *State, _ int64, _ Ask, _ bool) { s.settle() }
+
+// settle moves the leases back if the clock stepped back, so that none lasts longer than before.
+func (s *State) settle() {
+	if s.ahead > 0 {
+		for i := range *s.Slots {
+			(*s.Slots)[i].At -= s.ahead
+		}
+		s.ahead, s.Dirty = 0, true
+	}
+}
+
+func (*slots) read(r *Rule, s *State, now, cost int64) {
+	if s.Slots == nil {
+		return
+	}
+	v := &s.Reading
+	if v.Count = int64(len(s.Slots.live(now + s.ahead - r.Period))); v.Count == 0 {
+		return
+	}
+	v.Rest.Whole = s.Slots.newest() - s.ahead + r.Period - now
+	if cost <= r.Max {
+		v.Wait = s.Slots.free(r, cost) - s.ahead - now
+	}
+}
+
+// amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
+// so that it finds them also after the clock stepped back.
+func (*slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
+	if s.Slots == nil {
+		return false
+	}
+	first := t.At + t.Reading.Mark
+	its := func(x Slot) bool { return x.ID >= first && x.ID < first+t.Cost }
+	ahead := max(0, s.Slots.newest()-now)
+	if !slices.ContainsFunc(s.Slots.live(now+ahead-r.Period), its) {
+		return false
+	}
+	s.ahead = ahead
+	s.settle()
+	q := slices.DeleteFunc(*s.Slots, its)
+	if a.Verb == VerbRenew {
+		for i := range t.Cost {
+			q = append(q, Slot{ID: first + i, At: now})
+		}
+	}
+	*s.Slots, s.Exists = q, len(q) > 0
+	return true
+}
+
+func (*slots) save(s *State, b []byte) []byte {
+	last := int64(0)
+	for _, x := range *s.Slots {
+		b = appendInts(b, x.At-last, x.ID-x.At)
+		last = x.At
+	}
+	return b
+}
+
+func (*slots) reply(_ *Rule, n []int64, _ int64, dated bool) (v Reading, rest []int64) {
+	v.Count, v.Rest.Whole, v.Wait, n = n[0]>>1, n[1], n[2], n[3:]
+	if dated {
+		v.Mark, n = n[0], n[1:]
+	}
+	return v, n
+}
+
+func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
+	renew := int64(0)
+	if a.Verb == VerbRenew {
+		renew = 1
+	}
+	return append(b, renew, r.Period, t.Reading.Mark, t.Cost)
+}
+
+func (*slots) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
+
+func (*slots) holds(r *Rule, s *State) (expires, refuses int64) {
+	return s.Slots.newest() + r.Period, s.Slots.free(r, 1)
+}
+
+// foreseen is false while slots are taken: each may be released at any moment.
+func (*slots) foreseen(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }
+
+func (*slots) lease(*Rule, int64) {}

@@ -1,0 +1,43 @@
+package memorystore
+
+// A warning of a program that makes a store for every request. Such a store limits no user.
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+	"weak"
+)
+
+const manyStores = 100
+
+// watched has some of the stores that New has made, until they are garbage-collected. Stores that
+// are kept fill it, and no other gets in.
+var watched struct {
+	sync.Mutex
+	stores [manyStores]weak.Pointer[Store]
+	next   int
+	in     int       // how many got in since the time since; so at least in-manyStores were dropped
+	since  time.Time // at most an hour ago when the last one got in
+}
+
+// watch logs, once, that the program has dropped many stores within an hour.
+func watch(s *Store) {
+	w, logs := &watched, false
+	w.Lock()
+	place := &w.stores[w.next]
+	w.next = (w.next + 1) % manyStores
+	if place.Value() == nil && w.in < 2*manyStores {
+		if time.Since(w.since) > time.Hour {
+			w.in, w.since = 0, time.Now()
+		}
+		*place = weak.Make(s)
+		w.in++
+		logs = w.in == 2*manyStores
+	}
+	w.Unlock() // the log's handler may make a store
+	if logs {
+		slog.Default().Warn("memorystore: the program makes stores and drops them, and a store that is made for each request limits no user; make the store and its limiters once, at start-up, and keep them",
+			"code", "store-dropped")
+	}
+}

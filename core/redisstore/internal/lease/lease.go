@@ -1,0 +1,311 @@
+// Package lease decides in the process, from units of a limit that the process has taken in advance:
+// see core.Limit.Leased.
+//
+// A lease begins before its charge is sent and lasts as long as the limit says, by a clock of this
+// process. So it ends no later than that long after the server's instant of the charge. What is left
+// at the end is given back.
+//
+// The first actions of a user go to the server one by one. If several come within the time of a lease,
+// one caller takes units for all of them.
+package lease
+
+import (
+	"context"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// A Server is what a table needs of its store.
+type Server struct {
+	// Decide decides one charge, as the store does without leases.
+	Decide func(context.Context, core.Charge) (core.Decision, error)
+
+	// Amend refunds units of a charge.
+	Amend func(context.Context, *core.Receipt, machine.Amendment) (done bool, err error)
+
+	Timeout time.Duration // of a call
+	Late    error         // the error of a call that has taken so long
+}
+
+const (
+	shards       = 64
+	sweepEvery   = 10 * time.Millisecond // how often a full shard looks for idle holdings
+	maxReturning = 16                    // returns under way; further leftovers are lost
+)
+
+// A Table has the holdings of a store. It is safe for use by many goroutines.
+type Table struct {
+	server    Server
+	room      int // holdings in a shard
+	seed      maphash.Seed
+	shards    [shards]shard
+	returning chan struct{}
+
+	taken, returned, lost atomic.Uint64 // units
+}
+
+// Room is how many holdings a store has.
+const Room = 16_384
+
+// New makes an empty table with room for so many holdings. The server decides for further users.
+func New(server Server, room int) *Table {
+	return &Table{server: server, room: room / shards, seed: maphash.MakeSeed(), returning: make(chan struct{}, maxReturning)}
+}
+
+// Counts returns how many units the table has taken in advance, has given back, and has lost because
+// it could not give them back.
+func (t *Table) Counts() (taken, returned, lost uint64) {
+	return t.taken.Load(), t.returned.Load(), t.lost.Load()
+}
+
+// Of returns how long a process may hold units for a charge. It is 0 if the server must decide the
+// charge: if one of its limits is not leased, or if it asks for more than some units.
+func Of(c *core.Charge) time.Duration {
+	if c.Mode != machine.Charge || c.Ahead > 0 || c.Ban > 0 || c.And != nil {
+		return 0
+	}
+	least := int64(0)
+	for i := range c.Limits {
+		switch r := c.Limits[i].Rule(); {
+		case r.Kind == machine.KindBan:
+		case r.Lease == 0:
+			return 0
+		case least == 0 || r.Lease < least:
+			least = r.Lease
+		}
+	}
+	return time.Duration(least) * time.Microsecond
+}
+
+// A shard has the holdings of some users.
+type shard struct {
+	mu    sync.Mutex // guards the shard and its holdings
+	held  map[key]*holding
+	swept time.Time
+}
+
+type key struct {
+	user, action string
+	limits       uint64 // a hash
+}
+
+func (t *Table) shard(user string) *shard {
+	return &t.shards[maphash.String(t.seed, user)%shards]
+}
+
+// Take decides a charge whose limits are leased for so long: see [Of].
+func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
+	}
+	s := t.shard(c.User)
+	var begun time.Time
+	for waited := false; ; waited = true {
+		now := time.Now()
+		s.mu.Lock()
+		h := s.holding(c, lease, now, t.room)
+		if h == nil {
+			s.mu.Unlock()
+			return t.server.Decide(ctx, *c)
+		}
+		if g := h.use(c.Cost, now); g != nil {
+			left := h.left(now)
+			s.mu.Unlock()
+			return g.answer(c, left, now), nil
+		}
+		do, units := h.choose(c.Cost, now, waited)
+		switch do {
+		case refuse:
+			d := h.refusal(now)
+			s.mu.Unlock()
+			return d, nil
+		case decide:
+			s.mu.Unlock()
+			if waited {
+				return t.decideLate(ctx, c, s, h, t.server.Timeout-now.Sub(begun))
+			}
+			return t.decide(ctx, c, s, h)
+		case take:
+			h.taking = &flight{done: make(chan struct{}), planned: units}
+			go t.take(s, h, h.taking, now)
+		}
+		f := h.taking
+		f.claimed += c.Cost
+		s.mu.Unlock()
+		begun = now
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return core.Decision{}, ctx.Err()
+		}
+		if f.err != nil {
+			return core.Decision{}, f.err
+		}
+	}
+}
+
+// decide has the server decide, and learns from its answer.
+func (t *Table) decide(ctx context.Context, c *core.Charge, s *shard, h *holding) (core.Decision, error) {
+	sent := time.Now()
+	d, err := t.server.Decide(ctx, *c)
+	if err != nil || d.Source != core.SourceStore {
+		return d, err
+	}
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h.learn(&d, c.Cost, sent, now); d.Allowed {
+		h.count(c.Cost, now)
+	}
+	if d.Reason == core.ReasonBanned {
+		t.lost.Add(h.drop())
+	}
+	return d, err
+}
+
+// decideLate is decide for a caller who has waited for a take already, and has so much time left.
+func (t *Table) decideLate(ctx context.Context, c *core.Charge, s *shard, h *holding, left time.Duration) (core.Decision, error) {
+	hurried, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	d, err := t.decide(hurried, c, s, h)
+	if err != nil && hurried.Err() != nil && ctx.Err() == nil {
+		err = t.server.Late
+	}
+	return d, err
+}
+
+// take takes units for a holding. Nothing is recorded if they are refused: the callers have the
+// server decide then.
+func (t *Table) take(s *shard, h *holding, f *flight, sent time.Time) {
+	c := core.Charge{
+		User: h.user, Action: h.action, Limits: h.limits,
+		Ask: machine.Ask{Cost: f.planned, Patient: true}, Receipt: true,
+	}
+	d, err := t.server.Decide(context.Background(), c)
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.taking, f.err = nil, err
+	close(f.done)
+	if err != nil {
+		return
+	}
+	h.learn(&d, f.planned, sent, now)
+	if r := d.Receipt(); r != nil {
+		t.taken.Add(uint64(f.planned))
+		t.hold(s, h, &grant{table: t, shard: s, receipt: r, left: f.planned, got: now}, sent)
+	}
+	if d.Reason == core.ReasonBanned || h.dropped {
+		t.lost.Add(h.drop())
+	}
+}
+
+// hold adds what was taken to a holding, until the lease ends. A lease of a FixedWindow or
+// CalendarWindow ends with its window. Two clocks drift apart by less than a thousandth, and the microsecond is for rounding.
+func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
+	lasts := h.lease
+	for i := range h.limits {
+		if r := h.limits[i].Rule(); r.Kind != machine.KindBan && r.AtOnce() {
+			lasts = min(lasts, time.Duration(g.receipt.Readings[i].Rest.Whole)*time.Microsecond)
+		}
+	}
+	lasts -= lasts/1000 + time.Microsecond
+	g.end, g.wall = sent.Add(lasts), sent.Add(lasts).UnixNano()
+	h.grants = append(h.grants, g)
+	if g.ended(g.got) {
+		h.far = g.got.Add(farFor * h.lease)
+	}
+	time.AfterFunc(g.end.Sub(g.got), func() { t.end(s, h, g) })
+}
+
+// end gives back what is left of a lease.
+func (t *Table) end(s *shard, h *holding, g *grant) {
+	s.mu.Lock()
+	if i := slices.Index(h.grants, g); i >= 0 {
+		h.grants = slices.Delete(h.grants, i, i+1)
+	}
+	left := g.left
+	if g.left, g.over = 0, true; left > 0 {
+		h.spend(time.Now())
+	}
+	s.mu.Unlock()
+	if left == 0 {
+		return
+	}
+	select {
+	case t.returning <- struct{}{}:
+		defer func() { <-t.returning }()
+	default:
+		t.lost.Add(uint64(left))
+		return
+	}
+	if _, err := t.server.Amend(context.Background(), g.receipt, machine.Amendment{Verb: machine.VerbRefund, Units: left}); err != nil {
+		t.lost.Add(uint64(left))
+		return
+	}
+	t.returned.Add(uint64(left))
+}
+
+// Drop discards what the process holds for a user, whose states another call has deleted or banned.
+// It is not given back: the charge may be gone.
+func (t *Table) Drop(user string) {
+	s := t.shard(user)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, h := range s.held {
+		if k.user == user {
+			t.lost.Add(h.drop())
+			h.dropped = true
+			delete(s.held, k)
+		}
+	}
+}
+
+// holding returns the holding of a charge, or nil if there is no room for one more.
+func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room int) *holding {
+	k := key{c.User, c.Action, 0}
+	for i := range c.Limits {
+		k.limits = k.limits*31 + c.Limits[i].Rule().Hash + uint64(c.Limits[i].Quota())
+	}
+	h := s.held[k]
+	if h != nil {
+		if !slices.Equal(h.limits, c.Limits) {
+			return nil // of the same hash
+		}
+		return h
+	}
+	if len(s.held) >= room && !s.sweep(now, room) {
+		return nil
+	}
+	if s.held == nil {
+		s.held = map[key]*holding{}
+	}
+	k.user, k.action = strings.Clone(c.User), strings.Clone(c.Action)
+	h = &holding{user: k.user, action: k.action, limits: slices.Clone(c.Limits), lease: lease, epoch: now}
+	for i := range h.limits {
+		h.bans = h.bans || h.limits[i].Rule().Kind == machine.KindBan
+	}
+	s.held[k] = h
+	return h
+}
+
+// sweep drops idle holdings, and reports whether it has made room.
+func (s *shard) sweep(now time.Time, room int) bool {
+	if now.Sub(s.swept) < sweepEvery {
+		return false
+	}
+	s.swept = now
+	for k, h := range s.held {
+		if h.idle(now) {
+			delete(s.held, k)
+		}
+	}
+	return len(s.held) < room
+}

@@ -1,0 +1,365 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// A leasing is two processes' stores on one server, in a bubble.
+type leasing struct {
+	*testing.T
+	m      *miniredis.Miniredis
+	stores [2]*redisstore.Store
+}
+
+func leased(t *testing.T, test func(l *leasing)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		l := &leasing{T: t, m: newMini(t)}
+		l.m.ClockTTL(true)
+		defer l.m.Close()
+		for i := range l.stores {
+			rdb := inBubble(l.m)
+			defer rdb.Close()
+			l.stores[i] = redisstore.New(rdb, nil)
+		}
+		test(l)
+		time.Sleep(time.Minute) // leases end
+	})
+}
+
+func (l *leasing) limiter(store int, limits ...core.Limit) *core.Limiter {
+	l.Helper()
+	return core.Must(core.New(l.stores[store], limits...))
+}
+
+func (l *leasing) allow(lim *core.Limiter) core.Decision {
+	l.Helper()
+	d, err := lim.Allow(l.Context(), user, action)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return d
+}
+
+// hold lets a limiter pass actions until the process holds units, and returns how many have passed
+// and how many it holds.
+func (l *leasing) hold(lim *core.Limiter, store int) (used, held int) {
+	l.Helper()
+	before := l.charged(lim)
+	for {
+		d := l.allow(lim)
+		used++
+		taken, _, _ := l.stores[store].Leases()
+		if used > 50 || !d.Allowed {
+			l.Fatalf("the process holds nothing after %d actions", used)
+		}
+		if total, quota := l.charged(lim)-before, lim.Limits()[0].Quota(); d.Source == core.SourceLease && taken > 10 && total > used {
+			if d.Remaining != quota-before-used {
+				l.Errorf("%d remain of %d after %d actions", d.Remaining, quota, used)
+			}
+			return used, total - used
+		}
+	}
+}
+
+// charged is how many units Redis has charged.
+func (l *leasing) charged(lim *core.Limiter) int {
+	l.Helper()
+	d, err := lim.Peek(l.Context(), user, action)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return lim.Limits()[0].Quota() - d.Remaining
+}
+
+const leaseTime = 100 * time.Millisecond
+
+var leasedWindow = core.MovingWindow(200, time.Minute).Leased(leaseTime)
+
+func TestLeaseGivesBackWhatIsLeft(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := l.limiter(0, leasedWindow)
+		used, held := l.hold(lim, 0)
+		time.Sleep(leaseTime)
+		synctest.Wait()
+		if n := l.charged(lim); n != used {
+			l.Errorf("%d units are charged after the lease, %d were used and %d held", n, used, held)
+		}
+		taken, returned, lost := l.stores[0].Leases()
+		if returned != uint64(held) || lost != 0 || taken < returned {
+			l.Errorf("%d units were taken, %d returned and %d lost; %d were held", taken, returned, lost, held)
+		}
+	})
+}
+
+// Every unit of the limit can be used, whichever process asks.
+func TestLeaseUsesAll(t *testing.T) {
+	for _, limit := range []core.Limit{leasedWindow, core.FixedWindow(200, time.Minute).Leased(leaseTime), core.Funnel(200, core.Per(200, time.Hour)).Leased(leaseTime)} {
+		t.Run(limit.String(), func(t *testing.T) {
+			leased(t, func(l *leasing) {
+				passed := 0
+				for i := range 2000 {
+					if d := l.allow(l.limiter(i%2, limit)); d.Allowed {
+						passed++
+					}
+					time.Sleep(time.Millisecond)
+				}
+				if passed != limit.Quota() {
+					l.Errorf("%d passed, not %d", passed, limit.Quota())
+				}
+			})
+		})
+	}
+}
+
+func TestLeaseEndsWithItsWindow(t *testing.T) {
+	for _, limit := range []core.Limit{core.FixedWindow(200, time.Minute), core.CalendarWindow(200, core.Minute, nil)} {
+		t.Run(limit.String(), func(t *testing.T) {
+			leased(t, func(l *leasing) {
+				lim := l.limiter(0, limit.Leased(leaseTime))
+				l.allow(lim)
+				time.Sleep(time.Minute - 50*time.Millisecond)
+				_, held := l.hold(lim, 0)
+				time.Sleep(50 * time.Millisecond)
+				l.m.SetError("LOADING") // the process can take no others
+				if d, err := lim.Allow(l.Context(), user, action); err == nil {
+					l.Errorf("one of %d units passed in the next window: %+v", held, d)
+				}
+			})
+		})
+	}
+}
+
+func TestLeaseWhileRedisIsDown(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := l.limiter(0, leasedWindow)
+		_, held := l.hold(lim, 0)
+		l.m.SetError("LOADING")
+		for range held {
+			if d := l.allow(lim); !d.Allowed || d.Source != core.SourceLease {
+				l.Fatalf("%+v", d)
+			}
+		}
+		if d, err := lim.Allow(l.Context(), user, action); err == nil {
+			l.Errorf("%+v without units", d)
+		}
+		l.m.SetError("")
+	})
+}
+
+// What is not returned while Redis is down is lost, and nobody gets more.
+func TestLeaseThatCannotBeReturned(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := l.limiter(0, leasedWindow)
+		used, held := l.hold(lim, 0)
+		l.m.SetError("LOADING")
+		time.Sleep(leaseTime)
+		synctest.Wait()
+		l.m.SetError("")
+		if _, returned, lost := l.stores[0].Leases(); returned != 0 || lost != uint64(held) {
+			l.Errorf("%d returned, %d lost of %d", returned, lost, held)
+		}
+		if n := l.charged(lim); n != used+held {
+			l.Errorf("%d are charged, not %d", n, used+held)
+		}
+	})
+}
+
+func TestLeaseIsDroppedByResetAndBan(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(ctx context.Context, lim *core.Limiter) error
+	}{
+		{"reset", func(ctx context.Context, lim *core.Limiter) error { return lim.Reset(ctx, user, action) }},
+		{"ban", func(ctx context.Context, lim *core.Limiter) error { return lim.Ban(ctx, user, action, time.Minute) }},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			leased(t, func(l *leasing) {
+				own := core.Must(l.limiter(0, leasedWindow).With(core.BanPolicy{}))
+				other := core.Must(l.limiter(1, leasedWindow).With(core.BanPolicy{}))
+				l.hold(own, 0)
+				if err := test.do(l.Context(), own); err != nil {
+					l.Fatal(err)
+				}
+				l.m.SetError("LOADING") // the process can take no others
+				if d, err := own.Allow(l.Context(), user, action); err == nil {
+					l.Errorf("one passed: %+v", d)
+				}
+				l.m.SetError("")
+				if err := own.Unban(l.Context(), user, action); err != nil {
+					l.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				l.hold(own, 0)
+				if err := test.do(l.Context(), other); err != nil { // of another process
+					l.Fatal(err)
+				}
+				time.Sleep(leaseTime)
+				if d := l.allow(own); d.Allowed != (test.name == "reset") {
+					l.Errorf("after the lease: %+v", d)
+				}
+			})
+		})
+	}
+}
+
+// A ban policy counts every refusal, and a process that learns of a ban keeps nothing.
+func TestLeaseCountsRefusals(t *testing.T) {
+	leased(t, func(l *leasing) {
+		limit := core.MovingWindow(20, time.Minute).Leased(leaseTime)
+		lim := core.Must(l.limiter(0, limit).With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		for i := range 25 {
+			if d := l.allow(lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 24) {
+				l.Fatalf("action %d: %+v", i, d)
+			}
+		}
+		if d := l.allow(lim); d.Reason != core.ReasonBanned {
+			l.Errorf("%+v", d)
+		}
+	})
+}
+
+func TestLeaseRefund(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := core.Must(l.limiter(0, core.MovingWindow(5000, time.Minute).Leased(leaseTime)).With(core.Refundable{}))
+		_, held := l.hold(lim, 0)
+		d := l.allow(lim)
+		if d.Source != core.SourceLease {
+			l.Fatalf("%+v", d)
+		}
+		if err := lim.Refund(l.Context(), d); err != nil {
+			l.Fatal(err)
+		}
+		l.m.SetError("LOADING") // the process can take no others
+		for range held - 1 {
+			l.allow(lim)
+		}
+		d = l.allow(lim)
+		l.m.SetError("")
+		time.Sleep(leaseTime)
+		synctest.Wait()
+		before := l.charged(lim)
+		for range 2 {
+			if err := lim.Refund(l.Context(), d); err != nil {
+				l.Fatal(err)
+			}
+		}
+		if n := l.charged(lim); n != before-1 {
+			l.Errorf("%d are charged after the refund, %d before it", n, before)
+		}
+	})
+}
+
+// What an action costs above its estimate is charged in Redis.
+func TestLeaseSettle(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := core.Must(l.limiter(0, core.MovingWindow(5000, time.Minute).Leased(leaseTime)).With(core.Refundable{}))
+		l.hold(lim, 0)
+		d := l.allow(lim)
+		before := l.charged(lim)
+		if err := lim.Settle(l.Context(), d, 11); err != nil || d.Source != core.SourceLease {
+			l.Fatalf("%v, %+v", err, d)
+		}
+		if n := l.charged(lim); n != before+10 {
+			l.Errorf("%d are charged after 10 more than the estimate, %d before", n, before)
+		}
+	})
+}
+
+// Without a lease on each limit, and for what is more than a question, Redis decides.
+func TestLeaseIsNotForAll(t *testing.T) {
+	leased(t, func(l *leasing) {
+		mixed := l.limiter(0, leasedWindow, core.FixedWindow(1000, time.Hour))
+		shadowed := l.limiter(0, leasedWindow.Named("x"), core.FixedWindow(1000, time.Hour).Shadow())
+		joint := l.limiter(0, leasedWindow.Named("y"))
+		for range 20 {
+			for _, lim := range []*core.Limiter{mixed, shadowed} {
+				if d := l.allow(lim); d.Source != core.SourceStore {
+					l.Fatalf("%+v", d)
+				}
+			}
+			d, err := core.All(l.Context(), joint.For(user, action), joint.For("bob", action))
+			if err != nil || d.Source != core.SourceStore {
+				l.Fatalf("%+v, %v", d, err)
+			}
+		}
+		if taken, _, _ := l.stores[0].Leases(); taken != 0 {
+			l.Errorf("%d units were taken", taken)
+		}
+	})
+}
+
+func TestLeaseOfSeveralLimits(t *testing.T) {
+	leased(t, func(l *leasing) {
+		small := core.FixedWindow(60, time.Hour).Leased(leaseTime)
+		shadow := core.FixedWindow(30, time.Hour).Leased(leaseTime).Shadow()
+		lim := l.limiter(0, leasedWindow, small, shadow)
+		leases, shadowed := 0, 0
+		for i := range 100 {
+			d := l.allow(lim)
+			if d.Allowed != (i < 60) || d.Allowed && (d.Limit != 60 && d.Limit != 200 || d.Remaining != 59-i) {
+				l.Fatalf("action %d: %+v", i, d)
+			}
+			if d.Source == core.SourceLease {
+				leases++
+			}
+			if d.Reason == core.ReasonShadowed {
+				shadowed++
+			}
+		}
+		if leases < 20 || shadowed < 25 || shadowed > 45 {
+			l.Errorf("a lease decided %d, and %d were shadowed", leases, shadowed)
+		}
+	})
+}
+
+func TestLeaseWithCosts(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := l.limiter(0, leasedWindow)
+		passed := 0
+		for i := range 300 {
+			cost := 1 + i%7
+			d, err := lim.AllowN(l.Context(), user, action, cost)
+			if err != nil {
+				l.Fatal(err)
+			}
+			if d.Allowed {
+				passed += cost
+			}
+		}
+		if passed != 200 {
+			l.Errorf("%d units passed", passed)
+		}
+	})
+}
+
+// A caller who leaves while units are taken for it gets its own error.
+func TestLeaseCallerLeaves(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := l.limiter(0, leasedWindow)
+		l.hold(lim, 0)
+		ctx, cancel := context.WithCancel(l.Context())
+		cancel()
+		if d, err := lim.Allow(ctx, user, action); !errors.Is(err, context.Canceled) {
+			l.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+func TestCLThrottleHasNoLeases(t *testing.T) {
+	store := redisstore.New(redis.NewClient(&redis.Options{}), &redisstore.Options{CLThrottle: true})
+	if _, err := core.New(store, core.Funnel(10, core.Per(10, time.Second)).Leased(time.Millisecond)); !errors.Is(err, core.ErrConfig) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,27 @@
+-- Amends a charge: gives back units of it to its limits, or releases or renews its slots, at one
+-- instant of this server's clock. After a refund there is no more room than if the charge had never
+-- happened. A missing key and a foreign value are left as they are.
+--
+-- keys  one for each limit that is amended
+-- args  the instant of the charge; the rules of the limits, see take.lua: the numbers of a
+--       refund are at the top of each machine's file
+
+local machineOf = require 'machines'
+
+return function(keys, args)
+	local time = redis.call('TIME')
+	local now, made, i, done = time[1] * 1000000 + time[2], args[1] + 0, 0, 1
+	for kind, list, shadow in string.gmatch(args[2], ' (%l+) ([%d,]+)(~?)') do
+		i = i + 1
+		local machine = machineOf(kind)
+		if machine.slots or now >= made then
+			local ok, result = pcall(machine.amend, keys[i], now, made, list, kind)
+			local text = type(result) == 'table' and result.err or tostring(result)
+			if not ok and not string.find(text, 'WRONGTYPE', 1, true) and not string.find(text, 'TAILCUTSTATE', 1, true) then
+				error(result, 0)
+			end
+			if machine.slots and shadow == '' and not (ok and result) then done = 0 end
+		end
+	end
+	return done
+end

@@ -1,0 +1,87 @@
+-- Slots of InFlight: a log of those that are taken. The member is the slot's number, which never
+-- changes, so a release or a renewal can be repeated, and never meets another action's slot. The score
+-- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row.
+--
+-- arguments  cost, max, period: the lease
+-- reply      1 if it has room, plus twice the slots taken; the time until all are free; if it has no
+--            room, the wait; if the charge is dated, the first slot's number less the instant, or 0
+-- amend      1 to renew the slots or 0 to release them, period, the first slot's number less the
+--            instant of the charge, cost
+
+local call = redis.call
+local log, state, trail = require 'log', require 'state', require 'trail'
+
+local function int(n) return string.format('%d', n) end
+
+local function args(ask, kind, shadow, cost, most, period)
+	local l = trail.args(ask, kind, shadow, cost, most, period)
+	l.dated = ask.dated
+	return l
+end
+
+local function load(l, key, now)
+	trail.load(l, key, now)
+	l.ids, l.first = {}, nil
+end
+
+local function check(l, now) return trail.check(l, now) end
+
+-- charge takes slots. A surcharge takes none: its action has ended.
+local function charge(l, now)
+	if l.forced then
+		l.dirty = l.dirty or l.ahead > 0
+		return
+	end
+	local first, found = math.max(now, (l.ids[#l.ids] or 0) + 1), 0
+	while found < l.cost do -- the first numbers in a row that no slot has
+		if call('ZSCORE', l.key, int(first + found)) then
+			first, found = first + found + 1, 0
+		else
+			found = found + 1
+		end
+	end
+	for i = 0, l.cost - 1 do
+		l.ids[#l.ids + 1] = first + i
+	end
+	l.first = first
+	trail.charge(l, now)
+end
+
+local function refuse(l) l.dirty = l.dirty or l.ahead > 0 end
+
+local function read(l, reply, last, now)
+	last = trail.read(l, reply, last, now)
+	if l.dated then
+		last = last + 1
+		reply[last] = l.first and l.first - now or 0
+		l.first = nil
+	end
+	return last
+end
+
+local function amend(key, now, made, list, kind)
+	local n = state.numbers(list)
+	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, made + n[3]
+	load(l, key, now)
+	local at = call('ZSCORE', key, int(first))
+	if not at or at - l.ahead + l.period <= now then return false end
+	if l.ahead > 0 then
+		log.save(l, now)
+	end
+	for i = 0, l.cost - 1 do
+		if n[1] == 1 then
+			call('ZADD', key, 'XX', int(now), int(first + i))
+		else
+			call('ZREM', key, int(first + i))
+		end
+	end
+	local newest = log.entry(l, 0)
+	if newest then
+		call('PEXPIREAT', key, state.expiry(newest + l.period))
+	end
+	return true
+end
+
+local function save(l, _, now) log.save(l, now) end
+
+return {args = args, load = load, check = check, charge = charge, refuse = refuse, read = read, amend = amend, save = save, slots = true}

@@ -1,0 +1,68 @@
+package core
+
+// Settle: the cost of an action, known at its end.
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// Settle replaces the estimate that a decision has charged with what the action has cost: the tokens
+// of a language model, the rows of an export, the bytes of an upload.
+//
+//	d, err := tokens.AllowN(ctx, "alice", "chat", estimate)
+//	...
+//	err = tokens.Settle(ctx, d, used)
+//
+// If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it is
+// more, the difference is charged now, to every limit that the estimate was charged to, whether or
+// not it fits, and whether or not the user is banned. What does not fit is debt. The user is refused
+// until enough of it is paid: the package's documentation says when, under "Costs known at the end".
+//
+// Of a decision by [All] it settles each subject's charge. The slots of [InFlight] stay as they are.
+// A debt is at most one quota of a limit; more is forgiven. A MovingWindow never holds more than
+// 70,000,000 units, and a bucket or funnel never more than 142 years. If more than eight actions are
+// settled below their estimates at about the same time, a bucket or funnel may give back less than
+// the difference: see [Limiter.Refund].
+//
+// The limiter needs [Refundable]. A decision is settled or refunded once; a second call does
+// nothing, and neither does settling a refusal. What is never settled stays at its estimate. An
+// estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
+// receipt. A negative actual is [ErrCost].
+//
+// What was used was used: if ctx may end with the caller's request, pass
+// [context.WithoutCancel] of it. After an error the decision may or may not have been settled. Do
+// not retry: a second call does nothing.
+func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
+	return l.conclude(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
+}
+
+var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full, or has no method Take")
+
+// owe charges units to the limits of the receipt, in the store that issued it.
+func (r *Receipt) owe(ctx context.Context, units int64) error {
+	limits := make([]Limit, 0, len(r.Limits))
+	for i := range r.Limits {
+		if r.charged(i) && !r.Limits[i].rule.TakesSlots() {
+			limits = append(limits, r.Limits[i])
+		}
+	}
+	if len(limits) == 0 { // all are InFlight
+		return nil
+	}
+	store, ok := r.by.(interface {
+		Take(context.Context, Charge) (Decision, error)
+	})
+	if !ok {
+		return errOwe
+	}
+	d, err := store.Take(ctx, Charge{
+		User: r.User, Action: r.Action, Limits: limits, Ask: machine.Ask{Mode: machine.Owe, Cost: units},
+	})
+	if err == nil && !d.Allowed {
+		err = errOwe
+	}
+	return err
+}

@@ -1,0 +1,314 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The promises of InFlight.
+
+// busy is the refusal of InFlight.
+func busy(limit, remaining int, retry, reset time.Duration) core.Decision {
+	return because(core.ReasonInFlight, stop(limit, remaining, retry, reset))
+}
+
+// taken is an action that has taken slots.
+func (a *actor) taken(n int) core.Decision {
+	a.s.Helper()
+	d, err := a.l.AllowN(a.s.Context(), a.user, a.action, n)
+	if err != nil || !d.Allowed {
+		a.s.Fatalf("at %v: AllowN(%d): %s, %v; want it to pass", a.s.now, n, show(d), err)
+	}
+	return d
+}
+
+func (a *actor) release(d core.Decision) {
+	a.s.Helper()
+	if err := a.l.Release(a.s.Context(), d); err != nil {
+		a.s.Fatalf("at %v: Release: %v", a.s.now, err)
+	}
+}
+
+func (a *actor) renew(d core.Decision, want error) {
+	a.s.Helper()
+	if err := a.l.Renew(a.s.Context(), d); !errors.Is(err, want) {
+		a.s.Fatalf("at %v: Renew: %v, want %v", a.s.now, err, want)
+	}
+}
+
+var slotRules = []promise{
+	{"a slot is free when it is released, and once", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(time.Hour))
+		first := a.taken(1)
+		a.allow(1, pass(2, 0, time.Hour))
+		a.allow(1, busy(2, 0, time.Hour, time.Hour))
+		for range 3 {
+			a.release(first)
+		}
+		a.allow(1, pass(2, 0, time.Hour))
+		a.allow(1, busy(2, 0, time.Hour, time.Hour))
+		a.renew(first, core.ErrLeaseEnded)
+	}},
+
+	{"a slot that is neither released nor renewed is free when its lease ends", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(10 * sec))
+		first := a.taken(1)
+		s.at(4 * sec)
+		a.allow(1, pass(2, 0, 10*sec))
+		a.allow(1, busy(2, 0, 6*sec, 10*sec))
+		s.at(10*sec - usec)
+		a.allow(1, busy(2, 0, usec, 4*sec+usec))
+		s.at(10 * sec)
+		a.renew(first, core.ErrLeaseEnded)
+		a.allow(1, pass(2, 0, 10*sec))
+		a.release(first) // its slot is another action's by now
+		a.renew(first, core.ErrLeaseEnded)
+		a.allow(1, busy(2, 0, 4*sec, 10*sec))
+	}},
+
+	{"a renewed slot is taken for another lease", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(10 * sec))
+		first := a.taken(1)
+		s.at(4 * sec)
+		second := a.taken(1)
+		s.at(9 * sec)
+		a.renew(first, nil)
+		a.allow(1, busy(2, 0, 5*sec, 10*sec))
+		s.at(14 * sec)
+		a.renew(second, core.ErrLeaseEnded)
+		a.allow(1, pass(2, 0, 10*sec))
+		s.at(19*sec - usec)
+		a.renew(first, nil)
+		a.renew(first, nil)
+		s.at(24 * sec)
+		a.peek(pass(2, 1, 5*sec-usec))
+		a.release(first)
+		a.peek(pass(2, 2, 0))
+	}},
+
+	{"an action of several units takes and frees as many slots", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.InFlight(5).Lease(10 * sec))
+		three, one := a.taken(3), a.taken(1)
+		s.at(4 * sec)
+		a.renew(three, nil)
+		a.allow(2, busy(5, 1, 6*sec, 10*sec))
+		a.allow(3, busy(5, 1, 10*sec, 10*sec))
+		a.release(three)
+		a.peek(pass(5, 4, 6*sec))
+		a.allow(5, busy(5, 4, 6*sec, 6*sec))
+		a.release(one)
+		a.allow(5, pass(5, 0, 10*sec))
+		a.allow(6, stop(5, 0, core.Never, 10*sec))
+	}},
+
+	{"a release gives back no rate limit's charge, and a refund no slot", func(s *script) {
+		a := s.of(core.FixedWindow(5, time.Hour), core.InFlight(5).Lease(time.Hour)).with(core.Refundable{})
+		d := a.taken(2)
+		a.release(d)
+		a.peek(pass(5, 3, time.Hour))
+		a.refund(d, 2)
+		a.peek(pass(5, 5, 0))
+		d = a.taken(2)
+		a.refund(d, 2)
+		a.peek(by(1, pass(5, 3, time.Hour)))
+		a.release(d)
+		a.peek(pass(5, 5, 0))
+	}},
+
+	{"if a rate limit refuses too, it binds", func(s *script) {
+		window, slots := core.FixedWindow(2, 10*sec), core.InFlight(2).Lease(time.Hour)
+		for i, limits := range [][]core.Limit{{window, slots}, {slots, window}} {
+			a := s.of(limits...).as(fmt.Sprint("user ", i), "reply")
+			a.allow(2, by(1-i, pass(2, 0, time.Hour)))
+			a.allow(1, by(i, stop(2, 0, 10*sec, 10*sec)))
+		}
+		a := s.of(slots, core.FixedWindow(9, 10*sec)).as("c", "reply")
+		a.allow(2, pass(2, 0, time.Hour))
+		a.allow(1, busy(2, 0, time.Hour, time.Hour))
+		a.allow(3, stop(2, 0, core.Never, time.Hour)) // no release can ever make room for 3
+	}},
+
+	{"a refusal by InFlight alone counts towards no ban", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.InFlight(1).Lease(time.Hour), core.FixedWindow(2, time.Hour)).with(steps)
+		first := a.taken(1)
+		for range 5 {
+			a.allow(1, busy(1, 0, time.Hour, time.Hour))
+		}
+		a.standing(core.BanStatus{})
+		a.release(first)
+		a.allow(1, pass(1, 0, time.Hour))
+		a.allow(1, by(1, stop(2, 0, time.Hour, time.Hour)))
+		a.standing(core.BanStatus{Refusals: 1, ForgetAfter: 10 * sec})
+		a.allow(1, by(1, banned(1, stop(2, 0, time.Hour, time.Hour))))
+	}},
+
+	{"a shadow's slots are released and renewed too, and never refuse", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.FixedWindow(9, time.Hour), core.InFlight(1).Lease(10*sec).Shadow())
+		first := a.taken(1)
+		second := a.taken(1) // not charged to the shadow
+		if first.Reason != core.ReasonNear || second.Reason != core.ReasonShadowed {
+			s.Fatal(show(first), show(second))
+		}
+		a.release(second)
+		a.peek(because(core.ReasonShadowed, pass(9, 7, time.Hour)))
+		s.at(9 * sec)
+		a.renew(first, nil)
+		s.at(19*sec - usec)
+		a.peek(because(core.ReasonShadowed, pass(9, 7, time.Hour-19*sec+usec)))
+		a.release(first)
+		a.peek(pass(9, 7, time.Hour-19*sec+usec))
+		first = a.taken(1)
+		s.at(30 * sec)
+		a.renew(first, nil) // a shadow's lease that has ended is no error
+	}},
+
+	{"InFlight per user counts all of the user's actions, and any limiter with it sees a release", func(s *script) {
+		a := s.of(core.InFlight(1).Lease(time.Hour).PerUser())
+		first := a.taken(1)
+		a.as(a.user, "like").allow(1, busy(1, 0, time.Hour, time.Hour))
+		a.as("bob", "like").allow(1, pass(1, 0, time.Hour))
+		s.of(core.FixedWindow(9, time.Hour), core.InFlight(1).Lease(time.Hour).PerUser()).release(first)
+		a.as(a.user, "like").allow(1, pass(1, 0, time.Hour))
+	}},
+
+	{"a surcharge takes no slot, nor do a Peek and an AllowN of 0", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(time.Hour))
+		a.surcharge(2, pass(2, 2, 0))
+		a.allow(0, pass(2, 2, 0))
+		first := a.taken(2)
+		a.surcharge(1, pass(2, 0, time.Hour))
+		zero, err := a.l.AllowN(s.Context(), a.user, a.action, 0)
+		if err != nil || !zero.Allowed {
+			s.Fatal(show(zero), err)
+		}
+		refused, err := a.l.Allow(s.Context(), a.user, a.action)
+		if err != nil || refused.Allowed {
+			s.Fatal(show(refused), err)
+		}
+		for _, d := range []core.Decision{zero, refused} {
+			a.release(d)
+			a.renew(d, nil)
+		}
+		a.peek(busy(2, 0, time.Hour, time.Hour))
+		a.release(first)
+		a.peek(pass(2, 2, 0))
+	}},
+
+	{"limiters with other numbers of slots share them", func(s *script) {
+		s.f.stands(s)
+		large, small := s.of(core.InFlight(3).Lease(10*sec)), s.of(core.InFlight(1).Lease(10*sec))
+		first := large.taken(1)
+		s.at(1 * sec)
+		second := large.taken(2)
+		small.allow(1, busy(1, 0, 10*sec, 10*sec))
+		large.allow(1, busy(3, 0, 9*sec, 10*sec))
+		small.release(second)
+		small.allow(1, busy(1, 0, 9*sec, 9*sec))
+		small.release(first)
+		small.allow(1, pass(1, 0, 10*sec))
+	}},
+
+	{"Reset frees all slots, and a Release afterwards none of another action", func(s *script) {
+		a := s.of(core.InFlight(1).Lease(time.Hour))
+		first := a.taken(1)
+		a.reset()
+		if s.f.Advance != nil {
+			s.at(usec)
+		}
+		a.allow(1, pass(1, 0, time.Hour))
+		a.renew(first, core.ErrLeaseEnded)
+		a.release(first)
+		a.peek(busy(1, 0, time.Hour, time.Hour))
+	}},
+
+	{"after the clock stepped back a slot lasts for one lease at most, and can be released and renewed", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(10 * sec))
+		s.at(1000 * sec)
+		first := a.taken(1)
+		s.at(1005 * sec)
+		second := a.taken(1)
+		s.at(500 * sec)
+		a.allow(1, busy(2, 0, 5*sec, 10*sec)) // both have moved back with the clock
+		a.renew(first, nil)
+		a.peek(busy(2, 0, 10*sec, 10*sec))
+		a.release(second)
+		a.peek(pass(2, 1, 10*sec))
+		s.at(510*sec - usec)
+		a.peek(pass(2, 1, usec))
+		s.at(510 * sec)
+		a.peek(pass(2, 2, 0))
+	}},
+
+	{"the first to renew or release a slot after the clock stepped back moves the others back too", func(s *script) {
+		s.f.stands(s)
+		for i, renews := range []bool{true, false} {
+			s.at(1000 * sec)
+			a := s.of(core.InFlight(3).Lease(10*sec)).as(fmt.Sprint("user ", i), "reply")
+			first := a.taken(1)
+			s.at(1004 * sec)
+			a.allow(1, pass(3, 1, 10*sec))
+			s.at(1005 * sec)
+			a.allow(1, pass(3, 0, 10*sec))
+			s.at(500 * sec)
+			if renews {
+				a.renew(first, nil)
+				a.allow(1, busy(3, 0, 9*sec, 10*sec))
+			} else {
+				a.release(first)
+				a.peek(pass(3, 1, 10*sec))
+			}
+			s.at(509 * sec)
+			a.allow(1+i, pass(3, 0, 10*sec))
+		}
+	}},
+}
+
+// neverMore has goroutines take slots and free them again. Of a user's actions no more are
+// in progress at a time than there are slots.
+func neverMore(t *testing.T, open func(testing.TB) Fixture, goroutines int) {
+	const users, slots, rounds = 3, 5, 4
+	for _, limits := range [][]core.Limit{
+		{core.InFlight(slots).Lease(time.Hour)},
+		{core.FixedWindow(1e6, time.Hour), core.InFlight(slots).Lease(time.Hour).PerUser(), core.MovingWindow(1e6, time.Hour)},
+	} {
+		t.Run("never more in progress than "+fmt.Sprint(limits), func(t *testing.T) {
+			a := (&script{T: t, f: open(t)}).of(limits...)
+			var running, passed [users]atomic.Int64
+			together(t, goroutines, func(i int) error {
+				user := fmt.Sprint("user ", i%users)
+				for range rounds {
+					d, err := a.l.Allow(t.Context(), user, a.action)
+					if err != nil {
+						return err
+					}
+					if !d.Allowed {
+						continue
+					}
+					passed[i%users].Add(1)
+					if n := running[i%users].Add(1); n > slots {
+						t.Errorf("%d are in progress", n)
+					}
+					running[i%users].Add(-1)
+					if err := a.l.Release(t.Context(), d); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			for i := range users {
+				d, err := a.l.Peek(t.Context(), fmt.Sprint("user ", i), a.action)
+				if n := passed[i].Load(); err != nil || d.Remaining < slots || n < slots {
+					t.Errorf("user %d: %d passed; then %s, %v", i, n, show(d), err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+// Command llmproxy is a proxy in front of an LLM API. A customer may have three streams at the same
+// time, make 60 requests a minute, and use 100,000 tokens a minute:
+//
+//	llmproxy -upstream https://llm.example.com -redis 127.0.0.1:6379
+//
+// Without -upstream, a stand-in streams a word every 200 ms. The fourth of these is refused:
+//
+//	for i in 1 2 3 4; do
+//		curl -N -H 'Authorization: Bearer key-of-alice' -d '{}' http://127.0.0.1:8080/v1/chat/completions &
+//	done
+package main
+
+import (
+	"context"
+	"flag"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// customers are the keys that customers send. Yours are in a database, as digests.
+var customers = map[string]string{"key-of-alice": "alice", "key-of-bob": "bob"}
+
+// customer is the key of the customer's name in the context.
+type customer struct{}
+
+func routes(store core.Store, upstream *url.URL, secret string) http.Handler {
+	// A stream that takes longer than the lease, a minute, is renewed. If this process dies, its
+	// streams are free after a minute.
+	streams := core.Must(core.New(store, core.InFlight(3), core.SlidingWindow(60, time.Minute)))
+	limit := nethttp.Limit(streams, keyfuncs.ContextValue(customer{}), keyfuncs.Action("completion"))
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/chat/completions", login(limit(metered(store, proxy(upstream, secret)))))
+	return mux
+}
+
+// login finds the customer of a key. It is outside of the limit, or a client could choose who it is.
+func login(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		name, ok := customers[key]
+		if !ok {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "unknown key", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), customer{}, name)))
+	})
+}
+
+// proxy sends requests on, with our own key in place of the customer's. It flushes each part of a
+// stream. If the customer disconnects, the request to the upstream ends, and the slot is free.
+func proxy(upstream *url.URL, secret string) http.Handler {
+	return &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(upstream)
+			r.Out.Header.Set("Authorization", "Bearer "+secret)
+			r.Out.Header.Del("Accept-Encoding") // what is compressed for the customer cannot be counted
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			for _, name := range nethttp.ExposedHeaders() {
+				if name != "Retry-After" {
+					resp.Header.Del(name) // they are about our key, not about the customer
+				}
+			}
+			return nil
+		},
+		FlushInterval: -1,
+	}
+}
+
+// standIn streams some words, as the API of a model does.
+func standIn(pause time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-RateLimit-Remaining", "0") // of our key
+		for _, word := range strings.Fields(strings.Repeat("the tail is cut and the lizard lives ", 10)) {
+			_, _ = io.WriteString(w, "data: "+word+"\n\n")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-time.After(pause):
+			case <-r.Context().Done():
+				return
+			}
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	})
+}
+
+func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "the host:port to listen on")
+	api := flag.String("upstream", "", "the URL of the API, whose key is in UPSTREAM_KEY (default: a stand-in)")
+	server := flag.String("redis", "", "the host:port of a Redis that several proxies share (default: in this process)")
+	flag.Parse()
+
+	store := core.Store(memorystore.New(nil))
+	if *server != "" {
+		rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+		store = core.Fallback(redisstore.New(rdb, nil), store)
+	}
+	if *api == "" {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			log.Fatal(err)
+		}
+		go func() {
+			log.Fatal((&http.Server{Handler: standIn(200 * time.Millisecond), ReadHeaderTimeout: time.Second}).Serve(l))
+		}()
+		*api = "http://" + l.Addr().String()
+	}
+	upstream, err := url.Parse(*api)
+	if err != nil {
+		log.Fatal(err)
+	}
+	srv := &http.Server{Addr: *addr, Handler: routes(store, upstream, os.Getenv("UPSTREAM_KEY")), ReadHeaderTimeout: 5 * time.Second}
+	log.Fatal(srv.ListenAndServe())
+}

@@ -1,0 +1,607 @@
+package gatetest
+
+// core.InFlight behind a middleware: when a slot is taken, kept and free.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+const lease = 30 * time.Second
+
+// A slotStore is a memorystore that remembers releases and renewals, and can fail.
+type slotStore struct {
+	*memorystore.Store
+	slow time.Duration // how long a release or renewal takes
+	late time.Duration // how long after a charge its answer comes
+
+	mu                 sync.Mutex
+	down               bool
+	renewals, releases int // asked for
+}
+
+var errDown = errors.New("down")
+
+func newSlotStore() *slotStore { return &slotStore{Store: memorystore.New(nil)} }
+
+func (s *slotStore) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if s.isDown() {
+		return core.Decision{}, errDown
+	}
+	d, err := s.Store.Take(ctx, c)
+	d.Issue(s)
+	if s.late > 0 && c.Mode != machine.Peek {
+		select {
+		case <-time.After(s.late):
+		case <-ctx.Done():
+			return core.Decision{}, ctx.Err()
+		}
+	}
+	return d, err
+}
+
+func (s *slotStore) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+	s.mu.Lock()
+	switch a.Verb {
+	case machine.VerbRenew:
+		s.renewals++
+	case machine.VerbRelease:
+		s.releases++
+	}
+	s.mu.Unlock()
+	time.Sleep(s.slow)
+	if s.isDown() {
+		return false, errDown
+	}
+	return s.Store.Amend(ctx, r, a)
+}
+
+func (s *slotStore) isDown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
+}
+
+func (s *slotStore) fail(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// asked returns how many renewals and releases were asked for since the last call.
+func (s *slotStore) asked() [2]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := [2]int{s.renewals, s.releases}
+	s.renewals, s.releases = 0, 0
+	return n
+}
+
+// free is what remains of each limit of alice's reply.
+func free(t *testing.T, l *core.Limiter) (remaining []int) {
+	t.Helper()
+	s, err := l.Status(context.Background(), "alice", "reply")
+	if err != nil {
+		t.Error(err)
+	}
+	for i := range s.Limits {
+		remaining = append(remaining, s.Limits[i].Remaining)
+	}
+	return remaining
+}
+
+func wantFree(t *testing.T, when string, l *core.Limiter, want ...int) {
+	t.Helper()
+	if got := free(t, l); !slices.Equal(got, want) {
+		t.Errorf("%s %d remain, want %d", when, got, want)
+	}
+}
+
+// slotted is the one route POST /replies/{id} behind the limiter.
+func slotted(l *core.Limiter, cfg *nethttp.Config, h func(http.ResponseWriter, *http.Request)) App {
+	return App{Routes: []Route{{
+		Limits:  []Limit{{Limiter: l, Config: cfg}},
+		Handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) { h(w, r) },
+	}}}
+}
+
+// visiting is a request of alice without a network, whose client leaves with ctx.
+func visiting(ctx context.Context, h http.Handler) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
+	r.Header.Set("X-User-ID", "alice")
+	w := httptest.NewRecorder()
+	catches(h).ServeHTTP(w, r)
+	return w
+}
+
+// However a handler ends, its slot is taken until then and free afterwards. A rate limit beside it
+// keeps its charge, or what FinalCost makes of it.
+func testSlotIsReleased(t *testing.T, adapters []Adapter) {
+	failedIsFree := func() *nethttp.Config {
+		return finalCost(1, func(status int) int {
+			if status >= 500 {
+				return 0
+			}
+			return 2
+		})
+	}
+	for _, c := range []struct {
+		name   string
+		config *nethttp.Config
+		do     func(w http.ResponseWriter, leave func())
+		left   int // of the rate limit
+	}{
+		{"returns", nil, func(http.ResponseWriter, func()) {}, 4},
+		{"fails", nil, func(w http.ResponseWriter, _ func()) { w.WriteHeader(500) }, 4},
+		{"panics", nil, func(http.ResponseWriter, func()) { panic("mine") }, 4},
+		{"panics after a part of the response", nil, func(w http.ResponseWriter, _ func()) { _, _ = io.WriteString(w, "x"); panic("mine") }, 4},
+		{"aborts", nil, func(http.ResponseWriter, func()) { panic(http.ErrAbortHandler) }, 4},
+		{"the client leaves", nil, func(_ http.ResponseWriter, leave func()) { leave() }, 4},
+		{"the client leaves and the handler aborts", nil, func(_ http.ResponseWriter, leave func()) { leave(); panic(http.ErrAbortHandler) }, 4},
+		{"FinalCost charges", failedIsFree(), func(http.ResponseWriter, func()) {}, 3},
+		{"FinalCost refunds", failedIsFree(), func(w http.ResponseWriter, _ func()) { w.WriteHeader(500) }, 5},
+		{"FinalCost refunds after a panic", failedIsFree(), func(http.ResponseWriter, func()) { panic("mine") }, 5},
+		{"FinalCost refunds nothing to a client that left", failedIsFree(), func(w http.ResponseWriter, leave func()) { leave(); w.WriteHeader(500) }, 4},
+		{"FinalCost panics", finalCost(1, never), func(http.ResponseWriter, func()) {}, 4},
+		{"Keep", &nethttp.Config{Keep: true}, func(http.ResponseWriter, func()) {}, 4},
+		{"MaxWait", &nethttp.Config{MaxWait: time.Second}, func(http.ResponseWriter, func()) {}, 4},
+	} {
+		for _, ad := range adapters {
+			for _, by := range []string{"given", "picked"} {
+				t.Run(c.name+"/"+by+"/"+ad.Name, func(t *testing.T) {
+					Capture(t)
+					synctest.Test(t, func(t *testing.T) {
+						limiter := core.Must(core.New(memory(), core.InFlight(1).Lease(lease), core.SlidingWindow(5, time.Hour)))
+						cfg, mounted := nethttp.Config{}, limiter
+						if c.config != nil {
+							cfg = *c.config
+						}
+						if by == "picked" {
+							mounted = Five(memory())
+							cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return limiter, nil }
+						}
+						ctx, leave := context.WithCancel(t.Context())
+						defer leave()
+						ran := NewRan(t, 1)
+						var h http.Handler
+						h = ad.Mount(slotted(mounted, &cfg, func(w http.ResponseWriter, _ *http.Request) {
+							ran.Now()
+							wantFree(t, "in the handler", limiter, 0, 4)
+							if got := visiting(t.Context(), h); got.Code != 429 {
+								t.Errorf("a second request gets %d", got.Code)
+							}
+							c.do(w, leave)
+							wantFree(t, "at its end", limiter, 0, 4)
+						}))
+						visiting(ctx, h)
+						wantFree(t, "afterwards", limiter, 1, c.left)
+					})
+				})
+			}
+		}
+	}
+	for _, ad := range adapters {
+		t.Run("the client has left before the store decides/"+ad.Name, func(t *testing.T) {
+			Capture(t)
+			limiter := core.Must(core.New(memory(), core.InFlight(1), core.SlidingWindow(5, time.Hour)))
+			h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") }))
+			ctx, leave := context.WithCancel(t.Context())
+			leave()
+			visiting(ctx, h)
+			wantFree(t, "afterwards", limiter, 1, 5)
+		})
+		for _, most := range []time.Duration{0, time.Second} {
+			t.Run(fmt.Sprintf("the client leaves while the store decides/MaxWait %s/%s", most, ad.Name), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					store := newSlotStore()
+					store.late = 20 * time.Millisecond
+					limiter := core.Must(core.New(store, core.InFlight(1).Lease(lease)))
+					h := ad.Mount(slotted(limiter, &nethttp.Config{MaxWait: most}, func(http.ResponseWriter, *http.Request) {}))
+					ctx, leave := context.WithTimeout(t.Context(), 10*time.Millisecond)
+					defer leave()
+					visiting(ctx, h)
+					wantFree(t, "afterwards", limiter, 1)
+				})
+			})
+		}
+	}
+}
+
+// A stream keeps its slot until it has ended. Then the next request passes at once, although the
+// client has only seen the end of the response. A hijacked connection keeps the slot until the handler
+// returns.
+func testSlotOfAStream(t *testing.T, adapters []Adapter) {
+	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
+		t.Run("stream", func(t *testing.T) {
+			if ad.NoStreams {
+				t.Skip("not on this fixture: the framework cannot")
+			}
+			limiter := core.Must(core.New(memory(), core.InFlight(1)))
+			more := make(chan struct{})
+			s.Mount(ad.Mount(slotted(limiter, nil, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "one\n")
+				_ = http.NewResponseController(w).Flush()
+				<-more
+				_, _ = io.WriteString(w, "two\n")
+			})))
+			for range 3 {
+				stream, err := post(t, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewReader(stream.Body)
+				if _, err := lines.ReadString('\n'); err != nil || stream.StatusCode != 200 {
+					t.Errorf("%s, %v", stream.Status, err)
+				}
+				second, err := post(t, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if second.Body.Close(); second.StatusCode != 429 {
+					t.Errorf("during the stream: %s", second.Status)
+				}
+				more <- struct{}{}
+				if rest, err := io.ReadAll(lines); string(rest) != "two\n" || err != nil {
+					t.Errorf("%q, %v", rest, err)
+				}
+				stream.Body.Close()
+			}
+			wantFree(t, "afterwards", limiter, 1)
+		})
+		if s.Proto == "HTTP/2.0" {
+			return // nobody can take over its connection
+		}
+		t.Run("hijack", func(t *testing.T) {
+			if ad.NoHijack {
+				t.Skip("not on this fixture: the framework cannot")
+			}
+			limiter := core.Must(core.New(memory(), core.InFlight(1)))
+			more := make(chan struct{})
+			s.Mount(ad.Mount(slotted(limiter, nil, func(w http.ResponseWriter, _ *http.Request) {
+				conn, rw, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\ntaken")
+				_ = rw.Flush()
+				_ = conn.Close()
+				<-more
+			})))
+			resp, err := post(t, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.ReadAll(resp.Body)
+			resp.Body.Close()
+			wantFree(t, "when the connection is closed", limiter, 0)
+			close(more)
+			until(t, "the slot is free", func() bool { return free(t, limiter)[0] == 1 })
+		})
+	})
+}
+
+// A handler that runs for longer than the lease keeps its slot. When it has returned, nothing asks the
+// store any more.
+func testSlotIsRenewed(t *testing.T, adapters []Adapter) {
+	for _, c := range []struct {
+		name     string
+		takes    time.Duration
+		slow     time.Duration
+		renewals int
+	}{
+		{"shorter than a third of the lease", lease/3 - 1, 0, 0},
+		{"longer than the lease", lease + time.Second, 0, 3},
+		{"ten leases", 10*lease + time.Second, 0, 30},
+		{"until a renewal is under way", 2*lease/3 + time.Millisecond + 10*time.Millisecond, 10 * time.Millisecond, 2},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
+				log := Capture(t)
+				synctest.Test(t, func(t *testing.T) {
+					store := newSlotStore()
+					store.slow = c.slow
+					limiter := core.Must(core.New(store, core.InFlight(2).Lease(lease), core.SlidingWindow(5, time.Hour)))
+					h := ad.Mount(slotted(limiter, nil, func(_ http.ResponseWriter, r *http.Request) {
+						for end := time.Now().Add(c.takes); time.Now().Before(end); {
+							time.Sleep(min(time.Second, time.Until(end)))
+							wantFree(t, "in the handler", limiter, 1, 4)
+						}
+					}))
+					begun := time.Now()
+					visiting(t.Context(), h)
+					if took := time.Since(begun) - c.takes; took > c.slow {
+						t.Errorf("the response is %s late", took)
+					}
+					time.Sleep(2 * c.slow)
+					wantFree(t, "afterwards", limiter, 2, 4)
+					if got, want := store.asked(), [2]int{c.renewals, 1}; got != want {
+						t.Errorf("%d renewals and releases, want %d", got, want)
+					}
+					time.Sleep(10 * lease)
+					if got := store.asked(); got != [2]int{} {
+						t.Errorf("later there are %d renewals and releases", got)
+					}
+				})
+				if got := log.Take(ad.pkg()); got != nil {
+					t.Errorf("log: %q", got)
+				}
+			})
+		}
+	}
+}
+
+const slotFails = "ERROR adapter: the slot of a request cannot be renewed or released; it is tried again until the lease has ended | down"
+
+// A slot whose store is down when the handler returns is released when the store answers again. The
+// response waits for one try only.
+func testSlotAfterAnOutage(t *testing.T, adapters []Adapter) {
+	const timeout = 50 * time.Millisecond
+	for _, c := range []struct {
+		name     string
+		takes    time.Duration
+		from, to time.Duration // the outage
+		kept     bool          // at the end of the handler
+		freed    time.Duration // after that
+		renewals int
+		releases int
+	}{
+		{"a release fails", time.Second, 0, 4 * time.Second, true, 4 * time.Second, 0, 4},
+		{"the outage is longer than the lease", time.Second, 0, time.Hour, true, lease, 0, 29},
+		{"a renewal fails and the store comes back in time", 2 * lease, 5 * time.Second, 25 * time.Second, true, timeout, 19, 1},
+		{"renewals fail for longer than the lease", 3 * lease, 15 * time.Second, time.Hour, false, 0, 21, 1},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
+				log := Capture(t)
+				synctest.Test(t, func(t *testing.T) {
+					store := newSlotStore()
+					store.slow = timeout
+					limiter := core.Must(core.New(store, core.InFlight(1).Lease(lease)))
+					status := core.Must(core.New(store.Store, core.InFlight(1).Lease(lease)))
+					h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) {
+						time.AfterFunc(c.from, func() { store.fail(true) })
+						time.AfterFunc(c.to, func() { store.fail(false) })
+						time.Sleep(c.takes)
+						if got := free(t, status)[0] == 0; got != c.kept {
+							t.Errorf("at the end of the handler the slot is kept: %t", got)
+						}
+					}))
+					begun := time.Now()
+					visiting(t.Context(), h)
+					if took := time.Since(begun) - c.takes; took > timeout {
+						t.Errorf("the response is %s late", took)
+					}
+					time.Sleep(time.Until(begun.Add(c.takes + c.freed)))
+					wantFree(t, "afterwards", status, 1)
+					time.Sleep(2 * time.Hour)
+					got := store.asked()
+					if got[0] != c.renewals || got[1] != c.releases {
+						t.Errorf("%d renewals and releases, want %d and %d", got, c.renewals, c.releases)
+					}
+				})
+				if got := log.Take(ad.pkg()); len(got) != 1 && len(got) != 2 || got[0] != slotFails {
+					t.Errorf("log: %q", got)
+				}
+			})
+		}
+	}
+	for _, ad := range adapters {
+		t.Run("a slot that was reset is not renewed/"+ad.Name, func(t *testing.T) {
+			log := Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				store := newSlotStore()
+				limiter := core.Must(core.New(store, core.InFlight(1).Lease(lease)))
+				h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) {
+					if err := limiter.Reset(t.Context(), "alice", "reply"); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(lease)
+					if d, err := limiter.Allow(t.Context(), "alice", "reply"); err != nil || !d.Allowed {
+						t.Errorf("%+v, %v", d, err)
+					}
+				}))
+				visiting(t.Context(), h)
+				synctest.Wait() // a renewal may have been under way
+				wantFree(t, "of another action's slot", limiter, 0)
+				if got := store.asked(); got[1] != 1 {
+					t.Errorf("%d releases", got[1])
+				}
+			})
+			if got := log.Take(ad.pkg()); got != nil {
+				t.Errorf("log: %q", got)
+			}
+		})
+	}
+}
+
+// A slot that was taken before an outage is counted during it where it was taken, and released there.
+// Slots of the second store are released in that one.
+func testSlotOfTheFirstStore(t *testing.T, adapters []Adapter) {
+	for _, ad := range adapters {
+		t.Run(ad.Name, func(t *testing.T) {
+			Capture(t)
+			synctest.Test(t, func(t *testing.T) {
+				first, second := newSlotStore(), memory()
+				limiter := core.Must(core.New(core.Fallback(first, second), core.InFlight(2).Lease(lease)))
+				inFirst := core.Must(core.New(first.Store, core.InFlight(2).Lease(lease)))
+				inSecond := core.Must(core.New(second, core.InFlight(2).Lease(lease)))
+				h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) { time.Sleep(8 * time.Second) }))
+				var wg sync.WaitGroup
+				request := func() { wg.Go(func() { visiting(t.Context(), h) }) }
+				request()
+				time.Sleep(time.Second)
+				first.fail(true)
+				request()
+				time.Sleep(time.Second)
+				wantFree(t, "before the outage", inFirst, 1)
+				wantFree(t, "during the outage", inSecond, 1)
+				wg.Wait() // both end during the outage
+				wantFree(t, "in the store that is down", inFirst, 1)
+				wantFree(t, "in the fallback", inSecond, 2)
+				first.fail(false)
+				time.Sleep(1100 * time.Millisecond)
+				wantFree(t, "after the outage", inFirst, 2)
+			})
+		})
+	}
+}
+
+// What other requests do neither frees a slot nor keeps it.
+func testSlotOfAnother(t *testing.T, adapters []Adapter) {
+	for _, ad := range adapters {
+		t.Run("requests that are refused free no slot/"+ad.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), core.InFlight(1), core.SlidingWindow(5, time.Hour)))
+				var h http.Handler
+				h = ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) {
+					for range 100 {
+						ctx, leave := context.WithTimeout(t.Context(), time.Millisecond)
+						if w := visiting(ctx, h); w.Code != 429 {
+							t.Errorf("a request beside it gets %d", w.Code)
+						}
+						leave()
+					}
+				}))
+				visiting(t.Context(), h)
+				wantFree(t, "afterwards", limiter, 1, 4)
+			})
+		})
+		t.Run("the rate limit refuses and takes no slot/"+ad.Name, func(t *testing.T) {
+			limiter := core.Must(core.New(memory(), core.InFlight(3), core.SlidingWindow(1, time.Hour)))
+			h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) {}))
+			for _, want := range []int{200, 429, 429, 429, 429} {
+				if w := visiting(t.Context(), h); w.Code != want {
+					t.Errorf("got %d, want %d", w.Code, want)
+				}
+			}
+			wantFree(t, "afterwards", limiter, 3, 0)
+		})
+		// A process that was killed has left a slot. Requests that come all the time do not keep it.
+		t.Run("other requests do not renew a slot/"+ad.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), core.InFlight(2).Lease(lease)))
+				if _, err := limiter.Allow(t.Context(), "alice", "reply"); err != nil {
+					t.Fatal(err)
+				}
+				killed := time.Now()
+				h := ad.Mount(slotted(limiter, nil, func(http.ResponseWriter, *http.Request) { time.Sleep(lease / 2) }))
+				for time.Since(killed) < 2*lease {
+					time.Sleep(time.Second)
+					if w := visiting(t.Context(), h); w.Code != 200 {
+						t.Errorf("got %d", w.Code)
+					}
+					want := 1
+					if time.Since(killed) >= lease {
+						want = 2
+					}
+					wantFree(t, time.Since(killed).String()+" after", limiter, want)
+				}
+			})
+		})
+	}
+}
+
+// 30 clients that disconnect, before the response or in the middle of it, leave no slot taken.
+func testSlotsOfClientsThatLeave(t *testing.T, adapters []Adapter) {
+	onEach(t, adapters, func(t *testing.T, ad Adapter, s *Server) {
+		for _, answers := range []bool{false, true} {
+			if answers && ad.NoStreams {
+				continue
+			}
+			limiter := core.Must(core.New(memory(), core.InFlight(3)))
+			begun := make(chan struct{}, 1)
+			s.Mount(ad.Mount(slotted(limiter, nil, func(w http.ResponseWriter, r *http.Request) {
+				if answers {
+					_, _ = io.WriteString(w, "begun")
+					_ = http.NewResponseController(w).Flush()
+				}
+				begun <- struct{}{}
+				select {
+				case <-r.Context().Done():
+				case <-time.After(20 * time.Second):
+					t.Error("the handler does not see that the client has left")
+				}
+			})))
+			for range 30 {
+				ctx, leave := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					req, _ := http.NewRequestWithContext(ctx, "POST", s.URL+"/replies/7", nil)
+					req.Header.Set("X-User-ID", "alice")
+					if resp, err := s.Client().Do(req); err == nil {
+						_, _ = io.ReadAll(resp.Body)
+						resp.Body.Close()
+					}
+				}()
+				select {
+				case <-begun:
+				case <-ended:
+					t.Error("a request was not let through")
+				}
+				leave()
+				<-ended
+				until(t, "the slot is free", func() bool { return free(t, limiter)[0] == 3 })
+			}
+		}
+	})
+}
+
+// 60 requests at once: no more than three handlers run at the same time, whatever comes and ends
+// meanwhile.
+func testNeverMoreHandlersThanSlots(t *testing.T, adapters []Adapter) {
+	for _, ad := range adapters {
+		for _, cfg := range []*nethttp.Config{nil, {MaxWait: time.Minute}} {
+			name := "refused"
+			if cfg != nil {
+				name = "waiting"
+			}
+			t.Run(name+"/"+ad.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					limiter := core.Must(core.New(memory(), core.InFlight(3).Lease(lease)))
+					var at, passed atomic.Int32
+					h := ad.Mount(slotted(limiter, cfg, func(http.ResponseWriter, *http.Request) {
+						if n := at.Add(1); n > 3 {
+							t.Errorf("%d handlers run", n)
+						}
+						time.Sleep(time.Duration(100+passed.Add(1)*7) * time.Millisecond)
+						at.Add(-1)
+					}))
+					var wg sync.WaitGroup
+					for i := range 60 {
+						wg.Go(func() {
+							time.Sleep(time.Duration(i%20) * 10 * time.Millisecond)
+							w := visiting(t.Context(), h)
+							if cfg != nil && w.Code != 200 {
+								t.Errorf("a request that may wait gets %d %s", w.Code, strings.TrimSpace(w.Body.String()))
+							}
+						})
+					}
+					wg.Wait()
+					wantFree(t, "afterwards", limiter, 3)
+					if n := passed.Load(); n < 3 {
+						t.Errorf("%d passed", n)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package gate
+
+// The slot that a request has taken of core.InFlight. It is renewed while the handlers run, and
+// released when they have returned.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+const (
+	// askAgain is the pause after a renewal or a release that has failed.
+	askAgain = time.Second
+
+	// maxReleases bounds the releases of the process that are tried again. Each of them keeps a
+	// request in memory. A slot beyond them is free when its lease ends.
+	maxReleases = 10_000
+)
+
+// releases counts the releases that are tried again.
+var releases atomic.Int32
+
+// A hold keeps the slot of a request. A timer renews it, so that a request waits in no goroutine of
+// its own.
+type hold struct {
+	limiter  *core.Limiter
+	further  []further
+	decision core.Decision
+	ctx      context.Context // of the request, without its end
+	lease    time.Duration   // the shortest, if there are several
+	adapter  string
+	failed   *rarely // logs that a renewal or a release has failed
+
+	mu       sync.Mutex
+	timer    *time.Timer
+	since    time.Time // no lease has begun later
+	renewing bool      // a renewal is under way
+	over     bool      // the handlers have returned
+}
+
+// hold begins to keep the slot of an attempt that is allowed.
+func (g *Gate[C]) hold(ctx context.Context, a *attempt) *hold {
+	h := &hold{
+		limiter: a.limiter, further: a.further, decision: a.decision, ctx: context.WithoutCancel(ctx), lease: a.lease,
+		adapter: a.adapter, failed: &g.unreleased, since: time.Now(),
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(h.lease/3, h.renew)
+	return h
+}
+
+// renew renews the lease, and sets the timer for the next time.
+func (h *hold) renew() {
+	h.mu.Lock()
+	if h.over {
+		h.mu.Unlock()
+		return
+	}
+	h.renewing = true
+	h.mu.Unlock()
+
+	err := h.ask((*core.Limiter).Renew)
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.renewing = false
+	now := time.Now()
+	renewed := err == nil || errors.Is(err, core.ErrLeaseEnded) // of one slot; another one was renewed, if there are several
+	if renewed {
+		h.since = now
+	}
+	switch {
+	case h.over:
+		h.finish()
+	case renewed:
+		h.timer.Reset(h.lease / 3)
+	case now.Sub(h.since) < h.longest(): // otherwise there is nothing left to renew
+		h.timer.Reset(min(askAgain, h.lease/3))
+	}
+}
+
+// end releases the slot. If a renewal is under way, that one releases it afterwards: to wait for both
+// would delay the response by two timeouts of the store.
+func (h *hold) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	h.timer.Stop()
+	if !h.renewing {
+		h.finish()
+	}
+}
+
+// finish releases the slot. If the store fails, it tries again until the lease has ended.
+func (h *hold) finish() {
+	if h.release() {
+		return
+	}
+	if releases.Add(1) > maxReleases {
+		releases.Add(-1)
+		return
+	}
+	time.AfterFunc(askAgain, h.again)
+}
+
+func (h *hold) again() {
+	if h.release() {
+		releases.Add(-1)
+		return
+	}
+	time.AfterFunc(askAgain, h.again)
+}
+
+// release reports whether the slot is released, or its lease has ended.
+func (h *hold) release() bool {
+	return h.ask((*core.Limiter).Release) == nil || time.Since(h.since) >= h.longest()
+}
+
+// longest is the longest lease.
+func (h *hold) longest() time.Duration {
+	limits := h.limiter.Limits()
+	for _, o := range h.further {
+		limits = append(limits, o.limiter.Limits()...)
+	}
+	longest := h.lease
+	for i := range limits {
+		if l := &limits[i]; inFlight(l) {
+			longest = max(longest, l.Period())
+		}
+	}
+	return longest
+}
+
+// ask asks the store, and logs its error.
+func (h *hold) ask(do func(*core.Limiter, context.Context, core.Decision) error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicked(v)
+		}
+		if err != nil && !errors.Is(err, core.ErrLeaseEnded) && h.failed.now() {
+			slog.Default().Error(h.adapter+": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", "error", err)
+		}
+	}()
+	return do(h.limiter, h.ctx, h.decision)
+}

@@ -1,0 +1,93 @@
+package gate
+
+// The headers RateLimit-Policy and RateLimit, as in [draft 11].
+//
+// [draft 11]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// A policy is what the two headers say of the limiters of all subjects.
+type policy struct {
+	limiter *core.Limiter // the first subject's
+	further []*core.Limiter
+	first   []int // the first limit of each subject
+	limits  []core.Limit
+	names   []string // in quotes
+	text    string   // RateLimit-Policy
+}
+
+func newPolicy(limiter *core.Limiter, further []*core.Limiter) policy {
+	p := policy{limiter: limiter, further: further}
+	for _, l := range append([]*core.Limiter{limiter}, further...) {
+		p.first = append(p.first, len(p.limits))
+		p.limits = append(p.limits, l.Limits()...)
+	}
+	var items []string
+	for _, l := range p.limits {
+		name := p.unlike(cmp.Or(l.Name(), l.Identity()))
+		item := name + ";q=" + strconv.Itoa(l.Quota())
+		// The draft has whole seconds only. A calendar window's periods differ: with the longest, a
+		// client that spreads q over w never sends too much.
+		if period := l.Period(); inFlight(&l) {
+			item += `;qu="concurrent-requests"`
+		} else if period >= time.Second {
+			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)
+		}
+		p.names, items = append(p.names, name), append(items, item)
+	}
+	p.text = strings.Join(items, ", ")
+	return p
+}
+
+// unlike returns name in quotes, with a number if another limit has it already. The draft wants
+// distinct names, and limits of different kinds may have the same one.
+func (p *policy) unlike(name string) string {
+	quoted := `"` + name + `"`
+	for n := 2; slices.Contains(p.names, quoted); n++ {
+		quoted = `"` + name + "-" + strconv.Itoa(n) + `"`
+	}
+	return quoted
+}
+
+func (p *policy) write(h http.Header, d *core.Decision) {
+	i := d.Binding
+	if n := d.Subject; n > 0 && n < len(p.first) {
+		i += p.first[n]
+	}
+	if i < 0 || i >= len(p.limits) { // a foreign store may set any
+		i = 0
+	}
+	l, name := p.limits[i], p.names[i]
+	item := name + ";r=" + strconv.Itoa(d.Remaining)
+	// t is how long the client can use no more than r. For an allowed action, only the decision
+	// of a fixed or elastic window tells it: such a window gets its quota back at once.
+	if t := d.RetryAfter; d.Allowed && l.Rule().AtOnce() {
+		item += ";t=" + strconv.FormatInt(secondsUp(0, d.ResetAfter), 10)
+	} else if !d.Allowed && t != core.Never {
+		item += ";t=" + strconv.FormatInt(secondsUp(0, t), 10)
+	}
+	text := p.text
+	if d.Limit != l.Quota() { // core.Divide has changed the quota
+		text = strings.Replace(text, name+";q="+strconv.Itoa(l.Quota()), name+";q="+strconv.Itoa(d.Limit), 1)
+	}
+	h[headerPolicy], h[headerIETF] = []string{text}, []string{item}
+}
+
+// parseItem returns the parameters r and t of a RateLimit that policy.write has made. Without a t it
+// is 0.
+func parseItem(item string) (r, t int64, ok bool) {
+	_, numbers, _ := strings.Cut(item, `";r=`)
+	first, second, _ := strings.Cut(numbers, ";t=")
+	r, err := strconv.ParseInt(first, 10, 64)
+	t, _ = strconv.ParseInt(second, 10, 64)
+	return r, t, err == nil
+}

@@ -1,0 +1,84 @@
+package gate
+
+// Warnings, logged once, of a middleware with the wrong keys or in the wrong place.
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+)
+
+// A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
+// confirmed if the first requests show it without exception. left is how many more of them there must
+// be, or 0.
+type suspicion struct{ left atomic.Int32 }
+
+const (
+	manyKeyless = 100 // requests without a user, or with a user and without an action
+	manyPorts   = 5   // users that are an address with a port
+	manySame    = 5   // requests that show the same limit twice
+)
+
+// shown notes a request that shows it, and reports, once, that it is confirmed.
+func (s *suspicion) shown() bool { return s.left.Load() > 0 && s.left.Add(-1) == 0 }
+
+// cleared notes a request that shows that it is wrong.
+func (s *suspicion) cleared() {
+	if s.left.Load() > 0 {
+		s.left.Store(0)
+	}
+}
+
+// warnNoUser logs once if the limit is mounted before the login: no request has had a user.
+func (g *Gate[C]) warnNoUser(c C, s *subject[C], why error) {
+	if s.userless.shown() {
+		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.framework.Name(), manyKeyless),
+			"code", "never-a-user", "action", s.actionToLog(c), "error", why)
+	}
+}
+
+// warnNoAction logs once if no request has had an action.
+func (g *Gate[C]) warnNoAction(s *subject[C], why error) {
+	if s.actionless.shown() {
+		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no action and were answered 400; use one that every request has, such as Action(\"reply\") or Route", g.framework.Name(), manyKeyless),
+			"code", "never-an-action", "error", why)
+	}
+}
+
+// warnPort logs once if all users are addresses with a port.
+func (g *Gate[C]) warnPort(s *subject[C], user string) {
+	if s.ported.left.Load() <= 0 {
+		return
+	}
+	if _, err := netip.ParseAddrPort(user); err != nil {
+		s.ported.cleared()
+	} else if s.ported.shown() {
+		slog.Default().Warn(g.framework.Name()+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
+			"code", "user-with-port")
+	}
+}
+
+// actionToLog is "" if the action function panics: without a user it may.
+func (s *subject[C]) actionToLog(c C) (action string) {
+	defer func() { _ = recover() }()
+	action, _ = s.Action(c)
+	return action
+}
+
+// warnTwice logs once if the headers that a limit further out has set are always this one's own, and
+// the cost less remains now. Other limits may show the same by chance, but not every time.
+func (g *Gate[C]) warnTwice(h http.Header, a *attempt) {
+	if a.cost == 0 || !a.decision.Allowed || g.twice.left.Load() <= 0 {
+		return
+	}
+	limit, _ := number(h[headerLimit])
+	remaining, _ := number(h[headerRemaining])
+	if limit != int64(a.decision.Limit) || remaining != int64(a.decision.Remaining+a.cost) {
+		g.twice.cleared()
+	} else if g.twice.shown() {
+		slog.Default().Warn(g.framework.Name()+": one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one",
+			"code", "charged-twice")
+	}
+}
