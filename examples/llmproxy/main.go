@@ -65,7 +65,7 @@ func login(next http.Handler) http.Handler {
 // proxy sends requests on, with our own key in place of the customer's. It flushes each part of a
 // stream. If the customer disconnects, the request to the upstream ends, and the slot is free.
 func proxy(upstream *url.URL, secret string) http.Handler {
-	return &httputil.ReverseProxy{
+	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(upstream)
 			r.Out.Header.Set("Authorization", "Bearer "+secret)
@@ -81,6 +81,12 @@ func proxy(upstream *url.URL, secret string) http.Handler {
 		},
 		FlushInterval: -1,
 	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Or net/http closes the request's body when the answer begins, which can cut off the answer:
+		// https://go.dev/issue/40747.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		reverse.ServeHTTP(w, r)
+	})
 }
 
 // standIn streams some words, as the API of a model does.

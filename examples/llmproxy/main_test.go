@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -45,7 +46,7 @@ func TestThreeStreamsACustomer(t *testing.T) {
 	srv := httptest.NewServer(routes(memorystore.New(nil), upstream, "ours"))
 	defer srv.Close()
 
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithTimeout(t.Context(), 30*time.Second)
 	defer leave()
 	for i, want := range []string{"2", "1", "0"} {
 		resp := complete(t, ctx, srv.URL, "key-of-alice")
@@ -54,11 +55,11 @@ func TestThreeStreamsACustomer(t *testing.T) {
 		}
 	}
 	fourth := complete(t, ctx, srv.URL, "key-of-alice")
-	body, _ := io.ReadAll(fourth.Body)
-	if fourth.StatusCode != 429 || fourth.Header.Get("Retry-After") != "1" || !strings.Contains(string(body), "#in-flight") {
-		t.Errorf("the fourth stream: %s %v %s", fourth.Status, fourth.Header, body)
+	body, err := io.ReadAll(fourth.Body)
+	if err != nil || fourth.StatusCode != 429 || fourth.Header.Get("Retry-After") != "1" || !strings.Contains(string(body), "#in-flight") {
+		t.Errorf("the fourth stream: %s %v %s, %v", fourth.Status, fourth.Header, body, err)
 	}
-	bobs, leaveBob := context.WithCancel(t.Context())
+	bobs, leaveBob := context.WithTimeout(t.Context(), 30*time.Second)
 	defer leaveBob()
 	if resp := complete(t, bobs, srv.URL, "key-of-bob"); resp.StatusCode != 200 {
 		t.Errorf("another customer: %s", resp.Status)
@@ -68,12 +69,55 @@ func TestThreeStreamsACustomer(t *testing.T) {
 	}
 
 	leave() // alice's clients close their connections
-	again, leaveAgain := context.WithCancel(t.Context())
+	again, leaveAgain := context.WithTimeout(t.Context(), 30*time.Second)
 	defer leaveAgain()
 	for end := time.Now().Add(10 * time.Second); complete(t, again, srv.URL, "key-of-alice").StatusCode != 200; {
 		if time.Now().After(end) {
 			t.Fatal("the streams of a client that has left are still taken")
 		}
 		time.Sleep(time.Second) // as Retry-After says
+	}
+}
+
+// The answer may begin while the client still sends its request, and is not cut off by that.
+func TestAnAnswerBeginsBeforeTheRequestEnds(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		duplex := http.NewResponseController(w)
+		_ = duplex.EnableFullDuplex()
+		_, _ = io.WriteString(w, "data: the\n")
+		_ = duplex.Flush()
+		body, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprintf(w, "data: %s %v\n", body, err)
+	}))
+	defer api.Close()
+	upstream, err := url.Parse(api.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(routes(memorystore.New(nil), upstream, "ours"))
+	defer srv.Close()
+	ctx, leave := context.WithTimeout(t.Context(), 10*time.Second)
+	defer leave()
+	body, send := io.Pipe()
+	context.AfterFunc(ctx, func() { send.Close() })
+	req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/chat/completions", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = 2
+	req.Header.Set("Authorization", "Bearer key-of-alice")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer := bufio.NewReader(resp.Body)
+	if line, err := answer.ReadString('\n'); line != "data: the\n" {
+		t.Fatalf("the stream begins with %q, %v", line, err)
+	}
+	_, _ = io.WriteString(send, "{}")
+	_ = send.Close()
+	if rest, err := io.ReadAll(answer); string(rest) != "data: {} <nil>\n" || err != nil {
+		t.Errorf("the stream goes on with %q, %v", rest, err)
 	}
 }
