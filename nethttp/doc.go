@@ -70,8 +70,8 @@
 //
 // Use one store for all limiters, and a different action for each, because a user and an organization
 // may have the same id. If the limiters have different stores, every request is answered 500. A request
-// without an organization is answered 400. So for users without one, org returns a key that no
-// organization has, such as "user:" and the user's id. ginlimit and echolimit have the same functions.
+// without an organization is answered 400. With keyfuncs.First(org, user) in place of org, a user without
+// one is limited like an organization. ginlimit and echolimit have the same functions.
 //
 // # Costs known at the end
 //
