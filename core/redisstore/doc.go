@@ -195,17 +195,17 @@
 // Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same
 // name, even if their users are not the same people. Options.Secret keeps users' names out of Redis.
 //
-// If [Options].Tag returns another name for a user, this is the hash tag, and the user follows it:
+// If [Options].Tag returns another name for a user, that name is the hash tag, and the user follows it:
 //
 //	tailcut:{org-7}org-7/alice:reply:sliding:1m
 //
-// So users with one tag are in one slot, and core.All decides about them in one step. Such a key is
-// another one than without the option: with a new Tag, users whose tag differs start anew.
+// So users with one tag are in one slot, and core.All decides about them in one step. A user whose tag
+// changes has new keys, and so the full quota again.
 //
-// Every key expires. A limit's key expires when its full quota is available again, that of a
-// CalendarWindow a second later, in case the clock steps back; the key of a bucket with Initial after
-// its ForgetAfter, and a BanPolicy's key when refusals and bans are forgotten. The key of InFlight
-// expires when the last lease ends. A refund does not shorten the life of a funnel's or bucket's key.
+// Every key expires when the limit's full quota is available again: for InFlight that is when the last
+// lease ends. The key of a CalendarWindow expires a second later, in case the clock steps back. The key of
+// a bucket with Initial expires after its ForgetAfter, and that of a BanPolicy when refusals and bans are
+// forgotten. A refund does not shorten the life of a funnel's or bucket's key.
 //
 // # Calendar windows
 //
