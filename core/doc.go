@@ -73,16 +73,18 @@
 //	err = tokens.Settle(ctx, d, written)
 //
 // Settle may leave a debt of up to one quota for each limit, and the user is refused until it is
-// paid. How a limit is paid:
+// paid off. How that happens depends on the limit:
 //
-//	TokenBucket, Funnel, Throttle  at the rate: in the long run no user gets more than that
-//	SlidingWindow, MovingWindow    when the units leave the window: any period has at most two
-//	                               quotas, a quota and a debt
-//	FixedWindow, ElasticWindow,    when the window or the period ends, which may be soon, but for
-//	CalendarWindow                 an ElasticWindow
+//	TokenBucket, Funnel, Throttle  at the rate, so in the long run no user exceeds the rate
+//	SlidingWindow, MovingWindow    as the units leave the window, so a period has at most two
+//	                               quotas: one of actions that fitted, and one of debt
+//	FixedWindow, CalendarWindow    the rest of a debt is forgiven when the window or period ends, which
+//	                               may be soon
+//	ElasticWindow                  the same, but the window ends only after a pause
 //
-// So a user whose every action costs more than its estimate may do up to two quotas in each period of
-// a window. For such actions use a TokenBucket, or estimate high: what is not used is given back.
+// So a user whose every action costs more than its estimate can use up to two quotas in each period of
+// a window. For such actions use a TokenBucket, or a high estimate, because what is not used is given
+// back.
 //
 // # Actions in progress
 //
@@ -96,18 +98,19 @@
 //	}
 //
 // A slot has a lease: if it is neither released nor renewed, because a process died for example, it is
-// free after a minute, or after [Limit.Lease]. A slot whose lease has ended is free though its action
-// goes on. [Limiter.Renew] keeps it longer. Never are more leases in force than there are slots. If
-// Redis loses its data, the slots are free at once.
+// free after a minute, or after [Limit.Lease]. It is then free even if its action is still in progress,
+// so an action that may take longer calls [Limiter.Renew], as the middleware does. There are never more
+// leases in force than slots. If Redis loses its data, all slots are free at once.
 //
-// A release by any process counts for the next decision. A refusal has [ReasonInFlight] if InFlight alone
-// refuses. It counts towards no ban, and redisstore's cache does not repeat it.
+// Any process can release a slot, and the next decision counts it as free. If only InFlight limits refuse,
+// the reason is [ReasonInFlight]. Such a refusal does not count towards a ban, and redisstore does not
+// cache it.
 //
 // # Plans and changed numbers
 //
-// A window's state belongs to the user, the action, the kind, the period and the name, and that of a
-// calendar window to the time zone. A window with another max reads the same history, so a change of
-// plan or of numbers loses nothing. A lower max ignores the oldest entries and does not delete them. A
+// A window's state belongs to the user, the action, the kind, the period and the name; that of a calendar
+// window also to the time zone, and that of a leased limit or of InFlight to the lease. A window with
+// another max reads the same history, so a change of plan or of numbers loses nothing. A lower max ignores the oldest entries and does not delete them. A
 // window with another period starts empty.
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
@@ -135,22 +138,22 @@
 // shares its counts and bans. Limits and bans that are PerUser ignore the action: there, the ids must
 // differ.
 //
-// If one refuses, none is charged, and d.Subject says which one binds. Two calls of Allow, or two
-// middlewares, charge the first one even if the second refuses. [PeekAll] and [WaitAll] are Peek and
-// WaitFor for several. Refund, Settle, Release and Renew concern all subjects of a decision. The
-// middleware has LimitAll.
+// If one refuses, none is charged, and d.Subject is the index of the one that binds. Two calls of Allow,
+// or two middlewares, would charge the first even if the second refuses. [PeekAll] and [WaitAll] are Peek
+// and WaitFor for several subjects. Refund, Settle, Release and Renew apply to all subjects of a decision.
+// In the middleware it is LimitAll: see package nethttp.
 //
-//	store                               a decision
-//	memorystore                         one atomic step
-//	redisstore, one server or Sentinel  one atomic step, one round trip
-//	redisstore, Cluster or Ring         the same if all users have one redisstore.Options.Tag; else one
-//	                                    subject after the other, and a refusal gives back what was charged
+//	store                               how it decides
+//	memorystore                         in one atomic step
+//	redisstore, one server or Sentinel  in one atomic step and one round trip
+//	redisstore, Cluster or Ring         the same if redisstore.Options.Tag is the same for all users;
+//	                                    otherwise one subject after the other, and a refusal gives
+//	                                    back what was charged
+//	Fallback                            together if both of its stores can
 //
-// One after the other, no limit is exceeded either. But until a charge has been given back, others may be
-// refused for it. If the process ends before that, or [Limiter.Refund] cannot give it back, the
-// charge stays. A subject that was not asked any more records no refusal.
-//
-// With [Fallback], each of its stores decides about all subjects together if both can.
+// One after the other, no limit is exceeded either. But until a charge has been given back, other callers
+// may be refused because of it. If the process ends before that, or [Limiter.Refund] cannot give it back,
+// the charge stays. Subjects after the one that refuses are not asked, and record nothing.
 //
 // # Exactness
 //
@@ -164,14 +167,18 @@
 //
 //   - after the clock stepped back, or the time of day was set
 //   - for [ReasonFull]
+//   - for [ReasonInFlight], because a slot may be released at any moment
 //   - for a Peek by a limiter with a smaller max on a shared window
 //   - for an answer from redisstore's cache
 //
 // It can be too short if a cost is above a bucket's Initial, and the bucket is forgotten while
 // the user waits for another limit or a ban. Give such a bucket a longer [Limit.ForgetAfter].
 //
-// It is too short if an InFlight limit and another limit refuse, and the slots are taken for longer than
-// the other limit's wait: nobody knows when they are released.
+// It is too short if an InFlight limit and another limit refuse, and the slots stay taken for longer than
+// the other limit's wait, because nobody knows when a slot will be released.
+//
+// If a refusal has [SourceLease], it is the time until the process asks Redis again, at most 25 ms. There
+// may be room sooner, and Redis may refuse then too.
 //
 // A clock that jumps past the end of a state and back may have lost the state.
 //
@@ -192,14 +199,16 @@
 //
 // # Leased limits
 //
-// One key is decided by one Redis. If a hundred processes ask for the same key, such as the limit of a
-// large tenant, that Redis is the limit. [Limit.Leased] lets each process take units in advance, for
-// at most d, and decide from them by itself. It is not for [InFlight], whose [Limit.Lease] says how long
-// a slot is taken:
+// All decisions about one key are made by one Redis server. If a hundred processes ask for the same key,
+// such as the limit of a large tenant, that server is the bottleneck. [Limit.Leased] lets each process
+// take units in advance, for at most d, and decide from them without asking Redis:
 //
 //	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
 //
-// All processes together still never exceed the limit as it is declared, in any interval:
+// The program examples/tenant has such a limit. [Limit.Lease] is something else: how long a slot of
+// [InFlight] is taken.
+//
+// All processes together never exceed the limit as it is declared, in any interval:
 //
 //   - A unit is charged before the action, in one step with all other charges. A process begins to
 //     count d before it sends the charge. So if Redis charges at the instant s, the action is at an
@@ -213,9 +222,12 @@
 //   - A FixedWindow or CalendarWindow: a lease ends with its window, so the action is in the window of
 //     its charge.
 //
-// The price is that an action may be refused up to d too early, and that the units of a process that
-// dies are lost until their charge is forgotten. A longer lease saves no more commands than
-// it costs of the limit: 20 to 100 ms suit most.
+// This has a price. A MovingWindow admits its max in each p+d instead of p: with 50 ms, a limit for one
+// second loses 5% of its rate. A funnel or bucket keeps its rate and loses r*d of its capacity. A FixedWindow
+// and a CalendarWindow lose nothing. An action may be refused although another process holds units that it
+// does not use, for up to d. The units of a process that dies are lost until their charge is forgotten.
+//
+// Leases of 20 to 100 ms suit most limits: a longer one costs more of the limit and hardly saves commands.
 //
 // # Stores and decorators
 //
@@ -264,12 +276,13 @@
 //	Dated                           lets a store decide CalendarWindows
 //	Amender, Decision.Issue,        let a decision be refunded, and a slot released or renewed
 //	Decision.Receipt
-//	Accepter, Partitioned, Sized,   what else a store can do, and
+//	Receipt.Amend                   does so with the states; to do it elsewhere,
+//	Receipt.Amends, Receipt.Taken   what it changes
+//	Joiner                          lets a store decide about several subjects together
+//	Accepter, Partitioned, Sized,   what else a store can do
 //	Leaser
 //	Unwrapper, Pair, Breaker,       what a decorator can do
 //	WaitWatcher
-//	Receipt.Amend                   does so with the states; to do it elsewhere,
-//	Receipt.Amends, Receipt.Taken   what it changes
 //	Limit.Rule                      the limit in integers, for package machine
 //	Limit.IsPerUser                 whether the state's key leaves out the action
 //

@@ -170,6 +170,24 @@ func ExampleInFlight() {
 	// true
 }
 
+// What a lease of 50 ms costs: a funnel some of its capacity, and a moving window, in which each call now
+// counts 50 ms longer, some of its rate. A fixed window loses nothing.
+func ExampleLimit_Leased() {
+	for _, limit := range []core.Limit{
+		core.Funnel(10_000, core.Per(10_000, time.Second)),
+		core.MovingWindow(10_000, time.Second),
+		core.FixedWindow(10_000, time.Second),
+	} {
+		calls := core.Must(core.New(memorystore.New(nil), limit.Leased(50*time.Millisecond)))
+		d, _ := calls.Allow(context.Background(), "acme", "call")
+		fmt.Println(d.Limit, "calls; each counts for", d.ResetAfter)
+	}
+	// Output:
+	// 9500 calls; each counts for 100µs
+	// 10000 calls; each counts for 1.05s
+	// 10000 calls; each counts for 1s
+}
+
 // A new user has three posts. The bucket fills up to ten from the first post on.
 func ExampleLimit_Initial() {
 	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)

@@ -7,10 +7,10 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// Package nethttp documents the responses, the warnings and where to mount a limit. A
-// refusal is an *echo.HTTPError whose Message is a [*Problem], so that the central error
-// handler sees it. Mount a limit with e.Use, on a group or on a route, not with e.Pre,
-// where no route is known.
+// Package nethttp documents the functions, the fields of Config, the responses and the warnings, and where
+// to mount a limit. A refusal is an *echo.HTTPError whose Message is a [*Problem], so that the central
+// error handler sees it. Mount a limit with e.Use, on a group or on a route, not with e.Pre, where no
+// route is known.
 //
 // Addresses are never taken from c.RealIP(), which by default believes every client's
 // X-Forwarded-For. Use echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
@@ -71,7 +71,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By is a limiter, and whom and what it limits, for [LimitAll]. It panics if user and action are swapped.
+// By makes a subject of [LimitAll]: a limiter, its user and its action. It panics if user and action are
+// swapped.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfuncs.ActionOf[echo.Context]) gate.Subject[echo.Context] {
 	gate.NotSwapped("echolimit", "user", user, Route)
 	return gate.Subject[echo.Context]{Limiter: limiter, User: user, Action: action}
@@ -82,8 +83,8 @@ func LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the configuration. A cost is that of each subject, and
-// Config.Limiter picks the first one's limiter.
+// LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
+// Config.Limiter picks the limiter of the first subject only.
 func (cfg Config) LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
 	g := gate.New(framework{}, gate.Config[echo.Context](cfg), subjects...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {

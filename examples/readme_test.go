@@ -94,6 +94,7 @@ func snippets(t *testing.T) map[string]string {
 			shown[f.Name.Name] = text(f.Pos(), f.End())
 		}
 	}
+	_, shown["allow/main.go"], _ = strings.Cut(readme(t, "allow/main.go"), "\n") // its documentation
 	shown["nethttp/main.go"] = readme(t, "nethttp/main.go")
 	shown["gin/main.go"] = regexp.MustCompile(`limit := .*`).FindString(readme(t, "gin/main.go"))
 	return shown

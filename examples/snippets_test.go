@@ -18,15 +18,6 @@ import (
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
-func Example_allow() {
-	posts := core.Must(core.New(memorystore.New(nil),
-		core.SlidingWindow(5, time.Minute),
-		core.FixedWindow(100, 24*time.Hour)))
-	d, err := posts.Allow(ctx, "alice", "post")
-	fmt.Println(d.Allowed, d.Remaining, d.RetryAfter, err)
-	// Output: true 4 0s <nil>
-}
-
 func Example_who() {
 	// The user's id from your login, or else the address. The two are never equal.
 	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)

@@ -53,6 +53,42 @@ func auth(c *gin.Context) {
 		return
 	}
 	c.Set("user", user)
+	if user != "carol" {
+		c.Set("org", "acme")
+	}
+}
+
+// Two posts a minute per user and three per organization. A refused post is charged to neither. A user
+// without an organization, as carol, is limited like one.
+func ExampleLimitAll() {
+	store := memorystore.New(nil)
+	perUser := core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
+	perOrg := core.Must(core.New(store, core.SlidingWindow(3, time.Minute)))
+	user := ginlimit.Value("user")
+	org := keyfuncs.First(ginlimit.Value("org"), user)
+
+	r := gin.New()
+	r.Use(gin.Recovery(), auth)
+	r.POST("/posts",
+		ginlimit.LimitAll(
+			ginlimit.By(perUser, user, ginlimit.Action("post")),
+			ginlimit.By(perOrg, org, ginlimit.Action("org-post"))),
+		func(c *gin.Context) { c.Status(http.StatusCreated) })
+
+	for _, name := range []string{"alice", "alice", "alice", "bob", "bob", "carol"} {
+		req := httptest.NewRequest("POST", "/posts", nil)
+		req.Header.Set("Authorization", "Bearer of "+name)
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, req)
+		fmt.Printf("%s: %d, limit %s, remaining %s\n", name, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// alice: 201, limit 2, remaining 1
+	// alice: 201, limit 2, remaining 0
+	// alice: 429, limit 2, remaining 0
+	// bob: 201, limit 3, remaining 0
+	// bob: 429, limit 3, remaining 0
+	// carol: 201, limit 2, remaining 1
 }
 
 // At a login the name is only a claim. Limit the name and the address together, so that

@@ -7,8 +7,8 @@
 //	r.POST("/posts/:id/replies",
 //		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
 //
-// Package nethttp documents the responses, the warnings and where to mount a limit. A
-// refusal aborts the chain.
+// Package nethttp documents the functions, the fields of Config, the responses and the warnings, and where
+// to mount a limit. A refusal aborts the chain.
 //
 // Addresses are never taken from c.ClientIP(), which by default believes every client's
 // X-Forwarded-For. Use ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
@@ -90,7 +90,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By is a limiter, and whom and what it limits, for [LimitAll]. It panics if user and action are swapped.
+// By makes a subject of [LimitAll]: a limiter, its user and its action. It panics if user and action are
+// swapped.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gate.Subject[*gin.Context] {
 	gate.NotSwapped("ginlimit", "user", user, Route)
 	return gate.Subject[*gin.Context]{Limiter: limiter, User: user, Action: action}
@@ -101,8 +102,8 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the configuration. A cost is that of each subject, and
-// Config.Limiter picks the first one's limiter.
+// LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
+// Config.Limiter picks the limiter of the first subject only.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	g := gate.New(framework{}, cfg.lift(), subjects...)
 	return func(c *gin.Context) { _ = g.Serve(c, next) }

@@ -93,18 +93,31 @@
 //		// check the password
 //	}
 //
-// To count only failures and lock a name after five, use a nethttp.Config with a FinalCost that is 1 for
-// a wrong password and 0 for a right one, and a limiter with a core.BanPolicy. One unit is charged while
-// the password is checked, so guesses at the same time count too. The sixth attempt is refused and starts
-// the lock, even with the right password. So do six attempts at the same time:
+// To count only failures and lock a name after five, mount a limit with a FinalCost that is 1 for a wrong
+// password and 0 for a right one, and a limiter with a core.BanPolicy:
 //
 //	failures, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
 //	failures, err = failures.With(core.BanPolicy{
 //		Refusals: 1, Within: time.Minute,
 //		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
 //	})
+//	name := func(r *http.Request) (string, error) {
+//		if name := strings.ToLower(strings.TrimSpace(r.PostFormValue("name"))); name != "" {
+//			return name, nil
+//		}
+//		return "", keyfuncs.ErrNoKey
+//	}
+//	onlyFailures := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
+//		if status == http.StatusUnauthorized {
+//			return 1
+//		}
+//		return 0
+//	}}
+//	h := onlyFailures.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(http.HandlerFunc(login))
 //
-// The package's example "FailedLogins" is the whole of it. Limiter.Unban ends a lock.
+// One unit is charged while the password is checked, so guesses at the same time count too. The sixth
+// attempt is refused and starts the lock, even with the right password. So do six attempts at the same
+// time. Limiter.Unban ends a lock. The package's example "FailedLogins" runs this.
 //
 // With basic authentication, a Limit outside of the check reads the name, as
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit

@@ -20,7 +20,7 @@
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
 //	X-RateLimit-Reset        when its full quota is available again, in seconds since 1970,
-//	                         rounded up; of core.InFlight a second from now
+//	                         rounded up; for core.InFlight one second from now
 //
 // In these cases the handler does not run:
 //
@@ -54,17 +54,31 @@
 // patterns with a method, or set Config.CountPreflights.
 //
 // If several Limits surround one handler, the headers show the tightest decision. One limiter
-// with several limits is better, because it charges all of them or none. So does [LimitAll] for
-// several users, such as a user and their organization. Limits on different
+// with several limits is better, because it charges all of them or none. Limits on different
 // kinds of users, such as ids and addresses, need different actions: see "By user and by address"
 // in package keyfuncs.
 //
+// # A user and their organization
+//
+// [LimitAll] decides about both at once, and if one refuses, charges neither:
+//
+//	perUser := core.Must(core.New(store, core.SlidingWindow(100, time.Minute)))
+//	perOrg := core.Must(core.New(store, core.SlidingWindow(1000, time.Minute)))
+//	limit := nethttp.LimitAll(
+//		nethttp.By(perUser, user, keyfuncs.Action("post")),
+//		nethttp.By(perOrg, org, keyfuncs.Action("org-post")))
+//
+// Use one store for all limiters, and a different action for each, because a user and an organization
+// may have the same id. If the limiters have different stores, every request is answered 500. A request
+// without an organization is answered 400. With keyfuncs.First(org, user) in place of org, a user without
+// one is limited like an organization. ginlimit and echolimit have the same functions.
+//
 // # Costs known at the end
 //
-// A handler that knows what its request has cost calls [Settle], behind a Limit with Config.Settle: the
-// tokens of a language model, the rows of an export. What exceeds the quota is then debt, for which the
-// user waits. Config.FinalCost is for a cost that the status tells, such as a wrong password. It is
-// charged as far as there is room. The program examples/llmproxy settles streams.
+// If only the handler knows what its request has cost, such as the tokens of a language model or the rows
+// of an export, it calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt:
+// the user is refused until it is paid off. Config.FinalCost is for a cost that the status tells, such as
+// a wrong password. It is charged as far as there is room. The program examples/llmproxy settles streams.
 //
 // # Requests at the same time
 //
@@ -74,10 +88,10 @@
 //	mux.Handle("POST /v1/chat/completions",
 //		nethttp.Limit(streams, user, keyfuncs.Action("completion"))(proxy))
 //
-// A request has its slot until the handler returns or panics, even if the client disconnects
-// before. If a handler takes over the connection (http.Hijacker) and returns, the slot is free although
-// the connection goes on. An http.TimeoutHandler inside the limit returns at its timeout, and the slot
-// is then free although the handler in it goes on.
+// A request has its slot until the handler returns or panics, even if the client has disconnected by
+// then. If a handler takes over the connection (http.Hijacker) and returns, the slot is free while
+// the connection is still open. An http.TimeoutHandler inside the limit returns at its timeout, and the
+// slot is then free while the handler inside it is still running.
 //
 // If a response takes longer than a third of the lease, a timer renews the slot. If the store has no
 // answer, the middleware tries again each second until the lease ends.
@@ -90,11 +104,11 @@
 // ends.
 //
 // A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits: InFlight
-// without a Cost outside, and the rate limit inside. FinalCost charges or refunds the rate limits
-// only. With Config.MaxWait a request waits for a slot to be released.
+// without a Cost outside, and the rate limit inside. FinalCost and Settle change the charges of rate
+// limits only. With Config.MaxWait a request waits for a slot to be released.
 //
-// Retry-After is 1, since nobody knows when a slot is released, unless a rate limit refuses too. Then
-// it is that limit's. An IETF policy of InFlight has qu="concurrent-requests" in place of w.
+// Retry-After is 1, because nobody knows when a slot will be released. If a rate limit refuses too, it is
+// that limit's. An IETF policy of InFlight has qu="concurrent-requests" in place of w.
 //
 // # Where to mount it
 //

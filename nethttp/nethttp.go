@@ -143,7 +143,8 @@ func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*http.Reques
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By is a limiter, and whom and what it limits, for [LimitAll]. It panics if user and action are swapped.
+// By makes a subject of [LimitAll]: a limiter, its user and its action. It panics if user and action are
+// swapped.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfuncs.ActionOf[*http.Request]) gate.Subject[*http.Request] {
 	gate.NotSwapped("nethttp", "user", user, keyfuncs.Route)
 	gate.NotSwapped("nethttp", "action", action, keyfuncs.RemoteIP, keyfuncs.Everyone)
@@ -159,14 +160,14 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfu
 //
 // With one action for both, user 7 and organization 7 would share counts and bans.
 //
-// The headers show the subject that binds, and RateLimit-Policy the limits of all. It panics if there
-// are no subjects, or as [Limit] does.
+// All limiters need the same store. The headers show the subject that binds, and RateLimit-Policy the
+// limits of all. LimitAll panics if there are no subjects, or as [Limit] does.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
 
-// LimitAll is the function [LimitAll] with the configuration. A cost is that of each subject, and
-// Config.Limiter picks the first one's limiter.
+// LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
+// Config.Limiter picks the limiter of the first subject only.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	var lifted []gate.Subject[exchange]
 	for _, s := range subjects {
@@ -223,17 +224,17 @@ func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Li
 func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exchange](r) }
 
 // Settle replaces the estimate that was charged on entry with what the request has cost, for a handler
-// behind a [Config] with Settle. The difference is given back, or charged in full: the user may then
-// owe up to one quota and wait for it. See [core.Limiter.Settle].
+// behind a [Config] with Settle. The difference is given back, or charged in full. What does not fit is
+// debt of up to one quota, and the user is refused until it is paid off. See [core.Limiter.Settle].
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
 //	defer func() { err = nethttp.Settle(r, written) }()
 //
-// Call it once, when the cost is known: also after the response has begun, and after the client has
-// left. What was used was used, so the end of the request's context does not stop it. A second call
-// does nothing. What is never settled stays at its estimate, after a panic too: use defer. The
-// headers show the decision on entry.
+// Call it once, when the cost is known, even if the response has begun or the client has disconnected: it
+// does not end with the request's context. A second call does nothing. A request that is never settled
+// stays charged with its estimate, so use defer, which also runs after a panic. The headers show the
+// decision on entry.
 //
 // Behind several such limits, it settles all of them. It does nothing for a request that passed
 // without a decision, as with Skip. r is the handler's request, or one derived from it. The error is

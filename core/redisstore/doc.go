@@ -64,33 +64,32 @@
 // # Leased limits
 //
 // If all limits of a limiter are leased (core.Limit.Leased), the process decides from units that it has
-// taken in advance. Such a decision has core.SourceLease. It takes less than a microsecond, and needs
-// no Redis. Its Remaining is what remained at the last answer of Redis, less what this process has used
-// since, and its ResetAfter may be too long.
+// taken in advance. Such a decision has core.SourceLease and needs no call of Redis. Its Remaining is what
+// remained at the last answer of Redis, less what this process has used since, and its ResetAfter may be
+// too long.
 //
-// A user's first actions are decided by Redis. If several come within the time of a lease, one caller
-// takes units for all, and the others wait for its answer. A process takes as much as it used lately
-// and a quarter more, twice as much if it has used all up, and at most a quarter of what remains. So
-// near the limit it takes units one by one. What is left at the end of the lease is given back. If 16
-// returns are under way, or one fails, units are lost until their charge is forgotten.
-// [Store.Leases] counts them.
+// Redis decides a user's first actions. If several come within the time of a lease, one caller takes units
+// for all of them, and the others wait for its answer. A process takes a quarter more than it used lately,
+// or twice as much if it has used up what it had, but at most a quarter of what remains. So near the limit
+// it takes units one by one. What is left at the end of the lease is given back. If 16 returns are under
+// way, or one fails, units are lost until their charge is forgotten. [Store.Leases] counts them.
 //
-// With a lease of 50 ms or more, a process sends about 40 commands a second for a key, at any load: one
-// take and one return in a lease. Near the limit it may send 32 at once, and then 40 a second. Between them
-// it refuses by itself (core.SourceLease), for at most 25 ms, even if there is room. A
-// limiter with a BanPolicy has no such bound, since Redis counts every refusal.
+// With a lease of 50 ms, a process sends about 40 commands a second for a key, at any load: one take and
+// one return in each lease. Near the limit it may send 32 at once, and then 40 a second. Between them it
+// refuses without asking Redis (core.SourceLease), for at most 25 ms, even if there is room. A limiter with
+// a BanPolicy has no such bound, because Redis counts every refusal.
 //
-// A lease ends by the process's own clock, counted from before its charge was sent. It also ends if the
-// time of day says so, in case a machine was suspended. If Redis is further away than a lease
-// is long, nothing is held.
+// A lease ends by the process's own clock, counted from before its charge was sent. It also ends by the
+// time of day, in case the machine was suspended. If an answer of Redis takes longer than a lease, the
+// process holds nothing.
 //
-// Redis decides alone: a Peek, a Status, a Surcharge, a turn that Wait reserves, a decision by core.All,
-// and a limiter of which one limit is not leased. A shadow limit is decided for all units of a take at
-// once. A refund goes to the lease while it lasts, and then to Redis. Reset and Ban on this Store drop
-// what the process holds for the user, and other processes may use what they hold until their leases
-// end. While Redis is down, what is held may be used up.
+// These always ask Redis: a Peek, a Status, a Surcharge, a turn that Wait reserves, a decision by core.All
+// about several subjects, and a limiter with a limit that is not leased. A shadow limit is decided for all
+// units of a take at once. A refund goes to the lease while it lasts, and then to Redis. Reset and Ban on
+// this Store drop what the process holds for the user. Other processes may use what they hold until their
+// leases end. While Redis is down, a process may use up what it holds.
 //
-// The store has 16,384 holdings of a user and an action. Further users are decided by Redis.
+// A store holds units for at most 16,384 pairs of a user and an action. Redis decides the others.
 //
 // # Testing
 //
@@ -196,23 +195,23 @@
 // Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same
 // name, even if their users are not the same people. Options.Secret keeps users' names out of Redis.
 //
-// If [Options].Tag returns another name for a user, this is the hash tag, and the user follows it:
+// If [Options].Tag returns another name for a user, that name is the hash tag, and the user follows it:
 //
 //	tailcut:{org-7}org-7/alice:reply:sliding:1m
 //
-// So users with one tag are in one slot, and core.All decides about them in one step. Such a key is
-// another one than without the option: with a new Tag, users whose tag differs start anew.
+// So users with one tag are in one slot, and core.All decides about them in one step. A user whose tag
+// changes has new keys, and so the full quota again.
 //
-// Every key expires. A limit's key expires when its full quota is available again, that of a
-// CalendarWindow a second later, in case the clock steps back; the key of a bucket with Initial after
-// its ForgetAfter, and a BanPolicy's key when refusals and bans are forgotten. The key of InFlight
-// expires when the last lease ends. A refund does not shorten the life of a funnel's or bucket's key.
+// Every key expires when the limit's full quota is available again: for InFlight that is when the last
+// lease ends. The key of a CalendarWindow expires a second later, in case the clock steps back. The key of
+// a bucket with Initial expires after its ForgetAfter, and that of a BanPolicy when refusals and bans are
+// forgotten. A refund does not shorten the life of a funnel's or bucket's key.
 //
 // # Calendar windows
 //
-// A process sends when the periods of a CalendarWindow begin, by its own clock: the last one, the
-// present one and the next. The script takes the one that Redis's clock is in. So the clock of a process
-// may be off by a period. If it is off by more, the error is [ErrClock].
+// Redis knows no time zones. So each call says when the previous, the current and the next period of a
+// CalendarWindow begin, by the clock of the process, and the script chooses the one that Redis's clock is
+// in. That works as long as the two clocks differ by less than a period. Otherwise the error is [ErrClock].
 //
 // # Memory in Redis
 //
@@ -261,7 +260,9 @@
 // With +info the store checks the eviction policy, at most every ten minutes. It logs a warning if
 // limits can be evicted (code "redis-evicts").
 //
-// Persistence is not needed. Without it every user has the full quota after a restart.
+// Without persistence every user has the full quota again after a restart of Redis. That does not matter
+// for limits of minutes. For quotas of a day or a month set appendonly yes: a crash then forgets about a
+// second of actions.
 //
 // # Functions and scripts
 //

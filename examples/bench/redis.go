@@ -251,7 +251,7 @@ func redisEach(ctx context.Context, s settings) ([]table, error) {
 	return []table{byIncr, byPeer}, nil
 }
 
-// redisSubjects is row 14. An organization has a hundred users.
+// redisSubjects is row 15. An organization has a hundred users.
 func redisSubjects(ctx context.Context, s settings) ([]table, error) {
 	const users = 100
 	keys := s.redis.keys(someKeys)

@@ -1,11 +1,16 @@
 // Command quota is a paid API: a plan's requests a month, in the customer's time zone, and a page of use
 // for the customer.
 //
+//	quota -redis 127.0.0.1:6379
 //	curl -i -H 'Authorization: Bearer key-alice' 127.0.0.1:8080/v1/report
 //	curl -H 'Authorization: Bearer key-alice' 127.0.0.1:8080/usage
+//
+// Without -redis the counts are lost when the program ends. So that a crash of Redis does not lose them
+// either, give it appendonly yes.
 package main
 
 import (
+	"flag"
 	"html/template"
 	"log"
 	"net/http"
@@ -13,8 +18,11 @@ import (
 	"time"
 	_ "time/tzdata" // the time zones, on a machine that has none
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate"
@@ -138,7 +146,14 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 `))
 
 func main() {
-	a, err := newAPI(memorystore.New(nil))
+	server := flag.String("redis", "", "the host:port of a Redis that keeps the counts (default: in this process)")
+	flag.Parse()
+	store := core.Store(memorystore.New(nil))
+	if *server != "" {
+		rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+		store = core.Fallback(redisstore.New(rdb, nil), store)
+	}
+	a, err := newAPI(store)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	main()
+	// Output: true 4 0s <nil>
+}
