@@ -28,7 +28,7 @@ import (
 // tenants are the keys that tenants send. Yours are in a database, as digests.
 var tenants = map[string]string{"key-of-acme": "acme", "key-of-globex": "globex"}
 
-// tenant is a keyfuncs.Func. A request without a known key is answered 400.
+// tenant is the key function of the user. A request without a known key is answered 400.
 func tenant(r *http.Request) (string, error) {
 	key, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if name := tenants[key]; name != "" {
