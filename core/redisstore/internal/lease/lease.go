@@ -108,8 +108,8 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	s := t.shard(c.User)
 	var begun time.Time
 	for waited := false; ; waited = true {
-		now := time.Now()
 		s.mu.Lock()
+		now := time.Now() // after the lock: a lease may end while a caller waits for it
 		h := s.holding(c, lease, now, t.room)
 		if h == nil {
 			s.mu.Unlock()
