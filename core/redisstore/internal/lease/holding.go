@@ -13,7 +13,7 @@ import (
 const (
 	maxUnits = 1 << 16 // of a take: it bounds how long the server is busy
 	portion  = 4       // a take is at most this part of what remains
-	farFor   = 4       // leases: so long no take begins after one whose lease was over when it arrived
+	farFor   = 4       // leases: so long no take begins after one that took longer than a lease
 
 	// Near the limit what remains is taken in small portions, or one by one. A process may then ask
 	// so many times at once, and after that 40 times a second, or twice in a lease if that is more.
