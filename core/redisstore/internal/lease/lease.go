@@ -123,7 +123,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		do, units := h.choose(c.Cost, now, waited)
 		switch do {
 		case refuse:
-			d := h.refusal(now)
+			d := h.refusal(c.Cost, now)
 			s.mu.Unlock()
 			return d, nil
 		case decide:
