@@ -98,7 +98,8 @@ func newSlots() *slots {
 // never frees the slot of another action, also if the lease has ended meanwhile and another action has
 // taken its place. Slots are told apart by the microsecond in which they were taken, so there is one
 // exception: the slot is gone, after a Reset for example, and the clock then steps back to exactly that
-// microsecond. Release does nothing for a decision that has taken no slot, such as a refusal.
+// microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release does nothing for a decision that
+// has taken no slot, such as a refusal.
 //
 // Most actions end because ctx does, so pass a context that outlives it, such as
 // context.WithoutCancel(ctx), with a timeout.

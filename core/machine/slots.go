@@ -14,6 +14,10 @@ type Slots []Slot
 // and never meets another action's slot. The slots of one charge have IDs in a row.
 type Slot struct{ ID, At int64 }
 
+// slotID is the first ID of an instant. Those of another instant, less than six days away, are others.
+// It is below 2^53, as Lua needs, and an instant has more IDs than there can be slots.
+func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
+
 // slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
 // rule's period, has ended.
 type slots struct{}
@@ -68,11 +72,11 @@ func (*slots) charge(r *Rule, s *State, now int64, a Ask) {
 		s.Slots = new(Slots)
 	}
 	q := append((*s.Slots)[:0], s.Slots.live(now-r.Period)...)
-	first := q.unused(now, a.Cost)
+	first := q.unused(slotID(now), a.Cost)
 	for i := range a.Cost {
 		q = append(q, Slot{ID: first + i, At: now})
 	}
-	*s.Slots, s.Mark, s.Exists, s.Dirty = q, first-now, true, true
+	*s.Slots, s.Mark, s.Exists, s.Dirty = q, first-slotID(now), true, true
 }
 
 // unused is the first of cost IDs in a row that no slot has. It is from or later.
@@ -120,7 +124,7 @@ func (*slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
 	if s.Slots == nil {
 		return false
 	}
-	first := t.At + t.Reading.Mark
+	first := slotID(t.At) + t.Reading.Mark
 	its := func(x Slot) bool { return x.ID >= first && x.ID < first+t.Cost }
 	ahead := max(0, s.Slots.newest()-now)
 	if !slices.ContainsFunc(s.Slots.live(now+ahead-r.Period), its) {

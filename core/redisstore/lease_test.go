@@ -344,6 +344,29 @@ func TestLeaseWithCosts(t *testing.T) {
 	})
 }
 
+// Refusals of more than one unit are not in the cache. They cost few commands, and say when the limit has
+// room.
+func TestLeaseRefusesCostsByItself(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := l.limiter(0, core.FixedWindow(200, time.Minute).Leased(leaseTime))
+		start := time.Now()
+		for l.allow(lim).RetryAfter < time.Second {
+			time.Sleep(leaseTime)
+		}
+		commands := l.m.CommandCount()
+		for range 10_000 {
+			d, err := lim.AllowN(l.Context(), user, action, 2)
+			if left := time.Minute - time.Since(start); err != nil || d.Allowed || d.RetryAfter > left || d.RetryAfter < left-2*time.Millisecond {
+				l.Fatalf("%+v, %v, %s before the end", d, err, left)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := l.m.CommandCount() - commands; n > 3*(32+40*10) { // miniredis counts those of the script too
+			l.Errorf("%d commands in ten seconds", n)
+		}
+	})
+}
+
 // A caller who leaves while units are taken for it gets its own error.
 func TestLeaseCallerLeaves(t *testing.T) {
 	leased(t, func(l *leasing) {

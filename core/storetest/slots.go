@@ -229,6 +229,23 @@ var slotRules = []promise{
 		a.peek(busy(1, 0, time.Hour, time.Hour))
 	}},
 
+	{"a release and a renewal meet no slot of another action, however many slots each has", func(s *script) {
+		s.f.stands(s)
+		a := s.of(core.InFlight(10_000).Lease(1000 * usec))
+		first := a.taken(5000)
+		s.at(usec)
+		second := a.taken(1000)
+		s.at(3000 * usec)
+		third := a.taken(1)
+		s.at(4500 * usec)
+		a.taken(1500)
+		for _, d := range []core.Decision{first, second, third} {
+			a.renew(d, core.ErrLeaseEnded)
+			a.release(d)
+		}
+		a.peek(pass(10_000, 8500, 1000*usec))
+	}},
+
 	{"after the clock stepped back a slot lasts for one lease at most, and can be released and renewed", func(s *script) {
 		a := s.of(core.InFlight(2).Lease(10 * sec))
 		s.at(1000 * sec)

@@ -4,14 +4,19 @@
 --
 -- arguments  cost, max, period: the lease
 -- reply      1 if it has room, plus twice the slots taken; the time until all are free; if it has no
---            room, the wait; if the charge is dated, the first slot's number less the instant, or 0
--- amend      1 to renew the slots or 0 to release them, period, the first slot's number less the
---            instant of the charge, cost
+--            room, the wait; if the charge is dated, the first slot's number less that of the instant,
+--            or 0
+-- amend      1 to renew the slots or 0 to release them, period, the first slot's number less that of
+--            the instant of the charge, cost
 
 local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'
 
 local function int(n) return string.format('%d', n) end
+
+-- number is the first number of an instant. Those of another instant, less than six days away, are
+-- others.
+local function number(at) return at % 2 ^ 39 * 2 ^ 14 end
 
 local function args(ask, kind, shadow, cost, most, period)
 	local l = trail.args(ask, kind, shadow, cost, most, period)
@@ -32,7 +37,7 @@ local function charge(l, now)
 		l.dirty = l.dirty or l.ahead > 0
 		return
 	end
-	local first, found = math.max(now, (l.ids[#l.ids] or 0) + 1), 0
+	local first, found = math.max(number(now), (l.ids[#l.ids] or 0) + 1), 0
 	while found < l.cost do -- the first numbers in a row that no slot has
 		if call('ZSCORE', l.key, int(first + found)) then
 			first, found = first + found + 1, 0
@@ -53,7 +58,7 @@ local function read(l, reply, last, now)
 	last = trail.read(l, reply, last, now)
 	if l.dated then
 		last = last + 1
-		reply[last] = l.first and l.first - now or 0
+		reply[last] = l.first and l.first - number(now) or 0
 		l.first = nil
 	end
 	return last
@@ -61,7 +66,7 @@ end
 
 local function amend(key, now, made, list, kind)
 	local n = state.numbers(list)
-	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, made + n[3]
+	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, number(made) + n[3]
 	load(l, key, now)
 	local at = call('ZSCORE', key, int(first))
 	if not at or at - l.ahead + l.period <= now then return false end

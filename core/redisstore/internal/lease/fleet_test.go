@@ -321,6 +321,19 @@ func TestFleetNeverExceedsTheLimit(t *testing.T) {
 	}
 }
 
+// Units that arrive when their window has ended do not mean that the server is far away: the next ones
+// are taken in advance again.
+func TestTheEndOfAWindowCostsFewCommands(t *testing.T) {
+	f := fleet{
+		processes: 1, workers: 8, pause: func(int) time.Duration { return time.Millisecond / 2 }, trip: 200 * time.Microsecond,
+		limit: core.FixedWindow(100_000, second).Leased(50 * time.Millisecond), recount: fixed(100_000, second), lasts: 10 * second,
+	}
+	r := f.run(t)
+	if r.err != nil || r.units() < 100_000 || r.commands > 60*10 {
+		t.Errorf("%d units passed in %d commands in 10 seconds; %v", r.units(), r.commands, r.err)
+	}
+}
+
 // If the server made no allowance for leases, units held by one process and the limit of another
 // would exceed it. The recount finds that, and nothing with the allowance.
 func TestRecountFindsAnExcess(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 const (
 	maxUnits = 1 << 16 // of a take: it bounds how long the server is busy
 	portion  = 4       // a take is at most this part of what remains
-	farFor   = 4       // leases: so long no take begins after one whose lease was over when it arrived
+	farFor   = 4       // leases: so long no take begins after one that took longer than a lease
 
 	// Near the limit what remains is taken in small portions, or one by one. A process may then ask
 	// so many times at once, and after that 40 times a second, or twice in a lease if that is more.
@@ -153,8 +153,8 @@ func (h *holding) choose(cost int64, now time.Time, waited bool) (do step, units
 	want = min(max(want, cost), maxUnits)
 	share := int64(h.last.Remaining) / portion
 	near := h.known && (!h.last.Allowed || share < want)
-	holds := cost >= h.refused && now.Before(h.until) // the server or its cache says so
-	if near && !h.bans && !holds && !h.pay(now) {
+	cached := cost == 1 && h.holds(cost, now) // the server's cache of refusals answers
+	if near && !h.bans && !cached && !h.pay(now) {
 		return refuse, 0
 	}
 	units = min(want, share)
@@ -162,6 +162,11 @@ func (h *holding) choose(cost int64, now time.Time, waited bool) (do step, units
 		return decide, 0
 	}
 	return take, units
+}
+
+// holds reports whether the last answer of the server refuses a cost still.
+func (h *holding) holds(cost int64, now time.Time) bool {
+	return cost >= h.refused && now.Before(h.until)
 }
 
 // pay spends one of the asks, if there is one.
@@ -192,8 +197,11 @@ func (h *holding) askEvery() time.Duration { return min(askEvery, h.lease/2) }
 
 // refusal is the answer of a process that has spent its asks. The action passes, if there is room,
 // when there is the next one.
-func (h *holding) refusal(now time.Time) core.Decision {
+func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	wait := (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)
+	if h.holds(cost, now) {
+		wait = max(wait, h.last.RetryAfter-now.Sub(h.at).Truncate(time.Microsecond))
+	}
 	return core.Decision{
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
 		RetryAfter: wait, ResetAfter: max(wait, h.last.ResetAfter-now.Sub(h.at)),

@@ -108,8 +108,8 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	s := t.shard(c.User)
 	var begun time.Time
 	for waited := false; ; waited = true {
-		now := time.Now()
 		s.mu.Lock()
+		now := time.Now() // after the lock: a lease may end while a caller waits for it
 		h := s.holding(c, lease, now, t.room)
 		if h == nil {
 			s.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		do, units := h.choose(c.Cost, now, waited)
 		switch do {
 		case refuse:
-			d := h.refusal(now)
+			d := h.refusal(c.Cost, now)
 			s.mu.Unlock()
 			return d, nil
 		case decide:
@@ -208,7 +208,7 @@ func (t *Table) take(s *shard, h *holding, f *flight, sent time.Time) {
 }
 
 // hold adds what was taken to a holding, until the lease ends. A lease of a FixedWindow or
-// CalendarWindow ends with its window. Two clocks drift apart by less than a thousandth, and the microsecond is for rounding.
+// CalendarWindow ends with its window.
 func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts := h.lease
 	for i := range h.limits {
@@ -216,14 +216,18 @@ func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
 			lasts = min(lasts, time.Duration(g.receipt.Readings[i].Rest.Whole)*time.Microsecond)
 		}
 	}
-	lasts -= lasts/1000 + time.Microsecond
+	lasts = sure(lasts)
 	g.end, g.wall = sent.Add(lasts), sent.Add(lasts).UnixNano()
 	h.grants = append(h.grants, g)
-	if g.ended(g.got) {
+	if g.got.Sub(sent) >= sure(h.lease) {
 		h.far = g.got.Add(farFor * h.lease)
 	}
 	time.AfterFunc(g.end.Sub(g.got), func() { t.end(s, h, g) })
 }
+
+// sure is how long a lease lasts by any clock. Two clocks drift apart by less than a thousandth, and the
+// microsecond is for rounding.
+func sure(lease time.Duration) time.Duration { return lease - lease/1000 - time.Microsecond }
 
 // end gives back what is left of a lease.
 func (t *Table) end(s *shard, h *holding, g *grant) {

@@ -1,0 +1,65 @@
+package lease
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+// A caller who waits for the lock until its lease has ended uses no unit of it.
+func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
+	store := memorystore.New(nil)
+	var decided atomic.Int64
+	table := New(Server{
+		Decide: func(ctx context.Context, c core.Charge) (core.Decision, error) {
+			decided.Add(1)
+			return store.Take(ctx, c)
+		},
+		Amend: func(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+			return store.Amend(ctx, r, a)
+		},
+		Timeout: time.Second,
+	}, Room)
+	c := core.Charge{User: "alice", Action: "call", Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}}
+	c.Cost = 1
+	ask := func() {
+		d, err := table.Take(t.Context(), &c, 20*time.Millisecond)
+		if err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+	s := table.shard(c.User)
+	var end time.Time
+	for range 10_000 {
+		ask()
+		s.mu.Lock()
+		for _, h := range s.held {
+			if n := len(h.grants); n > 0 && h.left(time.Now()) > 10 {
+				end = h.grants[n-1].end
+			}
+		}
+		if !end.IsZero() {
+			break // with the lock
+		}
+		s.mu.Unlock()
+	}
+	if end.IsZero() {
+		t.Fatal("the process holds nothing")
+	}
+	before, done := decided.Load(), make(chan struct{})
+	go func() {
+		defer close(done)
+		ask()
+	}()
+	time.Sleep(time.Until(end) + 20*time.Millisecond)
+	s.mu.Unlock()
+	<-done
+	if decided.Load() == before {
+		t.Error("a lease that has ended decided")
+	}
+}
