@@ -30,7 +30,13 @@ type Charge struct {
 	// are those of its own limits, and after them those of each of And.
 	And []Charge
 
-	status *Status // to be filled in by Answer
+	status *Status      // to be filled in by Answer
+	slots  *slotWaiters // of a limiter with InFlight
+}
+
+// takesSlots reports whether a charge of one or more subjects takes slots.
+func (c *Charge) takesSlots() bool {
+	return c.slots != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slots != nil })
 }
 
 // Check reports whether the charge may pass at the instant now, in microseconds on the
@@ -219,8 +225,8 @@ func (c *Charge) finish(d *Decision, readings []machine.Reading, now int64, pass
 			User: c.User, Action: c.Action, Limits: c.Limits, Cost: c.Cost,
 			At: now, Readings: slices.Clone(readings), // redisstore changes its own
 		}
-		if takeSlots(c.Limits) {
-			d.receipt.slots = newSlots()
+		if c.slots != nil {
+			d.receipt.slots = newSlots(c.slots)
 		}
 	}
 }
