@@ -67,7 +67,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
-		if q := int64(l.limits[i].max); i == 0 || q < l.smallest && !l.limits[i].shadow {
+		if q := l.limits[i].rule.Max; i == 0 || q < l.smallest && !l.limits[i].shadow {
 			l.smallest = q
 		}
 		if x := &l.limits[i]; x.rule.TakesSlots() && (l.lease == 0 || x.period < l.lease) {
