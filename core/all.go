@@ -77,7 +77,7 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decisio
 			return inTurn(ctx, &c, subjects)
 		}
 	}
-	d, err = l.take(ctx, &c)
+	err = l.take(ctx, &c, &d)
 	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
 		d.Subject = 0
 	}
@@ -169,9 +169,7 @@ func charge(subjects []Subject, ask machine.Ask) Charge {
 	}
 	of := func(s *Subject) Charge {
 		ask.Cost = int64(max(s.cost, 1)) // a Peek has no other
-		c := s.limiter.charge(s.user, s.action, ask)
-		c.Receipt = receipt
-		return c
+		return Charge{User: s.user, Action: s.action, Limits: s.limiter.limits, Ask: ask, Receipt: receipt, slots: s.limiter.slots}
 	}
 	c := of(&subjects[0])
 	for i := range subjects[1:] {

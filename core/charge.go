@@ -123,8 +123,6 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass boo
 		}
 	}
 	pass = pass && !limited && !inFlight && !banned
-	refusal := c.Ask
-	refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
 	d.Allowed, d.Source = true, SourceStore
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
@@ -134,6 +132,8 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass boo
 		case pass && (shadows || !l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
+			refusal := c.Ask
+			refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
 			// A refusal by InFlight alone counts towards no ban.
 			l.rule.Refuse(s, now, &refusal, !banned && (limited || l.kind != machine.KindBan))
 		}

@@ -185,29 +185,30 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	case n == 0:
 		return l.allowNothing(ctx, user, action)
 	}
-	c := l.charge(user, action, machine.Ask{Cost: int64(n)})
+	c := Charge{
+		User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: int64(n)},
+		Receipt: l.refundable, slots: l.slots,
+	}
 	if c.Cost > l.smallest { // it can never pass, so it writes nothing
 		c.Mode = machine.Peek
 	}
-	return l.take(ctx, &c)
+	err = l.take(ctx, &c, &d)
+	return d, err
 }
 
-// charge is the charge of one subject.
-func (l *Limiter) charge(user, action string, ask machine.Ask) Charge {
-	return Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: l.refundable, slots: l.slots}
-}
-
-// take asks the store. If the store returns an error, its decision is ignored. A charge that takes slots
-// does not end with its caller: nobody would know of the slots, and they would stay taken until their
-// leases end.
-func (l *Limiter) take(ctx context.Context, c *Charge) (d Decision, err error) {
+// take asks the store and fills in d. It takes pointers because both are large, and copying them is felt
+// in every decision. If the store returns an error, its decision is ignored.
+//
+// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
+// stay taken until their leases end.
+func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
 	if c.takesSlots() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if d, err = l.store.Take(ctx, *c); err != nil {
-		d = Decision{}
+	if *d, err = l.store.Take(ctx, *c); err != nil {
+		*d = Decision{}
 	}
-	return d, err
+	return err
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.
@@ -238,15 +239,16 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 // full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
 // nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
 // the charge. If n is less than 1, the error is [ErrCost].
-func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
+func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
-		return Decision{}, ErrCost
+		return d, ErrCost
 	}
-	if err := l.check(ctx, user, action); err != nil {
-		return Decision{}, err
+	if err = l.check(ctx, user, action); err != nil {
+		return d, err
 	}
 	ask := machine.Ask{Mode: machine.Force, Cost: int64(n)}
-	return l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
+	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
+	return d, err
 }
 
 // Reset deletes the state of this limiter's limits for user and action, in every store that
