@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -368,6 +369,75 @@ func TestWaitAll(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A slot of one subject is released with any of the decision's limiters. Who waits for it gets it at
+// once, and those with the same subjects in the order of arrival.
+func TestWaitAllGetsAReleasedSlot(t *testing.T) {
+	for name, store := range map[string]func() core.Store{
+		"together": func() core.Store { return memorystore.New(nil) },
+		"in turn":  func() core.Store { return &apart{store: memorystore.New(nil)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := store()
+				user := core.Must(core.New(s, core.InFlight(9).Lease(time.Hour)))
+				org := core.Must(core.New(s, core.InFlight(1).Lease(time.Hour), core.FixedWindow(9, time.Hour)))
+				taken, err := core.All(t.Context(), user.For("alice", "post"), org.For("org", "post"))
+				if err != nil || !taken.Allowed {
+					t.Fatal(taken, err)
+				}
+				begun := time.Now()
+				var order []int
+				var wg sync.WaitGroup
+				for i := range 3 {
+					wg.Go(func() {
+						d, err := core.WaitAll(t.Context(), time.Minute, user.For("bob", "post"), org.For("org", "post"))
+						if took, want := time.Since(begun), time.Duration(600+10*i)*time.Millisecond; err != nil || !d.Allowed || took != want {
+							t.Errorf("%d after %s: %+v, %v; want it after %s", i, took, d, err, want)
+						}
+						order = append(order, i)
+						time.Sleep(10 * time.Millisecond)
+						if err := user.Release(t.Context(), d); err != nil {
+							t.Error(err)
+						}
+					})
+					synctest.Wait()
+				}
+				time.Sleep(600 * time.Millisecond)
+				if err := user.Release(t.Context(), taken); err != nil {
+					t.Error(err)
+				}
+				wg.Wait()
+				if !slices.Equal(order, []int{0, 1, 2}) {
+					t.Errorf("they passed as %v", order)
+				}
+			})
+		})
+	}
+}
+
+// A caller that waits for one subject is not behind those who wait for that one and another.
+func TestWaitAllDelaysNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memorystore.New(nil)
+		user, org := core.Must(core.New(store, core.FixedWindow(9, time.Hour))), core.Must(core.New(store, core.FixedWindow(1, time.Minute)))
+		if d, err := org.Allow(t.Context(), "org", "post"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, _ = core.WaitAll(t.Context(), time.Hour, user.For("alice", "post"), org.For("org", "post"))
+		})
+		synctest.Wait()
+		begun := time.Now()
+		for _, subjects := range [][]core.Subject{{user.For("alice", "post")}, {user.For("alice", "post"), org.For("other", "post")}} {
+			if d, err := core.WaitAll(t.Context(), time.Hour, subjects...); err != nil || !d.Allowed || time.Since(begun) != 0 {
+				t.Errorf("after %s: %+v, %v", time.Since(begun), d, err)
+			}
+		}
+		wg.Wait()
+	})
 }
 
 // A foreign store's decision may be about any subject.

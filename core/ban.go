@@ -115,8 +115,6 @@ func (banned) compile(*Limit) {}
 
 func (banned) identity(*Limit) string { return "" }
 
-func (banned) divide(*Limit, int) bool { return true }
-
 // ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
 func (l *Limiter) ban() []Limit {
 	if i := len(l.limits) - 1; i >= 0 && l.limits[i].kind == machine.KindBan {

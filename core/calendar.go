@@ -137,8 +137,6 @@ func (c calendar) compile(l *Limit) {
 
 func (c calendar) identity(*Limit) string { return ":" + string(c.unit) + ":" + c.zone }
 
-func (c calendar) divide(l *Limit, n int) bool { return window{}.divide(l, n) }
-
 // sameZone reports whether two locations have the same times in each January and July.
 func sameZone(a, b *time.Location) bool {
 	for year := 1970; year < 2038; year++ {

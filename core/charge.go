@@ -30,7 +30,13 @@ type Charge struct {
 	// are those of its own limits, and after them those of each of And.
 	And []Charge
 
-	status *Status // to be filled in by Answer
+	status *Status      // to be filled in by Answer
+	slots  *slotWaiters // of a limiter with InFlight
+}
+
+// takesSlots reports whether a charge of one or more subjects takes slots.
+func (c *Charge) takesSlots() bool {
+	return c.slots != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slots != nil })
 }
 
 // Check reports whether the charge may pass at the instant now, in microseconds on the
@@ -117,8 +123,6 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass boo
 		}
 	}
 	pass = pass && !limited && !inFlight && !banned
-	refusal := c.Ask
-	refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
 	d.Allowed, d.Source = true, SourceStore
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
@@ -128,6 +132,8 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass boo
 		case pass && (shadows || !l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
+			refusal := c.Ask
+			refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
 			// A refusal by InFlight alone counts towards no ban.
 			l.rule.Refuse(s, now, &refusal, !banned && (limited || l.kind != machine.KindBan))
 		}
@@ -203,7 +209,7 @@ func (c *Charge) add(d *Decision, i int, v *machine.Reading) {
 		c.bind(d, i, v)
 	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
 		d.Reason, d.Shadow = ReasonShadowed, i
-	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.max/5:
+	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.quota()/5:
 		d.Reason, d.Shadow = ReasonNear, i
 	}
 }
@@ -219,8 +225,8 @@ func (c *Charge) finish(d *Decision, readings []machine.Reading, now int64, pass
 			User: c.User, Action: c.Action, Limits: c.Limits, Cost: c.Cost,
 			At: now, Readings: slices.Clone(readings), // redisstore changes its own
 		}
-		if takeSlots(c.Limits) {
-			d.receipt.slots = newSlots()
+		if c.slots != nil {
+			d.receipt.slots = newSlots(c.slots)
 		}
 	}
 }
@@ -255,7 +261,7 @@ func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
 		binds = reset > d.ResetAfter
 	}
 	if binds {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.max, retry, reset
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.quota(), retry, reset
 	}
 	if i == 0 || remaining < d.Remaining {
 		d.Remaining = remaining
@@ -269,55 +275,15 @@ func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
 }
 
 // mayFree reports whether a refusal by the limit may end at any moment, when a slot is released.
-func (c *Charge) mayFree(l *Limit) bool { return l.rule.TakesSlots() && c.Cost <= int64(l.max) }
+func (c *Charge) mayFree(l *Limit) bool { return l.rule.TakesSlots() && c.Cost <= l.rule.Max }
 
 // retryAfter is the wait until a cost fits.
 func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
 	switch {
 	case v.Fits:
 		return 0
-	case cost > int64(l.max):
+	case cost > l.rule.Max:
 		return Never
 	}
 	return micros(v.Wait)
-}
-
-// untouched is the decision if no store has an answer: allowed, with the first limit's full
-// quota. A cost above a quota is refused all the same.
-func (c *Charge) untouched() (d Decision) {
-	for i := range 1 + len(c.And) {
-		if its := c.subject(i).whole(); i == 0 || d.Allowed && !its.Allowed {
-			d = its
-			d.Subject = i
-		}
-	}
-	return d
-}
-
-// whole is untouched for one subject.
-func (c *Charge) whole() Decision {
-	if c.status != nil {
-		whole := make([]machine.Reading, len(c.Limits))
-		for i := range whole {
-			whole[i].Fits = true
-		}
-		c.status.fill(c.Limits, whole)
-	}
-	d := Decision{Allowed: true, Limit: c.Limits[0].max, Remaining: c.Limits[0].max}
-	if c.Mode == machine.Force || c.Mode == machine.Owe {
-		return d
-	}
-	enforced := enforced(c.Limits)
-	for i := range enforced {
-		quota := enforced[i].max
-		if d.Allowed && c.Cost > int64(quota) {
-			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, ReasonLimited
-		}
-	}
-	if !d.Allowed {
-		for i := range enforced {
-			d.Remaining = min(d.Remaining, enforced[i].max)
-		}
-	}
-	return d
 }

@@ -1,6 +1,6 @@
 package core
 
-// The decorators: stores that wrap a store.
+// FailOpen, Fallback and Shadow: stores that wrap a store and decide if it has no answer.
 
 import (
 	"context"
@@ -46,6 +46,46 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 		return Decision{}, ctx.Err()
 	}
 	return c.untouched(), nil
+}
+
+// untouched is the decision if no store has an answer: allowed, with the first limit's full
+// quota. A cost above a quota is refused all the same.
+func (c *Charge) untouched() (d Decision) {
+	for i := range 1 + len(c.And) {
+		if its := c.subject(i).whole(); i == 0 || d.Allowed && !its.Allowed {
+			d = its
+			d.Subject = i
+		}
+	}
+	return d
+}
+
+// whole is untouched for one subject.
+func (c *Charge) whole() Decision {
+	if c.status != nil {
+		whole := make([]machine.Reading, len(c.Limits))
+		for i := range whole {
+			whole[i].Fits = true
+		}
+		c.status.fill(c.Limits, whole)
+	}
+	d := Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
+	if c.Mode == machine.Force || c.Mode == machine.Owe {
+		return d
+	}
+	enforced := enforced(c.Limits)
+	for i := range enforced {
+		quota := enforced[i].quota()
+		if d.Allowed && c.Cost > int64(quota) {
+			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, ReasonLimited
+		}
+	}
+	if !d.Allowed {
+		for i := range enforced {
+			d.Remaining = min(d.Remaining, enforced[i].quota())
+		}
+	}
+	return d
 }
 
 // Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is
@@ -121,66 +161,5 @@ func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
 	if err == nil && !d.Allowed && c.Ban == 0 {
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ReasonShadowed
 	}
-	return d, err
-}
-
-// An Observation is a decision as [Observe] shows it. It does not name the user. A call of
-// [Limiter.Ban] shows as one with the ban policy's limit alone. A call of [Limiter.Wait] shows
-// each time it asks the store. A call of [All] whose subjects are decided one after the other shows as
-// one for each that is asked. Refund, Settle, Release, Renew and Reset do not show.
-type Observation struct {
-	Action    string        // of a call of All: of the subject that the decision is about
-	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
-	Cost      int64         // units
-	Ban       time.Duration // of a call of Ban; else 0
-	Peek      bool
-	Surcharge bool
-	Decision  Decision // zero if Err is not nil
-	Err       error
-	Took      time.Duration // by the store
-
-	// Subjects are the Action, Limits and Cost of each subject of a call of [All]; nil if there is one.
-	Subjects []Observation
-
-	// Down reports whether a [Fallback], [FailOpen] or [Shadow] inside has stopped asking
-	// its store for this user, because it failed.
-	Down bool
-}
-
-// Observe shows every decision and error of store to see. It calls see in the caller's
-// goroutine, before the caller has its answer, so see should be quick.
-func Observe(store Store, see func(context.Context, Observation)) Store {
-	if see == nil {
-		panic("core: Observe: the function is nil; give one, or leave Observe out")
-	}
-	return &observe{mustStore(store, "Observe"), see}
-}
-
-type observe struct {
-	Store
-	see func(context.Context, Observation)
-}
-
-func (s *observe) Unwrap() Store { return s.Store }
-
-func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
-	begun := time.Now()
-	d, err := s.Store.Take(ctx, c)
-	if err != nil {
-		d = Decision{}
-	}
-	var all []Observation
-	if c.And != nil {
-		for i := range 1 + len(c.And) {
-			o := c.subject(i)
-			all = append(all, Observation{Action: o.Action, Limits: o.Limits, Cost: o.Cost})
-		}
-	}
-	o := c.subject(d.Subject)
-	s.see(ctx, Observation{
-		Action: o.Action, Limits: o.Limits, Cost: o.Cost, Ban: micros(c.Ban),
-		Peek: c.Mode == machine.Peek, Surcharge: c.Mode == machine.Force,
-		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
-	})
 	return d, err
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -89,7 +91,7 @@ func (s *divide) divide(c *Charge) (never bool, err error) {
 func least(limits []Limit) int64 {
 	quota := int64(math.MaxInt64)
 	for i := range limits {
-		quota = min(quota, int64(limits[i].max))
+		quota = min(quota, limits[i].rule.Max)
 	}
 	return quota
 }
@@ -117,11 +119,30 @@ func (s *divide) shares(limits []Limit) ([]Limit, error) {
 	return shares, nil
 }
 
-// divide reduces the limit to an n-th, and reports whether that is within bounds. A meter's
-// share has the identity of its limit with n appended: shares of two limits may have equal
+// divide reduces the limit to an n-th, and reports whether that is within bounds. The share of a limit
+// with a rate has the identity of the limit with n appended: shares of two limits may have equal
 // numbers.
 func (l *Limit) divide(n int) bool {
-	return n == 1 || l.shape.divide(l, n)
+	switch {
+	case n == 1 || l.kind == machine.KindBan:
+		return true
+	case l.rate.d > maxDrain/time.Duration(n):
+		return false
+	}
+	identity := l.identity
+	l.mods &^= modLeased
+	l.leased = 0
+	l.max = share(l.max, n)
+	l.rate.d *= time.Duration(n)
+	if l.initial > 0 {
+		l.initial = share(l.initial, n)
+	}
+	if l.rate.d > 0 {
+		identity += "/" + strconv.Itoa(n)
+	}
+	*l = l.derived()
+	l.identify(identity)
+	return !tooSlow(l)
 }
 
 // share is a/n, rounded up.

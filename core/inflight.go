@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -78,14 +79,53 @@ var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and anoth
 
 // slots is what a receipt knows of the slots of its charge.
 type slots struct {
+	waiters  *slotWaiters
 	turn     chan struct{} // has one token: one call at a time asks the store
 	released bool          // guarded by turn
 }
 
-func newSlots() *slots {
-	s := &slots{turn: make(chan struct{}, 1)}
+func newSlots(waiters *slotWaiters) *slots {
+	s := &slots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	return s
+}
+
+// slotWaiters are the callers of Wait that are woken when a slot of their user is released. A limiter
+// with InFlight shares them with those derived from it. Any other limiter has nil.
+type slotWaiters struct {
+	mu     sync.Mutex
+	byUser map[string][]*waiter
+}
+
+func (s *slotWaiters) watch(user string, w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byUser[user] = append(s.byUser[user], w)
+}
+
+func (s *slotWaiters) unwatch(user string, w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byUser[user] = slices.DeleteFunc(s.byUser[user], func(o *waiter) bool { return o == w })
+	if len(s.byUser[user]) == 0 {
+		delete(s.byUser, user)
+	}
+}
+
+// wake wakes those who may wait for the slots of a receipt.
+func (s *slotWaiters) wake(r *Receipt) {
+	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.byUser[r.User] {
+		if !perUser && !slices.ContainsFunc(w.subjects, func(o Subject) bool { return o.user == r.User && o.action == r.Action }) {
+			continue
+		}
+		select {
+		case w.freed <- struct{}{}:
+		default: // it has a token
+		}
+	}
 }
 
 // Release frees the slots that an allowed decision has taken of [InFlight] limits, shadow ones included.
@@ -127,15 +167,15 @@ func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb)
 		return errNoContext
 	}
 	for r := d.receipt; r != nil; r = r.and {
-		if failed := l.amendSlot(ctx, r, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
+		if failed := r.amendSlots(ctx, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
 			err = failed
 		}
 	}
 	return err
 }
 
-// amendSlot amends the slots of one subject.
-func (l *Limiter) amendSlot(ctx context.Context, r *Receipt, verb machine.Verb) error {
+// amendSlots amends the slots of one subject.
+func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	switch {
 	case r.slots == nil:
 		return nil
@@ -164,7 +204,7 @@ func (l *Limiter) amendSlot(ctx context.Context, r *Receipt, verb machine.Verb) 
 		return err
 	case verb == machine.VerbRelease:
 		r.slots.released = true
-		l.waiting.wake(r)
+		r.slots.waiters.wake(r)
 	case !done:
 		return ErrLeaseEnded
 	}

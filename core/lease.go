@@ -32,20 +32,11 @@ import (
 // [Limit.Lease].
 func (l Limit) Leased(d time.Duration) Limit {
 	l.mods |= modLeased
-	l.lease = d
+	l.leased = d
 	return l.derived()
 }
 
 const minLease = time.Millisecond
-
-// declared is the quota as the constructor was given it.
-func (l *Limit) declared() int { return l.max + l.unleased }
-
-// unlease makes a limit that nobody takes units of in advance.
-func (l *Limit) unlease() {
-	l.mods &^= modLeased
-	l.lease, l.unleased = 0, 0
-}
 
 // mostLease is the longest lease, given the rule as it is declared.
 func (l *Limit) mostLease() time.Duration { return l.Period() / 10 }
@@ -54,12 +45,10 @@ func (l *Limit) mostLease() time.Duration { return l.Period() / 10 }
 // names it.
 func (l *Limit) tighten() {
 	if l.mods&modLeased == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
-		l.lease < minLease || l.lease > l.mostLease() {
+		l.leased < minLease || l.leased > l.mostLease() {
 		return
 	}
-	l.rule = l.rule.WithLease(l.lease.Microseconds())
-	l.unleased = l.max - int(l.rule.Max)
-	l.max = int(l.rule.Max)
+	l.rule = l.rule.WithLease(l.leased.Microseconds())
 }
 
 // cannotLease says why a kind cannot be leased.
@@ -70,8 +59,8 @@ var cannotLease = map[machine.Kind]string{
 	machine.KindElasticWindow:  "every attempt moves its end, so every attempt must reach the store; use FixedWindow",
 }
 
-// validateLease is called for a limit that is valid but for its lease.
-func (l *Limit) validateLease(bad badLimit) error {
+// validateLeased is called for a limit that is valid but for its lease.
+func (l *Limit) validateLeased(bad badLimit) error {
 	why := cannotLease[l.kind]
 	if why == "" {
 		why = "its units cannot be charged before the action"
@@ -83,12 +72,12 @@ func (l *Limit) validateLease(bad badLimit) error {
 		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), why)
 	case l.mods&modInitial != 0:
 		return bad("Leased does not apply to a bucket with Initial: a lease would start it before the user's first action")
-	case l.rule.Lease > 0 && l.max < 1:
-		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.lease), l.declared())
-	case l.lease%time.Microsecond != 0:
-		return bad("the lease %s is not in whole microseconds", l.lease)
+	case l.rule.Lease > 0 && l.rule.Max < 1:
+		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.leased), l.max)
+	case l.leased%time.Microsecond != 0:
+		return bad("the lease %s is not in whole microseconds", l.leased)
 	case l.rule.Lease == 0:
-		return bad("the lease %s is not within %s to %s, a tenth of the period", l.lease, minLease, l.mostLease())
+		return bad("the lease %s is not within %s to %s, a tenth of the period", l.leased, minLease, l.mostLease())
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -24,20 +25,21 @@ import (
 type Limit struct {
 	kind     machine.Kind
 	shape    shape
-	mods     modifier
-	throttle bool // made by Throttle; max is then maxBurst+1
-	shadow   bool // never refuses
-	perUser  bool // counts all of the user's actions together
-	max      int  // the quota: maximum count or capacity
+	mods     modifier // those that were called
+	throttle bool     // made by Throttle; max is its maxBurst+1
+	shadow   bool     // never refuses
+	perUser  bool     // counts all of the user's actions together
+	max      int      // the maximum count or capacity, as declared
 	period   time.Duration
-	rate     Rate
+	rate     Rate // of a bucket or funnel
 	initial  int
-	forget   time.Duration // as given or by default
-	lease    time.Duration
-	unleased int // what Leased takes from the quota of a funnel or bucket
+	forget   time.Duration // of a bucket with Initial, as given or by default
+	leased   time.Duration
 	name     string
+
+	// These are derived from the above.
 	identity string
-	rule     machine.Rule // compiled from the above
+	rule     machine.Rule
 }
 
 type modifier uint8
@@ -57,7 +59,6 @@ type shape interface {
 	validate(l *Limit, bad badLimit) error // the arguments
 	compile(l *Limit)                      // the rule, of arguments within bounds
 	identity(l *Limit) string              // what of the arguments identifies the state
-	divide(l *Limit, n int) bool           // makes it an n-th; false: that is out of bounds
 }
 
 // derived compiles the rule and the identity.
@@ -65,12 +66,11 @@ func (l Limit) derived() Limit {
 	if l.shape == nil {
 		return l
 	}
-	l.max, l.unleased = l.declared(), 0
 	l.shape.compile(&l)
 	identity := l.kind.String() + l.shape.identity(&l)
 	l.tighten()
 	if l.mods&modLeased != 0 {
-		identity += "/" + ascii(shortest(l.lease))
+		identity += "/" + ascii(shortest(l.leased))
 	}
 	if l.shadow {
 		identity = "shadow:" + identity
@@ -130,7 +130,9 @@ func (l Limit) Kind() string { return l.kind.String() }
 
 // Quota is what the limit admits at most at once: its maximum count or its capacity. [Limit.Leased]
 // makes a funnel's or bucket's smaller.
-func (l Limit) Quota() int { return l.max }
+func (l Limit) Quota() int { return l.quota() }
+
+func (l *Limit) quota() int { return int(l.rule.Max) }
 
 // Period is a window's period, or the lease of InFlight. For a CalendarWindow it is the longest one: a
 // month is 31 days, a year 366, and a day 24 hours, without changes of the clock. For a bucket or funnel
@@ -155,12 +157,8 @@ func (l Limit) Identity() string { return l.identity }
 func (l *Limit) Rule() *machine.Rule { return &l.rule }
 
 const (
-	maxRate     = 1_000_000_000
-	minPeriod   = time.Millisecond
-	maxPeriod   = 365 * 24 * time.Hour
-	maxDrain    = 100 * maxPeriod
-	maxForget   = 101 * maxPeriod
-	forgetGrace = 24 * time.Hour
+	minPeriod = time.Millisecond
+	maxPeriod = 365 * 24 * time.Hour
 )
 
 // badLimit makes the error of a limit that New refuses. It begins with the limit.
@@ -178,28 +176,15 @@ func (l *Limit) validate() error {
 	if err := l.shape.validate(l, bad); err != nil {
 		return err
 	}
-	empty := micros(l.rule.Burst.Ceil())
 	switch {
 	case l.mods&modRefused != 0 && l.kind != machine.KindSlidingRefused:
 		return bad("CountRefused applies to SlidingWindow only")
-	case l.mods&modInitial != 0 && l.kind != machine.KindTokenBucket:
-		return bad("Initial applies to TokenBucket only")
-	case l.mods&modForget != 0 && l.kind != machine.KindTokenBucket:
-		return bad("ForgetAfter applies to TokenBucket only")
-	case l.mods&modForget != 0 && l.mods&modInitial == 0:
-		return bad("ForgetAfter needs Initial: a bucket that starts full is forgotten when it is full")
-	case l.mods&modInitial != 0 && (l.initial < 1 || l.initial > l.max):
-		return bad("initial tokens %d are not within 1 to the capacity %d", l.initial, l.max)
-	case l.mods&modForget != 0 && (l.forget < empty || l.forget > maxForget):
-		return bad("ForgetAfter %s is not within %s, the time from empty to full, to 101 years", l.forget, empty)
-	case l.mods&modForget != 0 && l.forget%time.Microsecond != 0:
-		return bad("ForgetAfter %s is not in whole microseconds", l.forget)
 	case l.mods&modLease != 0 && l.kind != machine.KindInFlight:
 		return bad("Lease applies to InFlight only")
 	case l.mods&modName != 0 && !validName(l.name):
 		return bad("a name is 1 to 64 letters, digits, dots, underscores or dashes")
 	}
-	return l.validateLease(bad)
+	return cmp.Or(l.validateInitial(bad), l.validateLeased(bad))
 }
 
 func validatePeriod(what string, d time.Duration, bad badLimit) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -35,7 +36,11 @@ type Limiter struct {
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
 	lease      time.Duration // see Lease
-	waiting    *waiting
+
+	// These are shared with the limiters that are derived from it.
+	waiting *waiting
+	slots   *slotWaiters
+	refused *atomic.Int64 // when inTurn had its last refusal
 }
 
 // New makes a limiter of one or more limits. It fails for a nil store, no enforced limit, a
@@ -48,7 +53,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	if len(limits) == 0 {
 		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
 	}
-	l := &Limiter{store: store, limits: slices.Clone(limits), waiting: new(waiting)}
+	l := &Limiter{store: store, limits: slices.Clone(limits), waiting: new(waiting), refused: new(atomic.Int64)}
 	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
 	if l.limits[0].shadow {
 		return nil, configError("core: New: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)")
@@ -62,14 +67,17 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
-		if q := int64(l.limits[i].max); i == 0 || q < l.smallest && !l.limits[i].shadow {
+		if q := l.limits[i].rule.Max; i == 0 || q < l.smallest && !l.limits[i].shadow {
 			l.smallest = q
 		}
 		if x := &l.limits[i]; x.rule.TakesSlots() && (l.lease == 0 || x.period < l.lease) {
 			l.lease = x.period
 		}
 	}
-	l.refundable = l.lease > 0 // a slot is freed by a receipt
+	if l.lease > 0 {
+		l.slots = &slotWaiters{byUser: map[string][]*waiter{}}
+		l.refundable = true // a slot is freed by a receipt
+	}
 	if err := l.ready(); err != nil {
 		return nil, err
 	}
@@ -171,38 +179,36 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	if err = l.check(ctx, user, action); err != nil {
 		return d, err
 	}
-	ask := machine.Ask{Cost: int64(n)}
 	switch {
 	case n < 0:
 		return d, ErrCost
 	case n == 0:
 		return l.allowNothing(ctx, user, action)
-	case ask.Cost > l.smallest: // it can never pass, so it writes nothing
-		ask.Mode = machine.Peek
 	}
-	return l.take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: l.refundable})
-}
-
-// take asks the store. If the store returns an error, its decision is ignored.
-func (l *Limiter) take(ctx context.Context, c Charge) (d Decision, err error) {
-	if d, err = l.store.Take(c.outlives(ctx), c); err != nil {
-		d = Decision{}
+	c := Charge{
+		User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: int64(n)},
+		Receipt: l.refundable, slots: l.slots,
 	}
+	if c.Cost > l.smallest { // it can never pass, so it writes nothing
+		c.Mode = machine.Peek
+	}
+	err = l.take(ctx, &c, &d)
 	return d, err
 }
 
-// outlives returns the context for the store. A charge that takes slots does not end with its caller: nobody
-// would know of the slots, and they would stay taken until their leases end.
-func (c *Charge) outlives(ctx context.Context) context.Context {
-	for i := 0; c.Receipt && i <= len(c.And); i++ { // a slot is freed by a receipt
-		limits := c.subject(i).Limits
-		for j := range limits {
-			if limits[j].rule.TakesSlots() {
-				return context.WithoutCancel(ctx)
-			}
-		}
+// take asks the store and fills in d. It takes pointers because both are large, and copying them is felt
+// in every decision. If the store returns an error, its decision is ignored.
+//
+// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
+// stay taken until their leases end.
+func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
+	if c.takesSlots() {
+		ctx = context.WithoutCancel(ctx)
 	}
-	return ctx
+	if *d, err = l.store.Take(ctx, *c); err != nil {
+		*d = Decision{}
+	}
+	return err
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.
@@ -233,15 +239,16 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 // full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
 // nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
 // the charge. If n is less than 1, the error is [ErrCost].
-func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (Decision, error) {
+func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
-		return Decision{}, ErrCost
+		return d, ErrCost
 	}
-	if err := l.check(ctx, user, action); err != nil {
-		return Decision{}, err
+	if err = l.check(ctx, user, action); err != nil {
+		return d, err
 	}
 	ask := machine.Ask{Mode: machine.Force, Cost: int64(n)}
-	return l.take(ctx, Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
+	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
+	return d, err
 }
 
 // Reset deletes the state of this limiter's limits for user and action, in every store that

@@ -86,23 +86,51 @@ func (l Limit) ForgetAfter(d time.Duration) Limit {
 	return l.derived()
 }
 
+// validateInitial is called for a limit that is valid but for its Initial and ForgetAfter.
+func (l *Limit) validateInitial(bad badLimit) error {
+	initial, forget := l.mods&modInitial != 0, l.mods&modForget != 0
+	empty := micros(l.rule.Burst.Ceil())
+	switch {
+	case initial && l.kind != machine.KindTokenBucket:
+		return bad("Initial applies to TokenBucket only")
+	case forget && l.kind != machine.KindTokenBucket:
+		return bad("ForgetAfter applies to TokenBucket only")
+	case forget && !initial:
+		return bad("ForgetAfter needs Initial: a bucket that starts full is forgotten when it is full")
+	case initial && (l.initial < 1 || l.initial > l.max):
+		return bad("initial tokens %d are not within 1 to the capacity %d", l.initial, l.max)
+	case forget && (l.forget < empty || l.forget > maxForget):
+		return bad("ForgetAfter %s is not within %s, the time from empty to full, to 101 years", l.forget, empty)
+	case forget && l.forget%time.Microsecond != 0:
+		return bad("ForgetAfter %s is not in whole microseconds", l.forget)
+	}
+	return nil
+}
+
+const (
+	maxRate     = 1_000_000_000
+	maxDrain    = 100 * maxPeriod
+	maxForget   = 101 * maxPeriod
+	forgetGrace = 24 * time.Hour
+)
+
 // meter is the shape of the limits with a capacity and a rate.
 type meter struct{}
 
 func (meter) text(l *Limit) string {
 	if l.throttle {
-		return fmt.Sprintf("Throttle(%d, %s)", l.declared()-1, l.rate)
+		return fmt.Sprintf("Throttle(%d, %s)", l.max-1, l.rate)
 	}
-	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.declared(), l.rate)
+	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.max, l.rate)
 }
 
 func (meter) validate(l *Limit, bad badLimit) error {
-	most, capacity := l.kind.Most(), l.declared()
+	most := l.kind.Most()
 	switch {
-	case l.throttle && (capacity < 1 || capacity > most):
-		return bad("maxBurst %d is not within 0 to %d", capacity-1, most-1)
-	case capacity < 1 || capacity > most:
-		return bad("capacity %d is not within 1 to %d", capacity, most)
+	case l.throttle && (l.max < 1 || l.max > most):
+		return bad("maxBurst %d is not within 0 to %d", l.max-1, most-1)
+	case l.max < 1 || l.max > most:
+		return bad("capacity %d is not within 1 to %d", l.max, most)
 	case l.rate.n < 1 || l.rate.n > maxRate:
 		return bad("the rate's count %d is not within 1 to %d", l.rate.n, maxRate)
 	}
@@ -145,19 +173,3 @@ func (meter) identity(l *Limit) string {
 
 // ascii is a duration's text as headers can have it.
 func ascii(d string) string { return strings.Replace(d, "µ", "u", 1) }
-
-func (meter) divide(l *Limit, n int) bool {
-	if l.rate.d > maxDrain/time.Duration(n) {
-		return false
-	}
-	identity, capacity := l.identity, l.declared()
-	l.unlease()
-	l.max = share(capacity, n)
-	l.rate.d *= time.Duration(n)
-	if l.initial > 0 {
-		l.initial = share(l.initial, n)
-	}
-	*l = l.derived()
-	l.identify(identity + "/" + strconv.Itoa(n))
-	return !tooSlow(l)
-}

@@ -32,7 +32,7 @@ func (l Limit) String() string {
 		fmt.Fprintf(&b, ".Lease(%s)", shortest(l.period))
 	}
 	if l.mods&modLeased != 0 {
-		fmt.Fprintf(&b, ".Leased(%s)", shortest(l.lease))
+		fmt.Fprintf(&b, ".Leased(%s)", shortest(l.leased))
 	}
 	if l.mods&modName != 0 {
 		fmt.Fprintf(&b, ".Named(%q)", l.name)

@@ -31,8 +31,8 @@ var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 // canceled before the turn, the turn is given back, unless a later turn depends on it. The error is
 // ctx's.
 //
-// A caller that waits for a slot of [InFlight] gets it at once when it is released by this limiter, or
-// by one derived from it, and within 250 ms when it is released elsewhere.
+// A caller that waits for a slot of [InFlight] gets it at once when an action that this limiter, or one
+// derived from it, has admitted is released, and within 250 ms when another one is.
 //
 // Any other limiter waits for RetryAfter and asks again. Waiting does not count as an attempt: an
 // ElasticWindow, a CountRefused and a BanPolicy count only a refusal that Wait returns before ctx
@@ -54,43 +54,79 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 // WaitFor is [Limiter.WaitN] for a caller that waits for at most the duration most, and at most a
 // year: if its turn comes later, the error is [ErrRefused]. Unlike ctx's deadline, the end of most
 // does not cut short a call of the store that is under way: its answer counts.
-func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (d Decision, err error) {
-	if err := l.check(ctx, user, action); err != nil {
+func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (Decision, error) {
+	return WaitAll(ctx, most, l.For(user, action).Cost(n))
+}
+
+// WaitAll is [Limiter.WaitFor] for several subjects: it blocks until [All] allows. Callers that wait for
+// the same subjects in the same order take turns, and with several subjects no turn is reserved.
+func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
+	if err := check(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
-	if _, dry := find[*shadow](l.store); dry || n < 1 || int64(n) > l.smallest {
-		d, err := l.AllowN(ctx, user, action, n)
+	if !waits(subjects) {
+		d, err := decide(ctx, machine.Ask{}, subjects)
 		if err == nil && !d.Allowed {
 			err = ErrRefused
 		}
 		return d, err
 	}
-	w := waiter{limiter: l, user: user, action: action, cost: int64(n), begun: time.Now(), calls: make(chan call, 1)}
-	w.patience = min(most, maxPeriod) + time.Microsecond // a turn exactly at the end is in time
+	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}
-	l.waiting.join(&w)
-	defer l.waiting.leave(&w)
-	if s, ok := find[WaitWatcher](l.store); ok {
-		watched, end := s.Waiting(ctx, w.request(machine.Charge))
+	home := subjects[0].limiter
+	home.waiting.join(w)
+	defer home.waiting.leave(w)
+	if s, ok := find[WaitWatcher](home.store); ok {
+		watched, end := s.Waiting(ctx, charge(subjects, machine.Ask{}))
 		ctx = watched
 		defer func() { end(d, err) }()
 	}
 	return w.wait(ctx)
 }
 
+// waits reports whether it may help to wait. It does not if the store refuses nobody, if a cost can never
+// pass, or if nothing is charged.
+func waits(subjects []Subject) bool {
+	if _, dry := find[*shadow](subjects[0].limiter.store); dry {
+		return false
+	}
+	costs := false
+	for i := range subjects {
+		if int64(subjects[i].cost) > subjects[i].limiter.smallest {
+			return false
+		}
+		costs = costs || subjects[i].cost > 0
+	}
+	return costs
+}
+
 // A waiter is a call of Wait.
 type waiter struct {
-	limiter      *Limiter
-	user, action string
-	cost         int64
-	begun        time.Time
-	patience     time.Duration // from begun
-	q            *waitQueue
-	place        *list.Element // in the queue; nil: it has left
-	calls        chan call
-	called       bool // the waiter has been called, and has not resumed to wait
+	subjects []Subject
+	cost     int64 // the highest of the subjects
+	reserves bool  // a turn can be reserved
+	records  bool  // the store records refusals
+	begun    time.Time
+	patience time.Duration // from begun
+
+	q      *waitQueue
+	place  *list.Element // in the queue; nil: it has left
+	calls  chan call
+	called bool          // the waiter has been called, and has not resumed to wait
+	freed  chan struct{} // has a token if a slot was released since the waiter began to ask
+}
+
+func newWaiter(subjects []Subject, patience time.Duration) *waiter {
+	w := &waiter{subjects: subjects, begun: time.Now(), patience: patience, calls: make(chan call, 1), freed: make(chan struct{}, 1)}
+	w.reserves = len(subjects) == 1 && subjects[0].limiter.reserves()
+	for i := range subjects {
+		s := &subjects[i]
+		w.cost = max(w.cost, int64(s.cost))
+		w.records = w.records || s.limiter.recordsRefusals()
+	}
+	return w
 }
 
 // wait waits to be called by the queue, and then asks the store.
@@ -112,7 +148,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 		if !c.late.IsZero() {
 			return w.refuse(ctx, time.Until(c.late))
 		}
-		if d, err := w.attempt(ctx, w.request(machine.Charge)); err != nil || d.Allowed {
+		if d, err := w.attempt(ctx, 0); err != nil || d.Allowed {
 			return d, err
 		}
 		w.q.resume(w)
@@ -121,13 +157,18 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 
 // ask asks the store for the first of the queue until the action passes.
 func (w *waiter) ask(ctx context.Context) (Decision, error) {
-	for first := time.Now(); ; {
-		c := w.request(machine.Charge)
-		c.Receipt = true
-		if w.limiter.reserves() {
-			c.Ahead = w.ahead()
+	for i := range w.subjects {
+		if s := &w.subjects[i]; s.limiter.slots != nil {
+			s.limiter.slots.watch(s.user, w)
+			defer s.limiter.slots.unwatch(s.user, w)
 		}
-		d, err := w.attempt(ctx, c)
+	}
+	for first := time.Now(); ; {
+		ahead := int64(0)
+		if w.reserves {
+			ahead = w.ahead()
+		}
+		d, err := w.attempt(ctx, ahead)
 		if err != nil {
 			if err != ErrRefused && ctx.Err() == nil {
 				w.q.learn(math.MaxInt32, time.Time{}, false) // all others ask now, and see that the store fails
@@ -141,7 +182,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		pause := max(d.RetryAfter, min(time.Since(first)/16, w.timeLeft()/2))
 		turn, freed := time.Now().Add(d.RetryAfter), (chan struct{})(nil)
 		if d.Reason == ReasonInFlight { // a slot may be released at any moment
-			turn, freed, pause = time.Time{}, w.q.freed, min(d.RetryAfter, slotEvery, w.timeLeft())
+			turn, freed, pause = time.Time{}, w.freed, min(d.RetryAfter, slotEvery, w.timeLeft())
 		}
 		w.q.learn(0, turn, false)
 		if err := cmp.Or(sleep(ctx, pause, freed), ctx.Err()); err != nil {
@@ -160,7 +201,7 @@ const handover = 10 * time.Millisecond
 // turn waits for the turn that the first of the queue has reserved, if it has not passed at once.
 func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	var pause time.Duration
-	if r := d.receipt; r != nil && w.limiter.reserves() {
+	if r := d.receipt; r != nil && w.reserves {
 		pause = micros(r.Limits[0].rule.Delay(r.Readings[0].Rest, 0))
 	}
 	if pause > 0 {
@@ -174,31 +215,32 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 			w.q.learn(0, time.Time{}, false) // new callers do not count on this turn
 		}
 		if err != nil { // the next caller asks after this
-			_ = w.limiter.Refund(context.WithoutCancel(ctx), d)
-			_ = w.limiter.Release(context.WithoutCancel(ctx), d)
+			l := w.subjects[0].limiter
+			_ = l.Refund(context.WithoutCancel(ctx), d)
+			_ = l.Release(context.WithoutCancel(ctx), d)
 			return w.end(ctx, err)
 		}
 	} else {
 		w.q.learn(int64(d.Remaining), time.Time{}, false)
 	}
-	if !w.limiter.refundable {
+	if w.reserves && !w.subjects[0].limiter.refundable {
 		d.receipt = nil
 	}
 	d.ResetAfter -= pause
 	return d, nil
 }
 
-// attempt asks the store for the action. Waiting does not count as an attempt, so a refusal is
-// recorded only if the action does not pass in time: its error is then ErrRefused.
-func (w *waiter) attempt(ctx context.Context, c Charge) (Decision, error) {
-	c.Patient = w.limiter.recordsRefusals()
-	d, err := w.limiter.take(ctx, c)
+// attempt asks the store for the action, up to that many microseconds ahead of its turn. Waiting does not
+// count as an attempt, so a refusal is recorded only if the action does not pass in time: its error is then
+// ErrRefused.
+func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
+	d, err := decide(ctx, machine.Ask{Ahead: ahead, Patient: w.records}, w.subjects)
 	switch {
 	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err
 	case d.Reason == ReasonInFlight && w.timeLeft() > 0: // a slot may be released in time
 		return d, nil
-	case c.Patient && ctx.Err() == nil:
+	case w.records && ctx.Err() == nil:
 		return w.refuse(ctx, 0)
 	}
 	return d, ErrRefused
@@ -222,24 +264,19 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 // the context has not ended, the waiter still takes room that there is, or the refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(w)
-	c := w.request(machine.Charge)
+	ask := machine.Ask{}
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
-		ctx, c.Mode = context.WithoutCancel(ctx), machine.Peek
+		ctx, ask.Mode = context.WithoutCancel(ctx), machine.Peek
 	}
-	d, err := w.limiter.take(ctx, c)
+	d, err := decide(ctx, ask, w.subjects)
 	switch {
-	case err != nil || d.Allowed && c.Mode == machine.Charge:
+	case err != nil || d.Allowed && ask.Mode == machine.Charge:
 		return d, err
 	case d.Allowed:
 		d.Allowed, d.Reason = false, ReasonLimited
 	}
 	d.RetryAfter = max(d.RetryAfter, after)
 	return d, ErrRefused
-}
-
-func (w *waiter) request(mode machine.Mode) Charge {
-	l := w.limiter
-	return Charge{User: w.user, Action: w.action, Limits: l.limits, Ask: machine.Ask{Mode: mode, Cost: w.cost}, Receipt: l.refundable}
 }
 
 // reserves reports whether a turn can be reserved: by one bucket or funnel. Several limits

@@ -4,39 +4,44 @@ package core
 
 import (
 	"container/list"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// waiting has the queues of a limiter and those derived from it, by user. Each queue has its own lock, so
+// waiting has the queues of a limiter and those derived from it. Each queue has its own lock, so
 // that a long one delays only its own callers.
 type waiting struct {
 	mu     sync.Mutex
-	queues map[string]map[queueKey]*waitQueue
+	queues map[any]*waitQueue // by queueKey
 }
 
-// A queueKey tells the queues of a user apart. Callers of a limiter without a ban policy do not wait
-// behind a banned user.
+// A queueKey tells queues apart by their callers' subjects. Callers of a limiter without a ban policy do
+// not wait behind a banned user.
 type queueKey struct {
-	action string
-	policy *machine.BanRule
+	waiting      *waiting
+	user, action string
+	policy       *machine.BanRule
+	and          any // the queueKey of the further subjects, or nil
 }
 
-func (w *waiter) key() queueKey {
-	k := queueKey{action: w.action}
-	if ban := w.limiter.ban(); ban != nil {
+func keyOf(subjects []Subject) any {
+	if len(subjects) == 0 {
+		return nil
+	}
+	s := &subjects[0]
+	k := queueKey{waiting: s.limiter.waiting, user: s.user, action: s.action, and: keyOf(subjects[1:])}
+	if ban := s.limiter.ban(); ban != nil {
 		k.policy = ban[0].rule.Ban
 	}
 	return k
 }
 
-// A waitQueue is the callers of this process that wait for one user and action.
+// A waitQueue is the callers of this process that wait for the same subjects.
 type waitQueue struct {
-	callers int           // those who have the queue; guarded by waiting.mu
-	freed   chan struct{} // has a token if a slot was released since the first waiter asked
+	key     any
+	callers int // those who have the queue; guarded by waiting.mu
 
 	mu      sync.Mutex    // guards the fields below, and of its waiters place and called
 	waiters list.List     // in the order of arrival
@@ -56,18 +61,15 @@ type call struct {
 }
 
 func (a *waiting) join(w *waiter) {
-	key := w.key()
+	key := keyOf(w.subjects)
 	a.mu.Lock()
 	if a.queues == nil {
-		a.queues = map[string]map[queueKey]*waitQueue{}
+		a.queues = map[any]*waitQueue{}
 	}
-	if a.queues[w.user] == nil {
-		a.queues[w.user] = map[queueKey]*waitQueue{}
-	}
-	q := a.queues[w.user][key]
+	q := a.queues[key]
 	if q == nil {
-		q = &waitQueue{freed: make(chan struct{}, 1)}
-		a.queues[w.user][key] = q
+		q = &waitQueue{key: key}
+		a.queues[key] = q
 	}
 	q.callers++
 	a.mu.Unlock()
@@ -86,27 +88,8 @@ func (a *waiting) leave(w *waiter) {
 	w.q.leave(w)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w.q.callers--; w.q.callers > 0 {
-		return
-	}
-	if delete(a.queues[w.user], w.key()); len(a.queues[w.user]) == 0 {
-		delete(a.queues, w.user)
-	}
-}
-
-// wake tells those who may wait for them that the slots of a receipt are free.
-func (a *waiting) wake(r *Receipt) {
-	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for key, q := range a.queues[r.User] {
-		if !perUser && key.action != r.Action {
-			continue
-		}
-		select {
-		case q.freed <- struct{}{}:
-		default: // it has a token
-		}
+	if w.q.callers--; w.q.callers == 0 {
+		delete(a.queues, w.q.key)
 	}
 }
 
@@ -173,7 +156,7 @@ func (q *waitQueue) callLate(w *waiter, units int64) {
 	turn := q.next
 	if q.reserved {
 		first := q.waiters.Front().Value.(*waiter)
-		turn = turn.Add(micros(w.limiter.limits[0].rule.Time(units - first.cost).Ceil()))
+		turn = turn.Add(micros(w.subjects[0].limiter.limits[0].rule.Time(units - first.cost).Ceil()))
 	}
 	if !q.next.IsZero() && turn.Sub(w.begun) >= w.patience {
 		w.call(call{late: turn})

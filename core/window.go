@@ -83,12 +83,3 @@ func (window) compile(l *Limit) {
 }
 
 func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
-
-func (window) divide(l *Limit, n int) bool {
-	identity := l.identity
-	l.unlease()
-	l.max = share(l.max, n)
-	*l = l.derived()
-	l.identify(identity)
-	return true
-}

@@ -1,0 +1,88 @@
+package core
+
+// Decisions about several subjects on a store that decides about one at a time.
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// joins reports whether a store decides the states of two users in one atomic step.
+func joins(store Store, a, b string) bool {
+	s, ok := find[Joiner](store)
+	return ok && s.Joins(a, b)
+}
+
+var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a core.Joiner or a core.Amender")
+
+// inTurn decides about the subjects of a charge one after the other, first those whose limiters refused
+// last. Each is charged with a receipt. The first one that refuses ends it.
+func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
+	store, n := subjects[0].limiter.store, len(subjects)
+	if c.Mode == machine.Charge && !amends(store) {
+		return Decision{}, errApart
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		return cmp.Compare(subjects[j].limiter.refused.Load(), subjects[i].limiter.refused.Load())
+	})
+	decisions := make([]Decision, n)
+	var receipts []*Receipt
+	passed := false
+	defer func() {
+		for _, r := range receipts {
+			if !passed { // also if the store panics
+				r.giveBack(context.WithoutCancel(ctx))
+			}
+		}
+	}()
+	for _, i := range order {
+		own := *c.subject(i)
+		own.And, own.Receipt = nil, true
+		d, err := Decision{}, ctx.Err()
+		if err == nil {
+			err = subjects[i].limiter.take(ctx, &own, &d)
+		}
+		r := d.receipt
+		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
+		if refused {
+			subjects[i].limiter.refused.Store(time.Now().UnixMicro())
+		}
+		switch {
+		case err != nil || refused || c.Mode == machine.Peek || d.Source == SourceNone:
+		case r == nil || r.by == nil:
+			d, err = Decision{}, errApart
+		default:
+			receipts = append(receipts, r)
+		}
+		if d.Subject = i; err != nil || refused && c.Mode == machine.Charge {
+			return d, err
+		}
+		decisions[i] = d
+	}
+	passed = true
+	d := decisions[0]
+	for i := range decisions[1:] {
+		d.join(&decisions[i+1])
+	}
+	if !c.Receipt {
+		d.receipt = nil
+	}
+	return d, nil
+}
+
+// giveBack refunds a charge and releases its slots.
+func (r *Receipt) giveBack(ctx context.Context) {
+	for _, a := range []machine.Amendment{{Verb: machine.VerbRefund, Units: r.Cost}, {Verb: machine.VerbRelease}} {
+		if r.concerned(a) {
+			_, _ = r.by.Amend(ctx, r, a)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package core
+
+// Observe: a store that shows every decision of the store that it wraps.
+
+import (
+	"context"
+	"time"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// An Observation is a decision as [Observe] shows it. It does not name the user. A call of
+// [Limiter.Ban] shows as one with the ban policy's limit alone. A call of [Limiter.Wait] shows
+// each time it asks the store. A call of [All] whose subjects are decided one after the other shows as
+// one for each that is asked. Refund, Settle, Release, Renew and Reset do not show.
+type Observation struct {
+	Action    string        // of a call of All: of the subject that the decision is about
+	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
+	Cost      int64         // units
+	Ban       time.Duration // of a call of Ban; else 0
+	Peek      bool
+	Surcharge bool
+	Decision  Decision // zero if Err is not nil
+	Err       error
+	Took      time.Duration // by the store
+
+	// Subjects are the Action, Limits and Cost of each subject of a call of [All]; nil if there is one.
+	Subjects []Observation
+
+	// Down reports whether a [Fallback], [FailOpen] or [Shadow] inside has stopped asking
+	// its store for this user, because it failed.
+	Down bool
+}
+
+// Observe shows every decision and error of store to see. It calls see in the caller's
+// goroutine, before the caller has its answer, so see should be quick.
+func Observe(store Store, see func(context.Context, Observation)) Store {
+	if see == nil {
+		panic("core: Observe: the function is nil; give one, or leave Observe out")
+	}
+	return &observe{mustStore(store, "Observe"), see}
+}
+
+type observe struct {
+	Store
+	see func(context.Context, Observation)
+}
+
+func (s *observe) Unwrap() Store { return s.Store }
+
+func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
+	begun := time.Now()
+	d, err := s.Store.Take(ctx, c)
+	if err != nil {
+		d = Decision{}
+	}
+	var all []Observation
+	if c.And != nil {
+		for i := range 1 + len(c.And) {
+			o := c.subject(i)
+			all = append(all, Observation{Action: o.Action, Limits: o.Limits, Cost: o.Cost})
+		}
+	}
+	o := c.subject(d.Subject)
+	s.see(ctx, Observation{
+		Action: o.Action, Limits: o.Limits, Cost: o.Cost, Ban: micros(c.Ban),
+		Peek: c.Mode == machine.Peek, Surcharge: c.Mode == machine.Force,
+		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
+	})
+	return d, err
+}
