@@ -23,9 +23,11 @@ type shard struct {
 // one's shard.
 type step struct {
 	now    int64
+	known  bool            // the store keeps the states of all limits
 	places []place         // one for each limit; empty between charges
 	states []machine.State // those of the places
-	locked []*shard        // the step's own shard is the first
+	own    *shard
+	locked []*shard // the others that are locked
 }
 
 // A place is where the state of a limit is, if the store keeps it.
@@ -65,50 +67,46 @@ func key(user, action hash, l *core.Limit) hash {
 func (s *Store) index(user hash) int { return int(user & hash(len(s.shards)-1)) }
 
 // begin locks the shards of a charge's subjects, and finds their states. It reads the clock under
-// the locks, so that no state is from a later instant. known says whether the store keeps all of
-// the states.
-func (s *Store) begin(c *core.Charge) (st *step, known bool) {
+// the locks, so that no state is from a later instant.
+func (s *Store) begin(c *core.Charge) *step {
 	user := s.hash(c.User)
-	st = s.lock(user, c.And)
-	st.now, c.Epoch = s.now(dated(c))
-	known = s.find(st, c, 0, user)
-	for i := range c.And {
-		known = s.find(st, &c.And[i], 1+i, s.hash(c.And[i].User)) && known
+	st := &s.shards[s.index(user)].step
+	if c.And == nil {
+		st.own.mu.Lock()
+	} else {
+		s.lockAll(st, c)
 	}
-	return st, known
+	st.now, c.Epoch = s.now(dated(c))
+	st.known = true
+	s.find(st, c, 0, user)
+	for i := range c.And {
+		s.find(st, &c.And[i], 1+i, s.hash(c.And[i].User))
+	}
+	return st
 }
 
-// lock locks the shards of a user and of further subjects, each once and in the store's order, so
-// that no two charges wait for each other.
-func (s *Store) lock(user hash, and []core.Charge) *step {
-	own := &s.shards[s.index(user)]
-	st := &own.step
-	if and == nil {
-		own.mu.Lock()
-		st.locked = append(st.locked, own)
-		return st
-	}
-	all := append(make([]int, 0, 8), s.index(user))
-	for i := range and {
-		all = append(all, s.index(s.hash(and[i].User)))
+// lockAll locks the shards of several subjects, each once and in the store's order, so that no two
+// charges wait for each other.
+func (s *Store) lockAll(st *step, c *core.Charge) {
+	all := append(make([]int, 0, 8), s.index(s.hash(c.User)))
+	for i := range c.And {
+		all = append(all, s.index(s.hash(c.And[i].User)))
 	}
 	slices.Sort(all)
 	all = slices.Compact(all)
 	for _, i := range all {
 		s.shards[i].mu.Lock()
 	}
-	st.locked = append(st.locked, own)
 	for _, i := range all {
-		if sh := &s.shards[i]; sh != own {
+		if sh := &s.shards[i]; sh != st.own {
 			st.locked = append(st.locked, sh)
 		}
 	}
-	return st
 }
 
 // tryLock locks one more shard, unless another charge holds it.
 func (st *step) tryLock(sh *shard) bool {
-	if slices.Contains(st.locked, sh) {
+	if sh == st.own || slices.Contains(st.locked, sh) {
 		return true
 	}
 	if !sh.mu.TryLock() {
@@ -125,23 +123,26 @@ func dated(c *core.Charge) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(c.And, func(o core.Charge) bool { return dated(&o) })
+	for i := range c.And {
+		if dated(&c.And[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // find adds the places and states of one subject.
-func (s *Store) find(st *step, c *core.Charge, subject int, user hash) (known bool) {
+func (s *Store) find(st *step, c *core.Charge, subject int, user hash) {
 	action, in := s.hash(c.Action), &s.shards[s.index(user)]
 	from, n := len(st.places), len(c.Limits)
 	st.places, st.states = slices.Grow(st.places, n)[:from+n], slices.Grow(st.states, n)[:from+n]
-	known = true
 	for i := range c.Limits {
 		p := &st.places[from+i]
 		p.limit, p.subject, p.in = &c.Limits[i], subject, in
 		p.key = key(user, action, p.limit)
 		p.load(&st.states[from+i], st.now)
-		known = known && p.found
+		st.known = st.known && p.found
 	}
-	return known
 }
 
 // end gives back what the charge has reserved and not used, and unlocks its shards.
@@ -153,11 +154,11 @@ func (s *Store) end(st *step) {
 		st.places[i] = place{}
 		st.states[i] = machine.State{}
 	}
-	locked := st.locked
-	st.places, st.states, st.locked = st.places[:0], st.states[:0], st.locked[:0]
-	for i := len(locked) - 1; i >= 0; i-- { // the step is its own shard's, so that one is the last
-		locked[i].mu.Unlock()
+	for _, sh := range st.locked {
+		sh.mu.Unlock()
 	}
+	st.places, st.states, st.locked = st.places[:0], st.states[:0], st.locked[:0]
+	st.own.mu.Unlock()
 }
 
 // table is the table that has the place.
@@ -201,19 +202,18 @@ func (st *step) save(i int, until int64) {
 	}
 }
 
-// saveKnown saves the states that have a key.
-func (st *step) saveKnown(until int64) {
+// saveAll saves the states, and those that have no key yet at the end: a known key that was expired
+// has then been written, and is not removed for a new one. It returns a place that lacks room if that
+// is the one of a bucket with Initial: one that is not kept does not fill.
+func (s *Store) saveAll(st *step, until int64) (lacks *place) {
 	for i := range st.places {
 		if st.places[i].found {
 			st.save(i, until)
 		}
 	}
-}
-
-// saveNew saves the states that have no key yet. It comes last: a known key that was expired has
-// then been written, and is not removed for a new one. It returns a place that lacks room if that is
-// the one of a bucket with Initial: one that is not kept does not fill.
-func (s *Store) saveNew(st *step, until int64) (lacks *place) {
+	if st.known {
+		return nil
+	}
 	for i := range st.places {
 		switch p := &st.places[i]; {
 		case p.found || !st.states[i].Dirty:

@@ -13,9 +13,9 @@ import (
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
 // grows, and for a receipt.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	st, known := s.begin(&c)
+	st := s.begin(&c)
 	defer s.end(st)
-	if c.Check(st.states, st.now) && !known {
+	if c.Check(st.states, st.now) && !st.known {
 		if lacks, wait := s.makeRoom(st, &c); lacks != nil {
 			if c.Mode == machine.Peek {
 				c.Commit(&d, st.states, st.now) // a Status has the numbers of every limit
@@ -30,11 +30,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		// nonetheless: to drop it would give the user a full quota.
 		until = st.now + int64(d.RetryAfter/time.Microsecond)
 	}
-	st.saveKnown(until)
-	if !known {
-		if lacks := s.saveNew(st, until); lacks != nil {
-			return full(&c, lacks, longestWait), nil
-		}
+	if lacks := s.saveAll(st, until); lacks != nil {
+		return full(&c, lacks, longestWait), nil
 	}
 	d.Issue(s)
 	return d, nil
@@ -51,7 +48,7 @@ func full(c *core.Charge, lacks *place, wait int64) core.Decision {
 
 // Amend refunds, releases or renews a charge, in one atomic step.
 func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
-	st, _ := s.begin(&core.Charge{User: r.User, Action: r.Action, Limits: r.Limits})
+	st := s.begin(&core.Charge{User: r.User, Action: r.Action, Limits: r.Limits})
 	defer s.end(st)
 	done = r.Amend(st.states, st.now, a)
 	for i := range st.places {
@@ -68,7 +65,7 @@ func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (
 
 // Reset removes the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	st, _ := s.begin(&core.Charge{User: user, Action: action, Limits: limits})
+	st := s.begin(&core.Charge{User: user, Action: action, Limits: limits})
 	defer s.end(st)
 	for i := range st.places {
 		if p := &st.places[i]; p.found {
