@@ -92,18 +92,14 @@ func (tab *table) check(t testing.TB, name string) (used int64) {
 	}
 	for form, have := range map[form]int{
 		inTrails: int(m.trails.used) - len(m.trails.free),
-		inMeters: int(m.meters.used) - len(m.meters.free),
-		inBans:   int(m.bans.used) - len(m.bans.free),
-		inSlots:  int(m.slots.used) - len(m.slots.free),
+		inOthers: int(m.others.used) - len(m.others.free),
 	} {
 		if have != kept[form] {
 			t.Fatalf("%s: arena %d holds %d for %d keys", name, form, have, kept[form])
 		}
 	}
 	m.trails.check(t, name)
-	m.meters.check(t, name)
-	m.bans.check(t, name)
-	m.slots.check(t, name)
+	m.others.check(t, name)
 	return used
 }
 
