@@ -55,8 +55,8 @@
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also needs a Form in kinds.go, a field in [State], its machine and a case of
-// MarshalBinary in binary.go, and in memorystore/table.go a form, an arena, and a case to load, to
-// store and to release it.
+// MarshalBinary in binary.go, and in memorystore/table.go a field of the type other, which load and store
+// copy.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back
 // when the action ends: its charge is released or renewed, as often as a caller tries, and not refunded.

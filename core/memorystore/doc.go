@@ -16,12 +16,12 @@
 //	SlidingWindow, MovingWindow             70 bytes more for up to 5 actions; beyond that 120 bytes
 //	                                        more, and 8 to 9 for each action of its largest size so
 //	                                        far (while it grows: see below)
-//	InFlight                                40 bytes more, and 16 to 32 for each slot of its
+//	InFlight                                90 bytes more, and 16 to 32 for each slot of its
 //	                                        largest number so far, until all are free
-//	TokenBucket with Initial                45 bytes more
-//	bucket or funnel after a Refund         120 to 300 bytes more, until its debt has drained
-//	bucket or funnel in debt after Settle   40 bytes more
-//	BanPolicy, from a refusal or ban on     a key, 80 to 100 bytes more, and 8 to 16 for each
+//	TokenBucket with Initial                60 bytes more
+//	bucket or funnel after a Refund         140 to 320 bytes more, until its debt has drained
+//	bucket or funnel in debt after Settle   60 bytes more
+//	BanPolicy, from a refusal or ban on     a key, 130 to 150 bytes more, and 8 to 16 for each
 //	                                        refusal of its largest number so far
 //
 // A growing queue has spare room. While it holds fewer than max actions, each can take up to 17

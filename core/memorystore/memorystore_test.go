@@ -50,9 +50,14 @@ func (s *Store) check(t testing.TB) {
 		sh := &s.shards[i]
 		total += sh.keys.check(t, fmt.Sprint("the keys of shard ", i))
 		sh.shared.check(t, fmt.Sprint("the shared states of shard ", i))
-		for j := range sh.states[:cap(sh.states)] {
-			if st := &sh.states[:cap(sh.states)][j]; *st != (machine.State{}) {
-				t.Fatalf("shard %d: the state of the last charge is still there: %+v", i, st)
+		for j, state := range sh.step.states[:cap(sh.step.states)] {
+			if state != (machine.State{}) {
+				t.Fatalf("shard %d: state %d of the last charge is still there: %+v", i, j, state)
+			}
+		}
+		for j, p := range sh.step.places[:cap(sh.step.places)] {
+			if p != (place{}) {
+				t.Fatalf("shard %d: place %d of the last charge is still there: %+v", i, j, p)
 			}
 		}
 	}
@@ -87,18 +92,14 @@ func (tab *table) check(t testing.TB, name string) (used int64) {
 	}
 	for form, have := range map[form]int{
 		inTrails: int(m.trails.used) - len(m.trails.free),
-		inMeters: int(m.meters.used) - len(m.meters.free),
-		inBans:   int(m.bans.used) - len(m.bans.free),
-		inSlots:  int(m.slots.used) - len(m.slots.free),
+		inOthers: int(m.others.used) - len(m.others.free),
 	} {
 		if have != kept[form] {
 			t.Fatalf("%s: arena %d holds %d for %d keys", name, form, have, kept[form])
 		}
 	}
 	m.trails.check(t, name)
-	m.meters.check(t, name)
-	m.bans.check(t, name)
-	m.slots.check(t, name)
+	m.others.check(t, name)
 	return used
 }
 
@@ -803,11 +804,11 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 		user := fmt.Sprint("new", i)
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
-		sh, _, _, _ := s.load(user, "a", passing.Limits(), nil)
-		if !sh.places[0].found && i >= newUsers-last {
+		st := s.begin(&core.Charge{User: user, Action: "a", Limits: passing.Limits()})
+		if !st.places[0].found && i >= newUsers-last {
 			without++
 		}
-		s.unlock(sh)
+		s.end(st)
 	}
 	if share := float64(without) / last; share > 0.01 {
 		t.Errorf("%.1f %% of the last %d new users found no room", 100*share, last)

@@ -1,13 +1,11 @@
 package memorystore
 
-// Room for new keys in a store that is full: which key is dropped, and what decides if none
+// Room for new keys in a store that is full: which key is dropped, and what a user is told if none
 // can be.
 
 import (
 	"iter"
 	"math"
-	"slices"
-	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
@@ -19,74 +17,46 @@ const probe = 32
 // longestWait is the longest RetryAfter for a user without a key, in microseconds.
 const longestWait = 60e6
 
-// makeRoom finds room for the new keys of a charge that all limits admit. If there is none for
-// a limit, the state that users without a key share decides: together they may do what one
-// user may. If that refuses, or cannot be used, makeRoom returns how long the caller should wait, and the
-// index of the last limit without room.
-func (s *Store) makeRoom(c *core.Charge, sh *shard, now int64) (wait int64, lacks int) {
-	var lacking place
-	alone := c.Ban > 0 || c.Mode == machine.Owe // a shared state cannot hold the ban or the debt of one user
-	for i := range sh.places {
-		p, l := &sh.places[i], limit(c, i)
-		if p.found || !required(c, l) || s.reserve(sh, p, now, c.Mode == machine.Peek) {
+// makeRoom finds room for the new keys of a charge that all limits admit. Where there is none, a
+// shared state decides. If that refuses, or cannot be used, makeRoom returns a place that lacks room,
+// and how long the caller should wait.
+func (s *Store) makeRoom(st *step, c *core.Charge) (lacks *place, wait int64) {
+	free := int64(longestWait)
+	for i := range st.places {
+		p := &st.places[i]
+		if p.found || !required(p, c) || s.reserve(st, p, c.Mode == machine.Peek) {
 			continue
 		}
-		lacking, lacks = *p, i
-		if !alone {
-			if sh.shares(key(0, 1, l), p.in) { // it cannot be charged for two subjects at once
-				return longestWait, i
-			}
-			*p = place{shared: true, key: key(0, 1, l), in: p.in}
-			sh.states[i] = machine.State{}
-			sh.find(i, l.Rule(), now)
+		lacks, free = p, st.nextFree(p)
+		if !sharable(c) || !st.share(i) {
+			return lacks, free
 		}
 	}
-	if lacking.key == 0 {
-		return 0, 0
+	if lacks == nil {
+		return nil, 0
 	}
 	c.Ahead = 0 // no turns are reserved in a shared state
-	if !alone && c.Check(sh.states, now) {
-		return 0, 0
+	if c.Check(st.states, st.now) {
+		return nil, 0
 	}
-	for i := range sh.places {
-		if st, r := &sh.states[i], limit(c, i).Rule(); sh.places[i].shared && !st.Fits {
-			wait = max(wait, r.Read(st, now, &c.Ask).Wait)
-		}
+	if wait = st.sharedWait(c); wait > 0 {
+		free = min(free, wait)
 	}
-	if wait == 0 {
-		wait = longestWait
-	}
-	return max(1, min(wait, sh.nextFree(&lacking, now)-now, longestWait)), lacks
+	return lacks, free
 }
 
-// shares reports whether a place of the present charge is that shared state of a shard.
-func (sh *shard) shares(key hash, in *shard) bool {
-	return slices.ContainsFunc(sh.places, func(p place) bool { return p.shared && p.key == key && p.in == in })
-}
-
-// required reports whether a charge needs a place for the limit to pass. A shadow limit does
-// not, nor does a ban policy without a refusal to record: a full store leaves them out.
-func required(c *core.Charge, l *core.Limit) bool {
-	if l.Rule().Kind == machine.KindBan {
+// required reports whether a charge needs the place to pass. That of a shadow limit it does not, nor
+// that of a ban policy without a refusal to record: a full store leaves them out.
+func required(p *place, c *core.Charge) bool {
+	if p.limit.Rule().Kind == machine.KindBan {
 		return c.Ban > 0
 	}
-	return !l.IsShadow()
-}
-
-// full is the refusal of a charge if there is no room for its keys, such as that of the i-th limit.
-func full(c *core.Charge, wait int64, i int) core.Decision {
-	d := time.Duration(wait) * time.Microsecond
-	subject, limits := 0, c.Limits
-	for ; i >= len(limits); subject++ {
-		i -= len(limits)
-		limits = c.And[subject].Limits
-	}
-	return core.Decision{Limit: limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: subject}
+	return !p.limit.IsShadow()
 }
 
 // reserve counts the key of a place. If the store is full, it drops another key, or if peek is
 // set, only finds one. It returns false if there is none.
-func (s *Store) reserve(sh *shard, p *place, now int64, peek bool) bool {
+func (s *Store) reserve(st *step, p *place, peek bool) bool {
 	if p.reserved {
 		return true
 	}
@@ -94,25 +64,31 @@ func (s *Store) reserve(sh *shard, p *place, now int64, peek bool) bool {
 		return true
 	}
 	s.used.Add(-1)
-	from, at := p.in, p.in.victim(sh.places, p.key, now)
-	if at < 0 || p.in.keys.slots[at].expires > now {
-		if other := s.crowded(p.in); other != nil && (sh.holds(other) || other.mu.TryLock()) {
-			if !sh.holds(other) {
-				defer other.mu.Unlock()
-			}
-			if its := other.victim(sh.places, p.key, now); its >= 0 {
-				from, at = other, its
-			}
-		}
-	}
+	from, at := s.victim(st, p)
 	if at < 0 {
 		return false
 	}
-	if p.dropped = from.keys.slots[at].key; !peek {
-		from.keys.remove(at)
-		p.reserved = true
+	if p.dropped = from.slots[at].key; !peek {
+		from.remove(at)
+		p.reserved = true // the dropped key was counted
 	}
 	return true
+}
+
+// victim returns the key to drop for that of a place: the table that has it, and its slot there, or -1
+// if there is none. A key of another shard is dropped if the place's own shard has none that has expired.
+func (s *Store) victim(st *step, p *place) (from *table, at int) {
+	own := &p.in.keys
+	at = st.firstToExpire(own, p.key)
+	if at >= 0 && own.slots[at].expires <= st.now {
+		return own, at
+	}
+	if other := s.crowded(p.in); other != nil && st.tryLock(other) {
+		if its := st.firstToExpire(&other.keys, p.key); its >= 0 {
+			return &other.keys, its
+		}
+	}
+	return own, at
 }
 
 // crowded returns the shard with the most keys, if sh has too few to choose from: all keys of a
@@ -130,38 +106,37 @@ func (s *Store) crowded(sh *shard) (most *shard) {
 	return most
 }
 
-// victim returns where a key is that can be dropped for h: of those that are looked at, the
-// one that expires first. It is none of the places' keys. If there is none, it returns -1.
-func (sh *shard) victim(places []place, h hash, now int64) (at int) {
+// firstToExpire returns where the key is that expires first, of those that are looked at and can be
+// dropped for h. If there is none, it returns -1.
+func (st *step) firstToExpire(t *table, h hash) (at int) {
 	at = -1
-	first := int64(math.MaxInt64)
-	for i := range sh.keys.sample(h) {
-		if s := &sh.keys.slots[i]; s.evictable(now) && s.expires < first && !contains(places, s.key) {
-			at, first = i, s.expires
+	for i := range t.sample(h) {
+		if s := &t.slots[i]; s.evictable(st.now) && !st.uses(s.key) && (at < 0 || s.expires < t.slots[at].expires) {
+			at = i
 		}
 	}
 	return at
 }
 
-// nextFree is when the first of the protected keys that victim looks at can be dropped. If
-// there is none, that is never.
-func (sh *shard) nextFree(p *place, now int64) int64 {
+// nextFree is how long it takes, up to longestWait, until the first of the protected keys that
+// firstToExpire looks at can be dropped.
+func (st *step) nextFree(p *place) int64 {
 	first := int64(math.MaxInt64)
-	keys := &p.in.keys
-	for i := range keys.sample(p.key) {
-		if s := &keys.slots[i]; !s.evictable(now) && !contains(sh.places, s.key) {
+	t := &p.in.keys
+	for i := range t.sample(p.key) {
+		if s := &t.slots[i]; !s.evictable(st.now) && !st.uses(s.key) {
 			first = min(first, s.protected, s.expires)
 		}
 	}
-	return first
+	return max(1, min(first-st.now, longestWait))
 }
 
 func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expires <= now }
 
-// contains reports whether a key is one of the places', or is dropped for one.
-func contains(places []place, h hash) bool {
-	for i := range places {
-		if p := &places[i]; p.key == h || p.dropped == h {
+// uses reports whether a key is one of the places', or is dropped for one.
+func (st *step) uses(h hash) bool {
+	for i := range st.places {
+		if p := &st.places[i]; p.key == h || p.dropped == h {
 			return true
 		}
 	}

@@ -100,7 +100,8 @@ func newStore(opts *Options, now func(dated bool) (now, epoch int64)) *Store {
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
 	s := &Store{seed: maphash.MakeSeed(), now: now, max: int64(maxKeys), shards: make([]shard, shards)}
 	for i := range s.shards {
-		s.shards[i].keys.slots, s.shards[i].shared.slots = empty[:], empty[:]
+		sh := &s.shards[i]
+		sh.keys.slots, sh.shared.slots, sh.step.own = empty[:], empty[:], sh
 	}
 	return s
 }

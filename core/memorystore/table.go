@@ -128,10 +128,21 @@ type form uint8
 const (
 	inSlot form = iota
 	inTrails
-	inMeters
-	inBans
-	inSlots
+	inOthers
 )
+
+// Arenas hold what does not fit into the slots of a table.
+type arenas struct {
+	trails arena[machine.Trail]
+	others arena[other]
+}
+
+// An other is any state but a trail. Few keys have one.
+type other struct {
+	meter machine.Meter
+	bans  *machine.Bans
+	slots *machine.Slots
+}
 
 // load fills in st, a zero State. An expired state does not exist, but a trail that has
 // expired leaves its memory to the next one.
@@ -140,12 +151,9 @@ func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	switch {
 	case s.form == inTrails:
 		st.Trail = *t.arenas.trails.at(s.value)
-	case s.form == inMeters:
-		st.Meter = *t.arenas.meters.at(s.value)
-	case s.form == inBans:
-		st.Bans = *t.arenas.bans.at(s.value)
-	case s.form == inSlots:
-		st.Slots = *t.arenas.slots.at(s.value)
+	case s.form == inOthers:
+		o := t.arenas.others.at(s.value)
+		st.Meter, st.Bans, st.Slots = o.meter, o.bans, o.slots
 	case r.Kind.Form() == machine.FormMeter:
 		st.Meter.TAT, st.Meter.Part = s.expires, s.value
 		if s.value > 0 {
@@ -167,12 +175,8 @@ func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 	switch {
 	case r.Kind.Form() == machine.FormTrail:
 		put(&t.arenas.trails, s, inTrails, st.Trail)
-	case st.Bans != nil:
-		put(&t.arenas.bans, s, inBans, st.Bans)
-	case r.Kind.Form() == machine.FormSlots:
-		put(&t.arenas.slots, s, inSlots, st.Slots)
-	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil:
-		put(&t.arenas.meters, s, inMeters, st.Meter)
+	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil || st.Bans != nil || st.Slots != nil:
+		put(&t.arenas.others, s, inOthers, other{st.Meter, st.Bans, st.Slots})
 	case r.Kind.Form() == machine.FormMeter:
 		t.arenas.release(s)
 		s.value = st.Meter.Part
@@ -184,25 +188,13 @@ func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 // protect keeps the key from being dropped for another one until then.
 func (s *slot) protect(until int64) { s.protected = max(s.protected, until) }
 
-// Arenas hold what does not fit into the slots of a table.
-type arenas struct {
-	trails arena[machine.Trail]
-	meters arena[machine.Meter]
-	bans   arena[*machine.Bans]
-	slots  arena[*machine.Slots]
-}
-
 // release frees a slot's entry in an arena.
 func (a *arenas) release(s *slot) {
 	switch s.form {
 	case inTrails:
 		a.trails.drop(s.value)
-	case inMeters:
-		a.meters.drop(s.value)
-	case inBans:
-		a.bans.drop(s.value)
-	case inSlots:
-		a.slots.drop(s.value)
+	case inOthers:
+		a.others.drop(s.value)
 	}
 	s.form = inSlot
 }
