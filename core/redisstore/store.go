@@ -149,18 +149,13 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 // decide decides a charge in Redis, or repeats a refusal.
 func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	r := s.request(&c)
-	c.Limits = r.charge.Limits // which never change
+	c.Limits = r.subjects[0].Limits // which never change
 	ask := func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, r) }
 	switch {
 	case c.Mode == machine.Peek || s.options.NoRefusalCache:
 		d, _, err = ask()
-	case c.And != nil:
-		err = s.changeAll(&c, c.And, func() error {
-			d, _, err = ask()
-			return err
-		})
-	case c.Mode == machine.Force || c.Mode == machine.Owe || c.Ahead > 0 || c.Ban > 0:
-		err = s.refusals.Change(c.User, c.Action, func() error {
+	case c.And != nil || c.Mode == machine.Force || c.Mode == machine.Owe || c.Ahead > 0 || c.Ban > 0:
+		err = s.refusals.Change(&c, func() error {
 			d, _, err = ask()
 			return err
 		})
@@ -172,23 +167,13 @@ func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err
 	return d, err
 }
 
-// changeAll makes a charge of several subjects. None of its refusals is cached.
-func (s *Store) changeAll(c *core.Charge, and []core.Charge, do func() error) error {
-	return s.refusals.Change(c.User, c.Action, func() error {
-		if len(and) == 0 {
-			return do()
-		}
-		return s.changeAll(&and[0], and[1:], do)
-	})
-}
-
 // ask sends the charge to Redis.
 func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (core.Decision, []machine.Reading, error) {
-	reply, err := s.do(ctx, s.allKeys(c), r, r.weight)
+	reply, err := s.do(ctx, s.keys(c), r, r.weight)
 	if err != nil {
 		return core.Decision{}, nil, err
 	}
-	readings, now, err := decode(c, reply)
+	readings, now, err := r.decode(reply)
 	if err != nil {
 		return core.Decision{}, nil, err
 	}
@@ -204,22 +189,22 @@ func (s *Store) Dated() {}
 func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
 	s.leases.Drop(user)
 	defer s.leases.Drop(user)
-	keys := s.keys(user, action, limits)
-	return s.change(ctx, user, action, keys, simple(1, appendKeys([]any{"del"}, keys)...))
+	keys := s.appendKeys(nil, user, action, limits)
+	return s.change(ctx, user, action, keys, simple(1, box([]any{"del"}, keys)...))
 }
 
 // Amend refunds, releases or renews a charge, in one round trip.
 func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	amended, word := amendWord(r, a)
-	keys := s.keys(r.User, r.Action, amended)
-	args := append(appendKeys([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
+	keys := s.appendKeys(nil, r.User, r.Action, amended)
+	args := append(box([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
 	send := func() error {
 		n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
 		done = n == 1
 		return err
 	}
 	if a.Verb == machine.VerbRefund {
-		err = s.refusals.Change(r.User, r.Action, send)
+		err = s.refusals.Change(&core.Charge{User: r.User, Action: r.Action}, send)
 	} else { // the cache has no refusal that a slot can end
 		err = send()
 	}
@@ -228,7 +213,7 @@ func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment)
 
 // change sends a command that can end a refusal. Its reply is a number.
 func (s *Store) change(ctx context.Context, user, action string, keys []string, c command) error {
-	return s.refusals.Change(user, action, func() error {
+	return s.refusals.Change(&core.Charge{User: user, Action: action}, func() error {
 		_, err := s.number(ctx, keys, c)
 		return err
 	})
@@ -269,7 +254,7 @@ func (s *Store) History(ctx context.Context, user, action string, limit core.Lim
 	case action == "":
 		return nil, core.ErrNoAction
 	}
-	keys := s.keys(user, action, []core.Limit{limit})
+	keys := s.appendKeys(nil, user, action, []core.Limit{limit})
 	// A script's reply has the same form in RESP2 and RESP3.
 	values, err := s.do(ctx, keys, simple(3, "eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, keys[0]), 0)
 	if err != nil {
