@@ -55,7 +55,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	if c.Mode == machine.Peek {
 		cost = 0
 	}
-	keys := s.keys(c.User, c.Action, c.Limits)
+	keys := s.keys(c)
 	reply, err := s.do(ctx, keys, simple(1, "cl.throttle", keys[0], l.Quota()-1, n, int64(d/time.Second), cost), 0)
 	if err != nil {
 		return core.Decision{}, err

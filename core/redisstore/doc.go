@@ -74,10 +74,13 @@
 // it takes units one by one. What is left at the end of the lease is given back. If 16 returns are under
 // way, or one fails, units are lost until their charge is forgotten. [Store.Leases] counts them.
 //
-// With a lease of 50 ms, a process sends about 40 commands a second for a key, at any load: one take and
-// one return in each lease. Near the limit it may send 32 at once, and then 40 a second. Between them it
-// refuses without asking Redis (core.SourceLease), for at most 25 ms, even if there is room. A limiter with
-// a BanPolicy has no such bound, because Redis counts every refusal.
+// For each key that it leases a process sends two commands in a lease, at any load: a take and a
+// return. With a lease of 50 ms that is 40 a second, and with one of 20 ms it is 100: a shorter lease
+// cannot do with fewer, since units must be taken anew when it ends. While the load grows, further takes
+// of twice as many follow each other. Near the limit a process may ask 32 times at once, and then 40
+// times a second, or twice in a lease if that is more. Between them it refuses by itself
+// (core.SourceLease), for at most 25 ms or half a lease, even if there is room. A
+// limiter with a BanPolicy has no such bound, since Redis counts every refusal.
 //
 // A lease ends by the process's own clock, counted from before its charge was sent. It also ends by the
 // time of day, in case the machine was suspended. If an answer of Redis takes longer than a lease, the

@@ -18,7 +18,7 @@ const Source = "doc.go" // has the package documentation
 
 // Key is the key of a limit's state.
 func (s *Store) Key(user, action string, limit core.Limit) string {
-	return s.keys(user, action, []core.Limit{limit})[0]
+	return s.appendKeys(nil, user, action, []core.Limit{limit})[0]
 }
 
 // SetClock replaces the clock by which refusals are repeated, and forgets them. A lease has a clock
@@ -45,14 +45,7 @@ func (s *Store) Calls() (calls, sending int) { return s.batches.Load() }
 func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	calls := make([]*batch.Call, len(charges))
 	for i := range charges {
-		r := &request{}
-		if dated(&charges[i]) {
-			r.size++
-		}
-		for j := range charges[i].Limits {
-			r.size += charges[i].Limits[j].Rule().ReplySize(dated(&charges[i]))
-		}
-		calls[i] = &batch.Call{Args: r}
+		calls[i] = &batch.Call{Args: newRequest(&charges[i], 0)}
 	}
 	values, ok := reply.([]any)
 	if !ok {
@@ -64,7 +57,7 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 		if errs[i] = c.Err; c.Err == nil {
 			var readings []machine.Reading
 			var now int64
-			if readings, now, errs[i] = decode(&charges[i], c.Reply); errs[i] == nil {
+			if readings, now, errs[i] = c.Args.(*request).decode(c.Reply); errs[i] == nil {
 				decisions[i] = charges[i].Answer(readings, now)
 			}
 		}
@@ -77,7 +70,7 @@ func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 	var calls []*batch.Call
 	for i := range charges {
 		c := &charges[i]
-		calls = append(calls, &batch.Call{Keys: s.allKeys(c), Args: s.request(c)})
+		calls = append(calls, &batch.Call{Keys: s.keys(c), Args: s.request(c)})
 	}
 	return s.do(context.Background(), calls[0].Keys, command(func(send batch.Send) ([]any, error) { return s.run(send, take, takeArgs(calls)) }), 0)
 }
@@ -86,7 +79,9 @@ func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 var Script = take.source
 
 // Word is the word of a charge.
-func (s *Store) Word(c core.Charge) string { return word(&c, s.clock().UnixMicro()) }
+func (s *Store) Word(c core.Charge) string {
+	return newRequest(&c, s.clock().UnixMicro()).word.(string)
+}
 
 // AmendWords are what is sent to amend, without the keys.
 func AmendWords(r *core.Receipt, a machine.Amendment) string {
@@ -107,7 +102,7 @@ func (s *Store) Deny(user, action string, limits []core.Limit) {
 // Anew is whether the store tells the script of a charge what one that has seen no other
 // would.
 func (s *Store) Anew(c core.Charge) bool {
-	return reflect.DeepEqual(s.request(&c), (&Store{seed: s.seed, clock: s.clock}).request(&c))
+	return reflect.DeepEqual(s.request(&c), newRequest(&c, s.clock().UnixMicro()))
 }
 
 // AskPolicyAgain lets so much time pass for the store that it asks about the policy after

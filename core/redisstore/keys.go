@@ -29,9 +29,18 @@ const perUser = "*:"
 
 const hexDigits = "0123456789ABCDEF"
 
-// keys returns the keys of a user's limits for an action.
-func (s *Store) keys(user, action string, limits []core.Limit) []string {
-	keys := make([]string, 0, len(limits))
+// keys returns the keys of the limits of all subjects of a charge.
+func (s *Store) keys(c *core.Charge) []string {
+	keys := make([]string, 0, len(c.Limits)+len(c.And))
+	for i := range 1 + len(c.And) {
+		own := subject(c, i)
+		keys = s.appendKeys(keys, own.User, own.Action, own.Limits)
+	}
+	return keys
+}
+
+// appendKeys appends the keys of a user's limits for an action.
+func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
 	var few [128]byte
 	b := s.appendUser(few[:0], user)
 	own := len(b)
@@ -47,15 +56,6 @@ func (s *Store) keys(user, action string, limits []core.Limit) []string {
 		} else {
 			keys = append(keys, string(append(b[:shared], identity...)))
 		}
-	}
-	return keys
-}
-
-// allKeys returns the keys of all subjects of a charge.
-func (s *Store) allKeys(c *core.Charge) []string {
-	keys := s.keys(c.User, c.Action, c.Limits)
-	for i := range c.And {
-		keys = append(keys, s.keys(c.And[i].User, c.And[i].Action, c.And[i].Limits)...)
 	}
 	return keys
 }
@@ -100,9 +100,9 @@ func appendPart(b []byte, part string) []byte {
 	for i, size := 0, 0; i < len(part); i += size {
 		var r rune
 		r, size = utf8.DecodeRuneInString(part[i:])
-		tag := i > 0 && (r == tagDigest || r == tagSecret)
+		whole := plain(r, size) || i > 0 && (r == tagDigest || r == tagSecret)
 		for _, c := range []byte(part[i : i+size]) {
-			if tag || plain(r, size) {
+			if whole {
 				b = append(b, c)
 			} else {
 				b = append(b, '%', hexDigits[c>>4], hexDigits[c&15])
@@ -120,8 +120,18 @@ func appendPart(b []byte, part string) []byte {
 // plain reports whether a character of so many bytes is never escaped: it is valid, printable
 // and not a tag, and it has no meaning in a key or in a pattern of redis-cli.
 func plain(r rune, size int) bool {
-	return (r != utf8.RuneError || size > 1) && unicode.IsGraphic(r) && !strings.ContainsRune(` ~^%:{}*?[]\"'`, r)
+	if r < utf8.RuneSelf {
+		return plainASCII[r]
+	}
+	return size > 1 && unicode.IsGraphic(r)
 }
+
+var plainASCII = func() (set [utf8.RuneSelf]bool) {
+	for c := range set {
+		set[c] = unicode.IsGraphic(rune(c)) && !strings.ContainsRune(` ~^%:{}*?[]\"'`, rune(c))
+	}
+	return set
+}()
 
 // hashString hashes a string of any length without a copy of it.
 func hashString(h hash.Hash, s string) {

@@ -55,10 +55,12 @@ import (
 
 // A request is an encoded charge, without its keys.
 type request struct {
-	charge core.Charge // without user and action
-	word   any         // a string
-	size   int         // numbers in the reply
-	weight int         // how long it takes, in simple charges
+	subjects []core.Charge // the charge and its And, without user and action
+	word     any           // a string
+	dated    bool          // the reply has the instant of the decision, and what amendments need
+	limits   int           // of all subjects
+	size     int           // numbers in the reply
+	weight   int           // how long it takes, in simple charges
 
 	// A request with calendars is for the periods that this process's clock is in, from start to end.
 	calendars  bool
@@ -69,92 +71,91 @@ type request struct {
 // there is a cache.
 func (s *Store) request(c *core.Charge) *request {
 	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
-	o := at.Load()
-	if o != nil && o.matches(c) && (!o.calendars || o.covers(s.clock().UnixMicro())) {
-		return o
+	r := at.Load()
+	if r == nil || !r.matches(c) || r.calendars && !r.covers(s.clock().UnixMicro()) {
+		r = newRequest(c, s.clock().UnixMicro())
+		at.Store(r)
 	}
-	o = &request{charge: *c, end: math.MaxInt64}
-	now := s.clock().UnixMicro()
-	o.word = word(c, now)
-	o.charge.User, o.charge.Action, o.charge.Limits = "", "", slices.Clone(c.Limits)
-	if dated(c) {
-		o.size++
+	return r
+}
+
+// newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
+func newRequest(c *core.Charge, now int64) *request {
+	r := &request{dated: c.Receipt && c.Mode == machine.Charge, end: math.MaxInt64}
+	if r.dated {
+		r.size++
 	}
-	o.add(c, now)
-	if c.And != nil {
-		o.charge.And = make([]core.Charge, len(c.And))
-		for i := range c.And {
-			o.add(&c.And[i], now)
-			o.charge.And[i] = core.Charge{Ask: c.And[i].Ask, Limits: slices.Clone(c.And[i].Limits)}
+	word := appendMode(make([]byte, 0, 64), c)
+	for i := range 1 + len(c.And) {
+		own := subject(c, i)
+		ask := own.Ask
+		ask.Epoch = now
+		for j := range own.Limits {
+			rule := own.Limits[j].Rule()
+			word = append(word, ' ')
+			if i > 0 && j == 0 {
+				word = append(word, '&')
+			}
+			var numbers [8]int64
+			word = appendLimit(word, &own.Limits[j], rule.Args(numbers[:0], ask))
+			r.size += rule.ReplySize(r.dated)
+			r.weight += rule.Weight(ask.Cost)
+			if rule.Calendar != nil {
+				start, end := rule.Calendar.Period(now)
+				r.calendars, r.start, r.end = true, max(r.start, start), min(r.end, end)
+			}
+		}
+		r.limits += len(own.Limits)
+		r.subjects = append(r.subjects, core.Charge{Limits: slices.Clone(own.Limits), Ask: own.Ask, Receipt: own.Receipt})
+	}
+	r.word = string(word)
+	return r
+}
+
+// subject is the i-th subject of a charge.
+func subject(c *core.Charge, i int) *core.Charge {
+	if i == 0 {
+		return c
+	}
+	return &c.And[i-1]
+}
+
+// matches reports whether the request is that of a charge.
+func (r *request) matches(c *core.Charge) bool {
+	if len(r.subjects) != 1+len(c.And) {
+		return false
+	}
+	for i := range r.subjects {
+		a, b := &r.subjects[i], subject(c, i)
+		if a.Ask != b.Ask || a.Receipt != b.Receipt || !slices.Equal(a.Limits, b.Limits) {
+			return false
 		}
 	}
-	at.Store(o)
-	return o
+	return true
 }
 
-func (o *request) covers(now int64) bool { return o.start <= now && now < o.end }
+// covers reports whether an instant is in the periods that the request is for.
+func (r *request) covers(now int64) bool { return r.start <= now && now < r.end }
 
-// add adds the size and weight of one subject's limits, and their periods.
-func (o *request) add(c *core.Charge, now int64) {
-	for i := range c.Limits {
-		rule := c.Limits[i].Rule()
-		if rule.Calendar != nil {
-			start, end := rule.Calendar.Period(now)
-			o.calendars, o.start, o.end = true, max(o.start, start), min(o.end, end)
-		}
-		o.size += rule.ReplySize(dated(&o.charge))
-		o.weight += rule.Weight(c.Cost)
-	}
-}
-
-func (o *request) matches(c *core.Charge) bool {
-	k := &o.charge
-	return k.Ask == c.Ask && k.Receipt == c.Receipt && slices.Equal(k.Limits, c.Limits) && len(k.And) == len(c.And) &&
-		(c.And == nil || slices.EqualFunc(k.And, c.And, func(a, b core.Charge) bool {
-			return a.Ask == b.Ask && slices.Equal(a.Limits, b.Limits)
-		}))
-}
-
-// dated reports whether the reply has the instant of the decision, and what amendments
-// need.
-func dated(c *core.Charge) bool { return c.Receipt && c.Mode == machine.Charge }
-
-// word is the word of a charge. now is the time by this process's clock, in microseconds since 1970.
-func word(c *core.Charge, now int64) string {
-	var few [256]byte
-	b := append(few[:0], '1')
+// appendMode appends the beginning of a charge's word.
+func appendMode(b []byte, c *core.Charge) []byte {
+	mode := byte('1')
 	switch {
 	case c.Mode == machine.Peek:
-		b[0] = '0'
+		mode = '0'
 	case c.Mode == machine.Force:
-		b[0] = '3'
+		mode = '3'
 	case c.Mode == machine.Owe:
-		b[0] = '4'
+		mode = '4'
 	case c.Receipt:
-		b[0] = '2'
+		mode = '2'
 	}
+	b = append(b, mode)
 	if c.Patient {
 		b = append(b, '?')
 	}
 	if c.Ahead > 0 {
 		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
-	}
-	b = appendRules(b, c, " ", now)
-	for i := range c.And {
-		b = appendRules(b, &c.And[i], " &", now)
-	}
-	return string(b)
-}
-
-// appendRules appends the rules of one subject.
-func appendRules(b []byte, c *core.Charge, begin string, now int64) []byte {
-	var numbers [8]int64
-	ask := c.Ask
-	ask.Epoch = now
-	for i := range c.Limits {
-		l := &c.Limits[i]
-		b = appendLimit(append(b, begin...), l, l.Rule().Args(numbers[:0], ask))
-		begin = " "
 	}
 	return b
 }
@@ -202,7 +203,7 @@ func takeArgs(calls []*batch.Call) []any {
 		}
 		repeats, again = appendRepeat(repeats, len(words), again), 0
 		words = append(words, word)
-		args = appendKeys(args, c.Keys)
+		args = box(args, c.Keys)
 	}
 	repeats = appendRepeat(repeats, len(words), again)
 	for n := len(words); n > 1 && words[n-1] == words[n-2]; n-- {
@@ -224,8 +225,8 @@ func appendRepeat(b []byte, number, again int) []byte {
 	return fmt.Appendf(b, "*%d:%d", number, again)
 }
 
-// appendKeys appends keys to the arguments of a command.
-func appendKeys(args []any, keys []string) []any {
+// box appends keys to the arguments of a command.
+func box(args []any, keys []string) []any {
 	for _, k := range keys {
 		args = append(args, k)
 	}
@@ -260,7 +261,7 @@ func distribute(reply []any, calls []*batch.Call) {
 
 // decode reads a charge's part of the reply, which distribute has found: the instant if the charge
 // is dated, and then the numbers of each limit.
-func decode(c *core.Charge, values []any) (readings []machine.Reading, now int64, err error) {
+func (r *request) decode(values []any) (readings []machine.Reading, now int64, err error) {
 	numbers := make([]int64, 0, len(values))
 	for _, v := range values {
 		n, ok := v.(int64)
@@ -269,24 +270,17 @@ func decode(c *core.Charge, values []any) (readings []machine.Reading, now int64
 		}
 		numbers = append(numbers, n)
 	}
-	dated := dated(c)
-	if dated {
+	if r.dated {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, 0, len(c.Limits))
-	readings, numbers = appendReadings(readings, c, numbers, dated)
-	for i := range c.And {
-		readings, numbers = appendReadings(readings, &c.And[i], numbers, dated)
+	readings = make([]machine.Reading, 0, r.limits)
+	for i := range r.subjects {
+		c := &r.subjects[i]
+		for j := range c.Limits {
+			var v machine.Reading
+			v, numbers = c.Limits[j].Rule().Reply(numbers, c.Cost, r.dated)
+			readings = append(readings, v)
+		}
 	}
 	return readings, now, nil
-}
-
-// appendReadings reads the numbers of one subject's limits.
-func appendReadings(readings []machine.Reading, c *core.Charge, numbers []int64, dated bool) (_ []machine.Reading, rest []int64) {
-	var v machine.Reading
-	for i := range c.Limits {
-		v, numbers = c.Limits[i].Rule().Reply(numbers, c.Cost, dated)
-		readings = append(readings, v)
-	}
-	return readings, numbers
 }

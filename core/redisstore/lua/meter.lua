@@ -55,6 +55,18 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 	return l
 end
 
+-- parse reads a state that may be more than a tat.
+local function parse(l, value, now)
+	local tat, plus, part, at, turns, blank, forget, refunds = match(value, '^(%d+)(%+?)(%d*)([@=]?)(%d*)( ?)(%d*)(.*)$')
+	if not tat or (plus == '') ~= (part == '') or (at == '') ~= (turns == '') or (blank == '') ~= (forget == '')
+		or #tat > 16 or #turns > 16 or #forget > 16 or (tonumber(part) or 0) >= l.parts
+		or refunds ~= '' and not require('refunds').valid(refunds) then
+		error(require('state').nonsense, 0)
+	end
+	l.debt, l.part, l.turns, l.owed, l.forget = tat - now, tonumber(part) or 0, tonumber(turns), at == '=', tonumber(forget)
+	l.refunds, l.more = refunds ~= '' and refunds or nil, true
+end
+
 -- load sets debt, which is negative if it has drained, and more if the state may be more than a tat
 -- and its part.
 local function load(l, key, now)
@@ -66,15 +78,34 @@ local function load(l, key, now)
 	if value and #value == 16 and find(value, '^%d+$') then
 		l.debt, l.part = value - now, 0
 	elseif value then
-		require('tail').parse(l, value, now)
+		parse(l, value, now)
 	else
 		l.debt, l.part = l.start or 0, l.startPart or 0
 	end
 end
 
+-- settle is check for what is more than a tat.
+local function settle(l, now)
+	local back = (l.turns or now) - now
+	if l.exists and (not l.forget) ~= (not l.keep) then
+		error(require('state').nonsense, 0)
+	elseif not l.exists or l.forget and now >= l.forget then
+		l.debt, l.part, l.exists, l.turns, l.forget, l.refunds = l.start or 0, l.startPart or 0, false, nil, nil, nil
+		return
+	elseif back > 0 then -- the clock stepped back: turns that are reserved move back with it
+		l.debt, l.turns, l.forget, l.refunds, l.dirty = l.debt - back, now, l.forget and l.forget - back, nil, true
+	elseif l.refunds and require('refunds').till(l.refunds) <= now then
+		l.refunds = nil
+	end
+	-- The clock stepped back, or another limiter has a longer ForgetAfter.
+	if l.keep and l.forget > now + l.keep and not l.turns then
+		l.forget, l.dirty = now + l.keep, true
+	end
+end
+
 local function check(l, now)
 	if l.more then
-		require('tail').settle(l, now)
+		settle(l, now)
 	end
 	local debt, part, burst, burstPart = l.debt, l.part, l.burst, l.burstPart
 	if debt < 0 then
@@ -103,19 +134,14 @@ end
 
 local function charge(l, now)
 	local debt, part, burst, burstPart = l.after, l.afterPart, l.burst, l.burstPart
-	local above = debt >= burst and (debt > burst or part > burstPart)
-	if above then
-		local reserved = l.turns and not l.owed and (l.debt > burst or l.debt == burst and l.part > burstPart)
-		l.owed = l.forced and not reserved
+	if debt >= burst and (debt > burst or part > burstPart) then -- above the quota
+		local reserved = not l.forced or l.turns and not l.owed and (l.debt > burst or l.debt == burst and l.part > burstPart)
+		l.turns, l.owed, l.more = now, not reserved, true
+		l.forget = l.keep and now + l.keep + debt - burst + (part > burstPart and 1 or 0)
+	elseif l.more then
+		l.turns, l.forget = nil, l.keep and now + l.keep
 	end
-	l.debt, l.part, l.dirty = debt, part, true
-	if l.more then
-		l.exists, l.turns, l.forget = true, nil, l.keep and now + l.keep
-	end
-	if above then
-		l.exists, l.more, l.turns = true, true, now
-		l.forget = l.forget and l.forget + debt - burst + (part > burstPart and 1 or 0)
-	end
+	l.debt, l.part, l.exists, l.dirty = debt, part, true, true
 end
 
 -- refuse starts a bucket with Initial that refuses its first action.
@@ -134,45 +160,36 @@ local function read(l, reply, last)
 	end
 	if l.dated then
 		last = last + 1
-		reply[last] = l.refunds and match(l.refunds, ' (%d+) %d+%+?%d*$') + 0 or 0
+		reply[last] = l.refunds and require('refunds').last(l.refunds) or 0
 	end
 	return last
 end
 
 local function amend(key, now, _, list)
-	local n, tail = require('state').numbers(list), require 'tail'
-	local l, whole, part, after, afterPart, known = {parts = n[3]}, n[1], n[2], n[4], n[5], n[8]
+	local refunds, span = require 'refunds', require 'span'
+	local n = require('state').numbers(list)
+	local give, after, burst, known = {whole = n[1], part = n[2]}, {whole = n[4], part = n[5]}, {whole = n[6], part = n[7]}, n[8]
+	local l = {parts = n[3]}
 	load(l, key, now)
 	if not l.exists then return end
-	local tat, tatPart = now + l.debt, l.part
-	local left, leftPart, given, later = after, afterPart, {}, false
-	for number, at, rest in string.gmatch(l.refunds or '', ' (%d+) (%d+)%+?(%d*)') do
-		if #number > 16 or #at > 16 then return end
-		local r = {number = number + 0, tat = at + 0, part = tonumber(rest) or 0}
-		given[#given + 1] = r
-		if r.number > known and not later then -- the first such refund has the least tat
-			later = true
-			if tail.exceeds(left, leftPart, r.tat, r.part) then
-				left, leftPart = r.tat, r.part
-			end
-		end
+	local debt, at = {whole = l.debt, part = l.part}, {whole = now + l.debt, part = l.part}
+	local left = refunds.limit(l.refunds, after, known)
+	if span.exceeds(left, at) then -- the debt was cut when the clock stepped back
+		left = at
 	end
-	if tail.exceeds(left, leftPart, tat, tatPart) then -- the debt was cut when the clock stepped back
-		left, leftPart = tat, tatPart
-	end
-	left = left - now
-	local till = tat + (tatPart > 0 and 1 or 0)
-	if till <= now or left < 0 or left == 0 and leftPart == 0 then return end
-	if l.turns and not l.owed and (tat ~= after or tatPart ~= afterPart) and tail.exceeds(tat - now, tatPart, n[6], n[7]) then
+	left = {whole = left.whole - now, part = left.part}
+	if left.whole < 0 or span.ceil(left) == 0 or span.ceil(at) <= now then
+		return
+	elseif l.turns and not l.owed and (span.exceeds(at, after) or span.exceeds(after, at)) and span.exceeds(debt, burst) then
 		return -- a later turn would come too early
 	end
-	if tail.exceeds(whole, part, left, leftPart) then
-		whole, part = left, leftPart
+	if span.exceeds(give, left) then
+		give = left
 	end
-	till = math.max(till, l.refunds and match(l.refunds, '%d+') + 0 or 0)
-	tat, l.part = tail.less(tat, tatPart, whole, part, l.parts)
-	l.debt = tat - now
-	l.more, l.refunds = true, format('!%d', till) .. tail.add(given, {tat = tat, part = l.part}, whole, part, l.parts, known, now)
+	local before = at
+	at = span.sub(at, give, l.parts)
+	l.refunds = refunds.add(l.refunds, at, give, before, known, l.parts, now)
+	l.debt, l.part, l.more = at.whole - now, at.part, true
 	save(l, key, now)
 end
 
@@ -186,7 +203,7 @@ function save(l, key, now)
 	if l.more then
 		local turns, forget, refunds = l.turns, l.forget, l.refunds
 		if refunds then -- 100 years at most, should the bytes be garbled
-			ends = math.max(ends, math.min(match(refunds, '%d+') + 0, now + 3155760000000000))
+			ends = math.max(ends, math.min(require('refunds').till(refunds), now + 3155760000000000))
 		end
 		ends = forget or ends
 		text = text .. (turns and format(l.owed and '=%d' or '@%d', turns) or '') .. (forget and format(' %d', forget) or '') .. (refunds or '')

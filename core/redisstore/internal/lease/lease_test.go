@@ -209,3 +209,31 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations a decision", n)
 	}
 }
+
+// Far from the limit a process sends two commands in a lease, however long the lease and high the load.
+func TestCommandsOfALease(t *testing.T) {
+	for _, length := range []time.Duration{5, 20, 50, 200} {
+		length *= time.Millisecond
+		for _, every := range []time.Duration{length / 4, length / 40, length / 4000} {
+			t.Run(fmt.Sprint(length, " ", every), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := &server{store: memorystore.New(nil), trip: 250 * time.Microsecond}
+					lim := core.Must(core.New(s.process(), core.Funnel(1e8, core.Per(1e8, 10*time.Second)).Leased(length)))
+					const leases = 20
+					var before int
+					for begun := time.Now(); time.Since(begun) < 2*leases*length; time.Sleep(every) {
+						if d, err := lim.Allow(t.Context(), "alice", "call"); err != nil || !d.Allowed {
+							t.Fatalf("%+v, %v", d, err)
+						}
+						if time.Since(begun) <= leases*length {
+							before = s.sent()
+						}
+					}
+					if sent := s.sent() - before; sent > 2*leases+1 {
+						t.Errorf("%d commands in %d leases", sent, leases)
+					}
+				})
+			})
+		}
+	}
+}

@@ -77,16 +77,32 @@ func (n *Cache) Take(c *core.Charge, ask func() (core.Decision, []machine.Readin
 	return d, nil
 }
 
-// Change makes a change that can end a refusal. Answers to questions from before its end are
-// not cached. If the change fails, Redis may still make it later, so answers of the next second
-// are not cached either.
-func (n *Cache) Change(user, action string, do func() error) error {
-	r, who := n.row(user, action)
+// Change makes a change that can end a refusal of the charge's subjects. Answers to questions from
+// before its end are not cached. If the change fails, Redis may still make it later, so answers of
+// the next second are not cached either.
+func (n *Cache) Change(c *core.Charge, do func() error) error {
+	n.begin(c)
+	for i := range c.And {
+		n.begin(&c.And[i])
+	}
+	err := do()
+	n.end(c, err)
+	for i := range c.And {
+		n.end(&c.And[i], err)
+	}
+	return err
+}
+
+func (n *Cache) begin(c *core.Charge) {
+	r, who := n.row(c.User, c.Action)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.forget(who, true)
 	r.changing++
-	r.mu.Unlock()
-	err := do()
+}
+
+func (n *Cache) end(c *core.Charge, err error) {
+	r, _ := n.row(c.User, c.Action)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changing--
@@ -94,7 +110,6 @@ func (n *Cache) Change(user, action string, do func() error) error {
 	if err != nil {
 		r.distrust = n.now() + repeat
 	}
-	return err
 }
 
 // A row has a few refusals. It also knows whether an answer that is under way may still be

@@ -77,7 +77,7 @@ func TestAChangeDropsTheRefusalsOfAllActions(t *testing.T) {
 			t.Fatalf("from %v, want %v", got, want)
 		}
 	}
-	if err := a.Change("u", "b", func() error { return nil }); err != nil {
+	if err := a.Change(&core.Charge{User: "u", Action: "b"}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if got := a.take("a", true, nothing); got != core.SourceStore {

@@ -1,0 +1,77 @@
+-- What a meter remembers of refunds, so that no time is given back twice: the end of its state, from
+-- the "!" on. See meter.lua. If there is none it is nil.
+
+local format, match = string.format, string.match
+local span, state = require 'span', require 'state'
+
+local most = 8 -- refunds that a state remembers
+
+local function valid(text)
+	local till, number = match(text, '^!(%d+)[ %d+]* (%d+) %d+%+?%d*$')
+	return till and #till <= 16 and #number <= 16
+end
+
+-- list are the refunds.
+local function list(text)
+	local refunds = {}
+	for number, tat, part in string.gmatch(text or '', ' (%d+) (%d+)%+?(%d*)') do
+		if #number > 16 or #tat > 16 then error(state.nonsense, 0) end
+		refunds[#refunds + 1] = {number = number + 0, at = {whole = tat + 0, part = tonumber(part) or 0}}
+	end
+	return refunds
+end
+
+-- till is when all that was charged before the last refund has drained.
+local function till(text) return text and match(text, '%d+') + 0 or 0 end
+
+-- last is the number of the last refund, or 0.
+local function last(text) return text and match(text, ' (%d+) %d+%+?%d*$') + 0 or 0 end
+
+-- limit is the tat up to which a charge may be given back. The charge knew of the refunds up to known,
+-- and the tat was after just after it.
+local function limit(text, after, known)
+	for _, r in ipairs(list(text)) do
+		if r.number > known then -- the first such refund has the least tat
+			return span.exceeds(after, r.at) and r.at or after
+		end
+	end
+	return after
+end
+
+-- add adds a refund at the instant now: gave is the span that it gave back, at and before are the tat
+-- after it and before it. The charge knew of the refunds up to known. A refund replaces earlier ones with
+-- no lower tat, and all earlier ones if its tat is past. If there are too many, the two with the
+-- nearest tats become one, with the lower tat.
+local function add(text, at, gave, before, known, parts, now)
+	local kept = {}
+	local function push(number, at)
+		while #kept > 0 and not span.exceeds(at, kept[#kept].at) do
+			kept[#kept] = nil
+		end
+		if at.whole < now then
+			kept = {}
+		end
+		kept[#kept + 1] = {number = number, at = at}
+	end
+	for _, r in ipairs(list(text)) do
+		push(r.number, r.number > known and span.sub(r.at, gave, parts) or r.at)
+	end
+	push(math.max(last(text) + 1, now), at)
+	if #kept > most then
+		local nearest = 1
+		for i = 2, #kept - 1 do
+			if kept[i + 1].at.whole - kept[i].at.whole < kept[nearest + 1].at.whole - kept[nearest].at.whole then
+				nearest = i
+			end
+		end
+		kept[nearest].number = kept[nearest + 1].number
+		table.remove(kept, nearest + 1)
+	end
+	local new = format('!%d', math.max(span.ceil(before), till(text)))
+	for _, r in ipairs(kept) do
+		new = new .. format(' %d %d', r.number, r.at.whole) .. (r.at.part > 0 and format('+%d', r.at.part) or '')
+	end
+	return new
+end
+
+return {valid = valid, till = till, last = last, limit = limit, add = add}

@@ -1,0 +1,77 @@
+package redisstore
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	defaultTimeout = 50 * time.Millisecond
+	minTimeout     = time.Millisecond
+	maxTimeout     = time.Minute
+	defaultPrefix  = "tailcut"
+)
+
+// Options are the settings of a store. The zero value is the default.
+type Options struct {
+	// Timeout bounds every call: 1 ms to 1 minute; 0 is 50 ms.
+	Timeout time.Duration
+
+	// Prefix begins every key: 1 to 64 letters, digits, dots, underscores, dashes or
+	// colons; "" is "tailcut". Give each application on a server its own: with one prefix
+	// they share the limits of users and actions of the same name.
+	Prefix string
+
+	// Secret, if not empty, keeps users' names out of Redis: a key then has an
+	// HMAC-SHA-256 of the user under Secret. All processes must have the same Secret. With
+	// another one every user has a new state.
+	Secret string
+
+	// Tag, if not nil, returns the hash tag of a user's keys; nil and "" are the user. Users with one
+	// tag have their keys in one slot of a Cluster, so that core.All decides about them in one step.
+	// If users are named "org-7/alice" and organizations "org-7", this makes the organization the tag:
+	//
+	//	func(user string) string { org, _, _ := strings.Cut(user, "/"); return org }
+	//
+	// It is called for every decision, and must return the same for a user in all processes. With
+	// another one the users whose tag differs have a new state. A slot is on one server, so all users
+	// with one tag are.
+	Tag func(user string) string
+
+	// NoRefusalCache has Redis decide every attempt. Set it in a test that moves the
+	// server's clock, or if a refusal must end as soon as another process ends it.
+	NoRefusalCache bool
+
+	// NoFunctions has the server run the Lua as a script even if it has Redis Functions.
+	NoFunctions bool
+
+	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
+	// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole
+	// seconds and is at most 1,000 a second. For other limiters core.New returns an error.
+	// The answers are the module's, in whole seconds. The module and the scripts have
+	// separate states. Decisions cannot be refunded, and a Surcharge is an error, as is core.All of
+	// several subjects.
+	CLThrottle bool
+}
+
+// withDefaults returns the options with the defaults. It panics if one is out of bounds.
+func (o *Options) withDefaults() (all Options) {
+	if o != nil {
+		all = *o
+	}
+	all.Timeout, all.Prefix = cmp.Or(all.Timeout, defaultTimeout), cmp.Or(all.Prefix, defaultPrefix)
+	switch {
+	case all.Timeout < minTimeout || all.Timeout > maxTimeout:
+		panic(fmt.Sprintf("redisstore: New: Timeout %s is not within %s to %s; 0 is the default of %s", all.Timeout, minTimeout, maxTimeout, defaultTimeout))
+	case !validPrefix(all.Prefix):
+		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", all.Prefix))
+	}
+	return all
+}
+
+func validPrefix(s string) bool {
+	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
+	return len(s) <= 64 && strings.Trim(s, legal) == ""
+}
