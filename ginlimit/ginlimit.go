@@ -116,13 +116,18 @@ func next(c *gin.Context) error {
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
 // Allowed, Allow has answered and aborted the chain, and the handler returns.
+//
+// If a handler does not use the decision, its action runs although the client was answered 429. Have go
+// vet report it:
+//
+//	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/ginlimit.Allow ./...
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
 // other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
-// headers of one response agree.
+// headers of one response agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
 	return gate.Allow(framework{}, c, &lifted, limiter, user, action, cost)
@@ -134,4 +139,4 @@ func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.
 
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
 // nethttp.Settle. A goroutine that outlives the handler calls it with c.Copy().
-func Settle(c *gin.Context, actual int) error { return gate.Settle[*gin.Context](c.Request, actual) }
+func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }

@@ -160,8 +160,9 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfu
 //
 // With one action for both, user 7 and organization 7 would share counts and bans.
 //
-// All limiters need the same store. The headers show the subject that binds, and RateLimit-Policy the
-// limits of all. LimitAll panics if there are no subjects, or as [Limit] does.
+// The headers show the subject that binds, and RateLimit-Policy the limits of all. It panics if there
+// are no subjects, if their limiters have different stores, or as [Limit] does. If Config.Limiter picks
+// a limiter of another store, the answer is 500.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
@@ -200,6 +201,11 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 //
 //	defer streams.Release(context.WithoutCancel(r.Context()), d)
 //
+// If a handler does not use the decision, its action runs although the client was answered 429. The
+// compiler does not see that. go vet does if it is told to:
+//
+//	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/nethttp.Allow ./...
+//
 // A decision that has failed is the zero Decision. Call Allow before the handler writes. An empty user
 // or action is answered 400, as a missing key is.
 //
@@ -213,7 +219,7 @@ func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, 
 
 // Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
 // other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
-// headers of one response agree.
+// headers of one response agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	lifted := cfg.lift()
 	return gate.Allow(framework{}, exchange{w, r}, &lifted, limiter, user, action, cost)
@@ -239,7 +245,9 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 // Behind several such limits, it settles all of them. It does nothing for a request that passed
 // without a decision, as with Skip. r is the handler's request, or one derived from it. The error is
 // the store's, or says that no Limit has Settle. Log it, and do not retry.
-func Settle(r *http.Request, actual int) error { return gate.Settle[exchange](r, actual) }
+func Settle(r *http.Request, actual int) error {
+	return gate.Settle(framework{}, exchange{r: r}, actual)
+}
 
 // ExposedHeaders returns the headers that a browser must be allowed to read for a script
 // of another origin to see its limits. Give them to the CORS middleware, such as

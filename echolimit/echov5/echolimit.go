@@ -96,13 +96,18 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*echo.Context]) echo.Middlew
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
 // Allowed, Allow has answered, and the handler returns nil. The central error handler has then had
 // the error that Limit returns.
+//
+// If a handler does not use the decision, its action runs although the client was answered 429. Have go
+// vet report it:
+//
+//	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/echolimit/echov5.Allow ./...
 func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
 // other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
-// headers of one response agree.
+// headers of one response agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, (*gate.Config[*echo.Context])(&cfg), limiter, user, action, cost)
 }
@@ -115,6 +120,4 @@ func Decision(c *echo.Context) (core.Decision, bool) {
 
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
 // nethttp.Settle. A goroutine that outlives the handler must not use c: call Settle before.
-func Settle(c *echo.Context, actual int) error {
-	return gate.Settle[*echo.Context](c.Request(), actual)
-}
+func Settle(c *echo.Context, actual int) error { return gate.Settle(framework{}, c, actual) }

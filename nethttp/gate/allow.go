@@ -10,7 +10,7 @@ import (
 // nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
 // pass, it answers the request as [Gate.Serve] does. An error of Deny or Fail or of the Framework's
 // Answer goes to its HandleError: if a handler got the error and dropped it, the client would not
-// learn of the refusal.
+// learn of the refusal. If cfg.Headers is unknown, the answer is 500.
 //
 // If a limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the
 // same unit, whatever cfg says: the headers of one response agree.
@@ -30,7 +30,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		hs.Headers = around.config.Headers
 	}
 	a := attempt{adapter: f.Name(), limiter: limiter, user: user, action: action, cost: cost, spread: cfg.SpreadRetryAfter}
-	if a.allow(r); a.failure != nil {
+	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
 	if hs.write(h, set, &a); !a.decision.Allowed {
@@ -41,8 +41,14 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	return a.decision
 }
 
-func (a *attempt) allow(r *http.Request) {
+// allow decides, with the headers that a Config asks for.
+func (a *attempt) allow(r *http.Request, hs Headers) {
 	defer a.caught()
+	if err := hs.check(); err != nil {
+		a.asking = "headers"
+		a.fail(http.StatusInternalServerError, err)
+		return
+	}
 	a.asking = "user"
 	if !a.key(a.user, nil) {
 		return

@@ -24,7 +24,8 @@ type Failure struct {
 	adapter, asking string
 }
 
-// Error returns Err with what was asked: user, action, limiter, cost, skip or store.
+// Error returns Err with what was asked: user, action, limiter, cost, skip,
+// headers or store.
 func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f.Err.Error() }
 
 // Unwrap returns Err.

@@ -31,6 +31,7 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -136,8 +137,8 @@ type subject[C any] struct {
 const defaultMaxWaiting = 1000
 
 // New makes the gate of a middleware. All subjects are decided together: see core.All. It panics if
-// there are none, if a limiter is nil or was not made by core.New, if a key function is nil, or if a
-// number in cfg is out of bounds.
+// there are none, if a limiter is nil or was not made by core.New, if the limiters have different
+// stores, if a key function is nil, or if a field of cfg is out of bounds.
 func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] {
 	name := "Limit"
 	if len(subjects) != 1 {
@@ -157,13 +158,15 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 			fails("the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
 		case s.Action == nil:
 			fails("the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
+		case !sameStore(subjects[0].Limiter, s.Limiter):
+			fails(fmt.Sprintf("the limiters of subjects 0 and %d have different stores; make them with one", i))
 		}
 	}
 	switch {
 	case cfg.MaxWait < 0:
 		fails(fmt.Sprintf("MaxWait %s is negative; 0 refuses at once", cfg.MaxWait))
-	case cfg.Headers < XRateLimit || cfg.Headers > NoHeaders:
-		fails(fmt.Sprintf("Headers is %d; use a constant of package gate, such as gate.IETF", cfg.Headers))
+	case cfg.Headers.check() != nil:
+		fails(cfg.Headers.check().Error())
 	case cfg.FinalCost != nil && cfg.Settle:
 		fails("FinalCost and Settle are both set; keep Settle if the handler knows the cost, and FinalCost if the status tells it")
 	case cfg.MaxWaiting < 0:
@@ -190,6 +193,13 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	}
 	g.twice.left.Store(manySame)
 	return g
+}
+
+// sameStore reports whether two limiters have one store, as core.PeekAll wants it. It asks no store,
+// because the last subject has no user.
+func sameStore(a, b *core.Limiter) bool {
+	_, err := core.PeekAll(context.Background(), a.For("a", "a"), b.For("b", "b"), a.For("", ""))
+	return errors.Is(err, core.ErrNoUser)
 }
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/echolimit"
@@ -20,6 +22,7 @@ import (
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -49,6 +52,13 @@ func TestStartUp(t *testing.T) {
 		{"Gin: Headers that there are not", func() { ginlimit.Config{Headers: -1}.Limit(ok, ginlimit.Value("user"), ginlimit.Route) }, "ginlimit: Limit: Headers is -1;"},
 		{"Echo: Headers that there are not", func() { echolimit.Config{Headers: 9}.Limit(ok, echolimit.Value("user"), echolimit.Route) }, "echolimit: Limit: Headers is 9;"},
 		{"Echo v5: Headers that there are not", func() { echov5.Config{Headers: 9}.Limit(ok, echov5.Value("user"), echov5.Route) }, "echolimit: Limit: Headers is 9;"},
+		{"net/http: limiters of two stores", func() { nethttp.LimitAll(nethttp.By(ok, xUserID, action), nethttp.By(five(memory()), xUserID, action)) }, "nethttp: LimitAll: the limiters of subjects 0 and 1 have different stores; make them with one"},
+		{"Gin: the third limiter of another store", func() {
+			by := func(l *core.Limiter) gate.Subject[*gin.Context] {
+				return ginlimit.By(l, ginlimit.Value("user"), ginlimit.Route)
+			}
+			ginlimit.Config{FinalCost: func(*gin.Context, int) int { return 1 }}.LimitAll(by(ok), by(ok), by(five(memory())))
+		}, "ginlimit: LimitAll: the limiters of subjects 0 and 2 have different stores; make them with one"},
 		{"net/http: no user", func() { nethttp.Limit(ok, nil, action) }, "nethttp: Limit: the user's key function is nil; say whom to limit"},
 		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
 		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},

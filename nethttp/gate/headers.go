@@ -3,6 +3,7 @@ package gate
 // The headers of a decision or a failure.
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -39,6 +40,13 @@ const (
 
 func (hs Headers) x() bool    { return hs != IETF && hs != NoHeaders }
 func (hs Headers) ietf() bool { return hs == IETF || hs == XRateLimitAndIETF }
+
+func (hs Headers) check() error {
+	if hs < XRateLimit || hs > NoHeaders {
+		return fmt.Errorf("Headers is %d; use a constant of package gate, such as gate.IETF", hs)
+	}
+	return nil
+}
 
 // headers writes the headers of decisions.
 type headers struct {

@@ -33,7 +33,7 @@ func mountExample(a gatetest.App) http.Handler {
 				}
 			}
 			if rt.Settles != nil {
-				rt.Settles(c.w, c.r, func(actual int) error { return gate.Settle[*exchange](c.r, actual) })
+				rt.Settles(c.w, c.r, func(actual int) error { return gate.Settle(framework{}, c, actual) })
 				return
 			}
 			rt.Handler(c.w, c.r, func() (core.Decision, bool) { return gate.Decision[*exchange](c.r) })

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -15,10 +14,9 @@ type settlement struct {
 	decision core.Decision
 }
 
-var errNotSettled = errors.New("gate: Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate")
-
-// Settle is an adapter's function Settle for its request type C: see nethttp.Settle.
-func Settle[C any](r *http.Request, actual int) error {
+// Settle is an adapter's function Settle: see nethttp.Settle.
+func Settle[C any](f Framework[C], c C, actual int) error {
+	r := f.Request(c)
 	ctx, err, found := context.WithoutCancel(r.Context()), error(nil), false
 	for m := around[C](r); m != nil; m = m.outer {
 		if s := m.settles; s != nil {
@@ -26,7 +24,7 @@ func Settle[C any](r *http.Request, actual int) error {
 		}
 	}
 	if !found {
-		return errNotSettled
+		return errors.New(f.Name() + ": Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate")
 	}
 	return err
 }

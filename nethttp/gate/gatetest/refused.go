@@ -559,6 +559,15 @@ var refusedRules = []rule{
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
 	},
 	{
+		name:  "Allow: Headers that there are not are 500, and nothing is charged",
+		store: Decides(allowed),
+		routes: func(s core.Store) []Route {
+			return []Route{{Inside: []Inside{{Limiter: Five(s), User: "alice", Action: "upload", Cost: 1, Config: &nethttp.Config{Headers: 9}}}}}
+		},
+		steps: []step{{want: broken}},
+		log:   []string{cannot + "headers: Headers is 9; use a constant of package gate, such as gate.IETF"},
+	},
+	{
 		name:   "Allow inside a limit: the tighter decision owns the headers, inner",
 		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
 		routes: inward,

@@ -81,8 +81,8 @@ func testSettle(t *testing.T, adapters []Adapter) {
 		{"a request of cost 0 cannot be settled", with(func(cfg *nethttp.Config) {
 			cfg.Cost = func(*http.Request) (int, error) { return 0, nil }
 		}), settles(7), []int{10}, core.ErrNoReceipt.Error()},
-		{"without a limit that has it", []nethttp.Config{{Keep: true}}, settles(7), []int{9}, "gate: Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate"},
-		{"without a mark", []nethttp.Config{{}}, settles(7), []int{9}, "gate: Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate"},
+		{"without a limit that has it", []nethttp.Config{{Keep: true}}, settles(7), []int{9}, "adapter: Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate"},
+		{"without a mark", []nethttp.Config{{}}, settles(7), []int{9}, "adapter: Settle: no Limit around the request has Settle; set it in the Config of the Limit whose Cost is the estimate"},
 	} {
 		for _, ad := range adapters {
 			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
@@ -104,8 +104,8 @@ func testSettle(t *testing.T, adapters []Adapter) {
 				r.Header.Set("X-User-ID", "alice")
 				w := httptest.NewRecorder()
 				ad.Mount(App{Routes: []Route{rt}, Recovers: true}).ServeHTTP(w, r)
-				if got := w.Header().Get("X-Error"); got != c.fails {
-					t.Errorf("it fails with %q, want %q", got, c.fails)
+				if got, want := w.Header().Get("X-Error"), strings.Replace(c.fails, "adapter", ad.pkg(), 1); got != want {
+					t.Errorf("it fails with %q, want %q", got, want)
 				}
 				for i, want := range c.left {
 					// A larger window of the same state tells of a debt.
