@@ -2,48 +2,68 @@ package redisstore_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	_ "unsafe" // for go:linkname
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
 // leaseFleetEnv makes the test binary a process of a fleet with leases, on the server that it names.
 const leaseFleetEnv = "TAILCUT_LEASE_FLEET"
 
-// longEnv has the fleet run for a minute.
+// longEnv has the fleet run for a minute, with the clocks of its processes apart.
 const longEnv = "TAILCUT_LONG"
+
+// apartEnv says by how many seconds the time of day of a process is wrong, see buildApart.
+const apartEnv = "TAILCUT_APART"
 
 const (
 	leaseMax        = 10_000
 	leasePeriod     = time.Second
 	leaseGoroutines = 64
+
+	fleetLease = leasePeriod / 50
 )
 
 // leaseLimit admits 98 of 100 of what is declared: its window is a fiftieth longer.
 func leaseLimit() core.Limit {
-	return core.MovingWindow(leaseMax, leasePeriod).Leased(leasePeriod / 50)
+	return core.MovingWindow(leaseMax, leasePeriod).Leased(fleetLease)
 }
 
-// A leaseAction is an action that passed: when its call began and ended, in nanoseconds of the
-// machine's clock, and 1 if a lease decided.
-type leaseAction struct{ Start, End, Lease int64 }
+// nanotime is the machine's monotonic clock. Its processes share it, whatever their time of day is.
+//
+//go:linkname nanotime runtime.nanotime
+func nanotime() int64
+
+// A leaseAction is an action that passed: when its call began and ended by nanotime, the time of day
+// at its end, 1 if a lease decided, and how many actions the process has asked for.
+type leaseAction struct{ Start, End, Day, Lease, Asked int64 }
 
 // leaseProcess asks for one key until its input ends, and writes the actions that passed.
 func leaseProcess(addr string) int {
 	store := redisstore.New(redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
 	lim := core.Must(core.New(store, leaseLimit()))
+	var asked atomic.Int64
 	var mu sync.Mutex
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
 	flush := func() {
@@ -64,9 +84,9 @@ func leaseProcess(addr string) int {
 	}()
 	together(leaseGoroutines, func(int) {
 		for ctx.Err() == nil {
-			a := leaseAction{Start: time.Now().UnixNano()}
+			a := leaseAction{Start: nanotime(), Asked: asked.Add(1)}
 			d, err := lim.Allow(context.Background(), "everybody", "call")
-			a.End = time.Now().UnixNano()
+			a.End, a.Day = nanotime(), time.Now().UnixNano()
 			if err == nil && d.Allowed {
 				if d.Source == core.SourceLease {
 					a.Lease = 1
@@ -90,10 +110,10 @@ type leaseMember struct {
 	actions []leaseAction
 }
 
-func startLeaseMember(t *testing.T, addr string) *leaseMember {
+func startLeaseMember(t *testing.T, program, addr string, apart time.Duration) *leaseMember {
 	t.Helper()
-	m := &leaseMember{cmd: exec.Command(os.Args[0], "-test.run=^$")}
-	m.cmd.Env = append(os.Environ(), leaseFleetEnv+"="+addr)
+	m := &leaseMember{cmd: exec.Command(program, "-test.run=^$")}
+	m.cmd.Env = append(os.Environ(), leaseFleetEnv+"="+addr, fmt.Sprintf("%s=%.0f", apartEnv, apart.Seconds()))
 	m.cmd.Stderr = os.Stderr
 	in, err := m.cmd.StdinPipe()
 	if err != nil {
@@ -124,6 +144,56 @@ func startLeaseMember(t *testing.T, addr string) *leaseMember {
 	return m
 }
 
+// buildApart builds this test with a clock whose time of day is wrong by apartEnv, and by twice as much
+// in every other five seconds: it steps. libfaketime cannot do that, since a Go program reads
+// the clock without the C library.
+func buildApart(t *testing.T) (program string) {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkg := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
+	source, err := os.ReadFile(filepath.Join(pkg, "time.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const read = "sec, nsec, mono := runtimeNow()\n"
+	if bytes.Count(source, []byte(read)) != 1 {
+		t.Fatal("package time reads the clock in another way")
+	}
+	dir := t.TempDir()
+	write := func(name string, text []byte) string {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(pkg, "time.go"): write("time.go", bytes.Replace(source, []byte(read), []byte(read+"sec += apart * (1 + mono/5e9%2)\n"), 1)),
+		filepath.Join(pkg, "apart.go"): write("apart.go", []byte(`package time
+
+import "syscall"
+
+var apart = func() int64 {
+	s, _ := syscall.Getenv("`+apartEnv+`")
+	n, _ := atoi(s)
+	return int64(n)
+}()
+`)),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	program = filepath.Join(dir, "apart.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", write("overlay.json", overlay), "-o", program, ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
 // end ends a process, and waits until all that it has passed is read.
 func (m *leaseMember) end() {
 	_ = m.in.Close()
@@ -152,59 +222,136 @@ func crowded(actions []leaseAction, period time.Duration) (most int) {
 	return most
 }
 
-// Four processes of 64 goroutines ask for one key on a real Redis. Connections are cut, one process is
-// killed and another one takes its place: no interval has more actions than the limit.
+// Four processes of 64 goroutines ask for one key on a real Redis that keeps an append-only file.
+// Connections are cut, one process is killed and another one takes its place, Redis is killed and
+// starts with its data, and at last without them. No interval has more actions than the limit, and
+// one across the last start at most twice as many. TAILCUT_LONG=1 lasts a minute, the times of day of
+// the processes are apart and step, and while Redis is up nearly all of the limit is used.
 func TestLeaseFleet(t *testing.T) {
-	lasts := 4 * time.Second
-	if os.Getenv(longEnv) != "" {
-		lasts = time.Minute
+	redistest.Need(t, false)
+	long := os.Getenv(longEnv) != ""
+	lasts, program, apart := 5*time.Second, os.Args[0], make([]time.Duration, 5)
+	if long {
+		lasts, program = time.Minute, buildApart(t)
+		apart = []time.Duration{0, -24 * time.Hour, time.Second, time.Hour, -time.Minute}
 	}
-	server, proxy := proxied(t)
+	dir := t.TempDir()
+	server := redistest.Start(t, "appendonly yes", "appendfsync always", "dir "+dir)
+	proxy := redistest.StartProxy(t, server.Addr)
 	var members []*leaseMember
-	for range 4 {
-		members = append(members, startLeaseMember(t, proxy.Addr))
+	start := func() {
+		members = append(members, startLeaseMember(t, program, proxy.Addr, apart[len(members)]))
 	}
-	begun := time.Now()
-	const quiet = 2500 * time.Millisecond // at first nothing fails
-	killed := false
-	for time.Since(begun) < lasts {
-		time.Sleep(300 * time.Millisecond)
-		switch passed := time.Since(begun); {
-		case passed < quiet:
-		case !killed && passed > lasts/2:
-			killed = true
+	for range 4 {
+		start()
+	}
+	const quiet = 2 * time.Second // at first nothing fails
+	settled := lasts / 20         // after a start: a window that was empty is full again
+	commands := 0
+	var up []interval
+	restart := func(before func()) (down interval) {
+		commands += calls(t, server.Do, "fcall")
+		down.from = nanotime()
+		server.Kill()
+		down.to = nanotime()
+		before()
+		server.Run()
+		up[len(up)-1].to = down.from
+		up = append(up, interval{from: nanotime() + int64(settled)})
+		return down
+	}
+	var emptied interval
+	faults := []func(){
+		func() {
 			if err := members[0].cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			members = append(members, startLeaseMember(t, proxy.Addr))
+			start()
+		},
+		func() { restart(func() {}) },
+		func() {
+			emptied = restart(func() {
+				if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)); err != nil {
+					t.Fatal(err)
+				}
+			})
+		},
+	}
+	begun := time.Now()
+	up = []interval{{from: nanotime() + int64(settled)}}
+	for next := 0; time.Since(begun) < lasts; {
+		time.Sleep(300 * time.Millisecond)
+		switch passed := time.Since(begun); {
+		case passed < quiet:
+		case next < len(faults) && passed > quiet+(lasts-quiet)*time.Duration(next)/time.Duration(len(faults)):
+			faults[next]()
+			next++
 		default:
 			proxy.HangUp()
 		}
 	}
-	commands := calls(t, server.Do, "fcall")
-	var actions []leaseAction
-	byLease, calm := 0, 0
+	commands += calls(t, server.Do, "fcall")
+	up[len(up)-1].to = nanotime()
+	for _, m := range members {
+		_ = m.in.Close()
+	}
+	byLease, asked := 0, int64(0)
+	var actions, before, after []leaseAction
+	now := time.Now().UnixNano() - nanotime()
 	for i, m := range members {
 		m.end()
-		own := 0
+		own, off := int64(0), time.Duration(math.MaxInt64)
 		for _, a := range m.actions {
-			if byLease += int(a.Lease); a.Start > begun.Add(time.Second).UnixNano() && a.Start <= begun.Add(2*time.Second).UnixNano() {
-				calm++
+			byLease += int(a.Lease)
+			own = max(own, a.Asked)
+			off = min(off, time.Duration(a.Day-a.End-now).Abs())
+			if a.End < emptied.from {
+				before = append(before, a)
 			}
-			own++
+			if a.Start > emptied.to+fleetLease.Nanoseconds() {
+				after = append(after, a)
+			}
 		}
-		t.Logf("process %d: %d actions", i, own)
+		t.Logf("process %d: %d actions of %d asked for, its time of day %s off or more", i, len(m.actions), own, off.Round(time.Second))
+		if off < apart[i].Abs()-time.Second/2 {
+			t.Errorf("the time of day of process %d is not %s off", i, apart[i])
+		}
+		asked += own
 		actions = append(actions, m.actions...)
 	}
-	most := crowded(actions, leasePeriod)
-	t.Logf("%d actions in %s, %d of them by leases, %d calls of Redis; %d in a second without faults; at most %d in any second",
-		len(actions), lasts, byLease, commands, calm, most)
+	most, across := max(crowded(before, leasePeriod), crowded(after, leasePeriod)), crowded(actions, leasePeriod)
+	used := share(actions, up)
+	t.Logf("%d actions of %d asked for in %s, %d of them by leases, %d calls of Redis; at most %d in any second, %d across the start without data; %.2f %% of the limit used, %.2f %% while Redis was up",
+		len(actions), asked, lasts, byLease, commands, most, across, 100*float64(len(actions))/leaseMax/lasts.Seconds(), 100*used)
 	if most > leaseMax {
 		t.Errorf("%d actions in one second, and the limit is %d", most, leaseMax)
+	}
+	if across > 2*leaseMax {
+		t.Errorf("%d actions in one second across a start without data, and the limit is %d", across, leaseMax)
 	}
 	if byLease < len(actions)/10 || most < leaseMax/4 { // far less than on an idle machine
 		t.Errorf("%d of %d actions by leases, at most %d a second", byLease, len(actions), most)
 	}
+	if long && used < 0.97 {
+		t.Errorf("%.2f %% of the limit used while Redis was up", 100*used)
+	}
+}
+
+// An interval is by nanotime.
+type interval struct{ from, to int64 }
+
+// share returns which share of the limit the actions in the intervals have used.
+func share(actions []leaseAction, in []interval) float64 {
+	used, whole := 0, 0.0
+	for _, i := range in {
+		for _, a := range actions {
+			if i.from <= a.End && a.End < i.to {
+				used++
+			}
+		}
+		whole += leaseMax * time.Duration(max(0, i.to-i.from)).Seconds() / leasePeriod.Seconds()
+	}
+	return float64(used) / whole
 }
 
 // The recount finds one action too many.
