@@ -74,10 +74,10 @@
 // it takes units one by one. What is left at the end of the lease is given back. If 16 returns are under
 // way, or one fails, units are lost until their charge is forgotten. [Store.Leases] counts them.
 //
-// For each key that it leases a process sends two commands in a lease, at any load: a take and a
-// return. With a lease of 50 ms that is 40 a second, and with one of 20 ms it is 100: a shorter lease
-// cannot do with fewer, since units must be taken anew when it ends. While the load grows, further takes
-// of twice as many follow each other. Near the limit a process may ask 32 times at once, and then 40
+// For each key that it leases a process sends two commands in a lease while the load is steady: a take
+// and a return. With a lease of 50 ms that is 40 a second, and with one of 20 ms it is 100: a shorter
+// lease cannot do with fewer, since units must be taken anew when it ends. When the load grows, further
+// takes of twice as many follow each other: up to six commands in a lease were counted. Near the limit a process may ask 32 times at once, and then 40
 // times a second, or twice in a lease if that is more. Between them it refuses by itself
 // (core.SourceLease), for at most 25 ms or half a lease, even if there is room. A
 // limiter with a BanPolicy has no such bound, since Redis counts every refusal.
