@@ -80,7 +80,9 @@ func TestFar(t *testing.T) {
 			if c.roundTrip == 40 { // 240 ms to open a connection
 				first = 0.25
 			}
-			if (part(0) > first || part(1) > 0.01) && stalls < 50*time.Millisecond {
+			// A process that stands still for what the timeout leaves makes all calls under way late.
+			spare := 50*time.Millisecond - time.Duration(c.roundTrip)*time.Millisecond
+			if (part(0) > first || part(1) > 0.01) && stalls < spare {
 				t.Error("too many calls have no answer")
 			}
 		})
