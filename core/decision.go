@@ -15,6 +15,9 @@ const Never = time.Duration(math.MaxInt64)
 type Decision struct {
 	Allowed bool
 
+	// Source says who answered.
+	Source Source
+
 	// Limit is the quota of the binding limit: its maximum count or its capacity.
 	Limit int
 
@@ -41,9 +44,6 @@ type Decision struct {
 
 	// Reason says why an action was refused, or would have been.
 	Reason Reason
-
-	// Source says who answered.
-	Source Source
 
 	// Shadow is the index, from 0, of the shadow limit that Reason is about if it is
 	// ReasonShadowed or ReasonNear: shadow limits come after the enforced ones. Otherwise it is 0.
