@@ -177,7 +177,7 @@
 // It is too short if an InFlight limit and another limit refuse, and the slots stay taken for longer than
 // the other limit's wait, because nobody knows when a slot will be released.
 //
-// If a refusal has [SourceLease], it is the time until the process asks Redis again, at most 25 ms. There
+// If a refusal has [SourceLease], it is the time until the process asks Redis again, at most 27 ms. There
 // may be room sooner, and Redis may refuse then too.
 //
 // A clock that jumps past the end of a state and back may have lost the state.

@@ -77,10 +77,10 @@
 // For each key that it leases a process sends two commands in a lease while the load is steady: a take
 // and a return. With a lease of 50 ms that is 40 a second, and with one of 20 ms it is 100: a shorter
 // lease cannot do with fewer, since units must be taken anew when it ends. When the load grows, further
-// takes of twice as many follow each other: up to six commands in a lease were counted. Near the limit a process may ask 32 times at once, and then 40
-// times a second, or twice in a lease if that is more. Between them it refuses by itself
-// (core.SourceLease), for at most 25 ms or half a lease, even if there is room. A
-// limiter with a BanPolicy has no such bound, since Redis counts every refusal.
+// takes of twice as many follow each other: up to six commands in a lease were counted. Near the limit a
+// process may ask 32 times at once, and then every 27 ms, or nearly twice in a lease of less than 50 ms.
+// Between them it refuses by itself (core.SourceLease), even if there is room. A limiter with a BanPolicy
+// has no such bound, since Redis counts every refusal.
 //
 // A lease ends by the process's own clock, counted from before its charge was sent. It also ends by the
 // time of day, in case the machine was suspended. If an answer of Redis takes longer than a lease, the

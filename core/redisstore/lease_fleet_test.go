@@ -31,6 +31,9 @@ import (
 // leaseFleetEnv makes the test binary a process of a fleet with leases, on the server that it names.
 const leaseFleetEnv = "TAILCUT_LEASE_FLEET"
 
+// leaseLimitEnv is the text of its limit.
+const leaseLimitEnv = "TAILCUT_LEASE_LIMIT"
+
 // longEnv has the fleet run for a minute, with the clocks of its processes apart.
 const longEnv = "TAILCUT_LONG"
 
@@ -41,14 +44,7 @@ const (
 	leaseMax        = 10_000
 	leasePeriod     = time.Second
 	leaseGoroutines = 64
-
-	fleetLease = leasePeriod / 50
 )
-
-// leaseLimit admits 98 of 100 of what is declared: its window is a fiftieth longer.
-func leaseLimit() core.Limit {
-	return core.MovingWindow(leaseMax, leasePeriod).Leased(fleetLease)
-}
 
 // nanotime is the machine's monotonic clock. Its processes share it, whatever their time of day is.
 //
@@ -62,7 +58,11 @@ type leaseAction struct{ Start, End, Day, Lease, Asked int64 }
 // leaseProcess asks for one key until its input ends, and writes the actions that passed.
 func leaseProcess(addr string) int {
 	store := redisstore.New(redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true}), nil)
-	lim := core.Must(core.New(store, leaseLimit()))
+	limit, err := core.ParseLimit(os.Getenv(leaseLimitEnv))
+	if err != nil {
+		panic(err)
+	}
+	lim := core.Must(core.New(store, limit))
 	var asked atomic.Int64
 	var mu sync.Mutex
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
@@ -110,10 +110,10 @@ type leaseMember struct {
 	actions []leaseAction
 }
 
-func startLeaseMember(t *testing.T, program, addr string, apart time.Duration) *leaseMember {
+func startLeaseMember(t *testing.T, limit core.Limit, program, addr string, apart time.Duration) *leaseMember {
 	t.Helper()
 	m := &leaseMember{cmd: exec.Command(program, "-test.run=^$")}
-	m.cmd.Env = append(os.Environ(), leaseFleetEnv+"="+addr, fmt.Sprintf("%s=%.0f", apartEnv, apart.Seconds()))
+	m.cmd.Env = append(os.Environ(), leaseFleetEnv+"="+addr, leaseLimitEnv+"="+limit.String(), fmt.Sprintf("%s=%.0f", apartEnv, apart.Seconds()))
 	m.cmd.Stderr = os.Stderr
 	in, err := m.cmd.StdinPipe()
 	if err != nil {
@@ -222,6 +222,26 @@ func crowded(actions []leaseAction, period time.Duration) (most int) {
 	return most
 }
 
+// aboveRate returns by how many actions an interval surely has more than the rate, leaseMax in a period, for
+// its length.
+func aboveRate(actions []leaseAction) (most int) {
+	var starts, ends []int64
+	for _, a := range actions {
+		starts, ends = append(starts, a.Start), append(ends, a.End)
+	}
+	slices.Sort(starts)
+	slices.Sort(ends)
+	paid := func(at int64) int64 { return int64(float64(at-starts[0]) * leaseMax / float64(leasePeriod)) }
+	best, begun := int64(math.MinInt64), 0 // of all starts so far
+	for i, end := range ends {
+		for ; begun < len(starts) && starts[begun] <= end; begun++ {
+			best = max(best, paid(starts[begun])-int64(begun)) // less those that began before
+		}
+		most = max(most, int(int64(i+1)-paid(end)+best))
+	}
+	return most
+}
+
 // Four processes of 64 goroutines ask for one key on a real Redis that keeps an append-only file.
 // Connections are cut, one process is killed and another one takes its place, Redis is killed and
 // starts with its data, and at last without them. No interval has more actions than the limit, and
@@ -229,6 +249,23 @@ func crowded(actions []leaseAction, period time.Duration) (most int) {
 // the processes are apart and step, and while Redis is up nearly all of the limit is used.
 func TestLeaseFleet(t *testing.T) {
 	redistest.Need(t, false)
+	tests := []struct {
+		name    string
+		limit   core.Limit
+		lease   time.Duration
+		crowded func([]leaseAction) int // at most leaseMax
+	}{
+		// A window is longer by a lease, so it admits 98 of 100 of what is declared.
+		{"window", core.MovingWindow(leaseMax, leasePeriod), leasePeriod / 50, func(a []leaseAction) int { return crowded(a, leasePeriod) }},
+		// A funnel's burst is smaller, and its rate is whole.
+		{"funnel", core.Funnel(leaseMax, core.Per(leaseMax, leasePeriod)), leasePeriod / 20, aboveRate},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { leaseFleet(t, test.limit.Leased(test.lease), test.lease, test.crowded) })
+	}
+}
+
+func leaseFleet(t *testing.T, limit core.Limit, lease time.Duration, crowded func([]leaseAction) int) {
 	long := os.Getenv(longEnv) != ""
 	lasts, program, apart := 5*time.Second, os.Args[0], make([]time.Duration, 5)
 	if long {
@@ -240,7 +277,7 @@ func TestLeaseFleet(t *testing.T) {
 	proxy := redistest.StartProxy(t, server.Addr)
 	var members []*leaseMember
 	start := func() {
-		members = append(members, startLeaseMember(t, program, proxy.Addr, apart[len(members)]))
+		members = append(members, startLeaseMember(t, limit, program, proxy.Addr, apart[len(members)]))
 	}
 	for range 4 {
 		start()
@@ -308,7 +345,7 @@ func TestLeaseFleet(t *testing.T) {
 			if a.End < emptied.from {
 				before = append(before, a)
 			}
-			if a.Start > emptied.to+fleetLease.Nanoseconds() {
+			if a.Start > emptied.to+lease.Nanoseconds() {
 				after = append(after, a)
 			}
 		}
@@ -319,15 +356,16 @@ func TestLeaseFleet(t *testing.T) {
 		asked += own
 		actions = append(actions, m.actions...)
 	}
-	most, across := max(crowded(before, leasePeriod), crowded(after, leasePeriod)), crowded(actions, leasePeriod)
+	most, across := max(crowded(before), crowded(after)), crowded(actions)
 	used := share(actions, up)
-	t.Logf("%d actions of %d asked for in %s, %d of them by leases, %d calls of Redis; at most %d in any second, %d across the start without data; %.2f %% of the limit used, %.2f %% while Redis was up",
-		len(actions), asked, lasts, byLease, commands, most, across, 100*float64(len(actions))/leaseMax/lasts.Seconds(), 100*used)
+	perProcess := float64(commands) / 4 / lasts.Seconds()
+	t.Logf("%d actions of %d asked for in %s, %d of them by leases, %d calls of Redis, %.1f a second and process; at most %d too close together, %d across the start without data; %.2f %% of the limit used, %.2f %% while Redis was up",
+		len(actions), asked, lasts, byLease, commands, perProcess, most, across, 100*float64(len(actions))/leaseMax/lasts.Seconds(), 100*used)
 	if most > leaseMax {
-		t.Errorf("%d actions in one second, and the limit is %d", most, leaseMax)
+		t.Errorf("%d actions too close together, and the limit is %d", most, leaseMax)
 	}
 	if across > 2*leaseMax {
-		t.Errorf("%d actions in one second across a start without data, and the limit is %d", across, leaseMax)
+		t.Errorf("%d actions too close together across a start without data, and the limit is %d", across, leaseMax)
 	}
 	if byLease < len(actions)/10 || most < leaseMax/4 { // far less than on an idle machine
 		t.Errorf("%d of %d actions by leases, at most %d a second", byLease, len(actions), most)
@@ -370,6 +408,34 @@ func TestCrowded(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if n := crowded(test.actions, time.Second); n != test.want {
+				t.Errorf("%d, want %d", n, test.want)
+			}
+		})
+	}
+}
+
+// So does the recount of a rate, here 10 in a millisecond.
+func TestAboveRate(t *testing.T) {
+	at := func(ms int64) int64 { return ms * int64(time.Millisecond) }
+	burst := func(n int, start, end int64) (a []leaseAction) {
+		for range n {
+			a = append(a, leaseAction{Start: start, End: end})
+		}
+		return a
+	}
+	tests := []struct {
+		name    string
+		actions []leaseAction
+		want    int
+	}{
+		{"a burst", burst(100, at(5), at(6)), 90},
+		{"what the rate has paid", append(burst(100, at(5), at(6)), burst(50, at(10), at(11))...), 90},
+		{"two bursts", append(burst(100, at(5), at(6)), burst(70, at(10), at(11))...), 110},
+		{"a pause before it pays nothing", append(burst(1, at(0), at(0)), burst(100, at(500), at(501))...), 90},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if n := aboveRate(test.actions); n != test.want {
 				t.Errorf("%d, want %d", n, test.want)
 			}
 		})

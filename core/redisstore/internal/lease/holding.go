@@ -16,10 +16,11 @@ const (
 	farFor   = 4       // leases: so long no take begins after one that took longer than a lease
 
 	// Near the limit what remains is taken in small portions, or one by one. A process may then ask
-	// so many times at once, and after that 40 times a second, or twice in a lease if that is more.
+	// so many times at once, and after that every askEvery, or with a shorter lease than 50 ms nearly
+	// twice in each. So with 50 ms it sends fewer commands near the limit than far from it.
 	// Between that it refuses by itself.
 	maxAsks  = 32
-	askEvery = 25 * time.Millisecond
+	askEvery = 27 * time.Millisecond
 )
 
 // A holding is guarded by its shard.
@@ -193,7 +194,7 @@ func (h *holding) spend(now time.Time) {
 	h.asks = h.asks.Add(h.askEvery())
 }
 
-func (h *holding) askEvery() time.Duration { return min(askEvery, h.lease/2) }
+func (h *holding) askEvery() time.Duration { return min(askEvery, h.lease*27/50) }
 
 // refusal is the answer of a process that has spent its asks. The action passes, if there is room,
 // when there is the next one.
