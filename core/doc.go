@@ -43,10 +43,28 @@
 // examples/compare draws each limit's answers to the same traffic. examples/replay tries limits on an
 // access log.
 //
+// # Common mistakes
+//
+// Most mistakes are errors that say what to change, or are logged once: package nethttp lists the
+// codes. The compiler and the log do not see these:
+//
+//	d.Allowed is not read         A refusal is not an error: err is nil, and the action runs.
+//	Peek in place of Allow        It charges nothing, so every action passes.
+//	user and action are swapped   In Allow the user comes first. Swapped, PerUser limits and bans are for
+//	                              everybody, and all keys are in one slot of a Cluster.
+//	With's result is not used     It returns another limiter. The first one does not change.
+//	Wait without a deadline       It may block for a year, on a limit of a year.
+//	one action, charged twice     by two limiters, or by middleware and its handler. Limits of one kind and
+//	                              period share their state: 5 and 100 a minute together admit 2 or 3.
+//	one Redis, two applications   With one redisstore.Options.Prefix, users and actions of the same name
+//	                              count together, even if the applications declare different numbers.
+//	a name that a client chooses  Each new user or action has the full quota. So do not use an unchecked
+//	                              header, or the raw path.
+//
 // # Refusals
 //
-// [BanPolicy] bans users who keep trying after being refused. [Limiter.Ban] bans by hand.
-// [Limiter.Wait] blocks until the action may pass.
+// [BanPolicy] bans users who keep trying after being refused. [Limiter.Ban] bans by hand; for that
+// BanPolicy{} is enough. [Limiter.Wait] blocks until the action may pass, and so until a ban ends.
 //
 //	posts, err = posts.With(
 //		core.BanPolicy{Refusals: 20, Within: time.Minute, Bans: []time.Duration{time.Minute, time.Hour}},
