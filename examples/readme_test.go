@@ -127,6 +127,13 @@ fence:
 	}
 }
 
+// What does not fit belongs to package documentation or to an example.
+func TestREADMEIsShort(t *testing.T) {
+	if words := len(strings.Fields(readme(t, "../README.md"))); words > 1500 {
+		t.Errorf("the README has %d words, want at most 1,500", words)
+	}
+}
+
 // TestREADMENamesWhatExists checks the names of the API, qualified ones such as
 // core.Must, and the paths.
 func TestREADMENamesWhatExists(t *testing.T) {

@@ -45,10 +45,12 @@ func newLogFormat(o *Options, v values) (*logFormat, error) {
 		return nil, configError("the format has no time, such as $time_local, $time_iso8601 or $msec; name its variable as the field time")
 	case !found[fieldRequest] && !(found[fieldMethod] && found[fieldPath]):
 		return nil, configError("the format has neither $request nor $request_method and $request_uri; name its variables as the fields request, or method and path")
+	case !found[fieldUser] && o.User == UserAddress:
+		return nil, configError("the format has no address, such as $remote_addr; name its variable as the field address, or choose another user")
 	case !found[fieldUser]:
-		return nil, configError("the format has no variable for the user %s; choose another user, or name the variable of the field address", o.User)
+		return nil, configError("the format has no variable for the user %s; compare the names, or choose another user", o.User)
 	case !found[fieldID] && strings.HasPrefix(o.IDs, userField):
-		return nil, configError("the format has no variable for the ids %s; choose others", o.IDs)
+		return nil, configError("the format has no variable for the ids %s; compare the names, or choose others", o.IDs)
 	}
 	return p, nil
 }

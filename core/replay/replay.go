@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tailcut/tailcut/core"
@@ -151,6 +152,9 @@ func (o *Options) validate(actions []string) error {
 		}
 	}
 	for _, c := range o.Candidates {
+		if i := slices.IndexFunc(c.Limits, core.Limit.IsShadow); i >= 0 {
+			return configError("%s refuses nobody; leave Shadow out, since a replay is a dry run", c.Limits[i])
+		}
 		if _, err := core.New(memorystore.New(nil), c.Limits...); err != nil {
 			return fmt.Errorf("replay: %w", err)
 		}
@@ -160,7 +164,7 @@ func (o *Options) validate(actions []string) error {
 			}
 		}
 		switch {
-		case c.Action == "" || contains(actions, c.Action):
+		case c.Action == "" || slices.Contains(actions, c.Action):
 		case len(o.Routes) == 0:
 			return configError("limit %s is for the action %q, but there are no routes, so all requests are the action %s; add a route, such as 'POST /%[2]s=%[2]s'", c, c.Action, AllActions)
 		default:
@@ -185,15 +189,6 @@ func (o *Options) validateUsers() error {
 
 // isLogFormat reports whether the format is the text of a log_format, which has variables.
 func (o *Options) isLogFormat() bool { return strings.Contains(o.Format, "$") }
-
-func contains(actions []string, action string) bool {
-	for _, a := range actions {
-		if a == action {
-			return true
-		}
-	}
-	return false
-}
 
 func configError(format string, args ...any) error {
 	return fmt.Errorf("replay: %s%w", fmt.Sprintf(format, args...), quiet{})

@@ -473,6 +473,7 @@ func TestBadOptionsAreConfigErrors(t *testing.T) {
 		"no limit":            {Candidates: []replay.Candidate{{}}},
 		"limit of no action":  {Candidates: []replay.Candidate{{Action: "y", Limits: window}}},
 		"limit in flight":     {Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour), core.InFlight(3).Shadow()}}}},
+		"shadow limit":        {Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour), core.FixedWindow(9, time.Hour).Shadow()}}}},
 		"limit out of bounds": {Candidates: []replay.Candidate{{Limits: []core.Limit{core.SlidingWindow(0, time.Hour)}}}},
 	} {
 		r, err := replay.Run(t.Context(), strings.NewReader(""), o)
