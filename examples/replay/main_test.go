@@ -53,21 +53,21 @@ The log has whole seconds: all requests of a second count as one instant.
 reply: 4 requests by 2 users
 
   SlidingWindow(2, 1m)
-    refuses       1 of 4 requests (25.0 %)
-    touches       1 of 2 users (50.0 %)
+    refuses       1 of 4 requests (25.0%)
+    touches       1 of 2 users (50.0%)
     longest wait  40s
     by hour       ········█···············  0 to 23 o'clock, UTC+08:00
     most refused  203.0.113.1 (1; 1 user id)
 
   The smallest max of a SlidingWindow that touches at most
-                 nobody   0.1 % of users   1 % of users
+                 nobody    0.1% of users    1% of users
     1m                3                3              3
     10m               3                3              3
     1h                3                3              3
     24h               3                3              3
 
   The smallest capacity of a Funnel that touches at most
-                 nobody   0.1 % of users   1 % of users
+                 nobody    0.1% of users    1% of users
     1/s               1                1              1
     30/m              1                1              1
     10/m              1                1              1
@@ -288,7 +288,7 @@ func TestForum(t *testing.T) {
 			t.Errorf("the %s shows %s", name, m)
 		}
 	}
-	for _, want := range []string{"<!doctype html>", "SlidingWindow(5, 1m)", "221 (8.86 %)", "<td>25</td>", "<svg", "Tue 03:00: 176 refusals", "prefers-color-scheme: dark", "</html>"} {
+	for _, want := range []string{"<!doctype html>", "SlidingWindow(5, 1m)", "221 (8.86%)", "<td>25</td>", "<svg", "Tue 03:00: 176 refusals", "prefers-color-scheme: dark", "</html>"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -424,7 +424,7 @@ func TestPrintable(t *testing.T) {
 }
 
 func TestProgressIsShownAfterASecond(t *testing.T) {
-	for bytes, want := range map[int]string{1: "", 4: "\r[#######.......................] 25 %, 0 MB, 0 MB/s\x1b[K"} {
+	for bytes, want := range map[int]string{1: "", 4: "\r[#######.......................] 25%, 0 MB, 0 MB/s\x1b[K"} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
 			p := &progress{log: &slow{bytes}, size: 4, out: &out}
@@ -441,7 +441,7 @@ func TestProgressIsShownAfterASecond(t *testing.T) {
 func TestBar(t *testing.T) {
 	p := &progress{size: 2e6}
 	p.read.Store(3e6)
-	if got, want := p.bar(2*time.Second), "["+strings.Repeat("#", 30)+"] 100 %, 3 MB, 1 MB/s"; got != want {
+	if got, want := p.bar(2*time.Second), "["+strings.Repeat("#", 30)+"] 100%, 3 MB, 1 MB/s"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	p.size = 0

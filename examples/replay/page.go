@@ -150,7 +150,7 @@ func curves(a *replay.ActionReport) chart {
 	}
 	for _, share := range []float64{1, 0.1, 0.01, 0.001, 0.0001, 0.00001} {
 		if share > least {
-			c.Y = append(c.Y, tick{At: y(share), Text: fmt.Sprintf("%g %%", share*100)})
+			c.Y = append(c.Y, tick{At: y(share), Text: fmt.Sprintf("%g%%", share*100)})
 		}
 	}
 	c.Y = append(c.Y, tick{At: c.Bottom, Text: "0"})

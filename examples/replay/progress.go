@@ -61,5 +61,5 @@ func (p *progress) bar(elapsed time.Duration) string {
 	}
 	share := min(1, float64(read)/float64(p.size))
 	full := int(share * width)
-	return fmt.Sprintf("[%s%s] %d %%, %s", strings.Repeat("#", full), strings.Repeat(".", width-full), int(share*100), rate)
+	return fmt.Sprintf("[%s%s] %d%%, %s", strings.Repeat("#", full), strings.Repeat(".", width-full), int(share*100), rate)
 }

@@ -99,7 +99,7 @@ func writeFit(w io.Writer, a *replay.ActionReport) {
 		fmt.Fprintf(w, "    %-9s %9s %16s %14s\n", name, group(int64(l.Nobody)), group(int64(l.PerMille)), group(int64(l.Percent)))
 	}
 	head := func(title string) {
-		fmt.Fprintf(w, "\n  %s\n    %-9s %9s %16s %14s\n", title, "", "nobody", "0.1 % of users", "1 % of users")
+		fmt.Fprintf(w, "\n  %s\n    %-9s %9s %16s %14s\n", title, "", "nobody", "0.1% of users", "1% of users")
 	}
 	head("The smallest max of a SlidingWindow that touches at most")
 	for _, f := range a.Windows {
@@ -128,9 +128,9 @@ func suggestion(a *replay.ActionReport) (line, touched string) {
 	n, touched := fit.Nobody, "none of these users"
 	switch {
 	case a.Users >= 1000:
-		n, touched = fit.PerMille, "at most 0.1 % of these users"
+		n, touched = fit.PerMille, "at most 0.1% of these users"
 	case a.Users >= 100:
-		n, touched = fit.Percent, "at most 1 % of these users"
+		n, touched = fit.Percent, "at most 1% of these users"
 	}
 	kind := "SlidingWindow"
 	switch {
@@ -227,12 +227,12 @@ func group(n int64) string {
 func percent(n, of int64) string {
 	switch p := 100 * float64(n) / float64(max(of, 1)); {
 	case n == 0:
-		return "0 %"
+		return "0%"
 	case p < 0.01:
-		return "below 0.01 %"
+		return "below 0.01%"
 	case p < 10:
-		return strconv.FormatFloat(p, 'f', 2, 64) + " %"
+		return strconv.FormatFloat(p, 'f', 2, 64) + "%"
 	default:
-		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+		return strconv.FormatFloat(p, 'f', 1, 64) + "%"
 	}
 }
