@@ -93,7 +93,8 @@ type Route struct {
 // A Candidate is a limiter to try: its limits, and for which action. If Action is empty, it is tried on
 // every action. Each action is then counted separately, as with a limiter that several routes share, and
 // a limit with PerUser counts them together. A [core.BanPolicy] cannot be tried; its bans would refuse
-// more requests. Neither can core.InFlight, since a replay does not follow actions to their end.
+// more requests. Neither can core.InFlight, since a replay does not follow actions to their end, nor a
+// shadow limit, since it refuses nobody.
 type Candidate struct {
 	Action string
 	Limits []core.Limit
