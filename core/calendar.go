@@ -48,8 +48,12 @@ func (u CalendarUnit) known() bool {
 // is repeated counts anew.
 //
 // The time of day is the store's. If it steps back over a boundary by more than a second, the period
-// after the boundary counts anew. If two processes have different versions of the database, and so
-// different boundaries, the period that begins last has no more than max.
+// after the boundary counts anew.
+//
+// If two processes have different versions of the database, and so different boundaries, the period that
+// begins last has no more than max. There is one exception, if that period also ends last: up to twice max
+// pass in it if no process with its boundaries decides about the user, a refusal included, between its
+// beginning and the earlier end. A state knows only the ends that it was told.
 func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	zone := loc.String()
 	if loc == local && loc != time.UTC {
