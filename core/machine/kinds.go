@@ -50,8 +50,8 @@ const (
 	FormMeter   Form = iota + 1 // State.Meter
 	FormCounter                 // State.Counter
 	FormTrail                   // State.Trail
-	FormBans                    // State.Bans
-	FormSlots                   // State.Slots
+	FormBans                    // *Bans in State.Other
+	FormSlots                   // *Slots in State.Other
 )
 
 // machines is the table of all machines, by form.
