@@ -19,30 +19,19 @@ func (l Limit) String() string {
 	}
 	var b strings.Builder
 	b.WriteString(l.shape.text(&l))
-	if l.mods&modRefused != 0 {
-		b.WriteString(".CountRefused()")
+	modifier := func(called bool, format string, args ...any) {
+		if called {
+			fmt.Fprintf(&b, format, args...)
+		}
 	}
-	if l.mods&modInitial != 0 {
-		fmt.Fprintf(&b, ".Initial(%d)", l.initial)
-	}
-	if l.mods&modForget != 0 {
-		fmt.Fprintf(&b, ".ForgetAfter(%s)", shortest(l.forget))
-	}
-	if l.mods&modLease != 0 && l.kind == machine.KindInFlight { // no other kind has kept it
-		fmt.Fprintf(&b, ".Lease(%s)", shortest(l.period))
-	}
-	if l.mods&modLeased != 0 {
-		fmt.Fprintf(&b, ".Leased(%s)", shortest(l.leased))
-	}
-	if l.mods&modName != 0 {
-		fmt.Fprintf(&b, ".Named(%q)", l.name)
-	}
-	if l.perUser {
-		b.WriteString(".PerUser()")
-	}
-	if l.shadow {
-		b.WriteString(".Shadow()")
-	}
+	modifier(l.mods&modRefused != 0, ".CountRefused()")
+	modifier(l.mods&modInitial != 0, ".Initial(%d)", l.initial)
+	modifier(l.mods&modForget != 0, ".ForgetAfter(%s)", shortest(l.forget))
+	modifier(l.mods&modLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
+	modifier(l.mods&modLeased != 0, ".Leased(%s)", shortest(l.leased))
+	modifier(l.mods&modName != 0, ".Named(%q)", l.name)
+	modifier(l.perUser, ".PerUser()")
+	modifier(l.shadow, ".Shadow()")
 	return b.String()
 }
 
