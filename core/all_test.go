@@ -531,3 +531,33 @@ func (s receiptless) Take(ctx context.Context, c core.Charge) (core.Decision, er
 	c.Receipt = false
 	return s.apart.Take(ctx, c)
 }
+
+// A slot that All gives back, since another subject refuses, goes at once to a caller that waits for it.
+func TestAWaiterGetsASlotThatAllGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := hesitant{memorystore.New(nil), "alice"}
+		org, user := core.Must(core.New(s, core.InFlight(1))), core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+		_, _ = user.Allow(t.Context(), "alice", "post")
+		begun := time.Now()
+		go func() { _, _ = core.All(t.Context(), org.For("org", "post"), user.For("alice", "post")) }()
+		synctest.Wait()
+		if d, err := org.Wait(t.Context(), "org", "post"); err != nil || !d.Allowed || time.Since(begun) != 100*time.Millisecond {
+			t.Errorf("after %s: %+v, %v", time.Since(begun), d, err)
+		}
+	})
+}
+
+// hesitant needs some time for a user, and decides about nobody together.
+type hesitant struct {
+	*memorystore.Store
+	user string
+}
+
+func (hesitant) Joins(string, string) bool { return false }
+
+func (s hesitant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if c.User == s.user {
+		time.Sleep(100 * time.Millisecond)
+	}
+	return s.Store.Take(ctx, c)
+}
