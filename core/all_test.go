@@ -625,3 +625,26 @@ func TestWaitAllWithBans(t *testing.T) {
 		})
 	}
 }
+
+// A subject that costs nothing has no part in a refusal, also of a caller whose time ends while others are
+// before it.
+func TestWaitAllWithASubjectThatCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memorystore.New(nil)
+		user, org := core.Must(core.New(s, core.FixedWindow(1, time.Hour))), core.Must(core.New(s, core.InFlight(1)))
+		_, _ = user.Allow(t.Context(), "alice", "post")
+		_, _ = org.Allow(t.Context(), "org", "post")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				d, err := core.WaitAll(ctx, time.Minute, user.For("alice", "post").Cost(0), org.For("org", "post"))
+				if !errors.Is(err, core.ErrRefused) || d.Subject != 1 || d.Reason != core.ReasonInFlight || d.RetryAfter != 50*time.Second {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
