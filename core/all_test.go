@@ -568,7 +568,7 @@ func TestWaitAllWithBans(t *testing.T) {
 	policy := core.BanPolicy{Refusals: 3, Within: time.Hour, Bans: []time.Duration{time.Hour}}
 	for name, store := range map[string]func() core.Store{
 		"together": func() core.Store { return memorystore.New(nil) },
-		"in turn":  func() core.Store { return &apart{store: memorystore.New(nil)} },
+		"in turn":  func() core.Store { return hesitant{memorystore.New(nil), "nobody"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

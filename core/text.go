@@ -156,11 +156,7 @@ func (p *limitParser) call(words []limitWord, l Limit, what string) Limit {
 
 func (p *limitParser) rate() Rate {
 	word, n := p.word(), 1
-	if word != "Per" && word != "Every" {
-		p.fail("%s is not a rate; write Per(30, 1m) or Every(2s)", p.found())
-		return Rate{}
-	}
-	p.at += len(word)
+	p.take(word == "Per" || word == "Every", "a rate; write Per(30, 1m) or Every(2s)")
 	p.want("(")
 	if word == "Per" {
 		n = p.number()
@@ -180,32 +176,30 @@ func (p *limitParser) duration() time.Duration {
 }
 
 func readWord[T any](p *limitParser, parse func(string) (T, error), what string) T {
-	word := p.word()
-	v, err := parse(word)
-	if err != nil {
-		p.fail("%s is not %s", p.found(), what)
-	}
-	p.at += len(word)
+	v, err := parse(p.word())
+	p.take(err == nil, what)
 	return v
 }
 
 func (p *limitParser) unit() CalendarUnit {
-	return readWord(p, func(word string) (u CalendarUnit, err error) {
-		if u = CalendarUnit(word); !u.known() {
-			err = ErrConfig
-		}
-		return u, err
-	}, "one of "+calendarUnits)
+	unit := CalendarUnit(p.word())
+	p.take(unit.known(), "one of "+calendarUnits)
+	return unit
 }
 
 // zone reads a name, which New checks.
 func (p *limitParser) zone() string {
-	return readWord(p, func(word string) (string, error) {
-		if strings.Trim(word, legalZone) != "" || word == "" {
-			return "", ErrConfig
-		}
-		return word, nil
-	}, "a time zone; write one such as UTC or Asia/Shanghai")
+	zone := p.word()
+	p.take(zone != "" && strings.Trim(zone, legalZone) == "", "a time zone; write one such as UTC or Asia/Shanghai")
+	return zone
+}
+
+// take passes over the next word, if that is legal.
+func (p *limitParser) take(legal bool, what string) {
+	if !legal {
+		p.fail("%s is not %s", p.found(), what)
+	}
+	p.at += len(p.word())
 }
 
 func (p *limitParser) quoted() string {
