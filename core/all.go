@@ -62,13 +62,17 @@ func PeekAll(ctx context.Context, subjects ...Subject) (Decision, error) {
 	if err := check(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
+	subjects = slices.Clone(subjects)
+	for i := range subjects {
+		subjects[i].cost = max(subjects[i].cost, 1)
+	}
 	return decide(ctx, machine.Ask{Mode: machine.Peek}, subjects)
 }
 
 // decide decides about subjects that check has found valid. A cost of 0 is not charged, and only a ban
 // refuses it.
 func decide(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
-	if ask.Mode == machine.Charge && slices.ContainsFunc(subjects, func(s Subject) bool { return s.cost == 0 }) {
+	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.cost == 0 }) {
 		return decideFree(ctx, ask, subjects)
 	}
 	l, c := subjects[0].limiter, charge(subjects, ask)
@@ -168,7 +172,7 @@ func charge(subjects []Subject, ask machine.Ask) Charge {
 		}
 	}
 	of := func(s *Subject) Charge {
-		ask.Cost = int64(max(s.cost, 1)) // a Peek has no other
+		ask.Cost = int64(s.cost)
 		return Charge{User: s.user, Action: s.action, Limits: s.limiter.limits, Ask: ask, Receipt: receipt, slots: s.limiter.slots}
 	}
 	c := of(&subjects[0])

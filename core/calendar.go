@@ -48,8 +48,12 @@ func (u CalendarUnit) known() bool {
 // is repeated counts anew.
 //
 // The time of day is the store's. If it steps back over a boundary by more than a second, the period
-// after the boundary counts anew. If two processes have different versions of the database, and so
-// different boundaries, the period that begins last has no more than max.
+// after the boundary counts anew.
+//
+// If two processes have different versions of the database, and so different boundaries, the period that
+// begins last has no more than max. There is one exception, if that period also ends last: up to twice max
+// pass in it if no process with its boundaries decides about the user, a refusal included, between its
+// beginning and the earlier end. A state knows only the ends that it was told.
 func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	zone := loc.String()
 	if loc == local && loc != time.UTC {
@@ -79,32 +83,35 @@ var calendars sync.Map
 const legalZone = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/"
 
 // calendarIn is the calendar of a zone of the database.
-func calendarIn(unit CalendarUnit, zone string) (c calendar) {
-	c = calendar{unit: unit, zone: zone}
-	key := c
-	if found, ok := calendars.Load(key); ok {
-		c.periods = found.(*machine.Calendar)
-		return c
+func calendarIn(unit CalendarUnit, zone string) calendar {
+	c := calendar{unit: unit, zone: zone}
+	found, ok := calendars.Load(c)
+	if !ok {
+		loc, problem := locate(unit, zone)
+		if problem != "" {
+			c.problem = problem
+			return c
+		}
+		found, _ = calendars.LoadOrStore(c, machine.NewCalendar(string(unit), loc))
 	}
+	c.periods = found.(*machine.Calendar)
+	return c
+}
+
+func locate(unit CalendarUnit, zone string) (loc *time.Location, problem string) {
 	switch {
 	case !unit.known():
-		c.problem = fmt.Sprintf("unit %.40q is not one of %s", string(unit), calendarUnits)
-		return c
+		return nil, fmt.Sprintf("unit %.40q is not one of %s", string(unit), calendarUnits)
 	case zone == "Local":
-		c.problem = "time.Local is another zone on each machine; name the zone, as in time.LoadLocation(\"Asia/Shanghai\"), or use UTC"
-		return c
+		return nil, "time.Local is another zone on each machine; name the zone, as in time.LoadLocation(\"Asia/Shanghai\"), or use UTC"
 	case zone == "" || len(zone) > 64 || strings.Trim(zone, legalZone) != "":
-		c.problem = "the location has no name in the time zone database, so other processes cannot load it; make it with time.LoadLocation, and not with time.FixedZone"
-		return c
+		return nil, "the location has no name in the time zone database, so other processes cannot load it; make it with time.LoadLocation, and not with time.FixedZone"
 	}
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
-		c.problem = fmt.Sprintf("zone %s cannot be loaded: check its name, or import _ \"time/tzdata\" if the machine has no time zone database; a time.FixedZone cannot be used", zone)
-		return c
+		return nil, fmt.Sprintf("zone %s cannot be loaded: check its name, or import _ \"time/tzdata\" if the machine has no time zone database; a time.FixedZone cannot be used", zone)
 	}
-	found, _ := calendars.LoadOrStore(key, machine.NewCalendar(string(unit), loc))
-	c.periods = found.(*machine.Calendar)
-	return c
+	return loc, ""
 }
 
 func (c calendar) limit(max int) Limit {
@@ -120,13 +127,10 @@ func (c calendar) text(l *Limit) string {
 }
 
 func (c calendar) validate(l *Limit, bad badLimit) error {
-	switch most := l.kind.Most(); {
-	case c.problem != "":
+	if c.problem != "" {
 		return bad("%s", c.problem)
-	case l.max < 1 || l.max > most:
-		return bad("max %d is not within 1 to %d", l.max, most)
 	}
-	return nil
+	return validateMax(l, bad)
 }
 
 func (c calendar) compile(l *Limit) {

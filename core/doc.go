@@ -101,8 +101,8 @@
 //	ElasticWindow                  the same, but the window ends only after a pause
 //
 // So a user whose every action costs more than its estimate can use up to two quotas in each period of
-// a window. For such actions use a TokenBucket, or a high estimate, because what is not used is given
-// back.
+// a window. If debt must be paid off, use a TokenBucket or Funnel. With a window use a high estimate,
+// because what is not used is given back.
 //
 // # Actions in progress
 //
@@ -209,6 +209,8 @@
 //     bucket with Initial is forgotten sooner
 //   - a BanPolicy counts refusals
 //   - the first action after the clock stepped back moves a state from the future to now
+//   - an action whose process has time zone data with a later end of a CalendarWindow's period moves the
+//     end there
 //
 // So no user is locked out for longer than one full period, and a second more with
 // redisstore or a CalendarWindow. A ban, an ElasticWindow and CountRefused may last longer: that is their

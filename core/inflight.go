@@ -3,6 +3,7 @@ package core
 // InFlight: at most so many actions at the same time, and what frees their slots.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,10 +54,7 @@ type inFlight struct{ window }
 func (inFlight) text(l *Limit) string { return fmt.Sprintf("%s(%d)", l.kind.Constructor(), l.max) }
 
 func (inFlight) validate(l *Limit, bad badLimit) error {
-	if most := l.kind.Most(); l.max < 1 || l.max > most {
-		return bad("max %d is not within 1 to %d", l.max, most)
-	}
-	return validatePeriod("lease", l.period, bad)
+	return cmp.Or(validateMax(l, bad), validatePeriod("lease", l.period, bad))
 }
 
 // takeSlots reports whether one of the limits is InFlight.

@@ -34,13 +34,10 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		return cmp.Compare(subjects[j].limiter.refused.Load(), subjects[i].limiter.refused.Load())
 	})
 	decisions := make([]Decision, n)
-	var receipts []*Receipt
-	passed := false
-	defer func() {
-		for _, r := range receipts {
-			if !passed { // also if the store panics
-				r.giveBack(context.WithoutCancel(ctx))
-			}
+	var charged []*Receipt
+	defer func() { // also if the store panics
+		for _, r := range charged {
+			r.giveBack(ctx)
 		}
 	}()
 	for _, i := range order {
@@ -60,14 +57,14 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		case r == nil || r.by == nil:
 			d, err = Decision{}, errApart
 		default:
-			receipts = append(receipts, r)
+			charged = append(charged, r)
 		}
 		if d.Subject = i; err != nil || refused && c.Mode == machine.Charge {
 			return d, err
 		}
 		decisions[i] = d
 	}
-	passed = true
+	charged = nil
 	d := decisions[0]
 	for i := range decisions[1:] {
 		d.join(&decisions[i+1])
@@ -76,13 +73,4 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		d.receipt = nil
 	}
 	return d, nil
-}
-
-// giveBack refunds a charge and releases its slots.
-func (r *Receipt) giveBack(ctx context.Context) {
-	for _, a := range []machine.Amendment{{Verb: machine.VerbRefund, Units: r.Cost}, {Verb: machine.VerbRelease}} {
-		if r.concerned(a) {
-			_, _ = r.by.Amend(ctx, r, a)
-		}
-	}
 }

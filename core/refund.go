@@ -136,6 +136,16 @@ func (l *Limiter) conclude(ctx context.Context, d Decision, n int, units func(*R
 	return err
 }
 
+// giveBack undoes a charge whose action does not begin, whatever has become of ctx.
+func (r *Receipt) giveBack(ctx context.Context) {
+	if r.by == nil { // the store cannot
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	_ = r.refund(ctx, r.Cost)
+	_ = r.amendSlots(ctx, machine.VerbRelease)
+}
+
 // refund gives back units.
 func (r *Receipt) refund(ctx context.Context, units int64) error {
 	a := machine.Amendment{Verb: machine.VerbRefund, Units: units}

@@ -19,7 +19,9 @@ import (
 // If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it is
 // more, the difference is charged now, to every limit that the estimate was charged to, whether or
 // not it fits, and whether or not the user is banned. What does not fit is debt. The user is refused
-// until enough of it is paid: the package's documentation says when, under "Costs known at the end".
+// until enough of it is paid. A TokenBucket or Funnel has all of it paid off, at its rate. A FixedWindow
+// or CalendarWindow counts what was used in it, and forgives the debt when it ends. The package's
+// documentation compares all limits, under "Costs known at the end".
 //
 // Of a decision by [All] it settles each subject's charge. The slots of [InFlight] stay as they are.
 // A debt is at most one quota of a limit; more is forgiven. A MovingWindow never holds more than

@@ -19,30 +19,19 @@ func (l Limit) String() string {
 	}
 	var b strings.Builder
 	b.WriteString(l.shape.text(&l))
-	if l.mods&modRefused != 0 {
-		b.WriteString(".CountRefused()")
+	modifier := func(called bool, format string, args ...any) {
+		if called {
+			fmt.Fprintf(&b, format, args...)
+		}
 	}
-	if l.mods&modInitial != 0 {
-		fmt.Fprintf(&b, ".Initial(%d)", l.initial)
-	}
-	if l.mods&modForget != 0 {
-		fmt.Fprintf(&b, ".ForgetAfter(%s)", shortest(l.forget))
-	}
-	if l.mods&modLease != 0 && l.kind == machine.KindInFlight { // no other kind has kept it
-		fmt.Fprintf(&b, ".Lease(%s)", shortest(l.period))
-	}
-	if l.mods&modLeased != 0 {
-		fmt.Fprintf(&b, ".Leased(%s)", shortest(l.leased))
-	}
-	if l.mods&modName != 0 {
-		fmt.Fprintf(&b, ".Named(%q)", l.name)
-	}
-	if l.perUser {
-		b.WriteString(".PerUser()")
-	}
-	if l.shadow {
-		b.WriteString(".Shadow()")
-	}
+	modifier(l.mods&modRefused != 0, ".CountRefused()")
+	modifier(l.mods&modInitial != 0, ".Initial(%d)", l.initial)
+	modifier(l.mods&modForget != 0, ".ForgetAfter(%s)", shortest(l.forget))
+	modifier(l.mods&modLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
+	modifier(l.mods&modLeased != 0, ".Leased(%s)", shortest(l.leased))
+	modifier(l.mods&modName != 0, ".Named(%q)", l.name)
+	modifier(l.perUser, ".PerUser()")
+	modifier(l.shadow, ".Shadow()")
 	return b.String()
 }
 
@@ -167,11 +156,7 @@ func (p *limitParser) call(words []limitWord, l Limit, what string) Limit {
 
 func (p *limitParser) rate() Rate {
 	word, n := p.word(), 1
-	if word != "Per" && word != "Every" {
-		p.fail("%s is not a rate; write Per(30, 1m) or Every(2s)", p.found())
-		return Rate{}
-	}
-	p.at += len(word)
+	p.take(word == "Per" || word == "Every", "a rate; write Per(30, 1m) or Every(2s)")
 	p.want("(")
 	if word == "Per" {
 		n = p.number()
@@ -191,32 +176,30 @@ func (p *limitParser) duration() time.Duration {
 }
 
 func readWord[T any](p *limitParser, parse func(string) (T, error), what string) T {
-	word := p.word()
-	v, err := parse(word)
-	if err != nil {
-		p.fail("%s is not %s", p.found(), what)
-	}
-	p.at += len(word)
+	v, err := parse(p.word())
+	p.take(err == nil, what)
 	return v
 }
 
 func (p *limitParser) unit() CalendarUnit {
-	return readWord(p, func(word string) (u CalendarUnit, err error) {
-		if u = CalendarUnit(word); !u.known() {
-			err = ErrConfig
-		}
-		return u, err
-	}, "one of "+calendarUnits)
+	unit := CalendarUnit(p.word())
+	p.take(unit.known(), "one of "+calendarUnits)
+	return unit
 }
 
 // zone reads a name, which New checks.
 func (p *limitParser) zone() string {
-	return readWord(p, func(word string) (string, error) {
-		if strings.Trim(word, legalZone) != "" || word == "" {
-			return "", ErrConfig
-		}
-		return word, nil
-	}, "a time zone; write one such as UTC or Asia/Shanghai")
+	zone := p.word()
+	p.take(zone != "" && strings.Trim(zone, legalZone) == "", "a time zone; write one such as UTC or Asia/Shanghai")
+	return zone
+}
+
+// take passes over the next word, if that is legal.
+func (p *limitParser) take(legal bool, what string) {
+	if !legal {
+		p.fail("%s is not %s", p.found(), what)
+	}
+	p.at += len(p.word())
 }
 
 func (p *limitParser) quoted() string {

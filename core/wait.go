@@ -64,18 +64,18 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	if err := check(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
-	if !waits(subjects) {
+	home := subjects[0].limiter
+	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
+	if _, dry := find[*shadow](home.store); dry || w.never || w.cost == 0 {
 		d, err := decide(ctx, machine.Ask{}, subjects)
 		if err == nil && !d.Allowed {
 			err = ErrRefused
 		}
 		return d, err
 	}
-	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}
-	home := subjects[0].limiter
 	home.waiting.join(w)
 	defer home.waiting.leave(w)
 	if s, ok := find[WaitWatcher](home.store); ok {
@@ -86,26 +86,11 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	return w.wait(ctx)
 }
 
-// waits reports whether it may help to wait. It does not if the store refuses nobody, if a cost can never
-// pass, or if nothing is charged.
-func waits(subjects []Subject) bool {
-	if _, dry := find[*shadow](subjects[0].limiter.store); dry {
-		return false
-	}
-	costs := false
-	for i := range subjects {
-		if int64(subjects[i].cost) > subjects[i].limiter.smallest {
-			return false
-		}
-		costs = costs || subjects[i].cost > 0
-	}
-	return costs
-}
-
 // A waiter is a call of Wait.
 type waiter struct {
 	subjects []Subject
 	cost     int64 // the highest of the subjects
+	never    bool  // a cost can never pass
 	reserves bool  // a turn can be reserved
 	records  bool  // the store records refusals
 	begun    time.Time
@@ -124,7 +109,8 @@ func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	for i := range subjects {
 		s := &subjects[i]
 		w.cost = max(w.cost, int64(s.cost))
-		w.records = w.records || s.limiter.recordsRefusals()
+		w.never = w.never || int64(s.cost) > s.limiter.smallest
+		w.records = w.records || slices.ContainsFunc(s.limiter.limits, func(x Limit) bool { return x.rule.RecordsRefusals() })
 	}
 	return w
 }
@@ -165,8 +151,8 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 	}
 	for first := time.Now(); ; {
 		ahead := int64(0)
-		if w.reserves {
-			ahead = w.ahead()
+		if w.reserves { // a turn at the deadline is too late
+			ahead = max(0, w.timeLeft().Microseconds()-1)
 		}
 		d, err := w.attempt(ctx, ahead)
 		if err != nil {
@@ -215,9 +201,7 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 			w.q.learn(0, time.Time{}, false) // new callers do not count on this turn
 		}
 		if err != nil { // the next caller asks after this
-			l := w.subjects[0].limiter
-			_ = l.Refund(context.WithoutCancel(ctx), d)
-			_ = l.Release(context.WithoutCancel(ctx), d)
+			d.receipt.giveBack(ctx)
 			return w.end(ctx, err)
 		}
 	} else {
@@ -248,9 +232,6 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 
 // timeLeft is how long the waiter can still wait.
 func (w *waiter) timeLeft() time.Duration { return w.patience - time.Since(w.begun) }
-
-// ahead is how far ahead a turn may be reserved: one at the deadline is too late.
-func (w *waiter) ahead() int64 { return max(0, w.timeLeft().Microseconds()-1) }
 
 // end is for a waiter whose context or time has ended before its turn.
 func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
@@ -284,10 +265,6 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 func (l *Limiter) reserves() bool {
 	e := enforced(l.limits)
 	return len(e) == 1 && e[0].kind.Form() == machine.FormMeter
-}
-
-func (l *Limiter) recordsRefusals() bool {
-	return slices.ContainsFunc(l.limits, func(x Limit) bool { return x.rule.RecordsRefusals() })
 }
 
 // sleep pauses for d, or until wake has a token.

@@ -725,3 +725,30 @@ func TestTheRetryAfterOfARefusedWaitErrsLate(t *testing.T) {
 		queue.Wait()
 	})
 }
+
+// A store that cannot refund keeps the turn of a caller who leaves.
+func TestWaitOnAStoreThatCannotGiveBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(unissued{memorystore.New(nil)}, core.Funnel(1, core.Every(time.Second))))
+		if _, err := l.Allow(t.Context(), "alice", "post"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+		time.AfterFunc(time.Second/2, leave)
+		if d, err := l.Wait(ctx, "alice", "post"); err != context.Canceled || d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if d, err := l.Peek(t.Context(), "alice", "post"); err != nil || d.RetryAfter != 1500*time.Millisecond {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+// unissued makes no receipt valid.
+type unissued struct{ core.Store }
+
+func (s unissued) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.Store.Take(ctx, c)
+	d.Issue(nil)
+	return d, err
+}

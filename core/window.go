@@ -3,6 +3,7 @@ package core
 // The windows: at most so many actions in a period.
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -68,14 +69,18 @@ func (window) text(l *Limit) string {
 }
 
 func (window) validate(l *Limit, bad badLimit) error {
+	return cmp.Or(validateMax(l, bad), validatePeriod("period", l.period, bad))
+}
+
+func validateMax(l *Limit, bad badLimit) error {
 	most, moving := l.kind.Most(), machine.KindMovingWindow.Most()
 	switch {
+	case l.max >= 1 && l.max <= most:
+		return nil
 	case l.max > most && l.kind.Form() == machine.FormTrail && most < moving:
 		return bad("max %d is not within 1 to %d; MovingWindow decides the same and takes up to %d", l.max, most, moving)
-	case l.max < 1 || l.max > most:
-		return bad("max %d is not within 1 to %d", l.max, most)
 	}
-	return validatePeriod("period", l.period, bad)
+	return bad("max %d is not within 1 to %d", l.max, most)
 }
 
 func (window) compile(l *Limit) {

@@ -22,6 +22,13 @@ type Bans struct {
 	Refusals []int64 // the refusals since the last ban, oldest first
 }
 
+func (*Bans) form() Form { return FormBans }
+
+func (s *State) bans() *Bans {
+	b, _ := s.Other.(*Bans)
+	return b
+}
+
 // bans is the machine of ban policies.
 type bans struct{}
 
@@ -30,19 +37,21 @@ func (*bans) args(r *Rule, b []int64, a Ask) []int64 {
 }
 
 func (*bans) load(s *State, d *decoder) {
-	s.Bans = &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
-	s.Bans.Refusals = d.instants()
+	b := &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
+	b.Refusals = d.instants()
+	s.Other = b
 }
 
 // check reports whether the user is not banned. A manual ban always fits.
 func (*bans) check(_ *Rule, s *State, now int64, a Ask) bool {
+	b := s.bans()
 	s.ahead = 0
-	if !s.Exists || s.Bans == nil {
-		s.Bans, s.Exists = nil, false
+	if !s.Exists || b == nil {
+		s.Other, s.Exists = nil, false
 		return true
 	}
-	s.ahead = max(0, s.Bans.Last-now) // the clock stepped back
-	return a.Ban > 0 && a.Mode != Peek || s.Bans.Until-s.ahead <= now
+	s.ahead = max(0, b.Last-now) // the clock stepped back
+	return a.Ban > 0 && a.Mode != Peek || b.Until-s.ahead <= now
 }
 
 // charge makes a manual ban.
@@ -79,10 +88,11 @@ func (r *Rule) ban(s *State, now, length int64) {
 
 // settle brings the state to now, removes what no longer counts, and sets Dirty.
 func (r *Rule) settle(s *State, now int64) *Bans {
-	if s.Bans == nil {
-		s.Bans = new(Bans)
+	b := s.bans()
+	if b == nil {
+		b = new(Bans)
+		s.Other = b
 	}
-	b := s.Bans
 	b.Last -= s.ahead
 	b.Until = max(0, b.Until-s.ahead)
 	for i := range b.Refusals {
@@ -95,7 +105,7 @@ func (r *Rule) settle(s *State, now int64) *Bans {
 }
 
 func (*bans) read(r *Rule, s *State, now, _ int64) {
-	b, v := s.Bans, &s.Reading
+	b, v := s.bans(), &s.Reading
 	if b == nil {
 		return
 	}
@@ -109,8 +119,8 @@ func (*bans) read(r *Rule, s *State, now, _ int64) {
 func (*bans) amend(*Rule, *State, Taken, int64, Amendment) bool { return false }
 
 func (*bans) save(s *State, b []byte) []byte {
-	return appendInstants(appendInts(b, s.Bans.Last, s.Bans.Until, int64(s.Bans.Level)), len(s.Bans.Refusals),
-		func(i int) int64 { return s.Bans.Refusals[i] })
+	x := s.bans()
+	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
 
 func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
@@ -123,7 +133,8 @@ func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { retur
 func (*bans) remaining(*Rule, *Reading) int64 { return 0 }
 
 func (*bans) holds(r *Rule, s *State) (expires, refuses int64) {
-	return r.Ban.forgotten(s.Bans), s.Bans.Until
+	b := s.bans()
+	return r.Ban.forgotten(b), b.Until
 }
 
 func (*bans) foreseen(*Rule, Reading, bool) bool { return true }

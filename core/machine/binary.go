@@ -24,10 +24,8 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	switch {
 	case s.Trail.Len() > 0:
 		form = FormTrail
-	case s.Bans != nil:
-		form = FormBans
-	case s.Slots != nil:
-		form = FormSlots
+	case s.Other != nil:
+		form = s.Other.form()
 	case s.Counter != Counter{}:
 		form = FormCounter
 	}

@@ -58,8 +58,9 @@ func (r *Rule) align(s *State, now int64, a Ask) {
 		s.Exists = false
 		*c = Counter{End: now}
 	case ofLast: // it counts until its end
-	case c.End < end:
+	case c.End < end: // a refusal tells it too, or a process with the earlier end would begin anew
 		c.End = end
+		s.Dirty = true
 	case 2*(c.End-end) > end-start && end-now > Linger: // the clock stepped back
 		c.End = end
 		s.Dirty = true

@@ -50,8 +50,8 @@ const (
 	FormMeter   Form = iota + 1 // State.Meter
 	FormCounter                 // State.Counter
 	FormTrail                   // State.Trail
-	FormBans                    // State.Bans
-	FormSlots                   // State.Slots
+	FormBans                    // *Bans in State.Other
+	FormSlots                   // *Slots in State.Other
 )
 
 // machines is the table of all machines, by form.
@@ -66,7 +66,8 @@ type machine interface {
 	// load reads what save has written.
 	load(s *State, d *decoder)
 
-	// check brings a state to now, and reports whether the rule has room.
+	// check brings a state to now, and reports whether the rule has room. It does not change what Other
+	// points to: after a Peek a store drops the state.
 	check(r *Rule, s *State, now int64, a Ask) bool
 
 	// charge charges a checked state.

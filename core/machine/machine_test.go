@@ -101,14 +101,14 @@ func TestTheLevelOfABanIsNotCapped(t *testing.T) {
 		for i := range 2 {
 			decideBan(&long, &s, now+int64(i))
 		}
-		if s.Bans.Level != want {
-			t.Fatalf("level %d after %d bans", s.Bans.Level, want)
+		if s.bans().Level != want {
+			t.Fatalf("level %d after %d bans", s.bans().Level, want)
 		}
-		now = s.Bans.Until
+		now = s.bans().Until
 	}
 	decideBan(&short, &s, now)
-	if s.Bans.Level != 6 {
-		t.Errorf("a shorter policy made the level %d", s.Bans.Level)
+	if s.bans().Level != 6 {
+		t.Errorf("a shorter policy made the level %d", s.bans().Level)
 	}
 }
 

@@ -14,6 +14,13 @@ type Slots []Slot
 // and never meets another action's slot. The slots of one charge have IDs in a row.
 type Slot struct{ ID, At int64 }
 
+func (*Slots) form() Form { return FormSlots }
+
+func (s *State) slots() *Slots {
+	q, _ := s.Other.(*Slots)
+	return q
+}
+
 // slotID is the first ID of an instant. Those of another instant, less than six days away, are others.
 // It is below 2^53, as Lua needs, and an instant has more IDs than there can be slots.
 func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
@@ -32,17 +39,18 @@ func (*slots) load(s *State, d *decoder) {
 			break
 		}
 	}
-	s.Slots = &q
+	s.Other = &q
 }
 
 func (*slots) check(r *Rule, s *State, now int64, a Ask) bool {
+	q := s.slots()
 	s.ahead = 0
-	if !s.Exists || s.Slots == nil {
-		s.Slots, s.Exists = nil, false
+	if !s.Exists || q == nil {
+		s.Other, s.Exists = nil, false
 		return a.forced() || a.Cost <= r.Max
 	}
-	s.ahead = max(0, s.Slots.newest()-now) // the clock stepped back
-	return a.forced() || a.Cost <= r.Max && s.Slots.free(r, a.Cost)-s.ahead <= now
+	s.ahead = max(0, q.newest()-now) // the clock stepped back
+	return a.forced() || a.Cost <= r.Max && q.free(r, a.Cost)-s.ahead <= now
 }
 
 func (q Slots) newest() int64 { return q[len(q)-1].At }
@@ -68,15 +76,22 @@ func (*slots) charge(r *Rule, s *State, now int64, a Ask) {
 	if a.forced() {
 		return
 	}
-	if s.Slots == nil {
-		s.Slots = new(Slots)
+	q := s.slots()
+	if q == nil {
+		q = new(Slots)
+		s.Other = q
 	}
-	q := append((*s.Slots)[:0], s.Slots.live(now-r.Period)...)
+	*q = append((*q)[:0], q.live(now-r.Period)...)
 	first := q.unused(slotID(now), a.Cost)
-	for i := range a.Cost {
-		q = append(q, Slot{ID: first + i, At: now})
+	q.take(first, a.Cost, now)
+	s.Mark, s.Exists, s.Dirty = first-slotID(now), true, true
+}
+
+// take appends the slots of a charge.
+func (q *Slots) take(first, cost, now int64) {
+	for i := range cost {
+		*q = append(*q, Slot{ID: first + i, At: now})
 	}
-	*s.Slots, s.Mark, s.Exists, s.Dirty = q, first-slotID(now), true, true
 }
 
 // unused is the first of cost IDs in a row that no slot has. It is from or later.
@@ -97,54 +112,54 @@ func (*slots) refuse(_ *Rule, s *State, _ int64, _ Ask, _ bool) { s.settle() }
 // settle moves the leases back if the clock stepped back, so that none lasts longer than before.
 func (s *State) settle() {
 	if s.ahead > 0 {
-		for i := range *s.Slots {
-			(*s.Slots)[i].At -= s.ahead
+		q := *s.slots()
+		for i := range q {
+			q[i].At -= s.ahead
 		}
 		s.ahead, s.Dirty = 0, true
 	}
 }
 
 func (*slots) read(r *Rule, s *State, now, cost int64) {
-	if s.Slots == nil {
+	q, v := s.slots(), &s.Reading
+	if q == nil {
 		return
 	}
-	v := &s.Reading
-	if v.Count = int64(len(s.Slots.live(now + s.ahead - r.Period))); v.Count == 0 {
+	if v.Count = int64(len(q.live(now + s.ahead - r.Period))); v.Count == 0 {
 		return
 	}
-	v.Rest.Whole = s.Slots.newest() - s.ahead + r.Period - now
+	v.Rest.Whole = q.newest() - s.ahead + r.Period - now
 	if cost <= r.Max {
-		v.Wait = s.Slots.free(r, cost) - s.ahead - now
+		v.Wait = q.free(r, cost) - s.ahead - now
 	}
 }
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
 // so that it finds them also after the clock stepped back.
 func (*slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
-	if s.Slots == nil {
+	q := s.slots()
+	if q == nil {
 		return false
 	}
 	first := slotID(t.At) + t.Reading.Mark
 	its := func(x Slot) bool { return x.ID >= first && x.ID < first+t.Cost }
-	ahead := max(0, s.Slots.newest()-now)
-	if !slices.ContainsFunc(s.Slots.live(now+ahead-r.Period), its) {
+	ahead := max(0, q.newest()-now)
+	if !slices.ContainsFunc(q.live(now+ahead-r.Period), its) {
 		return false
 	}
 	s.ahead = ahead
 	s.settle()
-	q := slices.DeleteFunc(*s.Slots, its)
+	*q = slices.DeleteFunc(*q, its)
 	if a.Verb == VerbRenew {
-		for i := range t.Cost {
-			q = append(q, Slot{ID: first + i, At: now})
-		}
+		q.take(first, t.Cost, now)
 	}
-	*s.Slots, s.Exists = q, len(q) > 0
+	s.Exists = len(*q) > 0
 	return true
 }
 
 func (*slots) save(s *State, b []byte) []byte {
 	last := int64(0)
-	for _, x := range *s.Slots {
+	for _, x := range *s.slots() {
 		b = appendInts(b, x.At-last, x.ID-x.At)
 		last = x.At
 	}
@@ -170,7 +185,8 @@ func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 func (*slots) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
 
 func (*slots) holds(r *Rule, s *State) (expires, refuses int64) {
-	return s.Slots.newest() + r.Period, s.Slots.free(r, 1)
+	q := s.slots()
+	return q.newest() + r.Period, q.free(r, 1)
 }
 
 // foreseen is false while slots are taken: each may be released at any moment.

@@ -8,7 +8,7 @@ package machine
 // several rules at once, all or none. The methods of a rule make a State that is on the stack
 // escape to the heap, so a store that must not allocate keeps States to use again.
 //
-// A copy of a State shares Bans, Slots and the instants of a long Trail with the original. A store
+// A copy of a State shares Other and the instants of a long Trail with the original. A store
 // that may discard what it has decided, as with a compare-and-swap that failed, does not decide
 // on a copy: it loads the state again, with [State.UnmarshalBinary].
 //
@@ -25,6 +25,8 @@ type State struct {
 	Meter   Meter   // buckets and funnels
 	Counter Counter // FixedWindow, ElasticWindow and CalendarWindow
 	Trail   Trail   // SlidingWindow and MovingWindow
-	Bans    *Bans   // KindBan
-	Slots   *Slots  // InFlight
+	Other   Other   // what other kinds keep; nil: nothing
 }
+
+// Other is a state that few keys have: *[Bans] or *[Slots].
+type Other interface{ form() Form }

@@ -140,8 +140,7 @@ type arenas struct {
 // An other is any state but a trail. Few keys have one.
 type other struct {
 	meter machine.Meter
-	bans  *machine.Bans
-	slots *machine.Slots
+	other machine.Other
 }
 
 // load fills in st, a zero State. An expired state does not exist, but a trail that has
@@ -153,7 +152,7 @@ func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 		st.Trail = *t.arenas.trails.at(s.value)
 	case s.form == inOthers:
 		o := t.arenas.others.at(s.value)
-		st.Meter, st.Bans, st.Slots = o.meter, o.bans, o.slots
+		st.Meter, st.Other = o.meter, o.other
 	case r.Kind.Form() == machine.FormMeter:
 		st.Meter.TAT, st.Meter.Part = s.expires, s.value
 		if s.value > 0 {
@@ -175,8 +174,8 @@ func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 	switch {
 	case r.Kind.Form() == machine.FormTrail:
 		put(&t.arenas.trails, s, inTrails, st.Trail)
-	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil || st.Bans != nil || st.Slots != nil:
-		put(&t.arenas.others, s, inOthers, other{st.Meter, st.Bans, st.Slots})
+	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil || st.Other != nil:
+		put(&t.arenas.others, s, inOthers, other{st.Meter, st.Other})
 	case r.Kind.Form() == machine.FormMeter:
 		t.arenas.release(s)
 		s.value = st.Meter.Part

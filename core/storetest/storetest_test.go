@@ -199,7 +199,8 @@ func TestRefundOfWhatMayBeDropped(t *testing.T) {
 	})
 }
 
-// The suite tests only the kinds that everyKind has, and Trace those that the model has.
+// The suite tests only the kinds that everyKind has, and Trace those that the model has. ParseLimit reads
+// those that it knows.
 func TestEveryKindIsTested(t *testing.T) {
 	model, listed := map[machine.Kind]bool{}, map[machine.Kind]bool{}
 	for k := range kinds {
@@ -209,6 +210,9 @@ func TestEveryKindIsTested(t *testing.T) {
 	}
 	for _, l := range everyKind(2, sec) {
 		listed[l.Rule().Kind] = true
+		if read, err := core.ParseLimit(l.String()); err != nil || read != l {
+			t.Errorf("%s as text is %s, %v", l, read, err)
+		}
 	}
 	for k := machine.Kind(1); k <= machine.KindBan || k.String() != "invalid"; k++ {
 		if k != machine.KindBan && (!model[k] || !listed[k]) { // a ban is a policy's

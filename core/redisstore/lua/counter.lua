@@ -51,8 +51,8 @@ local function align(l, now)
 		l.count, l.ends, l.width = 0, now, 0
 	elseif before then -- it counts until its end
 		return
-	elseif l.ends < last then
-		l.ends, l.width = last, 0
+	elseif l.ends < last then -- a refusal tells it too, or a process with the earlier end would begin anew
+		l.ends, l.width, l.dirty = last, 0, true
 	elseif 2 * (l.ends - last) > last - first and last - now > linger then -- the clock stepped back
 		l.ends, l.width, l.dirty = last, 0, true
 	end
