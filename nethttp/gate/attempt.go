@@ -13,21 +13,20 @@ import (
 
 // An attempt is an action that a request asks for, and what was decided.
 type attempt struct {
-	adapter      string
-	asking       string        // what is asked at present, for a failure
-	limiter      *core.Limiter // of the first subject, as are user and action
-	user, action string
-	further      []further
-	cost         int
-	spread       bool // whether clients are told to wait for different times
+	adapter string
+	asking  string // what is asked at present, for a failure
+	part           // of the first subject
+	further []part
+	cost    int
+	spread  bool // whether clients are told to wait for different times
 
 	decision core.Decision // zero if there is none
 	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 	failure  *Failure      // why there is none
 }
 
-// A further subject of an attempt.
-type further struct {
+// A part of an attempt is that of one subject.
+type part struct {
 	limiter      *core.Limiter
 	user, action string
 }
@@ -112,20 +111,12 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 	}
 	var err error
 	switch {
+	case most > 0:
+		a.decision, err = core.WaitAll(ctx, most, a.subjects()...)
 	case a.further != nil:
-		subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
-		for _, o := range a.further {
-			subjects = append(subjects, o.limiter.For(o.user, o.action).Cost(a.cost))
-		}
-		if most == 0 {
-			a.decision, err = core.All(ctx, subjects...)
-		} else {
-			a.decision, err = core.WaitAll(ctx, most, subjects...)
-		}
-	case most == 0:
-		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
+		a.decision, err = core.All(ctx, a.subjects()...)
 	default:
-		a.decision, err = a.limiter.WaitFor(ctx, most, a.user, a.action, a.cost)
+		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
@@ -135,6 +126,15 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 	default:
 		a.fail(http.StatusServiceUnavailable, err)
 	}
+}
+
+// subjects are all subjects, for package core.
+func (a *attempt) subjects() []core.Subject {
+	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
+	for _, o := range a.further {
+		subjects = append(subjects, o.limiter.For(o.user, o.action).Cost(a.cost))
+	}
+	return subjects
 }
 
 // statusOf is 400 if the request is at fault, and 500 if the server is.

@@ -3,17 +3,20 @@ package gate
 // Warnings, logged once, of a middleware with the wrong keys or in the wrong place.
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
+
+	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
-// confirmed if the first requests show it without exception. left is how many more of them there must
-// be, or 0.
-type suspicion struct{ left atomic.Int32 }
+// confirmed if the first requests, so many, show it without exception. seen counts them, and stays if the
+// suspicion is confirmed or cleared.
+type suspicion struct{ seen atomic.Int32 }
 
 const (
 	manyKeyless = 100 // requests without a user, or with a user and without an action
@@ -22,39 +25,41 @@ const (
 )
 
 // shown notes a request that shows it, and reports, once, that it is confirmed.
-func (s *suspicion) shown() bool { return s.left.Load() > 0 && s.left.Add(-1) == 0 }
+func (s *suspicion) shown(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
 
 // cleared notes a request that shows that it is wrong.
-func (s *suspicion) cleared() {
-	if s.left.Load() > 0 {
-		s.left.Store(0)
+func (s *suspicion) cleared(many int32) {
+	if s.open(many) {
+		s.seen.Store(many)
 	}
 }
 
+func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
+
 // warnNoUser logs once if the limit is mounted before the login: no request has had a user.
-func (g *Gate[C]) warnNoUser(c C, s *subject[C], why error) {
-	if s.userless.shown() {
+func (g *Gate[C]) warnNoUser(c C, s *subject[C], f *Failure) {
+	if errors.Is(f, keyfuncs.ErrNoKey) && s.userless.shown(manyKeyless) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.framework.Name(), manyKeyless),
-			"code", "never-a-user", "action", s.actionToLog(c), "error", why)
+			"code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
 	}
 }
 
 // warnNoAction logs once if no request has had an action.
-func (g *Gate[C]) warnNoAction(s *subject[C], why error) {
-	if s.actionless.shown() {
+func (g *Gate[C]) warnNoAction(s *subject[C], f *Failure) {
+	if errors.Is(f, keyfuncs.ErrNoKey) && s.actionless.shown(manyKeyless) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no action and were answered 400; use one that every request has, such as Action(\"reply\") or Route", g.framework.Name(), manyKeyless),
-			"code", "never-an-action", "error", why)
+			"code", "never-an-action", "error", f.Err)
 	}
 }
 
 // warnPort logs once if all users are addresses with a port.
 func (g *Gate[C]) warnPort(s *subject[C], user string) {
-	if s.ported.left.Load() <= 0 {
+	if !s.ported.open(manyPorts) {
 		return
 	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
-		s.ported.cleared()
-	} else if s.ported.shown() {
+		s.ported.cleared(manyPorts)
+	} else if s.ported.shown(manyPorts) {
 		slog.Default().Warn(g.framework.Name()+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
 			"code", "user-with-port")
 	}
@@ -70,14 +75,14 @@ func (s *subject[C]) actionToLog(c C) (action string) {
 // warnTwice logs once if the headers that a limit further out has set are always this one's own, and
 // the cost less remains now. Other limits may show the same by chance, but not every time.
 func (g *Gate[C]) warnTwice(h http.Header, a *attempt) {
-	if a.cost == 0 || !a.decision.Allowed || g.twice.left.Load() <= 0 {
+	if a.cost == 0 || !a.decision.Allowed || !g.twice.open(manySame) {
 		return
 	}
 	limit, _ := number(h[headerLimit])
 	remaining, _ := number(h[headerRemaining])
 	if limit != int64(a.decision.Limit) || remaining != int64(a.decision.Remaining+a.cost) {
-		g.twice.cleared()
-	} else if g.twice.shown() {
+		g.twice.cleared(manySame)
+	} else if g.twice.shown(manySame) {
 		slog.Default().Warn(g.framework.Name()+": one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one",
 			"code", "charged-twice")
 	}
