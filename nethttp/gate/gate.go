@@ -211,7 +211,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	} else if outer.there {
-		g.warnTwice(h, &a)
+		g.warnTwice(h, outer, &a)
 	}
 	g.headers.write(h, outer, &a)
 	if !a.decision.Allowed {

@@ -72,18 +72,17 @@ func (s *subject[C]) actionToLog(c C) (action string) {
 	return action
 }
 
-// warnTwice logs once if the headers that a limit further out has set are always this one's own, and
-// the cost less remains now. Other limits may show the same by chance, but not every time.
-func (g *Gate[C]) warnTwice(h http.Header, a *attempt) {
+// warnTwice logs once if a limit further out shows that something is used, and always the cost more is
+// used now: then the two share a state. Other limits may show the same by chance, but not every time.
+func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
 	if a.cost == 0 || !a.decision.Allowed || !g.twice.open(manySame) {
 		return
 	}
 	limit, _ := number(h[headerLimit])
-	remaining, _ := number(h[headerRemaining])
-	if limit != int64(a.decision.Limit) || remaining != int64(a.decision.Remaining+a.cost) {
+	if used := limit - outer.remaining; used < 1 || used+int64(a.cost) != int64(a.decision.Limit-a.decision.Remaining) {
 		g.twice.cleared(manySame)
 	} else if g.twice.shown(manySame) {
-		slog.Default().Warn(g.framework.Name()+": one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one",
+		slog.Default().Warn(g.framework.Name()+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
 			"code", "charged-twice")
 	}
 }
