@@ -33,9 +33,7 @@ import (
 type KeyFunc = func(*gin.Context) (string, error)
 
 // From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
-func From(f keyfuncs.Func) KeyFunc {
-	return gate.From(framework{}, f)
-}
+func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads the value that an earlier middleware has stored with
 // c.Set: a string or an integer. If there is none, or it is "", the error is
@@ -106,12 +104,8 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 // Config.Limiter picks the limiter of the first subject only.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	g := gate.New(framework{}, cfg.lift(), subjects...)
+	next := func(c *gin.Context) error { c.Next(); return nil }
 	return func(c *gin.Context) { _ = g.Serve(c, next) }
-}
-
-func next(c *gin.Context) error {
-	c.Next()
-	return nil
 }
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not

@@ -34,9 +34,7 @@ import (
 type KeyFunc = func(*echo.Context) (string, error)
 
 // From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
-func From(f keyfuncs.Func) KeyFunc {
-	return gate.From(framework{}, f)
-}
+func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads the value that an earlier middleware has stored with
 // c.Set: a string or an integer. If there is none, or it is "", the error is

@@ -48,7 +48,7 @@ const soon = time.Second
 // If the wait is spread, it is longer by a part that is always the same for the user, on every
 // server. So of two refusals the later one tells the user no later time.
 //
-// p spares a copy of the limits if it is of the attempt's limiter.
+// p is the policy of the limiter that usually decides, or an empty one.
 func (a *attempt) told(p *policy) *core.Decision {
 	d := &a.decision
 	if a.lease != 0 && a.slotBinds(p) {
@@ -63,25 +63,19 @@ func (a *attempt) told(p *policy) *core.Decision {
 		return d
 	}
 	spread := *d
-	part := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
-	spread.RetryAfter += min(time.Duration(part*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+	share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
+	spread.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
 	spread.ResetAfter = max(d.ResetAfter, spread.RetryAfter)
 	return &spread
 }
 
 // slotBinds reports whether the binding limit is InFlight.
 func (a *attempt) slotBinds(p *policy) bool {
-	d := &a.decision
-	if !d.Allowed {
-		return d.Reason == core.ReasonInFlight
+	if !a.decision.Allowed {
+		return a.decision.Reason == core.ReasonInFlight
 	}
-	limits := p.limits
-	if n := d.Subject; n > 0 && n <= len(a.further) {
-		limits = a.further[n-1].limiter.Limits()
-	} else if p.limiter != a.limiter {
-		limits = a.limiter.Limits()
-	}
-	return d.Binding >= 0 && d.Binding < len(limits) && inFlight(&limits[d.Binding]) // a foreign store may set any
+	p = p.of(a)
+	return inFlight(&p.limits[p.binding(&a.decision)])
 }
 
 // inFlight reports whether a limit counts requests at the same time.

@@ -179,13 +179,13 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	if g.config.changes() { // this makes all charges of a decision refundable
 		g.limiter = core.Must(limiter.With(core.Refundable{}))
 	}
-	var further []*core.Limiter
+	limiters := []*core.Limiter{g.limiter}
 	for i, s := range subjects {
 		if g.subjects[i].Subject = s; i > 0 {
-			further = append(further, s.Limiter)
+			limiters = append(limiters, s.Limiter)
 		}
 	}
-	g.headers = headers{cfg.Headers, newPolicy(g.limiter, further)}
+	g.headers = headers{cfg.Headers, newPolicy(limiters)}
 	return g
 }
 
@@ -237,14 +237,20 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 		return true
 	}
 	for i := range g.subjects {
-		user, action, ok := g.keys(c, &g.subjects[i], a)
-		switch {
-		case !ok:
+		s := &g.subjects[i]
+		user := g.key(c, s, a, "user", s.User, &s.userless)
+		if user == "" {
 			return false
-		case i == 0:
+		}
+		g.warnPort(s, user)
+		action := g.key(c, s, a, "action", s.Action, &s.actionless)
+		if action == "" {
+			return false
+		}
+		if i == 0 {
 			a.user, a.action = user, action
-		default:
-			a.further = append(a.further, part{g.subjects[i].Limiter, user, action})
+		} else {
+			a.further = append(a.further, part{s.Limiter, user, action})
 		}
 	}
 	if cfg.Limiter != nil {
@@ -273,23 +279,18 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	return false
 }
 
-// keys returns the user and the action of a subject.
-func (g *Gate[C]) keys(c C, s *subject[C], a *attempt) (user, action string, ok bool) {
-	a.asking = "user"
-	user, err := s.User(c)
-	if !a.key(user, err) {
-		g.warnNoUser(c, s, a.failure)
-		return "", "", false
+// key returns the subject's user or action, or "" if the attempt has failed.
+func (g *Gate[C]) key(c C, s *subject[C], a *attempt, asking string, of func(C) (string, error), missing *suspicion) string {
+	a.asking = asking
+	key, err := of(c)
+	if a.key(key, err) {
+		missing.cleared(manyKeyless)
+		return key
 	}
-	s.userless.cleared(manyKeyless)
-	g.warnPort(s, user)
-	a.asking = "action"
-	if action, err = s.Action(c); !a.key(action, err) {
-		g.warnNoAction(s, a.failure)
-		return "", "", false
+	if errors.Is(a.failure, keyfuncs.ErrNoKey) && missing.shown(manyKeyless) {
+		g.warnKeyless(c, s, a.failure)
 	}
-	s.actionless.cleared(manyKeyless)
-	return user, action, true
+	return ""
 }
 
 // changes reports whether the cost charged on entry may change.

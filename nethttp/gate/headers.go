@@ -83,12 +83,7 @@ func (hs *headers) write(h http.Header, outer shown, a *attempt) {
 			hs.numbers(h, d, now)
 		}
 		if hs.ietf() {
-			p := &hs.policy
-			if a.limiter != p.limiter {
-				other := newPolicy(a.limiter, p.further)
-				p = &other
-			}
-			p.write(h, d)
+			hs.policy.of(a).write(h, d)
 		}
 	}
 	if d.Allowed {

@@ -3,14 +3,11 @@ package gate
 // Warnings, logged once, of a middleware with the wrong keys or in the wrong place.
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
-
-	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
@@ -36,19 +33,14 @@ func (s *suspicion) cleared(many int32) {
 
 func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
-// warnNoUser logs once if the limit is mounted before the login: no request has had a user.
-func (g *Gate[C]) warnNoUser(c C, s *subject[C], f *Failure) {
-	if errors.Is(f, keyfuncs.ErrNoKey) && s.userless.shown(manyKeyless) {
-		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.framework.Name(), manyKeyless),
-			"code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
-	}
-}
-
-// warnNoAction logs once if no request has had an action.
-func (g *Gate[C]) warnNoAction(s *subject[C], f *Failure) {
-	if errors.Is(f, keyfuncs.ErrNoKey) && s.actionless.shown(manyKeyless) {
-		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no action and were answered 400; use one that every request has, such as Action(\"reply\") or Route", g.framework.Name(), manyKeyless),
-			"code", "never-an-action", "error", f.Err)
+// warnKeyless logs that no request has had the key that f is about: a limit that is mounted before the
+// login never has a user.
+func (g *Gate[C]) warnKeyless(c C, s *subject[C], f *Failure) {
+	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", f.adapter, manyKeyless, f.asking)
+	if f.asking == "user" {
+		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
+	} else {
+		slog.Default().Warn(text+`use one that every request has, such as Action("reply") or Route`, "code", "never-an-action", "error", f.Err)
 	}
 }
 
