@@ -91,11 +91,6 @@ func (a *attempt) key(key string, err error) bool {
 
 // charge charges the cost, and waits for the turn for at most that long.
 func (a *attempt) charge(ctx context.Context, most time.Duration) {
-	a.asking = "cost"
-	if a.cost < 0 {
-		a.fail(http.StatusInternalServerError, core.ErrCost)
-		return
-	}
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
 	for _, o := range a.further {
@@ -114,6 +109,9 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
+	case errors.Is(err, core.ErrCost):
+		a.asking = "cost"
+		a.fail(http.StatusInternalServerError, err)
 	case errors.Is(err, core.ErrConfig): // core.New has not made the limiter
 		a.asking = "limiter"
 		a.fail(http.StatusInternalServerError, err)
@@ -122,11 +120,13 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 	}
 }
 
+// parts are those of all subjects.
+func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
+
 // subjects are all subjects, for package core.
-func (a *attempt) subjects() []core.Subject {
-	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
-	for _, o := range a.further {
-		subjects = append(subjects, o.limiter.For(o.user, o.action).Cost(a.cost))
+func (a *attempt) subjects() (subjects []core.Subject) {
+	for _, p := range a.parts() {
+		subjects = append(subjects, p.limiter.For(p.user, p.action).Cost(a.cost))
 	}
 	return subjects
 }

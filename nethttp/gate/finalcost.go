@@ -100,9 +100,8 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 	case final < 0:
 		err = core.ErrCost
 	case final > a.cost:
-		_, err = a.limiter.Surcharge(ctx, a.user, a.action, final-a.cost)
-		for _, o := range a.further {
-			_, failed := o.limiter.Surcharge(ctx, o.user, o.action, final-a.cost)
+		for _, p := range a.parts() {
+			_, failed := p.limiter.Surcharge(ctx, p.user, p.action, final-a.cost)
 			err = cmp.Or(err, failed)
 		}
 	case final < a.cost && !left:

@@ -108,14 +108,12 @@ func (h *hold) finish() {
 
 // longest is the longest lease.
 func (h *hold) longest() time.Duration {
-	limits := h.limiter.Limits()
-	for _, o := range h.further {
-		limits = append(limits, o.limiter.Limits()...)
-	}
 	longest := h.lease
-	for i := range limits {
-		if inFlight(&limits[i]) {
-			longest = max(longest, limits[i].Period())
+	for _, p := range h.parts() {
+		for _, l := range p.limiter.Limits() {
+			if inFlight(&l) {
+				longest = max(longest, l.Period())
+			}
 		}
 	}
 	return longest

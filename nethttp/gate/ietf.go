@@ -62,9 +62,9 @@ func (p *policy) of(a *attempt) *policy {
 	if len(p.limiters) > 0 && p.limiters[0] == a.limiter {
 		return p
 	}
-	limiters := []*core.Limiter{a.limiter}
-	for _, o := range a.further {
-		limiters = append(limiters, o.limiter)
+	var limiters []*core.Limiter
+	for _, its := range a.parts() {
+		limiters = append(limiters, its.limiter)
 	}
 	picked := newPolicy(limiters)
 	return &picked
