@@ -99,13 +99,10 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 		}
 	}
 	var err error
-	switch {
-	case most > 0:
-		a.decision, err = core.WaitAll(ctx, most, a.subjects()...)
-	case a.further != nil:
-		a.decision, err = core.All(ctx, a.subjects()...)
-	default:
+	if most == 0 && a.further == nil {
 		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
+	} else {
+		a.decision, err = a.chargeAll(ctx, most)
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
@@ -123,12 +120,16 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 // parts are those of all subjects.
 func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
 
-// subjects are all subjects, for package core.
-func (a *attempt) subjects() (subjects []core.Subject) {
+// chargeAll charges all subjects, or waits for their turn.
+func (a *attempt) chargeAll(ctx context.Context, most time.Duration) (core.Decision, error) {
+	var subjects []core.Subject
 	for _, p := range a.parts() {
 		subjects = append(subjects, p.limiter.For(p.user, p.action).Cost(a.cost))
 	}
-	return subjects
+	if most == 0 {
+		return core.All(ctx, subjects...)
+	}
+	return core.WaitAll(ctx, most, subjects...)
 }
 
 // statusOf is 400 if the request is at fault, and 500 if the server is.

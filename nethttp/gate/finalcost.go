@@ -92,7 +92,7 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 			err = panicked(v)
 		}
 		if err != nil && g.uncharged.now() {
-			slog.Default().Error(g.framework.Name()+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
+			slog.Default().Error(g.name+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
 		}
 	}()
 	final := g.config.FinalCost(c, status)

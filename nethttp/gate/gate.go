@@ -114,6 +114,7 @@ type Subject[C any] struct {
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
 	framework  Framework[C]
+	name       string        // of the framework
 	given      *core.Limiter // of the first subject, as given to New
 	limiter    *core.Limiter // given, or derived from it with Refundable if the cost may change
 	subjects   []subject[C]
@@ -174,7 +175,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
 	limiter := subjects[0].Limiter
-	g := &Gate[C]{framework: f, given: limiter, limiter: limiter, subjects: make([]subject[C], len(subjects)), config: cfg}
+	g := &Gate[C]{framework: f, name: f.Name(), given: limiter, limiter: limiter, subjects: make([]subject[C], len(subjects)), config: cfg}
 	g.marks = cfg.Deny != nil || cfg.Fail != nil || cfg.Keep || cfg.Settle || cfg.SpreadRetryAfter || cfg.Headers == NoHeaders
 	if g.config.changes() { // this makes all charges of a decision refundable
 		g.limiter = core.Must(limiter.With(core.Refundable{}))
@@ -203,7 +204,7 @@ func sameStore(a, b *core.Limiter) bool {
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	var a attempt // a literal would be made elsewhere and then copied
-	a.adapter, a.limiter, a.cost, a.spread = g.framework.Name(), g.limiter, 1, g.config.SpreadRetryAfter
+	a.adapter, a.limiter, a.cost, a.spread = g.name, g.limiter, 1, g.config.SpreadRetryAfter
 	outer := shownBy(h)
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
 		return g.pass(c, r, &a, outer.there, next)

@@ -52,7 +52,7 @@ func (g *Gate[C]) warnPort(s *subject[C], user string) {
 	if _, err := netip.ParseAddrPort(user); err != nil {
 		s.ported.cleared(manyPorts)
 	} else if s.ported.shown(manyPorts) {
-		slog.Default().Warn(g.framework.Name()+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
+		slog.Default().Warn(g.name+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
 			"code", "user-with-port")
 	}
 }
@@ -74,7 +74,7 @@ func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
 	if used := limit - outer.remaining; used < 1 || used+int64(a.cost) != int64(a.decision.Limit-a.decision.Remaining) {
 		g.twice.cleared(manySame)
 	} else if g.twice.shown(manySame) {
-		slog.Default().Warn(g.framework.Name()+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
+		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
 			"code", "charged-twice")
 	}
 }
