@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync/atomic"
+	"time"
 )
 
 // A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
@@ -64,14 +65,18 @@ func (s *subject[C]) actionToLog(c C) (action string) {
 	return action
 }
 
-// warnTwice logs once if a limit further out shows that something is used, and always the cost more is
-// used now: then the two share a state. Other limits may show the same by chance, but not every time.
+// warnTwice logs once if this limit shares its state with one further out, by what that one has shown:
+// something is used, now it is always the cost more, and the quota is the same, or of two windows the end.
+// Other limits may show the same by chance, but not every time.
 func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
-	if a.cost == 0 || !a.decision.Allowed || !g.twice.open(manySame) {
+	d := &a.decision
+	if a.cost == 0 || !d.Allowed || !g.twice.open(manySame) {
 		return
 	}
 	limit, _ := number(h[headerLimit])
-	if used := limit - outer.remaining; used < 1 || used+int64(a.cost) != int64(a.decision.Limit-a.decision.Remaining) {
+	used := limit - outer.remaining
+	alike := limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
+	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
 		g.twice.cleared(manySame)
 	} else if g.twice.shown(manySame) {
 		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
