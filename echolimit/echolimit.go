@@ -7,10 +7,15 @@
 //	e.POST("/posts/:id/replies", reply,
 //		echolimit.Limit(replies, echolimit.Value("user"), echolimit.Action("reply")))
 //
-// Package nethttp documents the functions, the fields of Config, the responses and the warnings, and where
-// to mount a limit. A refusal is an *echo.HTTPError whose Message is a [*Problem], so that the central
-// error handler sees it. Mount a limit with e.Use, on a group or on a route, not with e.Pre, where no
-// route is known.
+// Every route says who acts and what they do. [Value] reads the user that a middleware has stored in the
+// context. [From] takes a function of package keyfuncs, which has a table of the functions and when to use
+// them. The action is a name, [Action], or the route's template, [Route].
+//
+// A refused request is answered 429 by the central error handler, which gets the error that the limit
+// returns: an *echo.HTTPError whose Message is a [*Problem]. If only the handler knows the user or the cost, it calls
+// [Allow]. Mount a limit with e.Use, on a group or on a route, not with e.Pre, where no route is known.
+// Package nethttp documents the responses, the fields of [Config], the warnings in the log, and where to
+// mount a limit.
 //
 // Addresses are never taken from c.RealIP(), which by default believes every client's
 // X-Forwarded-For. Use echolimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
@@ -34,9 +39,7 @@ import (
 type KeyFunc = func(echo.Context) (string, error)
 
 // From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
-func From(f keyfuncs.Func) KeyFunc {
-	return gate.From(framework{}, f)
-}
+func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads the value that an earlier middleware has stored with
 // c.Set: a string or an integer. If there is none, or it is "", the error is

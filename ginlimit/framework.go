@@ -10,7 +10,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
@@ -47,28 +46,28 @@ var ginsOwn = reflect.TypeOf(new(gin.Context).Copy().Writer)
 
 // below returns the writer below Gin's own, or w if a middleware has replaced that.
 func below(w http.ResponseWriter) http.ResponseWriter {
-	if outer, ok := w.(*watched); ok {
-		return below(outer.ResponseWriter)
-	}
-	if own, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && reflect.TypeOf(w) == ginsOwn {
-		return own.Unwrap()
+	_, ours := w.(*watched)
+	if outer, ok := w.(interface{ Unwrap() http.ResponseWriter }); ok && (ours || reflect.TypeOf(w) == ginsOwn) {
+		return below(outer.Unwrap())
 	}
 	return w
 }
 
 func (cfg Config) lift() gate.Config[*gin.Context] {
-	lifted := gate.Config[*gin.Context]{
+	return gate.Config[*gin.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Settle: cfg.Settle,
+		Deny: aborting(cfg.Deny), Fail: aborting(cfg.Fail),
 		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
 	}
-	if cfg.Deny != nil {
-		lifted.Deny = func(c *gin.Context, d core.Decision) error { c.Abort(); cfg.Deny(c, d); return nil }
+}
+
+// aborting makes a hook abort the chain.
+func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
+	if hook == nil {
+		return nil
 	}
-	if cfg.Fail != nil {
-		lifted.Fail = func(c *gin.Context, err error) error { c.Abort(); cfg.Fail(c, err); return nil }
-	}
-	return lifted
+	return func(c *gin.Context, v T) error { c.Abort(); hook(c, v); return nil }
 }
 
 // watched records the status and whether there is a body, which the Status and the Written of a

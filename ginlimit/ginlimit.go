@@ -7,8 +7,13 @@
 //	r.POST("/posts/:id/replies",
 //		ginlimit.Limit(replies, ginlimit.Value("user"), ginlimit.Action("reply")), reply)
 //
-// Package nethttp documents the functions, the fields of Config, the responses and the warnings, and where
-// to mount a limit. A refusal aborts the chain.
+// Every route says who acts and what they do. [Value] reads the user that a middleware has stored in the
+// context. [From] takes a function of package keyfuncs, which has a table of the functions and when to use
+// them. The action is a name, [Action], or the route's template, [Route].
+//
+// A refused request is answered 429, and its chain is aborted. If only the handler knows the user or the
+// cost, it calls [Allow]. Package nethttp documents the responses, the fields of [Config], the warnings in
+// the log, and where to mount a limit.
 //
 // Addresses are never taken from c.ClientIP(), which by default believes every client's
 // X-Forwarded-For. Use ginlimit.From(keyfuncs.RemoteIP), or keyfuncs.ForwardedIP with the
@@ -33,9 +38,7 @@ import (
 type KeyFunc = func(*gin.Context) (string, error)
 
 // From makes a KeyFunc of a keyfuncs.Func. It panics if f is nil, or is keyfuncs.Route: use [Route].
-func From(f keyfuncs.Func) KeyFunc {
-	return gate.From(framework{}, f)
-}
+func From(f keyfuncs.Func) KeyFunc { return gate.From(framework{}, f) }
 
 // Value returns a KeyFunc that reads the value that an earlier middleware has stored with
 // c.Set: a string or an integer. If there is none, or it is "", the error is
@@ -106,12 +109,8 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 // Config.Limiter picks the limiter of the first subject only.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	g := gate.New(framework{}, cfg.lift(), subjects...)
+	next := func(c *gin.Context) error { c.Next(); return nil }
 	return func(c *gin.Context) { _ = g.Serve(c, next) }
-}
-
-func next(c *gin.Context) error {
-	c.Next()
-	return nil
 }
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not

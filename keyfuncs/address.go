@@ -26,13 +26,9 @@ var (
 //
 // If RemoteAddr is empty or that of a unix socket, the error is [ErrNoKey]. If it does not
 // parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
-func RemoteIP(r *http.Request) (string, error) {
-	addr, err := RemoteAddr(r)
-	if err != nil {
-		return "", err
-	}
-	return addresses.key(addr), nil
-}
+func RemoteIP(r *http.Request) (string, error) { return remoteIP(r) }
+
+var remoteIP = Subnet{}.Of(RemoteAddr)
 
 // ForwardedIP returns a function that reads the client's address from X-Forwarded-For, behind
 // proxies that each append the address they see. trusted are the addresses of these
@@ -101,9 +97,6 @@ type Subnet struct {
 	IPv6 int // 1 to 128; 0 is 64
 }
 
-// addresses are the default lengths.
-var addresses = Subnet{IPv4: 32, IPv6: 64}
-
 // Of returns a function whose key is the subnet of the address that addr reads:
 //
 //	user := keyfuncs.Subnet{IPv6: 56}.Of(keyfuncs.ForwardedAddr(proxies...)) // keys such as 2001:db8:1:200::/56
@@ -111,7 +104,7 @@ var addresses = Subnet{IPv4: 32, IPv6: 64}
 // If the address is invalid or unspecified, the error is [ErrBadKey]. Of panics if addr is nil or
 // a length is out of bounds.
 func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Request] {
-	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, addresses.IPv4), cmp.Or(s.IPv6, addresses.IPv6)
+	s.IPv4, s.IPv6 = cmp.Or(s.IPv4, 32), cmp.Or(s.IPv6, 64)
 	switch {
 	case addr == nil:
 		panic("keyfuncs: Subnet.Of: the function is nil; use one that reads an address, such as RemoteAddr")

@@ -1,9 +1,7 @@
 // Package keyfuncs reads from a request who acts and what they do.
 //
 // A limit counts per user and per action. A [Func] reads one of the two from a request. You
-// name both for every route; there is no default. If you swap them, the program does not compile, or
-// panics at start-up, unless both are functions of your own, or come from an adapter's From, [First] or
-// [Join]:
+// name both for every route, first the user and then the action. There is no default:
 //
 //	user := keyfuncs.Header("X-User-ID") // the gateway sets it
 //
@@ -11,6 +9,9 @@
 //	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(likes, user, keyfuncs.Route)(http.HandlerFunc(like)))
 //
 // Gin and Echo take these functions too: ginlimit.From(user), echolimit.From(user).
+//
+// A program that swaps the two does not compile, or panics at start-up. Exception: if both are functions of
+// your own, or come from an adapter's From, from [First] or from [Join], nothing tells them apart.
 //
 // # Which function for which setup
 //

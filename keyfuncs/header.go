@@ -123,7 +123,16 @@ func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, illegal)
 }
 
-// trim drops spaces and tabs, the only white space of [RFC 9110].
+// trim drops spaces and tabs, the only white space of [RFC 9110]. strings.Trim first makes a set of the
+// two, which takes longer than everything else that Header does.
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.3
-func trim(s string) string { return strings.Trim(s, " \t") }
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}

@@ -157,10 +157,11 @@
 //	user-with-port         The first five users were addresses with a port, as http.Request.RemoteAddr is.
 //	                       Then each connection has its own quota: use keyfuncs.RemoteIP.
 //	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
-//	charged-twice          The first five requests have passed the same limit twice: the inner decision
-//	                       always had the outer one's numbers, less the cost. The middleware is mounted
-//	                       twice, maybe on a group and on a route of it: remove one. Not noticed if it is
-//	                       inside another limit too, or without the headers X-RateLimit.
+//	charged-twice          The first five requests were charged twice: the inner limit's count was always the
+//	                       outer one's, plus the cost. The middleware is mounted twice, maybe on a group
+//	                       and on a route of it: remove one. Or two limiters share a state: give one of them
+//	                       another action. Not noticed if a third limit outside is tighter, or without the
+//	                       headers X-RateLimit.
 //	store-dropped          A hundred memorystores were made and dropped within an hour. A store that is made
 //	                       for each request limits no user: make it and its limiters once, at start-up.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.

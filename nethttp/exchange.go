@@ -5,7 +5,6 @@ package nethttp
 import (
 	"net/http"
 
-	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
@@ -53,8 +52,9 @@ func lift[T any](f func(*http.Request) (T, error)) func(exchange) (T, error) {
 func (cfg Config) lift() gate.Config[exchange] {
 	lifted := gate.Config[exchange]{
 		Cost: lift(cfg.Cost), Limiter: lift(cfg.Limiter), CountPreflights: cfg.CountPreflights,
-		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle, Keep: cfg.Keep,
-		Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle,
+		Deny: hook(cfg.Deny), Fail: hook(cfg.Fail),
+		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
 	}
 	if cfg.Skip != nil {
 		lifted.Skip = func(x exchange) bool { return cfg.Skip(x.r) }
@@ -62,11 +62,13 @@ func (cfg Config) lift() gate.Config[exchange] {
 	if cfg.FinalCost != nil {
 		lifted.FinalCost = func(x exchange, status int) int { return cfg.FinalCost(x.r, status) }
 	}
-	if cfg.Deny != nil {
-		lifted.Deny = func(x exchange, d core.Decision) error { cfg.Deny(x.w, x.r, d); return nil }
-	}
-	if cfg.Fail != nil {
-		lifted.Fail = func(x exchange, err error) error { cfg.Fail(x.w, x.r, err); return nil }
-	}
 	return lifted
+}
+
+// hook makes a Deny or a Fail one of an exchange.
+func hook[T any](f func(http.ResponseWriter, *http.Request, T)) func(exchange, T) error {
+	if f == nil {
+		return nil
+	}
+	return func(x exchange, v T) error { f(x.w, x.r, v); return nil }
 }

@@ -29,7 +29,8 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	} else if around != nil {
 		hs.Headers = around.config.Headers
 	}
-	a := attempt{adapter: f.Name(), limiter: limiter, user: user, action: action, cost: cost, spread: cfg.SpreadRetryAfter}
+	var a attempt
+	a.adapter, a.part, a.cost, a.spread = f.Name(), part{limiter, user, action}, cost, cfg.SpreadRetryAfter
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}

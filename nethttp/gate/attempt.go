@@ -13,21 +13,20 @@ import (
 
 // An attempt is an action that a request asks for, and what was decided.
 type attempt struct {
-	adapter      string
-	asking       string        // what is asked at present, for a failure
-	limiter      *core.Limiter // of the first subject, as are user and action
-	user, action string
-	further      []further
-	cost         int
-	spread       bool // whether clients are told to wait for different times
+	adapter string
+	asking  string // what is asked at present, for a failure
+	part           // of the first subject
+	further []part
+	cost    int
+	spread  bool // whether clients are told to wait for different times
 
 	decision core.Decision // zero if there is none
 	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 	failure  *Failure      // why there is none
 }
 
-// A further subject of an attempt.
-type further struct {
+// A part of an attempt is that of one subject.
+type part struct {
 	limiter      *core.Limiter
 	user, action string
 }
@@ -49,7 +48,7 @@ const soon = time.Second
 // If the wait is spread, it is longer by a part that is always the same for the user, on every
 // server. So of two refusals the later one tells the user no later time.
 //
-// p spares a copy of the limits if it is of the attempt's limiter.
+// p is the policy of the limiter that usually decides, or an empty one.
 func (a *attempt) told(p *policy) *core.Decision {
 	d := &a.decision
 	if a.lease != 0 && a.slotBinds(p) {
@@ -64,25 +63,19 @@ func (a *attempt) told(p *policy) *core.Decision {
 		return d
 	}
 	spread := *d
-	part := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
-	spread.RetryAfter += min(time.Duration(part*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+	share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
+	spread.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
 	spread.ResetAfter = max(d.ResetAfter, spread.RetryAfter)
 	return &spread
 }
 
 // slotBinds reports whether the binding limit is InFlight.
 func (a *attempt) slotBinds(p *policy) bool {
-	d := &a.decision
-	if !d.Allowed {
-		return d.Reason == core.ReasonInFlight
+	if !a.decision.Allowed {
+		return a.decision.Reason == core.ReasonInFlight
 	}
-	limits := p.limits
-	if n := d.Subject; n > 0 && n <= len(a.further) {
-		limits = a.further[n-1].limiter.Limits()
-	} else if p.limiter != a.limiter {
-		limits = a.limiter.Limits()
-	}
-	return d.Binding >= 0 && d.Binding < len(limits) && inFlight(&limits[d.Binding]) // a foreign store may set any
+	p = p.of(a)
+	return inFlight(&p.limits[p.binding(&a.decision)])
 }
 
 // inFlight reports whether a limit counts requests at the same time.
@@ -98,11 +91,6 @@ func (a *attempt) key(key string, err error) bool {
 
 // charge charges the cost, and waits for the turn for at most that long.
 func (a *attempt) charge(ctx context.Context, most time.Duration) {
-	a.asking = "cost"
-	if a.cost < 0 {
-		a.fail(http.StatusInternalServerError, core.ErrCost)
-		return
-	}
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
 	for _, o := range a.further {
@@ -111,30 +99,37 @@ func (a *attempt) charge(ctx context.Context, most time.Duration) {
 		}
 	}
 	var err error
-	switch {
-	case a.further != nil:
-		subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
-		for _, o := range a.further {
-			subjects = append(subjects, o.limiter.For(o.user, o.action).Cost(a.cost))
-		}
-		if most == 0 {
-			a.decision, err = core.All(ctx, subjects...)
-		} else {
-			a.decision, err = core.WaitAll(ctx, most, subjects...)
-		}
-	case most == 0:
+	if most == 0 && a.further == nil {
 		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
-	default:
-		a.decision, err = a.limiter.WaitFor(ctx, most, a.user, a.action, a.cost)
+	} else {
+		a.decision, err = a.chargeAll(ctx, most)
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
+	case errors.Is(err, core.ErrCost):
+		a.asking = "cost"
+		a.fail(http.StatusInternalServerError, err)
 	case errors.Is(err, core.ErrConfig): // core.New has not made the limiter
 		a.asking = "limiter"
 		a.fail(http.StatusInternalServerError, err)
 	default:
 		a.fail(http.StatusServiceUnavailable, err)
 	}
+}
+
+// parts are those of all subjects.
+func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
+
+// chargeAll charges all subjects, or waits for their turn.
+func (a *attempt) chargeAll(ctx context.Context, most time.Duration) (core.Decision, error) {
+	var subjects []core.Subject
+	for _, p := range a.parts() {
+		subjects = append(subjects, p.limiter.For(p.user, p.action).Cost(a.cost))
+	}
+	if most == 0 {
+		return core.All(ctx, subjects...)
+	}
+	return core.WaitAll(ctx, most, subjects...)
 }
 
 // statusOf is 400 if the request is at fault, and 500 if the server is.

@@ -92,7 +92,7 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 			err = panicked(v)
 		}
 		if err != nil && g.uncharged.now() {
-			slog.Default().Error(g.framework.Name()+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
+			slog.Default().Error(g.name+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
 		}
 	}()
 	final := g.config.FinalCost(c, status)
@@ -100,9 +100,8 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 	case final < 0:
 		err = core.ErrCost
 	case final > a.cost:
-		_, err = a.limiter.Surcharge(ctx, a.user, a.action, final-a.cost)
-		for _, o := range a.further {
-			_, failed := o.limiter.Surcharge(ctx, o.user, o.action, final-a.cost)
+		for _, p := range a.parts() {
+			_, failed := p.limiter.Surcharge(ctx, p.user, p.action, final-a.cost)
 			err = cmp.Or(err, failed)
 		}
 	case final < a.cost && !left:

@@ -114,10 +114,12 @@ type Subject[C any] struct {
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
 	framework  Framework[C]
+	name       string        // of the framework
 	given      *core.Limiter // of the first subject, as given to New
 	limiter    *core.Limiter // given, or derived from it with Refundable if the cost may change
 	subjects   []subject[C]
 	config     Config[C]
+	marks      bool // whether every request that passes gets a mark
 	headers    headers
 	places     places
 	failures   failureLog
@@ -129,9 +131,7 @@ type Gate[C any] struct {
 // A subject is a Subject, and what its first requests may show.
 type subject[C any] struct {
 	Subject[C]
-	userless   suspicion
-	actionless suspicion
-	ported     suspicion
+	userless, actionless, ported suspicion
 }
 
 const defaultMaxWaiting = 1000
@@ -175,23 +175,18 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
 	limiter := subjects[0].Limiter
-	g := &Gate[C]{framework: f, given: limiter, limiter: limiter, subjects: make([]subject[C], len(subjects)), config: cfg}
+	g := &Gate[C]{framework: f, name: f.Name(), given: limiter, limiter: limiter, subjects: make([]subject[C], len(subjects)), config: cfg}
+	g.marks = cfg.Deny != nil || cfg.Fail != nil || cfg.Keep || cfg.Settle || cfg.SpreadRetryAfter || cfg.Headers == NoHeaders
 	if g.config.changes() { // this makes all charges of a decision refundable
 		g.limiter = core.Must(limiter.With(core.Refundable{}))
 	}
-	var further []*core.Limiter
-	for _, s := range subjects[1:] {
-		further = append(further, s.Limiter)
+	limiters := []*core.Limiter{g.limiter}
+	for i, s := range subjects {
+		if g.subjects[i].Subject = s; i > 0 {
+			limiters = append(limiters, s.Limiter)
+		}
 	}
-	g.headers = headers{cfg.Headers, newPolicy(g.limiter, further)}
-	for i := range g.subjects {
-		s := &g.subjects[i]
-		s.Subject = subjects[i]
-		s.userless.left.Store(manyKeyless)
-		s.actionless.left.Store(manyKeyless)
-		s.ported.left.Store(manyPorts)
-	}
-	g.twice.left.Store(manySame)
+	g.headers = headers{cfg.Headers, newPolicy(limiters)}
 	return g
 }
 
@@ -208,7 +203,8 @@ func sameStore(a, b *core.Limiter) bool {
 // returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
-	a := attempt{adapter: g.framework.Name(), limiter: g.limiter, cost: 1, spread: g.config.SpreadRetryAfter}
+	var a attempt // a literal would be made elsewhere and then copied
+	a.adapter, a.limiter, a.cost, a.spread = g.name, g.limiter, 1, g.config.SpreadRetryAfter
 	outer := shownBy(h)
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
 		return g.pass(c, r, &a, outer.there, next)
@@ -216,7 +212,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	} else if outer.there {
-		g.warnTwice(h, &a)
+		g.warnTwice(h, outer, &a)
 	}
 	g.headers.write(h, outer, &a)
 	if !a.decision.Allowed {
@@ -242,14 +238,20 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 		return true
 	}
 	for i := range g.subjects {
-		user, action, ok := g.keys(c, &g.subjects[i], a)
-		switch {
-		case !ok:
+		s := &g.subjects[i]
+		user := g.key(c, s, a, "user", s.User, &s.userless)
+		if user == "" {
 			return false
-		case i == 0:
+		}
+		g.warnPort(s, user)
+		action := g.key(c, s, a, "action", s.Action, &s.actionless)
+		if action == "" {
+			return false
+		}
+		if i == 0 {
 			a.user, a.action = user, action
-		default:
-			a.further = append(a.further, further{g.subjects[i].Limiter, user, action})
+		} else {
+			a.further = append(a.further, part{s.Limiter, user, action})
 		}
 	}
 	if cfg.Limiter != nil {
@@ -278,27 +280,18 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	return false
 }
 
-// keys returns the user and the action of a subject.
-func (g *Gate[C]) keys(c C, s *subject[C], a *attempt) (user, action string, ok bool) {
-	a.asking = "user"
-	user, err := s.User(c)
-	if !a.key(user, err) {
-		if errors.Is(a.failure, keyfuncs.ErrNoKey) {
-			g.warnNoUser(c, s, a.failure.Err)
-		}
-		return "", "", false
+// key returns the subject's user or action, or "" if the attempt has failed.
+func (g *Gate[C]) key(c C, s *subject[C], a *attempt, asking string, of func(C) (string, error), missing *suspicion) string {
+	a.asking = asking
+	key, err := of(c)
+	if a.key(key, err) {
+		missing.cleared(manyKeyless)
+		return key
 	}
-	s.userless.cleared()
-	g.warnPort(s, user)
-	a.asking = "action"
-	if action, err = s.Action(c); !a.key(action, err) {
-		if errors.Is(a.failure, keyfuncs.ErrNoKey) {
-			g.warnNoAction(s, a.failure.Err)
-		}
-		return "", "", false
+	if errors.Is(a.failure, keyfuncs.ErrNoKey) && missing.shown(manyKeyless) {
+		g.warnKeyless(c, s, a.failure)
 	}
-	s.actionless.cleared()
-	return user, action, true
+	return ""
 }
 
 // changes reports whether the cost charged on entry may change.
@@ -321,19 +314,17 @@ func (g *Gate[C]) pick(c C) (*core.Limiter, error) {
 // configuration Allow sees in the headers leaves one only inside of another mark, or if it has skipped
 // the request.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, stacked bool, next func(C) error) error {
-	cfg, decided, inner := &g.config, a.decision.Allowed, r
+	decided, inner := a.decision.Allowed, r
 	if decided && a.lease != 0 {
 		defer g.hold(r.Context(), a).end()
 	}
-	var outer *mark[C]
-	marks := cfg.Deny != nil || cfg.Fail != nil || cfg.Keep || cfg.Settle || cfg.SpreadRetryAfter || cfg.Headers == NoHeaders
-	if marks || stacked || !decided {
-		outer = around[C](r)
-		if marks || outer != nil || !decided && cfg.Headers != XRateLimit {
-			inner = r.WithContext(newMark(r.Context(), cfg, outer, a))
+	if g.marks || stacked || !decided {
+		outer := around[C](r)
+		if g.marks || outer != nil || !decided && g.config.Headers != XRateLimit {
+			inner = r.WithContext(&mark[C]{r.Context(), &g.config, a.limiter, a.decision, outer})
 		}
 	}
-	charges := decided && cfg.FinalCost != nil
+	charges := decided && g.config.FinalCost != nil
 	var body *watchedBody
 	if charges {
 		inner, body = watchBody(inner)

@@ -58,7 +58,7 @@ type headers struct {
 // request: see BenchmarkMiddleware of package nethttp.
 type values struct {
 	lines [3]string
-	text  [60]byte // any three numbers have room
+	text  [32]byte // has room for the numbers of most limits
 }
 
 // write sets the headers of an attempt. If the store has failed, they show the first limit with
@@ -83,12 +83,7 @@ func (hs *headers) write(h http.Header, outer shown, a *attempt) {
 			hs.numbers(h, d, now)
 		}
 		if hs.ietf() {
-			p := &hs.policy
-			if a.limiter != p.limiter {
-				other := newPolicy(a.limiter, p.further)
-				p = &other
-			}
-			p.write(h, d)
+			hs.policy.of(a).write(h, d)
 		}
 	}
 	if d.Allowed {
@@ -109,8 +104,8 @@ func (hs Headers) numbers(h http.Header, d *core.Decision, now time.Time) {
 	b = strconv.AppendInt(b, int64(max(0, d.Remaining)), 10)
 	remaining := len(b)
 	b = strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10)
-	text := unsafe.String(&v.text[0], len(b)) // which is not written to again
-	v.lines = [3]string{text[:limit], text[limit:remaining], text[remaining:]}
+	text := unsafe.String(&b[0], len(b)) // which is not written to again
+	v.lines[0], v.lines[1], v.lines[2] = text[:limit], text[limit:remaining], text[remaining:]
 	h[headerLimit], h[headerRemaining], h[headerReset] = v.lines[:1:1], v.lines[1:2:2], v.lines[2:]
 }
 

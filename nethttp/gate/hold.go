@@ -29,13 +29,9 @@ var releases atomic.Int32
 // A hold keeps the slot of a request. A timer renews it, so that a request waits in no goroutine of
 // its own.
 type hold struct {
-	limiter  *core.Limiter
-	further  []further
-	decision core.Decision
-	ctx      context.Context // of the request, without its end
-	lease    time.Duration   // the shortest, if there are several
-	adapter  string
-	failed   *rarely // logs that a renewal or a release has failed
+	attempt
+	ctx    context.Context // of the request, without its end
+	failed *rarely         // logs that a renewal or a release has failed
 
 	mu       sync.Mutex
 	timer    *time.Timer
@@ -46,10 +42,7 @@ type hold struct {
 
 // hold begins to keep the slot of an attempt that is allowed.
 func (g *Gate[C]) hold(ctx context.Context, a *attempt) *hold {
-	h := &hold{
-		limiter: a.limiter, further: a.further, decision: a.decision, ctx: context.WithoutCancel(ctx), lease: a.lease,
-		adapter: a.adapter, failed: &g.unreleased, since: time.Now(),
-	}
+	h := &hold{attempt: *a, ctx: context.WithoutCancel(ctx), failed: &g.unreleased, since: time.Now()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(h.lease/3, h.renew)
@@ -100,39 +93,27 @@ func (h *hold) end() {
 
 // finish releases the slot. If the store fails, it tries again until the lease has ended.
 func (h *hold) finish() {
-	if h.release() {
+	if h.ask((*core.Limiter).Release) == nil || time.Since(h.since) >= h.longest() {
 		return
 	}
 	if releases.Add(1) > maxReleases {
 		releases.Add(-1)
 		return
 	}
-	time.AfterFunc(askAgain, h.again)
-}
-
-func (h *hold) again() {
-	if h.release() {
+	time.AfterFunc(askAgain, func() {
 		releases.Add(-1)
-		return
-	}
-	time.AfterFunc(askAgain, h.again)
-}
-
-// release reports whether the slot is released, or its lease has ended.
-func (h *hold) release() bool {
-	return h.ask((*core.Limiter).Release) == nil || time.Since(h.since) >= h.longest()
+		h.finish()
+	})
 }
 
 // longest is the longest lease.
 func (h *hold) longest() time.Duration {
-	limits := h.limiter.Limits()
-	for _, o := range h.further {
-		limits = append(limits, o.limiter.Limits()...)
-	}
 	longest := h.lease
-	for i := range limits {
-		if l := &limits[i]; inFlight(l) {
-			longest = max(longest, l.Period())
+	for _, p := range h.parts() {
+		for _, l := range p.limiter.Limits() {
+			if inFlight(&l) {
+				longest = max(longest, l.Period())
+			}
 		}
 	}
 	return longest

@@ -17,17 +17,16 @@ import (
 
 // A policy is what the two headers say of the limiters of all subjects.
 type policy struct {
-	limiter *core.Limiter // the first subject's
-	further []*core.Limiter
-	first   []int // the first limit of each subject
-	limits  []core.Limit
-	names   []string // in quotes
-	text    string   // RateLimit-Policy
+	limiters []*core.Limiter
+	first    []int // the first limit of each
+	limits   []core.Limit
+	names    []string // in quotes
+	text     string   // RateLimit-Policy
 }
 
-func newPolicy(limiter *core.Limiter, further []*core.Limiter) policy {
-	p := policy{limiter: limiter, further: further}
-	for _, l := range append([]*core.Limiter{limiter}, further...) {
+func newPolicy(limiters []*core.Limiter) policy {
+	p := policy{limiters: limiters}
+	for _, l := range limiters {
 		p.first = append(p.first, len(p.limits))
 		p.limits = append(p.limits, l.Limits()...)
 	}
@@ -58,14 +57,33 @@ func (p *policy) unlike(name string) string {
 	return quoted
 }
 
-func (p *policy) write(h http.Header, d *core.Decision) {
+// of is p, unless Config.Limiter has picked another limiter for the attempt, or Allow was given one.
+func (p *policy) of(a *attempt) *policy {
+	if len(p.limiters) > 0 && p.limiters[0] == a.limiter {
+		return p
+	}
+	var limiters []*core.Limiter
+	for _, its := range a.parts() {
+		limiters = append(limiters, its.limiter)
+	}
+	picked := newPolicy(limiters)
+	return &picked
+}
+
+// binding is the index of the limit that a decision is about.
+func (p *policy) binding(d *core.Decision) int {
 	i := d.Binding
 	if n := d.Subject; n > 0 && n < len(p.first) {
 		i += p.first[n]
 	}
 	if i < 0 || i >= len(p.limits) { // a foreign store may set any
-		i = 0
+		return 0
 	}
+	return i
+}
+
+func (p *policy) write(h http.Header, d *core.Decision) {
+	i := p.binding(d)
 	l, name := p.limits[i], p.names[i]
 	item := name + ";r=" + strconv.Itoa(d.Remaining)
 	// t is how long the client can use no more than r. For an allowed action, only the decision

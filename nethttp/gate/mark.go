@@ -11,10 +11,9 @@ import (
 type mark[C any] struct {
 	context.Context
 	config   *Config[C]
-	decision core.Decision // of the innermost Limit with Keep
-	kept     bool          // whether there is one
+	limiter  *core.Limiter
+	decision core.Decision // zero if the Limit has skipped the request
 	outer    *mark[C]
-	settles  *settlement // of a Limit with Settle
 }
 
 type markKey[C any] struct{}
@@ -32,24 +31,12 @@ func around[C any](r *http.Request) *mark[C] {
 	return m
 }
 
-// newMark makes the mark of a Limit inside of outer, which may be nil.
-func newMark[C any](ctx context.Context, cfg *Config[C], outer *mark[C], a *attempt) *mark[C] {
-	m := &mark[C]{Context: ctx, config: cfg, outer: outer}
-	if cfg.Settle {
-		m.settles = &settlement{a.limiter, a.decision}
-	}
-	if cfg.Keep && a.decision.Allowed {
-		m.decision, m.kept = a.decision, true
-	} else if outer != nil {
-		m.decision, m.kept = outer.decision, outer.kept
-	}
-	return m
-}
-
 // Decision is an adapter's function Decision for its request type C: see nethttp.Decision.
 func Decision[C any](r *http.Request) (core.Decision, bool) {
-	if m := around[C](r); m != nil {
-		return m.decision, m.kept
+	for m := around[C](r); m != nil; m = m.outer {
+		if m.config.Keep && m.decision.Allowed {
+			return m.decision, true
+		}
 	}
 	return core.Decision{}, false
 }

@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -88,7 +90,7 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 
 // A middleware that is mounted twice is told of once, and none that is right.
 func TestChargedTwice(t *testing.T) {
-	warned := []string{"WARN adapter: one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one | charged-twice"}
+	warned := []string{"WARN adapter: each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action | charged-twice"}
 	type mounted struct{ twice, between, free bool }
 	limiter := func() *core.Limiter {
 		return core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour)))
@@ -163,6 +165,62 @@ func TestChargedTwice(t *testing.T) {
 				}
 				if got := log.Take(pkg(name)); !slices.Equal(got, c.want) {
 					t.Errorf("said %q, want %q", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+// It is told by the numbers: of one limiter in two middlewares, and of two limiters that share a state.
+func TestChargedTwiceByTwoMiddlewares(t *testing.T) {
+	window := func(s core.Store, max int) *core.Limiter {
+		return core.Must(core.New(s, core.FixedWindow(max, time.Hour)))
+	}
+	users := []string{"alice", "bob", "carol", "dave", "erin"}
+	for _, c := range []struct {
+		name   string
+		limits func(core.Store) []gatetest.Limit // outermost first
+		want   bool
+	}{
+		{"one limiter", func(s core.Store) []gatetest.Limit {
+			l := window(s, 1000)
+			return []gatetest.Limit{{Limiter: l}, {Limiter: l}}
+		}, true},
+		{"a larger one inside", func(s core.Store) []gatetest.Limit {
+			return []gatetest.Limit{{Limiter: window(s, 500)}, {Limiter: window(s, 1000)}}
+		}, true},
+		{"a smaller one inside", func(s core.Store) []gatetest.Limit {
+			return []gatetest.Limit{{Limiter: window(s, 1000)}, {Limiter: window(s, 500)}}
+		}, true},
+		{"two that share nothing", func(s core.Store) []gatetest.Limit {
+			return []gatetest.Limit{{Limiter: window(s, 1000)}, {Limiter: window(s, 500), Action: keyfuncs.Action("another")}}
+		}, false},
+		{"another, of which each user has used one more", func(s core.Store) []gatetest.Limit {
+			day := core.Must(core.New(s, core.FixedWindow(500, 24*time.Hour)))
+			for _, user := range users {
+				if _, err := day.Allow(t.Context(), user, "another"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return []gatetest.Limit{{Limiter: window(s, 1000)}, {Limiter: day, Action: keyfuncs.Action("another")}}
+		}, false},
+		{"a limit that costs nothing around one that does", func(s core.Store) []gatetest.Limit {
+			return []gatetest.Limit{{Limiter: window(s, 1000), Config: costs(0, nil)}, {Limiter: window(s, 500), Action: keyfuncs.Action("another")}}
+		}, false},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
+				log := gatetest.Capture(t)
+				synctest.Test(t, func(t *testing.T) { // no second passes
+					h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: c.limits(memory())}}}.Filled())
+					for _, user := range users {
+						if w := gatetest.Do(h, "POST", "/replies/7", "X-User-ID", user); w.Code != 200 {
+							t.Fatalf("%d", w.Code)
+						}
+					}
+				})
+				if got := log.Take(pkg(ad.Name)); (len(got) == 1 && strings.HasSuffix(got[0], "| charged-twice")) != c.want || !c.want && got != nil {
+					t.Errorf("said %q; told: want %t", got, c.want)
 				}
 			})
 		}

@@ -8,12 +8,13 @@ import (
 	"net/http"
 	"net/netip"
 	"sync/atomic"
+	"time"
 )
 
 // A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
-// confirmed if the first requests show it without exception. left is how many more of them there must
-// be, or 0.
-type suspicion struct{ left atomic.Int32 }
+// confirmed if the first requests, so many, show it without exception. seen counts them, and stays if the
+// suspicion is confirmed or cleared.
+type suspicion struct{ seen atomic.Int32 }
 
 const (
 	manyKeyless = 100 // requests without a user, or with a user and without an action
@@ -22,40 +23,37 @@ const (
 )
 
 // shown notes a request that shows it, and reports, once, that it is confirmed.
-func (s *suspicion) shown() bool { return s.left.Load() > 0 && s.left.Add(-1) == 0 }
+func (s *suspicion) shown(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
 
 // cleared notes a request that shows that it is wrong.
-func (s *suspicion) cleared() {
-	if s.left.Load() > 0 {
-		s.left.Store(0)
+func (s *suspicion) cleared(many int32) {
+	if s.open(many) {
+		s.seen.Store(many)
 	}
 }
 
-// warnNoUser logs once if the limit is mounted before the login: no request has had a user.
-func (g *Gate[C]) warnNoUser(c C, s *subject[C], why error) {
-	if s.userless.shown() {
-		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user and were answered 400; is the limit mounted before the login?", g.framework.Name(), manyKeyless),
-			"code", "never-a-user", "action", s.actionToLog(c), "error", why)
-	}
-}
+func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
-// warnNoAction logs once if no request has had an action.
-func (g *Gate[C]) warnNoAction(s *subject[C], why error) {
-	if s.actionless.shown() {
-		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no action and were answered 400; use one that every request has, such as Action(\"reply\") or Route", g.framework.Name(), manyKeyless),
-			"code", "never-an-action", "error", why)
+// warnKeyless logs that no request has had the key that f is about: a limit that is mounted before the
+// login never has a user.
+func (g *Gate[C]) warnKeyless(c C, s *subject[C], f *Failure) {
+	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", f.adapter, manyKeyless, f.asking)
+	if f.asking == "user" {
+		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
+	} else {
+		slog.Default().Warn(text+`use one that every request has, such as Action("reply") or Route`, "code", "never-an-action", "error", f.Err)
 	}
 }
 
 // warnPort logs once if all users are addresses with a port.
 func (g *Gate[C]) warnPort(s *subject[C], user string) {
-	if s.ported.left.Load() <= 0 {
+	if !s.ported.open(manyPorts) {
 		return
 	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
-		s.ported.cleared()
-	} else if s.ported.shown() {
-		slog.Default().Warn(g.framework.Name()+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
+		s.ported.cleared(manyPorts)
+	} else if s.ported.shown(manyPorts) {
+		slog.Default().Warn(g.name+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
 			"code", "user-with-port")
 	}
 }
@@ -67,18 +65,21 @@ func (s *subject[C]) actionToLog(c C) (action string) {
 	return action
 }
 
-// warnTwice logs once if the headers that a limit further out has set are always this one's own, and
-// the cost less remains now. Other limits may show the same by chance, but not every time.
-func (g *Gate[C]) warnTwice(h http.Header, a *attempt) {
-	if a.cost == 0 || !a.decision.Allowed || g.twice.left.Load() <= 0 {
+// warnTwice logs once if this limit shares its state with one further out, by what that one has shown:
+// something is used, now it is always the cost more, and the quota is the same, or of two windows the end.
+// Other limits may show the same by chance, but not every time.
+func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
+	d := &a.decision
+	if a.cost == 0 || !d.Allowed || !g.twice.open(manySame) {
 		return
 	}
 	limit, _ := number(h[headerLimit])
-	remaining, _ := number(h[headerRemaining])
-	if limit != int64(a.decision.Limit) || remaining != int64(a.decision.Remaining+a.cost) {
-		g.twice.cleared()
-	} else if g.twice.shown() {
-		slog.Default().Warn(g.framework.Name()+": one request has passed the same limit twice and was charged twice; its middleware is mounted twice, maybe on a group and on a route of it: remove one",
+	used := limit - outer.remaining
+	alike := limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
+	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
+		g.twice.cleared(manySame)
+	} else if g.twice.shown(manySame) {
+		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
 			"code", "charged-twice")
 	}
 }
