@@ -118,7 +118,8 @@
 //
 // One unit is charged while the password is checked, so guesses at the same time count too. The sixth
 // attempt is refused and starts the lock, even with the right password. So do six attempts at the same
-// time. Limiter.Unban ends a lock. The package's example "FailedLogins" runs this.
+// time. To end a lock, call Limiter.Unban and Limiter.Reset, since the failures still count. The user is
+// the key of Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
 //
 // With basic authentication, a Limit outside of the check reads the name, as
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit
