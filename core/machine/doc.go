@@ -47,7 +47,6 @@
 //	core/machine/kinds.go             its Kind and its entry in the table
 //	core/machine/NAME.go              its machine, unless it shares one
 //	core/redisstore/lua/NAME.lua      the same in Lua, unless it shares one
-//	core/redisstore/lua/machines.lua  the word that chooses the Lua file
 //	core/window.go, meter.go or NAME.go  its constructor, bounds and identity
 //	core/text.go                      how ParseLimit reads its arguments
 //

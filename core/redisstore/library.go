@@ -10,14 +10,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // lua has a file for each machine of package machine, beside them what they share, and the two
 // programs: take.lua and amend.lua. Each file is a module. They are concatenated, each in a
-// function, so that require makes a module only when it is needed. A server that has Redis
-// Functions loads them once, and a program is an FCALL. Elsewhere they are sent as a script,
-// which makes its modules anew in each run, at up to twice the cost.
+// block, so that require makes a module only when it is needed. It also takes the word of a kind
+// for the name of its machine. A server that has Redis Functions loads them once, and a program is
+// an FCALL. Elsewhere they are sent as a script, which makes its modules anew in each run, at up to
+// twice the cost.
 //
 //go:embed lua/*.lua
 var lua embed.FS
@@ -27,6 +29,11 @@ type program struct {
 	function string // for FCALL
 	source   string // for EVAL
 	digest   string // of the source, for EVALSHA
+}
+
+// machines are the modules of the machines, by the form of their states.
+var machines = map[machine.Form]string{
+	machine.FormMeter: "meter", machine.FormCounter: "counter", machine.FormTrail: "trail", machine.FormBans: "ban", machine.FormSlots: "slots",
 }
 
 var modules, version = bundle()
@@ -49,9 +56,15 @@ func bundle() (text, version string) {
 	for _, file := range files {
 		source, _ := lua.ReadFile("lua/" + file.Name())
 		name := strings.TrimSuffix(file.Name(), ".lua")
-		fmt.Fprintf(&b, "if name == '%s' then\n%send\n", name, source)
+		fmt.Fprintf(&b, "if name == '%s'", name)
+		for kind := machine.Kind(1); kind.String() != "invalid"; kind++ {
+			if machines[kind.Form()] == name {
+				fmt.Fprintf(&b, " or name == '%s'", kind)
+			}
+		}
+		fmt.Fprintf(&b, " then\n%send\n", source)
 	}
-	b.WriteString("end\n")
+	b.WriteString("return require 'unknown'\nend\n")
 	return b.String(), fmt.Sprintf("%x", sha1.Sum([]byte(b.String())))[:16]
 }
 

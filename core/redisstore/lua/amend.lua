@@ -6,14 +6,12 @@
 -- args  the instant of the charge; the rules of the limits, see take.lua: the numbers of a
 --       refund are at the top of each machine's file
 
-local machineOf = require 'machines'
-
 return function(keys, args)
 	local time = redis.call('TIME')
 	local now, made, i, done = time[1] * 1000000 + time[2], args[1] + 0, 0, 1
 	for kind, list, shadow in string.gmatch(args[2], ' (%l+) ([%d,]+)(~?)') do
 		i = i + 1
-		local machine = machineOf(kind)
+		local machine = require(kind)
 		if machine.slots or now >= made then
 			local ok, result = pcall(machine.amend, keys[i], now, made, list, kind)
 			local text = type(result) == 'table' and result.err or tostring(result)

@@ -15,10 +15,9 @@ local save -- below
 local linger = 1000000
 
 local function args(ask, kind, _, cost, max, period, rest)
-	return {
-		cost = cost + 0, max = max + 0, period = period + 0, elastic = kind == 'elastic', forced = ask.forced,
-		most = ask.owes and max * 2 or max + 0,
-		dirty = false, count = 0, ends = 0, width = 0,
+	return { -- Lua finds the first fields fastest
+		ends = 0, count = 0, dirty = false, width = 0, cost = cost + 0, max = max + 0, period = period + 0,
+		elastic = kind == 'elastic', forced = ask.forced, most = ask.mode == '4' and max * 2 or max + 0,
 		starts = kind == 'calendar' and require('state').numbers(rest), linger = kind == 'calendar' and linger or 0,
 	}
 end
@@ -66,7 +65,7 @@ local function check(l, now)
 	elseif l.ends > now + l.period then -- the clock stepped back
 		l.ends, l.width, l.dirty = now + l.period, 0, true
 	end
-	return l.forced or l.count + l.cost <= l.max
+	return l.count + l.cost <= l.max or l.forced
 end
 
 local function charge(l, now)

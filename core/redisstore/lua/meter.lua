@@ -20,16 +20,16 @@
 --             each refund that still matters, the oldest first, " number tat" or
 --             " number tat+part" follows: a number that rises, and the debt's end after it
 
-local call, find, format, match = redis.call, string.find, string.format, string.match
+local call, find, format = redis.call, string.find, string.format
 local save -- below
 
 local function args(ask, _, shadow, cost, burst, parts, rest)
 	local l = {
 		cost = cost + 0, costPart = 0, burst = burst + 0, burstPart = 0, parts = 1,
-		debt = 0, part = 0, after = 0, afterPart = 0, bound = -1, exists = false, dirty = false,
+		debt = 0, after = 0, afterPart = 0, bound = -1,
 	}
 	if parts ~= '' then
-		local costPart, burstPart, start, startPart, keep = match(rest, '(%d+),(%d+),?(%d*),?(%d*),?(%d*)')
+		local costPart, burstPart, start, startPart, keep = string.match(rest, '(%d+),(%d+),?(%d*),?(%d*),?(%d*)')
 		l.parts, l.costPart, l.burstPart = parts + 0, costPart + 0, burstPart + 0
 		if keep ~= '' then
 			l.start, l.startPart, l.keep, l.more = start + 0, startPart + 0, keep + 0, true
@@ -42,7 +42,7 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 	if ask.forced then
 		l.forced, l.most, l.mostPart = true, l.burst, l.burstPart
 	end
-	if ask.owes then -- the most debt is two quotas, and what a reply can hold
+	if ask.mode == '4' then -- the most debt is two quotas, and what a reply can hold
 		l.most, l.mostPart = l.burst * 2, l.burstPart * 2
 		if l.mostPart >= l.parts then
 			l.most, l.mostPart = l.most + 1, l.mostPart - l.parts
@@ -51,29 +51,29 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 			l.most, l.mostPart = 2 ^ 52 - 1, 0
 		end
 	end
-	if ask.dated then l.dated = true end
+	if ask.mode == '2' then l.dated = true end
 	return l
 end
 
 -- parse reads a state that may be more than a tat.
 local function parse(l, value, now)
-	local tat, plus, part, at, turns, blank, forget, refunds = match(value, '^(%d+)(%+?)(%d*)([@=]?)(%d*)( ?)(%d*)(.*)$')
+	local tat, plus, part, at, turns, blank, forget, refunds = string.match(value, '^(%d+)(%+?)(%d*)([@=]?)(%d*)( ?)(%d*)(.*)$')
 	if not tat or (plus == '') ~= (part == '') or (at == '') ~= (turns == '') or (blank == '') ~= (forget == '')
 		or #tat > 16 or #turns > 16 or #forget > 16 or (tonumber(part) or 0) >= l.parts
 		or refunds ~= '' and not require('refunds').valid(refunds) then
 		error(require('state').nonsense, 0)
 	end
 	l.debt, l.part, l.turns, l.owed, l.forget = tat - now, tonumber(part) or 0, tonumber(turns), at == '=', tonumber(forget)
-	l.refunds, l.more = refunds ~= '' and refunds or nil, true
+	l.refunds, l.more, l.exists = refunds ~= '' and refunds or nil, true, true
 end
 
 -- load sets debt, which is negative if it has drained, and more if the state may be more than a tat
 -- and its part.
 local function load(l, key, now)
 	local value = call('GET', key)
-	l.exists, l.dirty = value, false
+	l.dirty = false
 	if l.more then
-		l.more, l.turns, l.owed, l.forget, l.refunds = l.keep, nil, nil, nil, nil
+		l.more, l.exists, l.turns, l.owed, l.forget, l.refunds = l.keep, value, nil, nil, nil, nil
 	end
 	if value and #value == 16 and find(value, '^%d+$') then
 		l.debt, l.part = value - now, 0
@@ -107,17 +107,18 @@ local function check(l, now)
 	if l.more then
 		settle(l, now)
 	end
-	local debt, part, burst, burstPart = l.debt, l.part, l.burst, l.burstPart
+	local debt, part, burst = l.debt, l.part, l.burst
 	if debt < 0 then
-		debt, part = 0, 0
-	elseif debt >= burst and (debt > burst or part > burstPart) and not l.turns then -- the clock stepped back
-		debt, part, l.refunds, l.dirty = burst, burstPart, nil, true
+		debt, part, l.debt, l.part = 0, 0, 0, 0
+	elseif debt >= burst and (debt > burst or part > l.burstPart) and not l.turns then -- the clock stepped back
+		debt, part = burst, l.burstPart
+		l.debt, l.part, l.refunds, l.dirty = debt, part, nil, true
 	end
 	local after, afterPart, bound = debt + l.cost, part + l.costPart, l.bound
 	if afterPart >= l.parts then
 		after, afterPart = after + 1, afterPart - l.parts
 	end
-	local fits = after < bound or after == bound and afterPart <= burstPart
+	local fits = after < bound or after == bound and afterPart <= l.burstPart
 	if not fits and l.forced then -- charge what there is room for
 		local most, mostPart = l.most, l.mostPart
 		fits = true
@@ -128,20 +129,20 @@ local function check(l, now)
 			after, afterPart = debt, part
 		end
 	end
-	l.debt, l.part, l.after, l.afterPart = debt, part, after, afterPart
+	l.after, l.afterPart = after, afterPart
 	return fits
 end
 
 local function charge(l, now)
-	local debt, part, burst, burstPart = l.after, l.afterPart, l.burst, l.burstPart
-	if debt >= burst and (debt > burst or part > burstPart) then -- above the quota
-		local reserved = not l.forced or l.turns and not l.owed and (l.debt > burst or l.debt == burst and l.part > burstPart)
-		l.turns, l.owed, l.more = now, not reserved, true
-		l.forget = l.keep and now + l.keep + debt - burst + (part > burstPart and 1 or 0)
+	local debt, part, burst = l.after, l.afterPart, l.burst
+	if debt >= burst and (debt > burst or part > l.burstPart) then -- above the quota
+		local reserved = not l.forced or l.turns and not l.owed and (l.debt > burst or l.debt == burst and l.part > l.burstPart)
+		l.turns, l.owed, l.more, l.exists = now, not reserved, true, true
+		l.forget = l.keep and now + l.keep + debt - burst + (part > l.burstPart and 1 or 0)
 	elseif l.more then
-		l.turns, l.forget = nil, l.keep and now + l.keep
+		l.turns, l.exists, l.forget = nil, true, l.keep and now + l.keep
 	end
-	l.debt, l.part, l.exists, l.dirty = debt, part, true, true
+	l.debt, l.part, l.dirty = debt, part, true
 end
 
 -- refuse starts a bucket with Initial that refuses its first action.
@@ -169,7 +170,7 @@ local function amend(key, now, _, list)
 	local refunds, span = require 'refunds', require 'span'
 	local n = require('state').numbers(list)
 	local give, after, burst, known = {whole = n[1], part = n[2]}, {whole = n[4], part = n[5]}, {whole = n[6], part = n[7]}, n[8]
-	local l = {parts = n[3]}
+	local l = {parts = n[3], more = true}
 	load(l, key, now)
 	if not l.exists then return end
 	local debt, at = {whole = l.debt, part = l.part}, {whole = now + l.debt, part = l.part}

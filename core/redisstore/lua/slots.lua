@@ -20,7 +20,7 @@ local function number(at) return at % 2 ^ 39 * 2 ^ 14 end
 
 local function args(ask, kind, shadow, cost, most, period)
 	local l = trail.args(ask, kind, shadow, cost, most, period)
-	l.dated = ask.dated
+	l.dated = ask.mode == '2'
 	return l
 end
 

@@ -15,28 +15,22 @@
 -- of its machine's file. For a charge that failed it replies "!" and the error instead. If the
 -- whole reply is one value, it is not in an array.
 
-local match, pcall = string.match, pcall
-local machineOf = require 'machines'
-
 local plans, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
+local turn = 0 -- the number of the decision. What it notes of a subject is this number, so nothing is cleared
 
 -- plan reads a word. A machine's args gets the first three numbers of its rule as text, each "" if
 -- there are fewer, and the others in one text.
 local function plan(word)
-	local mode, patient, ahead, at = match(word, '^(%d)(%??):?(%d*)()')
-	local subject = {}
-	local rules = {
-		charging = mode ~= '0', dated = mode == '2', forced = mode == '3' or mode == '4', owes = mode == '4', patient = patient ~= '', ahead = tonumber(ahead) or 0,
-		subjects = {subject},
-	}
+	local match = string.match
+	local mode, at = string.sub(word, 1, 1), string.find(word, ' ', 1, true)
+	local ahead = at > 2 and match(word, ':(%d+)') or 0
+	local rules, subject = {mode = mode, patient = at > 2 and match(word, '^.%?') ~= nil, ahead = ahead + 0}, nil
+	rules.forced = mode == '3' or mode == '4' or nil
 	repeat
-		local further, kind, first, second, third, more, mark, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)()', at)
-		if further ~= '' then
-			subject = {}
-			rules.subjects[#rules.subjects + 1] = subject
-		end
-		local machine, shadow = machineOf(kind), mark ~= ''
-		local l = machine.args(rules, kind, shadow, first, second, third, more)
+		local further, kind, first, second, third, rest, mark, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)()', at)
+		local machine, shadow = require(kind), mark ~= ''
+		local l = machine.args(rules, kind, shadow, first, second, third, rest)
+		subject = further == '' and subject or l -- its first limit, where its notes are
 		l.machine, l.shadow, l.subject = machine, shadow, subject
 		rules[#rules + 1], at = l, next
 	until at > #word
@@ -45,64 +39,66 @@ local function plan(word)
 	return rules
 end
 
--- decide decides a charge several times, appends to the reply, and returns its length.
-local function decide(rules, keys, before, times, now, reply, last)
-	local n, charging, subjects = #rules, rules.charging, rules.subjects
-	for time = 1, times do
-		-- pass is whether all enforced limits have room, and this is no peek. short is whether a
-		-- shadow limit of a subject has none, and limited whether a limit other than InFlight refuses.
-		local pass = charging
-		for i = 1, #subjects do
-			local s = subjects[i]
-			s.short, s.limited, s.banned = false, false, false
-		end
-		for i = 1, n do
-			local l = rules[i]
-			local machine = l.machine
-			if time == 1 then
-				machine.load(l, keys[before + i], now)
-			end
-			local fits = machine.check(l, now)
-			l.fits = fits
-			if not fits then
-				local s = l.subject
-				if l.shadow then
-					s.short = true
-				elseif l.bans then
-					pass, s.banned = false, true
-				else
-					pass, s.limited = false, s.limited or not machine.slots
+-- The current charge, and how many keys and numbers of the reply are before it.
+local charge, before, last
+
+-- decide decides the charges from the current one on.
+local function decide(keys, args, words, repeats, now, reply)
+	while before < #keys do
+		local word = args[charge < words and charge or words]
+		local rules = plans[word] or plan(word)
+		local n, mode, size, times = #rules, rules.mode, last, repeats and repeats[charge] or 1
+		local charging = mode ~= '0'
+		for time = 1, times do
+			-- pass is whether all enforced limits have room, and this is no peek. A subject is short if
+			-- one of its shadow limits has none, and limited if a limit other than InFlight refuses.
+			local pass, short = charging, false
+			turn = turn + 1
+			for i = 1, n do
+				local l = rules[i]
+				local machine = l.machine
+				if time == 1 then machine.load(l, keys[before + i], now) end
+				local fits = machine.check(l, now)
+				l.fits = fits
+				if not fits then
+					local s = l.subject
+					if l.shadow then
+						short, s.short = true, turn
+					elseif l.bans then
+						pass, s.banned = false, turn
+					else
+						pass = false
+						if not machine.slots then s.limited = turn end
+					end
 				end
 			end
-		end
-		if rules.dated then
-			last = last + 1
-			reply[last] = now
+			if mode == '2' then
+				size = size + 1
+				reply[size] = now
+			end
+			for i = 1, n do
+				local l = rules[i]
+				local machine = l.machine
+				if pass and not (short and l.shadow and l.subject.short == turn) then
+					machine.charge(l, now)
+				elseif charging then
+					local s = l.subject
+					machine.refuse(l, now, s.banned ~= turn and (s.limited == turn or not l.bans), rules.patient and not pass)
+				end
+				size = machine.read(l, reply, size, now)
+			end
 		end
 		for i = 1, n do
 			local l = rules[i]
-			local machine, s = l.machine, l.subject
-			if pass and not (s.short and l.shadow) then
-				machine.charge(l, now)
-			elseif charging then
-				machine.refuse(l, now, not s.banned and (s.limited or not l.bans), rules.patient and not pass)
-			end
-			last = machine.read(l, reply, last, now)
+			if l.dirty and charging then l.machine.save(l, keys[before + i], now) end
 		end
+		charge, before, last = charge + 1, before + n, size
 	end
-	for i = 1, n do
-		local l = rules[i]
-		if l.dirty and charging then
-			l.machine.save(l, keys[before + i], now)
-		end
-	end
-	return last
 end
 
 return function(keys, args)
 	local time = redis.call('TIME')
-	local now = time[1] * 1000000 + time[2]
-	local words, repeats = #args, nil
+	local now, words, repeats, reply = time[1] * 1000000 + time[2], #args, nil, {}
 	if words > 1 and string.byte(args[words]) == 42 then
 		repeats = {}
 		for number, times in string.gmatch(args[words], '(%d+):(%d+)') do
@@ -110,30 +106,20 @@ return function(keys, args)
 		end
 		words = words - 1
 	end
-	local reply, last, before, charge, rules, all = {}, 0, 0, 0, nil, #keys
-	while before < all do
-		charge = charge + 1
-		if charge <= words then
-			rules = plans[args[charge]] or plan(args[charge])
+	charge, before, last = 1, 0, 0
+	while true do
+		local ok, problem = pcall(decide, keys, args, words, repeats, now, reply)
+		if ok then return last == 1 and reply[1] or reply end
+		problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
+		-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
+		local replica = string.match(problem, '^!(READONLY.*)') or string.match(problem, '^!@[^-]*%-(READONLY.*)')
+		if replica then return redis.error_reply(replica) end
+		while #reply > last do reply[#reply] = nil end
+		for _ = 1, repeats and repeats[charge] or 1 do
+			last = last + 1
+			reply[last] = problem
 		end
-		local times = repeats and repeats[charge] or 1
-		local ok, result = pcall(decide, rules, keys, before, times, now, reply, last)
-		if ok then
-			last = result
-		else
-			local problem = '!' .. (type(result) == 'table' and result.err or tostring(result))
-			-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
-			local replica = match(problem, '^!(READONLY.*)') or match(problem, '^!@[^-]*%-(READONLY.*)')
-			if replica then return redis.error_reply(replica) end
-			for i = #reply, last + 1, -1 do
-				reply[i] = nil
-			end
-			for _ = 1, times do
-				last = last + 1
-				reply[last] = problem
-			end
-		end
-		before = before + #rules
+		local rules = plans[args[math.min(charge, words)]] or error(problem, 0) -- no word of this store
+		charge, before = charge + 1, before + #rules
 	end
-	return last == 1 and reply[1] or reply
 end

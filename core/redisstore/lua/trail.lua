@@ -19,7 +19,7 @@ local longest = 70000000 -- entries that an ask may leave above the quota: a str
 local function args(ask, kind, _, cost, most, period)
 	return {
 		kind = kind, cost = cost + 0, max = most + 0, period = period + 0, forced = ask.forced,
-		most = ask.owes and min(most * 2, longest) or most + 0,
+		most = ask.mode == '4' and min(most * 2, longest) or most + 0,
 	}
 end
 
