@@ -60,6 +60,10 @@ func TestCluster(t *testing.T) {
 	rdb := open()
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 
+	t.Run("Connect", func(t *testing.T) {
+		rdb := open()
+		connected(t, rdb, rdb.ForEachMaster)
+	})
 	t.Run("users spread over the masters", func(t *testing.T) {
 		lim := core.Must(core.New(store, kinds...))
 		for i := range 100 {

@@ -118,17 +118,22 @@
 //
 // Calls do not wait in a batch while a connection is opened, which takes up to six round trips: a
 // PING opens it first. If a call has waited so long that its answer would come after the timeout,
-// it is not sent.
+// it is not sent. If an answer comes too late, the next batches are smaller, so that an overload does
+// not make all calls late.
 //
 // # Slow networks
 //
 // The response time may be most of the timeout. With a timeout of 50 ms, round trips of 1 to 40 ms, up
-// to 500 callers and a PoolSize of 4 to 20, every call is answered once the connections are open. Until
-// then, calls fail: for 25 ms of round trip 4 to 6% of those of the first two seconds, for 40 ms 13 to
-// 20%, and fewer if the program has opened connections (MinIdleConns and a Ping). These figures are of
-// the real client over a simulated network; a busy machine loses more at 40 ms. Use at least ten
+// to 500 callers and a PoolSize of 4 to 20, every call is answered once the connections are open.
+// [Store.Connect] opens them before the program serves. Without it calls fail until then: for 25 ms of
+// round trip 4 to 6% of those of the first two seconds, for 40 ms 13 to 20%. These figures are of the
+// real client over a simulated network; a busy machine loses more at 40 ms. Use at least ten
 // connections if the response time is more than half of the timeout: with n connections a call can wait
 // for an n-th of the response time before it is sent.
+//
+// For each connection the client asks HELLO and CLIENT SETINFO, and for the first one CLIENT
+// MAINT_NOTIFICATIONS, one after another. DisableIdentity and a MaintNotificationsConfig with
+// ModeDisabled save a round trip each.
 //
 // If the client cannot open a connection, the store tries to open one itself. So callers
 // get the error within 10 ms, and during an outage at once. When Redis is back, it answers

@@ -210,4 +210,5 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a master dies midway", func(t *testing.T) { masterDiesMidway(t, servers) }) // the last one
 }

@@ -3,6 +3,7 @@ package batch
 // Opening connections, and finding out whether the client can.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,6 +23,70 @@ import (
 
 // openTime is how long opening a connection may take, in timeouts.
 const openTime = 10
+
+// Connect opens connections before the first call: a few, or more to a server that is far away.
+func (q *Queue) Connect(ctx context.Context) error {
+	done := make(chan error, 1)
+	go func() { done <- q.guard(func() error { return q.openAll(ctx) }) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// openAll opens connections to all servers.
+func (q *Queue) openAll(ctx context.Context) error {
+	switch rdb := q.rdb.(type) {
+	case *redis.Client:
+		return q.open(ctx, rdb)
+	case interface {
+		ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
+	}:
+		return rdb.ForEachMaster(ctx, q.open)
+	case interface {
+		ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
+	}:
+		return rdb.ForEachShard(ctx, q.open)
+	}
+	return q.rdb.Ping(ctx).Err()
+}
+
+// open opens connections to a server. Pings that are under way together have one each.
+func (q *Queue) open(ctx context.Context, server *redis.Client) error {
+	ping := func() error {
+		err := q.guard(func() error { return server.Ping(ctx).Err() })
+		if redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
+			return nil
+		}
+		return err
+	}
+	if err := ping(); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := ping(); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	if q.single {
+		q.mu.Lock()
+		l := q.lane(route{server: server}, start)
+		l.response = cmp.Or(l.response, took)
+		q.mu.Unlock()
+	}
+	n := batches(connections(server), took)
+	errs := make(chan error, n)
+	for range n {
+		go func() { errs <- ping() }()
+	}
+	var err error
+	for range n {
+		err = cmp.Or(err, <-errs)
+	}
+	return err
+}
 
 // connect sees to it that the client has a connection to the server of a key.
 func (q *Queue) connect(key string) error {

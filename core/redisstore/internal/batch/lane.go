@@ -17,6 +17,7 @@ const (
 	manyBatches = 32               // under way if the server is far away
 	pace        = time.Millisecond // of the response time, for each batch above fewBatches
 	maxWeight   = 2048             // of a batch: it bounds how long Redis is busy
+	minWeight   = 64               // that a batch may have, even if it is answered too late
 
 	// maxCalls bounds the calls of a lane. So it bounds memory if a server hangs, and calls to
 	// other servers still have room.
@@ -64,6 +65,7 @@ func (c *Call) end(err error) {
 type batch struct {
 	lane     *lane
 	calls    []*Call // the oldest first
+	weight   int     // of all calls
 	waiting  int     // of the calls
 	sent     time.Time
 	deadline time.Time
@@ -94,6 +96,7 @@ type lane struct {
 	next      *list.Element // the first one that queues
 	queued    int           // how many queue
 	weight    int           // of those that queue
+	room      int           // weight that a batch may have
 	sending   int           // goroutines and callers that send
 	ready     int           // of them wait for their turn
 	probing   bool          // a probe is under way
@@ -115,7 +118,7 @@ type route struct {
 func (q *Queue) lane(r route, now time.Time) *lane {
 	l := q.lanes[r]
 	if l == nil {
-		l = &lane{route: r, conns: q.maxCalls, answered: now}
+		l = &lane{route: r, conns: q.maxCalls, room: maxWeight, answered: now}
 		if r.server != nil {
 			l.conns = connections(r.server)
 		}
@@ -137,7 +140,12 @@ func (l *lane) most(now time.Time, timeout time.Duration) int {
 		}
 		return min(l.conns, fewBatches)
 	}
-	return min(l.conns, manyBatches, max(fewBatches, int(l.response/pace)))
+	return batches(l.conns, l.response)
+}
+
+// batches returns how many may be under way to a server that answers.
+func batches(conns int, response time.Duration) int {
+	return min(conns, manyBatches, max(fewBatches, int(response/pace)))
 }
 
 // far reports whether the server is so far away that more than a few batches are under way.
@@ -158,8 +166,7 @@ func (l *lane) gap(timeout time.Duration) time.Duration {
 	if !l.far() {
 		return 0
 	}
-	n := min(l.conns, manyBatches, int(l.response/pace))
-	return min(l.response/time.Duration(n), l.slack(timeout)/2)
+	return min(l.response/time.Duration(batches(l.conns, l.response)), l.slack(timeout)/2)
 }
 
 // slack returns how long a call can wait and still be answered in time.
@@ -208,15 +215,14 @@ func (l *lane) start(now time.Time) {
 // take makes a batch of the first calls that queue.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	b := &batch{lane: l, calls: make([]*Call, 0, min(l.queued, maxWeight)), sent: now, deadline: now.Add(limit), done: make(chan struct{})}
-	weight := 0
 	for l.next != nil {
 		c := l.next.Value.(*Call)
-		if weight += c.weight; len(b.calls) > 0 && (l.alone || weight > maxWeight) {
+		if len(b.calls) > 0 && (l.alone || b.weight+c.weight > l.room) {
 			break
 		}
 		l.unqueue(c)
 		c.batch = b
-		b.calls = append(b.calls, c)
+		b.calls, b.weight = append(b.calls, c), b.weight+c.weight
 	}
 	l.started, b.waiting = now, len(b.calls)
 	return b
@@ -236,8 +242,16 @@ func (l *lane) shed(now time.Time, timeout time.Duration) {
 	}
 }
 
-// learn takes the time of an answer. A single slow one says little.
-func (l *lane) learn(now time.Time, took time.Duration) {
+// learn takes the time of a batch's answer. A single slow one says little. If it was too late for
+// the first call, batches become smaller: Redis, or this process, is too busy for all calls.
+func (l *lane) learn(b *batch, now time.Time, timeout time.Duration) {
+	switch {
+	case now.Sub(b.calls[0].since) > timeout:
+		l.room = max(minWeight, l.room*3/4)
+	case b.weight > l.room*3/4:
+		l.room = min(maxWeight, l.room*9/8)
+	}
+	took := now.Sub(b.sent)
 	l.answered, l.learned = now, now
 	if l.response > 0 {
 		took = min(took, l.response+l.response/4)

@@ -118,7 +118,7 @@ func (q *Queue) sendBatch(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b.lane.answered = (time.Time{}); answered {
-		b.lane.learn(now, now.Sub(b.sent))
+		b.lane.learn(b, now, q.timeout)
 	}
 	for _, c := range b.calls {
 		c.end(c.Err)
