@@ -10,13 +10,7 @@ type Counter struct {
 // refusals.
 type counter struct{}
 
-func (*counter) args(r *Rule, b []int64, a Ask) []int64 {
-	b = windowArgs(r, b, a)
-	if r.Calendar != nil {
-		b = r.Calendar.appendPeriods(b, a.Epoch)
-	}
-	return b
-}
+func (*counter) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
 func (*counter) load(s *State, d *decoder) {
 	s.Counter = Counter{Count: d.int(), End: d.int()}
@@ -29,7 +23,7 @@ func (*counter) check(r *Rule, s *State, now int64, a Ask) bool {
 	c := &s.Counter
 	switch {
 	case r.Calendar != nil:
-		r.align(s, now, a)
+		r.align(s, now)
 	case !s.Exists || c.End <= now:
 		s.Exists = false
 		*c = Counter{End: now}
@@ -48,10 +42,10 @@ const Linger = int64(1e6)
 // nearest end. It may differ from the calendar's, since a monotonic clock and the time of day differ
 // by microseconds each time, and two processes may have different time zone data. Each count lasts
 // until its own end at least, so the period that begins last never has more than the quota.
-func (r *Rule) align(s *State, now int64, a Ask) {
+func (r *Rule) align(s *State, now int64) {
 	c := &s.Counter
-	start, end := r.Calendar.Period(now + a.Epoch)
-	start, end = start-a.Epoch, end-a.Epoch
+	start, end := r.Calendar.Period(now + s.Epoch)
+	start, end = start-s.Epoch, end-s.Epoch
 	ofLast := 2*c.End <= start+end
 	switch {
 	case !s.Exists, ofLast && c.End <= now:
@@ -81,8 +75,8 @@ func (*counter) charge(r *Rule, s *State, now int64, a Ask) {
 	if !s.Exists || r.RecordsRefusals() {
 		c.End = now + r.Period
 		if r.Calendar != nil {
-			_, end := r.Calendar.Period(now + a.Epoch)
-			c.End = end - a.Epoch
+			_, end := r.Calendar.Period(now + s.Epoch)
+			c.End = end - s.Epoch
 		}
 	}
 	s.Exists, s.Dirty = true, true

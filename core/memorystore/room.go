@@ -28,7 +28,7 @@ func (s *Store) makeRoom(st *step, c *core.Charge) (lacks *place, wait int64) {
 			continue
 		}
 		lacks, free = p, st.nextFree(p)
-		if !sharable(c) || !st.share(i) {
+		if !sharable(c) || !s.share(st, i) {
 			return lacks, free
 		}
 	}
@@ -83,24 +83,26 @@ func (s *Store) victim(st *step, p *place) (from *table, at int) {
 	if at >= 0 && own.slots[at].expires <= st.now {
 		return own, at
 	}
-	if other := s.crowded(p.in); other != nil && st.tryLock(other) {
-		if its := st.firstToExpire(&other.keys, p.key); its >= 0 {
-			return &other.keys, its
+	if other := s.crowded(p.in); other >= 0 && s.tryLock(st, other) {
+		t := &s.shards[other].keys
+		if its := st.firstToExpire(t, p.key); its >= 0 {
+			return t, its
 		}
 	}
 	return own, at
 }
 
-// crowded returns the shard with the most keys, if sh has too few to choose from: all keys of a
-// user are in one shard, so one user may fill the store. Otherwise it returns nil.
-func (s *Store) crowded(sh *shard) (most *shard) {
+// crowded returns which shard has the most keys, if sh has too few to choose from: all keys of a
+// user are in one shard, so one user may fill the store. Otherwise it returns -1.
+func (s *Store) crowded(sh *shard) (most int) {
 	share := s.max / int64(len(s.shards))
 	if sh.keys.used.Load() >= share-share/8 {
-		return nil
+		return -1
 	}
+	most = -1
 	for i := range s.shards {
 		if n := s.shards[i].keys.used.Load(); n > share {
-			most, share = &s.shards[i], n
+			most, share = i, n
 		}
 	}
 	return most
