@@ -191,12 +191,12 @@ func (d *Decision) join(o *Decision) {
 	d.receipt = receipts
 }
 
-// binds reports whether the decision of a subject binds rather than that of the subjects before it.
+// binds reports whether the decision of a limit or a subject binds rather than that of those before it.
 func (o *Decision) binds(d *Decision) bool {
 	switch {
 	case o.Allowed != d.Allowed:
 		return d.Allowed
-	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free before the other has room
+	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free at any moment
 		return d.Reason == ReasonInFlight
 	case o.Allowed && o.Remaining != d.Remaining:
 		return o.Remaining < d.Remaining
@@ -231,41 +231,27 @@ func (d *Decision) addBan(v *machine.Reading) {
 	}
 }
 
-// bind adds an enforced limit's reading, and decides whether this limit binds rather than those
-// before it.
+// bind adds an enforced limit's reading.
 func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
 	l := &c.Limits[i]
-	remaining, reset, retry := int(l.rule.Remaining(v)), micros(v.Rest.Ceil()), l.retryAfter(v, c.Cost)
-	binds := true
-	switch {
-	case i == 0:
-	case v.Fits != d.Allowed:
-		binds = d.Allowed
-	case !v.Fits && c.mayFree(l) != c.mayFree(&c.Limits[d.Binding]):
-		binds = !c.mayFree(l)
-	case v.Fits && remaining != d.Remaining:
-		binds = remaining < d.Remaining
-	case retry != d.RetryAfter:
-		binds = retry > d.RetryAfter
-	default:
-		binds = reset > d.ResetAfter
-	}
-	if binds {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.quota(), retry, reset
-	}
-	if i == 0 || remaining < d.Remaining {
-		d.Remaining = remaining
+	its := Decision{
+		Allowed: v.Fits, Remaining: int(l.rule.Remaining(v)),
+		RetryAfter: l.retryAfter(v, c.Cost), ResetAfter: micros(v.Rest.Ceil()),
 	}
 	if !v.Fits {
-		d.Allowed, d.Reason = false, ReasonLimited
-		if c.mayFree(&c.Limits[d.Binding]) {
-			d.Reason = ReasonInFlight
+		its.Reason = ReasonLimited
+		if l.rule.TakesSlots() && c.Cost <= l.rule.Max {
+			its.Reason = ReasonInFlight
 		}
 	}
+	if i == 0 || its.binds(d) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.quota(), its.RetryAfter, its.ResetAfter
+		d.Allowed, d.Reason = its.Allowed, its.Reason
+	}
+	if i == 0 || its.Remaining < d.Remaining {
+		d.Remaining = its.Remaining
+	}
 }
-
-// mayFree reports whether a refusal by the limit may end at any moment, when a slot is released.
-func (c *Charge) mayFree(l *Limit) bool { return l.rule.TakesSlots() && c.Cost <= l.rule.Max }
 
 // retryAfter is the wait until a cost fits.
 func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
