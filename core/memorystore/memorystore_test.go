@@ -50,8 +50,8 @@ func (s *Store) check(t testing.TB) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		total += sh.keys.check(t, fmt.Sprint("the keys of shard ", i))
-		if sh.shared != nil {
-			sh.shared.check(t, fmt.Sprint("the shared states of shard ", i))
+		if sh.keys.shared != nil {
+			sh.keys.shared.check(t, fmt.Sprint("the shared states of shard ", i))
 		}
 	}
 	st := steps.Get().(*step)

@@ -18,14 +18,14 @@ func sharable(c *core.Charge) bool { return c.Ban == 0 && c.Mode != machine.Owe 
 // false if that state decides for another place of the charge: it cannot be charged twice at once.
 func (s *Store) share(st *step, i int) bool {
 	p := &st.places[i]
-	its := key(0, 1, p.limit)
-	if slices.ContainsFunc(st.places, func(o place) bool { return o.shared && o.key == its && o.in == p.in }) {
-		return false
-	}
-	p.key, p.shared = its, true
 	if p.in.shared == nil {
 		p.in.shared = &table{slots: empty[:]}
 	}
+	in, its := p.in.shared, key(0, 1, p.limit)
+	if slices.ContainsFunc(st.places, func(o place) bool { return o.in == in && o.key == its }) {
+		return false
+	}
+	p.in, p.key, p.shared = in, its, true
 	st.states[i] = machine.State{}
 	s.load(p, &st.states[i], st.now)
 	return true

@@ -14,10 +14,9 @@ import (
 // A shard has all states of some users, so that one lock is enough for several limits. It fills a cache
 // line, so that two processors that decide about users of two shards do not wait for each other.
 type shard struct {
-	mu     sync.Mutex
-	keys   table
-	shared *table // the states that users without a key share, or nil: see shared.go
-	_      [8]byte
+	mu   sync.Mutex
+	keys table
+	_    [8]byte
 }
 
 // A step is a charge that is being decided. It is on the heap, as its states must be, and used again.
@@ -36,8 +35,8 @@ type place struct {
 	limit    *core.Limit
 	subject  int // as in core.Decision
 	key      hash
-	in       *shard
-	at       int // the slot where it was found; it may have moved since
+	in       *table // that of the user's shard
+	at       int    // the slot where it was found; it may have moved since
 	found    bool
 	shared   bool // the state is the one that users without a key share
 	reserved bool // counted in Store.used, and not yet inserted
@@ -105,7 +104,7 @@ func (s *Store) tryLock(st *step, at int) bool {
 
 // find adds the places and states of one subject.
 func (s *Store) find(st *step, c *core.Charge, subject int, user hash) {
-	action, in := s.hash(c.Action), &s.shards[s.index(user)]
+	action, in := s.hash(c.Action), &s.shards[s.index(user)].keys
 	from, n := len(st.places), len(c.Limits)
 	st.places, st.states = slices.Grow(st.places, n)[:from+n], slices.Grow(st.states, n)[:from+n]
 	for i := range c.Limits {
@@ -119,9 +118,9 @@ func (s *Store) find(st *step, c *core.Charge, subject int, user hash) {
 
 // load looks for the key of a place, and fills in its state, a zero State.
 func (s *Store) load(p *place, state *machine.State, now int64) {
-	t, rule := p.table(), p.limit.Rule()
-	if p.at, p.found = t.search(p.key); p.found {
-		t.load(&t.slots[p.at], rule, state, now)
+	rule := p.limit.Rule()
+	if p.at, p.found = p.in.search(p.key); p.found {
+		p.in.load(&p.in.slots[p.at], rule, state, now)
 	}
 	if rule.Calendar != nil {
 		state.Epoch = s.epoch()
@@ -144,21 +143,12 @@ func (s *Store) end(st *step) {
 	steps.Put(st)
 }
 
-// table is the table that has the place.
-func (p *place) table() *table {
-	if p.shared {
-		return p.in.shared
-	}
-	return &p.in.keys
-}
-
 // locate returns the slot that has the key by now.
 func (p *place) locate() *slot {
-	t := p.table()
-	if t.slots[p.at].key != p.key {
-		p.at, _ = t.search(p.key)
+	if p.in.slots[p.at].key != p.key {
+		p.at, _ = p.in.search(p.key)
 	}
-	return &t.slots[p.at]
+	return &p.in.slots[p.at]
 }
 
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
@@ -170,7 +160,7 @@ func (st *step) save(i int, until int64) {
 	}
 	slot := p.locate()
 	if state.Dirty {
-		p.table().store(slot, p.limit.Rule(), state)
+		p.in.store(slot, p.limit.Rule(), state)
 	}
 	if !state.Fits {
 		slot.protect(until)
@@ -204,8 +194,8 @@ func (s *Store) saveAll(st *step, until int64) (lacks *place) {
 
 // insert makes a slot for a place.
 func (s *Store) insert(p *place, now int64) {
-	at, removed := p.table().insert(p.key, now)
-	p.at = at
+	var removed int64
+	p.at, removed = p.in.insert(p.key, now)
 	if p.reserved = false; !p.shared {
 		s.used.Add(-removed)
 	}
@@ -213,6 +203,6 @@ func (s *Store) insert(p *place, now int64) {
 
 func (s *Store) remove(p *place) {
 	p.locate()
-	p.in.keys.remove(p.at)
+	p.in.remove(p.at)
 	s.used.Add(-1)
 }
