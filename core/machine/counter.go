@@ -8,7 +8,7 @@ type Counter struct {
 
 // counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. The elastic one records
 // refusals.
-type counter struct{}
+type counter struct{ plain }
 
 func (*counter) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
@@ -132,8 +132,6 @@ func (*counter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	return append(b, a.Units, r.Period, t.At+t.Reading.Rest.Whole, all)
 }
 
-func (*counter) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
-
 func (*counter) holds(r *Rule, s *State) (expires, refuses int64) {
 	expires = s.Counter.End
 	if r.Calendar != nil {
@@ -144,8 +142,3 @@ func (*counter) holds(r *Rule, s *State) (expires, refuses int64) {
 	}
 	return expires, s.Counter.End
 }
-
-func (*counter) foreseen(*Rule, Reading, bool) bool { return true }
-
-// lease changes nothing: a lease ends with the window in which it was charged.
-func (*counter) lease(*Rule, int64) {}
