@@ -28,7 +28,16 @@ type step struct {
 	locked []int           // which shards are locked
 }
 
-var steps = sync.Pool{New: func() any { return new(step) }}
+var steps = sync.Pool{New: func() any {
+	few := new(struct { // one allocation
+		step
+		places [4]place
+		states [4]machine.State
+		locked [4]int
+	})
+	few.step = step{places: few.places[:0], states: few.states[:0], locked: few.locked[:0]}
+	return &few.step
+}}
 
 // A place is where the state of a limit is, if the store keeps it.
 type place struct {
