@@ -32,70 +32,12 @@ type Charge struct {
 
 	status *Status      // to be filled in by Answer
 	slots  *slotWaiters // of a limiter with InFlight
+	passes bool         // set by Check: all enforced limits have room
 }
 
 // takesSlots reports whether a charge of one or more subjects takes slots.
 func (c *Charge) takesSlots() bool {
 	return c.slots != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slots != nil })
-}
-
-// Check reports whether the charge may pass at the instant now, in microseconds on the
-// store's clock: whether all enforced limits have room. It brings the states, one for each
-// limit and in their order, to that instant.
-func (c *Charge) Check(states []machine.State, now int64) bool {
-	all, ask := true, c.Ask
-	for i := range c.Limits {
-		l, s := &c.Limits[i], &states[i]
-		if l.shadow {
-			ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
-		}
-		l.rule.Check(s, now, &ask)
-		all = all && (s.Fits || l.shadow)
-	}
-	states = states[len(c.Limits):]
-	for _, o := range c.And {
-		o.Epoch = c.Epoch
-		all = o.Check(states[:len(o.Limits)], now) && all
-		states = states[len(o.Limits):]
-	}
-	return all
-}
-
-// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
-// all limits have room, all are charged. If not, a limit whose kind records refusals records
-// its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
-// marks none.
-//
-// A ban policy counts a refusal by the limits of its own subject only.
-func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
-	pass := c.joined(func(i int) bool { return states[i].Fits })
-	c.commit(d, states[:len(c.Limits)], now, pass)
-	for i := range c.And {
-		states = states[len(c.subject(i).Limits):]
-		its, o := Decision{Subject: i + 1}, c.And[i]
-		o.Epoch = c.Epoch
-		o.commit(&its, states, now, pass)
-		d.join(&its)
-	}
-}
-
-// joined reports whether the enforced limits of all subjects have room. It is true for one subject, whose
-// own limits decide. fits is whether the i-th limit has room.
-func (c *Charge) joined(fits func(i int) bool) bool {
-	if c.And == nil {
-		return true
-	}
-	i := 0
-	for n := range 1 + len(c.And) {
-		limits := c.subject(n).Limits
-		for j := range limits {
-			if !fits(i) && !limits[j].shadow {
-				return false
-			}
-			i++
-		}
-	}
-	return true
 }
 
 // subject is the charge of the i-th subject. A foreign store may set any index in its decision.
@@ -106,10 +48,59 @@ func (c *Charge) subject(i int) *Charge {
 	return &c.And[i-1]
 }
 
-// commit is Commit for the limits of one subject. pass says whether those of the others have room.
-func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass bool) {
-	var readings []machine.Reading
-	shadows, limited, inFlight, banned := true, false, false, false
+// Check reports whether the charge may pass at the instant now, in microseconds on the
+// store's clock: whether all enforced limits have room. It brings the states, one for each
+// limit and in their order, to that instant.
+func (c *Charge) Check(states []machine.State, now int64) bool {
+	c.passes = c.check(states, now)
+	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
+		c.passes = c.And[i].check(states[at:], now) && c.passes
+		at += len(c.And[i].Limits)
+	}
+	return c.passes
+}
+
+// check is Check for the limits of one subject.
+func (c *Charge) check(states []machine.State, now int64) bool {
+	passes, ask := true, c.Ask
+	for i := range c.Limits {
+		l, s := &c.Limits[i], &states[i]
+		if l.shadow {
+			ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
+		}
+		l.rule.Check(s, now, &ask)
+		passes = passes && (s.Fits || l.shadow)
+	}
+	return passes
+}
+
+// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
+// all limits have room, all are charged. If not, a limit whose kind records refusals records
+// its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
+// marks none.
+//
+// A ban policy counts a refusal by the limits of its own subject only.
+func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
+	c.commit(d, states, now, c.passes)
+	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
+		its := Decision{Subject: i + 1}
+		c.And[i].commit(&its, states[at:], now, c.passes)
+		d.join(&its)
+		at += len(c.And[i].Limits)
+	}
+	if c.Receipt || c.status != nil {
+		readings := make([]machine.Reading, len(states))
+		for i := range states {
+			readings[i] = states[i].Reading
+		}
+		c.conclude(d, readings, now)
+	}
+}
+
+// commit is Commit for the limits of one subject, but for the receipt. passes says whether all enforced
+// limits of all subjects have room.
+func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes bool) {
+	shadows, limited, banned := true, false, false
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
 		case states[i].Fits:
@@ -117,56 +108,72 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, pass boo
 			shadows = false
 		case l.kind == machine.KindBan:
 			banned = true
-		default:
+		default: // a refusal by InFlight alone counts towards no ban
 			limited = limited || !l.rule.TakesSlots()
-			inFlight = inFlight || l.rule.TakesSlots()
 		}
 	}
-	pass = pass && !limited && !inFlight && !banned
 	d.Allowed, d.Source = true, SourceStore
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
 		case c.Mode == machine.Peek:
 			s.Dirty = false
-		case pass && (shadows || !l.shadow):
+		case passes && (shadows || !l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
 			refusal := c.Ask
-			refusal.Patient = c.Patient && !pass // what passes may still be refused by a shadow limit
-			// A refusal by InFlight alone counts towards no ban.
+			refusal.Patient = c.Patient && !passes // what passes may still be refused by a shadow limit
 			l.rule.Refuse(s, now, &refusal, !banned && (limited || l.kind != machine.KindBan))
 		}
-		v := l.rule.Read(s, now, &c.Ask)
-		c.add(d, i, v)
-		if c.Receipt || c.status != nil {
-			readings = append(readings, *v)
-		}
+		c.add(d, i, l.rule.Read(s, now, &c.Ask))
 	}
-	c.finish(d, readings, now, pass)
 }
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
-	pass := c.joined(func(i int) bool { return readings[i].Fits })
-	c.answer(&d, readings[:len(c.Limits)], now, pass)
-	for i := range c.And {
-		readings = readings[len(c.subject(i).Limits):]
+	c.answer(&d, readings)
+	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
 		its := Decision{Subject: i + 1}
-		c.And[i].answer(&its, readings[:len(c.And[i].Limits)], now, pass)
+		c.And[i].answer(&its, readings[at:])
 		d.join(&its)
+		at += len(c.And[i].Limits)
+	}
+	if c.Receipt || c.status != nil {
+		c.conclude(&d, slices.Clone(readings), now) // a store may change its own
 	}
 	return d
 }
 
-// answer is Answer for one subject. pass says whether the limits of the others have room.
-func (c *Charge) answer(d *Decision, readings []machine.Reading, now int64, pass bool) {
+// answer is Answer for the limits of one subject, but for the receipt.
+func (c *Charge) answer(d *Decision, readings []machine.Reading) {
 	d.Allowed, d.Source = true, SourceStore
-	for i := range readings {
+	for i := range c.Limits {
 		c.add(d, i, &readings[i])
 	}
-	c.finish(d, readings, now, pass)
+}
+
+// conclude fills in the status that the charge asks for, and makes the receipts of all subjects, which
+// keep the readings.
+func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
+	if c.status != nil {
+		c.status.fill(c.Limits, readings)
+	}
+	if !c.Receipt || !d.Allowed || c.Mode == machine.Peek {
+		return
+	}
+	for i := range 1 + len(c.And) {
+		o := c.subject(i)
+		n := len(o.Limits)
+		d.receipt = &Receipt{
+			User: o.User, Action: o.Action, Limits: o.Limits, Cost: o.Cost,
+			At: now, Readings: readings[:n:n], and: d.receipt,
+		}
+		if o.slots != nil {
+			d.receipt.slots = newSlots(o.slots)
+		}
+		readings = readings[n:]
+	}
 }
 
 // join adds the decision of a further subject. The decision about several is that of the one that
@@ -184,12 +191,12 @@ func (d *Decision) join(o *Decision) {
 	d.receipt = receipts
 }
 
-// binds reports whether the decision of a subject binds rather than that of the subjects before it.
+// binds reports whether the decision of a limit or a subject binds rather than that of those before it.
 func (o *Decision) binds(d *Decision) bool {
 	switch {
 	case o.Allowed != d.Allowed:
 		return d.Allowed
-	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free before the other has room
+	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free at any moment
 		return d.Reason == ReasonInFlight
 	case o.Allowed && o.Remaining != d.Remaining:
 		return o.Remaining < d.Remaining
@@ -214,23 +221,6 @@ func (c *Charge) add(d *Decision, i int, v *machine.Reading) {
 	}
 }
 
-// finish fills in what needs the readings of all limits. pass says whether the other subjects
-// have room.
-func (c *Charge) finish(d *Decision, readings []machine.Reading, now int64, pass bool) {
-	if c.status != nil {
-		c.status.fill(c.Limits, readings)
-	}
-	if c.Receipt && d.Allowed && pass && c.Mode != machine.Peek {
-		d.receipt = &Receipt{
-			User: c.User, Action: c.Action, Limits: c.Limits, Cost: c.Cost,
-			At: now, Readings: slices.Clone(readings), // redisstore changes its own
-		}
-		if c.slots != nil {
-			d.receipt.slots = newSlots(c.slots)
-		}
-	}
-}
-
 func (d *Decision) addBan(v *machine.Reading) {
 	d.BanLevel = v.Level
 	d.Allowed = d.Allowed && v.Fits
@@ -241,41 +231,27 @@ func (d *Decision) addBan(v *machine.Reading) {
 	}
 }
 
-// bind adds an enforced limit's reading, and decides whether this limit binds rather than those
-// before it.
+// bind adds an enforced limit's reading.
 func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
 	l := &c.Limits[i]
-	remaining, reset, retry := int(l.rule.Remaining(v)), micros(v.Rest.Ceil()), l.retryAfter(v, c.Cost)
-	binds := true
-	switch {
-	case i == 0:
-	case v.Fits != d.Allowed:
-		binds = d.Allowed
-	case !v.Fits && c.mayFree(l) != c.mayFree(&c.Limits[d.Binding]):
-		binds = !c.mayFree(l)
-	case v.Fits && remaining != d.Remaining:
-		binds = remaining < d.Remaining
-	case retry != d.RetryAfter:
-		binds = retry > d.RetryAfter
-	default:
-		binds = reset > d.ResetAfter
-	}
-	if binds {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.quota(), retry, reset
-	}
-	if i == 0 || remaining < d.Remaining {
-		d.Remaining = remaining
+	its := Decision{
+		Allowed: v.Fits, Remaining: int(l.rule.Remaining(v)),
+		RetryAfter: l.retryAfter(v, c.Cost), ResetAfter: micros(v.Rest.Ceil()),
 	}
 	if !v.Fits {
-		d.Allowed, d.Reason = false, ReasonLimited
-		if c.mayFree(&c.Limits[d.Binding]) {
-			d.Reason = ReasonInFlight
+		its.Reason = ReasonLimited
+		if l.rule.TakesSlots() && c.Cost <= l.rule.Max {
+			its.Reason = ReasonInFlight
 		}
 	}
+	if i == 0 || its.binds(d) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.quota(), its.RetryAfter, its.ResetAfter
+		d.Allowed, d.Reason = its.Allowed, its.Reason
+	}
+	if i == 0 || its.Remaining < d.Remaining {
+		d.Remaining = its.Remaining
+	}
 }
-
-// mayFree reports whether a refusal by the limit may end at any moment, when a slot is released.
-func (c *Charge) mayFree(l *Limit) bool { return l.rule.TakesSlots() && c.Cost <= l.rule.Max }
 
 // retryAfter is the wait until a cost fits.
 func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {

@@ -185,10 +185,8 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	case n == 0:
 		return l.allowNothing(ctx, user, action)
 	}
-	c := Charge{
-		User: user, Action: action, Limits: l.limits, Ask: machine.Ask{Cost: int64(n)},
-		Receipt: l.refundable, slots: l.slots,
-	}
+	var c Charge // field by field, since a literal is copied
+	c.User, c.Action, c.Limits, c.Cost, c.Receipt, c.slots = user, action, l.limits, int64(n), l.refundable, l.slots
 	if c.Cost > l.smallest { // it can never pass, so it writes nothing
 		c.Mode = machine.Peek
 	}

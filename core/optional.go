@@ -15,7 +15,7 @@ type Accepter interface {
 	Accept(limits []Limit) error
 }
 
-// A Dated store knows the time of day: it sets Charge.Epoch before [Charge.Check] if a limit has a
+// A Dated store knows the time of day: it sets State.Epoch before [Charge.Check] if a limit has a
 // calendar, and without it 0 is 1970. [New] returns an error for a [CalendarWindow] on any other store.
 type Dated interface {
 	Dated()

@@ -30,7 +30,7 @@ func (s *State) bans() *Bans {
 }
 
 // bans is the machine of ban policies.
-type bans struct{}
+type bans struct{ plain }
 
 func (*bans) args(r *Rule, b []int64, a Ask) []int64 {
 	return append(append(b, a.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
@@ -130,14 +130,10 @@ func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64
 
 func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { return b }
 
-func (*bans) remaining(*Rule, *Reading) int64 { return 0 }
-
 func (*bans) holds(r *Rule, s *State) (expires, refuses int64) {
 	b := s.bans()
 	return r.Ban.forgotten(b), b.Until
 }
-
-func (*bans) foreseen(*Rule, Reading, bool) bool { return true }
 
 // level is how many bans in a row count at an instant.
 func (r *BanRule) level(b *Bans, now int64) int {
@@ -166,5 +162,3 @@ func (r *BanRule) forgotten(b *Bans) int64 {
 	}
 	return end
 }
-
-func (*bans) lease(*Rule, int64) {}

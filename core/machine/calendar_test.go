@@ -17,7 +17,8 @@ func at(month time.Month, day, hour int) int64 {
 // charged asks at an instant of a store's clock for one unit, and returns the reading.
 func charged(t *testing.T, r *Rule, s *State, now, epoch int64) (fits bool, v Reading) {
 	t.Helper()
-	a := Ask{Cost: 1, Epoch: epoch}
+	s.Epoch = epoch
+	a := Ask{Cost: 1}
 	fits = decide(r, s, now, a)
 	return fits, *r.Read(s, now, &a)
 }
@@ -64,8 +65,9 @@ func TestJitterOfTheEpochAdmitsNothing(t *testing.T) {
 		for range 60 {
 			unix += rapid.Int64Range(0, 12).Draw(t, "step")
 			epoch := at(1, 1, 0) + rapid.Int64Range(-50, 50).Draw(t, "jitter")
-			a := Ask{Cost: 1, Epoch: epoch}
 			load(&r, &s, unix-epoch)
+			s.Epoch = epoch
+			a := Ask{Cost: 1}
 			if decide(&r, &s, unix-epoch, a) {
 				if passed[time.UnixMicro(unix).UTC().Month()]++; passed[1] > 10 || passed[2] > 10 {
 					t.Fatalf("%v passed", passed)

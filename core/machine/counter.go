@@ -8,15 +8,9 @@ type Counter struct {
 
 // counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. The elastic one records
 // refusals.
-type counter struct{}
+type counter struct{ plain }
 
-func (*counter) args(r *Rule, b []int64, a Ask) []int64 {
-	b = windowArgs(r, b, a)
-	if r.Calendar != nil {
-		b = r.Calendar.appendPeriods(b, a.Epoch)
-	}
-	return b
-}
+func (*counter) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
 func (*counter) load(s *State, d *decoder) {
 	s.Counter = Counter{Count: d.int(), End: d.int()}
@@ -29,7 +23,7 @@ func (*counter) check(r *Rule, s *State, now int64, a Ask) bool {
 	c := &s.Counter
 	switch {
 	case r.Calendar != nil:
-		r.align(s, now, a)
+		r.align(s, now)
 	case !s.Exists || c.End <= now:
 		s.Exists = false
 		*c = Counter{End: now}
@@ -48,10 +42,10 @@ const Linger = int64(1e6)
 // nearest end. It may differ from the calendar's, since a monotonic clock and the time of day differ
 // by microseconds each time, and two processes may have different time zone data. Each count lasts
 // until its own end at least, so the period that begins last never has more than the quota.
-func (r *Rule) align(s *State, now int64, a Ask) {
+func (r *Rule) align(s *State, now int64) {
 	c := &s.Counter
-	start, end := r.Calendar.Period(now + a.Epoch)
-	start, end = start-a.Epoch, end-a.Epoch
+	start, end := r.Calendar.Period(now + s.Epoch)
+	start, end = start-s.Epoch, end-s.Epoch
 	ofLast := 2*c.End <= start+end
 	switch {
 	case !s.Exists, ofLast && c.End <= now:
@@ -82,8 +76,8 @@ func (*counter) charge(r *Rule, s *State, now int64, a Ask) {
 	if !s.Exists || r.RecordsRefusals() {
 		c.End = now + r.Period
 		if r.Calendar != nil {
-			_, end := r.Calendar.Period(now + a.Epoch)
-			c.End = end - a.Epoch
+			_, end := r.Calendar.Period(now + s.Epoch)
+			c.End = end - s.Epoch
 		}
 	}
 	s.Exists, s.Dirty = true, true
@@ -139,8 +133,6 @@ func (*counter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	return append(b, a.Units, r.Period, t.At+t.Reading.Rest.Whole, all)
 }
 
-func (*counter) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
-
 func (*counter) holds(r *Rule, s *State) (expires, refuses int64) {
 	expires = s.Counter.End
 	if r.Calendar != nil {
@@ -151,8 +143,3 @@ func (*counter) holds(r *Rule, s *State) (expires, refuses int64) {
 	}
 	return expires, s.Counter.End
 }
-
-func (*counter) foreseen(*Rule, Reading, bool) bool { return true }
-
-// lease changes nothing: a lease ends with the window in which it was charged.
-func (*counter) lease(*Rule, int64) {}

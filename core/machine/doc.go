@@ -38,7 +38,7 @@
 //
 // All times are microseconds on the store's clock, and every instant is positive. Instants
 // count from an epoch of the store's own choice. A rule with a [Calendar] needs the time of day: before
-// [Rule.Check] the store sets Ask.Epoch, which is its instant 0 in microseconds since 1970. A
+// [Rule.Check] the store sets State.Epoch, which is its instant 0 in microseconds since 1970. A
 // clock may step back. The first action that finds a state from the future moves it back to
 // now, so that no user is locked out for longer than one full period.
 //

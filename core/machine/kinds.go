@@ -100,6 +100,16 @@ type machine interface {
 	lease(r *Rule, lease int64)
 }
 
+// plain is what most machines have in common: the quota less the count remains, a reading determines the
+// later ones, and units that are charged before their actions need no tighter rule.
+type plain struct{}
+
+func (plain) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
+
+func (plain) foreseen(*Rule, Reading, bool) bool { return true }
+
+func (plain) lease(*Rule, int64) {}
+
 // String returns the word for the kind in keys, headers and logs.
 func (k Kind) String() string {
 	if int(k) < len(kinds) && k > 0 {

@@ -2,10 +2,15 @@ package machine
 
 // What package redisstore sends to the Lua functions of a machine, and how it reads their replies.
 
-// Args appends the numbers of the rule and the ask, which the machine's Lua function args reads. On
-// Redis instants count from 1970: for a rule with a Calendar, a.Epoch is the time by this process's
-// clock.
-func (r *Rule) Args(b []int64, a Ask) []int64 { return r.machine.args(r, b, a) }
+// Args appends the numbers of the rule and the ask, which the machine's Lua function args reads. unix
+// is the time by this process's clock, in microseconds since 1970; a rule with a Calendar needs it.
+func (r *Rule) Args(b []int64, a Ask, unix int64) []int64 {
+	b = r.machine.args(r, b, a)
+	if r.Calendar != nil {
+		b = r.Calendar.appendPeriods(b, unix)
+	}
+	return b
+}
 
 // Reply makes a reading of the numbers that the Lua function read has returned for a cost, and
 // returns the numbers after them. None is negative. The lowest bit of the first says whether the

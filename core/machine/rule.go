@@ -98,10 +98,6 @@ type Ask struct {
 	// The caller waits for its turn.
 	Ahead int64
 
-	// Epoch is the store's instant 0, in microseconds since 1970, for a rule with a Calendar. The
-	// time of day may be set, so a store may say another Epoch each time.
-	Epoch int64
-
 	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
 

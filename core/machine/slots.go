@@ -27,7 +27,7 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 
 // slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
 // rule's period, has ended.
-type slots struct{}
+type slots struct{ plain }
 
 func (*slots) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
@@ -182,8 +182,6 @@ func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	return append(b, renew, r.Period, t.Reading.Mark, t.Cost)
 }
 
-func (*slots) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
-
 func (*slots) holds(r *Rule, s *State) (expires, refuses int64) {
 	q := s.slots()
 	return q.newest() + r.Period, q.free(r, 1)
@@ -191,5 +189,3 @@ func (*slots) holds(r *Rule, s *State) (expires, refuses int64) {
 
 // foreseen is false while slots are taken: each may be released at any moment.
 func (*slots) foreseen(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }
-
-func (*slots) lease(*Rule, int64) {}

@@ -17,6 +17,10 @@ type State struct {
 	Exists bool // the store keeps it; if false, the rest is ignored
 	Dirty  bool // the state is to be written
 
+	// Epoch is the store's instant 0, in microseconds since 1970. A store sets it if the rule has a
+	// Calendar. The time of day may be set, so it may be another one each time.
+	Epoch int64
+
 	Reading // Fits is set by Check, the rest by Read
 
 	next  Span  // the debt of a meter after the charge

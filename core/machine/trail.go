@@ -6,7 +6,7 @@ import "math"
 const longest = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
-type trail struct{}
+type trail struct{ plain }
 
 func (*trail) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
@@ -135,8 +135,6 @@ func (*trail) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int6
 func (*trail) amendArgs(r *Rule, b []int64, _ Taken, a Amendment) []int64 {
 	return append(b, a.Units, r.Period, r.Max)
 }
-
-func (*trail) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
 
 func (*trail) holds(r *Rule, s *State) (expires, refuses int64) {
 	return s.Trail.newest() + r.Period, s.Trail.free(r, 1)

@@ -18,10 +18,11 @@ func TestJitterBetweenTheClocks(t *testing.T) {
 	const hour = int64(time.Hour / time.Microsecond)
 	for range 200 {
 		wall := 480_000*hour - 100
-		s := newStore(nil, func(bool) (now, epoch int64) {
+		epoch := int64(0)
+		s := newStore(nil, func() int64 {
 			epoch = 470_000*hour + r.Int64N(81) - 40
-			return wall - epoch, epoch
-		})
+			return wall - epoch
+		}, func() int64 { return epoch })
 		l := core.Must(core.New(s, core.CalendarWindow(5, core.Hour, nil)))
 		passed := map[int64]int{}
 		for wall < 480_000*hour+100 {
@@ -55,7 +56,7 @@ func TestTheTimeOfDayIsSet(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			now, epoch := 5*hour, 480_000*hour-5*hour
 			now += hour / 3
-			s := newStore(nil, func(bool) (int64, int64) { return now, epoch })
+			s := newStore(nil, func() int64 { return now }, func() int64 { return epoch })
 			l := core.Must(core.New(s, core.CalendarWindow(5, core.Hour, nil)))
 			for range 3 {
 				allow(t, l, "alice")

@@ -10,7 +10,7 @@ import (
 func TestConforms(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Fixture {
 		c := &clock{us: 1e15}
-		return storetest.Fixture{Store: newStore(nil, c.now), Advance: c.advance, Now: c.time}
+		return storetest.Fixture{Store: newStore(nil, c.now, c.epoch), Advance: c.advance, Now: c.time}
 	})
 }
 
@@ -18,7 +18,7 @@ func TestConforms(t *testing.T) {
 func TestDecoratedConforms(t *testing.T) {
 	storetest.Run(t, func(testing.TB) storetest.Fixture {
 		c := &clock{us: 1e15}
-		store := core.FailOpen(core.Divide(core.Fallback(newStore(nil, c.now), New(nil)), 1))
+		store := core.FailOpen(core.Divide(core.Fallback(newStore(nil, c.now, c.epoch), New(nil)), 1))
 		return storetest.Fixture{Store: store, Advance: c.advance, Now: c.time, Traces: 100}
 	})
 }

@@ -29,9 +29,10 @@ type clock struct{ us int64 }
 // clockEpoch is when instant 0 of the clock was, in 1992.
 const clockEpoch = 7e14
 
-func (c *clock) now(bool) (now, epoch int64) { return c.us, clockEpoch }
-func (c *clock) time() time.Time             { return time.UnixMicro(c.us + clockEpoch) }
-func (c *clock) advance(d time.Duration)     { c.us += int64(d / time.Microsecond) }
+func (c *clock) now() int64              { return c.us }
+func (c *clock) epoch() int64            { return clockEpoch }
+func (c *clock) time() time.Time         { return time.UnixMicro(c.us + clockEpoch) }
+func (c *clock) advance(d time.Duration) { c.us += int64(d / time.Microsecond) }
 
 func allow(t *testing.T, l *core.Limiter, user string) core.Decision {
 	t.Helper()
@@ -49,16 +50,20 @@ func (s *Store) check(t testing.TB) {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		total += sh.keys.check(t, fmt.Sprint("the keys of shard ", i))
-		sh.shared.check(t, fmt.Sprint("the shared states of shard ", i))
-		for j, state := range sh.step.states[:cap(sh.step.states)] {
-			if state != (machine.State{}) {
-				t.Fatalf("shard %d: state %d of the last charge is still there: %+v", i, j, state)
-			}
+		if sh.keys.shared != nil {
+			sh.keys.shared.check(t, fmt.Sprint("the shared states of shard ", i))
 		}
-		for j, p := range sh.step.places[:cap(sh.step.places)] {
-			if p != (place{}) {
-				t.Fatalf("shard %d: place %d of the last charge is still there: %+v", i, j, p)
-			}
+	}
+	st := steps.Get().(*step)
+	defer steps.Put(st)
+	for j, state := range st.states[:cap(st.states)] {
+		if state != (machine.State{}) {
+			t.Fatalf("state %d of an earlier charge is still there: %+v", j, state)
+		}
+	}
+	for j, p := range st.places[:cap(st.places)] {
+		if p != (place{}) {
+			t.Fatalf("place %d of an earlier charge is still there: %+v", j, p)
 		}
 	}
 	if total != s.used.Load() || total > s.max {
@@ -141,7 +146,7 @@ func TestTableKeepsEveryLiveKey(t *testing.T) {
 		core.TokenBucket(3, core.Every(time.Second)).Initial(1).ForgetAfter(4 * time.Second),
 	}
 	c := &clock{}
-	s := newStore(&Options{MaxKeys: 1 << 20}, c.now)
+	s := newStore(&Options{MaxKeys: 1 << 20}, c.now, c.epoch)
 	var limiters []*core.Limiter
 	for _, l := range limits {
 		limiters = append(limiters, core.Must(core.New(s, l)))
@@ -192,7 +197,7 @@ func TestTableKeepsEveryLiveKey(t *testing.T) {
 
 func TestAFullTableRemovesEveryExpiredKey(t *testing.T) {
 	c := &clock{}
-	s := newStore(nil, c.now)
+	s := newStore(nil, c.now, c.epoch)
 	l := core.Must(core.New(s, core.FixedWindow(1, time.Second)))
 	for i := range 10_000 {
 		allow(t, l, fmt.Sprint("old", i))
@@ -233,7 +238,7 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 	}
 	for _, maxKeys := range []int{1, 2, 3, 7, 40, 9000} {
 		c := &clock{us: 1e15}
-		s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+		s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
 		var limiters []*core.Limiter
 		for i, set := range sets {
 			l, err := core.New(s, set...)
@@ -330,7 +335,7 @@ func TestAtTheBound(t *testing.T) {
 	hour := core.FixedWindow(2, time.Hour)
 	t.Run("what has expired goes first", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 3}, c.now)
+		s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
 		l, short := core.Must(core.New(s, hour)), core.Must(core.New(s, core.FixedWindow(2, time.Second)))
 		allow(t, l, "long")
 		allow(t, short, "short")
@@ -347,7 +352,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("then the one nearest to whole", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 3}, c.now)
+		s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
 		l := core.Must(core.New(s, hour))
 		for _, user := range []string{"first", "second", "third"} {
 			allow(t, l, user)
@@ -381,7 +386,7 @@ func TestAtTheBound(t *testing.T) {
 			}},
 		} {
 			c := &clock{}
-			s := newStore(&Options{MaxKeys: 3}, c.now)
+			s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
 			l := core.Must(core.New(s, tt.limit))
 			tt.spend(l)
 			for i := range 100 {
@@ -395,7 +400,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("new users share one quota if all keys are refused", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now)
+		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 		l := core.Must(core.New(s, hour))
 		for _, user := range []string{"a", "b"} {
 			allow(t, l, user)
@@ -432,7 +437,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("a user without a key waits no longer than for the shared state", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now)
+		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
 		allow(t, core.Must(core.New(s, core.FixedWindow(1, time.Hour))), "a")
 		l := core.Must(core.New(s, core.Funnel(1, core.Every(time.Second))))
 		allow(t, l, "b")
@@ -447,7 +452,7 @@ func TestAtTheBound(t *testing.T) {
 	t.Run("a user without a key cannot owe, and who owes keeps the key", func(t *testing.T) {
 		c := &clock{}
 		c.advance(time.Second)
-		s := newStore(&Options{MaxKeys: 1}, c.now)
+		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
 		l := core.Must(core.Must(core.New(s, core.Funnel(2, core.Every(time.Minute)))).With(core.Refundable{}))
 		debtor, shared := allow(t, l, "debtor"), core.Decision{}
 		if err := l.Settle(ctx, debtor, 4); err != nil {
@@ -467,7 +472,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("Status of a user without a key has every limit", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now)
+		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 		two := core.Must(core.New(s, core.FixedWindow(1, time.Hour), core.FixedWindow(1, 2*time.Hour)))
 		for _, user := range []string{"a", "a", "b"} {
 			allow(t, two, user)
@@ -485,7 +490,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("a ban by hand, and a turn, need a key", func(t *testing.T) {
 		c := &clock{us: 1e9}
-		s := newStore(&Options{MaxKeys: 2}, c.now)
+		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 		two := core.Must(core.New(s, core.FixedWindow(1, time.Hour), core.FixedWindow(1, 2*time.Hour)))
 		allow(t, two, "a")
 		l := core.Must(core.New(s, core.Funnel(1, core.Every(time.Second))))
@@ -503,7 +508,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("the wait is no longer than the first of the refused keys is kept", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now)
+		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 		two := core.Must(core.New(s, core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)))
 		allow(t, two, "a")
 		allow(t, two, "a") // both windows are now kept from going for an hour
@@ -523,7 +528,7 @@ func TestAtTheBound(t *testing.T) {
 		brief, long := core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)
 		for range 100 { // each store's hashes are its own
 			c := &clock{}
-			s := newStore(&Options{MaxKeys: 200}, c.now)
+			s := newStore(&Options{MaxKeys: 200}, c.now, c.epoch)
 			limiters := []*core.Limiter{core.Must(core.New(s, brief)), core.Must(core.New(s, long))}
 			for i := range 200 {
 				allow(t, limiters[min(1, i%20)], fmt.Sprint(i))
@@ -537,7 +542,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("nor one that a smaller tier, or a larger cost, was refused", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 100}, c.now)
+		s := newStore(&Options{MaxKeys: 100}, c.now, c.epoch)
 		paid, free := core.Must(core.New(s, core.FixedWindow(5, time.Hour))), core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 		for range 3 {
 			allow(t, paid, "tier")
@@ -567,7 +572,7 @@ func TestAtTheBound(t *testing.T) {
 			func(n int) core.Limit { return core.MovingWindow(n, time.Hour) },
 		} {
 			c := &clock{}
-			s := newStore(&Options{MaxKeys: 100}, c.now)
+			s := newStore(&Options{MaxKeys: 100}, c.now, c.epoch)
 			free, paid := core.Must(core.New(s, of(2))), core.Must(core.New(s, of(9)))
 			for range 3 {
 				allow(t, free, "tier")
@@ -584,7 +589,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("but one whose refused action could never pass", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now)
+		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
 		l := core.Must(core.New(s, hour))
 		allow(t, l, "old")
 		if d, err := l.AllowN(ctx, "old", "a", 3); err != nil || d.RetryAfter != core.Never {
@@ -598,7 +603,7 @@ func TestAtTheBound(t *testing.T) {
 	t.Run("a shadow limit for whose key there is no room is left out", func(t *testing.T) {
 		for _, shadow := range []core.Limit{hour, core.TokenBucket(2, core.Every(time.Hour)).Initial(2)} {
 			c := &clock{}
-			s := newStore(&Options{MaxKeys: 2}, c.now)
+			s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 			l := core.Must(core.New(s, core.FixedWindow(9, time.Hour), shadow.Shadow()))
 			once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
 			allow(t, once, "refused")
@@ -617,7 +622,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("a new key does not displace one of its own", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now)
+		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
 		for i := range 20 {
 			c.advance(time.Second)
@@ -631,7 +636,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("a user without a key charges all of its limits or none", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now)
+		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
 		allow(t, core.Must(core.New(s, core.FixedWindow(1, time.Hour))), "a")
 		window := core.FixedWindow(9, time.Minute)
 		two := core.Must(core.New(s, window, core.Funnel(9, core.Every(time.Minute))))
@@ -652,7 +657,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("a bucket that is refused its first action, and cannot be kept, has no wait of its own", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now)
+		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
 		once := core.Must(core.New(s, hour))
 		allow(t, once, "a")
 		allow(t, once, "a")
@@ -663,7 +668,7 @@ func TestAtTheBound(t *testing.T) {
 	})
 	t.Run("a bucket with Initial goes only when it is forgotten", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now)
+		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
 		bucket := core.Must(core.New(s, core.TokenBucket(5, core.Every(time.Second)).Initial(1).ForgetAfter(time.Hour)))
 		allow(t, bucket, "a")
 		c.advance(time.Minute) // full, not forgotten
@@ -681,7 +686,7 @@ func TestAtTheBound(t *testing.T) {
 func TestASharedTrailIsNotCopied(t *testing.T) {
 	const max = 100_000
 	c := &clock{}
-	s := newStore(&Options{MaxKeys: 1}, c.now)
+	s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
 	once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
 	allow(t, once, "a")
 	allow(t, once, "a")
@@ -722,7 +727,7 @@ func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"the keys have expired": 24 * time.Hour, "they have not": 0} {
 		t.Run(name, func(t *testing.T) {
 			c := &clock{}
-			s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+			s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
 			l := limiter(s)
 			// Of a limit of 1 each key would be refused, and could not be dropped.
 			fill(s, core.Must(core.New(s, core.FixedWindow(2, time.Hour))), 1)
@@ -745,7 +750,7 @@ func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 	}
 	t.Run("they are refused", func(t *testing.T) {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+		s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
 		fill(s, limiter(s), 2)
 		for i := range 400 {
 			if d := allow(t, limiter(s), fmt.Sprint(i)); d.Reason == core.ReasonFull && d.RetryAfter != time.Minute {
@@ -761,7 +766,7 @@ func TestExpiredKeysOfOneUserGoBeforeLiveKeysOfOthers(t *testing.T) {
 	const maxKeys = 8192
 	const users = maxKeys * 3 / 4
 	c := &clock{}
-	s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+	s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
 	l := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 	for i := range maxKeys {
 		if _, err := l.Allow(ctx, "hog", fmt.Sprint(i)); err != nil {
@@ -789,7 +794,7 @@ func TestExpiredKeysOfOneUserGoBeforeLiveKeysOfOthers(t *testing.T) {
 func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 	const maxKeys = 8192
 	c := &clock{us: 1e9}
-	s := newStore(&Options{MaxKeys: maxKeys}, c.now)
+	s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
 	refused, passing := core.Must(core.New(s, core.FixedWindow(1, time.Hour))), core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 	for i := range maxKeys {
 		if i%5 > 0 {
@@ -898,7 +903,7 @@ func BenchmarkFlood(b *testing.B) {
 func TestAQueueTakesEightAndAHalfBytesPerAction(t *testing.T) {
 	for _, n := range []int{5, 33, 65, 100, 300, 1000, 4097, 10_000, 100_000} {
 		c := &clock{}
-		s := newStore(&Options{MaxKeys: 10_000}, c.now)
+		s := newStore(&Options{MaxKeys: 10_000}, c.now, c.epoch)
 		l := core.Must(core.New(s, core.MovingWindow(n, time.Duration(n)*time.Millisecond)))
 		other := core.Must(core.New(s, core.MovingWindow(1, time.Hour)))
 		for i := range 5000 { // every shard has a table
@@ -947,7 +952,7 @@ func heap() uint64 {
 // Idle queues do not stay for ever: as new keys come, what has expired goes.
 func TestExpiredTrailsAreFreed(t *testing.T) {
 	c := &clock{}
-	s := newStore(nil, c.now)
+	s := newStore(nil, c.now, c.epoch)
 	l := core.Must(core.New(s, core.MovingWindow(1000, time.Second)))
 	for i := range 500 {
 		if _, err := l.AllowN(ctx, fmt.Sprint(i), "a", 1000); err != nil {
@@ -975,7 +980,7 @@ func TestExpiredTrailsAreFreed(t *testing.T) {
 // A queue that was long and has emptied needs no blocks.
 func TestAnEmptyQueueFreesItsBlocks(t *testing.T) {
 	c := &clock{}
-	s := newStore(nil, c.now)
+	s := newStore(nil, c.now, c.epoch)
 	l := core.Must(core.New(s, core.MovingWindow(10_000, time.Second)))
 	if d, err := l.AllowN(ctx, "u", "a", 10_000); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
@@ -1266,13 +1271,13 @@ func TestARefusalOfALargerCostProtectsTheKey(t *testing.T) {
 func TestTheClockIsReadUnderTheLock(t *testing.T) {
 	var s *Store
 	reads := 0
-	s = newStore(&Options{MaxKeys: 1}, func(bool) (now, epoch int64) {
+	s = newStore(&Options{MaxKeys: 1}, func() int64 {
 		if reads++; s.shards[0].mu.TryLock() {
 			s.shards[0].mu.Unlock()
 			t.Error("the lock is free")
 		}
-		return 1, 0
-	})
+		return 1
+	}, func() int64 { return 0 })
 	l := core.Must(core.Must(core.New(s, core.Funnel(2, core.Every(time.Second)))).With(core.Refundable{}))
 	d := allow(t, l, "u")
 	if err := l.Refund(ctx, d); err != nil || reads != 2 {
@@ -1285,7 +1290,7 @@ func TestTheClockIsReadUnderTheLock(t *testing.T) {
 func TestARefundLosesNoCharge(t *testing.T) {
 	const early, since, most, quota = 100, 40_000, 25_000, 1_000_000 // no refund after 65,536 actions
 	var now atomic.Int64
-	s := newStore(nil, func(bool) (int64, int64) { return now.Load(), 0 })
+	s := newStore(nil, now.Load, func() int64 { return 0 })
 	l := core.Must(core.Must(core.New(s, core.MovingWindow(quota, time.Hour))).With(core.Refundable{}))
 	now.Store(1)
 	var made [early]core.Decision
@@ -1321,7 +1326,7 @@ func TestARefundLosesNoCharge(t *testing.T) {
 // A look at a new key in a store that is full drops no key.
 func TestAPeekDropsNoKey(t *testing.T) {
 	c := &clock{}
-	s := newStore(&Options{MaxKeys: 3}, c.now)
+	s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
 	two := core.Must(core.New(s, core.FixedWindow(2, time.Hour), core.FixedWindow(2, 2*time.Hour)))
 	one := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 	allow(t, two, "a")

@@ -28,7 +28,7 @@ func (s *Store) makeRoom(st *step, c *core.Charge) (lacks *place, wait int64) {
 			continue
 		}
 		lacks, free = p, st.nextFree(p)
-		if !sharable(c) || !st.share(i) {
+		if !sharable(c) || !s.share(st, i) {
 			return lacks, free
 		}
 	}
@@ -78,29 +78,31 @@ func (s *Store) reserve(st *step, p *place, peek bool) bool {
 // victim returns the key to drop for that of a place: the table that has it, and its slot there, or -1
 // if there is none. A key of another shard is dropped if the place's own shard has none that has expired.
 func (s *Store) victim(st *step, p *place) (from *table, at int) {
-	own := &p.in.keys
+	own := p.in
 	at = st.firstToExpire(own, p.key)
 	if at >= 0 && own.slots[at].expires <= st.now {
 		return own, at
 	}
-	if other := s.crowded(p.in); other != nil && st.tryLock(other) {
-		if its := st.firstToExpire(&other.keys, p.key); its >= 0 {
-			return &other.keys, its
+	if other := s.crowded(p.in); other >= 0 && s.tryLock(st, other) {
+		t := &s.shards[other].keys
+		if its := st.firstToExpire(t, p.key); its >= 0 {
+			return t, its
 		}
 	}
 	return own, at
 }
 
-// crowded returns the shard with the most keys, if sh has too few to choose from: all keys of a
-// user are in one shard, so one user may fill the store. Otherwise it returns nil.
-func (s *Store) crowded(sh *shard) (most *shard) {
+// crowded returns which shard has the most keys, if t has too few to choose from: all keys of a
+// user are in one shard, so one user may fill the store. Otherwise it returns -1.
+func (s *Store) crowded(t *table) (most int) {
 	share := s.max / int64(len(s.shards))
-	if sh.keys.used.Load() >= share-share/8 {
-		return nil
+	if t.used.Load() >= share-share/8 {
+		return -1
 	}
+	most = -1
 	for i := range s.shards {
 		if n := s.shards[i].keys.used.Load(); n > share {
-			most, share = &s.shards[i], n
+			most, share = i, n
 		}
 	}
 	return most
@@ -122,7 +124,7 @@ func (st *step) firstToExpire(t *table, h hash) (at int) {
 // firstToExpire looks at can be dropped.
 func (st *step) nextFree(p *place) int64 {
 	first := int64(math.MaxInt64)
-	t := &p.in.keys
+	t := p.in
 	for i := range t.sample(p.key) {
 		if s := &t.slots[i]; !s.evictable(st.now) && !st.uses(s.key) {
 			first = min(first, s.protected, s.expires)

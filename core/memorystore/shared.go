@@ -16,15 +16,18 @@ func sharable(c *core.Charge) bool { return c.Ban == 0 && c.Mode != machine.Owe 
 
 // share has the shared state of the i-th place's limit decide instead of the user's own. It returns
 // false if that state decides for another place of the charge: it cannot be charged twice at once.
-func (st *step) share(i int) bool {
+func (s *Store) share(st *step, i int) bool {
 	p := &st.places[i]
-	its := key(0, 1, p.limit)
-	if slices.ContainsFunc(st.places, func(o place) bool { return o.shared && o.key == its && o.in == p.in }) {
+	if p.in.shared == nil {
+		p.in.shared = &table{slots: empty[:]}
+	}
+	in, its := p.in.shared, key(0, 1, p.limit)
+	if slices.ContainsFunc(st.places, func(o place) bool { return o.in == in && o.key == its }) {
 		return false
 	}
-	p.key, p.shared = its, true
+	p.in, p.key, p.shared = in, its, true
 	st.states[i] = machine.State{}
-	p.load(&st.states[i], st.now)
+	s.load(p, &st.states[i], st.now)
 	return true
 }
 

@@ -11,32 +11,41 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A shard has all states of some users, so that one lock is enough for several limits.
+// A shard has all states of some users, so that one lock is enough for several limits. It fills a cache
+// line, so that two processors that decide about users of two shards do not wait for each other.
 type shard struct {
-	mu     sync.Mutex
-	keys   table
-	shared table // the states that users without a key share: see shared.go
-	step   step  // of the present charge; kept here, it needs no allocation
+	mu   sync.Mutex
+	keys table
+	_    [8]byte
 }
 
-// A step is a charge that is being decided. The step of several subjects is that of the first
-// one's shard.
+// A step is a charge that is being decided. It is on the heap, as its states must be, and used again.
 type step struct {
 	now    int64
 	known  bool            // the store keeps the states of all limits
-	places []place         // one for each limit; empty between charges
+	places []place         // one for each limit
 	states []machine.State // those of the places
-	own    *shard
-	locked []*shard // the others that are locked
+	locked []int           // which shards are locked
 }
+
+var steps = sync.Pool{New: func() any {
+	few := new(struct { // one allocation
+		step
+		places [4]place
+		states [4]machine.State
+		locked [4]int
+	})
+	few.step = step{places: few.places[:0], states: few.states[:0], locked: few.locked[:0]}
+	return &few.step
+}}
 
 // A place is where the state of a limit is, if the store keeps it.
 type place struct {
 	limit    *core.Limit
 	subject  int // as in core.Decision
 	key      hash
-	in       *shard
-	at       int // the slot where it was found; it may have moved since
+	in       *table // that of the user's shard
+	at       int    // the slot where it was found; it may have moved since
 	found    bool
 	shared   bool // the state is the one that users without a key share
 	reserved bool // counted in Store.used, and not yet inserted
@@ -66,18 +75,23 @@ func key(user, action hash, l *core.Limit) hash {
 // index is which shard a user has. It uses the low bits of the hash, and a table the high ones.
 func (s *Store) index(user hash) int { return int(user & hash(len(s.shards)-1)) }
 
-// begin locks the shards of a charge's subjects, and finds their states. It reads the clock under
-// the locks, so that no state is from a later instant.
+// begin locks the shards of a charge's subjects, each once and in the store's order, so that no two
+// charges wait for each other, and finds their states. It reads the clock under the locks, so that no
+// state is from a later instant.
 func (s *Store) begin(c *core.Charge) *step {
-	user := s.hash(c.User)
-	st := &s.shards[s.index(user)].step
-	if c.And == nil {
-		st.own.mu.Lock()
-	} else {
-		s.lockAll(st, c)
+	st, user := steps.Get().(*step), s.hash(c.User)
+	st.locked = append(st.locked, s.index(user))
+	if c.And != nil {
+		for i := range c.And {
+			st.locked = append(st.locked, s.index(s.hash(c.And[i].User)))
+		}
+		slices.Sort(st.locked)
+		st.locked = slices.Compact(st.locked)
 	}
-	st.now, c.Epoch = s.now(dated(c))
-	st.known = true
+	for _, at := range st.locked {
+		s.shards[at].mu.Lock()
+	}
+	st.now, st.known = s.now(), true
 	s.find(st, c, 0, user)
 	for i := range c.And {
 		s.find(st, &c.And[i], 1+i, s.hash(c.And[i].User))
@@ -85,68 +99,48 @@ func (s *Store) begin(c *core.Charge) *step {
 	return st
 }
 
-// lockAll locks the shards of several subjects, each once and in the store's order, so that no two
-// charges wait for each other.
-func (s *Store) lockAll(st *step, c *core.Charge) {
-	all := append(make([]int, 0, 8), s.index(s.hash(c.User)))
-	for i := range c.And {
-		all = append(all, s.index(s.hash(c.And[i].User)))
-	}
-	slices.Sort(all)
-	all = slices.Compact(all)
-	for _, i := range all {
-		s.shards[i].mu.Lock()
-	}
-	for _, i := range all {
-		if sh := &s.shards[i]; sh != st.own {
-			st.locked = append(st.locked, sh)
-		}
-	}
-}
-
 // tryLock locks one more shard, unless another charge holds it.
-func (st *step) tryLock(sh *shard) bool {
-	if sh == st.own || slices.Contains(st.locked, sh) {
+func (s *Store) tryLock(st *step, at int) bool {
+	if slices.Contains(st.locked, at) {
 		return true
 	}
-	if !sh.mu.TryLock() {
+	if !s.shards[at].mu.TryLock() {
 		return false
 	}
-	st.locked = append(st.locked, sh)
+	st.locked = append(st.locked, at)
 	return true
-}
-
-// dated reports whether a charge needs the time of day.
-func dated(c *core.Charge) bool {
-	for i := range c.Limits {
-		if c.Limits[i].Rule().Calendar != nil {
-			return true
-		}
-	}
-	for i := range c.And {
-		if dated(&c.And[i]) {
-			return true
-		}
-	}
-	return false
 }
 
 // find adds the places and states of one subject.
 func (s *Store) find(st *step, c *core.Charge, subject int, user hash) {
-	action, in := s.hash(c.Action), &s.shards[s.index(user)]
+	action, in := s.hash(c.Action), &s.shards[s.index(user)].keys
 	from, n := len(st.places), len(c.Limits)
 	st.places, st.states = slices.Grow(st.places, n)[:from+n], slices.Grow(st.states, n)[:from+n]
 	for i := range c.Limits {
 		p := &st.places[from+i]
 		p.limit, p.subject, p.in = &c.Limits[i], subject, in
 		p.key = key(user, action, p.limit)
-		p.load(&st.states[from+i], st.now)
+		s.load(p, &st.states[from+i], st.now)
 		st.known = st.known && p.found
 	}
 }
 
-// end gives back what the charge has reserved and not used, and unlocks its shards.
+// load looks for the key of a place, and fills in its state, a zero State.
+func (s *Store) load(p *place, state *machine.State, now int64) {
+	rule := p.limit.Rule()
+	if p.at, p.found = p.in.search(p.key); p.found {
+		p.in.load(&p.in.slots[p.at], rule, state, now)
+	}
+	if rule.Calendar != nil {
+		state.Epoch = s.epoch()
+	}
+}
+
+// end unlocks the shards of a charge, and gives back what it has reserved and not used.
 func (s *Store) end(st *step) {
+	for _, at := range st.locked {
+		s.shards[at].mu.Unlock()
+	}
 	for i := range st.places {
 		if st.places[i].reserved {
 			s.used.Add(-1)
@@ -154,36 +148,16 @@ func (s *Store) end(st *step) {
 		st.places[i] = place{}
 		st.states[i] = machine.State{}
 	}
-	for _, sh := range st.locked {
-		sh.mu.Unlock()
-	}
 	st.places, st.states, st.locked = st.places[:0], st.states[:0], st.locked[:0]
-	st.own.mu.Unlock()
-}
-
-// table is the table that has the place.
-func (p *place) table() *table {
-	if p.shared {
-		return &p.in.shared
-	}
-	return &p.in.keys
-}
-
-// load looks for the key, and fills in its state, a zero State.
-func (p *place) load(state *machine.State, now int64) {
-	t := p.table()
-	if p.at, p.found = t.search(p.key); p.found {
-		t.load(&t.slots[p.at], p.limit.Rule(), state, now)
-	}
+	steps.Put(st)
 }
 
 // locate returns the slot that has the key by now.
 func (p *place) locate() *slot {
-	t := p.table()
-	if t.slots[p.at].key != p.key {
-		p.at, _ = t.search(p.key)
+	if p.in.slots[p.at].key != p.key {
+		p.at, _ = p.in.search(p.key)
 	}
-	return &t.slots[p.at]
+	return &p.in.slots[p.at]
 }
 
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
@@ -195,7 +169,7 @@ func (st *step) save(i int, until int64) {
 	}
 	slot := p.locate()
 	if state.Dirty {
-		p.table().store(slot, p.limit.Rule(), state)
+		p.in.store(slot, p.limit.Rule(), state)
 	}
 	if !state.Fits {
 		slot.protect(until)
@@ -229,8 +203,8 @@ func (s *Store) saveAll(st *step, until int64) (lacks *place) {
 
 // insert makes a slot for a place.
 func (s *Store) insert(p *place, now int64) {
-	at, removed := p.table().insert(p.key, now)
-	p.at = at
+	var removed int64
+	p.at, removed = p.in.insert(p.key, now)
 	if p.reserved = false; !p.shared {
 		s.used.Add(-removed)
 	}
@@ -238,6 +212,6 @@ func (s *Store) insert(p *place, now int64) {
 
 func (s *Store) remove(p *place) {
 	p.locate()
-	p.in.keys.remove(p.at)
+	p.in.remove(p.at)
 	s.used.Add(-1)
 }

@@ -39,9 +39,8 @@ type Options struct {
 type Store struct {
 	seed maphash.Seed
 
-	// now returns the instant, in microseconds, at least 1. If dated is set, it also returns the
-	// epoch of that instant, see machine.Ask: to read the time of day as well takes longer.
-	now func(dated bool) (now, epoch int64)
+	now   func() int64 // the instant, in microseconds, at least 1
+	epoch func() int64 // see machine.State
 
 	max    int64
 	used   atomic.Int64 // keys in all shards, and those that charges have reserved
@@ -60,36 +59,27 @@ var (
 // start-up: one that is made for every request limits no user. The log says so once (code
 // "store-dropped").
 func New(opts *Options) *Store {
-	base := time.Now().Add(-time.Microsecond) // so that no instant is 0
-	now := func(dated bool) (int64, int64) {
-		if !dated {
-			return int64(time.Since(base) / time.Microsecond), 0
-		}
-		t := time.Now()
-		now := int64(t.Sub(base) / time.Microsecond)
-		return now, t.UnixMicro() - now
+	clock, first, own := time.Now, int64(1), opts == nil || opts.Clock == nil
+	if !own {
+		clock, first = opts.Clock, 1<<50 // so high that no instant is negative after a step back
 	}
-	if opts != nil && opts.Clock != nil {
-		clock := opts.Clock
-		base = clock()
-		now = func(bool) (int64, int64) {
-			t := clock()
-			now := max(1, first+t.Sub(base).Microseconds())
-			return now, t.UnixMicro() - now
-		}
+	base := clock()
+	instant := func(t time.Time) int64 { return max(1, first+t.Sub(base).Microseconds()) }
+	now := func() int64 { return instant(clock()) }
+	if own { // it need not read the time of day
+		now = func() int64 { return first + time.Since(base).Microseconds() }
 	}
-	s := newStore(opts, now)
-	if opts == nil || opts.Clock == nil { // a simulation may drop many stores
+	s := newStore(opts, now, func() int64 {
+		t := clock()
+		return t.UnixMicro() - instant(t)
+	})
+	if own { // a simulation may drop many stores
 		watch(s)
 	}
 	return s
 }
 
-// first is the instant of New if there is an Options.Clock. It is high, so that the clock can
-// step back far before an instant is negative.
-const first = 1 << 50
-
-func newStore(opts *Options, now func(dated bool) (now, epoch int64)) *Store {
+func newStore(opts *Options, now, epoch func() int64) *Store {
 	maxKeys := defaultMaxKeys
 	if opts != nil && opts.MaxKeys != 0 {
 		maxKeys = opts.MaxKeys
@@ -98,10 +88,9 @@ func newStore(opts *Options, now func(dated bool) (now, epoch int64)) *Store {
 		panic(fmt.Sprintf("memorystore: New: MaxKeys %d is not within 1 to %d; 0 is the default of %d", maxKeys, int64(maxMaxKeys), defaultMaxKeys))
 	}
 	shards := 1 << (bits.Len(uint(max(1, min(maxKeys/shardKeys, maxShards)))) - 1)
-	s := &Store{seed: maphash.MakeSeed(), now: now, max: int64(maxKeys), shards: make([]shard, shards)}
+	s := &Store{seed: maphash.MakeSeed(), now: now, epoch: epoch, max: int64(maxKeys), shards: make([]shard, shards)}
 	for i := range s.shards {
-		sh := &s.shards[i]
-		sh.keys.slots, sh.shared.slots, sh.step.own = empty[:], empty[:], sh
+		s.shards[i].keys.slots = empty[:]
 	}
 	return s
 }

@@ -221,10 +221,9 @@ func TestTwoVersionsOfTimeZoneDataDecideAsInGo(t *testing.T) {
 				s = before
 			}
 
-			about := ask
-			about.Epoch = w.now + r.Int64N(20*3600e6) - 10*3600e6
+			unix := w.now + r.Int64N(20*3600e6) - 10*3600e6
 			word := "1 calendar "
-			for n, number := range rule.Args(nil, about) {
+			for n, number := range rule.Args(nil, ask, unix) {
 				if n > 0 {
 					word += ","
 				}

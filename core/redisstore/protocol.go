@@ -88,8 +88,6 @@ func newRequest(c *core.Charge, now int64) *request {
 	word := appendMode(make([]byte, 0, 64), c)
 	for i := range 1 + len(c.And) {
 		own := subject(c, i)
-		ask := own.Ask
-		ask.Epoch = now
 		for j := range own.Limits {
 			rule := own.Limits[j].Rule()
 			word = append(word, ' ')
@@ -97,9 +95,9 @@ func newRequest(c *core.Charge, now int64) *request {
 				word = append(word, '&')
 			}
 			var numbers [8]int64
-			word = appendLimit(word, &own.Limits[j], rule.Args(numbers[:0], ask))
+			word = appendLimit(word, &own.Limits[j], rule.Args(numbers[:0], own.Ask, now))
 			r.size += rule.ReplySize(r.dated)
-			r.weight += rule.Weight(ask.Cost)
+			r.weight += rule.Weight(own.Cost)
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
 				r.calendars, r.start, r.end = true, max(r.start, start), min(r.end, end)

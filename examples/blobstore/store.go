@@ -92,7 +92,7 @@ func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (
 }
 
 // Dated says that the store knows the time of day, which a CalendarWindow needs: its instants count
-// from 1970. A store whose instants do not sets Charge.Epoch.
+// from 1970. A store whose instants do not sets State.Epoch.
 func (s *Store) Dated() {}
 
 // Reset deletes the states of the limits.
