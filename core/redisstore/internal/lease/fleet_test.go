@@ -25,12 +25,14 @@ type server struct {
 
 	mu       sync.Mutex
 	commands int
+	at       []time.Time // of the commands
 	charges  []time.Time
 }
 
 type instantKey struct{}
 
 func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	s.sends()
 	s.travel()
 	if s.declared != (core.Limit{}) {
 		c.Limits = []core.Limit{s.declared}
@@ -40,7 +42,6 @@ func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, error)
 		*at = time.Now()
 	}
 	s.mu.Lock()
-	s.commands++
 	if d.Allowed && c.Mode == machine.Charge {
 		s.charges = append(s.charges, time.Now())
 	}
@@ -50,12 +51,18 @@ func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, error)
 }
 
 func (s *server) amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+	s.sends()
 	s.travel()
-	s.mu.Lock()
-	s.commands++
-	s.mu.Unlock()
 	defer s.travel()
 	return s.store.Amend(ctx, r, a)
+}
+
+// sends notes a command.
+func (s *server) sends() {
+	s.mu.Lock()
+	s.commands++
+	s.at = append(s.at, time.Now())
+	s.mu.Unlock()
 }
 
 // travel takes as long as the way to the server.
@@ -93,8 +100,8 @@ func (p *process) Take(ctx context.Context, c core.Charge) (core.Decision, error
 }
 
 func (p *process) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
-	p.Drop(user)
-	defer p.Drop(user)
+	p.Drop(user, action, limits)
+	defer p.Drop(user, action, limits)
 	return p.server.store.Reset(ctx, user, action, limits)
 }
 
