@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
 
@@ -81,6 +82,9 @@ func (l *leasing) hold(lim *core.Limiter, store int) (used, held int) {
 		if total, quota := l.charged(lim)-before, lim.Limits()[0].Quota(); d.Source == core.SourceLease && taken > 10 && total > used {
 			if d.Remaining != quota-before-used {
 				l.Errorf("%d remain of %d after %d actions", d.Remaining, quota, used)
+			}
+			if s, err := lim.Status(l.Context(), user, action); err != nil || s.Limits[0].Remaining != quota-before-total {
+				l.Errorf("%+v, %v: not %d of %d", s, err, quota-before-total, quota)
 			}
 			return used, total - used
 		}
@@ -190,6 +194,25 @@ func TestLeaseWhileRedisIsDown(t *testing.T) {
 	})
 }
 
+// With a Fallback, what the process holds is used up first.
+func TestLeaseBeforeTheFallback(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := core.Must(core.New(core.Fallback(l.stores[0], memorystore.New(nil)), leasedWindow))
+		_, held := l.hold(lim, 0)
+		l.m.SetError("LOADING")
+		for i := range held + 1 {
+			want := core.SourceLease
+			if i == held {
+				want = core.SourceFallback
+			}
+			if d := l.allow(lim); !d.Allowed || d.Source != want {
+				l.Fatalf("action %d of %d: %+v", i, held, d)
+			}
+		}
+		l.m.SetError("")
+	})
+}
+
 // What is not returned while Redis is down is lost, and nobody gets more.
 func TestLeaseThatCannotBeReturned(t *testing.T) {
 	leased(t, func(l *leasing) {
@@ -280,13 +303,14 @@ func TestLeaseOfAnotherActionStays(t *testing.T) {
 	}
 }
 
-// A ban policy counts every refusal, and a process that learns of a ban keeps nothing.
+// A ban policy counts every refusal, however many follow each other, and a process that learns of a ban keeps
+// nothing.
 func TestLeaseCountsRefusals(t *testing.T) {
 	leased(t, func(l *leasing) {
 		limit := core.MovingWindow(20, time.Minute).Leased(leaseTime)
-		lim := core.Must(l.limiter(0, limit).With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
-		for i := range 25 {
-			if d := l.allow(lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 24) {
+		lim := core.Must(l.limiter(0, limit).With(core.BanPolicy{Refusals: 60, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		for i := range 80 {
+			if d := l.allow(lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 79) {
 				l.Fatalf("action %d: %+v", i, d)
 			}
 		}

@@ -67,6 +67,25 @@ type flight struct {
 	err  error
 }
 
+// ask begins a command that other callers wait for.
+func (h *holding) ask() *flight {
+	h.asking = &flight{done: make(chan struct{})}
+	return h.asking
+}
+
+// after is done after some time.
+func after(d time.Duration) *flight {
+	f := &flight{done: make(chan struct{})}
+	time.AfterFunc(d, func() { close(f.done) })
+	return f
+}
+
+// A distance is how far away the server is.
+type distance struct {
+	trip time.Duration
+	far  bool // too far for leases
+}
+
 func (g *grant) ended(now time.Time) bool {
 	return g.over || !now.Before(g.end) || now.UnixNano() >= g.wall
 }
@@ -125,21 +144,21 @@ const (
 )
 
 // choose chooses the step of a caller who has waited some times and has some time left, and how many
-// units to take. trip is how long the server's last answer took. A caller who may send no command waits
-// until then, if there is room for as much again as was used since the last one. Otherwise the limit is
-// near, and the process refuses by itself.
-func (h *holding) choose(cost int64, now time.Time, waited int, left, trip time.Duration, far bool) (do step, units int64) {
-	patient := waited < maxWaits && !far
-	if h.asking != nil && patient && left > 5*trip/2 && !(h.bans && waited > 0) {
+// units to take. A caller who may send no command waits until then, if there is room for as much again as
+// was used since the last one. Otherwise the limit is near, and the process refuses by itself.
+func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
+	spare := left - 5*server.trip/2 // after it the caller can still ask
+	patient := waited < maxWaits && !server.far
+	if h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0) {
 		return wait, 0
 	}
 	units = h.plan(cost, now)
 	switch paid := h.pay(now); {
-	case far || h.bans && (!paid || units <= cost || h.asking != nil):
+	case server.far || h.bans && (!paid || units <= cost || h.asking != nil):
 		return decide, 0
-	case !paid && patient && units > h.used+h.waiting && h.broke(now) < left-5*trip/2:
+	case !paid && patient && units > h.used+h.waiting && h.broke(now) < spare:
 		return pause, 0
-	case !paid || left < trip:
+	case !paid || left < server.trip:
 		return refuse, 0
 	case h.asking != nil:
 		return decide, 0

@@ -109,7 +109,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	}
 	s := t.shard(c.User)
 	var begun time.Time
-	var late context.Context // of a caller who waits
+	in := ctx // of what the caller waits for
 	for waited := 0; ; waited++ {
 		s.mu.Lock()
 		now := time.Now() // after the lock: a lease may end while a caller waits for it
@@ -125,41 +125,36 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		if waited == 0 {
 			begun = now
 		}
-		trip := time.Duration(t.trip.Load())
-		far := trip >= min(sure(lease), t.server.Timeout/3)
-		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), trip, far)
+		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
+		f := h.asking
 		switch do {
 		case refuse:
 			d := h.refusal(c.Cost, now)
 			s.mu.Unlock()
 			return d, nil
-		case ask, take:
-			h.asking = &flight{done: make(chan struct{})}
-		}
-		f, until := h.asking, (<-chan time.Time)(nil)
-		switch do {
-		case ask, decide:
-			if do == decide {
-				f = nil
-			}
+		case decide:
 			s.mu.Unlock()
-			return t.decide(ctx, late, c, s, h, f)
+			return t.decide(ctx, in, c, s, h, nil)
+		case ask:
+			f = h.ask()
+			s.mu.Unlock()
+			return t.decide(ctx, in, c, s, h, f)
 		case take:
+			f = h.ask()
 			go t.take(s, h, f, units, now)
 		case pause:
-			f, until = &flight{}, time.After(h.broke(now))
+			f = after(h.broke(now))
 		}
 		h.waiting += c.Cost
 		s.mu.Unlock()
-		if late == nil {
+		if waited == 0 {
 			var cancel context.CancelFunc
-			late, cancel = context.WithTimeout(ctx, t.server.Timeout)
+			in, cancel = context.WithTimeout(ctx, t.server.Timeout)
 			defer cancel()
 		}
 		select {
 		case <-f.done:
-		case <-until:
-		case <-late.Done():
+		case <-in.Done():
 			return core.Decision{}, t.late(ctx)
 		}
 		if f.err != nil {
@@ -171,13 +166,16 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 // late is the error of a caller whose time is over: its own, or that of the server.
 func (t *Table) late(ctx context.Context) error { return cmp.Or(ctx.Err(), t.server.Late) }
 
-// decide has the server decide, and learns from its answer. late is the context of a caller who has
-// waited, or nil. Other callers wait for f, unless it is nil.
-func (t *Table) decide(ctx, late context.Context, c *core.Charge, s *shard, h *holding, f *flight) (core.Decision, error) {
-	in := late
-	if in == nil {
-		in = ctx
-	}
+// distance is how long the server's last answer took. It is too far away for leases if that was longer
+// than a lease, or so long that a caller has no time to wait for one answer and then for another.
+func (t *Table) distance(lease time.Duration) distance {
+	trip := time.Duration(t.trip.Load())
+	return distance{trip, trip >= min(sure(lease), t.server.Timeout/3)}
+}
+
+// decide has the server decide, and learns from its answer. in is the context of the call, and ctx that of
+// the caller. Other callers wait for f, unless it is nil.
+func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *holding, f *flight) (core.Decision, error) {
 	sent := time.Now()
 	d, err := t.server.Decide(in, *c)
 	now := time.Now()
@@ -185,13 +183,13 @@ func (t *Table) decide(ctx, late context.Context, c *core.Charge, s *shard, h *h
 	defer s.mu.Unlock()
 	if f != nil {
 		h.asking = nil
-		if in.Err() == nil {
+		if in.Err() == nil { // else the caller had too little time
 			f.err = err
 		}
 		close(f.done)
 	}
 	switch {
-	case err != nil && late != nil && late.Err() != nil:
+	case err != nil && in != ctx && in.Err() != nil:
 		return d, t.late(ctx)
 	case err != nil || d.Source != core.SourceStore:
 		return d, err
@@ -256,23 +254,26 @@ func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
 // microsecond is for rounding.
 func sure(lease time.Duration) time.Duration { return lease - lease/1000 - time.Microsecond }
 
-// end gives back what is left of a lease.
+// end gives back what is left of a lease, as soon as the command is paid for.
 func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
+	if g.over = true; g.left > 0 {
+		now := time.Now()
+		broke := h.broke(now)
+		h.owe(now)
+		s.mu.Unlock()
+		time.Sleep(broke)
+		s.mu.Lock() // meanwhile another call may have dropped the units
+	}
+	left := g.left
+	g.left = 0
 	if i := slices.Index(h.grants, g); i >= 0 {
 		h.grants = slices.Delete(h.grants, i, i+1)
-	}
-	left, broke := g.left, time.Duration(0)
-	if g.left, g.over = 0, true; left > 0 {
-		now := time.Now()
-		broke = h.broke(now)
-		h.owe(now)
 	}
 	s.mu.Unlock()
 	if left == 0 {
 		return
 	}
-	time.Sleep(broke)
 	select {
 	case t.returning <- struct{}{}:
 		defer func() { <-t.returning }()
