@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxUnits = 1 << 16 // of a take: it bounds how long the server is busy
+	maxUnits = 1 << 18 // of a take: it bounds how long the server is busy
 	portion  = 2       // a take is at most this part of what remains
 	growth   = 16      // times what was used since the last command, at most, is expected of a lease
 	maxWaits = 3       // of a caller, for commands or the pay of one

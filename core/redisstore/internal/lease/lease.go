@@ -5,8 +5,9 @@
 // process. So it ends no later than that long after the server's instant of the charge. What is left
 // at the end is given back.
 //
-// The first actions of a user go to the server one by one. If several come within the time of a lease,
-// one caller takes units for all of them.
+// The server decides the first action of a user. If several come within the time of a lease, one caller
+// takes units for all of them. One command is under way at a time, and each is paid for, so that they are
+// few at any load: see pay.
 package lease
 
 import (
