@@ -194,19 +194,20 @@ func TestLeaseWhileRedisIsDown(t *testing.T) {
 	})
 }
 
-// With a Fallback, what the process holds is used up first.
+// With a Fallback, what the process holds is used up first. Then the fallback decides all actions, at once.
 func TestLeaseBeforeTheFallback(t *testing.T) {
 	leased(t, func(l *leasing) {
 		lim := core.Must(core.New(core.Fallback(l.stores[0], memorystore.New(nil)), leasedWindow))
 		_, held := l.hold(lim, 0)
 		l.m.SetError("LOADING")
-		for i := range held + 1 {
+		begun := time.Now()
+		for i := range held + 100 {
 			want := core.SourceLease
-			if i == held {
+			if i >= held {
 				want = core.SourceFallback
 			}
-			if d := l.allow(lim); !d.Allowed || d.Source != want {
-				l.Fatalf("action %d of %d: %+v", i, held, d)
+			if d := l.allow(lim); !d.Allowed || d.Source != want || time.Since(begun) > time.Millisecond {
+				l.Fatalf("action %d of %d after %s: %+v", i, held, time.Since(begun), d)
 			}
 		}
 		l.m.SetError("")

@@ -34,6 +34,7 @@ type holding struct {
 	grants  []*grant  // the oldest first
 	asking  *flight   // not nil while a command is under way that others wait for
 	pending time.Time // when all commands so far are paid for: see pay
+	failed  bool      // the last command
 
 	// How much is used.
 	since   time.Time // the last command
@@ -147,14 +148,15 @@ const (
 // units to take. A caller who may send no command waits until then, if there is room for as much again as
 // was used since the last one. Otherwise the limit is near, and the process refuses by itself.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
-	spare := left - 5*server.trip/2 // after it the caller can still ask
-	patient := waited < maxWaits && !server.far
+	spare := left - 5*server.trip/2  // after it the caller can still ask
+	direct := server.far || h.failed // then nobody waits for a command
+	patient := waited < maxWaits && !direct
 	if h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0) {
 		return wait, 0
 	}
 	units = h.plan(cost, now)
 	switch paid := h.pay(now); {
-	case server.far || h.bans && (!paid || units <= cost || h.asking != nil):
+	case direct || h.bans && (!paid || units <= cost || h.asking != nil):
 		return decide, 0
 	case !paid && patient && units > h.used+h.waiting && h.broke(now) < spare:
 		return pause, 0
@@ -221,7 +223,7 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past := now.Sub(h.at).Truncate(time.Microsecond)
 	d := core.Decision{
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
-		RetryAfter: (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond),
+		RetryAfter: max(time.Microsecond, (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
 	}
 	if h.holds(cost, now) {
 		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)
@@ -236,7 +238,7 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 // learn notes an answer of the server to a charge of that cost. A refusal surely holds for less than
 // RetryAfter since it was asked for, as the cache of refusals has it.
 func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
-	h.last, h.at = *d, now
+	h.last, h.at, h.failed = *d, now, false
 	h.refused, h.until = 0, time.Time{}
 	switch {
 	case d.Allowed:

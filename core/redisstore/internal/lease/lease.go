@@ -182,15 +182,17 @@ func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *hol
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	hurried := err != nil && in.Err() != nil // the caller had too little time
+	h.failed = h.failed || err != nil && !hurried
 	if f != nil {
 		h.asking = nil
-		if in.Err() == nil { // else the caller had too little time
+		if !hurried {
 			f.err = err
 		}
 		close(f.done)
 	}
 	switch {
-	case err != nil && in != ctx && in.Err() != nil:
+	case hurried && in != ctx:
 		return d, t.late(ctx)
 	case err != nil || d.Source != core.SourceStore:
 		return d, err
@@ -215,7 +217,7 @@ func (t *Table) take(s *shard, h *holding, f *flight, units int64, sent time.Tim
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.asking, f.err = nil, err
+	h.asking, h.failed, f.err = nil, err != nil, err
 	close(f.done)
 	if err != nil {
 		return
