@@ -154,6 +154,8 @@ func try(t *testing.T, limit core.Limit, recount recount, l load, leases bool) (
 		}
 		wg.Wait()
 		time.Sleep(time.Minute) // leases end
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		slices.SortFunc(s.at, time.Time.Compare)
 		slices.SortStableFunc(actions, func(a, b action) int { return a.at.Compare(b.at) })
 		u.commands, u.err = s.at, recount(actions, s.charges)
