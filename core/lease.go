@@ -15,15 +15,23 @@ import (
 //
 //	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
 //
-// All processes together never exceed the limit as it is declared. An action may happen up to d later
-// than the charge of its unit, so the store checks charges by a stricter limit: a window that is d
-// longer, or a funnel or bucket without the units that it drains or gains in d, rounded up. That is
-// then its [Limit.Quota], 9,500 in the example. A lease of a FixedWindow or CalendarWindow ends with its
-// window, so that limit is checked as declared.
+// All processes together never exceed the limit as it is declared. Each action has a charge in the store,
+// which is made before it, by at most d, and a return gives back only charges without an action. So:
 //
-// The price: an action may be refused up to d too early, and units that a process holds when it ends
-// are lost until the limit has forgotten their charge. Other processes, Peek and Status count what a
-// process holds as used. A Reset, a Ban or an Unban by another process, or one that BanPolicy makes,
+//   - A window of period p: the actions of any p were charged within p+d. The store checks a window of p+d,
+//     which admits no more than the maximum in that time.
+//   - A funnel or bucket of capacity c and rate r: the actions of any time t were charged within t+d. The
+//     store checks a capacity of c-rd, which admits at most (c-rd) + r(t+d) = c+rt in that time.
+//   - A FixedWindow or CalendarWindow: a lease ends with its window, so charge and action are in the same
+//     one, and the limit is checked as declared.
+//
+// A process counts d from before it asks for the units, by its own clock, less a thousandth for the drift of
+// clocks. What rd rounds up to is missing in [Limit.Quota]: it is 9,500 in the example.
+//
+// The price: near the limit an action may be refused up to d too early, because other processes hold the
+// last units, or because this one has asked so often that it waits before it asks again. Units that a
+// process holds when it ends are lost until the limit has forgotten their charge. Other processes, Peek and
+// Status count what a process holds as used. A Reset, a Ban or an Unban by another process, or one that BanPolicy makes,
 // may take d to have effect on what a process holds.
 //
 // Only redisstore takes units in advance, and only for a limiter whose limits are all leased. Other

@@ -68,29 +68,34 @@
 // remained at the last answer of Redis, less what this process has used since, and its ResetAfter may be
 // too long.
 //
-// Redis decides a user's first actions. If several come within the time of a lease, one caller takes units
-// for all of them, and the others wait for its answer. A process takes a quarter more than it used lately,
-// or twice as much if it has used up what it had, but at most a quarter of what remains. So near the limit
-// it takes units one by one. What is left at the end of the lease is given back. If 16 returns are under
-// way, or one fails, units are lost until their charge is forgotten. [Store.Leases] counts them.
+// Redis decides a user's first action. While the answer is under way, other callers wait for it. If more
+// actions come within the time of a lease, one caller takes units for all of them. A process takes a little
+// less than it used lately in a lease, so that little is left, or up to 16 times as much while its load
+// grows, but at most half of what remains. So near the limit it takes units one by one. What is left at the
+// end of the lease is given back. If 16 returns are under way, or one fails, units are lost until their
+// charge is forgotten. [Store.Leases] counts them.
 //
-// For each key that it leases a process sends two commands in a lease while the load is steady: a take
-// and a return. With a lease of 50 ms that is 40 a second, and with one of 20 ms it is 100: a shorter
-// lease cannot do with fewer, since units must be taken anew when it ends. When the load grows, further
-// takes of twice as many follow each other: up to six commands in a lease were counted. Near the limit a
-// process may ask 32 times at once, and then every 27 ms, or nearly twice in a lease of less than 50 ms.
-// Between them it refuses by itself (core.SourceLease), even if there is room. A limiter with a BanPolicy
-// has no such bound, since Redis counts every refusal.
+// For each key that it leases a process sends at most 40 commands in any second, however the load changes.
+// They are 20 to 30 under a steady load. A lease that is shorter than 50 ms costs more: at most 40 commands
+// in 20 leases, which are 100 a second with 20 ms. At most four commands follow each other at once, and the
+// others come every 27.5 ms, or nearly twice in a shorter lease. A caller who needs units meanwhile waits
+// for the next command if there is room. Near the limit the process refuses by itself (core.SourceLease)
+// until then, even if a few units remain. A refusal by Redis is repeated for at most a lease, because other
+// processes give back what they hold.
+//
+// There is no such bound if the limiter has a BanPolicy, since Redis counts every refusal, and none if the
+// last answer of Redis was an error, or took longer than a lease or than a third of the timeout. Then Redis
+// is asked for each action until an answer comes sooner. Refunds to Redis and calls that always ask Redis come in addition.
 //
 // A lease ends by the process's own clock, counted from before its charge was sent. It also ends by the
-// time of day, in case the machine was suspended. If an answer of Redis takes longer than a lease, the
-// process holds nothing.
+// time of day, in case the machine was suspended.
 //
 // These always ask Redis: a Peek, a Status, a Surcharge, a turn that Wait reserves, a decision by core.All
 // about several subjects, and a limiter with a limit that is not leased. A shadow limit is decided for all
 // units of a take at once. A refund goes to the lease while it lasts, and then to Redis. Reset and Ban on
-// this Store drop what the process holds for the user. Other processes may use what they hold until their
-// leases end. While Redis is down, a process may use up what it holds.
+// this Store drop what the process holds for the user and the action, or for all actions if a limit or ban is
+// PerUser. Other processes may use what they hold until their leases end. While Redis is down, a process may
+// use up what it holds.
 //
 // A store holds units for at most 16,384 pairs of a user and an action. Redis decides the others.
 //

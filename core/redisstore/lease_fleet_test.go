@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 	_ "unsafe" // for go:linkname
@@ -243,8 +244,8 @@ func aboveRate(actions []leaseAction) (most int) {
 }
 
 // Four processes of 64 goroutines ask for one key on a real Redis that keeps an append-only file.
-// Connections are cut, one process is killed and another one takes its place, Redis is killed and
-// starts with its data, and at last without them. No interval has more actions than the limit, and
+// Connections are cut, processes are stopped for longer than a lease while they decide, one is killed and
+// another one takes its place, Redis is killed and starts with its data, and at last without them. No interval has more actions than the limit, and
 // one across the last start at most twice as many. TAILCUT_LONG=1 lasts a minute, the times of day of
 // the processes are apart and step, and while Redis is up nearly all of the limit is used.
 func TestLeaseFleet(t *testing.T) {
@@ -284,10 +285,17 @@ func leaseFleet(t *testing.T, limit core.Limit, lease time.Duration, crowded fun
 	}
 	const quiet = 2 * time.Second // at first nothing fails
 	settled := lasts / 20         // after a start: a window that was empty is full again
-	commands := 0
+	commands, mostCommands := 0, 0
+	var sent []sample // since the last start of Redis
+	sampled := func() {
+		now := sample{nanotime(), calls(t, server.Do, "fcall")}
+		sent = slices.DeleteFunc(append(sent, now), func(s sample) bool { return s.at <= now.at-int64(time.Second) })
+		mostCommands = max(mostCommands, now.calls-sent[0].calls)
+	}
 	var up []interval
 	restart := func(before func()) (down interval) {
-		commands += calls(t, server.Do, "fcall")
+		sampled()
+		commands, sent = commands+sent[len(sent)-1].calls, nil
 		down.from = nanotime()
 		server.Kill()
 		down.to = nanotime()
@@ -316,18 +324,29 @@ func leaseFleet(t *testing.T, limit core.Limit, lease time.Duration, crowded fun
 	}
 	begun := time.Now()
 	up = []interval{{from: nanotime() + int64(settled)}}
-	for next := 0; time.Since(begun) < lasts; {
-		time.Sleep(300 * time.Millisecond)
+	for next, round := 0, 0; time.Since(begun) < lasts; round++ {
+		time.Sleep(200 * time.Millisecond)
+		sampled()
 		switch passed := time.Since(begun); {
 		case passed < quiet:
 		case next < len(faults) && passed > quiet+(lasts-quiet)*time.Duration(next)/time.Duration(len(faults)):
 			faults[next]()
 			next++
+		case round%2 == 0:
+			stopped := members[1+round/2%3].cmd.Process // the first one is killed
+			if err := stopped.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * lease)
+			if err := stopped.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
 		default:
 			proxy.HangUp()
 		}
 	}
-	commands += calls(t, server.Do, "fcall")
+	sampled()
+	commands += sent[len(sent)-1].calls
 	up[len(up)-1].to = nanotime()
 	for _, m := range members {
 		_ = m.in.Close()
@@ -359,10 +378,14 @@ func leaseFleet(t *testing.T, limit core.Limit, lease time.Duration, crowded fun
 	most, across := max(crowded(before), crowded(after)), crowded(actions)
 	used := share(actions, up)
 	perProcess := float64(commands) / 4 / lasts.Seconds()
-	t.Logf("%d actions of %d asked for in %s, %d of them by leases, %d calls of Redis, %.1f a second and process; at most %d too close together, %d across the start without data; %.2f %% of the limit used, %.2f %% while Redis was up",
-		len(actions), asked, lasts, byLease, commands, perProcess, most, across, 100*float64(len(actions))/leaseMax/lasts.Seconds(), 100*used)
+	may := 4 * 40 * int(50*time.Millisecond/min(lease, 50*time.Millisecond)) // in a second
+	t.Logf("%d actions of %d asked for in %s, %d of them by leases, %d calls of Redis, %.1f a second and process, at most %d in a second; at most %d too close together, %d across the start without data; %.2f %% of the limit used, %.2f %% while Redis was up",
+		len(actions), asked, lasts, byLease, commands, perProcess, mostCommands, most, across, 100*float64(len(actions))/leaseMax/lasts.Seconds(), 100*used)
 	if most > leaseMax {
 		t.Errorf("%d actions too close together, and the limit is %d", most, leaseMax)
+	}
+	if mostCommands > may {
+		t.Errorf("%d calls of Redis in a second, and %d are allowed", mostCommands, may)
 	}
 	if across > 2*leaseMax {
 		t.Errorf("%d actions too close together across a start without data, and the limit is %d", across, leaseMax)
@@ -373,6 +396,12 @@ func leaseFleet(t *testing.T, limit core.Limit, lease time.Duration, crowded fun
 	if long && used < 0.97 {
 		t.Errorf("%.2f %% of the limit used while Redis was up", 100*used)
 	}
+}
+
+// A sample is how many calls Redis had got at an instant.
+type sample struct {
+	at    int64
+	calls int
 }
 
 // An interval is by nanotime.

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
 
@@ -51,6 +52,21 @@ func (l *leasing) allow(lim *core.Limiter) core.Decision {
 	return d
 }
 
+// decided is allow for a cost, by the first answer that is no refusal by the process itself.
+func (l *leasing) decided(lim *core.Limiter, cost int) core.Decision {
+	l.Helper()
+	for {
+		d, err := lim.AllowN(l.Context(), user, action, cost)
+		if err != nil {
+			l.Fatal(err)
+		}
+		if d.Allowed || d.Source != core.SourceLease || d.RetryAfter > leaseTime {
+			return d
+		}
+		time.Sleep(d.RetryAfter)
+	}
+}
+
 // hold lets a limiter pass actions until the process holds units, and returns how many have passed
 // and how many it holds.
 func (l *leasing) hold(lim *core.Limiter, store int) (used, held int) {
@@ -66,6 +82,9 @@ func (l *leasing) hold(lim *core.Limiter, store int) (used, held int) {
 		if total, quota := l.charged(lim)-before, lim.Limits()[0].Quota(); d.Source == core.SourceLease && taken > 10 && total > used {
 			if d.Remaining != quota-before-used {
 				l.Errorf("%d remain of %d after %d actions", d.Remaining, quota, used)
+			}
+			if s, err := lim.Status(l.Context(), user, action); err != nil || s.Limits[0].Remaining != quota-before-total {
+				l.Errorf("%+v, %v: not %d of %d", s, err, quota-before-total, quota)
 			}
 			return used, total - used
 		}
@@ -122,6 +141,24 @@ func TestLeaseUsesAll(t *testing.T) {
 	}
 }
 
+// A refused user passes again when the units that another process held are back.
+func TestLeaseOfAnotherProcessEnds(t *testing.T) {
+	leased(t, func(l *leasing) {
+		_, held := l.hold(l.limiter(0, leasedWindow), 0)
+		other := l.limiter(1, leasedWindow)
+		if d := l.decided(other, 200-l.charged(other)); !d.Allowed {
+			l.Fatalf("%+v", d)
+		}
+		if d := l.allow(other); d.Allowed || d.RetryAfter < time.Second {
+			l.Fatalf("%+v, %d held by the other process", d, held)
+		}
+		time.Sleep(leaseTime)
+		if d := l.allow(other); !d.Allowed {
+			l.Errorf("%+v after the other process's lease of %d units", d, held)
+		}
+	})
+}
+
 func TestLeaseEndsWithItsWindow(t *testing.T) {
 	for _, limit := range []core.Limit{core.FixedWindow(200, time.Minute), core.CalendarWindow(200, core.Minute, nil)} {
 		t.Run(limit.String(), func(t *testing.T) {
@@ -152,6 +189,26 @@ func TestLeaseWhileRedisIsDown(t *testing.T) {
 		}
 		if d, err := lim.Allow(l.Context(), user, action); err == nil {
 			l.Errorf("%+v without units", d)
+		}
+		l.m.SetError("")
+	})
+}
+
+// With a Fallback, what the process holds is used up first. Then the fallback decides all actions, at once.
+func TestLeaseBeforeTheFallback(t *testing.T) {
+	leased(t, func(l *leasing) {
+		lim := core.Must(core.New(core.Fallback(l.stores[0], memorystore.New(nil)), leasedWindow))
+		_, held := l.hold(lim, 0)
+		l.m.SetError("LOADING")
+		begun := time.Now()
+		for i := range held + 100 {
+			want := core.SourceLease
+			if i >= held {
+				want = core.SourceFallback
+			}
+			if d := l.allow(lim); !d.Allowed || d.Source != want || time.Since(begun) > time.Millisecond {
+				l.Fatalf("action %d of %d after %s: %+v", i, held, time.Since(begun), d)
+			}
 		}
 		l.m.SetError("")
 	})
@@ -214,13 +271,47 @@ func TestLeaseIsDroppedByResetAndBan(t *testing.T) {
 	}
 }
 
-// A ban policy counts every refusal, and a process that learns of a ban keeps nothing.
+// A Reset or a Ban of another action drops what the process holds only if it concerns all of the user's
+// actions.
+func TestLeaseOfAnotherActionStays(t *testing.T) {
+	tests := []struct {
+		name  string
+		limit core.Limit
+		bans  core.BanPolicy
+		do    func(ctx context.Context, lim *core.Limiter) error
+		stays bool
+	}{
+		{"reset", leasedWindow, core.BanPolicy{}, func(ctx context.Context, lim *core.Limiter) error { return lim.Reset(ctx, user, "other") }, true},
+		{"ban", leasedWindow, core.BanPolicy{}, func(ctx context.Context, lim *core.Limiter) error { return lim.Ban(ctx, user, "other", time.Hour) }, true},
+		{"reset of all actions", leasedWindow.PerUser(), core.BanPolicy{}, func(ctx context.Context, lim *core.Limiter) error { return lim.Reset(ctx, user, "other") }, false},
+		{"ban from all actions", leasedWindow, core.BanPolicy{PerUser: true}, func(ctx context.Context, lim *core.Limiter) error { return lim.Ban(ctx, user, "other", time.Hour) }, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			leased(t, func(l *leasing) {
+				lim := core.Must(l.limiter(0, test.limit).With(test.bans))
+				l.hold(lim, 0)
+				if err := test.do(l.Context(), lim); err != nil {
+					l.Fatal(err)
+				}
+				l.m.SetError("LOADING") // the process can take no others
+				if d, err := lim.Allow(l.Context(), user, action); (err == nil) != test.stays || test.stays && !d.Allowed {
+					l.Errorf("%+v, %v", d, err)
+				}
+				l.m.SetError("")
+			})
+		})
+	}
+}
+
+// A ban policy counts every refusal, however many follow each other, and a process that learns of a ban keeps
+// nothing.
 func TestLeaseCountsRefusals(t *testing.T) {
 	leased(t, func(l *leasing) {
 		limit := core.MovingWindow(20, time.Minute).Leased(leaseTime)
-		lim := core.Must(l.limiter(0, limit).With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
-		for i := range 25 {
-			if d := l.allow(lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 24) {
+		lim := core.Must(l.limiter(0, limit).With(core.BanPolicy{Refusals: 60, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
+		for i := range 80 {
+			if d := l.allow(lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 79) {
 				l.Fatalf("action %d: %+v", i, d)
 			}
 		}
@@ -307,7 +398,7 @@ func TestLeaseOfSeveralLimits(t *testing.T) {
 		lim := l.limiter(0, leasedWindow, small, shadow)
 		leases, shadowed := 0, 0
 		for i := range 100 {
-			d := l.allow(lim)
+			d := l.decided(lim, 1)
 			if d.Allowed != (i < 60) || d.Allowed && (d.Limit != 60 && d.Limit != 200 || d.Remaining != 59-i) {
 				l.Fatalf("action %d: %+v", i, d)
 			}
@@ -329,12 +420,7 @@ func TestLeaseWithCosts(t *testing.T) {
 		lim := l.limiter(0, leasedWindow)
 		passed := 0
 		for i := range 300 {
-			cost := 1 + i%7
-			d, err := lim.AllowN(l.Context(), user, action, cost)
-			if err != nil {
-				l.Fatal(err)
-			}
-			if d.Allowed {
+			if cost := 1 + i%7; l.decided(lim, cost).Allowed {
 				passed += cost
 			}
 		}

@@ -75,8 +75,8 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	case held > 0:
 		return s.leases.Take(ctx, &c, held)
 	case c.Ban > 0: // what the process holds may pass no user who is banned
-		s.leases.Drop(c.User)
-		defer s.leases.Drop(c.User)
+		s.leases.Drop(c.User, c.Action, c.Limits)
+		defer s.leases.Drop(c.User, c.Action, c.Limits)
 	}
 	return s.decide(ctx, c)
 }
@@ -123,8 +123,8 @@ func (s *Store) Dated() {}
 
 // Reset deletes the states of the limits for that user and action.
 func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
-	s.leases.Drop(user)
-	defer s.leases.Drop(user)
+	s.leases.Drop(user, action, limits)
+	defer s.leases.Drop(user, action, limits)
 	keys := s.appendKeys(nil, user, action, limits)
 	return s.refusals.Change(&core.Charge{User: user, Action: action}, func() error {
 		_, err := s.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))

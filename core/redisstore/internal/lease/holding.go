@@ -4,6 +4,7 @@ package lease
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -11,16 +12,15 @@ import (
 )
 
 const (
-	maxUnits = 1 << 16 // of a take: it bounds how long the server is busy
-	portion  = 4       // a take is at most this part of what remains
-	farFor   = 4       // leases: so long no take begins after one that took longer than a lease
+	maxUnits = 1 << 18 // of a take: it bounds how long the server is busy
+	portion  = 2       // a take is at most this part of what remains
+	growth   = 16      // times what was used since the last command, at most, is expected of a lease
+	maxWaits = 3       // of a caller, for commands or the pay of one
 
-	// Near the limit what remains is taken in small portions, or one by one. A process may then ask
-	// so many times at once, and after that every askEvery, or with a shorter lease than 50 ms nearly
-	// twice in each. So with 50 ms it sends fewer commands near the limit than far from it.
-	// Between that it refuses by itself.
-	maxAsks  = 32
-	askEvery = 27 * time.Millisecond
+	// A process may send so many commands at once for a holding, and after that one every pace, or
+	// with a shorter lease than 50 ms nearly two in each. So they are at most 40 in any second.
+	burst = 4
+	pace  = 27500 * time.Microsecond
 )
 
 // A holding is guarded by its shard.
@@ -31,23 +31,23 @@ type holding struct {
 	bans         bool // a ban policy counts refusals, so the server must see them all
 	dropped      bool // nobody uses it any more
 
-	grants []*grant // the oldest first
-	taking *flight  // not nil while a take is under way
+	grants  []*grant  // the oldest first
+	asking  *flight   // not nil while a command is under way that others wait for
+	pending time.Time // when all commands so far are paid for: see pay
+	failed  bool      // the last command
 
-	// How much is used: in the epoch that began then, which lasts as long as a lease, and in the ones
-	// before, of which each counts half of the next.
-	epoch        time.Time
-	used, before int64
-	emptied      bool      // the last grant was used up before its end
-	far          time.Time // until when the server is too far away for a take
+	// How much is used.
+	since   time.Time // the last command
+	used    int64     // since then
+	want    int64     // of a lease, by then
+	waiting int64     // the cost of callers who wait
 
 	// What the last answer of the server said.
-	known   bool
 	last    core.Decision
 	at      time.Time
 	refused int64     // the cost that was refused
 	until   time.Time // until when it is refused again
-	asks    time.Time // when all asks will have been spent, see pay
+	never   int64     // this cost never passes; 0 if none is known
 }
 
 // A grant is units that were taken at once. Guarded by the shard are left and over.
@@ -62,60 +62,64 @@ type grant struct {
 	wall    int64     // by the time of day: a machine that sleeps may stop the other clock
 }
 
-// A flight is a take that is under way, and the callers who wait for it.
+// A flight is a command that is under way, and that other callers wait for.
 type flight struct {
-	done             chan struct{}
-	planned, claimed int64 // units
-	err              error
+	done chan struct{}
+	err  error
+}
+
+// ask begins a command that other callers wait for.
+func (h *holding) ask() *flight {
+	h.asking = &flight{done: make(chan struct{})}
+	return h.asking
+}
+
+// after is done after some time.
+func after(d time.Duration) *flight {
+	f := &flight{done: make(chan struct{})}
+	time.AfterFunc(d, func() { close(f.done) })
+	return f
+}
+
+// A distance is how far away the server is.
+type distance struct {
+	trip time.Duration
+	far  bool // too far for leases
 }
 
 func (g *grant) ended(now time.Time) bool {
 	return g.over || !now.Before(g.end) || now.UnixNano() >= g.wall
 }
 
-// use takes a cost from a grant that has it, or returns nil.
-func (h *holding) use(cost int64, now time.Time) *grant {
-	for _, g := range h.grants {
-		if g.left >= cost && !g.ended(now) {
-			g.left -= cost
-			h.emptied = g.left == 0
-			h.count(cost, now)
-			return g
-		}
-	}
-	return nil
-}
-
-// left is how many units the process holds.
-func (h *holding) left(now time.Time) (n int64) {
+// use takes a cost from the grants, and returns the last of them and how much is left in all. It returns
+// nil if there is too little. A cost with a receipt is taken from one grant.
+func (h *holding) use(cost int64, receipt bool, now time.Time) (last *grant, left int64) {
 	for _, g := range h.grants {
 		if !g.ended(now) {
-			n += g.left
+			left += g.left
 		}
 	}
-	return n
-}
-
-// count notes that units were used.
-func (h *holding) count(units int64, now time.Time) {
-	h.turn(now)
-	h.used += units
-}
-
-// turn begins a new epoch if the last one is over.
-func (h *holding) turn(now time.Time) {
-	past := now.Sub(h.epoch)
-	if past < h.lease {
-		return
+	if left < cost {
+		return nil, left
 	}
-	h.before = max(h.used, h.before/2)
-	h.before >>= min(62, int64(past/h.lease)-1)
-	h.used, h.epoch = 0, now
+	for need, i := cost, 0; need > 0; i++ {
+		if i == len(h.grants) {
+			return nil, left
+		}
+		if g := h.grants[i]; g.left > 0 && (!receipt || g.left >= cost) && !g.ended(now) {
+			n := min(need, g.left)
+			g.left -= n
+			need -= n
+			last = g
+		}
+	}
+	h.used += cost
+	return last, left - cost
 }
 
 // idle reports whether a holding knows nothing that matters.
 func (h *holding) idle(now time.Time) bool {
-	return len(h.grants) == 0 && h.taking == nil && now.Sub(h.epoch) > 4*h.lease && !now.Before(h.until) && !now.Before(h.asks)
+	return len(h.grants) == 0 && h.asking == nil && now.Sub(h.since) > 4*h.lease && !now.Before(h.until) && !now.Before(h.pending)
 }
 
 // drop discards the grants, and returns how many units they had.
@@ -132,37 +136,56 @@ func (h *holding) drop() (units uint64) {
 type step uint8
 
 const (
-	decide step = iota // has the server decide
-	take               // takes units
-	wait               // waits for a take that is under way
+	wait   step = iota // waits for the command that is under way
+	pause              // waits until a command is paid for
 	refuse             // refuses
+	take               // takes units
+	ask                // has the server decide, and others wait
+	decide             // has the server decide
 )
 
-// choose chooses the step of a caller, and how many units to take. It takes as much as was used
-// lately and a quarter more, or twice as much if the last grant was used up.
-func (h *holding) choose(cost int64, now time.Time, waited bool) (do step, units int64) {
-	if f := h.taking; f != nil && !waited && f.planned-f.claimed >= cost {
+// choose chooses the step of a caller who has waited some times and has some time left, and how many
+// units to take. A caller who may send no command waits until then, if there is room for as much again as
+// was used since the last one. Otherwise the limit is near, and the process refuses by itself.
+func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
+	spare := left - 5*server.trip/2  // after it the caller can still ask
+	direct := server.far || h.failed // then nobody waits for a command
+	patient := waited < maxWaits && !direct
+	if h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0) {
 		return wait, 0
 	}
-	h.turn(now)
-	want := max(h.used, h.before)
-	if h.emptied {
-		want *= 2
-	} else {
-		want += (want + 3) / 4
-	}
-	want = min(max(want, cost), maxUnits)
-	share := int64(h.last.Remaining) / portion
-	near := h.known && (!h.last.Allowed || share < want)
-	cached := cost == 1 && h.holds(cost, now) // the server's cache of refusals answers
-	if near && !h.bans && !cached && !h.pay(now) {
+	units = h.plan(cost, now)
+	switch paid := h.pay(now); {
+	case direct || h.bans && (!paid || units <= cost || h.asking != nil):
+		return decide, 0
+	case !paid && patient && units > h.used+h.waiting && h.broke(now) < spare:
+		return pause, 0
+	case !paid || left < server.trip:
 		return refuse, 0
-	}
-	units = min(want, share)
-	if waited || h.taking != nil || units <= cost || now.Before(h.far) {
+	case h.asking != nil:
 		return decide, 0
 	}
-	return take, units
+	h.since, h.used, h.waiting = now, 0, 0
+	if units > cost {
+		h.want = units
+		return take, units
+	}
+	return ask, 0
+}
+
+// plan returns how many units the next command should take: as many as a lease would use at the rate
+// since the last command, but at most a portion of what remains.
+func (h *holding) plan(cost int64, now time.Time) int64 {
+	past := now.Sub(h.since)
+	rate := float64(h.used) * float64(h.lease) / float64(min(max(past, h.lease/growth), h.lease))
+	want := max(h.want>>min(62, past/h.lease), int64(math.Ceil(min(rate, maxUnits))))
+	if past < h.lease {
+		want -= want / 8 // so that it is used up before the lease ends, and nothing is to be given back
+	} else {
+		h.since, h.used, h.want = now, 0, want
+	}
+	want = min(max(want, h.waiting+cost), maxUnits)
+	return min(want, int64(h.last.Remaining)/portion)
 }
 
 // holds reports whether the last answer of the server refuses a cost still.
@@ -170,51 +193,58 @@ func (h *holding) holds(cost int64, now time.Time) bool {
 	return cost >= h.refused && now.Before(h.until)
 }
 
-// pay spends one of the asks, if there is one.
+// pay pays for a command, unless too many have been sent.
 func (h *holding) pay(now time.Time) bool {
 	if h.broke(now) > 0 {
 		return false
 	}
-	h.spend(now)
+	h.owe(now)
 	return true
 }
 
-// broke returns how long there is no ask.
+// broke returns how long no command may be sent.
 func (h *holding) broke(now time.Time) time.Duration {
-	if h.asks.Before(now) {
-		return 0
-	}
-	return h.asks.Sub(now) - (maxAsks-1)*h.askEvery()
+	return max(0, max(0, h.pending.Sub(now))-(burst-1)*h.pace())
 }
 
-func (h *holding) spend(now time.Time) {
-	if h.asks.Before(now) {
-		h.asks = now
+// owe pays for a command that is sent when the holding is not broke any more.
+func (h *holding) owe(now time.Time) {
+	if h.pending.Before(now) {
+		h.pending = now
 	}
-	h.asks = h.asks.Add(h.askEvery())
+	h.pending = h.pending.Add(h.pace())
 }
 
-func (h *holding) askEvery() time.Duration { return min(askEvery, h.lease*27/50) }
+func (h *holding) pace() time.Duration { return min(pace, h.lease*11/20) }
 
-// refusal is the answer of a process that has spent its asks. The action passes, if there is room,
-// when there is the next one.
+// refusal is the answer of a process that may send no command yet. The action passes, if there is room,
+// when it may.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
-	wait := (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)
-	if h.holds(cost, now) {
-		wait = max(wait, h.last.RetryAfter-now.Sub(h.at).Truncate(time.Microsecond))
-	}
-	return core.Decision{
+	past := now.Sub(h.at).Truncate(time.Microsecond)
+	d := core.Decision{
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
-		RetryAfter: wait, ResetAfter: max(wait, h.last.ResetAfter-now.Sub(h.at)),
+		RetryAfter: max(time.Microsecond, (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
 	}
+	if h.holds(cost, now) {
+		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)
+	}
+	d.ResetAfter = max(d.RetryAfter, h.last.ResetAfter-past)
+	if h.never > 0 && cost >= h.never {
+		d.RetryAfter = core.Never
+	}
+	return d
 }
 
 // learn notes an answer of the server to a charge of that cost. A refusal surely holds for less than
 // RetryAfter since it was asked for, as the cache of refusals has it.
 func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
-	h.known, h.last, h.at = true, *d, now
+	h.last, h.at, h.failed = *d, now, false
 	h.refused, h.until = 0, time.Time{}
-	if !d.Allowed {
+	switch {
+	case d.Allowed:
+	case d.RetryAfter == core.Never:
+		h.never = cost
+	default:
 		h.refused, h.until = cost, sent.Add(min(d.RetryAfter-d.RetryAfter/1000, time.Hour)-time.Millisecond)
 	}
 }

@@ -5,11 +5,13 @@
 // process. So it ends no later than that long after the server's instant of the charge. What is left
 // at the end is given back.
 //
-// The first actions of a user go to the server one by one. If several come within the time of a lease,
-// one caller takes units for all of them.
+// The server decides the first action of a user. If several come within the time of a lease, one caller
+// takes units for all of them. One command is under way at a time, and each is paid for, so that they are
+// few at any load: see pay.
 package lease
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"slices"
@@ -48,6 +50,7 @@ type Table struct {
 	shards    [shards]shard
 	returning chan struct{}
 
+	trip                  atomic.Int64  // how long the last answer took, in nanoseconds
 	taken, returned, lost atomic.Uint64 // units
 }
 
@@ -107,7 +110,8 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	}
 	s := t.shard(c.User)
 	var begun time.Time
-	for waited := false; ; waited = true {
+	in := ctx // of what the caller waits for
+	for waited := 0; ; waited++ {
 		s.mu.Lock()
 		now := time.Now() // after the lock: a lease may end while a caller waits for it
 		h := s.holding(c, lease, now, t.room)
@@ -115,12 +119,15 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return t.server.Decide(ctx, *c)
 		}
-		if g := h.use(c.Cost, now); g != nil {
-			left := h.left(now)
+		if g, left := h.use(c.Cost, c.Receipt, now); g != nil {
 			s.mu.Unlock()
 			return g.answer(c, left, now), nil
 		}
-		do, units := h.choose(c.Cost, now, waited)
+		if waited == 0 {
+			begun = now
+		}
+		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
+		f := h.asking
 		switch do {
 		case refuse:
 			d := h.refusal(c.Cost, now)
@@ -128,22 +135,28 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			return d, nil
 		case decide:
 			s.mu.Unlock()
-			if waited {
-				return t.decideLate(ctx, c, s, h, t.server.Timeout-now.Sub(begun))
-			}
-			return t.decide(ctx, c, s, h)
+			return t.decide(ctx, in, c, s, h, nil)
+		case ask:
+			f = h.ask()
+			s.mu.Unlock()
+			return t.decide(ctx, in, c, s, h, f)
 		case take:
-			h.taking = &flight{done: make(chan struct{}), planned: units}
-			go t.take(s, h, h.taking, now)
+			f = h.ask()
+			go t.take(s, h, f, units, now)
+		case pause:
+			f = after(h.broke(now))
 		}
-		f := h.taking
-		f.claimed += c.Cost
+		h.waiting += c.Cost
 		s.mu.Unlock()
-		begun = now
+		if waited == 0 {
+			var cancel context.CancelFunc
+			in, cancel = context.WithTimeout(ctx, t.server.Timeout)
+			defer cancel()
+		}
 		select {
 		case <-f.done:
-		case <-ctx.Done():
-			return core.Decision{}, ctx.Err()
+		case <-in.Done():
+			return core.Decision{}, t.late(ctx)
 		}
 		if f.err != nil {
 			return core.Decision{}, f.err
@@ -151,60 +164,78 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	}
 }
 
-// decide has the server decide, and learns from its answer.
-func (t *Table) decide(ctx context.Context, c *core.Charge, s *shard, h *holding) (core.Decision, error) {
+// late is the error of a caller whose time is over: its own, or that of the server.
+func (t *Table) late(ctx context.Context) error { return cmp.Or(ctx.Err(), t.server.Late) }
+
+// distance is how long the server's last answer took. It is too far away for leases if that was longer
+// than a lease, or so long that a caller has no time to wait for one answer and then for another.
+func (t *Table) distance(lease time.Duration) distance {
+	trip := time.Duration(t.trip.Load())
+	return distance{trip, trip >= min(sure(lease), t.server.Timeout/3)}
+}
+
+// decide has the server decide, and learns from its answer. in is the context of the call, and ctx that of
+// the caller. Other callers wait for f, unless it is nil.
+func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *holding, f *flight) (core.Decision, error) {
 	sent := time.Now()
-	d, err := t.server.Decide(ctx, *c)
-	if err != nil || d.Source != core.SourceStore {
-		return d, err
-	}
+	d, err := t.server.Decide(in, *c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h.learn(&d, c.Cost, sent, now); d.Allowed {
-		h.count(c.Cost, now)
+	hurried := err != nil && in.Err() != nil // the caller had too little time
+	h.failed = h.failed || err != nil && !hurried
+	if f != nil {
+		h.asking = nil
+		if !hurried {
+			f.err = err
+		}
+		close(f.done)
+	}
+	switch {
+	case hurried && in != ctx:
+		return d, t.late(ctx)
+	case err != nil || d.Source != core.SourceStore:
+		return d, err
+	}
+	if t.learn(h, &d, c.Cost, sent, now); d.Allowed {
+		h.used += c.Cost
 	}
 	if d.Reason == core.ReasonBanned {
 		t.lost.Add(h.drop())
 	}
-	return d, err
-}
-
-// decideLate is decide for a caller who has waited for a take already, and has so much time left.
-func (t *Table) decideLate(ctx context.Context, c *core.Charge, s *shard, h *holding, left time.Duration) (core.Decision, error) {
-	hurried, cancel := context.WithTimeout(ctx, left)
-	defer cancel()
-	d, err := t.decide(hurried, c, s, h)
-	if err != nil && hurried.Err() != nil && ctx.Err() == nil {
-		err = t.server.Late
-	}
-	return d, err
+	return d, nil
 }
 
 // take takes units for a holding. Nothing is recorded if they are refused: the callers have the
 // server decide then.
-func (t *Table) take(s *shard, h *holding, f *flight, sent time.Time) {
+func (t *Table) take(s *shard, h *holding, f *flight, units int64, sent time.Time) {
 	c := core.Charge{
 		User: h.user, Action: h.action, Limits: h.limits,
-		Ask: machine.Ask{Cost: f.planned, Patient: true}, Receipt: true,
+		Ask: machine.Ask{Cost: units, Patient: true}, Receipt: true,
 	}
 	d, err := t.server.Decide(context.Background(), c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.taking, f.err = nil, err
+	h.asking, h.failed, f.err = nil, err != nil, err
 	close(f.done)
 	if err != nil {
 		return
 	}
-	h.learn(&d, f.planned, sent, now)
+	t.learn(h, &d, units, sent, now)
 	if r := d.Receipt(); r != nil {
-		t.taken.Add(uint64(f.planned))
-		t.hold(s, h, &grant{table: t, shard: s, receipt: r, left: f.planned, got: now}, sent)
+		t.taken.Add(uint64(units))
+		t.hold(s, h, &grant{table: t, shard: s, receipt: r, left: units, got: now}, sent)
 	}
 	if d.Reason == core.ReasonBanned || h.dropped {
 		t.lost.Add(h.drop())
 	}
+}
+
+// learn notes an answer.
+func (t *Table) learn(h *holding, d *core.Decision, cost int64, sent, now time.Time) {
+	h.learn(d, cost, sent, now)
+	t.trip.Store(int64(now.Sub(sent)))
 }
 
 // hold adds what was taken to a holding, until the lease ends. A lease of a FixedWindow or
@@ -219,9 +250,6 @@ func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts = sure(lasts)
 	g.end, g.wall = sent.Add(lasts), sent.Add(lasts).UnixNano()
 	h.grants = append(h.grants, g)
-	if g.got.Sub(sent) >= sure(h.lease) {
-		h.far = g.got.Add(farFor * h.lease)
-	}
 	time.AfterFunc(g.end.Sub(g.got), func() { t.end(s, h, g) })
 }
 
@@ -229,15 +257,21 @@ func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
 // microsecond is for rounding.
 func sure(lease time.Duration) time.Duration { return lease - lease/1000 - time.Microsecond }
 
-// end gives back what is left of a lease.
+// end gives back what is left of a lease, as soon as the command is paid for.
 func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
-	if i := slices.Index(h.grants, g); i >= 0 {
-		h.grants = slices.Delete(h.grants, i, i+1)
+	if g.over = true; g.left > 0 {
+		now := time.Now()
+		broke := h.broke(now)
+		h.owe(now)
+		s.mu.Unlock()
+		time.Sleep(broke)
+		s.mu.Lock() // meanwhile another call may have dropped the units
 	}
 	left := g.left
-	if g.left, g.over = 0, true; left > 0 {
-		h.spend(time.Now())
+	g.left = 0
+	if i := slices.Index(h.grants, g); i >= 0 {
+		h.grants = slices.Delete(h.grants, i, i+1)
 	}
 	s.mu.Unlock()
 	if left == 0 {
@@ -257,14 +291,16 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	t.returned.Add(uint64(left))
 }
 
-// Drop discards what the process holds for a user, whose states another call has deleted or banned.
-// It is not given back: the charge may be gone.
-func (t *Table) Drop(user string) {
+// Drop discards what the process holds for a user and an action, whose states by some limits another call
+// has deleted or banned. If one of them counts all of the user's actions, it is for all actions. The units
+// are not given back: their charge may be gone.
+func (t *Table) Drop(user, action string, limits []core.Limit) {
+	all := slices.ContainsFunc(limits, core.Limit.IsPerUser)
 	s := t.shard(user)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, h := range s.held {
-		if k.user == user {
+		if k.user == user && (all || k.action == action) {
 			t.lost.Add(h.drop())
 			h.dropped = true
 			delete(s.held, k)
@@ -292,7 +328,7 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 		s.held = map[key]*holding{}
 	}
 	k.user, k.action = strings.Clone(c.User), strings.Clone(c.Action)
-	h = &holding{user: k.user, action: k.action, limits: slices.Clone(c.Limits), lease: lease, epoch: now}
+	h = &holding{user: k.user, action: k.action, limits: slices.Clone(c.Limits), lease: lease, since: now}
 	for i := range h.limits {
 		h.bans = h.bans || h.limits[i].Rule().Kind == machine.KindBan
 	}

@@ -237,3 +237,28 @@ func TestCommandsOfALease(t *testing.T) {
 		}
 	}
 }
+
+// A leftover that waits for its return is dropped with the rest: after a Reset there is nothing to give back.
+func TestDropWhileAReturnWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{store: memorystore.New(nil)}
+		p := s.process()
+		lim := core.Must(core.New(p, wide))
+		ramp(t, lim)
+		time.Sleep(99 * time.Millisecond)
+		for range 4 { // as many commands as may be sent at once
+			if d, err := lim.AllowN(t.Context(), "alice", "call", 9_999); err != nil || d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+		time.Sleep(2 * time.Millisecond) // the lease is over
+		before := s.sent()
+		if err := lim.Reset(t.Context(), "alice", "call"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if taken, returned, lost := p.Counts(); returned != 0 || lost == 0 || lost > taken || s.sent() != before {
+			t.Errorf("%d units were taken, %d returned and %d lost in %d commands", taken, returned, lost, s.sent()-before)
+		}
+	})
+}

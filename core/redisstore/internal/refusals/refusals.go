@@ -224,6 +224,9 @@ func holds(c core.Charge, d core.Decision, readings []machine.Reading) time.Dura
 		if c.Cost > 1 || slices.ContainsFunc(c.Limits, records) {
 			return 0
 		}
+		if lease := time.Duration(c.Limits[0].Rule().Lease) * time.Microsecond; lease > 0 { // then units of other processes come back
+			return min(d.RetryAfter, lease)
+		}
 		return d.RetryAfter
 	}
 	// While a ban lasts, nothing is recorded and Remaining is 0. The limits before the ban policy

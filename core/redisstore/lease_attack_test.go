@@ -1,0 +1,154 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+)
+
+// Processes ask at random, for some units each, and give some back. Replies come late, or are lost after
+// Redis has charged. A recount then admits all actions at their instants by the limit as it is declared.
+func TestLeaseUnderRandomFaults(t *testing.T) {
+	tests := []struct {
+		limit core.Limit
+		lease time.Duration
+	}{
+		{core.MovingWindow(300, time.Second), 20 * time.Millisecond},
+		{core.MovingWindow(4500, time.Second), 100 * time.Millisecond},
+		{core.Funnel(200, core.Per(1000, time.Second)), 20 * time.Millisecond},
+		{core.TokenBucket(1000, core.Per(700, time.Second)), 70 * time.Millisecond},
+	}
+	for _, test := range tests {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprint(test.limit.Leased(test.lease), " ", seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := newMini(t)
+					m.ClockTTL(true)
+					defer m.Close()
+					var mu sync.Mutex
+					var actions []instant
+					var leases, lost int
+					var wg sync.WaitGroup
+					start := time.Now()
+					for process := range 3 {
+						r := &randomly{Rand: rand.New(rand.NewPCG(seed, uint64(process)))}
+						rdb := inBubble(m)
+						defer rdb.Close()
+						rdb.AddHook(faulty{r})
+						lim := core.Must(core.Must(core.New(redisstore.New(rdb, nil), test.limit.Leased(test.lease))).With(core.Refundable{}))
+						for range 6 {
+							wg.Go(func() {
+								for time.Since(start) < 3*time.Second {
+									if r.one(8) { // the others may take the rest meanwhile
+										time.Sleep(time.Duration(r.below(400)) * time.Millisecond)
+									}
+									time.Sleep(time.Duration(r.below(1+20*(process+1))) * time.Millisecond / 10)
+									for range 1 + r.below(10) {
+										cost := 1 + r.below(6)
+										d, err := lim.AllowN(t.Context(), user, action, cost)
+										if err == nil && d.Allowed && r.one(10) {
+											_ = lim.Refund(t.Context(), d)
+											d.Allowed = false
+										}
+										mu.Lock()
+										switch {
+										case err != nil:
+											lost++
+										case !d.Allowed:
+										case d.Source == core.SourceLease:
+											leases++
+											actions = append(actions, instant{time.Now(), cost})
+										default: // Redis decided before the reply came
+											actions = append(actions, instant{time.UnixMicro(d.Receipt().At), cost})
+										}
+										mu.Unlock()
+									}
+								}
+							})
+						}
+					}
+					wg.Wait()
+					time.Sleep(time.Minute) // leases end
+					slices.SortStableFunc(actions, func(a, b instant) int { return a.at.Compare(b.at) })
+					now := start
+					declared := core.Must(core.New(memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }}), test.limit))
+					units := 0
+					for _, a := range actions {
+						now = a.at
+						d, err := declared.AllowN(t.Context(), user, action, a.cost)
+						if err != nil || !d.Allowed {
+							t.Fatalf("%d units more at %s: %+v, %v", a.cost, now.Sub(start), d, err)
+						}
+						units += a.cost
+					}
+					t.Logf("%d units in %d actions, %d by leases; %d errors", units, len(actions), leases, lost)
+					if leases < len(actions)/4 || lost < 10 {
+						t.Errorf("%d of %d actions by leases, %d errors", leases, len(actions), lost)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An instant is when an action of some units passed.
+type instant struct {
+	at   time.Time
+	cost int
+}
+
+// faulty makes some requests and replies late, and loses some replies.
+type faulty struct{ *randomly }
+
+func (f faulty) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (f faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	late := func() {
+		if f.one(30) {
+			time.Sleep(time.Duration(f.below(80)) * time.Millisecond)
+		}
+	}
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !strings.HasPrefix(cmd.Name(), "eval") { // it opens a connection
+			return next(ctx, cmd)
+		}
+		late()
+		err := next(ctx, cmd)
+		late()
+		if f.one(30) {
+			return errors.New("the reply is lost")
+		}
+		return err
+	}
+}
+
+func (f faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// randomly is a source of randomness for many goroutines.
+type randomly struct {
+	sync.Mutex
+	*rand.Rand
+}
+
+func (r *randomly) below(n int) int {
+	r.Lock()
+	defer r.Unlock()
+	return r.IntN(n)
+}
+
+func (r *randomly) one(of int) bool { return r.below(of) == 0 }
