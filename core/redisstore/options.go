@@ -20,8 +20,9 @@ type Options struct {
 	Timeout time.Duration
 
 	// Prefix begins every key: 1 to 64 letters, digits, dots, underscores, dashes or
-	// colons; "" is "tailcut". Give each application on a server its own: with one prefix
-	// they share the limits of users and actions of the same name.
+	// colons; "" is "tailcut". Give each application on a server its own: with one prefix they
+	// count users and actions of the same name together, even if their limits have different
+	// numbers, and nothing notices it.
 	Prefix string
 
 	// Secret, if not empty, keeps users' names out of Redis: a key then has an
