@@ -74,8 +74,8 @@ func (c *Charge) check(states []machine.State, now int64) bool {
 	return passes
 }
 
-// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. If
-// all limits have room, all are charged. If not, a limit whose kind records refusals records
+// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. Without a Check
+// before it, the charge is refused. If all limits have room, all are charged. If not, a limit whose kind records refusals records
 // its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
 // marks none.
 //

@@ -232,7 +232,8 @@
 //
 //   - A unit is charged before the action, in one step with all other charges. A process begins to
 //     count d before it sends the charge. So if Redis charges at the instant s, the action is at an
-//     instant a with s <= a <= s+d. What is not used by then is given back, or lost.
+//     instant a with s <= a <= s+d. What is not used by then is given back, or lost. So only charges
+//     without an action are given back.
 //   - A window of the length p: the actions of an interval from t to t+p were charged in the interval
 //     from t-d to t+p, whose length is p+d. Redis checks charges by a window of the length p+d, so
 //     these are at most max.

@@ -15,15 +15,8 @@ import (
 //
 //	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
 //
-// All processes together never exceed the limit as it is declared. Each action has a charge in the store,
-// which is made before it, by at most d, and a return gives back only charges without an action. So:
-//
-//   - A window of period p: the actions of any p were charged within p+d. The store checks a window of p+d,
-//     which admits no more than the maximum in that time.
-//   - A funnel or bucket of capacity c and rate r: the actions of any time t were charged within t+d. The
-//     store checks a capacity of c-rd, which admits at most (c-rd) + r(t+d) = c+rt in that time.
-//   - A FixedWindow or CalendarWindow: a lease ends with its window, so charge and action are in the same
-//     one, and the limit is checked as declared.
+// All processes together never exceed the limit as it is declared: the package's documentation proves it,
+// under "Leased limits".
 //
 // A process counts d from before it asks for the units, by its own clock, less a thousandth for the drift of
 // clocks. What rd rounds up to is missing in [Limit.Quota]: it is 9,500 in the example.

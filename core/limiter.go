@@ -194,8 +194,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	return d, err
 }
 
-// take asks the store and fills in d. It takes pointers because both are large, and copying them is felt
-// in every decision. If the store returns an error, its decision is ignored.
+// take asks the store and fills in d. If the store returns an error, its decision is ignored.
 //
 // A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
 // stay taken until their leases end.

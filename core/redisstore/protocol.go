@@ -185,6 +185,22 @@ func amendWord(r *core.Receipt, a machine.Amendment) (amended []core.Limit, word
 	return amended, string(b)
 }
 
+// exchange sends charges in one run of take, or one command.
+func (s *Store) exchange(send batch.Send, calls []*batch.Call) (err error) {
+	if c, ok := calls[0].Args.(command); ok {
+		calls[0].Reply, err = c(send)
+	} else {
+		var reply []any
+		if reply, err = s.run(send, take, takeArgs(calls)); err == nil {
+			distribute(reply, calls)
+		}
+	}
+	if err == nil {
+		s.checkEviction()
+	}
+	return err
+}
+
 // takeArgs returns the arguments of take for charges. Of equal charges in a row it sends the
 // first, and how often it is repeated. If the last charges have equal words, it sends these
 // once, which saves 5 % of a batch of one limiter's charges.

@@ -207,22 +207,6 @@ func (s *Store) do(ctx context.Context, keys []string, args any, weight int) ([]
 	return reply, nil
 }
 
-// exchange sends charges in one run of take, or one command.
-func (s *Store) exchange(send batch.Send, calls []*batch.Call) (err error) {
-	if c, ok := calls[0].Args.(command); ok {
-		calls[0].Reply, err = c(send)
-	} else {
-		var reply []any
-		if reply, err = s.run(send, take, takeArgs(calls)); err == nil {
-			distribute(reply, calls)
-		}
-	}
-	if err == nil {
-		s.checkEviction()
-	}
-	return err
-}
-
 // isNil reports whether a client is nil, or a nil pointer in an interface.
 func isNil(rdb redis.UniversalClient) bool {
 	v := reflect.ValueOf(rdb)

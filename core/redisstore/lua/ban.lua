@@ -51,8 +51,8 @@ local function check(l, now)
 	return l.always or l.ends - l.ahead <= now
 end
 
--- shift moves the state back to a clock that stepped back.
-local function shift(l)
+-- settle moves the state back to a clock that stepped back.
+local function settle(l)
 	if l.ahead > 0 then
 		l.last, l.ends, l.dirty = l.last - l.ahead, max(0, l.ends - l.ahead), true
 		for i = 1, #l.marks do
@@ -62,24 +62,24 @@ local function shift(l)
 	end
 end
 
-local function start(l, now, length)
+local function ban(l, now, length)
 	l.last, l.ends, l.marks, l.dirty = now, now + length, {}, true
 end
 
 local function charge(l, now)
-	shift(l)
+	settle(l)
 	if l.byHand > 0 then
-		start(l, now, l.byHand)
+		ban(l, now, l.byHand)
 	end
 end
 
 local function refuse(l, now, record, patient)
-	shift(l)
+	settle(l)
 	if record and not patient and l.refusals > 0 then
 		l.last, l.marks[#l.marks + 1], l.dirty = now, now, true
 		if #l.marks >= l.refusals then
 			l.level = l.level + 1
-			start(l, now, l.lengths[math.min(l.level, #l.lengths)])
+			ban(l, now, l.lengths[math.min(l.level, #l.lengths)])
 		end
 	end
 end

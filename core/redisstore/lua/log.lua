@@ -3,9 +3,7 @@
 
 local call = redis.call
 local state = require 'state'
-
--- int is an integer below 2^53 as text. tostring would round it to 14 digits.
-local function int(n) return string.format('%d', n) end
+local int = state.int
 
 local log = {}
 

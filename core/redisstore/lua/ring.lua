@@ -5,9 +5,7 @@
 
 local call, byte, sub, rep = redis.call, string.byte, string.sub, string.rep
 local state = require 'state'
-
--- int is an integer below 2^53 as text. tostring would round it to 14 digits.
-local function int(n) return string.format('%d', n) end
+local int = state.int
 
 local width = 7 -- of an entry, in bytes
 local header = 56 -- room for its four numbers, in whole entries

@@ -11,12 +11,11 @@
 
 local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'
+local int = state.int
 
-local function int(n) return string.format('%d', n) end
-
--- number is the first number of an instant. Those of another instant, less than six days away, are
+-- slotID is the first number of an instant. Those of another instant, less than six days away, are
 -- others.
-local function number(at) return at % 2 ^ 39 * 2 ^ 14 end
+local function slotID(at) return at % 2 ^ 39 * 2 ^ 14 end
 
 local function args(ask, kind, shadow, cost, most, period)
 	local l = trail.args(ask, kind, shadow, cost, most, period)
@@ -37,7 +36,7 @@ local function charge(l, now)
 		l.dirty = l.dirty or l.ahead > 0
 		return
 	end
-	local first, found = math.max(number(now), (l.ids[#l.ids] or 0) + 1), 0
+	local first, found = math.max(slotID(now), (l.ids[#l.ids] or 0) + 1), 0
 	while found < l.cost do -- the first numbers in a row that no slot has
 		if call('ZSCORE', l.key, int(first + found)) then
 			first, found = first + found + 1, 0
@@ -58,7 +57,7 @@ local function read(l, reply, last, now)
 	last = trail.read(l, reply, last, now)
 	if l.dated then
 		last = last + 1
-		reply[last] = l.first and l.first - number(now) or 0
+		reply[last] = l.first and l.first - slotID(now) or 0
 		l.first = nil
 	end
 	return last
@@ -66,7 +65,7 @@ end
 
 local function amend(key, now, made, list, kind)
 	local n = state.numbers(list)
-	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, number(made) + n[3]
+	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, slotID(made) + n[3]
 	load(l, key, now)
 	local at = call('ZSCORE', key, int(first))
 	if not at or at - l.ahead + l.period <= now then return false end

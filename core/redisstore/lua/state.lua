@@ -5,6 +5,9 @@ local format = string.format
 return {
 	nonsense = 'TAILCUTSTATE: the key holds something that is not a state',
 
+	-- int is an integer below 2^53 as text. tostring would round it to 14 digits.
+	int = function(n) return format('%d', n) end,
+
 	-- expiry is the expiry of a key in milliseconds, rounded up. at is in microseconds.
 	expiry = function(at) return format('%d', (at + 999) / 1000) end,
 

@@ -44,9 +44,9 @@ local function wait(l, now)
 	return max(0, at + l.period - now)
 end
 
--- count is how many entries are within the period. If refusals are recorded too, the newest max
+-- live is how many entries are within the period. If refusals are recorded too, the newest max
 -- stay, or more if a limiter with a higher max wrote them, or an ask above the quota.
-local function count(l, now)
+local function live(l, now)
 	l.stored = l.stored or l.queue.live(l, now - l.period + l.ahead)
 	return min(l.stored + l.added, max(l.max, l.stored + l.admitted))
 end
@@ -59,7 +59,7 @@ end
 local function charge(l, now)
 	local cost = l.cost
 	if l.forced then -- charge what there is room for
-		cost = max(0, min(cost, l.most - count(l, now)))
+		cost = max(0, min(cost, l.most - live(l, now)))
 	end
 	l.added, l.admitted = l.added + cost, l.admitted + cost
 	l.dirty = l.dirty or cost > 0 or l.ahead > 0
@@ -74,7 +74,7 @@ local function refuse(l, now, record, patient)
 end
 
 local function read(l, reply, last, now)
-	local n = count(l, now)
+	local n = live(l, now)
 	local newest = l.added > 0 and now or n > 0 and l.newest - l.ahead
 	reply[last + 1] = n * 2 + (l.fits and 1 or 0)
 	reply[last + 2] = n > 0 and newest + l.period - now or 0

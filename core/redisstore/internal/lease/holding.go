@@ -31,10 +31,10 @@ type holding struct {
 	bans         bool // a ban policy counts refusals, so the server must see them all
 	dropped      bool // nobody uses it any more
 
-	grants  []*grant  // the oldest first
-	asking  *flight   // not nil while a command is under way that others wait for
-	pending time.Time // when all commands so far are paid for: see pay
-	failed  bool      // the last command
+	grants  []*grant     // the oldest first
+	asking  *pendingCall // not nil while a command is under way that others wait for
+	pending time.Time    // when all commands so far are paid for: see pay
+	failed  bool         // the last command
 
 	// How much is used.
 	since   time.Time // the last command
@@ -62,21 +62,21 @@ type grant struct {
 	wall    int64     // by the time of day: a machine that sleeps may stop the other clock
 }
 
-// A flight is a command that is under way, and that other callers wait for.
-type flight struct {
+// A pendingCall is a command that is under way, and that other callers wait for.
+type pendingCall struct {
 	done chan struct{}
 	err  error
 }
 
 // ask begins a command that other callers wait for.
-func (h *holding) ask() *flight {
-	h.asking = &flight{done: make(chan struct{})}
+func (h *holding) ask() *pendingCall {
+	h.asking = &pendingCall{done: make(chan struct{})}
 	return h.asking
 }
 
 // after is done after some time.
-func after(d time.Duration) *flight {
-	f := &flight{done: make(chan struct{})}
+func after(d time.Duration) *pendingCall {
+	f := &pendingCall{done: make(chan struct{})}
 	time.AfterFunc(d, func() { close(f.done) })
 	return f
 }

@@ -69,7 +69,8 @@ func (t *Table) Counts() (taken, returned, lost uint64) {
 }
 
 // Of returns how long a process may hold units for a charge. It is 0 if the server must decide the
-// charge: if one of its limits is not leased, or if it asks for more than some units.
+// charge: if one of its limits is not leased, or if it is a Peek, forced, a ban by hand, ahead of its time,
+// or of several subjects.
 func Of(c *core.Charge) time.Duration {
 	if c.Mode != machine.Charge || c.Ahead > 0 || c.Ban > 0 || c.And != nil {
 		return 0
@@ -176,7 +177,7 @@ func (t *Table) distance(lease time.Duration) distance {
 
 // decide has the server decide, and learns from its answer. in is the context of the call, and ctx that of
 // the caller. Other callers wait for f, unless it is nil.
-func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *holding, f *flight) (core.Decision, error) {
+func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *holding, f *pendingCall) (core.Decision, error) {
 	sent := time.Now()
 	d, err := t.server.Decide(in, *c)
 	now := time.Now()
@@ -208,7 +209,7 @@ func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *hol
 
 // take takes units for a holding. Nothing is recorded if they are refused: the callers have the
 // server decide then.
-func (t *Table) take(s *shard, h *holding, f *flight, units int64, sent time.Time) {
+func (t *Table) take(s *shard, h *holding, f *pendingCall, units int64, sent time.Time) {
 	c := core.Charge{
 		User: h.user, Action: h.action, Limits: h.limits,
 		Ask: machine.Ask{Cost: units, Patient: true}, Receipt: true,
