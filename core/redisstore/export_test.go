@@ -25,7 +25,13 @@ func (s *Store) Key(user, action string, limit core.Limit) string {
 // that a test cannot move, so from then on there are none.
 func (s *Store) SetClock(now func() time.Duration) {
 	s.refusals = refusals.New(now)
+	s.WithoutLeases()
+}
+
+// WithoutLeases has the server decide leased limits too, as a model of one server does.
+func (s *Store) WithoutLeases() *Store {
 	s.leases = lease.New(lease.Server{Decide: s.decide}, 0)
+	return s
 }
 
 // SetTime replaces the clock that says the periods of calendar windows.

@@ -142,7 +142,7 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 		return func(testing.TB) storetest.Fixture {
 			n++
 			opts.Timeout, opts.Prefix = patient, fmt.Sprintf("joint-%t-%d", opts.Tag != nil, n)
-			return storetest.Fixture{Store: redisstore.New(rdb, &opts), Now: time.Now, Traces: 40}
+			return storetest.Fixture{Store: redisstore.New(rdb, &opts).WithoutLeases(), Now: time.Now, Traces: 40}
 		}
 	}
 	within(t, "the cluster serves", func() bool {
