@@ -154,11 +154,12 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	if h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0) {
 		return wait, 0
 	}
-	units = h.plan(cost, now)
+	share := int64(h.last.Remaining) / portion
+	units = min(h.plan(cost, now), share)
 	switch paid := h.pay(now); {
 	case direct || h.bans && (!paid || units <= cost || h.asking != nil):
 		return decide, 0
-	case !paid && patient && units > h.used+h.waiting && h.broke(now) < spare:
+	case !paid && patient && share > h.used+h.waiting && h.broke(now) < spare:
 		return pause, 0
 	case !paid || left < server.trip:
 		return refuse, 0
@@ -173,8 +174,8 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	return ask, 0
 }
 
-// plan returns how many units the next command should take: as many as a lease would use at the rate
-// since the last command, but at most a portion of what remains.
+// plan returns how many units the next command should take, if enough remain: as many as a lease would
+// use at the rate since the last command.
 func (h *holding) plan(cost int64, now time.Time) int64 {
 	past := now.Sub(h.since)
 	rate := float64(h.used) * float64(h.lease) / float64(min(max(past, h.lease/growth), h.lease))
@@ -184,8 +185,7 @@ func (h *holding) plan(cost int64, now time.Time) int64 {
 	} else {
 		h.since, h.used, h.want = now, 0, want
 	}
-	want = min(max(want, h.waiting+cost), maxUnits)
-	return min(want, int64(h.last.Remaining)/portion)
+	return min(max(want, h.waiting+cost), maxUnits)
 }
 
 // holds reports whether the last answer of the server refuses a cost still.
