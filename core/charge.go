@@ -74,10 +74,10 @@ func (c *Charge) check(states []machine.State, now int64) bool {
 	return passes
 }
 
-// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. Without a Check
-// before it, the charge is refused. If all limits have room, all are charged. If not, a limit whose kind records refusals records
-// its own, unless the caller is Patient. After Commit, Dirty marks the states to write. A Peek
-// marks none.
+// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. Without a
+// Check before it, the charge is refused. If all limits have room, all are charged. If not, a limit
+// whose kind records refusals records its own, unless the caller is Patient. After Commit, Dirty marks
+// the states to write. A Peek marks none.
 //
 // A ban policy counts a refusal by the limits of its own subject only.
 func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {

@@ -19,13 +19,14 @@ import (
 // under "Leased limits".
 //
 // A process counts d from before it asks for the units, by its own clock, less a thousandth for the drift of
-// clocks. What rd rounds up to is missing in [Limit.Quota]: it is 9,500 in the example.
+// clocks. What a funnel or bucket drains or gains in d, rounded up, is missing in [Limit.Quota]: it is 9,500
+// in the example.
 //
 // The price: near the limit an action may be refused up to d too early, because other processes hold the
 // last units, or because this one has asked so often that it waits before it asks again. Units that a
 // process holds when it ends are lost until the limit has forgotten their charge. Other processes, Peek and
-// Status count what a process holds as used. A Reset, a Ban or an Unban by another process, or one that BanPolicy makes,
-// may take d to have effect on what a process holds.
+// Status count what a process holds as used. A Reset, a Ban or an Unban by another process, or one that
+// BanPolicy makes, may take d to have effect on what a process holds.
 //
 // Only redisstore takes units in advance, and only for a limiter whose limits are all leased. Other
 // stores decide by the stricter limit. The lease is part of the limit's identity. It does not apply to

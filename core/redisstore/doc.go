@@ -85,7 +85,8 @@
 //
 // There is no such bound if the limiter has a BanPolicy, since Redis counts every refusal, and none if the
 // last answer of Redis was an error, or took longer than a lease or than a third of the timeout. Then Redis
-// is asked for each action until an answer comes sooner. Refunds to Redis and calls that always ask Redis come in addition.
+// is asked for each action until an answer comes sooner. Refunds to Redis, and calls that always ask Redis,
+// come in addition.
 //
 // A lease ends by the process's own clock, counted from before its charge was sent. It also ends by the
 // time of day, in case the machine was suspended.
