@@ -694,7 +694,7 @@ func TestBreakerLog(t *testing.T) {
 				var lines []string
 				was := slog.Default()
 				defer slog.SetDefault(was)
-				slog.SetDefault(slog.New(handler(func(r slog.Record) {
+				slog.SetDefault(slog.New(ofCore{handler(func(r slog.Record) {
 					_, message, _ := strings.Cut(r.Message, ": ")
 					line := fmt.Sprint(time.Since(start), " ", r.Level, " ", message)
 					r.Attrs(func(a slog.Attr) bool {
@@ -704,7 +704,7 @@ func TestBreakerLog(t *testing.T) {
 						return true
 					})
 					lines = append(lines, line)
-				})))
+				})}))
 				store := sound()
 				l := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), plenty))
 				for ; time.Since(start) < 200*time.Second; time.Sleep(10 * time.Millisecond) {
