@@ -372,6 +372,7 @@ func TestPersist(t *testing.T) {
 			lim := core.Must(core.New(w.store, l))
 			key := w.store.Key(user, action, l)
 			for i := range 2 {
+				w.advance(time.Microsecond)
 				if i > 0 && l.Rule().Kind == machine.KindFixedWindow {
 					w.advance(time.Hour)
 				}

@@ -16,20 +16,20 @@ local linger = 1000000
 
 local function args(ask, kind, _, cost, max, period, rest)
 	return { -- Lua finds the first fields fastest
-		ends = 0, count = 0, dirty = false, width = 0, cost = cost + 0, max = max + 0, period = period + 0,
+		ends = 0, count = 0, dirty = false, stored = 0, cost = cost + 0, max = max + 0, period = period + 0,
 		elastic = kind == 'elastic', forced = ask.forced, most = ask.mode == '4' and max * 2 or max + 0,
-		starts = kind == 'calendar' and require('state').numbers(rest), linger = kind == 'calendar' and linger or 0,
+		starts = kind == 'calendar' and require('state').numbers(rest),
 	}
 end
 
 local function load(l, key)
 	local value = call('GET', key)
-	l.ends, l.dirty = 0, false
+	l.ends, l.stored = 0, 0 -- stored is the end that Redis has
 	if value then
 		local count, ends = match(value, '^(%d+) (%d+)$')
 		if not count or #count > 16 or #ends > 16 then error(require('state').nonsense, 0) end
-		l.count, l.ends = count + 0, ends + 0
-		l.width = #count -- the digits of the stored count, or 0 if the end has changed since
+		l.count, l.width, l.ends = count + 0, #count, ends + 0
+		l.stored = l.ends
 	end
 end
 
@@ -47,13 +47,13 @@ local function align(l, now)
 	local before = 2 * l.ends <= first + last
 	l.till = last
 	if l.count == 0 or before and l.ends <= now then -- no window; a new one ends later
-		l.count, l.ends, l.width = 0, now, 0
+		l.count, l.ends = 0, now
 	elseif before then -- it counts until its end
 		return
 	elseif l.ends < last then -- a refusal tells it too, or a process with the earlier end would begin anew
-		l.ends, l.width, l.dirty = last, 0, true
+		l.ends, l.dirty = last, true
 	elseif 2 * (l.ends - last) > last - first and last - now > linger then -- the clock stepped back
-		l.ends, l.width, l.dirty = last, 0, true
+		l.ends, l.dirty = last, true
 	end
 end
 
@@ -61,9 +61,9 @@ local function check(l, now)
 	if l.starts then
 		align(l, now)
 	elseif l.ends <= now then -- no window; a new one ends later
-		l.count, l.ends, l.width = 0, now, 0
+		l.count, l.ends = 0, now
 	elseif l.ends > now + l.period then -- the clock stepped back
-		l.ends, l.width, l.dirty = now + l.period, 0, true
+		l.ends, l.dirty = now + l.period, true
 	end
 	return l.count + l.cost <= l.max or l.forced
 end
@@ -75,14 +75,14 @@ local function charge(l, now)
 		if cost <= 0 then return end
 	end
 	if l.ends == now or l.elastic then
-		l.ends, l.width = l.till or now + l.period, 0
+		l.ends = l.till or now + l.period
 	end
 	l.count, l.dirty = l.count + cost, true
 end
 
 local function refuse(l, now, record, patient)
 	if l.elastic and record and not patient and not l.fits and l.cost <= l.max then
-		l.ends, l.width, l.dirty = now + l.period, 0, true
+		l.ends, l.dirty = now + l.period, true
 	end
 end
 
@@ -95,7 +95,7 @@ end
 local function amend(key, now, made, list, kind)
 	local l, n = {}, require('state').numbers(list)
 	load(l, key)
-	if not l.width then return end
+	if l.ends == 0 then return end
 	if kind == 'calendar' then
 		if l.ends < n[3] - linger or l.ends > n[3] + linger then return end
 	elseif l.ends <= now then
@@ -115,12 +115,12 @@ end
 
 function save(l, key)
 	local digits = format('%d', l.count)
-	if #digits == l.width then -- the cheapest write: the end and the expiry stay
-		call('SETRANGE', key, '0', digits)
-	elseif l.width > 0 then
+	if l.ends ~= l.stored then
+		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', format('%d', (l.ends + (l.starts and linger or 0) + 999) / 1000))
+	elseif #digits ~= l.width then
 		call('SET', key, digits .. format(' %d', l.ends), 'KEEPTTL')
-	else
-		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', format('%d', (l.ends + l.linger + 999) / 1000))
+	else -- the cheapest write
+		call('SETRANGE', key, '0', digits)
 	end
 end
 
