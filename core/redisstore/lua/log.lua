@@ -32,7 +32,7 @@ function log.live(l, after) return call('ZCOUNT', l.key, '(' .. int(after), '+in
 
 -- remove removes refused attempts of the same instant last: the action itself may have been
 -- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
-function log.remove(l, _, made, units)
+function log.remove(l, made, units)
 	local members = call('ZRANGE', l.key, int(made), int(made), 'BYSCORE')
 	for _, refused in ipairs({false, true}) do
 		for i = #members, 1, -1 do

@@ -68,11 +68,10 @@ local function parse(l, value, now)
 end
 
 -- load sets debt, which is negative if it has drained, and more if the state may be more than a tat
--- and its part.
+-- and its part. Only with more are exists, turns, owed, forget and refunds set.
 local function load(l, key, now)
 	local value = call('GET', key)
-	l.dirty = false
-	if l.more then
+	if l.more then -- of the last state that it read
 		l.more, l.exists, l.turns, l.owed, l.forget, l.refunds = l.keep, value, nil, nil, nil, nil
 	end
 	if value and #value == 16 and find(value, '^%d+$') then

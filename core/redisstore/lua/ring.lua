@@ -121,7 +121,7 @@ local function brief(l)
 	return text
 end
 
-function ring.remove(l, _, made, units)
+function ring.remove(l, made, units)
 	local n = l.n
 	local to = later(l, made, math.max(0, n - since - 1))
 	if n - to > since then return end
@@ -150,6 +150,7 @@ function ring.save(l, now)
 	if gone > 0 then
 		l.head = (l.head + gone) % l.cap
 	end
+	-- A state without a header is written anew, and an empty ring or one of which little is used.
 	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < long
 	if anew and need * width <= short then
 		set(l, brief(l) .. rep(encode(now), units))

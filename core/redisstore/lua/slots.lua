@@ -25,17 +25,17 @@ end
 
 local function load(l, key, now)
 	trail.load(l, key, now)
-	l.ids, l.first = {}, nil
+	l.ids = {}
 end
 
-local function check(l, now) return trail.check(l, now) end
+local function check(l, now)
+	l.first = nil
+	return trail.check(l, now)
+end
 
 -- charge takes slots. A surcharge takes none: its action has ended.
 local function charge(l, now)
-	if l.forced then
-		l.dirty = l.dirty or l.ahead > 0
-		return
-	end
+	if l.forced then return end
 	local first, found = math.max(slotID(now), (l.ids[#l.ids] or 0) + 1), 0
 	while found < l.cost do -- the first numbers in a row that no slot has
 		if call('ZSCORE', l.key, int(first + found)) then
@@ -51,14 +51,13 @@ local function charge(l, now)
 	trail.charge(l, now)
 end
 
-local function refuse(l) l.dirty = l.dirty or l.ahead > 0 end
+local function refuse() end
 
 local function read(l, reply, last, now)
 	last = trail.read(l, reply, last, now)
 	if l.dated then
 		last = last + 1
 		reply[last] = l.first and l.first - slotID(now) or 0
-		l.first = nil
 	end
 	return last
 end

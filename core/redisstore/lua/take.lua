@@ -22,9 +22,8 @@ local turn = 0 -- the number of the decision. What it notes of a subject is this
 -- there are fewer, and the others in one text.
 local function plan(word)
 	local match = string.match
-	local mode, at = string.sub(word, 1, 1), string.find(word, ' ', 1, true)
-	local ahead = at > 2 and match(word, ':(%d+)') or 0
-	local rules, subject = {mode = mode, patient = at > 2 and match(word, '^.%?') ~= nil, ahead = ahead + 0}, nil
+	local mode, patient, ahead, at = match(word, '^(%d)(%??):?(%d*)()')
+	local rules, subject = {mode = mode, patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0}, nil
 	rules.forced = mode == '3' or mode == '4' or nil
 	repeat
 		local further, kind, first, second, third, rest, mark, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)()', at)
@@ -57,7 +56,10 @@ local function decide(keys, args, words, repeats, now, reply)
 			for i = 1, n do
 				local l = rules[i]
 				local machine = l.machine
-				if time == 1 then machine.load(l, keys[before + i], now) end
+				if time == 1 then
+					l.dirty = false
+					machine.load(l, keys[before + i], now)
+				end
 				local fits = machine.check(l, now)
 				l.fits = fits
 				if not fits then
@@ -107,7 +109,7 @@ return function(keys, args)
 		words = words - 1
 	end
 	charge, before, last = 1, 0, 0
-	while true do
+	while true do -- an error ends decide: it fails its charge, and the next ones are decided
 		local ok, problem = pcall(decide, keys, args, words, repeats, now, reply)
 		if ok then return last == 1 and reply[1] or reply end
 		problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))

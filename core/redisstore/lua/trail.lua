@@ -4,7 +4,7 @@
 --   load(l, key)    sets newest, the newest instant, or nil if there is none
 --   entry(l, i)     the i-th instant, the newest being the 0th, or nil
 --   live(l, after)  how many instants are later than after
---   remove(l, now, made, units)  removes units of the instant made
+--   remove(l, made, units)  removes units of the instant made
 --   save(l, now)    moves all instants back by ahead, then adds added times now
 --
 -- arguments  cost, max, period
@@ -23,13 +23,14 @@ local function args(ask, kind, _, cost, most, period)
 	}
 end
 
--- load sets ahead, which is how far the state is ahead of a clock that stepped back. Only
--- entries that are older than the charge are in Redis before save.
+-- load sets ahead, which is how far the state is ahead of a clock that stepped back. stored is how many
+-- of the entries in Redis are live, or nil until live counts them. save writes what was added since: first
+-- the admitted ones, then the refused ones.
 local function load(l, key, now)
 	l.queue = require(l.kind == 'moving' and 'ring' or 'log')
 	l.queue.load(l, key)
 	l.ahead = max(0, (l.newest or 0) - now)
-	l.added, l.admitted, l.stored, l.dirty = 0, 0, not l.newest and 0 or nil, false
+	l.added, l.admitted, l.stored, l.dirty = 0, 0, not l.newest and 0 or nil, l.ahead > 0
 end
 
 -- wait is how long it takes until there is room for the cost. It reads one entry only: the
@@ -62,7 +63,7 @@ local function charge(l, now)
 		cost = max(0, min(cost, l.most - live(l, now)))
 	end
 	l.added, l.admitted = l.added + cost, l.admitted + cost
-	l.dirty = l.dirty or cost > 0 or l.ahead > 0
+	l.dirty = l.dirty or cost > 0
 end
 
 local function refuse(l, now, record, patient)
@@ -70,7 +71,6 @@ local function refuse(l, now, record, patient)
 		l.added, l.dirty = l.added + l.cost, true
 		l.wait = wait(l, now)
 	end
-	l.dirty = l.dirty or l.ahead > 0
 end
 
 local function read(l, reply, last, now)
@@ -89,7 +89,7 @@ local function amend(key, now, made, list, kind)
 	if l.kind == 'refused' and l.queue.live(l, now - l.period) >= l.max then
 		return -- older entries that still count may have been dropped for newer ones
 	end
-	l.queue.remove(l, now, made, n[1])
+	l.queue.remove(l, made, n[1])
 end
 
 local function save(l, _, now) l.queue.save(l, now) end
