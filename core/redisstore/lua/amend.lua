@@ -14,9 +14,9 @@ return function(keys, args)
 		local machine = require(kind)
 		if machine.slots or now >= made then
 			local ok, result = pcall(machine.amend, keys[i], now, made, list, kind)
-			local text = type(result) == 'table' and result.err or tostring(result)
-			if not ok and not string.find(text, 'WRONGTYPE', 1, true) and not string.find(text, 'TAILCUTSTATE', 1, true) then
-				error(result, 0)
+			if not ok then
+				local text = type(result) == 'table' and result.err or tostring(result)
+				if not string.find(text, 'WRONGTYPE', 1, true) and not string.find(text, 'TAILCUTSTATE', 1, true) then error(result, 0) end
 			end
 			if machine.slots and shadow == '' and not (ok and result) then done = 0 end
 		end
