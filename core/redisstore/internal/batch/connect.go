@@ -1,6 +1,6 @@
 package batch
 
-// Opening connections, and finding out whether the client can.
+// Which server a call is for, opening connections to it, and finding out whether the client can.
 
 import (
 	"cmp"
@@ -12,6 +12,62 @@ import (
 
 	"github.com/redis/go-redis/v9"
 )
+
+// Server returns the address of the server that has a key, on a Cluster or a Ring. It is empty
+// otherwise, and before the first answer.
+func (q *Queue) Server(key string) string {
+	if server := q.known(key); server != nil && !q.single {
+		return server.Options().Addr
+	}
+	return ""
+}
+
+// known returns the client of the server that has a key, or nil if it is not known. Before the
+// first answer a Cluster's client would have to ask Redis.
+func (q *Queue) known(key string) *redis.Client {
+	if !q.single && !q.reached.Load() {
+		return nil
+	}
+	return q.server(context.Background(), key)
+}
+
+// server returns the client of the server that has a key, or nil if the client cannot tell.
+func (q *Queue) server(ctx context.Context, key string) (server *redis.Client) {
+	var err error
+	switch rdb := q.rdb.(type) {
+	case *redis.Client:
+		return rdb
+	case interface {
+		MasterForKey(context.Context, string) (*redis.Client, error)
+	}:
+		server, err = rdb.MasterForKey(ctx, key)
+	case interface {
+		GetShardClientForKey(string) (*redis.Client, error)
+	}:
+		server, err = rdb.GetShardClientForKey(key)
+	}
+	if err != nil {
+		return nil
+	}
+	return server
+}
+
+// connections returns how many a client can use.
+func connections(server *redis.Client) int {
+	o := server.Options()
+	if o.MaxActiveConns > 0 {
+		return min(o.PoolSize, o.MaxActiveConns)
+	}
+	return o.PoolSize
+}
+
+// askForMasters has a Cluster's client look for new masters, at most five times a second. By
+// itself it does so when it retries a command, which these commands forbid, or once a minute.
+func (q *Queue) askForMasters() {
+	if c, ok := q.rdb.(interface{ ReloadState(context.Context) }); ok {
+		c.ReloadState(context.Background())
+	}
+}
 
 // Opening a connection takes several round trips. So a sender opens its connection before it
 // takes calls: those that time out meanwhile are not sent.
@@ -27,7 +83,7 @@ const openTime = 10
 // Connect opens connections before the first call: a few, or more to a server that is far away.
 func (q *Queue) Connect(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- q.guard(func() error { return q.openAll(ctx) }) }()
+	go func() { done <- q.openAll(ctx) }()
 	select {
 	case err := <-done:
 		return err
@@ -37,7 +93,8 @@ func (q *Queue) Connect(ctx context.Context) error {
 }
 
 // openAll opens connections to all servers.
-func (q *Queue) openAll(ctx context.Context) error {
+func (q *Queue) openAll(ctx context.Context) (err error) {
+	defer q.guard(&err)
 	switch rdb := q.rdb.(type) {
 	case *redis.Client:
 		return q.open(ctx, rdb)
@@ -55,9 +112,9 @@ func (q *Queue) openAll(ctx context.Context) error {
 
 // open opens connections to a server. Pings that are under way together have one each.
 func (q *Queue) open(ctx context.Context, server *redis.Client) error {
-	ping := func() error {
-		err := q.guard(func() error { return server.Ping(ctx).Err() })
-		if redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
+	ping := func() (err error) {
+		defer q.guard(&err)
+		if err = server.Ping(ctx).Err(); redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
 			return nil
 		}
 		return err
@@ -89,7 +146,8 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 }
 
 // connect sees to it that the client has a connection to the server of a key.
-func (q *Queue) connect(key string) error {
+func (q *Queue) connect(key string) (err error) {
+	defer q.guard(&err)
 	server, lost := q.known(key), q.lost.Load()
 	if server != nil && !lost && server.PoolStats().IdleConns > 0 {
 		return nil
@@ -105,7 +163,7 @@ func (q *Queue) connect(key string) error {
 			return err
 		}
 	}
-	err := server.Ping(ctx).Err()
+	err = server.Ping(ctx).Err()
 	if err == nil || isReply(err) {
 		return nil
 	}
@@ -135,7 +193,8 @@ func (q *Queue) probe(ctx context.Context, server *redis.Client) error {
 // client has a connection, that may be one that is lost: it looks again soon.
 func (q *Queue) probeLate(l *lane, key string) {
 	pause := time.Second // a server that hangs is sent little
-	err := q.guard(func() error {
+	err := func() (err error) {
+		defer q.guard(&err)
 		ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 		defer cancel()
 		server := q.server(ctx, key)
@@ -144,7 +203,7 @@ func (q *Queue) probeLate(l *lane, key string) {
 			return nil
 		}
 		return q.probe(ctx, server)
-	})
+	}()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.probing = false; err == nil {

@@ -24,21 +24,25 @@ const (
 	maxCalls = 8192
 )
 
-// A Call is what one caller asks.
+// A Call is what one caller asks: a charge, or a command.
 type Call struct {
-	Keys  []string
-	Args  any   // what is asked of these keys, as the Exchange knows it
-	Reply []any // not nil after an exchange, unless there is an error
+	Keys    []string // the first one says which server the call is for
+	Word    any      // of a charge: what is asked of the keys, a string
+	Size    int      // of a charge: values in its reply
+	Weight  int      // of a charge in a batch; 0: the call is sent alone
+	Command Command  // nil: a charge
+
+	// What the Exchange sets.
+	Reply []any // not nil, unless there is an error
 	Err   error
 
-	weight int // in a batch; 0: it is sent alone
-	since  time.Time
-	late   bool // it is not sent any more
-	lane   *lane
-	batch  *batch        // nil: not sent
-	place  *list.Element // in the lane's calls; nil: it has ended
-	done   chan struct{} // closed when it has ended
-	err    error         // why it has ended without a reply; set before
+	since time.Time
+	late  bool // it is not sent any more
+	lane  *lane
+	batch *batch        // nil: not sent
+	place *list.Element // in the lane's calls; nil: it has ended
+	done  chan struct{} // closed when it has ended
+	err   error         // why it has ended without a reply; set before
 }
 
 // end answers the caller of a call, if it still waits.
@@ -177,7 +181,7 @@ func (l *lane) slack(timeout time.Duration) time.Duration {
 // queue adds a call.
 func (l *lane) queue(c *Call) {
 	c.lane, c.place = l, l.calls.PushBack(c)
-	l.weight += c.weight
+	l.weight += c.Weight
 	if l.queued++; l.next == nil {
 		l.next = c.place
 	}
@@ -185,7 +189,7 @@ func (l *lane) queue(c *Call) {
 
 // unqueue notes that a call no longer queues.
 func (l *lane) unqueue(c *Call) {
-	l.weight -= c.weight
+	l.weight -= c.Weight
 	if l.queued--; l.next == c.place {
 		l.next = c.place.Next()
 	}
@@ -217,12 +221,12 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	b := &batch{lane: l, calls: make([]*Call, 0, min(l.queued, maxWeight)), sent: now, deadline: now.Add(limit), done: make(chan struct{})}
 	for l.next != nil {
 		c := l.next.Value.(*Call)
-		if len(b.calls) > 0 && (l.alone || b.weight+c.weight > l.room) {
+		if len(b.calls) > 0 && (l.alone || b.weight+c.Weight > l.room) {
 			break
 		}
 		l.unqueue(c)
 		c.batch = b
-		b.calls, b.weight = append(b.calls, c), b.weight+c.weight
+		b.calls, b.weight = append(b.calls, c), b.weight+c.Weight
 	}
 	l.started, b.waiting = now, len(b.calls)
 	return b

@@ -3,6 +3,9 @@
 //
 // What a call asks, how the calls of a batch become a command, and what its reply says to each,
 // is the business of an [Exchange].
+//
+// In the order of a call: queue.go has its caller, lane.go those that wait beside it, and send.go what is
+// sent. Only a call that finds no connection comes to connect.go.
 package batch
 
 import (
@@ -32,7 +35,7 @@ var ErrBusy = errors.New("too many calls are waiting for an answer")
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
 // No more commands are under way to a server than the client has connections for it.
 //
-// A client need not keep the timeout, so a timer does: see timer.go. If the client does, a caller
+// A client need not keep the timeout, so a timer does: see tick. If the client does, a caller
 // may send its own call: see mayBeDirect.
 type Queue struct {
 	rdb      redis.UniversalClient
@@ -60,15 +63,13 @@ func New(rdb redis.UniversalClient, timeout time.Duration, exchange Exchange) *Q
 	return q
 }
 
-// Do sends a call and waits for its reply. The first key says which server it is sent to. Calls
-// that have a weight may share a command; a call of weight 0 is sent alone. If there is no reply
-// within the timeout, the error is context.DeadlineExceeded. If the caller's context ends before
-// the call is sent, it is not sent.
-func (q *Queue) Do(ctx context.Context, keys []string, args any, weight int) ([]any, error) {
+// Do sends a call and waits for its reply. If there is no reply within the timeout, the error is
+// context.DeadlineExceeded. If the caller's context ends before the call is sent, it is not sent.
+func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c := &Call{Keys: keys, Args: args, weight: weight, done: make(chan struct{})}
+	c.done = make(chan struct{})
 	own, err := q.join(ctx, c)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func (q *Queue) Do(ctx context.Context, keys []string, args any, weight int) ([]
 // join queues a call, and starts to send if need be. If the caller is to send its call itself,
 // join returns its batch.
 func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
-	r := route{server: q.known(c.Keys[0]), alone: c.weight == 0 || q.sharded.Load()}
+	r := route{server: q.known(c.Keys[0]), alone: c.Weight == 0 || q.sharded.Load()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -117,6 +118,81 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 		go q.send(l)
 	}
 	return own, nil
+}
+
+// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
+// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
+// dials in another goroutine.
+func heedsDeadlines(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
+		o.Limiter == nil && o.OnConnect == nil &&
+		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
+}
+
+// mayBeDirect reports whether the caller may send its call itself: another goroutine would take
+// 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
+// be under way, and the last batch must have been answered, so that the client has a connection.
+// The caller's own deadline may not be earlier: the client closes a connection at a deadline.
+func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
+	if !q.heeds || l.alone || l.sending > 0 || l.answered.IsZero() || !q.reached.Load() || q.lost.Load() {
+		return false
+	}
+	end, ends := ctx.Deadline()
+	return !ends || end.Sub(now) >= q.timeout
+}
+
+// late returns after how long a call is late.
+func (q *Queue) late() time.Duration { return min(q.timeout/8, 10*time.Millisecond) }
+
+// startTicking sets the timer of all calls, unless it is set. A timer for each call would take a
+// twentieth of the client's time if there are many calls. If they come one at a time, it would wake
+// another thread each time.
+func (q *Queue) startTicking() {
+	if !q.ticking {
+		q.ticking = true
+		time.AfterFunc(q.late(), q.tick)
+	}
+}
+
+// tick ends the calls whose timeout is over. If a call is late, a probe finds out whether the
+// client can connect.
+func (q *Queue) tick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ticking = false
+	now, next := time.Now(), q.late()
+	for _, l := range q.lanes {
+		var oldest *Call
+		var age time.Duration
+		for l.calls.Len() > 0 {
+			oldest = l.calls.Front().Value.(*Call)
+			if age = now.Sub(oldest.since); age < q.timeout {
+				break
+			}
+			oldest.end(context.DeadlineExceeded)
+		}
+		if l.calls.Len() == 0 {
+			continue
+		}
+		q.ticking = true
+		if age < q.late() {
+			next = min(next, q.late()-age)
+			continue
+		}
+		next = min(next, q.timeout-age)
+		if soon := l.probeNext.Sub(now); soon > 0 {
+			next = min(next, soon)
+			continue
+		}
+		next = min(next, q.late())
+		if !l.probing {
+			l.probing = true
+			go q.probeLate(l, oldest.Keys[0])
+		}
+	}
+	if q.ticking {
+		time.AfterFunc(next, q.tick)
+	}
 }
 
 // Sharded reports whether two keys may be on two servers.
