@@ -4,11 +4,12 @@
 // What a call asks, how the calls of a batch become a command, and what its reply says to each,
 // is the business of an [Exchange].
 //
-// In the order of a call: queue.go has its caller, lane.go those that wait beside it, and send.go what is
-// sent. Only a call that finds no connection comes to connect.go.
+// In the order of a call: queue.go has its caller, lane.go those that wait for the same server, and
+// send.go what is sent. connect.go opens connections.
 package batch
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -20,6 +21,44 @@ import (
 
 // ErrBusy says that too many calls are waiting for an answer. The call was not sent.
 var ErrBusy = errors.New("too many calls are waiting for an answer")
+
+// A Call is what one caller asks: a charge, or a command.
+type Call struct {
+	Keys    []string // the first one says which server the call is for
+	Word    any      // of a charge: what is asked of the keys, a string
+	Size    int      // of a charge: values in its reply
+	Weight  int      // of a charge in a batch; 0: the call is sent alone
+	Command Command  // nil: a charge
+
+	// What the Exchange sets.
+	Reply []any // not nil, unless there is an error
+	Err   error
+
+	since time.Time
+	lane  *lane
+	batch *batch        // nil: not sent
+	place *list.Element // in the lane's calls; nil: it has ended
+	done  chan struct{} // closed when it has ended
+	err   error         // why it has ended without a reply; set before
+}
+
+// end answers the caller of a call, if it still waits.
+func (c *Call) end(err error) {
+	if c.place == nil {
+		return
+	}
+	if c.batch != nil {
+		if c.batch.waiting--; c.batch.waiting == 0 {
+			close(c.batch.done)
+		}
+	}
+	if c.lane.next == c.place {
+		c.lane.next = c.place.Next()
+	}
+	c.lane.calls.Remove(c.place)
+	c.place, c.err = nil, err
+	close(c.done)
+}
 
 // A Queue sends calls through one client.
 //

@@ -30,12 +30,40 @@ type Send func(args []any, keyAt int8) (reply []any, err error)
 // client closes the connection.
 const batchTime = 5
 
+// A batch is the calls of one command, and their context. It is canceled when none of its callers
+// waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
+// client's socket, and cancels nothing. A context of package context would allocate six times.
+type batch struct {
+	lane     *lane
+	calls    []*Call // the oldest first
+	weight   int     // of all calls
+	waiting  int     // of the calls
+	sent     time.Time
+	deadline time.Time
+	done     chan struct{} // closed when none waits
+}
+
+func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
+
+func (b *batch) Done() <-chan struct{} { return b.done }
+
+func (b *batch) Err() error {
+	select {
+	case <-b.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+func (*batch) Value(any) any { return nil }
+
 // sendDirect sends the caller's own call in its goroutine.
 func (q *Queue) sendDirect(own *batch) {
 	q.sendBatch(own)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := own.lane; l.queued > 0 {
+	if l := own.lane; l.next != nil {
 		go q.send(l)
 	} else {
 		l.sending--
@@ -72,7 +100,7 @@ func (q *Queue) next(l *lane) *batch {
 	defer func() { l.ready-- }()
 	for {
 		now := time.Now()
-		if l.shed(now, q.timeout); l.queued == 0 {
+		if l.shed(now, q.timeout); l.next == nil {
 			return q.leave(l)
 		}
 		wait := max(l.started.Add(l.gap(q.timeout)).Sub(now), gathered.Sub(now))
