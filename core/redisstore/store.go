@@ -82,13 +82,13 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 }
 
 // decide decides a charge in Redis, or repeats a refusal.
-func (s *Store) decide(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
+		return d, err
 	}
 	r := s.request(&c)
 	c.Limits = r.subjects[0].Limits // which never change
-	question, d, repeated := s.refusals.Ask(&c)
+	question, repeated := s.refusals.Ask(&c, &d)
 	if repeated {
 		return d, nil
 	}

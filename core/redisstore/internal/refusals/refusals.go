@@ -47,16 +47,16 @@ type Question struct {
 
 // Ask repeats the refusal of an equal charge. Otherwise Redis is asked: [Cache.Note] needs the question.
 // The cache keeps the charge's limits, which may not change afterwards.
-func (n *Cache) Ask(c *core.Charge) (q Question, d core.Decision, repeated bool) {
+func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool) {
 	switch {
 	case c.Mode == machine.Peek || n.off:
-		return Question{}, d, false
+		return Question{}, false
 	case c.Mode != machine.Charge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
 		n.Begin(c.User, c.Action)
 		for i := range c.And {
 			n.Begin(c.And[i].User, c.And[i].Action)
 		}
-		return Question{changes: true}, d, false
+		return Question{changes: true}, false
 	}
 	r, who := n.row(c.User, c.Action)
 	q = Question{row: r, who: who, sent: n.now()}
@@ -64,12 +64,13 @@ func (n *Cache) Ask(c *core.Charge) (q Question, d core.Decision, repeated bool)
 	defer r.mu.Unlock()
 	if k := r.find(who, c); k != nil {
 		if q.sent < k.until && (k.renewing || q.sent < k.sent+renew) {
-			return q, k.repeat(c, q.sent), true
+			*d = k.repeat(c, q.sent)
+			return q, true
 		}
 		k.renewing = true
 	}
 	q.round = r.enter(who, c.Limits)
-	return q, d, false
+	return q, false
 }
 
 // Note notes what Redis has answered. It keeps the readings, which it changes.

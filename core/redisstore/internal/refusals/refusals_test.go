@@ -16,13 +16,14 @@ func TestRefusalsAreBounded(t *testing.T) {
 	const most = rows * perRow
 	for i := range 8 * most {
 		c := &core.Charge{User: fmt.Sprint("user ", i), Action: "a", Limits: limits, Ask: machine.Ask{Cost: 1}}
-		q, d, repeated := n.Ask(c)
+		var d core.Decision
+		q, repeated := n.Ask(c, &d)
 		if repeated {
 			t.Fatalf("%+v before the first answer", d)
 		}
 		full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
 		n.Note(q, c, c.Answer(full, 0), full, nil)
-		if _, d, repeated = n.Ask(c); !repeated || d.Allowed || d.Source != core.SourceCache {
+		if _, repeated = n.Ask(c, &d); !repeated || d.Allowed || d.Source != core.SourceCache {
 			t.Fatalf("%+v, %t", d, repeated)
 		}
 	}
@@ -48,8 +49,9 @@ type asker struct {
 }
 
 func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
+	var d core.Decision
 	c := &core.Charge{User: "u", Action: action, Limits: a.limits, Ask: machine.Ask{Cost: 1}}
-	q, d, repeated := a.Ask(c)
+	q, repeated := a.Ask(c, &d)
 	if !repeated {
 		meanwhile()
 		readings := []machine.Reading{{Fits: !full}}
