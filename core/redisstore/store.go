@@ -1,9 +1,9 @@
 package redisstore
 
-// The store, and its decisions. Below it are, in this order: what is sent and replied (protocol.go),
-// the Lua that runs on the server (library.go), what sends it (internal/batch), the cache of
-// refusals (internal/refusals), and before all of them the units of leased limits that the process
-// holds (internal/lease).
+// The store, and its decisions. In the order of a decision, it uses the units of leased limits that the
+// process holds (internal/lease), the cache of refusals (internal/refusals), what sends charges in
+// batches (internal/batch), the words that are sent and replied (protocol.go), and the Lua that runs on
+// the server (library.go).
 
 import (
 	"context"
