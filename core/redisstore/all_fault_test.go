@@ -1,10 +1,10 @@
 package redisstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,32 +93,24 @@ func TestLostRepliesOfAll(t *testing.T) {
 	}
 }
 
-// midway is a hook that runs functions around the commands that have a certain key.
+// midway runs functions around the commands that have a certain key.
 type midway struct {
-	key           string
-	before, after func() error
+	key    string
+	before func()
+	after  func() error
 }
 
-func (m *midway) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (m *midway) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (m *midway) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		for _, a := range cmd.Args() {
-			if a != m.key {
-				continue
-			}
-			if m.before != nil {
-				_ = m.before()
-			}
-			if err := next(ctx, cmd); err != nil || m.after == nil {
-				return err
-			}
-			return m.after()
-		}
-		return next(ctx, cmd)
+func (m *midway) process(cmd redis.Cmder, next func() error) error {
+	if !slices.Contains(cmd.Args(), any(m.key)) {
+		return next()
 	}
+	if m.before != nil {
+		m.before()
+	}
+	if err := next(); err != nil || m.after == nil {
+		return err
+	}
+	return m.after()
 }
 
 // A master dies, or its reply is lost, between the two charges of a decision about subjects in two
@@ -128,7 +120,7 @@ func masterDiesMidway(t *testing.T, servers []*redistest.Server) {
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{servers[0].Addr, servers[1].Addr, servers[2].Addr}})
 	t.Cleanup(func() { _ = rdb.Close() })
 	m := new(midway)
-	rdb.AddHook(m)
+	rdb.AddHook(hook(m.process))
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: 500 * time.Millisecond, Prefix: "midway", NoRefusalCache: true})
 	limit := core.FixedWindow(3, time.Hour)
 	l := core.Must(core.New(store, limit))
@@ -164,10 +156,7 @@ func masterDiesMidway(t *testing.T, servers []*redistest.Server) {
 
 	alice, org = on(0), on(1)
 	var once sync.Once
-	m.key, m.after, m.before = store.Key(org, action, limit), nil, func() error {
-		once.Do(servers[1].Kill)
-		return nil
-	}
+	m.key, m.after, m.before = store.Key(org, action, limit), nil, func() { once.Do(servers[1].Kill) }
 	if d, err := decide(alice, org); err == nil {
 		t.Errorf("the master died before the second charge: %+v", d)
 	}
@@ -184,10 +173,7 @@ func masterDiesMidway(t *testing.T, servers []*redistest.Server) {
 		}
 	}
 	once = sync.Once{}
-	m.key, m.before = store.Key(org, action, limit), func() error {
-		once.Do(servers[2].Kill)
-		return nil
-	}
+	m.key, m.before = store.Key(org, action, limit), func() { once.Do(servers[2].Kill) }
 	if d, err := decide(alice, org); err == nil && d.Allowed {
 		t.Errorf("the second subject's limit is used up: %+v, %v", d, err)
 	}

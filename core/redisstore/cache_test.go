@@ -32,7 +32,7 @@ type duo struct {
 	sent   atomic.Int64 // commands
 
 	mu    sync.Mutex
-	relay func(cmd redis.Cmder, next func() error) error // of each command, if set
+	relay hook // of each command, if set
 }
 
 func inDuo(t *testing.T, test func(w *duo)) {
@@ -42,7 +42,7 @@ func inDuo(t *testing.T, test func(w *duo)) {
 		defer m.Close()
 		w := &duo{T: t, server: m, rdb: inBubble(m), memory: memorystore.New(nil)}
 		defer w.rdb.Close()
-		w.rdb.AddHook(w)
+		w.rdb.AddHook(hook(w.process))
 		w.store = redisstore.New(w.rdb, &redisstore.Options{Timeout: patient})
 		if _, err := core.Must(core.New(w.store, kinds[0])).Peek(t.Context(), "nobody", action); err != nil { // the script is known from here on
 			t.Fatal(err)
@@ -52,26 +52,18 @@ func inDuo(t *testing.T, test func(w *duo)) {
 	})
 }
 
-func (w *duo) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (w *duo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (w *duo) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		w.sent.Add(1)
-		w.mu.Lock()
-		relay := w.relay
-		w.mu.Unlock()
-		if relay == nil {
-			return next(ctx, cmd)
-		}
-		return relay(cmd, func() error { return next(ctx, cmd) })
+func (w *duo) process(cmd redis.Cmder, next func() error) error {
+	w.sent.Add(1)
+	w.mu.Lock()
+	relay := w.relay
+	w.mu.Unlock()
+	if relay == nil {
+		return next()
 	}
+	return relay(cmd, next)
 }
 
-func (w *duo) around(relay func(cmd redis.Cmder, next func() error) error) {
+func (w *duo) around(relay hook) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.relay = relay

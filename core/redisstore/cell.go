@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // Accept returns an error to core.New if the store cannot serve a limiter of these limits.
@@ -56,7 +57,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 		cost = 0
 	}
 	keys := s.keys(c)
-	reply, err := s.do(ctx, keys, simple(1, "cl.throttle", keys[0], l.Quota()-1, n, int64(d/time.Second), cost), 0)
+	reply, err := s.do(ctx, &batch.Call{Keys: keys, Command: simple(1, "cl.throttle", keys[0], l.Quota()-1, n, int64(d/time.Second), cost)})
 	if err != nil {
 		return core.Decision{}, err
 	}

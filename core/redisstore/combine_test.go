@@ -22,38 +22,18 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// hook calls before, if set, with every command.
-type hook struct{ before func(cmd redis.Cmder) error }
-
-func (h hook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if err := h.before(cmd); err != nil {
-			return err
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 var plenty = core.FixedWindow(1_000_000, time.Hour)
 
 func TestUsersHooksSeeDecisions(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	var seen atomic.Int32
-	rdb.AddHook(hook{func(cmd redis.Cmder) error {
+	rdb.AddHook(before(func(cmd redis.Cmder) error {
 		if cmd.Name() == "fcall" {
 			seen.Add(1)
 		}
 		return nil
-	}})
+	}))
 	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
 	for range 10 {
 		if _, err := lim.Allow(t.Context(), user, action); err != nil {
@@ -72,7 +52,7 @@ func TestManyCallsOverASlowNetwork(t *testing.T) {
 		answer := errors.New("an answer")
 		rdb, hangUp := mute()
 		defer hangUp()
-		rdb.AddHook(hook{func(redis.Cmder) error { time.Sleep(away); return answer }})
+		rdb.AddHook(before(func(redis.Cmder) error { time.Sleep(away); return answer }))
 		for _, n := range []int{1, 3, 8, 2000} {
 			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
 			begun := time.Now()
@@ -131,7 +111,7 @@ func TestTimeoutHoldsWhateverTheClientRuns(t *testing.T) {
 				o.Addr, o.ContextTimeoutEnabled = server.Addr, heeds
 				rdb := redis.NewClient(&o)
 				if name == "hook" {
-					rdb.AddHook(hook{func(redis.Cmder) error { wait(); return nil }})
+					rdb.AddHook(before(func(redis.Cmder) error { wait(); return nil }))
 				}
 				if _, err := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty)).Allow(t.Context(), user, action); err != nil {
 					t.Fatal(err)
@@ -159,12 +139,12 @@ func TestPanickingHookIsAnError(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	var angry atomic.Bool
-	rdb.AddHook(hook{func(redis.Cmder) error {
+	rdb.AddHook(before(func(redis.Cmder) error {
 		if angry.Load() {
 			panic("a bug in a hook")
 		}
 		return nil
-	}})
+	}))
 	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
 	angry.Store(true)
 	together(20, func(int) {
@@ -185,12 +165,12 @@ func TestResetThatDidNotRunIsAnError(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	open := errors.New("the circuit is open")
-	rdb.AddHook(hook{func(cmd redis.Cmder) error {
+	rdb.AddHook(before(func(cmd redis.Cmder) error {
 		if cmd.Name() == "del" {
 			return open
 		}
 		return nil
-	}})
+	}))
 	lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
 	together(20, func(int) {
 		if err := lim.Reset(t.Context(), user, action); !errors.Is(err, open) {

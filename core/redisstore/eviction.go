@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// The store reads the eviction policy after checkAfter answers, and again after as many more, at
-// least checkEvery later. By then its connections are open and the limits have state to lose.
+// The store reads the eviction policy after checkAfter answers, and again after as many more, or a
+// multiple, at least checkEvery later. By then its connections are open and the limits have state to lose.
 const (
 	checkAfter = 100
 	checkEvery = 10 * time.Minute
@@ -19,8 +22,8 @@ const (
 
 // An evictionCheck says when to read the eviction policy.
 type evictionCheck struct {
+	answers atomic.Uint64
 	mu      sync.Mutex
-	answers int       // since the last check
 	next    time.Time // not before
 	logged  bool      // whether redis-evicts was logged
 }
@@ -28,10 +31,13 @@ type evictionCheck struct {
 // checkEviction counts an answer, and reads the eviction policy in the background if it is time.
 func (s *Store) checkEviction() {
 	p := &s.eviction
+	if p.answers.Add(1)%checkAfter > 0 {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.answers++; p.answers >= checkAfter && !time.Now().Before(p.next) {
-		p.answers, p.next = 0, time.Now().Add(checkEvery)
+	if now := time.Now(); !now.Before(p.next) {
+		p.next = now.Add(checkEvery)
 		go s.readEviction()
 	}
 }
@@ -39,7 +45,7 @@ func (s *Store) checkEviction() {
 // readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
 // does not allow INFO, nothing is logged.
 func (s *Store) readEviction() {
-	reply, _ := s.do(context.Background(), []string{""}, simple(0, "info", "memory"), 0)
+	reply, _ := s.do(context.Background(), &batch.Call{Keys: []string{""}, Command: simple(0, "info", "memory")})
 	if len(reply) != 1 {
 		return
 	}

@@ -1,8 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -14,26 +12,15 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// aroundInfo runs before the INFO of a client and after it.
-type aroundInfo struct{ before, after func() }
-
-func (aroundInfo) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (h aroundInfo) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "info" {
-			return next(ctx, cmd)
+// aroundInfo is a hook that runs functions before each INFO and after it.
+func aroundInfo(before, after func()) hook {
+	return func(cmd redis.Cmder, next func() error) error {
+		if cmd.Name() == "info" {
+			defer after()
+			before()
 		}
-		defer h.after()
-		h.before()
-		return next(ctx, cmd)
+		return next()
 	}
-}
-
-func (aroundInfo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // A server that may evict limits is said once, by a question that holds up nobody, is
@@ -67,14 +54,14 @@ func TestEvictionIsLoggedOnce(t *testing.T) {
 			}
 			rdb := connect(t, login)
 			over, asked := make(chan struct{}), make(chan struct{}, 100)
-			rdb.AddHook(aroundInfo{
+			rdb.AddHook(aroundInfo(
 				func() {
 					if tt.before != nil {
 						tt.before(over)
 					}
 				},
 				func() { asked <- struct{}{} },
-			})
+			))
 			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), plenty))
 			for range 300 { // also while the question hangs
 				if _, err := lim.Allow(t.Context(), user, action); err != nil {
@@ -108,7 +95,7 @@ func TestEvictionIsCheckedAgain(t *testing.T) {
 	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy noeviction")
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	asked := make(chan struct{}, 100)
-	rdb.AddHook(aroundInfo{func() {}, func() { asked <- struct{}{} }})
+	rdb.AddHook(aroundInfo(func() {}, func() { asked <- struct{}{} }))
 	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 	lim := core.Must(core.New(store, plenty))
 	for i, policy := range []string{"noeviction", "volatile-ttl", "volatile-ttl", "noeviction", "allkeys-lru"} {

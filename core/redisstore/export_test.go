@@ -24,7 +24,7 @@ func (s *Store) Key(user, action string, limit core.Limit) string {
 // SetClock replaces the clock by which refusals are repeated, and forgets them. A lease has a clock
 // that a test cannot move, so from then on there are none.
 func (s *Store) SetClock(now func() time.Duration) {
-	s.refusals = refusals.New(now)
+	s.refusals = refusals.New(now, s.options.NoRefusalCache)
 	s.WithoutLeases()
 }
 
@@ -49,9 +49,10 @@ func (s *Store) Calls() (calls, sending int) { return s.batches.Load() }
 
 // Decode reads one reply to charges that went out together.
 func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
-	calls := make([]*batch.Call, len(charges))
+	requests, calls := make([]*request, len(charges)), make([]*batch.Call, len(charges))
 	for i := range charges {
-		calls[i] = &batch.Call{Args: newRequest(&charges[i], 0)}
+		requests[i] = newRequest(&charges[i], 0)
+		calls[i] = &batch.Call{Size: requests[i].size}
 	}
 	values, ok := reply.([]any)
 	if !ok {
@@ -63,7 +64,7 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 		if errs[i] = c.Err; c.Err == nil {
 			var readings []machine.Reading
 			var now int64
-			if readings, now, errs[i] = c.Args.(*request).decode(c.Reply); errs[i] == nil {
+			if readings, now, errs[i] = requests[i].decode(c.Reply); errs[i] == nil {
 				decisions[i] = charges[i].Answer(readings, now)
 			}
 		}
@@ -76,9 +77,12 @@ func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 	var calls []*batch.Call
 	for i := range charges {
 		c := &charges[i]
-		calls = append(calls, &batch.Call{Keys: s.keys(c), Args: s.request(c)})
+		calls = append(calls, &batch.Call{Keys: s.keys(c), Word: s.request(c).word})
 	}
-	return s.do(context.Background(), calls[0].Keys, command(func(send batch.Send) ([]any, error) { return s.run(send, take, takeArgs(calls)) }), 0)
+	return s.do(context.Background(), &batch.Call{
+		Keys:    calls[0].Keys,
+		Command: func(send batch.Send) ([]any, error) { return s.run(send, take, takeArgs(calls)) },
+	})
 }
 
 // Script decides charges.
@@ -98,11 +102,12 @@ func AmendWords(r *core.Receipt, a machine.Amendment) string {
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(user, action string, limits []core.Limit) {
 	c := &core.Charge{User: user, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
-	_, _ = s.refusals.Take(c, func() (core.Decision, []machine.Reading, error) {
+	var d core.Decision
+	if q, repeated := s.refusals.Ask(c, &d); !repeated {
 		rule := limits[0].Rule()
 		full := []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}
-		return c.Answer(full, 0), full, nil
-	})
+		s.refusals.Note(q, c, c.Answer(full, 0), full, nil)
+	}
 }
 
 // Anew is whether the store tells the script of a charge what one that has seen no other

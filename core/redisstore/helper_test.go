@@ -161,7 +161,7 @@ func idle(t testing.TB, store *redisstore.Store) {
 }
 
 // names are the commands' names, less that of the one which asks for the policy: it goes
-// aside, see policy_test.go.
+// aside, see eviction_test.go.
 func names(commands [][]string) string {
 	var s []string
 	for _, c := range commands {
@@ -199,4 +199,29 @@ func proxied(t testing.TB) (*redistest.Server, *redistest.Proxy) {
 	t.Helper()
 	server := redistest.Start(t)
 	return server, redistest.StartProxy(t, server.Addr)
+}
+
+// A hook sees every command of a client, and calls next to run it.
+type hook func(cmd redis.Cmder, next func() error) error
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h(cmd, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// before is a hook that runs before every command. If it returns an error, the command is not run.
+func before(do func(cmd redis.Cmder) error) hook {
+	return func(cmd redis.Cmder, next func() error) error {
+		if err := do(cmd); err != nil {
+			return err
+		}
+		return next()
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // An Entry is an action in the history of a SlidingWindow.
@@ -36,7 +37,8 @@ func (s *Store) History(ctx context.Context, user, action string, limit core.Lim
 	}
 	keys := s.appendKeys(nil, user, action, []core.Limit{limit})
 	// A script's reply has the same form in RESP2 and RESP3.
-	values, err := s.do(ctx, keys, simple(3, "eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, keys[0]), 0)
+	read := simple(3, "eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, keys[0])
+	values, err := s.do(ctx, &batch.Call{Keys: keys, Command: read})
 	if err != nil {
 		return nil, err
 	}

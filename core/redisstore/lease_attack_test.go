@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -47,7 +46,7 @@ func TestLeaseUnderRandomFaults(t *testing.T) {
 						r := &randomly{Rand: rand.New(rand.NewPCG(seed, uint64(process)))}
 						rdb := inBubble(m)
 						defer rdb.Close()
-						rdb.AddHook(faulty{r})
+						rdb.AddHook(faulty(r))
 						lim := core.Must(core.Must(core.New(redisstore.New(rdb, nil), test.limit.Leased(test.lease))).With(core.Refundable{}))
 						for range 6 {
 							wg.Go(func() {
@@ -110,33 +109,25 @@ type instant struct {
 	cost int
 }
 
-// faulty makes some requests and replies late, and loses some replies.
-type faulty struct{ *randomly }
-
-func (f faulty) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f faulty) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+// faulty is a hook that makes some requests and replies late, and loses some replies.
+func faulty(r *randomly) hook {
 	late := func() {
-		if f.one(30) {
-			time.Sleep(time.Duration(f.below(80)) * time.Millisecond)
+		if r.one(30) {
+			time.Sleep(time.Duration(r.below(80)) * time.Millisecond)
 		}
 	}
-	return func(ctx context.Context, cmd redis.Cmder) error {
+	return func(cmd redis.Cmder, next func() error) error {
 		if !strings.HasPrefix(cmd.Name(), "eval") { // it opens a connection
-			return next(ctx, cmd)
+			return next()
 		}
 		late()
-		err := next(ctx, cmd)
+		err := next()
 		late()
-		if f.one(30) {
+		if r.one(30) {
 			return errors.New("the reply is lost")
 		}
 		return err
 	}
-}
-
-func (f faulty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // randomly is a source of randomness for many goroutines.

@@ -185,18 +185,11 @@ func amendWord(r *core.Receipt, a machine.Amendment) (amended []core.Limit, word
 	return amended, string(b)
 }
 
-// exchange sends charges in one run of take, or one command.
-func (s *Store) exchange(send batch.Send, calls []*batch.Call) (err error) {
-	if c, ok := calls[0].Args.(command); ok {
-		calls[0].Reply, err = c(send)
-	} else {
-		var reply []any
-		if reply, err = s.run(send, take, takeArgs(calls)); err == nil {
-			distribute(reply, calls)
-		}
-	}
+// exchange sends charges in one run of take.
+func (s *Store) exchange(send batch.Send, calls []*batch.Call) error {
+	reply, err := s.run(send, take, takeArgs(calls))
 	if err == nil {
-		s.checkEviction()
+		distribute(reply, calls)
 	}
 	return err
 }
@@ -210,13 +203,12 @@ func takeArgs(calls []*batch.Call) []any {
 	var repeats []byte
 	words, again := slices.Grow(few[:0], len(calls)), 0
 	for i, c := range calls {
-		word := c.Args.(*request).word
-		if i > 0 && word == calls[i-1].Args.(*request).word && slices.Equal(c.Keys, calls[i-1].Keys) {
+		if i > 0 && c.Word == calls[i-1].Word && slices.Equal(c.Keys, calls[i-1].Keys) {
 			again++
 			continue
 		}
 		repeats, again = appendRepeat(repeats, len(words), again), 0
-		words = append(words, word)
+		words = append(words, c.Word)
 		args = box(args, c.Keys)
 	}
 	repeats = appendRepeat(repeats, len(words), again)
@@ -251,7 +243,6 @@ func box(args []any, keys []string) []any {
 func distribute(reply []any, calls []*batch.Call) {
 	ok := true
 	for _, c := range calls {
-		size := c.Args.(*request).size
 		text, failed := "", false
 		if len(reply) > 0 {
 			text, _ = reply[0].(string)
@@ -260,10 +251,10 @@ func distribute(reply []any, calls []*batch.Call) {
 		switch {
 		case ok && failed:
 			c.Err, reply = plainError(text), reply[1:]
-		case !ok || len(reply) < size:
+		case !ok || len(reply) < c.Size:
 			c.Err, ok = ErrReply, false // the parts after it cannot be found
 		default:
-			c.Reply, reply = reply[:size:size], reply[size:]
+			c.Reply, reply = reply[:c.Size:c.Size], reply[c.Size:]
 		}
 	}
 	if len(reply) > 0 {

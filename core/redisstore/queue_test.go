@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,34 +20,6 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
-
-// inItsPlace is a hook that, while on, answers in the command's place.
-type inItsPlace struct {
-	on     atomic.Bool
-	answer func() error
-}
-
-func (h *inItsPlace) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-func (h *inItsPlace) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.on.Load() {
-			return h.answer()
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (h *inItsPlace) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if h.on.Load() {
-			return h.answer()
-		}
-		return next(ctx, cmds)
-	}
-}
 
 // What was not run is an error, of Reset too, whatever the hook says in its place and
 // whatever the client is.
@@ -73,8 +44,13 @@ func TestACommandThatAHookDropsIsAnError(t *testing.T) {
 			},
 		} {
 			t.Run(client+" "+name, func(t *testing.T) {
-				h := &inItsPlace{answer: answer}
-				rdb := open(h)
+				var on atomic.Bool
+				rdb := open(hook(func(_ redis.Cmder, next func() error) error {
+					if on.Load() {
+						return answer()
+					}
+					return next()
+				}))
 				defer rdb.Close()
 				store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 				lim := core.Must(core.New(store, kinds[0]))
@@ -84,13 +60,13 @@ func TestACommandThatAHookDropsIsAnError(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				h.on.Store(true)
+				on.Store(true)
 				together(100, func(i int) {
 					discreet(t, lim.Reset(t.Context(), who, action))
 					_, err := lim.Allow(t.Context(), fmt.Sprint(who, i), action)
 					discreet(t, err)
 				})
-				h.on.Store(false)
+				on.Store(false)
 				if n := charged(t, store, who, kinds[0]); n != 3 {
 					t.Errorf("%d are charged, not 3", n)
 				}

@@ -1,9 +1,9 @@
 package redisstore
 
-// The store, and its decisions. Below it are, in this order: what is sent and replied (protocol.go),
-// the Lua that runs on the server (library.go), what sends it (internal/batch), the cache of
-// refusals (internal/refusals), and before all of them the units of leased limits that the process
-// holds (internal/lease).
+// The store, and its decisions. In the order of a decision, it uses the units of leased limits that the
+// process holds (internal/lease), the cache of refusals (internal/refusals), what sends charges in
+// batches (internal/batch), the words that are sent and replied (protocol.go), and the Lua that runs on
+// the server (library.go).
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	s := &Store{options: o, seed: maphash.MakeSeed(), clock: time.Now}
 	s.scripts.Store(o.NoFunctions)
 	made := time.Now()
-	s.refusals = refusals.New(func() time.Duration { return time.Since(made) })
+	s.refusals = refusals.New(func() time.Duration { return time.Since(made) }, o.NoRefusalCache)
 	s.batches = batch.New(rdb, o.Timeout, s.exchange)
 	s.leases = lease.New(lease.Server{
 		Decide: s.decide, Amend: s.Amend,
@@ -88,34 +88,39 @@ func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err
 	}
 	r := s.request(&c)
 	c.Limits = r.subjects[0].Limits // which never change
-	ask := func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, r) }
-	switch {
-	case c.Mode == machine.Peek || s.options.NoRefusalCache:
-		d, _, err = ask()
-	case c.Mode != machine.Charge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
-		err = s.refusals.Change(&c, func() error {
-			d, _, err = ask()
-			return err
-		})
-	default:
-		d, err = s.refusals.Take(&c, ask)
+	question, repeated := s.refusals.Ask(&c, &d)
+	if repeated {
+		return d, nil
 	}
+	d, readings, err := s.ask(ctx, &c, r)
+	s.refusals.Note(question, &c, d, readings, err)
 	return d, err
 }
 
-// ask sends the charge to Redis.
-func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (core.Decision, []machine.Reading, error) {
-	reply, err := s.do(ctx, s.keys(c), r, r.weight)
+// ask sends a charge to Redis.
+func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Decision, readings []machine.Reading, err error) {
+	reply, err := s.do(ctx, &batch.Call{Keys: s.keys(c), Word: r.word, Size: r.size, Weight: r.weight})
 	if err != nil {
-		return core.Decision{}, nil, err
+		return d, nil, err
 	}
 	readings, now, err := r.decode(reply)
 	if err != nil {
-		return core.Decision{}, nil, err
+		return d, nil, err
 	}
-	d := c.Answer(readings, now)
+	d = c.Answer(readings, now)
 	d.Issue(s)
 	return d, readings, nil
+}
+
+// do sends a call to Redis and waits for its reply.
+func (s *Store) do(ctx context.Context, c *batch.Call) ([]any, error) {
+	start := time.Now()
+	reply, err := s.batches.Do(ctx, c)
+	if err != nil {
+		return nil, s.explain(ctx, start, err)
+	}
+	s.checkEviction()
+	return reply, nil
 }
 
 // Dated says that the store knows the time of day.
@@ -126,10 +131,10 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 	s.leases.Drop(user, action, limits)
 	defer s.leases.Drop(user, action, limits)
 	keys := s.appendKeys(nil, user, action, limits)
-	return s.refusals.Change(&core.Charge{User: user, Action: action}, func() error {
-		_, err := s.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))
-		return err
-	})
+	s.refusals.Begin(user, action)
+	_, err := s.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))
+	s.refusals.End(user, action, err)
+	return err
 }
 
 // Amend refunds, releases or renews a charge, in one round trip.
@@ -137,22 +142,17 @@ func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment)
 	amended, word := amendWord(r, a)
 	keys := s.appendKeys(nil, r.User, r.Action, amended)
 	args := append(box([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
-	send := func() error {
-		n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
-		done = n == 1
-		return err
+	if a.Verb == machine.VerbRefund { // the cache has no refusal that a slot can end
+		s.refusals.Begin(r.User, r.Action)
+		defer func() { s.refusals.End(r.User, r.Action, err) }()
 	}
-	if a.Verb == machine.VerbRefund {
-		err = s.refusals.Change(&core.Charge{User: r.User, Action: r.Action}, send)
-	} else { // the cache has no refusal that a slot can end
-		err = send()
-	}
-	return done, err // after send, which sets done
+	n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
+	return n == 1, err
 }
 
 // number sends a command whose reply is a number.
-func (s *Store) number(ctx context.Context, keys []string, c command) (n int64, err error) {
-	reply, err := s.do(ctx, keys, c, 0)
+func (s *Store) number(ctx context.Context, keys []string, c batch.Command) (n int64, err error) {
+	reply, err := s.do(ctx, &batch.Call{Keys: keys, Command: c})
 	if err != nil {
 		return 0, err
 	}
@@ -161,6 +161,24 @@ func (s *Store) number(ctx context.Context, keys []string, c command) (n int64, 
 		return 0, ErrReply
 	}
 	return n, nil
+}
+
+// simple returns a command that is sent as it is. keyAt is the index of its first key, or 0 if
+// it has none.
+func simple(keyAt int8, args ...any) batch.Command {
+	return func(send batch.Send) ([]any, error) { return send(args, keyAt) }
+}
+
+// Connect opens connections to Redis: two, or if it is far away one for each millisecond of its
+// response time, at most PoolSize and 32. Call it before the program serves. Otherwise the first calls
+// open them, in up to six round trips, and may time out meanwhile. If Connect returns an error, the
+// program can serve all the same.
+func (s *Store) Connect(ctx context.Context) error {
+	start := time.Now()
+	if err := s.batches.Connect(ctx); err != nil {
+		return s.explain(ctx, start, err)
+	}
+	return nil
 }
 
 // Leases returns how many units of leased limits this store has taken in advance, has given back, and
@@ -186,25 +204,6 @@ func (s *Store) Joins(a, b string) bool {
 		return true
 	}
 	return s.tag(a) == s.tag(b)
-}
-
-// A command is a call that is not a charge.
-type command func(send batch.Send) (reply []any, err error)
-
-// simple returns a command that is sent as it is. keyAt is the index of its first key, or 0 if
-// it has none.
-func simple(keyAt int8, args ...any) command {
-	return func(send batch.Send) ([]any, error) { return send(args, keyAt) }
-}
-
-// do sends a request or a command and waits for its reply.
-func (s *Store) do(ctx context.Context, keys []string, args any, weight int) ([]any, error) {
-	start := time.Now()
-	reply, err := s.batches.Do(ctx, keys, args, weight)
-	if err != nil {
-		return nil, s.explain(ctx, start, err)
-	}
-	return reply, nil
 }
 
 // isNil reports whether a client is nil, or a nil pointer in an interface.

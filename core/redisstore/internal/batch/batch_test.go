@@ -77,7 +77,7 @@ type callers struct {
 
 func (c *callers) call(ctx context.Context, key string, weight int) {
 	c.wg.Go(func() {
-		reply, err := c.q.Do(ctx, []string{key}, nil, weight)
+		reply, err := c.q.Do(ctx, &Call{Keys: []string{key}, Weight: weight})
 		if err == nil && reply[0] != key {
 			c.t.Errorf("%s has the reply %v", key, reply)
 		}
@@ -184,7 +184,7 @@ func TestNoMoreBatchesIfThePoolIsExhausted(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if _, err := q.Do(t.Context(), []string{"k"}, nil, 1); err != context.DeadlineExceeded {
+			if _, err := q.Do(t.Context(), &Call{Keys: []string{"k"}, Weight: 1}); err != context.DeadlineExceeded {
 				t.Errorf("%v", err)
 			}
 		})
@@ -258,7 +258,7 @@ func TestBusyIsOneServer(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 * most {
 		wg.Go(func() {
-			if _, err := q.Do(ctx, []string{keys["127.0.0.1:1"]}, nil, i%2); err == ErrBusy {
+			if _, err := q.Do(ctx, &Call{Keys: []string{keys["127.0.0.1:1"]}, Weight: i % 2}); err == ErrBusy {
 				busy.Add(1)
 			}
 		})
@@ -269,13 +269,13 @@ func TestBusyIsOneServer(t *testing.T) {
 			t.Fatalf("%d wait", n)
 		}
 	}
-	if _, err := q.Do(t.Context(), []string{keys["127.0.0.1:2"]}, nil, 1); err != nil {
+	if _, err := q.Do(t.Context(), &Call{Keys: []string{keys["127.0.0.1:2"]}, Weight: 1}); err != nil {
 		t.Errorf("the other server's: %v", err)
 	}
 	leave()
 	wg.Wait()
 	close(let)
-	if _, err := q.Do(t.Context(), []string{keys["127.0.0.1:1"]}, nil, 1); err != nil {
+	if _, err := q.Do(t.Context(), &Call{Keys: []string{keys["127.0.0.1:1"]}, Weight: 1}); err != nil {
 		t.Errorf("later: %v", err)
 	}
 	if busy.Load() != most {
@@ -348,7 +348,7 @@ func TestAnErrorIsOfThoseWithoutAReply(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, key := range []string{"first", "replied", "own", "all"} {
 			wg.Go(func() {
-				_, err := q.Do(t.Context(), []string{key}, nil, 1)
+				_, err := q.Do(t.Context(), &Call{Keys: []string{key}, Weight: 1})
 				want := map[string]string{"replied": "<nil>", "own": "its own"}[key]
 				if want == "" {
 					want = map[bool]string{false: "of all", true: "panic: of all"}[panics]

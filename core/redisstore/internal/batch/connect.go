@@ -27,7 +27,7 @@ const openTime = 10
 // Connect opens connections before the first call: a few, or more to a server that is far away.
 func (q *Queue) Connect(ctx context.Context) error {
 	done := make(chan error, 1)
-	go func() { done <- q.guard(func() error { return q.openAll(ctx) }) }()
+	go func() { done <- q.openAll(ctx) }()
 	select {
 	case err := <-done:
 		return err
@@ -37,7 +37,8 @@ func (q *Queue) Connect(ctx context.Context) error {
 }
 
 // openAll opens connections to all servers.
-func (q *Queue) openAll(ctx context.Context) error {
+func (q *Queue) openAll(ctx context.Context) (err error) {
+	defer q.guard(&err)
 	switch rdb := q.rdb.(type) {
 	case *redis.Client:
 		return q.open(ctx, rdb)
@@ -55,9 +56,9 @@ func (q *Queue) openAll(ctx context.Context) error {
 
 // open opens connections to a server. Pings that are under way together have one each.
 func (q *Queue) open(ctx context.Context, server *redis.Client) error {
-	ping := func() error {
-		err := q.guard(func() error { return server.Ping(ctx).Err() })
-		if redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
+	ping := func() (err error) {
+		defer q.guard(&err)
+		if err = server.Ping(ctx).Err(); redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
 			return nil
 		}
 		return err
@@ -89,7 +90,8 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 }
 
 // connect sees to it that the client has a connection to the server of a key.
-func (q *Queue) connect(key string) error {
+func (q *Queue) connect(key string) (err error) {
+	defer q.guard(&err)
 	server, lost := q.known(key), q.lost.Load()
 	if server != nil && !lost && server.PoolStats().IdleConns > 0 {
 		return nil
@@ -105,7 +107,7 @@ func (q *Queue) connect(key string) error {
 			return err
 		}
 	}
-	err := server.Ping(ctx).Err()
+	err = server.Ping(ctx).Err()
 	if err == nil || isReply(err) {
 		return nil
 	}
@@ -135,7 +137,8 @@ func (q *Queue) probe(ctx context.Context, server *redis.Client) error {
 // client has a connection, that may be one that is lost: it looks again soon.
 func (q *Queue) probeLate(l *lane, key string) {
 	pause := time.Second // a server that hangs is sent little
-	err := q.guard(func() error {
+	err := func() (err error) {
+		defer q.guard(&err)
 		ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 		defer cancel()
 		server := q.server(ctx, key)
@@ -144,7 +147,7 @@ func (q *Queue) probeLate(l *lane, key string) {
 			return nil
 		}
 		return q.probe(ctx, server)
-	})
+	}()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.probing = false; err == nil {

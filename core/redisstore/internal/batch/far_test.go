@@ -110,7 +110,7 @@ func (s *farServer) run(t *testing.T, callers, poolSize int, last time.Duration)
 			wg.Go(func() {
 				for time.Since(start) < last {
 					part := min(1, int(time.Since(start)/(2*time.Second)))
-					_, err := q.Do(t.Context(), []string{fmt.Sprint(i)}, nil, 1)
+					_, err := q.Do(t.Context(), &Call{Keys: []string{fmt.Sprint(i)}, Weight: 1})
 					mu.Lock()
 					if r.calls[part]++; err != nil {
 						r.unanswered[part]++

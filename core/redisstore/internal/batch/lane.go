@@ -1,6 +1,7 @@
 package batch
 
-// The calls to a server: how many wait, how many are under way, and what is sent next.
+// The server that a call is for, and the calls to it: how many wait, how many are under way, and what is
+// sent next.
 
 import (
 	"container/list"
@@ -24,78 +25,13 @@ const (
 	maxCalls = 8192
 )
 
-// A Call is what one caller asks.
-type Call struct {
-	Keys  []string
-	Args  any   // what is asked of these keys, as the Exchange knows it
-	Reply []any // not nil after an exchange, unless there is an error
-	Err   error
-
-	weight int // in a batch; 0: it is sent alone
-	since  time.Time
-	late   bool // it is not sent any more
-	lane   *lane
-	batch  *batch        // nil: not sent
-	place  *list.Element // in the lane's calls; nil: it has ended
-	done   chan struct{} // closed when it has ended
-	err    error         // why it has ended without a reply; set before
-}
-
-// end answers the caller of a call, if it still waits.
-func (c *Call) end(err error) {
-	if c.place == nil {
-		return
-	}
-	switch {
-	case c.batch != nil:
-		if c.batch.waiting--; c.batch.waiting == 0 {
-			close(c.batch.done)
-		}
-	case !c.late:
-		c.lane.unqueue(c)
-	}
-	c.lane.calls.Remove(c.place)
-	c.place, c.err = nil, err
-	close(c.done)
-}
-
-// A batch is the calls of one command, and their context. It is canceled when none of its callers
-// waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
-// client's socket, and cancels nothing. A context of package context would allocate six times.
-type batch struct {
-	lane     *lane
-	calls    []*Call // the oldest first
-	weight   int     // of all calls
-	waiting  int     // of the calls
-	sent     time.Time
-	deadline time.Time
-	done     chan struct{} // closed when none waits
-}
-
-func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
-
-func (b *batch) Done() <-chan struct{} { return b.done }
-
-func (b *batch) Err() error {
-	select {
-	case <-b.done:
-		return context.Canceled
-	default:
-		return nil
-	}
-}
-
-func (*batch) Value(any) any { return nil }
-
 // A lane has the calls that wait for a server's answer, in the order in which they came. A server
 // has one lane for calls that may share a command, and one for those that are sent alone.
 type lane struct {
 	route
 	conns     int           // how many the client can use
-	calls     list.List     // those that are sent or late, and then those that queue
+	calls     list.List     // those that are sent or passed over, and then those that queue
 	next      *list.Element // the first one that queues
-	queued    int           // how many queue
-	weight    int           // of those that queue
 	room      int           // weight that a batch may have
 	sending   int           // goroutines and callers that send
 	ready     int           // of them wait for their turn
@@ -177,17 +113,8 @@ func (l *lane) slack(timeout time.Duration) time.Duration {
 // queue adds a call.
 func (l *lane) queue(c *Call) {
 	c.lane, c.place = l, l.calls.PushBack(c)
-	l.weight += c.weight
-	if l.queued++; l.next == nil {
+	if l.next == nil {
 		l.next = c.place
-	}
-}
-
-// unqueue notes that a call no longer queues.
-func (l *lane) unqueue(c *Call) {
-	l.weight -= c.weight
-	if l.queued--; l.next == c.place {
-		l.next = c.place.Next()
 	}
 }
 
@@ -214,15 +141,14 @@ func (l *lane) start(now time.Time) {
 
 // take makes a batch of the first calls that queue.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
-	b := &batch{lane: l, calls: make([]*Call, 0, min(l.queued, maxWeight)), sent: now, deadline: now.Add(limit), done: make(chan struct{})}
-	for l.next != nil {
+	b := &batch{lane: l, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
+	for ; l.next != nil; l.next = l.next.Next() {
 		c := l.next.Value.(*Call)
-		if len(b.calls) > 0 && (l.alone || b.weight+c.weight > l.room) {
+		if len(b.calls) > 0 && (l.alone || b.weight+c.Weight > l.room) {
 			break
 		}
-		l.unqueue(c)
 		c.batch = b
-		b.calls, b.weight = append(b.calls, c), b.weight+c.weight
+		b.calls, b.weight = append(b.calls, c), b.weight+c.Weight
 	}
 	l.started, b.waiting = now, len(b.calls)
 	return b
@@ -232,13 +158,8 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 // they were sent, those behind them would be late too. They wait for their timeout, so that
 // callers who repeat them at once do not add to the load.
 func (l *lane) shed(now time.Time, timeout time.Duration) {
-	for l.next != nil {
-		c := l.next.Value.(*Call)
-		if now.Sub(c.since) <= l.slack(timeout)*3/4 {
-			return
-		}
-		l.unqueue(c)
-		c.late = true
+	for l.next != nil && now.Sub(l.next.Value.(*Call).since) > l.slack(timeout)*3/4 {
+		l.next = l.next.Next()
 	}
 }
 
@@ -257,4 +178,60 @@ func (l *lane) learn(b *batch, now time.Time, timeout time.Duration) {
 		took = min(took, l.response+l.response/4)
 	}
 	l.response = took
+}
+
+// Server returns the address of the server that has a key, on a Cluster or a Ring. It is empty
+// otherwise, and before the first answer.
+func (q *Queue) Server(key string) string {
+	if server := q.known(key); server != nil && !q.single {
+		return server.Options().Addr
+	}
+	return ""
+}
+
+// known returns the client of the server that has a key, or nil if it is not known. Before the
+// first answer a Cluster's client would have to ask Redis.
+func (q *Queue) known(key string) *redis.Client {
+	if !q.single && !q.reached.Load() {
+		return nil
+	}
+	return q.server(context.Background(), key)
+}
+
+// server returns the client of the server that has a key, or nil if the client cannot tell.
+func (q *Queue) server(ctx context.Context, key string) (server *redis.Client) {
+	var err error
+	switch rdb := q.rdb.(type) {
+	case *redis.Client:
+		return rdb
+	case interface {
+		MasterForKey(context.Context, string) (*redis.Client, error)
+	}:
+		server, err = rdb.MasterForKey(ctx, key)
+	case interface {
+		GetShardClientForKey(string) (*redis.Client, error)
+	}:
+		server, err = rdb.GetShardClientForKey(key)
+	}
+	if err != nil {
+		return nil
+	}
+	return server
+}
+
+// connections returns how many a client can use.
+func connections(server *redis.Client) int {
+	o := server.Options()
+	if o.MaxActiveConns > 0 {
+		return min(o.PoolSize, o.MaxActiveConns)
+	}
+	return o.PoolSize
+}
+
+// askForMasters has a Cluster's client look for new masters, at most five times a second. By
+// itself it does so when it retries a command, which these commands forbid, or once a minute.
+func (q *Queue) askForMasters() {
+	if c, ok := q.rdb.(interface{ ReloadState(context.Context) }); ok {
+		c.ReloadState(context.Background())
+	}
 }

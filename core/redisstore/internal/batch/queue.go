@@ -3,9 +3,13 @@
 //
 // What a call asks, how the calls of a batch become a command, and what its reply says to each,
 // is the business of an [Exchange].
+//
+// In the order of a call: queue.go has its caller, lane.go those that wait for the same server, and
+// send.go what is sent. connect.go opens connections.
 package batch
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -17,6 +21,44 @@ import (
 
 // ErrBusy says that too many calls are waiting for an answer. The call was not sent.
 var ErrBusy = errors.New("too many calls are waiting for an answer")
+
+// A Call is what one caller asks: a charge, or a command.
+type Call struct {
+	Keys    []string // the first one says which server the call is for
+	Word    any      // of a charge: what is asked of the keys, a string
+	Size    int      // of a charge: values in its reply
+	Weight  int      // of a charge in a batch; 0: the call is sent alone
+	Command Command  // nil: a charge
+
+	// What the Exchange sets.
+	Reply []any // not nil, unless there is an error
+	Err   error
+
+	since time.Time
+	lane  *lane
+	batch *batch        // nil: not sent
+	place *list.Element // in the lane's calls; nil: it has ended
+	done  chan struct{} // closed when it has ended
+	err   error         // why it has ended without a reply; set before
+}
+
+// end answers the caller of a call, if it still waits.
+func (c *Call) end(err error) {
+	if c.place == nil {
+		return
+	}
+	if c.batch != nil {
+		if c.batch.waiting--; c.batch.waiting == 0 {
+			close(c.batch.done)
+		}
+	}
+	if c.lane.next == c.place {
+		c.lane.next = c.place.Next()
+	}
+	c.lane.calls.Remove(c.place)
+	c.place, c.err = nil, err
+	close(c.done)
+}
 
 // A Queue sends calls through one client.
 //
@@ -32,7 +74,7 @@ var ErrBusy = errors.New("too many calls are waiting for an answer")
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
 // No more commands are under way to a server than the client has connections for it.
 //
-// A client need not keep the timeout, so a timer does: see timer.go. If the client does, a caller
+// A client need not keep the timeout, so a timer does: see tick. If the client does, a caller
 // may send its own call: see mayBeDirect.
 type Queue struct {
 	rdb      redis.UniversalClient
@@ -60,15 +102,13 @@ func New(rdb redis.UniversalClient, timeout time.Duration, exchange Exchange) *Q
 	return q
 }
 
-// Do sends a call and waits for its reply. The first key says which server it is sent to. Calls
-// that have a weight may share a command; a call of weight 0 is sent alone. If there is no reply
-// within the timeout, the error is context.DeadlineExceeded. If the caller's context ends before
-// the call is sent, it is not sent.
-func (q *Queue) Do(ctx context.Context, keys []string, args any, weight int) ([]any, error) {
+// Do sends a call and waits for its reply. If there is no reply within the timeout, the error is
+// context.DeadlineExceeded. If the caller's context ends before the call is sent, it is not sent.
+func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c := &Call{Keys: keys, Args: args, weight: weight, done: make(chan struct{})}
+	c.done = make(chan struct{})
 	own, err := q.join(ctx, c)
 	if err != nil {
 		return nil, err
@@ -96,7 +136,7 @@ func (q *Queue) Do(ctx context.Context, keys []string, args any, weight int) ([]
 // join queues a call, and starts to send if need be. If the caller is to send its call itself,
 // join returns its batch.
 func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
-	r := route{server: q.known(c.Keys[0]), alone: c.weight == 0 || q.sharded.Load()}
+	r := route{server: q.known(c.Keys[0]), alone: c.Weight == 0 || q.sharded.Load()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
@@ -117,6 +157,81 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 		go q.send(l)
 	}
 	return own, nil
+}
+
+// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
+// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
+// dials in another goroutine.
+func heedsDeadlines(o *redis.Options) bool {
+	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
+		o.Limiter == nil && o.OnConnect == nil &&
+		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
+}
+
+// mayBeDirect reports whether the caller may send its call itself: another goroutine would take
+// 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
+// be under way, and the last batch must have been answered, so that the client has a connection.
+// The caller's own deadline may not be earlier: the client closes a connection at a deadline.
+func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
+	if !q.heeds || l.alone || l.sending > 0 || l.answered.IsZero() || !q.reached.Load() || q.lost.Load() {
+		return false
+	}
+	end, ends := ctx.Deadline()
+	return !ends || end.Sub(now) >= q.timeout
+}
+
+// late returns after how long a call is late.
+func (q *Queue) late() time.Duration { return min(q.timeout/8, 10*time.Millisecond) }
+
+// startTicking sets the timer of all calls, unless it is set. A timer for each call would take a
+// twentieth of the client's time if there are many calls. If they come one at a time, it would wake
+// another thread each time.
+func (q *Queue) startTicking() {
+	if !q.ticking {
+		q.ticking = true
+		time.AfterFunc(q.late(), q.tick)
+	}
+}
+
+// tick ends the calls whose timeout is over. If a call is late, a probe finds out whether the
+// client can connect.
+func (q *Queue) tick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ticking = false
+	now, next := time.Now(), q.late()
+	for _, l := range q.lanes {
+		var oldest *Call
+		var age time.Duration
+		for l.calls.Len() > 0 {
+			oldest = l.calls.Front().Value.(*Call)
+			if age = now.Sub(oldest.since); age < q.timeout {
+				break
+			}
+			oldest.end(context.DeadlineExceeded)
+		}
+		if l.calls.Len() == 0 {
+			continue
+		}
+		q.ticking = true
+		if age < q.late() {
+			next = min(next, q.late()-age)
+			continue
+		}
+		next = min(next, q.timeout-age)
+		if soon := l.probeNext.Sub(now); soon > 0 {
+			next = min(next, soon)
+			continue
+		}
+		next = min(next, q.late())
+		if !l.probing {
+			l.probing = true
+			go q.probeLate(l, oldest.Keys[0])
+		}
+	}
+	if q.ticking {
+		time.AfterFunc(next, q.tick)
+	}
 }
 
 // Sharded reports whether two keys may be on two servers.

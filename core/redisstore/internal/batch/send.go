@@ -13,10 +13,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Exchange sends calls to Redis in one command, and sets the Reply or the Err of each. The
-// calls that have neither get the error that it returns. It sends a call again only if Redis has
-// not run it. All calls are of some weight, or there is one.
+// An Exchange sends charges to Redis in one command, and sets the Reply or the Err of each. Those
+// that have neither get the error that it returns. It sends a charge again only if Redis has not
+// run it.
 type Exchange func(send Send, calls []*Call) error
+
+// A Command sends a call that is not a charge.
+type Command func(send Send) (reply []any, err error)
 
 // A Send sends a command once. keyAt is the index of its first key. If the command has none, keyAt
 // is 0, and the command goes to the server that has the keys of the calls. A reply that is not an
@@ -27,33 +30,40 @@ type Send func(args []any, keyAt int8) (reply []any, err error)
 // client closes the connection.
 const batchTime = 5
 
-// heedsDeadlines reports whether a caller who sends its own call returns at its deadline. All
-// that the client runs in the caller's goroutine must heed it. The Dialer need not: the client
-// dials in another goroutine.
-func heedsDeadlines(o *redis.Options) bool {
-	return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0 && // if negative, it sets no deadlines
-		o.Limiter == nil && o.OnConnect == nil &&
-		o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil
+// A batch is the calls of one command, and their context. It is canceled when none of its callers
+// waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
+// client's socket, and cancels nothing. A context of package context would allocate six times.
+type batch struct {
+	lane     *lane
+	calls    []*Call // the oldest first
+	weight   int     // of all calls
+	waiting  int     // of the calls
+	sent     time.Time
+	deadline time.Time
+	done     chan struct{} // closed when none waits
 }
 
-// mayBeDirect reports whether the caller may send its call itself: another goroutine would take
-// 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
-// be under way, and the last batch must have been answered, so that the client has a connection.
-// The caller's own deadline may not be earlier: the client closes a connection at a deadline.
-func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
-	if !q.heeds || l.alone || l.sending > 0 || l.answered.IsZero() || !q.reached.Load() || q.lost.Load() {
-		return false
+func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
+
+func (b *batch) Done() <-chan struct{} { return b.done }
+
+func (b *batch) Err() error {
+	select {
+	case <-b.done:
+		return context.Canceled
+	default:
+		return nil
 	}
-	end, ends := ctx.Deadline()
-	return !ends || end.Sub(now) >= q.timeout
 }
+
+func (*batch) Value(any) any { return nil }
 
 // sendDirect sends the caller's own call in its goroutine.
 func (q *Queue) sendDirect(own *batch) {
 	q.sendBatch(own)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := own.lane; l.queued > 0 {
+	if l := own.lane; l.next != nil {
 		go q.send(l)
 	} else {
 		l.sending--
@@ -79,7 +89,7 @@ func (q *Queue) next(l *lane) *batch {
 	if l.next != nil {
 		key := l.next.Value.(*Call).Keys[0]
 		q.mu.Unlock()
-		err := q.guard(func() error { return q.connect(key) })
+		err := q.connect(key)
 		q.mu.Lock()
 		if err != nil {
 			l.fail(err)
@@ -90,7 +100,7 @@ func (q *Queue) next(l *lane) *batch {
 	defer func() { l.ready-- }()
 	for {
 		now := time.Now()
-		if l.shed(now, q.timeout); l.queued == 0 {
+		if l.shed(now, q.timeout); l.next == nil {
 			return q.leave(l)
 		}
 		wait := max(l.started.Add(l.gap(q.timeout)).Sub(now), gathered.Sub(now))
@@ -113,53 +123,45 @@ func (q *Queue) leave(l *lane) *batch {
 
 // sendBatch sends a batch and wakes its callers.
 func (q *Queue) sendBatch(b *batch) {
-	answered := q.run(b)
+	err := q.try(b, b.calls)
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
+		// The server behind a plain client is part of a cluster. Nothing was run.
+		q.sharded.Store(true)
+		for i, c := range b.calls {
+			if err := q.try(b, b.calls[i:i+1]); err != nil {
+				c.Err = err
+			}
+		}
+	}
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if b.lane.answered = (time.Time{}); answered {
+	if b.lane.answered = (time.Time{}); err == nil || isReply(err) {
 		b.lane.learn(b, now, q.timeout)
 	}
 	for _, c := range b.calls {
+		if c.Reply == nil && c.Err == nil {
+			c.Err = err
+		}
 		c.end(c.Err)
 	}
 }
 
-// run exchanges a batch, and reports whether Redis answered.
-func (q *Queue) run(b *batch) (answered bool) {
-	exchange := func(calls []*Call) error {
-		return q.guard(func() error {
-			return q.exchange(func(args []any, keyAt int8) ([]any, error) { return q.process(b, args, keyAt) }, calls)
-		})
+// try exchanges calls of a batch in one command.
+func (q *Queue) try(b *batch, calls []*Call) (err error) {
+	defer q.guard(&err)
+	send := func(args []any, keyAt int8) ([]any, error) { return q.process(b, args, keyAt) }
+	if c := calls[0]; c.Command != nil {
+		c.Reply, err = c.Command(send)
+		return err
 	}
-	err := exchange(b.calls)
-	if redis.HasErrorPrefix(err, "CROSSSLOT") {
-		// The server behind a plain client is part of a cluster. Nothing was run.
-		q.sharded.Store(true)
-	}
-	if len(b.calls) > 1 && redis.HasErrorPrefix(err, "CROSSSLOT") {
-		for i := range b.calls {
-			fail(b.calls[i:i+1], exchange(b.calls[i:i+1]))
-		}
-		return true
-	}
-	fail(b.calls, err)
-	return err == nil || isReply(err)
+	return q.exchange(send, calls)
 }
 
 // isReply reports whether an error is Redis's reply.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
-}
-
-// fail gives an error to the calls that have no reply.
-func fail(calls []*Call, err error) {
-	for _, c := range calls {
-		if c.Reply == nil && c.Err == nil {
-			c.Err = err
-		}
-	}
 }
 
 // process sends a command once.
@@ -195,21 +197,18 @@ type command struct{ *redis.Cmd }
 func (command) NoRetry() bool { return true }
 
 // guard turns a panic of the client or one of its hooks into an error: otherwise it would end the
-// process. It logs one a minute.
-func (q *Queue) guard(do func() error) (err error) {
-	defer func() {
-		v := recover()
-		if v == nil {
-			return
-		}
-		err = fmt.Errorf("panic: %v", v)
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		if time.Since(q.panicLogged) > time.Minute {
-			q.panicLogged = time.Now()
-			slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
-				"code", "redis-panic", "panic", v)
-		}
-	}()
-	return do()
+// process. It logs one a minute. It is deferred.
+func (q *Queue) guard(err *error) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	*err = fmt.Errorf("panic: %v", v)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if time.Since(q.panicLogged) > time.Minute {
+		q.panicLogged = time.Now()
+		slog.Default().Error("redisstore: the Redis client or one of its hooks panicked; if it was opening a connection, its pool has lost a place, and after PoolSize such panics every call fails: fix the cause and make a new client",
+			"code", "redis-panic", "panic", v)
+	}
 }

@@ -26,83 +26,100 @@ const (
 // evicts those of a few others. It is safe for use by many goroutines.
 type Cache struct {
 	now   func() time.Duration
+	off   bool
 	seeds [2]maphash.Seed
 	rows  [rows]row
 }
 
-// New makes an empty cache. now is the time that has passed in this process.
-func New(now func() time.Duration) *Cache {
-	return &Cache{now: now, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+// New makes an empty cache. now is the time that has passed in this process. off: it keeps nothing.
+func New(now func() time.Duration, off bool) *Cache {
+	return &Cache{now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// Take repeats the refusal of an equal charge, or else asks Redis. It keeps the charge's limits,
-// which may not change afterwards, and the readings, which it changes.
-func (n *Cache) Take(c *core.Charge, ask func() (core.Decision, []machine.Reading, error)) (core.Decision, error) {
+// A Question is a charge that Redis is asked.
+type Question struct {
+	row     *row // nil: nothing is noted
+	who     identity
+	sent    time.Duration
+	round   uint64
+	changes bool
+}
+
+// Ask repeats the refusal of an equal charge. Otherwise Redis is asked: [Cache.Note] needs the question.
+// The cache keeps the charge's limits, which may not change afterwards.
+func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool) {
+	switch {
+	case c.Mode == machine.Peek || n.off:
+		return Question{}, false
+	case c.Mode != machine.Charge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
+		n.Begin(c.User, c.Action)
+		for i := range c.And {
+			n.Begin(c.And[i].User, c.And[i].Action)
+		}
+		return Question{changes: true}, false
+	}
 	r, who := n.row(c.User, c.Action)
-	sent := n.now()
+	q = Question{row: r, who: who, sent: n.now()}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if k := r.find(who, c); k != nil {
-		if sent < k.until && (k.renewing || sent < k.sent+renew) {
-			defer r.mu.Unlock()
-			return k.repeat(c, sent), nil
+		if q.sent < k.until && (k.renewing || q.sent < k.sent+renew) {
+			*d = k.repeat(c, q.sent)
+			return q, true
 		}
 		k.renewing = true
 	}
-	round := r.ask(who, c.Limits)
-	r.mu.Unlock()
+	q.round = r.enter(who, c.Limits)
+	return q, false
+}
 
-	d, readings, err := ask()
-	if err != nil {
-		return d, err
+// Note notes what Redis has answered. It keeps the readings, which it changes.
+func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []machine.Reading, err error) {
+	if q.changes {
+		n.End(c.User, c.Action, err)
+		for i := range c.And {
+			n.End(c.And[i].User, c.And[i].Action, err)
+		}
+	}
+	r := q.row
+	if r == nil || err != nil {
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	current := r.ask(who, c.Limits)
+	round := r.enter(q.who, c.Limits)
 	switch {
 	case d.Allowed:
 		// A charge by such a limit moves states that other actions of the user share.
-		perUser := slices.ContainsFunc(c.Limits, func(l core.Limit) bool { return l.IsPerUser() })
-		r.forget(who, perUser)
-	case current == round && r.changing == 0 && sent >= r.distrust:
-		hold := holds(*c, d, readings)
+		perUser := slices.ContainsFunc(c.Limits, core.Limit.IsPerUser)
+		r.forget(q.who, perUser)
+	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
+		hold := lasts(*c, d, readings)
 		// Two synchronized clocks drift apart by less than a thousandth. The microsecond is for
 		// rounding.
 		if hold -= hold/1000 + time.Microsecond; hold > 0 {
 			r.keep(c, &refusal{
-				who: who, limits: c.Limits, cost: c.Cost, readings: readings,
-				sent: sent, got: n.now(), until: sent + min(hold, repeat),
+				who: q.who, limits: c.Limits, cost: c.Cost, readings: readings,
+				sent: q.sent, got: n.now(), until: q.sent + min(hold, repeat),
 			})
 		}
 	}
-	return d, nil
 }
 
-// Change makes a change that can end a refusal of the charge's subjects. Answers to questions from
-// before its end are not cached. If the change fails, Redis may still make it later, so answers of
-// the next second are not cached either.
-func (n *Cache) Change(c *core.Charge, do func() error) error {
-	n.begin(c)
-	for i := range c.And {
-		n.begin(&c.And[i])
-	}
-	err := do()
-	n.end(c, err)
-	for i := range c.And {
-		n.end(&c.And[i], err)
-	}
-	return err
-}
-
-func (n *Cache) begin(c *core.Charge) {
-	r, who := n.row(c.User, c.Action)
+// Begin notes that a call begins that can end the refusals of a user and an action. Answers to
+// questions from before its end are not kept.
+func (n *Cache) Begin(user, action string) {
+	r, who := n.row(user, action)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forget(who, true)
 	r.changing++
 }
 
-func (n *Cache) end(c *core.Charge, err error) {
-	r, _ := n.row(c.User, c.Action)
+// End notes that such a call has ended. If it has failed, Redis may still run it later, so answers of
+// the next second are not kept either.
+func (n *Cache) End(user, action string, err error) {
+	r, _ := n.row(user, action)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changing--
@@ -168,10 +185,10 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 	r.kept[at] = k
 }
 
-// ask returns the round of a charge. It drops the user's refusals by other limits, since the
+// enter returns the round of a charge. It drops the user's refusals by other limits, since the
 // charge may change their state: an action in a larger window can lengthen the wait for a
 // smaller one.
-func (r *row) ask(who identity, limits []core.Limit) uint64 {
+func (r *row) enter(who identity, limits []core.Limit) uint64 {
 	if r.who == who && r.by == &limits[0] {
 		return r.round
 	}
@@ -212,10 +229,10 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 	return d
 }
 
-// holds returns how long an equal charge gets the same answer, if nothing else is charged. d is a
+// lasts returns how long an equal charge gets the same answer, if nothing else is charged. d is a
 // refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
 // readings do not tell.
-func holds(c core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
+func lasts(c core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {
 	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight: // a slot may be free at any moment

@@ -11,19 +11,20 @@ import (
 
 // A flood of refused users takes no more memory than there is.
 func TestRefusalsAreBounded(t *testing.T) {
-	n := New(func() time.Duration { return 0 })
+	n := New(func() time.Duration { return 0 }, false)
 	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
 	const most = rows * perRow
 	for i := range 8 * most {
 		c := &core.Charge{User: fmt.Sprint("user ", i), Action: "a", Limits: limits, Ask: machine.Ask{Cost: 1}}
-		ask := func() (core.Decision, []machine.Reading, error) {
-			full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
-			return c.Answer(full, 0), full, nil
+		var d core.Decision
+		q, repeated := n.Ask(c, &d)
+		if repeated {
+			t.Fatalf("%+v before the first answer", d)
 		}
-		for _, want := range []core.Source{core.SourceStore, core.SourceCache} {
-			if d, err := n.Take(c, ask); err != nil || d.Allowed || d.Source != want {
-				t.Fatalf("%+v, %v; want the source %v", d, err, want)
-			}
+		full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
+		n.Note(q, c, c.Answer(full, 0), full, nil)
+		if _, repeated = n.Ask(c, &d); !repeated || d.Allowed || d.Source != core.SourceCache {
+			t.Fatalf("%+v, %t", d, repeated)
 		}
 	}
 	kept := 0
@@ -48,23 +49,26 @@ type asker struct {
 }
 
 func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
+	var d core.Decision
 	c := &core.Charge{User: "u", Action: action, Limits: a.limits, Ask: machine.Ask{Cost: 1}}
-	d, err := a.Take(c, func() (core.Decision, []machine.Reading, error) {
+	q, repeated := a.Ask(c, &d)
+	if !repeated {
 		meanwhile()
 		readings := []machine.Reading{{Fits: !full}}
 		if full {
 			readings[0].Rest.Whole, readings[0].Wait = 120_000_000, 60_000_000
 		}
-		return c.Answer(readings, 0), readings, nil
-	})
-	if err != nil || d.Allowed == full {
-		a.Errorf("%s: %+v, %v", action, d, err)
+		d = c.Answer(readings, 0)
+		a.Note(q, c, d, readings, nil)
+	}
+	if d.Allowed == full {
+		a.Errorf("%s: %+v", action, d)
 	}
 	return d.Source
 }
 
 func newAsker(t *testing.T) *asker {
-	return &asker{t, New(func() time.Duration { return 0 }), []core.Limit{core.Funnel(2, core.Every(time.Minute)).PerUser()}}
+	return &asker{t, New(func() time.Duration { return 0 }, false), []core.Limit{core.Funnel(2, core.Every(time.Minute)).PerUser()}}
 }
 
 func nothing() {}
@@ -77,9 +81,8 @@ func TestAChangeDropsTheRefusalsOfAllActions(t *testing.T) {
 			t.Fatalf("from %v, want %v", got, want)
 		}
 	}
-	if err := a.Change(&core.Charge{User: "u", Action: "b"}, func() error { return nil }); err != nil {
-		t.Fatal(err)
-	}
+	a.Begin("u", "b")
+	a.End("u", "b", nil)
 	if got := a.take("a", true, nothing); got != core.SourceStore {
 		t.Errorf("after the change: from %v", got)
 	}

@@ -196,13 +196,13 @@ func TestTwoLoadTheLibraryAtOnce(t *testing.T) {
 	var stores [2]*redisstore.Store
 	for i := range stores {
 		rdb := connect(t, &redis.Options{Addr: server.Addr})
-		rdb.AddHook(hook{func(cmd redis.Cmder) error {
+		rdb.AddHook(before(func(cmd redis.Cmder) error {
 			if cmd.Name() == "function" {
 				both.Done()
 				both.Wait()
 			}
 			return nil
-		}})
+		}))
 		stores[i] = redisstore.New(rdb, &redisstore.Options{Timeout: patient})
 	}
 	for round := range 3 {

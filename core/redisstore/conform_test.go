@@ -1,6 +1,3 @@
-// Tests run in the order of their files' names. The conformance suite is in this file to run
-// before a test that may hang.
-
 package redisstore_test
 
 import (

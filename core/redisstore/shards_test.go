@@ -272,12 +272,12 @@ func TestAPanicInTheHandshakeIsLogged(t *testing.T) {
 	log := logged(t)
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
-	rdb.AddHook(hook{func(cmd redis.Cmder) error {
+	rdb.AddHook(before(func(cmd redis.Cmder) error {
 		if cmd.Name() == "hello" {
 			panic("a bug in a hook")
 		}
 		return nil
-	}})
+	}))
 	lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
 	var wg sync.WaitGroup
 	for range 5 {
