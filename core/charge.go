@@ -116,7 +116,7 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes b
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
-		case c.Mode == machine.Peek:
+		case c.Mode == machine.ModePeek:
 			s.Dirty = false
 		case passes && (shadows || !l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
@@ -159,7 +159,7 @@ func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
 	if c.status != nil {
 		c.status.fill(c.Limits, readings)
 	}
-	if !c.Receipt || !d.Allowed || c.Mode == machine.Peek {
+	if !c.Receipt || !d.Allowed || c.Mode == machine.ModePeek {
 		return
 	}
 	for i := range 1 + len(c.And) {

@@ -188,7 +188,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	var c Charge // field by field, since a literal is copied
 	c.User, c.Action, c.Limits, c.Cost, c.Receipt, c.slots = user, action, l.limits, int64(n), l.refundable, l.slots
 	if c.Cost > l.smallest { // it can never pass, so it writes nothing
-		c.Mode = machine.Peek
+		c.Mode = machine.ModePeek
 	}
 	err = l.take(ctx, &c, &d)
 	return d, err
@@ -243,7 +243,7 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	if err = l.check(ctx, user, action); err != nil {
 		return d, err
 	}
-	ask := machine.Ask{Mode: machine.Force, Cost: int64(n)}
+	ask := machine.Ask{Mode: machine.ModeForce, Cost: int64(n)}
 	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
 	return d, err
 }

@@ -13,7 +13,7 @@ type Meter struct {
 	Forget int64  // when the state is forgotten; only for a bucket with Initial
 
 	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
-	// that reserved a turn for a waiting caller, or one with Owe. With Owed, no turn is reserved.
+	// that reserved a turn for a waiting caller, or one with ModeOwe. With Owed, no turn is reserved.
 	Turns int64
 
 	Refunds *Refunds // the refunds that still matter
@@ -85,7 +85,7 @@ func (*meter) check(r *Rule, s *State, now int64, a Ask) bool {
 	fits := a.Cost <= r.Max && !s.next.exceeds(burst)
 	if a.forced() {
 		most := r.Burst
-		if a.Mode == Owe {
+		if a.Mode == ModeOwe {
 			most = r.deepest()
 		}
 		if s.next.exceeds(most) { // charge what there is room for
@@ -99,7 +99,7 @@ func (*meter) check(r *Rule, s *State, now int64, a Ask) bool {
 	return fits
 }
 
-// deepest is the most debt that Owe leaves: two quotas, and what the Lua function read can reply.
+// deepest is the most debt that ModeOwe leaves: two quotas, and what the Lua function read can reply.
 func (r *Rule) deepest() Span {
 	if most := r.Burst.add(r.Burst, r.Parts); most.Whole < 1<<52 {
 		return most

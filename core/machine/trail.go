@@ -2,7 +2,7 @@ package machine
 
 import "math"
 
-// longest is the most entries that Owe leaves. A string of Redis cannot hold 74 million.
+// longest is the most entries that ModeOwe leaves. A string of Redis cannot hold 74 million.
 const longest = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
@@ -50,7 +50,7 @@ func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
 	cost := a.Cost
 	if a.forced() {
 		most := r.Max
-		if a.Mode == Owe {
+		if a.Mode == ModeOwe {
 			most = min(2*most, longest)
 		}
 		cost = max(0, min(cost, most-r.live(s, now)))
@@ -62,7 +62,7 @@ func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
 }
 
 // refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
-// a higher max wrote them, or Owe.
+// a higher max wrote them, or ModeOwe.
 func (*trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	r.shift(s)
 	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {

@@ -358,7 +358,7 @@ type eager struct {
 }
 
 func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if s.ahead && c.Mode != machine.Peek {
+	if s.ahead && c.Mode != machine.ModePeek {
 		c.Ahead = 1e6
 	}
 	return s.Store.Take(ctx, c)

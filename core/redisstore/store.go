@@ -90,9 +90,9 @@ func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err
 	c.Limits = r.subjects[0].Limits // which never change
 	ask := func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, r) }
 	switch {
-	case c.Mode == machine.Peek || s.options.NoRefusalCache:
+	case c.Mode == machine.ModePeek || s.options.NoRefusalCache:
 		d, _, err = ask()
-	case c.Mode != machine.Charge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
+	case c.Mode != machine.ModeCharge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
 		err = s.refusals.Change(&c, func() error {
 			d, _, err = ask()
 			return err
