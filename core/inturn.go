@@ -23,7 +23,7 @@ var errApart = configError("core: All: the store can neither decide about these 
 // last. Each is charged with a receipt. The first one that refuses ends it.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
 	store, n := subjects[0].limiter.store, len(subjects)
-	if c.Mode == machine.ModeCharge && !amends(store) {
+	if c.Mode == machine.ModeCharge && !every[Amender](store) {
 		return Decision{}, errApart
 	}
 	order := make([]int, n)

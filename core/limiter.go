@@ -87,7 +87,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 // ready asks the store whether it can serve the limiter.
 func (l *Limiter) ready() error {
 	for i := range l.limits {
-		if l.limits[i].rule.Calendar != nil && !dated(l.store) {
+		if l.limits[i].rule.Calendar != nil && !every[Dated](l.store) {
 			return configError(fmt.Sprintf("core: New: %s: the store does not know the time of day; use memorystore or redisstore, or see core.Dated", &l.limits[i]))
 		}
 	}
