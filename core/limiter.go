@@ -67,13 +67,11 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
-		if q := l.limits[i].rule.Max; i == 0 || q < l.smallest && !l.limits[i].shadow {
-			l.smallest = q
-		}
 		if x := &l.limits[i]; x.rule.TakesSlots() && (l.lease == 0 || x.period < l.lease) {
 			l.lease = x.period
 		}
 	}
+	l.smallest = least(enforced(l.limits))
 	if l.lease > 0 {
 		l.slots = &slotWaiters{byUser: map[string][]*waiter{}}
 		l.refundable = true // a slot is freed by a receipt
