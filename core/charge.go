@@ -100,12 +100,12 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 // commit is Commit for the limits of one subject, but for the receipt. passes says whether all enforced
 // limits of all subjects have room.
 func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes bool) {
-	shadows, limited, banned := true, false, false
+	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
 		case states[i].Fits:
 		case l.shadow:
-			shadows = false
+			short = true
 		case l.kind == machine.KindBan:
 			banned = true
 		default: // a refusal by InFlight alone counts towards no ban
@@ -118,7 +118,7 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes b
 		switch {
 		case c.Mode == machine.ModePeek:
 			s.Dirty = false
-		case passes && (shadows || !l.shadow):
+		case passes && !(short && l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
 			refusal := c.Ask
