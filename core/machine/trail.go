@@ -2,8 +2,8 @@ package machine
 
 import "math"
 
-// longest is the most entries that ModeOwe leaves. A string of Redis cannot hold 74 million.
-const longest = 70_000_000
+// maxOwed is the most entries that ModeOwe leaves. A string of Redis cannot hold 74 million.
+const maxOwed = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
 type trail struct{ plain }
@@ -51,7 +51,7 @@ func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
 	if a.forced() {
 		most := r.Max
 		if a.Mode == ModeOwe {
-			most = min(2*most, longest)
+			most = min(2*most, maxOwed)
 		}
 		cost = max(0, min(cost, most-r.live(s, now)))
 	}
