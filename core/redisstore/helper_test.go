@@ -161,7 +161,7 @@ func idle(t testing.TB, store *redisstore.Store) {
 }
 
 // names are the commands' names, less that of the one which asks for the policy: it goes
-// aside, see policy_test.go.
+// aside, see eviction_test.go.
 func names(commands [][]string) string {
 	var s []string
 	for _, c := range commands {

@@ -82,8 +82,11 @@ func banned(level int, d core.Decision) core.Decision {
 	return d
 }
 
+// because gives a decision its reason. A shadow limit that it is about is the second limit.
 func because(r core.Reason, d core.Decision) core.Decision {
-	d.Reason = r
+	if d.Reason = r; r == core.ReasonNear || r == core.ReasonShadowed {
+		d.Shadow = 1
+	}
 	return d
 }
 

@@ -153,6 +153,6 @@ func bare(d core.Decision) core.Decision {
 	}
 	return core.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel, Subject: d.Subject,
+		Binding: d.Binding, Reason: d.Reason, Source: d.Source, Shadow: d.Shadow, BanLevel: d.BanLevel, Subject: d.Subject,
 	}
 }
