@@ -46,7 +46,7 @@ func (r *Rule) live(s *State, now int64) int64 {
 	return int64(s.Trail.Len() - s.Trail.dead(now-r.Period+s.ahead))
 }
 
-func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
+func (m *trail) charge(r *Rule, s *State, now int64, a Ask) {
 	cost := a.Cost
 	if a.forced() {
 		most := r.Max
@@ -55,7 +55,7 @@ func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
 		}
 		cost = max(0, min(cost, most-r.live(s, now)))
 	}
-	r.shift(s)
+	m.shift(s)
 	if cost > 0 {
 		r.record(s, now, cost)
 	}
@@ -63,8 +63,8 @@ func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
 
 // refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
 // a higher max wrote them, or ModeOwe.
-func (*trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	r.shift(s)
+func (m *trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	m.shift(s)
 	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
 		kept := s.Trail.Len() - s.Trail.dead(now-r.Period)
 		r.record(s, now, a.Cost)
@@ -75,7 +75,7 @@ func (*trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 }
 
 // shift moves a state back if the clock stepped back, so that no user waits longer than before.
-func (r *Rule) shift(s *State) {
+func (*trail) shift(s *State) {
 	if s.ahead > 0 {
 		s.Trail.base -= s.ahead
 		s.ahead, s.Dirty = 0, true
