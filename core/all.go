@@ -66,7 +66,7 @@ func PeekAll(ctx context.Context, subjects ...Subject) (Decision, error) {
 	for i := range subjects {
 		subjects[i].cost = max(subjects[i].cost, 1)
 	}
-	return decide(ctx, machine.Ask{Mode: machine.Peek}, subjects)
+	return decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects)
 }
 
 // decide decides about subjects that check has found valid. A cost of 0 is not charged, and only a ban
@@ -168,7 +168,7 @@ func charge(subjects []Subject, ask machine.Ask) Charge {
 		s := &subjects[i]
 		receipt = receipt || s.limiter.refundable
 		if int64(s.cost) > s.limiter.smallest {
-			ask.Mode = machine.Peek
+			ask.Mode = machine.ModePeek
 		}
 	}
 	of := func(s *Subject) Charge {

@@ -454,7 +454,7 @@ type foreign struct{}
 
 func (foreign) Joins(string, string) bool { return true }
 func (foreign) Take(_ context.Context, c core.Charge) (core.Decision, error) {
-	return core.Decision{Allowed: c.Mode == machine.Charge, Limit: 5, Subject: 7}, nil
+	return core.Decision{Allowed: c.Mode == machine.ModeCharge, Limit: 5, Subject: 7}, nil
 }
 func (foreign) Reset(context.Context, string, string, []core.Limit) error { return nil }
 

@@ -155,16 +155,3 @@ func sameZone(a, b *time.Location) bool {
 	}
 	return true
 }
-
-// dated reports whether a store knows the time of day, which a calendar window needs. Of a [Pair] both
-// stores must.
-func dated(store Store) bool {
-	if _, ok := store.(Dated); ok {
-		return true
-	}
-	if p, ok := store.(Pair); ok && !dated(p.Other()) {
-		return false
-	}
-	w, ok := store.(Unwrapper)
-	return ok && dated(w.Unwrap())
-}

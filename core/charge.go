@@ -100,12 +100,12 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 // commit is Commit for the limits of one subject, but for the receipt. passes says whether all enforced
 // limits of all subjects have room.
 func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes bool) {
-	shadows, limited, banned := true, false, false
+	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
 		case states[i].Fits:
 		case l.shadow:
-			shadows = false
+			short = true
 		case l.kind == machine.KindBan:
 			banned = true
 		default: // a refusal by InFlight alone counts towards no ban
@@ -116,9 +116,9 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes b
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
-		case c.Mode == machine.Peek:
+		case c.Mode == machine.ModePeek:
 			s.Dirty = false
-		case passes && (shadows || !l.shadow):
+		case passes && !(short && l.shadow):
 			l.rule.Charge(s, now, &c.Ask)
 		default:
 			refusal := c.Ask
@@ -159,7 +159,7 @@ func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
 	if c.status != nil {
 		c.status.fill(c.Limits, readings)
 	}
-	if !c.Receipt || !d.Allowed || c.Mode == machine.Peek {
+	if !c.Receipt || !d.Allowed || c.Mode == machine.ModePeek {
 		return
 	}
 	for i := range 1 + len(c.And) {

@@ -70,7 +70,7 @@ func (c *Charge) whole() Decision {
 		c.status.fill(c.Limits, whole)
 	}
 	d := Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
-	if c.Mode == machine.Force || c.Mode == machine.Owe {
+	if c.Mode == machine.ModeForce || c.Mode == machine.ModeOwe {
 		return d
 	}
 	enforced := enforced(c.Limits)

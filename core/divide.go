@@ -70,9 +70,9 @@ func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 		never = never || its
 	}
 	if never { // it can never pass, and so writes nothing
-		c.Mode = machine.Peek
+		c.Mode = machine.ModePeek
 		for i := range c.And {
-			c.And[i].Mode = machine.Peek
+			c.And[i].Mode = machine.ModePeek
 		}
 	}
 	return s.Store.Take(ctx, c)
@@ -84,7 +84,7 @@ func (s *divide) divide(c *Charge) (never bool, err error) {
 	if c.Limits, err = s.shares(c.Limits); err != nil {
 		return false, err
 	}
-	return c.Mode == machine.Charge && c.Cost > least(enforced(c.Limits)), nil
+	return c.Mode == machine.ModeCharge && c.Cost > least(enforced(c.Limits)), nil
 }
 
 // least is the least quota of enforced limits, or without any no bound.

@@ -194,13 +194,13 @@ func TestDivideRefusesWhatCostsMoreThanTheShare(t *testing.T) {
 				if want := (core.Decision{Limit: 3, Remaining: 3, RetryAfter: core.Never, Reason: core.ReasonLimited, Source: core.SourceStore}); err != nil || d != want {
 					t.Errorf("%+v, %v; want %+v", d, err, want)
 				}
-				if !(store.charge.Mode == machine.Peek) || store.charge.Cost != 4 {
+				if !(store.charge.Mode == machine.ModePeek) || store.charge.Cost != 4 {
 					t.Errorf("the store was asked %+v", store.charge)
 				}
-				if d, err := lim.AllowN(t.Context(), "u", "a", 3); err != nil || !d.Allowed || (store.charge.Mode == machine.Peek) {
+				if d, err := lim.AllowN(t.Context(), "u", "a", 3); err != nil || !d.Allowed || (store.charge.Mode == machine.ModePeek) {
 					t.Errorf("as much as the share: %+v, %v", d, err)
 				}
-				if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Allowed || !(store.charge.Mode == machine.Peek) {
+				if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Allowed || !(store.charge.Mode == machine.ModePeek) {
 					t.Errorf("Peek: %+v, %v", d, err)
 				}
 				if err := lim.Reset(t.Context(), "u", "a"); err != nil {

@@ -23,7 +23,7 @@ var errApart = configError("core: All: the store can neither decide about these 
 // last. Each is charged with a receipt. The first one that refuses ends it.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
 	store, n := subjects[0].limiter.store, len(subjects)
-	if c.Mode == machine.Charge && !amends(store) {
+	if c.Mode == machine.ModeCharge && !every[Amender](store) {
 		return Decision{}, errApart
 	}
 	order := make([]int, n)
@@ -53,13 +53,13 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 			subjects[i].limiter.refused.Store(time.Now().UnixMicro())
 		}
 		switch {
-		case err != nil || refused || c.Mode == machine.Peek || d.Source == SourceNone:
+		case err != nil || refused || c.Mode == machine.ModePeek || d.Source == SourceNone:
 		case r == nil || r.by == nil:
 			d, err = Decision{}, errApart
 		default:
 			charged = append(charged, r)
 		}
-		if d.Subject = i; err != nil || refused && c.Mode == machine.Charge {
+		if d.Subject = i; err != nil || refused && c.Mode == machine.ModeCharge {
 			return d, err
 		}
 		decisions[i] = d

@@ -53,7 +53,7 @@ func (l *Limit) tighten() {
 	l.rule = l.rule.WithLease(l.leased.Microseconds())
 }
 
-// cannotLease says why a kind cannot be leased.
+// cannotLease says of each kind that is not Prepaid why it cannot be leased.
 var cannotLease = map[machine.Kind]string{
 	machine.KindSlidingWindow:  "its readable history would show charges and not actions; MovingWindow decides the same",
 	machine.KindSlidingRefused: "CountRefused records every attempt, so every attempt must reach the store; use MovingWindow",
@@ -63,15 +63,11 @@ var cannotLease = map[machine.Kind]string{
 
 // validateLeased is called for a limit that is valid but for its lease.
 func (l *Limit) validateLeased(bad badLimit) error {
-	why := cannotLease[l.kind]
-	if why == "" {
-		why = "its units cannot be charged before the action"
-	}
 	switch {
 	case l.mods&modLeased == 0:
 		return nil
 	case !l.kind.Prepaid():
-		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), why)
+		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), cannotLease[l.kind])
 	case l.mods&modInitial != 0:
 		return bad("Leased does not apply to a bucket with Initial: a lease would start it before the user's first action")
 	case l.rule.Lease > 0 && l.rule.Max < 1:

@@ -67,13 +67,11 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
-		if q := l.limits[i].rule.Max; i == 0 || q < l.smallest && !l.limits[i].shadow {
-			l.smallest = q
-		}
 		if x := &l.limits[i]; x.rule.TakesSlots() && (l.lease == 0 || x.period < l.lease) {
 			l.lease = x.period
 		}
 	}
+	l.smallest = least(enforced(l.limits))
 	if l.lease > 0 {
 		l.slots = &slotWaiters{byUser: map[string][]*waiter{}}
 		l.refundable = true // a slot is freed by a receipt
@@ -87,7 +85,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 // ready asks the store whether it can serve the limiter.
 func (l *Limiter) ready() error {
 	for i := range l.limits {
-		if l.limits[i].rule.Calendar != nil && !dated(l.store) {
+		if l.limits[i].rule.Calendar != nil && !every[Dated](l.store) {
 			return configError(fmt.Sprintf("core: New: %s: the store does not know the time of day; use memorystore or redisstore, or see core.Dated", &l.limits[i]))
 		}
 	}
@@ -188,7 +186,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 	var c Charge // field by field, since a literal is copied
 	c.User, c.Action, c.Limits, c.Cost, c.Receipt, c.slots = user, action, l.limits, int64(n), l.refundable, l.slots
 	if c.Cost > l.smallest { // it can never pass, so it writes nothing
-		c.Mode = machine.Peek
+		c.Mode = machine.ModePeek
 	}
 	err = l.take(ctx, &c, &d)
 	return d, err
@@ -243,7 +241,7 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	if err = l.check(ctx, user, action); err != nil {
 		return d, err
 	}
-	ask := machine.Ask{Mode: machine.Force, Cost: int64(n)}
+	ask := machine.Ask{Mode: machine.ModeForce, Cost: int64(n)}
 	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
 	return d, err
 }

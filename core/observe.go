@@ -64,7 +64,7 @@ func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	o := c.subject(d.Subject)
 	s.see(ctx, Observation{
 		Action: o.Action, Limits: o.Limits, Cost: o.Cost, Ban: micros(c.Ban),
-		Peek: c.Mode == machine.Peek, Surcharge: c.Mode == machine.Force,
+		Peek: c.Mode == machine.ModePeek, Surcharge: c.Mode == machine.ModeForce,
 		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
 	})
 	return d, err

@@ -310,18 +310,3 @@ func TestARefundGoesToTheStoreThatDecided(t *testing.T) {
 		t.Errorf("the store's: %v, %v", left(), err)
 	}
 }
-
-// Who is banned does not pass for nothing either.
-func TestACostOf0IsRefusedWhileBanned(t *testing.T) {
-	l := core.Must(core.Must(core.New(memorystore.New(nil), core.FixedWindow(5, time.Hour))).
-		With(core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
-	if d, err := l.AllowN(t.Context(), "u", "a", 0); err != nil || !d.Allowed {
-		t.Fatalf("before the ban: %+v, %v", d, err)
-	}
-	if err := l.Ban(t.Context(), "u", "a", time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if d, err := l.AllowN(t.Context(), "u", "a", 0); err != nil || d.Allowed || d.Reason != core.ReasonBanned || d.RetryAfter <= 59*time.Minute {
-		t.Errorf("while banned: %+v, %v", d, err)
-	}
-}

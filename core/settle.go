@@ -61,7 +61,7 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 		return errOwe
 	}
 	d, err := store.Take(ctx, Charge{
-		User: r.User, Action: r.Action, Limits: limits, Ask: machine.Ask{Mode: machine.Owe, Cost: units},
+		User: r.User, Action: r.Action, Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe, Cost: units},
 	})
 	if err == nil && !d.Allowed {
 		err = errOwe

@@ -51,7 +51,7 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 
 // look asks the store whether one action would pass, and fills in s if it is not nil.
 func (l *Limiter) look(ctx context.Context, user, action string, s *Status) (d Decision, err error) {
-	ask := machine.Ask{Mode: machine.Peek, Cost: 1}
+	ask := machine.Ask{Mode: machine.ModePeek, Cost: 1}
 	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.limits, Ask: ask, status: s}, &d)
 	return d, err
 }

@@ -51,26 +51,13 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
-	if takeSlots(limits) && !amends(store) {
+	if takeSlots(limits) && !every[Amender](store) {
 		return errors.New("core: InFlight needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap")
 	}
 	if s, ok := find[Accepter](store); ok {
 		return s.Accept(limits)
 	}
 	return nil
-}
-
-// amends reports whether a store, or else each one that it wraps, is an Amender.
-func amends(store Store) bool {
-	switch s := store.(type) {
-	case Amender:
-		return true
-	case Pair:
-		return amends(s.Unwrap()) && amends(s.Other())
-	case Unwrapper:
-		return amends(s.Unwrap())
-	}
-	return false
 }
 
 // down reports whether a breaker in the store, or in a store that it wraps, is open for the
@@ -89,6 +76,19 @@ func find[T any](store Store) (found T, ok bool) {
 		return find[T](w.Unwrap())
 	}
 	return found, false
+}
+
+// every reports whether a store, or else each one that it wraps, is a T.
+func every[T any](store Store) bool {
+	switch s := store.(type) {
+	case T:
+		return true
+	case Pair:
+		return every[T](s.Unwrap()) && every[T](s.Other())
+	case Unwrapper:
+		return every[T](s.Unwrap())
+	}
+	return false
 }
 
 // mustStore panics if a decorator's store is nil.

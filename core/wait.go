@@ -247,11 +247,11 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 	w.q.leave(w)
 	ask := machine.Ask{}
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
-		ctx, ask.Mode = context.WithoutCancel(ctx), machine.Peek
+		ctx, ask.Mode = context.WithoutCancel(ctx), machine.ModePeek
 	}
 	d, err := decide(ctx, ask, w.subjects)
 	switch {
-	case err != nil || d.Allowed && ask.Mode == machine.Charge:
+	case err != nil || d.Allowed && ask.Mode == machine.ModeCharge:
 		return d, err
 	case d.Allowed:
 		d.Allowed, d.Reason = false, ReasonLimited

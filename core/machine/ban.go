@@ -51,7 +51,7 @@ func (*bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 		return true
 	}
 	s.ahead = max(0, b.Last-now) // the clock stepped back
-	return a.Ban > 0 && a.Mode != Peek || b.Until-s.ahead <= now
+	return a.Ban > 0 && a.Mode != ModePeek || b.Until-s.ahead <= now
 }
 
 // charge makes a manual ban.

@@ -14,11 +14,11 @@ import (
 type Calendar struct {
 	unit calendarUnit
 	loc  *time.Location
-	last atomic.Pointer[span] // most instants are in the same period
+	last atomic.Pointer[bounds] // most instants are in the same period
 }
 
-// span is a period in microseconds since 1970.
-type span struct{ start, end int64 }
+// bounds are those of a period, in microseconds since 1970.
+type bounds struct{ start, end int64 }
 
 // NewCalendar makes a calendar of a unit: "minute", "hour", "day", "week", "month" or "year".
 func NewCalendar(unit string, loc *time.Location) *Calendar {
@@ -39,7 +39,7 @@ func (c *Calendar) Period(unix int64) (start, end int64) {
 		return p.start, p.end
 	}
 	start, end = c.compute(unix)
-	c.last.Store(&span{start, end})
+	c.last.Store(&bounds{start, end})
 	return start, end
 }
 

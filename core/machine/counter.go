@@ -65,7 +65,7 @@ func (*counter) charge(r *Rule, s *State, now int64, a Ask) {
 	c, cost := &s.Counter, a.Cost
 	if a.forced() {
 		most := r.Max
-		if a.Mode == Owe {
+		if a.Mode == ModeOwe {
 			most *= 2
 		}
 		if cost = min(cost, most-c.Count); cost <= 0 {

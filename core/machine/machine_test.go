@@ -53,7 +53,7 @@ func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
 		a := Ask{Cost: 1}
 		r.Check(&s, 100*second+3, &a)
 		v := r.Read(&s, 100*second+3, &a)
-		if again := 100*second + 3 + v.Wait; decide(&r, &s, again-1, Ask{Cost: 1, Mode: Peek}) && name != "elastic" {
+		if again := 100*second + 3 + v.Wait; decide(&r, &s, again-1, Ask{Cost: 1, Mode: ModePeek}) && name != "elastic" {
 			t.Errorf("%s: admitted a microsecond before RetryAfter", name)
 		} else if r.Check(&s, again, &a); !s.Fits && name != "elastic" {
 			t.Errorf("%s: refused at RetryAfter", name)
@@ -144,7 +144,7 @@ func randomState(t *rapid.T) (r Rule, s State, now int64) {
 				a.Ahead = 5 * second
 			}
 			if rapid.IntRange(0, 3).Draw(t, "owe") == 3 {
-				a.Mode, a.Ahead = Owe, 0
+				a.Mode, a.Ahead = ModeOwe, 0
 			}
 			if decide(&r, &s, now, a) {
 				if rapid.Bool().Draw(t, "refund") {
@@ -164,7 +164,7 @@ func TestAStateHoldsAtMostTwoQuotas(t *testing.T) {
 		}
 		var s State
 		for range 3 {
-			a := Ask{Cost: 4, Mode: Owe}
+			a := Ask{Cost: 4, Mode: ModeOwe}
 			if !decide(&r, &s, 100*second, a) {
 				t.Errorf("%s: refused", name)
 			}

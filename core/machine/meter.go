@@ -13,7 +13,7 @@ type Meter struct {
 	Forget int64  // when the state is forgotten; only for a bucket with Initial
 
 	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
-	// that reserved a turn for a waiting caller, or one with Owe. With Owed, no turn is reserved.
+	// that reserved a turn for a waiting caller, or one with ModeOwe. With Owed, no turn is reserved.
 	Turns int64
 
 	Refunds *Refunds // the refunds that still matter
@@ -58,68 +58,63 @@ func (*meter) load(s *State, d *decoder) {
 	}
 }
 
+// refresh is check for what is more than a TAT.
+func (r *Rule) refresh(s *State, now int64) {
+	m := &s.Meter
+	back := m.Turns - now
+	switch {
+	case !s.Exists, r.ForgetAfter > 0 && now >= m.Forget:
+		s.Exists, m.Turns, m.Owed, m.Refunds = false, 0, false, nil
+		m.set(now, r.Start)
+		return
+	case back > 0: // the clock stepped back: turns that are reserved move back with it
+		m.TAT, m.Turns, m.Refunds, s.Dirty = m.TAT-back, now, nil, true
+		if r.ForgetAfter > 0 {
+			m.Forget -= back
+		}
+	case m.Refunds != nil && m.Refunds.Until <= now:
+		m.Refunds = nil
+	}
+	// The clock stepped back, or another limiter has a longer ForgetAfter.
+	if r.ForgetAfter > 0 && m.Forget > now+r.ForgetAfter && m.Turns == 0 {
+		m.Forget, s.Dirty = now+r.ForgetAfter, true
+	}
+}
+
 // check brings the meter to now, and sets s.next, the debt after the charge.
 func (*meter) check(r *Rule, s *State, now int64, a Ask) bool {
+	r.refresh(s, now)
 	m := &s.Meter
-	if s.Exists && r.ForgetAfter > 0 {
-		s.Exists = now < m.Forget
-	}
-	debt := r.Start
-	if s.Exists {
-		debt, s.Dirty = r.settled(m, now)
-		if m.Refunds != nil && (s.Dirty || m.Refunds.Until <= now) {
-			m.Refunds = nil
-		}
-		// The clock stepped back, or another limiter has a longer ForgetAfter.
-		if r.ForgetAfter > 0 && m.Forget > now+r.ForgetAfter && m.Turns == 0 {
-			m.Forget = now + r.ForgetAfter
-			s.Dirty = true
-		}
-	} else {
-		m.Turns, m.Owed, m.Refunds = 0, false, nil
+	debt, bound := m.debt(now), r.Burst
+	if debt.exceeds(r.Burst) && m.Turns == 0 { // the clock stepped back
+		debt, m.Refunds, s.Dirty = r.Burst, nil, true
 	}
 	m.set(now, debt)
-	burst := r.Burst
-	burst.Whole += a.Ahead
 	s.next = debt.add(r.Time(min(a.Cost, 2*r.Max)), r.Parts)
-	fits := a.Cost <= r.Max && !s.next.exceeds(burst)
-	if a.forced() {
+	bound.Whole += a.Ahead
+	fits := a.Cost <= r.Max && !s.next.exceeds(bound)
+	if !fits && a.forced() { // charge what there is room for
 		most := r.Burst
-		if a.Mode == Owe {
+		if a.Mode == ModeOwe {
 			most = r.deepest()
 		}
-		if s.next.exceeds(most) { // charge what there is room for
+		fits = true
+		if s.next.exceeds(most) {
 			s.next = most
-			if debt.exceeds(most) {
-				s.next = debt
-			}
 		}
-		return true
+		if debt.exceeds(most) {
+			s.next = debt
+		}
 	}
 	return fits
 }
 
-// deepest is the most debt that Owe leaves: two quotas, and what the Lua function read can reply.
+// deepest is the most debt that ModeOwe leaves: two quotas, and what the Lua function read can reply.
 func (r *Rule) deepest() Span {
 	if most := r.Burst.add(r.Burst, r.Parts); most.Whole < 1<<52 {
 		return most
 	}
 	return Span{1<<52 - 1, 0}
-}
-
-// settled is the debt now. A debt above the burst without Turns means that the clock stepped
-// back, and the debt is cut. With Turns it moves back with the clock.
-func (r *Rule) settled(m *Meter, now int64) (debt Span, cut bool) {
-	if back := m.Turns - now; back > 0 {
-		m.TAT, m.Turns, cut = m.TAT-back, now, true
-		if r.ForgetAfter > 0 {
-			m.Forget -= back
-		}
-	}
-	if debt = m.debt(now); debt.exceeds(r.Burst) && m.Turns == 0 {
-		return r.Burst, true
-	}
-	return debt, cut
 }
 
 func (*meter) charge(r *Rule, s *State, now int64, a Ask) {

@@ -5,12 +5,12 @@ package machine
 import "slices"
 
 // A trail holds up to few entries itself. A longer one has a block, which is compacted when
-// it is full. One of more than long entries has blocks of chunk entries, so that no charge
+// it is full. One of more than oneBlock entries has blocks of chunk entries, so that no charge
 // copies a long queue.
 const (
-	few   = 5
-	chunk = 128
-	long  = 3900 // such a block just fits the allocator's largest class, 32 KiB
+	few      = 5
+	chunk    = 128
+	oneBlock = 3900 // such a block just fits the allocator's largest class, 32 KiB
 )
 
 // Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
@@ -60,11 +60,11 @@ func (t *Trail) push(at int64, most int) {
 	t.n++
 }
 
-// larger returns a copy of a block of fewer than long entries with room for more.
+// larger returns a copy of a block of fewer than oneBlock entries with room for more.
 func (t *Trail) larger(entries []int64, most int) []int64 {
 	size := len(entries) * 2
 	if len(entries) > 500 { // half as much more, to save memory at no measurable cost
-		size = min(len(entries)*3/2, long)
+		size = min(len(entries)*3/2, oneBlock)
 	}
 	if most < size {
 		size = max(most, len(entries)) // a limiter with a higher max may have written them
@@ -78,7 +78,7 @@ func (t *Trail) extend(most int) *[]int64 {
 	blocks := *t.blocks
 	first, head := &blocks[0], int(t.head)
 	switch {
-	case len(blocks) > 1 || t.n >= long:
+	case len(blocks) > 1 || t.n >= oneBlock:
 		if len(blocks) == 1 {
 			blocks = t.split()
 			*t.blocks = blocks

@@ -84,10 +84,10 @@ type Mode uint8
 
 // The modes of an [Ask].
 const (
-	Charge Mode = iota // charge if there is room
-	Peek               // answer, and write nothing
-	Force              // charge up to the cost, as far as there is room; always allowed
-	Owe                // as Force, but charge above the quota too, up to two quotas: core.Limiter.Settle
+	ModeCharge Mode = iota // charge if there is room
+	ModePeek               // answer, and write nothing
+	ModeForce              // charge up to the cost, as far as there is room; always allowed
+	ModeOwe                // as ModeForce, but charge above the quota too, up to two quotas: core.Limiter.Settle
 )
 
 // An Ask is a request to a rule.
@@ -108,7 +108,7 @@ type Ask struct {
 }
 
 // forced reports whether the ask is allowed whatever the state is.
-func (a *Ask) forced() bool { return a.Mode == Force || a.Mode == Owe }
+func (a *Ask) forced() bool { return a.Mode == ModeForce || a.Mode == ModeOwe }
 
 // Check brings a state to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the ask.
@@ -118,7 +118,7 @@ func (r *Rule) Check(s *State, now int64, a *Ask) {
 	s.Fits = r.machine.check(r, s, now, *a)
 }
 
-// Charge charges the cost to a checked state: all of it, with Force what fits, with Owe what a
+// Charge charges the cost to a checked state: all of it, with ModeForce what fits, with ModeOwe what a
 // state can hold.
 func (r *Rule) Charge(s *State, now int64, a *Ask) { r.machine.charge(r, s, now, *a) }
 

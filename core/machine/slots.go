@@ -71,8 +71,8 @@ func (q Slots) live(after int64) Slots {
 }
 
 // charge takes slots. A surcharge takes none: its action has ended.
-func (*slots) charge(r *Rule, s *State, now int64, a Ask) {
-	s.settle()
+func (m *slots) charge(r *Rule, s *State, now int64, a Ask) {
+	m.shift(s)
 	if a.forced() {
 		return
 	}
@@ -107,10 +107,10 @@ func (q Slots) unused(from, cost int64) int64 {
 	return from
 }
 
-func (*slots) refuse(_ *Rule, s *State, _ int64, _ Ask, _ bool) { s.settle() }
+func (m *slots) refuse(_ *Rule, s *State, _ int64, _ Ask, _ bool) { m.shift(s) }
 
-// settle moves the leases back if the clock stepped back, so that none lasts longer than before.
-func (s *State) settle() {
+// shift moves the leases back if the clock stepped back, so that none lasts longer than before.
+func (*slots) shift(s *State) {
 	if s.ahead > 0 {
 		q := *s.slots()
 		for i := range q {
@@ -136,7 +136,7 @@ func (*slots) read(r *Rule, s *State, now, cost int64) {
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
 // so that it finds them also after the clock stepped back.
-func (*slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
+func (m *slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
 	q := s.slots()
 	if q == nil {
 		return false
@@ -148,7 +148,7 @@ func (*slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
 		return false
 	}
 	s.ahead = ahead
-	s.settle()
+	m.shift(s)
 	*q = slices.DeleteFunc(*q, its)
 	if a.Verb == VerbRenew {
 		q.take(first, t.Cost, now)

@@ -2,8 +2,8 @@ package machine
 
 import "math"
 
-// longest is the most entries that Owe leaves. A string of Redis cannot hold 74 million.
-const longest = 70_000_000
+// maxOwed is the most entries that ModeOwe leaves. A string of Redis cannot hold 74 million.
+const maxOwed = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
 type trail struct{ plain }
@@ -46,25 +46,25 @@ func (r *Rule) live(s *State, now int64) int64 {
 	return int64(s.Trail.Len() - s.Trail.dead(now-r.Period+s.ahead))
 }
 
-func (*trail) charge(r *Rule, s *State, now int64, a Ask) {
+func (m *trail) charge(r *Rule, s *State, now int64, a Ask) {
 	cost := a.Cost
 	if a.forced() {
 		most := r.Max
-		if a.Mode == Owe {
-			most = min(2*most, longest)
+		if a.Mode == ModeOwe {
+			most = min(2*most, maxOwed)
 		}
 		cost = max(0, min(cost, most-r.live(s, now)))
 	}
-	r.shift(s)
+	m.shift(s)
 	if cost > 0 {
 		r.record(s, now, cost)
 	}
 }
 
 // refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
-// a higher max wrote them, or Owe.
-func (*trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	r.shift(s)
+// a higher max wrote them, or ModeOwe.
+func (m *trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
+	m.shift(s)
 	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
 		kept := s.Trail.Len() - s.Trail.dead(now-r.Period)
 		r.record(s, now, a.Cost)
@@ -75,7 +75,7 @@ func (*trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 }
 
 // shift moves a state back if the clock stepped back, so that no user waits longer than before.
-func (r *Rule) shift(s *State) {
+func (*trail) shift(s *State) {
 	if s.ahead > 0 {
 		s.Trail.base -= s.ahead
 		s.ahead, s.Dirty = 0, true

@@ -13,7 +13,7 @@ func TestALongTrailHasLittleSpareRoom(t *testing.T) {
 				bytes += 8 * cap(block)
 			}
 		}
-		if most := 13 * n; n > 640 && bytes > most || n > long && bytes > 9*n {
+		if most := 13 * n; n > 640 && bytes > most || n > oneBlock && bytes > 9*n {
 			t.Fatalf("%d entries take %d bytes", n, bytes)
 		}
 	}

@@ -24,7 +24,7 @@ func (s *Store) makeRoom(st *step, c *core.Charge) (lacks *place, wait int64) {
 	free := int64(longestWait)
 	for i := range st.places {
 		p := &st.places[i]
-		if p.found || !required(p, c) || s.reserve(st, p, c.Mode == machine.Peek) {
+		if p.found || !required(p, c) || s.reserve(st, p, c.Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, free = p, st.nextFree(p)

@@ -12,7 +12,7 @@ import (
 
 // sharable reports whether shared states may decide a charge. They cannot hold the ban or the debt of
 // one user.
-func sharable(c *core.Charge) bool { return c.Ban == 0 && c.Mode != machine.Owe }
+func sharable(c *core.Charge) bool { return c.Ban == 0 && c.Mode != machine.ModeOwe }
 
 // share has the shared state of the i-th place's limit decide instead of the user's own. It returns
 // false if that state decides for another place of the charge: it cannot be charged twice at once.

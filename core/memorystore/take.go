@@ -17,7 +17,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	defer s.end(st)
 	if c.Check(st.states, st.now) && !st.known {
 		if lacks, wait := s.makeRoom(st, &c); lacks != nil {
-			if c.Mode == machine.Peek {
+			if c.Mode == machine.ModePeek {
 				c.Commit(&d, st.states, st.now) // a Status has the numbers of every limit
 			}
 			return full(&c, lacks, wait), nil

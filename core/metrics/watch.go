@@ -104,7 +104,7 @@ func counts(c *core.Charge) bool {
 	if c.Ban > 0 {
 		return false
 	}
-	if c.Mode == machine.Peek {
+	if c.Mode == machine.ModePeek {
 		for i := range c.And {
 			if counts(&c.And[i]) {
 				return true
@@ -116,7 +116,7 @@ func counts(c *core.Charge) bool {
 			}
 		}
 	}
-	return c.Mode == machine.Charge
+	return c.Mode == machine.ModeCharge
 }
 
 // judge counts failures in a row.

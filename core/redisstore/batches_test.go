@@ -106,11 +106,11 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if rapid.IntRange(0, 3).Draw(t, "dear") == 3 {
 		c.Cost = rapid.Int64Range(1, 7).Draw(t, "cost")
 	}
-	c.Mode = rapid.SampledFrom([]machine.Mode{machine.Charge, machine.Charge, machine.Charge, machine.Peek, machine.Force, machine.Owe}).Draw(t, "mode")
+	c.Mode = rapid.SampledFrom([]machine.Mode{machine.ModeCharge, machine.ModeCharge, machine.ModeCharge, machine.ModePeek, machine.ModeForce, machine.ModeOwe}).Draw(t, "mode")
 	ban := rapid.IntRange(-4, len(bans)).Draw(t, "ban")
 	if ban == len(bans) { // by hand, or a look at it
 		c.Limits = bans[:1]
-		if c.Mode = c.Mode % 2; c.Mode == machine.Charge {
+		if c.Mode = c.Mode % 2; c.Mode == machine.ModeCharge {
 			c.Ban = rapid.Int64Range(1000, 2_000_000).Draw(t, "length")
 		}
 		return c
@@ -131,10 +131,10 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if l := rapid.SampledFrom(limits).Draw(t, "shadow"); l.IsShadow() && !states[l.Identity()] {
 		c.Limits = append(c.Limits, l)
 	}
-	if c.Mode != machine.Force && c.Mode != machine.Owe && ban >= 0 {
+	if c.Mode != machine.ModeForce && c.Mode != machine.ModeOwe && ban >= 0 {
 		c.Limits = append(c.Limits, bans[ban])
 	}
-	if c.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; c.Receipt && c.Mode == machine.Charge {
+	if c.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; c.Receipt && c.Mode == machine.ModeCharge {
 		c.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
 	}
 	return c
@@ -262,7 +262,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				if c.User == corrupt {
 					continue
 				}
-				if d := got[i].by[0]; d.Allowed && c.Receipt && c.Mode == machine.Charge && c.Ban == 0 {
+				if d := got[i].by[0]; d.Allowed && c.Receipt && c.Mode == machine.ModeCharge && c.Ban == 0 {
 					given = append(given, got[i])
 				}
 				seen[string(got[i].by[0].Reason)]++
@@ -309,7 +309,7 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 	for _, rate := range []core.Rate{hourly, core.Per(7, time.Hour)} { // the second with parts
 		c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, rate)}, Ask: machine.Ask{Cost: 1}}
 		peek := c
-		peek.Mode = machine.Peek
+		peek.Mode = machine.ModePeek
 		values, err := s.Run(c, c, c, peek)
 		if err != nil || len(values) < 4 {
 			t.Fatal(values, err)

@@ -337,7 +337,7 @@ func TestCLThrottleKeys(t *testing.T) {
 	if _, err := core.Must(core.New(cell, wide)).AllowN(t.Context(), "u", "wide", 1_000_000); err != nil {
 		t.Fatal(err)
 	}
-	d, err := cell.Take(t.Context(), core.Charge{User: "u", Action: "wide", Limits: []core.Limit{wide}, Ask: machine.Ask{Cost: 900_000, Mode: machine.Peek}})
+	d, err := cell.Take(t.Context(), core.Charge{User: "u", Action: "wide", Limits: []core.Limit{wide}, Ask: machine.Ask{Cost: 900_000, Mode: machine.ModePeek}})
 	hi, lo := bits.Mul64(900_000, uint64(365*24*time.Hour))
 	want, _ := bits.Div64(hi, lo, 1_000_000)
 	if err != nil || d.Allowed || (d.RetryAfter-time.Duration(want)).Abs() > 2*time.Second {

@@ -81,7 +81,7 @@ func (s *Store) request(c *core.Charge) *request {
 
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
 func newRequest(c *core.Charge, now int64) *request {
-	r := &request{dated: c.Receipt && c.Mode == machine.Charge, end: math.MaxInt64}
+	r := &request{dated: c.Receipt && c.Mode == machine.ModeCharge, end: math.MaxInt64}
 	if r.dated {
 		r.size++
 	}
@@ -139,11 +139,11 @@ func (r *request) covers(now int64) bool { return r.start <= now && now < r.end 
 func appendMode(b []byte, c *core.Charge) []byte {
 	mode := byte('1')
 	switch {
-	case c.Mode == machine.Peek:
+	case c.Mode == machine.ModePeek:
 		mode = '0'
-	case c.Mode == machine.Force:
+	case c.Mode == machine.ModeForce:
 		mode = '3'
-	case c.Mode == machine.Owe:
+	case c.Mode == machine.ModeOwe:
 		mode = '4'
 	case c.Receipt:
 		mode = '2'

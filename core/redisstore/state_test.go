@@ -229,7 +229,7 @@ func TestStateFormat(t *testing.T) {
 func bare(d core.Decision) core.Decision {
 	return core.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel,
+		Binding: d.Binding, Reason: d.Reason, Source: d.Source, Shadow: d.Shadow, BanLevel: d.BanLevel, Subject: d.Subject,
 	}
 }
 
@@ -358,7 +358,7 @@ type eager struct {
 }
 
 func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if s.ahead && c.Mode != machine.Peek {
+	if s.ahead && c.Mode != machine.ModePeek {
 		c.Ahead = 1e6
 	}
 	return s.Store.Take(ctx, c)

@@ -13,18 +13,34 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
+// quota is that of most of the limits that many goroutines use at once.
+const quota = 100
+
 // Concurrent has many goroutines act on one key, for every kind of limit. Of a thousand charges exactly
 // the limit passes, and each that passes sees another Remaining. Charges, surcharges and refunds at once
 // add up, and each refusal counts for a ban policy. No more slots of InFlight are taken at a time than
 // there are. Run it with -race too. Its limits are so slow that a clock that runs by itself does not
 // matter.
 func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
-	const quota = 100
 	goroutines := 1000
 	if testing.Short() {
 		goroutines = 300
 	}
-	hourly := core.Every(time.Hour)
+	exactlyTheLimit(t, open, goroutines)
+	t.Run("mixed costs never exceed the limit", func(t *testing.T) { mixedCosts(t, open(t), goroutines) })
+	inCommon(t, open, goroutines)
+	concurrentAll(t, open, goroutines)
+	sums(t, open)
+	neverMore(t, open, goroutines)
+	settled(t, open)
+	t.Run("each refusal counts for a ban policy", func(t *testing.T) { countedRefusals(t, open(t)) })
+	t.Run("many keys at once are each held to the limit", func(t *testing.T) { manyKeys(t, open(t)) })
+	t.Run("waiters pass in order of arrival, at the rate and no sooner", func(t *testing.T) { waitersInOrder(t, open(t)) })
+	t.Run("a Reset among charges forgets at most once", func(t *testing.T) { resetAmongCharges(t, open(t), goroutines) })
+}
+
+// exactlyTheLimit races charges of one limiter: the limit passes, and each that passes sees another Remaining.
+func exactlyTheLimit(t *testing.T, open func(testing.TB) Fixture, goroutines int) {
 	for _, limits := range slow(quota) {
 		t.Run(fmt.Sprint(limits), func(t *testing.T) {
 			s := &script{T: t, f: open(t)}
@@ -73,38 +89,41 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			}
 		})
 	}
+}
 
-	t.Run("mixed costs never exceed the limit", func(t *testing.T) {
-		s := &script{T: t, f: open(t)}
-		// Two limiters of one state, one of them with room for more.
-		large, small := s.of(core.MovingWindow(quota, time.Hour)), s.of(core.MovingWindow(quota-10, time.Hour))
-		passed := 0
-		var mu sync.Mutex
-		together(t, goroutines, func(i int) error {
-			l, cost := large.l, i%3+1
-			if i%2 == 0 {
-				l = small.l
-			}
-			if i%10 == 0 {
-				if _, err := l.Peek(t.Context(), large.user, large.action); err != nil {
-					return err
-				}
-			}
-			d, err := l.AllowN(t.Context(), large.user, large.action, cost)
-			if d.Allowed {
-				mu.Lock()
-				passed += cost
-				mu.Unlock()
-			}
-			return err
-		})
-		// A cost of 3 may be left out when 2 remain, no more.
-		d, err := large.l.Peek(t.Context(), large.user, large.action)
-		if err != nil || passed > quota || passed < quota-2 || d.Remaining != quota-passed {
-			t.Errorf("%d passed and %d remain of %d, %v", passed, d.Remaining, quota, err)
+func mixedCosts(t *testing.T, f Fixture, goroutines int) {
+	s := &script{T: t, f: f}
+	// Two limiters of one state, one of them with room for more.
+	large, small := s.of(core.MovingWindow(quota, time.Hour)), s.of(core.MovingWindow(quota-10, time.Hour))
+	passed := 0
+	var mu sync.Mutex
+	together(t, goroutines, func(i int) error {
+		l, cost := large.l, i%3+1
+		if i%2 == 0 {
+			l = small.l
 		}
+		if i%10 == 0 {
+			if _, err := l.Peek(t.Context(), large.user, large.action); err != nil {
+				return err
+			}
+		}
+		d, err := l.AllowN(t.Context(), large.user, large.action, cost)
+		if d.Allowed {
+			mu.Lock()
+			passed += cost
+			mu.Unlock()
+		}
+		return err
 	})
+	// A cost of 3 may be left out when 2 remain, no more.
+	d, err := large.l.Peek(t.Context(), large.user, large.action)
+	if err != nil || passed > quota || passed < quota-2 || d.Remaining != quota-passed {
+		t.Errorf("%d passed and %d remain of %d, %v", passed, d.Remaining, quota, err)
+	}
+}
 
+// inCommon races limiters of which some have limits or states in common.
+func inCommon(t *testing.T, open func(testing.TB) Fixture, goroutines int) {
 	x, y := core.FixedWindow(quota, time.Hour), core.MovingWindow(quota, time.Hour)
 	for _, race := range []struct {
 		name string
@@ -159,9 +178,10 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			}
 		})
 	}
+}
 
-	concurrentAll(t, open, goroutines)
-
+// sums has charges, surcharges and refunds add up.
+func sums(t *testing.T, open func(testing.TB) Fixture) {
 	for _, limits := range slow(500) {
 		if limits[0].Rule().TakesSlots() { // a surcharge takes no slot, and a refund gives none back
 			continue
@@ -216,94 +236,90 @@ func Concurrent(t *testing.T, open func(testing.TB) Fixture) {
 			}
 		})
 	}
+}
 
-	neverMore(t, open, goroutines)
-	settled(t, open)
+func countedRefusals(t *testing.T, f Fixture) {
+	const users, refusals = 10, 99
+	s := &script{T: t, f: f}
+	a := s.of(core.FixedWindow(1, time.Hour)).with(core.BanPolicy{Refusals: refusals + 1, Within: time.Hour, Bans: []time.Duration{time.Hour}})
+	together(t, users*(1+refusals), func(i int) error {
+		_, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
+		return err
+	})
+	for i := range users {
+		status, err := a.l.Status(t.Context(), fmt.Sprint("user ", i), a.action)
+		if err != nil || status.Ban.Refusals != refusals || status.Ban.Banned {
+			t.Errorf("user %d: %+v, %v; want %d refusals", i, status.Ban, err, refusals)
+		}
+	}
+}
 
-	t.Run("each refusal counts for a ban policy", func(t *testing.T) {
-		const users, refusals = 10, 99
-		s := &script{T: t, f: open(t)}
-		a := s.of(core.FixedWindow(1, time.Hour)).with(core.BanPolicy{Refusals: refusals + 1, Within: time.Hour, Bans: []time.Duration{time.Hour}})
-		together(t, users*(1+refusals), func(i int) error {
-			_, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
-			return err
+func manyKeys(t *testing.T, f Fixture) {
+	const users, each, quota = 100, 10, 3
+	s := &script{T: t, f: f}
+	a := s.of(core.SlidingWindow(quota, time.Hour), core.Funnel(quota, core.Every(time.Hour)))
+	var passed [users]int
+	var mu sync.Mutex
+	together(t, users*each, func(i int) error {
+		d, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
+		if d.Allowed {
+			mu.Lock()
+			passed[i%users]++
+			mu.Unlock()
+		}
+		return err
+	})
+	for i, n := range passed {
+		if n != quota {
+			t.Errorf("user %d: %d passed, not %d", i, n, quota)
+		}
+	}
+}
+
+func waitersInOrder(t *testing.T, f Fixture) {
+	if f.Advance != nil {
+		t.Skip(notHere + "its clock does not run by itself")
+	}
+	const waiters, step = 4, 200 * time.Millisecond
+	asked := make(chan struct{}, 100)
+	l := core.Must(core.New(&telling{f.Store, asked}, core.Funnel(1, core.Every(step))))
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range waiters {
+		wg.Go(func() {
+			d, err := l.Wait(t.Context(), "u", "a")
+			if after := time.Since(start); err != nil || !d.Allowed || after < time.Duration(i)*step {
+				t.Errorf("waiter %d after %v: %s, %v", i, after, show(d), err)
+			}
 		})
-		for i := range users {
-			status, err := a.l.Status(t.Context(), fmt.Sprint("user ", i), a.action)
-			if err != nil || status.Ban.Refusals != refusals || status.Ban.Banned {
-				t.Errorf("user %d: %+v, %v; want %d refusals", i, status.Ban, err, refusals)
-			}
-		}
-	})
+		<-asked
+	}
+	wg.Wait()
+	if n := len(asked); n > 0 {
+		t.Errorf("those who waited asked %d times more", n)
+	}
+}
 
-	t.Run("many keys at once are each held to the limit", func(t *testing.T) {
-		const users, each, quota = 100, 10, 3
-		s := &script{T: t, f: open(t)}
-		a := s.of(core.SlidingWindow(quota, time.Hour), core.Funnel(quota, hourly))
-		var passed [users]int
-		var mu sync.Mutex
-		together(t, users*each, func(i int) error {
-			d, err := a.l.Allow(t.Context(), fmt.Sprint("user ", i%users), a.action)
-			if d.Allowed {
-				mu.Lock()
-				passed[i%users]++
-				mu.Unlock()
-			}
-			return err
-		})
-		for i, n := range passed {
-			if n != quota {
-				t.Errorf("user %d: %d passed, not %d", i, n, quota)
-			}
+func resetAmongCharges(t *testing.T, f Fixture, goroutines int) {
+	s := &script{T: t, f: f}
+	a := s.of(core.SlidingWindow(quota, time.Hour), core.FixedWindow(quota, time.Hour))
+	passed := 0
+	var mu sync.Mutex
+	together(t, goroutines, func(i int) error {
+		if i == goroutines/2 {
+			return a.l.Reset(t.Context(), a.user, a.action)
 		}
+		d, err := a.l.Allow(t.Context(), a.user, a.action)
+		if d.Allowed {
+			mu.Lock()
+			passed++
+			mu.Unlock()
+		}
+		return err
 	})
-
-	t.Run("waiters pass in order of arrival, at the rate and no sooner", func(t *testing.T) {
-		f := open(t)
-		if f.Advance != nil {
-			t.Skip(notHere + "its clock does not run by itself")
-		}
-		const waiters, step = 4, 200 * time.Millisecond
-		asked := make(chan struct{}, 100)
-		l := core.Must(core.New(&telling{f.Store, asked}, core.Funnel(1, core.Every(step))))
-		var wg sync.WaitGroup
-		start := time.Now()
-		for i := range waiters {
-			wg.Go(func() {
-				d, err := l.Wait(t.Context(), "u", "a")
-				if after := time.Since(start); err != nil || !d.Allowed || after < time.Duration(i)*step {
-					t.Errorf("waiter %d after %v: %s, %v", i, after, show(d), err)
-				}
-			})
-			<-asked
-		}
-		wg.Wait()
-		if n := len(asked); n > 0 {
-			t.Errorf("those who waited asked %d times more", n)
-		}
-	})
-
-	t.Run("a Reset among charges forgets at most once", func(t *testing.T) {
-		s := &script{T: t, f: open(t)}
-		a := s.of(core.SlidingWindow(quota, time.Hour), core.FixedWindow(quota, time.Hour))
-		passed := 0
-		var mu sync.Mutex
-		together(t, goroutines, func(i int) error {
-			if i == goroutines/2 {
-				return a.l.Reset(t.Context(), a.user, a.action)
-			}
-			d, err := a.l.Allow(t.Context(), a.user, a.action)
-			if d.Allowed {
-				mu.Lock()
-				passed++
-				mu.Unlock()
-			}
-			return err
-		})
-		if passed < quota || passed > 2*quota {
-			t.Errorf("%d passed, not %d to %d", passed, quota, 2*quota)
-		}
-	})
+	if passed < quota || passed > 2*quota {
+		t.Errorf("%d passed, not %d to %d", passed, quota, 2*quota)
+	}
 }
 
 // slow are limits, of each kind and some together, of which quota units pass at once and the

@@ -658,10 +658,10 @@ func (m *model) write(a judged, pass, peek bool) (d core.Decision, paid []paymen
 		if r.shadow {
 			switch {
 			case !all:
-			case !fits[i]:
-				d.Reason = core.ReasonShadowed
+			case !fits[i] && d.Reason != core.ReasonShadowed:
+				d.Reason, d.Shadow = core.ReasonShadowed, i
 			case d.Reason == "" && 5*remaining <= r.max:
-				d.Reason = core.ReasonNear
+				d.Reason, d.Shadow = core.ReasonNear, i
 			}
 			continue
 		}

@@ -82,8 +82,11 @@ func banned(level int, d core.Decision) core.Decision {
 	return d
 }
 
+// because gives a decision its reason. A shadow limit that it is about is the second limit.
 func because(r core.Reason, d core.Decision) core.Decision {
-	d.Reason = r
+	if d.Reason = r; r == core.ReasonNear || r == core.ReasonShadowed {
+		d.Shadow = 1
+	}
 	return d
 }
 
@@ -886,7 +889,7 @@ var refundRules = []promise{
 	{"a Peek has no receipt", func(s *script) {
 		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
 		d, err := s.f.Store.Take(s.Context(), core.Charge{
-			User: a.user, Action: a.action, Limits: a.l.Limits(), Ask: machine.Ask{Cost: 1, Mode: machine.Peek}, Receipt: true})
+			User: a.user, Action: a.action, Limits: a.l.Limits(), Ask: machine.Ask{Cost: 1, Mode: machine.ModePeek}, Receipt: true})
 		a.check("Take(Peek, Receipt)", d, err, pass(2, 2, 0))
 		if err := a.l.Refund(s.Context(), d); err != core.ErrNoReceipt {
 			s.Errorf("Refund: %v", err)

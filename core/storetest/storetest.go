@@ -108,19 +108,10 @@ func (f *Fixture) refunds(t testing.TB) {
 	}
 }
 
-// amends reports whether a store, or else the one that it wraps, can amend a charge.
-func amends(store core.Store) bool {
-	if _, able := store.(core.Amender); able {
-		return true
-	}
-	w, wraps := store.(core.Unwrapper)
-	return wraps && amends(w.Unwrap())
-}
-
-// slots skips the test if it has InFlight and the store cannot free slots. core.New refuses such a limiter.
+// slots skips the test if it has InFlight and core.New refuses that, because the store cannot free slots.
 func (f *Fixture) slots(t testing.TB, limits []core.Limit) {
 	t.Helper()
-	if !amends(f.Store) && slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Kind() == "inflight" }) {
+	if _, err := core.New(f.Store, core.InFlight(1)); err != nil && slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Kind() == "inflight" }) {
 		t.Skip(notHere + "its store frees no slots")
 	}
 }
@@ -162,6 +153,6 @@ func bare(d core.Decision) core.Decision {
 	}
 	return core.Decision{
 		Allowed: d.Allowed, Limit: d.Limit, Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		Binding: d.Binding, Reason: d.Reason, Source: d.Source, BanLevel: d.BanLevel, Subject: d.Subject,
+		Binding: d.Binding, Reason: d.Reason, Source: d.Source, Shadow: d.Shadow, BanLevel: d.BanLevel, Subject: d.Subject,
 	}
 }

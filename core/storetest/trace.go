@@ -253,7 +253,7 @@ func (tr *trace) drawWorld() {
 	tr.store = &eager{Store: tr.f.Store}
 	for i := range rapid.IntRange(1, 3).Draw(tr.t, "limiters") {
 		var rules []rule
-		var limits []core.Limit
+		var limits, shadowed []core.Limit
 		has := map[string]bool{}
 		enforced := rapid.IntRange(1, 3).Draw(tr.t, "limits")
 		shadows := max(0, rapid.IntRange(-5, 2).Draw(tr.t, "shadows"))
@@ -264,12 +264,13 @@ func (tr *trace) drawWorld() {
 			}
 			has[r.identity()] = true
 			rules = append(rules, r)
-			if r.shadow { // whatever their order
-				limits = append([]core.Limit{r.limit()}, limits...)
+			if r.shadow {
+				shadowed = append(shadowed, r.limit())
 			} else {
 				limits = append(limits, r.limit())
 			}
 		}
+		limits = append(shadowed, limits...) // New puts the enforced ones first
 		l, err := core.New(tr.store, limits...)
 		if err != nil {
 			tr.t.Fatal(err)
@@ -755,6 +756,9 @@ func show(d core.Decision) string {
 	}
 	if d.Reason != "" {
 		s += ", " + string(d.Reason)
+	}
+	if d.Shadow > 0 {
+		s += fmt.Sprintf(" by limit %d", d.Shadow)
 	}
 	if d.Source != core.SourceStore {
 		s += ", by " + d.Source.String()

@@ -22,7 +22,7 @@ import (
 func inAllFrameworks(t *testing.T, test func(t *testing.T, f client)) {
 	for name, fw := range frameworks {
 		t.Run(name, func(t *testing.T) {
-			store, _ := newStore("")
+			store, _ := newStore(t.Context(), "")
 			srv := httptest.NewServer(served(slog.New(slog.DiscardHandler), fw.routes(newSite(fw.title, "in this process", newLimits(store)))))
 			t.Cleanup(srv.Close)
 			test(t, client{t, srv.URL})
@@ -286,7 +286,7 @@ func TestAFailedPostIsGivenBack(t *testing.T) {
 // and of no user.
 func TestObserved(t *testing.T) {
 	var log bytes.Buffer
-	store, _ := newStore("")
+	store, _ := newStore(t.Context(), "")
 	l := newLimits(observed(store, slog.New(slog.NewTextHandler(&log, nil))))
 	for range 11 {
 		if _, err := l.reply.Allow(t.Context(), "alice", "reply"); err != nil {

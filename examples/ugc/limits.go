@@ -93,11 +93,15 @@ func reasoned(o core.Observation) string {
 
 // newStore makes the store of the limits. With Redis's address a fleet shares it, and the
 // process decides while Redis has no answer.
-func newStore(redisAddr string) (store core.Store, end func()) {
+func newStore(ctx context.Context, redisAddr string) (store core.Store, end func()) {
 	memory := memorystore.New(nil)
 	if redisAddr == "" {
 		return memory, func() {}
 	}
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
-	return core.Fallback(redisstore.New(rdb, nil), memory), func() { _ = rdb.Close() }
+	shared := redisstore.New(rdb, nil)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = shared.Connect(ctx) // so that the first requests need not; if Redis is down, the process decides
+	return core.Fallback(shared, memory), func() { _ = rdb.Close() }
 }

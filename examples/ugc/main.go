@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	slog.SetDefault(logger)
 
 	redis.SetLogger(quiet{})
-	store, end := newStore(opts.redis)
+	store, end := newStore(ctx, opts.redis)
 	defer end()
 	kept := "in this process"
 	if opts.redis != "" {

@@ -210,7 +210,7 @@ func memory() core.Store { return memorystore.New(nil) }
 func charges(s *Store) (charges []string) {
 	for _, c := range s.Charges() {
 		peek := ""
-		if c.Mode == machine.Peek {
+		if c.Mode == machine.ModePeek {
 			peek = " peek"
 		}
 		// Gin and Echo write their templates in another way.

@@ -322,7 +322,7 @@ type distant struct {
 
 func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	d, err := s.Store.Take(ctx, c)
-	if c.Mode == machine.Peek {
+	if c.Mode == machine.ModePeek {
 		return d, err
 	}
 	select {

@@ -42,7 +42,7 @@ func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, error)
 		*at = time.Now()
 	}
 	s.mu.Lock()
-	if d.Allowed && c.Mode == machine.Charge {
+	if d.Allowed && c.Mode == machine.ModeCharge {
 		s.charges = append(s.charges, time.Now())
 	}
 	s.mu.Unlock()

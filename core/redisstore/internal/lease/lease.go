@@ -72,7 +72,7 @@ func (t *Table) Counts() (taken, returned, lost uint64) {
 // charge: if one of its limits is not leased, or if it is a Peek, forced, a ban by hand, ahead of its time,
 // or of several subjects.
 func Of(c *core.Charge) time.Duration {
-	if c.Mode != machine.Charge || c.Ahead > 0 || c.Ban > 0 || c.And != nil {
+	if c.Mode != machine.ModeCharge || c.Ahead > 0 || c.Ban > 0 || c.And != nil {
 		return 0
 	}
 	least := int64(0)

@@ -49,9 +49,9 @@ type Question struct {
 // The cache keeps the charge's limits, which may not change afterwards.
 func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool) {
 	switch {
-	case c.Mode == machine.Peek || n.off:
+	case c.Mode == machine.ModePeek || n.off:
 		return Question{}, false
-	case c.Mode != machine.Charge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
+	case c.Mode != machine.ModeCharge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
 		n.Begin(c.User, c.Action)
 		for i := range c.And {
 			n.Begin(c.And[i].User, c.And[i].Action)
