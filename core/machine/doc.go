@@ -34,7 +34,7 @@
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
 // order: args, load, check, charge, refuse, read, amend, save. trail.lua keeps its instants in log.lua
 // for SlidingWindow and in ring.lua for MovingWindow; in Go both are queue.go. refunds.lua and span.lua
-// have Go files too. take.lua, amend.lua, state.lua and unknown.lua have none.
+// have Go files too. take.lua, amend.lua and state.lua have none.
 //
 // Package core/storetest tests the arithmetic of both against a model. After a change run
 //

@@ -64,7 +64,7 @@ func bundle() (text, version string) {
 		}
 		fmt.Fprintf(&b, " then\n%send\n", source)
 	}
-	b.WriteString("return require 'unknown'\nend\n")
+	b.WriteString("end\n")
 	return b.String(), fmt.Sprintf("%x", sha1.Sum([]byte(b.String())))[:16]
 }
 
