@@ -19,7 +19,7 @@ local function slotID(at) return at % 2 ^ 39 * 2 ^ 14 end
 
 local function args(ask, kind, shadow, cost, quota, period)
 	local l = trail.args(ask, kind, shadow, cost, quota, period)
-	l.dated = ask.mode == '2'
+	l.dated = ask.mode == 'r'
 	return l
 end
 

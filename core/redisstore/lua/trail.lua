@@ -19,7 +19,7 @@ local maxOwed = 70000000 -- the most entries that an ask above the quota leaves:
 local function args(ask, kind, _, cost, quota, period)
 	return {
 		kind = kind, cost = cost + 0, max = quota + 0, period = period + 0, forced = ask.forced,
-		most = ask.mode == '4' and min(quota * 2, maxOwed) or quota + 0,
+		most = ask.mode == 'o' and min(quota * 2, maxOwed) or quota + 0,
 	}
 end
 
