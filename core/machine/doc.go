@@ -35,7 +35,7 @@
 // order: args, load, check, charge, refuse, read, amend, save. trail.lua keeps its instants in log.lua
 // for SlidingWindow and in ring.lua for MovingWindow; in Go both are queue.go. refunds.lua and span.lua
 // have Go files too. take.lua does what Charge.Check and Charge.Commit in core/charge.go do, and amend.lua
-// what Receipt.Amend in core/refund.go does. state.lua and unknown.lua have no Go file.
+// what Receipt.Amend in core/refund.go does. state.lua has no Go file.
 //
 // Package core/storetest tests the arithmetic of both against a model. After a change run
 //
@@ -60,8 +60,8 @@
 // Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
-// A new form of state also needs a Form and an entry in the table of machines in kinds.go, and the name of
-// its Lua file in redisstore/library.go. Its machine keeps the state in State.Other, so no store, and no
+// A new form of state also needs a Form, its name, which is that of its Lua file, and an entry in the
+// table of machines, all in kinds.go. Its machine keeps the state in State.Other, so no store, and no
 // binary form, has to know of it. A check does not change what Other points to, because a Peek ends there.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back

@@ -1,5 +1,7 @@
 package machine
 
+import "iter"
+
 // A Kind is a kind of limit. A rule never reads a state of another kind's form.
 type Kind uint8
 
@@ -31,6 +33,14 @@ var kinds = [...]kind{
 	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans, records: true},
 }
 
+// Kinds are all kinds.
+func Kinds() iter.Seq[Kind] {
+	return func(yield func(Kind) bool) {
+		for k := Kind(1); int(k) < len(kinds) && yield(k); k++ {
+		}
+	}
+}
+
 type kind struct {
 	word        string // in keys, headers and logs, and on Redis
 	constructor string // in package core, and in a limit's text
@@ -56,6 +66,11 @@ const (
 
 // machines is the table of all machines, by form.
 var machines = [...]machine{FormMeter: &meter{}, FormCounter: &counter{}, FormTrail: &trail{}, FormBans: &bans{}, FormSlots: &slots{}}
+
+// String returns the name of the form's machine: that of its files in Go and Lua.
+func (f Form) String() string {
+	return [...]string{FormMeter: "meter", FormCounter: "counter", FormTrail: "trail", FormBans: "ban", FormSlots: "slots"}[f]
+}
 
 // A machine is the arithmetic of the kinds with one form. Its first eight functions have their
 // counterparts in its Lua file, in the same order.

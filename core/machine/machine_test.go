@@ -291,7 +291,7 @@ func FuzzUnmarshalBinary(f *testing.F) {
 // Every entry of the table is whole: a kind that is only half there is not decided as another one.
 func TestEveryKindIsComplete(t *testing.T) {
 	words := map[string]bool{}
-	for k := Kind(1); int(k) < len(kinds); k++ {
+	for k := range Kinds() {
 		e := kinds[k]
 		if e.word == "" || words[e.word] || e.constructor == "" || e.most < 1 || machines[e.form] == nil {
 			t.Errorf("kind %d: %+v", k, e)

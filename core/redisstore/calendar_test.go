@@ -222,7 +222,7 @@ func TestTwoVersionsOfTimeZoneDataDecideAsInGo(t *testing.T) {
 			}
 
 			unix := w.now + r.Int64N(20*3600e6) - 10*3600e6
-			word := "1 calendar "
+			word := "c calendar "
 			for n, number := range rule.Args(nil, ask, unix) {
 				if n > 0 {
 					word += ","

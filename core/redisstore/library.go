@@ -31,11 +31,6 @@ type program struct {
 	digest   string // of the source, for EVALSHA
 }
 
-// machines are the modules of the machines, by the form of their states.
-var machines = map[machine.Form]string{
-	machine.FormMeter: "meter", machine.FormCounter: "counter", machine.FormTrail: "trail", machine.FormBans: "ban", machine.FormSlots: "slots",
-}
-
 var modules, version = bundle()
 
 var take, amend = newProgram("take"), newProgram("amend")
@@ -57,14 +52,14 @@ func bundle() (text, version string) {
 		source, _ := lua.ReadFile("lua/" + file.Name())
 		name := strings.TrimSuffix(file.Name(), ".lua")
 		fmt.Fprintf(&b, "if name == '%s'", name)
-		for kind := machine.Kind(1); kind.String() != "invalid"; kind++ {
-			if machines[kind.Form()] == name {
+		for kind := range machine.Kinds() {
+			if kind.Form().String() == name {
 				fmt.Fprintf(&b, " or name == '%s'", kind)
 			}
 		}
 		fmt.Fprintf(&b, " then\n%send\n", source)
 	}
-	b.WriteString("return require 'unknown'\nend\n")
+	b.WriteString("end\n")
 	return b.String(), fmt.Sprintf("%x", sha1.Sum([]byte(b.String())))[:16]
 }
 

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -44,14 +43,4 @@ func mini(t testing.TB) storetest.Fixture {
 		}
 	})
 	return storetest.Fixture{Store: store, Advance: advance, Now: func() time.Time { return now }, Traces: 30}
-}
-
-// A kind that has no machine in Lua fails its own charge only.
-func TestUnknownKindIsAnError(t *testing.T) {
-	worlds(t, func(t *testing.T, w *world) {
-		reply, err := w.rdb.Eval(t.Context(), redisstore.Script, []string{"a", "b", "c"}, "1 fixed 1,5,1000000", "1 new 1,2,3", "1 fixed 1,5,1000000").Result()
-		if want := "[3 1000000 !no such kind: new 3 1000000]"; err != nil || fmt.Sprint(reply) != want {
-			t.Errorf("%v, %v; want %s", reply, err, want)
-		}
-	})
 }

@@ -4,7 +4,7 @@ package redisstore
 //
 //	command    FCALL or EVALSHA, how many keys, the keys of all limits, then the words
 //	charge     its mode, and a rule for each limit; equal ones at the end are sent once
-//	mode       0 peek, 1 charge, 2 charge with a receipt, 3 force, 4 owe; "?" if the caller is
+//	mode       p peek, c charge, r charge with a receipt, f force, o owe; "?" if the caller is
 //	           patient; ":" and how far ahead of its time it may be admitted
 //	rule       " ", "&" if it is the first of a further subject, the kind, " ", its numbers with ","
 //	           between them, "~" if it is a shadow
@@ -21,22 +21,22 @@ package redisstore
 // after the keys, and the reply. Times are microseconds.
 //
 //	Funnel(15, Per(1, time.Second)), empty
-//	    1 funnel 1000000,15000000
+//	    c funnel 1000000,15000000
 //	    2000001
 //	FixedWindow(100, time.Hour), the first action, with a receipt
-//	    2 fixed 1,100,3600000000
+//	    r fixed 1,100,3600000000
 //	    1767323045678901 3 3600000000
 //	the refund of that action
 //	    1767323045678901 | fixed 1,3600000000,1767326645678901,1
 //	    1
 //	CalendarWindow(100, core.Day, nil), the first action, at 03:04:05.678901 UTC
-//	    1 calendar 1,100,86400000000,1767225600000000,1767312000000000,1767398400000000,1767484800000000
+//	    c calendar 1,100,86400000000,1767225600000000,1767312000000000,1767398400000000,1767484800000000
 //	    3 75354321099
 //	FixedWindow(100, time.Hour), SlidingWindow(1, time.Minute) and a BanPolicy, 20 s after an action
-//	    1 fixed 1,100,3600000000 sliding 1,1,60000000 ban 0,3,60000000,7200000000,300000000
+//	    c fixed 1,100,3600000000 sliding 1,1,60000000 ban 0,3,60000000,7200000000,300000000
 //	    3 3580000000 2 40000000 40000000 3 60000000 0 0
 //	FixedWindow(5, time.Minute) of a user and FixedWindow(100, time.Minute) of their organization, new
-//	    1 fixed 1,5,60000000 &fixed 1,100,60000000
+//	    c fixed 1,5,60000000 &fixed 1,100,60000000
 //	    3 60000000 3 60000000
 
 import (
@@ -137,16 +137,16 @@ func (r *request) covers(now int64) bool { return r.start <= now && now < r.end 
 
 // appendMode appends the beginning of a charge's word.
 func appendMode(b []byte, c *core.Charge) []byte {
-	mode := byte('1')
+	mode := byte('c')
 	switch {
 	case c.Mode == machine.ModePeek:
-		mode = '0'
+		mode = 'p'
 	case c.Mode == machine.ModeForce:
-		mode = '3'
+		mode = 'f'
 	case c.Mode == machine.ModeOwe:
-		mode = '4'
+		mode = 'o'
 	case c.Receipt:
-		mode = '2'
+		mode = 'r'
 	}
 	b = append(b, mode)
 	if c.Patient {

@@ -15,7 +15,7 @@ local nonsense, expiry = state.nonsense, state.expiry
 local function args(ask, _, _, byHand, refusals, within, rest)
 	local n = state.numbers(rest)
 	return {
-		bans = true, byHand = byHand + 0, always = byHand ~= '0' and ask.mode ~= '0',
+		bans = true, byHand = byHand + 0, always = byHand ~= '0' and ask.mode ~= 'p',
 		refusals = refusals + 0, within = within + 0, forget = n[1], lengths = {unpack(n, 2)},
 	}
 end

@@ -17,7 +17,7 @@ local linger = 1000000
 local function args(ask, kind, _, cost, max, period, rest)
 	return { -- Lua finds the first fields fastest
 		ends = 0, count = 0, dirty = false, stored = 0, cost = cost + 0, max = max + 0, period = period + 0,
-		elastic = kind == 'elastic', forced = ask.forced, most = ask.mode == '4' and max * 2 or max + 0,
+		elastic = kind == 'elastic', forced = ask.forced, most = ask.mode == 'o' and max * 2 or max + 0,
 		starts = kind == 'calendar' and require('state').numbers(rest),
 	}
 end

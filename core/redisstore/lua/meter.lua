@@ -42,7 +42,7 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 	if ask.forced then
 		l.forced, l.most, l.mostPart = true, l.burst, l.burstPart
 	end
-	if ask.mode == '4' then -- the most debt is two quotas, and what a reply can hold
+	if ask.mode == 'o' then -- the most debt is two quotas, and what a reply can hold
 		l.most, l.mostPart = l.burst * 2, l.burstPart * 2
 		if l.mostPart >= l.parts then
 			l.most, l.mostPart = l.most + 1, l.mostPart - l.parts
@@ -51,7 +51,7 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 			l.most, l.mostPart = 2 ^ 52 - 1, 0
 		end
 	end
-	if ask.mode == '2' then l.dated = true end
+	if ask.mode == 'r' then l.dated = true end
 	return l
 end
 

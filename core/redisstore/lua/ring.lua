@@ -10,7 +10,7 @@ local int = state.int
 local width = 7 -- of an entry, in bytes
 local header = 56 -- room for its four numbers, in whole entries
 local short = 32 * width -- the longest state without a header
-local long = 500000 -- entries, which take some 40 ms to copy
+local inPlace = 500000 -- entries from which a ring grows in place: it takes some 40 ms to copy them
 local since = 65536 -- the most later entries that move when one is removed
 
 local ring = {}
@@ -151,7 +151,7 @@ function ring.save(l, now)
 		l.head = (l.head + gone) % l.cap
 	end
 	-- A state without a header is written anew, and an empty ring or one of which little is used.
-	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < long
+	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < inPlace
 	if anew and need * width <= short then
 		set(l, brief(l) .. rep(encode(now), units))
 		return
@@ -161,7 +161,7 @@ function ring.save(l, now)
 	end
 	local new, first = encode(now + l.back), math.min(n, l.cap - l.head)
 	local cap = math.max(need, math.min(need > l.max and l.most or l.max, need < 1024 and need * 2 + 6 or math.floor(need * 9 / 8)))
-	if n > 0 and need > l.cap and l.cap >= long then
+	if n > 0 and need > l.cap and l.cap >= inPlace then
 		-- Copying a long ring would delay all users. So it grows in place, and the entries
 		-- from the head to the old end move to the new end.
 		call('SETRANGE', l.key, int(header + width * cap - 1), '\0')

@@ -17,9 +17,9 @@ local int = state.int
 -- others.
 local function slotID(at) return at % 2 ^ 39 * 2 ^ 14 end
 
-local function args(ask, kind, shadow, cost, most, period)
-	local l = trail.args(ask, kind, shadow, cost, most, period)
-	l.dated = ask.mode == '2'
+local function args(ask, kind, shadow, cost, quota, period)
+	local l = trail.args(ask, kind, shadow, cost, quota, period)
+	l.dated = ask.mode == 'r'
 	return l
 end
 

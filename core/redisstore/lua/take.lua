@@ -2,8 +2,8 @@
 -- integers below 2^53: microseconds since 1970, counts, parts of a microsecond.
 --
 -- keys  one for each limit of each charge
--- args  for each charge its word: its mode (0 peek, 1 charge, 2 charge and reply the instant,
---       3 charge what there is room for, 4 charge above the quota too); "?" if the caller waits
+-- args  for each charge its word: its mode (p peek, c charge, r charge and reply the instant,
+--       f charge what there is room for, o charge above the quota too); "?" if the caller waits
 --       when refused, and no limit records the refusal; ":" and how far ahead of its time a
 --       meter may admit it; its rules, see protocol.go. A rule with "&" is the first of a
 --       further subject: all subjects of a charge pass, or none does. Further charges have the
@@ -11,7 +11,7 @@
 --       If charges are repeated in a row, one more: for each of these "*", its number, ":" and
 --       how often it is repeated after the first time.
 --
--- It replies for each charge the instant, in mode 2; then for each limit the numbers at the top
+-- It replies for each charge the instant, in mode r; then for each limit the numbers at the top
 -- of its machine's file. For a charge that failed it replies "!" and the error instead. If the
 -- whole reply is one value, it is not in an array.
 
@@ -22,9 +22,9 @@ local turn = 0 -- the number of the decision. What it notes of a subject is this
 -- there are fewer, and the others in one text.
 local function plan(word)
 	local match = string.match
-	local mode, patient, ahead, at = match(word, '^(%d)(%??):?(%d*)()')
+	local mode, patient, ahead, at = match(word, '^(%l)(%??):?(%d*)()')
 	local rules, subject = {mode = mode, patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0}, nil
-	rules.forced = mode == '3' or mode == '4' or nil
+	rules.forced = mode == 'f' or mode == 'o' or nil
 	repeat
 		local further, kind, first, second, third, rest, mark, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)()', at)
 		local machine, shadow = require(kind), mark ~= ''
@@ -47,7 +47,7 @@ local function decide(keys, args, words, repeats, now, reply)
 		local word = args[charge < words and charge or words]
 		local rules = plans[word] or plan(word)
 		local n, mode, size, times = #rules, rules.mode, last, repeats and repeats[charge] or 1
-		local charging = mode ~= '0'
+		local charging = mode ~= 'p'
 		for time = 1, times do
 			-- pass is whether all enforced limits have room, and this is no peek. A subject is short if
 			-- one of its shadow limits has none, and limited if a limit other than InFlight refuses.
@@ -74,7 +74,7 @@ local function decide(keys, args, words, repeats, now, reply)
 					end
 				end
 			end
-			if mode == '2' then
+			if mode == 'r' then
 				size = size + 1
 				reply[size] = now
 			end

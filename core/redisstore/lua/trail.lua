@@ -14,12 +14,12 @@
 
 local max, min = math.max, math.min
 local state = require 'state'
-local longest = 70000000 -- entries that an ask may leave above the quota: a string cannot hold 74 million
+local maxOwed = 70000000 -- the most entries that an ask above the quota leaves: a string cannot hold 74 million
 
-local function args(ask, kind, _, cost, most, period)
+local function args(ask, kind, _, cost, quota, period)
 	return {
-		kind = kind, cost = cost + 0, max = most + 0, period = period + 0, forced = ask.forced,
-		most = ask.mode == '4' and min(most * 2, longest) or most + 0,
+		kind = kind, cost = cost + 0, max = quota + 0, period = period + 0, forced = ask.forced,
+		most = ask.mode == 'o' and min(quota * 2, maxOwed) or quota + 0,
 	}
 end
 
