@@ -59,6 +59,11 @@ type Framework[C any] interface {
 	// HandleError gives the central error handler an error of Answer, Deny or Fail, so that the
 	// request is answered before Allow returns. It does nothing if there is no such handler.
 	HandleError(c C, err error)
+
+	// Discard has the response send nothing more, after Allow has answered. If a handler writes
+	// nevertheless, the framework calls wrote and returns its error to the handler. [Discarding] does
+	// that. If a handler has a ResponseWriter that cannot be replaced, Discard does nothing.
+	Discard(c C, wrote func() error)
 }
 
 // Watched is a response that is watched while a hook or the handlers run.
