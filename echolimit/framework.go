@@ -42,6 +42,10 @@ func (framework) Answer(c echo.Context, p gate.Problem, err error) error {
 
 func (framework) HandleError(c echo.Context, err error) { c.Error(err) }
 
+func (framework) Discard(c echo.Context, wrote func() error) {
+	c.Response().Writer = gate.Discarding(c.Response().Writer, wrote)
+}
+
 // watched is a response whose Writer is watched.
 type watched struct {
 	res      *echo.Response

@@ -116,8 +116,8 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFu
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
 // Allowed, Allow has answered and aborted the chain, and the handler returns.
 //
-// If a handler does not use the decision, its action runs although the client was answered 429. Have go
-// vet report it:
+// If a handler does not use the decision, its action runs although the client was answered 429. What it
+// writes is not sent, and the log says so once. Have go vet report it:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/ginlimit.Allow ./...
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {

@@ -35,6 +35,9 @@ func (framework) Answer(x exchange, p gate.Problem, _ error) error {
 
 func (framework) HandleError(exchange, error) {}
 
+// Discard does nothing, because the handler has its own copy of w.
+func (framework) Discard(exchange, func() error) {}
+
 type watched func() (status int, begun bool)
 
 func (w watched) Answered() bool           { _, begun := w(); return begun }

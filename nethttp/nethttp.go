@@ -201,8 +201,8 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 //
 //	defer streams.Release(context.WithoutCancel(r.Context()), d)
 //
-// If a handler does not use the decision, its action runs although the client was answered 429. The
-// compiler does not see that. go vet does if it is told to:
+// If a handler does not use the decision, its action runs although the client was answered 429, and what it
+// writes follows the answer. The compiler does not see that. go vet does if it is told to:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/nethttp.Allow ./...
 //

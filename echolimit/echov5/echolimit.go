@@ -101,8 +101,8 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*echo.Context]) echo.Middlew
 // Allowed, Allow has answered, and the handler returns nil. The central error handler has then had
 // the error that Limit returns.
 //
-// If a handler does not use the decision, its action runs although the client was answered 429. Have go
-// vet report it:
+// If a handler does not use the decision, its action runs although the client was answered 429. What it
+// writes is not sent, and the log says so once. Have go vet report it:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/echolimit/echov5.Allow ./...
 func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {

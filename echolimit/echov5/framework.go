@@ -55,6 +55,11 @@ func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
 
 func (framework) HandleError(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) }
 
+func (framework) Discard(c *echo.Context, wrote func() error) {
+	w, replace := below(c)
+	replace(gate.Discarding(w, wrote))
+}
+
 // own returns Echo's own Response, or nil if a middleware hides it.
 func own(c *echo.Context) *echo.Response {
 	res, _ := echo.UnwrapResponse(c.Response())

@@ -29,7 +29,7 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 					allow = in.Config.Allow
 				}
 				d := allow(w, r, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed {
+				if in.Decided(d); !d.Allowed && !in.Ignored {
 					return
 				}
 			}
@@ -111,7 +111,7 @@ func mountGin(a gatetest.App) http.Handler {
 					allow = ginConfig(*in.Config).Allow
 				}
 				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed {
+				if in.Decided(d); !d.Allowed && !in.Ignored {
 					return
 				}
 			}
@@ -204,7 +204,7 @@ func mountEcho(a gatetest.App) http.Handler {
 					allow = echoConfig(*in.Config).Allow
 				}
 				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed {
+				if in.Decided(d); !d.Allowed && !in.Ignored {
 					return nil
 				}
 			}

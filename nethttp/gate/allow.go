@@ -1,7 +1,10 @@
 package gate
 
 import (
+	"errors"
+	"log/slog"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -10,7 +13,8 @@ import (
 // nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
 // pass, it answers the request as [Gate.Serve] does. An error of Deny or Fail or of the Framework's
 // Answer goes to its HandleError: if a handler got the error and dropped it, the client would not
-// learn of the refusal. If cfg.Headers is unknown, the answer is 500.
+// learn of the refusal. If cfg.Headers is unknown, the answer is 500. What a handler writes after the
+// answer goes to the Framework's Discard.
 //
 // If a limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the
 // same unit, whatever cfg says: the headers of one response agree.
@@ -38,9 +42,24 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		if err := answer(f, cfg, c, &a); err != nil {
 			f.HandleError(c, err)
 		}
+		f.Discard(c, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
 }
+
+// saidIgnored is whether a handler was reported that goes on although Allow has answered its request.
+var saidIgnored atomic.Bool
+
+// ignored is the error of a write after Allow has answered. It logs the first one.
+func ignored(adapter, action string) error {
+	if !saidIgnored.Swap(true) {
+		slog.Default().Warn(adapter+": a handler has written a response after Allow had answered the request; it is not sent, but what else the handler does is done: return if the decision is not Allowed",
+			"code", "refusal-ignored", "action", action)
+	}
+	return errAnswered
+}
+
+var errAnswered = errors.New("gate: Allow has answered the request; return if its decision is not Allowed")
 
 // allow decides, with the headers that a Config asks for.
 func (a *attempt) allow(r *http.Request, hs Headers) {

@@ -73,7 +73,7 @@ func mountEchoV5(a gatetest.App) http.Handler {
 					allow = echoV5Config(*in.Config).Allow
 				}
 				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed {
+				if in.Decided(d); !d.Allowed && !in.Ignored {
 					return nil
 				}
 			}

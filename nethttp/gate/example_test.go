@@ -45,6 +45,8 @@ func (framework) Answer(c *exchange, p gate.Problem, _ error) error {
 
 func (framework) HandleError(*exchange, error) {}
 
+func (framework) Discard(c *exchange, wrote func() error) { c.w = gate.Discarding(c.w, wrote) }
+
 type watched struct {
 	exchange *exchange
 	bare     http.ResponseWriter

@@ -4,4 +4,5 @@ package gate
 func ForgetHandlers() {
 	handlers.down.last.Store(0)
 	handlers.broken.last.Store(0)
+	saidIgnored.Store(false)
 }

@@ -31,6 +31,14 @@ func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
+// statusOf is 400 if the request is at fault, and 500 if the server is.
+func statusOf(err error) int {
+	if errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
+		return http.StatusBadRequest
+	}
+	return http.StatusInternalServerError
+}
+
 func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()) }
 
 // log logs a failure, unless the request is at fault or the client has disconnected.

@@ -4,6 +4,7 @@ package gate
 
 import (
 	"fmt"
+	"hash/crc32"
 	"net/http"
 	"strconv"
 	"time"
@@ -94,6 +95,46 @@ func (hs *headers) write(h http.Header, outer shown, a *attempt) {
 	if d.RetryAfter != core.Never {
 		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d.RetryAfter), 10)}
 	}
+}
+
+// soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
+// slots may take much less time than their leases.
+const soon = time.Second
+
+// told is the decision as the client is told it. If InFlight binds, the client is told to look again
+// soon: a client that waits for the end of a lease would waste the slots that are released before.
+//
+// If the wait is spread, it is longer by a part that is always the same for the user, on every
+// server. So of two refusals the later one tells the user no later time.
+//
+// p is the policy of the limiter that usually decides, or an empty one.
+func (a *attempt) told(p *policy) *core.Decision {
+	d := &a.decision
+	if a.lease != 0 && a.slotBinds(p) {
+		slot := *d
+		slot.ResetAfter = soon
+		if !d.Allowed {
+			slot.RetryAfter = soon
+		}
+		return &slot
+	}
+	if !a.spread || d.Allowed || d.RetryAfter == core.Never {
+		return d
+	}
+	spread := *d
+	share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
+	spread.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+	spread.ResetAfter = max(d.ResetAfter, spread.RetryAfter)
+	return &spread
+}
+
+// slotBinds reports whether the binding limit is InFlight.
+func (a *attempt) slotBinds(p *policy) bool {
+	if !a.decision.Allowed {
+		return a.decision.Reason == core.ReasonInFlight
+	}
+	p = p.of(a)
+	return inFlight(&p.limits[p.binding(&a.decision)])
 }
 
 // numbers sets the three headers that begin with X-RateLimit.

@@ -109,3 +109,6 @@ func parseItem(item string) (r, t int64, ok bool) {
 	t, _ = strconv.ParseInt(second, 10, 64)
 	return r, t, err == nil
 }
+
+// inFlight reports whether a limit counts requests at the same time.
+func inFlight(l *core.Limit) bool { return l.Kind() == "inflight" }

@@ -28,7 +28,7 @@ func mountExample(a gatetest.App) http.Handler {
 					cfg = &lifted
 				}
 				d := gate.Allow(framework{}, c, cfg, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed {
+				if in.Decided(d); !d.Allowed && !in.Ignored {
 					return
 				}
 			}

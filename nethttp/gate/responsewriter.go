@@ -112,6 +112,21 @@ func (w *watched) CloseNotify() <-chan bool {
 
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// Discarding returns a ResponseWriter that sends nothing more: where w would write, it calls wrote and
+// returns its error.
+func Discarding(w http.ResponseWriter, wrote func() error) http.ResponseWriter {
+	return &discarding{w, wrote}
+}
+
+type discarding struct {
+	http.ResponseWriter
+	wrote func() error
+}
+
+func (d *discarding) WriteHeader(int)             { _ = d.wrote() }
+func (d *discarding) Write([]byte) (int, error)   { return 0, d.wrote() }
+func (d *discarding) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
 // flushing is a watched with the method Flush, which handlers that stream look for.
 type flushing struct{ *watched }
 

@@ -3,12 +3,15 @@ package gate
 // Warnings, logged once, of a middleware with the wrong keys or in the wrong place.
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"github.com/tailcut/tailcut/keyfuncs"
 )
 
 // A suspicion is that a subject has the wrong keys or that a middleware is in the wrong place. It is
@@ -34,10 +37,13 @@ func (s *suspicion) cleared(many int32) {
 
 func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
-// warnKeyless logs that no request has had the key that f is about: a limit that is mounted before the
-// login never has a user.
-func (g *Gate[C]) warnKeyless(c C, s *subject[C], f *Failure) {
-	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", f.adapter, manyKeyless, f.asking)
+// noteKeyless notes that a subject had no key, which f is about, and logs if no request has had one: a
+// limit that is mounted before the login never has a user.
+func (g *Gate[C]) noteKeyless(c C, s *subject[C], missing *suspicion, f *Failure) {
+	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.shown(manyKeyless) {
+		return
+	}
+	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", g.name, manyKeyless, f.asking)
 	if f.asking == "user" {
 		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
 	} else {

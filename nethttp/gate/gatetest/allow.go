@@ -2,9 +2,11 @@ package gatetest
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,4 +153,68 @@ func failsInner() core.Store {
 		}
 		return core.Decision{Allowed: true, Limit: 9, Remaining: 5, ResetAfter: time.Hour}, nil
 	})
+}
+
+// A handler that drops the decision of Allow writes nothing to the client, and the log tells of it once.
+func testIgnoredRefusal(t *testing.T, adapters []Adapter) {
+	servers := Serve(t)
+	denies := Decides(core.Decision{RetryAfter: 30 * time.Second, ResetAfter: time.Minute, Reason: core.ReasonLimited})
+	for _, c := range []struct {
+		name   string
+		store  func() core.Store
+		cfg    *nethttp.Config
+		status int
+		ends   string
+	}{
+		{"refused", denies, nil, 429, "}\n"},
+		{"refused by Deny", denies, &teapot, 418, "denied 5"},
+		{"failed", Fails("boom"), nil, 503, "}\n"},
+	} {
+		for _, ad := range adapters {
+			if ad.KeepsWriter {
+				continue
+			}
+			for _, s := range servers {
+				t.Run(c.name+"/"+ad.Name+"/"+s.Proto, func(t *testing.T) {
+					log := Capture(t)
+					if ad.Forget != nil {
+						ad.Forget()
+					}
+					errs := make(chan error, 2)
+					s.Mount(ad.Mount(App{Routes: []Route{{
+						Inside: []Inside{{Limiter: Five(c.store()), User: "alice", Action: "upload", Cost: 1, Config: c.cfg, Ignored: true}},
+						Handler: func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) {
+							_, err := io.WriteString(w, "secret")
+							errs <- err
+						},
+					}}}))
+					for range 2 {
+						resp, err := s.Client().Post(s.URL+"/replies/7", "", nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						body, err := io.ReadAll(resp.Body)
+						resp.Body.Close()
+						if err != nil || resp.StatusCode != c.status || strings.Contains(string(body), "secret") || !strings.HasSuffix(string(body), c.ends) {
+							t.Errorf("the client got %d %q, %v; want %d and what Allow has answered", resp.StatusCode, body, err, c.status)
+						}
+						if err := <-errs; err == nil {
+							t.Error("the handler is not told that what it writes is not sent")
+						}
+					}
+					if ad.Forget == nil {
+						return
+					}
+					said := log.Take(ad.pkg())
+					if c.status == 503 {
+						said = said[1:] // the store has no answer
+					}
+					want := "WARN adapter: a handler has written a response after Allow had answered the request; it is not sent, but what else the handler does is done: return if the decision is not Allowed | refusal-ignored | upload"
+					if !slices.Equal(said, []string{want}) {
+						t.Errorf("the log says %q, want once %q", said, want)
+					}
+				})
+			}
+		}
+	}
 }

@@ -48,13 +48,14 @@ type Limit struct {
 	And     []Limit         // not nil: LimitAll of this and these, of which the Config and Routed are not used
 }
 
-// An Inside is a call of Allow in a handler. The handler returns if Allow does not pass.
+// An Inside is a call of Allow in a handler. The handler returns if Allow does not pass, unless it is Ignored.
 type Inside struct {
 	Limiter      *core.Limiter
 	User, Action string
 	Cost         int
 	Config       *nethttp.Config     // whose method is called; nil is the function
 	Decided      func(core.Decision) // is called with what Allow returns
+	Ignored      bool                // the handler goes on if Allow does not pass
 }
 
 // A Handler answers. kept is the adapter's Decision for the request.
@@ -76,6 +77,9 @@ type Adapter struct {
 	// hand over the connection, or be asked to by HTTP/2 without a panic.
 	NoStreams, NoHijack, HijackPanics bool
 
+	// KeepsWriter says that a handler has a ResponseWriter that Framework.Discard cannot replace.
+	KeepsWriter bool
+
 	// Forget lets gate.Allow log again at once. If it is nil, what Allow logs is not tested.
 	Forget func()
 }
@@ -94,6 +98,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 	}{
 		{"responses", testResponses},
 		{"Allow answers as the limit around it", testAllowAnswersAsTheLimitAroundIt},
+		{"a handler ignores that Allow has answered", testIgnoredRefusal},
 		{"several subjects", testAll},
 		{"streaming", testStreaming},
 		{"hijack", testHijack},

@@ -1,0 +1,238 @@
+package gate
+
+// One request, from the key functions to the handlers or the answer.
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+)
+
+// An attempt is an action that a request asks for, and what was decided.
+type attempt struct {
+	adapter string
+	asking  string // what is asked at present, for a failure
+	part           // of the first subject
+	further []part
+	cost    int
+	spread  bool // whether clients are told to wait for different times
+
+	decision core.Decision // zero if there is none
+	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
+	failure  *Failure      // why there is none
+}
+
+// A part of an attempt is that of one subject.
+type part struct {
+	limiter      *core.Limiter
+	user, action string
+}
+
+// parts are those of all subjects.
+func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
+
+// Serve decides the request c and sets the headers of the response. If the request passes, Serve
+// calls next, which runs the handlers, and returns its error. It renews a slot of [core.InFlight]
+// until then, and then releases it. Otherwise it answers the request, and
+// returns the error of Deny or Fail, or of the Framework's Answer.
+func (g *Gate[C]) Serve(c C, next func(C) error) error {
+	r, h := g.framework.Request(c), g.framework.Header(c)
+	var a attempt // a literal would be made elsewhere and then copied
+	a.adapter, a.limiter, a.cost, a.spread = g.name, g.subjects[0].Limiter, 1, g.config.SpreadRetryAfter
+	outer := shownBy(h)
+	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
+		return g.pass(c, r, &a, outer.there, next)
+	}
+	if a.failure != nil {
+		a.failure.log(r.Context(), &g.failures)
+	} else if outer.there {
+		g.warnTwice(h, outer, &a)
+	}
+	g.headers.write(h, outer, &a)
+	if !a.decision.Allowed {
+		return answer(g.framework, &g.config, c, &a)
+	}
+	return g.pass(c, r, &a, outer.there, next)
+}
+
+// preflight reports whether the request is a CORS preflight. It checks the two headers too:
+// an ordinary OPTIONS request must not pass uncounted.
+func preflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions &&
+		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// decide asks who, what, by which limiter and at what cost, and then the limiter. It reports whether
+// the request passes without a decision.
+func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
+	defer a.caught()
+	a.asking = "skip"
+	if f := g.config.Skip; f != nil && f(c) {
+		return true
+	}
+	if !g.keys(c, a) || !g.pick(c, a) || !g.price(c, a) {
+		return false
+	}
+	wait := g.config.MaxWait
+	if wait > 0 {
+		if own := (place{a.user, a.action}); g.places.take(own, g.config.MaxWaiting) {
+			defer g.places.leave(own)
+		} else {
+			wait = 0
+		}
+	}
+	a.charge(r.Context(), wait)
+	return false
+}
+
+// keys asks for the user and the action of each subject.
+func (g *Gate[C]) keys(c C, a *attempt) bool {
+	for i := range g.subjects {
+		s := &g.subjects[i]
+		p := part{limiter: s.Limiter}
+		var err error
+		a.asking = "user"
+		if p.user, err = s.User(c); !a.key(p.user, err) {
+			g.noteKeyless(c, s, &s.userless, a.failure)
+			return false
+		}
+		s.userless.cleared(manyKeyless)
+		g.warnPort(s, p.user)
+		a.asking = "action"
+		if p.action, err = s.Action(c); !a.key(p.action, err) {
+			g.noteKeyless(c, s, &s.actionless, a.failure)
+			return false
+		}
+		s.actionless.cleared(manyKeyless)
+		if i == 0 {
+			a.part = p
+		} else {
+			a.further = append(a.further, p)
+		}
+	}
+	return true
+}
+
+// key reports whether a key can be used.
+func (a *attempt) key(key string, err error) bool {
+	if err == nil && key == "" {
+		err = keyfuncs.ErrNoKey
+	}
+	return err == nil || a.fail(statusOf(err), err)
+}
+
+// pick asks Config.Limiter for the first subject's limiter, and makes it refundable if the cost may
+// change.
+func (g *Gate[C]) pick(c C, a *attempt) bool {
+	if g.config.Limiter == nil {
+		return true
+	}
+	a.asking = "limiter"
+	picked, err := g.config.Limiter(c)
+	if err == nil && picked != nil && picked != g.given {
+		if a.limiter = picked; g.config.changes() {
+			a.limiter, err = picked.With(core.Refundable{})
+		}
+	}
+	return err == nil || a.fail(http.StatusInternalServerError, err)
+}
+
+// price asks Config.Cost.
+func (g *Gate[C]) price(c C, a *attempt) bool {
+	if g.config.Cost == nil {
+		return true
+	}
+	var err error
+	a.asking = "cost"
+	a.cost, err = g.config.Cost(c)
+	return err == nil || a.fail(statusOf(err), err)
+}
+
+// charge charges the cost to all subjects, and waits for their turn for at most that long.
+func (a *attempt) charge(ctx context.Context, wait time.Duration) {
+	a.asking = "store"
+	a.lease = a.limiter.Lease()
+	for _, o := range a.further {
+		if its := o.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
+			a.lease = its
+		}
+	}
+	var err error
+	if wait == 0 && a.further == nil {
+		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
+	} else {
+		a.decision, err = a.chargeAll(ctx, wait)
+	}
+	switch {
+	case err == nil || errors.Is(err, core.ErrRefused):
+	case errors.Is(err, core.ErrCost):
+		a.asking = "cost"
+		a.fail(http.StatusInternalServerError, err)
+	case errors.Is(err, core.ErrConfig): // core.New has not made the limiter
+		a.asking = "limiter"
+		a.fail(http.StatusInternalServerError, err)
+	default:
+		a.fail(http.StatusServiceUnavailable, err)
+	}
+}
+
+func (a *attempt) chargeAll(ctx context.Context, wait time.Duration) (core.Decision, error) {
+	var subjects []core.Subject
+	for _, p := range a.parts() {
+		subjects = append(subjects, p.limiter.For(p.user, p.action).Cost(a.cost))
+	}
+	if wait == 0 {
+		return core.All(ctx, subjects...)
+	}
+	return core.WaitAll(ctx, wait, subjects...)
+}
+
+// fail records why there is no decision. It returns false, for a caller that stops then.
+func (a *attempt) fail(status int, err error) bool {
+	a.decision = core.Decision{}
+	a.failure = &Failure{Status: status, Err: err, adapter: a.adapter, asking: a.asking}
+	return false
+}
+
+// caught is deferred, and makes a panic a failure.
+func (a *attempt) caught() {
+	if v := recover(); v == http.ErrAbortHandler {
+		panic(v)
+	} else if v != nil {
+		a.fail(http.StatusInternalServerError, panicked(v))
+	}
+}
+
+// pass runs the handlers of a request that passes, and before that leaves a mark in the request if
+// Allow, Decision or Settle may need one. A mark costs a copy of the request. So a Limit whose
+// configuration Allow sees in the headers leaves one only inside of another mark, or if it has skipped
+// the request.
+func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, stacked bool, next func(C) error) error {
+	decided, inner := a.decision.Allowed, r
+	if decided && a.lease != 0 {
+		defer g.hold(r.Context(), a).end()
+	}
+	if g.marks || stacked || !decided {
+		outer := around[C](r)
+		if g.marks || outer != nil || !decided && g.config.Headers != XRateLimit {
+			inner = r.WithContext(&mark[C]{r.Context(), &g.config, a.limiter, a.decision, outer})
+		}
+	}
+	charges := decided && g.config.FinalCost != nil
+	var body *watchedBody
+	if charges {
+		inner, body = watchBody(inner)
+	}
+	if inner != r {
+		c = g.framework.WithRequest(c, inner)
+		defer giveBack(r, inner)
+	}
+	if !charges {
+		return next(c)
+	}
+	return g.run(c, a, body, next)
+}

@@ -1,0 +1,35 @@
+// Package dropped has handlers that drop the decision of Allow.
+package dropped
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
+	echov5 "github.com/labstack/echo/v5"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/echolimit"
+	limitv5 "github.com/tailcut/tailcut/echolimit/echov5"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+var uploads *core.Limiter
+
+// NetHTTP drops that of package nethttp, and the others those of the other adapters.
+func NetHTTP(w http.ResponseWriter, r *http.Request) {
+	nethttp.Allow(w, r, uploads, "alice", "upload", 1)
+}
+
+func Gin(c *gin.Context) { ginlimit.Allow(c, uploads, "alice", "upload", 1) }
+
+func Echo(c echo.Context) error {
+	echolimit.Allow(c, uploads, "alice", "upload", 1)
+	return nil
+}
+
+func EchoV5(c *echov5.Context) error {
+	limitv5.Allow(c, uploads, "alice", "upload", 1)
+	return nil
+}
