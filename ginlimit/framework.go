@@ -41,19 +41,8 @@ func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
 
 func (framework) HandleError(*gin.Context, error) {}
 
-func (framework) Discard(c *gin.Context, wrote func() error) {
-	c.Writer = &discarding{c.Writer, wrote}
-}
-
-// discarding is gate.Discarding for a gin.ResponseWriter.
-type discarding struct {
-	gin.ResponseWriter
-	wrote func() error
-}
-
-func (d *discarding) WriteHeader(int)                 { _ = d.wrote() }
-func (d *discarding) Write([]byte) (int, error)       { return 0, d.wrote() }
-func (d *discarding) WriteString(string) (int, error) { return 0, d.wrote() }
+// Discard does nothing: Gin's own writer cannot be replaced by less than all its methods.
+func (framework) Discard(*gin.Context, func() error) {}
 
 // ginsOwn is the type of Gin's own writer.
 var ginsOwn = reflect.TypeOf(new(gin.Context).Copy().Writer)

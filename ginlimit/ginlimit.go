@@ -109,15 +109,14 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 // Config.Limiter picks the limiter of the first subject only.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	g := gate.New(framework{}, cfg.lift(), subjects...)
-	next := func(c *gin.Context) error { c.Next(); return nil }
-	return func(c *gin.Context) { _ = g.Serve(c, next) }
+	return func(c *gin.Context) { _ = g.Serve(c, func(c *gin.Context) error { c.Next(); return nil }) }
 }
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not
 // Allowed, Allow has answered and aborted the chain, and the handler returns.
 //
-// If a handler does not use the decision, its action runs although the client was answered 429. What it
-// writes is not sent, and the log says so once. Have go vet report it:
+// If a handler does not use the decision, its action runs although the client was answered 429. Have go
+// vet report it:
 //
 //	go vet -unusedresult -unusedresult.funcs=github.com/tailcut/tailcut/ginlimit.Allow ./...
 func Allow(c *gin.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {

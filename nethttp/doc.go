@@ -162,10 +162,10 @@
 //	                       and on a route of it: remove one. Or two limiters share a state: give one of them
 //	                       another action. Not noticed if a third limit outside is tighter, or without the
 //	                       headers X-RateLimit.
-//	refusal-ignored        A handler of Gin or Echo has written a response after Allow had answered the
+//	refusal-ignored        A handler of Echo has written a response after Allow had answered the
 //	                       request. It is not sent, but the handler's action was done: return if the decision
-//	                       is not Allowed. The attribute action says which. For net/http only go vet can tell:
-//	                       see Allow.
+//	                       is not Allowed. The attribute action says which. For net/http and Gin only go vet can
+//	                       tell: see Allow.
 //	store-dropped          A hundred memorystores were made and dropped within an hour. A store that is made
 //	                       for each request limits no user: make it and its limiters once, at start-up.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.

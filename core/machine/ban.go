@@ -59,7 +59,7 @@ func (*bans) charge(r *Rule, s *State, now int64, a Ask) {
 	if a.Ban > 0 {
 		r.ban(s, now, a.Ban)
 	} else if s.ahead > 0 {
-		r.settle(s, now)
+		r.prune(s, now)
 	}
 }
 
@@ -67,11 +67,11 @@ func (*bans) charge(r *Rule, s *State, now int64, a Ask) {
 func (*bans) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	if !record || a.Patient || !r.RecordsRefusals() {
 		if s.ahead > 0 {
-			r.settle(s, now)
+			r.prune(s, now)
 		}
 		return
 	}
-	b := r.settle(s, now)
+	b := r.prune(s, now)
 	b.Last = now
 	if b.Refusals = append(b.Refusals, now); len(b.Refusals) >= r.Ban.Refusals {
 		length := r.Ban.Bans[min(b.Level, len(r.Ban.Bans)-1)]
@@ -82,12 +82,12 @@ func (*bans) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 
 // ban bans for length from now, in place of any ban.
 func (r *Rule) ban(s *State, now, length int64) {
-	b := r.settle(s, now)
+	b := r.prune(s, now)
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
 }
 
-// settle brings the state to now, removes what no longer counts, and sets Dirty.
-func (r *Rule) settle(s *State, now int64) *Bans {
+// prune brings the state to now, removes what no longer counts, and sets Dirty.
+func (r *Rule) prune(s *State, now int64) *Bans {
 	b := s.bans()
 	if b == nil {
 		b = new(Bans)

@@ -19,7 +19,7 @@ type table struct {
 	slots  []slot
 	used   atomic.Int64 // keys, expired ones too; other shards read it without the lock
 	arenas *arenas      // what does not fit into slots
-	shared *table       // the states that users without a key share, or nil: see shared.go
+	shared *table       // the states that users without a key share, or nil: see room.go
 }
 
 // The load, in percent of the slots, keeps a key at 40 to 50 bytes and searches short.

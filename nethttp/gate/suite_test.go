@@ -17,7 +17,7 @@ import (
 
 var adapters = []gatetest.Adapter{
 	{Name: "nethttp", Mount: mountNetHTTP, Forget: gate.ForgetHandlers, KeepsWriter: true},
-	{Name: "ginlimit", Mount: mountGin, Forget: gate.ForgetHandlers, HijackPanics: true},
+	{Name: "ginlimit", Mount: mountGin, Forget: gate.ForgetHandlers, KeepsWriter: true, HijackPanics: true},
 	{Name: "echolimit", Mount: mountEcho, Forget: gate.ForgetHandlers},
 	{Name: "echolimit/echov5", Mount: mountEchoV5, Forget: gate.ForgetHandlers},
 }

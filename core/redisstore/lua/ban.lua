@@ -51,8 +51,8 @@ local function check(l, now)
 	return l.always or l.ends - l.ahead <= now
 end
 
--- settle moves the state back to a clock that stepped back.
-local function settle(l)
+-- shift moves the state back to a clock that stepped back.
+local function shift(l)
 	if l.ahead > 0 then
 		l.last, l.ends, l.dirty = l.last - l.ahead, max(0, l.ends - l.ahead), true
 		for i = 1, #l.marks do
@@ -67,14 +67,14 @@ local function ban(l, now, length)
 end
 
 local function charge(l, now)
-	settle(l)
+	shift(l)
 	if l.byHand > 0 then
 		ban(l, now, l.byHand)
 	end
 end
 
 local function refuse(l, now, record, patient)
-	settle(l)
+	shift(l)
 	if record and not patient and l.refusals > 0 then
 		l.last, l.marks[#l.marks + 1], l.dirty = now, now, true
 		if #l.marks >= l.refusals then

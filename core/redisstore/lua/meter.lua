@@ -83,8 +83,8 @@ local function load(l, key, now)
 	end
 end
 
--- settle is check for what is more than a tat.
-local function settle(l, now)
+-- refresh is check for what is more than a tat.
+local function refresh(l, now)
 	local back = (l.turns or now) - now
 	if l.exists and (not l.forget) ~= (not l.keep) then
 		error(require('state').nonsense, 0)
@@ -104,7 +104,7 @@ end
 
 local function check(l, now)
 	if l.more then
-		settle(l, now)
+		refresh(l, now)
 	end
 	local debt, part, burst = l.debt, l.part, l.burst
 	if debt < 0 then

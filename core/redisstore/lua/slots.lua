@@ -1,6 +1,7 @@
 -- Slots of InFlight: a log of those that are taken. The member is the slot's number, which never
 -- changes, so a release or a renewal can be repeated, and never meets another action's slot. The score
 -- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row.
+-- Whether there is room, the wait and the reading are those of trail.lua; in slots.go they are written out.
 --
 -- arguments  cost, max, period: the lease
 -- reply      1 if it has room, plus twice the slots taken; the time until all are free; if it has no

@@ -7,6 +7,10 @@
 --   remove(l, made, units)  removes units of the instant made
 --   save(l, now)    moves all instants back by ahead, then adds added times now
 --
+-- trail.go and queue.go write at once what is only counted here until save: charge and refuse add to
+-- added, and charge to admitted too. wait is Reading.Wait, entry is At, counted from the newest, live
+-- is what dead leaves, and ahead is what shift subtracts.
+--
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
 --            available; if it has no room, the wait
