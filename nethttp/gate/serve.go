@@ -44,7 +44,8 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	var a attempt // a literal would be made elsewhere and then copied
 	a.adapter, a.limiter, a.cost, a.spread = g.name, g.subjects[0].Limiter, 1, g.config.SpreadRetryAfter
 	outer := shownBy(h)
-	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
+	skip := !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a)
+	if skip {
 		return g.pass(c, r, &a, outer.there, next)
 	}
 	if a.failure != nil {
