@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,20 +75,7 @@ func TestFleet(t *testing.T) {
 	var ins []io.Writer
 	var outs []*json.Decoder
 	for range fleetProcesses {
-		cmd := exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), fleetEnv+"="+server.Addr)
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd, in, out := startProcess(t, fleetEnv+"="+server.Addr)
 		t.Cleanup(func() {
 			_ = in.Close()
 			if err := cmd.Wait(); err != nil {

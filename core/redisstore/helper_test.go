@@ -2,7 +2,9 @@ package redisstore_test
 
 import (
 	"context"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -68,6 +70,24 @@ func TestMain(m *testing.M) {
 		os.Exit(leaseProcess(addr))
 	}
 	os.Exit(m.Run())
+}
+
+// startProcess starts another process of this test, which TestMain gives its task by the variable.
+func startProcess(t testing.TB, variable string) (cmd *exec.Cmd, in io.WriteCloser, out io.Reader) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0], "-test.run=^$")
+	cmd.Env, cmd.Stderr = append(os.Environ(), variable), os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, in, out
 }
 
 func connect(t testing.TB, opts *redis.Options) *redis.Client {

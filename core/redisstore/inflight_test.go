@@ -174,20 +174,7 @@ func TestSlotsOfAKilledProcess(t *testing.T) {
 	var mu sync.Mutex
 	spans := map[int64]span{}
 	start := func() (cmd *exec.Cmd, end func() error) {
-		cmd = exec.Command(os.Args[0], "-test.run=^$")
-		cmd.Env = append(os.Environ(), slotsEnv+"="+server.Addr)
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		cmd, in, out := startProcess(t, slotsEnv+"="+server.Addr)
 		read := make(chan struct{})
 		go func() {
 			defer close(read)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxUnits = 1 << 18 // of a take: it bounds how long the server is busy
-	portion  = 2       // a take is at most this part of what remains
+	maxUnits = 1 << 18 // of a fetch: it bounds how long the server is busy
+	portion  = 2       // a fetch is at most this part of what remains
 	growth   = 16      // times what was used since the last command, at most, is expected of a lease
 	maxWaits = 3       // of a caller, for commands or the pay of one
 
@@ -68,8 +68,8 @@ type pendingCall struct {
 	err  error
 }
 
-// ask begins a command that other callers wait for.
-func (h *holding) ask() *pendingCall {
+// begin begins a command that other callers wait for.
+func (h *holding) begin() *pendingCall {
 	h.asking = &pendingCall{done: make(chan struct{})}
 	return h.asking
 }
@@ -139,7 +139,7 @@ const (
 	wait   step = iota // waits for the command that is under way
 	pause              // waits until a command is paid for
 	refuse             // refuses
-	take               // takes units
+	fetch              // takes units
 	ask                // has the server decide, and others wait
 	decide             // has the server decide
 )
@@ -169,7 +169,7 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	h.since, h.used, h.waiting = now, 0, 0
 	if units > cost {
 		h.want = units
-		return take, units
+		return fetch, units
 	}
 	return ask, 0
 }
@@ -188,8 +188,8 @@ func (h *holding) plan(cost int64, now time.Time) int64 {
 	return min(max(want, h.waiting+cost), maxUnits)
 }
 
-// holds reports whether the last answer of the server refuses a cost still.
-func (h *holding) holds(cost int64, now time.Time) bool {
+// refuses reports whether the last answer of the server refuses a cost still.
+func (h *holding) refuses(cost int64, now time.Time) bool {
 	return cost >= h.refused && now.Before(h.until)
 }
 
@@ -225,7 +225,7 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
 		RetryAfter: max(time.Microsecond, (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
 	}
-	if h.holds(cost, now) {
+	if h.refuses(cost, now) {
 		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)
 	}
 	d.ResetAfter = max(d.RetryAfter, h.last.ResetAfter-past)

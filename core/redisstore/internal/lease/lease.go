@@ -138,12 +138,12 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return t.decide(ctx, in, c, s, h, nil)
 		case ask:
-			f = h.ask()
+			f = h.begin()
 			s.mu.Unlock()
 			return t.decide(ctx, in, c, s, h, f)
-		case take:
-			f = h.ask()
-			go t.take(s, h, f, units, now)
+		case fetch:
+			f = h.begin()
+			go t.fetch(s, h, f, units, now)
 		case pause:
 			f = after(h.broke(now))
 		}
@@ -207,9 +207,9 @@ func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *hol
 	return d, nil
 }
 
-// take takes units for a holding. Nothing is recorded if they are refused: the callers have the
+// fetch takes units for a holding. Nothing is recorded if they are refused: the callers have the
 // server decide then.
-func (t *Table) take(s *shard, h *holding, f *pendingCall, units int64, sent time.Time) {
+func (t *Table) fetch(s *shard, h *holding, f *pendingCall, units int64, sent time.Time) {
 	c := core.Charge{
 		User: h.user, Action: h.action, Limits: h.limits,
 		Ask: machine.Ask{Cost: units, Patient: true}, Receipt: true,
@@ -226,7 +226,7 @@ func (t *Table) take(s *shard, h *holding, f *pendingCall, units int64, sent tim
 	t.learn(h, &d, units, sent, now)
 	if r := d.Receipt(); r != nil {
 		t.taken.Add(uint64(units))
-		t.hold(s, h, &grant{table: t, shard: s, receipt: r, left: units, got: now}, sent)
+		t.add(s, h, &grant{table: t, shard: s, receipt: r, left: units, got: now}, sent)
 	}
 	if d.Reason == core.ReasonBanned || h.dropped {
 		t.lost.Add(h.drop())
@@ -239,9 +239,9 @@ func (t *Table) learn(h *holding, d *core.Decision, cost int64, sent, now time.T
 	t.trip.Store(int64(now.Sub(sent)))
 }
 
-// hold adds what was taken to a holding, until the lease ends. A lease of a FixedWindow or
+// add adds what was taken to a holding, until the lease ends. A lease of a FixedWindow or
 // CalendarWindow ends with its window.
-func (t *Table) hold(s *shard, h *holding, g *grant, sent time.Time) {
+func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts := h.lease
 	for i := range h.limits {
 		if r := h.limits[i].Rule(); r.Kind != machine.KindBan && r.AtOnce() {

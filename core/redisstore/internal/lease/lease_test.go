@@ -91,7 +91,7 @@ func TestFar(t *testing.T) {
 	})
 }
 
-// The timeout holds for a caller who waits for a take and then asks the server.
+// The timeout holds for a caller who waits for a fetch and then asks the server.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{store: memorystore.New(nil), trip: time.Millisecond}
