@@ -64,13 +64,14 @@ func TestReleasesThatAreTriedAgainAreBounded(t *testing.T) {
 		requests("a", more) // the outage is longer than the leases of these
 		time.Sleep(2 * lease)
 		s.failed.Store(0)
+		others := gate.Releases() // of other tests, whose clocks do not stop for this one
 		requests("b", most+more)
 		if n := s.failed.Load(); n != most+more {
 			t.Errorf("%d releases have failed, want %d", n, most+more)
 		}
 		s.down.Store(false)
 		time.Sleep(time.Hour)
-		if n := s.release.Load(); n != most {
+		if n := s.release.Load(); n < most-others || n > most {
 			t.Errorf("%d were released after the outage, want %d", n, most)
 		}
 	})
