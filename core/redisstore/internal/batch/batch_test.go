@@ -160,6 +160,29 @@ func TestCallsThatAreSentAlone(t *testing.T) {
 	})
 }
 
+// A call that is passed over, since its answer would come too late, ends at its timeout, though its sender
+// has ended.
+func TestACallThatIsPassedOverEnds(t *testing.T) {
+	for _, weight := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{let: make(chan struct{})}
+			c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
+			c.call(t.Context(), "sent", weight)
+			c.call(t.Context(), "passed over", weight)
+			time.Sleep(timeout * 9 / 10)
+			close(s.let)
+			time.Sleep(timeout)
+			if err := c.answer("sent"); err != nil {
+				t.Error(err)
+			}
+			if err := c.answer("passed over"); !errors.Is(err, context.DeadlineExceeded) || s.sent() != 1 {
+				t.Errorf("%v; %d calls were sent", err, s.sent())
+			}
+			c.wait()
+		})
+	}
+}
+
 // While the program uses all connections otherwise, more batches would only wait for one.
 func TestNoMoreBatchesIfThePoolIsExhausted(t *testing.T) {
 	server := redistest.Start(t)

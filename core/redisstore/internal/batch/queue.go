@@ -211,6 +211,7 @@ func (q *Queue) tick() {
 			oldest.end(context.DeadlineExceeded)
 		}
 		if l.calls.Len() == 0 {
+			q.forget(l)
 			continue
 		}
 		q.ticking = true

@@ -115,10 +115,17 @@ func (q *Queue) next(l *lane) *batch {
 
 // leave notes that a sender ends.
 func (q *Queue) leave(l *lane) *batch {
-	if l.sending--; l.sending == 0 && l.alone {
+	l.sending--
+	q.forget(l)
+	return nil
+}
+
+// forget drops the lane of calls that are sent alone, unless a sender or a call needs it: a call that is
+// passed over waits there for its timeout.
+func (q *Queue) forget(l *lane) {
+	if l.alone && l.sending == 0 && l.calls.Len() == 0 {
 		delete(q.lanes, l.route)
 	}
-	return nil
 }
 
 // sendBatch sends a batch and wakes its callers.
