@@ -74,6 +74,8 @@ func (l *Limit) validateLeased(bad badLimit) error {
 		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.leased), l.max)
 	case l.leased%time.Microsecond != 0:
 		return bad("the lease %s is not in whole microseconds", l.leased)
+	case l.mostLease() < minLease:
+		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minLease, l.mostLease())
 	case l.rule.Lease == 0:
 		return bad("the lease %s is not within %s to %s, a tenth of the period", l.leased, minLease, l.mostLease())
 	}

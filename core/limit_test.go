@@ -91,6 +91,7 @@ func TestNewRefusesWhatIsOutOfBounds(t *testing.T) {
 		{"lease above a tenth of a bucket", core.TokenBucket(10, minute).Leased(time.Minute + 1000), []string{"1ms to 1m0s"}},
 		{"lease of a funnel of 2", core.Funnel(2, minute).Leased(12 * time.Second), nil},
 		{"lease that leaves nothing", core.Funnel(1, minute).Leased(time.Second), []string{"Leased(1s)", "capacity 1"}},
+		{"lease of a period that is too short", core.MovingWindow(5, 5*time.Millisecond).Leased(time.Millisecond), []string{"so short a period", "500µs"}},
 		{"lease not in whole microseconds", core.FixedWindow(5, time.Minute).Leased(time.Second + 1), []string{"whole microseconds"}},
 		{"lease negative", core.FixedWindow(5, time.Minute).Leased(-time.Second), []string{"lease -1s"}},
 		{"lease of ages", core.Funnel(5, minute).Leased(math.MaxInt64 / 1000 * 1000), []string{"lease", "30s"}},

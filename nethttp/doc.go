@@ -69,7 +69,7 @@
 //		nethttp.By(perOrg, org, keyfuncs.Action("org-post")))
 //
 // Use one store for all limiters, and a different action for each, because a user and an organization
-// may have the same id. If the limiters have different stores, every request is answered 500. A request
+// may have the same id. If the limiters have different stores, it panics when it is mounted. A request
 // without an organization is answered 400. With keyfuncs.First(org, user) in place of org, a user without
 // one is limited like an organization. ginlimit and echolimit have the same functions.
 //

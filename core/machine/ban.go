@@ -11,7 +11,7 @@ type BanRule struct {
 
 // NewBan makes the rule of a ban policy. It keeps b.
 func NewBan(b *BanRule) Rule {
-	return Rule{Kind: KindBan, machine: machines[FormBans], Max: int64(b.Refusals), Ban: b}
+	return Rule{Kind: KindBan, machine: forms[FormBans].machine, Max: int64(b.Refusals), Ban: b}
 }
 
 // Bans is the state of a ban policy: a user's refusals and bans.

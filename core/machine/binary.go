@@ -29,7 +29,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	case s.Counter != Counter{}:
 		form = FormCounter
 	}
-	return machines[form].save(s, []byte{binaryVersion, byte(form)}), nil
+	return forms[form].machine.save(s, []byte{binaryVersion, byte(form)}), nil
 }
 
 // UnmarshalBinary replaces the state with the one that MarshalBinary returned as b. It does
@@ -39,11 +39,11 @@ func (s *State) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if len(b) < 2 || b[0] != binaryVersion || b[1] == 0 || int(b[1]) >= len(machines) {
+	if len(b) < 2 || b[0] != binaryVersion || b[1] == 0 || int(b[1]) >= len(forms) {
 		return ErrBinary
 	}
 	d, read := decoder{rest: b[2:]}, State{Exists: true}
-	machines[b[1]].load(&read, &d)
+	forms[b[1]].machine.load(&read, &d)
 	if d.bad || len(d.rest) > 0 {
 		return ErrBinary
 	}

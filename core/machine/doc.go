@@ -60,8 +60,8 @@
 // Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
-// A new form of state also needs a Form, its name, which is that of its Lua file, and an entry in the
-// table of machines, all in kinds.go. Its machine keeps the state in State.Other, so no store, and no
+// A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
+// files. Its machine keeps the state in State.Other, so no store, and no
 // binary form, has to know of it. A check does not change what Other points to, because a Peek ends there.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back

@@ -64,13 +64,21 @@ const (
 	FormSlots                   // *Slots in State.Other
 )
 
-// machines is the table of all machines, by form.
-var machines = [...]machine{FormMeter: &meter{}, FormCounter: &counter{}, FormTrail: &trail{}, FormBans: &bans{}, FormSlots: &slots{}}
-
-// String returns the name of the form's machine: that of its files in Go and Lua.
-func (f Form) String() string {
-	return [...]string{FormMeter: "meter", FormCounter: "counter", FormTrail: "trail", FormBans: "ban", FormSlots: "slots"}[f]
+// forms is the table of all forms: the machine of each, and its name, which is that of its files in Go and
+// Lua.
+var forms = [...]struct {
+	name    string
+	machine machine
+}{
+	FormMeter:   {"meter", &meter{}},
+	FormCounter: {"counter", &counter{}},
+	FormTrail:   {"trail", &trail{}},
+	FormBans:    {"ban", &bans{}},
+	FormSlots:   {"slots", &slots{}},
 }
+
+// String returns the name of the form's machine.
+func (f Form) String() string { return forms[f].name }
 
 // A machine is the arithmetic of the kinds with one form. Its first eight functions have their
 // counterparts in its Lua file, in the same order.

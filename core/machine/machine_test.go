@@ -293,7 +293,7 @@ func TestEveryKindIsComplete(t *testing.T) {
 	words := map[string]bool{}
 	for k := range Kinds() {
 		e := kinds[k]
-		if e.word == "" || words[e.word] || e.constructor == "" || e.most < 1 || machines[e.form] == nil {
+		if e.word == "" || words[e.word] || e.constructor == "" || e.most < 1 || forms[e.form].machine == nil {
 			t.Errorf("kind %d: %+v", k, e)
 		}
 		words[e.word] = true

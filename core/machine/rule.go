@@ -8,7 +8,7 @@ type Rule struct {
 	Max     int64   // the quota: units for a window, capacity for a meter, refusals for a ban
 
 	// Hash is that of the limit's identity; package core sets it. It differs from process to
-	// process, and two limits may have the same. A key uses core.Limit.Identity instead.
+	// process, and two limits may have the same. A key outside of the process uses core.Limit.Identity.
 	Hash uint64
 
 	Period   int64     // windows; of a calendar window the longest one
@@ -29,7 +29,7 @@ type Rule struct {
 
 // NewWindow makes the rule of a window of at most max units a period.
 func NewWindow(kind Kind, max, period int64) Rule {
-	return Rule{Kind: kind, machine: machines[kind.Form()], Max: max, Period: period}
+	return Rule{Kind: kind, machine: forms[kind.Form()].machine, Max: max, Period: period}
 }
 
 // NewCalendarWindow makes the rule of a window of at most max units in each period of a calendar.
@@ -46,7 +46,7 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 		period, n = period/g, n/g
 	}
 	return Rule{
-		Kind: kind, machine: machines[kind.Form()], Max: capacity, pace: period, Parts: n,
+		Kind: kind, machine: forms[kind.Form()].machine, Max: capacity, pace: period, Parts: n,
 		Emission: spanOf(period, 1, n), Burst: spanOf(period, capacity, n),
 	}
 }

@@ -4,9 +4,9 @@
 -- Whether there is room, the wait and the reading are those of trail.lua; in slots.go they are written out.
 --
 -- arguments  cost, max, period: the lease
--- reply      1 if it has room, plus twice the slots taken; the time until all are free; if it has no
---            room, the wait; if the charge is dated, the first slot's number less that of the instant,
---            or 0
+-- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait, or
+--            0 if it has room; if the charge is dated, the first slot's number less that of the
+--            instant, or 0
 -- amend      1 to renew the slots or 0 to release them, period, the first slot's number less that of
 --            the instant of the charge, cost
 

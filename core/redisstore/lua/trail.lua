@@ -13,7 +13,7 @@
 --
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
---            available; if it has no room, the wait
+--            available; the wait, or 0 if it has room
 -- amend      units, period, max
 
 local max, min = math.max, math.min

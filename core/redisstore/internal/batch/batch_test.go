@@ -183,6 +183,28 @@ func TestACallThatIsPassedOverEnds(t *testing.T) {
 	}
 }
 
+// A call whose keys are in two slots has no reply, and is not sent again.
+func TestALoneCallAcrossSlotsIsSentOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		refuse := func(Send, []*Call) error {
+			sent.Add(1)
+			return redisError("CROSSSLOT Keys in request don't hash to the same slot")
+		}
+		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, refuse)}
+		c.call(t.Context(), "all", 1)
+		c.wait()
+		if err := c.answer("all"); !redis.HasErrorPrefix(err, "CROSSSLOT") || sent.Load() != 1 {
+			t.Errorf("%v; sent %d times", err, sent.Load())
+		}
+	})
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
 // While the program uses all connections otherwise, more batches would only wait for one.
 func TestNoMoreBatchesIfThePoolIsExhausted(t *testing.T) {
 	server := redistest.Start(t)

@@ -134,9 +134,9 @@ func (q *Queue) sendBatch(b *batch) {
 	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		// The server behind a plain client is part of a cluster. Nothing was run.
 		q.sharded.Store(true)
-		for i, c := range b.calls {
+		for i := 0; len(b.calls) > 1 && i < len(b.calls); i++ {
 			if err := q.try(b, b.calls[i:i+1]); err != nil {
-				c.Err = err
+				b.calls[i].Err = err
 			}
 		}
 	}
