@@ -9,9 +9,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Charge is what a limiter asks of its store: may User do Action, by all of Limits?
-// It is for authors of stores, as are its methods. A store neither keeps nor changes what
-// it points to.
+// A Charge is for authors of stores, as are its methods. It is what a limiter asks of its store: may User
+// do Action, by all of Limits? A store neither keeps nor changes what it points to.
 type Charge struct {
 	User, Action string  // a limit with PerUser ignores the action
 	Limits       []Limit // the enforced ones, the shadow ones, the ban policy's
@@ -26,7 +25,7 @@ type Charge struct {
 
 	// And are the further subjects of a call of [All]: each has its User, Action, Limits and Ask, the
 	// Mode and Receipt of this charge, and no And. All are decided together, in one atomic step
-	// at one instant. Only a store that is a [Joiner] gets them. The states and readings of such a charge
+	// at one instant. Only a store that is a [machine.Joiner] gets them. The states and readings of such a charge
 	// are those of its own limits, and after them those of each of And.
 	And []Charge
 
@@ -40,8 +39,9 @@ func (c *Charge) takesSlots() bool {
 	return c.slots != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slots != nil })
 }
 
-// subject is the charge of the i-th subject. A foreign store may set any index in its decision.
-func (c *Charge) subject(i int) *Charge {
+// Subject is the charge of the i-th subject: 0 is the charge itself, and after it come those of And. If
+// there is no such subject, it is the charge itself.
+func (c *Charge) Subject(i int) *Charge {
 	if i < 1 || i > len(c.And) {
 		return c
 	}
@@ -163,7 +163,7 @@ func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
 		return
 	}
 	for i := range 1 + len(c.And) {
-		o := c.subject(i)
+		o := c.Subject(i)
 		n := len(o.Limits)
 		d.receipt = &Receipt{
 			User: o.User, Action: o.Action, Limits: o.Limits, Cost: o.Cost,

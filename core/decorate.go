@@ -52,7 +52,7 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 // quota. A cost above a quota is refused all the same.
 func (c *Charge) untouched() (d Decision) {
 	for i := range 1 + len(c.And) {
-		if its := c.subject(i).whole(); i == 0 || d.Allowed && !its.Allowed {
+		if its := c.Subject(i).whole(); i == 0 || d.Allowed && !its.Allowed {
 			d = its
 			d.Subject = i
 		}
@@ -113,12 +113,6 @@ type fallback struct {
 }
 
 func (s *fallback) down(user string) bool { return s.breaker.down(user) || down(s.other, user) }
-
-// Other shows the second store to package metrics.
-func (s *fallback) Other() Store { return s.other }
-
-// Joins asks both stores: either may decide.
-func (s *fallback) Joins(a, b string) bool { return joins(s.store, a, b) && joins(s.other, a, b) }
 
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))

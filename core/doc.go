@@ -290,22 +290,21 @@
 //
 // # For authors of stores
 //
-// Of this package, only a store needs these:
+// Of this package, only a store or a decorator needs these:
 //
 //	Charge.Check, Charge.Commit     decide a charge on the states that the store keeps
 //	Charge.Answer                   makes the decision if the store decides elsewhere, as in Lua
-//	Dated                           lets a store decide CalendarWindows
+//	Charge.Subject                  one of the subjects of a charge
 //	Amender, Decision.Issue,        let a decision be refunded, and a slot released or renewed
 //	Decision.Receipt
 //	Receipt.Amend                   does so with the states; to do it elsewhere,
 //	Receipt.Amends, Receipt.Taken   what it changes
-//	Joiner                          lets a store decide about several subjects together
-//	Accepter, Partitioned, Sized,   what else a store can do
-//	Leaser
-//	Unwrapper, Pair, Breaker,       what a decorator can do
-//	WaitWatcher
+//	Accepter                        lets a store refuse a limiter
 //	Limit.Rule                      the limit in integers, for package machine
 //	Limit.IsPerUser                 whether the state's key leaves out the action
+//	Unwrapper, WaitWatcher          what a decorator can do
 //
-// See [Store], and package core/machine. The program examples/blobstore is a complete store.
+// See [Store], and package core/machine, which has the other optional methods: machine.Dated lets a store
+// decide CalendarWindows, and machine.Joiner several subjects together. The program examples/blobstore is a
+// complete store.
 package core

@@ -11,19 +11,13 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// joins reports whether a store decides the states of two users in one atomic step.
-func joins(store Store, a, b string) bool {
-	s, ok := find[Joiner](store)
-	return ok && s.Joins(a, b)
-}
-
-var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a core.Joiner or a core.Amender")
+var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a machine.Joiner or a core.Amender")
 
 // inTurn decides about the subjects of a charge one after the other, first those whose limiters refused
 // last. Each is charged with a receipt. The first one that refuses ends it.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
 	store, n := subjects[0].limiter.store, len(subjects)
-	if c.Mode == machine.ModeCharge && !every[Amender](store) {
+	if c.Mode == machine.ModeCharge && !amends(store) {
 		return Decision{}, errApart
 	}
 	order := make([]int, n)
@@ -41,7 +35,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		}
 	}()
 	for _, i := range order {
-		own := *c.subject(i)
+		own := *c.Subject(i)
 		own.And, own.Receipt = nil, true
 		d, err := Decision{}, ctx.Err()
 		if err == nil {

@@ -57,11 +57,11 @@ func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	var all []Observation
 	if c.And != nil {
 		for i := range 1 + len(c.And) {
-			o := c.subject(i)
+			o := c.Subject(i)
 			all = append(all, Observation{Action: o.Action, Limits: o.Limits, Cost: o.Cost})
 		}
 	}
-	o := c.subject(d.Subject)
+	o := c.Subject(d.Subject)
 	s.see(ctx, Observation{
 		Action: o.Action, Limits: o.Limits, Cost: o.Cost, Ban: micros(c.Ban),
 		Peek: c.Mode == machine.ModePeek, Surcharge: c.Mode == machine.ModeForce,

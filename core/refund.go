@@ -23,8 +23,18 @@ func (Refundable) extend(l *Limiter) error {
 	return nil
 }
 
-// A Receipt says what an allowed charge has taken. It is for authors of stores that can
-// give it back.
+// An Amender is for authors of stores that can amend a charge: refund units of it, or release or renew its
+// slots of [InFlight]. A limiter with InFlight needs one.
+type Amender interface {
+	// Take is that of [Store]. [Limiter.Settle] charges by it what an action has cost above its estimate.
+	Take(ctx context.Context, c Charge) (Decision, error)
+
+	// Amend amends what a charge of this store has taken, in one atomic step: see [Receipt.Amend],
+	// which also says what done is.
+	Amend(ctx context.Context, r *Receipt, a machine.Amendment) (done bool, err error)
+}
+
+// A Receipt is for authors of stores. It says what an allowed charge has taken.
 type Receipt struct {
 	User, Action string
 	Limits       []Limit

@@ -41,7 +41,7 @@ func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 	return l.conclude(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
 }
 
-var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full, or has no method Take")
+var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
 // owe charges units to the limits of the receipt, in the store that issued it.
 func (r *Receipt) owe(ctx context.Context, units int64) error {
@@ -54,13 +54,7 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 	if len(limits) == 0 { // all are InFlight
 		return nil
 	}
-	store, ok := r.by.(interface {
-		Take(context.Context, Charge) (Decision, error)
-	})
-	if !ok {
-		return errOwe
-	}
-	d, err := store.Take(ctx, Charge{
+	d, err := r.by.Take(ctx, Charge{
 		User: r.User, Action: r.Action, Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe, Cost: units},
 	})
 	if err == nil && !d.Allowed {

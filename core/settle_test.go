@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
@@ -92,11 +91,6 @@ func TestSettleThatChargesNothing(t *testing.T) {
 	if err := l.Settle(t.Context(), d, 3); err == nil || !strings.HasPrefix(err.Error(), "core: Settle: ") {
 		t.Errorf("the store refuses: %v", err)
 	}
-	d, _ = l.AllowN(t.Context(), "u", "a", 2)
-	d.Issue(onlyRefunds{})
-	if err := l.Settle(t.Context(), d, 3); err == nil || !strings.HasPrefix(err.Error(), "core: Settle: ") {
-		t.Errorf("the issuer is no store: %v", err)
-	}
 }
 
 // stubborn refuses what has no receipt.
@@ -109,10 +103,4 @@ func (s *stubborn) Take(ctx context.Context, c core.Charge) (core.Decision, erro
 	d, err := s.Store.Take(ctx, c)
 	d.Issue(s)
 	return d, err
-}
-
-type onlyRefunds struct{}
-
-func (onlyRefunds) Amend(context.Context, *core.Receipt, machine.Amendment) (bool, error) {
-	return true, nil
 }

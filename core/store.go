@@ -5,7 +5,10 @@ package core
 import (
 	"context"
 	"errors"
+	"iter"
 	"reflect"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A Store decides charges atomically and owns the clock. A [Limiter] calls it with a
@@ -18,7 +21,7 @@ import (
 //
 // Lock everything of the user. Limiters may share only some limits, or name them in another
 // order: locks of an action or of one limit admit too much, and locks of one row after the
-// other can deadlock. A [Joiner] also takes charges of several users, [Charge.And], and locks everything
+// other can deadlock. A [machine.Joiner] also takes charges of several users, [Charge.And], and locks everything
 // of all of them, in an order that does not depend on the charge.
 //
 // User and action are any bytes of any length, but not empty. A state's key is the user, the
@@ -31,9 +34,8 @@ import (
 // An error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
 // counts it as a failure of the store. If its server may hang, a store needs a timeout: see [FailOpen].
 //
-// More methods are optional: [Accepter], [Dated], [Unwrapper], [Partitioned], [Joiner], [Amender],
-// [Sized], [Leaser], [Breaker], [Pair] and [WaitWatcher]. A line such as this one makes the compiler
-// check their signatures:
+// More methods are optional: [Accepter], [Amender], and those of core/machine/store.go. A decorator has
+// [Unwrapper], and may have [WaitWatcher]. A line such as this one makes the compiler check their signatures:
 //
 //	var _ core.Amender = (*Store)(nil)
 //
@@ -44,6 +46,18 @@ type Store interface {
 	Reset(ctx context.Context, user, action string, limits []Limit) error
 }
 
+// An Accepter is for authors of stores. [New] asks it whether it can serve a limiter. [Limiter.With] asks
+// again, with the ban policy's limit if there is one.
+type Accepter interface {
+	Accept(limits []Limit) error
+}
+
+// An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A decorator
+// that changes a charge changes those of [Charge.And] too.
+type Unwrapper interface {
+	Unwrap() Store
+}
+
 // ErrKey matches a store's error that concerns only the keys of one charge, such as a key
 // that holds a foreign value. [Fallback], [FailOpen] and [Shadow] decide that charge as they
 // do after any error. They do not count the error as a failure of the store.
@@ -51,7 +65,7 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
-	if takeSlots(limits) && !every[Amender](store) {
+	if takeSlots(limits) && !amends(store) {
 		return errors.New("core: InFlight needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap")
 	}
 	if s, ok := find[Accepter](store); ok {
@@ -67,6 +81,24 @@ func down(store Store, user string) bool {
 	return ok && s.down(user)
 }
 
+// Stores are store and all stores that it wraps, from the outside in. Those of the first store of a
+// [Fallback] come before those of the second.
+func Stores(store Store) iter.Seq[Store] {
+	return func(yield func(Store) bool) { walk(store, yield) }
+}
+
+// walk is Stores, and reports whether yield wants more.
+func walk(store Store, yield func(Store) bool) (more bool) {
+	if store == nil || !yield(store) {
+		return store == nil
+	}
+	if w, wraps := store.(Unwrapper); wraps && !walk(w.Unwrap(), yield) {
+		return false
+	}
+	f, pair := store.(*fallback)
+	return !pair || walk(f.other, yield)
+}
+
 // find returns the first of a store and the stores that it wraps that is a T.
 func find[T any](store Store) (found T, ok bool) {
 	if found, ok = store.(T); ok {
@@ -78,17 +110,25 @@ func find[T any](store Store) (found T, ok bool) {
 	return found, false
 }
 
-// every reports whether a store, or else each one that it wraps, is a T.
-func every[T any](store Store) bool {
+// every reports whether a store, or else each one that it wraps, is a T for which holds is true.
+func every[T any](store Store, holds func(T) bool) bool {
 	switch s := store.(type) {
 	case T:
-		return true
-	case Pair:
-		return every[T](s.Unwrap()) && every[T](s.Other())
+		return holds(s)
+	case *fallback:
+		return every(s.store, holds) && every(s.other, holds)
 	case Unwrapper:
-		return every[T](s.Unwrap())
+		return every(s.Unwrap(), holds)
 	}
 	return false
+}
+
+// amends reports whether all that a store charges can be amended.
+func amends(store Store) bool { return every(store, func(Amender) bool { return true }) }
+
+// joins reports whether a store decides the states of two users in one atomic step.
+func joins(store Store, a, b string) bool {
+	return every(store, func(s machine.Joiner) bool { return s.Joins(a, b) })
 }
 
 // mustStore panics if a decorator's store is nil.

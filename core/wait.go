@@ -86,6 +86,12 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	return w.wait(ctx)
 }
 
+// A WaitWatcher is for authors of decorators. It counts calls of [Limiter.Wait]. Wait asks the store with
+// the context that Waiting returns, and calls end with its own results.
+type WaitWatcher interface {
+	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
+}
+
 // A waiter is a call of Wait.
 type waiter struct {
 	subjects []Subject

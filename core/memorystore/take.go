@@ -43,11 +43,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 
 // full is the refusal of a charge if there is no room for the key of a place.
 func full(c *core.Charge, lacks *place, wait int64) core.Decision {
-	limits, d := c.Limits, time.Duration(wait)*time.Microsecond
-	if lacks.subject > 0 {
-		limits = c.And[lacks.subject-1].Limits
-	}
-	return core.Decision{Limit: limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
+	d := time.Duration(wait) * time.Microsecond
+	return core.Decision{Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
 }
 
 // Amend refunds, releases or renews a charge, in one atomic step.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A Snapshot is all that a [Metrics] has counted, in the order of its labels.
@@ -97,26 +98,22 @@ func (m *Metrics) stores(s *Snapshot) {
 	m.mu.Lock()
 	watched := slices.Clone(m.watched)
 	m.mu.Unlock()
-	seen := map[any]bool{}
-	first := func(store any) bool {
-		if !reflect.ValueOf(store).Comparable() {
-			return true
-		}
-		was := seen[store]
-		seen[store] = true
-		return !was
-	}
+	seen := map[core.Store]bool{}
 	for _, w := range watched {
 		s.Down = s.Down || w.down()
-		for _, store := range w.memories {
-			if first(store) {
-				keys, maxKeys := store.Len()
+		for store := range core.Stores(w.store) {
+			if reflect.ValueOf(store).Comparable() {
+				if seen[store] {
+					continue
+				}
+				seen[store] = true
+			}
+			if x, ok := store.(machine.Sized); ok {
+				keys, maxKeys := x.Len()
 				s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
 			}
-		}
-		for _, store := range w.leasers {
-			if first([1]core.Leaser{store}) { // a store may be in both lists
-				taken, returned, lost := store.Leases()
+			if x, ok := store.(machine.Leaser); ok {
+				taken, returned, lost := x.Leases()
 				s.Leases.Taken, s.Leases.Returned, s.Leases.Lost = s.Leases.Taken+taken, s.Leases.Returned+returned, s.Leases.Lost+lost
 			}
 		}

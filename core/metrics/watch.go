@@ -19,21 +19,27 @@ func (m *Metrics) Watch(store core.Store) core.Store {
 	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")
 	}
-	w := &watch{m: m, store: store, timed: true, base: time.Now()}
-	w.walk(store, true)
+	w := &watch{m: m, store: store, timed: timed(store), base: time.Now()}
+	for s := range core.Stores(store) {
+		if _, ok := s.(*watch); ok {
+			panic("metrics: Watch: the store, or one that it wraps, is watched already; leave the inner Watch out, and give several exporters the same Metrics")
+		}
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watched = append(m.watched, w)
 	return w
 }
 
+var (
+	_ core.Unwrapper   = (*watch)(nil)
+	_ core.WaitWatcher = (*watch)(nil)
+)
+
 type watch struct {
-	m        *Metrics
-	store    core.Store
-	timed    bool // it is not a memorystore alone
-	breakers []core.Breaker
-	memories []core.Sized
-	leasers  []core.Leaser
+	m     *Metrics
+	store core.Store
+	timed bool
 
 	// For a store without a breaker.
 	base     time.Time
@@ -46,32 +52,17 @@ const (
 	downFor = time.Minute
 )
 
-// walk finds the breakers, memorystores and stores with leases in a store and those that it wraps. A
-// main store is one that decides as long as nothing fails.
-func (w *watch) walk(store core.Store, main bool) {
-	for store != nil {
-		if _, ok := store.(*watch); ok {
-			panic("metrics: Watch: the store, or one that it wraps, is watched already; leave the inner Watch out, and give several exporters the same Metrics")
+// timed reports whether the store that decides as long as nothing fails is not a memorystore.
+func timed(store core.Store) bool {
+	for s := range core.Stores(store) {
+		if _, ok := s.(machine.Sized); ok {
+			return false
 		}
-		if b, ok := store.(core.Breaker); ok {
-			w.breakers = append(w.breakers, b)
+		if _, wraps := s.(core.Unwrapper); !wraps {
+			break
 		}
-		if s, ok := store.(core.Sized); ok {
-			w.memories = append(w.memories, s)
-			w.timed = w.timed && !main
-		}
-		if s, ok := store.(core.Leaser); ok {
-			w.leasers = append(w.leasers, s)
-		}
-		if s, ok := store.(core.Pair); ok {
-			w.walk(s.Other(), false)
-		}
-		s, ok := store.(core.Unwrapper)
-		if !ok {
-			return
-		}
-		store = s.Unwrap()
 	}
+	return true
 }
 
 func (w *watch) Unwrap() core.Store { return w.store }
@@ -133,8 +124,8 @@ func (w *watch) judge(ctx context.Context, d *core.Decision, err error) {
 }
 
 func (w *watch) down() bool {
-	for _, b := range w.breakers {
-		if b.Failing() {
+	for s := range core.Stores(w.store) {
+		if b, ok := s.(machine.Breaker); ok && b.Failing() {
 			return true
 		}
 	}
@@ -146,9 +137,7 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 	if err != nil && ctx.Err() == context.Canceled {
 		return
 	}
-	if n := d.Subject; n > 0 && n <= len(c.And) {
-		c = &c.And[n-1]
-	}
+	c = c.Subject(d.Subject)
 	o, i := judged(c, d, err)
 	s := w.m.find(c.Action, limitOf(c, i))
 	s.add(o, d.Source)

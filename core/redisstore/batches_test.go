@@ -65,6 +65,10 @@ func (o *oracle) decide(c core.Charge) (d core.Decision) {
 	return d
 }
 
+func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+	return o.decide(c), nil
+}
+
 func (o *oracle) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	keys, states := o.load(r.User, r.Action, r.Limits)
 	done = r.Amend(states, o.w.now, a)

@@ -33,7 +33,7 @@ const hexDigits = "0123456789ABCDEF"
 func (s *Store) keys(c *core.Charge) []string {
 	keys := make([]string, 0, len(c.Limits)+len(c.And))
 	for i := range 1 + len(c.And) {
-		own := subject(c, i)
+		own := c.Subject(i)
 		keys = s.appendKeys(keys, own.User, own.Action, own.Limits)
 	}
 	return keys

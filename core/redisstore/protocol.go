@@ -87,7 +87,7 @@ func newRequest(c *core.Charge, now int64) *request {
 	}
 	word := appendMode(make([]byte, 0, 64), c)
 	for i := range 1 + len(c.And) {
-		own := subject(c, i)
+		own := c.Subject(i)
 		for j := range own.Limits {
 			rule := own.Limits[j].Rule()
 			word = append(word, ' ')
@@ -110,21 +110,13 @@ func newRequest(c *core.Charge, now int64) *request {
 	return r
 }
 
-// subject is the i-th subject of a charge.
-func subject(c *core.Charge, i int) *core.Charge {
-	if i == 0 {
-		return c
-	}
-	return &c.And[i-1]
-}
-
 // matches reports whether the request is that of a charge.
 func (r *request) matches(c *core.Charge) bool {
 	if len(r.subjects) != 1+len(c.And) {
 		return false
 	}
 	for i := range r.subjects {
-		a, b := &r.subjects[i], subject(c, i)
+		a, b := &r.subjects[i], c.Subject(i)
 		if a.Ask != b.Ask || a.Receipt != b.Receipt || !slices.Equal(a.Limits, b.Limits) {
 			return false
 		}

@@ -47,7 +47,7 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 		fixed, sliding := core.FixedWindow(100, time.Hour), core.SlidingWindow(1, time.Minute)
 		charge("Funnel(15, Per(1, time.Second)), empty", false, core.Funnel(15, core.Per(1, time.Second)))
 		d := charge("FixedWindow(100, time.Hour), the first action, with a receipt", true, fixed)
-		giver := &giver{store: w.store}
+		giver := &giver{Store: w.store}
 		d.Issue(giver)
 		if err := core.Must(core.New(w.store, fixed)).Refund(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -75,11 +75,11 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 
 // A giver notes what a refund sends.
 type giver struct {
-	store *redisstore.Store
+	*redisstore.Store
 	words string
 }
 
 func (g *giver) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
 	g.words = redisstore.AmendWords(r, a)
-	return g.store.Amend(ctx, r, a)
+	return g.Store.Amend(ctx, r, a)
 }
