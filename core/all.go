@@ -132,7 +132,7 @@ func check(ctx context.Context, subjects []Subject) error {
 		for j := range i {
 			o := &subjects[j]
 			switch {
-			case s.limiter != o.limiter && !same(s.limiter.store, o.limiter.store):
+			case !s.limiter.SharesStore(o.limiter):
 				return configError("core: All: the limiters have different stores; make them with one")
 			case s.user == o.user && s.shares(o):
 				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
@@ -142,9 +142,12 @@ func check(ctx context.Context, subjects []Subject) error {
 	return nil
 }
 
-// same reports whether two stores are one.
-func same(a, b Store) bool {
-	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
+// SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
+func (l *Limiter) SharesStore(other *Limiter) bool {
+	if l == nil || other == nil {
+		return false
+	}
+	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
 }
 
 // shares reports whether two subjects of one user share a state.

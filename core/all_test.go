@@ -329,6 +329,68 @@ func TestAllThroughDecorators(t *testing.T) {
 	})
 }
 
+// Limiters share a store if it is the same one, and not if it only wraps the same one.
+func TestSharesStore(t *testing.T) {
+	store := memorystore.New(nil)
+	limiter := func(s core.Store) *core.Limiter { return core.Must(core.New(s, core.FixedWindow(1, time.Hour))) }
+	one, slice := limiter(store), limiter(several{store})
+	for name, tt := range map[string]struct {
+		a, b *core.Limiter
+		want bool
+	}{
+		"one store":                      {one, limiter(store), true},
+		"one limiter":                    {one, one, true},
+		"derived":                        {one, core.Must(one.With(core.Refundable{})), true},
+		"two stores":                     {one, limiter(memorystore.New(nil)), false},
+		"decorated":                      {one, limiter(core.FailOpen(store)), false},
+		"stores that cannot be compared": {slice, limiter(several{store}), false},
+		"one that cannot be compared":    {slice, slice, true},
+		"nil":                            {one, nil, false},
+		"of nil":                         {nil, one, false},
+	} {
+		if got := tt.a.SharesStore(tt.b); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// several is a store whose values cannot be compared.
+type several []core.Store
+
+func (s several) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	return s[0].Take(ctx, c)
+}
+
+func (s several) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return s[0].Reset(ctx, user, action, limits)
+}
+
+// Stores are seen through decorators, the first one of a Fallback before the second.
+func TestStores(t *testing.T) {
+	first, second := memorystore.New(nil), memorystore.New(nil)
+	divided := core.Divide(second, 2)
+	inner := core.Fallback(first, divided)
+	outer := core.Shadow(inner)
+	want := []core.Store{outer, inner, first, divided, second}
+	if got := slices.Collect(core.Stores(outer)); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for most := range want {
+		seen := 0
+		for range core.Stores(outer) {
+			if seen++; seen > most {
+				break
+			}
+		}
+		if seen != most+1 {
+			t.Errorf("%d stores after a break at %d", seen, most+1)
+		}
+	}
+	if got := slices.Collect(core.Stores(nil)); got != nil {
+		t.Errorf("nil has %v", got)
+	}
+}
+
 // joining is a flaky store that decides together.
 type joining struct{ *flaky }
 

@@ -3,8 +3,6 @@ package gate
 // The gate of a middleware, and its settings. Serve is in serve.go.
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -83,7 +81,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 			fails("the user's key function is nil; say whom to limit, such as keyfuncs.RemoteIP, or keyfuncs.Everyone for all together")
 		case s.Action == nil:
 			fails("the action's key function is nil; say what to limit, such as Action(\"reply\") or Route")
-		case !sameStore(subjects[0].Limiter, s.Limiter):
+		case !subjects[0].Limiter.SharesStore(s.Limiter):
 			fails(fmt.Sprintf("the limiters of subjects 0 and %d have different stores; make them with one", i))
 		}
 	}
@@ -115,10 +113,3 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 
 // changes reports whether the cost charged on entry may change.
 func (cfg *Config[C]) changes() bool { return cfg.FinalCost != nil || cfg.Settle }
-
-// sameStore reports whether two limiters have one store, as core.PeekAll wants it. It asks no store,
-// because the last subject has no user.
-func sameStore(a, b *core.Limiter) bool {
-	_, err := core.PeekAll(context.Background(), a.For("a", "a"), b.For("b", "b"), a.For("", ""))
-	return errors.Is(err, core.ErrNoUser)
-}
