@@ -50,7 +50,7 @@ func (s Subject) Cost(n int) Subject {
 // redisstore.Options.Tag a user and their organization are in one slot. If a store can neither decide
 // together nor refund, the error matches ErrConfig.
 func All(ctx context.Context, subjects ...Subject) (Decision, error) {
-	if err := check(ctx, subjects); err != nil {
+	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
 	return decide(ctx, machine.Ask{}, subjects)
@@ -59,7 +59,7 @@ func All(ctx context.Context, subjects ...Subject) (Decision, error) {
 // PeekAll reports whether [All] would allow, and the present numbers. It charges and writes nothing. A
 // cost of 0 is asked about as 1.
 func PeekAll(ctx context.Context, subjects ...Subject) (Decision, error) {
-	if err := check(ctx, subjects); err != nil {
+	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
 	subjects = slices.Clone(subjects)
@@ -69,7 +69,7 @@ func PeekAll(ctx context.Context, subjects ...Subject) (Decision, error) {
 	return decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects)
 }
 
-// decide decides about subjects that check has found valid. A cost of 0 is not charged, and only a ban
+// decide decides about subjects that checkSubjects has found valid. A cost of 0 is not charged, and only a ban
 // refuses it.
 func decide(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
 	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.cost == 0 }) {
@@ -116,8 +116,8 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 	return d, nil
 }
 
-// check is for the arguments of All.
-func check(ctx context.Context, subjects []Subject) error {
+// checkSubjects is for the arguments of All.
+func checkSubjects(ctx context.Context, subjects []Subject) error {
 	if len(subjects) == 0 {
 		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
 	}
@@ -176,7 +176,7 @@ func charge(subjects []Subject, ask machine.Ask) Charge {
 	}
 	of := func(s *Subject) Charge {
 		ask.Cost = int64(s.cost)
-		return Charge{User: s.user, Action: s.action, Limits: s.limiter.limits, Ask: ask, Receipt: receipt, slots: s.limiter.slots}
+		return Charge{User: s.user, Action: s.action, Limits: s.limiter.limits, Ask: ask, Receipt: receipt, slotWaiters: s.limiter.slotWaiters}
 	}
 	c := of(&subjects[0])
 	for i := range subjects[1:] {

@@ -72,7 +72,7 @@ func (p BanPolicy) extend(l *Limiter) error {
 
 // rule compiles the policy, or says what is wrong with it.
 func (p BanPolicy) rule() (*machine.BanRule, error) {
-	bad := badCall("BanPolicy")
+	bad := badIn("BanPolicy")
 	err := validatePeriod("ForgetAfter", p.ForgetAfter, bad)
 	switch {
 	case p.Refusals == 0 && p.Within == 0 && len(p.Bans) == 0: // by hand only
@@ -96,18 +96,12 @@ func (p BanPolicy) rule() (*machine.BanRule, error) {
 	return b, nil
 }
 
-func badCall(name string) badLimit {
-	return func(format string, args ...any) error {
-		return configError("core: " + name + ": " + fmt.Sprintf(format, args...))
-	}
-}
-
 // banned is the shape of a ban policy's limit, which only With makes.
 type banned struct{}
 
 func (banned) text(l *Limit) string { return fmt.Sprintf("BanPolicy{Refusals: %d}", l.max) }
 
-func (banned) validate(_ *Limit, bad badLimit) error {
+func (banned) validate(_ *Limit, bad badValue) error {
 	return bad("a ban policy is given to With, not to New")
 }
 
@@ -146,7 +140,7 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err
 	}
-	if err := validatePeriod("the ban of", d, badCall("Ban")); err != nil {
+	if err := validatePeriod("the ban of", d, badIn("Ban")); err != nil {
 		return err
 	}
 	ask := machine.Ask{Cost: 1, Ban: d.Microseconds()}

@@ -126,7 +126,7 @@ func (c calendar) text(l *Limit) string {
 	return fmt.Sprintf("%s(%d, %s, %s)", l.kind.Constructor(), l.max, c.unit, c.zone)
 }
 
-func (c calendar) validate(l *Limit, bad badLimit) error {
+func (c calendar) validate(l *Limit, bad badValue) error {
 	if c.problem != "" {
 		return bad("%s", c.problem)
 	}

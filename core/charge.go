@@ -29,14 +29,14 @@ type Charge struct {
 	// are those of its own limits, and after them those of each of And.
 	And []Charge
 
-	status *Status      // to be filled in by Answer
-	slots  *slotWaiters // of a limiter with InFlight
-	passes bool         // set by Check: all enforced limits have room
+	status      *Status      // to be filled in by Answer
+	slotWaiters *slotWaiters // of a limiter with InFlight
+	passes      bool         // set by Check: all enforced limits have room
 }
 
 // takesSlots reports whether a charge of one or more subjects takes slots.
 func (c *Charge) takesSlots() bool {
-	return c.slots != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slots != nil })
+	return c.slotWaiters != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slotWaiters != nil })
 }
 
 // Subject is the charge of the i-th subject: 0 is the charge itself, and after it come those of And. If
@@ -169,8 +169,8 @@ func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
 			User: o.User, Action: o.Action, Limits: o.Limits, Cost: o.Cost,
 			At: now, Readings: readings[:n:n], and: d.receipt,
 		}
-		if o.slots != nil {
-			d.receipt.slots = newSlots(o.slots)
+		if o.slotWaiters != nil {
+			d.receipt.slots = newTakenSlots(o.slotWaiters)
 		}
 		readings = readings[n:]
 	}

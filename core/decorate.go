@@ -69,23 +69,13 @@ func (c *Charge) whole() Decision {
 		}
 		c.status.fill(c.Limits, whole)
 	}
-	d := Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
-	if c.Mode == machine.ModeForce || c.Mode == machine.ModeOwe {
-		return d
-	}
 	enforced := enforced(c.Limits)
 	for i := range enforced {
-		quota := enforced[i].quota()
-		if d.Allowed && c.Cost > int64(quota) {
-			d.Allowed, d.Limit, d.Binding, d.RetryAfter, d.Reason = false, quota, i, Never, ReasonLimited
+		if quota := enforced[i].quota(); c.Cost > int64(quota) && c.Mode != machine.ModeForce && c.Mode != machine.ModeOwe {
+			return Decision{Limit: quota, Remaining: int(least(enforced)), Binding: i, RetryAfter: Never, Reason: ReasonLimited}
 		}
 	}
-	if !d.Allowed {
-		for i := range enforced {
-			d.Remaining = min(d.Remaining, enforced[i].quota())
-		}
-	}
-	return d
+	return Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
 }
 
 // Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is

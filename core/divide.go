@@ -56,35 +56,23 @@ func (s *divide) Accept(limits []Limit) error {
 }
 
 func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
-	never, err := s.divide(&c)
-	if err != nil {
-		return Decision{}, err
-	}
 	c.And = slices.Clone(c.And)
-	for i := range c.And {
-		o := &c.And[i]
-		its, err := s.divide(o)
+	never := false
+	for i := range 1 + len(c.And) {
+		o := c.Subject(i)
+		shares, err := s.shares(o.Limits)
 		if err != nil {
 			return Decision{}, err
 		}
-		never = never || its
+		o.Limits = shares
+		never = never || o.Mode == machine.ModeCharge && o.Cost > least(enforced(shares))
 	}
-	if never { // it can never pass, and so writes nothing
-		c.Mode = machine.ModePeek
-		for i := range c.And {
-			c.And[i].Mode = machine.ModePeek
+	if never { // and so it writes nothing
+		for i := range 1 + len(c.And) {
+			c.Subject(i).Mode = machine.ModePeek
 		}
 	}
 	return s.Store.Take(ctx, c)
-}
-
-// divide replaces the limits of a charge of one subject by their shares, and reports whether one of them
-// can never pass it.
-func (s *divide) divide(c *Charge) (never bool, err error) {
-	if c.Limits, err = s.shares(c.Limits); err != nil {
-		return false, err
-	}
-	return c.Mode == machine.ModeCharge && c.Cost > least(enforced(c.Limits)), nil
 }
 
 // least is the least quota of enforced limits, or without any no bound.

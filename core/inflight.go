@@ -14,7 +14,7 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-const defaultLease = time.Minute
+const defaultSlotLease = time.Minute
 
 // InFlight admits at most n actions at the same time. n from 1 to 10,000. An action that is
 // admitted takes a slot, one for each unit of its cost, and [Limiter.Release] frees it when the action has
@@ -34,14 +34,14 @@ const defaultLease = time.Minute
 //
 // The algorithm is a counting semaphore with leases.
 func InFlight(n int) Limit {
-	return Limit{kind: machine.KindInFlight, max: n, period: defaultLease, shape: inFlight{}}.derived()
+	return Limit{kind: machine.KindInFlight, max: n, period: defaultSlotLease, shape: inFlight{}}.derived()
 }
 
 // Lease sets for how long a slot of [InFlight] is taken at most if it is neither released nor renewed. d
 // from 1 ms to 365 days, in whole microseconds. [Limit.Leased] is for the other limits: it lets a
 // process take units in advance.
 func (l Limit) Lease(d time.Duration) Limit {
-	l.mods |= modLease
+	l.mods |= modSlotLease
 	if l.kind == machine.KindInFlight {
 		l.period = d
 	}
@@ -53,7 +53,7 @@ type inFlight struct{ window }
 
 func (inFlight) text(l *Limit) string { return fmt.Sprintf("%s(%d)", l.kind.Constructor(), l.max) }
 
-func (inFlight) validate(l *Limit, bad badLimit) error {
+func (inFlight) validate(l *Limit, bad badValue) error {
 	return cmp.Or(validateMax(l, bad), validatePeriod("lease", l.period, bad))
 }
 
@@ -68,22 +68,28 @@ func (l *Limiter) Lease() time.Duration {
 	if l == nil {
 		return 0
 	}
-	return l.lease
+	lease := time.Duration(0)
+	for i := range l.limits {
+		if x := &l.limits[i]; x.rule.TakesSlots() && (lease == 0 || x.period < lease) {
+			lease = x.period
+		}
+	}
+	return lease
 }
 
 // ErrLeaseEnded is the error of [Limiter.Renew] if the lease has ended, or the slot was released.
 // Another action may have the slot by now.
 var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
 
-// slots is what a receipt knows of the slots of its charge.
-type slots struct {
+// takenSlots is what a receipt knows of the slots of its charge.
+type takenSlots struct {
 	waiters  *slotWaiters
 	turn     chan struct{} // has one token: one call at a time asks the store
 	released bool          // guarded by turn
 }
 
-func newSlots(waiters *slotWaiters) *slots {
-	s := &slots{waiters: waiters, turn: make(chan struct{}, 1)}
+func newTakenSlots(waiters *slotWaiters) *takenSlots {
+	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	return s
 }
@@ -180,10 +186,6 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case r.by == nil:
 		return ErrNoReceipt
 	}
-	a := machine.Amendment{Verb: verb}
-	if !r.concerned(a) { // shadow limits that were not charged
-		return nil
-	}
 	select {
 	case <-r.slots.turn:
 	case <-ctx.Done():
@@ -196,7 +198,7 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	done, err := r.by.Amend(ctx, r, a)
+	done, err := r.amend(ctx, machine.Amendment{Verb: verb})
 	switch {
 	case err != nil:
 		return err

@@ -25,7 +25,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
-		return cmp.Compare(subjects[j].limiter.refused.Load(), subjects[i].limiter.refused.Load())
+		return cmp.Compare(subjects[j].limiter.lastRefused.Load(), subjects[i].limiter.lastRefused.Load())
 	})
 	decisions := make([]Decision, n)
 	var charged []*Receipt
@@ -44,7 +44,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		r := d.receipt
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
 		if refused {
-			subjects[i].limiter.refused.Store(time.Now().UnixMicro())
+			subjects[i].limiter.lastRefused.Store(time.Now().UnixMicro())
 		}
 		switch {
 		case err != nil || refused || c.Mode == machine.ModePeek || d.Source == SourceNone:

@@ -49,14 +49,14 @@ const (
 	modInitial
 	modForget
 	modName
-	modLease
+	modSlotLease
 	modLeased
 )
 
 // A shape is what the limits have in common that take the same arguments.
 type shape interface {
 	text(l *Limit) string                  // the constructor's call
-	validate(l *Limit, bad badLimit) error // the arguments
+	validate(l *Limit, bad badValue) error // the arguments
 	compile(l *Limit)                      // the rule, of arguments within bounds
 	identity(l *Limit) string              // what of the arguments identifies the state
 }
@@ -161,15 +161,20 @@ const (
 	maxPeriod = 365 * 24 * time.Hour
 )
 
-// badLimit makes the error of a limit that New refuses. It begins with the limit.
-type badLimit func(format string, args ...any) error
+// badValue makes the error of a value that is out of bounds. The error begins with what has the value.
+type badValue func(format string, args ...any) error
+
+// badIn returns the badValue of a limit, or of the call of that name.
+func badIn(what any) badValue {
+	return func(format string, args ...any) error {
+		return configError(fmt.Sprintf("core: %s: %s", what, fmt.Sprintf(format, args...)))
+	}
+}
 
 // validate says what is wrong with the limit, in a sentence that names the value
 // and the bound.
 func (l *Limit) validate() error {
-	bad := func(format string, args ...any) error {
-		return configError(fmt.Sprintf("core: %s: %s", l, fmt.Sprintf(format, args...)))
-	}
+	bad := badIn(l)
 	if l.shape == nil {
 		return configError("core: a zero Limit: make limits with SlidingWindow, Funnel or another constructor")
 	}
@@ -179,7 +184,7 @@ func (l *Limit) validate() error {
 	switch {
 	case l.mods&modRefused != 0 && l.kind != machine.KindSlidingRefused:
 		return bad("CountRefused applies to SlidingWindow only")
-	case l.mods&modLease != 0 && l.kind != machine.KindInFlight:
+	case l.mods&modSlotLease != 0 && l.kind != machine.KindInFlight:
 		return bad("Lease applies to InFlight only")
 	case l.mods&modName != 0 && !validName(l.name):
 		return bad("a name is 1 to 64 letters, digits, dots, underscores or dashes")
@@ -187,7 +192,7 @@ func (l *Limit) validate() error {
 	return cmp.Or(l.validateInitial(bad), l.validateLeased(bad))
 }
 
-func validatePeriod(what string, d time.Duration, bad badLimit) error {
+func validatePeriod(what string, d time.Duration, bad badValue) error {
 	switch {
 	case d < minPeriod || d > maxPeriod:
 		return bad("%s %s is not within %s to 365 days", what, d, minPeriod)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -35,12 +34,11 @@ type Limiter struct {
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
-	lease      time.Duration // see Lease
 
 	// These are shared with the limiters that are derived from it.
-	waiting *waiting
-	slots   *slotWaiters
-	refused *atomic.Int64 // when inTurn had its last refusal
+	waitQueues  *waitQueues
+	slotWaiters *slotWaiters  // nil without InFlight
+	lastRefused *atomic.Int64 // when inTurn had its last refusal
 }
 
 // New makes a limiter of one or more limits. It fails for a nil store, no enforced limit, a
@@ -53,7 +51,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	if len(limits) == 0 {
 		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
 	}
-	l := &Limiter{store: store, limits: slices.Clone(limits), waiting: new(waiting), refused: new(atomic.Int64)}
+	l := &Limiter{store: store, limits: slices.Clone(limits), waitQueues: &waitQueues{byKey: map[any]*waitQueue{}}, lastRefused: new(atomic.Int64)}
 	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
 	if l.limits[0].shadow {
 		return nil, configError("core: New: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)")
@@ -67,13 +65,10 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}
-		if x := &l.limits[i]; x.rule.TakesSlots() && (l.lease == 0 || x.period < l.lease) {
-			l.lease = x.period
-		}
 	}
 	l.smallest = least(enforced(l.limits))
-	if l.lease > 0 {
-		l.slots = &slotWaiters{byUser: map[string][]*waiter{}}
+	if takeSlots(l.limits) {
+		l.slotWaiters = &slotWaiters{byUser: map[string][]*waiter{}}
 		l.refundable = true // a slot is freed by a receipt
 	}
 	if err := l.ready(); err != nil {
@@ -184,7 +179,7 @@ func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Dec
 		return l.allowNothing(ctx, user, action)
 	}
 	var c Charge // field by field, since a literal is copied
-	c.User, c.Action, c.Limits, c.Cost, c.Receipt, c.slots = user, action, l.limits, int64(n), l.refundable, l.slots
+	c.User, c.Action, c.Limits, c.Cost, c.Receipt, c.slotWaiters = user, action, l.limits, int64(n), l.refundable, l.slotWaiters
 	if c.Cost > l.smallest { // it can never pass, so it writes nothing
 		c.Mode = machine.ModePeek
 	}

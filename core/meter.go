@@ -87,7 +87,7 @@ func (l Limit) ForgetAfter(d time.Duration) Limit {
 }
 
 // validateInitial is called for a limit that is valid but for its Initial and ForgetAfter.
-func (l *Limit) validateInitial(bad badLimit) error {
+func (l *Limit) validateInitial(bad badValue) error {
 	initial, forget := l.mods&modInitial != 0, l.mods&modForget != 0
 	empty := micros(l.rule.Burst.Ceil())
 	switch {
@@ -124,7 +124,7 @@ func (meter) text(l *Limit) string {
 	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.max, l.rate)
 }
 
-func (meter) validate(l *Limit, bad badLimit) error {
+func (meter) validate(l *Limit, bad badValue) error {
 	most := l.kind.Most()
 	switch {
 	case l.throttle && (l.max < 1 || l.max > most):

@@ -44,7 +44,7 @@ type Receipt struct {
 
 	by    Amender
 	spent atomic.Bool // by a refund
-	slots *slots      // nil: it has taken none
+	slots *takenSlots // nil: it has taken none
 	and   *Receipt    // of another subject of the decision
 }
 
@@ -95,7 +95,7 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 // After an error the charge may not have been given back. Do not retry: a second Refund of
 // the same decision does nothing.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
-	return l.conclude(ctx, d, 0, func(r *Receipt) int64 { return r.Cost })
+	return l.settle(ctx, d, 0, func(r *Receipt) int64 { return r.Cost })
 }
 
 // RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The other units
@@ -107,12 +107,12 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 			return fmt.Errorf("core: RefundN: %d units are more than the %d that were charged", n, r.Cost)
 		}
 	}
-	return l.conclude(ctx, d, n, func(*Receipt) int64 { return int64(n) })
+	return l.settle(ctx, d, n, func(*Receipt) int64 { return int64(n) })
 }
 
-// conclude gives back units of each charge of a decision, once, or if they are negative charges so many
+// settle gives back units of each charge of a decision, once, or if they are negative charges so many
 // more. n is the caller's argument.
-func (l *Limiter) conclude(ctx context.Context, d Decision, n int, units func(*Receipt) int64) (err error) {
+func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Receipt) int64) (err error) {
 	if l == nil || l.store == nil {
 		return errZeroLimiter
 	}
@@ -158,12 +158,18 @@ func (r *Receipt) giveBack(ctx context.Context) {
 
 // refund gives back units.
 func (r *Receipt) refund(ctx context.Context, units int64) error {
-	a := machine.Amendment{Verb: machine.VerbRefund, Units: units}
-	if !r.concerned(a) {
-		return nil
-	}
-	_, err := r.by.Amend(ctx, r, a)
+	_, err := r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: units})
 	return err
+}
+
+// amend has the store amend the charge, unless that changes nothing.
+func (r *Receipt) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
+	for i := range r.Limits {
+		if r.Amends(i, a) {
+			return r.by.Amend(ctx, r, a)
+		}
+	}
+	return true, nil
 }
 
 // charged reports whether the charge has taken from the i-th limit.
@@ -205,14 +211,4 @@ func (r *Receipt) Amend(states []machine.State, now int64, a machine.Amendment) 
 		}
 	}
 	return done
-}
-
-// concerned reports whether an amendment changes anything.
-func (r *Receipt) concerned(a machine.Amendment) bool {
-	for i := range r.Limits {
-		if r.Amends(i, a) {
-			return true
-		}
-	}
-	return false
 }

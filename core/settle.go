@@ -38,16 +38,16 @@ import (
 // [context.WithoutCancel] of it. After an error the decision may or may not have been settled. Do
 // not retry: a second call does nothing.
 func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
-	return l.conclude(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
+	return l.settle(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
 }
 
 var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
-// owe charges units to the limits of the receipt, in the store that issued it.
+// owe charges units to the limits that a refund would give back to, in the store that issued it.
 func (r *Receipt) owe(ctx context.Context, units int64) error {
 	limits := make([]Limit, 0, len(r.Limits))
 	for i := range r.Limits {
-		if r.charged(i) && !r.Limits[i].rule.TakesSlots() {
+		if r.Amends(i, machine.Amendment{Verb: machine.VerbRefund}) {
 			limits = append(limits, r.Limits[i])
 		}
 	}

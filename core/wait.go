@@ -61,7 +61,7 @@ func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action 
 // WaitAll is [Limiter.WaitFor] for several subjects: it blocks until [All] allows. Callers that wait for
 // the same subjects in the same order take turns, and with several subjects no turn is reserved.
 func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
-	if err := check(ctx, subjects); err != nil {
+	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
 	home := subjects[0].limiter
@@ -76,8 +76,8 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	if end, ok := ctx.Deadline(); ok {
 		w.patience = min(w.patience, time.Until(end))
 	}
-	home.waiting.join(w)
-	defer home.waiting.leave(w)
+	home.waitQueues.join(w)
+	defer home.waitQueues.leave(w)
 	if s, ok := find[WaitWatcher](home.store); ok {
 		watched, end := s.Waiting(ctx, charge(subjects, machine.Ask{}))
 		ctx = watched
@@ -150,9 +150,9 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 // ask asks the store for the first of the queue until the action passes.
 func (w *waiter) ask(ctx context.Context) (Decision, error) {
 	for i := range w.subjects {
-		if s := &w.subjects[i]; s.limiter.slots != nil {
-			s.limiter.slots.watch(s.user, w)
-			defer s.limiter.slots.unwatch(s.user, w)
+		if s := &w.subjects[i]; s.limiter.slotWaiters != nil {
+			s.limiter.slotWaiters.watch(s.user, w)
+			defer s.limiter.slotWaiters.unwatch(s.user, w)
 		}
 	}
 	for first := time.Now(); ; {

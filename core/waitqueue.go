@@ -10,17 +10,17 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// waiting has the queues of a limiter and those derived from it. Each queue has its own lock, so
+// waitQueues are the queues of a limiter and those derived from it. Each queue has its own lock, so
 // that a long one delays only its own callers.
-type waiting struct {
-	mu     sync.Mutex
-	queues map[any]*waitQueue // by queueKey
+type waitQueues struct {
+	mu    sync.Mutex
+	byKey map[any]*waitQueue // by queueKey
 }
 
 // A queueKey tells queues apart by their callers' subjects. Callers of a limiter without a ban policy do
 // not wait behind a banned user.
 type queueKey struct {
-	waiting      *waiting
+	queues       *waitQueues
 	user, action string
 	policy       *machine.BanRule
 	and          any // the queueKey of the further subjects, or nil
@@ -31,7 +31,7 @@ func keyOf(subjects []Subject) any {
 		return nil
 	}
 	s := &subjects[0]
-	k := queueKey{waiting: s.limiter.waiting, user: s.user, action: s.action, and: keyOf(subjects[1:])}
+	k := queueKey{queues: s.limiter.waitQueues, user: s.user, action: s.action, and: keyOf(subjects[1:])}
 	if ban := s.limiter.ban(); ban != nil {
 		k.policy = ban[0].rule.Ban
 	}
@@ -41,7 +41,7 @@ func keyOf(subjects []Subject) any {
 // A waitQueue is the callers of this process that wait for the same subjects.
 type waitQueue struct {
 	key     any
-	callers int // those who have the queue; guarded by waiting.mu
+	callers int // those who have the queue; guarded by waitQueues.mu
 
 	mu      sync.Mutex    // guards the fields below, and of its waiters place and called
 	waiters list.List     // in the order of arrival
@@ -60,16 +60,13 @@ type call struct {
 	late  time.Time // its turn
 }
 
-func (a *waiting) join(w *waiter) {
+func (a *waitQueues) join(w *waiter) {
 	key := keyOf(w.subjects)
 	a.mu.Lock()
-	if a.queues == nil {
-		a.queues = map[any]*waitQueue{}
-	}
-	q := a.queues[key]
+	q := a.byKey[key]
 	if q == nil {
 		q = &waitQueue{key: key}
-		a.queues[key] = q
+		a.byKey[key] = q
 	}
 	q.callers++
 	a.mu.Unlock()
@@ -84,12 +81,12 @@ func (a *waiting) join(w *waiter) {
 	q.callLate(w, q.units)
 }
 
-func (a *waiting) leave(w *waiter) {
+func (a *waitQueues) leave(w *waiter) {
 	w.q.leave(w)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if w.q.callers--; w.q.callers == 0 {
-		delete(a.queues, w.q.key)
+		delete(a.byKey, w.q.key)
 	}
 }
 

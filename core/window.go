@@ -68,11 +68,11 @@ func (window) text(l *Limit) string {
 	return fmt.Sprintf("%s(%d, %s)", l.kind.Constructor(), l.max, shortest(l.period))
 }
 
-func (window) validate(l *Limit, bad badLimit) error {
+func (window) validate(l *Limit, bad badValue) error {
 	return cmp.Or(validateMax(l, bad), validatePeriod("period", l.period, bad))
 }
 
-func validateMax(l *Limit, bad badLimit) error {
+func validateMax(l *Limit, bad badValue) error {
 	most, moving := l.kind.Most(), machine.KindMovingWindow.Most()
 	switch {
 	case l.max >= 1 && l.max <= most:

@@ -38,16 +38,16 @@ func (l Limit) Leased(d time.Duration) Limit {
 	return l.derived()
 }
 
-const minLease = time.Millisecond
+const minLeased = time.Millisecond
 
-// mostLease is the longest lease, given the rule as it is declared.
-func (l *Limit) mostLease() time.Duration { return l.Period() / 10 }
+// mostLeased is the longest lease, given the rule as it is declared.
+func (l *Limit) mostLeased() time.Duration { return l.Period() / 10 }
 
 // tighten compiles the lease into the rule. A lease that is out of bounds is left out; validate
 // names it.
 func (l *Limit) tighten() {
 	if l.mods&modLeased == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
-		l.leased < minLease || l.leased > l.mostLease() {
+		l.leased < minLeased || l.leased > l.mostLeased() {
 		return
 	}
 	l.rule = l.rule.WithLease(l.leased.Microseconds())
@@ -62,7 +62,7 @@ var cannotLease = map[machine.Kind]string{
 }
 
 // validateLeased is called for a limit that is valid but for its lease.
-func (l *Limit) validateLeased(bad badLimit) error {
+func (l *Limit) validateLeased(bad badValue) error {
 	switch {
 	case l.mods&modLeased == 0:
 		return nil
@@ -74,10 +74,10 @@ func (l *Limit) validateLeased(bad badLimit) error {
 		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.leased), l.max)
 	case l.leased%time.Microsecond != 0:
 		return bad("the lease %s is not in whole microseconds", l.leased)
-	case l.mostLease() < minLease:
-		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minLease, l.mostLease())
+	case l.mostLeased() < minLeased:
+		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minLeased, l.mostLeased())
 	case l.rule.Lease == 0:
-		return bad("the lease %s is not within %s to %s, a tenth of the period", l.leased, minLease, l.mostLease())
+		return bad("the lease %s is not within %s to %s, a tenth of the period", l.leased, minLeased, l.mostLeased())
 	}
 	return nil
 }
