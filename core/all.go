@@ -38,7 +38,7 @@ func (s Subject) Cost(n int) Subject {
 // one of the costs can never pass, nothing is written. If one of the limiters is [Refundable], all
 // charges of the decision can be given back, by [Limiter.Refund] of any of the limiters.
 //
-// The limiters must have the same store, and no two subjects may share a state. Otherwise the error
+// The limiters must have the same store: see [Limiter.SharesStore]. No two subjects may share a state. Otherwise the error
 // matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
 //
 // In process, and on one Redis server, the decision is one atomic step. A store that cannot decide
@@ -156,7 +156,7 @@ func (s *Subject) shares(o *Subject) bool {
 		l := &s.limiter.limits[i]
 		for j := range o.limiter.limits {
 			other := &o.limiter.limits[j]
-			if l.identity == other.identity && l.perUser == other.perUser && (l.perUser || s.action == o.action) {
+			if l.sharesState(other) && (l.perUser || s.action == o.action) {
 				return true
 			}
 		}

@@ -76,16 +76,15 @@ func (b *breaker) part(user string) string {
 
 func (c *circuit) open() bool { return c != nil && c.failed == trip }
 
-func (b *breaker) down(user string) bool {
-	if b.troubled.Load() {
-		part := b.part(user)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.circuit(part).open() {
-			return true
-		}
+// open reports whether the circuit of the user's part is open.
+func (b *breaker) open(user string) bool {
+	if !b.troubled.Load() {
+		return false
 	}
-	return down(b.store, user)
+	part := b.part(user)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.circuit(part).open()
 }
 
 // Failing reports, for package metrics, whether a circuit is open and a call has failed

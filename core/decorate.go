@@ -102,8 +102,6 @@ type fallback struct {
 	other Store
 }
 
-func (s *fallback) down(user string) bool { return s.breaker.down(user) || down(s.other, user) }
-
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
 }

@@ -86,6 +86,11 @@ func (l *Limit) identify(identity string) {
 	l.identity, l.rule.Hash = identity, maphash.String(identitySeed, identity)
 }
 
+// sharesState reports whether two limits have one state for a user and an action.
+func (l *Limit) sharesState(other *Limit) bool {
+	return l.identity == other.identity && l.perUser == other.perUser
+}
+
 var identitySeed = maphash.MakeSeed()
 
 // Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes.

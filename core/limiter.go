@@ -61,7 +61,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			return nil, err
 		}
 		for j := range i {
-			if l.limits[j].identity == l.limits[i].identity && l.limits[j].perUser == l.limits[i].perUser {
+			if l.limits[j].sharesState(&l.limits[i]) {
 				return nil, configError(fmt.Sprintf("core: New: %s and %s would share one state; tell them apart with Named", &l.limits[j], &l.limits[i]))
 			}
 		}

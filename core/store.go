@@ -77,8 +77,12 @@ func accept(store Store, limits []Limit) error {
 // down reports whether a breaker in the store, or in a store that it wraps, is open for the
 // user.
 func down(store Store, user string) bool {
-	s, ok := find[interface{ down(user string) bool }](store)
-	return ok && s.down(user)
+	for s := range Stores(store) {
+		if b, ok := s.(interface{ open(user string) bool }); ok && b.open(user) {
+			return true
+		}
+	}
+	return false
 }
 
 // Stores are store and all stores that it wraps, from the outside in. Those of the first store of a
