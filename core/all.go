@@ -38,8 +38,8 @@ func (s Subject) Cost(n int) Subject {
 // one of the costs can never pass, nothing is written. If one of the limiters is [Refundable], all
 // charges of the decision can be given back, by [Limiter.Refund] of any of the limiters.
 //
-// The limiters must have the same store: see [Limiter.SharesStore]. No two subjects may share a state. Otherwise the error
-// matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
+// The limiters must have the same store: see [Limiter.SharesStore]. No two subjects may share a state.
+// Otherwise the error matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
 //
 // In process, and on one Redis server, the decision is one atomic step. A store that cannot decide
 // about the users together, such as a Cluster with their keys in different slots, is asked about one
