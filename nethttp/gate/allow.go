@@ -20,7 +20,7 @@ import (
 // same unit, whatever cfg says: the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	around, set := around[C](r), shownBy(h)
+	around, set := around[C](r.Context()), shownBy(h)
 	switch {
 	case cfg == nil && around != nil:
 		cfg = around.config

@@ -27,7 +27,7 @@ func (g *Gate[C]) run(c C, a *attempt, body *watchedBody, next func(C) error) (e
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut()
+			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body.cut()
 			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left)
 		}
 		if v != nil {
@@ -53,16 +53,14 @@ type watchedBody struct {
 // one that ends meanwhile has set failed.
 func (b *watchedBody) cut() bool { return b.reads.Load() > 0 || b.failed.Load() }
 
-// watchBody returns r, or if r has a body, a copy of r with a watchedBody. It is a copy
-// because net/http looks for the type of its own Body in its own request.
-func watchBody(r *http.Request) (*http.Request, *watchedBody) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return r, nil
-	}
+// watchBody has r read its body, if it has one, through a watchedBody. r is the copy with the mark:
+// in the server's own request net/http looks for the type of its own Body.
+func watchBody(r *http.Request) *watchedBody {
 	b := &watchedBody{ReadCloser: r.Body}
-	inner := r.WithContext(r.Context())
-	inner.Body = b
-	return inner, b
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = b
+	}
+	return b
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {

@@ -44,7 +44,6 @@ type Gate[C any] struct {
 	given      *core.Limiter // of the first subject, as given to New
 	subjects   []subject[C]
 	config     Config[C]
-	marks      bool // whether every request that passes gets a mark
 	headers    headers
 	places     places
 	failures   failureLog
@@ -100,7 +99,6 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
 	g := &Gate[C]{framework: f, name: f.Name(), given: subjects[0].Limiter, config: cfg}
-	g.marks = cfg.Deny != nil || cfg.Fail != nil || cfg.Keep || cfg.Settle || cfg.SpreadRetryAfter || cfg.Headers == NoHeaders
 	var limiters []*core.Limiter
 	for i, s := range subjects {
 		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable
@@ -111,6 +109,11 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	}
 	g.headers = headers{cfg.Headers, newPolicy(limiters)}
 	return g
+}
+
+// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that passes.
+func (cfg *Config[C]) marks() bool {
+	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }
 
 // changes reports whether the cost charged on entry may change.

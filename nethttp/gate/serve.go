@@ -44,9 +44,8 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	var a attempt // a literal would be made elsewhere and then copied
 	a.adapter, a.limiter, a.cost, a.spread = g.name, g.subjects[0].Limiter, 1, g.config.SpreadRetryAfter
 	outer := shownBy(h)
-	skip := !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a)
-	if skip {
-		return g.pass(c, r, &a, outer.there, next)
+	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
+		return g.pass(c, r, &a, next)
 	}
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
@@ -57,7 +56,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
-	return g.pass(c, r, &a, outer.there, next)
+	return g.pass(c, r, &a, next)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:
@@ -208,30 +207,24 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes, and before that leaves a mark in the request if
-// Allow, Decision or Settle may need one. A mark costs a copy of the request. So a Limit whose
-// configuration Allow sees in the headers leaves one only inside of another mark, or if it has skipped
-// the request.
-func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, stacked bool, next func(C) error) error {
-	decided, inner := a.decision.Allowed, r
+// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request,
+// if one is needed or if there is one further out.
+func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
+	decided, ctx := a.decision.Allowed, r.Context()
 	if decided && a.lease != 0 {
-		defer g.hold(r.Context(), a).end()
+		defer g.hold(ctx, a).end()
 	}
-	if g.marks || stacked || !decided {
-		outer := around[C](r)
-		if g.marks || outer != nil || !decided && g.config.Headers != XRateLimit {
-			inner = r.WithContext(&mark[C]{r.Context(), &g.config, a.limiter, a.decision, outer})
-		}
+	if !g.config.marks() && around[C](ctx) == nil {
+		return next(c)
 	}
+	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})
 	charges := decided && g.config.FinalCost != nil
 	var body *watchedBody
 	if charges {
-		inner, body = watchBody(inner)
+		body = watchBody(inner)
 	}
-	if inner != r {
-		c = g.framework.WithRequest(c, inner)
-		defer giveBack(r, inner)
-	}
+	c = g.framework.WithRequest(c, inner)
+	defer giveBack(r, inner)
 	if !charges {
 		return next(c)
 	}
