@@ -34,7 +34,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		hs.Headers = around.config.Headers
 	}
 	var a attempt
-	a.adapter, a.part, a.cost, a.spread = f.Name(), part{limiter, user, action}, cost, cfg.SpreadRetryAfter
+	a.adapter, a.subject, a.cost, a.spread = f.Name(), subject{limiter, user, action}, cost, cfg.SpreadRetryAfter
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}

@@ -98,8 +98,8 @@ func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, 
 	case final < 0:
 		err = core.ErrCost
 	case final > a.cost:
-		for _, p := range a.parts() {
-			_, failed := p.limiter.Surcharge(ctx, p.user, p.action, final-a.cost)
+		for _, s := range a.subjects() {
+			_, failed := s.limiter.Surcharge(ctx, s.user, s.action, final-a.cost)
 			err = cmp.Or(err, failed)
 		}
 	case final < a.cost && !left:

@@ -42,18 +42,18 @@ type Gate[C any] struct {
 	framework  Framework[C]
 	name       string        // of the framework
 	given      *core.Limiter // of the first subject, as given to New
-	subjects   []subject[C]
+	subjects   []mounted[C]
 	config     Config[C]
 	headers    headers
-	places     places
+	waiting    waiting
 	failures   failureLog
 	uncharged  rarely // logs that a final cost could not be charged
 	unreleased rarely // logs that a slot could not be renewed or released
 	twice      suspicion
 }
 
-// A subject is a Subject, and what its first requests may show.
-type subject[C any] struct {
+// A mounted is a Subject of a gate, and what its first requests may show.
+type mounted[C any] struct {
 	Subject[C]
 	userless, actionless, ported suspicion
 }
@@ -104,7 +104,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable
 			s.Limiter = core.Must(s.Limiter.With(core.Refundable{}))
 		}
-		g.subjects = append(g.subjects, subject[C]{Subject: s})
+		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
 	g.headers = headers{cfg.Headers, newPolicy(limiters)}

@@ -109,8 +109,8 @@ func (h *hold) finish() {
 // longest is the longest lease.
 func (h *hold) longest() time.Duration {
 	longest := h.lease
-	for _, p := range h.parts() {
-		for _, l := range p.limiter.Limits() {
+	for _, s := range h.subjects() {
+		for _, l := range s.limiter.Limits() {
 			if inFlight(&l) {
 				longest = max(longest, l.Period())
 			}

@@ -16,8 +16,8 @@ import (
 type attempt struct {
 	adapter string
 	asking  string // what is asked at present, for a failure
-	part           // of the first subject
-	further []part
+	subject        // the first
+	further []subject
 	cost    int
 	spread  bool // whether clients are told to wait for different times
 
@@ -26,14 +26,13 @@ type attempt struct {
 	failure  *Failure      // why there is none
 }
 
-// A part of an attempt is that of one subject.
-type part struct {
+// A subject is a user and an action, and the limiter that decides about them.
+type subject struct {
 	limiter      *core.Limiter
 	user, action string
 }
 
-// parts are those of all subjects.
-func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
+func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.further...) }
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve
 // calls next, which runs the handlers, and returns its error. It renews a slot of [core.InFlight]
@@ -79,8 +78,8 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	}
 	wait := g.config.MaxWait
 	if wait > 0 {
-		if own := (place{a.user, a.action}); g.places.take(own, g.config.MaxWaiting) {
-			defer g.places.leave(own)
+		if g.waiting.enter(a.user, a.action, g.config.MaxWaiting) {
+			defer g.waiting.leave(a.user, a.action)
 		} else {
 			wait = 0
 		}
@@ -92,26 +91,26 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 // keys asks for the user and the action of each subject.
 func (g *Gate[C]) keys(c C, a *attempt) bool {
 	for i := range g.subjects {
-		s := &g.subjects[i]
-		p := part{limiter: s.Limiter}
+		m := &g.subjects[i]
+		s := subject{limiter: m.Limiter}
 		var err error
 		a.asking = "user"
-		if p.user, err = s.User(c); !a.key(p.user, err) {
-			g.noteKeyless(c, s, &s.userless, a.failure)
+		if s.user, err = m.User(c); !a.key(s.user, err) {
+			g.noteKeyless(c, m, &m.userless, a.failure)
 			return false
 		}
-		s.userless.cleared(manyKeyless)
-		g.warnPort(s, p.user)
+		m.userless.cleared(manyKeyless)
+		g.warnPort(m, s.user)
 		a.asking = "action"
-		if p.action, err = s.Action(c); !a.key(p.action, err) {
-			g.noteKeyless(c, s, &s.actionless, a.failure)
+		if s.action, err = m.Action(c); !a.key(s.action, err) {
+			g.noteKeyless(c, m, &m.actionless, a.failure)
 			return false
 		}
-		s.actionless.cleared(manyKeyless)
+		m.actionless.cleared(manyKeyless)
 		if i == 0 {
-			a.part = p
+			a.subject = s
 		} else {
-			a.further = append(a.further, p)
+			a.further = append(a.further, s)
 		}
 	}
 	return true
@@ -156,8 +155,8 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
-	for _, o := range a.further {
-		if its := o.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
+	for _, s := range a.further {
+		if its := s.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
 			a.lease = its
 		}
 	}
@@ -182,8 +181,8 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 
 func (a *attempt) chargeAll(ctx context.Context, wait time.Duration) (core.Decision, error) {
 	var subjects []core.Subject
-	for _, p := range a.parts() {
-		subjects = append(subjects, p.limiter.For(p.user, p.action).Cost(a.cost))
+	for _, s := range a.subjects() {
+		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
 	}
 	if wait == 0 {
 		return core.All(ctx, subjects...)

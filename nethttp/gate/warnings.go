@@ -39,35 +39,35 @@ func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
 // noteKeyless notes that a subject had no key, which f is about, and logs if no request has had one: a
 // limit that is mounted before the login never has a user.
-func (g *Gate[C]) noteKeyless(c C, s *subject[C], missing *suspicion, f *Failure) {
+func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure) {
 	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.shown(manyKeyless) {
 		return
 	}
 	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", g.name, manyKeyless, f.asking)
 	if f.asking == "user" {
-		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
+		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", m.actionToLog(c), "error", f.Err)
 	} else {
 		slog.Default().Warn(text+`use one that every request has, such as Action("reply") or Route`, "code", "never-an-action", "error", f.Err)
 	}
 }
 
 // warnPort logs once if all users are addresses with a port.
-func (g *Gate[C]) warnPort(s *subject[C], user string) {
-	if !s.ported.open(manyPorts) {
+func (g *Gate[C]) warnPort(m *mounted[C], user string) {
+	if !m.ported.open(manyPorts) {
 		return
 	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
-		s.ported.cleared(manyPorts)
-	} else if s.ported.shown(manyPorts) {
+		m.ported.cleared(manyPorts)
+	} else if m.ported.shown(manyPorts) {
 		slog.Default().Warn(g.name+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
 			"code", "user-with-port")
 	}
 }
 
 // actionToLog is "" if the action function panics: without a user it may.
-func (s *subject[C]) actionToLog(c C) (action string) {
+func (m *mounted[C]) actionToLog(c C) (action string) {
 	defer func() { _ = recover() }()
-	action, _ = s.Action(c)
+	action, _ = m.Action(c)
 	return action
 }
 
