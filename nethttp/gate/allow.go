@@ -33,8 +33,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	} else if around != nil {
 		hs.Headers = around.config.Headers
 	}
-	var a attempt
-	a.adapter, a.subject, a.cost, a.spread = f.Name(), subject{limiter, user, action}, cost, cfg.SpreadRetryAfter
+	a := attempt{adapter: f.Name(), subject: subject{limiter, user, action}, cost: cost, spread: cfg.SpreadRetryAfter}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}

@@ -40,8 +40,7 @@ func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.f
 // returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
-	var a attempt // a literal would be made elsewhere and then copied
-	a.adapter, a.limiter, a.cost, a.spread = g.name, g.subjects[0].Limiter, 1, g.config.SpreadRetryAfter
+	a := attempt{adapter: g.name, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1, spread: g.config.SpreadRetryAfter}
 	outer := shownBy(h)
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
 		return g.pass(c, r, &a, next)
