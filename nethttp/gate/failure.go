@@ -70,11 +70,9 @@ var handlers failureLog
 // rarely allows a log line once a minute.
 type rarely struct{ last atomic.Int64 }
 
-const logAgain = time.Minute
-
 var start = time.Now()
 
 func (r *rarely) now() bool {
 	was, now := r.last.Load(), int64(time.Since(start))
-	return (was == 0 || now-was > int64(logAgain)) && r.last.CompareAndSwap(was, now)
+	return (was == 0 || now-was > int64(time.Minute)) && r.last.CompareAndSwap(was, now)
 }

@@ -98,14 +98,14 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			g.noteKeyless(c, m, &m.userless, a.failure)
 			return false
 		}
-		m.userless.cleared(manyKeyless)
+		m.userless.clear(manyKeyless)
 		g.warnPort(m, s.user)
 		a.asking = "action"
 		if s.action, err = m.Action(c); !a.key(s.action, err) {
 			g.noteKeyless(c, m, &m.actionless, a.failure)
 			return false
 		}
-		m.actionless.cleared(manyKeyless)
+		m.actionless.clear(manyKeyless)
 		if i == 0 {
 			a.subject = s
 		} else {

@@ -25,11 +25,11 @@ const (
 	manySame    = 5   // requests that show the same limit twice
 )
 
-// shown notes a request that shows it, and reports, once, that it is confirmed.
-func (s *suspicion) shown(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
+// note counts a request that shows it, and reports, once, that it is confirmed.
+func (s *suspicion) note(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
 
-// cleared notes a request that shows that it is wrong.
-func (s *suspicion) cleared(many int32) {
+// clear is for a request that shows that it is wrong.
+func (s *suspicion) clear(many int32) {
 	if s.open(many) {
 		s.seen.Store(many)
 	}
@@ -40,7 +40,7 @@ func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 // noteKeyless notes that a subject had no key, which f is about, and logs if no request has had one: a
 // limit that is mounted before the login never has a user.
 func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure) {
-	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.shown(manyKeyless) {
+	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.note(manyKeyless) {
 		return
 	}
 	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", g.name, manyKeyless, f.asking)
@@ -57,8 +57,8 @@ func (g *Gate[C]) warnPort(m *mounted[C], user string) {
 		return
 	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
-		m.ported.cleared(manyPorts)
-	} else if m.ported.shown(manyPorts) {
+		m.ported.clear(manyPorts)
+	} else if m.ported.note(manyPorts) {
 		slog.Default().Warn(g.name+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
 			"code", "user-with-port")
 	}
@@ -83,8 +83,8 @@ func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
 	used := limit - outer.remaining
 	alike := limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
 	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
-		g.twice.cleared(manySame)
-	} else if g.twice.shown(manySame) {
+		g.twice.clear(manySame)
+	} else if g.twice.note(manySame) {
 		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
 			"code", "charged-twice")
 	}
