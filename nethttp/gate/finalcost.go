@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 
@@ -85,14 +84,7 @@ func (b *watchedBody) Close() error {
 // client that has disconnected: otherwise clients would disconnect to get refunds.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left bool) {
 	var err error
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicked(v)
-		}
-		if err != nil && g.uncharged.now() {
-			slog.Default().Error(g.name+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
-		}
-	}()
+	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", &err)
 	final := g.config.FinalCost(c, status)
 	switch {
 	case final < 0:

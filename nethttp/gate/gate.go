@@ -98,7 +98,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	case cfg.MaxWaiting == 0:
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
-	g := &Gate[C]{framework: f, name: f.Name(), given: subjects[0].Limiter, config: cfg}
+	g := &Gate[C]{framework: f, name: f.Name(), given: subjects[0].Limiter, config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
 	for i, s := range subjects {
 		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable

@@ -18,9 +18,6 @@ func (w *waiting) enter(user, action string, places int) bool {
 	if w.of[own] >= places-w.all {
 		return false
 	}
-	if w.of == nil {
-		w.of = map[[2]string]int{}
-	}
 	w.of[own]++
 	w.all++
 	return true
