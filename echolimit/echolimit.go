@@ -59,8 +59,7 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action key
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
 // nethttp.Config, for an echo.Context. Deny and Fail return an error, which goes to the central error
-// handler. With Deny, Fail, Keep, Settle, SpreadRetryAfter or gate.NoHeaders, c.Request() is a copy for
-// the handlers further in.
+// handler. The handlers further in may get a copy of c.Request().
 //
 // With a FinalCost, the Writer of c.Response() and the Body of c.Request() are wrapped. If the
 // handler returns an error, FinalCost gets the status of Echo's own error handler: the Code of an

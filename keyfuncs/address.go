@@ -184,8 +184,7 @@ func (s Subnet) key(addr netip.Addr) string {
 		return addr.String()
 	}
 	subnet, _ := addr.Prefix(bits) // fails only for a length out of bounds
-	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
-	return string(subnet.AppendTo(buf[:0])) // String allocates twice
+	return subnet.String()
 }
 
 // peer returns the address at the other end of the connection.
@@ -194,11 +193,9 @@ func peer(r *http.Request) (netip.Addr, error) {
 	if s == "" || s[0] == '@' || s[0] == '/' {
 		return netip.Addr{}, errNoPeer
 	}
-	addr, ok := netip.Addr{}, false
-	if hasPort(s) { // trying both parsers would allocate an error for the one that fails
-		ap, _ := netip.ParseAddrPort(s)
-		addr, ok = canonical(ap.Addr())
-	} else {
+	ap, err := netip.ParseAddrPort(s)
+	addr, ok := canonical(ap.Addr())
+	if err != nil { // a middleware has set the address alone
 		addr, ok = parseAddress(s)
 	}
 	if !ok {
@@ -206,9 +203,6 @@ func peer(r *http.Request) (netip.Addr, error) {
 	}
 	return addr, nil
 }
-
-// hasPort reports whether an address has a port: it is in brackets, or has one colon.
-func hasPort(s string) bool { return s[0] == '[' || strings.Count(s, ":") == 1 }
 
 // parseAddress reads an address and nothing else.
 func parseAddress(s string) (netip.Addr, bool) {

@@ -75,8 +75,7 @@ var errEmptyPart = noKey("a part of Join is empty")
 func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 	parts = checked("Join", parts)
 	return func(c C) (string, error) {
-		var buf [128]byte // most keys fit, so the string is the only allocation
-		b := buf[:0]
+		keys := make([]string, len(parts))
 		for i, part := range parts {
 			key, err := part(c)
 			if err != nil {
@@ -85,23 +84,13 @@ func Join[C any](parts ...func(C) (string, error)) func(C) (string, error) {
 			if key == "" {
 				return "", errEmptyPart
 			}
-			if i > 0 {
-				b = append(b, ':')
+			if key[0] == '[' || strings.Contains(key, ":") {
+				key = "[" + strings.ReplaceAll(key, "]", "]]") + "]"
 			}
-			b = appendPart(b, key)
+			keys[i] = key
 		}
-		return string(b), nil
+		return strings.Join(keys, ":"), nil
 	}
-}
-
-// appendPart writes a part so that its end is unambiguous.
-func appendPart(b []byte, part string) []byte {
-	if part[0] != '[' && strings.IndexByte(part, ':') < 0 {
-		return append(b, part...)
-	}
-	b = append(b, '[')
-	b = append(b, strings.ReplaceAll(part, "]", "]]")...)
-	return append(b, ']')
 }
 
 // checked returns a copy, since the caller may change the slice later.

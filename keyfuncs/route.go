@@ -20,20 +20,16 @@ import (
 // If the request has no pattern, the error is [ErrNoRoute]: the limit is mounted around the
 // mux and runs before a pattern is matched. Mount it on the patterns instead.
 func Route(r *http.Request) (string, error) {
-	pattern := r.Pattern
-	if pattern == "" {
+	template := r.Pattern
+	if template == "" {
 		return "", ErrNoRoute
 	}
-	method, template := routeMethod(r.Method), pattern
 	// In a mux's pattern the method ends with a space. A space after a slash belongs to
 	// the template: the mux allows none there, other routers do.
-	if i := strings.IndexAny(pattern, " \t"); i >= 0 && strings.IndexByte(pattern[:i], '/') < 0 {
-		template = strings.TrimLeft(pattern[i+1:], " \t")
-		if pattern[:i] == method && pattern[i] == ' ' && len(pattern) == i+1+len(template) {
-			return pattern, nil // nearly always, and without an allocation
-		}
+	if i := strings.IndexAny(template, " \t"); i >= 0 && strings.IndexByte(template[:i], '/') < 0 {
+		template = strings.TrimLeft(template[i+1:], " \t")
 	}
-	return method + " " + template, nil
+	return routeMethod(r.Method) + " " + template, nil
 }
 
 // RouteTemplate is [Route] for the adapters of other frameworks. It returns the request's

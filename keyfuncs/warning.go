@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 )
@@ -50,7 +51,7 @@ func lookForHeaders(r *http.Request) {
 		// A server sets RemoteAddr to host and port. Middleware that copies a header sets
 		// it to the address alone.
 		so := "; if a proxy of yours sets it, all clients behind the proxy share one limit: use ForwardedIP or TrustedHeaderIP with the proxy's prefix"
-		if !hasPort(r.RemoteAddr) {
+		if _, err := netip.ParseAddrPort(r.RemoteAddr); err != nil {
 			so = " and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: remove that middleware, and use ForwardedIP or TrustedHeaderIP with your proxies' prefixes"
 		}
 		warn("forwarded-untrusted", "a request whose address RemoteIP or RemoteAddr reads has the header "+name+so)

@@ -210,9 +210,7 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 // or action is answered 400, as a missing key is.
 //
 // Behind a Limit, Allow answers with the Deny, Fail, Headers and SpreadRetryAfter of the innermost
-// Limit's Config, even if that Limit skipped. Exception: if the outer Limit skipped and the
-// inner one has no Keep, no Settle, and none of these but Headers, which are not NoHeaders, Allow uses the outer one's. Without
-// a Limit, use [Config.Allow] to set them.
+// Limit's Config, even if that Limit skipped. Without a Limit, use [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
 }

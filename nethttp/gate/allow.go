@@ -20,7 +20,7 @@ import (
 // same unit, whatever cfg says: the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	around, set := around[C](r), shownBy(h)
+	around, set := around[C](r.Context()), shownBy(h)
 	switch {
 	case cfg == nil && around != nil:
 		cfg = around.config
@@ -33,8 +33,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	} else if around != nil {
 		hs.Headers = around.config.Headers
 	}
-	var a attempt
-	a.adapter, a.part, a.cost, a.spread = f.Name(), part{limiter, user, action}, cost, cfg.SpreadRetryAfter
+	a := attempt{adapter: f.Name(), subject: subject{limiter, user, action}, cost: cost, spread: cfg.SpreadRetryAfter}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}

@@ -46,12 +46,8 @@ func ClearBody(w http.ResponseWriter) {
 // ofServer reports whether w is the server's writer: the one that an http.ResponseController ends
 // at, and that takes its deadlines. Wrappers of this package do not count.
 func ofServer(w http.ResponseWriter) bool {
-	for {
-		wrapper, ok := w.(interface{ behind() http.ResponseWriter })
-		if !ok {
-			break
-		}
-		w = wrapper.behind()
+	if wrapper, ok := w.(interface{ behind() http.ResponseWriter }); ok {
+		return ofServer(wrapper.behind())
 	}
 	_, wraps := w.(interface{ Unwrap() http.ResponseWriter })
 	_, serves := w.(interface{ SetWriteDeadline(time.Time) error })

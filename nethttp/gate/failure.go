@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -70,11 +71,20 @@ var handlers failureLog
 // rarely allows a log line once a minute.
 type rarely struct{ last atomic.Int64 }
 
-const logAgain = time.Minute
-
 var start = time.Now()
 
 func (r *rarely) now() bool {
 	was, now := r.last.Load(), int64(time.Since(start))
-	return (was == 0 || now-was > int64(logAgain)) && r.last.CompareAndSwap(was, now)
+	return (was == 0 || now-was > int64(time.Minute)) && r.last.CompareAndSwap(was, now)
+}
+
+// log is deferred, and logs an error or a panic, which becomes the error. A lease that has ended is no
+// failure.
+func (r *rarely) log(adapter, text string, err *error) {
+	if v := recover(); v != nil {
+		*err = panicked(v)
+	}
+	if *err != nil && !errors.Is(*err, core.ErrLeaseEnded) && r.now() {
+		slog.Default().Error(adapter+text, "error", *err)
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 	"sync/atomic"
 
@@ -27,7 +26,7 @@ func (g *Gate[C]) run(c C, a *attempt, body *watchedBody, next func(C) error) (e
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body != nil && body.cut()
+			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body.cut()
 			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left)
 		}
 		if v != nil {
@@ -53,16 +52,14 @@ type watchedBody struct {
 // one that ends meanwhile has set failed.
 func (b *watchedBody) cut() bool { return b.reads.Load() > 0 || b.failed.Load() }
 
-// watchBody returns r, or if r has a body, a copy of r with a watchedBody. It is a copy
-// because net/http looks for the type of its own Body in its own request.
-func watchBody(r *http.Request) (*http.Request, *watchedBody) {
-	if r.Body == nil || r.Body == http.NoBody {
-		return r, nil
-	}
+// watchBody has r read its body, if it has one, through a watchedBody. r is the copy with the mark:
+// in the server's own request net/http looks for the type of its own Body.
+func watchBody(r *http.Request) *watchedBody {
 	b := &watchedBody{ReadCloser: r.Body}
-	inner := r.WithContext(r.Context())
-	inner.Body = b
-	return inner, b
+	if r.Body != nil && r.Body != http.NoBody {
+		r.Body = b
+	}
+	return b
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
@@ -87,21 +84,14 @@ func (b *watchedBody) Close() error {
 // client that has disconnected: otherwise clients would disconnect to get refunds.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left bool) {
 	var err error
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicked(v)
-		}
-		if err != nil && g.uncharged.now() {
-			slog.Default().Error(g.name+": the final cost of a request cannot be charged; it stays as charged on entry", "error", err)
-		}
-	}()
+	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", &err)
 	final := g.config.FinalCost(c, status)
 	switch {
 	case final < 0:
 		err = core.ErrCost
 	case final > a.cost:
-		for _, p := range a.parts() {
-			_, failed := p.limiter.Surcharge(ctx, p.user, p.action, final-a.cost)
+		for _, s := range a.subjects() {
+			_, failed := s.limiter.Surcharge(ctx, s.user, s.action, final-a.cost)
 			err = cmp.Or(err, failed)
 		}
 	case final < a.cost && !left:

@@ -40,19 +40,18 @@ type Gate[C any] struct {
 	framework  Framework[C]
 	name       string        // of the framework
 	given      *core.Limiter // of the first subject, as given to New
-	subjects   []subject[C]
+	subjects   []mounted[C]
 	config     Config[C]
-	marks      bool // whether every request that passes gets a mark
 	headers    headers
-	places     places
+	waiting    waiting
 	failures   failureLog
 	uncharged  rarely // logs that a final cost could not be charged
 	unreleased rarely // logs that a slot could not be renewed or released
 	twice      suspicion
 }
 
-// A subject is a Subject, and what its first requests may show.
-type subject[C any] struct {
+// A mounted is a Subject of a gate, and what its first requests may show.
+type mounted[C any] struct {
 	Subject[C]
 	userless, actionless, ported suspicion
 }
@@ -97,18 +96,22 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	case cfg.MaxWaiting == 0:
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
-	g := &Gate[C]{framework: f, name: f.Name(), given: subjects[0].Limiter, config: cfg}
-	g.marks = cfg.Deny != nil || cfg.Fail != nil || cfg.Keep || cfg.Settle || cfg.SpreadRetryAfter || cfg.Headers == NoHeaders
+	g := &Gate[C]{framework: f, name: f.Name(), given: subjects[0].Limiter, config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
 	for i, s := range subjects {
 		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable
 			s.Limiter = core.Must(s.Limiter.With(core.Refundable{}))
 		}
-		g.subjects = append(g.subjects, subject[C]{Subject: s})
+		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
 	g.headers = headers{cfg.Headers, newPolicy(limiters)}
 	return g
+}
+
+// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that passes.
+func (cfg *Config[C]) marks() bool {
+	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }
 
 // changes reports whether the cost charged on entry may change.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -53,13 +52,6 @@ func (hs Headers) check() error {
 type headers struct {
 	Headers
 	policy policy // of the limiter that usually decides, or none
-}
-
-// values are the values of the three headers in one allocation instead of two, which saves 8 % of a
-// request: see BenchmarkMiddleware of package nethttp.
-type values struct {
-	lines [3]string
-	text  [32]byte // has room for the numbers of most limits
 }
 
 // write sets the headers of an attempt. If the store has failed, they show the first limit with
@@ -139,15 +131,13 @@ func (a *attempt) slotBinds(p *policy) bool {
 
 // numbers sets the three headers that begin with X-RateLimit.
 func (hs Headers) numbers(h http.Header, d *core.Decision, now time.Time) {
-	v := new(values)
-	b := strconv.AppendInt(v.text[:0], int64(d.Limit), 10)
+	b := strconv.AppendInt(make([]byte, 0, 64), int64(d.Limit), 10)
 	limit := len(b)
 	b = strconv.AppendInt(b, int64(max(0, d.Remaining)), 10)
 	remaining := len(b)
-	b = strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10)
-	text := unsafe.String(&b[0], len(b)) // which is not written to again
-	v.lines[0], v.lines[1], v.lines[2] = text[:limit], text[limit:remaining], text[remaining:]
-	h[headerLimit], h[headerRemaining], h[headerReset] = v.lines[:1:1], v.lines[1:2:2], v.lines[2:]
+	text := string(strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10))
+	v := []string{text[:limit], text[limit:remaining], text[remaining:]}
+	h[headerLimit], h[headerRemaining], h[headerReset] = v[:1:1], v[1:2:2], v[2:]
 }
 
 // reset is the value of X-RateLimit-Reset for an instant that is that long after at. Seconds since

@@ -6,7 +6,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,8 +108,8 @@ func (h *hold) finish() {
 // longest is the longest lease.
 func (h *hold) longest() time.Duration {
 	longest := h.lease
-	for _, p := range h.parts() {
-		for _, l := range p.limiter.Limits() {
+	for _, s := range h.subjects() {
+		for _, l := range s.limiter.Limits() {
 			if inFlight(&l) {
 				longest = max(longest, l.Period())
 			}
@@ -121,13 +120,6 @@ func (h *hold) longest() time.Duration {
 
 // ask asks the store, and logs its error.
 func (h *hold) ask(do func(*core.Limiter, context.Context, core.Decision) error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicked(v)
-		}
-		if err != nil && !errors.Is(err, core.ErrLeaseEnded) && h.failed.now() {
-			slog.Default().Error(h.adapter+": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", "error", err)
-		}
-	}()
+	defer h.failed.log(h.adapter, ": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", &err)
 	return do(h.limiter, h.ctx, h.decision)
 }

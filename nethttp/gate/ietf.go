@@ -63,8 +63,8 @@ func (p *policy) of(a *attempt) *policy {
 		return p
 	}
 	var limiters []*core.Limiter
-	for _, its := range a.parts() {
-		limiters = append(limiters, its.limiter)
+	for _, s := range a.subjects() {
+		limiters = append(limiters, s.limiter)
 	}
 	picked := newPolicy(limiters)
 	return &picked

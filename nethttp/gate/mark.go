@@ -17,7 +17,6 @@ type mark[C any] struct {
 	config   *Config[C]
 	limiter  *core.Limiter
 	decision core.Decision // zero if the Limit has skipped the request
-	outer    *mark[C]
 }
 
 type markKey[C any] struct{}
@@ -29,15 +28,15 @@ func (m *mark[C]) Value(key any) any {
 	return m.Context.Value(key)
 }
 
-// around returns the innermost mark, or nil.
-func around[C any](r *http.Request) *mark[C] {
-	m, _ := r.Context().Value(markKey[C]{}).(*mark[C])
+// around returns the innermost mark around ctx, or nil. The next one is around the mark's Context.
+func around[C any](ctx context.Context) *mark[C] {
+	m, _ := ctx.Value(markKey[C]{}).(*mark[C])
 	return m
 }
 
 // Decision is an adapter's function Decision for its request type C: see nethttp.Decision.
 func Decision[C any](r *http.Request) (core.Decision, bool) {
-	for m := around[C](r); m != nil; m = m.outer {
+	for m := around[C](r.Context()); m != nil; m = around[C](m.Context) {
 		if m.config.Keep && m.decision.Allowed {
 			return m.decision, true
 		}
@@ -49,7 +48,7 @@ func Decision[C any](r *http.Request) (core.Decision, bool) {
 func Settle[C any](f Framework[C], c C, actual int) error {
 	r := f.Request(c)
 	ctx, err, found := context.WithoutCancel(r.Context()), error(nil), false
-	for m := around[C](r); m != nil; m = m.outer {
+	for m := around[C](r.Context()); m != nil; m = around[C](m.Context) {
 		if m.config.Settle {
 			err, found = errors.Join(err, m.limiter.Settle(ctx, m.decision, actual)), true
 		}

@@ -16,8 +16,8 @@ import (
 type attempt struct {
 	adapter string
 	asking  string // what is asked at present, for a failure
-	part           // of the first subject
-	further []part
+	subject        // the first
+	further []subject
 	cost    int
 	spread  bool // whether clients are told to wait for different times
 
@@ -26,14 +26,13 @@ type attempt struct {
 	failure  *Failure      // why there is none
 }
 
-// A part of an attempt is that of one subject.
-type part struct {
+// A subject is a user and an action, and the limiter that decides about them.
+type subject struct {
 	limiter      *core.Limiter
 	user, action string
 }
 
-// parts are those of all subjects.
-func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
+func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.further...) }
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve
 // calls next, which runs the handlers, and returns its error. It renews a slot of [core.InFlight]
@@ -41,12 +40,10 @@ func (a *attempt) parts() []part { return append([]part{a.part}, a.further...) }
 // returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
-	var a attempt // a literal would be made elsewhere and then copied
-	a.adapter, a.limiter, a.cost, a.spread = g.name, g.subjects[0].Limiter, 1, g.config.SpreadRetryAfter
+	a := attempt{adapter: g.name, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1, spread: g.config.SpreadRetryAfter}
 	outer := shownBy(h)
-	skip := !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a)
-	if skip {
-		return g.pass(c, r, &a, outer.there, next)
+	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
+		return g.pass(c, r, &a, next)
 	}
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
@@ -57,7 +54,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
-	return g.pass(c, r, &a, outer.there, next)
+	return g.pass(c, r, &a, next)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:
@@ -80,8 +77,8 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	}
 	wait := g.config.MaxWait
 	if wait > 0 {
-		if own := (place{a.user, a.action}); g.places.take(own, g.config.MaxWaiting) {
-			defer g.places.leave(own)
+		if g.waiting.enter(a.user, a.action, g.config.MaxWaiting) {
+			defer g.waiting.leave(a.user, a.action)
 		} else {
 			wait = 0
 		}
@@ -93,26 +90,26 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 // keys asks for the user and the action of each subject.
 func (g *Gate[C]) keys(c C, a *attempt) bool {
 	for i := range g.subjects {
-		s := &g.subjects[i]
-		p := part{limiter: s.Limiter}
+		m := &g.subjects[i]
+		s := subject{limiter: m.Limiter}
 		var err error
 		a.asking = "user"
-		if p.user, err = s.User(c); !a.key(p.user, err) {
-			g.noteKeyless(c, s, &s.userless, a.failure)
+		if s.user, err = m.User(c); !a.key(s.user, err) {
+			g.noteKeyless(c, m, &m.userless, a.failure)
 			return false
 		}
-		s.userless.cleared(manyKeyless)
-		g.warnPort(s, p.user)
+		m.userless.clear(manyKeyless)
+		g.warnPort(m, s.user)
 		a.asking = "action"
-		if p.action, err = s.Action(c); !a.key(p.action, err) {
-			g.noteKeyless(c, s, &s.actionless, a.failure)
+		if s.action, err = m.Action(c); !a.key(s.action, err) {
+			g.noteKeyless(c, m, &m.actionless, a.failure)
 			return false
 		}
-		s.actionless.cleared(manyKeyless)
+		m.actionless.clear(manyKeyless)
 		if i == 0 {
-			a.part = p
+			a.subject = s
 		} else {
-			a.further = append(a.further, p)
+			a.further = append(a.further, s)
 		}
 	}
 	return true
@@ -157,8 +154,8 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
-	for _, o := range a.further {
-		if its := o.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
+	for _, s := range a.further {
+		if its := s.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
 			a.lease = its
 		}
 	}
@@ -183,8 +180,8 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 
 func (a *attempt) chargeAll(ctx context.Context, wait time.Duration) (core.Decision, error) {
 	var subjects []core.Subject
-	for _, p := range a.parts() {
-		subjects = append(subjects, p.limiter.For(p.user, p.action).Cost(a.cost))
+	for _, s := range a.subjects() {
+		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
 	}
 	if wait == 0 {
 		return core.All(ctx, subjects...)
@@ -208,30 +205,24 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes, and before that leaves a mark in the request if
-// Allow, Decision or Settle may need one. A mark costs a copy of the request. So a Limit whose
-// configuration Allow sees in the headers leaves one only inside of another mark, or if it has skipped
-// the request.
-func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, stacked bool, next func(C) error) error {
-	decided, inner := a.decision.Allowed, r
+// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request,
+// if one is needed or if there is one further out.
+func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
+	decided, ctx := a.decision.Allowed, r.Context()
 	if decided && a.lease != 0 {
-		defer g.hold(r.Context(), a).end()
+		defer g.hold(ctx, a).end()
 	}
-	if g.marks || stacked || !decided {
-		outer := around[C](r)
-		if g.marks || outer != nil || !decided && g.config.Headers != XRateLimit {
-			inner = r.WithContext(&mark[C]{r.Context(), &g.config, a.limiter, a.decision, outer})
-		}
+	if !g.config.marks() && around[C](ctx) == nil {
+		return next(c)
 	}
+	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})
 	charges := decided && g.config.FinalCost != nil
 	var body *watchedBody
 	if charges {
-		inner, body = watchBody(inner)
+		body = watchBody(inner)
 	}
-	if inner != r {
-		c = g.framework.WithRequest(c, inner)
-		defer giveBack(r, inner)
-	}
+	c = g.framework.WithRequest(c, inner)
+	defer giveBack(r, inner)
 	if !charges {
 		return next(c)
 	}

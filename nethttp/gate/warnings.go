@@ -25,11 +25,11 @@ const (
 	manySame    = 5   // requests that show the same limit twice
 )
 
-// shown notes a request that shows it, and reports, once, that it is confirmed.
-func (s *suspicion) shown(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
+// note counts a request that shows it, and reports, once, that it is confirmed.
+func (s *suspicion) note(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
 
-// cleared notes a request that shows that it is wrong.
-func (s *suspicion) cleared(many int32) {
+// clear is for a request that shows that it is wrong.
+func (s *suspicion) clear(many int32) {
 	if s.open(many) {
 		s.seen.Store(many)
 	}
@@ -39,35 +39,35 @@ func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
 // noteKeyless notes that a subject had no key, which f is about, and logs if no request has had one: a
 // limit that is mounted before the login never has a user.
-func (g *Gate[C]) noteKeyless(c C, s *subject[C], missing *suspicion, f *Failure) {
-	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.shown(manyKeyless) {
+func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure) {
+	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.note(manyKeyless) {
 		return
 	}
 	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", g.name, manyKeyless, f.asking)
 	if f.asking == "user" {
-		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", s.actionToLog(c), "error", f.Err)
+		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", m.actionToLog(c), "error", f.Err)
 	} else {
 		slog.Default().Warn(text+`use one that every request has, such as Action("reply") or Route`, "code", "never-an-action", "error", f.Err)
 	}
 }
 
 // warnPort logs once if all users are addresses with a port.
-func (g *Gate[C]) warnPort(s *subject[C], user string) {
-	if !s.ported.open(manyPorts) {
+func (g *Gate[C]) warnPort(m *mounted[C], user string) {
+	if !m.ported.open(manyPorts) {
 		return
 	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
-		s.ported.cleared(manyPorts)
-	} else if s.ported.shown(manyPorts) {
+		m.ported.clear(manyPorts)
+	} else if m.ported.note(manyPorts) {
 		slog.Default().Warn(g.name+": the users are addresses with a port, so each connection has a quota of its own; use keyfuncs.RemoteIP, or ForwardedIP behind a proxy",
 			"code", "user-with-port")
 	}
 }
 
 // actionToLog is "" if the action function panics: without a user it may.
-func (s *subject[C]) actionToLog(c C) (action string) {
+func (m *mounted[C]) actionToLog(c C) (action string) {
 	defer func() { _ = recover() }()
-	action, _ = s.Action(c)
+	action, _ = m.Action(c)
 	return action
 }
 
@@ -83,8 +83,8 @@ func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
 	used := limit - outer.remaining
 	alike := limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
 	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
-		g.twice.cleared(manySame)
-	} else if g.twice.shown(manySame) {
+		g.twice.clear(manySame)
+	} else if g.twice.note(manySame) {
 		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
 			"code", "charged-twice")
 	}

@@ -109,23 +109,12 @@ func inward(s core.Store) []Route {
 }
 
 var refusedRules = []rule{
-	{
-		name:   "a ban is 429 with its own Retry-After and problem",
-		store:  Decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.ReasonBanned, BanLevel: 2}),
-		routes: reply(nil),
-		steps: []step{{want: response{
-			status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
-			body: problem(banned, "Banned", 429, "You are temporarily banned from this action.", 600),
-		}}},
-		asked: []string{"alice reply 1"},
-	},
-	{
-		name:   "what can never pass is that, banned or not",
-		store:  Decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}),
-		routes: reply(nil),
-		steps:  []step{{want: refused(5, 0, "+60s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
-		asked:  []string{"alice reply 1"},
-	},
+	one("a ban is 429 with its own Retry-After and problem", Decides(core.Decision{RetryAfter: 10 * time.Minute, ResetAfter: 10 * time.Minute, Reason: core.ReasonBanned, BanLevel: 2}), nil, response{
+		status: 429, header: limited(5, 0, "+600s", noStore, problems, "Retry-After: 600"),
+		body: problem(banned, "Banned", 429, "You are temporarily banned from this action.", 600),
+	}),
+	one("what can never pass is that, banned or not",
+		Decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}), nil, refused(5, 0, "+60s", 0, tooMuch)),
 	{
 		name:   "a request beside too many others may come again soon, not when a lease ends",
 		store:  memory,
@@ -155,11 +144,8 @@ var refusedRules = []rule{
 		name:   "if a rate limit refuses too, the client waits for that",
 		store:  memory,
 		routes: besides(nil, core.InFlight(1), core.FixedWindow(1, time.Minute)),
-		steps: []step{{want: response{
-			status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"),
-			body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 1 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
-		}}},
-		asked: []string{"alice reply 1"},
+		steps:  []step{{want: full(1, 0)}},
+		asked:  []string{"alice reply 1"},
 	},
 	{
 		name:   "more slots than there are can never be taken",
@@ -171,7 +157,7 @@ var refusedRules = []rule{
 	{
 		name:   "the IETF's headers have a unit in place of a window",
 		store:  memory,
-		routes: besides(&nethttp.Config{Headers: gate.IETF}, core.InFlight(1), core.FixedWindow(5, time.Minute)),
+		routes: besides(shows(gate.IETF), core.InFlight(1), core.FixedWindow(5, time.Minute)),
 		steps: []step{
 			{want: noSlot(`Ratelimit-Policy: "inflight:1m";q=1;qu="concurrent-requests", "fixed:1m";q=5;w=60`, `Ratelimit: "inflight:1m";r=0;t=1`)},
 			{header: []string{"X-User-Id", "other"}, want: response{status: 200, body: "done", header: []string{text,
@@ -198,10 +184,7 @@ var refusedRules = []rule{
 		},
 		steps: []step{
 			{want: passed(1, 0, "+60s")},
-			{want: response{
-				status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"),
-				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 1 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
-			}},
+			{want: full(1, 0)},
 			{want: response{
 				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: 3600"),
 				body: problem(banned, "Banned", 429, "You are temporarily banned from this action.", 3600),
@@ -274,9 +257,7 @@ var refusedRules = []rule{
 			{header: tell(401), want: saysLeft(401, 4)},
 			{header: tell(200), want: saysLeft(200, 1)},
 			{header: tell(401), want: saysLeft(401, 1)},
-			{header: tell(200), want: response{
-				status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own,
-			}},
+			{header: tell(200), want: full(5, 0)},
 		},
 		asked: []string{"alice reply 1", "alice reply 1", "alice reply 2", "alice reply 1", "alice reply 1", "alice reply 2", "alice reply 1"},
 		runs:  4,
@@ -348,7 +329,7 @@ var refusedRules = []rule{
 		name:   "FinalCost: the greatest cost takes what is left",
 		store:  memory,
 		routes: finalCostRoute(finalCost(1, func(int) int { return math.MaxInt }), done),
-		steps:  []step{{want: passed(5, 4, "+60s")}, {want: response{status: 429, header: limited(5, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}}},
+		steps:  []step{{want: passed(5, 4, "+60s")}, {want: full(5, 0)}},
 		asked:  []string{"alice reply 1", fmt.Sprint("alice reply ", math.MaxInt-1), "alice reply 1"},
 		runs:   1,
 	},
@@ -398,7 +379,7 @@ var refusedRules = []rule{
 		},
 		steps: []step{
 			{want: refused(5, 0, "+60s", 30, noRoom)},
-			{header: []string{"X-User-Id", "-"}, want: bad("The request does not say which user it is for.")},
+			{header: []string{"X-User-Id", "-"}, want: bad(noUser)},
 			{header: []string{"X-Skip", "1"}, want: uncounted},
 			{method: "OPTIONS", header: []string{"Origin", "https://a.example", "Access-Control-Request-Method", "POST"}, want: uncounted},
 		},
@@ -482,10 +463,7 @@ var refusedRules = []rule{
 		routes: charging("alice", "upload", 3),
 		steps: []step{
 			{want: passed(5, 2, "+60s")},
-			{want: response{
-				status: 429, header: limited(5, 2, "+60s", noStore, problems, "Retry-After: ~60"),
-				body: `{"type":"` + quota + `","title":"Too many requests","status":429,"detail":"The limit of 5 has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
-			}},
+			{want: full(5, 2)},
 		},
 		asked: []string{"alice upload 3", "alice upload 3"},
 		runs:  1,
@@ -494,7 +472,7 @@ var refusedRules = []rule{
 		name:   "Allow: what can never pass has no Retry-After",
 		store:  memory,
 		routes: charging("alice", "upload", 6),
-		steps:  []step{{want: refused(5, 5, "+0s", 0, "This asks for more at once than the limit of 5 can ever allow.")}},
+		steps:  []step{{want: refused(5, 5, "+0s", 0, tooMuch)}},
 		asked:  []string{"alice upload 6 peek"},
 	},
 	{
@@ -514,25 +492,10 @@ var refusedRules = []rule{
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
 	},
-	{
-		name:   "Allow: an empty user is 400",
-		store:  Decides(allowed),
-		routes: charging("", "upload", 1),
-		steps:  []step{{want: bad("The request does not say which user it is for.")}},
-	},
-	{
-		name:   "Allow: an empty action is 400",
-		store:  Decides(allowed),
-		routes: charging("alice", "", 1),
-		steps:  []step{{want: bad("The request does not say which action it is for.")}},
-	},
-	{
-		name:   "Allow: a negative cost is 500, in the log",
-		store:  Decides(allowed),
-		routes: charging("alice", "upload", -1),
-		steps:  []step{{want: broken}},
-		log:    []string{cannot + "cost: core: the cost is negative"},
-	},
+	unasked("Allow: an empty user is 400", charging("", "upload", 1), bad(noUser)),
+	unasked("Allow: an empty action is 400", charging("alice", "", 1), bad("The request does not say which action it is for.")),
+	unasked("Allow: a negative cost is 500, in the log",
+		charging("alice", "upload", -1), broken).logs(cannot + "cost: core: the cost is negative"),
 	{
 		name:   "Allow: a failing store is 503, said once",
 		store:  Fails("boom"),
@@ -558,18 +521,12 @@ var refusedRules = []rule{
 		steps: []step{{want: broken}},
 		log:   []string{cannot + "limiter: core: a zero Limiter; make limiters with core.New"},
 	},
-	{
-		name:  "Allow: Headers that there are not are 500, and nothing is charged",
-		store: Decides(allowed),
-		routes: func(s core.Store) []Route {
-			return []Route{{Inside: []Inside{{Limiter: Five(s), User: "alice", Action: "upload", Cost: 1, Config: &nethttp.Config{Headers: 9}}}}}
-		},
-		steps: []step{{want: broken}},
-		log:   []string{cannot + "headers: Headers is 9; use a constant of package gate, such as gate.IETF"},
-	},
+	unasked("Allow: Headers that there are not are 500, and nothing is charged", func(s core.Store) []Route {
+		return []Route{{Inside: []Inside{{Limiter: Five(s), User: "alice", Action: "upload", Cost: 1, Config: &nethttp.Config{Headers: 9}}}}}
+	}, broken).logs(cannot + "headers: Headers is 9; use a constant of package gate, such as gate.IETF"),
 	{
 		name:   "Allow inside a limit: the tighter decision owns the headers, inner",
-		store:  each(core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}, core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}),
+		store:  each(passes(5, time.Hour), passes(2, time.Minute)),
 		routes: inward,
 		steps:  []step{{want: passed(7, 2, "+60s")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
@@ -577,7 +534,7 @@ var refusedRules = []rule{
 	},
 	{
 		name:   "Allow inside a limit: the tighter decision owns the headers, outer",
-		store:  each(core.Decision{Allowed: true, Remaining: 2, ResetAfter: time.Minute}, core.Decision{Allowed: true, Remaining: 5, ResetAfter: time.Hour}),
+		store:  each(passes(2, time.Minute), passes(5, time.Hour)),
 		routes: inward,
 		steps:  []step{{want: passed(9, 2, "+60s")}},
 		asked:  []string{"alice outer 1", "alice inner 1"},
@@ -611,8 +568,8 @@ var refusedRules = []rule{
 		},
 		steps: []step{
 			{want: passed(1, 0, "+60s")},
-			{want: response{status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}},
-			{want: response{status: 429, header: limited(1, 0, "+60s", noStore, problems, "Retry-After: ~60"), body: own}},
+			{want: full(1, 0)},
+			{want: full(1, 0)},
 		},
 		asked: []string{"alice reply 1", "alice upload 1", "alice reply 1", "alice upload 1", "alice reply 1", "alice upload 1"},
 		runs:  1,

@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -34,7 +35,7 @@ type visit struct {
 // Which requests wait, for how long, and what is answered then.
 var waits = []struct {
 	name    string
-	limits  []core.Limit
+	limit   core.Limit // the zero one is a funnel for one request a second
 	options []core.Option
 	store   func() core.Store // nil is a memorystore
 	config  nethttp.Config
@@ -43,12 +44,10 @@ var waits = []struct {
 }{
 	{
 		name:   "without MaxWait no request waits",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		visits: []visit{{status: 200, reset: 1}, {status: 429, retry: "1", reset: 1}},
 	},
 	{
 		name:   "at a funnel requests wait until there is room, in the order of arrival",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 3 * time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
@@ -59,7 +58,7 @@ var waits = []struct {
 	},
 	{
 		name:   "what cannot pass within MaxWait is refused at once, with an honest Retry-After",
-		limits: []core.Limit{core.Funnel(15, core.Per(30, time.Minute))},
+		limit:  core.Funnel(15, core.Per(30, time.Minute)),
 		config: nethttp.Config{MaxWait: time.Second, Cost: func(*http.Request) (int, error) { return 15, nil }},
 		visits: []visit{
 			{status: 200, reset: 30},
@@ -69,13 +68,12 @@ var waits = []struct {
 	},
 	{
 		name:   "at a window a request waits until there is room",
-		limits: []core.Limit{core.SlidingWindow(1, time.Second)},
+		limit:  core.SlidingWindow(1, time.Second),
 		config: nethttp.Config{MaxWait: 2 * time.Second},
 		visits: []visit{{status: 200, reset: 1}, {at: time.Millisecond, status: 200, after: 999 * time.Millisecond, reset: 1}},
 	},
 	{
 		name:    "a waiting request does not count as refused",
-		limits:  []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		options: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}},
 		config:  nethttp.Config{MaxWait: time.Second},
 		visits: []visit{
@@ -88,14 +86,12 @@ var waits = []struct {
 	},
 	{
 		name:    "a user who is banned for longer does not wait",
-		limits:  []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		options: []core.Option{core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Minute}}},
 		config:  nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits:  []visit{{status: 200, reset: 1}, {status: 429, retry: "60", reset: 60}, {at: time.Second, status: 429, retry: "59", reset: 59}},
 	},
 	{
 		name:   "beyond MaxWaiting is decided at once, and when a place is free there is one again",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second, MaxWaiting: 4},
 		visits: []visit{
 			{status: 200, reset: 1},
@@ -114,7 +110,6 @@ var waits = []struct {
 	},
 	{
 		name:   "a client who leaves gives its turn back",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
@@ -124,7 +119,6 @@ var waits = []struct {
 	},
 	{
 		name:   "a deadline of the client's own is the time that it can wait",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{
 			{status: 200, reset: 1},
@@ -133,8 +127,7 @@ var waits = []struct {
 		},
 	},
 	{
-		name:   "a cost of 0 does not wait",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
+		name: "a cost of 0 does not wait",
 		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(r *http.Request) (int, error) {
 			if r.Header.Get("X-User-ID") == "alice" {
 				return 0, nil
@@ -149,13 +142,11 @@ var waits = []struct {
 	},
 	{
 		name:   "a request that can never pass does not wait",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: 5 * time.Second, Cost: func(*http.Request) (int, error) { return 2, nil }},
 		visits: []visit{{status: 429}},
 	},
 	{
 		name:   "a store that fails is 503 at once",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  Fails("boom"),
 		config: nethttp.Config{MaxWait: 5 * time.Second},
 		visits: []visit{{status: 503, retry: "1", reset: 1}},
@@ -163,34 +154,30 @@ var waits = []struct {
 	},
 	{
 		name:   "MaxWait is no deadline of the store's",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
 		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits: []visit{{status: 200, reset: 1}, {at: 1, status: 429, retry: "1", reset: 1}},
 	},
 	{
 		name:   "a request behind another one, which the store keeps waiting, waits for MaxWait and then asks",
-		limits: []core.Limit{core.FixedWindow(1, time.Minute)},
+		limit:  core.FixedWindow(1, time.Minute),
 		store:  func() core.Store { return distant{memory(), 3 * time.Second} },
 		config: nethttp.Config{MaxWait: time.Second},
 		visits: []visit{{status: 200, after: 3 * time.Second, reset: 60}, {at: 1, status: 429, after: 4*time.Second + time.Microsecond, retry: "59", reset: 59}},
 	},
 	{
 		name:   "the longest MaxWait",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: core.Never},
 		visits: []visit{{status: 200, reset: 1}, {at: 1, status: 200, after: time.Second - 1, reset: 1}},
 	},
 	{
 		name:   "when the client's own deadline does, that is its own, and not in the log",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
 		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
 		visits: []visit{{expires: 400 * time.Millisecond, status: 503, after: 400 * time.Millisecond, retry: "1", reset: 1}},
 	},
 	{
 		name:   "a request that has waited may be refunded",
-		limits: []core.Limit{core.Funnel(1, core.Every(time.Second))},
 		config: nethttp.Config{MaxWait: time.Second, FinalCost: func(r *http.Request, _ int) int { return 0 }},
 		visits: []visit{
 			{status: 200, reset: 1}, {at: 1, status: 200, reset: 1}, {at: 2, status: 200, reset: 1},
@@ -219,7 +206,8 @@ func testHold(t *testing.T, adapters []Adapter) {
 					if c.store != nil {
 						store = c.store()
 					}
-					limiter := core.Must(core.Must(core.New(store, c.limits...)).With(c.options...))
+					limit := cmp.Or(c.limit, core.Funnel(1, core.Every(time.Second)))
+					limiter := core.Must(core.Must(core.New(store, limit)).With(c.options...))
 					h := ad.Mount(App{Routes: []Route{{Limits: []Limit{{Limiter: limiter, Config: &c.config}}}}})
 					begun := time.Now()
 					var wg sync.WaitGroup

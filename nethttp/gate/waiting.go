@@ -1,0 +1,34 @@
+package gate
+
+import "sync"
+
+// waiting counts the requests that wait or are decided in a middleware with MaxWait.
+type waiting struct {
+	mu  sync.Mutex
+	of  map[[2]string]int // a user and an action
+	all int
+}
+
+// enter counts a request if its user and action have fewer than there are places free. So one of them
+// has at most half of the places, and leaves some to the others.
+func (w *waiting) enter(user, action string, places int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := [2]string{user, action}
+	if w.of[own] >= places-w.all {
+		return false
+	}
+	w.of[own]++
+	w.all++
+	return true
+}
+
+func (w *waiting) leave(user, action string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := [2]string{user, action}
+	w.all--
+	if w.of[own]--; w.of[own] == 0 {
+		delete(w.of, own)
+	}
+}
