@@ -52,26 +52,21 @@ func (c *Charge) Subject(i int) *Charge {
 // store's clock: whether all enforced limits have room. It brings the states, one for each
 // limit and in their order, to that instant.
 func (c *Charge) Check(states []machine.State, now int64) bool {
-	c.passes = c.check(states, now)
-	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
-		c.passes = c.And[i].check(states[at:], now) && c.passes
-		at += len(c.And[i].Limits)
+	c.passes = true
+	for i := range 1 + len(c.And) {
+		own := c.subject(i)
+		ask := own.Ask
+		for j := range own.Limits {
+			l, s := &own.Limits[j], &states[j]
+			if l.shadow {
+				ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
+			}
+			l.rule.Check(s, now, &ask)
+			c.passes = c.passes && (s.Fits || l.shadow)
+		}
+		states = states[len(own.Limits):]
 	}
 	return c.passes
-}
-
-// check is Check for the limits of one subject.
-func (c *Charge) check(states []machine.State, now int64) bool {
-	passes, ask := true, c.Ask
-	for i := range c.Limits {
-		l, s := &c.Limits[i], &states[i]
-		if l.shadow {
-			ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
-		}
-		l.rule.Check(s, now, &ask)
-		passes = passes && (s.Fits || l.shadow)
-	}
-	return passes
 }
 
 // Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. Without a

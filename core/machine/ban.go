@@ -130,10 +130,9 @@ func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64
 
 func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { return b }
 
-func (*bans) holds(r *Rule, s *State) (expires, refuses int64) {
-	b := s.bans()
-	return r.Ban.forgotten(b), b.Until
-}
+func (*bans) expires(r *Rule, s *State) int64 { return r.Ban.forgotten(s.bans()) }
+
+func (*bans) refuses(_ *Rule, s *State) int64 { return s.bans().Until }
 
 // level is how many bans in a row count at an instant.
 func (r *BanRule) level(b *Bans, now int64) int {

@@ -133,13 +133,16 @@ func (*counter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	return append(b, a.Units, r.Period, t.At+t.Reading.Rest.Whole, all)
 }
 
-func (*counter) holds(r *Rule, s *State) (expires, refuses int64) {
-	expires = s.Counter.End
+func (*counter) expires(r *Rule, s *State) int64 {
 	if r.Calendar != nil {
-		expires += Linger
+		return s.Counter.End + Linger
 	}
+	return s.Counter.End
+}
+
+func (*counter) refuses(r *Rule, s *State) int64 {
 	if s.Counter.Count < r.Max {
-		return expires, 0
+		return 0
 	}
-	return expires, s.Counter.End
+	return s.Counter.End
 }

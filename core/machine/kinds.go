@@ -116,7 +116,8 @@ type machine interface {
 	amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64
 
 	remaining(r *Rule, v *Reading) int64
-	holds(r *Rule, s *State) (expires, refuses int64)
+	expires(r *Rule, s *State) int64
+	refuses(r *Rule, s *State) int64
 	foreseen(r *Rule, v Reading, count bool) bool
 
 	// lease tightens a rule whose units are charged up to lease before their actions.

@@ -215,17 +215,18 @@ func (r *Rule) Delay(debt Span, cost int64) int64 {
 	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
-func (*meter) holds(r *Rule, s *State) (expires, refuses int64) {
+func (*meter) expires(r *Rule, s *State) int64 {
 	m := &s.Meter
-	expires = m.at().Ceil()
 	switch {
 	case r.ForgetAfter > 0:
-		expires = m.Forget
+		return m.Forget
 	case m.Refunds != nil:
-		expires = max(expires, m.Refunds.Until)
+		return max(m.at().Ceil(), m.Refunds.Until)
 	}
-	return expires, r.Delay(m.at(), 1)
+	return m.at().Ceil()
 }
+
+func (*meter) refuses(r *Rule, s *State) int64 { return r.Delay(s.Meter.at(), 1) }
 
 // foreseen is false for a bucket with Initial that may not have been used: it does not fill.
 func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {

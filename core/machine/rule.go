@@ -210,11 +210,8 @@ func (r *Rule) Amend(s *State, t Taken, now int64, a Amendment) {
 //
 // Call Expires after each write and keep the result with the state: a limiter with other
 // numbers may share the state, and its rule would give another instant.
-func (r *Rule) Expires(s *State) int64 {
-	expires, _ := r.machine.holds(r, s)
-	return expires
-}
+func (r *Rule) Expires(s *State) int64 { return r.machine.expires(r, s) }
 
-// Holds returns what [Rule.Expires] does, and the instant before which a cost of 1 is refused, unless
-// a refund or a reset comes first. It may be past.
-func (r *Rule) Holds(s *State) (expires, refuses int64) { return r.machine.holds(r, s) }
+// Refuses is the instant until which a cost of 1 is refused, unless a refund or a reset comes first. It
+// may be past.
+func (r *Rule) Refuses(s *State) int64 { return r.machine.refuses(r, s) }

@@ -182,10 +182,9 @@ func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	return append(b, renew, r.Period, t.Reading.Mark, t.Cost)
 }
 
-func (*slots) holds(r *Rule, s *State) (expires, refuses int64) {
-	q := s.slots()
-	return q.newest() + r.Period, q.free(r, 1)
-}
+func (*slots) expires(r *Rule, s *State) int64 { return s.slots().newest() + r.Period }
+
+func (*slots) refuses(r *Rule, s *State) int64 { return s.slots().free(r, 1) }
 
 // foreseen is false while slots are taken: each may be released at any moment.
 func (*slots) foreseen(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }

@@ -136,9 +136,9 @@ func (*trail) amendArgs(r *Rule, b []int64, _ Taken, a Amendment) []int64 {
 	return append(b, a.Units, r.Period, r.Max)
 }
 
-func (*trail) holds(r *Rule, s *State) (expires, refuses int64) {
-	return s.Trail.newest() + r.Period, s.Trail.free(r, 1)
-}
+func (*trail) expires(r *Rule, s *State) int64 { return s.Trail.newest() + r.Period }
+
+func (*trail) refuses(r *Rule, s *State) int64 { return s.Trail.free(r, 1) }
 
 // foreseen is false if the Count matters: it falls at instants that the reading does not tell.
 func (*trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }

@@ -169,9 +169,8 @@ func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 
 // store writes a state to its slot.
 func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
-	expires, refuses := r.Holds(st)
-	s.expires = expires
-	s.protect(refuses)
+	s.expires = r.Expires(st)
+	s.protect(r.Refuses(st))
 	switch {
 	case r.Kind.Form() == machine.FormTrail:
 		put(&t.arenas.trails, s, inTrails, st.Trail)
