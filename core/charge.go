@@ -54,7 +54,7 @@ func (c *Charge) Subject(i int) *Charge {
 func (c *Charge) Check(states []machine.State, now int64) bool {
 	c.passes = true
 	for i := range 1 + len(c.And) {
-		own := c.subject(i)
+		own := c.Subject(i)
 		ask := own.Ask
 		for j := range own.Limits {
 			l, s := &own.Limits[j], &states[j]
