@@ -1,5 +1,7 @@
 package gate
 
+// An action that only the handler knows.
+
 import (
 	"errors"
 	"log/slog"
@@ -37,8 +39,8 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	if hs.write(h, set, &a); !a.decision.Allowed {
-		if err := answer(f, cfg, c, &a); err != nil {
+	if told := hs.write(h, set, &a); !a.decision.Allowed {
+		if err := answer(f, cfg, c, &a, told); err != nil {
 			f.HandleError(c, err)
 		}
 		f.Discard(c, func() error { return ignored(f.Name(), action) })

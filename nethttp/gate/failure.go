@@ -1,5 +1,7 @@
 package gate
 
+// Why a request got no decision, and what the log says of errors.
+
 import (
 	"context"
 	"errors"

@@ -1,5 +1,7 @@
 package gate
 
+// FinalCost: what a request has cost in the end.
+
 import (
 	"cmp"
 	"context"

@@ -1,5 +1,7 @@
 package gate
 
+// Key functions of a framework.
+
 import (
 	"path"
 	"reflect"

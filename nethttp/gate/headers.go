@@ -56,15 +56,15 @@ type headers struct {
 
 // write sets the headers of an attempt. If the store has failed, they show the first limit with
 // nothing left. outer is what the headers of a limit further out show: they then show the tighter
-// of the two decisions.
-func (hs *headers) write(h http.Header, outer shown, a *attempt) {
-	d := a.told(&hs.policy)
+// of the two decisions. write returns the decision that the headers are about.
+func (hs *headers) write(h http.Header, outer shown, a *attempt) (d *core.Decision) {
+	d = a.told(&hs.policy)
 	if f := a.failure; f != nil && f.Status == http.StatusServiceUnavailable {
 		const retry = retrySeconds * time.Second
 		d = &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry}
 	} else if f != nil {
 		h[headerCache] = []string{"no-store"}
-		return
+		return d
 	}
 	if now := time.Now(); hs.Headers != NoHeaders && (!d.Allowed || outer.looser(d, now)) {
 		if outer.there { // they would not agree with the numbers set now
@@ -80,13 +80,14 @@ func (hs *headers) write(h http.Header, outer shown, a *attempt) {
 		}
 	}
 	if d.Allowed {
-		return
+		return d
 	}
 	h[headerCache] = []string{"no-store"}
 	delete(h, headerRetryAfter)
 	if d.RetryAfter != core.Never {
 		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d.RetryAfter), 10)}
 	}
+	return d
 }
 
 // soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
@@ -99,7 +100,7 @@ const soon = time.Second
 // If the wait is spread, it is longer by a part that is always the same for the user, on every
 // server. So of two refusals the later one tells the user no later time.
 //
-// p is the policy of the limiter that usually decides, or an empty one.
+// p is the policy of the limiter that usually decides.
 func (a *attempt) told(p *policy) *core.Decision {
 	d := &a.decision
 	if a.lease != 0 && a.slotBinds(p) {

@@ -1,5 +1,7 @@
 package gate
 
+// The body of an answer.
+
 import (
 	"cmp"
 	"encoding/json"

@@ -1,5 +1,7 @@
 package gate
 
+// ResponseWriters that watch a response or discard it.
+
 import (
 	"bufio"
 	"cmp"

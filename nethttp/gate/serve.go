@@ -50,9 +50,9 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	} else if outer.there {
 		g.warnTwice(h, outer, &a)
 	}
-	g.headers.write(h, outer, &a)
+	told := g.headers.write(h, outer, &a)
 	if !a.decision.Allowed {
-		return answer(g.framework, &g.config, c, &a)
+		return answer(g.framework, &g.config, c, &a, told)
 	}
 	return g.pass(c, r, &a, next)
 }

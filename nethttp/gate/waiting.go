@@ -1,5 +1,7 @@
 package gate
 
+// How many requests may wait: MaxWaiting.
+
 import "sync"
 
 // waiting counts the requests that wait or are decided in a middleware with MaxWait.
