@@ -31,7 +31,6 @@ type Charge struct {
 
 	status      *Status      // to be filled in by Answer
 	slotWaiters *slotWaiters // of a limiter with InFlight
-	passes      bool         // set by Check: all enforced limits have room
 }
 
 // takesSlots reports whether a charge of one or more subjects takes slots.
@@ -48,11 +47,10 @@ func (c *Charge) Subject(i int) *Charge {
 	return &c.And[i-1]
 }
 
-// Check reports whether the charge may pass at the instant now, in microseconds on the
-// store's clock: whether all enforced limits have room. It brings the states, one for each
-// limit and in their order, to that instant.
-func (c *Charge) Check(states []machine.State, now int64) bool {
-	c.passes = true
+// Check brings the states, one for each limit and in their order, to the instant now, in microseconds
+// on the store's clock. It reports whether the charge passes: whether all enforced limits have room.
+func (c *Charge) Check(states []machine.State, now int64) (passes bool) {
+	passes = true
 	for i := range 1 + len(c.And) {
 		own := c.Subject(i)
 		ask := own.Ask
@@ -62,24 +60,24 @@ func (c *Charge) Check(states []machine.State, now int64) bool {
 				ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
 			}
 			l.rule.Check(s, now, &ask)
-			c.passes = c.passes && (s.Fits || l.shadow)
+			passes = passes && (s.Fits || l.shadow)
 		}
 		states = states[len(own.Limits):]
 	}
-	return c.passes
+	return passes
 }
 
-// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. Without a
-// Check before it, the charge is refused. If all limits have room, all are charged. If not, a limit
-// whose kind records refusals records its own, unless the caller is Patient. After Commit, Dirty marks
-// the states to write. A Peek marks none.
+// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. passes is what
+// Check has returned. If the charge passes, all limits are charged. If not, a limit whose kind records
+// refusals records its own, unless the caller is Patient. After Commit, Dirty marks the states to write.
+// A Peek marks none.
 //
 // A ban policy counts a refusal by the limits of its own subject only.
-func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
-	c.commit(d, states, now, c.passes)
+func (c *Charge) Commit(d *Decision, states []machine.State, now int64, passes bool) {
+	c.commit(d, states, now, passes)
 	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
 		its := Decision{Subject: i + 1}
-		c.And[i].commit(&its, states[at:], now, c.passes)
+		c.And[i].commit(&its, states[at:], now, passes)
 		d.join(&its)
 		at += len(c.And[i].Limits)
 	}
@@ -92,8 +90,7 @@ func (c *Charge) Commit(d *Decision, states []machine.State, now int64) {
 	}
 }
 
-// commit is Commit for the limits of one subject, but for the receipt. passes says whether all enforced
-// limits of all subjects have room.
+// commit is Commit for the limits of one subject, but for the receipt.
 func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes bool) {
 	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range c.Limits {

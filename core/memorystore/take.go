@@ -19,15 +19,16 @@ import (
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	st := s.begin(&c)
 	defer s.end(st)
-	if c.Check(st.states, st.now) && !st.known {
+	passes := c.Check(st.states, st.now)
+	if passes && !st.known {
 		if lacks, wait := s.makeRoom(st, &c); lacks != nil {
 			if c.Mode == machine.ModePeek {
-				c.Commit(&d, st.states, st.now) // a Status has the numbers of every limit
+				c.Commit(&d, st.states, st.now, passes) // a Status has the numbers of every limit
 			}
 			return full(&c, lacks, wait), nil
 		}
 	}
-	c.Commit(&d, st.states, st.now)
+	c.Commit(&d, st.states, st.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected

@@ -45,9 +45,8 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 			states = append(states, s.states[idOf(o.User, o.Action, &l)])
 		}
 	}
-	c.Check(states, now)
 	var d core.Decision
-	c.Commit(&d, states, now)
+	c.Commit(&d, states, now, c.Check(states, now))
 	for _, o := range subjects {
 		s.write(o.User, o.Action, o.Limits, states[:len(o.Limits)])
 		states = states[len(o.Limits):]
