@@ -1,6 +1,6 @@
 package core
 
-// All: one decision about several subjects, such as a user and their organization.
+// All: one decision about one or more subjects, such as a user and their organization.
 
 import (
 	"context"
@@ -49,16 +49,16 @@ func (s Subject) Cost(n int) Subject {
 // for it. It stays if it cannot be given back, because the process ends for example. With
 // redisstore.Options.Tag a user and their organization are in one slot. If a store can neither decide
 // together nor refund, the error matches ErrConfig.
-func All(ctx context.Context, subjects ...Subject) (Decision, error) {
-	if err := checkSubjects(ctx, subjects); err != nil {
-		return Decision{}, err
+func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
+	if err = checkSubjects(ctx, subjects); err == nil {
+		err = decide(ctx, machine.Ask{}, subjects, &d)
 	}
-	return decide(ctx, machine.Ask{}, subjects)
+	return d, err
 }
 
 // PeekAll reports whether [All] would allow, and the present numbers. It charges and writes nothing. A
 // cost of 0 is asked about as 1.
-func PeekAll(ctx context.Context, subjects ...Subject) (Decision, error) {
+func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
@@ -66,26 +66,70 @@ func PeekAll(ctx context.Context, subjects ...Subject) (Decision, error) {
 	for i := range subjects {
 		subjects[i].cost = max(subjects[i].cost, 1)
 	}
-	return decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects)
+	err = decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects, &d)
+	return d, err
 }
 
 // decide decides about subjects that checkSubjects has found valid. A cost of 0 is not charged, and only a ban
 // refuses it.
-func decide(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
-	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.cost == 0 }) {
-		return decideFree(ctx, ask, subjects)
-	}
-	l, c := subjects[0].limiter, charge(subjects, ask)
-	for i := range c.And {
-		if !joins(l.store, c.User, c.And[i].User) {
-			return inTurn(ctx, &c, subjects)
+func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decision) (err error) {
+	for i := range subjects {
+		if subjects[i].cost == 0 {
+			*d, err = decideFree(ctx, ask, subjects)
+			return err
 		}
 	}
-	err = l.take(ctx, &c, &d)
+	var c Charge
+	c.of(subjects, ask)
+	l := subjects[0].limiter
+	for i := range c.And {
+		if !joins(l.store, c.User, c.And[i].User) {
+			*d, err = inTurn(ctx, &c, subjects)
+			return err
+		}
+	}
+	err = l.take(ctx, &c, d)
 	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
 		d.Subject = 0
 	}
-	return d, err
+	return err
+}
+
+// of makes a zero Charge that of subjects. A charge that can never pass writes nothing.
+func (c *Charge) of(subjects []Subject, ask machine.Ask) {
+	c.Ask, c.Receipt = ask, ask.Ahead > 0 // a reserved turn may be given back
+	for i := range subjects {
+		s := &subjects[i]
+		c.Receipt = c.Receipt || s.limiter.refundable
+		if int64(s.cost) > s.limiter.smallest {
+			c.Mode = machine.ModePeek
+		}
+	}
+	if further := len(subjects) - 1; further > 0 {
+		c.And = make([]Charge, further)
+	}
+	for i := range subjects {
+		s, own := &subjects[i], c.Subject(i)
+		own.User, own.Action, own.Limits, own.slotWaiters = s.user, s.action, s.limiter.limits, s.limiter.slotWaiters
+		if i > 0 {
+			own.Ask, own.Receipt = c.Ask, c.Receipt
+		}
+		own.Cost = int64(s.cost)
+	}
+}
+
+// take asks the store and fills in d. If the store returns an error, its decision is ignored.
+//
+// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
+// stay taken until their leases end.
+func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
+	if c.takesSlots() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if *d, err = l.store.Take(ctx, *c); err != nil {
+		*d = Decision{}
+	}
+	return err
 }
 
 // decideFree decides about subjects of which some cost nothing. It asks those first.
@@ -108,7 +152,8 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 	if charged == nil {
 		return d, nil
 	}
-	its, err := decide(ctx, ask, charged)
+	var its Decision
+	err = decide(ctx, ask, charged, &its)
 	if its.Subject = at[its.Subject]; err != nil || its.binds(&d) {
 		return its, err
 	}
@@ -162,25 +207,4 @@ func (s *Subject) shares(o *Subject) bool {
 		}
 	}
 	return false
-}
-
-// charge is the charge of subjects. A charge that can never pass writes nothing.
-func charge(subjects []Subject, ask machine.Ask) Charge {
-	receipt := ask.Ahead > 0 // a reserved turn may be given back
-	for i := range subjects {
-		s := &subjects[i]
-		receipt = receipt || s.limiter.refundable
-		if int64(s.cost) > s.limiter.smallest {
-			ask.Mode = machine.ModePeek
-		}
-	}
-	of := func(s *Subject) Charge {
-		ask.Cost = int64(s.cost)
-		return Charge{User: s.user, Action: s.action, Limits: s.limiter.limits, Ask: ask, Receipt: receipt, slotWaiters: s.limiter.slotWaiters}
-	}
-	c := of(&subjects[0])
-	for i := range subjects[1:] {
-		c.And = append(c.And, of(&subjects[i+1]))
-	}
-	return c
 }

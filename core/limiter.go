@@ -168,37 +168,8 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
-func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	if err = l.check(ctx, user, action); err != nil {
-		return d, err
-	}
-	switch {
-	case n < 0:
-		return d, ErrCost
-	case n == 0:
-		return l.allowNothing(ctx, user, action)
-	}
-	var c Charge // field by field, since a literal is copied
-	c.User, c.Action, c.Limits, c.Cost, c.Receipt, c.slotWaiters = user, action, l.limits, int64(n), l.refundable, l.slotWaiters
-	if c.Cost > l.smallest { // it can never pass, so it writes nothing
-		c.Mode = machine.ModePeek
-	}
-	err = l.take(ctx, &c, &d)
-	return d, err
-}
-
-// take asks the store and fills in d. If the store returns an error, its decision is ignored.
-//
-// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
-// stay taken until their leases end.
-func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
-	if c.takesSlots() {
-		ctx = context.WithoutCancel(ctx)
-	}
-	if *d, err = l.store.Take(ctx, *c); err != nil {
-		*d = Decision{}
-	}
-	return err
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
+	return All(ctx, l.For(user, action).Cost(n))
 }
 
 // allowNothing decides a cost of 0, which only a ban refuses.

@@ -67,7 +67,7 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	home := subjects[0].limiter
 	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
 	if _, dry := find[*shadow](home.store); dry || w.never || w.cost == 0 {
-		d, err := decide(ctx, machine.Ask{}, subjects)
+		err := decide(ctx, machine.Ask{}, subjects, &d)
 		if err == nil && !d.Allowed {
 			err = ErrRefused
 		}
@@ -79,7 +79,9 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	home.waitQueues.join(w)
 	defer home.waitQueues.leave(w)
 	if s, ok := find[WaitWatcher](home.store); ok {
-		watched, end := s.Waiting(ctx, charge(subjects, machine.Ask{}))
+		var c Charge
+		c.of(subjects, machine.Ask{})
+		watched, end := s.Waiting(ctx, c)
 		ctx = watched
 		defer func() { end(d, err) }()
 	}
@@ -224,7 +226,8 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 // count as an attempt, so a refusal is recorded only if the action does not pass in time: its error is then
 // ErrRefused.
 func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
-	d, err := decide(ctx, machine.Ask{Ahead: ahead, Patient: w.records}, w.subjects)
+	var d Decision
+	err := decide(ctx, machine.Ask{Ahead: ahead, Patient: w.records}, w.subjects, &d)
 	switch {
 	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err
@@ -255,7 +258,8 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
 		ctx, ask.Mode = context.WithoutCancel(ctx), machine.ModePeek
 	}
-	d, err := decide(ctx, ask, w.subjects)
+	var d Decision
+	err := decide(ctx, ask, w.subjects, &d)
 	switch {
 	case err != nil || d.Allowed && ask.Mode == machine.ModeCharge:
 		return d, err
