@@ -148,11 +148,7 @@ func (s *slotWaiters) wake(r *Receipt) {
 // Most actions end because ctx does, so pass a context that outlives it, such as
 // context.WithoutCancel(ctx), with a timeout.
 func (l *Limiter) Release(ctx context.Context, d Decision) error {
-	err := l.amendSlots(ctx, d, machine.VerbRelease)
-	if errors.Is(err, ErrLeaseEnded) {
-		return nil
-	}
-	return err
+	return l.amendSlots(ctx, d, machine.VerbRelease)
 }
 
 // Renew has the lease of the slots of a decision begin anew, for an action that takes longer than a
@@ -192,11 +188,13 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 		return ctx.Err()
 	}
 	defer func() { r.slots.turn <- struct{}{} }()
-	if r.slots.released {
+	switch {
+	case r.slots.released && verb == machine.VerbRelease:
+		return nil
+	case r.slots.released:
 		return ErrLeaseEnded
-	}
-	if err := ctx.Err(); err != nil {
-		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
 	}
 	done, err := r.amend(ctx, machine.Amendment{Verb: verb})
 	switch {

@@ -189,10 +189,7 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 // Peek reports whether one action would pass, and the present numbers. It charges nothing
 // and writes nothing.
 func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
-	if err := l.check(ctx, user, action); err != nil {
-		return Decision{}, err
-	}
-	return l.look(ctx, user, action, nil)
+	return PeekAll(ctx, l.For(user, action))
 }
 
 // Surcharge charges up to n units for an action that has already happened, such as a wrong

@@ -137,7 +137,7 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 	for r := first; r != nil; r = r.and {
 		var failed error
 		if n := units(r); n > 0 {
-			failed = r.refund(ctx, n)
+			_, failed = r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: n})
 		} else if n < 0 {
 			failed = r.owe(ctx, -n)
 		}
@@ -152,14 +152,8 @@ func (r *Receipt) giveBack(ctx context.Context) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
-	_ = r.refund(ctx, r.Cost)
+	_, _ = r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: r.Cost})
 	_ = r.amendSlots(ctx, machine.VerbRelease)
-}
-
-// refund gives back units.
-func (r *Receipt) refund(ctx context.Context, units int64) error {
-	_, err := r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: units})
-	return err
 }
 
 // amend has the store amend the charge, unless that changes nothing.

@@ -84,7 +84,7 @@ func TestSettleWithAContextThatIsDone(t *testing.T) {
 	}
 }
 
-// A store that cannot be asked, or has no room for the state, has charged nothing, and says so.
+// A store that has no room for the state has charged nothing, and says so.
 func TestSettleThatChargesNothing(t *testing.T) {
 	l := core.Must(core.Must(core.New(&stubborn{memorystore.New(nil)}, core.FixedWindow(10, time.Hour))).With(core.Refundable{}))
 	d, _ := l.AllowN(t.Context(), "u", "a", 2)

@@ -49,7 +49,7 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	return s, nil
 }
 
-// look asks the store whether one action would pass, and fills in s if it is not nil.
+// look asks the store whether one action would pass, and fills in s.
 func (l *Limiter) look(ctx context.Context, user, action string, s *Status) (d Decision, err error) {
 	ask := machine.Ask{Mode: machine.ModePeek, Cost: 1}
 	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.limits, Ask: ask, status: s}, &d)
