@@ -54,16 +54,16 @@ func (s *Store) check(t testing.TB) {
 			sh.keys.shared.check(t, fmt.Sprint("the shared states of shard ", i))
 		}
 	}
-	st := steps.Get().(*step)
-	defer steps.Put(st)
-	for j, state := range st.states[:cap(st.states)] {
+	tx := transactions.Get().(*transaction)
+	defer transactions.Put(tx)
+	for j, state := range tx.states[:cap(tx.states)] {
 		if state != (machine.State{}) {
 			t.Fatalf("state %d of an earlier charge is still there: %+v", j, state)
 		}
 	}
-	for j, p := range st.places[:cap(st.places)] {
-		if p != (place{}) {
-			t.Fatalf("place %d of an earlier charge is still there: %+v", j, p)
+	for j, r := range tx.refs[:cap(tx.refs)] {
+		if r != (ref{}) {
+			t.Fatalf("ref %d of an earlier charge is still there: %+v", j, r)
 		}
 	}
 	if total != s.used.Load() || total > s.max {
@@ -809,11 +809,11 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 		user := fmt.Sprint("new", i)
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
-		st := s.begin(&core.Charge{User: user, Action: "a", Limits: passing.Limits()})
-		if !st.places[0].found && i >= newUsers-last {
+		tx := s.begin(&core.Charge{User: user, Action: "a", Limits: passing.Limits()})
+		if !tx.refs[0].found && i >= newUsers-last {
 			without++
 		}
-		s.end(st)
+		s.end(tx)
 	}
 	if share := float64(without) / last; share > 0.01 {
 		t.Errorf("%.1f %% of the last %d new users found no room", 100*share, last)

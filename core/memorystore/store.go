@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -46,6 +47,14 @@ type Store struct {
 	max    int64
 	used   atomic.Int64 // keys in all shards, and those that charges have reserved
 	shards []shard      // their number is a power of two
+}
+
+// A shard has all states of some users, so that one lock is enough for several limits. It fills a cache
+// line, so that two processors that decide about users of two shards do not wait for each other.
+type shard struct {
+	mu   sync.Mutex
+	keys table
+	_    [8]byte
 }
 
 var (

@@ -9,6 +9,10 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
+// A hash identifies a user, an action, or a user's state. The seed is random, so that a client
+// cannot search for two users that share a state.
+type hash uint64
+
 // A table is a hash table of slots with linear probing: the hash names the home of a key, and
 // the key is there or in the first slot after it that was free. An empty slot ends a search.
 //

@@ -1,7 +1,7 @@
 package memorystore
 
-// What a limiter asks of the store. Each is one atomic step: the store locks the shards of the users, finds
-// the states, and writes them back.
+// What a limiter asks of the store. Each is a transaction: the store locks the shards of the users, finds
+// the states, and writes them back. In the order of Take, with the other methods at the end.
 
 import (
 	"context"
@@ -17,96 +17,53 @@ import (
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
 // grows, and for a receipt.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	st := s.begin(&c)
-	defer s.end(st)
-	passes := c.Check(st.states, st.now)
-	if passes && !st.known {
-		if lacks, wait := s.makeRoom(st, &c); lacks != nil {
+	tx := s.begin(&c)
+	defer s.end(tx)
+	passes := c.Check(tx.states, tx.now)
+	if passes && !tx.known {
+		if lacks, wait := s.makeRoom(tx, &c); lacks != nil {
 			if c.Mode == machine.ModePeek {
-				c.Commit(&d, st.states, st.now, passes) // a Status has the numbers of every limit
+				c.Commit(&d, tx.states, tx.now, passes) // a Status has the numbers of every limit
 			}
 			return full(&c, lacks, wait), nil
 		}
 	}
-	c.Commit(&d, st.states, st.now, passes)
+	c.Commit(&d, tx.states, tx.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected
 		// nonetheless: to drop it would give the user a full quota.
-		until = st.now + int64(d.RetryAfter/time.Microsecond)
+		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
-	if lacks := s.saveAll(st, until); lacks != nil {
+	if lacks := s.saveAll(tx, until); lacks != nil {
 		return full(&c, lacks, longestWait), nil
 	}
 	d.Issue(s)
 	return d, nil
 }
 
-// full is the refusal of a charge if there is no room for the key of a place.
-func full(c *core.Charge, lacks *place, wait int64) core.Decision {
-	d := time.Duration(wait) * time.Microsecond
-	return core.Decision{Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
-}
-
-// Amend refunds, releases or renews a charge, in one atomic step.
-func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
-	st := s.begin(&core.Charge{User: r.User, Action: r.Action, Limits: r.Limits})
-	defer s.end(st)
-	done = r.Amend(st.states, st.now, a)
-	for i := range st.places {
-		switch p, state := &st.places[i], &st.states[i]; {
-		case !p.found || !state.Dirty:
-		case state.Exists:
-			st.save(i, 0)
-		default:
-			s.remove(p)
-		}
-	}
-	return done, nil
-}
-
-// Reset removes the states of the limits for that user and action.
-func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	st := s.begin(&core.Charge{User: user, Action: action, Limits: limits})
-	defer s.end(st)
-	for i := range st.places {
-		if p := &st.places[i]; p.found {
-			s.remove(p)
-		}
-	}
-	return nil
-}
-
-// A shard has all states of some users, so that one lock is enough for several limits. It fills a cache
-// line, so that two processors that decide about users of two shards do not wait for each other.
-type shard struct {
-	mu   sync.Mutex
-	keys table
-	_    [8]byte
-}
-
-// A step is a charge that is being decided. It is on the heap, as its states must be, and used again.
-type step struct {
+// A transaction is a charge that is being decided. It is on the heap, as its states must be, and used again.
+type transaction struct {
 	now    int64
 	known  bool            // the store keeps all states that the charge needs to pass: see required
-	places []place         // one for each limit
-	states []machine.State // those of the places
+	refs   []ref           // one for each limit
+	states []machine.State // those of the refs
 	locked []int           // which shards are locked
 }
 
-var steps = sync.Pool{New: func() any {
+var transactions = sync.Pool{New: func() any {
 	few := new(struct { // one allocation
-		step
-		places [4]place
+		transaction
+		refs   [4]ref
 		states [4]machine.State
 		locked [4]int
 	})
-	few.step = step{places: few.places[:0], states: few.states[:0], locked: few.locked[:0]}
-	return &few.step
+	few.transaction = transaction{refs: few.refs[:0], states: few.states[:0], locked: few.locked[:0]}
+	return &few.transaction
 }}
 
-// A place is where the state of a limit is, if the store keeps it.
-type place struct {
+// A ref says where the state of a limit is, if the store keeps it.
+type ref struct {
 	limit    *core.Limit
 	subject  int // as in core.Decision
 	key      hash
@@ -118,11 +75,68 @@ type place struct {
 	dropped  hash // the key that is dropped for this one
 }
 
-// A hash identifies a user, an action, or a user's state. The seed is random, so that a client
-// cannot search for two users that share a state.
-type hash uint64
+// begin locks the shards of a charge's subjects, each once and in the store's order, so that no two
+// charges wait for each other, and finds their states. It reads the clock under the locks, so that no
+// state is from a later instant.
+func (s *Store) begin(c *core.Charge) *transaction {
+	tx, user := transactions.Get().(*transaction), s.hash(c.User)
+	tx.locked = append(tx.locked, s.index(user))
+	if c.And != nil {
+		for i := range c.And {
+			tx.locked = append(tx.locked, s.index(s.hash(c.And[i].User)))
+		}
+		slices.Sort(tx.locked)
+		tx.locked = slices.Compact(tx.locked)
+	}
+	for _, at := range tx.locked {
+		s.shards[at].mu.Lock()
+	}
+	tx.now, tx.known = s.now(), true
+	s.find(tx, c, 0, user)
+	for i := range c.And {
+		s.find(tx, &c.And[i], 1+i, s.hash(c.And[i].User))
+	}
+	return tx
+}
+
+// find adds the refs and states of one subject.
+func (s *Store) find(tx *transaction, c *core.Charge, subject int, user hash) {
+	action, in := s.hash(c.Action), &s.shards[s.index(user)].keys
+	from, n := len(tx.refs), len(c.Limits)
+	tx.refs, tx.states = slices.Grow(tx.refs, n)[:from+n], slices.Grow(tx.states, n)[:from+n]
+	for i := range c.Limits {
+		r := &tx.refs[from+i]
+		r.limit, r.subject, r.in = &c.Limits[i], subject, in
+		r.key = key(user, action, r.limit)
+		s.load(r, &tx.states[from+i], tx.now)
+		tx.known = tx.known && (r.found || !required(r, c))
+	}
+}
+
+// load looks for the key of a ref, and fills in its state, a zero State.
+func (s *Store) load(r *ref, state *machine.State, now int64) {
+	rule := r.limit.Rule()
+	if r.at, r.found = r.in.search(r.key); r.found {
+		r.in.load(&r.in.slots[r.at], rule, state, now)
+	}
+	if rule.Calendar != nil {
+		state.Epoch = s.epoch()
+	}
+}
+
+// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
+// that of a ban policy without a refusal to record: a full store leaves them out.
+func required(r *ref, c *core.Charge) bool {
+	if r.limit.Rule().Kind == machine.KindBan {
+		return c.Ban > 0
+	}
+	return !r.limit.IsShadow()
+}
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
+
+// index is which shard a user has. It uses the low bits of the hash, and a table the high ones.
+func (s *Store) index(user hash) int { return int(user & hash(len(s.shards)-1)) }
 
 // Odd multipliers tell the parts of a key apart.
 const (
@@ -138,149 +152,120 @@ func key(user, action hash, l *core.Limit) hash {
 	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
 }
 
-// index is which shard a user has. It uses the low bits of the hash, and a table the high ones.
-func (s *Store) index(user hash) int { return int(user & hash(len(s.shards)-1)) }
+// full is the refusal of a charge if there is no room for the key of a ref.
+func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
+	d := time.Duration(wait) * time.Microsecond
+	return core.Decision{Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
+}
 
-// begin locks the shards of a charge's subjects, each once and in the store's order, so that no two
-// charges wait for each other, and finds their states. It reads the clock under the locks, so that no
-// state is from a later instant.
-func (s *Store) begin(c *core.Charge) *step {
-	st, user := steps.Get().(*step), s.hash(c.User)
-	st.locked = append(st.locked, s.index(user))
-	if c.And != nil {
-		for i := range c.And {
-			st.locked = append(st.locked, s.index(s.hash(c.And[i].User)))
+// saveAll saves the states, and those that have no key yet at the end: a known key that was expired
+// has then been written, and is not removed for a new one. It returns a ref that lacks room if that
+// is the one of a bucket with Initial: one that is not kept does not fill.
+func (s *Store) saveAll(tx *transaction, until int64) (lacks *ref) {
+	unsaved := false
+	for i := range tx.refs {
+		if tx.refs[i].found {
+			tx.save(i, until)
+		} else {
+			unsaved = unsaved || tx.states[i].Dirty
 		}
-		slices.Sort(st.locked)
-		st.locked = slices.Compact(st.locked)
 	}
-	for _, at := range st.locked {
-		s.shards[at].mu.Lock()
+	if !unsaved {
+		return nil
 	}
-	st.now, st.known = s.now(), true
-	s.find(st, c, 0, user)
-	for i := range c.And {
-		s.find(st, &c.And[i], 1+i, s.hash(c.And[i].User))
-	}
-	return st
-}
-
-// tryLock locks one more shard, unless another charge holds it.
-func (s *Store) tryLock(st *step, at int) bool {
-	if slices.Contains(st.locked, at) {
-		return true
-	}
-	if !s.shards[at].mu.TryLock() {
-		return false
-	}
-	st.locked = append(st.locked, at)
-	return true
-}
-
-// find adds the places and states of one subject.
-func (s *Store) find(st *step, c *core.Charge, subject int, user hash) {
-	action, in := s.hash(c.Action), &s.shards[s.index(user)].keys
-	from, n := len(st.places), len(c.Limits)
-	st.places, st.states = slices.Grow(st.places, n)[:from+n], slices.Grow(st.states, n)[:from+n]
-	for i := range c.Limits {
-		p := &st.places[from+i]
-		p.limit, p.subject, p.in = &c.Limits[i], subject, in
-		p.key = key(user, action, p.limit)
-		s.load(p, &st.states[from+i], st.now)
-		st.known = st.known && (p.found || !required(p, c))
-	}
-}
-
-// load looks for the key of a place, and fills in its state, a zero State.
-func (s *Store) load(p *place, state *machine.State, now int64) {
-	rule := p.limit.Rule()
-	if p.at, p.found = p.in.search(p.key); p.found {
-		p.in.load(&p.in.slots[p.at], rule, state, now)
-	}
-	if rule.Calendar != nil {
-		state.Epoch = s.epoch()
-	}
-}
-
-// end unlocks the shards of a charge, and gives back what it has reserved and not used.
-func (s *Store) end(st *step) {
-	for _, at := range st.locked {
-		s.shards[at].mu.Unlock()
-	}
-	for i := range st.places {
-		if st.places[i].reserved {
-			s.used.Add(-1)
+	for i := range tx.refs {
+		switch r := &tx.refs[i]; {
+		case r.found || !tx.states[i].Dirty:
+		case r.shared || s.reserve(tx, r, false):
+			s.insert(r, tx.now)
+			tx.save(i, until)
+		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
+			return r
 		}
-		st.places[i] = place{}
-		st.states[i] = machine.State{}
 	}
-	st.places, st.states, st.locked = st.places[:0], st.states[:0], st.locked[:0]
-	steps.Put(st)
-}
-
-// locate returns the slot that has the key by now.
-func (p *place) locate() *slot {
-	if p.in.slots[p.at].key != p.key {
-		p.at, _ = p.in.search(p.key)
-	}
-	return &p.in.slots[p.at]
+	return nil
 }
 
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
 // then.
-func (st *step) save(i int, until int64) {
-	p, state := &st.places[i], &st.states[i]
+func (tx *transaction) save(i int, until int64) {
+	r, state := &tx.refs[i], &tx.states[i]
 	if !state.Dirty && state.Fits {
 		return
 	}
-	slot := p.locate()
+	slot := r.locate()
 	if state.Dirty {
-		p.in.store(slot, p.limit.Rule(), state)
+		r.in.store(slot, r.limit.Rule(), state)
 	}
 	if !state.Fits {
 		slot.protect(until)
 	}
 }
 
-// saveAll saves the states, and those that have no key yet at the end: a known key that was expired
-// has then been written, and is not removed for a new one. It returns a place that lacks room if that
-// is the one of a bucket with Initial: one that is not kept does not fill.
-func (s *Store) saveAll(st *step, until int64) (lacks *place) {
-	unsaved := false
-	for i := range st.places {
-		if st.places[i].found {
-			st.save(i, until)
-		} else {
-			unsaved = unsaved || st.states[i].Dirty
+// locate returns the slot that has the key by now.
+func (r *ref) locate() *slot {
+	if r.in.slots[r.at].key != r.key {
+		r.at, _ = r.in.search(r.key)
+	}
+	return &r.in.slots[r.at]
+}
+
+// insert makes a slot for a ref.
+func (s *Store) insert(r *ref, now int64) {
+	var removed int64
+	r.at, removed = r.in.insert(r.key, now)
+	if r.reserved = false; !r.shared {
+		s.used.Add(-removed)
+	}
+}
+
+// end unlocks the shards of a charge, and gives back what it has reserved and not used.
+func (s *Store) end(tx *transaction) {
+	for _, at := range tx.locked {
+		s.shards[at].mu.Unlock()
+	}
+	for i := range tx.refs {
+		if tx.refs[i].reserved {
+			s.used.Add(-1)
+		}
+		tx.refs[i] = ref{}
+		tx.states[i] = machine.State{}
+	}
+	tx.refs, tx.states, tx.locked = tx.refs[:0], tx.states[:0], tx.locked[:0]
+	transactions.Put(tx)
+}
+
+// Amend refunds, releases or renews a charge, in one atomic step.
+func (s *Store) Amend(_ context.Context, receipt *core.Receipt, a machine.Amendment) (done bool, err error) {
+	tx := s.begin(&core.Charge{User: receipt.User, Action: receipt.Action, Limits: receipt.Limits})
+	defer s.end(tx)
+	done = receipt.Amend(tx.states, tx.now, a)
+	for i := range tx.refs {
+		switch r, state := &tx.refs[i], &tx.states[i]; {
+		case !r.found || !state.Dirty:
+		case state.Exists:
+			tx.save(i, 0)
+		default:
+			s.remove(r)
 		}
 	}
-	if !unsaved {
-		return nil
-	}
-	for i := range st.places {
-		switch p := &st.places[i]; {
-		case p.found || !st.states[i].Dirty:
-		case p.shared || s.reserve(st, p, false):
-			s.insert(p, st.now)
-			st.save(i, until)
-		case p.limit.Rule().ForgetAfter > 0 && !p.limit.IsShadow():
-			return p
+	return done, nil
+}
+
+// Reset removes the states of the limits for that user and action.
+func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
+	tx := s.begin(&core.Charge{User: user, Action: action, Limits: limits})
+	defer s.end(tx)
+	for i := range tx.refs {
+		if r := &tx.refs[i]; r.found {
+			s.remove(r)
 		}
 	}
 	return nil
 }
 
-// insert makes a slot for a place.
-func (s *Store) insert(p *place, now int64) {
-	var removed int64
-	p.at, removed = p.in.insert(p.key, now)
-	if p.reserved = false; !p.shared {
-		s.used.Add(-removed)
-	}
-}
-
-func (s *Store) remove(p *place) {
-	p.locate()
-	p.in.remove(p.at)
+func (s *Store) remove(r *ref) {
+	r.locate()
+	r.in.remove(r.at)
 	s.used.Add(-1)
 }

@@ -57,7 +57,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	s := &Store{options: o, seed: maphash.MakeSeed(), clock: time.Now}
 	s.scripts.Store(o.NoFunctions)
 	made := time.Now()
-	s.refusals = refusals.New(func() time.Duration { return time.Since(made) }, o.NoRefusalCache)
+	s.refusals = refusals.New(func() time.Duration { return time.Since(made) }, o.NoRefusalCache || o.CLThrottle)
 	s.batches = batch.New(rdb, o.Timeout, s.exchange)
 	s.leases = lease.New(lease.Server{
 		Decide: s.decide, Amend: s.Amend,
@@ -69,12 +69,10 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 // Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
 // a refusal from the cache. If all limits are leased, it decides by units that this process holds.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
-	switch held := lease.Of(&c); {
-	case s.options.CLThrottle:
-		return s.throttle(ctx, &c)
-	case held > 0:
+	if held := lease.Of(&c); held > 0 {
 		return s.leases.Take(ctx, &c, held)
-	case c.Ban > 0: // what the process holds may pass no user who is banned
+	}
+	if c.Ban > 0 { // what the process holds may pass no user who is banned
 		s.leases.Drop(c.User, c.Action, c.Limits)
 		defer s.leases.Drop(c.User, c.Action, c.Limits)
 	}
@@ -97,8 +95,12 @@ func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err
 	return d, err
 }
 
-// ask sends a charge to Redis.
+// ask sends a charge to Redis: to the Lua, or to the server's own CL.THROTTLE.
 func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Decision, readings []machine.Reading, err error) {
+	if s.options.CLThrottle {
+		d, err = s.throttle(ctx, c)
+		return d, nil, err
+	}
 	reply, err := s.do(ctx, &batch.Call{Keys: s.keys(c), Word: r.word, Size: r.size, Weight: r.weight})
 	if err != nil {
 		return d, nil, err

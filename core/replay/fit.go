@@ -11,21 +11,23 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// The periods and rates of the fit.
-var (
-	fitPeriods = [...]time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
-	fitRates   = [...]core.Rate{core.Every(time.Second), core.Per(30, time.Minute), core.Per(10, time.Minute), core.Every(time.Minute)}
-)
+// The periods of the fit in microseconds, the longest one last.
+var fitPeriods = [...]int64{60 * second, 600 * second, hour, day}
+
+// The rates of the fit, the slowest one last.
+var fitRates = [...]struct {
+	core.Rate
+	emission int64 // the time of one unit, in microseconds
+}{
+	{core.Every(time.Second), second},
+	{core.Per(30, time.Minute), 2 * second},
+	{core.Per(10, time.Minute), 6 * second},
+	{core.Every(time.Minute), 60 * second},
+}
 
 const (
 	nPeriods = len(fitPeriods)
 	nRates   = len(fitRates)
-)
-
-// Both in microseconds: the periods, the longest one last, and the times per unit.
-var (
-	spans     = [nPeriods]int64{60 * second, 600 * second, hour, day}
-	emissions = [nRates]int64{second, 2 * second, 6 * second, 60 * second}
 )
 
 // peaks are the most units in any half-open window of each period, and the least capacity of
@@ -74,10 +76,11 @@ func (m *member) raise(cost int64) {
 
 // forgotten reports whether none of the member's actions still counts.
 func (m *member) forgotten(at int64) bool {
+	slowest := fitRates[nRates-1].emission
 	if m.recent == nil {
-		return at-m.last >= max(day, int64(m.once)*emissions[nRates-1])
+		return at-m.last >= max(day, int64(m.once)*slowest)
 	}
-	return at-m.last >= day && m.recent.funnels[nRates-1].drained(at, emissions[nRates-1])
+	return at-m.last >= day && m.recent.funnels[nRates-1].drained(at, slowest)
 }
 
 // recent is what a member did within the longest period: a queue of instants and units,
@@ -135,13 +138,13 @@ func (r *recent) act(at int64, cost uint32, p *peaks) {
 	r.units += cost
 	for i := range r.windows {
 		w := &r.windows[i]
-		r.expire(w, at-spans[i])
+		r.expire(w, at-fitPeriods[i])
 		w.count += int64(cost)
 		p.window[i] = max(p.window[i], w.count)
 	}
 	for i := range r.funnels {
 		f := &r.funnels[i]
-		f.add(at, int64(cost), emissions[i])
+		f.add(at, int64(cost), fitRates[i].emission)
 		p.funnel[i] = max(p.funnel[i], f.units)
 	}
 	r.compact()

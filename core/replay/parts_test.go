@@ -81,7 +81,7 @@ func TestRoutesMatchAsAServeMux(t *testing.T) {
 // naive are the peaks by looking at every pair of actions.
 func naive(at []int64, cost []uint32) (p peaks) {
 	for i := range at {
-		for k, span := range spans {
+		for k, span := range fitPeriods {
 			sum := int64(0)
 			for j := range i + 1 {
 				if at[j] > at[i]-span {
@@ -91,12 +91,12 @@ func naive(at []int64, cost []uint32) (p peaks) {
 			p.window[k] = max(p.window[k], sum)
 		}
 	}
-	for k, emission := range emissions {
+	for k, rate := range fitRates {
 		level, last := int64(0), int64(0)
 		for i := range at {
-			level = max(0, level-(at[i]-last)) + int64(cost[i])*emission
+			level = max(0, level-(at[i]-last)) + int64(cost[i])*rate.emission
 			last = at[i]
-			p.funnel[k] = max(p.funnel[k], (level+emission-1)/emission)
+			p.funnel[k] = max(p.funnel[k], (level+rate.emission-1)/rate.emission)
 		}
 	}
 	return p
@@ -135,8 +135,8 @@ func TestHighPeaksAreExact(t *testing.T) {
 		m.act(day+i*second, maxCost)
 	}
 	want := peaks{[nPeriods]int64{60 * maxCost, 600 * maxCost, n * maxCost, n * maxCost}, [nRates]int64{}}
-	for i, emission := range emissions {
-		want.funnel[i] = n*maxCost - (n-1)*second/emission
+	for i, rate := range fitRates {
+		want.funnel[i] = n*maxCost - (n-1)*second/rate.emission
 	}
 	if m.peaks != want {
 		t.Errorf("%v, want %v", m.peaks, want)

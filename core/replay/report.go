@@ -222,14 +222,14 @@ func fit(r ActionReport, of []peaks) ActionReport {
 			numbers[u] = of[u].window[i]
 		}
 		slices.Sort(numbers)
-		r.Windows = append(r.Windows, WindowFit{period, least(numbers), curve(numbers)})
+		r.Windows = append(r.Windows, WindowFit{time.Duration(period) * time.Microsecond, least(numbers), curve(numbers)})
 	}
 	for i, rate := range fitRates {
 		for u := range of {
 			numbers[u] = of[u].funnel[i]
 		}
 		slices.Sort(numbers)
-		r.Funnels = append(r.Funnels, FunnelFit{rate, least(numbers)})
+		r.Funnels = append(r.Funnels, FunnelFit{rate.Rate, least(numbers)})
 	}
 	return r
 }

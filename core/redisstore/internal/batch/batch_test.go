@@ -183,6 +183,29 @@ func TestACallThatIsPassedOverEnds(t *testing.T) {
 	}
 }
 
+// After a stall the calls that queued meanwhile are sent: a single slow answer does not say that the
+// next one will be slow.
+func TestCallsThatQueueDuringAStallAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{let: make(chan struct{})}
+		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
+		c.call(t.Context(), "quick", 1)
+		time.Sleep(time.Millisecond)
+		s.let <- struct{}{}
+		c.call(t.Context(), "stalls", 1)
+		time.Sleep(timeout / 2)
+		c.call(t.Context(), "queues", 1)
+		time.Sleep(timeout / 3)
+		close(s.let)
+		c.wait()
+		for _, key := range []string{"stalls", "queues"} {
+			if err := c.answer(key); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	})
+}
+
 // A call whose keys are in two slots has no reply, and is not sent again.
 func TestALoneCallAcrossSlotsIsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,6 @@
 package batch
 
-// Opening connections, and finding out whether the client can.
+// Opening connections, and finding out whether the client can open them.
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 // takes calls: those that time out meanwhile are not sent.
 //
 // If a client cannot connect, it tries for longer than the timeout before it returns an error.
-// Its failures add up: after PoolSize of them it tries only once a second. So after a
-// connection was lost, and if a call is late and the client has no connection, the queue opens
-// one itself. If that fails, the callers get the error at once.
+// Its failures add up: after PoolSize of them it tries only once a second. So the queue opens a
+// connection by itself, without the client, after one was lost or all were closed, and if a call is late
+// and the client has none. If that fails, the callers get the error at once.
 
 // openTime is how long opening a connection may take, in timeouts.
 const openTime = 10
@@ -90,29 +90,23 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 }
 
 // connect sees to it that the client has a connection to the server of a key.
-func (q *Queue) connect(key string) (err error) {
-	defer q.guard(&err)
-	server, lost := q.known(key), q.lost.Load()
-	if server != nil && !lost && server.PoolStats().IdleConns > 0 {
+func (q *Queue) connect(key string) error {
+	lost := q.lost.Load()
+	if server := q.known(key); server != nil && !lost && server.PoolStats().IdleConns > 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
-	defer cancel()
-	if server = q.server(ctx, key); server == nil {
-		return nil
-	}
-	pool := server.PoolStats()
-	if lost || pool.TotalConns == 0 && q.reached.Load() {
-		if err := q.probe(ctx, server); err != nil || pool.IdleConns > 0 {
-			return err
+	return q.with(key, func(ctx context.Context, server *redis.Client) error {
+		if lost || server.PoolStats().TotalConns == 0 && q.reached.Load() {
+			if err := q.probe(ctx, server); err != nil {
+				return err
+			}
 		}
-	}
-	err = server.Ping(ctx).Err()
-	if err == nil || isReply(err) {
-		return nil
-	}
-	q.noteLost(err)
-	return err
+		err := server.Ping(ctx).Err()
+		if q.noteLost(err); isReply(err) {
+			return nil
+		}
+		return err
+	})
 }
 
 // noteLost notes that a connection could not be opened, or was closed.
@@ -123,6 +117,34 @@ func (q *Queue) noteLost(err error) {
 	}
 }
 
+// probeLate ends the calls of a lane if the client has no connection to the server of a key, and none
+// can be opened.
+func (q *Queue) probeLate(l *lane, key string) {
+	err := q.with(key, func(ctx context.Context, server *redis.Client) error {
+		if server.PoolStats().TotalConns > 0 {
+			return nil
+		}
+		return q.probe(ctx, server)
+	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.probe = time.Now().Add(q.late())
+	for err != nil && l.calls.Len() > 0 {
+		l.calls.Front().Value.(*Call).end(err)
+	}
+}
+
+// with calls do with the server of a key, if the client can tell which it is.
+func (q *Queue) with(key string, do func(context.Context, *redis.Client) error) (err error) {
+	defer q.guard(&err)
+	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
+	defer cancel()
+	if server := q.server(ctx, key); server != nil {
+		return do(ctx, server)
+	}
+	return nil
+}
+
 // probe opens and closes a connection to a server.
 func (q *Queue) probe(ctx context.Context, server *redis.Client) error {
 	o := server.Options()
@@ -131,30 +153,4 @@ func (q *Queue) probe(ctx context.Context, server *redis.Client) error {
 		return err
 	}
 	return conn.Close()
-}
-
-// probeLate ends the calls of a lane if the client cannot connect to the server of a key. While the
-// client has a connection, that may be one that is lost: it looks again soon.
-func (q *Queue) probeLate(l *lane, key string) {
-	pause := time.Second // a server that hangs is sent little
-	err := func() (err error) {
-		defer q.guard(&err)
-		ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
-		defer cancel()
-		server := q.server(ctx, key)
-		if server == nil || server.PoolStats().TotalConns > 0 {
-			pause = q.late()
-			return nil
-		}
-		return q.probe(ctx, server)
-	}()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if l.probing = false; err == nil {
-		l.probeNext = time.Now().Add(pause)
-		return
-	}
-	for e := l.calls.Front(); e != nil; e = l.calls.Front() {
-		e.Value.(*Call).end(err)
-	}
 }

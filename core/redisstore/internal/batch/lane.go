@@ -29,19 +29,18 @@ const (
 // has one lane for calls that may share a command, and one for those that are sent alone.
 type lane struct {
 	route
-	conns     int           // how many the client can use
-	calls     list.List     // those that are sent or passed over, and then those that queue
-	next      *list.Element // the first one that queues
-	room      int           // weight that a batch may have
-	sending   int           // goroutines and callers that send
-	ready     int           // of them wait for their turn
-	probing   bool          // a probe is under way
-	probeNext time.Time     // the next one is not earlier
-	tried     time.Time     // when the last sender started
-	started   time.Time     // when the last batch was taken
-	answered  time.Time     // when the last one was answered, or the first one sent; zero: the last one was not
-	learned   time.Time     // when the last one was answered
-	response  time.Duration // how long an answer takes
+	timeout  time.Duration // of a call
+	conns    int           // how many the client can use
+	calls    list.List     // those that are sent or passed over, and then those that queue
+	next     *list.Element // the first one that queues
+	sending  int           // goroutines and callers that send
+	ready    int           // of them wait for their turn
+	started  time.Time     // when the last of them started
+	resume   time.Time     // the next batch is not taken earlier
+	room     int           // weight that a batch may have
+	response time.Duration // how long an answer takes
+	answered time.Time     // when the last one came, or the first batch was sent; zero: the last batch was not answered
+	probe    time.Time     // the next probe is not earlier
 }
 
 // A route is what the calls of a lane have in common.
@@ -54,7 +53,7 @@ type route struct {
 func (q *Queue) lane(r route, now time.Time) *lane {
 	l := q.lanes[r]
 	if l == nil {
-		l = &lane{route: r, conns: q.maxCalls, room: maxWeight, answered: now}
+		l = &lane{route: r, timeout: q.timeout, conns: q.maxCalls, room: maxWeight, answered: now}
 		if r.server != nil {
 			l.conns = connections(r.server)
 		}
@@ -63,52 +62,39 @@ func (q *Queue) lane(r route, now time.Time) *lane {
 	return l
 }
 
-// most returns how many batches may be under way. If the server is far away, more start before
-// the first one is answered. If it does not answer, one may start each second above the few,
-// since only the replies to those under way may be lost: each uses up a connection.
-func (l *lane) most(now time.Time, timeout time.Duration) int {
-	switch {
+// most returns how many batches may be under way. If the server does not answer, one may start each
+// second above the few, since only the replies to those under way may be lost: each uses up a connection.
+func (l *lane) most(now time.Time) int {
+	switch silent := now.Sub(l.answered) > l.timeout; {
 	case l.alone:
 		return l.conns
-	case now.Sub(l.answered) > timeout:
-		if now.Sub(l.tried) > time.Second {
-			return min(l.conns, manyBatches)
-		}
+	case silent && now.Sub(l.started) > time.Second:
+		return min(l.conns, manyBatches)
+	case silent:
 		return min(l.conns, fewBatches)
 	}
 	return batches(l.conns, l.response)
 }
 
-// batches returns how many may be under way to a server that answers.
+// batches returns how many may be under way to a server that answers. If it is far away, more start
+// before the first one is answered.
 func batches(conns int, response time.Duration) int {
 	return min(conns, manyBatches, max(fewBatches, int(response/pace)))
 }
 
-// far reports whether the server is so far away that more than a few batches are under way.
-func (l *lane) far() bool { return !l.alone && l.response > fewBatches*pace && l.conns > fewBatches }
-
-// gathered returns when callers that were just answered have joined the next batch. If the server
-// is far away, those that come later would wait for too long.
-func (l *lane) gathered() time.Time {
-	if !l.far() {
-		return time.Time{}
-	}
-	return l.learned.Add(l.response / 20)
-}
-
-// gap returns the least time between the starts of two batches. They are spread over the response
-// time, so that no call waits long for the next one.
-func (l *lane) gap(timeout time.Duration) time.Duration {
-	if !l.far() {
+// gap returns the least time between the starts of two batches. If more than a few are under way, they
+// are spread over the response time, so that no call waits long for the next one.
+func (l *lane) gap() time.Duration {
+	n := batches(l.conns, l.response)
+	if l.alone || n <= fewBatches {
 		return 0
 	}
-	return min(l.response/time.Duration(batches(l.conns, l.response)), l.slack(timeout)/2)
+	return min(l.response/time.Duration(n), l.slack()*2/3)
 }
 
-// slack returns how long a call can wait and still be answered in time.
-func (l *lane) slack(timeout time.Duration) time.Duration {
-	return max(timeout/16, timeout-l.response)
-}
+// slack returns how long a call can wait for its batch and still be answered in time. Some time is left
+// for an answer that takes longer than the last one.
+func (l *lane) slack() time.Duration { return max(l.timeout/16, (l.timeout-l.response)*3/4) }
 
 // queue adds a call.
 func (l *lane) queue(c *Call) {
@@ -136,10 +122,10 @@ func (l *lane) start(now time.Time) {
 		l.answered = now
 	}
 	l.sending++
-	l.tried = now
+	l.started = now
 }
 
-// take makes a batch of the first calls that queue.
+// take makes a batch of the first calls that queue. It may take until the limit.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	b := &batch{lane: l, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
 	for ; l.next != nil; l.next = l.next.Next() {
@@ -150,34 +136,38 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 		c.batch = b
 		b.calls, b.weight = append(b.calls, c), b.weight+c.Weight
 	}
-	l.started, b.waiting = now, len(b.calls)
+	l.resume, b.waiting = now.Add(l.gap()), len(b.calls)
 	return b
 }
 
 // shed passes over the calls that have waited so long that they would be answered too late. If
 // they were sent, those behind them would be late too. They wait for their timeout, so that
 // callers who repeat them at once do not add to the load.
-func (l *lane) shed(now time.Time, timeout time.Duration) {
-	for l.next != nil && now.Sub(l.next.Value.(*Call).since) > l.slack(timeout)*3/4 {
+func (l *lane) shed(now time.Time) {
+	for l.next != nil && now.Sub(l.next.Value.(*Call).since) > l.slack() {
 		l.next = l.next.Next()
 	}
 }
 
-// learn takes the time of a batch's answer. A single slow one says little. If it was too late for
-// the first call, batches become smaller: Redis, or this process, is too busy for all calls.
-func (l *lane) learn(b *batch, now time.Time, timeout time.Duration) {
+// learn takes the time of a batch's answer. A single slow one says little. If it was too late for the
+// first call, batches become smaller: Redis, or this process, is too busy for all calls. If batches are
+// spread, the next one waits until callers that were just answered have joined it: those that come later
+// would wait for too long.
+func (l *lane) learn(b *batch, now time.Time) {
 	switch {
-	case now.Sub(b.calls[0].since) > timeout:
+	case now.Sub(b.calls[0].since) > l.timeout:
 		l.room = max(minWeight, l.room*3/4)
 	case b.weight > l.room*3/4:
 		l.room = min(maxWeight, l.room*9/8)
 	}
 	took := now.Sub(b.sent)
-	l.answered, l.learned = now, now
 	if l.response > 0 {
 		took = min(took, l.response+l.response/4)
 	}
-	l.response = took
+	l.answered, l.response = now, took
+	if joined := now.Add(l.gap() / 2); joined.After(l.resume) {
+		l.resume = joined
+	}
 }
 
 // Server returns the address of the server that has a key, on a Cluster or a Ring. It is empty

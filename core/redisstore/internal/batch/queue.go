@@ -1,11 +1,31 @@
 // Package batch sends calls to Redis, and answers each within a timeout, whatever the client
-// does. Calls that may share a command are sent in batches.
+// does. Calls that may share a command are sent in batches. An [Exchange] makes a command of the calls
+// of a batch, and gives each its part of the reply.
 //
-// What a call asks, how the calls of a batch become a command, and what its reply says to each,
-// is the business of an [Exchange].
+// A call goes through these steps:
 //
-// In the order of a call: queue.go has its caller, lane.go those that wait for the same server, and
-// send.go what is sent. connect.go opens connections.
+//	join       queue.go    It queues in the lane of its server. If few batches are under way (most), another
+//	                       goroutine starts to send, or the caller sends by itself.
+//	next       send.go     A sender has the client open a connection (connect), and waits until batches
+//	                       are far enough apart (gap). It takes what queues, up to a weight (take).
+//	sendBatch  send.go     It sends the batch, notes how long the answer took (learn), and wakes the callers.
+//	tick       queue.go    If the timeout ends before, a timer ends the call.
+//
+// If nothing is under way, a call is sent at once. While batches are under way, calls queue, and the next
+// batch takes them together. So batching does not delay an idle process, and a busy process fills its
+// batches. These rules are for the rest (lane.go, connect.go):
+//
+//   - The server is far away: one batch may be under way for each millisecond of the response time. They
+//     are spread over it.
+//   - The process or Redis is too busy: batches become smaller (learn), and a call that would be answered
+//     too late is not sent (shed). So at most the calls of the batches under way are charged without an answer.
+//   - The server is silent: two batches are under way, and one more each second, since each uses up a
+//     connection (most).
+//   - The client cannot connect: the queue finds out sooner than the client, and its callers get the error
+//     at once (probe).
+//
+// On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
+// No more commands are under way to a server than the client has connections for it.
 package batch
 
 import (
@@ -61,21 +81,6 @@ func (c *Call) end(err error) {
 }
 
 // A Queue sends calls through one client.
-//
-// If nothing is under way, a call is sent at once. While batches are under way, calls queue, and
-// the next batch takes them together. So batching does not delay an idle process, and a busy
-// process fills its batches. If the server is far away, more batches start before the first
-// one is answered, spread over its response time. If the server does not answer at all, only a few
-// start, and then one a second: each uses up a connection.
-//
-// A batch has a connection when it takes its calls. Calls that have waited too long to be answered
-// in time are not sent. So at most the calls of the batches under way are charged without an answer.
-//
-// On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
-// No more commands are under way to a server than the client has connections for it.
-//
-// A client need not keep the timeout, so a timer does: see tick. If the client does, a caller
-// may send its own call: see mayBeDirect.
 type Queue struct {
 	rdb      redis.UniversalClient
 	timeout  time.Duration
@@ -152,7 +157,7 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	case direct:
 		l.start(now)
 		own = l.take(now, q.timeout)
-	case l.ready == 0 && l.sending < l.most(now, q.timeout):
+	case l.ready == 0 && l.sending < l.most(now):
 		l.start(now)
 		go q.send(l)
 	}
@@ -193,8 +198,8 @@ func (q *Queue) startTicking() {
 	}
 }
 
-// tick ends the calls whose timeout is over. If a call is late, a probe finds out whether the
-// client can connect.
+// tick ends the calls whose timeout is over, since a client need not keep it. If a call is late, a probe
+// finds out whether the client can connect.
 func (q *Queue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -215,18 +220,9 @@ func (q *Queue) tick() {
 			continue
 		}
 		q.ticking = true
-		if age < q.late() {
-			next = min(next, q.late()-age)
-			continue
-		}
 		next = min(next, q.timeout-age)
-		if soon := l.probeNext.Sub(now); soon > 0 {
-			next = min(next, soon)
-			continue
-		}
-		next = min(next, q.late())
-		if !l.probing {
-			l.probing = true
+		if age >= q.late() && now.After(l.probe) {
+			l.probe = now.Add(openTime * q.timeout) // it ends before
 			go q.probeLate(l, oldest.Keys[0])
 		}
 	}

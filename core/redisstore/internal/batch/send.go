@@ -85,7 +85,6 @@ func (q *Queue) send(l *lane) {
 func (q *Queue) next(l *lane) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	gathered := l.gathered()
 	if l.next != nil {
 		key := l.next.Value.(*Call).Keys[0]
 		q.mu.Unlock()
@@ -100,10 +99,10 @@ func (q *Queue) next(l *lane) *batch {
 	defer func() { l.ready-- }()
 	for {
 		now := time.Now()
-		if l.shed(now, q.timeout); l.next == nil {
+		if l.shed(now); l.next == nil {
 			return q.leave(l)
 		}
-		wait := max(l.started.Add(l.gap(q.timeout)).Sub(now), gathered.Sub(now))
+		wait := l.resume.Sub(now)
 		if wait <= 0 {
 			return l.take(now, batchTime*q.timeout)
 		}
@@ -144,7 +143,7 @@ func (q *Queue) sendBatch(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if b.lane.answered = (time.Time{}); err == nil || isReply(err) {
-		b.lane.learn(b, now, q.timeout)
+		b.lane.learn(b, now)
 	}
 	for _, c := range b.calls {
 		if c.Reply == nil && c.Err == nil {

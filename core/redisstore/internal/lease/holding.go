@@ -9,6 +9,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
 const (
@@ -235,8 +236,7 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	return d
 }
 
-// learn notes an answer of the server to a charge of that cost. A refusal surely holds for less than
-// RetryAfter since it was asked for, as the cache of refusals has it.
+// learn notes an answer of the server to a charge of that cost.
 func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	h.last, h.at, h.failed = *d, now, false
 	h.refused, h.until = 0, time.Time{}
@@ -245,7 +245,7 @@ func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	case d.RetryAfter == core.Never:
 		h.never = cost
 	default:
-		h.refused, h.until = cost, sent.Add(min(d.RetryAfter-d.RetryAfter/1000, time.Hour)-time.Millisecond)
+		h.refused, h.until = cost, sent.Add(min(refusals.Sure(d.RetryAfter), time.Hour))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
+	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
 // A Server is what a table needs of its store.
@@ -172,7 +173,7 @@ func (t *Table) late(ctx context.Context) error { return cmp.Or(ctx.Err(), t.ser
 // than a lease, or so long that a caller has no time to wait for one answer and then for another.
 func (t *Table) distance(lease time.Duration) distance {
 	trip := time.Duration(t.trip.Load())
-	return distance{trip, trip >= min(sure(lease), t.server.Timeout/3)}
+	return distance{trip, trip >= min(refusals.Sure(lease), t.server.Timeout/3)}
 }
 
 // decide has the server decide, and learns from its answer. in is the context of the call, and ctx that of
@@ -248,15 +249,11 @@ func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 			lasts = min(lasts, time.Duration(g.receipt.Readings[i].Rest.Whole)*time.Microsecond)
 		}
 	}
-	lasts = sure(lasts)
+	lasts = refusals.Sure(lasts)
 	g.end, g.wall = sent.Add(lasts), sent.Add(lasts).UnixNano()
 	h.grants = append(h.grants, g)
 	time.AfterFunc(g.end.Sub(g.got), func() { t.end(s, h, g) })
 }
-
-// sure is how long a lease lasts by any clock. Two clocks drift apart by less than a thousandth, and the
-// microsecond is for rounding.
-func sure(lease time.Duration) time.Duration { return lease - lease/1000 - time.Microsecond }
 
 // end gives back what is left of a lease, as soon as the command is paid for.
 func (t *Table) end(s *shard, h *holding, g *grant) {

@@ -94,10 +94,7 @@ func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []mac
 		perUser := slices.ContainsFunc(c.Limits, core.Limit.IsPerUser)
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
-		hold := lasts(*c, d, readings)
-		// Two synchronized clocks drift apart by less than a thousandth. The microsecond is for
-		// rounding.
-		if hold -= hold/1000 + time.Microsecond; hold > 0 {
+		if hold := Sure(lasts(*c, d, readings)); hold > 0 {
 			r.keep(c, &refusal{
 				who: q.who, limits: c.Limits, cost: c.Cost, readings: readings,
 				sent: q.sent, got: n.now(), until: q.sent + min(hold, repeat),
@@ -105,6 +102,10 @@ func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []mac
 		}
 	}
 }
+
+// Sure returns how much of a time that Redis has told surely passes by a clock of this process before it
+// ends in Redis. Two clocks drift apart by less than a thousandth, and the microsecond is for rounding.
+func Sure(d time.Duration) time.Duration { return d - d/1000 - time.Microsecond }
 
 // Begin notes that a call begins that can end the refusals of a user and an action. Answers to
 // questions from before its end are not kept.
