@@ -120,15 +120,17 @@ func (q *Queue) noteLost(err error) {
 // probeLate ends the calls of a lane if the client has no connection to the server of a key, and none
 // can be opened.
 func (q *Queue) probeLate(l *lane, key string) {
+	pause := q.late()
 	err := q.with(key, func(ctx context.Context, server *redis.Client) error {
 		if server.PoolStats().TotalConns > 0 {
 			return nil
 		}
+		pause = time.Second // a server that hangs is sent little
 		return q.probe(ctx, server)
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l.probe = time.Now().Add(q.late())
+	l.probe = time.Now().Add(pause)
 	for err != nil && l.calls.Len() > 0 {
 		l.calls.Front().Value.(*Call).end(err)
 	}
