@@ -1,6 +1,8 @@
 package machine
 
-// The queue of instants that a Trail is.
+// The queue of instants that a Trail is. log.lua and ring.lua keep theirs in Redis, and have functions of
+// other names: trail.lua lists them. At is entry there, counted from the newest, dead is live, and push and
+// drop are part of save.
 
 import "slices"
 

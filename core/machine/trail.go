@@ -6,6 +6,9 @@ import "math"
 const maxOwed = 70_000_000
 
 // trail is the machine of SlidingWindow and MovingWindow. One with CountRefused records refusals.
+//
+// In trail.lua free is wait. There a charge only counts what save then adds to the queue in Redis; here
+// shift and record change the queue at once.
 type trail struct{ plain }
 
 func (*trail) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
@@ -16,16 +19,6 @@ func (*trail) load(s *State, d *decoder) {
 		s.Trail.push(at, len(instants))
 	}
 	d.bad = d.bad || len(instants) == 0
-}
-
-// check reads one entry only: the newest one that must have left the window.
-func (*trail) check(r *Rule, s *State, now int64, a Ask) bool {
-	s.ahead = 0
-	if !s.Exists || s.Trail.Len() == 0 {
-		return a.forced() || a.Cost <= r.Max
-	}
-	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
-	return a.forced() || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
 }
 
 // free is the instant from which the rule has room for cost: when the last entry leaves the
@@ -44,6 +37,16 @@ func (r *Rule) live(s *State, now int64) int64 {
 		return 0
 	}
 	return int64(s.Trail.Len() - s.Trail.dead(now-r.Period+s.ahead))
+}
+
+// check reads one entry only: the newest one that must have left the window.
+func (*trail) check(r *Rule, s *State, now int64, a Ask) bool {
+	s.ahead = 0
+	if !s.Exists || s.Trail.Len() == 0 {
+		return a.forced() || a.Cost <= r.Max
+	}
+	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
+	return a.forced() || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
 }
 
 func (m *trail) charge(r *Rule, s *State, now int64, a Ask) {
