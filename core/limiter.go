@@ -79,11 +79,6 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 
 // ready asks the store whether it can serve the limiter.
 func (l *Limiter) ready() error {
-	for i := range l.limits {
-		if l.limits[i].rule.Calendar != nil && !every(l.store, func(machine.Dated) bool { return true }) {
-			return configError(fmt.Sprintf("core: New: %s: the store does not know the time of day; use memorystore or redisstore, or see machine.Dated", &l.limits[i]))
-		}
-	}
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}

@@ -5,6 +5,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"reflect"
 
@@ -65,8 +66,13 @@ var ErrKey = errors.New("core: the store has no answer for this key")
 
 // accept asks a store, or else the one that it wraps, whether it can serve a limiter.
 func accept(store Store, limits []Limit) error {
-	if takeSlots(limits) && !amends(store) {
-		return errors.New("core: InFlight needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap")
+	for i := range limits {
+		switch l := &limits[i]; {
+		case l.rule.TakesSlots() && !amends(store):
+			return fmt.Errorf("core: %s needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap", l)
+		case l.rule.Calendar != nil && !every(store, func(machine.Dated) bool { return true }):
+			return fmt.Errorf("core: %s: the store does not know the time of day; use memorystore or redisstore, or see machine.Dated", l)
+		}
 	}
 	if s, ok := find[Accepter](store); ok {
 		return s.Accept(limits)
