@@ -128,7 +128,7 @@ func (q *Queue) probeLate(l *lane, key string) {
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l.probe = time.Now().Add(q.late())
+	l.probing = false
 	for err != nil && l.calls.Len() > 0 {
 		l.calls.Front().Value.(*Call).end(err)
 	}
