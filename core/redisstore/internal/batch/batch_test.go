@@ -445,3 +445,31 @@ func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
 		}
 	}
 }
+
+// A Dialer that hangs, and does not heed its context, is called by one probe at a time.
+func TestOneProbeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probes atomic.Int32
+		release := make(chan struct{})
+		o := redis.Options{Addr: "127.0.0.1:1", PoolSize: 1, DialTimeout: time.Hour, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if end, ends := ctx.Deadline(); ends && time.Until(end) <= openTime*time.Second {
+				probes.Add(1) // the client has DialTimeout
+			}
+			<-release
+			return nil, errors.New("released")
+		}}
+		rdb := redis.NewClient(&o)
+		q := New(rdb, time.Second, nil)
+		for range 100 {
+			if _, err := q.Do(t.Context(), &Call{Keys: []string{"k"}, Weight: 1}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+		}
+		if n := probes.Load(); n != 1 {
+			t.Errorf("%d probes", n)
+		}
+		close(release)
+		_ = rdb.Close()
+		time.Sleep(time.Hour) // the client tries for a while
+	})
+}

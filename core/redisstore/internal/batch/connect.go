@@ -120,17 +120,20 @@ func (q *Queue) noteLost(err error) {
 // probeLate ends the calls of a lane if the client has no connection to the server of a key, and none
 // can be opened.
 func (q *Queue) probeLate(l *lane, key string) {
-	pause := q.late()
+	opened := false
 	err := q.with(key, func(ctx context.Context, server *redis.Client) error {
 		if server.PoolStats().TotalConns > 0 {
 			return nil
 		}
-		pause = time.Second // a server that hangs is sent little
-		return q.probe(ctx, server)
+		err := q.probe(ctx, server)
+		opened = err == nil
+		return err
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l.probe = time.Now().Add(pause)
+	if l.probing = false; opened {
+		l.opened = time.Now()
+	}
 	for err != nil && l.calls.Len() > 0 {
 		l.calls.Front().Value.(*Call).end(err)
 	}

@@ -40,7 +40,8 @@ type lane struct {
 	room     int           // weight that a batch may have
 	response time.Duration // how long an answer takes
 	answered time.Time     // when the last one came, or the first batch was sent; zero: the last batch was not answered
-	probe    time.Time     // the next probe is not earlier
+	probing  bool          // a probe is under way: one only, since a Dialer may hang
+	opened   time.Time     // when the last probe opened a connection
 }
 
 // A route is what the calls of a lane have in common.

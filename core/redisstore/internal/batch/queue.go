@@ -221,8 +221,8 @@ func (q *Queue) tick() {
 		}
 		q.ticking = true
 		next = min(next, q.timeout-age)
-		if age >= q.late() && now.After(l.probe) {
-			l.probe = now.Add(openTime * q.timeout) // it ends before
+		if age >= q.late() && !l.probing && now.Sub(l.opened) > time.Second { // a server that hangs is sent little
+			l.probing = true
 			go q.probeLate(l, oldest.Keys[0])
 		}
 	}
