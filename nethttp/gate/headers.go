@@ -127,7 +127,7 @@ func (a *attempt) slotBinds(p *policy) bool {
 		return a.decision.Reason == core.ReasonInFlight
 	}
 	p = p.of(a)
-	return inFlight(&p.limits[p.binding(&a.decision)])
+	return p.limits[p.binding(&a.decision)].Rule().TakesSlots()
 }
 
 // numbers sets the three headers that begin with X-RateLimit.

@@ -36,7 +36,7 @@ func newPolicy(limiters []*core.Limiter) policy {
 		item := name + ";q=" + strconv.Itoa(l.Quota())
 		// The draft has whole seconds only. A calendar window's periods differ: with the longest, a
 		// client that spreads q over w never sends too much.
-		if period := l.Period(); inFlight(&l) {
+		if period := l.Period(); l.Rule().TakesSlots() {
 			item += `;qu="concurrent-requests"`
 		} else if period >= time.Second {
 			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)
@@ -109,6 +109,3 @@ func parseItem(item string) (r, t int64, ok bool) {
 	t, _ = strconv.ParseInt(second, 10, 64)
 	return r, t, err == nil
 }
-
-// inFlight reports whether a limit counts requests at the same time.
-func inFlight(l *core.Limit) bool { return l.Kind() == "inflight" }
