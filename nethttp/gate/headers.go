@@ -57,7 +57,7 @@ type headers struct {
 // write sets the headers of an attempt. If the store has failed, they show the first limit with
 // nothing left. outer is what the headers of a limit further out show: they then show the tighter
 // of the two decisions. write returns the decision that the headers are about.
-func (hs *headers) write(h http.Header, outer shown, a *attempt) (d *core.Decision) {
+func (hs *headers) write(h http.Header, outer *shown, a *attempt) (d *core.Decision) {
 	d = a.told(&hs.policy)
 	if f := a.failure; f != nil && f.Status == http.StatusServiceUnavailable {
 		const retry = retrySeconds * time.Second
@@ -158,45 +158,3 @@ func secondsUp(now int64, d time.Duration) int64 {
 
 // ceilSeconds rounds up, to at least 1: with 0 a client would retry at once.
 func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
-
-// shown is what the headers of a response show already.
-type shown struct {
-	there            bool
-	headers          Headers
-	remaining, reset int64 // reset is in the unit of headers
-}
-
-func shownBy(h http.Header) (s shown) {
-	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
-	item := h[headerIETF]
-	if s.remaining, s.there = number(h[headerRemaining]); s.there {
-		s.reset, _ = number(h[headerReset])
-		switch {
-		case item != nil:
-			s.headers = XRateLimitAndIETF
-		case s.reset < longAgo:
-			s.headers = XRateLimitDelta
-		}
-	} else if len(item) == 1 {
-		s.headers = IETF
-		s.remaining, s.reset, s.there = parseItem(item[0])
-	}
-	return s
-}
-
-// looser reports whether a decision is tighter than what is shown: less remains, or the same and for
-// longer.
-func (s shown) looser(d *core.Decision, now time.Time) bool {
-	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
-		return !s.there || remaining < s.remaining
-	}
-	return s.headers.reset(now, d.ResetAfter) > s.reset
-}
-
-func number(values []string) (int64, bool) {
-	if len(values) != 1 {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(values[0], 10, 64)
-	return n, err == nil
-}

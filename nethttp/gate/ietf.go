@@ -99,13 +99,3 @@ func (p *policy) write(h http.Header, d *core.Decision) {
 	}
 	h[headerPolicy], h[headerIETF] = []string{text}, []string{item}
 }
-
-// parseItem returns the parameters r and t of a RateLimit that policy.write has made. Without a t it
-// is 0.
-func parseItem(item string) (r, t int64, ok bool) {
-	_, numbers, _ := strings.Cut(item, `";r=`)
-	first, second, _ := strings.Cut(numbers, ";t=")
-	r, err := strconv.ParseInt(first, 10, 64)
-	t, _ = strconv.ParseInt(second, 10, 64)
-	return r, t, err == nil
-}

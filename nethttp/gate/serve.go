@@ -41,16 +41,15 @@ func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.f
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	a := attempt{adapter: g.name, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1, spread: g.config.SpreadRetryAfter}
-	outer := shownBy(h)
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
 		return g.pass(c, r, &a, next)
 	}
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
-	} else if outer.there {
-		g.warnTwice(h, outer, &a)
 	}
-	told := g.headers.write(h, outer, &a)
+	outer := shownBy(h)
+	g.warnTwice(&outer, &a)
+	told := g.headers.write(h, &outer, &a)
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a, told)
 	}
