@@ -39,8 +39,10 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	if told := hs.write(h, &set, &a); !a.decision.Allowed {
-		if err := answer(f, cfg, c, &a, told); err != nil {
+	a.tell(&hs.policy)
+	hs.write(h, &set, &a)
+	if !a.decision.Allowed {
+		if err := answer(f, cfg, c, &a); err != nil {
 			f.HandleError(c, err)
 		}
 		f.Discard(c, func() error { return ignored(f.Name(), action) })

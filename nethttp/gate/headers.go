@@ -4,7 +4,6 @@ package gate
 
 import (
 	"fmt"
-	"hash/crc32"
 	"net/http"
 	"strconv"
 	"time"
@@ -22,9 +21,6 @@ const (
 	headerIETF       = "Ratelimit"
 	headerCache      = "Cache-Control"
 )
-
-// retrySeconds is the Retry-After of a store failure.
-const retrySeconds = 1
 
 // Headers says which headers show a decision. A refusal has Retry-After and Cache-Control in any case.
 type Headers int
@@ -54,17 +50,14 @@ type headers struct {
 	policy policy // of the limiter that usually decides, or none
 }
 
-// write sets the headers of an attempt. If the store has failed, they show the first limit with
+// write sets the headers of what an attempt tells the client. If the store has failed, they show the first limit with
 // nothing left. outer is what the headers of a limit further out show: they then show the tighter
-// of the two decisions. write returns the decision that the headers are about.
-func (hs *headers) write(h http.Header, outer *shown, a *attempt) (d *core.Decision) {
-	d = a.told(&hs.policy)
-	if f := a.failure; f != nil && f.Status == http.StatusServiceUnavailable {
-		const retry = retrySeconds * time.Second
-		d = &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry}
-	} else if f != nil {
+// of the two decisions.
+func (hs *headers) write(h http.Header, outer *shown, a *attempt) {
+	d := &a.told
+	if a.failure != nil && !a.failure.down() {
 		h[headerCache] = []string{"no-store"}
-		return d
+		return
 	}
 	if now := time.Now(); hs.Headers != NoHeaders && (!d.Allowed || outer.looser(d, now)) {
 		if outer.there { // they would not agree with the numbers set now
@@ -80,54 +73,13 @@ func (hs *headers) write(h http.Header, outer *shown, a *attempt) (d *core.Decis
 		}
 	}
 	if d.Allowed {
-		return d
+		return
 	}
 	h[headerCache] = []string{"no-store"}
 	delete(h, headerRetryAfter)
 	if d.RetryAfter != core.Never {
 		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d.RetryAfter), 10)}
 	}
-	return d
-}
-
-// soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
-// slots may take much less time than their leases.
-const soon = time.Second
-
-// told is the decision as the client is told it. If InFlight binds, the client is told to look again
-// soon: a client that waits for the end of a lease would waste the slots that are released before.
-//
-// If the wait is spread, it is longer by a part that is always the same for the user, on every
-// server. So of two refusals the later one tells the user no later time.
-//
-// p is the policy of the limiter that usually decides.
-func (a *attempt) told(p *policy) *core.Decision {
-	d := &a.decision
-	if a.lease != 0 && a.slotBinds(p) {
-		slot := *d
-		slot.ResetAfter = soon
-		if !d.Allowed {
-			slot.RetryAfter = soon
-		}
-		return &slot
-	}
-	if !a.spread || d.Allowed || d.RetryAfter == core.Never {
-		return d
-	}
-	spread := *d
-	share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
-	spread.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
-	spread.ResetAfter = max(d.ResetAfter, spread.RetryAfter)
-	return &spread
-}
-
-// slotBinds reports whether the binding limit is InFlight.
-func (a *attempt) slotBinds(p *policy) bool {
-	if !a.decision.Allowed {
-		return a.decision.Reason == core.ReasonInFlight
-	}
-	p = p.of(a)
-	return p.limits[p.binding(&a.decision)].Rule().TakesSlots()
 }
 
 // numbers sets the three headers that begin with X-RateLimit.

@@ -24,6 +24,7 @@ type attempt struct {
 	decision core.Decision // zero if there is none
 	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 	failure  *Failure      // why there is none
+	told     core.Decision // the decision as the client is told it
 }
 
 // A subject is a user and an action, and the limiter that decides about them.
@@ -49,9 +50,10 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	}
 	outer := shownBy(h)
 	g.warnTwice(&outer, &a)
-	told := g.headers.write(h, &outer, &a)
+	a.tell(&g.headers.policy)
+	g.headers.write(h, &outer, &a)
 	if !a.decision.Allowed {
-		return answer(g.framework, &g.config, c, &a, told)
+		return answer(g.framework, &g.config, c, &a)
 	}
 	return g.pass(c, r, &a, next)
 }
