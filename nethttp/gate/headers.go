@@ -50,35 +50,42 @@ type headers struct {
 	policy policy // of the limiter that usually decides, or none
 }
 
-// write sets the headers of what an attempt tells the client. If the store has failed, they show the first limit with
-// nothing left. outer is what the headers of a limit further out show: they then show the tighter
-// of the two decisions.
+// write sets the headers of what an attempt tells the client. outer is what a limit further out has shown: it stays
+// if it is tighter. If there is neither a decision nor a store that has failed, there are no numbers.
 func (hs *headers) write(h http.Header, outer *shown, a *attempt) {
-	d := &a.told
-	if a.failure != nil && !a.failure.down() {
+	if !a.told.Allowed {
 		h[headerCache] = []string{"no-store"}
+	}
+	if a.failure != nil && !a.failure.down() {
 		return
 	}
-	if now := time.Now(); hs.Headers != NoHeaders && (!d.Allowed || outer.looser(d, now)) {
-		if outer.there { // they would not agree with the numbers set now
-			for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
-				delete(h, name)
-			}
-		}
-		if hs.x() {
-			hs.numbers(h, d, now)
-		}
-		if hs.ietf() {
-			hs.policy.of(a).write(h, d)
-		}
+	if hs.Headers != NoHeaders {
+		hs.show(h, outer, a)
 	}
-	if d.Allowed {
+	if !a.told.Allowed {
+		setRetryAfter(h, a.told.RetryAfter)
+	}
+}
+
+// show sets the headers with numbers.
+func (hs *headers) show(h http.Header, outer *shown, a *attempt) {
+	now := time.Now()
+	if a.told.Allowed && !outer.looser(&a.told, now) {
 		return
 	}
-	h[headerCache] = []string{"no-store"}
+	outer.remove(h)
+	if hs.x() {
+		hs.numbers(h, &a.told, now)
+	}
+	if hs.ietf() {
+		hs.policy.of(a).write(h, &a.told)
+	}
+}
+
+func setRetryAfter(h http.Header, d time.Duration) {
 	delete(h, headerRetryAfter)
-	if d.RetryAfter != core.Never {
-		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d.RetryAfter), 10)}
+	if d != core.Never {
+		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d), 10)}
 	}
 }
 

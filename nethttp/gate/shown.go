@@ -63,3 +63,13 @@ func (s *shown) looser(d *core.Decision, now time.Time) bool {
 	}
 	return s.headers.reset(now, d.ResetAfter) > s.reset
 }
+
+// remove deletes the headers. They would not agree with the numbers that are set now.
+func (s *shown) remove(h http.Header) {
+	if !s.there {
+		return
+	}
+	for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
+		delete(h, name)
+	}
+}
