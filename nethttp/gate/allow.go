@@ -35,7 +35,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	} else if around != nil {
 		hs.Headers = around.config.Headers
 	}
-	a := attempt{adapter: f.Name(), subject: subject{limiter, user, action}, cost: cost, spread: cfg.SpreadRetryAfter}
+	a := attempt{adapter: f.Name(), spread: cfg.SpreadRetryAfter, subject: subject{limiter, user, action}, cost: cost}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
