@@ -3,6 +3,8 @@ package gate
 // An action that only the handler knows.
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -18,29 +20,23 @@ import (
 // learn of the refusal. If cfg.Headers is unknown, the answer is 500. What a handler writes after the
 // answer goes to the Framework's Discard.
 //
-// If a limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the
-// same unit, whatever cfg says: the headers of one response agree.
+// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's in any case. If a
+// limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the same unit:
+// the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	around, set := around[C](r.Context()), shownBy(h)
-	switch {
-	case cfg == nil && around != nil:
-		cfg = around.config
-	case cfg == nil:
-		cfg = &Config[C]{}
-	}
-	hs := headers{Headers: cfg.Headers}
-	if set.there {
-		hs.Headers = set.headers
-	} else if around != nil {
-		hs.Headers = around.config.Headers
+	outer, limit := shownBy(h), limitAround[C](r.Context())
+	cfg = cmp.Or(cfg, limit, &Config[C]{})
+	hs := headers{Headers: cmp.Or(limit, cfg).Headers}
+	if outer.there {
+		hs.Headers = outer.headers
 	}
 	a := attempt{adapter: f.Name(), spread: cfg.SpreadRetryAfter, subject: subject{limiter, user, action}, cost: cost}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
 	a.tell(&hs.policy)
-	hs.write(h, &set, &a)
+	hs.write(h, &outer, &a)
 	if !a.decision.Allowed {
 		if err := answer(f, cfg, c, &a); err != nil {
 			f.HandleError(c, err)
@@ -48,6 +44,14 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		f.Discard(c, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
+}
+
+// limitAround returns the Config of the innermost Limit around ctx, or nil.
+func limitAround[C any](ctx context.Context) *Config[C] {
+	if m := around[C](ctx); m != nil {
+		return m.config
+	}
+	return nil
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.
