@@ -15,10 +15,8 @@ import (
 
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
 // nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
-// pass, it answers the request as [Gate.Serve] does. An error of Deny or Fail or of the Framework's
-// Answer goes to its HandleError: if a handler got the error and dropped it, the client would not
-// learn of the refusal. If cfg.Headers is unknown, the answer is 500. What a handler writes after the
-// answer goes to the Framework's Discard.
+// pass, it answers the request as [Gate.Serve] does, and calls the Framework's Finish. If cfg.Headers is
+// unknown, the answer is 500.
 //
 // Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's in any case. If a
 // limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the same unit:
@@ -38,10 +36,8 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	a.tell(&hs.policy)
 	hs.write(h, &outer, &a)
 	if !a.decision.Allowed {
-		if err := answer(f, cfg, c, &a); err != nil {
-			f.HandleError(c, err)
-		}
-		f.Discard(c, func() error { return ignored(f.Name(), action) })
+		err := answer(f, cfg, c, &a)
+		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
 }
