@@ -40,9 +40,10 @@ func (framework) Answer(c echo.Context, p gate.Problem, err error) error {
 	return problem(c, p)
 }
 
-func (framework) HandleError(c echo.Context, err error) { c.Error(err) }
-
-func (framework) Discard(c echo.Context, wrote func() error) {
+func (framework) Finish(c echo.Context, err error, wrote func() error) {
+	if err != nil {
+		c.Error(err)
+	}
 	c.Response().Writer = gate.Discarding(c.Response().Writer, wrote)
 }
 

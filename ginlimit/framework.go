@@ -39,10 +39,8 @@ func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
 	return nil
 }
 
-func (framework) HandleError(*gin.Context, error) {}
-
-// Discard does nothing: Gin's own writer cannot be replaced by less than all its methods.
-func (framework) Discard(*gin.Context, func() error) {}
+// Finish does nothing: Gin's own writer cannot be replaced by less than all its methods.
+func (framework) Finish(*gin.Context, error, func() error) {}
 
 // ginsOwn is the type of Gin's own writer.
 var ginsOwn = reflect.TypeOf(new(gin.Context).Copy().Writer)

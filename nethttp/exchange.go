@@ -33,10 +33,8 @@ func (framework) Answer(x exchange, p gate.Problem, _ error) error {
 	return nil
 }
 
-func (framework) HandleError(exchange, error) {}
-
-// Discard does nothing, because the handler has its own copy of w.
-func (framework) Discard(exchange, func() error) {}
+// Finish does nothing, because the handler has its own copy of w.
+func (framework) Finish(exchange, error, func() error) {}
 
 type watched func() (status int, begun bool)
 

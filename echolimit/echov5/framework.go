@@ -53,9 +53,10 @@ func (framework) Answer(c *echo.Context, p gate.Problem, err error) error {
 	return problem(c, p)
 }
 
-func (framework) HandleError(c *echo.Context, err error) { c.Echo().HTTPErrorHandler(c, err) }
-
-func (framework) Discard(c *echo.Context, wrote func() error) {
+func (framework) Finish(c *echo.Context, err error, wrote func() error) {
+	if err != nil {
+		c.Echo().HTTPErrorHandler(c, err)
+	}
 	w, replace := below(c)
 	replace(gate.Discarding(w, wrote))
 }

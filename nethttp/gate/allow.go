@@ -3,6 +3,8 @@ package gate
 // An action that only the handler knows.
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -13,39 +15,39 @@ import (
 
 // Allow is an adapter's function Allow, or if cfg is not nil the method of its Config: see
 // nethttp.Allow. It decides an action for a handler, and sets the headers. If the action does not
-// pass, it answers the request as [Gate.Serve] does. An error of Deny or Fail or of the Framework's
-// Answer goes to its HandleError: if a handler got the error and dropped it, the client would not
-// learn of the refusal. If cfg.Headers is unknown, the answer is 500. What a handler writes after the
-// answer goes to the Framework's Discard.
+// pass, it answers the request as [Gate.Serve] does, and calls the Framework's Finish. If cfg.Headers is
+// unknown, the answer is 500.
 //
-// If a limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the
-// same unit, whatever cfg says: the headers of one response agree.
+// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's in any case. If a
+// limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the same unit:
+// the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	around, set := around[C](r.Context()), shownBy(h)
-	switch {
-	case cfg == nil && around != nil:
-		cfg = around.config
-	case cfg == nil:
-		cfg = &Config[C]{}
+	outer, limit := shownBy(h), limitAround[C](r.Context())
+	cfg = cmp.Or(cfg, limit, &Config[C]{})
+	hs := headers{Headers: cmp.Or(limit, cfg).Headers}
+	if outer.there {
+		hs.Headers = outer.headers
 	}
-	hs := headers{Headers: cfg.Headers}
-	if set.there {
-		hs.Headers = set.headers
-	} else if around != nil {
-		hs.Headers = around.config.Headers
-	}
-	a := attempt{adapter: f.Name(), subject: subject{limiter, user, action}, cost: cost, spread: cfg.SpreadRetryAfter}
+	a := attempt{adapter: f.Name(), spread: cfg.SpreadRetryAfter, subject: subject{limiter, user, action}, cost: cost}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	if told := hs.write(h, set, &a); !a.decision.Allowed {
-		if err := answer(f, cfg, c, &a, told); err != nil {
-			f.HandleError(c, err)
-		}
-		f.Discard(c, func() error { return ignored(f.Name(), action) })
+	a.tell(&hs.policy)
+	hs.write(h, &outer, &a)
+	if !a.decision.Allowed {
+		err := answer(f, cfg, c, &a)
+		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
+}
+
+// limitAround returns the Config of the innermost Limit around ctx, or nil.
+func limitAround[C any](ctx context.Context) *Config[C] {
+	if m := around[C](ctx); m != nil {
+		return m.config
+	}
+	return nil
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.

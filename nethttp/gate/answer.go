@@ -5,13 +5,10 @@ package gate
 import (
 	"net/http"
 	"time"
-
-	"github.com/tailcut/tailcut/core"
 )
 
-// answer calls Deny or Fail. If they have not answered the request, the framework does, with the
-// decision as the client is told it.
-func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.Decision) (err error) {
+// answer calls Deny or Fail. If they have not answered the request, the framework does.
+func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) {
 	if a.failure != nil && cfg.Fail != nil || a.failure == nil && cfg.Deny != nil {
 		var answered bool
 		if answered, err = own(f, cfg, c, a); answered {
@@ -21,7 +18,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.D
 	if a.failure != nil {
 		return f.Answer(c, a.failure.Problem(), err)
 	}
-	return f.Answer(c, refusal(told), err)
+	return f.Answer(c, refusal(&a.told), err)
 }
 
 func own[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {

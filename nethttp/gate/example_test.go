@@ -43,9 +43,7 @@ func (framework) Answer(c *exchange, p gate.Problem, _ error) error {
 	return nil
 }
 
-func (framework) HandleError(*exchange, error) {}
-
-func (framework) Discard(c *exchange, wrote func() error) { c.w = gate.Discarding(c.w, wrote) }
+func (framework) Finish(c *exchange, _ error, wrote func() error) { c.w = gate.Discarding(c.w, wrote) }
 
 type watched struct {
 	exchange *exchange

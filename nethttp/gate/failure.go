@@ -34,6 +34,9 @@ func (f *Failure) Error() string { return f.adapter + ": " + f.asking + ": " + f
 // Unwrap returns Err.
 func (f *Failure) Unwrap() error { return f.Err }
 
+// down reports whether the store has no answer.
+func (f *Failure) down() bool { return f.Status == http.StatusServiceUnavailable }
+
 // statusOf is 400 if the request is at fault, and 500 if the server is.
 func statusOf(err error) int {
 	if errors.Is(err, keyfuncs.ErrNoKey) || errors.Is(err, keyfuncs.ErrBadKey) {
@@ -47,13 +50,13 @@ func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()
 // log logs a failure, unless the request is at fault or the client has disconnected.
 func (f *Failure) log(ctx context.Context, l *failureLog) {
 	due, text := &l.broken, ": a request cannot be limited"
-	down, unrouted := f.Status == http.StatusServiceUnavailable, errors.Is(f, keyfuncs.ErrNoRoute)
+	unrouted := errors.Is(f, keyfuncs.ErrNoRoute)
 	switch {
-	case f.Status == http.StatusBadRequest, down && ctx.Err() != nil, unrouted && l.unrouted.Swap(true):
+	case f.Status == http.StatusBadRequest, f.down() && ctx.Err() != nil, unrouted && l.unrouted.Swap(true):
 		return
 	case unrouted:
 		due = new(rarely)
-	case down:
+	case f.down():
 		due, text = &l.down, ": the store has no answer; requests are answered 503"
 	}
 	if due.now() {

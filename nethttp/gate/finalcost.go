@@ -13,12 +13,12 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// run runs the handlers of a request with a FinalCost. Afterwards it charges or refunds the
+// run runs the handlers of the request r with a FinalCost. Afterwards it charges or refunds the
 // difference between the final cost and the cost charged on entry. A panic of a handler goes on. If
 // no response has begun, it counts as 500.
-func (g *Gate[C]) run(c C, a *attempt, body *watchedBody, next func(C) error) (err error) {
-	ctx := g.framework.Request(c).Context()
-	c, w := g.framework.Watch(c)
+func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err error) {
+	ctx, body := r.Context(), watchBody(r)
+	c, w := g.framework.Watch(g.framework.WithRequest(c, r))
 	defer w.Restore()
 	returned := false
 	defer func() {

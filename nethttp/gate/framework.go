@@ -56,14 +56,14 @@ type Framework[C any] interface {
 	// error handler returns an error for it. Answer calls ClearBody first.
 	Answer(c C, p Problem, err error) error
 
-	// HandleError gives the central error handler an error of Answer, Deny or Fail, so that the
-	// request is answered before Allow returns. It does nothing if there is no such handler.
-	HandleError(c C, err error)
-
-	// Discard has the response send nothing more, after Allow has answered. If a handler writes
-	// nevertheless, the framework calls wrote and returns its error to the handler. [Discarding] does
-	// that. If a handler has a ResponseWriter that cannot be replaced, Discard does nothing.
-	Discard(c C, wrote func() error)
+	// Finish ends the response before Allow returns, if Allow has answered. err is nil, or an error of
+	// Answer, Deny or Fail: Finish gives it to the central error handler, if there is one. If a handler got
+	// the error and dropped it, the client would not learn of the refusal.
+	//
+	// Then Finish has the response send nothing more. If a handler writes nevertheless, the framework
+	// calls wrote and returns its error to the handler. [Discarding] does that. If a handler has a
+	// ResponseWriter that cannot be replaced, Finish does not do it.
+	Finish(c C, err error, wrote func() error)
 }
 
 // Watched is a response that is watched while a hook or the handlers run.

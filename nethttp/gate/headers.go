@@ -4,7 +4,6 @@ package gate
 
 import (
 	"fmt"
-	"hash/crc32"
 	"net/http"
 	"strconv"
 	"time"
@@ -22,9 +21,6 @@ const (
 	headerIETF       = "Ratelimit"
 	headerCache      = "Cache-Control"
 )
-
-// retrySeconds is the Retry-After of a store failure.
-const retrySeconds = 1
 
 // Headers says which headers show a decision. A refusal has Retry-After and Cache-Control in any case.
 type Headers int
@@ -54,80 +50,43 @@ type headers struct {
 	policy policy // of the limiter that usually decides, or none
 }
 
-// write sets the headers of an attempt. If the store has failed, they show the first limit with
-// nothing left. outer is what the headers of a limit further out show: they then show the tighter
-// of the two decisions. write returns the decision that the headers are about.
-func (hs *headers) write(h http.Header, outer shown, a *attempt) (d *core.Decision) {
-	d = a.told(&hs.policy)
-	if f := a.failure; f != nil && f.Status == http.StatusServiceUnavailable {
-		const retry = retrySeconds * time.Second
-		d = &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry}
-	} else if f != nil {
+// write sets the headers of what an attempt tells the client. outer is what a limit further out has shown: it stays
+// if it is tighter. If there is neither a decision nor a store that has failed, there are no numbers.
+func (hs *headers) write(h http.Header, outer *shown, a *attempt) {
+	if !a.told.Allowed {
 		h[headerCache] = []string{"no-store"}
-		return d
 	}
-	if now := time.Now(); hs.Headers != NoHeaders && (!d.Allowed || outer.looser(d, now)) {
-		if outer.there { // they would not agree with the numbers set now
-			for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
-				delete(h, name)
-			}
-		}
-		if hs.x() {
-			hs.numbers(h, d, now)
-		}
-		if hs.ietf() {
-			hs.policy.of(a).write(h, d)
-		}
+	if a.failure != nil && !a.failure.down() {
+		return
 	}
-	if d.Allowed {
-		return d
+	if hs.Headers != NoHeaders {
+		hs.show(h, outer, a)
 	}
-	h[headerCache] = []string{"no-store"}
+	if !a.told.Allowed {
+		setRetryAfter(h, a.told.RetryAfter)
+	}
+}
+
+// show sets the headers with numbers.
+func (hs *headers) show(h http.Header, outer *shown, a *attempt) {
+	now := time.Now()
+	if a.told.Allowed && !outer.looser(&a.told, now) {
+		return
+	}
+	outer.remove(h)
+	if hs.x() {
+		hs.numbers(h, &a.told, now)
+	}
+	if hs.ietf() {
+		hs.policy.of(a).write(h, &a.told)
+	}
+}
+
+func setRetryAfter(h http.Header, d time.Duration) {
 	delete(h, headerRetryAfter)
-	if d.RetryAfter != core.Never {
-		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d.RetryAfter), 10)}
+	if d != core.Never {
+		h[headerRetryAfter] = []string{strconv.FormatInt(ceilSeconds(d), 10)}
 	}
-	return d
-}
-
-// soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
-// slots may take much less time than their leases.
-const soon = time.Second
-
-// told is the decision as the client is told it. If InFlight binds, the client is told to look again
-// soon: a client that waits for the end of a lease would waste the slots that are released before.
-//
-// If the wait is spread, it is longer by a part that is always the same for the user, on every
-// server. So of two refusals the later one tells the user no later time.
-//
-// p is the policy of the limiter that usually decides.
-func (a *attempt) told(p *policy) *core.Decision {
-	d := &a.decision
-	if a.lease != 0 && a.slotBinds(p) {
-		slot := *d
-		slot.ResetAfter = soon
-		if !d.Allowed {
-			slot.RetryAfter = soon
-		}
-		return &slot
-	}
-	if !a.spread || d.Allowed || d.RetryAfter == core.Never {
-		return d
-	}
-	spread := *d
-	share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
-	spread.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
-	spread.ResetAfter = max(d.ResetAfter, spread.RetryAfter)
-	return &spread
-}
-
-// slotBinds reports whether the binding limit is InFlight.
-func (a *attempt) slotBinds(p *policy) bool {
-	if !a.decision.Allowed {
-		return a.decision.Reason == core.ReasonInFlight
-	}
-	p = p.of(a)
-	return inFlight(&p.limits[p.binding(&a.decision)])
 }
 
 // numbers sets the three headers that begin with X-RateLimit.
@@ -158,45 +117,3 @@ func secondsUp(now int64, d time.Duration) int64 {
 
 // ceilSeconds rounds up, to at least 1: with 0 a client would retry at once.
 func ceilSeconds(d time.Duration) int64 { return max(1, secondsUp(0, d)) }
-
-// shown is what the headers of a response show already.
-type shown struct {
-	there            bool
-	headers          Headers
-	remaining, reset int64 // reset is in the unit of headers
-}
-
-func shownBy(h http.Header) (s shown) {
-	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
-	item := h[headerIETF]
-	if s.remaining, s.there = number(h[headerRemaining]); s.there {
-		s.reset, _ = number(h[headerReset])
-		switch {
-		case item != nil:
-			s.headers = XRateLimitAndIETF
-		case s.reset < longAgo:
-			s.headers = XRateLimitDelta
-		}
-	} else if len(item) == 1 {
-		s.headers = IETF
-		s.remaining, s.reset, s.there = parseItem(item[0])
-	}
-	return s
-}
-
-// looser reports whether a decision is tighter than what is shown: less remains, or the same and for
-// longer.
-func (s shown) looser(d *core.Decision, now time.Time) bool {
-	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
-		return !s.there || remaining < s.remaining
-	}
-	return s.headers.reset(now, d.ResetAfter) > s.reset
-}
-
-func number(values []string) (int64, bool) {
-	if len(values) != 1 {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(values[0], 10, 64)
-	return n, err == nil
-}

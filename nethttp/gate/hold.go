@@ -110,7 +110,7 @@ func (h *hold) longest() time.Duration {
 	longest := h.lease
 	for _, s := range h.subjects() {
 		for _, l := range s.limiter.Limits() {
-			if inFlight(&l) {
+			if l.Rule().TakesSlots() {
 				longest = max(longest, l.Period())
 			}
 		}

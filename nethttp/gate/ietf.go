@@ -36,7 +36,7 @@ func newPolicy(limiters []*core.Limiter) policy {
 		item := name + ";q=" + strconv.Itoa(l.Quota())
 		// The draft has whole seconds only. A calendar window's periods differ: with the longest, a
 		// client that spreads q over w never sends too much.
-		if period := l.Period(); inFlight(&l) {
+		if period := l.Period(); l.Rule().TakesSlots() {
 			item += `;qu="concurrent-requests"`
 		} else if period >= time.Second {
 			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)
@@ -99,16 +99,3 @@ func (p *policy) write(h http.Header, d *core.Decision) {
 	}
 	h[headerPolicy], h[headerIETF] = []string{text}, []string{item}
 }
-
-// parseItem returns the parameters r and t of a RateLimit that policy.write has made. Without a t it
-// is 0.
-func parseItem(item string) (r, t int64, ok bool) {
-	_, numbers, _ := strings.Cut(item, `";r=`)
-	first, second, _ := strings.Cut(numbers, ";t=")
-	r, err := strconv.ParseInt(first, 10, 64)
-	t, _ = strconv.ParseInt(second, 10, 64)
-	return r, t, err == nil
-}
-
-// inFlight reports whether a limit counts requests at the same time.
-func inFlight(l *core.Limit) bool { return l.Kind() == "inflight" }

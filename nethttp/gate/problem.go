@@ -60,7 +60,7 @@ func (f *Failure) Problem() Problem {
 		asks = "what it costs"
 	}
 	switch {
-	case f.Status == http.StatusServiceUnavailable:
+	case f.down():
 		p.Type = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 		p.Detail = "The limit on this action cannot be checked at present."
 		p.retry(retrySeconds)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -15,15 +16,16 @@ import (
 // An attempt is an action that a request asks for, and what was decided.
 type attempt struct {
 	adapter string
+	spread  bool   // whether clients are told to wait for different times
 	asking  string // what is asked at present, for a failure
 	subject        // the first
 	further []subject
 	cost    int
-	spread  bool // whether clients are told to wait for different times
+	lease   time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 
 	decision core.Decision // zero if there is none
-	lease    time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 	failure  *Failure      // why there is none
+	told     core.Decision // the decision as the client is told it
 }
 
 // A subject is a user and an action, and the limiter that decides about them.
@@ -40,19 +42,19 @@ func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.f
 // returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
-	a := attempt{adapter: g.name, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1, spread: g.config.SpreadRetryAfter}
-	outer := shownBy(h)
+	a := attempt{adapter: g.name, spread: g.config.SpreadRetryAfter, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1}
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
 		return g.pass(c, r, &a, next)
 	}
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
-	} else if outer.there {
-		g.warnTwice(h, outer, &a)
 	}
-	told := g.headers.write(h, outer, &a)
+	outer := shownBy(h)
+	g.warnTwice(&outer, &a)
+	a.tell(&g.headers.policy)
+	g.headers.write(h, &outer, &a)
 	if !a.decision.Allowed {
-		return answer(g.framework, &g.config, c, &a, told)
+		return answer(g.framework, &g.config, c, &a)
 	}
 	return g.pass(c, r, &a, next)
 }
@@ -160,10 +162,14 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 		}
 	}
 	var err error
-	if wait == 0 && a.further == nil {
-		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
+	subjects := make([]core.Subject, 0, 1) // on the stack
+	for _, s := range a.subjects() {
+		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
+	}
+	if wait == 0 {
+		a.decision, err = core.All(ctx, subjects...)
 	} else {
-		a.decision, err = a.chargeAll(ctx, wait)
+		a.decision, err = core.WaitAll(ctx, wait, slices.Clone(subjects)...) // a copy, since WaitAll keeps it
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
@@ -176,17 +182,6 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	default:
 		a.fail(http.StatusServiceUnavailable, err)
 	}
-}
-
-func (a *attempt) chargeAll(ctx context.Context, wait time.Duration) (core.Decision, error) {
-	var subjects []core.Subject
-	for _, s := range a.subjects() {
-		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
-	}
-	if wait == 0 {
-		return core.All(ctx, subjects...)
-	}
-	return core.WaitAll(ctx, wait, subjects...)
 }
 
 // fail records why there is no decision. It returns false, for a caller that stops then.
@@ -216,15 +211,9 @@ func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) err
 		return next(c)
 	}
 	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})
-	charges := decided && g.config.FinalCost != nil
-	var body *watchedBody
-	if charges {
-		body = watchBody(inner)
-	}
-	c = g.framework.WithRequest(c, inner)
 	defer giveBack(r, inner)
-	if !charges {
-		return next(c)
+	if decided && g.config.FinalCost != nil {
+		return g.run(c, inner, a, next)
 	}
-	return g.run(c, a, body, next)
+	return next(g.framework.WithRequest(c, inner))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -74,14 +73,13 @@ func (m *mounted[C]) actionToLog(c C) (action string) {
 // warnTwice logs once if this limit shares its state with one further out, by what that one has shown:
 // something is used, now it is always the cost more, and the quota is the same, or of two windows the end.
 // Other limits may show the same by chance, but not every time.
-func (g *Gate[C]) warnTwice(h http.Header, outer shown, a *attempt) {
+func (g *Gate[C]) warnTwice(outer *shown, a *attempt) {
 	d := &a.decision
-	if a.cost == 0 || !d.Allowed || !g.twice.open(manySame) {
+	if !outer.there || a.cost == 0 || !d.Allowed || !g.twice.open(manySame) {
 		return
 	}
-	limit, _ := number(h[headerLimit])
-	used := limit - outer.remaining
-	alike := limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
+	used := outer.limit - outer.remaining
+	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
 	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
 		g.twice.clear(manySame)
 	} else if g.twice.note(manySame) {

@@ -77,7 +77,7 @@ type Adapter struct {
 	// hand over the connection, or be asked to by HTTP/2 without a panic.
 	NoStreams, NoHijack, HijackPanics bool
 
-	// KeepsWriter says that a handler has a ResponseWriter that Framework.Discard cannot replace.
+	// KeepsWriter says that a handler has a ResponseWriter that Framework.Finish cannot replace.
 	KeepsWriter bool
 
 	// Forget lets gate.Allow log again at once. If it is nil, what Allow logs is not tested.

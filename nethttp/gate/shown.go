@@ -1,0 +1,75 @@
+package gate
+
+// What a limit further out has shown: the headers that a response has already.
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// shown is what the headers of a response show already, if there are any.
+type shown struct {
+	there                   bool
+	headers                 Headers
+	limit, remaining, reset int64 // with IETF the limit is 0; reset is in the unit of headers
+}
+
+func shownBy(h http.Header) (s shown) {
+	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
+	item := h[headerIETF]
+	if s.remaining, s.there = number(h[headerRemaining]); s.there {
+		s.limit, _ = number(h[headerLimit])
+		s.reset, _ = number(h[headerReset])
+		switch {
+		case item != nil:
+			s.headers = XRateLimitAndIETF
+		case s.reset < longAgo:
+			s.headers = XRateLimitDelta
+		}
+	} else if len(item) == 1 {
+		s.headers = IETF
+		s.remaining, s.reset, s.there = parseItem(item[0])
+	}
+	return s
+}
+
+func number(values []string) (int64, bool) {
+	if len(values) != 1 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(values[0], 10, 64)
+	return n, err == nil
+}
+
+// parseItem returns the parameters r and t of a RateLimit that policy.write has made. Without a t it
+// is 0.
+func parseItem(item string) (r, t int64, ok bool) {
+	_, numbers, _ := strings.Cut(item, `";r=`)
+	first, second, _ := strings.Cut(numbers, ";t=")
+	r, err := strconv.ParseInt(first, 10, 64)
+	t, _ = strconv.ParseInt(second, 10, 64)
+	return r, t, err == nil
+}
+
+// looser reports whether a decision is tighter than what is shown: less remains, or the same and for
+// longer.
+func (s *shown) looser(d *core.Decision, now time.Time) bool {
+	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
+		return !s.there || remaining < s.remaining
+	}
+	return s.headers.reset(now, d.ResetAfter) > s.reset
+}
+
+// remove deletes the headers. They would not agree with the numbers that are set now.
+func (s *shown) remove(h http.Header) {
+	if !s.there {
+		return
+	}
+	for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
+		delete(h, name)
+	}
+}

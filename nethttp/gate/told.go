@@ -1,0 +1,54 @@
+package gate
+
+// What the client is told: the decision, or of a store that has failed, that there is room again soon.
+
+import (
+	"hash/crc32"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+const (
+	// retrySeconds is the Retry-After of a store failure.
+	retrySeconds = 1
+
+	// soon is when a slot of InFlight may be free again. Nobody knows when: the actions that have the
+	// slots may take much less time than their leases.
+	soon = time.Second
+)
+
+// tell sets told. If the store has failed, the client is told of the first limit with nothing left. If
+// InFlight binds, the client is told to look again soon: a client that waits for the end of a lease would
+// waste the slots that are released before.
+//
+// If the wait is spread, it is longer by a part that is always the same for the user, on every
+// server. So of two refusals the later one tells the user no later time.
+//
+// p is the policy of the limiter that usually decides.
+func (a *attempt) tell(p *policy) {
+	a.told = a.decision
+	switch d := &a.told; {
+	case a.failure != nil && a.failure.down():
+		d.Limit = a.limiter.Limits()[0].Quota()
+		d.RetryAfter, d.ResetAfter = retrySeconds*time.Second, retrySeconds*time.Second
+	case a.lease != 0 && a.slotBinds(p):
+		d.ResetAfter = soon
+		if !d.Allowed {
+			d.RetryAfter = soon
+		}
+	case a.spread && !d.Allowed && d.RetryAfter != core.Never:
+		share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
+		d.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+		d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
+	}
+}
+
+// slotBinds reports whether the binding limit is InFlight.
+func (a *attempt) slotBinds(p *policy) bool {
+	if !a.decision.Allowed {
+		return a.decision.Reason == core.ReasonInFlight
+	}
+	p = p.of(a)
+	return p.limits[p.binding(&a.decision)].Rule().TakesSlots()
+}
