@@ -188,12 +188,13 @@ func TestCachedRefusalsEqualFreshOnes(t *testing.T) {
 
 func hammer(w *duo, r *rand.Rand) {
 	second := func(n int) []core.Limit { // of so much, in all states
-		return []core.Limit{
+		return allKinds(w, []core.Limit{
+			core.CalendarWindow(n, core.Minute, nil), core.InFlight(n).Lease(time.Second),
 			core.SlidingWindow(n, time.Second), core.MovingWindow(n, 3*time.Second), core.FixedWindow(n, 2*time.Second),
 			core.TokenBucket(n, core.Per(7, 11*time.Second)), core.TokenBucket(n, core.Per(3, time.Second)).Named("i").Initial(1),
 			core.Funnel(n, core.Per(3, 2*time.Second)), core.Throttle(n, core.Per(7, 2*time.Second)).Named("t"),
 			core.SlidingWindow(n, time.Second).CountRefused(), core.ElasticWindow(n, 300*time.Millisecond),
-		}
+		})
 	}
 	policy := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{700 * time.Millisecond, 3 * time.Second}, ForgetAfter: 5 * time.Second}
 	total, cached := 0, 0
@@ -205,9 +206,9 @@ func hammer(w *duo, r *rand.Rand) {
 		// Limiters of the same states by other numbers.
 		var ask []func(func(*core.Limiter) (core.Decision, error)) core.Decision
 		var punished []bool
-		which := r.Perm(7)[:1+r.IntN(3)]
+		which := r.Perm(9)[:1+r.IntN(3)]
 		if r.IntN(4) == 0 {
-			which[0] = 7 + r.IntN(2)
+			which[0] = 9 + r.IntN(2)
 		}
 		for range 3 {
 			all := second(1 + r.IntN(4))

@@ -1,7 +1,9 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +30,14 @@ type duo struct {
 
 	mu    sync.Mutex
 	relay hook // of each command, if set
+}
+
+// inBubble connects without the network, which is outside a bubble.
+func inBubble(m *miniredis.Miniredis) *redis.Client {
+	return redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:1", // a name would be looked up
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	})
 }
 
 func inDuo(t *testing.T, test func(w *duo)) {
