@@ -396,11 +396,14 @@ type joining struct{ *flaky }
 
 func (joining) Joins(string, string) bool { return true }
 
+// togetherAndInTurn are stores that decide about several subjects at once, and one after the other.
+var togetherAndInTurn = map[string]func() core.Store{
+	"together": func() core.Store { return memorystore.New(nil) },
+	"in turn":  func() core.Store { return &apart{store: memorystore.New(nil)} },
+}
+
 func TestWaitAll(t *testing.T) {
-	for name, store := range map[string]func() core.Store{
-		"together": func() core.Store { return memorystore.New(nil) },
-		"in turn":  func() core.Store { return &apart{store: memorystore.New(nil)} },
-	} {
+	for name, store := range togetherAndInTurn {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := store()
@@ -436,10 +439,7 @@ func TestWaitAll(t *testing.T) {
 // A slot of one subject is released with any of the decision's limiters. Who waits for it gets it at
 // once, and those with the same subjects in the order of arrival.
 func TestWaitAllGetsAReleasedSlot(t *testing.T) {
-	for name, store := range map[string]func() core.Store{
-		"together": func() core.Store { return memorystore.New(nil) },
-		"in turn":  func() core.Store { return &apart{store: memorystore.New(nil)} },
-	} {
+	for name, store := range togetherAndInTurn {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := store()

@@ -89,6 +89,7 @@ func limitsOf(t testing.TB) (limits, bans []core.Limit) {
 		core.TokenBucket(5, sevenths).Initial(2), core.TokenBucket(5, sevenths).Initial(2).ForgetAfter(1500 * time.Millisecond),
 		core.TokenBucket(3, core.Every(300*time.Millisecond)).Initial(3),
 		core.InFlight(3).Lease(second), core.InFlight(5).Lease(second), core.InFlight(6).Lease(second).PerUser(),
+		core.CalendarWindow(3, core.Minute, nil), core.CalendarWindow(7, core.Minute, nil),
 	}
 	for _, l := range limits[:len(limits):len(limits)] {
 		limits = append(limits, l.Shadow())
@@ -100,7 +101,7 @@ func limitsOf(t testing.TB) (limits, bans []core.Limit) {
 	} {
 		bans = append(bans, limitOf(t, p))
 	}
-	return limits, bans
+	return allKinds(t, limits), bans
 }
 
 // drawCharge draws a charge of any shape that a store may be given, but for whose it is.
@@ -165,7 +166,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 		var given []charged
 		var log strings.Builder
 		for range rapid.IntRange(1, 12).Draw(rt, "batches") {
-			d := time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 999, 50_000, 142_858, 333_334, 999_999, 1_000_000, 2_500_000, -1, -30_000, -700_000}).Draw(rt, "move")) * time.Microsecond
+			d := time.Duration(rapid.SampledFrom([]int64{0, 0, 1, 999, 50_000, 142_858, 333_334, 999_999, 1_000_000, 2_500_000, 54_321_099, 60_000_000, -1, -30_000, -700_000}).Draw(rt, "move")) * time.Microsecond
 			for _, w := range worlds {
 				w.advance(d)
 				w.dump(t) // what is past its end is gone

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
@@ -53,6 +55,19 @@ func kindsOf(quota int) []core.Limit {
 		core.CalendarWindow(quota, core.Year, nil),
 	}
 }
+
+// allKinds fails the test if a kind is missing. A ban is a policy's.
+func allKinds(t testing.TB, limits []core.Limit) []core.Limit {
+	t.Helper()
+	for k := range machine.Kinds() {
+		if k != machine.KindBan && !slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Rule().Kind == k }) {
+			t.Errorf("no limit of kind %q is tested", k)
+		}
+	}
+	return limits
+}
+
+func TestKindsAreAll(t *testing.T) { allKinds(t, kinds) }
 
 type silence struct{}
 

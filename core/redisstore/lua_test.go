@@ -1,6 +1,9 @@
 package redisstore_test
 
 import (
+	"go/constant"
+	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +13,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Each file of Lua is Lua by itself. miniredis parses a script that it loads.
@@ -37,11 +42,11 @@ func TestEachFileIsLua(t *testing.T) {
 // A machine's functions have the same names in the same order in Lua and in Go. So have those of what
 // the machines share.
 func TestMachinesHaveTheSameFunctions(t *testing.T) {
-	machine := []string{"args", "load", "check", "charge", "refuse", "read", "amend", "save"}
-	for name, want := range map[string][]string{
-		"meter": machine, "counter": machine, "trail": machine, "ban": machine, "slots": machine,
-		"refunds": {"last", "limit", "add"}, "span": {"sub", "exceeds", "ceil"},
-	} {
+	want := map[string][]string{"refunds": {"last", "limit", "add"}, "span": {"sub", "exceeds", "ceil"}}
+	for kind := range machine.Kinds() {
+		want[kind.Form().String()] = []string{"args", "load", "check", "charge", "refuse", "read", "amend", "save"}
+	}
+	for name, want := range want {
 		for file, declared := range map[string]string{
 			"lua/" + name + ".lua":       `(?m)^(?:local )?function (\w+)\(`,
 			"../machine/" + name + ".go": `(?m)^func \(\w*\s?\*?\w+\) (\w+)\(`,
@@ -59,6 +64,45 @@ func TestMachinesHaveTheSameFunctions(t *testing.T) {
 			if !slices.Equal(got, want) {
 				t.Errorf("%s has %v, want %v", file, got, want)
 			}
+		}
+	}
+}
+
+// A number that Go and Lua both have is the same in both.
+func TestConstantsAreTheSame(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	const at = "1125899906842623" // an instant with all bits, for slotID
+	// expression is what the pattern finds in a file.
+	expression := func(file, pattern string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(pattern).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s has no %s", file, pattern)
+		}
+		return regexp.MustCompile(`\bat\b`).ReplaceAllString(string(found[1]), at)
+	}
+	for _, tt := range []struct{ lua, luaPattern, golang, goPattern string }{
+		{"counter", `local linger = (.+)`, "counter", `const Linger = (.+)`},
+		{"trail", `local maxOwed = (.+)`, "trail", `const maxOwed = (.+)`},
+		{"ring", `local since = (.+)`, "trail", `const maxSince = (.+)`},
+		{"refunds", `local most = (.+)`, "refunds", `const maxRefunds = (.+)`},
+		{"slots", `function slotID\(at\) return (.+) end`, "slots", `func slotID\(at int64\) int64 \{ return (.+) \}`},
+		{"meter", `l\.most, l\.mostPart = (2 \^ .+), 0`, "meter", `return Span\{(.+), 0\}`},
+	} {
+		lua, err := rdb.Eval(t.Context(), "return string.format('%.0f', "+expression("lua/"+tt.lua+".lua", tt.luaPattern)+"\n)", nil).Text()
+		if err != nil {
+			t.Fatalf("%s: %v", tt.luaPattern, err)
+		}
+		golang, err := types.Eval(token.NewFileSet(), nil, token.NoPos, expression("../machine/"+tt.golang+".go", tt.goPattern))
+		if err != nil {
+			t.Fatalf("%s: %v", tt.goPattern, err)
+		}
+		if golang := constant.ToInt(golang.Value).ExactString(); lua != golang {
+			t.Errorf("%s: %s in Lua and %s in Go", tt.luaPattern, lua, golang)
 		}
 	}
 }

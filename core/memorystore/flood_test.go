@@ -1,0 +1,88 @@
+package memorystore
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// Many times as many keys as fit: the store stays within its bound, no decision waits
+// long, and the users who were refused before the flood are refused after it.
+func TestFlood(t *testing.T) {
+	maxKeys, keys := int64(floodMax), floodKeys
+	if testing.Short() {
+		maxKeys, keys = 20_000, 200_000
+	}
+	for _, tt := range []struct {
+		limit core.Limit
+		bytes int64 // a key, at most
+	}{
+		{core.Funnel(2, core.Per(2, time.Hour)), 100},
+		{core.SlidingWindow(2, time.Hour), 160},
+	} {
+		t.Run(tt.limit.Kind(), func(t *testing.T) {
+			s, worst, grown := flood(t, tt.limit, int(maxKeys), keys)
+			if got := s.used.Load(); got > maxKeys || got < maxKeys*9/10 {
+				t.Errorf("%d keys are kept of %d", got, maxKeys)
+			}
+			if grown > maxKeys*tt.bytes {
+				t.Errorf("%d bytes are kept for %d keys", grown, maxKeys)
+			}
+			if worst > 2*time.Second {
+				t.Errorf("one decision took %s", worst)
+			}
+			s.check(t)
+		})
+	}
+}
+
+// flood has a thousand users use up their limit and then so many others act once.
+func flood(t testing.TB, limit core.Limit, maxKeys, keys int) (s *Store, worst time.Duration, grown int64) {
+	before := int64(heap())
+	s = New(&Options{MaxKeys: maxKeys})
+	l := core.Must(core.New(s, limit))
+	take := func(name string, i, n int) core.Decision {
+		key := fmt.Sprint(name, i)
+		start := time.Now()
+		d, err := l.AllowN(ctx, key, "a", n)
+		if worst = max(worst, time.Since(start)); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for i := range 1000 {
+		take("victim", i, 2)
+	}
+	for i := range keys {
+		if d := take("flood", i, 1); !d.Allowed {
+			t.Fatalf("new key %d: %+v", i, d)
+		}
+	}
+	for i := range 1000 {
+		if d := take("victim", i, 1); d.Allowed {
+			t.Fatalf("the flood forgave the refused user %d", i)
+		}
+	}
+	grown = int64(heap()) - before
+	runtime.KeepAlive(s)
+	return s, worst, grown
+}
+
+// BenchmarkFlood is a flood of 1,000,000 keys into a store of 100,000.
+func BenchmarkFlood(b *testing.B) {
+	for _, limit := range []core.Limit{core.Funnel(2, core.Per(2, time.Hour)), core.SlidingWindow(2, time.Hour)} {
+		b.Run("limit="+limit.Kind(), func(b *testing.B) {
+			for b.Loop() {
+				const keys = 1_000_000
+				start := time.Now()
+				_, worst, grown := flood(b, limit, 100_000, keys)
+				b.ReportMetric(float64(time.Since(start))/keys, "ns/key")
+				b.ReportMetric(float64(worst.Microseconds())/1000, "worst-ms")
+				b.ReportMetric(float64(grown)/1e6, "MB")
+			}
+		})
+	}
+}
