@@ -50,8 +50,8 @@ type headers struct {
 	policy policy // of the limiter that usually decides, or none
 }
 
-// write sets the headers of what an attempt tells the client. outer is what a limit further out has shown: it stays
-// if it is tighter. If there is neither a decision nor a store that has failed, there are no numbers.
+// write sets the headers of what the client is told. outer is what a limit further out has shown: it stays
+// if it is tighter. A failure has no numbers, unless it is the store's.
 func (hs *headers) write(h http.Header, outer *shown, a *attempt) {
 	if !a.told.Allowed {
 		h[headerCache] = []string{"no-store"}

@@ -156,16 +156,14 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
+	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
 	for _, s := range a.further {
+		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
 		if its := s.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
 			a.lease = its
 		}
 	}
 	var err error
-	subjects := make([]core.Subject, 0, 1) // on the stack
-	for _, s := range a.subjects() {
-		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
-	}
 	if wait == 0 {
 		a.decision, err = core.All(ctx, subjects...)
 	} else {
