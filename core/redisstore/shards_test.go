@@ -35,6 +35,8 @@ func TestConnectionRefused(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			log := logged(t)
+			stalls := 0
+		again:
 			rdb := c.open(gone.Addr().String())
 			if c.name == "Ring" { // by default it soon finds that all of its shards are down
 				_ = rdb.Close()
@@ -47,6 +49,10 @@ func TestConnectionRefused(t *testing.T) {
 			for i := range 3 {
 				_, err := bare.Allow(t.Context(), user, action)
 				discreet(t, err)
+				if errors.Is(err, redisstore.ErrTimeout) && stalls < 2 { // a busy machine may stop this process for so long
+					stalls++
+					goto again
+				}
 				if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, redisstore.ErrTimeout) || !strings.Contains(err.Error(), "connection refused") {
 					t.Errorf("call %d: %v", i, err)
 				}
