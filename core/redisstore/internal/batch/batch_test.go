@@ -473,3 +473,30 @@ func TestOneProbeAtATime(t *testing.T) {
 		time.Sleep(time.Hour) // the client tries for a while
 	})
 }
+
+// panicsLater is a client whose second look-up of a server panics: the first is its caller's, and the
+// second is in a goroutine that sends.
+type panicsLater struct {
+	redis.UniversalClient
+	server  *redis.Client
+	lookups atomic.Int32
+}
+
+func (p *panicsLater) MasterForKey(context.Context, string) (*redis.Client, error) {
+	if p.lookups.Add(1) > 1 {
+		panic("the look-up panics")
+	}
+	return p.server, nil
+}
+
+// A client that panics while a sender looks up its server costs an error, and not the process.
+func TestAPanicInALookUpIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := client(t, redis.Options{PoolSize: 1})
+		q := New(&panicsLater{UniversalClient: server, server: server}, timeout, nil)
+		q.reached.Store(true)
+		if _, err := q.Do(t.Context(), &Call{Keys: []string{"k"}, Weight: 1}); err == nil || !strings.Contains(err.Error(), "the look-up panics") {
+			t.Error(err)
+		}
+	})
+}

@@ -90,7 +90,8 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 }
 
 // connect sees to it that the client has a connection to the server of a key.
-func (q *Queue) connect(key string) error {
+func (q *Queue) connect(key string) (err error) {
+	defer q.guard(&err)
 	lost := q.lost.Load()
 	if server := q.known(key); server != nil && !lost && server.PoolStats().IdleConns > 0 {
 		return nil
