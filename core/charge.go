@@ -33,9 +33,10 @@ type Charge struct {
 	slotWaiters *slotWaiters // of a limiter with InFlight
 }
 
-// takesSlots reports whether a charge of one or more subjects takes slots.
+// takesSlots reports whether a charge of one or more subjects may take slots.
 func (c *Charge) takesSlots() bool {
-	return c.slotWaiters != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slotWaiters != nil })
+	return c.Mode != machine.ModePeek &&
+		(c.slotWaiters != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slotWaiters != nil }))
 }
 
 // Subject is the charge of the i-th subject: 0 is the charge itself, and after it come those of And. If

@@ -181,6 +181,8 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 		return nil
 	case r.by == nil:
 		return ErrNoReceipt
+	case !r.concerned(machine.Amendment{Verb: verb}): // shadow limits that were not charged
+		return nil
 	}
 	select {
 	case <-r.slots.turn:

@@ -456,3 +456,66 @@ func (s *leaves) Take(ctx context.Context, c core.Charge) (core.Decision, error)
 	}
 	return d, err
 }
+
+// A slow store answers a Take after a while, or when its context is done.
+type slowStore struct{ *memorystore.Store }
+
+func (s slowStore) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	select {
+	case <-ctx.Done():
+		return core.Decision{}, ctx.Err()
+	case <-time.After(time.Minute):
+		return s.Store.Take(ctx, c)
+	}
+}
+
+// What takes no slot ends with its caller. What may take one does not: nobody would know of the slot.
+func TestOnlyAChargeThatMayTakeASlotOutlivesItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := core.Must(core.New(slowStore{memorystore.New(nil)}, core.InFlight(2)))
+		other := core.Must(l.With())
+		for name, tt := range map[string]struct {
+			ask  func(ctx context.Context) error
+			ends bool
+		}{
+			"Peek": {func(ctx context.Context) error { _, err := l.Peek(ctx, "alice", "post"); return err }, true},
+			"PeekAll": {func(ctx context.Context) error {
+				_, err := core.PeekAll(ctx, l.For("alice", "post"), other.For("bob", "post"))
+				return err
+			}, true},
+			"Status":                     {func(ctx context.Context) error { _, err := l.Status(ctx, "alice", "post"); return err }, true},
+			"a cost that can never pass": {func(ctx context.Context) error { _, err := l.AllowN(ctx, "alice", "post", 3); return err }, true},
+			"Allow":                      {func(ctx context.Context) error { _, err := l.Allow(ctx, "alice", "post"); return err }, false},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if err := tt.ask(ctx); errors.Is(err, context.DeadlineExceeded) != tt.ends || !tt.ends && err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+		}
+	})
+}
+
+// A decision that took no slot, since its only InFlight limit is a shadow without room, has nothing to
+// release or renew: whatever the context is, and however often.
+func TestADecisionWithoutASlotHasNothingToRelease(t *testing.T) {
+	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(9, time.Minute), core.InFlight(1).Shadow()))
+	var d core.Decision
+	for range 2 {
+		var err error
+		if d, err = l.Allow(t.Context(), "alice", "post"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Release(ended, d); err != nil {
+		t.Error("Release:", err)
+	}
+	if err := l.Release(t.Context(), d); err != nil {
+		t.Error("the second Release:", err)
+	}
+	if err := l.Renew(t.Context(), d); err != nil {
+		t.Error("Renew:", err)
+	}
+}

@@ -158,12 +158,20 @@ func (r *Receipt) giveBack(ctx context.Context) {
 
 // amend has the store amend the charge, unless that changes nothing.
 func (r *Receipt) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
+	if !r.concerned(a) {
+		return true, nil
+	}
+	return r.by.Amend(ctx, r, a)
+}
+
+// concerned reports whether an amendment changes anything.
+func (r *Receipt) concerned(a machine.Amendment) bool {
 	for i := range r.Limits {
 		if r.Amends(i, a) {
-			return r.by.Amend(ctx, r, a)
+			return true
 		}
 	}
-	return true, nil
+	return false
 }
 
 // charged reports whether the charge has taken from the i-th limit.
