@@ -59,7 +59,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 	calmFor    = 5 * time.Second // an outage is over after so long without a failure
 	noteEvery  = time.Minute
-	downFor    = time.Minute // see Failing
+	downFor    = time.Minute // see machine.Breaker
 )
 
 func newBreaker(store Store, where, what string) breaker {
@@ -76,8 +76,8 @@ func (b *breaker) part(user string) string {
 
 func (c *circuit) open() bool { return c != nil && c.failed == trip }
 
-// open reports whether the circuit of the user's part is open.
-func (b *breaker) open(user string) bool {
+// Open reports whether the circuit of the user's part is open.
+func (b *breaker) Open(user string) bool {
 	if !b.troubled.Load() {
 		return false
 	}
@@ -87,9 +87,7 @@ func (b *breaker) open(user string) bool {
 	return b.circuit(part).open()
 }
 
-// Failing reports, for package metrics, whether a circuit is open and a call has failed
-// there within the last minute. So a part that no caller needs any more is not down for
-// ever.
+// Failing reports whether a circuit is open and a call has failed there within the last minute.
 func (b *breaker) Failing() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,7 +29,7 @@ type Charge struct {
 	// are those of its own limits, and after them those of each of And.
 	And []Charge
 
-	status      *Status      // to be filled in by Answer
+	status      *Status      // to be filled in by Commit or Answer
 	slotWaiters *slotWaiters // of a limiter with InFlight
 }
 

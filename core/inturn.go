@@ -53,8 +53,11 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		default:
 			charged = append(charged, r)
 		}
-		if d.Subject = i; err != nil || refused && c.Mode == machine.ModeCharge {
-			return d, err
+		if err != nil {
+			return Decision{}, err
+		}
+		if d.Subject = i; refused && c.Mode == machine.ModeCharge {
+			return d, nil
 		}
 		decisions[i] = d
 	}

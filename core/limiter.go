@@ -150,60 +150,6 @@ func (l *Limiter) Limits() []Limit {
 	return slices.Clone(enforced(l.limits))
 }
 
-// Allow reports whether user may do action now, and if so charges one unit.
-//
-// An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
-// context's own error if ctx was done, or the store's error. A decision about [InFlight] does not end
-// with ctx, or a slot could be taken of which nobody knows. The store's own timeout ends it.
-func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
-	return l.AllowN(ctx, user, action, 1)
-}
-
-// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
-// none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
-// cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
-// where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
-func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
-	return All(ctx, l.For(user, action).Cost(n))
-}
-
-// allowNothing decides a cost of 0, which only a ban refuses.
-func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
-	var s Status
-	d, err := l.look(ctx, user, action, &s)
-	switch {
-	case err != nil || d.Allowed:
-	case s.Ban.Banned:
-		d.RetryAfter = s.Ban.RetryAfter
-	default:
-		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
-	}
-	return d, err
-}
-
-// Peek reports whether one action would pass, and the present numbers. It charges nothing
-// and writes nothing.
-func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
-	return PeekAll(ctx, l.For(user, action))
-}
-
-// Surcharge charges up to n units for an action that has already happened, such as a wrong
-// password. If there is less room, the limit is used up, to the last fraction of a unit. A
-// full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
-// nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
-// the charge. If n is less than 1, the error is [ErrCost].
-func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	if n < 1 {
-		return d, ErrCost
-	}
-	if err = l.check(ctx, user, action); err != nil {
-		return d, err
-	}
-	ask := machine.Ask{Mode: machine.ModeForce, Cost: int64(n)}
-	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
-	return d, err
-}
-
 // Reset deletes the state of this limiter's limits for user and action, in every store that
 // may keep it. This also affects other limiters that share the state. A ban stays; see
 // [Limiter.Unban].

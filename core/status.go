@@ -43,7 +43,7 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	switch {
 	case err != nil:
 		return Status{}, err
-	case s.Limits == nil: // a store that does not use Charge.Answer, and so takes one limit only
+	case s.Limits == nil: // a store that uses neither Charge.Commit nor Charge.Answer, and so takes one limit only
 		s.Limits = []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}
 	}
 	return s, nil

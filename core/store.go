@@ -84,7 +84,7 @@ func accept(store Store, limits []Limit) error {
 // user.
 func down(store Store, user string) bool {
 	for s := range Stores(store) {
-		if b, ok := s.(interface{ open(user string) bool }); ok && b.open(user) {
+		if b, ok := s.(machine.Breaker); ok && b.Open(user) {
 			return true
 		}
 	}

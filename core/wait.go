@@ -112,7 +112,7 @@ type waiter struct {
 }
 
 func newWaiter(subjects []Subject, patience time.Duration) *waiter {
-	w := &waiter{subjects: subjects, begun: time.Now(), patience: patience, calls: make(chan call, 1), freed: make(chan struct{}, 1)}
+	w := &waiter{subjects: slices.Clone(subjects), begun: time.Now(), patience: patience, calls: make(chan call, 1), freed: make(chan struct{}, 1)}
 	w.reserves = len(subjects) == 1 && subjects[0].limiter.reserves()
 	for i := range subjects {
 		s := &subjects[i]

@@ -35,7 +35,12 @@ type Leaser interface {
 	Leases() (taken, returned, lost uint64)
 }
 
-// A Breaker stops asking a store that fails. Failing reports whether it has stopped.
+// A Breaker stops asking a store that fails.
 type Breaker interface {
+	// Failing reports whether it has stopped, for any user, and a call has failed within the last minute. So
+	// a part of the store that no caller needs any more is not down for ever.
 	Failing() bool
+
+	// Open reports whether it has stopped for a user.
+	Open(user string) bool
 }

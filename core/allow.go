@@ -1,6 +1,6 @@
 package core
 
-// All: one decision about one or more subjects, such as a user and their organization.
+// Allow, and All for several subjects: from the arguments to the store.
 
 import (
 	"context"
@@ -10,6 +10,23 @@ import (
 
 	"github.com/tailcut/tailcut/core/machine"
 )
+
+// Allow reports whether user may do action now, and if so charges one unit.
+//
+// An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
+// context's own error if ctx was done, or the store's error. A decision about [InFlight] does not end
+// with ctx, or a slot could be taken of which nobody knows. The store's own timeout ends it.
+func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
+	return l.AllowN(ctx, user, action, 1)
+}
+
+// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
+// none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
+// cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
+// where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
+	return All(ctx, l.For(user, action).Cost(n))
+}
 
 // A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes it.
 type Subject struct {
@@ -56,18 +73,52 @@ func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	return d, err
 }
 
-// PeekAll reports whether [All] would allow, and the present numbers. It charges and writes nothing. A
-// cost of 0 is asked about as 1.
-func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
-	if err := checkSubjects(ctx, subjects); err != nil {
-		return Decision{}, err
+// checkSubjects is for the arguments of All.
+func checkSubjects(ctx context.Context, subjects []Subject) error {
+	if len(subjects) == 0 {
+		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
 	}
-	subjects = slices.Clone(subjects)
 	for i := range subjects {
-		subjects[i].cost = max(subjects[i].cost, 1)
+		s := &subjects[i]
+		if err := s.limiter.check(ctx, s.user, s.action); err != nil {
+			return err
+		}
+		if s.cost < 0 {
+			return ErrCost
+		}
+		for j := range i {
+			o := &subjects[j]
+			switch {
+			case !s.limiter.SharesStore(o.limiter):
+				return configError("core: All: the limiters have different stores; make them with one")
+			case s.user == o.user && s.shares(o):
+				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
+			}
+		}
 	}
-	err = decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects, &d)
-	return d, err
+	return nil
+}
+
+// SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
+func (l *Limiter) SharesStore(other *Limiter) bool {
+	if l == nil || other == nil {
+		return false
+	}
+	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
+}
+
+// shares reports whether two subjects of one user share a state.
+func (s *Subject) shares(o *Subject) bool {
+	for i := range s.limiter.limits {
+		l := &s.limiter.limits[i]
+		for j := range o.limiter.limits {
+			other := &o.limiter.limits[j]
+			if l.sharesState(other) && (l.perUser || s.action == o.action) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // decide decides about subjects that checkSubjects has found valid. A cost of 0 is not charged, and only a ban
@@ -142,8 +193,11 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 			continue
 		}
 		its, err := s.limiter.allowNothing(ctx, s.user, s.action)
-		if its.Subject = i; err != nil || !its.Allowed {
-			return its, err
+		if err != nil {
+			return Decision{}, err
+		}
+		if its.Subject = i; !its.Allowed {
+			return its, nil
 		}
 		if i == len(charged) || its.binds(&d) {
 			d = its
@@ -153,58 +207,63 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 		return d, nil
 	}
 	var its Decision
-	err = decide(ctx, ask, charged, &its)
-	if its.Subject = at[its.Subject]; err != nil || its.binds(&d) {
-		return its, err
+	if err = decide(ctx, ask, charged, &its); err != nil {
+		return Decision{}, err
+	}
+	if its.Subject = at[its.Subject]; its.binds(&d) {
+		return its, nil
 	}
 	d.receipt = its.receipt
 	return d, nil
 }
 
-// checkSubjects is for the arguments of All.
-func checkSubjects(ctx context.Context, subjects []Subject) error {
-	if len(subjects) == 0 {
-		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
+// allowNothing decides a cost of 0, which only a ban refuses.
+func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
+	var s Status
+	d, err := l.look(ctx, user, action, &s)
+	switch {
+	case err != nil || d.Allowed:
+	case s.Ban.Banned:
+		d.RetryAfter = s.Ban.RetryAfter
+	default:
+		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 	}
+	return d, err
+}
+
+// Peek reports whether one action would pass, and the present numbers. It charges nothing
+// and writes nothing.
+func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, error) {
+	return PeekAll(ctx, l.For(user, action))
+}
+
+// PeekAll reports whether [All] would allow, and the present numbers. It charges and writes nothing. A
+// cost of 0 is asked about as 1.
+func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
+	if err := checkSubjects(ctx, subjects); err != nil {
+		return Decision{}, err
+	}
+	subjects = slices.Clone(subjects)
 	for i := range subjects {
-		s := &subjects[i]
-		if err := s.limiter.check(ctx, s.user, s.action); err != nil {
-			return err
-		}
-		if s.cost < 0 {
-			return ErrCost
-		}
-		for j := range i {
-			o := &subjects[j]
-			switch {
-			case !s.limiter.SharesStore(o.limiter):
-				return configError("core: All: the limiters have different stores; make them with one")
-			case s.user == o.user && s.shares(o):
-				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
-			}
-		}
+		subjects[i].cost = max(subjects[i].cost, 1)
 	}
-	return nil
+	err = decide(ctx, machine.Ask{Mode: machine.ModePeek}, subjects, &d)
+	return d, err
 }
 
-// SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
-func (l *Limiter) SharesStore(other *Limiter) bool {
-	if l == nil || other == nil {
-		return false
+// Surcharge charges up to n units for an action that has already happened, such as a wrong
+// password. If there is less room, the limit is used up, to the last fraction of a unit. A
+// full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
+// nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
+// the charge. If n is less than 1, the error is [ErrCost].
+func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
+	if n < 1 {
+		return d, ErrCost
 	}
-	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
-}
-
-// shares reports whether two subjects of one user share a state.
-func (s *Subject) shares(o *Subject) bool {
-	for i := range s.limiter.limits {
-		l := &s.limiter.limits[i]
-		for j := range o.limiter.limits {
-			other := &o.limiter.limits[j]
-			if l.sharesState(other) && (l.perUser || s.action == o.action) {
-				return true
-			}
-		}
+	if err = l.check(ctx, user, action); err != nil {
+		return d, err
 	}
-	return false
+	ask := machine.Ask{Mode: machine.ModeForce, Cost: int64(n)}
+	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
+	return d, err
 }
