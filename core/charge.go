@@ -68,31 +68,24 @@ func (c *Charge) Check(states []machine.State, now int64) (passes bool) {
 	return passes
 }
 
-// Commit charges the states as [Charge.Check] left them, and fills in d, a zero Decision. passes is what
+// Commit charges the states as [Charge.Check] left them, and returns the decision. passes is what
 // Check has returned. If the charge passes, all limits are charged. If not, a limit whose kind records
 // refusals records its own, unless the caller is Patient. After Commit, Dirty marks the states to write.
 // A Peek marks none.
 //
 // A ban policy counts a refusal by the limits of its own subject only.
-func (c *Charge) Commit(d *Decision, states []machine.State, now int64, passes bool) {
-	c.commit(d, states, now, passes)
-	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
-		its := Decision{Subject: i + 1}
-		c.And[i].commit(&its, states[at:], now, passes)
-		d.join(&its)
-		at += len(c.And[i].Limits)
+func (c *Charge) Commit(states []machine.State, now int64, passes bool) Decision {
+	at := 0
+	for i := range 1 + len(c.And) {
+		own := c.Subject(i)
+		own.commit(states[at:], now, passes)
+		at += len(own.Limits)
 	}
-	if c.Receipt || c.status != nil {
-		readings := make([]machine.Reading, len(states))
-		for i := range states {
-			readings[i] = states[i].Reading
-		}
-		c.conclude(d, readings, now)
-	}
+	return c.answer(at, func(i int) *machine.Reading { return &states[i].Reading }, now)
 }
 
-// commit is Commit for the limits of one subject, but for the receipt.
-func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes bool) {
+// commit is Commit for the states of one subject.
+func (c *Charge) commit(states []machine.State, now int64, passes bool) {
 	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range c.Limits {
 		switch l := &c.Limits[i]; {
@@ -105,7 +98,6 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes b
 			limited = limited || !l.rule.TakesSlots()
 		}
 	}
-	d.Allowed, d.Source = true, SourceStore
 	for i := range c.Limits {
 		l, s := &c.Limits[i], &states[i]
 		switch {
@@ -118,32 +110,36 @@ func (c *Charge) commit(d *Decision, states []machine.State, now int64, passes b
 			refusal.Patient = c.Patient && !passes // what passes may still be refused by a shadow limit
 			l.rule.Refuse(s, now, &refusal, !banned && (limited || l.kind != machine.KindBan))
 		}
-		c.add(d, i, l.rule.Read(s, now, &c.Ask))
+		l.rule.Read(s, now, &c.Ask)
 	}
 }
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
-func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
-	c.answer(&d, readings)
-	for i, at := 0, len(c.Limits); i < len(c.And); i++ {
-		its := Decision{Subject: i + 1}
-		c.And[i].answer(&its, readings[at:])
-		d.join(&its)
-		at += len(c.And[i].Limits)
-	}
-	if c.Receipt || c.status != nil {
-		c.conclude(&d, slices.Clone(readings), now) // a store may change its own
-	}
-	return d
+func (c *Charge) Answer(readings []machine.Reading, now int64) Decision {
+	return c.answer(len(readings), func(i int) *machine.Reading { return &readings[i] }, now)
 }
 
-// answer is Answer for the limits of one subject, but for the receipt.
-func (c *Charge) answer(d *Decision, readings []machine.Reading) {
-	d.Allowed, d.Source = true, SourceStore
-	for i := range c.Limits {
-		c.add(d, i, &readings[i])
+// answer is the decision of n readings. That of several subjects is the one of the subject that binds.
+func (c *Charge) answer(n int, reading func(i int) *machine.Reading, now int64) (d Decision) {
+	at := 0
+	for i := range 1 + len(c.And) {
+		own, its := c.Subject(i), Decision{Allowed: true, Source: SourceStore, Subject: i}
+		for j := range own.Limits {
+			own.add(&its, j, reading(at+j))
+		}
+		if at += len(own.Limits); i == 0 || its.binds(&d) {
+			d = its
+		}
 	}
+	if c.Receipt || c.status != nil {
+		kept := make([]machine.Reading, n) // a store may change its own
+		for i := range kept {
+			kept[i] = *reading(i)
+		}
+		c.conclude(&d, kept, now)
+	}
+	return d
 }
 
 // conclude fills in the status that the charge asks for, and makes the receipts of all subjects, which
@@ -167,21 +163,6 @@ func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
 		}
 		readings = readings[n:]
 	}
-}
-
-// join adds the decision of a further subject. The decision about several is that of the one that
-// binds, with the receipts of all.
-func (d *Decision) join(o *Decision) {
-	receipts := o.receipt
-	if receipts == nil {
-		receipts = d.receipt
-	} else {
-		receipts.and = d.receipt
-	}
-	if o.binds(d) {
-		*d = *o
-	}
-	d.receipt = receipts
 }
 
 // binds reports whether the decision of a limit or a subject binds rather than that of those before it.

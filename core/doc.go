@@ -128,8 +128,8 @@
 //
 // A window's state belongs to the user, the action, the kind, the period and the name; that of a calendar
 // window also to the time zone, and that of a leased limit or of InFlight to the lease. A window with
-// another max reads the same history, so a change of plan or of numbers loses nothing. A lower max ignores the oldest entries and does not delete them. A
-// window with another period starts empty.
+// another max reads the same history, so a change of plan or of numbers loses nothing. A lower max
+// ignores the oldest entries and does not delete them. A window with another period starts empty.
 //
 // The state of a funnel or bucket belongs to its numbers too: capacity, rate and Initial. A
 // funnel with other numbers is another funnel, which starts with its full quota. So one change

@@ -61,13 +61,18 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		}
 		decisions[i] = d
 	}
-	charged = nil
 	d := decisions[0]
-	for i := range decisions[1:] {
-		d.join(&decisions[i+1])
+	for _, its := range decisions[1:] {
+		if its.binds(&d) {
+			d = its
+		}
 	}
-	if !c.Receipt {
-		d.receipt = nil
+	d.receipt = nil
+	if c.Receipt {
+		for _, r := range charged {
+			r.and, d.receipt = d.receipt, r
+		}
 	}
+	charged = nil // they stay
 	return d, nil
 }

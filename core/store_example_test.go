@@ -34,7 +34,7 @@ func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, e
 	for i, limit := range c.Limits {
 		states[i] = s.states[keyOf(c.User, c.Action, limit)]
 	}
-	c.Commit(&d, states, now, c.Check(states, now))
+	d = c.Commit(states, now, c.Check(states, now))
 	for i, limit := range c.Limits {
 		if states[i].Dirty {
 			s.states[keyOf(c.User, c.Action, limit)] = states[i]

@@ -23,12 +23,12 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	if passes && !tx.known {
 		if lacks, wait := s.makeRoom(tx, &c); lacks != nil {
 			if c.Mode == machine.ModePeek {
-				c.Commit(&d, tx.states, tx.now, passes) // a Status has the numbers of every limit
+				d = c.Commit(tx.states, tx.now, passes) // a Status has the numbers of every limit
 			}
 			return full(&c, lacks, wait), nil
 		}
 	}
-	c.Commit(&d, tx.states, tx.now, passes)
+	d = c.Commit(tx.states, tx.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected

@@ -58,7 +58,7 @@ func (o *oracle) save(keys []string, limits []core.Limit, states []machine.State
 
 func (o *oracle) decide(c core.Charge) (d core.Decision) {
 	keys, states := o.load(c.User, c.Action, c.Limits)
-	c.Commit(&d, states, o.w.now, c.Check(states, o.w.now))
+	d = c.Commit(states, o.w.now, c.Check(states, o.w.now))
 	o.save(keys, c.Limits, states)
 	d.Issue(o)
 	return d

@@ -309,7 +309,7 @@ func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machi
 
 func (b *blobs) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	err = b.edit(c.User, c.Action, c.Limits, func(states []machine.State) {
-		c.Commit(&d, states, b.now, c.Check(states, b.now))
+		d = c.Commit(states, b.now, c.Check(states, b.now))
 	})
 	d.Issue(b)
 	return d, err

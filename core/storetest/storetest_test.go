@@ -45,8 +45,7 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 			states = append(states, s.states[idOf(o.User, o.Action, &l)])
 		}
 	}
-	var d core.Decision
-	c.Commit(&d, states, now, c.Check(states, now))
+	d := c.Commit(states, now, c.Check(states, now))
 	for _, o := range subjects {
 		s.write(o.User, o.Action, o.Limits, states[:len(o.Limits)])
 		states = states[len(o.Limits):]

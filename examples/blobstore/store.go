@@ -63,8 +63,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 		}
 		states = append(states, its...)
 	}
-	var d core.Decision
-	c.Commit(&d, states, now, c.Check(states, now))
+	d := c.Commit(states, now, c.Check(states, now))
 	for _, o := range subjects {
 		n := len(o.Limits)
 		if err := s.save(o.User, o.Action, o.Limits, states[:n]); err != nil {
