@@ -146,14 +146,14 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 	return err
 }
 
-// of makes a zero Charge that of subjects. A charge that can never pass writes nothing.
+// of makes a zero Charge that of subjects. One that can never pass writes nothing.
 func (c *Charge) of(subjects []Subject, ask machine.Ask) {
-	c.Ask, c.Receipt = ask, ask.Ahead > 0 // a reserved turn may be given back
+	receipt := ask.Ahead > 0 // a reserved turn may be given back
 	for i := range subjects {
 		s := &subjects[i]
-		c.Receipt = c.Receipt || s.limiter.refundable
+		receipt = receipt || s.limiter.refundable
 		if int64(s.cost) > s.limiter.smallest {
-			c.Mode = machine.ModePeek
+			ask.Mode = machine.ModePeek
 		}
 	}
 	if further := len(subjects) - 1; further > 0 {
@@ -162,9 +162,7 @@ func (c *Charge) of(subjects []Subject, ask machine.Ask) {
 	for i := range subjects {
 		s, own := &subjects[i], c.Subject(i)
 		own.User, own.Action, own.Limits, own.slotWaiters = s.user, s.action, s.limiter.limits, s.limiter.slotWaiters
-		if i > 0 {
-			own.Ask, own.Receipt = c.Ask, c.Receipt
-		}
+		own.Ask, own.Receipt = ask, receipt
 		own.Cost = int64(s.cost)
 	}
 }
