@@ -5,7 +5,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -73,15 +72,6 @@ func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 		}
 	}
 	return s.Store.Take(ctx, c)
-}
-
-// least is the least quota of enforced limits, or without any no bound.
-func least(limits []Limit) int64 {
-	quota := int64(math.MaxInt64)
-	for i := range limits {
-		quota = min(quota, limits[i].rule.Max)
-	}
-	return quota
 }
 
 func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit) error {

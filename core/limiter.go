@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -12,13 +13,6 @@ import (
 
 // ErrConfig matches every error of [New] and [Limiter.With].
 var ErrConfig = errors.New("core: bad configuration")
-
-// The errors of a call with invalid arguments.
-var (
-	ErrNoUser   = errors.New("core: the user is empty")
-	ErrNoAction = errors.New("core: the action is empty")
-	ErrCost     = errors.New("core: the cost is negative")
-)
 
 type configError string
 
@@ -106,6 +100,15 @@ func enforced(limits []Limit) []Limit {
 	return limits
 }
 
+// least is the least quota of enforced limits, or without any no bound.
+func least(limits []Limit) int64 {
+	quota := int64(math.MaxInt64)
+	for i := range limits {
+		quota = min(quota, limits[i].rule.Max)
+	}
+	return quota
+}
+
 // An Option is what [Limiter.With] adds: a [BanPolicy] or [Refundable].
 type Option interface {
 	extend(*Limiter) error
@@ -162,22 +165,3 @@ func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 
 // unbanned are the limiter's limits without its ban policy's.
 func (l *Limiter) unbanned() []Limit { return l.limits[:len(l.limits)-len(l.ban())] }
-
-var (
-	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
-	errNoContext   = configError("core: the context is nil; pass the request's, or context.Background()")
-)
-
-func (l *Limiter) check(ctx context.Context, user, action string) error {
-	switch {
-	case l == nil || l.store == nil:
-		return errZeroLimiter
-	case ctx == nil:
-		return errNoContext
-	case user == "":
-		return ErrNoUser
-	case action == "":
-		return ErrNoAction
-	}
-	return ctx.Err()
-}

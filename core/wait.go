@@ -117,7 +117,7 @@ func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	for i := range subjects {
 		s := &subjects[i]
 		w.cost = max(w.cost, int64(s.cost))
-		w.never = w.never || int64(s.cost) > s.limiter.smallest
+		w.never = w.never || s.never()
 		w.records = w.records || slices.ContainsFunc(s.limiter.limits, func(x Limit) bool { return x.rule.RecordsRefusals() })
 	}
 	return w

@@ -25,7 +25,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 			if c.Mode == machine.ModePeek {
 				d = c.Commit(tx.states, tx.now, passes) // a Status has the numbers of every limit
 			}
-			return full(&c, lacks, wait), nil
+			full(&d, &c, lacks, wait)
+			return d, nil
 		}
 	}
 	d = c.Commit(tx.states, tx.now, passes)
@@ -36,7 +37,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
 	if lacks := s.saveAll(tx, until); lacks != nil {
-		return full(&c, lacks, longestWait), nil
+		full(&d, &c, lacks, longestWait)
+		return d, nil
 	}
 	d.Issue(s)
 	return d, nil
@@ -152,10 +154,12 @@ func key(user, action hash, l *core.Limit) hash {
 	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
 }
 
-// full is the refusal of a charge if there is no room for the key of a ref.
-func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
-	d := time.Duration(wait) * time.Microsecond
-	return core.Decision{Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
+// full makes d the refusal of a charge if there is no room for the key of a ref. A receipt stays.
+func full(d *core.Decision, c *core.Charge, lacks *ref, wait int64) {
+	d.Allowed, d.Reason, d.Source, d.Subject = false, core.ReasonFull, core.SourceStore, lacks.subject
+	d.Limit, d.Remaining, d.Binding, d.Shadow = c.Subject(lacks.subject).Limits[0].Quota(), 0, 0, 0
+	d.RetryAfter = time.Duration(wait) * time.Microsecond
+	d.ResetAfter = d.RetryAfter
 }
 
 // saveAll saves the states, and those that have no key yet at the end: a known key that was expired
