@@ -111,7 +111,7 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) Decision {
 	return c.answer(len(readings), func(i int) *machine.Reading { return &readings[i] }, now)
 }
 
-// answer is the decision of n readings. That of several subjects is the one of the subject that binds.
+// answer makes the decision of n readings. With several subjects it is that of the subject that binds.
 func (c *Charge) answer(n int, reading func(i int) *machine.Reading, now int64) (d Decision) {
 	at := 0
 	for i := range 1 + len(c.And) {

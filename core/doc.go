@@ -13,8 +13,8 @@
 //		// do it; d.Remaining more would pass right now
 //	}
 //
-// The articles on rate limiting that Tailcut follows ask this for a user laoqian. In this
-// documentation the user is alice.
+// In the articles on rate limiting that Tailcut follows, the user is called laoqian. In this
+// documentation it is alice.
 //
 // A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision] the
 // answer. A limiter decides all of its limits in one atomic step: it charges all of them,
