@@ -195,8 +195,9 @@
 // It is too short if an InFlight limit and another limit refuse, and the slots stay taken for longer than
 // the other limit's wait, because nobody knows when a slot will be released.
 //
-// If a refusal has [SourceLease], it is the time until the process asks Redis again, at most 27 ms. There
-// may be room sooner, and Redis may refuse then too.
+// If a refusal has [SourceLease], it is the time until the process may ask Redis again, usually at most
+// 27.5 ms. If Redis has refused the same cost, or a lower one, and its wait has not passed, it is the rest of
+// that wait if that is longer. There may be room sooner, and Redis may refuse then too.
 //
 // A clock that jumps past the end of a state and back may have lost the state.
 //
