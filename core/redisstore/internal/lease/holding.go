@@ -34,11 +34,11 @@ type holding struct {
 
 	grants  []*grant     // the oldest first
 	asking  *pendingCall // not nil while a command is under way that others wait for
-	pending time.Time    // when all commands so far are paid for: see pay
+	pending time.Time    // when all commands so far are paid for: see delay
 	failed  bool         // the last command
 
 	// How much is used.
-	since   time.Time // the last command
+	since   time.Time // the last command, or a lease before now: see age
 	used    int64     // since then
 	want    int64     // of a lease, by then
 	waiting int64     // the cost of callers who wait
@@ -70,7 +70,9 @@ type pendingCall struct {
 }
 
 // begin begins a command that other callers wait for.
-func (h *holding) begin() *pendingCall {
+func (h *holding) begin(now time.Time) *pendingCall {
+	h.pay(now)
+	h.since, h.used, h.waiting = now, 0, 0
 	h.asking = &pendingCall{done: make(chan struct{})}
 	return h.asking
 }
@@ -133,7 +135,7 @@ func (h *holding) drop() (units uint64) {
 	return units
 }
 
-// A step is what a caller does who finds too few units.
+// A step is what a caller does if there are too few units.
 type step uint8
 
 const (
@@ -145,70 +147,65 @@ const (
 	decide             // has the server decide
 )
 
-// choose chooses the step of a caller who has waited some times and has some time left, and how many
-// units to take. A caller who may send no command waits until then, if there is room for as much again as
-// was used since the last one. Otherwise the limit is near, and the process refuses by itself.
+// choose returns what a caller does if there are too few units, and for a fetch how many to take. The
+// caller has waited some times already, and has some time left. choose changes nothing.
+//
+// If a command is under way, the caller waits for its answer. If none may be sent yet, the caller waits until
+// one may, as long as there is room for as much again as was used since the last one. If there is not, the
+// limit is near, and the process refuses by itself.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
 	spare := left - 5*server.trip/2  // after it the caller can still ask
 	direct := server.far || h.failed // then nobody waits for a command
 	patient := waited < maxWaits && !direct
-	if h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0) {
-		return wait, 0
-	}
 	share := int64(h.last.Remaining) / portion
 	units = min(h.plan(cost, now), share)
-	switch paid := h.pay(now); {
-	case direct || h.bans && (!paid || units <= cost || h.asking != nil):
+	delay := h.delay(now)
+	switch {
+	case h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0):
+		return wait, 0
+	case direct || h.bans && (delay > 0 || units <= cost || h.asking != nil):
 		return decide, 0
-	case !paid && patient && share > h.used+h.waiting && h.broke(now) < spare:
+	case delay > 0 && patient && share > h.used+h.waiting && delay < spare:
 		return pause, 0
-	case !paid || left < server.trip:
+	case delay > 0 || left < server.trip:
 		return refuse, 0
 	case h.asking != nil:
 		return decide, 0
+	case units <= cost:
+		return ask, 0
 	}
-	h.since, h.used, h.waiting = now, 0, 0
-	if units > cost {
-		h.want = units
-		return fetch, units
-	}
-	return ask, 0
+	return fetch, units
 }
 
-// plan returns how many units the next command should take, if enough remain: as many as a lease would
-// use at the rate since the last command.
+// plan returns how many units the next command should take, if enough remain.
 func (h *holding) plan(cost int64, now time.Time) int64 {
-	past := now.Sub(h.since)
-	rate := float64(h.used) * float64(h.lease) / float64(min(max(past, h.lease/growth), h.lease))
-	want := max(h.want>>min(62, past/h.lease), int64(math.Ceil(min(rate, maxUnits))))
-	if past < h.lease {
+	want := h.expect(now)
+	if now.Sub(h.since) < h.lease {
 		want -= want / 8 // so that it is used up before the lease ends, and nothing is to be given back
-	} else {
-		h.since, h.used, h.want = now, 0, want
 	}
 	return min(max(want, h.waiting+cost), maxUnits)
 }
 
-// refuses reports whether the last answer of the server refuses a cost still.
-func (h *holding) refuses(cost int64, now time.Time) bool {
-	return cost >= h.refused && now.Before(h.until)
+// expect returns how many units a lease would use, at the rate since the last command.
+func (h *holding) expect(now time.Time) int64 {
+	past := now.Sub(h.since)
+	rate := float64(h.used) * float64(h.lease) / float64(min(max(past, h.lease/growth), h.lease))
+	return max(h.want>>min(62, past/h.lease), int64(math.Ceil(min(rate, maxUnits))))
 }
 
-// pay pays for a command, unless too many have been sent.
-func (h *holding) pay(now time.Time) bool {
-	if h.broke(now) > 0 {
-		return false
+// age begins to count anew if the last command was a lease ago.
+func (h *holding) age(now time.Time) {
+	if now.Sub(h.since) >= h.lease {
+		h.since, h.used, h.want = now, 0, h.expect(now)
 	}
-	h.owe(now)
-	return true
 }
 
-// broke returns how long no command may be sent.
-func (h *holding) broke(now time.Time) time.Duration {
-	return max(0, max(0, h.pending.Sub(now))-(burst-1)*h.pace())
+// delay returns how long no command may be sent, since too many have been sent lately.
+func (h *holding) delay(now time.Time) time.Duration {
+	return max(0, h.pending.Sub(now.Add((burst-1)*h.pace())))
 }
 
-// owe pays for a command that is sent when the holding is not broke any more.
+// owe pays for a command that is sent after the delay.
 func (h *holding) owe(now time.Time) {
 	if h.pending.Before(now) {
 		h.pending = now
@@ -216,17 +213,25 @@ func (h *holding) owe(now time.Time) {
 	h.pending = h.pending.Add(h.pace())
 }
 
+// pay pays for a command that is sent now, unless there is a delay.
+func (h *holding) pay(now time.Time) {
+	if h.delay(now) == 0 {
+		h.owe(now)
+	}
+}
+
 func (h *holding) pace() time.Duration { return min(pace, h.lease*11/20) }
 
-// refusal is the answer of a process that may send no command yet. The action passes, if there is room,
-// when it may.
+// refusal is the answer of a process that may send no command yet. RetryAfter is how long it may not. If the
+// server's last answer has refused this cost or a lower one, it is at least what is left of that wait. If the
+// server has said Never, it is Never.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past := now.Sub(h.at).Truncate(time.Microsecond)
 	d := core.Decision{
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
-		RetryAfter: max(time.Microsecond, (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
+		RetryAfter: max(time.Microsecond, (h.delay(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
 	}
-	if h.refuses(cost, now) {
+	if cost >= h.refused && now.Before(h.until) {
 		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)
 	}
 	d.ResetAfter = max(d.RetryAfter, h.last.ResetAfter-past)

@@ -7,7 +7,7 @@
 //
 // The server decides the first action of a user. If several come within the time of a lease, one caller
 // takes units for all of them. One command is under way at a time, and each is paid for, so that they are
-// few at any load: see pay.
+// few at any load: see delay.
 package lease
 
 import (
@@ -129,6 +129,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			begun = now
 		}
 		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
+		h.age(now)
 		f := h.asking
 		switch do {
 		case refuse:
@@ -136,17 +137,19 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return d, nil
 		case decide:
+			h.pay(now)
 			s.mu.Unlock()
 			return t.decide(ctx, in, c, s, h, nil)
 		case ask:
-			f = h.begin()
+			f = h.begin(now)
 			s.mu.Unlock()
 			return t.decide(ctx, in, c, s, h, f)
 		case fetch:
-			f = h.begin()
+			f = h.begin(now)
+			h.want = units
 			go t.fetch(s, h, f, units, now)
 		case pause:
-			f = after(h.broke(now))
+			f = after(h.delay(now))
 		}
 		h.waiting += c.Cost
 		s.mu.Unlock()
@@ -260,10 +263,10 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
 	if g.over = true; g.left > 0 {
 		now := time.Now()
-		broke := h.broke(now)
+		delay := h.delay(now)
 		h.owe(now)
 		s.mu.Unlock()
-		time.Sleep(broke)
+		time.Sleep(delay)
 		s.mu.Lock() // meanwhile another call may have dropped the units
 	}
 	left := g.left
@@ -326,9 +329,9 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 		s.held = map[key]*holding{}
 	}
 	k.user, k.action = strings.Clone(c.User), strings.Clone(c.Action)
-	h = &holding{user: k.user, action: k.action, limits: slices.Clone(c.Limits), lease: lease, since: now}
-	for i := range h.limits {
-		h.bans = h.bans || h.limits[i].Rule().Kind == machine.KindBan
+	h = &holding{
+		user: k.user, action: k.action, limits: slices.Clone(c.Limits), lease: lease, since: now,
+		bans: slices.ContainsFunc(c.Limits, func(l core.Limit) bool { return l.Rule().Kind == machine.KindBan }),
 	}
 	s.held[k] = h
 	return h
