@@ -85,7 +85,7 @@ func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err
 		return d, err
 	}
 	r := s.request(&c)
-	c.Limits = r.subjects[0].Limits // which never change
+	c.Limits = r.subjects[0].Limits // the caller's may change, and the cache keeps them
 	question, repeated := s.refusals.Ask(&c, &d)
 	if repeated {
 		return d, nil
