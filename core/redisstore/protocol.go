@@ -2,15 +2,17 @@ package redisstore
 
 // The protocol: a charge becomes words of a command, and a reply becomes readings.
 //
-//	command    FCALL or EVALSHA, how many keys, the keys of all limits, then the words
-//	charge     its mode, and a rule for each limit; equal ones at the end are sent once
-//	mode       p peek, c charge, r charge with a receipt, f force, o owe; "?" if the caller is
-//	           patient; ":" and how far ahead of its time it may be admitted
+//	command    FCALL or EVALSHA of take, how many keys, a key for each limit of each charge, then a word
+//	           for each charge, then the repeats
+//	word       its mode, and a rule for each limit; equal words at the end are sent once
+//	mode       p peek, c charge, r charge with a receipt, f charge what there is room for, o charge above
+//	           the quota too; "?" if the caller waits when refused, so that no limit records the refusal;
+//	           ":" and how far ahead of its time a meter may admit it
 //	rule       " ", "&" if it is the first of a further subject, the kind, " ", its numbers with ","
 //	           between them, "~" if it is a shadow
-//	repeats    for charges that are repeated in a row "*", the number of the charge, ":" and how
-//	           often it is repeated after the first time
-//	reply      for each charge its numbers, or "!" and an error; one value alone is no array
+//	repeats    if charges are repeated in a row: for each of these "*", the number of the charge, ":" and
+//	           how often it is repeated after the first time; all in one word
+//	reply      for each charge its numbers, or "!" and an error; one value alone is not in an array
 //	numbers    with a receipt the instant; those of each limit
 //
 //	amend      to refund, release or renew: the keys of the limits that it concerns; the instant of the
