@@ -367,7 +367,7 @@ func TestCLThrottleRefusesAnyCostAboveTheQuota(t *testing.T) {
 
 // core.New says what CL.THROTTLE cannot serve, also through decorators.
 func TestCLThrottleAccepts(t *testing.T) {
-	rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})
+	rdb := connect(t, &redis.Options{Addr: closed})
 	store := redisstore.New(rdb, &redisstore.Options{CLThrottle: true})
 	plain := redisstore.New(rdb, nil)
 	memory := memorystore.New(nil)
