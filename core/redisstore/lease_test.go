@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
@@ -452,6 +453,10 @@ func TestLeaseCallerLeaves(t *testing.T) {
 		ctx, cancel := context.WithCancel(l.Context())
 		cancel()
 		if d, err := lim.Allow(ctx, user, action); !errors.Is(err, context.Canceled) {
+			l.Errorf("%+v, %v", d, err)
+		}
+		c := core.Charge{User: user, Action: action, Limits: []core.Limit{leasedWindow}, Ask: machine.Ask{Cost: 1}}
+		if d, err := l.stores[0].Take(ctx, c); !errors.Is(err, context.Canceled) {
 			l.Errorf("%+v, %v", d, err)
 		}
 	})

@@ -1,10 +1,9 @@
 package lease
 
-// What the process holds for one user, action and list of limits, and how much it takes.
+// What the process holds for one user, action and list of limits, and what a caller does if it is too little.
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -13,42 +12,28 @@ import (
 )
 
 const (
-	maxUnits = 1 << 18 // of a fetch: it bounds how long the server is busy
-	portion  = 2       // a fetch is at most this part of what remains
-	growth   = 16      // times what was used since the last command, at most, is expected of a lease
-	maxWaits = 3       // of a caller, for commands or the pay of one
-
-	// A process may send so many commands at once for a holding, and after that one every pace, or
-	// with a shorter lease than 50 ms nearly two in each. So they are at most 40 in any second.
-	burst = 4
-	pace  = 27500 * time.Microsecond
+	portion  = 2 // a fetch is at most this part of what remains
+	maxWaits = 3 // of a caller, for commands or the pay of one
 )
 
 // A holding is guarded by its shard.
 type holding struct {
 	user, action string
 	limits       []core.Limit
-	lease        time.Duration
 	bans         bool // a ban policy counts refusals, so the server must see them all
 	dropped      bool // nobody uses it any more
 
-	grants  []*grant     // the oldest first
-	asking  *pendingCall // not nil while a command is under way that others wait for
-	pending time.Time    // when all commands so far are paid for: see delay
-	failed  bool         // the last command
-
-	// How much is used.
-	since   time.Time // the last command, or a lease before now: see age
-	used    int64     // since then
-	want    int64     // of a lease, by then
-	waiting int64     // the cost of callers who wait
+	grants []*grant     // the oldest first
+	asking *pendingCall // not nil while a command is under way that others wait for
+	failed bool         // the last command
+	demand
+	budget
 
 	// What the last answer of the server said.
 	last    core.Decision
 	at      time.Time
 	refused int64     // the cost that was refused
 	until   time.Time // until when it is refused again
-	never   int64     // this cost never passes; 0 if none is known
 }
 
 // A grant is units that were taken at once. Guarded by the shard are left and over.
@@ -154,22 +139,24 @@ const (
 // one may, as long as there is room for as much again as was used since the last one. If there is not, the
 // limit is near, and the process refuses by itself.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
+	asking := h.asking != nil
 	spare := left - 5*server.trip/2  // after it the caller can still ask
 	direct := server.far || h.failed // then nobody waits for a command
 	patient := waited < maxWaits && !direct
 	share := int64(h.last.Remaining) / portion
+	near := share <= h.used+h.waiting // the limit
 	units = min(h.plan(cost, now), share)
 	delay := h.delay(now)
 	switch {
-	case h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0):
+	case asking && patient && spare > 0 && !(h.bans && waited > 0):
 		return wait, 0
-	case direct || h.bans && (delay > 0 || units <= cost || h.asking != nil):
+	case direct || h.bans && (delay > 0 || units <= cost || asking):
 		return decide, 0
-	case delay > 0 && patient && share > h.used+h.waiting && delay < spare:
+	case delay > 0 && delay < spare && patient && !near:
 		return pause, 0
 	case delay > 0 || left < server.trip:
 		return refuse, 0
-	case h.asking != nil:
+	case asking:
 		return decide, 0
 	case units <= cost:
 		return ask, 0
@@ -177,54 +164,8 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	return fetch, units
 }
 
-// plan returns how many units the next command should take, if enough remain.
-func (h *holding) plan(cost int64, now time.Time) int64 {
-	want := h.expect(now)
-	if now.Sub(h.since) < h.lease {
-		want -= want / 8 // so that it is used up before the lease ends, and nothing is to be given back
-	}
-	return min(max(want, h.waiting+cost), maxUnits)
-}
-
-// expect returns how many units a lease would use, at the rate since the last command.
-func (h *holding) expect(now time.Time) int64 {
-	past := now.Sub(h.since)
-	rate := float64(h.used) * float64(h.lease) / float64(min(max(past, h.lease/growth), h.lease))
-	return max(h.want>>min(62, past/h.lease), int64(math.Ceil(min(rate, maxUnits))))
-}
-
-// age begins to count anew if the last command was a lease ago.
-func (h *holding) age(now time.Time) {
-	if now.Sub(h.since) >= h.lease {
-		h.since, h.used, h.want = now, 0, h.expect(now)
-	}
-}
-
-// delay returns how long no command may be sent, since too many have been sent lately.
-func (h *holding) delay(now time.Time) time.Duration {
-	return max(0, h.pending.Sub(now.Add((burst-1)*h.pace())))
-}
-
-// owe pays for a command that is sent after the delay.
-func (h *holding) owe(now time.Time) {
-	if h.pending.Before(now) {
-		h.pending = now
-	}
-	h.pending = h.pending.Add(h.pace())
-}
-
-// pay pays for a command that is sent now, unless there is a delay.
-func (h *holding) pay(now time.Time) {
-	if h.delay(now) == 0 {
-		h.owe(now)
-	}
-}
-
-func (h *holding) pace() time.Duration { return min(pace, h.lease*11/20) }
-
 // refusal is the answer of a process that may send no command yet. RetryAfter is how long it may not. If the
-// server's last answer has refused this cost or a lower one, it is at least what is left of that wait. If the
-// server has said Never, it is Never.
+// server's last answer has refused this cost or a lower one, it is at least what is left of that wait.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past := now.Sub(h.at).Truncate(time.Microsecond)
 	d := core.Decision{
@@ -235,9 +176,6 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)
 	}
 	d.ResetAfter = max(d.RetryAfter, h.last.ResetAfter-past)
-	if h.never > 0 && cost >= h.never {
-		d.RetryAfter = core.Never
-	}
 	return d
 }
 
@@ -245,11 +183,7 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	h.last, h.at, h.failed = *d, now, false
 	h.refused, h.until = 0, time.Time{}
-	switch {
-	case d.Allowed:
-	case d.RetryAfter == core.Never:
-		h.never = cost
-	default:
+	if !d.Allowed {
 		h.refused, h.until = cost, sent.Add(min(refusals.Sure(d.RetryAfter), time.Hour))
 	}
 }
