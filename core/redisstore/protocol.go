@@ -64,9 +64,8 @@ type request struct {
 	size     int           // numbers in the reply
 	weight   int           // how long it takes, in simple charges
 
-	// A request with calendars is for the periods that this process's clock is in, from start to end.
-	calendars  bool
-	start, end int64 // microseconds since 1970
+	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars.
+	start, end int64
 }
 
 // request returns the request of a charge. Most charges of a limiter have the same one, so
@@ -74,8 +73,8 @@ type request struct {
 func (s *Store) request(c *core.Charge) *request {
 	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
 	r := at.Load()
-	if r == nil || !r.matches(c) || r.calendars && !r.covers(s.clock().UnixMicro()) {
-		r = newRequest(c, s.clock().UnixMicro())
+	if now := s.clock().UnixMicro(); r == nil || now < r.start || now >= r.end || !r.matches(c) {
+		r = newRequest(c, now)
 		at.Store(r)
 	}
 	return r
@@ -102,7 +101,7 @@ func newRequest(c *core.Charge, now int64) *request {
 			r.weight += rule.Weight(own.Cost)
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
-				r.calendars, r.start, r.end = true, max(r.start, start), min(r.end, end)
+				r.start, r.end = max(r.start, start), min(r.end, end)
 			}
 		}
 		r.limits += len(own.Limits)
@@ -125,9 +124,6 @@ func (r *request) matches(c *core.Charge) bool {
 	}
 	return true
 }
-
-// covers reports whether an instant is in the periods that the request is for.
-func (r *request) covers(now int64) bool { return r.start <= now && now < r.end }
 
 // appendMode appends the beginning of a charge's word.
 func appendMode(b []byte, c *core.Charge) []byte {
