@@ -122,9 +122,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return g.answer(c, left, now), nil
 		}
-		if waited == 0 {
-			begun = now
-		}
+		begun = cmp.Or(begun, now)
 		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
 		h.age(now)
 		f := h.asking
