@@ -60,7 +60,6 @@ type request struct {
 	subjects []core.Charge // the charge and its And, without user and action
 	word     any           // a string
 	dated    bool          // the reply has the instant of the decision, and what amendments need
-	limits   int           // of all subjects
 	size     int           // numbers in the reply
 	weight   int           // how long it takes, in simple charges
 
@@ -104,7 +103,6 @@ func newRequest(c *core.Charge, now int64) *request {
 				r.start, r.end = max(r.start, start), min(r.end, end)
 			}
 		}
-		r.limits += len(own.Limits)
 		r.subjects = append(r.subjects, core.Charge{Limits: slices.Clone(own.Limits), Ask: own.Ask, Receipt: own.Receipt})
 	}
 	r.word = string(word)
@@ -268,7 +266,7 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 	if r.dated {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, 0, r.limits)
+	readings = make([]machine.Reading, 0, len(r.subjects[0].Limits)) // mostly, there is one subject
 	for i := range r.subjects {
 		c := &r.subjects[i]
 		for j := range c.Limits {
