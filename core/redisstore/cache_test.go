@@ -299,7 +299,7 @@ func hammer(w *duo, r *rand.Rand) {
 func spent(w *duo, s core.Store) *core.Limiter {
 	w.Helper()
 	l := w.limiter(s, []core.Limit{core.FixedWindow(2, time.Minute)})
-	w.exhaust(l, user)
+	w.exhaust(l)
 	return l
 }
 
@@ -335,13 +335,13 @@ func TestOneCallerAsksAgain(t *testing.T) {
 			w.Helper()
 			left := time.Minute - time.Since(start).Truncate(time.Microsecond)
 			want := core.Decision{Limit: 2, RetryAfter: left, ResetAfter: left, Reason: core.ReasonLimited, Source: core.SourceCache}
-			if d := w.must(l, user); d != want {
+			if d := allow(w, l); d != want {
 				t.Errorf("after %s: %+v", time.Since(start), d)
 			}
 		}
 		var wg sync.WaitGroup
 		ask := func() {
-			wg.Go(func() { w.must(l, user) })
+			wg.Go(func() { allow(w, l) })
 			synctest.Wait()
 		}
 		time.Sleep(750*time.Millisecond - time.Nanosecond)
@@ -379,10 +379,10 @@ func TestCachedRefusalsOverASlowNetwork(t *testing.T) {
 			return err
 		})
 		l := w.limiter(w.store, []core.Limit{core.FixedWindow(1, period)})
-		w.must(l, user)
+		allow(w, l)
 		free := time.Now().Add(period - back)
 		sent := time.Now()
-		told := w.must(l, user).RetryAfter
+		told := allow(w, l).RetryAfter
 		got := time.Now()
 		if told != free.Sub(got)+back {
 			t.Fatalf("told %s", told)
@@ -390,11 +390,11 @@ func TestCachedRefusalsOverASlowNetwork(t *testing.T) {
 		// By its own clock, which may be a thousandth slow or fast, it is not over.
 		last := sent.Add(told - told/1000 - time.Microsecond)
 		for ; time.Until(last) > 0; time.Sleep(min(time.Until(last), 7*time.Millisecond)) {
-			if d := w.must(l, user); d.Allowed || d.Source != core.SourceCache || d.RetryAfter != told-time.Since(got).Truncate(time.Microsecond) {
+			if d := allow(w, l); d.Allowed || d.Source != core.SourceCache || d.RetryAfter != told-time.Since(got).Truncate(time.Microsecond) {
 				t.Fatalf("%s before it is free: %+v", time.Until(free), d)
 			}
 		}
-		if d := w.must(l, user); d.Source != core.SourceStore {
+		if d := allow(w, l); d.Source != core.SourceStore {
 			t.Errorf("%s before it is free: %+v", time.Until(free), d)
 		}
 	})
@@ -406,7 +406,7 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 	five := core.Funnel(5, core.Every(time.Minute))
 	funnels := func(w *duo, store core.Store) *core.Limiter {
 		l := w.limiter(store, []core.Limit{five}, core.Refundable{}, core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}})
-		w.exhaust(l, user)
+		w.exhaust(l)
 		return l
 	}
 	for _, tc := range []struct {
@@ -431,28 +431,28 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 		}},
 		{"Refund", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Refundable{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
 			d, err := l.AllowN(ctx, user, action, 4)
-			if err == nil && !w.must(l, user).Allowed {
+			if err == nil && !allow(w, l).Allowed {
 				err = l.Refund(ctx, d)
 			}
 			return err
 		}},
 		{"Settle for less", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Refundable{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
 			d, err := l.AllowN(ctx, user, action, 4)
-			if err == nil && !w.must(l, user).Allowed {
+			if err == nil && !allow(w, l).Allowed {
 				err = l.Settle(ctx, d, 1)
 			}
 			return err
 		}},
 		{"Settle for more", func(w *duo, s core.Store) *core.Limiter { return w.limiter(s, []core.Limit{five}, core.Refundable{}) }, func(w *duo, _ core.Store, l *core.Limiter) error {
 			d, err := l.AllowN(ctx, user, action, 4)
-			if err == nil && !w.must(l, user).Allowed {
+			if err == nil && !allow(w, l).Allowed {
 				err = l.Settle(ctx, d, 7)
 			}
 			return err
 		}},
 		{"Surcharge", func(w *duo, s core.Store) *core.Limiter {
 			l := w.limiter(s, []core.Limit{five, core.FixedWindow(6, time.Minute)})
-			w.exhaust(l, user)
+			w.exhaust(l)
 			return l
 		}, func(w *duo, _ core.Store, l *core.Limiter) error {
 			_, err := l.Surcharge(ctx, user, action, 1)
@@ -469,11 +469,11 @@ func TestOwnChangesEndRefusals(t *testing.T) {
 				for i, s := range []core.Store{w.store, w.memory} {
 					l := tc.start(w, s)
 					time.Sleep(time.Millisecond)
-					got[i] = append(got[i], anyones(w.must(l, user)))
+					got[i] = append(got[i], anyones(allow(w, l)))
 					if err := tc.change(w, s, l); err != nil {
 						t.Fatal(err)
 					}
-					got[i] = append(got[i], anyones(w.must(l, user)))
+					got[i] = append(got[i], anyones(allow(w, l)))
 				}
 				if fmt.Sprint(got[0]) != fmt.Sprint(got[1]) {
 					t.Errorf("before and after:\n%+v, asked every time\n%+v", got[0], got[1])
@@ -501,7 +501,7 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 	}
 	passes := func(w *duo, l *core.Limiter) {
 		w.Helper()
-		if d := w.must(l, user); !d.Allowed {
+		if d := allow(w, l); !d.Allowed {
 			w.Errorf("refused: %+v", d)
 		}
 	}
@@ -521,7 +521,7 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 		inDuo(t, func(w *duo) {
 			l := full(w, 2)
 			release := held(w, "evalsha")
-			aside(func() { w.must(l, user) })
+			aside(func() { allow(w, l) })
 			if err := l.Reset(w.Context(), user, action); err != nil {
 				t.Error(err)
 			}
@@ -533,7 +533,7 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 		inDuo(t, func(w *duo) {
 			l := full(w, 2)
 			first := held(w, "evalsha")
-			aside(func() { w.must(l, user) }) // refused
+			aside(func() { allow(w, l) }) // refused
 			second := held(w, "del")
 			aside(func() { _ = l.Reset(w.Context(), user, action) }) // done
 			first()
@@ -553,15 +553,15 @@ func TestAnswersOvertakenByAChange(t *testing.T) {
 			if err := l.Reset(w.Context(), user, action); err == nil {
 				t.Error("no error")
 			}
-			w.exhaust(l, user)
+			w.exhaust(l)
 			time.Sleep(time.Second - time.Nanosecond)
-			w.exhaust(l, user)
+			w.exhaust(l)
 			w.server.FlushAll()
 			passes(w, l)
-			w.exhaust(l, user)
+			w.exhaust(l)
 			time.Sleep(time.Nanosecond)
-			w.exhaust(l, user)
-			if d := w.must(l, user); d.Source != core.SourceCache {
+			w.exhaust(l)
+			if d := allow(w, l); d.Source != core.SourceCache {
 				t.Errorf("a second later: %+v", d)
 			}
 		})
@@ -582,19 +582,19 @@ func TestWhatHappensElsewhereIsSeenSoon(t *testing.T) {
 				l := spent(w, w.store)
 				for range 1000 {
 					time.Sleep(time.Millisecond)
-					w.must(l, user)
+					allow(w, l)
 				}
 				if err := happens(w); err != nil {
 					t.Fatal(err)
 				}
 				start := time.Now()
-				for !w.must(l, user).Allowed && time.Since(start) <= time.Second {
+				for !allow(w, l).Allowed && time.Since(start) <= time.Second {
 					time.Sleep(time.Millisecond)
 				}
 				if time.Since(start) >= time.Second {
 					t.Errorf("not within %s", time.Since(start))
 				}
-				if d := w.must(l, user); !d.Allowed {
+				if d := allow(w, l); !d.Allowed {
 					t.Errorf("and then: %+v", d)
 				}
 			})
@@ -670,7 +670,7 @@ func TestCallersCanReuseTheirLimits(t *testing.T) {
 }
 
 func TestCachedRefusalsDoNotAllocate(t *testing.T) {
-	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
+	store := redisstore.New(connect(t, &redis.Options{Addr: closed}), nil)
 	store.SetClock(func() time.Duration { return 0 })
 	l := core.Must(core.New(store, core.Funnel(2, core.Every(time.Minute))))
 	store.Deny(user, action, l.Limits())

@@ -147,7 +147,7 @@ func TestTheClockOfTheProcessIsOff(t *testing.T) {
 // What is sent is made anew when a boundary passes, in both directions, and only then.
 func TestARequestIsRenewedAtABoundary(t *testing.T) {
 	now := epoch
-	store := redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), nil)
+	store := redisstore.New(connect(t, &redis.Options{Addr: closed}), nil)
 	store.SetTime(func() time.Time { return now })
 	hours, days := core.CalendarWindow(3, core.Hour, nil), core.CalendarWindow(3, core.Day, nil)
 	c := core.Charge{User: user, Action: action, Limits: []core.Limit{days, hours}, Ask: machine.Ask{Cost: 1}}

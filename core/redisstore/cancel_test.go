@@ -193,7 +193,7 @@ func (detached) Err() error            { return nil }
 // Nothing waits for a context to be done.
 func TestDeadlineOfAContextThatIsNeverDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		rdb := redis.NewClient(&redis.Options{Addr: closed})
 		_ = rdb.Close()
 		past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 		defer cancel()

@@ -365,11 +365,14 @@ func TestCLThrottleRefusesAnyCostAboveTheQuota(t *testing.T) {
 	}
 }
 
-// core.New says what CL.THROTTLE cannot serve, also through decorators.
+// core.New says what CL.THROTTLE cannot serve, also through decorators, and core.All that it decides about one.
 func TestCLThrottleAccepts(t *testing.T) {
-	rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})
+	rdb := connect(t, &redis.Options{Addr: closed})
 	store := redisstore.New(rdb, &redisstore.Options{CLThrottle: true})
 	plain := redisstore.New(rdb, nil)
+	if store.Joins("alice", "bob") || !plain.Joins("alice", "bob") {
+		t.Error("CL.THROTTLE decides about two users, or the Lua about one")
+	}
 	memory := memorystore.New(nil)
 	see := func(context.Context, core.Observation) {}
 	for _, s := range []core.Store{

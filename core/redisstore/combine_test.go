@@ -221,7 +221,7 @@ func mute() (rdb *redis.Client, hangUp func()) {
 	var mu sync.Mutex
 	var ends []net.Conn
 	rdb = redis.NewClient(&redis.Options{
-		Addr: "127.0.0.1:1", ContextTimeoutEnabled: true,
+		Addr: closed, ContextTimeoutEnabled: true,
 		PoolSize: 10_000, // who waits for a connection has a timer of another bubble
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			client, server := net.Pipe()

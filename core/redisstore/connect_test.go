@@ -70,9 +70,8 @@ func TestConnectWithoutAServer(t *testing.T) {
 	if took := time.Since(start); took > slack {
 		t.Errorf("it took %s", took)
 	}
-	_ = hung.Close()
 	var op *net.OpError
-	if err := redisstore.New(connect(t, &redis.Options{Addr: hung.Addr().String(), DialerRetries: 1}), nil).Connect(t.Context()); !errors.As(err, &op) {
+	if err := redisstore.New(connect(t, &redis.Options{Addr: closed, DialerRetries: 1}), nil).Connect(t.Context()); !errors.As(err, &op) {
 		t.Error(err)
 	}
 }

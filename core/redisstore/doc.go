@@ -26,11 +26,11 @@
 //	    With TLS the client does not notice that the server has closed an idle connection,
 //	    and behind a balancer there may be nothing to notice. The next call on it fails.
 //
-// With a *redis.Client the store sends decisions in batches. If nothing is under way, a
-// decision is sent at once. While others are under way, decisions wait and then go out
-// together, in one call of the function or script. Two batches are under way, and more if Redis is
-// far away: one for each millisecond of its response time, at most 32, and no more than the client
-// has connections (PoolSize). So more callers fill the batches. On a Cluster or Ring
+// With a *redis.Client the store sends decisions in batches. Two batches may be under way, and more if Redis
+// is far away: one for each millisecond of its response time, at most 32, and no more than the client
+// has connections (PoolSize). If there are fewer, a decision is sent at once, or if Redis is far away as soon
+// as the last batch is far enough ahead. Otherwise decisions wait and then go out together, in one call of
+// the function or script. So more callers fill the batches. On a Cluster or Ring
 // each decision is sent alone, as many at a time as there are connections to the node. So is each
 // decision if the server behind a plain client is part of a cluster. For a proxy that spreads keys
 // over servers, use a client that is not a *redis.Client. Do not give the store an

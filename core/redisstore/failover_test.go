@@ -87,10 +87,8 @@ func TestTheClientLeavesADemotedMaster(t *testing.T) {
 	var limiters []*core.Limiter
 	for _, l := range kinds {
 		rdb := connect(t, &redis.Options{ContextTimeoutEnabled: true, Dialer: dial})
-		limiter := core.Must(core.New(redisstore.New(rdb, nil), l))
-		if _, err := limiter.Allow(t.Context(), user, action); err != nil {
-			t.Fatal(err)
-		}
+		limiter := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), l))
+		allow(t, limiter)
 		limiters = append(limiters, limiter)
 	}
 	host, port, _ := net.SplitHostPort(next.Addr)

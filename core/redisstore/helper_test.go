@@ -35,6 +35,10 @@ const slack = 2 * time.Second
 // for a busy machine, and short beside go test's own timeout, so that a hang is reported.
 const patient = 20 * time.Second
 
+// closed is an address that refuses connections. No process gets its port by chance: it is below those that
+// the system gives.
+const closed = "127.0.0.1:1"
+
 var hourly = core.Every(time.Hour)
 
 // kinds are all there are, with a quota of 5.
@@ -131,6 +135,16 @@ func follow(s *redisstore.Store, now func() time.Time, advance func(time.Duratio
 		}
 		passed.Add(int64(d))
 	}
+}
+
+// allow has a limiter decide about the user and the action.
+func allow(t testing.TB, l *core.Limiter) core.Decision {
+	t.Helper()
+	d, err := l.Allow(t.Context(), user, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // charged is how many units of a limit are taken, as the store on a server says.

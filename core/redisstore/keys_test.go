@@ -20,7 +20,7 @@ import (
 // offline is a store that only tells its keys.
 func offline(t testing.TB, opts *redisstore.Options) *redisstore.Store {
 	t.Helper()
-	return redisstore.New(connect(t, &redis.Options{Addr: "127.0.0.1:1"}), opts)
+	return redisstore.New(connect(t, &redis.Options{Addr: closed}), opts)
 }
 
 func TestKeys(t *testing.T) {
@@ -161,7 +161,7 @@ func FuzzKey(f *testing.F) {
 }
 
 func TestOptions(t *testing.T) {
-	rdb := connect(t, &redis.Options{Addr: "127.0.0.1:1"})
+	rdb := connect(t, &redis.Options{Addr: closed})
 	for _, tc := range []struct {
 		opts *redisstore.Options
 		want string // what the sentence names
@@ -264,7 +264,7 @@ func TestALongUserIsNotCopied(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	limit := core.FixedWindow(1, time.Hour)
 	for name, opts := range map[string]*redisstore.Options{"plain": nil, "secret": {Secret: "s"}} {
-		store := redisstore.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), opts)
+		store := redisstore.New(redis.NewClient(&redis.Options{Addr: closed}), opts)
 		const calls = 100
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

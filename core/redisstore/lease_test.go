@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
@@ -43,15 +44,6 @@ func (l *leasing) limiter(store int, limits ...core.Limit) *core.Limiter {
 	return core.Must(core.New(l.stores[store], limits...))
 }
 
-func (l *leasing) allow(lim *core.Limiter) core.Decision {
-	l.Helper()
-	d, err := lim.Allow(l.Context(), user, action)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return d
-}
-
 // decided is allow for a cost, by the first answer that is no refusal by the process itself.
 func (l *leasing) decided(lim *core.Limiter, cost int) core.Decision {
 	l.Helper()
@@ -73,7 +65,7 @@ func (l *leasing) hold(lim *core.Limiter, store int) (used, held int) {
 	l.Helper()
 	before := l.charged(lim)
 	for {
-		d := l.allow(lim)
+		d := allow(l, lim)
 		used++
 		taken, _, _ := l.stores[store].Leases()
 		if used > 50 || !d.Allowed {
@@ -128,7 +120,7 @@ func TestLeaseUsesAll(t *testing.T) {
 			leased(t, func(l *leasing) {
 				passed := 0
 				for i := range 2000 {
-					if d := l.allow(l.limiter(i%2, limit)); d.Allowed {
+					if d := allow(l, l.limiter(i%2, limit)); d.Allowed {
 						passed++
 					}
 					time.Sleep(time.Millisecond)
@@ -149,11 +141,11 @@ func TestLeaseOfAnotherProcessEnds(t *testing.T) {
 		if d := l.decided(other, 200-l.charged(other)); !d.Allowed {
 			l.Fatalf("%+v", d)
 		}
-		if d := l.allow(other); d.Allowed || d.RetryAfter < time.Second {
+		if d := allow(l, other); d.Allowed || d.RetryAfter < time.Second {
 			l.Fatalf("%+v, %d held by the other process", d, held)
 		}
 		time.Sleep(leaseTime)
-		if d := l.allow(other); !d.Allowed {
+		if d := allow(l, other); !d.Allowed {
 			l.Errorf("%+v after the other process's lease of %d units", d, held)
 		}
 	})
@@ -164,7 +156,7 @@ func TestLeaseEndsWithItsWindow(t *testing.T) {
 		t.Run(limit.String(), func(t *testing.T) {
 			leased(t, func(l *leasing) {
 				lim := l.limiter(0, limit.Leased(leaseTime))
-				l.allow(lim)
+				allow(l, lim)
 				time.Sleep(time.Minute - 50*time.Millisecond)
 				_, held := l.hold(lim, 0)
 				time.Sleep(50 * time.Millisecond)
@@ -183,7 +175,7 @@ func TestLeaseWhileRedisIsDown(t *testing.T) {
 		_, held := l.hold(lim, 0)
 		l.m.SetError("LOADING")
 		for range held {
-			if d := l.allow(lim); !d.Allowed || d.Source != core.SourceLease {
+			if d := allow(l, lim); !d.Allowed || d.Source != core.SourceLease {
 				l.Fatalf("%+v", d)
 			}
 		}
@@ -206,7 +198,7 @@ func TestLeaseBeforeTheFallback(t *testing.T) {
 			if i >= held {
 				want = core.SourceFallback
 			}
-			if d := l.allow(lim); !d.Allowed || d.Source != want || time.Since(begun) > time.Millisecond {
+			if d := allow(l, lim); !d.Allowed || d.Source != want || time.Since(begun) > time.Millisecond {
 				l.Fatalf("action %d of %d after %s: %+v", i, held, time.Since(begun), d)
 			}
 		}
@@ -263,7 +255,7 @@ func TestLeaseIsDroppedByResetAndBan(t *testing.T) {
 					l.Fatal(err)
 				}
 				time.Sleep(leaseTime)
-				if d := l.allow(own); d.Allowed != (test.name == "reset") {
+				if d := allow(l, own); d.Allowed != (test.name == "reset") {
 					l.Errorf("after the lease: %+v", d)
 				}
 			})
@@ -311,11 +303,11 @@ func TestLeaseCountsRefusals(t *testing.T) {
 		limit := core.MovingWindow(20, time.Minute).Leased(leaseTime)
 		lim := core.Must(l.limiter(0, limit).With(core.BanPolicy{Refusals: 60, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
 		for i := range 80 {
-			if d := l.allow(lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 79) {
+			if d := allow(l, lim); d.Allowed != (i < 20) || (d.Reason == core.ReasonBanned) != (i == 79) {
 				l.Fatalf("action %d: %+v", i, d)
 			}
 		}
-		if d := l.allow(lim); d.Reason != core.ReasonBanned {
+		if d := allow(l, lim); d.Reason != core.ReasonBanned {
 			l.Errorf("%+v", d)
 		}
 	})
@@ -325,7 +317,7 @@ func TestLeaseRefund(t *testing.T) {
 	leased(t, func(l *leasing) {
 		lim := core.Must(l.limiter(0, core.MovingWindow(5000, time.Minute).Leased(leaseTime)).With(core.Refundable{}))
 		_, held := l.hold(lim, 0)
-		d := l.allow(lim)
+		d := allow(l, lim)
 		if d.Source != core.SourceLease {
 			l.Fatalf("%+v", d)
 		}
@@ -334,9 +326,9 @@ func TestLeaseRefund(t *testing.T) {
 		}
 		l.m.SetError("LOADING") // the process can take no others
 		for range held - 1 {
-			l.allow(lim)
+			allow(l, lim)
 		}
-		d = l.allow(lim)
+		d = allow(l, lim)
 		l.m.SetError("")
 		time.Sleep(leaseTime)
 		synctest.Wait()
@@ -357,7 +349,7 @@ func TestLeaseSettle(t *testing.T) {
 	leased(t, func(l *leasing) {
 		lim := core.Must(l.limiter(0, core.MovingWindow(5000, time.Minute).Leased(leaseTime)).With(core.Refundable{}))
 		l.hold(lim, 0)
-		d := l.allow(lim)
+		d := allow(l, lim)
 		before := l.charged(lim)
 		if err := lim.Settle(l.Context(), d, 11); err != nil || d.Source != core.SourceLease {
 			l.Fatalf("%v, %+v", err, d)
@@ -376,7 +368,7 @@ func TestLeaseIsNotForAll(t *testing.T) {
 		joint := l.limiter(0, leasedWindow.Named("y"))
 		for range 20 {
 			for _, lim := range []*core.Limiter{mixed, shadowed} {
-				if d := l.allow(lim); d.Source != core.SourceStore {
+				if d := allow(l, lim); d.Source != core.SourceStore {
 					l.Fatalf("%+v", d)
 				}
 			}
@@ -436,7 +428,7 @@ func TestLeaseRefusesCostsByItself(t *testing.T) {
 	leased(t, func(l *leasing) {
 		lim := l.limiter(0, core.FixedWindow(200, time.Minute).Leased(leaseTime))
 		start := time.Now()
-		for l.allow(lim).RetryAfter < time.Second {
+		for allow(l, lim).RetryAfter < time.Second {
 			time.Sleep(leaseTime)
 		}
 		commands := l.m.CommandCount()
@@ -461,6 +453,10 @@ func TestLeaseCallerLeaves(t *testing.T) {
 		ctx, cancel := context.WithCancel(l.Context())
 		cancel()
 		if d, err := lim.Allow(ctx, user, action); !errors.Is(err, context.Canceled) {
+			l.Errorf("%+v, %v", d, err)
+		}
+		c := core.Charge{User: user, Action: action, Limits: []core.Limit{leasedWindow}, Ask: machine.Ask{Cost: 1}}
+		if d, err := l.stores[0].Take(ctx, c); !errors.Is(err, context.Canceled) {
 			l.Errorf("%+v, %v", d, err)
 		}
 	})

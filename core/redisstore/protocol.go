@@ -2,15 +2,17 @@ package redisstore
 
 // The protocol: a charge becomes words of a command, and a reply becomes readings.
 //
-//	command    FCALL or EVALSHA, how many keys, the keys of all limits, then the words
-//	charge     its mode, and a rule for each limit; equal ones at the end are sent once
-//	mode       p peek, c charge, r charge with a receipt, f force, o owe; "?" if the caller is
-//	           patient; ":" and how far ahead of its time it may be admitted
+//	command    FCALL or EVALSHA of take, how many keys, a key for each limit of each charge, then a word
+//	           for each charge, then the repeats
+//	word       its mode, and a rule for each limit; equal words at the end are sent once
+//	mode       p peek, c charge, r charge with a receipt, f charge what there is room for, o charge above
+//	           the quota too; "?" if the caller waits when refused, so that no limit records the refusal;
+//	           ":" and how far ahead of its time a meter may admit it
 //	rule       " ", "&" if it is the first of a further subject, the kind, " ", its numbers with ","
 //	           between them, "~" if it is a shadow
-//	repeats    for charges that are repeated in a row "*", the number of the charge, ":" and how
-//	           often it is repeated after the first time
-//	reply      for each charge its numbers, or "!" and an error; one value alone is no array
+//	repeats    if charges are repeated in a row: for each of these "*", the number of the charge, ":" and
+//	           how often it is repeated after the first time; all in one word
+//	reply      for each charge its numbers, or "!" and an error; one value alone is not in an array
 //	numbers    with a receipt the instant; those of each limit
 //
 //	amend      to refund, release or renew: the keys of the limits that it concerns; the instant of the
@@ -58,13 +60,11 @@ type request struct {
 	subjects []core.Charge // the charge and its And, without user and action
 	word     any           // a string
 	dated    bool          // the reply has the instant of the decision, and what amendments need
-	limits   int           // of all subjects
 	size     int           // numbers in the reply
 	weight   int           // how long it takes, in simple charges
 
-	// A request with calendars is for the periods that this process's clock is in, from start to end.
-	calendars  bool
-	start, end int64 // microseconds since 1970
+	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars.
+	start, end int64
 }
 
 // request returns the request of a charge. Most charges of a limiter have the same one, so
@@ -72,8 +72,8 @@ type request struct {
 func (s *Store) request(c *core.Charge) *request {
 	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
 	r := at.Load()
-	if r == nil || !r.matches(c) || r.calendars && !r.covers(s.clock().UnixMicro()) {
-		r = newRequest(c, s.clock().UnixMicro())
+	if now := s.clock().UnixMicro(); r == nil || now < r.start || now >= r.end || !r.matches(c) {
+		r = newRequest(c, now)
 		at.Store(r)
 	}
 	return r
@@ -100,10 +100,9 @@ func newRequest(c *core.Charge, now int64) *request {
 			r.weight += rule.Weight(own.Cost)
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
-				r.calendars, r.start, r.end = true, max(r.start, start), min(r.end, end)
+				r.start, r.end = max(r.start, start), min(r.end, end)
 			}
 		}
-		r.limits += len(own.Limits)
 		r.subjects = append(r.subjects, core.Charge{Limits: slices.Clone(own.Limits), Ask: own.Ask, Receipt: own.Receipt})
 	}
 	r.word = string(word)
@@ -123,9 +122,6 @@ func (r *request) matches(c *core.Charge) bool {
 	}
 	return true
 }
-
-// covers reports whether an instant is in the periods that the request is for.
-func (r *request) covers(now int64) bool { return r.start <= now && now < r.end }
 
 // appendMode appends the beginning of a charge's word.
 func appendMode(b []byte, c *core.Charge) []byte {
@@ -270,7 +266,7 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 	if r.dated {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, 0, r.limits)
+	readings = make([]machine.Reading, 0, len(r.subjects[0].Limits)) // mostly, there is one subject
 	for i := range r.subjects {
 		c := &r.subjects[i]
 		for j := range c.Limits {

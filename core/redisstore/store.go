@@ -69,6 +69,9 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 // Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
 // a refusal from the cache. If all limits are leased, it decides by units that this process holds.
 func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+	if err := ctx.Err(); err != nil {
+		return d, err
+	}
 	if held := lease.Of(&c); held > 0 {
 		return s.leases.Take(ctx, &c, held)
 	}
@@ -81,11 +84,8 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 
 // decide decides a charge in Redis, or repeats a refusal.
 func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
-	if err := ctx.Err(); err != nil {
-		return d, err
-	}
 	r := s.request(&c)
-	c.Limits = r.subjects[0].Limits // which never change
+	c.Limits = r.subjects[0].Limits // the caller's may change, and the cache keeps them
 	question, repeated := s.refusals.Ask(&c, &d)
 	if repeated {
 		return d, nil

@@ -2,9 +2,7 @@
 -- instant of this server's clock. After a refund there is no more room than if the charge had never
 -- happened. A missing key and a foreign value are left as they are.
 --
--- keys  one for each limit that is amended
--- args  the instant of the charge; the rules of the limits, see take.lua: the numbers of a
---       refund are at the top of each machine's file
+-- Its keys, its arguments and its reply are in protocol.go.
 
 return function(keys, args)
 	local time = redis.call('TIME')

@@ -23,14 +23,13 @@ local function args(ask, kind, _, cost, max, period, rest)
 end
 
 local function load(l, key)
-	local value = call('GET', key)
-	l.ends, l.stored = 0, 0 -- stored is the end that Redis has
+	local value, count, ends = call('GET', key), '0', '0'
 	if value then
-		local count, ends = match(value, '^(%d+) (%d+)$')
+		count, ends = match(value, '^(%d+) (%d+)$')
 		if not count or #count > 16 or #ends > 16 then error(require('state').nonsense, 0) end
-		l.count, l.width, l.ends = count + 0, #count, ends + 0
-		l.stored = l.ends
 	end
+	l.count, l.width, l.ends = count + 0, #count, ends + 0
+	l.stored = l.ends -- in Redis
 end
 
 -- align is check for a calendar window. Which period a count is of says its end: the period with the

@@ -7,7 +7,7 @@ local int = state.int
 
 local log = {}
 
-local function entry(l, place)
+function log.entry(l, place)
 	local found = call('ZRANGE', l.key, int(-place - 1), int(-place - 1), 'WITHSCORES')
 	if not found[1] then return nil end
 	local at = found[2] + 0
@@ -15,11 +15,9 @@ local function entry(l, place)
 	return at, found[1]
 end
 
-log.entry = entry
-
 function log.load(l, key)
 	l.key, l.id = key, 0
-	local newest, member = entry(l, 0)
+	local newest, member = log.entry(l, 0)
 	l.newest = newest
 	if newest then
 		local id = string.match(member, '^(%d+)r?$')
@@ -29,6 +27,12 @@ function log.load(l, key)
 end
 
 function log.live(l, after) return call('ZCOUNT', l.key, '(' .. int(after), '+inf') end
+
+-- expire has the log expire with its newest entry. An empty one is gone already.
+function log.expire(l)
+	local newest = log.entry(l, 0)
+	if newest then call('PEXPIREAT', l.key, state.expiry(newest + l.period)) end
+end
 
 -- remove removes refused attempts of the same instant last: the action itself may have been
 -- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
@@ -42,10 +46,7 @@ function log.remove(l, made, units)
 			end
 		end
 	end
-	local newest = entry(l, 0)
-	if newest then
-		call('PEXPIREAT', l.key, state.expiry(newest + l.period))
-	end
+	log.expire(l)
 end
 
 -- add adds scores and members, in portions that unpack can take.

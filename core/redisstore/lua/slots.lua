@@ -79,10 +79,7 @@ local function amend(key, now, made, list, kind)
 			call('ZREM', key, int(first + i))
 		end
 	end
-	local newest = log.entry(l, 0)
-	if newest then
-		call('PEXPIREAT', key, state.expiry(newest + l.period))
-	end
+	log.expire(l)
 	return true
 end
 

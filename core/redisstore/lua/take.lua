@@ -1,19 +1,7 @@
 -- Decides charges, one after the other, all at one instant of this server's clock. Numbers are
 -- integers below 2^53: microseconds since 1970, counts, parts of a microsecond.
 --
--- keys  one for each limit of each charge
--- args  for each charge its word: its mode (p peek, c charge, r charge and reply the instant,
---       f charge what there is room for, o charge above the quota too); "?" if the caller waits
---       when refused, and no limit records the refusal; ":" and how far ahead of its time a
---       meter may admit it; its rules, see protocol.go. A rule with "&" is the first of a
---       further subject: all subjects of a charge pass, or none does. Further charges have the
---       word of the last one.
---       If charges are repeated in a row, one more: for each of these "*", its number, ":" and
---       how often it is repeated after the first time.
---
--- It replies for each charge the instant, in mode r; then for each limit the numbers at the top
--- of its machine's file. For a charge that failed it replies "!" and the error instead. If the
--- whole reply is one value, it is not in an array.
+-- Its keys, its arguments and its reply are in protocol.go. All subjects of a charge pass, or none does.
 
 local plans, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
 local turn = 0 -- the number of the decision. What it notes of a subject is this number, so nothing is cleared

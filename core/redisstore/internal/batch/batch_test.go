@@ -107,10 +107,10 @@ func (c *callers) answer(key string) error {
 
 // No more batches are under way than the client has connections, so more callers fill the batches.
 func TestNoMoreBatchesThanConnections(t *testing.T) {
-	for poolSize, want := range map[int]int{1: 1, 5: 5, 1000: manyBatches} {
+	for o, want := range map[[2]int]int{{1, 0}: 1, {5, 0}: 5, {1000, 0}: manyBatches, {1000, 7}: 7, {5, 7}: 5} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{let: make(chan struct{})}
-			q := New(client(t, redis.Options{PoolSize: poolSize}), timeout, s.exchange)
+			q := New(client(t, redis.Options{PoolSize: o[0], MaxActiveConns: o[1]}), timeout, s.exchange)
 			c := &callers{t: t, q: q}
 			c.call(t.Context(), "far away", 1)
 			time.Sleep(manyBatches * pace)

@@ -171,3 +171,12 @@ func TestFar(t *testing.T) {
 		})
 	}
 }
+
+// A batch waits for callers who were just answered, but not for long: with few connections, the calls that
+// queue meanwhile would wait for nothing.
+func TestFewConnectionsOverASlowNetwork(t *testing.T) {
+	s := &farServer{roundTrip: 25 * time.Millisecond, perCall: 4 * time.Microsecond}
+	if r := s.run(t, 80, 3, 3*time.Second); r.calls[0]+r.calls[1] < 8600 || r.unanswered != [2]int{} {
+		t.Errorf("%d calls, %d without an answer", r.calls, r.unanswered)
+	}
+}

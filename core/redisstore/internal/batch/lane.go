@@ -17,6 +17,7 @@ const (
 	fewBatches  = 2                // under way at a time: more would only make them smaller
 	manyBatches = 32               // under way if the server is far away
 	pace        = time.Millisecond // of the response time, for each batch above fewBatches
+	rejoin      = time.Millisecond // at most, the next batch waits for callers who were just answered
 	maxWeight   = 2048             // of a batch: it bounds how long Redis is busy
 	minWeight   = 64               // that a batch may have, even if it is answered too late
 
@@ -152,8 +153,8 @@ func (l *lane) shed(now time.Time) {
 
 // learn takes the time of a batch's answer. A single slow one says little. If it was too late for the
 // first call, batches become smaller: Redis, or this process, is too busy for all calls. If batches are
-// spread, the next one waits until callers that were just answered have joined it: those that come later
-// would wait for too long.
+// spread, the next one waits a little, so that callers who were just answered can join it. Otherwise they
+// would wait for the one after it.
 func (l *lane) learn(b *batch, now time.Time) {
 	switch {
 	case now.Sub(b.calls[0].since) > l.timeout:
@@ -166,7 +167,7 @@ func (l *lane) learn(b *batch, now time.Time) {
 		took = min(took, l.response+l.response/4)
 	}
 	l.answered, l.response = now, took
-	if joined := now.Add(l.gap() / 2); joined.After(l.resume) {
+	if joined := now.Add(min(l.gap()/2, rejoin)); joined.After(l.resume) {
 		l.resume = joined
 	}
 }

@@ -4,19 +4,19 @@
 //
 // A call goes through these steps:
 //
-//	join       queue.go    It queues in the lane of its server. If few batches are under way (most), another
-//	                       goroutine starts to send, or the caller sends by itself.
+//	join       queue.go    It queues in the lane of its server. If fewer batches are under way than may be
+//	                       (most), another goroutine starts to send, or the caller sends by itself.
 //	next       send.go     A sender has the client open a connection (connect), and waits until batches
 //	                       are far enough apart (gap). It takes what queues, up to a weight (take).
 //	sendBatch  send.go     It sends the batch, notes how long the answer took (learn), and wakes the callers.
 //	tick       queue.go    If the timeout ends before, a timer ends the call.
 //
-// If nothing is under way, a call is sent at once. While batches are under way, calls queue, and the next
-// batch takes them together. So batching does not delay an idle process, and a busy process fills its
-// batches. These rules are for the rest (lane.go, connect.go):
+// Two batches may be under way. If there are fewer, a call is sent at once. If there are two, calls queue, and
+// the next batch takes them together. So batching does not delay an idle process, and a busy process fills
+// its batches. These rules are for the rest (lane.go, connect.go):
 //
 //   - The server is far away: one batch may be under way for each millisecond of the response time. They
-//     are spread over it.
+//     are spread over it, so a call may have to wait until its batch starts.
 //   - The process or Redis is too busy: batches become smaller (learn), and a call that would be answered
 //     too late is not sent (shed). So at most the calls of the batches under way are charged without an answer.
 //   - The server is silent: two batches are under way, and one more each second, since each uses up a

@@ -1,10 +1,9 @@
 package lease
 
-// What the process holds for one user, action and list of limits, and how much it takes.
+// What the process holds for one user, action and list of limits, and what a caller does if it is too little.
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -13,42 +12,28 @@ import (
 )
 
 const (
-	maxUnits = 1 << 18 // of a fetch: it bounds how long the server is busy
-	portion  = 2       // a fetch is at most this part of what remains
-	growth   = 16      // times what was used since the last command, at most, is expected of a lease
-	maxWaits = 3       // of a caller, for commands or the pay of one
-
-	// A process may send so many commands at once for a holding, and after that one every pace, or
-	// with a shorter lease than 50 ms nearly two in each. So they are at most 40 in any second.
-	burst = 4
-	pace  = 27500 * time.Microsecond
+	portion  = 2 // a fetch is at most this part of what remains
+	maxWaits = 3 // of a caller, for commands or the pay of one
 )
 
 // A holding is guarded by its shard.
 type holding struct {
 	user, action string
 	limits       []core.Limit
-	lease        time.Duration
 	bans         bool // a ban policy counts refusals, so the server must see them all
 	dropped      bool // nobody uses it any more
 
-	grants  []*grant     // the oldest first
-	asking  *pendingCall // not nil while a command is under way that others wait for
-	pending time.Time    // when all commands so far are paid for: see pay
-	failed  bool         // the last command
-
-	// How much is used.
-	since   time.Time // the last command
-	used    int64     // since then
-	want    int64     // of a lease, by then
-	waiting int64     // the cost of callers who wait
+	grants []*grant     // the oldest first
+	asking *pendingCall // not nil while a command is under way that others wait for
+	failed bool         // the last command
+	demand
+	budget
 
 	// What the last answer of the server said.
 	last    core.Decision
 	at      time.Time
 	refused int64     // the cost that was refused
 	until   time.Time // until when it is refused again
-	never   int64     // this cost never passes; 0 if none is known
 }
 
 // A grant is units that were taken at once. Guarded by the shard are left and over.
@@ -70,7 +55,9 @@ type pendingCall struct {
 }
 
 // begin begins a command that other callers wait for.
-func (h *holding) begin() *pendingCall {
+func (h *holding) begin(now time.Time) *pendingCall {
+	h.pay(now)
+	h.since, h.used, h.waiting = now, 0, 0
 	h.asking = &pendingCall{done: make(chan struct{})}
 	return h.asking
 }
@@ -133,7 +120,7 @@ func (h *holding) drop() (units uint64) {
 	return units
 }
 
-// A step is what a caller does who finds too few units.
+// A step is what a caller does if there are too few units.
 type step uint8
 
 const (
@@ -145,94 +132,50 @@ const (
 	decide             // has the server decide
 )
 
-// choose chooses the step of a caller who has waited some times and has some time left, and how many
-// units to take. A caller who may send no command waits until then, if there is room for as much again as
-// was used since the last one. Otherwise the limit is near, and the process refuses by itself.
+// choose returns what a caller does if there are too few units, and for a fetch how many to take. The
+// caller has waited some times already, and has some time left. choose changes nothing.
+//
+// If a command is under way, the caller waits for its answer. If none may be sent yet, the caller waits until
+// one may, as long as there is room for as much again as was used since the last one. If there is not, the
+// limit is near, and the process refuses by itself.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
+	asking := h.asking != nil
 	spare := left - 5*server.trip/2  // after it the caller can still ask
 	direct := server.far || h.failed // then nobody waits for a command
 	patient := waited < maxWaits && !direct
-	if h.asking != nil && patient && spare > 0 && !(h.bans && waited > 0) {
-		return wait, 0
-	}
 	share := int64(h.last.Remaining) / portion
+	near := share <= h.used+h.waiting // the limit
 	units = min(h.plan(cost, now), share)
-	switch paid := h.pay(now); {
-	case direct || h.bans && (!paid || units <= cost || h.asking != nil):
+	delay := h.delay(now)
+	switch {
+	case asking && patient && spare > 0 && !(h.bans && waited > 0):
+		return wait, 0
+	case direct || h.bans && (delay > 0 || units <= cost || asking):
 		return decide, 0
-	case !paid && patient && share > h.used+h.waiting && h.broke(now) < spare:
+	case delay > 0 && delay < spare && patient && !near:
 		return pause, 0
-	case !paid || left < server.trip:
+	case delay > 0 || left < server.trip:
 		return refuse, 0
-	case h.asking != nil:
+	case asking:
 		return decide, 0
+	case units <= cost:
+		return ask, 0
 	}
-	h.since, h.used, h.waiting = now, 0, 0
-	if units > cost {
-		h.want = units
-		return fetch, units
-	}
-	return ask, 0
+	return fetch, units
 }
 
-// plan returns how many units the next command should take, if enough remain: as many as a lease would
-// use at the rate since the last command.
-func (h *holding) plan(cost int64, now time.Time) int64 {
-	past := now.Sub(h.since)
-	rate := float64(h.used) * float64(h.lease) / float64(min(max(past, h.lease/growth), h.lease))
-	want := max(h.want>>min(62, past/h.lease), int64(math.Ceil(min(rate, maxUnits))))
-	if past < h.lease {
-		want -= want / 8 // so that it is used up before the lease ends, and nothing is to be given back
-	} else {
-		h.since, h.used, h.want = now, 0, want
-	}
-	return min(max(want, h.waiting+cost), maxUnits)
-}
-
-// refuses reports whether the last answer of the server refuses a cost still.
-func (h *holding) refuses(cost int64, now time.Time) bool {
-	return cost >= h.refused && now.Before(h.until)
-}
-
-// pay pays for a command, unless too many have been sent.
-func (h *holding) pay(now time.Time) bool {
-	if h.broke(now) > 0 {
-		return false
-	}
-	h.owe(now)
-	return true
-}
-
-// broke returns how long no command may be sent.
-func (h *holding) broke(now time.Time) time.Duration {
-	return max(0, max(0, h.pending.Sub(now))-(burst-1)*h.pace())
-}
-
-// owe pays for a command that is sent when the holding is not broke any more.
-func (h *holding) owe(now time.Time) {
-	if h.pending.Before(now) {
-		h.pending = now
-	}
-	h.pending = h.pending.Add(h.pace())
-}
-
-func (h *holding) pace() time.Duration { return min(pace, h.lease*11/20) }
-
-// refusal is the answer of a process that may send no command yet. The action passes, if there is room,
-// when it may.
+// refusal is the answer of a process that may send no command yet. RetryAfter is how long it may not. If the
+// server's last answer has refused this cost or a lower one, it is at least what is left of that wait.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 	past := now.Sub(h.at).Truncate(time.Microsecond)
 	d := core.Decision{
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
-		RetryAfter: max(time.Microsecond, (h.broke(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
+		RetryAfter: max(time.Microsecond, (h.delay(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
 	}
-	if h.refuses(cost, now) {
+	if cost >= h.refused && now.Before(h.until) {
 		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)
 	}
 	d.ResetAfter = max(d.RetryAfter, h.last.ResetAfter-past)
-	if h.never > 0 && cost >= h.never {
-		d.RetryAfter = core.Never
-	}
 	return d
 }
 
@@ -240,11 +183,7 @@ func (h *holding) refusal(cost int64, now time.Time) core.Decision {
 func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 	h.last, h.at, h.failed = *d, now, false
 	h.refused, h.until = 0, time.Time{}
-	switch {
-	case d.Allowed:
-	case d.RetryAfter == core.Never:
-		h.never = cost
-	default:
+	if !d.Allowed {
 		h.refused, h.until = cost, sent.Add(min(refusals.Sure(d.RetryAfter), time.Hour))
 	}
 }

@@ -7,7 +7,7 @@
 //
 // The server decides the first action of a user. If several come within the time of a lease, one caller
 // takes units for all of them. One command is under way at a time, and each is paid for, so that they are
-// few at any load: see pay.
+// few at any load: see budget.
 package lease
 
 import (
@@ -70,8 +70,8 @@ func (t *Table) Counts() (taken, returned, lost uint64) {
 }
 
 // Of returns how long a process may hold units for a charge. It is 0 if the server must decide the
-// charge: if one of its limits is not leased, or if it is a Peek, forced, a ban by hand, ahead of its time,
-// or of several subjects.
+// charge: if one of its limits is not leased or never has room for its cost, or if it is a Peek, forced, a ban
+// by hand, ahead of its time, or of several subjects.
 func Of(c *core.Charge) time.Duration {
 	if c.Mode != machine.ModeCharge || c.Ahead > 0 || c.Ban > 0 || c.And != nil {
 		return 0
@@ -80,7 +80,7 @@ func Of(c *core.Charge) time.Duration {
 	for i := range c.Limits {
 		switch r := c.Limits[i].Rule(); {
 		case r.Kind == machine.KindBan:
-		case r.Lease == 0:
+		case r.Lease == 0 || c.Cost > r.Max:
 			return 0
 		case least == 0 || r.Lease < least:
 			least = r.Lease
@@ -107,9 +107,6 @@ func (t *Table) shard(user string) *shard {
 
 // Take decides a charge whose limits are leased for so long: see [Of].
 func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, error) {
-	if err := ctx.Err(); err != nil {
-		return core.Decision{}, err
-	}
 	s := t.shard(c.User)
 	var begun time.Time
 	in := ctx // of what the caller waits for
@@ -125,10 +122,9 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return g.answer(c, left, now), nil
 		}
-		if waited == 0 {
-			begun = now
-		}
+		begun = cmp.Or(begun, now)
 		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
+		h.age(now)
 		f := h.asking
 		switch do {
 		case refuse:
@@ -136,17 +132,19 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return d, nil
 		case decide:
+			h.pay(now)
 			s.mu.Unlock()
 			return t.decide(ctx, in, c, s, h, nil)
 		case ask:
-			f = h.begin()
+			f = h.begin(now)
 			s.mu.Unlock()
 			return t.decide(ctx, in, c, s, h, f)
 		case fetch:
-			f = h.begin()
+			f = h.begin(now)
+			h.want = units
 			go t.fetch(s, h, f, units, now)
 		case pause:
-			f = after(h.broke(now))
+			f = after(h.delay(now))
 		}
 		h.waiting += c.Cost
 		s.mu.Unlock()
@@ -260,10 +258,10 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
 	if g.over = true; g.left > 0 {
 		now := time.Now()
-		broke := h.broke(now)
+		delay := h.delay(now)
 		h.owe(now)
 		s.mu.Unlock()
-		time.Sleep(broke)
+		time.Sleep(delay)
 		s.mu.Lock() // meanwhile another call may have dropped the units
 	}
 	left := g.left
@@ -326,9 +324,10 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 		s.held = map[key]*holding{}
 	}
 	k.user, k.action = strings.Clone(c.User), strings.Clone(c.Action)
-	h = &holding{user: k.user, action: k.action, limits: slices.Clone(c.Limits), lease: lease, since: now}
-	for i := range h.limits {
-		h.bans = h.bans || h.limits[i].Rule().Kind == machine.KindBan
+	h = &holding{
+		user: k.user, action: k.action, limits: slices.Clone(c.Limits),
+		demand: demand{lease: lease, since: now}, budget: budget{pace: min(pace, lease*11/20)},
+		bans: slices.ContainsFunc(c.Limits, func(l core.Limit) bool { return l.Rule().Kind == machine.KindBan }),
 	}
 	s.held[k] = h
 	return h

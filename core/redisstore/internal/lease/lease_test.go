@@ -127,6 +127,17 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// The server decides a cost that never passes: the process would say that it may come again.
+func TestNever(t *testing.T) {
+	c := core.Charge{User: "alice", Action: "call", Limits: []core.Limit{wide}}
+	for cost, want := range map[int64]time.Duration{10_000: 100 * time.Millisecond, 10_001: 0} {
+		c.Cost = cost
+		if d := lease.Of(&c); d != want {
+			t.Errorf("units for a cost of %d are held for %s", cost, d)
+		}
+	}
+}
+
 // A table has room for so many users; further ones are decided by the server, until others are idle.
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,9 +52,8 @@ func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool
 	case c.Mode == machine.ModePeek || n.off:
 		return Question{}, false
 	case c.Mode != machine.ModeCharge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
-		n.Begin(c.User, c.Action)
-		for i := range c.And {
-			n.Begin(c.And[i].User, c.And[i].Action)
+		for i := range 1 + len(c.And) {
+			n.Begin(c.Subject(i).User, c.Subject(i).Action)
 		}
 		return Question{changes: true}, false
 	}
@@ -76,9 +75,8 @@ func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool
 // Note notes what Redis has answered. It keeps the readings, which it changes.
 func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []machine.Reading, err error) {
 	if q.changes {
-		n.End(c.User, c.Action, err)
-		for i := range c.And {
-			n.End(c.And[i].User, c.And[i].Action, err)
+		for i := range 1 + len(c.And) {
+			n.End(c.Subject(i).User, c.Subject(i).Action, err)
 		}
 	}
 	r := q.row
@@ -139,7 +137,7 @@ type row struct {
 	changing int           // calls under way that can end a refusal
 	distrust time.Duration // until when such a call that failed may still take effect
 	who      identity      // who asked last
-	by       *core.Limit   // the first of the limits
+	by       []core.Limit  // and by which limits
 }
 
 // identity is a user and an action, in 128 bits that clients cannot predict.
@@ -190,10 +188,10 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 // charge may change their state: an action in a larger window can lengthen the wait for a
 // smaller one.
 func (r *row) enter(who identity, limits []core.Limit) uint64 {
-	if r.who == who && r.by == &limits[0] {
+	if r.who == who && slices.Equal(r.by, limits) {
 		return r.round
 	}
-	r.who, r.by = who, &limits[0]
+	r.who, r.by = who, limits
 	r.round++
 	for i, k := range r.kept {
 		if k != nil && k.who == who && !slices.Equal(k.limits, limits) {

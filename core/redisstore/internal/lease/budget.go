@@ -1,0 +1,76 @@
+package lease
+
+// How many units a holding takes, and how often it may send a command.
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	maxUnits = 1 << 18 // of a fetch: it bounds how long the server is busy
+	growth   = 16      // times what was used since the last command, at most, is expected of a lease
+
+	// A process may send so many commands at once for a holding, and after that one every pace, or
+	// with a shorter lease than 50 ms nearly two in each. So they are at most 40 in any second.
+	burst = 4
+	pace  = 27500 * time.Microsecond
+)
+
+// A demand is how many units are used.
+type demand struct {
+	lease   time.Duration
+	since   time.Time // the last command, or when age began to count anew
+	used    int64     // since then
+	want    int64     // of a lease, by then
+	waiting int64     // the cost of callers who wait
+}
+
+// plan returns how many units the next command should take, if enough remain.
+func (d *demand) plan(cost int64, now time.Time) int64 {
+	want := d.expect(now)
+	if now.Sub(d.since) < d.lease {
+		want -= want / 8 // so that it is used up before the lease ends, and nothing is to be given back
+	}
+	return min(max(want, d.waiting+cost), maxUnits)
+}
+
+// expect returns how many units a lease would use, at the rate since the last command.
+func (d *demand) expect(now time.Time) int64 {
+	past := now.Sub(d.since)
+	rate := float64(d.used) * float64(d.lease) / float64(min(max(past, d.lease/growth), d.lease))
+	return max(d.want>>min(62, past/d.lease), int64(math.Ceil(min(rate, maxUnits))))
+}
+
+// age begins to count anew if the last command was a lease ago.
+func (d *demand) age(now time.Time) {
+	if now.Sub(d.since) >= d.lease {
+		d.since, d.used, d.want = now, 0, d.expect(now)
+	}
+}
+
+// A budget bounds the commands for a holding.
+type budget struct {
+	pace    time.Duration
+	pending time.Time // when all commands so far are paid for
+}
+
+// delay returns how long no command may be sent, since too many have been sent lately.
+func (b *budget) delay(now time.Time) time.Duration {
+	return max(0, b.pending.Sub(now.Add((burst-1)*b.pace)))
+}
+
+// owe pays for a command that is sent after the delay.
+func (b *budget) owe(now time.Time) {
+	if b.pending.Before(now) {
+		b.pending = now
+	}
+	b.pending = b.pending.Add(b.pace)
+}
+
+// pay pays for a command that is sent now, unless there is a delay.
+func (b *budget) pay(now time.Time) {
+	if b.delay(now) == 0 {
+		b.owe(now)
+	}
+}
