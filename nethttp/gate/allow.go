@@ -18,7 +18,7 @@ import (
 // pass, it answers the request as [Gate.Serve] does, and calls the Framework's Finish. If cfg.Headers is
 // unknown, the answer is 500.
 //
-// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's if it has set them or left a mark. If a
+// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's in any case. If a
 // limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the same unit:
 // the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {

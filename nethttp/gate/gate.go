@@ -109,7 +109,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that passes.
+// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that was decided.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }

@@ -198,14 +198,15 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request,
-// if one is needed or if there is one further out.
+// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request.
+// After a decision it does so only if the Config needs one or there is one further out: the headers tell
+// Allow of a plain limit.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
 	if decided && a.lease != 0 {
 		defer g.hold(ctx, a).end()
 	}
-	if !g.config.marks() && around[C](ctx) == nil {
+	if decided && !g.config.marks() && around[C](ctx) == nil {
 		return next(c)
 	}
 	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})
