@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -167,7 +166,7 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	if wait == 0 {
 		a.decision, err = core.All(ctx, subjects...)
 	} else {
-		a.decision, err = core.WaitAll(ctx, wait, slices.Clone(subjects)...) // a copy, since WaitAll keeps it
+		a.decision, err = core.WaitAll(ctx, wait, subjects...)
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
