@@ -132,7 +132,7 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 	}
 	a.asking = "limiter"
 	picked, err := g.config.Limiter(c)
-	if err == nil && picked != nil && picked != g.given {
+	if err == nil && picked != nil {
 		if a.limiter = picked; g.config.changes() {
 			a.limiter, err = picked.With(core.Refundable{})
 		}
