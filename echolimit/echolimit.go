@@ -107,8 +107,8 @@ func Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int)
 }
 
 // Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
-// other fields are not used. Behind a Limit, the Limit's Headers apply instead, so that the
-// headers of one response agree. If cfg.Headers is unknown, the answer is 500.
+// other fields are not used. Behind a Limit, the Limit's Headers apply instead, even if it has skipped
+// the request, so that the headers of one response agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, c, (*gate.Config[echo.Context])(&cfg), limiter, user, action, cost)
 }

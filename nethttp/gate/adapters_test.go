@@ -44,21 +44,19 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 			if l.Routed {
 				action = keyfuncs.Route
 			}
-			if l.And != nil {
-				subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
-				for _, o := range l.And {
-					subjects = append(subjects, nethttp.By(o.Limiter, o.User, o.Action))
-				}
-				if l.Config == nil {
-					h = nethttp.LimitAll(subjects...)(h)
-				} else {
-					h = l.Config.LimitAll(subjects...)(h)
-				}
-			} else if l.Config == nil {
-				h = nethttp.Limit(l.Limiter, l.User, action)(h)
-			} else {
-				h = l.Config.Limit(l.Limiter, l.User, action)(h)
+			limit, limitAll := nethttp.Limit, nethttp.LimitAll
+			if l.Config != nil {
+				limit, limitAll = l.Config.Limit, l.Config.LimitAll
 			}
+			if l.And == nil {
+				h = limit(l.Limiter, l.User, action)(h)
+				continue
+			}
+			subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
+			for _, o := range l.And {
+				subjects = append(subjects, nethttp.By(o.Limiter, o.User, o.Action))
+			}
+			h = limitAll(subjects...)(h)
 		}
 		mux.HandleFunc(rt.Method+" "+rt.Path, func(w http.ResponseWriter, r *http.Request) {
 			if a.Recovers {
@@ -84,43 +82,9 @@ func mountGin(a gatetest.App) http.Handler {
 	for _, rt := range a.Routes {
 		chain := []gin.HandlerFunc{func(c *gin.Context) { set(c.Writer.Header(), rt.Outside) }}
 		for _, l := range rt.Limits {
-			action := keyfuncs.ActionOf[*gin.Context](func(c *gin.Context) (string, error) { return l.Action(c.Request) })
-			if l.Routed {
-				action = ginlimit.Route
-			}
-			if l.And != nil {
-				subjects := []gate.Subject[*gin.Context]{ginlimit.By(l.Limiter, ginlimit.From(l.User), action)}
-				for _, o := range l.And {
-					subjects = append(subjects, ginlimit.By(o.Limiter, ginlimit.From(o.User), ginlimit.From(o.Action)))
-				}
-				if l.Config == nil {
-					chain = append(chain, ginlimit.LimitAll(subjects...))
-				} else {
-					chain = append(chain, ginConfig(*l.Config).LimitAll(subjects...))
-				}
-			} else if l.Config == nil {
-				chain = append(chain, ginlimit.Limit(l.Limiter, ginlimit.From(l.User), action))
-			} else {
-				chain = append(chain, ginConfig(*l.Config).Limit(l.Limiter, ginlimit.From(l.User), action))
-			}
+			chain = append(chain, ginSkin.middleware(l))
 		}
-		chain = append(chain, func(c *gin.Context) {
-			for _, in := range rt.Inside {
-				allow := ginlimit.Allow
-				if in.Config != nil {
-					allow = ginConfig(*in.Config).Allow
-				}
-				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed && !in.Ignored {
-					return
-				}
-			}
-			if rt.Settles != nil {
-				rt.Settles(c.Writer, c.Request, func(actual int) error { return ginlimit.Settle(c, actual) })
-				return
-			}
-			rt.Handler(c.Writer, c.Request, func() (core.Decision, bool) { return ginlimit.Decision(c) })
-		})
+		chain = append(chain, func(c *gin.Context) { ginSkin.handle(c, rt) })
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Handle(rt.Method, path, chain...)
 		if rt.Method == "GET" { // the mux does it by itself
@@ -131,26 +95,31 @@ func mountGin(a gatetest.App) http.Handler {
 }
 
 func ginConfig(cfg nethttp.Config) ginlimit.Config {
-	g := ginlimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
-	if cfg.Cost != nil {
-		g.Cost = func(c *gin.Context) (int, error) { return cfg.Cost(c.Request) }
+	g := lifted(cfg, ginExchange)
+	return ginlimit.Config{
+		Cost: g.Cost, Limiter: g.Limiter, Skip: g.Skip, CountPreflights: g.CountPreflights,
+		MaxWait: g.MaxWait, MaxWaiting: g.MaxWaiting, FinalCost: g.FinalCost, Settle: g.Settle,
+		Deny: dropped(g.Deny), Fail: dropped(g.Fail),
+		Keep: g.Keep, Headers: g.Headers, SpreadRetryAfter: g.SpreadRetryAfter,
 	}
-	if cfg.Limiter != nil {
-		g.Limiter = func(c *gin.Context) (*core.Limiter, error) { return cfg.Limiter(c.Request) }
+}
+
+// dropped is a hook without its error.
+func dropped[C, T any](hook func(C, T) error) func(C, T) {
+	if hook == nil {
+		return nil
 	}
-	if cfg.Skip != nil {
-		g.Skip = func(c *gin.Context) bool { return cfg.Skip(c.Request) }
-	}
-	if cfg.FinalCost != nil {
-		g.FinalCost = func(c *gin.Context, status int) int { return cfg.FinalCost(c.Request, status) }
-	}
-	if cfg.Deny != nil {
-		g.Deny = func(c *gin.Context, d core.Decision) { cfg.Deny(c.Writer, c.Request, d) }
-	}
-	if cfg.Fail != nil {
-		g.Fail = func(c *gin.Context, err error) { cfg.Fail(c.Writer, c.Request, err) }
-	}
-	return g
+	return func(c C, v T) { _ = hook(c, v) }
+}
+
+func ginExchange(c *gin.Context) (http.ResponseWriter, *http.Request) { return c.Writer, c.Request }
+
+var ginSkin = skin[*gin.Context, gin.HandlerFunc]{
+	exchange: ginExchange,
+	from:     ginlimit.From, route: ginlimit.Route, by: ginlimit.By,
+	limit: ginlimit.Limit, limitAll: ginlimit.LimitAll, allow: ginlimit.Allow,
+	config: func(cfg nethttp.Config) limits[*gin.Context, gin.HandlerFunc] { return ginConfig(cfg) },
+	settle: ginlimit.Settle, decision: ginlimit.Decision,
 }
 
 func mountEcho(a gatetest.App) http.Handler {
@@ -177,44 +146,9 @@ func mountEcho(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			action := keyfuncs.ActionOf[echo.Context](func(c echo.Context) (string, error) { return l.Action(c.Request()) })
-			if l.Routed {
-				action = echolimit.Route
-			}
-			if l.And != nil {
-				subjects := []gate.Subject[echo.Context]{echolimit.By(l.Limiter, echolimit.From(l.User), action)}
-				for _, o := range l.And {
-					subjects = append(subjects, echolimit.By(o.Limiter, echolimit.From(o.User), echolimit.From(o.Action)))
-				}
-				if l.Config == nil {
-					chain = append(chain, echolimit.LimitAll(subjects...))
-				} else {
-					chain = append(chain, echoConfig(*l.Config).LimitAll(subjects...))
-				}
-			} else if l.Config == nil {
-				chain = append(chain, echolimit.Limit(l.Limiter, echolimit.From(l.User), action))
-			} else {
-				chain = append(chain, echoConfig(*l.Config).Limit(l.Limiter, echolimit.From(l.User), action))
-			}
+			chain = append(chain, echoSkin.middleware(l))
 		}
-		h := func(c echo.Context) error {
-			for _, in := range rt.Inside {
-				allow := echolimit.Allow
-				if in.Config != nil {
-					allow = echoConfig(*in.Config).Allow
-				}
-				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed && !in.Ignored {
-					return nil
-				}
-			}
-			if rt.Settles != nil {
-				rt.Settles(c.Response(), c.Request(), func(actual int) error { return echolimit.Settle(c, actual) })
-				return nil
-			}
-			rt.Handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
-			return nil
-		}
+		h := func(c echo.Context) error { echoSkin.handle(c, rt); return nil }
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Add(rt.Method, path, h, chain...)
 		if rt.Method == "GET" {
@@ -225,26 +159,19 @@ func mountEcho(a gatetest.App) http.Handler {
 }
 
 func echoConfig(cfg nethttp.Config) echolimit.Config {
-	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
-	if cfg.Cost != nil {
-		e.Cost = func(c echo.Context) (int, error) { return cfg.Cost(c.Request()) }
-	}
-	if cfg.Limiter != nil {
-		e.Limiter = func(c echo.Context) (*core.Limiter, error) { return cfg.Limiter(c.Request()) }
-	}
-	if cfg.Skip != nil {
-		e.Skip = func(c echo.Context) bool { return cfg.Skip(c.Request()) }
-	}
-	if cfg.FinalCost != nil {
-		e.FinalCost = func(c echo.Context, status int) int { return cfg.FinalCost(c.Request(), status) }
-	}
-	if cfg.Deny != nil {
-		e.Deny = func(c echo.Context, d core.Decision) error { cfg.Deny(c.Response(), c.Request(), d); return nil }
-	}
-	if cfg.Fail != nil {
-		e.Fail = func(c echo.Context, err error) error { cfg.Fail(c.Response(), c.Request(), err); return nil }
-	}
-	return e
+	return echolimit.Config(lifted(cfg, echoExchange))
+}
+
+func echoExchange(c echo.Context) (http.ResponseWriter, *http.Request) {
+	return c.Response(), c.Request()
+}
+
+var echoSkin = skin[echo.Context, echo.MiddlewareFunc]{
+	exchange: echoExchange,
+	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
+	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
+	config: func(cfg nethttp.Config) limits[echo.Context, echo.MiddlewareFunc] { return echoConfig(cfg) },
+	settle: echolimit.Settle, decision: echolimit.Decision,
 }
 
 func set(h http.Header, pairs []string) {

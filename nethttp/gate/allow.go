@@ -4,7 +4,6 @@ package gate
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -18,12 +17,16 @@ import (
 // pass, it answers the request as [Gate.Serve] does, and calls the Framework's Finish. If cfg.Headers is
 // unknown, the answer is 500.
 //
-// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's if it has set them or left a mark. If a
+// Behind a Limit, cfg is the Limit's Config if it is nil, and the Headers are the Limit's in any case. If a
 // limit further out has set headers, Allow sets the same ones, with X-RateLimit-Reset in the same unit:
 // the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	outer, limit := shownBy(h), limitAround[C](r.Context())
+	outer := shownBy(h)
+	var limit *Config[C] // of the innermost Limit that has left a mark
+	if m := around[C](r.Context()); m != nil {
+		limit = m.config
+	}
 	cfg = cmp.Or(cfg, limit, &Config[C]{})
 	hs := headers{Headers: cmp.Or(limit, cfg).Headers}
 	if outer.there {
@@ -40,14 +43,6 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
-}
-
-// limitAround returns the Config of the innermost Limit around ctx, or nil.
-func limitAround[C any](ctx context.Context) *Config[C] {
-	if m := around[C](ctx); m != nil {
-		return m.config
-	}
-	return nil
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.

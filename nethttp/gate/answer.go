@@ -21,6 +21,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) 
 	return f.Answer(c, refusal(&a.told), err)
 }
 
+// own calls Deny or Fail, and reports whether they have answered.
 func own[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {
 	c, w := f.Watch(c)
 	defer w.Restore()

@@ -13,7 +13,6 @@ import (
 	echolimit "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
-	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -46,44 +45,9 @@ func mountEchoV5(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			action := keyfuncs.ActionOf[*echo.Context](func(c *echo.Context) (string, error) { return l.Action(c.Request()) })
-			if l.Routed {
-				action = echolimit.Route
-			}
-			if l.And != nil {
-				subjects := []gate.Subject[*echo.Context]{echolimit.By(l.Limiter, echolimit.From(l.User), action)}
-				for _, o := range l.And {
-					subjects = append(subjects, echolimit.By(o.Limiter, echolimit.From(o.User), echolimit.From(o.Action)))
-				}
-				if l.Config == nil {
-					chain = append(chain, echolimit.LimitAll(subjects...))
-				} else {
-					chain = append(chain, echoV5Config(*l.Config).LimitAll(subjects...))
-				}
-			} else if l.Config == nil {
-				chain = append(chain, echolimit.Limit(l.Limiter, echolimit.From(l.User), action))
-			} else {
-				chain = append(chain, echoV5Config(*l.Config).Limit(l.Limiter, echolimit.From(l.User), action))
-			}
+			chain = append(chain, echoV5Skin.middleware(l))
 		}
-		h := func(c *echo.Context) error {
-			for _, in := range rt.Inside {
-				allow := echolimit.Allow
-				if in.Config != nil {
-					allow = echoV5Config(*in.Config).Allow
-				}
-				d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
-				if in.Decided(d); !d.Allowed && !in.Ignored {
-					return nil
-				}
-			}
-			if rt.Settles != nil {
-				rt.Settles(c.Response(), c.Request(), func(actual int) error { return echolimit.Settle(c, actual) })
-				return nil
-			}
-			rt.Handler(c.Response(), c.Request(), func() (core.Decision, bool) { return echolimit.Decision(c) })
-			return nil
-		}
+		h := func(c *echo.Context) error { echoV5Skin.handle(c, rt); return nil }
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Add(rt.Method, path, h, chain...)
 		if rt.Method == "GET" {
@@ -94,26 +58,19 @@ func mountEchoV5(a gatetest.App) http.Handler {
 }
 
 func echoV5Config(cfg nethttp.Config) echolimit.Config {
-	e := echolimit.Config{MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, CountPreflights: cfg.CountPreflights, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
-	if cfg.Cost != nil {
-		e.Cost = func(c *echo.Context) (int, error) { return cfg.Cost(c.Request()) }
-	}
-	if cfg.Limiter != nil {
-		e.Limiter = func(c *echo.Context) (*core.Limiter, error) { return cfg.Limiter(c.Request()) }
-	}
-	if cfg.Skip != nil {
-		e.Skip = func(c *echo.Context) bool { return cfg.Skip(c.Request()) }
-	}
-	if cfg.FinalCost != nil {
-		e.FinalCost = func(c *echo.Context, status int) int { return cfg.FinalCost(c.Request(), status) }
-	}
-	if cfg.Deny != nil {
-		e.Deny = func(c *echo.Context, d core.Decision) error { cfg.Deny(c.Response(), c.Request(), d); return nil }
-	}
-	if cfg.Fail != nil {
-		e.Fail = func(c *echo.Context, err error) error { cfg.Fail(c.Response(), c.Request(), err); return nil }
-	}
-	return e
+	return echolimit.Config(lifted(cfg, echoV5Exchange))
+}
+
+func echoV5Exchange(c *echo.Context) (http.ResponseWriter, *http.Request) {
+	return c.Response(), c.Request()
+}
+
+var echoV5Skin = skin[*echo.Context, echo.MiddlewareFunc]{
+	exchange: echoV5Exchange,
+	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
+	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
+	config: func(cfg nethttp.Config) limits[*echo.Context, echo.MiddlewareFunc] { return echoV5Config(cfg) },
+	settle: echolimit.Settle, decision: echolimit.Decision,
 }
 
 // limitedTwice is the Echo v5 of TestChargedTwice.

@@ -8,9 +8,10 @@
 //
 // # What an adapter must ensure
 //
-// Header must return the header that is sent, not a copy: gate reads there what a limit further
-// out has set, and the handler adds to it. If the framework keeps its header in another form, the
-// adapter copies it back before the handler runs and before it answers.
+// Header must return the header that is sent, not a copy: when gate has decided, it reads there what a
+// limit further out, or a function of the limit itself, has set, and the handler adds to it. If the
+// framework keeps its header in another form, the adapter copies it back before the handler runs and
+// before it answers.
 //
 // Gate leaves a mark for Allow, Decision and Settle in the context of the request, and nowhere else. So
 // Request must return what WithRequest was given last, until the request ends. A framework without

@@ -38,8 +38,7 @@ type Subject[C any] struct {
 // A Gate decides the requests of one middleware.
 type Gate[C any] struct {
 	framework  Framework[C]
-	name       string        // of the framework
-	given      *core.Limiter // of the first subject, as given to New
+	name       string // of the framework
 	subjects   []mounted[C]
 	config     Config[C]
 	headers    headers
@@ -96,7 +95,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	case cfg.MaxWaiting == 0:
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
-	g := &Gate[C]{framework: f, name: f.Name(), given: subjects[0].Limiter, config: cfg, waiting: waiting{of: map[[2]string]int{}}}
+	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
 	for i, s := range subjects {
 		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable
@@ -109,7 +108,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that passes.
+// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that was decided.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }

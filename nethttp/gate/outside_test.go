@@ -73,24 +73,5 @@ func mountExample(a gatetest.App) http.Handler {
 }
 
 func exampleConfig(cfg nethttp.Config) gate.Config[*exchange] {
-	g := gate.Config[*exchange]{CountPreflights: cfg.CountPreflights, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle, Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter}
-	if cfg.Cost != nil {
-		g.Cost = func(c *exchange) (int, error) { return cfg.Cost(c.r) }
-	}
-	if cfg.Limiter != nil {
-		g.Limiter = func(c *exchange) (*core.Limiter, error) { return cfg.Limiter(c.r) }
-	}
-	if cfg.Skip != nil {
-		g.Skip = func(c *exchange) bool { return cfg.Skip(c.r) }
-	}
-	if cfg.FinalCost != nil {
-		g.FinalCost = func(c *exchange, status int) int { return cfg.FinalCost(c.r, status) }
-	}
-	if cfg.Deny != nil {
-		g.Deny = func(c *exchange, d core.Decision) error { cfg.Deny(c.w, c.r, d); return nil }
-	}
-	if cfg.Fail != nil {
-		g.Fail = func(c *exchange, err error) error { cfg.Fail(c.w, c.r, err); return nil }
-	}
-	return g
+	return lifted(cfg, func(c *exchange) (http.ResponseWriter, *http.Request) { return c.w, c.r })
 }

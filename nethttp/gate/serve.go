@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -133,7 +132,7 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 	}
 	a.asking = "limiter"
 	picked, err := g.config.Limiter(c)
-	if err == nil && picked != nil && picked != g.given {
+	if err == nil && picked != nil {
 		if a.limiter = picked; g.config.changes() {
 			a.limiter, err = picked.With(core.Refundable{})
 		}
@@ -167,7 +166,7 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	if wait == 0 {
 		a.decision, err = core.All(ctx, subjects...)
 	} else {
-		a.decision, err = core.WaitAll(ctx, wait, slices.Clone(subjects)...) // a copy, since WaitAll keeps it
+		a.decision, err = core.WaitAll(ctx, wait, subjects...)
 	}
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
@@ -198,14 +197,15 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request,
-// if one is needed or if there is one further out.
+// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request.
+// After a decision it does so only if the Config needs one or there is one further out: the headers tell
+// Allow of a plain limit.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
 	if decided && a.lease != 0 {
 		defer g.hold(ctx, a).end()
 	}
-	if !g.config.marks() && around[C](ctx) == nil {
+	if decided && !g.config.marks() && around[C](ctx) == nil {
 		return next(c)
 	}
 	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})

@@ -1,6 +1,7 @@
 package gate
 
-// What a limit further out has shown: the headers that a response has already.
+// What a limit further out has shown: the headers that a response has already when this one has decided.
+// What a function of this one has set, such as a Cost that calls Allow, counts as shown further out.
 
 import (
 	"net/http"

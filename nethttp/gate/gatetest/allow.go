@@ -83,6 +83,7 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 		{"its own XRateLimitDelta inside a plain one", []nethttp.Config{plain}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "since 1970"), nil},
 		{"its own XRateLimitDelta inside a plain one, refused", []nethttp.Config{plain}, &delta, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "since 1970"), nil},
 		{"its own IETF inside a plain one", []nethttp.Config{plain}, &ietf, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1"), []string{"RateLimit"}},
+		{"its own IETF inside a plain one that skips", []nethttp.Config{{Skip: skip}}, &ietf, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1"), []string{"RateLimit"}},
 		{"its own IETF inside one with Keep", []nethttp.Config{{Keep: true}}, &ietf, outer(denies), 429, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"its own IETF inside a plain one, and the store fails", []nethttp.Config{plain}, &ietf, failsInner, 503, "", headers("X-RateLimit-Remaining", "0"), []string{"RateLimit"}},
 		{"its own XRateLimitDelta inside one with IETF", []nethttp.Config{ietf}, &delta, outer(tight), 200, "done", headers("X-RateLimit-Reset", "since 1970", "RateLimit", `"fixed:1m";r=1;t=60`), nil},

@@ -98,6 +98,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 	}{
 		{"responses", testResponses},
 		{"Allow answers as the limit around it", testAllowAnswersAsTheLimitAroundIt},
+		{"what a function of the limit has shown", testShownByAFunction},
 		{"a handler ignores that Allow has answered", testIgnoredRefusal},
 		{"several subjects", testAll},
 		{"streaming", testStreaming},

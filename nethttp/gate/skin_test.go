@@ -1,0 +1,103 @@
+package gate_test
+
+// What the tests' servers with Gin and Echo have in common.
+
+import (
+	"net/http"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
+	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
+)
+
+// A skin is an adapter: C is the framework's request, and M its middleware.
+type skin[C, M any] struct {
+	exchange func(C) (http.ResponseWriter, *http.Request)
+	from     func(keyfuncs.Func) func(C) (string, error)
+	route    func(C) (string, error)
+	by       func(*core.Limiter, keyfuncs.UserOf[C], keyfuncs.ActionOf[C]) gate.Subject[C]
+	limit    func(*core.Limiter, keyfuncs.UserOf[C], keyfuncs.ActionOf[C]) M
+	limitAll func(...gate.Subject[C]) M
+	allow    func(c C, limiter *core.Limiter, user, action string, cost int) core.Decision
+	config   func(nethttp.Config) limits[C, M]
+	settle   func(c C, actual int) error
+	decision func(C) (core.Decision, bool)
+}
+
+// limits is an adapter's Config.
+type limits[C, M any] interface {
+	Limit(*core.Limiter, keyfuncs.UserOf[C], keyfuncs.ActionOf[C]) M
+	LimitAll(...gate.Subject[C]) M
+	Allow(c C, limiter *core.Limiter, user, action string, cost int) core.Decision
+}
+
+// middleware makes a Limit of a Route.
+func (s skin[C, M]) middleware(l gatetest.Limit) M {
+	limit, limitAll := s.limit, s.limitAll
+	if l.Config != nil {
+		cfg := s.config(*l.Config)
+		limit, limitAll = cfg.Limit, cfg.LimitAll
+	}
+	user, action := s.from(l.User), s.from(l.Action)
+	if l.Routed {
+		action = s.route
+	}
+	if l.And == nil {
+		return limit(l.Limiter, user, action)
+	}
+	subjects := []gate.Subject[C]{s.by(l.Limiter, user, action)}
+	for _, o := range l.And {
+		subjects = append(subjects, s.by(o.Limiter, s.from(o.User), s.from(o.Action)))
+	}
+	return limitAll(subjects...)
+}
+
+// handle is the handler of a Route.
+func (s skin[C, M]) handle(c C, rt gatetest.Route) {
+	for _, in := range rt.Inside {
+		allow := s.allow
+		if in.Config != nil {
+			allow = s.config(*in.Config).Allow
+		}
+		d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
+		if in.Decided(d); !d.Allowed && !in.Ignored {
+			return
+		}
+	}
+	w, r := s.exchange(c)
+	if rt.Settles != nil {
+		rt.Settles(w, r, func(actual int) error { return s.settle(c, actual) })
+		return
+	}
+	rt.Handler(w, r, func() (core.Decision, bool) { return s.decision(c) })
+}
+
+// lifted makes cfg the Config of a framework whose requests are C.
+func lifted[C any](cfg nethttp.Config, exchange func(C) (http.ResponseWriter, *http.Request)) gate.Config[C] {
+	g := gate.Config[C]{
+		CountPreflights: cfg.CountPreflights, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle,
+		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
+	}
+	request := func(c C) *http.Request { _, r := exchange(c); return r }
+	if cfg.Cost != nil {
+		g.Cost = func(c C) (int, error) { return cfg.Cost(request(c)) }
+	}
+	if cfg.Limiter != nil {
+		g.Limiter = func(c C) (*core.Limiter, error) { return cfg.Limiter(request(c)) }
+	}
+	if cfg.Skip != nil {
+		g.Skip = func(c C) bool { return cfg.Skip(request(c)) }
+	}
+	if cfg.FinalCost != nil {
+		g.FinalCost = func(c C, status int) int { return cfg.FinalCost(request(c), status) }
+	}
+	if cfg.Deny != nil {
+		g.Deny = func(c C, d core.Decision) error { w, r := exchange(c); cfg.Deny(w, r, d); return nil }
+	}
+	if cfg.Fail != nil {
+		g.Fail = func(c C, err error) error { w, r := exchange(c); cfg.Fail(w, r, err); return nil }
+	}
+	return g
+}
