@@ -196,17 +196,38 @@ func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 		if s.Exists != back.Exists {
 			t.Fatalf("exists: %v, and read %v", s.Exists, back.Exists)
 		}
-		for range 20 {
-			now += rapid.Int64Range(0, second).Draw(t, "step")
-			a := Ask{Cost: 1}
-			if decide(&r, &s, now, a) != decide(&r, &back, now, a) {
-				t.Fatal("they decide apart")
-			}
-			if was, is := *r.Read(&s, now, &a), *r.Read(&back, now, &a); was != is {
-				t.Fatalf("%+v, and read %+v", was, is)
-			}
-		}
+		decideAlike(t, &r, &s, &back, now)
 	})
+}
+
+// A state that was packed decides as the state itself does.
+func TestPackedStatesDecideAsTheStatesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, s, now := randomState(t)
+		var back State
+		if value, ok := r.Pack(&s); !ok {
+			return
+		} else if s.Exists {
+			expires := r.Expires(&s)
+			back.Exists = expires > now
+			r.Unpack(&back, expires, value)
+		}
+		decideAlike(t, &r, &s, &back, now)
+	})
+}
+
+// decideAlike has two copies of a state decide from now on.
+func decideAlike(t *rapid.T, r *Rule, s, back *State, now int64) {
+	for range 20 {
+		now += rapid.Int64Range(0, second).Draw(t, "step")
+		a := Ask{Cost: 1}
+		if decide(r, s, now, a) != decide(r, back, now, a) {
+			t.Fatal("they decide apart")
+		}
+		if was, is := *r.Read(s, now, &a), *r.Read(back, now, &a); was != is {
+			t.Fatalf("%+v, and the copy %+v", was, is)
+		}
+	}
 }
 
 // A clock that steps back moves the older instants of a state back too, here below 0.

@@ -215,3 +215,11 @@ func (r *Rule) Expires(s *State) int64 { return r.machine.expires(r, s) }
 // Refuses is the instant until which a cost of 1 is refused, unless a refund or a reset comes first. It
 // may be past.
 func (r *Rule) Refuses(s *State) int64 { return r.machine.refuses(r, s) }
+
+// Pack returns a number that is, with what [Rule.Expires] returns, all of a state. So a store can keep
+// it in a few bytes. ok is false for a state that needs more. Those of most meters and of all counters
+// need no more.
+func (r *Rule) Pack(s *State) (value uint32, ok bool) { return r.machine.pack(r, s) }
+
+// Unpack makes s, a zero State, the one that Pack was given. It leaves Exists to the store.
+func (r *Rule) Unpack(s *State, expires int64, value uint32) { r.machine.unpack(r, s, expires, value) }
