@@ -1,13 +1,15 @@
 package memorystore
 
-// Room for new keys in a store that is full: which key is dropped, and what a user is told if none
-// can be. Then users without a key share a state: together they may do what one user may. So a flood
-// of keys does not lock out new users.
+// New keys: makeRoom finds room for them before a charge is committed, and saveNew saves them after it.
+//
+// A store that is full drops another key. If none can be dropped, users without a key share a state:
+// together they may do what one user may. So a flood of keys does not lock out new users.
 
 import (
 	"iter"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
@@ -196,4 +198,37 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 		}
 	}
 	return wait
+}
+
+// full is the refusal of a charge if there is no room for the key of a ref.
+func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
+	d := time.Duration(wait) * time.Microsecond
+	return core.Decision{Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
+}
+
+// saveNew saves the states that have no key yet, and makes room for those that makeRoom has not looked at.
+// The others are saved before: a known key that was expired is then not removed for a new one. saveNew
+// returns a ref that lacks room if that is the one of a bucket with Initial: one that is not kept does not
+// fill.
+func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
+	for i := range tx.refs {
+		switch r := &tx.refs[i]; {
+		case r.found || !tx.states[i].Dirty:
+		case r.shared || s.reserve(tx, r, false):
+			s.insert(r, tx.now)
+			tx.save(i, until)
+		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
+			return r
+		}
+	}
+	return nil
+}
+
+// insert makes a slot for a ref.
+func (s *Store) insert(r *ref, now int64) {
+	var removed int64
+	r.at, removed = r.in.insert(r.key, now)
+	if r.reserved = false; !r.shared {
+		s.used.Add(-removed)
+	}
 }

@@ -1,7 +1,8 @@
 package memorystore
 
 // What a limiter asks of the store. Each is a transaction: the store locks the shards of the users, finds
-// the states, and writes them back. In the order of Take, with the other methods at the end.
+// the states, and writes them back. In the order of Take, with the other methods at the end. What a new key
+// needs is in room.go.
 
 import (
 	"context"
@@ -35,7 +36,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		// nonetheless: to drop it would give the user a full quota.
 		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
-	if lacks := s.saveAll(tx, until); lacks != nil {
+	tx.saveKnown(until)
+	if lacks := s.saveNew(tx, until); lacks != nil {
 		return full(&c, lacks, longestWait), nil
 	}
 	d.Issue(s)
@@ -152,38 +154,13 @@ func key(user, action hash, l *core.Limit) hash {
 	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
 }
 
-// full is the refusal of a charge if there is no room for the key of a ref.
-func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
-	d := time.Duration(wait) * time.Microsecond
-	return core.Decision{Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d, Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject}
-}
-
-// saveAll saves the states, and those that have no key yet at the end: a known key that was expired
-// has then been written, and is not removed for a new one. It returns a ref that lacks room if that
-// is the one of a bucket with Initial: one that is not kept does not fill.
-func (s *Store) saveAll(tx *transaction, until int64) (lacks *ref) {
-	unsaved := false
+// saveKnown saves the states that the store keeps already.
+func (tx *transaction) saveKnown(until int64) {
 	for i := range tx.refs {
 		if tx.refs[i].found {
 			tx.save(i, until)
-		} else {
-			unsaved = unsaved || tx.states[i].Dirty
 		}
 	}
-	if !unsaved {
-		return nil
-	}
-	for i := range tx.refs {
-		switch r := &tx.refs[i]; {
-		case r.found || !tx.states[i].Dirty:
-		case r.shared || s.reserve(tx, r, false):
-			s.insert(r, tx.now)
-			tx.save(i, until)
-		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
-			return r
-		}
-	}
-	return nil
 }
 
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
@@ -208,15 +185,6 @@ func (r *ref) locate() *slot {
 		r.at, _ = r.in.search(r.key)
 	}
 	return &r.in.slots[r.at]
-}
-
-// insert makes a slot for a ref.
-func (s *Store) insert(r *ref, now int64) {
-	var removed int64
-	r.at, removed = r.in.insert(r.key, now)
-	if r.reserved = false; !r.shared {
-		s.used.Add(-removed)
-	}
 }
 
 // end unlocks the shards of a charge, and gives back what it has reserved and not used.
