@@ -148,8 +148,7 @@ type Other interface{ form() Form }
 // Check brings a state to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the ask.
 func (r *Rule) Check(s *State, now int64, a *Ask) {
-	s.Dirty = false
-	s.Reading = Reading{}
+	s.Dirty, s.ahead, s.Reading = false, 0, Reading{}
 	s.Fits = r.machine.check(r, s, now, *a)
 }
 
