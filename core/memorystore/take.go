@@ -81,12 +81,11 @@ type ref struct {
 // charges wait for each other, and finds their states. It reads the clock under the locks, so that no
 // state is from a later instant.
 func (s *Store) begin(c *core.Charge) *transaction {
-	tx, user := transactions.Get().(*transaction), s.hash(c.User)
-	tx.locked = append(tx.locked, s.index(user))
-	if c.And != nil {
-		for i := range c.And {
-			tx.locked = append(tx.locked, s.index(s.hash(c.And[i].User)))
-		}
+	tx := transactions.Get().(*transaction)
+	for i := range 1 + len(c.And) {
+		s.add(tx, c.Subject(i), i)
+	}
+	if len(tx.locked) > 1 {
 		slices.Sort(tx.locked)
 		tx.locked = slices.Compact(tx.locked)
 	}
@@ -94,24 +93,26 @@ func (s *Store) begin(c *core.Charge) *transaction {
 		s.shards[at].mu.Lock()
 	}
 	tx.now, tx.known = s.now(), true
-	s.find(tx, c, 0, user)
-	for i := range c.And {
-		s.find(tx, &c.And[i], 1+i, s.hash(c.And[i].User))
+	tx.states = slices.Grow(tx.states, len(tx.refs))[:len(tx.refs)]
+	for i := range tx.refs {
+		r := &tx.refs[i]
+		s.load(r, &tx.states[i], tx.now)
+		tx.known = tx.known && (r.found || !required(r, c))
 	}
 	return tx
 }
 
-// find adds the refs and states of one subject.
-func (s *Store) find(tx *transaction, c *core.Charge, subject int, user hash) {
-	action, in := s.hash(c.Action), &s.shards[s.index(user)].keys
-	from, n := len(tx.refs), len(c.Limits)
-	tx.refs, tx.states = slices.Grow(tx.refs, n)[:from+n], slices.Grow(tx.states, n)[:from+n]
+// add adds the shard and the refs of one subject.
+func (s *Store) add(tx *transaction, c *core.Charge, subject int) {
+	user, action := s.hash(c.User), s.hash(c.Action)
+	at := s.index(user)
+	tx.locked = append(tx.locked, at)
+	from := len(tx.refs)
+	tx.refs = slices.Grow(tx.refs, len(c.Limits))[:from+len(c.Limits)]
 	for i := range c.Limits {
 		r := &tx.refs[from+i]
-		r.limit, r.subject, r.in = &c.Limits[i], subject, in
+		r.limit, r.subject, r.in = &c.Limits[i], subject, &s.shards[at].keys
 		r.key = key(user, action, r.limit)
-		s.load(r, &tx.states[from+i], tx.now)
-		tx.known = tx.known && (r.found || !required(r, c))
 	}
 }
 
