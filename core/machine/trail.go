@@ -70,9 +70,7 @@ func (m *trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
 		kept := s.Trail.Len() - s.Trail.dead(now-r.Period)
 		r.record(s, now, a.Cost)
-		if kept = max(kept, int(r.Max)); s.Trail.Len() > kept {
-			s.Trail.drop(s.Trail.Len() - kept)
-		}
+		s.Trail.drop(max(0, s.Trail.Len()-max(kept, int(r.Max))))
 	}
 }
 

@@ -7,7 +7,6 @@ package memorystore
 
 import (
 	"iter"
-	"math"
 	"slices"
 	"time"
 
@@ -25,15 +24,14 @@ const longestWait = 60e6
 // shared state decides. If that refuses, or cannot be used, makeRoom returns a ref that lacks room,
 // and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
-	free := int64(longestWait)
 	for i := range tx.refs {
 		r := &tx.refs[i]
 		if r.found || !required(r, c) || s.reserve(tx, r, c.Mode == machine.ModePeek) {
 			continue
 		}
-		lacks, free = r, tx.nextFree(r)
+		lacks, wait = r, tx.nextFree(r)
 		if !sharable(c) || !s.share(tx, i) {
-			return lacks, free
+			return lacks, wait
 		}
 	}
 	if lacks == nil {
@@ -43,10 +41,7 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	if c.Check(tx.states, tx.now) {
 		return nil, 0
 	}
-	if wait = tx.sharedWait(c); wait > 0 {
-		free = min(free, wait)
-	}
-	return lacks, free
+	return lacks, min(wait, tx.sharedWait(c))
 }
 
 // reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
@@ -130,26 +125,21 @@ func (tx *transaction) firstToExpire(t *table, h hash) (at int) {
 // nextFree is how long it takes, up to longestWait, until the first of the protected keys that
 // firstToExpire looks at can be dropped.
 func (tx *transaction) nextFree(r *ref) int64 {
-	first := int64(math.MaxInt64)
+	first := tx.now + longestWait
 	t := r.in
 	for i := range t.sample(r.key) {
 		if s := &t.slots[i]; !s.evictable(tx.now) && !tx.uses(s.key) {
 			first = min(first, s.protected, s.expires)
 		}
 	}
-	return max(1, min(first-tx.now, longestWait))
+	return first - tx.now
 }
 
 func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expires <= now }
 
 // uses reports whether a key is one of the refs', or is dropped for one.
 func (tx *transaction) uses(h hash) bool {
-	for i := range tx.refs {
-		if r := &tx.refs[i]; r.key == h || r.dropped == h {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h || r.dropped == h })
 }
 
 // sample visits up to probe keys. h gives the first one and the stride between them. With one stride
