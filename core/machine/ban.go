@@ -45,7 +45,6 @@ func (*bans) load(s *State, d *decoder) {
 // check reports whether the user is not banned. A manual ban always fits.
 func (*bans) check(_ *Rule, s *State, now int64, a Ask) bool {
 	b := s.bans()
-	s.ahead = 0
 	if !s.Exists || b == nil {
 		s.Other, s.Exists = nil, false
 		return true

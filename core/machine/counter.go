@@ -146,3 +146,13 @@ func (*counter) refuses(r *Rule, s *State) int64 {
 	}
 	return s.Counter.End
 }
+
+// pack returns the Count, which is at most two quotas.
+func (*counter) pack(_ *Rule, s *State) (value uint32, ok bool) { return uint32(s.Counter.Count), true }
+
+func (*counter) unpack(r *Rule, s *State, expires int64, value uint32) {
+	s.Counter = Counter{Count: int64(value), End: expires}
+	if r.Calendar != nil {
+		s.Counter.End -= Linger
+	}
+}

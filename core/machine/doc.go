@@ -36,7 +36,8 @@
 // order: args, load, check, charge, refuse, read, amend, save. trail.lua keeps its instants in log.lua
 // for SlidingWindow and in ring.lua for MovingWindow; in Go both are queue.go. refunds.lua and span.lua
 // have Go files too. take.lua does what Charge.Check and Charge.Commit in core/charge.go do, and amend.lua
-// what Receipt.Amend in core/refund.go does. state.lua has no Go file.
+// what Receipt.Amend in core/refund.go does. state.lua has what the others share: how a key's numbers are
+// read and written.
 //
 // Package core/storetest tests the arithmetic of both against a model. After a change run
 //
@@ -57,6 +58,7 @@
 //	core/redisstore/lua/NAME.lua      the same in Lua, unless it shares one
 //	core/window.go, meter.go or NAME.go  its constructor, bounds and identity
 //	core/text.go                      how ParseLimit reads its arguments
+//	core/leased.go                    why it cannot be leased, unless it is prepaid
 //
 // Then add it to the model in storetest/model.go and to the examples in storetest/kinds.go, and
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.

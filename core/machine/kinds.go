@@ -120,17 +120,28 @@ type machine interface {
 	refuses(r *Rule, s *State) int64
 	foreseen(r *Rule, v Reading, count bool) bool
 
+	// pack returns a number that is all of a state besides its expiry, if that is possible.
+	pack(r *Rule, s *State) (value uint32, ok bool)
+
+	// unpack makes a zero state the one that pack was given.
+	unpack(r *Rule, s *State, expires int64, value uint32)
+
 	// lease tightens a rule whose units are charged up to lease before their actions.
 	lease(r *Rule, lease int64)
 }
 
 // plain is what most machines have in common: the quota less the count remains, a reading determines the
-// later ones, and units that are charged before their actions need no tighter rule.
+// later ones, a state needs more than one number, and units that are charged before their actions need no
+// tighter rule.
 type plain struct{}
 
 func (plain) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
 
 func (plain) foreseen(*Rule, Reading, bool) bool { return true }
+
+func (plain) pack(*Rule, *State) (value uint32, ok bool) { return 0, false }
+
+func (plain) unpack(*Rule, *State, int64, uint32) {}
 
 func (plain) lease(*Rule, int64) {}
 

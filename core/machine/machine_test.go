@@ -39,24 +39,37 @@ func decide(r *Rule, s *State, now int64, a Ask) bool {
 	return s.Fits
 }
 
+// After three actions a fourth one is refused, and Wait says exactly when it would pass.
 func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
-	for _, name := range []string{"sliding", "moving", "fixed", "elastic"} {
-		r, s := rules[name], State{}
-		for i := range int64(3) {
-			if !decide(&r, &s, 100*second+i, Ask{Cost: 1}) {
-				t.Errorf("%s: action %d is refused", name, i)
+	for name, wait := range map[string]int64{
+		"sliding":  10*second - 3,
+		"refused":  10*second - 2, // the refused action has taken the place of the first one
+		"moving":   10*second - 3,
+		"fixed":    10*second - 3,
+		"elastic":  10 * second, // the refused action has moved the end
+		"calendar": 20*second - 3,
+		"inflight": 10*second - 3,
+	} {
+		r, s, now := rules[name], State{}, 100*second
+		for i := range 3 {
+			if !decide(&r, &s, now, Ask{Cost: 1}) {
+				t.Errorf("%s: action %d is refused", name, i+1)
 			}
+			now++
 		}
-		if decide(&r, &s, 100*second+3, Ask{Cost: 1}) {
+		if decide(&r, &s, now, Ask{Cost: 1}) {
 			t.Errorf("%s: a fourth action is admitted", name)
 		}
 		a := Ask{Cost: 1}
-		r.Check(&s, 100*second+3, &a)
-		v := r.Read(&s, 100*second+3, &a)
-		if again := 100*second + 3 + v.Wait; decide(&r, &s, again-1, Ask{Cost: 1, Mode: ModePeek}) && name != "elastic" {
-			t.Errorf("%s: admitted a microsecond before RetryAfter", name)
-		} else if r.Check(&s, again, &a); !s.Fits && name != "elastic" {
-			t.Errorf("%s: refused at RetryAfter", name)
+		r.Check(&s, now, &a)
+		if v := r.Read(&s, now, &a); v.Wait != wait {
+			t.Errorf("%s: the wait is %d, want %d", name, v.Wait, wait)
+		}
+		if r.Check(&s, now+wait-1, &a); s.Fits {
+			t.Errorf("%s: it fits a microsecond too early", name)
+		}
+		if r.Check(&s, now+wait, &a); !s.Fits {
+			t.Errorf("%s: it does not fit at the end of the wait", name)
 		}
 	}
 }
@@ -78,17 +91,17 @@ func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
 	}
 }
 
+// A debt keeps its fraction of a microsecond, so the rate does not drift.
 func TestAMeterDrainsAtItsRateForever(t *testing.T) {
-	r, s := NewMeter(KindFunnel, 1, 7, second), State{}
-	now, passed := 100*second, 0
-	for range 7_000 { // every microsecond at which one fits, for a thousand seconds
+	r, s := NewMeter(KindFunnel, 2, 7, second), State{}
+	now := 100 * second
+	for range 7_000 { // two at once, and then each at the first microsecond at which it fits
 		for !decide(&r, &s, now, Ask{Cost: 1}) {
 			now += r.Delay(Span{s.Meter.TAT - now, int64(s.Meter.Part)}, 1)
 		}
-		passed++
 	}
-	if took := now - 100*second; took < 999*second || took > 1000*second {
-		t.Errorf("%d units took %d us", passed, took)
+	if took, want := now-100*second, int64(999_714_286); took != want { // 6,998 sevenths of a second
+		t.Errorf("the last unit passed after %d us, want %d", took, want)
 	}
 }
 
@@ -196,17 +209,38 @@ func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 		if s.Exists != back.Exists {
 			t.Fatalf("exists: %v, and read %v", s.Exists, back.Exists)
 		}
-		for range 20 {
-			now += rapid.Int64Range(0, second).Draw(t, "step")
-			a := Ask{Cost: 1}
-			if decide(&r, &s, now, a) != decide(&r, &back, now, a) {
-				t.Fatal("they decide apart")
-			}
-			if was, is := *r.Read(&s, now, &a), *r.Read(&back, now, &a); was != is {
-				t.Fatalf("%+v, and read %+v", was, is)
-			}
-		}
+		decideAlike(t, &r, &s, &back, now)
 	})
+}
+
+// A state that was packed decides as the state itself does.
+func TestPackedStatesDecideAsTheStatesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r, s, now := randomState(t)
+		var back State
+		if value, ok := r.Pack(&s); !ok {
+			return
+		} else if s.Exists {
+			expires := r.Expires(&s)
+			back.Exists = expires > now
+			r.Unpack(&back, expires, value)
+		}
+		decideAlike(t, &r, &s, &back, now)
+	})
+}
+
+// decideAlike has two copies of a state decide from now on.
+func decideAlike(t *rapid.T, r *Rule, s, back *State, now int64) {
+	for range 20 {
+		now += rapid.Int64Range(0, second).Draw(t, "step")
+		a := Ask{Cost: 1}
+		if decide(r, s, now, a) != decide(r, back, now, a) {
+			t.Fatal("they decide apart")
+		}
+		if was, is := *r.Read(s, now, &a), *r.Read(back, now, &a); was != is {
+			t.Fatalf("%+v, and the copy %+v", was, is)
+		}
+	}
 }
 
 // A clock that steps back moves the older instants of a state back too, here below 0.

@@ -233,6 +233,19 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 
+// pack returns the Part. A TAT with a Part is rounded up to the expiry.
+func (*meter) pack(r *Rule, s *State) (value uint32, ok bool) {
+	m := &s.Meter
+	return m.Part, r.ForgetAfter == 0 && m.Turns == 0 && m.Refunds == nil
+}
+
+func (*meter) unpack(_ *Rule, s *State, expires int64, value uint32) {
+	s.Meter.TAT, s.Meter.Part = expires, value
+	if value > 0 {
+		s.Meter.TAT--
+	}
+}
+
 // lease takes from the quota what the meter gains or drains within a lease: the actions of any time
 // were charged within that time and a lease.
 func (*meter) lease(r *Rule, lease int64) {

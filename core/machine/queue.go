@@ -23,12 +23,9 @@ type Trail struct {
 	base   int64 // added to every entry, so that all can be moved at once
 	n      int32
 	head   int32      // the index of the oldest entry in the first block
-	blocks *Blocks    // the entries, if not nil
+	blocks *[][]int64 // the entries, if not nil
 	few    [few]int64 // the entries, if blocks is nil
 }
-
-// Blocks are the instants of a Trail that has more than it holds itself.
-type Blocks [][]int64
 
 // Len is how many entries are kept, including those older than the period.
 func (t *Trail) Len() int { return int(t.n) }
@@ -57,7 +54,7 @@ func (t *Trail) push(at int64, most int) {
 	case t.n < few:
 		t.few[t.n] = at
 	default:
-		t.blocks = &Blocks{append(t.larger(t.few[:], most), at)}
+		t.blocks = &[][]int64{append(t.larger(t.few[:], most), at)}
 	}
 	t.n++
 }
@@ -99,7 +96,7 @@ func (t *Trail) extend(most int) *[]int64 {
 }
 
 // split turns one block into chunks.
-func (t *Trail) split() (blocks Blocks) {
+func (t *Trail) split() (blocks [][]int64) {
 	for part := range slices.Chunk((*t.blocks)[0][t.head:], chunk) {
 		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
 	}

@@ -110,11 +110,45 @@ type Ask struct {
 // forced reports whether the ask is allowed whatever the state is.
 func (a *Ask) forced() bool { return a.Mode == ModeForce || a.Mode == ModeOwe }
 
+// A State is what a store keeps for one rule, one user and one action. The zero State stands
+// for a rule of which the store keeps nothing.
+//
+// A store loads a state, passes it to [Rule.Check] and then to [Rule.Charge] or
+// [Rule.Refuse], and writes it back if Dirty is set. Package core's Charge does so for
+// several rules at once, all or none. The methods of a rule make a State that is on the stack
+// escape to the heap, so a store that must not allocate keeps States to use again.
+//
+// A copy of a State shares Other and the instants of a long Trail with the original. A store
+// that may discard what it has decided, as with a compare-and-swap that failed, does not decide
+// on a copy: it loads the state again, with [State.UnmarshalBinary].
+//
+// What every decision of a bucket or funnel uses comes first, in few cache lines.
+type State struct {
+	Exists bool // the store keeps it; if false, the rest is ignored
+	Dirty  bool // the state is to be written
+
+	// Epoch is the store's instant 0, in microseconds since 1970. A store sets it if the rule has a
+	// Calendar. The time of day may be set, so it may be another one each time.
+	Epoch int64
+
+	Reading // Fits is set by Check, the rest by Read
+
+	next  Span  // the debt of a meter after the charge
+	ahead int64 // how far the state is ahead of a clock that stepped back
+
+	Meter   Meter   // buckets and funnels
+	Counter Counter // FixedWindow, ElasticWindow and CalendarWindow
+	Trail   Trail   // SlidingWindow and MovingWindow
+	Other   Other   // what other kinds keep; nil: nothing
+}
+
+// Other is a state that few keys have: *[Bans] or *[Slots].
+type Other interface{ form() Form }
+
 // Check brings a state to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the ask.
 func (r *Rule) Check(s *State, now int64, a *Ask) {
-	s.Dirty = false
-	s.Reading = Reading{}
+	s.Dirty, s.ahead, s.Reading = false, 0, Reading{}
 	s.Fits = r.machine.check(r, s, now, *a)
 }
 
@@ -215,3 +249,11 @@ func (r *Rule) Expires(s *State) int64 { return r.machine.expires(r, s) }
 // Refuses is the instant until which a cost of 1 is refused, unless a refund or a reset comes first. It
 // may be past.
 func (r *Rule) Refuses(s *State) int64 { return r.machine.refuses(r, s) }
+
+// Pack returns a number that is, with what [Rule.Expires] returns, all of a state. So a store can keep
+// it in a few bytes. ok is false for a state that needs more. Those of most meters and of all counters
+// need no more.
+func (r *Rule) Pack(s *State) (value uint32, ok bool) { return r.machine.pack(r, s) }
+
+// Unpack makes s, a zero State, the one that Pack was given. It leaves Exists to the store.
+func (r *Rule) Unpack(s *State, expires int64, value uint32) { r.machine.unpack(r, s, expires, value) }

@@ -64,7 +64,6 @@ func (q Slots) live(after int64) Slots {
 
 func (*slots) check(r *Rule, s *State, now int64, a Ask) bool {
 	q := s.slots()
-	s.ahead = 0
 	if !s.Exists || q == nil {
 		s.Other, s.Exists = nil, false
 		return a.forced() || a.Cost <= r.Max

@@ -41,8 +41,7 @@ func (r *Rule) live(s *State, now int64) int64 {
 
 // check reads one entry only: the newest one that must have left the window.
 func (*trail) check(r *Rule, s *State, now int64, a Ask) bool {
-	s.ahead = 0
-	if !s.Exists || s.Trail.Len() == 0 {
+	if !s.Exists {
 		return a.forced() || a.Cost <= r.Max
 	}
 	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
@@ -71,9 +70,7 @@ func (m *trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
 	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
 		kept := s.Trail.Len() - s.Trail.dead(now-r.Period)
 		r.record(s, now, a.Cost)
-		if kept = max(kept, int(r.Max)); s.Trail.Len() > kept {
-			s.Trail.drop(s.Trail.Len() - kept)
-		}
+		s.Trail.drop(max(0, s.Trail.Len()-max(kept, int(r.Max))))
 	}
 }
 

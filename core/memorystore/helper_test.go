@@ -28,6 +28,12 @@ func (c *clock) epoch() int64            { return clockEpoch }
 func (c *clock) time() time.Time         { return time.UnixMicro(c.us + clockEpoch) }
 func (c *clock) advance(d time.Duration) { c.us += int64(d / time.Microsecond) }
 
+// storeOf makes a store of so many keys, and its clock.
+func storeOf(maxKeys int) (*clock, *Store) {
+	c := &clock{}
+	return c, newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
+}
+
 func allow(t *testing.T, l *core.Limiter, user string) core.Decision {
 	t.Helper()
 	d, err := l.Allow(ctx, user, "a")

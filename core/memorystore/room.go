@@ -1,13 +1,14 @@
 package memorystore
 
-// Room for new keys in a store that is full: which key is dropped, and what a user is told if none
-// can be. Then users without a key share a state: together they may do what one user may. So a flood
-// of keys does not lock out new users.
+// New keys: makeRoom finds room for them before a charge is committed, and saveNew saves them after it.
+//
+// A store that is full drops another key. If none can be dropped, users without a key share a state:
+// together they may do what one user may. So a flood of keys does not lock out new users.
 
 import (
 	"iter"
-	"math"
 	"slices"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
@@ -23,15 +24,14 @@ const longestWait = 60e6
 // shared state decides. If that refuses, or cannot be used, makeRoom returns a ref that lacks room,
 // and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
-	free := int64(longestWait)
 	for i := range tx.refs {
 		r := &tx.refs[i]
 		if r.found || !required(r, c) || s.reserve(tx, r, c.Mode == machine.ModePeek) {
 			continue
 		}
-		lacks, free = r, tx.nextFree(r)
+		lacks, wait = r, tx.nextFree(r)
 		if !sharable(c) || !s.share(tx, i) {
-			return lacks, free
+			return lacks, wait
 		}
 	}
 	if lacks == nil {
@@ -41,10 +41,7 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	if c.Check(tx.states, tx.now) {
 		return nil, 0
 	}
-	if wait = tx.sharedWait(c); wait > 0 {
-		free = min(free, wait)
-	}
-	return lacks, free
+	return lacks, min(wait, tx.sharedWait(c))
 }
 
 // reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
@@ -128,26 +125,21 @@ func (tx *transaction) firstToExpire(t *table, h hash) (at int) {
 // nextFree is how long it takes, up to longestWait, until the first of the protected keys that
 // firstToExpire looks at can be dropped.
 func (tx *transaction) nextFree(r *ref) int64 {
-	first := int64(math.MaxInt64)
+	first := tx.now + longestWait
 	t := r.in
 	for i := range t.sample(r.key) {
 		if s := &t.slots[i]; !s.evictable(tx.now) && !tx.uses(s.key) {
 			first = min(first, s.protected, s.expires)
 		}
 	}
-	return max(1, min(first-tx.now, longestWait))
+	return first - tx.now
 }
 
 func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expires <= now }
 
 // uses reports whether a key is one of the refs', or is dropped for one.
 func (tx *transaction) uses(h hash) bool {
-	for i := range tx.refs {
-		if r := &tx.refs[i]; r.key == h || r.dropped == h {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h || r.dropped == h })
 }
 
 // sample visits up to probe keys. h gives the first one and the stride between them. With one stride
@@ -196,4 +188,39 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 		}
 	}
 	return wait
+}
+
+// full makes d the refusal of a charge if there is no room for the key of a ref. A receipt stays.
+func full(d *core.Decision, c *core.Charge, lacks *ref, wait int64) {
+	d.Allowed, d.Reason, d.Source, d.Subject = false, core.ReasonFull, core.SourceStore, lacks.subject
+	d.Limit, d.Remaining, d.Binding, d.Shadow = c.Subject(lacks.subject).Limits[0].Quota(), 0, 0, 0
+	d.RetryAfter = time.Duration(wait) * time.Microsecond
+	d.ResetAfter = d.RetryAfter
+}
+
+// saveNew saves the states that have no key yet, and makes room for those that makeRoom has not looked at.
+// The others are saved before: a known key that was expired is then not removed for a new one. saveNew
+// returns a ref that lacks room if that is the one of a bucket with Initial: one that is not kept does not
+// fill.
+func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
+	for i := range tx.refs {
+		switch r := &tx.refs[i]; {
+		case r.found || !tx.states[i].Dirty:
+		case r.shared || s.reserve(tx, r, false):
+			s.insert(r, tx.now)
+			tx.save(i, until)
+		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
+			return r
+		}
+	}
+	return nil
+}
+
+// insert makes a slot for a ref.
+func (s *Store) insert(r *ref, now int64) {
+	var removed int64
+	r.at, removed = r.in.insert(r.key, now)
+	if r.reserved = false; !r.shared {
+		s.used.Add(-removed)
+	}
 }

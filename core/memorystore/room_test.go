@@ -1,12 +1,9 @@
 package memorystore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -125,11 +122,12 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 	}
 }
 
-func TestAtTheBound(t *testing.T) {
-	hour := core.FixedWindow(2, time.Hour)
-	t.Run("what has expired goes first", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
+var hour = core.FixedWindow(2, time.Hour)
+
+// A new key takes the place of another one, as the package's documentation says.
+func TestWhichKeyIsDropped(t *testing.T) {
+	t.Run("an expired one first", func(t *testing.T) {
+		c, s := storeOf(3)
 		l, short := core.Must(core.New(s, hour)), core.Must(core.New(s, core.FixedWindow(2, time.Second)))
 		allow(t, l, "long")
 		allow(t, short, "short")
@@ -145,8 +143,7 @@ func TestAtTheBound(t *testing.T) {
 		}
 	})
 	t.Run("then the one nearest to whole", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
+		c, s := storeOf(3)
 		l := core.Must(core.New(s, hour))
 		for _, user := range []string{"first", "second", "third"} {
 			allow(t, l, user)
@@ -161,7 +158,64 @@ func TestAtTheBound(t *testing.T) {
 			}
 		}
 	})
-	t.Run("never one that is refused", func(t *testing.T) {
+	t.Run("one whose refused action could never pass", func(t *testing.T) {
+		_, s := storeOf(1)
+		l := core.Must(core.New(s, hour))
+		allow(t, l, "old")
+		if d, err := l.AllowN(ctx, "old", "a", 3); err != nil || d.RetryAfter != core.Never {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		allow(t, l, "new")
+		if d, _ := l.Peek(ctx, "old", "a"); d.Remaining != 2 {
+			t.Errorf("the old key stays: %+v", d)
+		}
+	})
+	t.Run("a bucket with Initial only when it is forgotten", func(t *testing.T) {
+		c, s := storeOf(1)
+		bucket := core.Must(core.New(s, core.TokenBucket(5, core.Every(time.Second)).Initial(1).ForgetAfter(time.Hour)))
+		allow(t, bucket, "a")
+		c.advance(time.Minute) // full, not forgotten
+		if d := allow(t, bucket, "a"); d.Remaining != 4 {
+			t.Fatalf("the bucket: %+v", d)
+		}
+		c.advance(time.Hour)
+		if d := allow(t, bucket, "a"); d.Remaining != 0 {
+			t.Fatalf("the bucket is not forgotten: %+v", d)
+		}
+	})
+	t.Run("none of the same charge", func(t *testing.T) {
+		c, s := storeOf(2)
+		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
+		for i := range 20 {
+			c.advance(time.Second)
+			if d := allow(t, two, fmt.Sprint(i)); !d.Allowed || d.Remaining != 8 {
+				t.Fatalf("user %d: %+v", i, d)
+			}
+			if d, _ := two.Peek(ctx, fmt.Sprint(i), "a"); d.Remaining != 8 {
+				t.Fatalf("user %d lost a charge: %+v", i, d)
+			}
+		}
+	})
+	t.Run("the one that Peek foresees", func(t *testing.T) {
+		brief, long := core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)
+		for range 100 { // each store's hashes are its own
+			c, s := storeOf(200)
+			limiters := []*core.Limiter{core.Must(core.New(s, brief)), core.Must(core.New(s, long))}
+			for i := range 200 {
+				allow(t, limiters[min(1, i%20)], fmt.Sprint(i))
+			}
+			c.advance(time.Second)
+			peeked, err := limiters[1].Peek(ctx, "new", "a")
+			if d := allow(t, limiters[1], "new"); err != nil || peeked.Allowed != d.Allowed {
+				t.Fatalf("Peek says %+v, %v and Allow %+v", peeked, err, d)
+			}
+		}
+	})
+}
+
+// A flood of new keys forgives no user.
+func TestARefusedKeyIsNotDropped(t *testing.T) {
+	t.Run("of any limit", func(t *testing.T) {
 		// Each of them would be, though it has not tried.
 		spent := func(l *core.Limiter) { allow(t, l, "refused"); allow(t, l, "refused") }
 		policy := core.BanPolicy{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}
@@ -179,8 +233,7 @@ func TestAtTheBound(t *testing.T) {
 				}
 			}},
 		} {
-			c := &clock{}
-			s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
+			c, s := storeOf(3)
 			l := core.Must(core.New(s, tt.limit))
 			tt.spend(l)
 			for i := range 100 {
@@ -192,151 +245,8 @@ func TestAtTheBound(t *testing.T) {
 			}
 		}
 	})
-	t.Run("new users share one quota if all keys are refused", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-		l := core.Must(core.New(s, hour))
-		for _, user := range []string{"a", "b"} {
-			allow(t, l, user)
-			allow(t, l, user)
-			c.advance(time.Minute)
-		}
-		for i, remaining := range []int{1, 0} {
-			user := fmt.Sprint("new", i)
-			peeked, err := l.Peek(ctx, user, "a")
-			if d := allow(t, l, user); err != nil || !d.Allowed || !peeked.Allowed || d.Remaining != remaining {
-				t.Fatalf("new user %d: %+v, and Peek says %+v, %v", i, d, peeked, err)
-			}
-		}
-		want := core.Decision{Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute, Reason: core.ReasonFull, Source: core.SourceStore}
-		for i := range 100 { // by none of many users, actions or stores in between
-			user, limiter := fmt.Sprint("newer", i), l
-			if i%2 == 0 {
-				limiter = core.Must(core.New(core.Observe(s, func(context.Context, core.Observation) {}), hour))
-			}
-			peeked, err := l.Peek(ctx, user, "b")
-			if d := allow(t, limiter, user); err != nil || d != want || peeked != want {
-				t.Fatalf("newer user %d: %+v, and Peek says %+v, %v; want %+v", i, d, peeked, err, want)
-			}
-		}
-		c.advance(58*time.Minute - time.Microsecond)
-		if d := allow(t, l, "last"); d.Allowed || d.RetryAfter != time.Microsecond {
-			t.Errorf("a microsecond before the first refused key expires: %+v", d)
-		}
-		c.advance(time.Microsecond)
-		if d := allow(t, l, "last"); !d.Allowed || d.Remaining != 1 {
-			t.Errorf("at the instant: %+v", d)
-		}
-		s.check(t)
-	})
-	t.Run("a user without a key waits no longer than for the shared state", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
-		allow(t, core.Must(core.New(s, core.FixedWindow(1, time.Hour))), "a")
-		l := core.Must(core.New(s, core.Funnel(1, core.Every(time.Second))))
-		allow(t, l, "b")
-		if d := allow(t, l, "c"); d.Allowed || d.RetryAfter != time.Second {
-			t.Errorf("right after another: %+v", d)
-		}
-		c.advance(time.Second)
-		if d := allow(t, l, "c"); !d.Allowed {
-			t.Errorf("a second later: %+v", d)
-		}
-	})
-	t.Run("a user without a key cannot owe, and who owes keeps the key", func(t *testing.T) {
-		c := &clock{}
-		c.advance(time.Second)
-		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
-		l := core.Must(core.Must(core.New(s, core.Funnel(2, core.Every(time.Minute)))).With(core.Refundable{}))
-		debtor, shared := allow(t, l, "debtor"), core.Decision{}
-		if err := l.Settle(ctx, debtor, 4); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 100 {
-			if d := allow(t, l, fmt.Sprint("new ", i)); d.Allowed {
-				shared = d
-			}
-		}
-		if d, _ := l.Peek(ctx, "debtor", "a"); d.Allowed || d.RetryAfter != 3*time.Minute {
-			t.Errorf("the debtor: %+v", d)
-		}
-		if err := l.Settle(ctx, shared, 2); err == nil {
-			t.Error("a debt was charged to what all new users share, or to nobody")
-		}
-	})
-	t.Run("Status of a user without a key has every limit", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-		two := core.Must(core.New(s, core.FixedWindow(1, time.Hour), core.FixedWindow(1, 2*time.Hour)))
-		for _, user := range []string{"a", "a", "b"} {
-			allow(t, two, user)
-		}
-		got, err := two.Status(ctx, "c", "a")
-		if err != nil || len(got.Limits) != 2 {
-			t.Fatalf("%+v, %v", got, err)
-		}
-		for i, wait := range []time.Duration{time.Hour, 2 * time.Hour} {
-			want := core.LimitStatus{Limit: two.Limits()[i], RetryAfter: wait, ResetAfter: wait}
-			if got.Limits[i] != want {
-				t.Errorf("%+v, want %+v", got.Limits[i], want)
-			}
-		}
-	})
-	t.Run("a ban by hand, and a turn, need a key", func(t *testing.T) {
-		c := &clock{us: 1e9}
-		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-		two := core.Must(core.New(s, core.FixedWindow(1, time.Hour), core.FixedWindow(1, 2*time.Hour)))
-		allow(t, two, "a")
-		l := core.Must(core.New(s, core.Funnel(1, core.Every(time.Second))))
-		banning := core.Must(l.With(core.BanPolicy{Refusals: 9, Within: time.Second, Bans: []time.Duration{time.Hour}}))
-		if err := banning.Ban(ctx, "b", "a", time.Hour); err == nil {
-			t.Error("banned without a key")
-		}
-		if d := allow(t, banning, "c"); !d.Allowed {
-			t.Errorf("after a ban that failed: %+v", d)
-		}
-		charge := core.Charge{User: "d", Action: "a", Limits: l.Limits(), Receipt: true, Ask: machine.Ask{Cost: 1, Ahead: 2e6}}
-		if d, err := s.Take(ctx, charge); err != nil || d.Allowed || d.Reason != core.ReasonFull {
-			t.Errorf("a turn without a key: %+v, %v", d, err)
-		}
-	})
-	t.Run("the wait is no longer than the first of the refused keys is kept", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-		two := core.Must(core.New(s, core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)))
-		allow(t, two, "a")
-		allow(t, two, "a") // both windows are now kept from going for an hour
-		l := core.Must(core.New(s, hour))
-		allow(t, l, "shares")
-		allow(t, l, "shares")
-		d := allow(t, l, "new")
-		if d.Reason != core.ReasonFull || d.RetryAfter != time.Second {
-			t.Fatalf("the new key: %+v", d)
-		}
-		c.advance(d.RetryAfter)
-		if d := allow(t, l, "new"); !d.Allowed {
-			t.Errorf("at the instant: %+v", d)
-		}
-	})
-	t.Run("a look at a new key finds what has expired as the action would", func(t *testing.T) {
-		brief, long := core.FixedWindow(1, time.Second), core.FixedWindow(1, time.Hour)
-		for range 100 { // each store's hashes are its own
-			c := &clock{}
-			s := newStore(&Options{MaxKeys: 200}, c.now, c.epoch)
-			limiters := []*core.Limiter{core.Must(core.New(s, brief)), core.Must(core.New(s, long))}
-			for i := range 200 {
-				allow(t, limiters[min(1, i%20)], fmt.Sprint(i))
-			}
-			c.advance(time.Second)
-			peeked, err := limiters[1].Peek(ctx, "new", "a")
-			if d := allow(t, limiters[1], "new"); err != nil || peeked.Allowed != d.Allowed {
-				t.Fatalf("Peek says %+v, %v and Allow %+v", peeked, err, d)
-			}
-		}
-	})
-	t.Run("nor one that a smaller tier, or a larger cost, was refused", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 100}, c.now, c.epoch)
+	t.Run("after a smaller tier or a larger cost was refused", func(t *testing.T) {
+		_, s := storeOf(100)
 		paid, free := core.Must(core.New(s, core.FixedWindow(5, time.Hour))), core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 		for range 3 {
 			allow(t, paid, "tier")
@@ -358,15 +268,14 @@ func TestAtTheBound(t *testing.T) {
 			t.Errorf("a flood forgave the larger cost: %+v, %v", d, err)
 		}
 	})
-	t.Run("nor one that was refused and then had an action of another limiter pass", func(t *testing.T) {
+	t.Run("after another limiter has admitted an action since", func(t *testing.T) {
 		for _, of := range []func(n int) core.Limit{
 			func(n int) core.Limit { return core.FixedWindow(n, time.Hour) },
 			func(n int) core.Limit { return core.ElasticWindow(n, time.Hour) },
 			func(n int) core.Limit { return core.SlidingWindow(n, time.Hour) },
 			func(n int) core.Limit { return core.MovingWindow(n, time.Hour) },
 		} {
-			c := &clock{}
-			s := newStore(&Options{MaxKeys: 100}, c.now, c.epoch)
+			c, s := storeOf(100)
 			free, paid := core.Must(core.New(s, of(2))), core.Must(core.New(s, of(9)))
 			for range 3 {
 				allow(t, free, "tier")
@@ -381,123 +290,19 @@ func TestAtTheBound(t *testing.T) {
 			}
 		}
 	})
-	t.Run("but one whose refused action could never pass", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
-		l := core.Must(core.New(s, hour))
-		allow(t, l, "old")
-		if d, err := l.AllowN(ctx, "old", "a", 3); err != nil || d.RetryAfter != core.Never {
-			t.Fatalf("%+v, %v", d, err)
-		}
-		allow(t, l, "new")
-		if d, _ := l.Peek(ctx, "old", "a"); d.Remaining != 2 {
-			t.Errorf("the old key stays: %+v", d)
-		}
-	})
-	t.Run("a shadow limit for whose key there is no room is left out", func(t *testing.T) {
-		for _, shadow := range []core.Limit{hour, core.TokenBucket(2, core.Every(time.Hour)).Initial(2)} {
-			c := &clock{}
-			s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-			l := core.Must(core.New(s, core.FixedWindow(9, time.Hour), shadow.Shadow()))
-			once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
-			allow(t, once, "refused")
-			for i := range 5 {
-				if d := allow(t, l, "u"); !d.Allowed || d.Reason != "" || d.Remaining != 8-i {
-					t.Fatalf("beside %s: action %d: %+v", shadow, i, d)
-				}
-			}
-		}
-	})
-	t.Run("a limiter of more limits than keys is an error of New", func(t *testing.T) {
-		_, err := core.New(core.Fallback(New(nil), New(&Options{MaxKeys: 1})), hour, core.SlidingWindow(1, time.Hour))
-		if err == nil || !strings.Contains(err.Error(), "MaxKeys is 1") {
-			t.Errorf("New: %v", err)
-		}
-	})
-	t.Run("a new key does not displace one of its own", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-		two := core.Must(core.New(s, core.FixedWindow(9, time.Minute), core.Funnel(9, core.Every(time.Minute))))
-		for i := range 20 {
-			c.advance(time.Second)
-			if d := allow(t, two, fmt.Sprint(i)); !d.Allowed || d.Remaining != 8 {
-				t.Fatalf("user %d: %+v", i, d)
-			}
-			if d, _ := two.Peek(ctx, fmt.Sprint(i), "a"); d.Remaining != 8 {
-				t.Fatalf("user %d lost a charge: %+v", i, d)
-			}
-		}
-	})
-	t.Run("a user without a key charges all of its limits or none", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 2}, c.now, c.epoch)
-		allow(t, core.Must(core.New(s, core.FixedWindow(1, time.Hour))), "a")
-		window := core.FixedWindow(9, time.Minute)
-		two := core.Must(core.New(s, window, core.Funnel(9, core.Every(time.Minute))))
-		// The first limit takes the key that is left, and the second the shared state.
-		if d, err := two.AllowN(ctx, "b", "a", 9); err != nil || !d.Allowed {
-			t.Fatalf("two limits in one place: %+v, %v", d, err)
-		}
-		if d := allow(t, two, "c"); d.Reason != core.ReasonFull {
-			t.Fatalf("the shared funnel is full: %+v", d)
-		}
-		if d := allow(t, core.Must(core.New(s, window)), "d"); d.Remaining != 8 {
-			t.Errorf("the refusal has charged the shared window: %+v", d)
-		}
-		if s.used.Load() != 2 {
-			t.Errorf("%d keys are kept", s.used.Load())
-		}
-		s.check(t)
-	})
-	t.Run("a bucket that is refused its first action, and cannot be kept, has no wait of its own", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
-		once := core.Must(core.New(s, hour))
-		allow(t, once, "a")
-		allow(t, once, "a")
-		bucket := core.Must(core.New(s, core.TokenBucket(10, core.Every(time.Second)).Initial(2)))
-		if d, err := bucket.AllowN(ctx, "new", "a", 5); err != nil || d.Reason != core.ReasonFull || d.RetryAfter != time.Minute {
-			t.Errorf("it does not fill while it is not kept: %+v, %v", d, err)
-		}
-	})
-	t.Run("a bucket with Initial goes only when it is forgotten", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
-		bucket := core.Must(core.New(s, core.TokenBucket(5, core.Every(time.Second)).Initial(1).ForgetAfter(time.Hour)))
-		allow(t, bucket, "a")
-		c.advance(time.Minute) // full, not forgotten
-		if d := allow(t, bucket, "a"); d.Remaining != 4 {
-			t.Fatalf("the bucket: %+v", d)
-		}
-		c.advance(time.Hour)
-		if d := allow(t, bucket, "a"); d.Remaining != 0 {
-			t.Fatalf("the bucket is not forgotten: %+v", d)
-		}
-	})
 }
 
-// A decision by a shared state takes no longer than another one, however long its trail.
-func TestASharedTrailIsNotCopied(t *testing.T) {
-	const max = 100_000
-	c := &clock{}
-	s := newStore(&Options{MaxKeys: 1}, c.now, c.epoch)
-	once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
-	allow(t, once, "a")
-	allow(t, once, "a")
-	l := core.Must(core.New(s, core.MovingWindow(max, time.Hour)))
-	if d, err := l.AllowN(ctx, "new", "a", max-2); err != nil || !d.Allowed {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for _, want := range []bool{true, true, false} {
-		if d := allow(t, l, "new"); d.Allowed != want {
-			t.Errorf("%+v", d)
+func TestAShadowLimitWithoutRoomIsLeftOut(t *testing.T) {
+	for _, shadow := range []core.Limit{hour, core.TokenBucket(2, core.Every(time.Hour)).Initial(2)} {
+		_, s := storeOf(2)
+		l := core.Must(core.New(s, core.FixedWindow(9, time.Hour), shadow.Shadow()))
+		once := core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
+		allow(t, once, "refused")
+		for i := range 5 {
+			if d := allow(t, l, "u"); !d.Allowed || d.Reason != "" || d.Remaining != 8-i {
+				t.Fatalf("beside %s: action %d: %+v", shadow, i, d)
+			}
 		}
-	}
-	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > max {
-		t.Errorf("three decisions have allocated %d bytes", n)
 	}
 }
 
@@ -520,8 +325,7 @@ func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 	}
 	for name, wait := range map[string]time.Duration{"the keys have expired": 24 * time.Hour, "they have not": 0} {
 		t.Run(name, func(t *testing.T) {
-			c := &clock{}
-			s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
+			c, s := storeOf(maxKeys)
 			l := limiter(s)
 			// Of a limit of 1 each key would be refused, and could not be dropped.
 			fill(s, core.Must(core.New(s, core.FixedWindow(2, time.Hour))), 1)
@@ -543,8 +347,7 @@ func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 		})
 	}
 	t.Run("they are refused", func(t *testing.T) {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
+		_, s := storeOf(maxKeys)
 		fill(s, limiter(s), 2)
 		for i := range 400 {
 			if d := allow(t, limiter(s), fmt.Sprint(i)); d.Reason == core.ReasonFull && d.RetryAfter != time.Minute {
@@ -559,8 +362,7 @@ func TestOneUsersManyActionsLeaveRoomForOthers(t *testing.T) {
 func TestExpiredKeysOfOneUserGoBeforeLiveKeysOfOthers(t *testing.T) {
 	const maxKeys = 8192
 	const users = maxKeys * 3 / 4
-	c := &clock{}
-	s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
+	c, s := storeOf(maxKeys)
 	l := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 	for i := range maxKeys {
 		if _, err := l.Allow(ctx, "hog", fmt.Sprint(i)); err != nil {
@@ -587,8 +389,8 @@ func TestExpiredKeysOfOneUserGoBeforeLiveKeysOfOthers(t *testing.T) {
 // be dropped does not become rare in one part of a table.
 func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 	const maxKeys = 8192
-	c := &clock{us: 1e9}
-	s := newStore(&Options{MaxKeys: maxKeys}, c.now, c.epoch)
+	c, s := storeOf(maxKeys)
+	c.us = 1e9
 	refused, passing := core.Must(core.New(s, core.FixedWindow(1, time.Hour))), core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 	for i := range maxKeys {
 		if i%5 > 0 {
@@ -663,8 +465,7 @@ func TestARefusalOfALargerCostProtectsTheKey(t *testing.T) {
 
 // A look at a new key in a store that is full drops no key.
 func TestAPeekDropsNoKey(t *testing.T) {
-	c := &clock{}
-	s := newStore(&Options{MaxKeys: 3}, c.now, c.epoch)
+	_, s := storeOf(3)
 	two := core.Must(core.New(s, core.FixedWindow(2, time.Hour), core.FixedWindow(2, 2*time.Hour)))
 	one := core.Must(core.New(s, core.FixedWindow(2, time.Hour)))
 	allow(t, two, "a")

@@ -4,13 +4,13 @@ package memorystore
 
 import "github.com/tailcut/tailcut/core/machine"
 
-// A slot holds the state of one key. A counter, and a meter that is no more than a TAT, are in
-// the slot itself. Any other state is in an arena.
+// A slot holds the state of one key: itself, if [machine.Rule.Pack] makes a number of the state, or else in
+// an arena.
 type slot struct {
 	key       hash   // 0: the slot is empty
-	expires   int64  // Rule.Expires: a meter's TAT, rounded up; a counter's End, for a calendar plus Linger
+	expires   int64  // Rule.Expires
 	protected int64  // the key is not dropped for another one before this instant
-	value     uint32 // a meter's Part, a counter's Count, or an index in an arena
+	value     uint32 // what Pack has made of the state, or an index in an arena
 	form      form
 }
 
@@ -39,22 +39,14 @@ type other struct {
 // expired leaves its memory to the next one.
 func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 	st.Exists = s.expires > now
-	switch {
-	case s.form == inTrails:
+	switch s.form {
+	case inSlot:
+		r.Unpack(st, s.expires, s.value)
+	case inTrails:
 		st.Trail = *t.arenas.trails.at(s.value)
-	case s.form == inOthers:
+	case inOthers:
 		o := t.arenas.others.at(s.value)
 		st.Meter, st.Other = o.meter, o.other
-	case r.Kind.Form() == machine.FormMeter:
-		st.Meter.TAT, st.Meter.Part = s.expires, s.value
-		if s.value > 0 {
-			st.Meter.TAT--
-		}
-	default:
-		st.Counter = machine.Counter{Count: int64(s.value), End: s.expires}
-		if r.Calendar != nil {
-			st.Counter.End -= machine.Linger
-		}
 	}
 }
 
@@ -62,16 +54,15 @@ func (t *table) load(s *slot, r *machine.Rule, st *machine.State, now int64) {
 func (t *table) store(s *slot, r *machine.Rule, st *machine.State) {
 	s.expires = r.Expires(st)
 	s.protect(r.Refuses(st))
+	value, packed := r.Pack(st)
 	switch {
-	case r.Kind.Form() == machine.FormTrail:
-		put(&t.arenas.trails, s, inTrails, st.Trail)
-	case r.ForgetAfter > 0 || st.Meter.Turns != 0 || st.Meter.Refunds != nil || st.Other != nil:
-		put(&t.arenas.others, s, inOthers, other{st.Meter, st.Other})
-	case r.Kind.Form() == machine.FormMeter:
+	case packed:
 		t.arenas.release(s)
-		s.value = st.Meter.Part
+		s.value = value
+	case st.Trail.Len() > 0:
+		put(&t.arenas.trails, s, inTrails, st.Trail)
 	default:
-		s.value = uint32(st.Counter.Count)
+		put(&t.arenas.others, s, inOthers, other{st.Meter, st.Other})
 	}
 }
 

@@ -30,6 +30,13 @@ func TestOptionsOutOfBoundsPanic(t *testing.T) {
 	}
 }
 
+func TestALimiterNeedsAsManyKeysAsLimits(t *testing.T) {
+	_, err := core.New(core.Fallback(New(nil), New(&Options{MaxKeys: 1})), hour, core.SlidingWindow(1, time.Hour))
+	if err == nil || !strings.Contains(err.Error(), "MaxKeys is 1") {
+		t.Errorf("New: %v", err)
+	}
+}
+
 func TestTimeIsMonotonic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(New(nil), core.SlidingWindow(2, time.Minute)))

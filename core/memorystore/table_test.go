@@ -18,8 +18,7 @@ func TestTableKeepsEveryLiveKey(t *testing.T) {
 		core.SlidingWindow(3, 3*time.Second),
 		core.TokenBucket(3, core.Every(time.Second)).Initial(1).ForgetAfter(4 * time.Second),
 	}
-	c := &clock{}
-	s := newStore(&Options{MaxKeys: 1 << 20}, c.now, c.epoch)
+	c, s := storeOf(1 << 20)
 	var limiters []*core.Limiter
 	for _, l := range limits {
 		limiters = append(limiters, core.Must(core.New(s, l)))
@@ -96,8 +95,7 @@ func TestAFullTableRemovesEveryExpiredKey(t *testing.T) {
 // What a queue takes, at the limit and under steady use.
 func TestAQueueTakesEightAndAHalfBytesPerAction(t *testing.T) {
 	for _, n := range []int{5, 33, 65, 100, 300, 1000, 4097, 10_000, 100_000} {
-		c := &clock{}
-		s := newStore(&Options{MaxKeys: 10_000}, c.now, c.epoch)
+		c, s := storeOf(10_000)
 		l := core.Must(core.New(s, core.MovingWindow(n, time.Duration(n)*time.Millisecond)))
 		other := core.Must(core.New(s, core.MovingWindow(1, time.Hour)))
 		for i := range 5000 { // every shard has a table

@@ -1,7 +1,8 @@
 package memorystore
 
 // What a limiter asks of the store. Each is a transaction: the store locks the shards of the users, finds
-// the states, and writes them back. In the order of Take, with the other methods at the end.
+// the states, and writes them back. In the order of Take, with the other methods at the end. What a new key
+// needs is in room.go.
 
 import (
 	"context"
@@ -36,7 +37,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		// nonetheless: to drop it would give the user a full quota.
 		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
-	if lacks := s.saveAll(tx, until); lacks != nil {
+	tx.saveKnown(until)
+	if lacks := s.saveNew(tx, until); lacks != nil {
 		full(&d, &c, lacks, longestWait)
 		return d, nil
 	}
@@ -53,16 +55,7 @@ type transaction struct {
 	locked []int           // which shards are locked
 }
 
-var transactions = sync.Pool{New: func() any {
-	few := new(struct { // one allocation
-		transaction
-		refs   [4]ref
-		states [4]machine.State
-		locked [4]int
-	})
-	few.transaction = transaction{refs: few.refs[:0], states: few.states[:0], locked: few.locked[:0]}
-	return &few.transaction
-}}
+var transactions = sync.Pool{New: func() any { return new(transaction) }}
 
 // A ref says where the state of a limit is, if the store keeps it.
 type ref struct {
@@ -81,12 +74,11 @@ type ref struct {
 // charges wait for each other, and finds their states. It reads the clock under the locks, so that no
 // state is from a later instant.
 func (s *Store) begin(c *core.Charge) *transaction {
-	tx, user := transactions.Get().(*transaction), s.hash(c.User)
-	tx.locked = append(tx.locked, s.index(user))
-	if c.And != nil {
-		for i := range c.And {
-			tx.locked = append(tx.locked, s.index(s.hash(c.And[i].User)))
-		}
+	tx := transactions.Get().(*transaction)
+	for i := range 1 + len(c.And) {
+		s.add(tx, c.Subject(i), i)
+	}
+	if len(tx.locked) > 1 {
 		slices.Sort(tx.locked)
 		tx.locked = slices.Compact(tx.locked)
 	}
@@ -94,24 +86,26 @@ func (s *Store) begin(c *core.Charge) *transaction {
 		s.shards[at].mu.Lock()
 	}
 	tx.now, tx.known = s.now(), true
-	s.find(tx, c, 0, user)
-	for i := range c.And {
-		s.find(tx, &c.And[i], 1+i, s.hash(c.And[i].User))
+	tx.states = slices.Grow(tx.states, len(tx.refs))[:len(tx.refs)]
+	for i := range tx.refs {
+		r := &tx.refs[i]
+		s.load(r, &tx.states[i], tx.now)
+		tx.known = tx.known && (r.found || !required(r, c))
 	}
 	return tx
 }
 
-// find adds the refs and states of one subject.
-func (s *Store) find(tx *transaction, c *core.Charge, subject int, user hash) {
-	action, in := s.hash(c.Action), &s.shards[s.index(user)].keys
-	from, n := len(tx.refs), len(c.Limits)
-	tx.refs, tx.states = slices.Grow(tx.refs, n)[:from+n], slices.Grow(tx.states, n)[:from+n]
+// add adds the shard and the refs of one subject.
+func (s *Store) add(tx *transaction, c *core.Charge, subject int) {
+	user, action := s.hash(c.User), s.hash(c.Action)
+	at := s.index(user)
+	tx.locked = append(tx.locked, at)
+	from := len(tx.refs)
+	tx.refs = slices.Grow(tx.refs, len(c.Limits))[:from+len(c.Limits)]
 	for i := range c.Limits {
 		r := &tx.refs[from+i]
-		r.limit, r.subject, r.in = &c.Limits[i], subject, in
+		r.limit, r.subject, r.in = &c.Limits[i], subject, &s.shards[at].keys
 		r.key = key(user, action, r.limit)
-		s.load(r, &tx.states[from+i], tx.now)
-		tx.known = tx.known && (r.found || !required(r, c))
 	}
 }
 
@@ -154,40 +148,13 @@ func key(user, action hash, l *core.Limit) hash {
 	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
 }
 
-// full makes d the refusal of a charge if there is no room for the key of a ref. A receipt stays.
-func full(d *core.Decision, c *core.Charge, lacks *ref, wait int64) {
-	d.Allowed, d.Reason, d.Source, d.Subject = false, core.ReasonFull, core.SourceStore, lacks.subject
-	d.Limit, d.Remaining, d.Binding, d.Shadow = c.Subject(lacks.subject).Limits[0].Quota(), 0, 0, 0
-	d.RetryAfter = time.Duration(wait) * time.Microsecond
-	d.ResetAfter = d.RetryAfter
-}
-
-// saveAll saves the states, and those that have no key yet at the end: a known key that was expired
-// has then been written, and is not removed for a new one. It returns a ref that lacks room if that
-// is the one of a bucket with Initial: one that is not kept does not fill.
-func (s *Store) saveAll(tx *transaction, until int64) (lacks *ref) {
-	unsaved := false
+// saveKnown saves the states that the store keeps already.
+func (tx *transaction) saveKnown(until int64) {
 	for i := range tx.refs {
 		if tx.refs[i].found {
 			tx.save(i, until)
-		} else {
-			unsaved = unsaved || tx.states[i].Dirty
 		}
 	}
-	if !unsaved {
-		return nil
-	}
-	for i := range tx.refs {
-		switch r := &tx.refs[i]; {
-		case r.found || !tx.states[i].Dirty:
-		case r.shared || s.reserve(tx, r, false):
-			s.insert(r, tx.now)
-			tx.save(i, until)
-		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
-			return r
-		}
-	}
-	return nil
 }
 
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
@@ -212,15 +179,6 @@ func (r *ref) locate() *slot {
 		r.at, _ = r.in.search(r.key)
 	}
 	return &r.in.slots[r.at]
-}
-
-// insert makes a slot for a ref.
-func (s *Store) insert(r *ref, now int64) {
-	var removed int64
-	r.at, removed = r.in.insert(r.key, now)
-	if r.reserved = false; !r.shared {
-		s.used.Add(-removed)
-	}
 }
 
 // end unlocks the shards of a charge, and gives back what it has reserved and not used.
