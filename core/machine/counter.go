@@ -38,10 +38,10 @@ func (*counter) check(r *Rule, s *State, now int64, a Ask) bool {
 // steps back over a boundary by at most this, neither period has its quota twice.
 const Linger = int64(1e6)
 
-// align is check for a calendar window. Which period a count is of says its end: the period with the
-// nearest end. It may differ from the calendar's, since a monotonic clock and the time of day differ
-// by microseconds each time, and two processes may have different time zone data. Each count lasts
-// until its own end at least, so the period that begins last never has more than the quota.
+// align is check for a calendar window. A count belongs to the period whose end is nearest to the
+// count's. The two may differ, since a monotonic clock and the time of day differ by microseconds each
+// time, and two processes may have different time zone data. Each count lasts until its own end at
+// least, so the period that begins last never has more than the quota.
 func (r *Rule) align(s *State, now int64) {
 	c := &s.Counter
 	start, end := r.Calendar.Period(now + s.Epoch)

@@ -177,7 +177,10 @@ type Reading struct {
 	Level int   // a ban: bans in a row
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 	Wait  int64 // until the rule has room for a cost up to Max, if it has none; a ban: until it ends
-	Mark  int64 // what an amendment needs. Meters: the number of the last refund; see [Refunds]. Slots: the first one's ID, less the first ID of the instant of the charge
+
+	// Mark is what an amendment needs. Of a meter it is the number of the last refund: see [Refunds]. Of
+	// slots it is the first one's ID, less the first ID of the instant of the charge.
+	Mark int64
 }
 
 // Read fills in s.Reading after Check, and after Charge or Refuse if the store calls them.

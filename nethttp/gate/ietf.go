@@ -86,8 +86,8 @@ func (p *policy) write(h http.Header, d *core.Decision) {
 	i := p.binding(d)
 	l, name := p.limits[i], p.names[i]
 	item := name + ";r=" + strconv.Itoa(d.Remaining)
-	// t is how long the client can use no more than r. For an allowed action, only the decision
-	// of a fixed or elastic window tells it: such a window gets its quota back at once.
+	// t is the time until more than r can be used. For an allowed action, only the decision of a
+	// fixed, elastic or calendar window tells it: such a window gets its quota back at once.
 	if t := d.RetryAfter; d.Allowed && l.Rule().AtOnce() {
 		item += ";t=" + strconv.FormatInt(secondsUp(0, d.ResetAfter), 10)
 	} else if !d.Allowed && t != core.Never {

@@ -56,8 +56,8 @@ func parseItem(item string) (r, t int64, ok bool) {
 	return r, t, err == nil
 }
 
-// looser reports whether a decision is tighter than what is shown: less remains, or the same and for
-// longer.
+// looser reports whether what is shown is looser than a decision: more remains, or the same and for a
+// shorter time.
 func (s *shown) looser(d *core.Decision, now time.Time) bool {
 	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
 		return !s.there || remaining < s.remaining

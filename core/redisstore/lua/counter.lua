@@ -32,8 +32,8 @@ local function load(l, key)
 	l.stored = l.ends -- in Redis
 end
 
--- align is check for a calendar window. Which period a count is of says its end: the period with the
--- nearest end. It may differ from the calendar's, since processes may have different time zone data.
+-- align is check for a calendar window. A count belongs to the period whose end is nearest to the
+-- count's. The two may differ, since processes may have different time zone data.
 local function align(l, now)
 	local starts, i = l.starts, 1
 	while starts[i + 1] and starts[i + 1] <= now do
