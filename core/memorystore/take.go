@@ -55,7 +55,16 @@ type transaction struct {
 	locked []int           // which shards are locked
 }
 
-var transactions = sync.Pool{New: func() any { return new(transaction) }}
+var transactions = sync.Pool{New: func() any {
+	few := new(struct { // one allocation
+		transaction
+		refs   [4]ref
+		states [4]machine.State
+		locked [4]int
+	})
+	few.transaction = transaction{refs: few.refs[:0], states: few.states[:0], locked: few.locked[:0]}
+	return &few.transaction
+}}
 
 // A ref says where the state of a limit is, if the store keeps it.
 type ref struct {
