@@ -33,7 +33,7 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
-	return All(ctx, l.For(user, action).Cost(n))
+	return All(ctx, Subject{l, user, action, n})
 }
 
 // A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes it.

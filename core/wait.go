@@ -55,7 +55,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 // year: if its turn comes later, the error is [ErrRefused]. Unlike ctx's deadline, the end of most
 // does not cut short a call of the store that is under way: its answer counts.
 func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (Decision, error) {
-	return WaitAll(ctx, most, l.For(user, action).Cost(n))
+	return WaitAll(ctx, most, Subject{l, user, action, n})
 }
 
 // WaitAll is [Limiter.WaitFor] for several subjects: it blocks until [All] allows. Callers that wait for

@@ -48,7 +48,9 @@ func TestContributingFollowsADecision(t *testing.T) {
 	}
 }
 
-func isFile(word string) bool { return strings.HasSuffix(word, ".go") || strings.HasSuffix(word, ".lua") }
+func isFile(word string) bool {
+	return strings.HasSuffix(word, ".go") || strings.HasSuffix(word, ".lua")
+}
 
 // source is the text of a file, which is below the folder or the root.
 func source(t *testing.T, folder, name string) string {
