@@ -19,7 +19,7 @@ import (
 )
 
 func Example_who() {
-	// The user's id from your login, or else the address. The two are never equal.
+	// The user's id from your login, or else the address with a mark (~2:), so that the two are never equal.
 	user := keyfuncs.First(keyfuncs.ContextValue(userKey{}), keyfuncs.RemoteIP)
 
 	// Behind your own proxies, which append to X-Forwarded-For.
