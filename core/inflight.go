@@ -139,7 +139,7 @@ func (s *slotWaiters) wake(r *Receipt) {
 //
 // A slot is freed once, whatever is called and however often. After an error the slot may still be
 // taken, and Release may be tried again. If it is not, the slot is free when its lease ends. Release
-// never frees the slot of another action, also if the lease has ended meanwhile and another action has
+// never frees the slot of another action, even if the lease has ended meanwhile and another action has
 // taken its place. Slots are told apart by the microsecond in which they were taken, so there is one
 // exception: the slot is gone, after a Reset for example, and the clock then steps back to exactly that
 // microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release does nothing for a decision that

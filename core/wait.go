@@ -38,7 +38,7 @@ var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 // ElasticWindow, a CountRefused and a BanPolicy count only a refusal that Wait returns before ctx
 // ends.
 //
-// A caller who is banned waits until the ban ends, also if the ban comes while it waits. But a ban does
+// A caller who is banned waits until the ban ends, even if the ban comes while it waits. But a ban does
 // not take a reserved turn away.
 //
 // If the store fails, all waiting callers ask it at once.

@@ -20,7 +20,7 @@ var (
 // header. Behind a proxy it is the proxy's address: use [ForwardedIP] or
 // [TrustedHeaderIP] there.
 //
-// An IPv4 address is one key, "203.0.113.9", also if it is written as IPv6 (::ffff:203.0.113.9).
+// An IPv4 address is one key, "203.0.113.9", even if it is written as IPv6 (::ffff:203.0.113.9).
 // Of an IPv6 address the first 64 bits are the key, "2001:db8:1:2::/64", since one host can use
 // all addresses of a /64. [Subnet] changes these lengths.
 //
@@ -80,12 +80,12 @@ func RemoteAddr(r *http.Request) (netip.Addr, error) {
 	return addr, err
 }
 
-// ForwardedAddr is [ForwardedIP] with the whole address, as of [RemoteAddr].
+// ForwardedAddr is [ForwardedIP] with the whole address, like [RemoteAddr].
 func ForwardedAddr(trusted ...netip.Prefix) func(*http.Request) (netip.Addr, error) {
 	return forwarded("ForwardedAddr", trusted)
 }
 
-// TrustedHeaderAddr is [TrustedHeaderIP] with the whole address, as of [RemoteAddr].
+// TrustedHeaderAddr is [TrustedHeaderIP] with the whole address, like [RemoteAddr].
 func TrustedHeaderAddr(name string, trusted ...netip.Prefix) func(*http.Request) (netip.Addr, error) {
 	return trustedHeader("TrustedHeaderAddr", name, trusted)
 }

@@ -10,6 +10,8 @@ type Counter struct {
 // refusals.
 type counter struct{ plain }
 
+func (r *Rule) elastic() bool { return r.Kind == KindElasticWindow }
+
 func (*counter) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
 
 func (*counter) load(s *State, d *decoder) {
@@ -73,7 +75,7 @@ func (*counter) charge(r *Rule, s *State, now int64, a Ask) {
 		}
 	}
 	c.Count += cost
-	if !s.Exists || r.RecordsRefusals() {
+	if !s.Exists || r.elastic() {
 		c.End = now + r.Period
 		if r.Calendar != nil {
 			_, end := r.Calendar.Period(now + s.Epoch)
@@ -84,7 +86,7 @@ func (*counter) charge(r *Rule, s *State, now int64, a Ask) {
 }
 
 func (*counter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
+	if r.elastic() && record && !a.Patient && r.refused(s, a) {
 		s.Counter.End = now + r.Period
 		s.Dirty = true
 	}
@@ -97,7 +99,7 @@ func (*counter) read(_ *Rule, s *State, now, _ int64) {
 func (*counter) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
 	c, end := &s.Counter, t.At+t.Reading.Rest.Whole
 	switch {
-	case r.RecordsRefusals():
+	case r.elastic():
 		if now >= t.At+r.Period {
 			return false // the charge may belong to an earlier window
 		}

@@ -176,7 +176,7 @@ func (s *Store) share(tx *transaction, i int) bool {
 	}
 	r.in, r.key, r.shared = in, its, true
 	tx.states[i] = machine.State{}
-	s.load(r, &tx.states[i], tx.now)
+	s.find(r, &tx.states[i], tx.now)
 	return true
 }
 

@@ -98,7 +98,7 @@ func (s *Store) begin(c *core.Charge) *transaction {
 	tx.states = slices.Grow(tx.states, len(tx.refs))[:len(tx.refs)]
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		s.load(r, &tx.states[i], tx.now)
+		s.find(r, &tx.states[i], tx.now)
 		tx.known = tx.known && (r.found || !required(r, c))
 	}
 	return tx
@@ -118,8 +118,8 @@ func (s *Store) add(tx *transaction, c *core.Charge, subject int) {
 	}
 }
 
-// load looks for the key of a ref, and fills in its state, a zero State.
-func (s *Store) load(r *ref, state *machine.State, now int64) {
+// find looks for the key of a ref, and fills in its state, a zero State.
+func (s *Store) find(r *ref, state *machine.State, now int64) {
 	rule := r.limit.Rule()
 	if r.at, r.found = r.in.search(r.key); r.found {
 		r.in.load(&r.in.slots[r.at], rule, state, now)

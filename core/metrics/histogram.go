@@ -32,7 +32,7 @@ func (h *histogram) add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// snapshot reads the counts. Its Count is always their sum, also if add runs meanwhile.
+// snapshot reads the counts. Its Count is always their sum, even if add runs meanwhile.
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Sum: time.Duration(h.sum.Load()), Buckets: make([]Bucket, len(h.bounds))}
 	for i := range h.counts {

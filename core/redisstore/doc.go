@@ -118,7 +118,7 @@
 //
 // If the caller's context ends before its charge is sent, the caller is not charged. After
 // that it may be charged. It may also be charged if the caller sends its call itself. So at most the
-// charges of the batches under way are taken without an answer: 2,048 units in each batch, and as
+// charges of the batches under way are taken without an answer: up to 2,048 in each batch, and as
 // many batches as there are connections, at most 32. A charge that takes a slot of core.InFlight does not
 // end with its caller. After an [ErrTimeout] the slot may be taken until its lease ends.
 //
