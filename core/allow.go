@@ -160,13 +160,14 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 	}
 	var c Charge
 	c.of(subjects, ask)
+	l := subjects[0].limiter
 	for i := range c.And {
-		if !joins(subjects[0].limiter.store, c.User, c.And[i].User) {
+		if !joins(l.store, c.User, c.And[i].User) {
 			*d, err = inTurn(ctx, &c, subjects)
 			return err
 		}
 	}
-	err = take(ctx, &c, subjects, d)
+	err = l.take(ctx, &c, d)
 	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
 		d.Subject = 0
 	}
@@ -188,38 +189,28 @@ func (c *Charge) of(subjects []Subject, ask machine.Ask) {
 	}
 	for i := range subjects {
 		s, own := &subjects[i], c.Subject(i)
-		own.User, own.Action, own.Limits = s.user, s.action, s.limiter.limits
-		own.Ask, own.Receipt = ask, receipt && ask.Mode != machine.ModePeek
+		own.User, own.Action, own.Limits, own.slotWaiters = s.user, s.action, s.limiter.limits, s.limiter.slotWaiters
+		own.Ask, own.Receipt = ask, receipt
 		own.Cost = int64(s.cost)
 	}
 }
 
-// take asks the store about a charge of the subjects, and fills in d. If the store returns an error, its
-// decision is ignored.
+// take asks the store and fills in d. If the store returns an error, its decision is ignored.
 //
 // A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
 // stay taken until their leases end.
-func take(ctx context.Context, c *Charge, subjects []Subject, d *Decision) (err error) {
-	if c.Mode != machine.ModePeek && slices.ContainsFunc(subjects, Subject.takesSlots) {
+func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
+	if c.takesSlots() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if *d, err = subjects[0].limiter.store.Take(ctx, *c); err != nil {
+	if *d, err = l.store.Take(ctx, *c); err != nil {
 		*d = Decision{}
-	}
-	r := d.receipt
-	for i := len(subjects) - 1; i >= 0 && r != nil; i-- { // the last one's receipt comes first
-		if subjects[i].takesSlots() {
-			r.slots = newTakenSlots(subjects[i].limiter.slotWaiters)
-		}
-		r = r.and
 	}
 	return err
 }
 
 // never reports whether the cost can never pass.
 func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
-
-func (s Subject) takesSlots() bool { return s.limiter.slotWaiters != nil }
 
 // decideFree decides about subjects of which some cost nothing. It asks those first.
 func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
@@ -257,7 +248,8 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 
 // allowNothing decides a cost of 0, which only a ban refuses.
 func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
-	d, s, err := l.look(ctx, user, action)
+	var s Status
+	d, err := l.look(ctx, user, action, &s)
 	switch {
 	case err != nil || d.Allowed:
 	case s.Ban.Banned:
@@ -301,9 +293,6 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 		return d, err
 	}
 	ask := machine.Ask{Mode: machine.ModeForce, Cost: int64(n)}
-	d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask})
-	if err != nil {
-		return Decision{}, err
-	}
-	return d, nil
+	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
+	return d, err
 }

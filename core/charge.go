@@ -3,6 +3,7 @@ package core
 // From a charge and the states of its limits to the decision.
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -19,8 +20,7 @@ type Charge struct {
 	// policy's limit alone.
 	machine.Ask
 
-	// Receipt asks for a decision with a receipt: see [Decision.Issue]. That of a Peek has the readings, and
-	// nothing to give back.
+	// Receipt asks for a decision that can be given back: see [Decision.Issue].
 	Receipt bool
 
 	// And are the further subjects of a call of [All]: each has its User, Action, Limits and Ask, the
@@ -28,6 +28,17 @@ type Charge struct {
 	// at one instant. Only a store that is a [machine.Joiner] gets them. The states and readings of such a charge
 	// are those of its own limits, and after them those of each of And.
 	And []Charge
+
+	// A decorator that makes a new charge loses these: then a Status has one limit only, and a slot that is
+	// released wakes nobody at once.
+	status      *Status      // to be filled in by Commit or Answer
+	slotWaiters *slotWaiters // of a limiter with InFlight
+}
+
+// takesSlots reports whether a charge of one or more subjects may take slots.
+func (c *Charge) takesSlots() bool {
+	return c.Mode != machine.ModePeek &&
+		(c.slotWaiters != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slotWaiters != nil }))
 }
 
 // Subject is the charge of the i-th subject: 0 is the charge itself, and after it come those of And. If
@@ -123,28 +134,37 @@ func (c *Charge) answer(n int, reading func(i int) *machine.Reading, now int64) 
 			d = its
 		}
 	}
-	if c.Receipt && (d.Allowed || c.Mode == machine.ModePeek) {
+	if c.Receipt || c.status != nil {
 		kept := make([]machine.Reading, n) // a store may change its own
 		for i := range kept {
 			kept[i] = *reading(i)
 		}
-		d.receipt = c.receipts(kept, now)
+		c.conclude(&d, kept, now)
 	}
 	return d
 }
 
-// receipts are those of all subjects, the last one first. They keep the readings.
-func (c *Charge) receipts(readings []machine.Reading, now int64) (last *Receipt) {
+// conclude fills in the status that the charge asks for, and makes the receipts of all subjects, which
+// keep the readings.
+func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
+	if c.status != nil {
+		c.status.fill(c.Limits, readings)
+	}
+	if !c.Receipt || !d.Allowed || c.Mode == machine.ModePeek {
+		return
+	}
 	for i := range 1 + len(c.And) {
 		own := c.Subject(i)
 		n := len(own.Limits)
-		last = &Receipt{User: own.User, Action: own.Action, Limits: own.Limits, At: now, Readings: readings[:n:n], and: last}
-		if c.Mode != machine.ModePeek {
-			last.Cost = own.Cost
+		d.receipt = &Receipt{
+			User: own.User, Action: own.Action, Limits: own.Limits, Cost: own.Cost,
+			At: now, Readings: readings[:n:n], and: d.receipt,
+		}
+		if takeSlots(own.Limits) {
+			d.receipt.slots = newTakenSlots(own.slotWaiters)
 		}
 		readings = readings[n:]
 	}
-	return last
 }
 
 // binds reports whether the decision of a limit or a subject binds rather than that of those before it.

@@ -62,21 +62,20 @@ func (c *Charge) untouched() (d Decision) {
 
 // whole is untouched for one subject.
 func (c *Charge) whole() Decision {
+	if c.status != nil {
+		whole := make([]machine.Reading, len(c.Limits))
+		for i := range whole {
+			whole[i].Fits = true
+		}
+		c.status.fill(c.Limits, whole)
+	}
 	enforced := enforced(c.Limits)
 	for i := range enforced {
 		if quota := enforced[i].quota(); c.Cost > int64(quota) && c.Mode != machine.ModeForce && c.Mode != machine.ModeOwe {
 			return Decision{Limit: quota, Remaining: int(least(enforced)), Binding: i, RetryAfter: Never, Reason: ReasonLimited}
 		}
 	}
-	d := Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
-	if c.Receipt && c.Mode == machine.ModePeek {
-		readings := make([]machine.Reading, len(c.Limits))
-		for i := range readings {
-			readings[i].Fits = true
-		}
-		d.receipt = c.receipts(readings, 0)
-	}
-	return d
+	return Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
 }
 
 // Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is

@@ -116,8 +116,11 @@ func (s *slotWaiters) unwatch(user string, w *waiter) {
 	}
 }
 
-// wake wakes those who may wait for the slots of a receipt.
+// wake wakes those who may wait for the slots of a receipt. s may be nil.
 func (s *slotWaiters) wake(r *Receipt) {
+	if s == nil {
+		return
+	}
 	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
 	s.mu.Lock()
 	defer s.mu.Unlock()

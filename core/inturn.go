@@ -39,7 +39,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		own.And, own.Receipt = nil, true
 		d, err := Decision{}, ctx.Err()
 		if err == nil {
-			err = take(ctx, &own, subjects[i:i+1], &d)
+			err = subjects[i].limiter.take(ctx, &own, &d)
 		}
 		r := d.receipt
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow

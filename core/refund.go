@@ -34,11 +34,11 @@ type Amender interface {
 	Amend(ctx context.Context, r *Receipt, a machine.Amendment) (done bool, err error)
 }
 
-// A Receipt is for authors of stores. It says what an allowed charge has taken, or what a Peek has read.
+// A Receipt is for authors of stores. It says what an allowed charge has taken.
 type Receipt struct {
 	User, Action string
 	Limits       []Limit
-	Cost         int64             // of a Peek 0
+	Cost         int64
 	At           int64             // the instant of the charge, on the store's clock
 	Readings     []machine.Reading // of each limit, after it
 
@@ -52,9 +52,7 @@ type Receipt struct {
 // answer to a charge with Receipt.
 func (d *Decision) Issue(by Amender) {
 	for r := d.receipt; r != nil; r = r.and {
-		if r.Cost > 0 {
-			r.by = by
-		}
+		r.by = by
 	}
 }
 

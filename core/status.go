@@ -38,29 +38,27 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	if err := l.check(ctx, user, action); err != nil {
 		return Status{}, err
 	}
-	_, s, err := l.look(ctx, user, action)
-	return s, err
-}
-
-// look asks the store whether one action would pass, and for the readings of all limits.
-func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, s Status, err error) {
-	ask := machine.Ask{Mode: machine.ModePeek, Cost: 1}
-	d, err = l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.limits, Ask: ask, Receipt: true})
-	if err != nil {
-		return Decision{}, Status{}, err
-	}
-	if r := d.receipt; r != nil {
-		s = statusOf(r.Limits, r.Readings)
-	} else { // the store uses neither Charge.Commit nor Charge.Answer, and so takes one limit only
+	var s Status
+	d, err := l.look(ctx, user, action, &s)
+	switch {
+	case err != nil:
+		return Status{}, err
+	case s.Limits == nil: // a store that uses neither Charge.Commit nor Charge.Answer, and so takes one limit only
 		s.Limits = []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}
 	}
-	d.receipt = nil
-	return d, s, nil
+	return s, nil
 }
 
-// statusOf reads the status from the readings of limits for a cost of 1.
-func statusOf(limits []Limit, readings []machine.Reading) (s Status) {
-	s.Limits = make([]LimitStatus, 0, len(limits))
+// look asks the store whether one action would pass, and fills in s.
+func (l *Limiter) look(ctx context.Context, user, action string, s *Status) (d Decision, err error) {
+	ask := machine.Ask{Mode: machine.ModePeek, Cost: 1}
+	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.limits, Ask: ask, status: s}, &d)
+	return d, err
+}
+
+// fill reads the status from the readings of a charge's limits. The charge's cost is 1.
+func (s *Status) fill(limits []Limit, readings []machine.Reading) {
+	*s = Status{Limits: make([]LimitStatus, 0, len(limits))}
 	for i := range limits {
 		l, v := &limits[i], &readings[i]
 		if l.kind == machine.KindBan {
@@ -72,5 +70,4 @@ func statusOf(limits []Limit, readings []machine.Reading) (s Status) {
 		}
 		s.Limits = append(s.Limits, LimitStatus{*l, int(l.rule.Remaining(v)), l.retryAfter(v, 1), micros(v.Rest.Ceil())})
 	}
-	return s
 }

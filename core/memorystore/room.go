@@ -190,12 +190,13 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	return wait
 }
 
-// full makes d the refusal of a charge if there is no room for the key of a ref. A receipt stays.
-func full(d *core.Decision, c *core.Charge, lacks *ref, wait int64) {
-	d.Allowed, d.Reason, d.Source, d.Subject = false, core.ReasonFull, core.SourceStore, lacks.subject
-	d.Limit, d.Remaining, d.Binding, d.Shadow = c.Subject(lacks.subject).Limits[0].Quota(), 0, 0, 0
-	d.RetryAfter = time.Duration(wait) * time.Microsecond
-	d.ResetAfter = d.RetryAfter
+// full is the refusal of a charge if there is no room for the key of a ref.
+func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
+	d := time.Duration(wait) * time.Microsecond
+	return core.Decision{
+		Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d,
+		Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject,
+	}
 }
 
 // saveNew saves the states that have no key yet, and makes room for those that makeRoom has not looked at.

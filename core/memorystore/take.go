@@ -24,10 +24,9 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	if passes && !tx.known {
 		if lacks, wait := s.makeRoom(tx, &c); lacks != nil {
 			if c.Mode == machine.ModePeek {
-				d = c.Commit(tx.states, tx.now, passes) // a Status has the numbers of every limit
+				c.Commit(tx.states, tx.now, passes) // a Status has the numbers of every limit
 			}
-			full(&d, &c, lacks, wait)
-			return d, nil
+			return full(&c, lacks, wait), nil
 		}
 	}
 	d = c.Commit(tx.states, tx.now, passes)
@@ -39,8 +38,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	tx.saveKnown(until)
 	if lacks := s.saveNew(tx, until); lacks != nil {
-		full(&d, &c, lacks, longestWait)
-		return d, nil
+		return full(&c, lacks, longestWait), nil
 	}
 	d.Issue(s)
 	return d, nil

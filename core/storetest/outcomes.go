@@ -886,7 +886,7 @@ var refundRules = []promise{
 		}
 	}},
 
-	{"a Peek has nothing to give back", func(s *script) {
+	{"a Peek has no receipt", func(s *script) {
 		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
 		d, err := s.f.Store.Take(s.Context(), core.Charge{
 			User: a.user, Action: a.action, Limits: a.l.Limits(), Ask: machine.Ask{Cost: 1, Mode: machine.ModePeek}, Receipt: true})

@@ -42,6 +42,14 @@ func (d *demand) expect(now time.Time) int64 {
 	return max(d.want>>min(62, past/d.lease), int64(math.Ceil(min(rate, maxUnits))))
 }
 
+// lately returns how many units were used since the last command, if that was less than a lease ago.
+func (d *demand) lately(now time.Time) int64 {
+	if now.Sub(d.since) >= d.lease {
+		return 0
+	}
+	return d.used
+}
+
 // age begins to count anew if the last command was a lease ago.
 func (d *demand) age(now time.Time) {
 	if now.Sub(d.since) >= d.lease {

@@ -144,7 +144,7 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	direct := server.far || h.failed // then nobody waits for a command
 	patient := waited < maxWaits && !direct
 	share := int64(h.last.Remaining) / portion
-	near := share <= h.used+h.waiting // the limit
+	near := share <= h.lately(now)+h.waiting // the limit
 	units = min(h.plan(cost, now), share)
 	delay := h.delay(now)
 	switch {

@@ -124,7 +124,9 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		}
 		begun = cmp.Or(begun, now)
 		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
-		h.age(now)
+		if do != wait {
+			h.age(now)
+		}
 		f := h.asking
 		switch do {
 		case refuse:
