@@ -3,6 +3,7 @@ package core
 // Allow, and All for several subjects: from the arguments to the store.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -252,8 +253,8 @@ func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decisi
 	d, err := l.look(ctx, user, action, &s)
 	switch {
 	case err != nil || d.Allowed:
-	case s.Ban.Banned:
-		d.RetryAfter = s.Ban.RetryAfter
+	case d.Reason == ReasonBanned: // and if a decorator has lost the status, for as long as the decision says
+		d.RetryAfter = cmp.Or(s.Ban.RetryAfter, d.RetryAfter)
 	default:
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 	}

@@ -47,6 +47,13 @@ func TestADecoratorMayMakeANewCharge(t *testing.T) {
 		return s.Take(context.Background(), core.Charge{User: "tenant:" + c.User, Action: c.Action, Limits: c.Limits, Ask: c.Ask, Receipt: c.Receipt})
 	})
 	holdsOneSlot(t, core.Must(core.New(store, core.InFlight(1))))
+	calls := core.Must(core.Must(core.New(store, core.FixedWindow(9, time.Hour))).With(core.BanPolicy{}))
+	if err := calls.Ban(t.Context(), "alice", "call", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := calls.AllowN(t.Context(), "alice", "call", 0); err != nil || d.Allowed || d.Reason != core.ReasonBanned {
+		t.Errorf("a banned user: %+v, %v", d, err)
+	}
 }
 
 func TestADecoratorMayLeaveOutASubject(t *testing.T) {

@@ -49,6 +49,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
@@ -63,7 +64,8 @@ type request struct {
 	size     int           // numbers in the reply
 	weight   int           // how long it takes, in simple charges
 
-	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars.
+	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars, or
+	// without one from 0 to MaxInt64.
 	start, end int64
 }
 
@@ -72,11 +74,21 @@ type request struct {
 func (s *Store) request(c *core.Charge) *request {
 	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
 	r := at.Load()
-	if now := s.clock().UnixMicro(); r == nil || now < r.start || now >= r.end || !r.matches(c) {
-		r = newRequest(c, now)
+	if r == nil || !r.matches(c) || !r.timely(s.clock) {
+		r = newRequest(c, s.clock().UnixMicro())
 		at.Store(r)
 	}
 	return r
+}
+
+// timely reports whether the request is for the time of a clock. Without a calendar it is for any, and the
+// clock is not read.
+func (r *request) timely(clock func() time.Time) bool {
+	if r.end == math.MaxInt64 {
+		return true
+	}
+	now := clock().UnixMicro()
+	return r.start <= now && now < r.end
 }
 
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.

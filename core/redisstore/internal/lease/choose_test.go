@@ -7,7 +7,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Whether the limit is near says what was used since the last command, unless that was a lease ago.
+// What was used before a pause of a lease does not make the limit near.
 func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
 	now := time.Now()
 	h := &holding{demand: demand{lease: 100 * time.Millisecond, since: now.Add(-time.Second), used: 1000}, budget: budget{pace: pace}}
