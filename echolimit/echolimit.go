@@ -24,10 +24,12 @@ package echolimit
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
@@ -50,6 +52,18 @@ func Value(key string) keyfuncs.UserOf[echo.Context] {
 
 // Action returns a KeyFunc that always returns name.
 func Action(name string) keyfuncs.ActionOf[echo.Context] { return gate.Action[echo.Context](name) }
+
+// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
+// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
+// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+//
+//	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
+//
+// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login (Value), or more
+// than one process (store: redisstore).
+func PerIP(max int, period time.Duration) echo.MiddlewareFunc {
+	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), From(keyfuncs.RemoteIP), Action("request"))
+}
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
 // action. It panics if an argument is nil, or if user and action are swapped.

@@ -27,6 +27,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
@@ -58,6 +59,18 @@ func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*g
 // "unmatched".
 func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
+}
+
+// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
+// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
+// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+//
+//	r.POST("/replies", ginlimit.PerIP(5, time.Minute), reply)
+//
+// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login (Value), or more
+// than one process (store: redisstore).
+func PerIP(max int, period time.Duration) gin.HandlerFunc {
+	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), From(keyfuncs.RemoteIP), Action("request"))
 }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its

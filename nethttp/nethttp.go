@@ -7,9 +7,22 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
+
+// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
+// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
+// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+//
+//	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
+//
+// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login
+// (keyfuncs.ContextValue), or more than one process (store: redisstore).
+func PerIP(max int, period time.Duration) func(http.Handler) http.Handler {
+	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), keyfuncs.RemoteIP, keyfuncs.Action("request"))
+}
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
 // action. It panics if an argument is nil, or if user and action are swapped.
