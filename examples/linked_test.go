@@ -73,7 +73,7 @@ func TestProgramsLinkOnlyWhatTheyUse(t *testing.T) {
 			}
 			for _, test := range []string{
 				"testing", own + "/core/storetest", own + "/nethttp/gate/gatetest", "github.com/alicebob/miniredis/v2",
-				"pgregory.net/rapid", "github.com/anishathalye/porcupine", "go.uber.org/goleak", "github.com/hashicorp/go-retryablehttp",
+				"pgregory.net/rapid", "github.com/anishathalye/porcupine", "go.uber.org/goleak",
 			} {
 				if slices.Contains(packages, test) {
 					t.Errorf("it links %s, which is for tests", test)
