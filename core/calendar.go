@@ -123,7 +123,7 @@ func (c calendar) limit(max int) Limit {
 }
 
 func (c calendar) text(l *Limit) string {
-	return fmt.Sprintf("%s(%d, %s, %s)", l.kind.Constructor(), l.max, c.unit, c.zone)
+	return fmt.Sprintf("%s(%d, %.40s, %.65s)", l.kind.Constructor(), l.max, c.unit, c.zone)
 }
 
 func (c calendar) validate(l *Limit, bad badValue) error {

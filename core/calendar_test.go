@@ -36,6 +36,8 @@ func TestZonesThatACalendarWindowRefuses(t *testing.T) {
 		{"one called UTC", core.CalendarWindow(5, core.Day, time.FixedZone("UTC", 3600)), "is not UTC"},
 		{"an unknown name", core.CalendarWindow(5, core.Day, time.FixedZone("Moon/Tranquility", 0)), `import _ "time/tzdata"`},
 		{"a name with a space", core.CalendarWindow(5, core.Day, time.FixedZone("my zone", 0)), "no name in the time zone database"},
+		{"a long name", core.CalendarWindow(5, core.Day, time.FixedZone(strings.Repeat("A", 1<<20), 0)), "no name in the time zone database"},
+		{"a long unit", core.CalendarWindow(5, core.CalendarUnit(strings.Repeat("d", 1<<20)), nil), "is not one of minute"},
 		{"a unit that does not exist", core.CalendarWindow(5, "decade", nil), `unit "decade" is not one of minute, hour, day, week, month, year`},
 		{"no unit", core.CalendarWindow(5, "", nil), `unit "" is not one of`},
 		{"a max of 0", core.CalendarWindow(0, core.Day, nil), "core: CalendarWindow(0, day, UTC): max 0 is not within 1 to 1000000000"},
@@ -45,7 +47,10 @@ func TestZonesThatACalendarWindowRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := core.New(memorystore.New(nil), tt.limit)
 			if !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %q", err, tt.want)
+				t.Errorf("%.400v, want %q", err, tt.want)
+			}
+			if err != nil && len(err.Error()) > 400 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 			if _, err := core.ParseLimit(tt.limit.String()); err == nil && tt.limit != core.CalendarWindow(5, core.Day, load(t, "UTC")) && !strings.Contains(tt.want, "is not ") {
 				t.Errorf("ParseLimit takes %s", tt.limit)
