@@ -145,8 +145,9 @@ type Config struct {
 
 	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
 	// clients that were refused together do not all come back in the same second. How much
-	// longer depends only on the user, and is the same on every server. The response agrees
-	// with it, and the decision that Deny and the handler get stays exact.
+	// longer depends on the user and on a random key of the process, so that the wait does not
+	// tell who the user is. The response agrees with it, and the decision that Deny and the
+	// handler get stays exact.
 	SpreadRetryAfter bool
 }
 
