@@ -247,7 +247,10 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
-//	defer func() { err = nethttp.Settle(r, written) }()
+//	defer func() { err = nethttp.Settle(r, max(estimated, written)) }()
+//
+// Settle less than the estimate only if the cost is known, such as a usage that an API has reported. A
+// client that disconnects before the answer begins has caused the work too.
 //
 // Call it once, when the cost is known, even if the response has begun or the client has disconnected: it
 // does not end with the request's context. A second call does nothing. A request that is never settled
