@@ -145,8 +145,9 @@ type Config struct {
 
 	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
 	// clients that were refused together do not all come back in the same second. How much
-	// longer depends only on the user, and is the same on every server. The response agrees
-	// with it, and the decision that Deny and the handler get stays exact.
+	// longer depends on the user and on a random key of the process, so that the wait does not
+	// tell who the user is. The response agrees with it, and the decision that Deny and the
+	// handler get stays exact.
 	SpreadRetryAfter bool
 }
 
@@ -246,7 +247,10 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
-//	defer func() { err = nethttp.Settle(r, written) }()
+//	defer func() { err = nethttp.Settle(r, max(estimated, written)) }()
+//
+// Settle less than the estimate only if the cost is known, such as a usage that an API has reported. A
+// client that disconnects before the answer begins has caused the work too.
 //
 // Call it once, when the cost is known, even if the response has begun or the client has disconnected: it
 // does not end with the request's context. A second call does nothing. A request that is never settled
