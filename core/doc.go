@@ -72,6 +72,9 @@
 //
 // With [Refundable] a decision can be changed once: see "Costs known at the end".
 //
+// With [OnlyFailures] the limits count failures only, for attempts that may turn out right, such as logins. No
+// number of right attempts at the same time bans.
+//
 // A ban belongs to one action, or with BanPolicy.PerUser to all of a user's actions. If
 // the limiters of replies and posts both have such a policy on one store, a user who is
 // banned for replying cannot post either.

@@ -101,6 +101,8 @@ type slotWaiters struct {
 	byUser map[string][]*waiter
 }
 
+func newSlotWaiters() *slotWaiters { return &slotWaiters{byUser: map[string][]*waiter{}} }
+
 func (s *slotWaiters) watch(user string, w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

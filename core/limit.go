@@ -51,6 +51,7 @@ const (
 	modName
 	modSlotLease
 	modLeased
+	modFailures
 )
 
 // A shape is what the limits have in common that take the same arguments.
@@ -69,6 +70,7 @@ func (l Limit) derived() Limit {
 	l.shape.compile(&l)
 	identity := l.kind.String() + l.shape.identity(&l)
 	l.tighten()
+	l.rule.Failures = l.mods&modFailures != 0
 	if l.mods&modLeased != 0 {
 		identity += "/" + ascii(shortest(l.leased))
 	}

@@ -176,7 +176,7 @@ func (r *Receipt) concerned(a machine.Amendment) bool {
 
 // charged reports whether the charge has taken from the i-th limit.
 func (r *Receipt) charged(i int) bool {
-	if l := &r.Limits[i]; l.kind == machine.KindBan {
+	if l := &r.Limits[i]; l.kind == machine.KindBan || l.rule.Failures {
 		return false
 	} else if !l.shadow {
 		return true

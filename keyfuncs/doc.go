@@ -26,6 +26,8 @@
 //	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
 //	no users; a CDN in front of your own nginx             ForwardedIP(the CDN's prefixes, nginx's): see "Behind a proxy"
 //	no users; an edge proxy sets its own header            TrustedHeaderIP(name, the proxy's prefixes...)
+//	no users; your nginx connects by a unix socket         ForwardedIP(UnixSocket)
+//	no users; a cloud's load balancer                      ForwardedIP(its prefixes...): see "Behind a proxy"
 //	a login form, where no user is authenticated yet       two limits or three: see "Logins"
 //	one limit for all clients together                     Everyone
 //	anything else, such as a tenant                        your own Func
@@ -67,6 +69,19 @@
 // Do not read the CDN's own header, such as CF-Connecting-IP, behind such an nginx. The nginx passes it
 // on from a client that connects past the CDN.
 //
+// Load balancers differ in what they append to X-Forwarded-For, and so in what to trust:
+//
+//	AWS (ALB)               the client. Trust the subnets of the load balancer
+//	Azure (gateway)         the client and its port. Trust the gateway's subnet
+//	Google (application)    the client, and then the load balancer's own public address. Trust
+//	                        130.211.0.0/22, 35.191.0.0/16 and the address of the forwarding rule, or
+//	                        all clients are one
+//	NetScaler               the client, IPv6 in brackets. Trust its own addresses
+//	nginx on a unix socket  what proxy_set_header says, as above. Trust UnixSocket
+//
+// An nginx on the same host that connects by a unix socket has no address. [UnixSocket] trusts it, and
+// everybody else who may open the socket.
+//
 // Do not use middleware that copies such a header into RemoteAddr without a check, as
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
 // has its own quota.
@@ -74,7 +89,9 @@
 // # Addresses
 //
 // An IPv4 address is one key. For IPv6 the key is the first 64 bits, because one host can use
-// every address of a /64. [Subnet] groups larger networks.
+// every address of a /64. [Subnet] groups larger networks. Behind NAT64 all IPv4 clients are in one /64,
+// so the key of an address in 64:ff9b::/96 is its IPv4 address. If your network has a prefix of its own, say
+// so as in the example "Nat64". A peer is trusted by the address as it came.
 //
 // # Logins
 //
@@ -158,6 +175,8 @@
 //	forwarded-untrusted     a request had a header with the client's address, and nothing checks it; or
 //	                        Header reads such a header
 //	trusted-never-matches   1,000 such requests, and no peer was in the trusted prefixes
+//	one-client              1,000 requests through trusted proxies had one client, with others to its left in
+//	                        the header
 //	never-a-user            the first function of a First has found no key in 1,000 requests
 //
 // Package nethttp lists all codes and what to do about them.

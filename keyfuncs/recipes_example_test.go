@@ -112,3 +112,25 @@ func ExampleForwardedIP_cdn() {
 	// past the CDN 203.0.113.66 <nil>
 	// past it, forged 203.0.113.66 <nil>
 }
+
+// A network whose NAT64 has a prefix of its own: the key of an IPv4 client is its IPv4 address.
+func Example_nat64() {
+	own := netip.MustParsePrefix("2001:db8:64::/96")
+	who := keyfuncs.Subnet{}.Of(func(r *http.Request) (netip.Addr, error) {
+		addr, err := keyfuncs.RemoteAddr(r)
+		if own.Contains(addr) {
+			b := addr.As16()
+			addr = netip.AddrFrom4([4]byte(b[12:]))
+		}
+		return addr, err
+	})
+
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, r.RemoteAddr = range []string{"[2001:db8:64::203.0.113.9]:4711", "[64:ff9b::203.0.113.9]:4711", "[2001:db8:1:2::7]:4711"} {
+		fmt.Println(who(r))
+	}
+	// Output:
+	// 203.0.113.9 <nil>
+	// 203.0.113.9 <nil>
+	// 2001:db8:1:2::/64 <nil>
+}

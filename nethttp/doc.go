@@ -150,8 +150,12 @@
 //	                       reads one of these headers, so that any client can choose its address.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
-//	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
-//	                       found none in 1,000. Mount the limit inside the login.
+//	one-client             1,000 requests through trusted proxies had one client, with other addresses to its
+//	                       left in X-Forwarded-For. If the client is a proxy or load balancer of yours, as
+//	                       with Google's, trust its address too: see keyfuncs, "Behind a proxy".
+//	never-a-user           The first 100 requests had no user, or one that could not be read, or the first
+//	                       function of a keyfuncs.First found none in 1,000. The error says why. Mount the
+//	                       limit inside the login.
 //	never-an-action        The first 100 requests with a user had no action. Use one that every request has,
 //	                       such as Action("reply") or Route.
 //	user-with-port         The first five users were addresses with a port, as http.Request.RemoteAddr is.

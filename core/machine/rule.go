@@ -25,6 +25,9 @@ type Rule struct {
 	Lease int64 // how long before the action a unit may be charged: see [Rule.WithLease]
 
 	Ban *BanRule // KindBan
+
+	// Failures says that only a forced ask is charged, for an action that has failed: core.OnlyFailures.
+	Failures bool
 }
 
 // NewWindow makes the rule of a window of at most max units a period.
@@ -153,8 +156,12 @@ func (r *Rule) Check(s *State, now int64, a *Ask) {
 }
 
 // Charge charges the cost to a checked state: all of it, with ModeForce what fits, with ModeOwe what a
-// state can hold.
-func (r *Rule) Charge(s *State, now int64, a *Ask) { r.machine.charge(r, s, now, *a) }
+// state can hold. Of a rule of Failures, nothing unless the ask is forced.
+func (r *Rule) Charge(s *State, now int64, a *Ask) {
+	if !r.Failures || a.forced() {
+		r.machine.charge(r, s, now, *a)
+	}
+}
 
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban == nil || r.Max > 0) }

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -36,18 +38,26 @@ func (s *suspicion) clear(many int32) {
 
 func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
-// noteKeyless notes that a subject had no key, which f is about, and logs if no request has had one: a
-// limit that is mounted before the login never has a user.
+// noteKeyless notes that a subject had no key that could be read, which f is about, and logs if no request has
+// had one: a limit that is mounted before the login never has a user, and a proxy may write a client's address
+// in a form that is not read.
 func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure) {
-	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.note(manyKeyless) {
+	if f.Status != http.StatusBadRequest || !missing.note(manyKeyless) {
 		return
 	}
-	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", g.name, manyKeyless, f.asking)
-	if f.asking == "user" {
-		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", m.actionToLog(c), "error", f.Err)
-	} else {
-		slog.Default().Warn(text+`use one that every request has, such as Action("reply") or Route`, "code", "never-an-action", "error", f.Err)
+	code, remedy := "never-a-user", "the error says why; a limit that is mounted before the login never has one"
+	if f.asking == "action" {
+		code, remedy = "never-an-action", `use one that every request has, such as Action("reply") or Route`
 	}
+	has := "had no " + f.asking
+	if errors.Is(f, keyfuncs.ErrBadKey) {
+		has, remedy = "had no "+f.asking+" that can be read", "the error says what cannot be read"
+	}
+	args := []any{"code", code, "error", f.Err}
+	if f.asking == "user" {
+		args = slices.Insert(args, 2, any("action"), any(m.actionToLog(c)))
+	}
+	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests %s and were answered 400; %s", g.name, manyKeyless, has, remedy), args...)
 }
 
 // warnPort logs once if all users are addresses with a port.

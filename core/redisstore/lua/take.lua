@@ -14,11 +14,12 @@ local function plan(word)
 	local rules, subject = {mode = mode, patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0}, nil
 	rules.forced = mode == 'f' or mode == 'o' or nil
 	repeat
-		local further, kind, first, second, third, rest, mark, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)()', at)
+		local further, kind, first, second, third, rest, mark, failures, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
 		local machine, shadow = require(kind), mark ~= ''
 		local l = machine.args(rules, kind, shadow, first, second, third, rest)
 		subject = further == '' and subject or l -- its first limit, where its notes are
 		l.machine, l.shadow, l.subject = machine, shadow, subject
+		l.spared = failures ~= '' and not rules.forced
 		rules[#rules + 1], at = l, next
 	until at > #word
 	if known == 1000 then plans, known = {}, 0 end
@@ -70,7 +71,7 @@ local function decide(keys, args, words, repeats, now, reply)
 				local l = rules[i]
 				local machine = l.machine
 				if pass and not (short and l.shadow and l.subject.short == turn) then
-					machine.charge(l, now)
+					if not l.spared then machine.charge(l, now) end
 				elseif charging then
 					local s = l.subject
 					machine.refuse(l, now, s.banned ~= turn and (s.limited == turn or not l.bans), rules.patient and not pass)
