@@ -35,12 +35,13 @@ local function inRow(l, i, n) return math.min(n, l.cap - (l.head + i) % l.cap) e
 
 -- read are the bytes of n entries from the i-th on, and write replaces them.
 local function read(l, i, n)
+	if n == 0 then return '' end
 	local first = inRow(l, i, n)
 	return bytes(l, i, first) .. bytes(l, i + first, n - first)
 end
 
 local function write(l, i, text)
-	local first = width * inRow(l, i, #text / width)
+	local first = width * inRow(l, i, math.floor(#text / width))
 	call('SETRANGE', l.key, int(slot(l, i)), sub(text, 1, first))
 	if first < #text then
 		call('SETRANGE', l.key, int(header), sub(text, first + 1))
@@ -65,10 +66,10 @@ end
 -- load reads the beginning of the state.
 function ring.load(l, key)
 	local text = call('GETRANGE', key, '0', int(short - 1))
-	local n, valid = #text / width, true
+	local n, valid = math.floor(#text / width), true
 	l.key, l.text, l.start, l.back, l.head, l.n, l.cap, l.newest = key, text, 0, 0, 0, n, n, nil
 	if n > 0 and byte(text) < 32 then
-		valid = n % 1 == 0
+		valid = n * width == #text
 		l.newest = valid and instant(l, n - 1)
 	elseif n > 0 then
 		local back, newest, head, count, after = string.match(text, '^(%d+) (%d+) (%d+) (%d+) *()')
@@ -76,8 +77,9 @@ function ring.load(l, key)
 			error(state.nonsense, 0)
 		end
 		l.start, l.back, l.newest, l.head, l.n = header, back + 0, newest + 0, head + 0, count + 0
-		l.cap = (call('STRLEN', key) - header) / width
-		valid = l.cap % 1 == 0 and l.n <= l.cap and l.head < l.cap
+		local size = call('STRLEN', key) - header
+		l.cap = math.floor(size / width)
+		valid = l.cap * width == size and l.n <= l.cap and l.head < l.cap
 	end
 	if not valid then error(state.nonsense, 0) end
 end

@@ -14,9 +14,9 @@ local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'
 local int = state.int
 
--- slotID is the first number of an instant. Those of another instant, less than six days away, are
--- others.
-local function slotID(at) return at % 2 ^ 39 * 2 ^ 14 end
+-- slotID is the first number of an instant: at % 2^39 * 2^14. Those of another instant, less than six days
+-- away, are others.
+local function slotID(at) return at % 549755813888 * 16384 end
 
 local function args(ask, kind, shadow, cost, quota, period)
 	local l = trail.args(ask, kind, shadow, cost, quota, period)
