@@ -68,10 +68,10 @@ function ring.load(l, key)
 	local text = call('GETRANGE', key, '0', int(short - 1))
 	local n, valid = math.floor(#text / width), true
 	l.key, l.text, l.start, l.back, l.head, l.n, l.cap, l.newest = key, text, 0, 0, 0, n, n, nil
-	if n > 0 and byte(text) < 32 then
+	if #text > 0 and byte(text) < 32 then
 		valid = n * width == #text
 		l.newest = valid and instant(l, n - 1)
-	elseif n > 0 then
+	elseif #text > 0 then
 		local back, newest, head, count, after = string.match(text, '^(%d+) (%d+) (%d+) (%d+) *()')
 		if not back or after <= header or #back > 16 or #newest > 16 or #head > 8 or #count > 8 then
 			error(state.nonsense, 0)
