@@ -104,7 +104,7 @@ func ExampleConfig() {
 	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 
 	exports := echolimit.Config{
-		Limiter: func(c echo.Context, _, _ string) (*core.Limiter, error) {
+		Limiter: func(c echo.Context) (*core.Limiter, error) {
 			if c.Request().Header.Get("X-Plan") == "paid" {
 				return paid, nil
 			}

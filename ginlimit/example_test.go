@@ -134,7 +134,7 @@ func ExampleConfig() {
 	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 
 	exports := ginlimit.Config{
-		Limiter: func(c *gin.Context, _, _ string) (*core.Limiter, error) {
+		Limiter: func(c *gin.Context) (*core.Limiter, error) {
 			if c.GetHeader("X-Plan") == "paid" {
 				return paid, nil
 			}

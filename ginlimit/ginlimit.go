@@ -85,7 +85,7 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action key
 // set on c.Writer when the handlers after this one have returned. Early hints count as 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
-	Limiter          func(c *gin.Context, user, action string) (*core.Limiter, error)
+	Limiter          func(*gin.Context) (*core.Limiter, error)
 	Skip             func(*gin.Context) bool
 	CountPreflights  bool
 	MaxWait          time.Duration

@@ -254,7 +254,7 @@ func ExampleConfig() {
 	paid := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 
 	exports := nethttp.Config{
-		Limiter: func(r *http.Request, _, _ string) (*core.Limiter, error) {
+		Limiter: func(r *http.Request) (*core.Limiter, error) {
 			switch plan := r.Header.Get("X-Plan"); plan {
 			case "free":
 				return free, nil
@@ -357,7 +357,7 @@ func ExampleConfig_plans() {
 		"paid": core.Must(core.New(store, core.Funnel(100, core.Per(100, time.Hour)))),
 	}
 	h := nethttp.Config{
-		Limiter: func(r *http.Request, _, _ string) (*core.Limiter, error) {
+		Limiter: func(r *http.Request) (*core.Limiter, error) {
 			if l, ok := plans[r.Header.Get("X-Plan")]; ok {
 				return l, nil
 			}
@@ -389,7 +389,7 @@ func ExampleConfig_changes() {
 	var now atomic.Pointer[core.Limiter]
 	now.Store(perHour(5))
 
-	h := nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return now.Load(), nil }}.
+	h := nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return now.Load(), nil }}.
 		Limit(now.Load(), keyfuncs.RemoteIP, keyfuncs.Action("export"))(http.HandlerFunc(reply201))
 	ask := func() {
 		w := httptest.NewRecorder()

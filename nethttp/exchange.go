@@ -5,7 +5,6 @@ package nethttp
 import (
 	"net/http"
 
-	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
@@ -53,13 +52,10 @@ func lift[T any](f func(*http.Request) (T, error)) func(exchange) (T, error) {
 
 func (cfg Config) lift() gate.Config[exchange] {
 	lifted := gate.Config[exchange]{
-		Cost: lift(cfg.Cost), CountPreflights: cfg.CountPreflights,
+		Cost: lift(cfg.Cost), Limiter: lift(cfg.Limiter), CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle,
 		Deny: hook(cfg.Deny), Fail: hook(cfg.Fail),
 		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
-	}
-	if cfg.Limiter != nil {
-		lifted.Limiter = func(x exchange, user, action string) (*core.Limiter, error) { return cfg.Limiter(x.r, user, action) }
 	}
 	if cfg.Skip != nil {
 		lifted.Skip = func(x exchange) bool { return cfg.Skip(x.r) }

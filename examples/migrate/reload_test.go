@@ -43,7 +43,7 @@ func limitReplies(store core.Store, path string, next http.Handler) (h http.Hand
 		return nil, nil, err
 	}
 	h = nethttp.Config{
-		Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return replies.Load(), nil },
+		Limiter: func(*http.Request) (*core.Limiter, error) { return replies.Load(), nil },
 	}.Limit(replies.Load(), keyfuncs.RemoteIP, keyfuncs.Action("reply"))(next)
 	return h, reload, nil
 }

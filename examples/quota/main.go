@@ -85,7 +85,7 @@ func (a *api) customer(r *http.Request) (string, error) {
 	return "", keyfuncs.ErrNoKey
 }
 
-func (a *api) limiter(r *http.Request, _, _ string) (*core.Limiter, error) {
+func (a *api) limiter(r *http.Request) (*core.Limiter, error) {
 	if account := a.accounts[key(r)]; account != nil {
 		return account.limiter, nil
 	}

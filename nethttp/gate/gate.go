@@ -14,7 +14,7 @@ import (
 // Fail return an error, the Framework's Answer gets it if they have not answered the request.
 type Config[C any] struct {
 	Cost             func(C) (int, error)
-	Limiter          func(c C, user, action string) (*core.Limiter, error)
+	Limiter          func(C) (*core.Limiter, error)
 	Skip             func(C) bool
 	CountPreflights  bool
 	MaxWait          time.Duration

@@ -127,7 +127,7 @@ func TestChangingALimiterForgivesNobody(t *testing.T) {
 						store := memorystore.New(nil)
 						limiter := func(max int) *core.Limiter { return core.Must(core.New(store, c.limit(max))) }
 						var now atomic.Pointer[core.Limiter]
-						cfg := &nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return now.Load(), nil }}
+						cfg := &nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return now.Load(), nil }}
 						if final {
 							cfg.FinalCost = func(*http.Request, int) int { return 1 }
 						}

@@ -102,7 +102,7 @@ func TestASlowFunctionHoldsUpItsOwnRequest(t *testing.T) {
 					Action:  func(r *http.Request) (string, error) { hang(r, "action"); return "reply", nil },
 					Config: &nethttp.Config{
 						Cost:    func(r *http.Request) (int, error) { hang(r, "cost"); return 1, nil },
-						Limiter: func(r *http.Request, _, _ string) (*core.Limiter, error) { hang(r, "picker"); return nil, nil },
+						Limiter: func(r *http.Request) (*core.Limiter, error) { hang(r, "picker"); return nil, nil },
 						Skip:    func(r *http.Request) bool { hang(r, "skip"); return false },
 					},
 				}

@@ -131,7 +131,7 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 		return true
 	}
 	a.asking = "limiter"
-	picked, err := g.config.Limiter(c, a.user, a.action)
+	picked, err := g.config.Limiter(c)
 	if err == nil && picked != nil {
 		if a.limiter = picked; g.config.changes() {
 			a.limiter, err = picked.With(core.Refundable{})

@@ -85,9 +85,7 @@ func lifted[C any](cfg nethttp.Config, exchange func(C) (http.ResponseWriter, *h
 		g.Cost = func(c C) (int, error) { return cfg.Cost(request(c)) }
 	}
 	if cfg.Limiter != nil {
-		g.Limiter = func(c C, user, action string) (*core.Limiter, error) {
-			return cfg.Limiter(request(c), user, action)
-		}
+		g.Limiter = func(c C) (*core.Limiter, error) { return cfg.Limiter(request(c)) }
 	}
 	if cfg.Skip != nil {
 		g.Skip = func(c C) bool { return cfg.Skip(request(c)) }

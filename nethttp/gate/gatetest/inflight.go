@@ -175,7 +175,7 @@ func testSlotIsReleased(t *testing.T, adapters []Adapter) {
 						}
 						if by == "picked" {
 							mounted = Five(memory())
-							cfg.Limiter = func(*http.Request, string, string) (*core.Limiter, error) { return limiter, nil }
+							cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return limiter, nil }
 						}
 						ctx, leave := context.WithCancel(t.Context())
 						defer leave()

@@ -397,7 +397,7 @@ var refusedRules = []rule{
 				}
 				return 0
 			})
-			cfg.Limiter = func(*http.Request, string, string) (*core.Limiter, error) { return gold, nil }
+			cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return gold, nil }
 			return finalCostRoute(cfg, told)(s)
 		},
 		steps: []step{
@@ -415,7 +415,7 @@ var refusedRules = []rule{
 		routes: func(s core.Store) []Route {
 			limiter := core.Must(core.New(s, slidingFive))
 			cfg := unless(201)
-			cfg.Headers, cfg.Limiter = gate.XRateLimitAndIETF, func(*http.Request, string, string) (*core.Limiter, error) { return limiter, nil }
+			cfg.Headers, cfg.Limiter = gate.XRateLimitAndIETF, func(*http.Request) (*core.Limiter, error) { return limiter, nil }
 			return []Route{{Limits: []Limit{{Limiter: limiter, Config: cfg}}}}
 		},
 		steps: []step{

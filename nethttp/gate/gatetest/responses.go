@@ -364,9 +364,9 @@ var rules = []rule{
 	unasked("an error of the cost function is the request's fault if it is ErrBadKey",
 		reply(costs(1, keyfuncs.ErrBadKey)), bad("The request says what it costs in a way that cannot be read.")),
 	unasked("an error of the picker is 500, whatever it is",
-		reply(&nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return nil, keyfuncs.ErrNoKey }}), broken).logs(cannot + "limiter: keyfuncs: the request has no key"),
+		reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return nil, keyfuncs.ErrNoKey }}), broken).logs(cannot + "limiter: keyfuncs: the request has no key"),
 	unasked("a zero Limiter of the picker is 500",
-		reply(&nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return new(core.Limiter), nil }}), broken).logs(cannot + "limiter: core: a zero Limiter; make limiters with core.New"),
+		reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return new(core.Limiter), nil }}), broken).logs(cannot + "limiter: core: a zero Limiter; make limiters with core.New"),
 	unasked("a negative cost is 500", reply(costs(-1, nil)), broken).logs(cannot + "cost: core: the cost is negative"),
 	{
 		name:   "a panic of the user's function is 500, said once",
@@ -378,7 +378,7 @@ var rules = []rule{
 	unasked("a panic of the cost function is 500",
 		reply(&nethttp.Config{Cost: func(*http.Request) (int, error) { panic(errBoom) }}), broken).logs(cannot + "cost: panic: boom"),
 	unasked("a panic of the picker is 500",
-		reply(&nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { panic("oops") }}), broken).logs(cannot + "limiter: panic: oops"),
+		reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { panic("oops") }}), broken).logs(cannot + "limiter: panic: oops"),
 	unasked("a panic of Skip is 500",
 		reply(&nethttp.Config{Skip: func(*http.Request) bool { panic("oops") }}), broken).logs(cannot + "skip: panic: oops"),
 	one("a panic of the store is 500",
@@ -598,7 +598,7 @@ var rules = []rule{
 		store: memory,
 		routes: func(s core.Store) []Route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
-			return reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF, Limiter: func(r *http.Request, _, _ string) (*core.Limiter, error) {
+			return reply(&nethttp.Config{Headers: gate.XRateLimitAndIETF, Limiter: func(r *http.Request) (*core.Limiter, error) {
 				if r.Header.Get("X-Plan") == "gold" {
 					return gold, nil
 				}
@@ -614,27 +614,11 @@ var rules = []rule{
 		runs:  2,
 	},
 	{
-		name:  "the picker gets the user and the action of the request",
-		store: memory,
-		routes: func(s core.Store) []Route {
-			own := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
-			return reply(&nethttp.Config{Limiter: func(_ *http.Request, user, action string) (*core.Limiter, error) {
-				if user == "alice" && action == "reply" {
-					return own, nil
-				}
-				return nil, errors.New(user + " and " + action)
-			}})(s)
-		},
-		steps: []step{{want: passed(50, 49, "+60s")}},
-		asked: []string{"alice reply 1"},
-		runs:  1,
-	},
-	{
 		name:  "the picked limiter's store fails: its own Limit shows",
 		store: Fails("boom"),
 		routes: func(s core.Store) []Route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute)))
-			return reply(&nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return gold, nil }})(s)
+			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: down(50, "+1s")}},
 		asked: []string{"alice reply 1"},
@@ -645,7 +629,7 @@ var rules = []rule{
 		store: Decides(core.Decision{Allowed: true, Remaining: 1, ResetAfter: time.Minute, Binding: 1}),
 		routes: func(s core.Store) []Route {
 			gold := core.Must(core.New(s, core.FixedWindow(50, time.Minute), core.FixedWindow(60, time.Hour)))
-			return reply(&nethttp.Config{Limiter: func(*http.Request, string, string) (*core.Limiter, error) { return gold, nil }})(s)
+			return reply(&nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return gold, nil }})(s)
 		},
 		steps: []step{{want: passed(60, 1, "+60s")}},
 		asked: []string{"alice reply 1"},

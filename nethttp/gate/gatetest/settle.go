@@ -73,7 +73,7 @@ func testSettle(t *testing.T, adapters []Adapter) {
 		{"the one of two limits that has it, within", []nethttp.Config{{}, estimated}, settles(7), []int{9, 3}, ""},
 		{"the one of two limits that has it, around", []nethttp.Config{estimated, {Keep: true}}, settles(7), []int{3, 9}, ""},
 		{"a picked limiter", with(func(cfg *nethttp.Config) {
-			cfg.Limiter = func(*http.Request, string, string) (*core.Limiter, error) { return nil, nil }
+			cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return nil, nil }
 		}), settles(7), []int{3}, ""},
 		{"a request that was skipped costs nothing", with(func(cfg *nethttp.Config) {
 			cfg.Skip = func(*http.Request) bool { return true }

@@ -33,7 +33,7 @@ func testShownByAFunction(t *testing.T, adapters []Adapter) {
 		"user":    {User: key(xUserID)},
 		"action":  {Action: key(keyfuncs.Action("reply"))},
 		"Cost":    {Config: &nethttp.Config{Cost: func(r *http.Request) (int, error) { show(r); return 1, nil }}},
-		"Limiter": {Config: &nethttp.Config{Limiter: func(r *http.Request, _, _ string) (*core.Limiter, error) { show(r); return nil, nil }}},
+		"Limiter": {Config: &nethttp.Config{Limiter: func(r *http.Request) (*core.Limiter, error) { show(r); return nil, nil }}},
 		"Skip":    {Config: &nethttp.Config{Skip: func(r *http.Request) bool { show(r); return false }}},
 	} {
 		for _, ad := range adapters {
