@@ -75,8 +75,8 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action key
 // nethttp.Config, for an echo.Context. Deny and Fail return an error, which goes to the central error
 // handler. The handlers further in may get a copy of c.Request().
 //
-// With a FinalCost, the Writer of c.Response() and the Body of c.Request() are wrapped. If the
-// handler returns an error, FinalCost gets the status of Echo's own error handler: the Code of an
+// With a FinalCost or OnlyFailures, the Writer of c.Response() and the Body of c.Request() are wrapped. If
+// the handler returns an error, both get the status of Echo's own error handler: the Code of an
 // *echo.HTTPError that is not wrapped, else 500. If your error handler answers with another status,
 // mount a middleware inside that calls c.Error.
 type Config gate.Config[echo.Context]

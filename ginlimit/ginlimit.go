@@ -80,8 +80,8 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action key
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost, c.Writer and the
-// Body of c.Request are wrapped. FinalCost gets the status that was sent, or if none was, the one last
+// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost or OnlyFailures, c.Writer and the
+// Body of c.Request are wrapped. Both get the status that was sent, or if none was, the one last
 // set on c.Writer when the handlers after this one have returned. Early hints count as 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
@@ -91,6 +91,7 @@ type Config struct {
 	MaxWait          time.Duration
 	MaxWaiting       int
 	FinalCost        func(c *gin.Context, status int) int
+	OnlyFailures     func(c *gin.Context, status int) bool
 	Settle           bool                              // see Settle
 	Deny             func(*gin.Context, core.Decision) // called after c.Abort; flushing early hints ends the response
 	Fail             func(*gin.Context, error)         // as Deny; the error is a *gate.Failure

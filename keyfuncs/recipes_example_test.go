@@ -32,13 +32,8 @@ func Example_failedLogins() {
 		Refusals: 1, Within: time.Minute,
 		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
 	}))
-	onlyFailures := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
-		if status == http.StatusUnauthorized {
-			return 1
-		}
-		return 0
-	}}
-	login := onlyFailures.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(checkPassword)
+	wrong := func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
+	login := nethttp.Config{OnlyFailures: wrong}.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(checkPassword)
 
 	for _, try := range []struct {
 		password string

@@ -78,7 +78,8 @@
 // If only the handler knows what its request has cost, such as the tokens of a language model or the rows
 // of an export, it calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt:
 // the user is refused until it is paid off. Config.FinalCost is for a cost that the status tells, such as
-// a wrong password. It is charged as far as there is room. The program examples/llmproxy settles streams.
+// nothing for a request that the server could not serve. It is charged as far as there is room. For logins
+// there is Config.OnlyFailures. The program examples/llmproxy settles streams.
 //
 // # Requests at the same time
 //

@@ -106,14 +106,8 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// A wrong password costs 5, a right one nothing:
-	//
-	//	func(_ *http.Request, status int) int {
-	//		if status == http.StatusUnauthorized {
-	//			return 5
-	//		}
-	//		return 0
-	//	}
+	// For attempts that may turn out right, such as logins, use OnlyFailures: with a FinalCost right ones at the
+	// same time use up the limit until they have been checked.
 	//
 	// Some final costs let a client send requests without limit. If 304 costs nothing, it
 	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
@@ -126,9 +120,26 @@ type Config struct {
 	// later.
 	FinalCost func(r *http.Request, status int) int
 
+	// OnlyFailures makes the limits count failures only, for attempts that may turn out right: logins, codes,
+	// coupons. It reports whether a request has failed, by the status of its response:
+	//
+	//	func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
+	//
+	// A request passes if the limits have room for it, and is charged only if it has failed. So n failures
+	// lock, one after the other or at the same time, and right attempts never count. At most n attempts of a
+	// user and action are in progress at a time: of wrong ones that come together fewer than 2n reach the
+	// handler. Any other is answered 429 with Retry-After: 1, and counts towards no ban. With MaxWait it waits
+	// for its turn. See [core.OnlyFailures], which it gives to all limiters.
+	//
+	// If the client has disconnected before the handler has answered, the request has failed. If the handler
+	// takes over the connection, or OnlyFailures panics, it has not. The status is that of FinalCost, the
+	// ResponseWriter and the Body are wrapped in the same way, and http.TimeoutHandler must be mounted inside too.
+	// OnlyFailures excludes FinalCost and Settle.
+	OnlyFailures func(r *http.Request, status int) (failed bool)
+
 	// Settle lets the handler say with the function [Settle] what the request has cost, when it knows.
 	// Cost is then the estimate, at least 1: a request of cost 0 cannot be settled. The limiter need
-	// not be Refundable. It excludes FinalCost.
+	// not be Refundable. It excludes FinalCost and OnlyFailures.
 	Settle bool
 
 	// Keep lets the handler read the decision with [Decision].

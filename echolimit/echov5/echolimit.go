@@ -76,9 +76,9 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action ke
 // nethttp.Config, for an *echo.Context. Deny and Fail return an error, which goes to the central error
 // handler. The handlers further in may get a copy of c.Request().
 //
-// With a FinalCost, the Body of c.Request() is wrapped, and while the handler runs so is the
+// With a FinalCost or OnlyFailures, the Body of c.Request() is wrapped, and while the handler runs so is the
 // ResponseWriter of Echo's own Response, or c.Response() if another middleware has replaced
-// it. If the handler returns an error, FinalCost gets the status with which Echo's own error
+// it. If the handler returns an error, both get the status with which Echo's own error
 // handler answers: that of echo.StatusCode, or 500 if there is none. If your error handler
 // answers with another status, mount a middleware inside that answers the error.
 type Config gate.Config[*echo.Context]

@@ -69,7 +69,7 @@ type Framework[C any] interface {
 
 // Watched is a response that is watched while a hook or the handlers run.
 type Watched interface {
-	// Answered reports, after Deny or Fail, whether they have answered the request: with a
+	// Answered reports, after Deny, Fail or the handlers, whether they have answered the request: with a
 	// status, with a body, or by taking over the connection. Early hints are not an answer.
 	Answered() bool
 

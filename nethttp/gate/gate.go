@@ -20,6 +20,7 @@ type Config[C any] struct {
 	MaxWait          time.Duration
 	MaxWaiting       int
 	FinalCost        func(c C, status int) int
+	OnlyFailures     func(c C, status int) bool
 	Settle           bool
 	Deny             func(C, core.Decision) error
 	Fail             func(C, error) error // the error is a *Failure
@@ -90,6 +91,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		fails(cfg.Headers.check().Error())
 	case cfg.FinalCost != nil && cfg.Settle:
 		fails("FinalCost and Settle are both set; keep Settle if the handler knows the cost, and FinalCost if the status tells it")
+	case cfg.OnlyFailures != nil && (cfg.FinalCost != nil || cfg.Settle):
+		fails("OnlyFailures is set beside FinalCost or Settle; keep OnlyFailures if what is right costs nothing, as a login does")
 	case cfg.MaxWaiting < 0:
 		fails(fmt.Sprintf("MaxWaiting %d is negative; 0 is %d", cfg.MaxWaiting, defaultMaxWaiting))
 	case cfg.MaxWaiting == 0:
@@ -98,8 +101,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
 	for i, s := range subjects {
-		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable
-			s.Limiter = core.Must(s.Limiter.With(core.Refundable{}))
+		if i == 0 && cfg.changes() || cfg.OnlyFailures != nil { // the first makes all charges of a decision refundable
+			s.Limiter = core.Must(s.Limiter.With(cfg.option()))
 		}
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
@@ -108,10 +111,20 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that was decided.
+// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was decided.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }
 
 // changes reports whether the cost charged on entry may change.
-func (cfg *Config[C]) changes() bool { return cfg.FinalCost != nil || cfg.Settle }
+func (cfg *Config[C]) changes() bool {
+	return cfg.FinalCost != nil || cfg.OnlyFailures != nil || cfg.Settle
+}
+
+// option is what a limiter needs if the cost may change.
+func (cfg *Config[C]) option() core.Option {
+	if cfg.OnlyFailures != nil {
+		return core.OnlyFailures{}
+	}
+	return core.Refundable{}
+}

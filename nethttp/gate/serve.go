@@ -124,8 +124,7 @@ func (a *attempt) key(key string, err error) bool {
 	return err == nil || a.fail(statusOf(err), err)
 }
 
-// pick asks Config.Limiter for the first subject's limiter, and makes it refundable if the cost may
-// change.
+// pick asks Config.Limiter for the first subject's limiter, and derives it if the cost may change.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
 	if g.config.Limiter == nil {
 		return true
@@ -134,7 +133,7 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 	picked, err := g.config.Limiter(c)
 	if err == nil && picked != nil {
 		if a.limiter = picked; g.config.changes() {
-			a.limiter, err = picked.With(core.Refundable{})
+			a.limiter, err = picked.With(g.config.option())
 		}
 	}
 	return err == nil || a.fail(http.StatusInternalServerError, err)
@@ -210,7 +209,7 @@ func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) err
 	}
 	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})
 	defer giveBack(r, inner)
-	if decided && g.config.FinalCost != nil {
+	if decided && (g.config.FinalCost != nil || g.config.OnlyFailures != nil) {
 		return g.run(c, inner, a, next)
 	}
 	return next(g.framework.WithRequest(c, inner))

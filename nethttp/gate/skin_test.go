@@ -93,6 +93,9 @@ func lifted[C any](cfg nethttp.Config, exchange func(C) (http.ResponseWriter, *h
 	if cfg.FinalCost != nil {
 		g.FinalCost = func(c C, status int) int { return cfg.FinalCost(request(c), status) }
 	}
+	if cfg.OnlyFailures != nil {
+		g.OnlyFailures = func(c C, status int) bool { return cfg.OnlyFailures(request(c), status) }
+	}
 	if cfg.Deny != nil {
 		g.Deny = func(c C, d core.Decision) error { w, r := exchange(c); cfg.Deny(w, r, d); return nil }
 	}

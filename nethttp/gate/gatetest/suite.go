@@ -111,6 +111,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a silent body", testASilentBody},
 		{"settled costs", testSettle},
 		{"settled after the client has left", testSettleAfterTheClientHasLeft},
+		{"only failures count", testOnlyFailures},
 		{"a proxy on a unix socket", testUnixSocket},
 		{"Retry-After is honest", testRetryAfterIsHonest},
 		{"the second of Reset", testResetSecond},
