@@ -275,6 +275,25 @@ func Settle(r *http.Request, actual int) error {
 	return gate.Settle(framework{}, exchange{r: r}, actual)
 }
 
+// Hold keeps the request's slots of [core.InFlight] after the handler has returned, until release is called,
+// for a handler that takes over the connection (http.Hijacker), or leaves the work to a goroutine:
+//
+//	release := nethttp.Hold(r)
+//	go func() {
+//		defer release()
+//		serve(conn)
+//	}()
+//
+// The slots are renewed until then. So a user never has more connections than slots, unless the store has no
+// answer for a whole lease. Call Hold before the handler returns: later it keeps nothing, and the log says so.
+// Call release in every case, also if the upgrade fails. A second call of it does nothing. If Hold was called
+// several times, the slots are free when all have been released.
+//
+// Behind several limits, Hold keeps the slots of all. Without InFlight, or for a request that a limit has
+// skipped, it does nothing. r is the handler's request, or one derived from it. The slots that [Allow] takes
+// are the handler's own.
+func Hold(r *http.Request) (release func()) { return gate.Hold(r) }
+
 // ExposedHeaders returns the headers that a browser must be allowed to read for a script
 // of another origin to see its limits. Give them to the CORS middleware, such as
 // cors.Options{ExposedHeaders: nethttp.ExposedHeaders()} of rs/cors, and mount that
