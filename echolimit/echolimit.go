@@ -135,3 +135,7 @@ func Decision(c echo.Context) (core.Decision, bool) { return gate.Decision[echo.
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
 // nethttp.Settle. A goroutine that outlives the handler must not use c: call Settle before.
 func Settle(c echo.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
+
+// Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
+// see nethttp.Hold. A goroutine must not use c: call Hold before.
+func Hold(c echo.Context) (release func()) { return gate.Hold(c.Request()) }

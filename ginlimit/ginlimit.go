@@ -152,3 +152,7 @@ func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
 // nethttp.Settle. A goroutine that outlives the handler calls it with c.Copy().
 func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
+
+// Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
+// see nethttp.Hold. A goroutine must not use c: call Hold before.
+func Hold(c *gin.Context) (release func()) { return gate.Hold(c.Request) }

@@ -90,9 +90,15 @@
 //		nethttp.Limit(streams, user, keyfuncs.Action("completion"))(proxy))
 //
 // A request has its slot until the handler returns or panics, even if the client has disconnected by
-// then. If a handler takes over the connection (http.Hijacker) and returns, the slot is free while
-// the connection is still open. An http.TimeoutHandler inside the limit returns at its timeout, and the
-// slot is then free while the handler inside it is still running.
+// then. A handler that takes over the connection (http.Hijacker) and returns calls [Hold], or its slot is
+// free while the connection is still open: see the program examples/websocket. So does the handler inside an
+// http.TimeoutHandler, which returns at its timeout while that handler is still running.
+//
+// A request may enter a limit again: the middleware is mounted twice, or a handler has the mux or the
+// framework serve its request again (HandleContext of Gin, the router of Echo). Such a request keeps its one
+// slot, and neither waits for it nor is refused by it. Rate limits charge each pass, and the log says
+// charged-twice. This needs the request's context: a handler that makes a new request without it takes
+// another slot.
 //
 // If a response takes longer than a third of the lease, a timer renews the slot. If the store has no
 // answer, the middleware tries again each second until the lease ends.
@@ -166,7 +172,9 @@
 //	                       outer one's, plus the cost. The middleware is mounted twice, maybe on a group
 //	                       and on a route of it: remove one. Or two limiters share a state: give one of them
 //	                       another action. Not noticed if a third limit outside is tighter, or without the
-//	                       headers X-RateLimit.
+//	                       headers X-RateLimit. Or a request entered a limit of InFlight while it had a slot
+//	                       of the same user and action, which is always noticed: see "Requests at the same
+//	                       time".
 //	refusal-ignored        A handler of Echo has written a response after Allow had answered the
 //	                       request. It is not sent, but the handler's action was done: return if the decision
 //	                       is not Allowed. The attribute action says which. For net/http and Gin only go vet can

@@ -156,8 +156,9 @@ type Config struct {
 
 	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
 	// clients that were refused together do not all come back in the same second. How much
-	// longer depends only on the user, and is the same on every server. The response agrees
-	// with it, and the decision that Deny and the handler get stays exact.
+	// longer depends on the user and on a random key of the process, so that the wait does not
+	// tell who the user is. The response agrees with it, and the decision that Deny and the
+	// handler get stays exact.
 	SpreadRetryAfter bool
 }
 
@@ -265,7 +266,10 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
-//	defer func() { err = nethttp.Settle(r, written) }()
+//	defer func() { err = nethttp.Settle(r, max(estimated, written)) }()
+//
+// Settle less than the estimate only if the cost is known, such as a usage that an API has reported. A
+// client that disconnects before the answer begins has caused the work too.
 //
 // Call it once, when the cost is known, even if the response has begun or the client has disconnected: it
 // does not end with the request's context. A second call does nothing. A request that is never settled
@@ -278,6 +282,25 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 func Settle(r *http.Request, actual int) error {
 	return gate.Settle(framework{}, exchange{r: r}, actual)
 }
+
+// Hold keeps the request's slots of [core.InFlight] after the handler has returned, until release is called,
+// for a handler that takes over the connection (http.Hijacker), or leaves the work to a goroutine:
+//
+//	release := nethttp.Hold(r)
+//	go func() {
+//		defer release()
+//		serve(conn)
+//	}()
+//
+// The slots are renewed until then. So a user never has more connections than slots, unless the store has no
+// answer for a whole lease. Call Hold before the handler returns: later it keeps nothing, and the log says so.
+// Call release in every case, also if the upgrade fails. A second call of it does nothing. If Hold was called
+// several times, the slots are free when all have been released.
+//
+// Behind several limits, Hold keeps the slots of all. Without InFlight, or for a request that a limit has
+// skipped, it does nothing. r is the handler's request, or one derived from it. The slots that [Allow] takes
+// are the handler's own.
+func Hold(r *http.Request) (release func()) { return gate.Hold(r) }
 
 // ExposedHeaders returns the headers that a browser must be allowed to read for a script
 // of another origin to see its limits. Give them to the CORS middleware, such as

@@ -37,6 +37,10 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				rt.Settles(w, r, func(actual int) error { return nethttp.Settle(r, actual) })
 				return
 			}
+			if rt.Holds != nil {
+				rt.Holds(w, r, func() func() { return nethttp.Hold(r) })
+				return
+			}
 			rt.Handler(w, r, func() (core.Decision, bool) { return nethttp.Decision(r) })
 		})
 		for _, l := range slices.Backward(rt.Limits) {
@@ -119,7 +123,7 @@ var ginSkin = skin[*gin.Context, gin.HandlerFunc]{
 	from:     ginlimit.From, route: ginlimit.Route, by: ginlimit.By,
 	limit: ginlimit.Limit, limitAll: ginlimit.LimitAll, allow: ginlimit.Allow,
 	config: func(cfg nethttp.Config) limits[*gin.Context, gin.HandlerFunc] { return ginConfig(cfg) },
-	settle: ginlimit.Settle, decision: ginlimit.Decision,
+	settle: ginlimit.Settle, decision: ginlimit.Decision, hold: ginlimit.Hold,
 }
 
 func mountEcho(a gatetest.App) http.Handler {
@@ -171,7 +175,7 @@ var echoSkin = skin[echo.Context, echo.MiddlewareFunc]{
 	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
 	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
 	config: func(cfg nethttp.Config) limits[echo.Context, echo.MiddlewareFunc] { return echoConfig(cfg) },
-	settle: echolimit.Settle, decision: echolimit.Decision,
+	settle: echolimit.Settle, decision: echolimit.Decision, hold: echolimit.Hold,
 }
 
 func set(h http.Header, pairs []string) {

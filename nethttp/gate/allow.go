@@ -73,6 +73,6 @@ func (a *attempt) allow(r *http.Request, hs Headers) {
 	}
 	a.asking = "action"
 	if a.key(a.action, nil) {
-		a.charge(r.Context(), 0)
+		a.charge(r.Context(), false, 0)
 	}
 }

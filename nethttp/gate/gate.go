@@ -4,6 +4,7 @@ package gate
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -56,6 +57,7 @@ type Gate[C any] struct {
 	uncharged  rarely // logs that a final cost could not be charged
 	unreleased rarely // logs that a slot could not be renewed or released
 	twice      suspicion
+	entered    atomic.Bool // warnEntered has logged
 }
 
 // A mounted is a Subject of a gate, and what its first requests may show.

@@ -24,6 +24,7 @@ type skin[C, M any] struct {
 	config   func(nethttp.Config) limits[C, M]
 	settle   func(c C, actual int) error
 	decision func(C) (core.Decision, bool)
+	hold     func(C) (release func())
 }
 
 // limits is an adapter's Config.
@@ -77,6 +78,10 @@ func (s skin[C, M]) handle(c C, rt gatetest.Route) {
 	w, r := s.exchange(c)
 	if rt.Settles != nil {
 		rt.Settles(w, r, func(actual int) error { return s.settle(c, actual) })
+		return
+	}
+	if rt.Holds != nil {
+		rt.Holds(w, r, func() func() { return s.hold(c) })
 		return
 	}
 	rt.Handler(w, r, func() (core.Decision, bool) { return s.decision(c) })

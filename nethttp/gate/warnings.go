@@ -114,3 +114,11 @@ func (g *Gate[C]) warnTwice(outer *shown, a *attempt) {
 			"code", "charged-twice")
 	}
 }
+
+// warnEntered logs once that a request that had a slot has entered this limit, which shares its slots.
+func (g *Gate[C]) warnEntered() {
+	if !g.entered.Swap(true) {
+		slog.Default().Warn(g.name+": a request was charged twice: it had a slot of InFlight, and entered a limit with the same slots again; it keeps the one slot, and each pass is charged to rate limits; maybe the middleware is mounted twice, or a handler has the framework or the mux serve its request again: mount the limit where a request passes once, or give the other one another action or name",
+			"code", "charged-twice")
+	}
+}

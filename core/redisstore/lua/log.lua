@@ -2,6 +2,7 @@
 -- number, followed by r if the action was refused. See trail.lua.
 
 local call = redis.call
+local unpack = table.unpack or unpack -- Lua 5.1 has the second
 local state = require 'state'
 local int = state.int
 
@@ -10,8 +11,9 @@ local log = {}
 function log.entry(l, place)
 	local found = call('ZRANGE', l.key, int(-place - 1), int(-place - 1), 'WITHSCORES')
 	if not found[1] then return nil end
-	local at = found[2] + 0
-	if at ~= math.floor(at) or at < 0 or at >= 2 ^ 53 then error(state.nonsense, 0) end
+	local score = tonumber(found[2])
+	local at = score and math.floor(score)
+	if not at or at ~= score or at < 0 or at >= 2 ^ 53 then error(state.nonsense, 0) end
 	return at, found[1]
 end
 

@@ -3,6 +3,7 @@
 --
 -- Its keys, its arguments and its reply are in protocol.go. All subjects of a charge pass, or none does.
 
+local clock = require 'clock'
 local plans, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
 local turn = 0 -- the number of the decision. What it notes of a subject is this number, so nothing is cleared
 
@@ -88,8 +89,7 @@ local function decide(keys, args, words, repeats, now, reply)
 end
 
 return function(keys, args)
-	local time = redis.call('TIME')
-	local now, words, repeats, reply = time[1] * 1000000 + time[2], #args, nil, {}
+	local now, words, repeats, reply = clock(), #args, nil, {}
 	if words > 1 and string.byte(args[words]) == 42 then
 		repeats = {}
 		for number, times in string.gmatch(args[words], '(%d+):(%d+)') do

@@ -36,6 +36,7 @@ type Route struct {
 	Inside       []Inside // what the handler itself charges before all else, by Allow
 	Handler      Handler  // nil writes "done"
 	Settles      Settles  // if not nil, it is the handler
+	Holds        Holds    // if not nil, it is the handler
 }
 
 // A Limit is a Limit around a handler.
@@ -64,6 +65,9 @@ type Handler func(w http.ResponseWriter, r *http.Request, kept func() (core.Deci
 
 // Settles answers, and settles the request with the adapter's Settle.
 type Settles func(w http.ResponseWriter, r *http.Request, settle func(actual int) error)
+
+// Holds answers, and keeps the request's slots with the adapter's Hold.
+type Holds func(w http.ResponseWriter, r *http.Request, hold func() (release func()))
 
 // An Adapter is what [Run] tests.
 type Adapter struct {
@@ -130,6 +134,9 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a slot is not freed or kept by other requests", testSlotOfAnother},
 		{"clients that disconnect leave no slot taken", testSlotsOfClientsThatLeave},
 		{"never more handlers than slots", testNeverMoreHandlersThanSlots},
+		{"a request that enters twice has one slot", testEnteredTwice},
+		{"a slot is held after the handler has returned", testHeldSlot},
+		{"a held slot of a connection that was taken over", testHeldConnections},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, adapters) })
 	}
