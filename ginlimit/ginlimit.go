@@ -119,8 +119,9 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only.
+// Config.Limiter picks the limiter of the first subject only, if it has a user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
+	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
 	return func(c *gin.Context) { _ = g.Serve(c, func(c *gin.Context) error { c.Next(); return nil }) }
 }

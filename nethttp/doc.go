@@ -70,8 +70,8 @@
 //
 // Use one store for all limiters, and a different action for each, because a user and an organization
 // may have the same id. If the limiters have different stores, it panics when it is mounted. A request
-// without an organization is answered 400. With keyfuncs.First(org, user) in place of org, a user without
-// one is limited like an organization. ginlimit and echolimit have the same functions.
+// without an organization is answered 400. With nethttp.By(...).Optional() for the organization, its limit is
+// left out then. ginlimit and echolimit have the same functions.
 //
 // # Costs known at the end
 //

@@ -185,19 +185,27 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfu
 //
 // With one action for both, user 7 and organization 7 would share counts and bans.
 //
-// The headers show the subject that binds, and RateLimit-Policy the limits of all. It panics if there
-// are no subjects, if their limiters have different stores, or as [Limit] does. If Config.Limiter picks
+// A request without a user of a subject is answered 400. With Optional the other subjects decide about such a
+// request. So guests are limited by address, and users by address and name:
+//
+//	nethttp.LimitAll(
+//		nethttp.By(perUser, user, keyfuncs.Action("search")).Optional(),
+//		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("search-address")))
+//
+// The headers show the subject that binds, and RateLimit-Policy the limits of all that decided. It panics if
+// there are no subjects, if two are equal, if their limiters have different stores, or as [Limit] does. If Config.Limiter picks
 // a limiter of another store, the answer is 500.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only.
+// Config.Limiter picks the limiter of the first subject only, if it has a user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
+	gate.NotEqual("nethttp", subjects)
 	var lifted []gate.Subject[exchange]
 	for _, s := range subjects {
-		lifted = append(lifted, gate.Subject[exchange]{Limiter: s.Limiter, User: lift(s.User), Action: lift(s.Action)})
+		lifted = append(lifted, gate.Subject[exchange]{Limiter: s.Limiter, User: lift(s.User), Action: lift(s.Action), Guests: s.Guests})
 	}
 	g := gate.New(framework{}, cfg.lift(), lifted...)
 	return func(next http.Handler) http.Handler {

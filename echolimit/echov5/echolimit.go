@@ -102,8 +102,9 @@ func LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only.
+// Config.Limiter picks the limiter of the first subject only, if it has a user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*echo.Context]) echo.MiddlewareFunc {
+	gate.NotEqual("echolimit", subjects)
 	g := gate.New(framework{}, gate.Config[*echo.Context](cfg), subjects...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error { return g.Serve(c, next) }

@@ -56,9 +56,9 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				h = limit(l.Limiter, l.User, action)(h)
 				continue
 			}
-			subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
+			subjects := []gate.Subject[*http.Request]{guests(l, nethttp.By(l.Limiter, l.User, action))}
 			for _, o := range l.And {
-				subjects = append(subjects, nethttp.By(o.Limiter, o.User, o.Action))
+				subjects = append(subjects, guests(o, nethttp.By(o.Limiter, o.User, o.Action)))
 			}
 			h = limitAll(subjects...)(h)
 		}

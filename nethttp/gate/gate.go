@@ -35,6 +35,14 @@ type Subject[C any] struct {
 	Limiter *core.Limiter
 	User    keyfuncs.UserOf[C]
 	Action  keyfuncs.ActionOf[C]
+	Guests  bool // see Optional
+}
+
+// Optional returns the subject for requests that may have no user: of these the other subjects decide. If
+// no subject has a user, the request is answered 400.
+func (s Subject[C]) Optional() Subject[C] {
+	s.Guests = true
+	return s
 }
 
 // A Gate decides the requests of one middleware.
@@ -102,8 +110,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	}
 	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
-	for i, s := range subjects {
-		if i == 0 && cfg.changes() || cfg.OnlyFailures != nil { // the first makes all charges of a decision refundable
+	for _, s := range subjects {
+		if cfg.changes() {
 			s.Limiter = core.Must(s.Limiter.With(cfg.option()))
 		}
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})

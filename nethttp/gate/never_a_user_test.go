@@ -69,6 +69,41 @@ func TestNeverAUser(t *testing.T) {
 	}
 }
 
+// So does an optional subject that never has a user.
+func TestNeverAGuestWhoLogsIn(t *testing.T) {
+	warned := []string{"WARN adapter: the first 1000 requests had no user of an optional subject, so only the other subjects limited them; the error says why; a limit that is mounted before the login never has one" +
+		" | never-a-user | reply | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
+	for _, tt := range []struct {
+		name          string
+		guests, users int
+		want          []string
+	}{
+		{"a few guests do not matter", 999, 0, nil},
+		{"a thousand are logged once", 2500, 0, warned},
+		{"one user before them is enough", 2500, 1, nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				store := memory()
+				many := func() *core.Limiter { return core.Must(core.New(store, core.FixedWindow(10_000, 24*time.Hour))) }
+				log := gatetest.Capture(t)
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{
+					Limiter: many(), Guests: true, And: []gatetest.Limit{{Limiter: many(), User: keyfuncs.Everyone}},
+				}}}}}.Filled())
+				for range tt.users {
+					gatetest.Do(h, "POST", "/replies/1", "X-User-ID", "alice")
+				}
+				for range tt.guests {
+					gatetest.Do(h, "POST", "/replies/1")
+				}
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
 // The warnings are about each subject: one with right keys does not keep back those about another.
 func TestNeverAUserOfOneSubject(t *testing.T) {
 	missing := keyfuncs.Header("X-None")

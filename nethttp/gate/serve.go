@@ -33,6 +33,7 @@ type attempt struct {
 type subject struct {
 	limiter      *core.Limiter
 	user, action string
+	index        int // among those of the middleware
 }
 
 func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.further...) }
@@ -59,6 +60,11 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	}
 	a.tell(&g.headers.policy)
 	g.headers.write(h, &outer, &a)
+	if n := a.decision.Subject; n > 0 { // which counts no optional subject without a user
+		a.decision.Subject = a.further[n-1].index
+	} else if a.failure == nil {
+		a.decision.Subject = a.index
+	}
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
@@ -97,16 +103,21 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 
 // keys asks for the user and the action of each subject.
 func (g *Gate[C]) keys(c C, a *attempt) bool {
+	found := false
 	for i := range g.subjects {
 		m := &g.subjects[i]
-		s := subject{limiter: m.Limiter}
+		s := subject{limiter: m.Limiter, index: i}
 		var err error
 		a.asking = "user"
 		if s.user, err = m.User(c); !a.key(s.user, err) {
+			if m.Guests && errors.Is(a.failure, keyfuncs.ErrNoKey) {
+				g.noteGuest(c, m, a.failure)
+				continue
+			}
 			g.noteKeyless(c, m, &m.userless, a.failure)
 			return false
 		}
-		m.userless.clear(manyKeyless)
+		m.userless.clear(m.manyUserless())
 		g.warnPort(m, s.user)
 		a.asking = "action"
 		if s.action, err = m.Action(c); !a.key(s.action, err) {
@@ -114,13 +125,16 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			return false
 		}
 		m.actionless.clear(manyKeyless)
-		if i == 0 {
-			a.subject = s
+		if !found {
+			a.subject, found = s, true
 		} else {
 			a.further = append(a.further, s)
 		}
 	}
-	return true
+	if found {
+		a.failure = nil // of an optional one
+	}
+	return found
 }
 
 // key reports whether a key can be used.
@@ -133,7 +147,7 @@ func (a *attempt) key(key string, err error) bool {
 
 // pick asks Config.Limiter for the first subject's limiter, and derives it if the cost may change.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
-	if g.config.Limiter == nil {
+	if g.config.Limiter == nil || a.index != 0 {
 		return true
 	}
 	a.asking = "limiter"

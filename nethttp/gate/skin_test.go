@@ -48,11 +48,19 @@ func (s skin[C, M]) middleware(l gatetest.Limit) M {
 	if l.And == nil {
 		return limit(l.Limiter, user, action)
 	}
-	subjects := []gate.Subject[C]{s.by(l.Limiter, user, action)}
+	subjects := []gate.Subject[C]{guests(l, s.by(l.Limiter, user, action))}
 	for _, o := range l.And {
-		subjects = append(subjects, s.by(o.Limiter, s.from(o.User), s.from(o.Action)))
+		subjects = append(subjects, guests(o, s.by(o.Limiter, s.from(o.User), s.from(o.Action))))
 	}
 	return limitAll(subjects...)
+}
+
+// guests makes a subject optional if its Limit is.
+func guests[C any](l gatetest.Limit, s gate.Subject[C]) gate.Subject[C] {
+	if l.Guests {
+		return s.Optional()
+	}
+	return s
 }
 
 // handle is the handler of a Route.

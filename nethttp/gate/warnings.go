@@ -21,9 +21,10 @@ import (
 type suspicion struct{ seen atomic.Int32 }
 
 const (
-	manyKeyless = 100 // requests without a user, or with a user and without an action
-	manyPorts   = 5   // users that are an address with a port
-	manySame    = 5   // requests that show the same limit twice
+	manyGuests  = 1000 // requests without the user of an optional subject
+	manyKeyless = 100  // requests without a user, or with a user and without an action
+	manyPorts   = 5    // users that are an address with a port
+	manySame    = 5    // requests that show the same limit twice
 )
 
 // note counts a request that shows it, and reports, once, that it is confirmed.
@@ -58,6 +59,22 @@ func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure
 		args = slices.Insert(args, 2, any("action"), any(m.actionToLog(c)))
 	}
 	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests %s and were answered 400; %s", g.name, manyKeyless, has, remedy), args...)
+}
+
+// noteGuest notes that an optional subject had no user, and logs if no request has had one.
+func (g *Gate[C]) noteGuest(c C, m *mounted[C], f *Failure) {
+	if m.userless.note(manyGuests) {
+		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user of an optional subject, so only the other subjects limited them; the error says why; a limit that is mounted before the login never has one", g.name, manyGuests),
+			"code", "never-a-user", "action", m.actionToLog(c), "error", f.Err)
+	}
+}
+
+// manyUserless is how many requests without a user are suspicious.
+func (m *mounted[C]) manyUserless() int32 {
+	if m.Guests {
+		return manyGuests
+	}
+	return manyKeyless
 }
 
 // warnPort logs once if all users are addresses with a port.

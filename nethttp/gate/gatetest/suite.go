@@ -46,6 +46,7 @@ type Limit struct {
 	Action  keyfuncs.Func   // nil is "reply"
 	Routed  bool            // the action is the framework's own Route
 	Config  *nethttp.Config // nil is the short form
+	Guests  bool            // the subject is Optional
 	And     []Limit         // not nil: LimitAll of this and these, of which the Config and Routed are not used
 }
 
@@ -105,6 +106,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"what a function of the limit has shown", testShownByAFunction},
 		{"a handler ignores that Allow has answered", testIgnoredRefusal},
 		{"several subjects", testAll},
+		{"optional subjects", testOptional},
 		{"streaming", testStreaming},
 		{"hijack", testHijack},
 		{"response controller", testResponseController},
