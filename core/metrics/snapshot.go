@@ -24,6 +24,8 @@ type Snapshot struct {
 	MemoryKeys, MemoryKeysMax int
 
 	Leases Leases
+
+	Refused []RefusedUser // the most refused users: see Options.ExportRefused
 }
 
 // Leases is how many units of leased limits the stores have taken in advance, have given back, and
@@ -54,6 +56,11 @@ type Histogram struct {
 	Count   uint64
 	Sum     time.Duration
 	Buckets []Bucket
+
+	// Exponential has the same times in finer buckets, those of a native histogram of Prometheus with
+	// schema 2: Exponential[i] is how many took up to 2^(i/4) seconds, and longer than 2^((i-1)/4). What
+	// took less than a microsecond is in Exponential[-80].
+	Exponential map[int]int64
 }
 
 // A Bucket is how many times were at most UpTo long.
@@ -66,6 +73,9 @@ type Bucket struct {
 // different instants.
 func (m *Metrics) Snapshot() Snapshot {
 	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
+	if n := m.options.ExportRefused; n > 0 {
+		s.Refused = m.MostRefused(n).Users
+	}
 	for _, v := range m.pairs.Range {
 		x := v.(*series)
 		for o, word := range outcomes {
