@@ -24,6 +24,7 @@ type Snapshot struct {
 	MemoryKeys, MemoryKeysMax int
 
 	Leases Leases
+	Plans  Plans
 }
 
 // Leases is how many units of leased limits the stores have taken in advance, have given back, and
@@ -65,7 +66,7 @@ type Bucket struct {
 // Snapshot reads all counts. Decisions go on meanwhile, so two counts may be of slightly
 // different instants.
 func (m *Metrics) Snapshot() Snapshot {
-	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
+	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot(), Plans: m.inForce()}
 	for _, v := range m.pairs.Range {
 		x := v.(*series)
 		for o, word := range outcomes {

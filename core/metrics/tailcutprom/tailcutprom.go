@@ -13,6 +13,8 @@
 //	tailcut_waiting{action}                               calls of Wait under way, held requests included
 //	tailcut_wait_seconds                                  histogram: how long those calls took
 //	tailcut_lease_units_total{what}                       units of leased limits: taken, returned, lost
+//	tailcut_plans_generation{version}                     number of the document of plans in force, if there is one
+//	tailcut_plans_rejected_total                          documents that were not put in force because of an error
 //	tailcut_memory_keys, tailcut_memory_keys_max          a memorystore's keys and bound, if there is one
 package tailcutprom
 
@@ -32,8 +34,10 @@ var (
 	keys      = describe("tailcut_memory_keys", "Keys in memory, those included that have expired and are not dropped yet.")
 	keysMax   = describe("tailcut_memory_keys_max", "The bound of the keys in memory.")
 	leases    = describe("tailcut_lease_units_total", "Units of leased limits that were taken in advance, returned, and lost.", "what")
+	inForce   = describe("tailcut_plans_generation", "The number of the document of plans in force in this process, by the version that replicas with the same document share.", "version")
+	rejected  = describe("tailcut_plans_rejected_total", "Documents of plans that were not put in force because of an error.")
 
-	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases}
+	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases, inForce, rejected}
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -78,6 +82,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		for what, n := range map[string]uint64{"taken": s.Leases.Taken, "returned": s.Leases.Returned, "lost": s.Leases.Lost} {
 			out <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(n), what)
 		}
+	}
+	if p := s.Plans; p.Generation > 0 {
+		out <- prometheus.MustNewConstMetric(inForce, prometheus.GaugeValue, float64(p.Generation), p.Version)
+		out <- prometheus.MustNewConstMetric(rejected, prometheus.CounterValue, float64(p.Rejected))
 	}
 	if s.MemoryKeysMax > 0 {
 		out <- prometheus.MustNewConstMetric(keys, prometheus.GaugeValue, float64(s.MemoryKeys))
