@@ -50,6 +50,11 @@
 // first answer, or one minute after its last failure if no call follows. A store spread over
 // several servers is down while one of them is.
 //
+// # Which document of plans is in force
+//
+// [Metrics.WatchPlans] has the snapshot tell the number and the version of the document of package plans that is
+// in force, and how many were rejected. Replicas with different versions have different limits.
+//
 // # What it costs
 //
 // Watch makes no allocation, except for a refused user who is new in the list. The list costs only

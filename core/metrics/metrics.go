@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/plans"
 )
 
 // Options are the settings of a [Metrics]. The zero value is the default.
@@ -70,6 +71,7 @@ type Metrics struct {
 	gauges  int        // in waiting
 	full    bool
 	watched []*watch
+	plans   *plans.Plans
 }
 
 // New makes a Metrics. opts may be nil. It panics if an option is out of bounds.

@@ -24,6 +24,7 @@ type Snapshot struct {
 	MemoryKeys, MemoryKeysMax int
 
 	Leases Leases
+	Plans  Plans
 
 	Refused []RefusedUser // the most refused users: see Options.ExportRefused
 }
@@ -72,7 +73,7 @@ type Bucket struct {
 // Snapshot reads all counts. Decisions go on meanwhile, so two counts may be of slightly
 // different instants.
 func (m *Metrics) Snapshot() Snapshot {
-	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
+	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot(), Plans: m.inForce()}
 	if n := m.options.ExportRefused; n > 0 {
 		s.Refused = m.MostRefused(n).Users
 	}

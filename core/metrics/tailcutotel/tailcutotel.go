@@ -14,6 +14,8 @@
 //	tailcut.waiting{action}                               up-down counter, {call}
 //	tailcut.wait.seconds                                  s: how long calls of Wait took
 //	tailcut.lease.units.total{what}                       counter, {unit}: of leased limits: taken, returned, lost
+//	tailcut.plans.generation{version}                     gauge, {document}: number of the document of plans in force
+//	tailcut.plans.rejected.total                          counter, {document}: not put in force because of an error
 //	tailcut.memory.keys, tailcut.memory.keys.max          up-down counter, {key}: if there is a memorystore
 //	tailcut.refused.users{user,hashed}                    gauge, {decision}: a user's refusals, with metrics.Options.ExportRefused
 //
@@ -83,10 +85,10 @@ func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 var onSpans sync.Map
 
 type instruments struct {
-	decisions, near, leases metric.Int64ObservableCounter
-	down, refused           metric.Int64ObservableGauge
-	waiting, keys, keysMax  metric.Int64ObservableUpDownCounter
-	answers, waits          histogram
+	decisions, near, leases, rejected metric.Int64ObservableCounter
+	down, inForce, refused            metric.Int64ObservableGauge
+	waiting, keys, keysMax            metric.Int64ObservableUpDownCounter
+	answers, waits                    histogram
 }
 
 // A histogram is three counters, since OpenTelemetry has no observable histogram.
@@ -123,15 +125,21 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 	i.leases = counter("tailcut.lease.units.total", "{unit}", "Units of leased limits that were taken in advance, returned, and lost.")
 	i.keys = level("tailcut.memory.keys", "{key}", "Keys in memory, those included that have expired and are not dropped yet.")
 	i.keysMax = level("tailcut.memory.keys.max", "{key}", "The bound of the keys in memory.")
-	i.refused, err = meter.Int64ObservableGauge("tailcut.refused.users", metric.WithUnit("{decision}"), metric.WithDescription("Refusals of the most refused users in the window of Options.RefusedWindow."))
-	errs = append(errs, err)
-	i.down, err = meter.Int64ObservableGauge("tailcut.store.down", metric.WithUnit("1"), metric.WithDescription("1 if a store's last three calls failed, the last of them within a minute; else 0."))
-	return i, errors.Join(append(errs, err)...)
+	i.rejected = counter("tailcut.plans.rejected.total", "{document}", "Documents of plans that were not put in force because of an error.")
+	gauge := func(name, unit, text string) metric.Int64ObservableGauge {
+		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return g
+	}
+	i.down = gauge("tailcut.store.down", "1", "1 if a store's last three calls failed, the last of them within a minute; else 0.")
+	i.inForce = gauge("tailcut.plans.generation", "{document}", "The number of the document of plans in force in this process, by the version that replicas with the same document share.")
+	i.refused = gauge("tailcut.refused.users", "{decision}", "Refusals of the most refused users in the window of Options.RefusedWindow.")
+	return i, errors.Join(errs...)
 }
 
 func (i *instruments) all() []metric.Observable {
 	return []metric.Observable{
-		i.decisions, i.near, i.down, i.refused, i.waiting, i.keys, i.keysMax, i.leases,
+		i.decisions, i.near, i.down, i.refused, i.waiting, i.keys, i.keysMax, i.leases, i.inForce, i.rejected,
 		i.answers.bucket, i.answers.count, i.answers.sum, i.waits.bucket, i.waits.count, i.waits.sum,
 	}
 }
@@ -162,6 +170,10 @@ func (i *instruments) observe(o metric.Observer, s metrics.Snapshot) {
 	}
 	for _, u := range s.Refused {
 		o.ObserveInt64(i.refused, int64(u.Refused), metric.WithAttributes(attribute.String("user", u.User), attribute.Bool("hashed", u.Hashed)))
+	}
+	if p := s.Plans; p.Generation > 0 {
+		o.ObserveInt64(i.inForce, int64(p.Generation), metric.WithAttributes(attribute.String("version", p.Version)))
+		o.ObserveInt64(i.rejected, int64(p.Rejected))
 	}
 	if s.MemoryKeysMax > 0 {
 		o.ObserveInt64(i.keys, int64(s.MemoryKeys))

@@ -13,6 +13,8 @@
 //	tailcut_waiting{action}                               calls of Wait under way, held requests included
 //	tailcut_wait_seconds                                  histogram: how long those calls took
 //	tailcut_lease_units_total{what}                       units of leased limits: taken, returned, lost
+//	tailcut_plans_generation{version}                     number of the document of plans in force, if there is one
+//	tailcut_plans_rejected_total                          documents that were not put in force because of an error
 //	tailcut_memory_keys, tailcut_memory_keys_max          a memorystore's keys and bound, if there is one
 //	tailcut_refused_users{user,hashed}                    gauge: a user's refusals in the window, with Options.ExportRefused
 //
@@ -46,8 +48,10 @@ var (
 	keysMax   = describe("tailcut_memory_keys_max", "The bound of the keys in memory.")
 	leases    = describe("tailcut_lease_units_total", "Units of leased limits that were taken in advance, returned, and lost.", "what")
 	refused   = describe("tailcut_refused_users", "Refusals of the most refused users in the window of Options.RefusedWindow.", "user", "hashed")
+	inForce   = describe("tailcut_plans_generation", "The number of the document of plans in force in this process, by the version that replicas with the same document share.", "version")
+	rejected  = describe("tailcut_plans_rejected_total", "Documents of plans that were not put in force because of an error.")
 
-	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases, refused}
+	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases, inForce, rejected, refused}
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -95,6 +99,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, u := range s.Refused {
 		out <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(u.Refused), u.User, strconv.FormatBool(u.Hashed))
+	}
+	if p := s.Plans; p.Generation > 0 {
+		out <- prometheus.MustNewConstMetric(inForce, prometheus.GaugeValue, float64(p.Generation), p.Version)
+		out <- prometheus.MustNewConstMetric(rejected, prometheus.CounterValue, float64(p.Rejected))
 	}
 	if s.MemoryKeysMax > 0 {
 		out <- prometheus.MustNewConstMetric(keys, prometheus.GaugeValue, float64(s.MemoryKeys))
