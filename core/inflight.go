@@ -121,7 +121,7 @@ func (s *slotWaiters) wake(r *Receipt) {
 	if s == nil {
 		return
 	}
-	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
+	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.rule.PerUser && l.rule.TakesSlots() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.byUser[r.User] {
@@ -169,7 +169,7 @@ func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb)
 	case ctx == nil:
 		return errNoContext
 	}
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		if failed := r.amendSlots(ctx, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
 			err = failed
 		}
