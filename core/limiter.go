@@ -63,7 +63,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	}
 	l.smallest = least(enforced(l.limits))
 	if takeSlots(l.limits) {
-		l.slotWaiters = &slotWaiters{byUser: map[string][]*waiter{}}
+		l.slotWaiters = newSlotWaiters()
 		l.refundable = true // a slot is freed by a receipt
 	}
 	if err := l.ready(); err != nil {
@@ -77,6 +77,11 @@ func (l *Limiter) ready() error {
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	l.makeTerms()
+	return nil
+}
+
+func (l *Limiter) makeTerms() {
 	for mode := range l.terms {
 		t := Terms{Limits: l.limits, Ask: machine.Ask{Mode: machine.Mode(mode)}}
 		if t.Receipt = l.refundable && t.Mode.Asks(); t.Mode == machine.ModeForce {
@@ -84,7 +89,6 @@ func (l *Limiter) ready() error {
 		}
 		l.terms[mode] = &terms{Terms: t, slotWaiters: l.slotWaiters}
 	}
-	return nil
 }
 
 // rank orders a limiter's limits: enforced, shadow, ban policy.
@@ -117,7 +121,7 @@ func least(limits []Limit) int64 {
 	return quota
 }
 
-// An Option is what [Limiter.With] adds: a [BanPolicy] or [Refundable].
+// An Option is what [Limiter.With] adds: a [BanPolicy], [OnlyFailures] or [Refundable].
 type Option interface {
 	extend(*Limiter) error
 }

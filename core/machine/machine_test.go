@@ -28,7 +28,9 @@ var rules = map[string]Rule{
 }
 
 // decide asks a rule as a store does, and keeps the state.
-func decide(r *Rule, s *State, now, cost int64, a Ask) Reading { return decideAt(r, s, now, 0, cost, a) }
+func decide(r *Rule, s *State, now, cost int64, a Ask) Reading {
+	return decideAt(r, s, now, 0, cost, a)
+}
 
 // decideAt is decide on a store whose instants count from an epoch.
 func decideAt(r *Rule, s *State, now, epoch, cost int64, a Ask) Reading {

@@ -28,6 +28,11 @@ type Rule struct {
 	Lease int64 // how long before the action a unit may be charged: see [Rule.WithLease]
 
 	Ban *BanRule // KindBan
+
+	// Failures says that only a forced ask is charged, for an action that has failed: core.OnlyFailures.
+	Failures bool
+
+	Held int64 // slots that the action has already: see [Rule.Takes]
 }
 
 // NewWindow makes the rule of a window of at most max units a period.
@@ -152,8 +157,11 @@ func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 }
 
 // Charge charges the cost to a checked entry: all of it, with ModeForce what fits, with ModeOwe what a
-// state can hold.
+// state can hold. Of a rule of Failures, nothing unless the mode is one of these two.
 func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
+	if r.Failures && !a.Mode.forced() {
+		return
+	}
 	s, changed := r.machine.charge(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
 	s.Expires -= e.Epoch
 	e.State, e.Dirty = s, e.Dirty || changed
@@ -221,8 +229,8 @@ func (r *Rule) Foreseen(v *Reading, count bool) bool {
 	return r.machine.foreseen(r, *v, count)
 }
 
-// Taken is what an admitted ask has charged: Cost units at the instant At. Reading is the
-// state's reading just after the charge.
+// Taken is what an admitted ask has charged: Cost units at the instant At, less what [Rule.Takes] leaves out.
+// Reading is the state's reading just after the charge.
 type Taken struct {
 	At, Cost int64
 	Reading  Reading
@@ -247,6 +255,9 @@ const (
 // TakesSlots reports whether the rule counts actions in progress. Its charge is released, and not
 // refunded.
 func (r *Rule) TakesSlots() bool { return kinds[r.Kind].slots }
+
+// Takes is how many units an ask of that cost takes: slots that the action has already are not taken again.
+func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 
 // Concerns reports whether an amendment changes states of the rule.
 func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }

@@ -35,7 +35,9 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 // an interface of the queue would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
-func (*slots) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 { return windowArgs(r, b, cost) }
+func (*slots) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 {
+	return windowArgs(r, b, r.Takes(cost))
+}
 
 func (*slots) load(r *Rule, d *decoder) State {
 	q := Slots{}
@@ -84,20 +86,18 @@ func (q Slots) live(after int64) Slots {
 
 func (*slots) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	q := s.slots(now)
-	return s, a.Mode.forced() || cost <= r.Max && q.free(r, cost)-q.ahead(now) <= now
+	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.ahead(now) <= now
 }
 
 // charge takes slots. A surcharge takes none: its action has ended.
-func (*slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (m *slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	if cost = r.Takes(cost); a.Mode.forced() || cost == 0 {
+		return m.refuse(r, s, now, cost, false)
+	}
 	live := s.slots(now)
-	moved := live.shift(now)
+	live.shift(now)
 	q, _ := s.More.(*Slots)
-	switch {
-	case a.Mode.forced() && live == nil:
-		return s, false
-	case a.Mode.forced():
-		return r.taken(q), moved
-	case q == nil:
+	if q == nil {
 		q = new(Slots)
 	}
 	*q = append((*q)[:0], live.live(now-r.Period)...)
@@ -148,7 +148,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
 	if v.Count = int64(len(q.live(now + ahead - r.Period))); v.Count == 0 {
 		return v
 	}
-	if own := len(q) - int(min(cost, r.Max)); fits && own >= 0 {
+	if own := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= own && own < len(q) {
 		v.Mark = max(0, q[own].ID-slotID(now))
 	}
 	if fits {
@@ -156,7 +156,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
 	}
 	v.Rest.Whole = q.newest() - ahead + r.Period - now
 	if cost <= r.Max {
-		v.Wait = q.free(r, cost) - ahead - now
+		v.Wait = q.free(r, r.Takes(cost)) - ahead - now
 	}
 	return v
 }

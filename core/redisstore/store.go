@@ -39,7 +39,7 @@ type Store struct {
 	refusals *refusals.Cache
 	leases   *lease.Table
 	eviction evictionCheck
-	scripts  atomic.Bool // not functions
+	scripts  atomic.Bool      // not functions
 	clock    func() time.Time // this process's, which says the periods of calendar windows
 	requests [64]atomic.Pointer[request]
 }

@@ -17,7 +17,7 @@ type mapStore struct {
 	mu     sync.Mutex
 	now    func() int64 // microseconds
 	states map[stateID]machine.State
-	greedy bool                   // gives nothing back
+	greedy bool // gives nothing back
 }
 
 type stateID struct{ user, action, identity string }

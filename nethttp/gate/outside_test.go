@@ -36,6 +36,10 @@ func mountExample(a gatetest.App) http.Handler {
 				rt.Settles(c.w, c.r, func(actual int) error { return gate.Settle(framework{}, c, actual) })
 				return
 			}
+			if rt.Holds != nil {
+				rt.Holds(c.w, c.r, func() func() { return gate.Hold(c.r) })
+				return
+			}
 			rt.Handler(c.w, c.r, func() (core.Decision, bool) { return gate.Decision[*exchange](c.r) })
 		}
 		for _, l := range slices.Backward(rt.Limits) {
