@@ -123,7 +123,7 @@ func (s *slotWaiters) wake(r *Receipt) {
 	if s == nil {
 		return
 	}
-	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
+	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.rule.PerUser && l.rule.TakesSlots() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.byUser[r.User] {
@@ -145,7 +145,7 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 	if !s.limiter.SharesStore(l) {
 		return s
 	}
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		for i := range r.Limits {
 			if r.User == s.user && r.Limits[i].rule.TakesSlots() && r.charged(i) {
 				s.hold(&r.Limits[i], r.Action, r.Taken(i).Cost)
@@ -159,12 +159,13 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 // caller that waits there for these slots may be ahead.
 func (s *Subject) hold(taken *Limit, action string, slots int64) {
 	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
-	if i < 0 || slots == 0 || !taken.perUser && action != s.action {
+	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {
 		return
 	}
 	l := *s.limiter
 	l.limits, l.waitQueues = slices.Clone(l.limits), &waitQueues{byKey: map[any]*waitQueue{}}
 	l.limits[i].rule.Held += slots
+	l.makeTerms()
 	s.limiter = &l
 }
 
@@ -202,7 +203,7 @@ func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb)
 	case ctx == nil:
 		return errNoContext
 	}
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		if failed := r.amendSlots(ctx, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
 			err = failed
 		}
