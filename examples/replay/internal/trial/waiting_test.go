@@ -9,17 +9,20 @@ import (
 	"testing"
 
 	"github.com/tailcut/tailcut/examples/replay/internal/route"
+	"github.com/tailcut/tailcut/examples/replay/internal/source"
 	"pgregory.net/rapid"
 )
 
 // A run lets go of users who are gone for a day.
 func TestARunSweeps(t *testing.T) {
 	var log strings.Builder
-	for _, at := range []string{"01T08:00:00", "01T08:00:01", "03T08:00:00"} {
-		fmt.Fprintf(&log, `{"time":"2026-11-%sZ","method":"GET","path":"/","remote_addr":"10.0.0.1"}`+"\n", at)
+	for _, hit := range []string{"01T08:00:00Z 10.0.0.1", "01T08:00:01Z 10.0.0.1", "03T08:00:00Z 10.0.0.2"} {
+		at, user, _ := strings.Cut(hit, " ")
+		fmt.Fprintf(&log, `{"time":"2026-11-%s","method":"GET","path":"/","remote_addr":"%s"}`+"\n", at, user)
 	}
 	p := newPipeline(Options{}, new(route.Routes), []string{route.All})
-	if err := p.run(t.Context(), strings.NewReader(log.String())); err != nil {
+	p.shards = p.shards[:1]
+	if err := p.run(t.Context(), []source.Log{{Reader: strings.NewReader(log.String())}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range p.shards {
