@@ -100,7 +100,7 @@ func checkSubjects(ctx context.Context, subjects []Subject) error {
 			switch {
 			case !s.limiter.SharesStore(o.limiter):
 				return configError("core: All: the limiters have different stores; make them with one")
-			case s.user == o.user && s.shares(o):
+			case s.SharesState(*o):
 				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
 			}
 		}
@@ -136,8 +136,12 @@ func (l *Limiter) SharesStore(other *Limiter) bool {
 	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
 }
 
-// shares reports whether two subjects of one user share a state.
-func (s *Subject) shares(o *Subject) bool {
+// SharesState reports whether two subjects have one user, and limits or a [BanPolicy] with one state: [All]
+// does not decide about these together.
+func (s Subject) SharesState(o Subject) bool {
+	if s.user != o.user || s.limiter == nil || o.limiter == nil {
+		return false
+	}
 	for i := range s.limiter.limits {
 		l := &s.limiter.limits[i]
 		for j := range o.limiter.limits {

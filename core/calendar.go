@@ -4,6 +4,7 @@ package core
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -36,12 +37,12 @@ func (u CalendarUnit) known() bool {
 // passes across it. max from 1 to 1,000,000,000. A nil loc is UTC.
 //
 // loc is from [time.LoadLocation], which needs the time zone database: if the machine may have none,
-// import _ "time/tzdata". [time.Local] and a [time.FixedZone] are errors: other processes cannot load them
-// by their name. For a constant offset use a zone such as Etc/GMT+5, which is five hours behind UTC.
+// import _ "time/tzdata". Its name is spelled as in the database: Asia//Shanghai is an error. So are
+// [time.Local] and a [time.FixedZone]: other processes cannot load them by their name. For a constant offset use a zone such as Etc/GMT+5, which is five hours behind UTC.
 //
 // If each customer has a zone, make a limiter for each zone, and choose it by the customer: the
 // middleware's Config.Limiter does so, as in examples/quota. A customer who changes the zone starts
-// anew.
+// anew, so let none change it at will.
 //
 // A day, week, month or year begins at the first instant whose local date is not before its first
 // date. A day may have 23 or 25 hours. Minutes and hours are those of the local clock. An hour that
@@ -77,7 +78,7 @@ type calendar struct {
 	problem string
 }
 
-// calendars has a *machine.Calendar for each unit and zone, so that limits can be compared.
+// calendars has a *machine.Calendar for each unit and folded zone, so that limits can be compared.
 var calendars sync.Map
 
 const legalZone = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+/"
@@ -85,18 +86,22 @@ const legalZone = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 // calendarIn is the calendar of a zone of the database.
 func calendarIn(unit CalendarUnit, zone string) calendar {
 	c := calendar{unit: unit, zone: zone}
-	found, ok := calendars.Load(c)
+	loc, problem := locate(unit, zone)
+	if problem != "" {
+		c.problem = problem
+		return c
+	}
+	key := calendar{unit: unit, zone: fold(zone)}
+	found, ok := calendars.Load(key)
 	if !ok {
-		loc, problem := locate(unit, zone)
-		if problem != "" {
-			c.problem = problem
-			return c
-		}
-		found, _ = calendars.LoadOrStore(c, machine.NewCalendar(string(unit), loc))
+		found, _ = calendars.LoadOrStore(key, machine.NewCalendar(string(unit), loc))
 	}
 	c.periods = found.(*machine.Calendar)
 	return c
 }
+
+// fold makes one zone of those that a file system that ignores case does not tell apart.
+func fold(zone string) string { return strings.ToLower(zone) }
 
 func locate(unit CalendarUnit, zone string) (loc *time.Location, problem string) {
 	switch {
@@ -106,6 +111,8 @@ func locate(unit CalendarUnit, zone string) (loc *time.Location, problem string)
 		return nil, "time.Local is another zone on each machine; name the zone, as in time.LoadLocation(\"Asia/Shanghai\"), or use UTC"
 	case zone == "" || len(zone) > 64 || strings.Trim(zone, legalZone) != "":
 		return nil, "the location has no name in the time zone database, so other processes cannot load it; make it with time.LoadLocation, and not with time.FixedZone"
+	case path.Clean(zone) != zone || zone[0] < 'A' || zone[0] > 'Z': // posix/ and right/ have each zone again; localtime is the machine's
+		return nil, fmt.Sprintf("zone %s is not spelled as in the time zone database; write a name such as Asia/Shanghai or UTC, and do not use a time.FixedZone", zone)
 	}
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
@@ -123,7 +130,7 @@ func (c calendar) limit(max int) Limit {
 }
 
 func (c calendar) text(l *Limit) string {
-	return fmt.Sprintf("%s(%d, %s, %s)", l.kind.Constructor(), l.max, c.unit, c.zone)
+	return fmt.Sprintf("%s(%d, %.40s, %.65s)", l.kind.Constructor(), l.max, c.unit, c.zone)
 }
 
 func (c calendar) validate(l *Limit, bad badValue) error {
@@ -139,7 +146,7 @@ func (c calendar) compile(l *Limit) {
 	}
 }
 
-func (c calendar) identity(*Limit) string { return ":" + string(c.unit) + ":" + c.zone }
+func (c calendar) identity(*Limit) string { return ":" + string(c.unit) + ":" + fold(c.zone) }
 
 // sameZone reports whether two locations have the same times in each January and July.
 func sameZone(a, b *time.Location) bool {

@@ -1,10 +1,12 @@
 package core_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +31,15 @@ func TestZonesThatACalendarWindowRefuses(t *testing.T) {
 		want  string
 	}{
 		{"time.Local", core.CalendarWindow(5, core.Day, time.Local), "core: CalendarWindow(5, day, Local): time.Local is another zone on each machine"},
-		{"a FixedZone", core.CalendarWindow(5, core.Day, time.FixedZone("office", 3600)), "zone office cannot be loaded"},
+		{"a FixedZone", core.CalendarWindow(5, core.Day, time.FixedZone("office", 3600)), "zone office is not spelled as in the time zone database"},
 		{"a FixedZone without a name", core.CalendarWindow(5, core.Day, time.FixedZone("", 3600)), "no name in the time zone database"},
 		{"a FixedZone with a zone's name", core.CalendarWindow(5, core.Day, time.FixedZone("America/New_York", -5*3600)), "is not America/New_York of the time zone database; make it with time.LoadLocation, and not with time.FixedZone"},
 		{"one with the same offset", core.CalendarWindow(5, core.Day, time.FixedZone("Asia/Shanghai", 8*3600)), "is not Asia/Shanghai"},
 		{"one called UTC", core.CalendarWindow(5, core.Day, time.FixedZone("UTC", 3600)), "is not UTC"},
 		{"an unknown name", core.CalendarWindow(5, core.Day, time.FixedZone("Moon/Tranquility", 0)), `import _ "time/tzdata"`},
 		{"a name with a space", core.CalendarWindow(5, core.Day, time.FixedZone("my zone", 0)), "no name in the time zone database"},
+		{"a long name", core.CalendarWindow(5, core.Day, time.FixedZone(strings.Repeat("A", 1<<20), 0)), "no name in the time zone database"},
+		{"a long unit", core.CalendarWindow(5, core.CalendarUnit(strings.Repeat("d", 1<<20)), nil), "is not one of minute"},
 		{"a unit that does not exist", core.CalendarWindow(5, "decade", nil), `unit "decade" is not one of minute, hour, day, week, month, year`},
 		{"no unit", core.CalendarWindow(5, "", nil), `unit "" is not one of`},
 		{"a max of 0", core.CalendarWindow(0, core.Day, nil), "core: CalendarWindow(0, day, UTC): max 0 is not within 1 to 1000000000"},
@@ -45,7 +49,10 @@ func TestZonesThatACalendarWindowRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := core.New(memorystore.New(nil), tt.limit)
 			if !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("%v, want %q", err, tt.want)
+				t.Errorf("%.400v, want %q", err, tt.want)
+			}
+			if err != nil && len(err.Error()) > 400 {
+				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 			if _, err := core.ParseLimit(tt.limit.String()); err == nil && tt.limit != core.CalendarWindow(5, core.Day, load(t, "UTC")) && !strings.Contains(tt.want, "is not ") {
 				t.Errorf("ParseLimit takes %s", tt.limit)
@@ -59,12 +66,12 @@ func TestCalendarWindowsAsText(t *testing.T) {
 		limit          core.Limit
 		text, identity string
 	}{
-		{core.CalendarWindow(10_000, core.Month, load(t, "Asia/Shanghai")), "CalendarWindow(10000, month, Asia/Shanghai)", "calendar:month:Asia/Shanghai"},
-		{core.CalendarWindow(5, core.Day, nil), "CalendarWindow(5, day, UTC)", "calendar:day:UTC"},
-		{core.CalendarWindow(5, core.Day, time.UTC).Named("a"), `CalendarWindow(5, day, UTC).Named("a")`, "calendar:day:UTC:a"},
-		{core.CalendarWindow(5, core.Minute, load(t, "Etc/GMT+5")).PerUser(), "CalendarWindow(5, minute, Etc/GMT+5).PerUser()", "calendar:minute:Etc/GMT+5"},
-		{core.CalendarWindow(5, core.Year, load(t, "America/Argentina/Buenos_Aires")).Shadow(), "CalendarWindow(5, year, America/Argentina/Buenos_Aires).Shadow()", "shadow:calendar:year:America/Argentina/Buenos_Aires"},
-		{core.CalendarWindow(5, core.Week, load(t, "America/Port-au-Prince")), "CalendarWindow(5, week, America/Port-au-Prince)", "calendar:week:America/Port-au-Prince"},
+		{core.CalendarWindow(10_000, core.Month, load(t, "Asia/Shanghai")), "CalendarWindow(10000, month, Asia/Shanghai)", "calendar:month:asia/shanghai"},
+		{core.CalendarWindow(5, core.Day, nil), "CalendarWindow(5, day, UTC)", "calendar:day:utc"},
+		{core.CalendarWindow(5, core.Day, time.UTC).Named("a"), `CalendarWindow(5, day, UTC).Named("a")`, "calendar:day:utc:a"},
+		{core.CalendarWindow(5, core.Minute, load(t, "Etc/GMT+5")).PerUser(), "CalendarWindow(5, minute, Etc/GMT+5).PerUser()", "calendar:minute:etc/gmt+5"},
+		{core.CalendarWindow(5, core.Year, load(t, "America/Argentina/Buenos_Aires")).Shadow(), "CalendarWindow(5, year, America/Argentina/Buenos_Aires).Shadow()", "shadow:calendar:year:america/argentina/buenos_aires"},
+		{core.CalendarWindow(5, core.Week, load(t, "America/Port-au-Prince")), "CalendarWindow(5, week, America/Port-au-Prince)", "calendar:week:america/port-au-prince"},
 	} {
 		if tt.limit.String() != tt.text || tt.limit.Identity() != tt.identity {
 			t.Errorf("%s, %s; want %s, %s", tt.limit, tt.limit.Identity(), tt.text, tt.identity)
@@ -83,7 +90,7 @@ func TestCalendarWindowsAsText(t *testing.T) {
 		"CalendarWindow(5, month, \"UTC\")": `is not a time zone`,
 		"CalendarWindow(5, month, Moon)":    `zone Moon cannot be loaded`,
 		"CalendarWindow(5, month, Local)":   `time.Local is another zone`,
-		"CalendarWindow(5, month, ../etc)":  `zone ../etc cannot be loaded`,
+		"CalendarWindow(5, month, ../etc)":  `zone ../etc is not spelled as in the time zone database`,
 	} {
 		if _, err := core.ParseLimit(text); !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
@@ -99,6 +106,71 @@ func TestEqualCalendarWindowsAreEqual(t *testing.T) {
 	}
 	if make() == core.CalendarWindow(5, core.Month, load(t, "Europe/Vienna")) {
 		t.Error("another zone's is equal")
+	}
+}
+
+// With 8,192 spellings of Asia/Shanghai a customer who chooses the zone would have as many quotas, and the
+// program would keep them all. A zone has one spelling, and is the same on every machine.
+func TestAZoneHasOneSpelling(t *testing.T) {
+	spellings := []string{
+		"Asia//Shanghai", "Asia/Shanghai/", "./Asia/Shanghai", "Asia/Shanghai/.", "/Asia/Shanghai", "../zoneinfo/Asia/Shanghai",
+		"asia/Shanghai", "posix/Asia/Shanghai", "right/Asia/Shanghai", "localtime", "posixrules", "-Asia", "",
+	}
+	for i := range 10 {
+		spellings = append(spellings, "Asia/"+strings.Repeat("./", i+1)+"Shanghai")
+	}
+	store := memorystore.New(nil)
+	for _, zone := range spellings {
+		if l, err := core.ParseLimit("CalendarWindow(1, month, " + zone + ")"); !errors.Is(err, core.ErrConfig) {
+			t.Errorf("ParseLimit takes the zone %q: %s", zone, l.Identity())
+		}
+		loc, err := time.LoadLocation(zone)
+		if err != nil || loc == time.UTC {
+			continue
+		}
+		if _, err := core.New(store, core.CalendarWindow(1, core.Month, loc)); !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), "such as Asia/Shanghai") {
+			t.Errorf("New takes the zone %q: %v", zone, err)
+		}
+	}
+	for _, zone := range []string{"UTC", "GB", "EST5EDT", "W-SU", "Etc/GMT+5", "America/Port-au-Prince", "America/North_Dakota/New_Salem"} {
+		if _, err := core.ParseLimit("CalendarWindow(1, month, " + zone + ")"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A file system that ignores case has every zone in many spellings. They share one state.
+func TestSpellingsByCaseShareAState(t *testing.T) {
+	if os.Getenv("ZONEINFO") == "" {
+		dir := t.TempDir()
+		// RFC 9636: a header, six counts, and one type of local time.
+		shanghai := "TZif" + strings.Repeat("\x00", 35) + "\x01\x00\x00\x00\x04" + "\x00\x00\x70\x80\x00\x00" + "CST\x00"
+		for _, name := range []string{"Asia/Shanghai", "ASIA/shangHai"} {
+			file := filepath.Join(dir, name)
+			if err := cmp.Or(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(shanghai), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSpellingsByCaseShareAState$")
+		cmd.Env = append(os.Environ(), "ZONEINFO="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	store, admitted := memorystore.New(nil), 0
+	for _, zone := range []string{"Asia/Shanghai", "ASIA/shangHai"} {
+		l := core.Must(core.New(store, core.CalendarWindow(1, core.Month, load(t, zone))))
+		d, err := l.Allow(t.Context(), "alice", "call")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+	if admitted != 1 {
+		t.Errorf("%d are admitted under a limit of 1 a month", admitted)
 	}
 }
 

@@ -72,6 +72,9 @@
 //
 // With [Refundable] a decision can be changed once: see "Costs known at the end".
 //
+// With [OnlyFailures] the limits count failures only, for attempts that may turn out right, such as logins. No
+// number of right attempts at the same time bans.
+//
 // A ban belongs to one action, or with BanPolicy.PerUser to all of a user's actions. If
 // the limiters of replies and posts both have such a policy on one store, a user who is
 // banned for replying cannot post either.
@@ -142,6 +145,7 @@
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
 //
+// Package plans has the limits of several plans in a document, which can be replaced while the program runs.
 // [ParseLimit] and [Limit.UnmarshalText] read limits from JSON, YAML, TOML, flags and the
 // environment. They are written as the constructors' calls: examples/migrate has a file of
 // each.

@@ -101,6 +101,8 @@ type slotWaiters struct {
 	byUser map[string][]*waiter
 }
 
+func newSlotWaiters() *slotWaiters { return &slotWaiters{byUser: map[string][]*waiter{}} }
+
 func (s *slotWaiters) watch(user string, w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,6 +135,37 @@ func (s *slotWaiters) wake(r *Receipt) {
 		default: // it has a token
 		}
 	}
+}
+
+// Within returns the subject for an action that is a part of the one that d, a decision of l, has admitted,
+// such as a request that a middleware meets twice. It takes no slot of [InFlight] that d has taken for the
+// same user and action, so it is neither refused by its own slots nor waits for them. If it costs more, it
+// takes the difference. All other limits charge it. Release d after the action has ended.
+func (s Subject) Within(l *Limiter, d Decision) Subject {
+	if !s.limiter.SharesStore(l) {
+		return s
+	}
+	for r := d.receipt; r != nil; r = r.and {
+		for i := range r.Limits {
+			if r.User == s.user && r.Limits[i].rule.TakesSlots() && r.charged(i) {
+				s.hold(&r.Limits[i], r.Action, r.Taken(i).Cost)
+			}
+		}
+	}
+	return s
+}
+
+// hold gives a subject a limiter that knows of slots that its action has. That limiter has other queues: a
+// caller that waits there for these slots may be ahead.
+func (s *Subject) hold(taken *Limit, action string, slots int64) {
+	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
+	if i < 0 || slots == 0 || !taken.perUser && action != s.action {
+		return
+	}
+	l := *s.limiter
+	l.limits, l.waitQueues = slices.Clone(l.limits), &waitQueues{byKey: map[any]*waitQueue{}}
+	l.limits[i].rule.Held += slots
+	s.limiter = &l
 }
 
 // Release frees the slots that an allowed decision has taken of [InFlight] limits, shadow ones included.

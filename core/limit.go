@@ -51,6 +51,7 @@ const (
 	modName
 	modSlotLease
 	modLeased
+	modFailures
 )
 
 // A shape is what the limits have in common that take the same arguments.
@@ -69,6 +70,7 @@ func (l Limit) derived() Limit {
 	l.shape.compile(&l)
 	identity := l.kind.String() + l.shape.identity(&l)
 	l.tighten()
+	l.rule.Failures = l.mods&modFailures != 0
 	if l.mods&modLeased != 0 {
 		identity += "/" + ascii(shortest(l.leased))
 	}
@@ -152,7 +154,7 @@ func (l Limit) Name() string { return l.name }
 
 // Identity identifies the limit's state within one user and action: the kind, a window's period or the
 // lease of InFlight, a bucket's or funnel's numbers, and the name if there is one. Examples are
-// "sliding:1m", "inflight:1m", "calendar:month:Asia/Shanghai", "funnel:15:1/2s:likes", with Initial(3)
+// "sliding:1m", "inflight:1m", "calendar:month:asia/shanghai", "funnel:15:1/2s:likes", with Initial(3)
 // "bucket:3/10:1/1s" and with Leased(50ms) "moving:1m/50ms". The rate is in lowest terms. With Shadow it
 // begins with "shadow:". A store also gets the limit of a [BanPolicy], whose identity is "ban". PerUser
 // is not part of it: see [Limit.IsPerUser]. It consists of ASCII letters, digits and ":/._-+".

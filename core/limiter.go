@@ -62,7 +62,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	}
 	l.smallest = least(enforced(l.limits))
 	if takeSlots(l.limits) {
-		l.slotWaiters = &slotWaiters{byUser: map[string][]*waiter{}}
+		l.slotWaiters = newSlotWaiters()
 		l.refundable = true // a slot is freed by a receipt
 	}
 	if err := l.ready(); err != nil {
@@ -109,7 +109,7 @@ func least(limits []Limit) int64 {
 	return quota
 }
 
-// An Option is what [Limiter.With] adds: a [BanPolicy] or [Refundable].
+// An Option is what [Limiter.With] adds: a [BanPolicy], [OnlyFailures] or [Refundable].
 type Option interface {
 	extend(*Limiter) error
 }

@@ -176,7 +176,7 @@ func (r *Receipt) concerned(a machine.Amendment) bool {
 
 // charged reports whether the charge has taken from the i-th limit.
 func (r *Receipt) charged(i int) bool {
-	if l := &r.Limits[i]; l.kind == machine.KindBan {
+	if l := &r.Limits[i]; l.kind == machine.KindBan || l.rule.Failures {
 		return false
 	} else if !l.shadow {
 		return true
@@ -191,12 +191,12 @@ func (r *Receipt) charged(i int) bool {
 
 // Amends reports whether an amendment changes what the charge has taken from the i-th limit.
 func (r *Receipt) Amends(i int, a machine.Amendment) bool {
-	return r.charged(i) && r.Limits[i].rule.Concerns(a)
+	return r.charged(i) && r.Limits[i].rule.Concerns(a) && r.Taken(i).Cost > 0
 }
 
 // Taken is what the charge has taken from the i-th limit.
 func (r *Receipt) Taken(i int) machine.Taken {
-	return machine.Taken{At: r.At, Cost: r.Cost, Reading: r.Readings[i]}
+	return machine.Taken{At: r.At, Cost: r.Limits[i].rule.Takes(r.Cost), Reading: r.Readings[i]}
 }
 
 // Amend amends the states, one for each limit in their order, at the instant now. It sets Dirty in

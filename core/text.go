@@ -12,7 +12,7 @@ import (
 )
 
 // String returns the calls that make the limit, without the package's name:
-// SlidingWindow(5, 1m). [ParseLimit] reads it.
+// SlidingWindow(5, 1m). [ParseLimit] reads it. It cuts names that are too long for [New].
 func (l Limit) String() string {
 	if l.shape == nil {
 		return "Limit{}"
@@ -29,7 +29,7 @@ func (l Limit) String() string {
 	modifier(l.mods&modForget != 0, ".ForgetAfter(%s)", shortest(l.forget))
 	modifier(l.mods&modSlotLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
 	modifier(l.mods&modLeased != 0, ".Leased(%s)", shortest(l.leased))
-	modifier(l.mods&modName != 0, ".Named(%q)", l.name)
+	modifier(l.mods&modName != 0, ".Named(%.65q)", l.name)
 	modifier(l.perUser, ".PerUser()")
 	modifier(l.shadow, ".Shadow()")
 	return b.String()

@@ -115,6 +115,12 @@ func TestParseLimitSaysWhatIsWrongAndWhere(t *testing.T) {
 		{`SlidingWindow(5, 1m).Named("")`, []string{"a name is 1 to 64 letters"}},
 		{strings.Repeat("(", 1<<20), []string{`"(" is not a limit`}},
 		{strings.Repeat("a", 1<<20), []string{"is not a limit"}},
+		{`SlidingWindow(5, 1m).Named("` + strings.Repeat("a", 1<<20) + `")`, []string{"a name is 1 to 64 letters"}},
+		{`SlidingWindow(0, 1m).Named("` + strings.Repeat("\xff", 1<<20) + `")`, []string{"max 0 is not within"}},
+		{"CalendarWindow(5, month, " + strings.Repeat("A", 1<<20) + ")", []string{"no name in the time zone database"}},
+		{"CalendarWindow(" + strings.Repeat("9", 1<<20) + ", month, UTC)", []string{"not a whole number"}},
+		{"CalendarWindow(5, " + strings.Repeat("m", 1<<20) + ", UTC)", []string{"is not one of minute"}},
+		{"Funnel(5, Every(" + strings.Repeat("1", 1<<20) + "s))", []string{"is not a duration"}},
 	}
 	for _, test := range tests {
 		t.Run(test.text[:min(len(test.text), 50)], func(t *testing.T) {

@@ -24,10 +24,12 @@ package echolimit
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
@@ -51,6 +53,18 @@ func Value(key string) keyfuncs.UserOf[echo.Context] {
 // Action returns a KeyFunc that always returns name.
 func Action(name string) keyfuncs.ActionOf[echo.Context] { return gate.Action[echo.Context](name) }
 
+// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
+// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
+// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+//
+//	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
+//
+// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login (Value), or more
+// than one process (store: redisstore).
+func PerIP(max int, period time.Duration) echo.MiddlewareFunc {
+	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), From(keyfuncs.RemoteIP), Action("request"))
+}
+
 // Limit makes middleware that lets a request pass if limiter allows its user its
 // action. It panics if an argument is nil, or if user and action are swapped.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action keyfuncs.ActionOf[echo.Context]) echo.MiddlewareFunc {
@@ -61,8 +75,8 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[echo.Context], action key
 // nethttp.Config, for an echo.Context. Deny and Fail return an error, which goes to the central error
 // handler. The handlers further in may get a copy of c.Request().
 //
-// With a FinalCost, the Writer of c.Response() and the Body of c.Request() are wrapped. If the
-// handler returns an error, FinalCost gets the status of Echo's own error handler: the Code of an
+// With a FinalCost or OnlyFailures, the Writer of c.Response() and the Body of c.Request() are wrapped. If
+// the handler returns an error, both get the status of Echo's own error handler: the Code of an
 // *echo.HTTPError that is not wrapped, else 500. If your error handler answers with another status,
 // mount a middleware inside that calls c.Error.
 type Config gate.Config[echo.Context]
@@ -86,8 +100,9 @@ func LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only.
+// Config.Limiter picks the limiter of the first subject only, if it has a user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[echo.Context]) echo.MiddlewareFunc {
+	gate.NotEqual("echolimit", subjects)
 	g := gate.New(framework{}, gate.Config[echo.Context](cfg), subjects...)
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return g.Serve(c, next) }
@@ -120,3 +135,7 @@ func Decision(c echo.Context) (core.Decision, bool) { return gate.Decision[echo.
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
 // nethttp.Settle. A goroutine that outlives the handler must not use c: call Settle before.
 func Settle(c echo.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
+
+// Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
+// see nethttp.Hold. A goroutine must not use c: call Hold before.
+func Hold(c echo.Context) (release func()) { return gate.Hold(c.Request()) }

@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,8 +64,8 @@ func auth(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // At a login the name is only a claim. Limit the name and the address together, so that
-// another address cannot lock its owner out. Limit the address alone, which would otherwise
-// try many names, and last all users together.
+// another address cannot lock its owner out, and count failures only. Limit the address alone, which would
+// otherwise try many names, and last all users together.
 func ExampleLimit_login() {
 	store := memorystore.New(nil)
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
@@ -78,10 +79,11 @@ func ExampleLimit_login() {
 		}
 		return "", keyfuncs.ErrNoKey
 	}
+	wrong := func(_ echo.Context, status int) bool { return status == http.StatusUnauthorized }
 	e := echo.New()
 	e.POST("/login", func(echo.Context) error { return echo.NewHTTPError(http.StatusUnauthorized, "wrong password") },
 		echolimit.Limit(perAddress, address, echolimit.Action("login-address")),
-		echolimit.Limit(perName, keyfuncs.Join(name, address), echolimit.Action("login")),
+		echolimit.Config{OnlyFailures: wrong}.Limit(perName, keyfuncs.Join(name, address), echolimit.Action("login")),
 		echolimit.Limit(together, echolimit.From(keyfuncs.Everyone), echolimit.Action("login-all")))
 
 	for _, body := range []string{"name=alice", "name=alice", "name=xiaoming"} {
@@ -177,22 +179,31 @@ func ExampleProblem() {
 	// 429 <h1>Too many requests</h1>Try again in 60 s.
 }
 
-// Only the handler knows who logs in.
+// Only the handler knows who logs in. Failures are counted, and right passwords are not: see
+// core.OnlyFailures.
 func ExampleAllow() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+	perName = core.Must(perName.With(core.OnlyFailures{}))
 
 	e := echo.New()
 	e.POST("/login", func(c echo.Context) error {
-		var login struct{ Name string }
+		var login struct{ Name, Password string }
 		if err := json.NewDecoder(c.Request().Body).Decode(&login); err != nil {
 			return echo.ErrBadRequest
 		}
 		address, _ := keyfuncs.RemoteIP(c.Request()) // or anybody could lock the name's owner out
-		if !echolimit.Allow(c, perName, login.Name+" from "+address, "login", 1).Allowed {
+		who, ctx := login.Name+" from "+address, context.WithoutCancel(c.Request().Context())
+		d := echolimit.Allow(c, perName, who, "login", 1)
+		if !d.Allowed {
 			return nil // Allow has answered
 		}
+		defer perName.Release(ctx, d)
+		if login.Password == "secret" {
+			return c.NoContent(http.StatusOK)
+		}
+		_, _ = perName.Surcharge(ctx, who, "login", 1) // an error means that it is not counted: log it
 		return c.String(http.StatusUnauthorized, "wrong password")
 	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login-address")))
 

@@ -15,6 +15,12 @@ var ctx = context.Background()
 // userKey is where the login has put the user's id.
 type userKey struct{}
 
+var (
+	created = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }
+	reply   = http.HandlerFunc(created)
+	post    = http.HandlerFunc(created)
+)
+
 func guest(address string) *http.Request {
 	r := httptest.NewRequest("POST", "/", nil)
 	r.RemoteAddr = address + ":4711"

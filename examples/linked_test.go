@@ -47,7 +47,7 @@ func TestProgramsLinkOnlyWhatTheyUse(t *testing.T) {
 		needs   string
 		most    int // modules; the frameworks bring their own
 	}{
-		{"net/http with an in-process store", []string{"/core", "/core/memorystore", "/keyfuncs", "/nethttp", "/core/metrics", "/core/replay"}, "", 0},
+		{"net/http with an in-process store", []string{"/core", "/core/memorystore", "/keyfuncs", "/nethttp", "/core/metrics", "/core/plans"}, "", 0},
 		{"a program of ours that does that", []string{"/examples/nethttp"}, "", 0},
 		{"Redis", []string{"/core/redisstore", "/nethttp"}, redis, 4},
 		{"Gin", []string{"/ginlimit", "/core/memorystore"}, gin, 40},
@@ -73,7 +73,7 @@ func TestProgramsLinkOnlyWhatTheyUse(t *testing.T) {
 			}
 			for _, test := range []string{
 				"testing", own + "/core/storetest", own + "/nethttp/gate/gatetest", "github.com/alicebob/miniredis/v2",
-				"pgregory.net/rapid", "github.com/anishathalye/porcupine", "go.uber.org/goleak", "github.com/hashicorp/go-retryablehttp",
+				"pgregory.net/rapid", "github.com/anishathalye/porcupine", "go.uber.org/goleak",
 			} {
 				if slices.Contains(packages, test) {
 					t.Errorf("it links %s, which is for tests", test)

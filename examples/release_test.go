@@ -52,7 +52,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	tags := "v0.999.0 core/metrics/tailcutotel/v0.999.0 core/metrics/tailcutprom/v0.999.0"
+	tags := "v0.999.0 core/metrics/tailcutotel/v0.999.0 core/metrics/tailcutprom/v0.999.0 examples/replay/v0.999.0"
 	if push := "git push --atomic origin HEAD:main " + tags; !strings.HasSuffix(out, push) {
 		t.Errorf("it does not end with %q:\n%s", push, out)
 	}
@@ -65,6 +65,11 @@ func TestRelease(t *testing.T) {
 		if out, _ := run(words[0], words[1:]...); out != tt.want {
 			t.Errorf("%s: %s, want %s", tt.command, out, tt.want)
 		}
+	}
+	// go run and go install refuse a program with replace lines.
+	program, err := run("git", "show", "examples/replay/v0.999.0:examples/replay/go.mod")
+	if err != nil || strings.Contains(program, "replace") || !strings.Contains(program, "tailcut/tailcut v0.999.0") {
+		t.Errorf("the tag of replay has %v\n%s", err, program)
 	}
 	if out, err := run("git", "grep", "-hF", "github.com/tailcut/tailcut v", "--", "core/**/go.mod"); err != nil || strings.Count(out, "tailcut v0.999.0") != 2 {
 		t.Errorf("the nested modules require %s, %v", out, err)

@@ -1,11 +1,14 @@
 package examples
 
-// The README's snippets: the bodies of the Examples, and the test at the end, stand
-// in it as they stand here. readme_test.go sees to that.
+// The README's snippets. The bodies of the Examples, without what they print, those of functions that begin
+// with snippet, and TestFiveRepliesAMinute stand in it as they stand here. readme_test.go sees to that.
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +19,19 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
 )
+
+func snippetPerIP(mux *http.ServeMux) {
+	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
+}
+
+func snippetFleet(mux *http.ServeMux, rdb redis.UniversalClient) {
+	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil)) // if Redis is down, each process limits
+	posts := core.Must(core.New(fleet, core.SlidingWindow(5, time.Minute), core.FixedWindow(100, 24*time.Hour)))
+	user := keyfuncs.ContextValue(userKey{}) // set by your login
+	mux.Handle("POST /posts", nethttp.Limit(posts, user, keyfuncs.Action("post"))(post))
+}
 
 func Example_who() {
 	// The user's id from your login, or else the address with a mark (~2:), so that the two are never equal.
@@ -25,38 +40,13 @@ func Example_who() {
 	// Behind your own proxies, which append to X-Forwarded-For.
 	client := keyfuncs.ForwardedIP(netip.MustParsePrefix("10.1.2.0/24"))
 
-	fmt.Println(user(guest("203.0.113.9")))
-	fmt.Println(user(member("alice")))
-	fmt.Println(client(forwarded("10.1.2.3", "6.6.6.6, 203.0.113.9"))) // 6.6.6.6 is made up
-	fmt.Println(client(forwarded("198.51.100.1", "6.6.6.6")))          // not your proxy
+	fmt.Println(user(guest("203.0.113.9")))                            // ~2:203.0.113.9
+	fmt.Println(user(member("alice")))                                 // alice
+	fmt.Println(client(forwarded("10.1.2.3", "6.6.6.6, 203.0.113.9"))) // 203.0.113.9: the client made up 6.6.6.6
 	// Output:
 	// ~2:203.0.113.9 <nil>
 	// alice <nil>
 	// 203.0.113.9 <nil>
-	// 198.51.100.1 <nil>
-}
-
-func Example_bans() {
-	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	replies = core.Must(replies.With(core.BanPolicy{
-		Refusals: 5, Within: time.Minute, Bans: []time.Duration{10 * time.Minute, time.Hour},
-	}))
-	var d core.Decision
-	for range 11 {
-		d, _ = replies.Allow(ctx, "alice", "reply")
-	}
-	fmt.Println(d.Reason, d.RetryAfter.Round(time.Second))
-	// Output: banned 10m0s
-}
-
-func Example_fleet() {
-	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
-	fleet := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
-	replies := core.Must(core.New(fleet, core.SlidingWindow(5, time.Minute)))
-
-	d, err := replies.Allow(ctx, "alice", "reply")
-	fmt.Println(d.Allowed, d.Remaining, err)
-	// Output: true 4 <nil>
 }
 
 func TestFiveRepliesAMinute(t *testing.T) {
@@ -72,4 +62,56 @@ func TestFiveRepliesAMinute(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The README shows the response to the sixth of five replies a minute, in synctest's year.
+func TestResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mux := http.NewServeMux()
+		snippetPerIP(mux)
+		var refused strings.Builder
+		for i := range 6 {
+			w := httptest.NewRecorder()
+			mux.ServeHTTP(w, httptest.NewRequest("POST", "/replies", nil))
+			if i < 5 {
+				continue
+			}
+			fmt.Fprintf(&refused, "HTTP/1.1 %d %s\n", w.Code, http.StatusText(w.Code))
+			if err := w.Header().Write(&refused); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&refused, "\n%s", w.Body)
+		}
+		if shown := fences(readme(t, "../README.md"), "http"); len(shown) != 1 || flat(shown[0]) != flat(refused.String()) {
+			t.Errorf("the README shows %q, the response is\n%s", shown, &refused)
+		}
+	})
+}
+
+// On a busy machine each call of Redis may time out and be decided by the fallback, so only the first of
+// the posts is sent.
+func TestTheFirstSnippetsLimit(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ContextTimeoutEnabled: true})
+	defer rdb.Close()
+	mux := http.NewServeMux()
+	snippetPerIP(mux)
+	snippetFleet(mux, rdb)
+	for i, want := range []string{"4", "3"} {
+		r := guest("203.0.113.9")
+		if r.URL.Path = "/replies"; i > 0 {
+			r.Header.Set("X-Forwarded-For", "198.51.100.1")
+		}
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, r)
+		if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != http.StatusCreated || got != want {
+			t.Errorf("reply %d: got %d, remaining %q, want %s", i+1, w.Code, got, want)
+		}
+	}
+	r := member("alice")
+	r.URL.Path = "/posts"
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, r)
+	if got := w.Header().Get("X-RateLimit-Remaining"); w.Code != http.StatusCreated || got != "4" {
+		t.Errorf("the post: got %d, remaining %q, want 4", w.Code, got)
+	}
 }

@@ -1,6 +1,7 @@
 package ginlimit_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -92,8 +93,8 @@ func ExampleLimitAll() {
 }
 
 // At a login the name is only a claim. Limit the name and the address together, so that
-// another address cannot lock its owner out. Limit the address alone, which would otherwise
-// try many names, and last all users together.
+// another address cannot lock its owner out, and count failures only. Limit the address alone, which would
+// otherwise try many names, and last all users together.
 func ExampleLimit_login() {
 	store := memorystore.New(nil)
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
@@ -107,10 +108,11 @@ func ExampleLimit_login() {
 		}
 		return "", keyfuncs.ErrNoKey
 	}
+	wrong := func(_ *gin.Context, status int) bool { return status == http.StatusUnauthorized }
 	r := gin.New()
 	r.POST("/login",
 		ginlimit.Limit(perAddress, address, ginlimit.Action("login-address")),
-		ginlimit.Limit(perName, keyfuncs.Join(name, address), ginlimit.Action("login")),
+		ginlimit.Config{OnlyFailures: wrong}.Limit(perName, keyfuncs.Join(name, address), ginlimit.Action("login")),
 		ginlimit.Limit(together, ginlimit.From(keyfuncs.Everyone), ginlimit.Action("login-all")),
 		func(c *gin.Context) { c.String(http.StatusUnauthorized, "wrong password") })
 
@@ -169,23 +171,31 @@ func ExampleConfig() {
 	// paid 200 an export; 984 units are left
 }
 
-// Only the handler knows who logs in. Allow answers a refusal as the Limit around it does.
+// Only the handler knows who logs in. Allow answers a refusal as the Limit around it does. Failures are
+// counted, and right passwords are not: see core.OnlyFailures.
 func ExampleAllow() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+	perName = core.Must(perName.With(core.OnlyFailures{}))
 
 	r := gin.New()
 	r.POST("/login", ginlimit.Limit(perAddress, ginlimit.From(keyfuncs.RemoteIP), ginlimit.Action("login-address")), func(c *gin.Context) {
-		var login struct{ Name string }
+		var login struct{ Name, Password string }
 		if c.BindJSON(&login) != nil {
 			return
 		}
 		address, _ := keyfuncs.RemoteIP(c.Request) // or anybody could lock the name's owner out
-		if !ginlimit.Allow(c, perName, login.Name+" from "+address, "login", 1).Allowed {
+		who, ctx := login.Name+" from "+address, context.WithoutCancel(c.Request.Context())
+		d := ginlimit.Allow(c, perName, who, "login", 1)
+		if !d.Allowed {
 			return
 		}
-		c.String(http.StatusUnauthorized, "wrong password")
+		defer perName.Release(ctx, d)
+		if login.Password != "secret" {
+			_, _ = perName.Surcharge(ctx, who, "login", 1) // an error means that it is not counted: log it
+			c.String(http.StatusUnauthorized, "wrong password")
+		}
 	})
 
 	for range 2 {

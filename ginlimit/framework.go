@@ -57,7 +57,7 @@ func below(w http.ResponseWriter) http.ResponseWriter {
 func (cfg Config) lift() gate.Config[*gin.Context] {
 	return gate.Config[*gin.Context]{
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
-		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, Settle: cfg.Settle,
+		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, OnlyFailures: cfg.OnlyFailures, Settle: cfg.Settle,
 		Deny: aborting(cfg.Deny), Fail: aborting(cfg.Fail),
 		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
 	}

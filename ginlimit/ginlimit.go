@@ -27,6 +27,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
@@ -60,6 +61,18 @@ func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
 }
 
+// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
+// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
+// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+//
+//	r.POST("/replies", ginlimit.PerIP(5, time.Minute), reply)
+//
+// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login (Value), or more
+// than one process (store: redisstore).
+func PerIP(max int, period time.Duration) gin.HandlerFunc {
+	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), From(keyfuncs.RemoteIP), Action("request"))
+}
+
 // Limit makes middleware that lets a request pass if limiter allows its user its
 // action. It panics if an argument is nil, or if user and action are swapped.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
@@ -67,8 +80,8 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action key
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost, c.Writer and the
-// Body of c.Request are wrapped. FinalCost gets the status that was sent, or if none was, the one last
+// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost or OnlyFailures, c.Writer and the
+// Body of c.Request are wrapped. Both get the status that was sent, or if none was, the one last
 // set on c.Writer when the handlers after this one have returned. Early hints count as 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
@@ -78,6 +91,7 @@ type Config struct {
 	MaxWait          time.Duration
 	MaxWaiting       int
 	FinalCost        func(c *gin.Context, status int) int
+	OnlyFailures     func(c *gin.Context, status int) bool
 	Settle           bool                              // see Settle
 	Deny             func(*gin.Context, core.Decision) // called after c.Abort; flushing early hints ends the response
 	Fail             func(*gin.Context, error)         // as Deny; the error is a *gate.Failure
@@ -105,8 +119,9 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only.
+// Config.Limiter picks the limiter of the first subject only, if it has a user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
+	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
 	return func(c *gin.Context) { _ = g.Serve(c, func(c *gin.Context) error { c.Next(); return nil }) }
 }
@@ -137,3 +152,7 @@ func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see
 // nethttp.Settle. A goroutine that outlives the handler calls it with c.Copy().
 func Settle(c *gin.Context, actual int) error { return gate.Settle(framework{}, c, actual) }
+
+// Hold keeps the request's slots of core.InFlight after the handler has returned, until release is called;
+// see nethttp.Hold. A goroutine must not use c: call Hold before.
+func Hold(c *gin.Context) (release func()) { return gate.Hold(c.Request) }

@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	errNoPeer  = noKey("the peer has no address, as on a unix socket")
+	errNoPeer  = noKey("the peer has no address")
+	errOnUnix  = noKey("the peer is on a unix socket; if it is your proxy, use ForwardedIP or TrustedHeaderIP and trust UnixSocket")
 	errBadPeer = badKey("the peer's address does not parse")
 	errBadAddr = badKey("the client's address is invalid or unspecified")
 )
@@ -22,10 +23,14 @@ var (
 //
 // An IPv4 address is one key, "203.0.113.9", even if it is written as IPv6 (::ffff:203.0.113.9).
 // Of an IPv6 address the first 64 bits are the key, "2001:db8:1:2::/64", since one host can use
-// all addresses of a /64. [Subnet] changes these lengths.
+// all addresses of a /64. [Subnet] changes these lengths. An address in 64:ff9b::/96, where NAT64 puts
+// all IPv4 clients, is its IPv4 address ([RFC 6052]). For another prefix of NAT64 see the package's
+// example "Nat64".
 //
 // If RemoteAddr is empty or that of a unix socket, the error is [ErrNoKey]. If it does not
 // parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
+//
+// [RFC 6052]: https://www.rfc-editor.org/rfc/rfc6052#section-2.1
 func RemoteIP(r *http.Request) (string, error) { return remoteIP(r) }
 
 var remoteIP = Subnet{}.Of(RemoteAddr)
@@ -41,9 +46,14 @@ var remoteIP = Subnet{}.Of(RemoteAddr)
 // invented the rest. If there is no such address, or no header, the peer is the client. The
 // keys are like those of [RemoteIP].
 //
-// If an entry that it reads is not an address, the error is [ErrBadKey]: an address with a
-// port, an empty entry, an unspecified address. The error is also ErrBadKey if the peer's
-// address does not parse. If the peer has no address, the error is [ErrNoKey].
+// An entry is an address, and may have a port: 203.0.113.9, 203.0.113.9:51234, 2001:db8::1,
+// [2001:db8::1] or [2001:db8::1]:51234. If an entry that it reads is anything else, the error is
+// [ErrBadKey]: an empty entry or an unspecified address, for example. The error is also ErrBadKey if
+// the peer's address does not parse. If neither an entry nor the peer has an address, the error is
+// [ErrNoKey].
+//
+// A peer is trusted by its address as it came: 64:ff9b::10.1.2.3 is not the trusted 10.1.2.3. A peer on
+// a unix socket is trusted if [UnixSocket] is in trusted.
 //
 // ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts every peer,
 // as 0.0.0.0/0 does.
@@ -60,9 +70,10 @@ func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
 // trusted, the client is the address in the header, in its last line if there are several.
 // Without the header the peer is the client. The keys are like those of [RemoteIP].
 //
-// If the header is not one address, the error is [ErrBadKey]: an empty header, a list, an
-// address with a port, an unspecified address. The error is also ErrBadKey if the peer's
-// address does not parse. If the peer has no address, the error is [ErrNoKey].
+// The address may have a port, as an entry of [ForwardedIP] may. If the header is anything else, the
+// error is [ErrBadKey]: an empty header, a list, an unspecified address. The error is also ErrBadKey
+// if the peer's address does not parse. If neither the header nor the peer has an address, the error is
+// [ErrNoKey]. Peers are trusted as in ForwardedIP.
 //
 // TrustedHeaderIP panics if name is not the name of a header, if trusted is empty, or if
 // a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.
@@ -71,7 +82,8 @@ func TrustedHeaderIP(name string, trusted ...netip.Prefix) UserOf[*http.Request]
 }
 
 // RemoteAddr returns the whole address of which [RemoteIP] makes a key, for a list of prefixes.
-// It is never an IPv4 address written as IPv6, and has no zone. So write a prefix of IPv4 as IPv4.
+// It is never an IPv4 address written as IPv6, and has no zone. So write a prefix of IPv4 as IPv4. An
+// address in 64:ff9b::/96 stays as it is: only its key is the IPv4 address.
 func RemoteAddr(r *http.Request) (netip.Addr, error) {
 	addr, err := peer(r)
 	if err == nil {
@@ -118,11 +130,11 @@ func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Re
 		if err != nil {
 			return "", err
 		}
-		found, ok := canonical(found)
+		found, ok := canonical(embedded(found))
 		if !ok {
 			return "", errBadAddr
 		}
-		return s.key(found), nil
+		return s.key(found, r.RemoteAddr), nil
 	}
 }
 
@@ -132,8 +144,15 @@ func forwarded(maker string, trusted []netip.Prefix) func(*http.Request) (netip.
 		for i := len(lines) - 1; i >= 0; i-- {
 			for rest, comma := lines[i], 0; comma >= 0; rest = rest[:max(0, comma)] {
 				comma = strings.LastIndexByte(rest, ',')
-				if hop, ok = parseAddress(trim(rest[comma+1:])); !ok || !proxies.contain(hop) {
-					return hop, ok
+				if hop, ok = parseAddress(trim(rest[comma+1:])); !ok {
+					return hop, false
+				}
+				if !proxies.contain(hop) {
+					if rest = rest[:max(0, comma)]; comma < 0 && i > 0 {
+						rest = lines[i-1]
+					}
+					proxies.oneClient(hop, rest)
+					return hop, true
 				}
 			}
 		}
@@ -152,10 +171,11 @@ func (ps *proxies) behind(read func(lines []string) (netip.Addr, bool)) func(*ht
 	bad := badKey("the header " + ps.header + " does not parse")
 	return func(r *http.Request) (netip.Addr, error) {
 		addr, err := peer(r)
-		if err != nil {
+		switch {
+		case err == errOnUnix && ps.unix: // and without a client in the header there is no address
+		case err != nil:
 			return netip.Addr{}, err
-		}
-		if !ps.contain(addr) {
+		case !ps.contain(addr):
 			ps.untrustedPeer(r.Header)
 			return addr, nil
 		}
@@ -166,46 +186,65 @@ func (ps *proxies) behind(read func(lines []string) (netip.Addr, bool)) func(*ht
 				return netip.Addr{}, bad
 			}
 			if client.IsValid() {
-				addr = client
+				return client, nil
 			}
 		}
-		return addr, nil
+		return addr, err
 	}
 }
 
 // key returns the key of a canonical address: its subnet, or the address itself if the
 // length is that of the address. The address is unmapped: else all of IPv4 would be ::/64.
-func (s Subnet) key(addr netip.Addr) string {
+//
+// If remote begins with an IPv4 address that is the key, the key is that part of it and no new string.
+func (s Subnet) key(addr netip.Addr, remote string) string {
 	bits := s.IPv6
 	if addr.Is4() {
 		bits = s.IPv4
 	}
-	if bits == addr.BitLen() {
-		return addr.String()
+	if bits != addr.BitLen() {
+		subnet, _ := addr.Prefix(bits) // fails only for a length out of bounds
+		return subnet.String()
 	}
-	subnet, _ := addr.Prefix(bits) // fails only for a length out of bounds
-	return subnet.String()
+	if addr.Is4() {
+		text := addr.AppendTo(make([]byte, 0, len("255.255.255.255")))
+		if n := len(text); n < len(remote) && remote[n] == ':' && remote[:n] == string(text) {
+			return remote[:n]
+		}
+	}
+	return addr.String()
 }
 
 // peer returns the address at the other end of the connection.
 func peer(r *http.Request) (netip.Addr, error) {
 	s := r.RemoteAddr
-	if s == "" || s[0] == '@' || s[0] == '/' {
+	switch {
+	case s == "":
 		return netip.Addr{}, errNoPeer
+	case s[0] == '@' || s[0] == '/':
+		return netip.Addr{}, errOnUnix
 	}
-	ap, err := netip.ParseAddrPort(s)
-	addr, ok := canonical(ap.Addr())
-	if err != nil { // a middleware has set the address alone
-		addr, ok = parseAddress(s)
-	}
+	addr, ok := parseAddress(s) // without a port if a middleware has set the address alone
 	if !ok {
 		return netip.Addr{}, errBadPeer
 	}
 	return addr, nil
 }
 
-// parseAddress reads an address and nothing else.
+// parseAddress reads an address, IPv4 with a port, or IPv6 in brackets with or without a port, and
+// nothing else. An IPv6 address without brackets is never split.
 func parseAddress(s string) (netip.Addr, bool) {
+	switch bracket := strings.HasPrefix(s, "["); {
+	case bracket && strings.HasSuffix(s, "]"):
+		addr, _ := netip.ParseAddr(s[1 : len(s)-1])
+		if addr.Is4() {
+			return netip.Addr{}, false
+		}
+		return canonical(addr)
+	case bracket || strings.Count(s, ":") == 1:
+		ap, _ := netip.ParseAddrPort(s)
+		return canonical(ap.Addr())
+	}
 	addr, _ := netip.ParseAddr(s)
 	return canonical(addr)
 }
@@ -215,4 +254,16 @@ func parseAddress(s string) (netip.Addr, bool) {
 func canonical(addr netip.Addr) (netip.Addr, bool) {
 	addr = addr.Unmap().WithZone("")
 	return addr, addr.IsValid() && !addr.IsUnspecified()
+}
+
+// nat64 is the prefix in which NAT64 writes IPv4 addresses.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// embedded is the IPv4 address in one of NAT64, or else addr itself.
+func embedded(addr netip.Addr) netip.Addr {
+	if addr.Is6() && nat64.Contains(addr.WithZone("")) {
+		b := addr.As16()
+		return netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return addr
 }

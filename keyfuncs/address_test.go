@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +49,12 @@ func TestRemoteIP(t *testing.T) {
 		{"mapped_in_hex_is_v4", "[::FFFF:CB00:7109]:1", "203.0.113.9", nil},
 		{"mapped_without_a_port_is_v4", "::ffff:203.0.113.9", "203.0.113.9", nil},
 		{"6to4_is_v6", "[2002:cb00:7109::1]:1", "2002:cb00:7109::/64", nil},
-		{"nat64_is_v6", "[64:ff9b::203.0.113.9]:1", "64:ff9b::/64", nil},
+		{"v6_in_brackets_without_a_port", "[2001:db8:1:2::7]", "2001:db8:1:2::/64", nil},
+		{"nat64_is_its_v4", "[64:ff9b::203.0.113.9]:1", "203.0.113.9", nil},
+		{"nat64_in_hex_is_its_v4", "[64:ff9b::cb00:7109]:1", "203.0.113.9", nil},
+		{"nat64_without_a_port_is_its_v4", "64:ff9b::203.0.113.9", "203.0.113.9", nil},
+		{"beside_nat64_is_v6", "[64:ff9b::1:203.0.113.9]:1", "64:ff9b::/64", nil},
+		{"a_prefix_of_one's_own_for_nat64_is_v6", "[64:ff9b:1::203.0.113.9]:1", "64:ff9b:1::/64", nil},
 		{"loopback_is_an_address", "[::1]:1", "::/64", nil},
 		{"a_zone_is_dropped", "[fe80::1%eth0]:1", "fe80::/64", nil},
 		{"a_zone_without_a_port_is_dropped", "fe80::1%eth0", "fe80::/64", nil},
@@ -60,6 +67,7 @@ func TestRemoteIP(t *testing.T) {
 		{"unspecified_without_a_port_is_bad", "::", "", badKey},
 		{"unspecified_mapped_is_bad", "[::ffff:0.0.0.0]:1", "", badKey},
 		{"unspecified_with_a_zone_is_bad", "[::%eth0]:1", "", badKey},
+		{"unspecified_in_nat64_is_bad", "[64:ff9b::]:1", "", badKey},
 		{"a_name_is_bad", "localhost:80", "", badKey},
 		{"a_word_is_bad", "pipe", "", badKey},
 		{"a_leading_zero_is_bad", "1.2.3.004:80", "", badKey},
@@ -166,7 +174,11 @@ func TestAddr(t *testing.T) {
 		{"forwarded", forwarded, from("10.0.0.1:80", "X-Forwarded-For", "198.51.100.1, 2001:db8::1"), "2001:db8::1", nil},
 		{"forwarded_by_a_stranger", forwarded, from("203.0.113.9:80", "X-Forwarded-For", "198.51.100.1"), "203.0.113.9", nil},
 		{"forwarded_garbage", forwarded, from("10.0.0.1:80", "X-Forwarded-For", "x"), "", keyfuncs.ErrBadKey},
+		{"forwarded_with_a_port", forwarded, from("10.0.0.1:80", "X-Forwarded-For", "[2001:db8::1]:80"), "2001:db8::1", nil},
+		{"nat64_as_it_came", forwarded, from("10.0.0.1:80", "X-Forwarded-For", "64:ff9b::10.1.2.3"), "64:ff9b::a01:203", nil},
+		{"a_nat64_peer_as_it_came", keyfuncs.RemoteAddr, from("[64:ff9b::10.1.2.3]:80", ""), "64:ff9b::a01:203", nil},
 		{"an_edge's", edge, from("10.0.0.1:80", "X-Real-IP", "2001:db8::1"), "2001:db8::1", nil},
+		{"an_edge's_with_a_port", edge, from("10.0.0.1:80", "X-Real-IP", "203.0.113.9:80"), "203.0.113.9", nil},
 		{"an_edge's_garbage", edge, from("10.0.0.1:80", "X-Real-IP", "x"), "", keyfuncs.ErrBadKey},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -214,9 +226,40 @@ func TestForwardedIP(t *testing.T) {
 		{"no_header_is_the_peer", proxy, nil, "10.0.0.1", nil},
 		{"only_trusted_ones_are_the_peer", proxy, []string{"10.0.0.9, 10.0.0.8", "::ffff:10.0.0.7"}, "10.0.0.1", nil},
 
-		{"a_port_is_bad", proxy, []string{"6.6.6.6, 203.0.113.9:5555"}, "", badKey},
-		{"a_port_in_brackets_is_bad", proxy, []string{"6.6.6.6, [2001:db8::1]:5555"}, "", badKey},
-		{"brackets_are_bad", proxy, []string{"[2001:db8::1]"}, "", badKey},
+		{"a_v4_port_is_dropped", proxy, []string{"6.6.6.6, 203.0.113.9:5555"}, "203.0.113.9", nil},
+		{"the_least_port_too", proxy, []string{"203.0.113.9:0"}, "203.0.113.9", nil},
+		{"the_greatest_port_too", proxy, []string{"203.0.113.9:65535"}, "203.0.113.9", nil},
+		{"a_v6_port_is_dropped", proxy, []string{"6.6.6.6, [2001:db8:1:2::7]:5555"}, "2001:db8:1:2::/64", nil},
+		{"brackets_are_dropped", proxy, []string{"[2001:db8:1:2::7]"}, "2001:db8:1:2::/64", nil},
+		{"brackets_around_a_mapped_address_are_dropped", proxy, []string{"[::ffff:203.0.113.9]:1"}, "203.0.113.9", nil},
+		{"a_trusted_hop_with_a_port_is_passed", proxy, []string{"203.0.113.9:5555, 10.0.0.7:80"}, "203.0.113.9", nil},
+		{"a_trusted_hop_in_brackets_is_passed", proxy, []string{"203.0.113.9, [2001:db8:ffff::2], [2001:db8:ffff::3]:80"}, "203.0.113.9", nil},
+		{"v6_without_brackets_is_not_split", proxy, []string{"2001:db8:1:2:3:4:5:80"}, "2001:db8:1:2::/64", nil},
+		{"nor_if_it_is_short", proxy, []string{"2001:db8::80"}, "2001:db8::/64", nil},
+		{"nat64_is_its_v4", proxy, []string{"64:ff9b::203.0.113.9"}, "203.0.113.9", nil},
+		{"nat64_with_a_port_is_its_v4", proxy, []string{"[64:ff9b::203.0.113.9]:5555"}, "203.0.113.9", nil},
+		{"a_hop_in_nat64_is_never_the_trusted_v4", proxy, []string{"203.0.113.9, 64:ff9b::10.1.2.3"}, "10.1.2.3", nil},
+		{"nor_is_a_peer_in_nat64", "[64:ff9b::10.1.2.3]:80", []string{"203.0.113.9"}, "10.1.2.3", nil},
+
+		{"a_port_too_large_is_bad", proxy, []string{"203.0.113.9:65536"}, "", badKey},
+		{"a_v6_port_too_large_is_bad", proxy, []string{"[2001:db8::1]:65536"}, "", badKey},
+		{"no_port_after_the_colon_is_bad", proxy, []string{"203.0.113.9:"}, "", badKey},
+		{"nor_after_brackets", proxy, []string{"[2001:db8::1]:"}, "", badKey},
+		{"a_port_with_a_sign_is_bad", proxy, []string{"203.0.113.9:+80"}, "", badKey},
+		{"a_port_that_is_a_name_is_bad", proxy, []string{"203.0.113.9:http"}, "", badKey},
+		{"two_ports_are_bad", proxy, []string{"203.0.113.9:80:80"}, "", badKey},
+		{"a_port_alone_is_bad", proxy, []string{":80"}, "", badKey},
+		{"v4_in_brackets_is_bad", proxy, []string{"[203.0.113.9]"}, "", badKey},
+		{"v4_in_brackets_with_a_port_is_bad", proxy, []string{"[203.0.113.9]:80"}, "", badKey},
+		{"one_bracket_is_bad", proxy, []string{"[2001:db8::1"}, "", badKey},
+		{"the_other_bracket_is_bad", proxy, []string{"2001:db8::1]"}, "", badKey},
+		{"brackets_twice_are_bad", proxy, []string{"[[2001:db8::1]]"}, "", badKey},
+		{"empty_brackets_are_bad", proxy, []string{"[]"}, "", badKey},
+		{"a_space_before_the_port_is_bad", proxy, []string{"203.0.113.9 :80"}, "", badKey},
+		{"quotes_are_bad", proxy, []string{"\"[2001:db8::1]:80\""}, "", badKey},
+		{"unspecified_with_a_port_is_bad", proxy, []string{"0.0.0.0:80"}, "", badKey},
+		{"unspecified_in_brackets_is_bad", proxy, []string{"[::]"}, "", badKey},
+		{"unspecified_in_nat64_is_bad", proxy, []string{"64:ff9b::0.0.0.0"}, "", badKey},
 		{"an_empty_header_is_bad", proxy, []string{""}, "", badKey},
 		{"a_blank_header_is_bad", proxy, []string{" \t"}, "", badKey},
 		{"a_trailing_comma_is_bad", proxy, []string{"203.0.113.9,"}, "", badKey},
@@ -271,7 +314,15 @@ func TestTrustedHeaderIP(t *testing.T) {
 		{"an_untrusted_peer_is_the_client", "203.0.113.9:80", []string{"6.6.6.6"}, "203.0.113.9", nil},
 		{"whatever_its_header", "203.0.113.9:80", []string{"a:{b}\x01" + strings.Repeat("x", 8192)}, "203.0.113.9", nil},
 		{"a_list_is_bad", edge, []string{"6.6.6.6, 203.0.113.9"}, "", badKey},
-		{"a_port_is_bad", edge, []string{"203.0.113.9:5555"}, "", badKey},
+		{"a_port_is_dropped", edge, []string{"203.0.113.9:5555"}, "203.0.113.9", nil},
+		{"brackets_are_dropped", edge, []string{"[2001:db8:1:2::7]"}, "2001:db8:1:2::/64", nil},
+		{"and_with_a_port", edge, []string{"[2001:db8:1:2::7]:5555"}, "2001:db8:1:2::/64", nil},
+		{"v6_without_brackets_is_not_split", edge, []string{"2001:db8:1:2:3:4:5:80"}, "2001:db8:1:2::/64", nil},
+		{"nat64_is_its_v4", edge, []string{"64:ff9b::203.0.113.9"}, "203.0.113.9", nil},
+		{"an_edge_in_nat64_is_never_the_trusted_v4", "[64:ff9b::10.0.0.1]:80", []string{"203.0.113.9"}, "10.0.0.1", nil},
+		{"a_port_too_large_is_bad", edge, []string{"203.0.113.9:65536"}, "", badKey},
+		{"v4_in_brackets_is_bad", edge, []string{"[203.0.113.9]"}, "", badKey},
+		{"one_bracket_is_bad", edge, []string{"[2001:db8::1"}, "", badKey},
 		{"an_empty_header_is_bad", edge, []string{""}, "", badKey},
 		{"an_empty_last_line_is_bad", edge, []string{"203.0.113.9", ""}, "", badKey},
 		{"unspecified_is_bad", edge, []string{"::"}, "", badKey},
@@ -288,6 +339,94 @@ func TestTrustedHeaderIP(t *testing.T) {
 	}
 }
 
+// A peer on a unix socket is trusted only if that was said, and has no address of its own.
+func TestUnixSocket(t *testing.T) {
+	noKey, badKey := keyfuncs.ErrNoKey, keyfuncs.ErrBadKey
+	said, unsaid := append(prefixes("10.0.0.0/8"), keyfuncs.UnixSocket), prefixes("10.0.0.0/8")
+	for _, tt := range []struct {
+		name, peer string
+		trusted    []netip.Prefix
+		lines      []string
+		want       string
+		err        error
+	}{
+		{"its_header_is_the_client", "@", said, []string{"203.0.113.9"}, "203.0.113.9", nil},
+		{"with_an_abstract_name_too", "@nginx", said, []string{"203.0.113.9"}, "203.0.113.9", nil},
+		{"with_a_path_too", "/run/nginx.sock", said, []string{"203.0.113.9"}, "203.0.113.9", nil},
+		{"the_socket_alone_is_enough", "@", []netip.Prefix{keyfuncs.UnixSocket}, []string{"203.0.113.9:5555"}, "203.0.113.9", nil},
+		{"its_text_is_the_same", "@", prefixes("::/128"), []string{"203.0.113.9"}, "203.0.113.9", nil},
+		{"not_by_itself", "@", unsaid, []string{"203.0.113.9"}, "", noKey},
+		{"never_an_empty_peer", "", said, []string{"203.0.113.9"}, "", noKey},
+		{"nor_a_bad_one", "unix", said, []string{"203.0.113.9"}, "", badKey},
+		{"an_address_is_not_the_socket", "192.0.2.1:80", said, []string{"203.0.113.9"}, "192.0.2.1", nil},
+		{"nor_is_one_of_the_same_host", "127.0.0.1:80", said, []string{"203.0.113.9"}, "127.0.0.1", nil},
+		{"the_others_are_trusted_as_well", "10.0.0.1:80", said, []string{"203.0.113.9"}, "203.0.113.9", nil},
+		{"without_the_header_there_is_no_key", "@", said, nil, "", noKey},
+		{"garbage_is_bad", "@", said, []string{"unix:"}, "", badKey},
+		{"an_empty_header_is_bad", "@", said, []string{""}, "", badKey},
+		{"the_unspecified_address_is_bad", "@", said, []string{"::"}, "", badKey},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for header, f := range map[string]keyfuncs.Func{
+				"X-Forwarded-For": keyfuncs.Func(keyfuncs.ForwardedIP(tt.trusted...)),
+				"X-Real-Ip":       keyfuncs.Func(keyfuncs.TrustedHeaderIP("X-Real-IP", tt.trusted...)),
+			} {
+				key, err := f(from(tt.peer, header, tt.lines...))
+				check(t, key, err, tt.want, tt.err)
+			}
+			for header, f := range map[string]func(*http.Request) (netip.Addr, error){
+				"X-Forwarded-For": keyfuncs.ForwardedAddr(tt.trusted...),
+				"X-Real-Ip":       keyfuncs.TrustedHeaderAddr("X-Real-IP", tt.trusted...),
+			} {
+				addr, err := f(from(tt.peer, header, tt.lines...))
+				check(t, strings.Replace(addr.String(), "invalid IP", "", 1), err, tt.want, tt.err)
+			}
+		})
+	}
+	forwarded := keyfuncs.ForwardedIP(said...)
+	key, err := forwarded(from("@", "X-Forwarded-For", "6.6.6.6, 203.0.113.9, 10.0.0.7"))
+	check(t, key, err, "203.0.113.9", nil)
+	key, err = forwarded(from("@", "X-Forwarded-For", "10.0.0.8, 10.0.0.7")) // trusted ones only
+	check(t, key, err, "", noKey)
+	_, err = keyfuncs.ForwardedIP(unsaid...)(from("@", "X-Forwarded-For", "203.0.113.9"))
+	if err == nil || !strings.Contains(err.Error(), "trust UnixSocket") {
+		t.Errorf("%v; want the remedy", err)
+	}
+}
+
+// The key of an IPv4 peer is a part of RemoteAddr.
+func TestKeysWithoutAllocations(t *testing.T) {
+	forwarded := keyfuncs.ForwardedIP(prefixes("10.0.0.0/8")...)
+	for _, tt := range []struct {
+		name string
+		f    keyfuncs.Func
+		addr string
+		want float64
+	}{
+		{"the_peer", keyfuncs.RemoteIP, "203.0.113.9:4711", 0},
+		{"the_longest_peer", keyfuncs.RemoteIP, "203.113.113.199:65535", 0},
+		{"an_untrusted_peer", keyfuncs.Func(forwarded), "203.0.113.9:4711", 0},
+		{"a_trusted_peer_without_the_header", keyfuncs.Func(forwarded), "10.0.0.1:4711", 0},
+		{"a_mapped_peer_is_another_text", keyfuncs.RemoteIP, "[::ffff:203.0.113.9]:4711", 1},
+	} {
+		r := from(tt.addr, "")
+		if got := testing.AllocsPerRun(100, func() { _, _ = tt.f(r) }); got != tt.want {
+			t.Errorf("%s: %v allocations, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+func BenchmarkRemoteIP(b *testing.B) {
+	for name, addr := range map[string]string{"IPv4": "203.0.113.9:4711", "IPv6": "[2001:db8:1:2:3:4:5:6]:4711"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for r := from(addr, ""); b.Loop(); {
+				_, _ = keyfuncs.RemoteIP(r)
+			}
+		})
+	}
+}
+
 // FuzzForwardedIP holds the walk to what it means, written down naively: take
 // the header as the one list that it is, cut off what is trusted at its end.
 func FuzzForwardedIP(f *testing.F) {
@@ -297,6 +436,10 @@ func FuzzForwardedIP(f *testing.F) {
 	f.Add("10.0.0.1", "2001:db8:1:2::7, 2001:db8:ffff::1", false)
 	f.Add("203.0.113.9:1", "6.6.6.6", false)
 	f.Add("10.0.0.1:80", "203.0.113.9:5555", false)
+	f.Add("10.0.0.1:80", "[2001:db8::1]:5555, [2001:db8:ffff::1], 10.0.0.7:80", false)
+	f.Add("10.0.0.1:80", "[203.0.113.9]:5555", false)
+	f.Add("10.0.0.1:80", "64:ff9b::10.1.2.3", false)
+	f.Add("[64:ff9b::10.0.0.1]:80", "203.0.113.9", false)
 	f.Add("10.0.0.1:80", "203.0.113.9,, 10.0.0.7\n", false)
 	f.Add("10.0.0.1:80", "fe80::1%eth0, ::, 0.0.0.0", false)
 	f.Add("@", "", true)
@@ -325,7 +468,8 @@ func FuzzForwardedIP(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got != own && trustedByHand(keyAddr(t, got)) {
+		embedded := strings.Contains(strings.ToLower(header), "64:ff9b") // and trusted by another address
+		if got != own && !embedded && trustedByHand(keyAddr(t, got)) {
 			t.Fatalf("%q is a proxy, and not the peer", got)
 		}
 		again, err := keyfuncs.RemoteIP(from(keyAddr(t, got).String(), ""))
@@ -338,22 +482,21 @@ func FuzzForwardedIP(f *testing.F) {
 
 // oracle answers from the whole header at once. own is the peer's key.
 func oracle(peerAddr, own, header string, absent bool) (key string, bad bool) {
-	host := peerAddr
-	if ap, err := netip.ParseAddrPort(peerAddr); err == nil {
-		host = ap.Addr().String()
-	}
-	if absent || !trustedByHand(netip.MustParseAddr(host)) {
+	if peer, err := netip.ParseAddr(bare(peerAddr)); err != nil || absent || !trustedByHand(peer) {
 		return own, false
 	}
 	entries := strings.Split(header, ",")
 	for len(entries) > 0 {
 		entry := strings.Trim(entries[len(entries)-1], " \t")
 		entries = entries[:len(entries)-1]
-		addr, err := netip.ParseAddr(entry)
+		addr, err := netip.ParseAddr(bare(entry))
 		if err != nil {
 			return "", true
 		}
 		b := addr.As16()
+		if addr.Is6() && [12]byte(b[:12]) == [12]byte{0, 0x64, 0xff, 0x9b} {
+			return nat64ByHand(b)
+		}
 		if v4 := [4]byte(b[12:]); addr.Is4() || addr.Is4In6() {
 			if v4 == [4]byte{} {
 				return "", true
@@ -372,6 +515,31 @@ func oracle(peerAddr, own, header string, absent bool) (key string, bad bool) {
 		}
 	}
 	return own, false
+}
+
+var (
+	v4Port = regexp.MustCompile(`^([0-9.]+):([0-9]+)$`)
+	v6Port = regexp.MustCompile(`^\[([^\[\]]*:[^\[\]]*)\](?::([0-9]+))?$`)
+)
+
+// bare takes the port and the brackets from an address that may have them.
+func bare(s string) string {
+	for _, form := range []*regexp.Regexp{v4Port, v6Port} {
+		if m := form.FindStringSubmatch(s); m != nil {
+			if n, err := strconv.ParseUint("0"+m[2], 10, 64); err == nil && n <= 65535 {
+				return m[1]
+			}
+		}
+	}
+	return s
+}
+
+// nat64ByHand is the key of an address in 64:ff9b::/96.
+func nat64ByHand(b [16]byte) (key string, bad bool) {
+	if [4]byte(b[12:]) == [4]byte{} {
+		return "", true
+	}
+	return fmt.Sprintf("%d.%d.%d.%d", b[12], b[13], b[14], b[15]), false
 }
 
 // trustedByHand looks at the bytes: 10/8, 172.16/12, 2001:db8:ffff::/48.

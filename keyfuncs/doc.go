@@ -26,6 +26,8 @@
 //	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
 //	no users; a CDN in front of your own nginx             ForwardedIP(the CDN's prefixes, nginx's): see "Behind a proxy"
 //	no users; an edge proxy sets its own header            TrustedHeaderIP(name, the proxy's prefixes...)
+//	no users; your nginx connects by a unix socket         ForwardedIP(UnixSocket)
+//	no users; a cloud's load balancer                      ForwardedIP(its prefixes...): see "Behind a proxy"
 //	a login form, where no user is authenticated yet       two limits or three: see "Logins"
 //	one limit for all clients together                     Everyone
 //	anything else, such as a tenant                        your own Func
@@ -67,6 +69,19 @@
 // Do not read the CDN's own header, such as CF-Connecting-IP, behind such an nginx. The nginx passes it
 // on from a client that connects past the CDN.
 //
+// Load balancers differ in what they append to X-Forwarded-For, and so in what to trust:
+//
+//	AWS (ALB)               the client. Trust the subnets of the load balancer
+//	Azure (gateway)         the client and its port. Trust the gateway's subnet
+//	Google (application)    the client, and then the load balancer's own public address. Trust
+//	                        130.211.0.0/22, 35.191.0.0/16 and the address of the forwarding rule, or
+//	                        all clients are one
+//	NetScaler               the client, IPv6 in brackets. Trust its own addresses
+//	nginx on a unix socket  what proxy_set_header says, as above. Trust UnixSocket
+//
+// An nginx on the same host that connects by a unix socket has no address. [UnixSocket] trusts it, and
+// everybody else who may open the socket.
+//
 // Do not use middleware that copies such a header into RemoteAddr without a check, as
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
 // has its own quota.
@@ -74,28 +89,18 @@
 // # Addresses
 //
 // An IPv4 address is one key. For IPv6 the key is the first 64 bits, because one host can use
-// every address of a /64. [Subnet] groups larger networks.
+// every address of a /64. [Subnet] groups larger networks. Behind NAT64 all IPv4 clients are in one /64,
+// so the key of an address in 64:ff9b::/96 is its IPv4 address. If your network has a prefix of its own, say
+// so as in the example "Nat64". A peer is trusted by the address as it came.
 //
 // # Logins
 //
 // At a login no user is authenticated yet, and the name is only a claim. A limit on the name
-// alone lets any client lock its owner out. Use one limit per name and address, and one per
-// address. A third limit on everyone together caps the total. It comes last, so that requests that
-// the others refuse do not use it up. The name is in the form's body, so the handler calls Allow:
+// alone lets any client lock its owner out. Use one limit per name and address that counts failures only, and
+// one per address, outside, that counts all attempts. A third limit on everyone together caps the total.
 //
-//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(http.HandlerFunc(login))
-//
-//	func login(w http.ResponseWriter, r *http.Request) {
-//		address, _ := keyfuncs.RemoteIP(r)
-//		if !nethttp.Allow(w, r, perName, r.PostFormValue("name")+" from "+address, "login", 1).Allowed ||
-//			!nethttp.Allow(w, r, all, "everyone", "login-all", 1).Allowed {
-//			return
-//		}
-//		// check the password
-//	}
-//
-// To count only failures and lock a name after five, mount a limit with a FinalCost that is 1 for a wrong
-// password and 0 for a right one, and a limiter with a core.BanPolicy:
+// This locks a name for an address after five failures, for 15 minutes and then for longer. Right passwords
+// never count, however many come at the same time from one office:
 //
 //	failures, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
 //	failures, err = failures.With(core.BanPolicy{
@@ -103,23 +108,29 @@
 //		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
 //	})
 //	name := func(r *http.Request) (string, error) {
-//		if name := strings.ToLower(strings.TrimSpace(r.PostFormValue("name"))); name != "" {
+//		if name := accounts.Normal(r.PostFormValue("name")); name != "" { // as the look-up of the account does
 //			return name, nil
 //		}
 //		return "", keyfuncs.ErrNoKey
 //	}
-//	onlyFailures := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
-//		if status == http.StatusUnauthorized {
-//			return 1
-//		}
-//		return 0
-//	}}
-//	h := onlyFailures.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(http.HandlerFunc(login))
+//	wrong := func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
+//	onlyFailures := nethttp.Config{OnlyFailures: wrong}
 //
-// One unit is charged while the password is checked, so guesses at the same time count too. The sixth
-// attempt is refused and starts the lock, even with the right password. So do six attempts at the same
-// time. To end a lock, call Limiter.Unban and Limiter.Reset, since the failures still count. The user is
-// the key of Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
+//	h = onlyFailures.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(http.HandlerFunc(login))
+//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(h)
+//
+// After the fifth failure the next attempt is refused and starts the lock, even with the right password. At
+// most five attempts are checked at a time. Others are told to come back in a second, which starts no lock.
+// To end a lock, call Limiter.Unban and Limiter.Reset, since the failures still count. The user is the key of
+// Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
+//
+// If the look-up of accounts treats several spellings as one name, each spelling that the key function does
+// not treat so gives new guesses: upper and lower case, spaces, composed and decomposed letters (NFC), full
+// width, zero-width characters. So use the form that the look-up uses, or look the account up first and use
+// its id. The limit per address bounds what is left.
+//
+// If only the handler can read the name, as in a JSON body, give the limiter core.OnlyFailures and call
+// Allow: see the example "Login" of nethttp.Allow.
 //
 // With basic authentication, a Limit outside of the check reads the name, as
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit
@@ -158,6 +169,8 @@
 //	forwarded-untrusted     a request had a header with the client's address, and nothing checks it; or
 //	                        Header reads such a header
 //	trusted-never-matches   1,000 such requests, and no peer was in the trusted prefixes
+//	one-client              1,000 requests through trusted proxies had one client, with others to its left in
+//	                        the header
 //	never-a-user            the first function of a First has found no key in 1,000 requests
 //
 // Package nethttp lists all codes and what to do about them.

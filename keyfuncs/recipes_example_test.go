@@ -32,13 +32,8 @@ func Example_failedLogins() {
 		Refusals: 1, Within: time.Minute,
 		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
 	}))
-	onlyFailures := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
-		if status == http.StatusUnauthorized {
-			return 1
-		}
-		return 0
-	}}
-	login := onlyFailures.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(checkPassword)
+	wrong := func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
+	login := nethttp.Config{OnlyFailures: wrong}.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(checkPassword)
 
 	for _, try := range []struct {
 		password string
@@ -111,4 +106,26 @@ func ExampleForwardedIP_cdn() {
 	// with a forged header 203.0.113.9 <nil>
 	// past the CDN 203.0.113.66 <nil>
 	// past it, forged 203.0.113.66 <nil>
+}
+
+// A network whose NAT64 has a prefix of its own: the key of an IPv4 client is its IPv4 address.
+func Example_nat64() {
+	own := netip.MustParsePrefix("2001:db8:64::/96")
+	who := keyfuncs.Subnet{}.Of(func(r *http.Request) (netip.Addr, error) {
+		addr, err := keyfuncs.RemoteAddr(r)
+		if own.Contains(addr) {
+			b := addr.As16()
+			addr = netip.AddrFrom4([4]byte(b[12:]))
+		}
+		return addr, err
+	})
+
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, r.RemoteAddr = range []string{"[2001:db8:64::203.0.113.9]:4711", "[64:ff9b::203.0.113.9]:4711", "[2001:db8:1:2::7]:4711"} {
+		fmt.Println(who(r))
+	}
+	// Output:
+	// 203.0.113.9 <nil>
+	// 203.0.113.9 <nil>
+	// 2001:db8:1:2::/64 <nil>
 }

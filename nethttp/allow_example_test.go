@@ -1,8 +1,10 @@
 package nethttp_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -43,11 +45,13 @@ func ExampleAllow() {
 }
 
 // A login is limited by the e-mail address in its JSON body, which only the handler
-// reads. The limit on the client's address is outside, and Allow answers as that one does.
+// reads. The limit on the client's address is outside, and Allow answers as that one does. Only failures are
+// counted, and the attempt has a slot until it is released.
 func ExampleAllow_login() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
 	perEmail := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
+	perEmail = core.Must(perEmail.With(core.OnlyFailures{}))
 
 	logins := nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -63,18 +67,35 @@ func ExampleAllow_login() {
 			email := strings.ToLower(strings.TrimSpace(login.Email)) // as the accounts have it
 			address, _ := keyfuncs.RemoteIP(r)
 			// With the address, or anybody could lock the owner out.
-			if !nethttp.Allow(w, r, perEmail, email+" from "+address, "login", 1).Allowed {
+			who, ctx := email+" from "+address, context.WithoutCancel(r.Context())
+			d := nethttp.Allow(w, r, perEmail, who, "login", 1)
+			if !d.Allowed {
 				return
+			}
+			defer perEmail.Release(ctx, d)
+			if login.Password == "secret" {
+				fmt.Fprint(w, "welcome")
+				return
+			}
+			if _, err := perEmail.Surcharge(ctx, who, "login", 1); err != nil {
+				log.Print(err) // this failure is not counted
 			}
 			fmt.Fprint(w, "wrong password")
 		}))
 
-	for _, email := range []string{"alice@example.com", "Alice@example.com", "alice@example.com", "xiaoming@example.com"} {
+	for _, login := range []string{
+		`{"email":"alice@example.com","password":"secret"}`,
+		`{"email":"alice@example.com","password":"a guess"}`,
+		`{"email":"Alice@example.com","password":"a guess"}`,
+		`{"email":"alice@example.com","password":"secret"}`,
+		`{"email":"xiaoming@example.com","password":"a guess"}`,
+	} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(`{"email":"`+email+`","password":"a guess"}`)))
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(login)))
 		fmt.Println(w.Code, w.Body)
 	}
 	// Output:
+	// 200 welcome
 	// 200 wrong password
 	// 200 wrong password
 	// 429 too many attempts

@@ -70,15 +70,16 @@
 //
 // Use one store for all limiters, and a different action for each, because a user and an organization
 // may have the same id. If the limiters have different stores, it panics when it is mounted. A request
-// without an organization is answered 400. With keyfuncs.First(org, user) in place of org, a user without
-// one is limited like an organization. ginlimit and echolimit have the same functions.
+// without an organization is answered 400. With nethttp.By(...).Optional() for the organization, its limit is
+// left out then. ginlimit and echolimit have the same functions.
 //
 // # Costs known at the end
 //
 // If only the handler knows what its request has cost, such as the tokens of a language model or the rows
 // of an export, it calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt:
 // the user is refused until it is paid off. Config.FinalCost is for a cost that the status tells, such as
-// a wrong password. It is charged as far as there is room. The program examples/llmproxy settles streams.
+// nothing for a request that the server could not serve. It is charged as far as there is room. For logins
+// there is Config.OnlyFailures. The program examples/llmproxy settles streams.
 //
 // # Requests at the same time
 //
@@ -89,9 +90,15 @@
 //		nethttp.Limit(streams, user, keyfuncs.Action("completion"))(proxy))
 //
 // A request has its slot until the handler returns or panics, even if the client has disconnected by
-// then. If a handler takes over the connection (http.Hijacker) and returns, the slot is free while
-// the connection is still open. An http.TimeoutHandler inside the limit returns at its timeout, and the
-// slot is then free while the handler inside it is still running.
+// then. A handler that takes over the connection (http.Hijacker) and returns calls [Hold], or its slot is
+// free while the connection is still open: see the program examples/websocket. So does the handler inside an
+// http.TimeoutHandler, which returns at its timeout while that handler is still running.
+//
+// A request may enter a limit again: the middleware is mounted twice, or a handler has the mux or the
+// framework serve its request again (HandleContext of Gin, the router of Echo). Such a request keeps its one
+// slot, and neither waits for it nor is refused by it. Rate limits charge each pass, and the log says
+// charged-twice. This needs the request's context: a handler that makes a new request without it takes
+// another slot.
 //
 // If a response takes longer than a third of the lease, a timer renews the slot. If the store has no
 // answer, the middleware tries again each second until the lease ends.
@@ -150,8 +157,12 @@
 //	                       reads one of these headers, so that any client can choose its address.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
-//	never-a-user           The first 100 requests had no user, or the first function of a keyfuncs.First
-//	                       found none in 1,000. Mount the limit inside the login.
+//	one-client             1,000 requests through trusted proxies had one client, with other addresses to its
+//	                       left in X-Forwarded-For. If the client is a proxy or load balancer of yours, as
+//	                       with Google's, trust its address too: see keyfuncs, "Behind a proxy".
+//	never-a-user           The first 100 requests had no user, or one that could not be read, or the first
+//	                       function of a keyfuncs.First found none in 1,000. The error says why. Mount the
+//	                       limit inside the login.
 //	never-an-action        The first 100 requests with a user had no action. Use one that every request has,
 //	                       such as Action("reply") or Route.
 //	user-with-port         The first five users were addresses with a port, as http.Request.RemoteAddr is.
@@ -161,7 +172,9 @@
 //	                       outer one's, plus the cost. The middleware is mounted twice, maybe on a group
 //	                       and on a route of it: remove one. Or two limiters share a state: give one of them
 //	                       another action. Not noticed if a third limit outside is tighter, or without the
-//	                       headers X-RateLimit.
+//	                       headers X-RateLimit. Or a request entered a limit of InFlight while it had a slot
+//	                       of the same user and action, which is always noticed: see "Requests at the same
+//	                       time".
 //	refusal-ignored        A handler of Echo has written a response after Allow had answered the
 //	                       request. It is not sent, but the handler's action was done: return if the decision
 //	                       is not Allowed. The attribute action says which. For net/http and Gin only go vet can
@@ -171,12 +184,18 @@
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
 //
-// The log also has codes for what happens to a store at run time:
+// The log also has codes for what happens to a store or a document of plans at run time:
 //
 //	store-fails            Three calls in a row have failed. The message says what happens until the store
 //	                       answers: core.Fallback, core.FailOpen and core.Shadow differ.
 //	store-answers          The store answers again, and no call has failed for 5 seconds.
 //	store-falters          Some calls fail, but not several in a row. Logged at most once a minute.
+//	plans-rejected         A document of plans has an error, which says where. The one before stays in
+//	                       force. Correct it. Logged once for each document.
+//	plans-not-loaded       The source of a document of plans does not answer, or its file is missing. The
+//	                       document in force stays. Logged once until the source answers again.
+//	plan-unknown           The program gave a user a plan that the document does not have, and the default
+//	                       plan decides. Add the plan to the document. Logged once for each document.
 //	redis-panic            The Redis client panicked. Fix the cause and create a new client: the pool of
 //	                       the old one may have lost slots. Logged at most once a minute.
 //

@@ -129,8 +129,8 @@ func ExampleLimit_byUserAndAddress() {
 }
 
 // At a login no user is authenticated, and the name is a claim. So one limit is on the name
-// and the address together: another address cannot lock the name's owner out. One is on the
-// address alone, which stops it from trying many names. The innermost is on all users
+// and the address together: another address cannot lock the name's owner out. It counts failures only. One
+// is on the address alone, which stops it from trying many names. The innermost is on all users
 // together.
 func ExampleLimit_login() {
 	store := memorystore.New(nil)
@@ -143,7 +143,8 @@ func ExampleLimit_login() {
 		http.Error(w, "wrong password", http.StatusUnauthorized)
 	})
 	login = nethttp.Limit(together, keyfuncs.Everyone, keyfuncs.Action("login-all"))(login)
-	login = nethttp.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(login)
+	wrong := func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
+	login = nethttp.Config{OnlyFailures: wrong}.Limit(perName, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(login)
 	login = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(login)
 
 	try := func(name, from string) {
@@ -160,10 +161,10 @@ func ExampleLimit_login() {
 	try("alice", "203.0.113.9") // the owner, at home
 	// Output:
 	// alice from 6.6.6.6 401 4
+	// alice from 6.6.6.6 401 4
 	// alice from 6.6.6.6 401 3
 	// alice from 6.6.6.6 401 2
 	// alice from 6.6.6.6 401 1
-	// alice from 6.6.6.6 401 0
 	// alice from 6.6.6.6 429 0
 	// alice from 203.0.113.9 401 4
 }
@@ -314,37 +315,64 @@ func ExampleConfig_maxWait() {
 	// in at least 200 ms: true
 }
 
-// At a login a right password costs nothing and a wrong one 5. One unit is charged while
-// the password is checked, so that guesses at the same time count too.
+// A request that the server fails to serve costs nothing.
 func ExampleConfig_finalCost() {
-	tries := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(15, 15*time.Minute)))
-	nameAndAddress, login := keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP), keyfuncs.Action("login")
+	exports := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(2, time.Hour)))
+	export := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("broken") {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	h := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
+		if status >= 500 {
+			return 0
+		}
+		return 1
+	}}.Limit(exports, keyfuncs.RemoteIP, keyfuncs.Action("export"))(export)
+
+	for _, target := range []string{"/?broken", "/?broken", "/?broken", "/", "/", "/"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("POST", target, nil))
+		fmt.Println(target, w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// /?broken 500 1
+	// /?broken 500 1
+	// /?broken 500 1
+	// / 200 1
+	// / 200 0
+	// / 429 0
+}
+
+// At a login right passwords count nothing, and five wrong ones lock the name for the client's address.
+func ExampleConfig_onlyFailures() {
+	failures := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, 15*time.Minute)))
 	checkPassword := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, password, _ := r.BasicAuth(); password != "secret" {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	h := nethttp.Config{FinalCost: func(_ *http.Request, status int) int {
-		if status == http.StatusUnauthorized {
-			return 5
-		}
-		return 0
-	}}.Limit(tries, nameAndAddress, login)(checkPassword)
+	h := nethttp.Config{OnlyFailures: func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }}.
+		Limit(failures, keyfuncs.Join(keyfuncs.BasicAuthUser(), keyfuncs.RemoteIP), keyfuncs.Action("login"))(checkPassword)
 
-	for _, password := range []string{"secret", "secret", "1", "2", "3", "secret"} {
-		r := httptest.NewRequest("POST", "/login", nil)
-		r.SetBasicAuth("alice", password)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		fmt.Println(password, w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	for _, try := range []struct {
+		password string
+		times    int
+	}{{"secret", 100}, {"a guess", 5}, {"secret", 1}} {
+		codes := map[int]int{}
+		for range try.times {
+			r := httptest.NewRequest("POST", "/login", nil)
+			r.SetBasicAuth("alice", try.password)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			codes[w.Code]++
+		}
+		fmt.Println(try.password, codes)
 	}
 	// Output:
-	// secret 200 14
-	// secret 200 14
-	// 1 401 14
-	// 2 401 9
-	// 3 401 4
-	// secret 429 0
+	// secret map[200:100]
+	// a guess map[401:5]
+	// secret map[429:1]
 }
 
 // Plans with funnels. A funnel of other numbers is another funnel, so each plan has its

@@ -63,6 +63,9 @@ func (cfg Config) lift() gate.Config[exchange] {
 	if cfg.FinalCost != nil {
 		lifted.FinalCost = func(x exchange, status int) int { return cfg.FinalCost(x.r, status) }
 	}
+	if cfg.OnlyFailures != nil {
+		lifted.OnlyFailures = func(x exchange, status int) bool { return cfg.OnlyFailures(x.r, status) }
+	}
 	return lifted
 }
 

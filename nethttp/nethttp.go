@@ -7,9 +7,22 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
+
+// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
+// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
+// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+//
+//	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
+//
+// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login
+// (keyfuncs.ContextValue), or more than one process (store: redisstore).
+func PerIP(max int, period time.Duration) func(http.Handler) http.Handler {
+	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), keyfuncs.RemoteIP, keyfuncs.Action("request"))
+}
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
 // action. It panics if an argument is nil, or if user and action are swapped.
@@ -29,8 +42,8 @@ type Config struct {
 	// Limiter picks a limiter for a request, by the user's plan for example. If it is
 	// nil or returns nil, the limiter given to Limit decides. An error is answered 500.
 	// For a plan without a limit use Skip, or to count it nevertheless the highest max: see
-	// package core, "Plans and changed numbers". To change numbers while the program runs, keep the
-	// limiter in an atomic.Pointer that this function loads.
+	// package core, "Plans and changed numbers". To change numbers while the program runs, use package
+	// plans, or keep the limiter in an atomic.Pointer that this function loads.
 	Limiter func(*http.Request) (*core.Limiter, error)
 
 	// Skip lets a request pass without a decision and without headers. For an allow-list of
@@ -93,14 +106,8 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// A wrong password costs 5, a right one nothing:
-	//
-	//	func(_ *http.Request, status int) int {
-	//		if status == http.StatusUnauthorized {
-	//			return 5
-	//		}
-	//		return 0
-	//	}
+	// For attempts that may turn out right, such as logins, use OnlyFailures: with a FinalCost right ones at the
+	// same time use up the limit until they have been checked.
 	//
 	// Some final costs let a client send requests without limit. If 304 costs nothing, it
 	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
@@ -113,9 +120,26 @@ type Config struct {
 	// later.
 	FinalCost func(r *http.Request, status int) int
 
+	// OnlyFailures makes the limits count failures only, for attempts that may turn out right: logins, codes,
+	// coupons. It reports whether a request has failed, by the status of its response:
+	//
+	//	func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
+	//
+	// A request passes if the limits have room for it, and is charged only if it has failed. So n failures
+	// lock, one after the other or at the same time, and right attempts never count. At most n attempts of a
+	// user and action are in progress at a time: of wrong ones that come together fewer than 2n reach the
+	// handler. Any other is answered 429 with Retry-After: 1, and counts towards no ban. With MaxWait it waits
+	// for its turn. See [core.OnlyFailures], which it gives to all limiters.
+	//
+	// If the client has disconnected before the handler has answered, the request has failed. If the handler
+	// takes over the connection, or OnlyFailures panics, it has not. The status is that of FinalCost, the
+	// ResponseWriter and the Body are wrapped in the same way, and http.TimeoutHandler must be mounted inside too.
+	// OnlyFailures excludes FinalCost and Settle.
+	OnlyFailures func(r *http.Request, status int) (failed bool)
+
 	// Settle lets the handler say with the function [Settle] what the request has cost, when it knows.
 	// Cost is then the estimate, at least 1: a request of cost 0 cannot be settled. The limiter need
-	// not be Refundable. It excludes FinalCost.
+	// not be Refundable. It excludes FinalCost and OnlyFailures.
 	Settle bool
 
 	// Keep lets the handler read the decision with [Decision].
@@ -132,8 +156,9 @@ type Config struct {
 
 	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
 	// clients that were refused together do not all come back in the same second. How much
-	// longer depends only on the user, and is the same on every server. The response agrees
-	// with it, and the decision that Deny and the handler get stays exact.
+	// longer depends on the user and on a random key of the process, so that the wait does not
+	// tell who the user is. The response agrees with it, and the decision that Deny and the
+	// handler get stays exact.
 	SpreadRetryAfter bool
 }
 
@@ -160,19 +185,27 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfu
 //
 // With one action for both, user 7 and organization 7 would share counts and bans.
 //
-// The headers show the subject that binds, and RateLimit-Policy the limits of all. It panics if there
-// are no subjects, if their limiters have different stores, or as [Limit] does. If Config.Limiter picks
+// A request without a user of a subject is answered 400. With Optional the other subjects decide about such a
+// request. So guests are limited by address, and users by address and name:
+//
+//	nethttp.LimitAll(
+//		nethttp.By(perUser, user, keyfuncs.Action("search")).Optional(),
+//		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("search-address")))
+//
+// The headers show the subject that binds, and RateLimit-Policy the limits of all that decided. It panics if
+// there are no subjects, if two are equal, if their limiters have different stores, or as [Limit] does. If Config.Limiter picks
 // a limiter of another store, the answer is 500.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
 
 // LimitAll is the function [LimitAll] with the configuration. Each subject is charged the whole cost.
-// Config.Limiter picks the limiter of the first subject only.
+// Config.Limiter picks the limiter of the first subject only, if it has a user.
 func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
+	gate.NotEqual("nethttp", subjects)
 	var lifted []gate.Subject[exchange]
 	for _, s := range subjects {
-		lifted = append(lifted, gate.Subject[exchange]{Limiter: s.Limiter, User: lift(s.User), Action: lift(s.Action)})
+		lifted = append(lifted, gate.Subject[exchange]{Limiter: s.Limiter, User: lift(s.User), Action: lift(s.Action), Guests: s.Guests})
 	}
 	g := gate.New(framework{}, cfg.lift(), lifted...)
 	return func(next http.Handler) http.Handler {
@@ -233,7 +266,10 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 //
 //	limit := nethttp.Config{Cost: estimate, Settle: true}.Limit(tokens, user, keyfuncs.Action("chat"))
 //	...
-//	defer func() { err = nethttp.Settle(r, written) }()
+//	defer func() { err = nethttp.Settle(r, max(estimated, written)) }()
+//
+// Settle less than the estimate only if the cost is known, such as a usage that an API has reported. A
+// client that disconnects before the answer begins has caused the work too.
 //
 // Call it once, when the cost is known, even if the response has begun or the client has disconnected: it
 // does not end with the request's context. A second call does nothing. A request that is never settled
@@ -246,6 +282,25 @@ func Decision(r *http.Request) (core.Decision, bool) { return gate.Decision[exch
 func Settle(r *http.Request, actual int) error {
 	return gate.Settle(framework{}, exchange{r: r}, actual)
 }
+
+// Hold keeps the request's slots of [core.InFlight] after the handler has returned, until release is called,
+// for a handler that takes over the connection (http.Hijacker), or leaves the work to a goroutine:
+//
+//	release := nethttp.Hold(r)
+//	go func() {
+//		defer release()
+//		serve(conn)
+//	}()
+//
+// The slots are renewed until then. So a user never has more connections than slots, unless the store has no
+// answer for a whole lease. Call Hold before the handler returns: later it keeps nothing, and the log says so.
+// Call release in every case, also if the upgrade fails. A second call of it does nothing. If Hold was called
+// several times, the slots are free when all have been released.
+//
+// Behind several limits, Hold keeps the slots of all. Without InFlight, or for a request that a limit has
+// skipped, it does nothing. r is the handler's request, or one derived from it. The slots that [Allow] takes
+// are the handler's own.
+func Hold(r *http.Request) (release func()) { return gate.Hold(r) }
 
 // ExposedHeaders returns the headers that a browser must be allowed to read for a script
 // of another origin to see its limits. Give them to the CORS middleware, such as

@@ -25,6 +25,11 @@ type Rule struct {
 	Lease int64 // how long before the action a unit may be charged: see [Rule.WithLease]
 
 	Ban *BanRule // KindBan
+
+	// Failures says that only a forced ask is charged, for an action that has failed: core.OnlyFailures.
+	Failures bool
+
+	Held int64 // slots that the action has already: see [Rule.Takes]
 }
 
 // NewWindow makes the rule of a window of at most max units a period.
@@ -153,8 +158,12 @@ func (r *Rule) Check(s *State, now int64, a *Ask) {
 }
 
 // Charge charges the cost to a checked state: all of it, with ModeForce what fits, with ModeOwe what a
-// state can hold.
-func (r *Rule) Charge(s *State, now int64, a *Ask) { r.machine.charge(r, s, now, *a) }
+// state can hold. Of a rule of Failures, nothing unless the ask is forced.
+func (r *Rule) Charge(s *State, now int64, a *Ask) {
+	if !r.Failures || a.forced() {
+		r.machine.charge(r, s, now, *a)
+	}
+}
 
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban == nil || r.Max > 0) }
@@ -202,8 +211,8 @@ func (r *Rule) Foreseen(v *Reading, count bool) bool {
 	return r.machine.foreseen(r, *v, count)
 }
 
-// Taken is what an admitted ask has charged: Cost units at the instant At. Reading is the
-// state's reading just after the charge.
+// Taken is what an admitted ask has charged: Cost units at the instant At, less what [Rule.Takes] leaves out.
+// Reading is the state's reading just after the charge.
 type Taken struct {
 	At, Cost int64
 	Reading  Reading
@@ -228,6 +237,9 @@ const (
 // TakesSlots reports whether the rule counts actions in progress. Its charge is released, and not
 // refunded.
 func (r *Rule) TakesSlots() bool { return kinds[r.Kind].slots }
+
+// Takes is how many units an ask of that cost takes: slots that the action has already are not taken again.
+func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 
 // Concerns reports whether an amendment changes states of the rule.
 func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }

@@ -32,7 +32,10 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 // an interface of the queue would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
-func (*slots) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
+func (*slots) args(r *Rule, b []int64, a Ask) []int64 {
+	a.Cost = r.Takes(a.Cost)
+	return windowArgs(r, b, a)
+}
 
 func (*slots) load(s *State, d *decoder) {
 	q := Slots{}
@@ -69,13 +72,14 @@ func (*slots) check(r *Rule, s *State, now int64, a Ask) bool {
 		return a.forced() || a.Cost <= r.Max
 	}
 	s.ahead = max(0, q.newest()-now) // the clock stepped back
-	return a.forced() || a.Cost <= r.Max && q.free(r, a.Cost)-s.ahead <= now
+	return a.forced() || a.Cost <= r.Max && q.free(r, r.Takes(a.Cost))-s.ahead <= now
 }
 
 // charge takes slots. A surcharge takes none: its action has ended.
 func (m *slots) charge(r *Rule, s *State, now int64, a Ask) {
 	m.shift(s)
-	if a.forced() {
+	cost := r.Takes(a.Cost)
+	if a.forced() || cost == 0 {
 		return
 	}
 	q := s.slots()
@@ -84,8 +88,8 @@ func (m *slots) charge(r *Rule, s *State, now int64, a Ask) {
 		s.Other = q
 	}
 	*q = append((*q)[:0], q.live(now-r.Period)...)
-	first := q.unused(slotID(now), a.Cost)
-	q.take(first, a.Cost, now)
+	first := q.unused(slotID(now), cost)
+	q.take(first, cost, now)
 	s.Mark, s.Exists, s.Dirty = first-slotID(now), true, true
 }
 
@@ -132,7 +136,7 @@ func (*slots) read(r *Rule, s *State, now, cost int64) {
 	}
 	v.Rest.Whole = q.newest() - s.ahead + r.Period - now
 	if cost <= r.Max {
-		v.Wait = q.free(r, cost) - s.ahead - now
+		v.Wait = q.free(r, r.Takes(cost)) - s.ahead - now
 	}
 }
 

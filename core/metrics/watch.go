@@ -144,7 +144,7 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 	if d.Reason == core.ReasonNear {
 		w.m.find(c.Action, limitOf(c, d.Shadow)).near.Add(1)
 	}
-	w.m.refused(ctx, c.User, s, o, d, err)
+	w.m.decided(ctx, c.User, s, o, d, err)
 }
 
 // limitOf is the i-th limit of a charge. A foreign store may set any index in its decision.

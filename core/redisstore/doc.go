@@ -293,6 +293,7 @@
 //
 // A server without functions (Redis 6.2, miniredis, Dragonfly), or one whose ACL does not permit
 // +fcall and +function|load, runs the same Lua as a script, which takes up to twice the CPU time.
+// The Lua is plain, for any version from 5.1 to 5.4.
 // The store tries functions once. With [Options].NoFunctions it uses scripts on every server.
 //
 // If Redis is out of memory or a replica, it refuses every call of a function. The store then
@@ -300,6 +301,9 @@
 // min-replicas-to-write (NOREPLICAS), or Redis cannot save (MISCONF), it refuses every call of a
 // function too, and every decision is an error, even a Peek or a refusal. With NoFunctions it
 // still answers those two.
+//
+// The time is that of Redis. If TIME in a script is before the year 2000 or after 2111, every decision is an
+// error that says so.
 //
 // # Failover
 //

@@ -9,7 +9,7 @@ package redisstore
 //	           the quota too; "?" if the caller waits when refused, so that no limit records the refusal;
 //	           ":" and how far ahead of its time a meter may admit it
 //	rule       " ", "&" if it is the first of a further subject, the kind, " ", its numbers with ","
-//	           between them, "~" if it is a shadow
+//	           between them, "~" if it is a shadow, "!" if only failures are charged, by f
 //	repeats    if charges are repeated in a row: for each of these "*", the number of the charge, ":" and
 //	           how often it is repeated after the first time; all in one word
 //	reply      for each charge its numbers, or "!" and an error; one value alone is not in an array
@@ -168,6 +168,9 @@ func appendLimit(b []byte, l *core.Limit, numbers []int64) []byte {
 	}
 	if l.IsShadow() {
 		b = append(b, '~')
+	}
+	if l.Rule().Failures {
+		b = append(b, '!')
 	}
 	return b
 }

@@ -216,6 +216,58 @@ var slotRules = []promise{
 		small.allow(1, pass(1, 0, 10*sec))
 	}},
 
+	{"an action within another takes no slot that it has", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(10*sec), core.FixedWindow(9, time.Minute))
+		within := func(by *actor, n int, d core.Decision, want core.Decision) core.Decision {
+			s.Helper()
+			got, err := core.All(s.Context(), by.l.For(by.user, by.action).Cost(n).Within(a.l, d))
+			by.check("Within", got, err, want)
+			return got
+		}
+		first := a.taken(2)
+		a.allow(1, busy(2, 0, 10*sec, 10*sec))
+		inner := within(a, 2, first, pass(2, 0, 10*sec))
+		a.renew(inner, nil)
+		a.release(inner)
+		a.allow(1, busy(2, 0, 10*sec, 10*sec)) // it has released nothing
+		within(a.as("alice", "like"), 2, first, pass(2, 0, 10*sec))
+		within(a.as("bob", "reply"), 2, first, pass(2, 0, 10*sec))
+		a.allow(1, busy(2, 0, 10*sec, 10*sec))
+		a.release(first)
+		a.allow(1, pass(2, 1, 10*sec)) // both have charged the window: 5 of 9 remain
+		s.of(core.FixedWindow(9, time.Minute)).peek(pass(9, 4, time.Minute))
+	}},
+
+	{"an action within a cheaper one takes the further slots, and frees them", func(s *script) {
+		a := s.of(core.InFlight(3).Lease(10 * sec))
+		first := a.taken(1)
+		inner, err := core.All(s.Context(), a.l.For("alice", "reply").Cost(3).Within(a.l, first))
+		a.check("Within", inner, err, pass(3, 0, 10*sec))
+		deeper, err := core.All(s.Context(), a.l.For("alice", "reply").Cost(3).Within(a.l, first).Within(a.l, inner))
+		a.check("Within", deeper, err, pass(3, 0, 10*sec))
+		a.release(deeper)
+		a.allow(1, busy(3, 0, 10*sec, 10*sec))
+		a.release(inner)
+		a.allow(2, pass(3, 0, 10*sec))
+		again, err := core.All(s.Context(), a.l.For("alice", "reply").Cost(2).Within(a.l, first))
+		a.check("Within", again, err, busy(3, 0, 10*sec, 10*sec))
+	}},
+
+	{"an action within another is held to its own number of slots", func(s *script) {
+		large, small := s.of(core.InFlight(3).Lease(10*sec).PerUser()), s.of(core.InFlight(1).Lease(10*sec).PerUser())
+		first := large.taken(1)
+		within := func(want core.Decision) {
+			s.Helper()
+			got, err := core.All(s.Context(), small.l.For("alice", "like").Within(large.l, first))
+			small.check("Within", got, err, want)
+		}
+		within(pass(1, 0, 10*sec))
+		second := large.taken(1)
+		within(busy(1, 0, 10*sec, 10*sec))
+		large.release(second)
+		within(pass(1, 0, 10*sec))
+	}},
+
 	{"Reset frees all slots, and a Release afterwards none of another action", func(s *script) {
 		a := s.of(core.InFlight(1).Lease(time.Hour))
 		first := a.taken(1)

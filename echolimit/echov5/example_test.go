@@ -1,6 +1,7 @@
 package echolimit_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,22 +133,31 @@ func ExampleProblem() {
 	// 429 <h1>Too many requests</h1>Try again in 60 s.
 }
 
-// Only the handler knows who logs in.
+// Only the handler knows who logs in. Failures are counted, and right passwords are not: see
+// core.OnlyFailures.
 func ExampleAllow() {
 	store := memorystore.New(nil)
 	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
 	perName := core.Must(core.New(store, core.SlidingWindow(1, 15*time.Minute)))
+	perName = core.Must(perName.With(core.OnlyFailures{}))
 
 	e := echo.New()
 	e.POST("/login", func(c *echo.Context) error {
-		var login struct{ Name string }
+		var login struct{ Name, Password string }
 		if err := json.NewDecoder(c.Request().Body).Decode(&login); err != nil {
 			return echo.ErrBadRequest
 		}
 		address, _ := keyfuncs.RemoteIP(c.Request()) // or anybody could lock the name's owner out
-		if !echolimit.Allow(c, perName, login.Name+" from "+address, "login", 1).Allowed {
+		who, ctx := login.Name+" from "+address, context.WithoutCancel(c.Request().Context())
+		d := echolimit.Allow(c, perName, who, "login", 1)
+		if !d.Allowed {
 			return nil // Allow has answered
 		}
+		defer perName.Release(ctx, d)
+		if login.Password == "secret" {
+			return c.NoContent(http.StatusOK)
+		}
+		_, _ = perName.Surcharge(ctx, who, "login", 1) // an error means that it is not counted: log it
 		return c.String(http.StatusUnauthorized, "wrong password")
 	}, echolimit.Limit(perAddress, echolimit.From(keyfuncs.RemoteIP), echolimit.Action("login-address")))
 

@@ -13,6 +13,7 @@ package main
 import (
 	"context"
 	"flag"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -62,21 +63,34 @@ func login(next http.Handler) http.Handler {
 	})
 }
 
+// The headers that pass. Others could bill another organization, or tell the customer of our account.
+var (
+	toUpstream = []string{"Accept", "Content-Type"}
+	toCustomer = []string{"Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Retry-After", "X-Request-Id"}
+)
+
+func only(names []string, of http.Header) http.Header {
+	h := http.Header{}
+	for _, name := range names {
+		if values := of[name]; values != nil {
+			h[name] = values
+		}
+	}
+	return h
+}
+
 // proxy sends requests on, with our own key in place of the customer's. It flushes each part of a
 // stream. If the customer disconnects, the request to the upstream ends, and the slot is free.
 func proxy(upstream *url.URL, secret string) http.Handler {
 	reverse := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.RawQuery = ""
 			r.SetURL(upstream)
+			r.Out.Header, r.Out.Trailer = only(toUpstream, r.In.Header), nil
 			r.Out.Header.Set("Authorization", "Bearer "+secret)
-			r.Out.Header.Del("Accept-Encoding") // what is compressed for the customer cannot be counted
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			for _, name := range nethttp.ExposedHeaders() {
-				if name != "Retry-After" {
-					resp.Header.Del(name) // they are about our key, not about the customer
-				}
-			}
+			resp.Header = only(toCustomer, resp.Header)
 			return nil
 		},
 		FlushInterval: -1,
@@ -85,6 +99,9 @@ func proxy(upstream *url.URL, secret string) http.Handler {
 		// Or net/http closes the request's body when the answer begins, which can cut off the answer:
 		// https://go.dev/issue/40747.
 		_ = http.NewResponseController(w).EnableFullDuplex()
+		// And if the upstream has not read the body, net/http would still be reading it when the next request
+		// of the connection comes.
+		defer r.Body.Close()
 		reverse.ServeHTTP(w, r)
 	})
 }
@@ -94,7 +111,8 @@ func standIn(pause time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-RateLimit-Remaining", "0") // of our key
-		for _, word := range strings.Fields(strings.Repeat("the tail is cut and the lizard lives ", 10)) {
+		words := strings.Fields(strings.Repeat("the tail is cut and the lizard lives ", 10))
+		for _, word := range words {
 			_, _ = io.WriteString(w, "data: "+word+"\n\n")
 			_ = http.NewResponseController(w).Flush()
 			select {
@@ -103,7 +121,7 @@ func standIn(pause time.Duration) http.Handler {
 				return
 			}
 		}
-		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+		_, _ = fmt.Fprintf(w, "data: {\"usage\":{\"total_tokens\":%d}}\n\ndata: [DONE]\n\n", len(words))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -119,5 +120,60 @@ func TestAnAnswerBeginsBeforeTheRequestEnds(t *testing.T) {
 	_ = send.Close()
 	if rest, err := io.ReadAll(answer); string(rest) != "data: {} <nil>\n" || err != nil {
 		t.Errorf("the stream goes on with %q, %v", rest, err)
+	}
+}
+
+// Whatever a customer sends along does not reach the upstream: not another organization, which is billed,
+// and no address that it would trust. And the customer sees nothing of our account.
+func TestOnlyKnownHeadersPass(t *testing.T) {
+	seen := make(chan *http.Request, 1)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r
+		for _, name := range []string{"Set-Cookie", "OpenAI-Organization", "X-RateLimit-Remaining", "X-RateLimit-Remaining-Tokens", "Server"} {
+			w.Header().Set(name, "ours")
+		}
+		w.Header().Set("X-Request-Id", "r1")
+		_, _ = io.WriteString(w, "data: the\n")
+	}))
+	defer api.Close()
+	upstream, err := url.Parse(api.URL + "/base?version=2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(routes(memorystore.New(nil), upstream, "ours"))
+	defer srv.Close()
+	req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/chat/completions?version=3&organization=mine", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"OpenAI-Organization", "OpenAI-Project", "Cookie", "X-Real-Ip", "X-Forwarded-For", "Forwarded", "X-Api-Key", "Api-Key",
+		"User-Agent", "Upgrade", "Te", "X-Http-Method-Override", "Proxy-Authorization", "Expect-Ct",
+	} {
+		req.Header.Set(name, "mine")
+	}
+	req.Header.Set("Connection", "Upgrade")
+	req.Header.Set("Authorization", "Bearer key-of-alice")
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r := <-seen
+	want := http.Header{
+		"Authorization": {"Bearer ours"}, "Content-Type": {"application/json"}, "Content-Length": {"2"},
+		"Accept-Encoding": {"gzip"}, // the transport unpacks it
+	}
+	if !reflect.DeepEqual(r.Header, want) || r.URL.String() != "/base/v1/chat/completions?version=2" {
+		t.Errorf("%s %v reaches the upstream, want %v", r.URL, r.Header, want)
+	}
+	for name, values := range resp.Header {
+		if values[0] == "ours" {
+			t.Errorf("%s: %s reaches the customer", name, values)
+		}
+	}
+	if resp.Header.Get("X-Request-Id") != "r1" {
+		t.Errorf("the customer gets %v", resp.Header)
 	}
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,11 +33,14 @@ func TestTokensOfAnHour(t *testing.T) {
 			n, _ := strconv.Atoi(r.URL.Query().Get("tokens"))
 			w.Header().Set("Content-Type", "text/event-stream")
 			chunk := []byte(strings.Repeat("data: word\n\n", second/10))
+			usage := fmt.Sprintf("data: {\"usage\":{\"total_tokens\":%d}}\n\n", (n+second/10-1)/(second/10)*(second/10))
 			for ; n > 0 && r.Context().Err() == nil; n -= second / 10 {
 				_, _ = w.Write(chunk)
 				time.Sleep(100 * time.Millisecond)
 			}
-			_, _ = w.Write([]byte("data: [DONE]\n\n"))
+			if r.Context().Err() == nil {
+				_, _ = w.Write([]byte(usage + "data: [DONE]\n\n"))
+			}
 		}))
 		start := time.Now()
 		for _, name := range []string{"alice", "bob"} {
@@ -125,48 +129,58 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A client that disconnects pays for the tokens that it got, and gets back the rest of the estimate.
-func TestAClientThatLeavesPaysForWhatPassed(t *testing.T) {
-	api := httptest.NewServer(standIn(time.Minute))
-	defer api.Close()
-	upstream, err := url.Parse(api.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := memorystore.New(nil)
-	srv := httptest.NewServer(routes(store, upstream, "ours"))
-	defer srv.Close()
-	ctx, leave := context.WithCancel(t.Context())
-	defer leave()
-	req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/chat/completions", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer key-of-alice")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); line != "data: the\n" {
-		t.Fatalf("the stream begins with %q, %v", line, err)
-	}
-	tokens := core.Must(core.New(store, core.MovingWindow(quota, time.Minute)))
-	left := func() int {
-		d, err := tokens.Peek(t.Context(), "alice", "tokens")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d.Remaining
-	}
-	if n := left(); n != quota-estimate {
-		t.Errorf("%d tokens are left while the answer streams", n)
-	}
-	leave()
-	for end := time.Now().Add(10 * time.Second); left() != quota-1; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d tokens are left, want all but one", left())
-		}
+// A customer who sends requests and hangs up, before the first word or after it, has the upstream work. Of
+// a quota of 100,000 that is worth 100,000, and not 820,000.
+func TestNothingIsGainedByHangingUp(t *testing.T) {
+	for _, words := range []int{0, 1} {
+		t.Run(fmt.Sprint(words, " words"), func(t *testing.T) {
+			var asked atomic.Int64
+			api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n, _ := io.Copy(io.Discard, r.Body)
+				asked.Add(estimate + n/4)
+				w.Header().Set("Content-Type", "text/event-stream")
+				for range words {
+					_, _ = io.WriteString(w, "data: the\n\n")
+				}
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}))
+			defer api.Close()
+			upstream, err := url.Parse(api.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asks := metered(memorystore.New(nil), proxy(upstream, "ours"))
+			refused := false
+			for range 20 {
+				ctx, leave := context.WithCancel(context.WithValue(t.Context(), customer{}, "alice"))
+				r := httptest.NewRequestWithContext(ctx, "POST", "/", strings.NewReader(strings.Repeat("x", 40_000)))
+				before := asked.Load()
+				w := httptest.NewRecorder()
+				ended := make(chan bool)
+				go func() {
+					defer close(ended)
+					defer func() { _ = recover() }()
+					asks.ServeHTTP(w, r)
+				}()
+				for w.Code == 200 && asked.Load() == before {
+					select {
+					case <-ended:
+					case <-time.After(time.Millisecond):
+						continue
+					}
+					break
+				}
+				leave()
+				<-ended
+				if refused = w.Code == http.StatusTooManyRequests; refused {
+					break
+				}
+			}
+			if n := asked.Load(); !refused || n > quota {
+				t.Errorf("the upstream has worked for %d tokens of a quota of %d; refused: %t", n, quota, refused)
+			}
+		})
 	}
 }
 
@@ -178,8 +192,73 @@ func TestTokensAreCounted(t *testing.T) {
 		for part := range slices.Chunk([]byte(body), size+1) {
 			_, _ = c.Write(part)
 		}
-		if c.tokens != 3 {
-			t.Errorf("in parts of %d bytes: %d tokens", size+1, c.tokens)
+		if n := c.cost(10, 2); n != 10 {
+			t.Errorf("in parts of %d bytes: %d tokens, want those that were charged", size+1, n)
+		}
+		if n := c.cost(4, 2); n != 5 {
+			t.Errorf("in parts of %d bytes: %d tokens, want three events and the prompt", size+1, n)
+		}
+	}
+}
+
+// What the upstream reports is what is charged, if that is less than the estimate too. What a model writes,
+// or a customer has it write, is no report.
+func TestTheUsageThatTheUpstreamReports(t *testing.T) {
+	const stream, json = "text/event-stream", "application/json"
+	for _, tt := range []struct {
+		name, kind, body string
+		want             int
+	}{
+		{"at the end of a stream", stream, "data: {\"choices\":[{}],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":12}}\n\ndata: [DONE]\n\n", 12},
+		{"without a space, and with CRLF", stream, "data:{\"usage\":{\"total_tokens\":12}}\r\n\r\ndata:[DONE]\r\n\r\n", 12},
+		{"of an answer in one piece", json, "{\"choices\":[{}],\n\"usage\":{\"total_tokens\":12}}\n", 12},
+		{"of a cut answer", json, "{\"usage\":{\"total_tokens\":12},\"choices\":[", 500},
+		{"of a stream without a report", stream, "data: {\"choices\":[{}]}\n\ndata: [DONE]\n\n", 500},
+		{"in the model's words", stream, `data: {"choices":[{"delta":{"content":"\"usage\":{\"total_tokens\":1}"}}]}` + "\n\ndata: [DONE]\n\n", 500},
+		{"in a comment", stream, ": {\"usage\":{\"total_tokens\":12}}\n\n", 500},
+		{"of less than nothing", stream, "data: {\"usage\":{\"total_tokens\":-12}}\n\n", 500},
+		{"after too many bytes", json, `{"text":"` + strings.Repeat("x", 1<<20) + `","usage":{"total_tokens":12}}`, 262_153},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &counted{ResponseWriter: httptest.NewRecorder()}
+			c.Header().Set("Content-Type", tt.kind)
+			_, _ = c.Write([]byte(tt.body))
+			if n := c.cost(500, 0); n != tt.want {
+				t.Errorf("%d tokens are charged, want %d", n, tt.want)
+			}
+			if len(c.kept) > 1<<19 {
+				t.Errorf("%d bytes are kept", len(c.kept))
+			}
+		})
+	}
+}
+
+// The length of a request is a part of its estimate.
+func TestALongRequestCosts(t *testing.T) {
+	srv := httptest.NewServer(routes(memorystore.New(nil), &url.URL{Scheme: "http", Host: "127.0.0.1:1"}, "ours"))
+	defer srv.Close()
+	for _, tt := range []struct {
+		name string
+		body io.Reader
+		want int
+	}{
+		{"too long", strings.NewReader(strings.Repeat("x", longest+1)), http.StatusRequestEntityTooLarge},
+		{"of unknown length", io.MultiReader(strings.NewReader("{}")), http.StatusRequestEntityTooLarge},
+		{"long", strings.NewReader(strings.Repeat("x", longest)), http.StatusBadGateway},
+		{"and another long one", strings.NewReader(strings.Repeat("x", longest)), http.StatusTooManyRequests},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/chat/completions", tt.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer key-of-alice")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != tt.want {
+			t.Errorf("%s: %s, want %d", tt.name, resp.Status, tt.want)
 		}
 	}
 }
@@ -191,7 +270,7 @@ func TestNoAnswerIsFree(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		body, kind := `{"choices": [{"message": {"content": "`+strings.Repeat("tail ", 2000)+`"}}]}`, "application/json"
-		if r.Header.Get("Stream") != "" {
+		if r.URL.Path == "/v1/stream" {
 			body, kind = strings.Repeat("data: tail\n\n", 2500), "text/event-stream"
 		}
 		w.Header().Set("Content-Type", kind)
@@ -210,19 +289,18 @@ func TestNoAnswerIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		name, path, stream, encoding string
-		least, most                  int
+		name, path, encoding string
+		least, most          int
 	}{
-		{"an answer in one piece", "/", "", "", 2500, 2600},
-		{"a compressed answer", "/", "", "gzip", 2500, 2600},
-		{"a compressed stream", "/", "yes", "gzip", 2500, 2500},
-		{"no answer", "/v1/none", "", "", 0, 0},
+		{"an answer in one piece", "/", "", 2500, 2600},
+		{"a compressed answer", "/", "gzip", 2500, 2600},
+		{"a compressed stream", "/v1/stream", "gzip", 2500, 2500},
+		{"no answer", "/v1/none", "", estimate, estimate},
 	} {
 		store := memorystore.New(nil)
 		ctx := context.WithValue(t.Context(), customer{}, "alice")
 		r := httptest.NewRequestWithContext(ctx, "POST", test.path, nil)
 		r.Header.Set("Accept-Encoding", test.encoding)
-		r.Header.Set("Stream", test.stream)
 		metered(store, proxy(upstream, "ours")).ServeHTTP(httptest.NewRecorder(), r)
 		tokens := core.Must(core.New(store, core.MovingWindow(quota, time.Minute)))
 		d, err := tokens.Peek(t.Context(), "alice", "tokens")

@@ -1,7 +1,7 @@
 // Command replay shows from an access log what limits would have done: how many requests and which
 // users they would have refused, and how high a limit must be.
 //
-//	go run ./examples/replay -limit 'SlidingWindow(60, 1m)' examples/replay/forum.log.gz
+//	go -C examples/replay run . -limit 'SlidingWindow(60, 1m)' forum.log.gz
 //
 // README.md in this directory has more.
 package main
@@ -18,7 +18,10 @@ import (
 	"strings"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/replay"
+	"github.com/tailcut/tailcut/examples/replay/internal/line"
+	"github.com/tailcut/tailcut/examples/replay/internal/report"
+	"github.com/tailcut/tailcut/examples/replay/internal/route"
+	"github.com/tailcut/tailcut/examples/replay/internal/trial"
 )
 
 const usage = `usage: replay [flags] FILE|-
@@ -64,7 +67,7 @@ const (
 )
 
 type arguments struct {
-	replay.Options
+	trial.Options
 	json bool
 	html string
 	file string
@@ -80,13 +83,13 @@ func (c *command) run(args []string) int {
 		fmt.Fprintf(c.stderr, "replay: %s; replay -h lists the flags\n", err)
 		return exitUsage
 	}
-	err = c.replay(a)
-	switch {
-	case errors.Is(err, core.ErrConfig):
-		fmt.Fprintln(c.stderr, err)
+	t, err := trial.New(a.Options)
+	if err != nil {
+		fmt.Fprintf(c.stderr, "replay: %s\n", err)
 		return exitUsage
-	case err != nil:
-		fmt.Fprintln(c.stderr, "replay: "+strings.TrimPrefix(err.Error(), "replay: "))
+	}
+	if err := c.replay(t, a); err != nil {
+		fmt.Fprintf(c.stderr, "replay: %s\n", err)
 		return exitError
 	}
 	return exitOK
@@ -95,19 +98,19 @@ func (c *command) run(args []string) int {
 func parse(args []string) (a arguments, err error) {
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	flags.StringVar(&a.Format, "format", replay.FormatAuto, "")
-	flags.StringVar(&a.User, "user", replay.UserAddress, "")
-	flags.StringVar(&a.IDs, "ids", "", "")
+	flags.StringVar(&a.Line.Format, "format", line.FormatAuto, "")
+	flags.StringVar(&a.Line.User, "user", line.UserAddress, "")
+	flags.StringVar(&a.Line.IDs, "ids", "", "")
 	flags.BoolVar(&a.json, "json", false, "")
 	flags.StringVar(&a.html, "html", "", "")
 	flags.BoolVar(&a.ShowUsers, "show-users", false, "")
-	flags.Func("field", "", func(s string) error { return addField(&a.Fields, s) })
+	flags.Func("field", "", func(s string) error { return addField(&a.Line.Fields, s) })
 	flags.Func("route", "", func(s string) error {
 		i := strings.LastIndexByte(s, '=')
 		if i < 0 {
 			return errors.New("write PATTERN=ACTION, such as 'POST /posts/{id}/replies=reply'")
 		}
-		a.Routes = append(a.Routes, replay.Route{Pattern: s[:i], Action: s[i+1:]})
+		a.Routes = append(a.Routes, route.Route{Pattern: s[:i], Action: s[i+1:]})
 		return nil
 	})
 	flags.Func("limit", "", func(s string) error {
@@ -132,7 +135,7 @@ func parse(args []string) (a arguments, err error) {
 
 // parseCandidate reads "reply=SlidingWindow(5, 1m) and FixedWindow(200, 24h)". No limit's text has
 // an equals sign.
-func parseCandidate(s string) (c replay.Candidate, err error) {
+func parseCandidate(s string) (c trial.Candidate, err error) {
 	if i := strings.LastIndexByte(s, '='); i >= 0 {
 		c.Action, s = s[:i], s[i+1:]
 	}
@@ -146,7 +149,7 @@ func parseCandidate(s string) (c replay.Candidate, err error) {
 	return c, nil
 }
 
-func addField(f *replay.Fields, s string) error {
+func addField(f *line.Fields, s string) error {
 	name, field, ok := strings.Cut(s, "=")
 	to := map[string]*string{
 		"time": &f.Time, "duration": &f.Duration, "address": &f.Address, "method": &f.Method,
@@ -160,7 +163,7 @@ func addField(f *replay.Fields, s string) error {
 }
 
 // replay does what the arguments say.
-func (c *command) replay(a arguments) error {
+func (c *command) replay(t *trial.Trial, a arguments) error {
 	log, size, err := c.open(a.file)
 	if err != nil {
 		return err
@@ -176,19 +179,19 @@ func (c *command) replay(a arguments) error {
 	if c.terminal {
 		stop = counted.show()
 	}
-	report, err := replay.Run(context.Background(), counted, a.Options)
+	found, err := t.Run(context.Background(), counted)
 	stop()
 	if err != nil {
 		return err
 	}
-	if report.Damage != nil {
-		fmt.Fprintf(c.stderr, "replay: the gzip stream is damaged or cut off (%s); the report covers what comes before\n", report.Damage)
+	if found.Damage != nil {
+		fmt.Fprintf(c.stderr, "replay: the gzip stream is damaged or cut off (%s); the report covers what comes before\n", found.Damage)
 	}
-	if err := c.print(report, a.json); err != nil {
+	if err := c.print(found, a.json); err != nil {
 		return fmt.Errorf("the report was not printed: %w", err)
 	}
 	if a.html != "" {
-		if err := writePage(a.html, report); err != nil {
+		if err := report.Page(a.html, found); err != nil {
 			return fmt.Errorf("the page %s was not written: %w", a.html, err)
 		}
 	}
@@ -228,9 +231,9 @@ func (c *command) open(file string) (log io.ReadCloser, size int64, err error) {
 	return f, info.Size(), nil
 }
 
-func (c *command) print(r *replay.Report, asJSON bool) error {
+func (c *command) print(r *report.Report, asJSON bool) error {
 	if !asJSON {
-		return writeText(c.stdout, r)
+		return report.Text(c.stdout, r)
 	}
 	e := json.NewEncoder(c.stdout)
 	e.SetIndent("", "  ")

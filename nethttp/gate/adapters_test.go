@@ -37,6 +37,10 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				rt.Settles(w, r, func(actual int) error { return nethttp.Settle(r, actual) })
 				return
 			}
+			if rt.Holds != nil {
+				rt.Holds(w, r, func() func() { return nethttp.Hold(r) })
+				return
+			}
 			rt.Handler(w, r, func() (core.Decision, bool) { return nethttp.Decision(r) })
 		})
 		for _, l := range slices.Backward(rt.Limits) {
@@ -52,9 +56,9 @@ func mountNetHTTP(a gatetest.App) http.Handler {
 				h = limit(l.Limiter, l.User, action)(h)
 				continue
 			}
-			subjects := []gate.Subject[*http.Request]{nethttp.By(l.Limiter, l.User, action)}
+			subjects := []gate.Subject[*http.Request]{guests(l, nethttp.By(l.Limiter, l.User, action))}
 			for _, o := range l.And {
-				subjects = append(subjects, nethttp.By(o.Limiter, o.User, o.Action))
+				subjects = append(subjects, guests(o, nethttp.By(o.Limiter, o.User, o.Action)))
 			}
 			h = limitAll(subjects...)(h)
 		}
@@ -98,7 +102,7 @@ func ginConfig(cfg nethttp.Config) ginlimit.Config {
 	g := lifted(cfg, ginExchange)
 	return ginlimit.Config{
 		Cost: g.Cost, Limiter: g.Limiter, Skip: g.Skip, CountPreflights: g.CountPreflights,
-		MaxWait: g.MaxWait, MaxWaiting: g.MaxWaiting, FinalCost: g.FinalCost, Settle: g.Settle,
+		MaxWait: g.MaxWait, MaxWaiting: g.MaxWaiting, FinalCost: g.FinalCost, OnlyFailures: g.OnlyFailures, Settle: g.Settle,
 		Deny: dropped(g.Deny), Fail: dropped(g.Fail),
 		Keep: g.Keep, Headers: g.Headers, SpreadRetryAfter: g.SpreadRetryAfter,
 	}
@@ -119,7 +123,7 @@ var ginSkin = skin[*gin.Context, gin.HandlerFunc]{
 	from:     ginlimit.From, route: ginlimit.Route, by: ginlimit.By,
 	limit: ginlimit.Limit, limitAll: ginlimit.LimitAll, allow: ginlimit.Allow,
 	config: func(cfg nethttp.Config) limits[*gin.Context, gin.HandlerFunc] { return ginConfig(cfg) },
-	settle: ginlimit.Settle, decision: ginlimit.Decision,
+	settle: ginlimit.Settle, decision: ginlimit.Decision, hold: ginlimit.Hold,
 }
 
 func mountEcho(a gatetest.App) http.Handler {
@@ -171,7 +175,7 @@ var echoSkin = skin[echo.Context, echo.MiddlewareFunc]{
 	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
 	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
 	config: func(cfg nethttp.Config) limits[echo.Context, echo.MiddlewareFunc] { return echoConfig(cfg) },
-	settle: echolimit.Settle, decision: echolimit.Decision,
+	settle: echolimit.Settle, decision: echolimit.Decision, hold: echolimit.Hold,
 }
 
 func set(h http.Header, pairs []string) {

@@ -32,7 +32,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if outer.there {
 		hs.Headers = outer.headers
 	}
-	a := attempt{adapter: f.Name(), spread: cfg.SpreadRetryAfter, subject: subject{limiter, user, action}, cost: cost}
+	a := attempt{adapter: f.Name(), spread: cfg.SpreadRetryAfter, subject: subject{limiter: limiter, user: user, action: action}, cost: cost}
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
@@ -73,6 +73,6 @@ func (a *attempt) allow(r *http.Request, hs Headers) {
 	}
 	a.asking = "action"
 	if a.key(a.action, nil) {
-		a.charge(r.Context(), 0)
+		a.charge(r.Context(), false, 0)
 	}
 }

@@ -70,7 +70,7 @@ var echoV5Skin = skin[*echo.Context, echo.MiddlewareFunc]{
 	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
 	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,
 	config: func(cfg nethttp.Config) limits[*echo.Context, echo.MiddlewareFunc] { return echoV5Config(cfg) },
-	settle: echolimit.Settle, decision: echolimit.Decision,
+	settle: echolimit.Settle, decision: echolimit.Decision, hold: echolimit.Hold,
 }
 
 // limitedTwice is the Echo v5 of TestChargedTwice.

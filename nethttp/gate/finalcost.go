@@ -1,6 +1,6 @@
 package gate
 
-// FinalCost: what a request has cost in the end.
+// FinalCost and OnlyFailures: what a request has cost in the end.
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// run runs the handlers of the request r with a FinalCost. Afterwards it charges or refunds the
+// run runs the handlers of the request r with a FinalCost or OnlyFailures. Afterwards it charges or refunds the
 // difference between the final cost and the cost charged on entry. A panic of a handler goes on. If
 // no response has begun, it counts as 500.
 func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err error) {
@@ -29,7 +29,7 @@ func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err
 		}
 		if status != 0 {
 			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body.cut()
-			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left)
+			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left, w.Answered())
 		}
 		if v != nil {
 			panic(v)
@@ -83,20 +83,26 @@ func (b *watchedBody) Close() error {
 }
 
 // chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
-// client that has disconnected: otherwise clients would disconnect to get refunds.
-func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left bool) {
+// client that has disconnected: otherwise clients would disconnect to get refunds. With OnlyFailures nothing
+// was charged on entry, and a client that has disconnected before the handler had answered has failed.
+func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, answered bool) {
 	var err error
 	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", &err)
-	final := g.config.FinalCost(c, status)
+	charged, final := a.cost, 0
+	if failed := g.config.OnlyFailures; failed == nil {
+		final = g.config.FinalCost(c, status)
+	} else if charged = 0; left && !answered || failed(c, status) {
+		final = a.cost
+	}
 	switch {
 	case final < 0:
 		err = core.ErrCost
-	case final > a.cost:
+	case final > charged:
 		for _, s := range a.subjects() {
-			_, failed := s.limiter.Surcharge(ctx, s.user, s.action, final-a.cost)
+			_, failed := s.limiter.Surcharge(ctx, s.user, s.action, final-charged)
 			err = cmp.Or(err, failed)
 		}
-	case final < a.cost && !left:
-		err = a.limiter.RefundN(ctx, a.decision, a.cost-final)
+	case final < charged && !left:
+		err = a.limiter.RefundN(ctx, a.decision, charged-final)
 	}
 }

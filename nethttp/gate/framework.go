@@ -3,8 +3,8 @@
 // handlers, use one of those; of this package they need only the constants of [Headers].
 //
 // An adapter implements [Framework] and makes one [Gate] for each middleware with [New]. For each
-// request it calls [Gate.Serve]. Its functions Allow, Decision and Settle call [Allow], [Decision] and
-// [Settle]. Package gatetest tests an adapter.
+// request it calls [Gate.Serve]. Its functions Allow, Decision, Settle and Hold call [Allow], [Decision],
+// [Settle] and [Hold]. Package gatetest tests an adapter.
 //
 // # What an adapter must ensure
 //
@@ -13,7 +13,7 @@
 // framework keeps its header in another form, the adapter copies it back before the handler runs and
 // before it answers.
 //
-// Gate leaves a mark for Allow, Decision and Settle in the context of the request, and nowhere else. So
+// Gate leaves a mark for Allow, Decision, Settle and Hold in the context of the request, and nowhere else. So
 // Request must return what WithRequest was given last, until the request ends. A framework without
 // an *http.Request keeps the one that the adapter makes in its own values of the request.
 //
@@ -27,8 +27,8 @@
 //
 // With [core.InFlight], Serve releases the request's slot when next returns or panics. So next must
 // not return before the handlers have: if the framework streams after its handlers have returned, or
-// runs them in another goroutine, next waits for that. Allow takes a slot that only its caller can
-// release.
+// runs them in another goroutine, next waits for that. A handler that goes on after it has returned calls
+// [Hold]. Allow takes a slot that only its caller can release.
 package gate
 
 import "net/http"
@@ -69,7 +69,7 @@ type Framework[C any] interface {
 
 // Watched is a response that is watched while a hook or the handlers run.
 type Watched interface {
-	// Answered reports, after Deny or Fail, whether they have answered the request: with a
+	// Answered reports, after Deny, Fail or the handlers, whether they have answered the request: with a
 	// status, with a body, or by taking over the connection. Early hints are not an answer.
 	Answered() bool
 

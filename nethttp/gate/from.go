@@ -3,9 +3,11 @@ package gate
 // Key functions of a framework.
 
 import (
+	"fmt"
 	"path"
 	"reflect"
 	"runtime"
+	"unsafe"
 
 	"github.com/tailcut/tailcut/keyfuncs"
 )
@@ -38,6 +40,50 @@ func NotSwapped[C any](adapter, given string, key func(C) (string, error), other
 			panic(adapter + ": " + name + " is given as the " + given + "; give Limit first the user and then the action")
 		}
 	}
+}
+
+// NotEqual is for an adapter's LimitAll. It panics if two subjects are equal: no request could be decided.
+// It finds equal subjects whose functions are the same ones, or return one key whatever the request is.
+func NotEqual[C any](adapter string, subjects []Subject[C]) {
+	for i, s := range subjects {
+		for j, o := range subjects[:i] {
+			if s.User == nil || o.User == nil || !s.Limiter.SharesStore(o.Limiter) || !alike(s.User, o.User) {
+				continue
+			}
+			action := "the same"
+			if s.Action != nil && o.Action != nil && !alike(s.Action, o.Action) {
+				action = "another"
+			}
+			if s.Limiter.For("user", "the same").SharesState(o.Limiter.For("user", action)) {
+				panic(fmt.Sprintf("%s: LimitAll: subjects %d and %d are equal: they have one user and share a state; leave one out, or give it another action, or tell the limits apart with Named", adapter, j, i))
+			}
+		}
+	}
+}
+
+// alike reports whether two key functions are one function, or return the same key for no request at all, as
+// those of Action do.
+func alike[C any, F ~func(C) (string, error)](a, b F) bool {
+	if *(*unsafe.Pointer)(unsafe.Pointer(&a)) == *(*unsafe.Pointer)(unsafe.Pointer(&b)) {
+		return true
+	}
+	key := constant(a)
+	return key != "" && key == constant(b)
+}
+
+// constant is the key of a function that does not look at the request, or "".
+func constant[C any, F ~func(C) (string, error)](f F) (key string) {
+	defer func() {
+		if recover() != nil {
+			key = ""
+		}
+	}()
+	var none C
+	key, err := f(none)
+	if err != nil {
+		return ""
+	}
+	return key
 }
 
 func same[C any](a, b func(C) (string, error)) bool {

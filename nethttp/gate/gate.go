@@ -4,6 +4,7 @@ package gate
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -20,6 +21,7 @@ type Config[C any] struct {
 	MaxWait          time.Duration
 	MaxWaiting       int
 	FinalCost        func(c C, status int) int
+	OnlyFailures     func(c C, status int) bool
 	Settle           bool
 	Deny             func(C, core.Decision) error
 	Fail             func(C, error) error // the error is a *Failure
@@ -33,6 +35,14 @@ type Subject[C any] struct {
 	Limiter *core.Limiter
 	User    keyfuncs.UserOf[C]
 	Action  keyfuncs.ActionOf[C]
+	Guests  bool // see Optional
+}
+
+// Optional returns the subject for requests that may have no user: of these the other subjects decide. If
+// no subject has a user, the request is answered 400.
+func (s Subject[C]) Optional() Subject[C] {
+	s.Guests = true
+	return s
 }
 
 // A Gate decides the requests of one middleware.
@@ -47,6 +57,7 @@ type Gate[C any] struct {
 	uncharged  rarely // logs that a final cost could not be charged
 	unreleased rarely // logs that a slot could not be renewed or released
 	twice      suspicion
+	entered    atomic.Bool // warnEntered has logged
 }
 
 // A mounted is a Subject of a gate, and what its first requests may show.
@@ -90,6 +101,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 		fails(cfg.Headers.check().Error())
 	case cfg.FinalCost != nil && cfg.Settle:
 		fails("FinalCost and Settle are both set; keep Settle if the handler knows the cost, and FinalCost if the status tells it")
+	case cfg.OnlyFailures != nil && (cfg.FinalCost != nil || cfg.Settle):
+		fails("OnlyFailures is set beside FinalCost or Settle; keep OnlyFailures if what is right costs nothing, as a login does")
 	case cfg.MaxWaiting < 0:
 		fails(fmt.Sprintf("MaxWaiting %d is negative; 0 is %d", cfg.MaxWaiting, defaultMaxWaiting))
 	case cfg.MaxWaiting == 0:
@@ -97,9 +110,9 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	}
 	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
-	for i, s := range subjects {
-		if i == 0 && cfg.changes() { // this makes all charges of a decision refundable
-			s.Limiter = core.Must(s.Limiter.With(core.Refundable{}))
+	for _, s := range subjects {
+		if cfg.changes() {
+			s.Limiter = core.Must(s.Limiter.With(cfg.option()))
 		}
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
@@ -108,10 +121,20 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle or a FinalCost needs the mark of a request that was decided.
+// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was decided.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }
 
 // changes reports whether the cost charged on entry may change.
-func (cfg *Config[C]) changes() bool { return cfg.FinalCost != nil || cfg.Settle }
+func (cfg *Config[C]) changes() bool {
+	return cfg.FinalCost != nil || cfg.OnlyFailures != nil || cfg.Settle
+}
+
+// option is what a limiter needs if the cost may change.
+func (cfg *Config[C]) option() core.Option {
+	if cfg.OnlyFailures != nil {
+		return core.OnlyFailures{}
+	}
+	return core.Refundable{}
+}

@@ -30,7 +30,9 @@ import (
 // change.
 func TestStartUp(t *testing.T) {
 	ok := five(memory())
+	store := memory()
 	action := keyfuncs.Action("reply")
+	wrong := func(*http.Request, int) bool { return false }
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -59,6 +61,42 @@ func TestStartUp(t *testing.T) {
 			}
 			ginlimit.Config{FinalCost: func(*gin.Context, int) int { return 1 }}.LimitAll(by(ok), by(ok), by(five(memory())))
 		}, "ginlimit: LimitAll: the limiters of subjects 0 and 2 have different stores; make them with one"},
+		{"net/http: one subject twice", func() { nethttp.LimitAll(nethttp.By(ok, xUserID, action), nethttp.By(ok, xUserID, action)) }, "nethttp: LimitAll: subjects 0 and 1 are equal: they have one user and share a state; leave one out"},
+		{"net/http: by another limiter of one state", func() {
+			nethttp.LimitAll(nethttp.By(ok, xUserID, action), nethttp.By(core.Must(ok.With(core.Refundable{})), xUserID, keyfuncs.Action("reply")).Optional())
+		}, "nethttp: LimitAll: subjects 0 and 1 are equal"},
+		{"net/http: everyone twice", func() {
+			nethttp.LimitAll(nethttp.By(ok, xUserID, action), nethttp.By(ok, keyfuncs.Everyone, action), nethttp.By(ok, keyfuncs.Everyone, action))
+		}, "nethttp: LimitAll: subjects 1 and 2 are equal"},
+		{"net/http: a limit of all actions twice", func() {
+			perUser := core.Must(core.New(store, core.FixedWindow(5, time.Minute).PerUser()))
+			nethttp.LimitAll(nethttp.By(perUser, xUserID, action), nethttp.By(perUser, xUserID, keyfuncs.Action("another")))
+		}, "nethttp: LimitAll: subjects 0 and 1 are equal"},
+		{"net/http: a ban from all actions twice", func() {
+			ban := core.BanPolicy{PerUser: true}
+			one, other := core.Must(core.Must(core.New(store, core.FixedWindow(5, time.Minute))).With(ban)), core.Must(core.Must(core.New(store, core.FixedWindow(5, time.Hour))).With(ban))
+			nethttp.LimitAll(nethttp.By(one, xUserID, action), nethttp.By(other, xUserID, action))
+		}, "nethttp: LimitAll: subjects 0 and 1 are equal"},
+		{"Gin: one subject twice", func() {
+			s := ginlimit.By(ok, ginlimit.Value("user"), ginlimit.Action("reply"))
+			ginlimit.LimitAll(s, s)
+		}, "ginlimit: LimitAll: subjects 0 and 1 are equal"},
+		{"Gin: one action by two functions", func() {
+			user := ginlimit.Value("user")
+			ginlimit.LimitAll(ginlimit.By(ok, user, ginlimit.Action("reply")), ginlimit.By(ok, user, ginlimit.Action("reply")))
+		}, "ginlimit: LimitAll: subjects 0 and 1 are equal"},
+		{"Echo: one subject twice", func() {
+			s := echolimit.By(ok, echolimit.Value("user"), echolimit.Route)
+			echolimit.LimitAll(s, s)
+		}, "echolimit: LimitAll: subjects 0 and 1 are equal"},
+		{"Echo v5: one subject twice", func() {
+			s := echov5.By(ok, echov5.Value("user"), echov5.Route)
+			echov5.Config{}.LimitAll(s, s)
+		}, "echolimit: LimitAll: subjects 0 and 1 are equal"},
+		{"net/http: OnlyFailures and Settle", func() { nethttp.Config{OnlyFailures: wrong, Settle: true}.Limit(ok, xUserID, action) }, "nethttp: Limit: OnlyFailures is set beside FinalCost or Settle"},
+		{"Gin: OnlyFailures and FinalCost", func() {
+			ginlimit.Config{OnlyFailures: func(*gin.Context, int) bool { return false }, FinalCost: func(*gin.Context, int) int { return 1 }}.Limit(ok, ginlimit.Value("user"), ginlimit.Route)
+		}, "ginlimit: Limit: OnlyFailures is set beside FinalCost or Settle"},
 		{"net/http: no user", func() { nethttp.Limit(ok, nil, action) }, "nethttp: Limit: the user's key function is nil; say whom to limit"},
 		{"net/http: no action", func() { nethttp.Limit(ok, xUserID, nil) }, "nethttp: Limit: the action's key function is nil; say what to limit"},
 		{"net/http: no handler", func() { nethttp.Limit(ok, xUserID, action)(nil) }, "nethttp: Limit: the handler is nil"},
@@ -95,6 +133,20 @@ func TestStartUp(t *testing.T) {
 			c.do()
 		})
 	}
+}
+
+// Subjects that differ are mounted, though they may share a state for some users.
+func TestSubjectsThatAreNotEqual(t *testing.T) {
+	store := memory()
+	l := five(store)
+	reply, other := keyfuncs.Action("reply"), keyfuncs.Action("other")
+	a, b := keyfuncs.Header("A"), keyfuncs.Header("B")
+	nethttp.LimitAll(nethttp.By(l, a, reply), nethttp.By(l, b, reply))
+	nethttp.LimitAll(nethttp.By(l, a, reply), nethttp.By(l, a, other))
+	nethttp.LimitAll(nethttp.By(l, a, reply), nethttp.By(l, a, keyfuncs.Route))
+	nethttp.LimitAll(nethttp.By(l, a, reply), nethttp.By(core.Must(core.New(store, fivePerMinute.Named("x"))), a, reply))
+	nethttp.LimitAll(nethttp.By(l, keyfuncs.RemoteIP, reply), nethttp.By(l, keyfuncs.Everyone, reply))
+	nethttp.LimitAll(nethttp.By(l, keyfuncs.Join(a, b), reply), nethttp.By(l, keyfuncs.Join(b, a), reply))
 }
 
 // What a user has done counts under whatever numbers come next, whether another plan

@@ -57,9 +57,10 @@ func (p *policy) unlike(name string) string {
 	return quoted
 }
 
-// of is p, unless Config.Limiter has picked another limiter for the attempt, or Allow was given one.
+// of is p, unless Config.Limiter has picked another limiter for the attempt, Allow was given one, or an
+// optional subject has no user.
 func (p *policy) of(a *attempt) *policy {
-	if len(p.limiters) > 0 && p.limiters[0] == a.limiter {
+	if len(p.limiters) == 1+len(a.further) && p.limiters[0] == a.limiter {
 		return p
 	}
 	var limiters []*core.Limiter

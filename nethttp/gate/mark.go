@@ -11,19 +11,23 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A mark is the context of a request inside a Limit, for Allow, Decision and Settle to find.
+// A mark is the context of a request inside a Limit, for Allow, Decision, Settle and Hold to find.
 type mark[C any] struct {
 	context.Context
 	config   *Config[C]
 	limiter  *core.Limiter
 	decision core.Decision // zero if the Limit has skipped the request
+	hold     *hold         // nil without core.InFlight
 }
 
 type markKey[C any] struct{}
 
 func (m *mark[C]) Value(key any) any {
-	if key == (markKey[C]{}) {
+	switch {
+	case key == (markKey[C]{}):
 		return m
+	case key == (holdKey{}) && m.hold != nil:
+		return m.hold
 	}
 	return m.Context.Value(key)
 }

@@ -37,7 +37,7 @@ func TestNeverAUser(t *testing.T) {
 		}
 		return "", keyfuncs.ErrBadKey
 	}
-	warned := []string{"WARN adapter: the first 100 requests had no user and were answered 400; is the limit mounted before the login?" +
+	warned := []string{"WARN adapter: the first 100 requests had no user and were answered 400; the error says why; a limit that is mounted before the login never has one" +
 		" | never-a-user | reply | keyfuncs: the request has no key: the context value gate_test.userKey{} is missing or empty"}
 	many := func(n int, r *http.Request) []*http.Request { return slices.Repeat([]*http.Request{r}, n) }
 	for _, tt := range []struct {
@@ -49,7 +49,9 @@ func TestNeverAUser(t *testing.T) {
 		{"a hundred are logged once", many(500, visitor), warned},
 		{"one user before them is enough", append(many(1, member), many(500, visitor)...), nil},
 		{"one user among them is enough", slices.Concat(many(99, visitor), many(1, member), many(500, visitor)), nil},
-		{"a bad key is not a missing key", many(500, bot), nil},
+		{"a key that cannot be read is logged too", many(500, bot), []string{"WARN adapter: the first 100 requests had no user that can be read and were answered 400; the error says what cannot be read" +
+			" | never-a-user | reply | keyfuncs: the request has a bad key"}},
+		{"both together are logged in the words of the last", append(many(99, bot), many(500, visitor)...), warned},
 	} {
 		for _, ad := range adapters {
 			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
@@ -58,6 +60,41 @@ func TestNeverAUser(t *testing.T) {
 				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, User: orBad}}}}}.Filled())
 				for _, r := range tt.requests {
 					h.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// So does an optional subject that never has a user.
+func TestNeverAGuestWhoLogsIn(t *testing.T) {
+	warned := []string{"WARN adapter: the first 1000 requests had no user of an optional subject, so only the other subjects limited them; the error says why; a limit that is mounted before the login never has one" +
+		" | never-a-user | reply | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
+	for _, tt := range []struct {
+		name          string
+		guests, users int
+		want          []string
+	}{
+		{"a few guests do not matter", 999, 0, nil},
+		{"a thousand are logged once", 2500, 0, warned},
+		{"one user before them is enough", 2500, 1, nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				store := memory()
+				many := func() *core.Limiter { return core.Must(core.New(store, core.FixedWindow(10_000, 24*time.Hour))) }
+				log := gatetest.Capture(t)
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{
+					Limiter: many(), Guests: true, And: []gatetest.Limit{{Limiter: many(), User: keyfuncs.Everyone}},
+				}}}}}.Filled())
+				for range tt.users {
+					gatetest.Do(h, "POST", "/replies/1", "X-User-ID", "alice")
+				}
+				for range tt.guests {
+					gatetest.Do(h, "POST", "/replies/1")
 				}
 				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
 					t.Errorf("said %q, want %q", got, tt.want)
@@ -117,7 +154,7 @@ func TestNeverAUserAndItsActionPanics(t *testing.T) {
 					t.Errorf("request %d: %d", i+1, w.Code)
 				}
 			}
-			want := []string{"WARN adapter: the first 100 requests had no user and were answered 400; is the limit mounted before the login?" +
+			want := []string{"WARN adapter: the first 100 requests had no user and were answered 400; the error says why; a limit that is mounted before the login never has one" +
 				" | never-a-user |  | keyfuncs: the request has no key: the header X-User-Id is missing or empty"}
 			if got := log.Take(pkg(ad.Name)); !slices.Equal(got, want) {
 				t.Errorf("said %q, want %q", got, want)

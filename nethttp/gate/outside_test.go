@@ -36,6 +36,10 @@ func mountExample(a gatetest.App) http.Handler {
 				rt.Settles(c.w, c.r, func(actual int) error { return gate.Settle(framework{}, c, actual) })
 				return
 			}
+			if rt.Holds != nil {
+				rt.Holds(c.w, c.r, func() func() { return gate.Hold(c.r) })
+				return
+			}
 			rt.Handler(c.w, c.r, func() (core.Decision, bool) { return gate.Decision[*exchange](c.r) })
 		}
 		for _, l := range slices.Backward(rt.Limits) {
@@ -52,7 +56,7 @@ func mountExample(a gatetest.App) http.Handler {
 				if l.Routed {
 					action = keyfuncs.Route
 				}
-				subjects = append(subjects, gate.Subject[*exchange]{Limiter: l.Limiter, User: key(l.User), Action: key(action)})
+				subjects = append(subjects, guests(l, gate.Subject[*exchange]{Limiter: l.Limiter, User: key(l.User), Action: key(action)}))
 			}
 			g, next := gate.New(framework{}, exampleConfig(cfg), subjects...), handle
 			handle = func(c *exchange) { _ = g.Serve(c, func(c *exchange) error { next(c); return nil }) }

@@ -10,15 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-retryablehttp"
-
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-// A client that honours Retry-After, and would else come back within a millisecond,
-// waits as long as it was told and gets through the first time it comes back.
+// A client that waits as long as Retry-After says gets through the first time it comes back.
 func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it waits for seconds, and the tests are short")
@@ -46,38 +43,41 @@ func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 				limiter := core.Must(core.New(tt.store, core.FixedWindow(1, time.Second)))
 				s := httptest.NewServer(ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter}}}}}.Filled()))
 				defer s.Close()
-				client := retryablehttp.NewClient()
-				client.Logger, client.RetryMax, client.RetryWaitMin, client.RetryWaitMax = nil, 1, time.Millisecond, time.Millisecond
-				client.HTTPClient = s.Client()
-				var refused time.Time
 				var told time.Duration
-				client.ResponseLogHook = func(_ retryablehttp.Logger, resp *http.Response) {
-					if strconv.Itoa(resp.StatusCode) == tt.name {
-						n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
-						refused, told = time.Now(), time.Duration(n)*time.Second
-					}
-				}
-				ask := func() {
-					req, err := retryablehttp.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", []byte("again"))
+				send := func() (int, string) {
+					req, err := http.NewRequestWithContext(t.Context(), "POST", s.URL+"/replies/7", nil)
 					if err != nil {
 						t.Fatal(err)
 					}
 					req.Header.Set("X-User-ID", "alice")
-					resp, err := client.Do(req)
+					resp, err := s.Client().Do(req)
 					if err != nil {
 						t.Fatal(err)
 					}
 					defer resp.Body.Close()
-					if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(body) != "done" {
-						t.Errorf("%d, %s", resp.StatusCode, body)
+					if strconv.Itoa(resp.StatusCode) == tt.name {
+						n, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+						told = time.Duration(n) * time.Second
+						time.Sleep(told)
+					}
+					body, _ := io.ReadAll(resp.Body)
+					return resp.StatusCode, string(body)
+				}
+				ask := func() {
+					status, body := send()
+					if strconv.Itoa(status) == tt.name {
+						status, body = send()
+					}
+					if status != 200 || body != "done" {
+						t.Errorf("%d, %s", status, body)
 					}
 				}
 				for try := 0; told == 0 && try < 5; try++ { // a machine may sleep through the window
 					tt.refuse(ask)
 					ask()
 				}
-				if waited := time.Since(refused); told < time.Second || told > 2*time.Second || waited < told || waited > told+10*time.Second {
-					t.Errorf("it was told to wait %s and waited %s", told, waited)
+				if told < time.Second || told > 2*time.Second {
+					t.Errorf("it was told to wait %s", told)
 				}
 			})
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -21,6 +22,7 @@ type attempt struct {
 	further []subject
 	cost    int
 	lease   time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
+	within  []*hold       // the slots that the request has already
 
 	decision core.Decision // zero if there is none
 	failure  *Failure      // why there is none
@@ -31,14 +33,15 @@ type attempt struct {
 type subject struct {
 	limiter      *core.Limiter
 	user, action string
+	index        int // among those of the middleware
 }
 
 func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.further...) }
 
 // Serve decides the request c and sets the headers of the response. If the request passes, Serve
 // calls next, which runs the handlers, and returns its error. It renews a slot of [core.InFlight]
-// until then, and then releases it. Otherwise it answers the request, and
-// returns the error of Deny or Fail, or of the Framework's Answer.
+// until then, and then releases it, unless a handler has called [Hold]. Otherwise it answers the request,
+// and returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
 	a := attempt{adapter: g.name, spread: g.config.SpreadRetryAfter, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1}
@@ -49,9 +52,19 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		a.failure.log(r.Context(), &g.failures)
 	}
 	outer := shownBy(h)
-	g.warnTwice(&outer, &a)
+	if a.within == nil {
+		g.warnTwice(&outer, &a)
+	} else {
+		g.warnEntered()
+		defer a.leave()
+	}
 	a.tell(&g.headers.policy)
 	g.headers.write(h, &outer, &a)
+	if n := a.decision.Subject; n > 0 { // which counts no optional subject without a user
+		a.decision.Subject = a.further[n-1].index
+	} else if a.failure == nil {
+		a.decision.Subject = a.index
+	}
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
@@ -84,22 +97,27 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 			wait = 0
 		}
 	}
-	a.charge(r.Context(), wait)
+	a.charge(r.Context(), true, wait)
 	return false
 }
 
 // keys asks for the user and the action of each subject.
 func (g *Gate[C]) keys(c C, a *attempt) bool {
+	found := false
 	for i := range g.subjects {
 		m := &g.subjects[i]
-		s := subject{limiter: m.Limiter}
+		s := subject{limiter: m.Limiter, index: i}
 		var err error
 		a.asking = "user"
 		if s.user, err = m.User(c); !a.key(s.user, err) {
+			if m.Guests && errors.Is(a.failure, keyfuncs.ErrNoKey) {
+				g.noteGuest(c, m, a.failure)
+				continue
+			}
 			g.noteKeyless(c, m, &m.userless, a.failure)
 			return false
 		}
-		m.userless.clear(manyKeyless)
+		m.userless.clear(m.manyUserless())
 		g.warnPort(m, s.user)
 		a.asking = "action"
 		if s.action, err = m.Action(c); !a.key(s.action, err) {
@@ -107,13 +125,16 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			return false
 		}
 		m.actionless.clear(manyKeyless)
-		if i == 0 {
-			a.subject = s
+		if !found {
+			a.subject, found = s, true
 		} else {
 			a.further = append(a.further, s)
 		}
 	}
-	return true
+	if found {
+		a.failure = nil // of an optional one
+	}
+	return found
 }
 
 // key reports whether a key can be used.
@@ -124,17 +145,16 @@ func (a *attempt) key(key string, err error) bool {
 	return err == nil || a.fail(statusOf(err), err)
 }
 
-// pick asks Config.Limiter for the first subject's limiter, and makes it refundable if the cost may
-// change.
+// pick asks Config.Limiter for the first subject's limiter, and derives it if the cost may change.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
-	if g.config.Limiter == nil {
+	if g.config.Limiter == nil || a.index != 0 {
 		return true
 	}
 	a.asking = "limiter"
 	picked, err := g.config.Limiter(c)
 	if err == nil && picked != nil {
 		if a.limiter = picked; g.config.changes() {
-			a.limiter, err = picked.With(core.Refundable{})
+			a.limiter, err = picked.With(g.config.option())
 		}
 	}
 	return err == nil || a.fail(http.StatusInternalServerError, err)
@@ -151,8 +171,9 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 	return err == nil || a.fail(statusOf(err), err)
 }
 
-// charge charges the cost to all subjects, and waits for their turn for at most that long.
-func (a *attempt) charge(ctx context.Context, wait time.Duration) {
+// charge charges the cost to all subjects, and waits for their turn for at most that long. enters says
+// that the request enters a Limit: it may have entered another one before.
+func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
 	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
@@ -161,6 +182,9 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 		if its := s.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
 			a.lease = its
 		}
+	}
+	if enters && a.lease != 0 {
+		a.enter(ctx, subjects)
 	}
 	var err error
 	if wait == 0 {
@@ -181,6 +205,31 @@ func (a *attempt) charge(ctx context.Context, wait time.Duration) {
 	}
 }
 
+// enter has the subjects take no slot that the request has already, since it would wait for itself. These
+// slots stay taken until leave.
+func (a *attempt) enter(ctx context.Context, subjects []core.Subject) {
+	for h := heldIn(ctx); h != nil; h = h.outer {
+		if !h.use() {
+			continue
+		}
+		before := slices.Clone(subjects)
+		for i := range subjects {
+			subjects[i] = subjects[i].Within(h.limiter, h.decision)
+		}
+		if slices.Equal(before, subjects) {
+			h.end()
+		} else {
+			a.within = append(a.within, h)
+		}
+	}
+}
+
+func (a *attempt) leave() {
+	for _, h := range a.within {
+		h.end()
+	}
+}
+
 // fail records why there is no decision. It returns false, for a caller that stops then.
 func (a *attempt) fail(status int, err error) bool {
 	a.decision = core.Decision{}
@@ -198,19 +247,21 @@ func (a *attempt) caught() {
 }
 
 // pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request.
-// After a decision it does so only if the Config needs one or there is one further out: the headers tell
-// Allow of a plain limit.
+// After a decision it does so only if the Config needs one, if the request has a slot, or if there is a mark
+// further out: the headers tell Allow of a plain limit.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
+	var h *hold
 	if decided && a.lease != 0 {
-		defer g.hold(ctx, a).end()
+		h = g.hold(ctx, a)
+		defer h.end()
 	}
-	if decided && !g.config.marks() && around[C](ctx) == nil {
+	if decided && h == nil && !g.config.marks() && around[C](ctx) == nil {
 		return next(c)
 	}
-	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision})
+	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, h})
 	defer giveBack(r, inner)
-	if decided && g.config.FinalCost != nil {
+	if decided && (g.config.FinalCost != nil || g.config.OnlyFailures != nil) {
 		return g.run(c, inner, a, next)
 	}
 	return next(g.framework.WithRequest(c, inner))

@@ -24,6 +24,7 @@ type skin[C, M any] struct {
 	config   func(nethttp.Config) limits[C, M]
 	settle   func(c C, actual int) error
 	decision func(C) (core.Decision, bool)
+	hold     func(C) (release func())
 }
 
 // limits is an adapter's Config.
@@ -47,11 +48,19 @@ func (s skin[C, M]) middleware(l gatetest.Limit) M {
 	if l.And == nil {
 		return limit(l.Limiter, user, action)
 	}
-	subjects := []gate.Subject[C]{s.by(l.Limiter, user, action)}
+	subjects := []gate.Subject[C]{guests(l, s.by(l.Limiter, user, action))}
 	for _, o := range l.And {
-		subjects = append(subjects, s.by(o.Limiter, s.from(o.User), s.from(o.Action)))
+		subjects = append(subjects, guests(o, s.by(o.Limiter, s.from(o.User), s.from(o.Action))))
 	}
 	return limitAll(subjects...)
+}
+
+// guests makes a subject optional if its Limit is.
+func guests[C any](l gatetest.Limit, s gate.Subject[C]) gate.Subject[C] {
+	if l.Guests {
+		return s.Optional()
+	}
+	return s
 }
 
 // handle is the handler of a Route.
@@ -69,6 +78,10 @@ func (s skin[C, M]) handle(c C, rt gatetest.Route) {
 	w, r := s.exchange(c)
 	if rt.Settles != nil {
 		rt.Settles(w, r, func(actual int) error { return s.settle(c, actual) })
+		return
+	}
+	if rt.Holds != nil {
+		rt.Holds(w, r, func() func() { return s.hold(c) })
 		return
 	}
 	rt.Handler(w, r, func() (core.Decision, bool) { return s.decision(c) })
@@ -92,6 +105,9 @@ func lifted[C any](cfg nethttp.Config, exchange func(C) (http.ResponseWriter, *h
 	}
 	if cfg.FinalCost != nil {
 		g.FinalCost = func(c C, status int) int { return cfg.FinalCost(request(c), status) }
+	}
+	if cfg.OnlyFailures != nil {
+		g.OnlyFailures = func(c C, status int) bool { return cfg.OnlyFailures(request(c), status) }
 	}
 	if cfg.Deny != nil {
 		g.Deny = func(c C, d core.Decision) error { w, r := exchange(c); cfg.Deny(w, r, d); return nil }

@@ -3,7 +3,10 @@ package gate
 // What the client is told: the decision, or of a store that has failed, that there is room again soon.
 
 import (
-	"hash/crc32"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -22,8 +25,8 @@ const (
 // InFlight binds, the client is told to look again soon: a client that waits for the end of a lease would
 // waste the slots that are released before.
 //
-// If the wait is spread, it is longer by a part that is always the same for the user, on every
-// server. So of two refusals the later one tells the user no later time.
+// If the wait is spread, it is longer by a part that is always the same for the user in this process. So
+// of two refusals the later one tells the user no later time.
 //
 // p is the policy of the limiter that usually decides.
 func (a *attempt) tell(p *policy) {
@@ -38,11 +41,23 @@ func (a *attempt) tell(p *policy) {
 			d.RetryAfter = soon
 		}
 	case a.spread && !d.Allowed && d.RetryAfter != core.Never:
-		share := float64(crc32.ChecksumIEEE([]byte(a.user))) / (1 << 32) / 10
-		d.RetryAfter += min(time.Duration(share*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+		d.RetryAfter += min(time.Duration(spread(a.user)*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
 		d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
 	}
 }
+
+// spread returns the user's share of a wait, up to a tenth. Without the key, who sees the waits of a user
+// could tell which user it is.
+func spread(user string) float64 {
+	mac := hmac.New(sha256.New, spreadKey[:])
+	mac.Write([]byte(user))
+	return float64(binary.BigEndian.Uint32(mac.Sum(nil))) / (1 << 32) / 10
+}
+
+var spreadKey = func() (key [32]byte) {
+	_, _ = rand.Read(key[:]) // it never fails
+	return key
+}()
 
 // slotBinds reports whether the binding limit is InFlight.
 func (a *attempt) slotBinds(p *policy) bool {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -19,9 +21,10 @@ import (
 type suspicion struct{ seen atomic.Int32 }
 
 const (
-	manyKeyless = 100 // requests without a user, or with a user and without an action
-	manyPorts   = 5   // users that are an address with a port
-	manySame    = 5   // requests that show the same limit twice
+	manyGuests  = 1000 // requests without the user of an optional subject
+	manyKeyless = 100  // requests without a user, or with a user and without an action
+	manyPorts   = 5    // users that are an address with a port
+	manySame    = 5    // requests that show the same limit twice
 )
 
 // note counts a request that shows it, and reports, once, that it is confirmed.
@@ -36,18 +39,42 @@ func (s *suspicion) clear(many int32) {
 
 func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
-// noteKeyless notes that a subject had no key, which f is about, and logs if no request has had one: a
-// limit that is mounted before the login never has a user.
+// noteKeyless notes that a subject had no key that could be read, which f is about, and logs if no request has
+// had one: a limit that is mounted before the login never has a user, and a proxy may write a client's address
+// in a form that is not read.
 func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure) {
-	if !errors.Is(f, keyfuncs.ErrNoKey) || !missing.note(manyKeyless) {
+	if f.Status != http.StatusBadRequest || !missing.note(manyKeyless) {
 		return
 	}
-	text := fmt.Sprintf("%s: the first %d requests had no %s and were answered 400; ", g.name, manyKeyless, f.asking)
-	if f.asking == "user" {
-		slog.Default().Warn(text+"is the limit mounted before the login?", "code", "never-a-user", "action", m.actionToLog(c), "error", f.Err)
-	} else {
-		slog.Default().Warn(text+`use one that every request has, such as Action("reply") or Route`, "code", "never-an-action", "error", f.Err)
+	code, remedy := "never-a-user", "the error says why; a limit that is mounted before the login never has one"
+	if f.asking == "action" {
+		code, remedy = "never-an-action", `use one that every request has, such as Action("reply") or Route`
 	}
+	has := "had no " + f.asking
+	if errors.Is(f, keyfuncs.ErrBadKey) {
+		has, remedy = "had no "+f.asking+" that can be read", "the error says what cannot be read"
+	}
+	args := []any{"code", code, "error", f.Err}
+	if f.asking == "user" {
+		args = slices.Insert(args, 2, any("action"), any(m.actionToLog(c)))
+	}
+	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests %s and were answered 400; %s", g.name, manyKeyless, has, remedy), args...)
+}
+
+// noteGuest notes that an optional subject had no user, and logs if no request has had one.
+func (g *Gate[C]) noteGuest(c C, m *mounted[C], f *Failure) {
+	if m.userless.note(manyGuests) {
+		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests had no user of an optional subject, so only the other subjects limited them; the error says why; a limit that is mounted before the login never has one", g.name, manyGuests),
+			"code", "never-a-user", "action", m.actionToLog(c), "error", f.Err)
+	}
+}
+
+// manyUserless is how many requests without a user are suspicious.
+func (m *mounted[C]) manyUserless() int32 {
+	if m.Guests {
+		return manyGuests
+	}
+	return manyKeyless
 }
 
 // warnPort logs once if all users are addresses with a port.
@@ -84,6 +111,14 @@ func (g *Gate[C]) warnTwice(outer *shown, a *attempt) {
 		g.twice.clear(manySame)
 	} else if g.twice.note(manySame) {
 		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
+			"code", "charged-twice")
+	}
+}
+
+// warnEntered logs once that a request that had a slot has entered this limit, which shares its slots.
+func (g *Gate[C]) warnEntered() {
+	if !g.entered.Swap(true) {
+		slog.Default().Warn(g.name+": a request was charged twice: it had a slot of InFlight, and entered a limit with the same slots again; it keeps the one slot, and each pass is charged to rate limits; maybe the middleware is mounted twice, or a handler has the framework or the mux serve its request again: mount the limit where a request passes once, or give the other one another action or name",
 			"code", "charged-twice")
 	}
 }

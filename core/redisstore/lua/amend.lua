@@ -5,8 +5,7 @@
 -- Its keys, its arguments and its reply are in protocol.go.
 
 return function(keys, args)
-	local time = redis.call('TIME')
-	local now, made, i, done = time[1] * 1000000 + time[2], args[1] + 0, 0, 1
+	local now, made, i, done = require('clock')(), args[1] + 0, 0, 1
 	for kind, list, shadow in string.gmatch(args[2], ' (%l+) ([%d,]+)(~?)') do
 		i = i + 1
 		local machine = require(kind)

@@ -9,6 +9,7 @@
 -- is forgotten, last the last refusal or ban, and until the end of the last ban.
 
 local call, format, match, max = redis.call, string.format, string.match, math.max
+local unpack = table.unpack or unpack -- Lua 5.1 has the second
 local state = require 'state'
 local nonsense, expiry = state.nonsense, state.expiry
 

@@ -9,7 +9,7 @@
 -- A state is "count end". That of a calendar window is kept for a second after its end: if the clock
 -- steps back over a boundary by at most that, neither period has its quota twice.
 
-local call, format, match = redis.call, string.format, string.match
+local call, floor, format, match = redis.call, math.floor, string.format, string.match
 local save -- below
 
 local linger = 1000000
@@ -115,7 +115,7 @@ end
 function save(l, key)
 	local digits = format('%d', l.count)
 	if l.ends ~= l.stored then
-		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', format('%d', (l.ends + (l.starts and linger or 0) + 999) / 1000))
+		call('SET', key, digits .. format(' %d', l.ends), 'PXAT', format('%d', floor((l.ends + (l.starts and linger or 0) + 999) / 1000)))
 	elseif #digits ~= l.width then
 		call('SET', key, digits .. format(' %d', l.ends), 'KEEPTTL')
 	else -- the cheapest write

@@ -2,6 +2,7 @@
 -- number, followed by r if the action was refused. See trail.lua.
 
 local call = redis.call
+local unpack = table.unpack or unpack -- Lua 5.1 has the second
 local state = require 'state'
 local int = state.int
 
@@ -10,8 +11,9 @@ local log = {}
 function log.entry(l, place)
 	local found = call('ZRANGE', l.key, int(-place - 1), int(-place - 1), 'WITHSCORES')
 	if not found[1] then return nil end
-	local at = found[2] + 0
-	if at ~= math.floor(at) or at < 0 or at >= 2 ^ 53 then error(state.nonsense, 0) end
+	local score = tonumber(found[2])
+	local at = score and math.floor(score)
+	if not at or at ~= score or at < 0 or at >= 2 ^ 53 then error(state.nonsense, 0) end
 	return at, found[1]
 end
 
@@ -28,25 +30,28 @@ end
 
 function log.live(l, after) return call('ZCOUNT', l.key, '(' .. int(after), '+inf') end
 
--- expire has the log expire with its newest entry. An empty one is gone already.
-function log.expire(l)
-	local newest = log.entry(l, 0)
-	if newest then call('PEXPIREAT', l.key, state.expiry(newest + l.period)) end
+-- expire has the log expire with its newest entry. An empty one is gone, and must not be touched: in a Cluster whose
+-- slot moves it is another server's.
+function log.expire(l, entries)
+	if entries > 0 then
+		call('PEXPIREAT', l.key, state.expiry(log.entry(l, 0) + l.period))
+	end
 end
 
 -- remove removes refused attempts of the same instant last: the action itself may have been
 -- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
 function log.remove(l, made, units)
 	local members = call('ZRANGE', l.key, int(made), int(made), 'BYSCORE')
+	local entries = call('ZCOUNT', l.key, '-inf', '+inf')
 	for _, refused in ipairs({false, true}) do
 		for i = #members, 1, -1 do
 			if units > 0 and (string.sub(members[i], -1) == 'r') == refused then
-				call('ZREM', l.key, members[i])
+				entries = entries - call('ZREM', l.key, members[i])
 				units = units - 1
 			end
 		end
 	end
-	log.expire(l)
+	log.expire(l, entries)
 end
 
 -- add adds scores and members, in portions that unpack can take.

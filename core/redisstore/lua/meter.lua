@@ -20,8 +20,10 @@
 --             each refund that still matters, the oldest first, " number tat" or
 --             " number tat+part" follows: a number that rises, and the debt's end after it
 
-local call, find, format = redis.call, string.find, string.format
+local call, find, floor, format = redis.call, string.find, math.floor, string.format
 local save -- below
+
+local mostDebt = 4503599627370495 -- 2^52 - 1: what a reply can hold
 
 local function args(ask, _, shadow, cost, burst, parts, rest)
 	local l = {
@@ -42,13 +44,13 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 	if ask.forced then
 		l.forced, l.most, l.mostPart = true, l.burst, l.burstPart
 	end
-	if ask.mode == 'o' then -- the most debt is two quotas, and what a reply can hold
+	if ask.mode == 'o' then -- the most debt is two quotas
 		l.most, l.mostPart = l.burst * 2, l.burstPart * 2
 		if l.mostPart >= l.parts then
 			l.most, l.mostPart = l.most + 1, l.mostPart - l.parts
 		end
-		if l.most >= 2 ^ 52 then
-			l.most, l.mostPart = 2 ^ 52 - 1, 0
+		if l.most > mostDebt then
+			l.most, l.mostPart = mostDebt, 0
 		end
 	end
 	if ask.mode == 'r' then l.dated = true end
@@ -211,7 +213,7 @@ function save(l, key, now)
 	if ends <= now then
 		call('DEL', key)
 	else
-		call('SET', key, text, 'PXAT', format('%d', (ends + 999) / 1000))
+		call('SET', key, text, 'PXAT', format('%d', floor((ends + 999) / 1000)))
 	end
 end
 

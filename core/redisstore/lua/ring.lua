@@ -1,47 +1,57 @@
--- The ring of a moving window: a string. Instants of 7 bytes each, oldest first. If there are
--- more than 32, a header and a ring of them. The header has the steps back of the clock since,
--- to be subtracted from each instant; the newest instant; the head, the count, and spaces. See
--- trail.lua.
+-- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the highest first.
+-- See trail.lua for what the functions do.
+--
+-- Up to 32 instants are a line: they are all of the string, and each save writes it anew. More are in a ring: a header
+-- of 56 bytes, and cap places, which are the rest of the string. The i-th instant, the oldest being the 0th, is in
+-- place (head + i) % cap. What the other places hold means nothing. The header is text, and ends with spaces:
+--
+--   "back newest head n"
+--
+-- newest is the newest instant, and n how many there are. back is what has to be subtracted from the instants in
+-- the places: how far the clock has stepped back since. So a step of the clock writes the header only.
+--
+-- If there is no room, a ring is written anew with more places, as long as it has few. Redis gives a string
+-- that is written as a whole no more memory than it needs, and one that grows up to 1 MB more. But to write
+-- a long one would delay all users, so from inPlace on a ring grows in place.
 
-local call, byte, sub, rep = redis.call, string.byte, string.sub, string.rep
+local call, byte, floor, min, sub = redis.call, string.byte, math.floor, math.min, string.sub
 local state = require 'state'
 local int = state.int
 
-local width = 7 -- of an entry, in bytes
-local header = 56 -- room for its four numbers, in whole entries
-local short = 32 * width -- the longest state without a header
-local inPlace = 500000 -- entries from which a ring grows in place: it takes some 40 ms to copy them
+local width = 7 -- of an instant, in bytes
+local header = 56 -- in bytes
+local line = 32 -- instants
+local inPlace = 500000 -- places: it takes some 20 ms to write so many anew
+local piece = 8192 -- places that one command writes: Lua makes long strings slowly
 local since = 65536 -- the most later entries that move when one is removed
 
 local ring = {}
 
--- slot is where the i-th entry is, the oldest being the 0th.
-local function slot(l, i) return l.start + width * ((l.head + i) % l.cap) end
+-- place is where the i-th instant begins. start is where places begin: after the header, or in a line at 0.
+local function place(l, i) return l.start + width * ((l.head + i) % l.cap) end
 
--- bytes are those of n entries from the i-th on, which are in a row.
+-- bytes are those of n instants from the i-th on, whose places are in a row. text is the beginning of the string,
+-- as load has found it.
 local function bytes(l, i, n)
-	local from = slot(l, i)
+	local from = place(l, i)
 	local to = from + width * n
-	if n == 0 then
-		return ''
-	elseif to <= #l.text then
-		return sub(l.text, from + 1, to)
-	end
+	if to <= #l.text then return sub(l.text, from + 1, to) end
 	return call('GETRANGE', l.key, int(from), int(to - 1))
 end
 
--- inRow is how many of n entries from the i-th on are before the ring's end.
-local function inRow(l, i, n) return math.min(n, l.cap - (l.head + i) % l.cap) end
+-- inRow is how many of n instants from the i-th on are before the string's end.
+local function inRow(l, i, n) return min(n, l.cap - (l.head + i) % l.cap) end
 
--- read are the bytes of n entries from the i-th on, and write replaces them.
+-- read are the bytes of n instants from the i-th on, and write replaces them.
 local function read(l, i, n)
+	if n == 0 then return '' end
 	local first = inRow(l, i, n)
-	return bytes(l, i, first) .. bytes(l, i + first, n - first)
+	return bytes(l, i, first) .. (first < n and bytes(l, i + first, n - first) or '')
 end
 
 local function write(l, i, text)
-	local first = width * inRow(l, i, #text / width)
-	call('SETRANGE', l.key, int(slot(l, i)), sub(text, 1, first))
+	local first = width * inRow(l, i, floor(#text / width))
+	call('SETRANGE', l.key, int(place(l, i)), sub(text, 1, first))
 	if first < #text then
 		call('SETRANGE', l.key, int(header), sub(text, first + 1))
 	end
@@ -57,43 +67,44 @@ end
 local function encode(at)
 	local text = ''
 	for _ = 1, width do
-		text, at = string.char(at % 256) .. text, math.floor(at / 256)
+		text, at = string.char(at % 256) .. text, floor(at / 256)
 	end
 	return text
 end
 
 -- load reads the beginning of the state.
 function ring.load(l, key)
-	local text = call('GETRANGE', key, '0', int(short - 1))
-	local n, valid = #text / width, true
+	local text = call('GETRANGE', key, '0', int(width * line - 1))
+	local n, valid = floor(#text / width), true
 	l.key, l.text, l.start, l.back, l.head, l.n, l.cap, l.newest = key, text, 0, 0, 0, n, n, nil
-	if n > 0 and byte(text) < 32 then
-		valid = n % 1 == 0
+	if #text > 0 and byte(text) < 32 then
+		valid = n * width == #text
 		l.newest = valid and instant(l, n - 1)
-	elseif n > 0 then
+	elseif #text > 0 then
 		local back, newest, head, count, after = string.match(text, '^(%d+) (%d+) (%d+) (%d+) *()')
 		if not back or after <= header or #back > 16 or #newest > 16 or #head > 8 or #count > 8 then
 			error(state.nonsense, 0)
 		end
 		l.start, l.back, l.newest, l.head, l.n = header, back + 0, newest + 0, head + 0, count + 0
-		l.cap = (call('STRLEN', key) - header) / width
-		valid = l.cap % 1 == 0 and l.n <= l.cap and l.head < l.cap
+		local size = call('STRLEN', key) - header
+		l.cap = floor(size / width)
+		valid = l.cap * width == size and l.n <= l.cap and l.head < l.cap
 	end
 	if not valid then error(state.nonsense, 0) end
 end
 
-function ring.entry(l, place) return place < l.n and instant(l, l.n - 1 - place) or nil end
+function ring.entry(l, i) return i < l.n and instant(l, l.n - 1 - i) or nil end
 
--- later is the first entry from low on that is later than at. Usually it is near low, so the
--- search doubles its step.
+-- later is the first entry from low on that is later than at. Usually it is near low, so the search
+-- doubles its step.
 local function later(l, at, low)
 	local high, step = low, 1
 	while high < l.n and instant(l, high) <= at do
 		low, high, step = high + 1, high + step, step * 2
 	end
-	high = math.min(high, l.n)
+	high = min(high, l.n)
 	while low < high do
-		local mid = math.floor((low + high) / 2)
+		local mid = floor((low + high) / 2)
 		if instant(l, mid) <= at then low = mid + 1 else high = mid end
 	end
 	return low
@@ -110,8 +121,8 @@ local function finish(l)
 	call('PEXPIREAT', l.key, state.expiry(l.newest + l.period))
 end
 
--- brief is the state without a header.
-local function brief(l)
+-- inLine are all instants as they are in a line.
+local function inLine(l)
 	if l.start == 0 and l.back == 0 and l.n > 0 then return sub(l.text, width * l.head + 1) end
 	local text = ''
 	for i = 0, l.n - 1 do
@@ -143,41 +154,78 @@ function ring.remove(l, made, units)
 	finish(l)
 end
 
-function ring.save(l, now)
-	local units, n, gone = l.added, l.stored, l.n - l.stored
-	local need = n + units
-	l.back, l.newest, l.n = l.back + l.ahead, now, n
-	if gone > 0 then
-		l.head = (l.head + gone) % l.cap
+-- times is string.rep, which is slow in Lua 5.1 if the result is long.
+local function times(text, n)
+	local result = ''
+	while n > 0 do
+		if n % 2 == 1 then result = result .. text end
+		n = floor(n / 2)
+		if n > 0 then text = text .. text end
 	end
-	-- A state without a header is written anew, and an empty ring or one of which little is used.
+	return result
+end
+
+-- fill has the i-th instant and those after it, n in all, be one.
+local function fill(l, i, n, one)
+	local block = times(one, min(n, piece))
+	while n > 0 do
+		local some = min(inRow(l, i, n), piece)
+		call('SETRANGE', l.key, int(place(l, i)), sub(block, 1, width * some))
+		i, n = i + some, n - some
+	end
+end
+
+-- grow adds places at the end of the string. If the instants go round the old end, those before it move to
+-- the new end, the last ones first, so that none is overwritten before it has moved.
+local function grow(l, cap)
+	local more, before = cap - l.cap, l.n > 0 and inRow(l, 0, l.n) or 0
+	call('SETRANGE', l.key, int(header + width * cap - 1), '\0')
+	if before < l.n then
+		for i = floor((before - 1) / piece) * piece, 0, -piece do
+			call('SETRANGE', l.key, int(place(l, i) + width * more), bytes(l, i, min(piece, before - i)))
+		end
+		l.head = l.head + more
+	end
+	l.cap = cap
+end
+
+-- save drops the dead instants, and adds those of now. A line is written anew, and so is an empty ring, a short one
+-- without room, and one of which little is used.
+function ring.save(l, now)
+	local n, units = l.stored, l.added
+	local need = n + units
+	if l.n > n then
+		l.head = (l.head + l.n - n) % l.cap
+	end
+	l.back, l.newest, l.n = l.back + l.ahead, now, n
 	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < inPlace
-	if anew and need * width <= short then
-		set(l, brief(l) .. rep(encode(now), units))
+	if anew and need <= line then
+		set(l, inLine(l) .. times(encode(now), units))
 		return
 	end
 	if n == 0 then
 		l.back = 0
 	end
-	local new, first = encode(now + l.back), math.min(n, l.cap - l.head)
-	local cap = math.max(need, math.min(need > l.max and l.most or l.max, need < 1024 and need * 2 + 6 or math.floor(need * 9 / 8)))
-	if n > 0 and need > l.cap and l.cap >= inPlace then
-		-- Copying a long ring would delay all users. So it grows in place, and the entries
-		-- from the head to the old end move to the new end.
-		call('SETRANGE', l.key, int(header + width * cap - 1), '\0')
-		if first < n then
-			call('SETRANGE', l.key, int(header + width * (cap - first)), bytes(l, 0, first))
-			l.head = cap - first
-		end
-		l.cap = cap
-	elseif anew or need > l.cap then
-		-- A new ring with room to grow, up to max, or above it up to most.
-		local kept = read(l, 0, n)
-		l.head, l.n, l.cap = 0, need, cap
-		set(l, head(l) .. kept .. rep(new, units) .. rep('\0', width * (cap - need)))
-		return
+	local one, cap = encode(now + l.back), l.cap
+	if anew or need > cap then -- with room to grow, up to max, or above it up to most
+		cap = math.max(need, min(need > l.max and l.most or l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
+		anew = anew or l.cap < inPlace
 	end
-	write(l, n, rep(new, units))
+	if anew then
+		local kept = read(l, 0, n)
+		l.start, l.head, l.cap = header, 0, n
+		if cap < inPlace then
+			l.n, l.cap = need, cap
+			set(l, head(l) .. kept .. times(one, units) .. times('\0', width * (cap - need)))
+			return
+		end
+		set(l, head(l) .. kept)
+		l.text = ''
+	end
+	if cap > l.cap then
+		grow(l, cap)
+	end
+	fill(l, n, units, one)
 	l.n = need
 	finish(l)
 end

@@ -3,7 +3,7 @@
 -- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row.
 -- Whether there is room, the wait and the reading are those of trail.lua; in slots.go they are written out.
 --
--- arguments  cost, max, period: the lease
+-- arguments  cost, less the slots that the action has already; max; period: the lease
 -- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait, or
 --            0 if it has room; if the charge is dated, the first slot's number less that of the
 --            instant, or 0
@@ -14,9 +14,9 @@ local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'
 local int = state.int
 
--- slotID is the first number of an instant. Those of another instant, less than six days away, are
--- others.
-local function slotID(at) return at % 2 ^ 39 * 2 ^ 14 end
+-- slotID is the first number of an instant: at % 2^39 * 2^14. Those of another instant, less than six days
+-- away, are others.
+local function slotID(at) return at % 549755813888 * 16384 end
 
 local function args(ask, kind, shadow, cost, quota, period)
 	local l = trail.args(ask, kind, shadow, cost, quota, period)
@@ -72,14 +72,15 @@ local function amend(key, now, made, list, kind)
 	if l.ahead > 0 then
 		log.save(l, now)
 	end
+	local entries = call('ZCOUNT', key, '-inf', '+inf')
 	for i = 0, l.cost - 1 do
 		if n[1] == 1 then
 			call('ZADD', key, 'XX', int(now), int(first + i))
 		else
-			call('ZREM', key, int(first + i))
+			entries = entries - call('ZREM', key, int(first + i))
 		end
 	end
-	log.expire(l)
+	log.expire(l, entries)
 	return true
 end
 

@@ -10,7 +10,7 @@ return {
 	int = function(n) return format('%d', n) end,
 
 	-- expiry is the expiry of a key in milliseconds, rounded up. at is in microseconds.
-	expiry = function(at) return format('%d', (at + 999) / 1000) end,
+	expiry = function(at) return format('%d', math.floor((at + 999) / 1000)) end,
 
 	-- numbers are the numbers of a rule.
 	numbers = function(list)

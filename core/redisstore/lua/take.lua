@@ -3,6 +3,7 @@
 --
 -- Its keys, its arguments and its reply are in protocol.go. All subjects of a charge pass, or none does.
 
+local clock = require 'clock'
 local plans, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
 local turn = 0 -- the number of the decision. What it notes of a subject is this number, so nothing is cleared
 
@@ -14,11 +15,12 @@ local function plan(word)
 	local rules, subject = {mode = mode, patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0}, nil
 	rules.forced = mode == 'f' or mode == 'o' or nil
 	repeat
-		local further, kind, first, second, third, rest, mark, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)()', at)
+		local further, kind, first, second, third, rest, mark, failures, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
 		local machine, shadow = require(kind), mark ~= ''
 		local l = machine.args(rules, kind, shadow, first, second, third, rest)
 		subject = further == '' and subject or l -- its first limit, where its notes are
 		l.machine, l.shadow, l.subject = machine, shadow, subject
+		l.spared = failures ~= '' and not rules.forced
 		rules[#rules + 1], at = l, next
 	until at > #word
 	if known == 1000 then plans, known = {}, 0 end
@@ -70,7 +72,7 @@ local function decide(keys, args, words, repeats, now, reply)
 				local l = rules[i]
 				local machine = l.machine
 				if pass and not (short and l.shadow and l.subject.short == turn) then
-					machine.charge(l, now)
+					if not l.spared then machine.charge(l, now) end
 				elseif charging then
 					local s = l.subject
 					machine.refuse(l, now, s.banned ~= turn and (s.limited == turn or not l.bans), rules.patient and not pass)
@@ -87,8 +89,7 @@ local function decide(keys, args, words, repeats, now, reply)
 end
 
 return function(keys, args)
-	local time = redis.call('TIME')
-	local now, words, repeats, reply = time[1] * 1000000 + time[2], #args, nil, {}
+	local now, words, repeats, reply = clock(), #args, nil, {}
 	if words > 1 and string.byte(args[words]) == 42 then
 		repeats = {}
 		for number, times in string.gmatch(args[words], '(%d+):(%d+)') do

@@ -36,6 +36,7 @@ type Route struct {
 	Inside       []Inside // what the handler itself charges before all else, by Allow
 	Handler      Handler  // nil writes "done"
 	Settles      Settles  // if not nil, it is the handler
+	Holds        Holds    // if not nil, it is the handler
 }
 
 // A Limit is a Limit around a handler.
@@ -45,6 +46,7 @@ type Limit struct {
 	Action  keyfuncs.Func   // nil is "reply"
 	Routed  bool            // the action is the framework's own Route
 	Config  *nethttp.Config // nil is the short form
+	Guests  bool            // the subject is Optional
 	And     []Limit         // not nil: LimitAll of this and these, of which the Config and Routed are not used
 }
 
@@ -63,6 +65,9 @@ type Handler func(w http.ResponseWriter, r *http.Request, kept func() (core.Deci
 
 // Settles answers, and settles the request with the adapter's Settle.
 type Settles func(w http.ResponseWriter, r *http.Request, settle func(actual int) error)
+
+// Holds answers, and keeps the request's slots with the adapter's Hold.
+type Holds func(w http.ResponseWriter, r *http.Request, hold func() (release func()))
 
 // An Adapter is what [Run] tests.
 type Adapter struct {
@@ -101,6 +106,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"what a function of the limit has shown", testShownByAFunction},
 		{"a handler ignores that Allow has answered", testIgnoredRefusal},
 		{"several subjects", testAll},
+		{"optional subjects", testOptional},
 		{"streaming", testStreaming},
 		{"hijack", testHijack},
 		{"response controller", testResponseController},
@@ -111,6 +117,8 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a silent body", testASilentBody},
 		{"settled costs", testSettle},
 		{"settled after the client has left", testSettleAfterTheClientHasLeft},
+		{"only failures count", testOnlyFailures},
+		{"a proxy on a unix socket", testUnixSocket},
 		{"Retry-After is honest", testRetryAfterIsHonest},
 		{"the second of Reset", testResetSecond},
 		{"a thousand clients come back one by one", testSpread},
@@ -126,6 +134,9 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a slot is not freed or kept by other requests", testSlotOfAnother},
 		{"clients that disconnect leave no slot taken", testSlotsOfClientsThatLeave},
 		{"never more handlers than slots", testNeverMoreHandlersThanSlots},
+		{"a request that enters twice has one slot", testEnteredTwice},
+		{"a slot is held after the handler has returned", testHeldSlot},
+		{"a held slot of a connection that was taken over", testHeldConnections},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, adapters) })
 	}

@@ -1,0 +1,257 @@
+package line
+
+// JSON lines. The scanner checks a line as encoding/json would, and keeps the values of the wanted
+// fields, without an allocation.
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+type jsonLines struct {
+	values
+	root *node
+	b    []byte
+	i    int
+}
+
+func (p *jsonLines) parse(line []byte, r *Request) bool {
+	p.clear()
+	p.b, p.i = line, 0
+	p.space()
+	if !p.object(p.root, 0) {
+		return false
+	}
+	if p.space(); p.i != len(line) {
+		return false
+	}
+	return p.request(r)
+}
+
+// maxDepth is how deep objects and arrays may be nested.
+const maxDepth = 64
+
+func (p *jsonLines) space() {
+	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\r' || p.b[p.i] == '\n') {
+		p.i++
+	}
+}
+
+// next passes over space and takes c, if that comes next.
+func (p *jsonLines) next(c byte) bool {
+	if p.space(); p.i < len(p.b) && p.b[p.i] == c {
+		p.i++
+		return true
+	}
+	return false
+}
+
+// object passes over an object and keeps the values that n looks for. A nil n looks for none.
+func (p *jsonLines) object(n *node, depth int) bool {
+	if depth > maxDepth || !p.next('{') {
+		return false
+	}
+	if p.next('}') {
+		return true
+	}
+	for {
+		p.space()
+		key, escaped, ok := p.str()
+		if !ok || !p.next(':') {
+			return false
+		}
+		p.space()
+		var child *node
+		if n != nil && len(key) > 0 && (escaped || n.first[key[0]]) {
+			if escaped {
+				key = unescape(nil, key)
+			}
+			child = n.below[string(key)]
+		}
+		if !p.value(child, depth) {
+			return false
+		}
+		if !p.next(',') {
+			return p.next('}')
+		}
+	}
+}
+
+func (p *jsonLines) value(n *node, depth int) bool {
+	if p.i >= len(p.b) {
+		return false
+	}
+	switch p.b[p.i] {
+	case '{':
+		return p.object(n, depth+1)
+	case '[':
+		return p.array(depth + 1)
+	case '"':
+		text, escaped, ok := p.str()
+		if ok {
+			p.keep(n, value{text: text, escaped: escaped, quoted: true})
+		}
+		return ok
+	}
+	start := p.i
+	if !p.literal() {
+		return false
+	}
+	if text := p.b[start:p.i]; string(text) != "null" {
+		p.keep(n, value{text: text})
+	}
+	return true
+}
+
+func (p *jsonLines) array(depth int) bool {
+	if depth > maxDepth || !p.next('[') {
+		return false
+	}
+	if p.next(']') {
+		return true
+	}
+	for {
+		if p.space(); !p.value(nil, depth) {
+			return false
+		}
+		if !p.next(',') {
+			return p.next(']')
+		}
+	}
+}
+
+// str passes over a string and returns the bytes between its quotes.
+func (p *jsonLines) str() (text []byte, escaped, ok bool) {
+	if p.i >= len(p.b) || p.b[p.i] != '"' {
+		return nil, false, false
+	}
+	start := p.i + 1
+	for i := start; i < len(p.b); i++ {
+		switch c := p.b[i]; {
+		case !special[c]:
+		case c == '"':
+			p.i = i + 1
+			return p.b[start:i], escaped, true
+		case c == '\\':
+			n := escape(p.b[i:])
+			if n == 0 {
+				return nil, false, false
+			}
+			escaped = true
+			i += n - 1
+		default: // a control character
+			return nil, false, false
+		}
+	}
+	return nil, false, false
+}
+
+// special are the bytes that a string cannot have as they are.
+var special = func() (t [256]bool) {
+	for c := range ' ' {
+		t[c] = true
+	}
+	t['"'], t['\\'] = true, true
+	return t
+}()
+
+// escape is the length of the escape that b starts with, 0 if it is none.
+func escape(b []byte) int {
+	switch {
+	case len(b) < 2:
+		return 0
+	case b[1] != 'u':
+		if strings.IndexByte(`"\/bfnrt`, b[1]) < 0 {
+			return 0
+		}
+		return 2
+	case len(b) < 6:
+		return 0
+	}
+	if _, err := strconv.ParseUint(string(b[2:6]), 16, 32); err != nil {
+		return 0
+	}
+	return 6
+}
+
+func unescape(to, b []byte) []byte {
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 {
+			return append(to, b...)
+		}
+		to = append(to, b[:i]...)
+		n := escape(b[i:])
+		switch c := b[i+1]; c {
+		case 'u':
+			r := codeUnit(b[i:])
+			if utf16.IsSurrogate(r) {
+				second := rune(-1)
+				if rest := b[i+6:]; len(rest) >= 6 && rest[0] == '\\' && rest[1] == 'u' {
+					second = codeUnit(rest)
+				}
+				if r = utf16.DecodeRune(r, second); r != utf8.RuneError {
+					n += 6
+				}
+			}
+			to = utf8.AppendRune(to, r)
+		default:
+			if j := strings.IndexByte("bfnrt", c); j >= 0 {
+				c = "\b\f\n\r\t"[j]
+			}
+			to = append(to, c)
+		}
+		b = b[i+n:]
+	}
+}
+
+// codeUnit is that of an escape \uXXXX.
+func codeUnit(b []byte) rune {
+	n, _ := strconv.ParseUint(string(b[2:6]), 16, 32)
+	return rune(n)
+}
+
+// literal passes over a number, true, false or null.
+func (p *jsonLines) literal() bool {
+	rest := p.b[p.i:]
+	for _, word := range [...]string{"true", "false", "null"} {
+		if len(rest) >= len(word) && string(rest[:len(word)]) == word {
+			p.i += len(word)
+			return true
+		}
+	}
+	if len(rest) > 0 && rest[0] == '-' {
+		p.i++
+	}
+	switch {
+	case p.i < len(p.b) && p.b[p.i] == '0':
+		p.i++
+	case !p.digits():
+		return false
+	}
+	if p.i < len(p.b) && p.b[p.i] == '.' {
+		p.i++
+		if !p.digits() {
+			return false
+		}
+	}
+	if p.i < len(p.b) && (p.b[p.i] == 'e' || p.b[p.i] == 'E') {
+		p.i++
+		if p.i < len(p.b) && (p.b[p.i] == '+' || p.b[p.i] == '-') {
+			p.i++
+		}
+		return p.digits()
+	}
+	return true
+}
+
+func (p *jsonLines) digits() bool {
+	start := p.i
+	for p.i < len(p.b) && '0' <= p.b[p.i] && p.b[p.i] <= '9' {
+		p.i++
+	}
+	return p.i > start
+}

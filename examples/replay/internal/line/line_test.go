@@ -1,0 +1,350 @@
+package line
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestInstants(t *testing.T) {
+	at := func(s string) int64 {
+		u, err := time.Parse(time.RFC3339Nano, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.UnixMicro()
+	}
+	for text, want := range map[string]int64{
+		"10/Oct/2000:13:55:36 -0700": at("2000-10-10T13:55:36-07:00"),
+		"29/Feb/2024:23:59:59 +0530": at("2024-02-29T23:59:59+05:30"),
+		"29/Feb/2023:23:59:59 +0530": -1, "29/Feb/2100:00:00:00 +0000": -1, "31/Apr/2024:00:00:00 +0000": -1,
+		"00/Oct/2000:13:55:36 -0700": -1, "10/Okt/2000:13:55:36 -0700": -1, "10/Oct/2000:13:60:36 -0700": -1,
+		"10/Oct/2000:13:55:36 0700": -1, "10/Oct/2000:13:55:36": -1, "1a/Oct/2000:13:55:36 -0700": -1, "10/Oct/1960:13:55:36 -0700": -1,
+		"2026-11-22T08:00:00Z":                at("2026-11-22T08:00:00Z"),
+		"2026-11-22T08:00:00.1234567+08:00":   at("2026-11-22T00:00:00.123456Z"),
+		"2026-11-22 08:00:00,5+0800":          at("2026-11-22T00:00:00.5Z"),
+		"2026-11-22T08:00:00.Z":               -1,
+		"2026-11-22T08:00:00":                 -1,
+		"2026-13-22T08:00:00Z":                -1,
+		"2026-11-22T08:00:00.999999999-00:30": at("2026-11-22T08:30:00.999999Z"),
+		"1795334400":                          1795334400 * second,
+		"1795334400.1234567":                  1795334400*second + 123456,
+		"1.7953344005e+09":                    1795334400*second + 500_000,
+		"1795334400123":                       1795334400*second + 123_000,
+		"1795334400123456":                    1795334400*second + 123_456,
+		"1795334400123456789":                 -1, // 19 digits are no number of ours
+		"179533440012345678":                  179533440012345678 / 1000,
+		"-1":                                  -1, "1.": -1, ".5": -1, "1e99": -1, "": -1, "x": -1, "NaN": -1, "1e": -1,
+		"99999999999": -1, // the year 5138
+	} {
+		got, ok := anyInstant([]byte(text))
+		if !ok {
+			got.At = -1
+		}
+		if got.At != want {
+			t.Errorf("%q is %d, want %d", text, got.At, want)
+		}
+	}
+}
+
+// Every day from 1970 to 2199 has the instant that package time gives it.
+func TestUnixIsThatOfPackageTime(t *testing.T) {
+	for d := time.Unix(0, 0).UTC(); d.Year() < 2200; d = d.AddDate(0, 0, 1) {
+		y, m, day := d.Date()
+		if got, ok := unix(int64(y), int(m), day, 1, 2, 3); !ok || got != d.Unix()+3723 {
+			t.Fatalf("%v is %d, %t", d, got, ok)
+		}
+	}
+}
+
+func TestDurations(t *testing.T) {
+	tests := []struct {
+		text        string
+		unit, whole unit
+		want        int64
+	}{
+		{"0.123", unitSecond, 0, 123_000}, {"12", unitSecond, 0, 12 * second}, {"12", unitMilli, 0, 12_000}, {"1.5", unitMilli, 0, 1500},
+		{"1500", unitNano, 0, 1}, {"1.5", unitMicro, 0, 1}, {"12.5ms", unitGuess, unitNano, 12_500}, {"1m", unitSecond, 0, 60 * second},
+		{"2000", unitGuess, unitNano, 2}, {"2000", unitGuess, unitSecond, 2000 * second}, {"0.5", unitGuess, unitNano, 500_000},
+		{"5", unitNone, unitNano, 0}, {"", unitSecond, 0, 0}, {"-", unitSecond, 0, 0}, {"-1.5", unitSecond, 0, 0}, {"-5ms", unitSecond, 0, 0},
+		{"x", unitSecond, 0, 0}, {"999999999999999999", unitSecond, 0, 0},
+	}
+	for _, test := range tests {
+		if got := duration([]byte(test.text), test.unit, test.whole); got != test.want {
+			t.Errorf("%q in %d is %d µs, want %d", test.text, test.unit, got, test.want)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	known := new(addresses)
+	for text, want := range map[string]string{
+		"203.0.113.9": "203.0.113.9", "203.0.113.9:4711": "203.0.113.9", "2001:db8:1:2:3::4": "2001:db8:1:2::/64",
+		"[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "::ffff:203.0.113.9": "203.0.113.9", "fe80::1%eth0": "fe80::/64",
+		"client.example.org": "client.example.org", "-": "", "": "", "203.0.113.256": "203.0.113.256", "203.0.113.09": "203.0.113.09",
+		"203.0.113.9.": "203.0.113.9.", "unix:": "unix:", "203.0.113.9:": "203.0.113.9:", "203.0.113": "203.0.113",
+	} {
+		for range 2 { // the second time it is known
+			if got := string(known.canonical([]byte(text))); got != want {
+				t.Errorf("%q is the user %q, want %q", text, got, want)
+			}
+		}
+	}
+	for i := range 2 * knownAddresses {
+		known.canonical(fmt.Appendf(nil, "2001:db8::%x", i))
+	}
+	if len(known.known) > knownAddresses {
+		t.Errorf("%d addresses are remembered", len(known.known))
+	}
+}
+
+func TestCombinedLines(t *testing.T) {
+	const at = `[22/Nov/2026:08:00:00 +0000]`
+	for line, want := range map[string]string{ // address, authuser, method, path
+		`203.0.113.9 - ann ` + at + ` "GET /a?b HTTP/1.1" 200 5`:                            "203.0.113.9 ann GET /a",
+		`203.0.113.9 - ann b [c] ` + at + ` "GET /a HTTP/1.1" 200 - "-" "x" 0.1`:            "203.0.113.9 ann b [c] GET /a",
+		`203.0.113.9 id - ` + at + ` "GET http://h:80/a?b HTTP/1.1" 200 5`:                  "203.0.113.9  GET /a",
+		`203.0.113.9 - "" ` + at + ` "GET http://h?b HTTP/1.1" 200 5`:                       "203.0.113.9  GET /",
+		`example.org:80 203.0.113.9 - ann ` + at + ` "POST /\" HTTP/1.1" 200 5 "-"`:         `203.0.113.9 ann POST /\"`,
+		`host.example.org - - ` + at + ` "OPTIONS * HTTP/1.1" 200 5`:                        "host.example.org  OPTIONS *",
+		`203.0.113.9 - - ` + at + ` "GET /a HTTP/1.1" 200`:                                  "",
+		`203.0.113.9 - - ` + at + ` "GET /a HTTP/1.1" 20 5`:                                 "",
+		`203.0.113.9 - - ` + at + ` "GET /a HTTP/1.1" 200 x`:                                "",
+		`203.0.113.9 - - ` + at + ` "GET /a" 200 5`:                                         "",
+		`203.0.113.9 - - ` + at + ` "GET /a b HTTP/1.1" 200 5`:                              "",
+		`203.0.113.9 - - ` + at + ` "GET  HTTP/1.1" 200 5`:                                  "",
+		`203.0.113.9 - - ` + at + ` "G(T /a HTTP/1.1" 200 5`:                                "",
+		`203.0.113.9 - - ` + at + ` "GET /a HTTP/1.1\" 200 5`:                               "",
+		`203.0.113.9 - - ` + at + ` "GET /a HTTP/1.1\\" 200 5`:                              "203.0.113.9  GET /a",
+		`203.0.113.9 - ` + at + ` "GET /a HTTP/1.1" 200 5`:                                  "",
+		`203.0.113.9 - - 22/Nov/2026:08:00:00 +0000 "GET /a HTTP/1.1" 200 5`:                "",
+		` - - ` + at + ` "GET /a HTTP/1.1" 200 5`:                                           "",
+		`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000]`:                                      "",
+		`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000] "`:                                    "",
+		`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5` + "\x00\xff":  "",
+		`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5 ` + "\x00\xff": "203.0.113.9  GET /",
+	} {
+		by := func(p combined) (r Request, ok bool) {
+			p.addresses = new(addresses)
+			ok = p.parse([]byte(line), &r)
+			return r, ok
+		}
+		address, ok := by(combined{user: fromAddress, id: fromAuth})
+		user, also := by(combined{user: fromAuth})
+		got := ""
+		if ok {
+			got = fmt.Sprintf("%s %s %s %s", address.User, user.User, address.Method, address.Path)
+		}
+		if got != want || ok != also {
+			t.Errorf("%s\nis %q, want %q", line, got, want)
+		}
+		if r, ok := by(combined{}); ok != also || len(r.User) > 0 || len(r.ID) > 0 {
+			t.Errorf("%s\nnames the user %q and the id %q", line, r.User, r.ID)
+		}
+		if string(address.ID) != string(user.User) {
+			t.Errorf("%s\nhas the id %q, want %q", line, address.ID, user.User)
+		}
+	}
+}
+
+// The fields after the request have numbers, whatever comes before it.
+func TestCombinedFieldsHaveNumbers(t *testing.T) {
+	for tail, want := range map[string][]string{ // fields 6 to 11
+		`200 5`:                              {"200", "5", "", "", "", ""},
+		`200 5 "" "curl" "u 7" 0.25`:         {"200", "5", "", "curl", "u 7", "0.25"},
+		`200 - "-" "a \" b" u7 "-"`:          {"200", "", "", `a \" b`, "u7", ""},
+		`304 - "-" "a\\" "u7"`:               {"304", "", "", `a\\`, "u7", ""},
+		`304 5 "-" "open `:                   {"304", "5", "", "", "", ""},
+		`304 5 "x" "y" ` + "\xff z":          {"304", "5", "x", "y", "\xff", "z"},
+		`304 5 "https://[::1]/" "x"  u7 end`: {"304", "5", "https://[::1]/", "x", "", "u7"},
+	} {
+		for _, front := range []string{`203.0.113.9 - ann `, `example.org:80 203.0.113.9 - ann b [c] `} {
+			line := front + `[22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" ` + tail
+			var got []string
+			for n := range want {
+				var r Request
+				p := combined{user: originOf(fmt.Sprint(userField, 6+n)), addresses: new(addresses)}
+				if !p.parse([]byte(line), &r) {
+					t.Fatalf("%s is no request", line)
+				}
+				got = append(got, string(r.User))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s\nhas %q, want %q", line, got, want)
+			}
+		}
+	}
+	for _, user := range []string{"field:-1", "field:0", "field:2", "field:4", "field:5", "field:uid", "field:99999999999999999999"} {
+		var r Request
+		p := combined{user: originOf(user), addresses: new(addresses)}
+		if !p.parse([]byte(`203.0.113.9 - ann [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5`), &r) || len(r.User) > 0 {
+			t.Errorf("%s names the user %q", user, r.User)
+		}
+	}
+}
+
+func jsonParser(f Fields, user string) *jsonLines {
+	return &jsonLines{root: tree(f, user, ""), values: values{byAddress: user == UserAddress, addresses: new(addresses)}}
+}
+
+func TestJSONLines(t *testing.T) {
+	tests := []struct {
+		name   string
+		fields Fields
+		user   string
+		line   string
+		want   string // micros, user, method, path, cost
+	}{
+		{"Caddy", Fields{}, UserAddress, `{"ts":100.5,"duration":0.25,"request":{"remote_ip":"10.0.0.1","client_ip":"10.0.0.2","method":"GET","uri":"/a?b"}}`, "100250000 10.0.0.2 GET /a 1"},
+		{"a Caddy user", Fields{}, UserAuth, `{"ts":100.5,"user_id":"ann","request":{"method":"GET","uri":"/a?b"}}`, "100500000 ann GET /a 1"},
+		{"Caddy with a whole duration", Fields{}, UserAddress, `{"ts":100,"duration":2,"request":{"remote_ip":"10.0.0.1","method":"GET","uri":"/"}}`, "98000000 10.0.0.1 GET / 1"},
+		{"nginx", Fields{}, UserAddress, `{"time_iso8601":"1970-01-01T00:01:40+00:00","remote_addr":"10.0.0.1","request":"GET /a HTTP/1.1","request_time":"0.250"}`, "99750000 10.0.0.1 GET /a 1"},
+		{"nginx, apart", Fields{}, UserAuth, `{"time_local":"01/Jan/1970:00:01:40 +0000","remote_user":"-","request_method":"GET","request_uri":"/a","uri":"/index"}`, "100000000  GET /a 1"},
+		{"Envoy", Fields{}, UserAddress, `{"start_time":"1970-01-01T00:01:40.500Z","duration":250,"method":"GET","path":"/a","downstream_remote_address":"10.0.0.1:80"}`, "100500000 10.0.0.1 GET /a 1"},
+		{"slog", Fields{}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","duration":250000000,"method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100250000 10.0.0.1 GET /a 1"},
+		{"a duration in words", Fields{}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","duration":"250ms","method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100250000 10.0.0.1 GET /a 1"},
+		{"its unit in its name", Fields{Duration: "took_ms"}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","took_ms":250,"duration":9,"method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100250000 10.0.0.1 GET /a 1"},
+		{"no duration", Fields{Duration: "-"}, UserAddress, `{"time":"1970-01-01T00:01:40.5Z","duration":250,"method":"GET","path":"/a","remote_addr":"10.0.0.1:80"}`, "100500000 10.0.0.1 GET /a 1"},
+		{"a user in a field", Fields{}, "field:a.b", `{"a":{"b":7},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 7 GET / 1"},
+		{"a name with a dot", Fields{}, "field:a.b", `{"a.b":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
+		{"escapes", Fields{}, "field:ä", `{"\u00e4":"\ud83d\ude00\n\"\/\ud800x","time":"1970-01-01T00:01:40Z","method":"GET","path":"\/a"}`, "100000000 \U0001f600\n\"/\ufffdx GET /a 1"},
+		{"null is none", Fields{}, "field:u", `{"u":null,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
+		{"an object is none", Fields{}, "field:u", `{"u":{"x":1},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
+		{"a cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":3,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 3"},
+		{"no cost", Fields{Cost: "n"}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
+		{"a cost of 0", Fields{Cost: "n"}, "field:u", `{"u":"x","n":0,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 0"},
+		{"a negative cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":-1,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
+		{"a broken cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":1.5,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
+		{"a huge cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":1000000001,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, ""},
+		{"a start before 1970", Fields{}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","duration":"1h","method":"GET","path":"/"}`, ""},
+		{"no method", Fields{}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","path":"/"}`, ""},
+		{"no time", Fields{}, "field:u", `{"u":"x","method":"GET","path":"/"}`, ""},
+		{"two objects", Fields{}, "field:u", `{"u":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}{}`, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var r Request
+			got := ""
+			if jsonParser(test.fields, test.user).parse([]byte(test.line), &r) {
+				got = fmt.Sprintf("%d %s %s %s %d", r.At, r.User, r.Method, r.Path, r.Cost)
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+const nginxMain = `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" $request_time`
+
+func TestLogFormat(t *testing.T) {
+	const tail = ` 200 5 "-" "x" 0.250`
+	tests := []struct {
+		name, format string
+		fields       Fields
+		user         string
+		line, want   string // micros, user, id, method, path, cost
+	}{
+		{"nginx", nginxMain, Fields{}, UserAddress, `10.0.0.1 - ann [01/Jan/1970:00:01:40 +0000] "GET /a?b HTTP/1.1"` + tail, "99750000 10.0.0.1 ann GET /a 1"},
+		{"no id", nginxMain, Fields{}, UserAddress, `2001:db8::1 - - [01/Jan/1970:00:01:40 +0000] "GET /a?b HTTP/1.1"` + tail, "99750000 2001:db8::/64  GET /a 1"},
+		{"Apache escapes a quote", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "GET /\" HTTP/1.1"` + tail, `99750000 10.0.0.1  GET /\" 1`},
+		{"text is missing", nginxMain, Fields{}, UserAddress, `10.0.0.1 - [01/Jan/1970:00:01:40 +0000] "GET / HTTP/1.1"` + tail, ""},
+		{"no request", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "-"` + tail, ""},
+		{"no duration", nginxMain, Fields{}, UserAddress, `10.0.0.1 - - [01/Jan/1970:00:01:40 +0000] "GET / HTTP/1.1" 200 5 "-" "x" -`, "100000000 10.0.0.1  GET / 1"},
+		{"a header", `[$msec] ${remote_addr}"$request_method $request_uri" uid=$http_x_user_id;`, Fields{}, "field:http_x_user_id", `[100.5] 10.0.0.1"GET /a" uid=u 7;`, "100500000 u 7  GET /a 1"},
+		{"more than the format has", `[$msec] ${remote_addr}"$request_method $request_uri" uid=$http_x_user_id;`, Fields{}, "field:http_x_user_id", `[100.5] 10.0.0.1"GET /a" uid=u; x`, ""},
+		{"fields are given", `$at $who $request_method $uri $n`, Fields{Time: "at", Address: "who", Cost: "n"}, UserAddress, `1970-01-01T00:01:40Z 10.0.0.1:80 PUT /a 7`, "100000000 10.0.0.1  PUT /a 7"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			id := ""
+			if test.user == UserAddress {
+				id = UserAuth
+			}
+			p, err := newLogFormat(&Options{Format: test.format, Fields: test.fields, User: test.user, IDs: id}, values{byAddress: test.user == UserAddress, addresses: new(addresses)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r Request
+			got := ""
+			if p.parse([]byte(test.line), &r) {
+				got = fmt.Sprintf("%d %s %s %s %s %d", r.At, r.User, r.ID, r.Method, r.Path, r.Cost)
+			}
+			if got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// The scanner takes what encoding/json takes, and reads the same from it.
+func FuzzJSON(f *testing.F) {
+	for _, s := range []string{
+		`{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":{"name":"x\u00e4\ud83d\ude00"}}`, `{"user":{"name":-1.5e+3},"a":[1,{"b":[]},"c"]}`,
+		`{"user":{"name":"a"},"user":{"name":"b"}}`, `{}`, `{"user":{"name":"\ud800\u0041"}} `, `{"a":01}`, `{"a":"\x"}`, `{"a":tru}`, `{"a":1,}`, `{"user.name":"q"}`,
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p := jsonParser(Fields{}, "field:user.name")
+		var r Request
+		p.b, p.i = []byte(s), 0
+		p.space()
+		ok := p.object(p.root, 0)
+		if p.space(); ok && p.i != len(s) {
+			ok = false
+		}
+		start := strings.TrimLeft(s, " \t\r\n")
+		want := strings.HasPrefix(start, "{") && json.Valid([]byte(s))
+		if ok != want {
+			if !ok && strings.Count(s, "{")+strings.Count(s, "[") > maxDepth {
+				return // deeper than the scanner goes
+			}
+			t.Fatalf("%q: %t, want %t", s, ok, want)
+		}
+		if !ok {
+			return
+		}
+		p.who(&r)
+		var o struct{ User struct{ Name *string } }
+		d := json.NewDecoder(strings.NewReader(s))
+		if strings.Contains(s, ".") || strings.Count(strings.ToLower(s), "user") != 1 || strings.Count(strings.ToLower(s), "name") != 1 || d.Decode(&o) != nil ||
+			o.User.Name == nil || *o.User.Name == "-" || !strings.Contains(s, `"user"`) || !strings.Contains(s, `"name"`) {
+			return
+		}
+		if got := strings.ToValidUTF8(string(r.User), "\ufffd"); got != strings.ToValidUTF8(*o.User.Name, "\ufffd") && !strings.Contains(got, "\ufffd") {
+			t.Errorf("%q: the user is %q, want %q", s, got, *o.User.Name)
+		}
+	})
+}
+
+// Neither parser allocates for a line.
+func TestParsersDoNotAllocate(t *testing.T) {
+	c := combined{user: fromAddress, id: fromAuth, addresses: new(addresses)}
+	n, err := newLogFormat(&Options{Format: nginxMain, User: UserAddress, IDs: UserAuth}, values{byAddress: true, addresses: new(addresses)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := jsonParser(Fields{}, UserAddress)
+	for line, parse := range map[string]func([]byte, *Request) bool{
+		`203.0.113.9 - - [22/Nov/2026:08:00:00 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x"`:                                                                       c.parse,
+		`2001:db8::7 - - [22/Nov/2026:08:00:01 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x"`:                                                                       c.parse,
+		`{"time":"2026-11-22T08:00:00.123Z","duration":123,"method":"POST","path":"/posts/1/replies","remote_addr":"203.0.113.9:5","x":[1,2,{"y":null}],"z":"\"\u00e4"}`:    j.parse,
+		`{"ts":1795334400.25,"duration":0.5,"request":{"remote_ip":"2001:db8::1","method":"POST","uri":"/posts/1\/replies","headers":{"Accept":["*/*"]}},"user_id":"x\ty"}`: j.parse,
+		`203.0.113.9 - ann [22/Nov/2026:08:00:00 +0000] "POST /posts/1/replies HTTP/1.1" 200 5 "-" "x" 0.250`:                                                               n.parse,
+	} {
+		b := []byte(line)
+		var r Request
+		allocs := testing.AllocsPerRun(100, func() {
+			if !parse(b, &r) {
+				t.Fatal(line)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%g allocations for %s", allocs, line)
+		}
+	}
+}

@@ -1,0 +1,536 @@
+package trial_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/examples/replay/internal/fit"
+	"github.com/tailcut/tailcut/examples/replay/internal/line"
+	"github.com/tailcut/tailcut/examples/replay/internal/report"
+	"github.com/tailcut/tailcut/examples/replay/internal/route"
+	"github.com/tailcut/tailcut/examples/replay/internal/trial"
+)
+
+var forum = []route.Route{
+	{Pattern: "POST /posts/{id}/replies", Action: "reply"},
+	{Pattern: "POST /posts/{id}/likes", Action: "like"},
+	{Pattern: "GET /posts/{id}", Action: "read"},
+	{Pattern: "GET /{$}", Action: "read"},
+}
+
+// muxed asks an http.ServeMux for the action.
+func muxed(t testing.TB, routes []route.Route) func(method, path string) string {
+	if len(routes) == 0 {
+		return func(string, string) string { return route.All }
+	}
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Action", r.Action) })
+	}
+	return func(method, path string) string {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return w.Header().Get("Action")
+	}
+}
+
+// The report of a log is what a recount of it gives, in every format, zipped or not.
+func TestReportIsTheRecount(t *testing.T) {
+	formats := [][]string{{"common"}, {"combined"}, {"nginx"}, {"caddy"}, {"envoy"}, {"slog"}, {"common", "combined", "nginx", "caddy", "envoy", "slog"}}
+	seeds := uint64(21)
+	if testing.Short() {
+		seeds = 7 // each of the formats once
+	}
+	for seed := range seeds {
+		of := formats[seed%uint64(len(formats))]
+		t.Run(fmt.Sprint(seed, of), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 16))
+			var routes []route.Route
+			if seed%2 == 0 {
+				routes = forum
+			}
+			m := makeLog(r, 180, of)
+			log, plain := m.log, m.log
+			if seed%3 == 0 {
+				log = zip(t, log)
+			}
+			if seed%9 == 3 { // and cut off
+				log = log[:len(log)*2/3]
+				z, err := gzip.NewReader(bytes.NewReader(log))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if plain, err = io.ReadAll(z); !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatal(err)
+				}
+			}
+			compare(t, r, log, recounted(plain, muxed(t, routes)), routes)
+		})
+	}
+}
+
+func compare(t *testing.T, r *rand.Rand, log []byte, want *recount, routes []route.Route) {
+	t.Helper()
+	actions := []string{"reply", "like", "read"}
+	if routes == nil {
+		actions = []string{route.All}
+	}
+	max, period := 1+r.IntN(6), time.Duration(1+r.IntN(600))*time.Second
+	capacity, every := 1+r.IntN(6), time.Duration(1+r.IntN(60))*time.Second
+	window, funnel := core.SlidingWindow(max, period), core.Funnel(capacity, core.Every(every))
+	got, err := replay(context.Background(), bytes.NewReader(log), trial.Options{
+		Routes:     routes,
+		Candidates: []trial.Candidate{{Limits: []core.Limit{window}}, {Action: actions[0], Limits: []core.Limit{funnel}}},
+		ShowUsers:  true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]bool{}
+	for _, of := range want.users {
+		for u := range of {
+			users[u] = true
+		}
+	}
+	if a, b := [...]int{int(got.Lines), int(got.Skipped), int(got.Late), int(got.Unrouted), int(got.Requests), got.Users},
+		[...]int{want.lines, want.skipped, want.late, want.left, want.requests, len(users)}; a != b {
+		t.Errorf("lines, skipped, late, left out, requests, users are %v, want %v", a, b)
+	}
+	if got.From.UnixMicro() != want.from || got.To.UnixMicro() != want.to {
+		t.Errorf("from %v to %v, want %v to %v", got.From, got.To, time.UnixMicro(want.from).UTC(), time.UnixMicro(want.to).UTC())
+	}
+	if len(got.Limits) != len(actions)+1 {
+		t.Fatalf("%d rows of limits, want %d", len(got.Limits), len(actions)+1)
+	}
+	for i, row := range got.Limits {
+		pass := sliding(max, period.Microseconds())
+		if i == len(actions) {
+			pass = leaking(capacity, every.Microseconds())
+		}
+		sameLimit(t, row, want.users[row.Action], pass)
+	}
+	sameFit(t, got, want)
+}
+
+func sameLimit(t *testing.T, got report.Limit, users map[string][]int64, pass rule) {
+	t.Helper()
+	want, requests := judge(users, pass), 0
+	for _, times := range users {
+		requests += len(times)
+	}
+	hours := int64(0)
+	for _, day := range got.Hours {
+		for _, n := range day {
+			hours += n
+		}
+	}
+	if a, b := [...]int{int(got.Requests), int(got.Refused), got.Users, got.UsersRefused, int(hours)},
+		[...]int{requests, want.refused, len(users), want.touched, want.refused}; a != b {
+		t.Errorf("%s %s: requests, refused, users, users refused, refused by hour are %v, want %v", got.Action, got.Text, a, b)
+	}
+	if got.LongestWait.Microseconds() != want.longest {
+		t.Errorf("%s %s: the longest wait is %s, want %d µs", got.Action, got.Text, got.LongestWait, want.longest)
+	}
+	for _, u := range got.Most {
+		if int(u.Refused) != want.by[u.Name] {
+			t.Errorf("%s %s: %s was refused %d times, want %d", got.Action, got.Text, u.Name, u.Refused, want.by[u.Name])
+		}
+	}
+	if len(got.Most) != min(10, want.touched) {
+		t.Errorf("%s %s: %d users are listed, of %d", got.Action, got.Text, len(got.Most), want.touched)
+	}
+}
+
+// The fit is the least number that a naive replay finds by trying.
+func sameFit(t *testing.T, got *report.Report, want *recount) {
+	t.Helper()
+	for _, a := range got.Actions {
+		users := want.users[a.Name]
+		check := func(what any, got fit.Least, of func(n int) rule) {
+			t.Helper()
+			n := len(users)
+			least := fit.Least{Nobody: leastNumber(users, 0, of), PerMille: leastNumber(users, n/1000, of), Percent: leastNumber(users, n/100, of)}
+			if got != least {
+				t.Errorf("%s %v: the fit is %v, want %v", a.Name, what, got, least)
+			}
+		}
+		for _, w := range a.Windows {
+			check(w.Period, w.Max, func(n int) rule { return sliding(n, w.Period.Microseconds()) })
+			if last := w.Curve[len(w.Curve)-1]; last != (fit.Point{Max: w.Max.Nobody}) {
+				t.Errorf("%s %s: the curve ends with %v", a.Name, w.Period, last)
+			}
+			for _, p := range w.Curve {
+				if touched := judge(users, sliding(p.Max, w.Period.Microseconds())).touched; p.Share != float64(touched)/float64(a.Users) {
+					t.Errorf("%s %s: max %d touches %g of %d users, want %d", a.Name, w.Period, p.Max, p.Share, a.Users, touched)
+				}
+			}
+		}
+		for _, f := range a.Funnels {
+			n, d := map[core.Rate]int64{core.Every(time.Second): 1, core.Per(30, time.Minute): 2, core.Per(10, time.Minute): 6, core.Every(time.Minute): 60}[f.Rate], int64(1_000_000)
+			check(f.Rate, f.Capacity, func(c int) rule { return leaking(c, n*d) })
+		}
+		if len(a.Windows) != 4 || len(a.Funnels) != 4 {
+			t.Errorf("%s has %d windows and %d funnels", a.Name, len(a.Windows), len(a.Funnels))
+		}
+	}
+}
+
+// lines is a log of JSON lines, one for each user and instant.
+func lines(hits ...any) string {
+	var b strings.Builder
+	for i := 0; i < len(hits); i += 2 {
+		fmt.Fprintf(&b, `{"time":%q,"method":"GET","path":"/","user":%q}`+"\n", hits[i], hits[i+1])
+	}
+	return b.String()
+}
+
+func run(t *testing.T, log string, o trial.Options) *report.Report {
+	t.Helper()
+	o.Line.User = line.UserAuth
+	r, err := replay(t.Context(), strings.NewReader(log), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// A request an hour before the newest one above it counts, and one a microsecond earlier is late.
+func TestLateIsMoreThanAnHour(t *testing.T) {
+	r := run(t, lines(
+		"2026-11-22T08:00:00.000001Z", "a",
+		"2026-11-22T07:00:00.000001Z", "b",
+		"2026-11-22T07:00:00Z", "c",
+		"2026-11-22T06:00:00Z", "d",
+		"2026-11-22T09:00:00.000002Z", "a",
+		"2026-11-22T08:00:00.000001Z", "b",
+		"2026-11-22T08:00:00.000002Z", "e",
+	), trial.Options{})
+	if r.Late != 3 || r.Requests != 4 || r.Users != 3 {
+		t.Errorf("late %d, requests %d, users %d; want 3, 4, 3", r.Late, r.Requests, r.Users)
+	}
+}
+
+// A request that is left out moves the newest instant all the same, and can be late itself.
+func TestLateIsAskedOfAllRequests(t *testing.T) {
+	log := lines("2026-11-22T09:00:01Z", "-", "2026-11-22T08:00:00Z", "a", "2026-11-22T08:00:00Z", "-", "2026-11-22T09:00:00Z", "a")
+	if r := run(t, log, trial.Options{}); r.Late != 2 || r.Anonymous != 1 || r.Requests != 1 {
+		t.Errorf("late %d, anonymous %d, requests %d; want 2, 1, 1", r.Late, r.Anonymous, r.Requests)
+	}
+}
+
+// The order of the lines does not matter within an hour.
+func TestOrderWithinAnHourDoesNotMatter(t *testing.T) {
+	var log []string
+	random := rand.New(rand.NewPCG(1, 1))
+	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	for range 500 {
+		at := start.Add(time.Duration(random.Int64N(int64(time.Hour))))
+		log = append(log, lines(at.Format(time.RFC3339Nano), fmt.Sprint(random.IntN(20))))
+	}
+	o := trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(2, time.Minute)}}}}
+	text := func() string {
+		b, err := json.Marshal(run(t, strings.Join(log, ""), o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	slices.Sort(log)
+	want := text()
+	for range 5 {
+		random.Shuffle(len(log), func(i, j int) { log[i], log[j] = log[j], log[i] })
+		if got := text(); got != want {
+			t.Errorf("%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// Several limits of a candidate are one limiter. Candidates do not see each other.
+func TestCandidatesAreIndependent(t *testing.T) {
+	var hits []any
+	for i := range 6 {
+		hits = append(hits, fmt.Sprintf("2026-11-22T08:00:0%dZ", i), "a")
+	}
+	window, daily := core.SlidingWindow(2, time.Minute), core.FixedWindow(3, 24*time.Hour)
+	r := run(t, lines(hits...), trial.Options{Candidates: []trial.Candidate{
+		{Limits: []core.Limit{window}}, {Limits: []core.Limit{daily}}, {Limits: []core.Limit{window, daily}}, {Limits: []core.Limit{window}},
+	}})
+	var refused []int64
+	for _, l := range r.Limits {
+		refused = append(refused, l.Refused)
+	}
+	if !slices.Equal(refused, []int64{4, 3, 4, 4}) || r.Limits[2].Text != "SlidingWindow(2, 1m) and FixedWindow(3, 24h)" || r.Limits[1].LongestWait != 24*time.Hour-3*time.Second {
+		t.Errorf("refused %v; %+v", refused, r.Limits)
+	}
+}
+
+// A limit with PerUser counts all of a user's actions together, in the order of time.
+func TestPerUserCountsActionsTogether(t *testing.T) {
+	var log strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&log, `{"time":"2026-11-22T08:00:0%dZ","method":"POST","path":"/posts/1/%s","user":"a"}`+"\n", i, []string{"likes", "replies"}[i%2])
+	}
+	window := core.SlidingWindow(3, time.Minute)
+	r := run(t, log.String(), trial.Options{Routes: forum[:2], Candidates: []trial.Candidate{{Limits: []core.Limit{window.PerUser()}}, {Limits: []core.Limit{window}}}})
+	var refused []string
+	for _, l := range r.Limits {
+		refused = append(refused, fmt.Sprint(l.Action, l.Refused))
+	}
+	if want := []string{"reply2", "like1", "reply0", "like0"}; !slices.Equal(refused, want) {
+		t.Errorf("%v, want %v", refused, want)
+	}
+}
+
+// The ids behind a user are those of all its requests that are replayed, in whichever order and
+// shard, and in every format.
+func TestIDsBehindAnAddress(t *testing.T) {
+	const combined = `%s - %s [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5` + "\n"
+	const object = `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","remote_addr":%q,"user_id":%q,"uid":"one"}` + "\n"
+	const text = `%s {%s} 1795334400.000 GET / one` + "\n"
+	random := rand.New(rand.NewPCG(1, 13))
+	for name, test := range map[string]struct {
+		line string
+		o    trial.Options
+		one  bool
+	}{
+		"Combined":         {combined, trial.Options{}, false},
+		"JSON":             {object, trial.Options{}, false},
+		"a field":          {object, trial.Options{Line: line.Options{IDs: "field:uid"}}, true},
+		"a log_format":     {text, trial.Options{Line: line.Options{Format: "$remote_addr {$remote_user} $msec $request_method $uri $uid"}}, false},
+		"a variable of it": {text, trial.Options{Line: line.Options{Format: "$remote_addr {$x} $msec $request_method $uri $uid", IDs: "field:uid"}}, true},
+		"a number":         {strings.TrimSuffix(combined, "\n") + ` "-" "curl" "one"` + "\n", trial.Options{Line: line.Options{IDs: "field:10"}}, true},
+		"not a log_format": {combined, trial.Options{Line: line.Options{IDs: "field:uid"}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]map[string]bool{}
+			var log strings.Builder
+			for range 2000 {
+				address, id := fmt.Sprintf("203.0.113.%d", random.IntN(8)), "-"
+				if n := random.IntN(30); n > 0 && address != "203.0.113.0" {
+					id = fmt.Sprint("u", n*n/40)
+				}
+				fmt.Fprintf(&log, test.line, address, id)
+				if want[address] == nil {
+					want[address] = map[string]bool{}
+				}
+				switch {
+				case test.one:
+					want[address]["one"] = true
+				case name != "not a log_format" && id != "-":
+					want[address][id] = true
+				}
+			}
+			test.o.ShowUsers = true
+			test.o.Candidates = []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour)}}}
+			r, err := replay(t.Context(), strings.NewReader(log.String()), test.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Limits[0].Most) != 8 {
+				t.Fatalf("%+v", r.Limits[0].Most)
+			}
+			for _, u := range r.Limits[0].Most {
+				if u.IDs != len(want[u.Name]) {
+					t.Errorf("%s has %d ids, want %d", u.Name, u.IDs, len(want[u.Name]))
+				}
+			}
+		})
+	}
+}
+
+// A cost is charged, and a cost that can never pass is refused without a wait.
+func TestCost(t *testing.T) {
+	log := `{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":"a","n":3}
+{"time":"2026-11-22T08:00:01Z","method":"GET","path":"/","user":"a","n":0}
+{"time":"2026-11-22T08:00:02Z","method":"GET","path":"/","user":"a","n":2}
+{"time":"2026-11-22T08:00:03Z","method":"GET","path":"/","user":"b","n":9}
+`
+	r := run(t, log, trial.Options{Line: line.Options{Fields: line.Fields{Cost: "n"}}, Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(4, time.Minute)}}}})
+	l, fit := r.Limits[0], r.Actions[0].Windows[0].Max.Nobody
+	if l.Requests != 4 || l.Refused != 2 || l.Never != 1 || l.UsersRefused != 2 || l.LongestWait != 58*time.Second || fit != 9 {
+		t.Errorf("%+v, fit %d", l, fit)
+	}
+}
+
+// The hours are those of the log's clock.
+func TestHours(t *testing.T) {
+	r := run(t, lines("2026-11-22T08:30:00+09:00", "a", "2026-11-22T08:59:59+09:00", "a", "2026-11-22T00:00:00Z", "a"),
+		trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour)}}}})
+	var requests, refusals report.Hours
+	requests[time.Sunday][8], requests[time.Sunday][9] = 2, 1
+	refusals[time.Sunday][8], refusals[time.Sunday][9] = 1, 1
+	if r.Offset != 9*3600 || r.Actions[0].Hours != requests || r.Limits[0].Hours != refusals || r.WholeSeconds != true {
+		t.Errorf("offset %d, %v, %v", r.Offset, r.Actions[0].Hours, r.Limits[0].Hours)
+	}
+}
+
+func TestUsersAreHashed(t *testing.T) {
+	log := lines("2026-11-22T08:00:00Z", "ann", "2026-11-22T08:00:00Z", "ann", "2026-11-22T08:00:00.5Z", "ann", "2026-11-22T08:00:00Z", "bob", "2026-11-22T08:00:00Z", "bob")
+	o := trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour)}}, {Limits: []core.Limit{core.FixedWindow(1, time.Hour)}}}}
+	r := run(t, log, o)
+	a, b := r.Limits[0].Most, r.Limits[1].Most
+	if len(a) != 2 || !slices.Equal(a, b) || a[0].Name == a[1].Name || len(a[0].Name) != 12 || strings.Contains(a[0].Name, "ann") || r.WholeSeconds {
+		t.Errorf("%v and %v, want the same two hashes", a, b)
+	}
+	if again := run(t, log, o).Limits[0].Most; again[0].Name == a[0].Name {
+		t.Errorf("two reports have the same hash %s", a[0].Name)
+	}
+	o.ShowUsers = true
+	if got := run(t, log, o).Limits[0].Most; !slices.Equal(got, []report.RefusedUser{{Name: "ann", Refused: 2}, {Name: "bob", Refused: 1}}) {
+		t.Error(got)
+	}
+}
+
+func TestLongLinesAreSkippedAndOthersRead(t *testing.T) {
+	request := lines("2026-11-22T08:00:00Z", "a")
+	log := strings.Repeat("x", 5<<20) + "\n" + request + `{"x":"` + strings.Repeat("y", 1<<19) + `",` + request[1:] + strings.Repeat("\n", 3)
+	if r := run(t, log, trial.Options{}); r.Lines != 6 || r.Skipped != 4 || r.Requests != 2 {
+		t.Errorf("lines %d, skipped %d, requests %d; want 6, 4, 2", r.Lines, r.Skipped, r.Requests)
+	}
+}
+
+func TestGzip(t *testing.T) {
+	one, two := zip(t, []byte(lines("2026-11-22T08:00:00Z", "a"))), zip(t, []byte(lines("2026-11-22T08:00:00Z", "b")))
+	if r := run(t, string(one)+string(two), trial.Options{}); r.Requests != 2 || r.Damage != nil {
+		t.Errorf("two streams in one have %d requests, damage %v", r.Requests, r.Damage)
+	}
+	if r := run(t, string(one)+"garbage", trial.Options{}); r.Requests != 1 || !errors.Is(r.Damage, gzip.ErrHeader) && !errors.Is(r.Damage, io.ErrUnexpectedEOF) {
+		t.Errorf("garbage behind it: %d requests, damage %v", r.Requests, r.Damage)
+	}
+	broken := bytes.Clone(one)
+	broken[len(broken)-6]++ // of the checksum
+	if r := run(t, string(broken), trial.Options{}); r.Requests != 1 || !errors.Is(r.Damage, gzip.ErrChecksum) {
+		t.Errorf("a wrong checksum: %d requests, damage %v", r.Requests, r.Damage)
+	}
+	_, err := replay(t.Context(), strings.NewReader("\x1f\x8bnothing else"), trial.Options{})
+	if !errors.Is(err, trial.ErrNoRequest) || !strings.Contains(err.Error(), "gzip") {
+		t.Errorf("only the magic: %v", err)
+	}
+}
+
+func TestErrorsOfTheReader(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	disk := errors.New("disk on fire")
+	log := lines("2026-11-22T08:00:00Z", "a")
+	for name, r := range map[string]io.Reader{
+		"plain": io.MultiReader(strings.NewReader(log), iotest.ErrReader(disk)),
+		"gzip":  io.MultiReader(bytes.NewReader(zip(t, []byte(log))[:30]), iotest.ErrReader(disk)),
+	} {
+		if _, err := replay(t.Context(), r, trial.Options{}); !errors.Is(err, disk) {
+			t.Errorf("%s: %v, want the reader's error", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	endless := newStream(math.MaxInt, 10, 1000, "combined")
+	stop := readerFunc(func(b []byte) (int, error) {
+		if endless.line > 50_000 {
+			cancel()
+		}
+		return endless.Read(b)
+	})
+	if _, err := replay(ctx, stop, trial.Options{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+// replay makes a trial and runs it.
+func replay(ctx context.Context, log io.Reader, o trial.Options) (*report.Report, error) {
+	t, err := trial.New(o)
+	if err != nil {
+		return nil, err
+	}
+	return t.Run(ctx, log)
+}
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func TestBadOptionsAreErrors(t *testing.T) {
+	window := []core.Limit{core.SlidingWindow(1, time.Hour)}
+	for name, o := range map[string]trial.Options{
+		"format":              {Line: line.Options{Format: "xml"}},
+		"user":                {Line: line.Options{User: "me"}},
+		"field":               {Line: line.Options{User: "field:"}},
+		"no time in it":       {Line: line.Options{Format: "$remote_addr $request"}},
+		"no request in it":    {Line: line.Options{Format: "$remote_addr $msec $request_method"}},
+		"no user in it":       {Line: line.Options{Format: "$msec $request"}},
+		"no such user in it":  {Line: line.Options{Format: "$remote_addr $msec $request", User: "field:uid"}},
+		"no id in it":         {Line: line.Options{Format: "$remote_addr $msec $request", IDs: "field:uid"}},
+		"nothing between":     {Line: line.Options{Format: "$remote_addr$msec $request"}},
+		"ids":                 {Line: line.Options{IDs: "address"}},
+		"ids of themselves":   {Line: line.Options{User: line.UserAuth, IDs: line.UserAuth}},
+		"pattern":             {Routes: []route.Route{{Pattern: "x", Action: "y"}}},
+		"no action":           {Routes: []route.Route{{Pattern: "/x"}}},
+		"host":                {Routes: []route.Route{{Pattern: "example.org/", Action: "y"}}},
+		"twice":               {Routes: []route.Route{{Pattern: "/x", Action: "y"}, {Pattern: "/x", Action: "z"}}},
+		"no limit":            {Candidates: []trial.Candidate{{}}},
+		"limit of no action":  {Candidates: []trial.Candidate{{Action: "y", Limits: window}}},
+		"limit in flight":     {Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour), core.InFlight(3).Shadow()}}}},
+		"shadow limit":        {Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(1, time.Hour), core.FixedWindow(9, time.Hour).Shadow()}}}},
+		"limit out of bounds": {Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(0, time.Hour)}}}},
+	} {
+		if r, err := trial.New(o); err == nil || r != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is kept does not grow with the log: after a day and after three it is as much.
+func TestMemoryIsBounded(t *testing.T) {
+	const lines, users, rate = 300_000, 1000, 1
+	s := newStream(lines, users, rate, "combined") // three and a half days
+	var live []uint64
+	step := lines / 7
+	r, err := replay(t.Context(), readerFunc(func(b []byte) (int, error) {
+		if s.line >= (len(live)+1)*step {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			live = append(live, m.HeapAlloc)
+		}
+		return s.Read(b)
+	}), trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{core.SlidingWindow(5, time.Minute), core.Funnel(100, core.Every(time.Minute))}}}})
+	if err != nil || r.Requests != lines {
+		t.Fatal(r, err)
+	}
+	day, end := live[2], live[len(live)-1]
+	if end > day+day/5 || end > 64<<20 {
+		t.Errorf("after %v of 7 parts %v bytes live", len(live), live)
+	}
+}
+
+// A calendar window is decided on the log's own dates.
+func TestACalendarWindowHasTheDatesOfTheLog(t *testing.T) {
+	var hits []any
+	for _, at := range []string{"2026-02-27T10:00:00Z", "2026-02-28T15:59:59Z", "2026-02-28T15:59:59.5Z", "2026-02-28T16:00:00Z", "2026-03-31T15:59:59Z", "2026-03-31T16:00:00Z"} {
+		hits = append(hits, at, "a")
+	}
+	month, err := core.ParseLimit("CalendarWindow(2, month, Asia/Shanghai)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, lines(hits...), trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{month}}}})
+	if l := r.Limits[0]; l.Refused != 1 || l.LongestWait != 500*time.Millisecond || l.Text != month.String() {
+		t.Errorf("%+v", l)
+	}
+}
