@@ -41,7 +41,9 @@ var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 // A caller who is banned waits until the ban ends, even if the ban comes while it waits. But a ban does
 // not take a reserved turn away.
 //
-// If the store fails, all waiting callers ask it at once.
+// If the store fails, all waiting callers ask it at once. A deadline does not cut short a call of the store
+// that is under way: its answer counts. So Wait may return after the deadline, by the store's own timeout,
+// and by a second at most.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -52,8 +54,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 }
 
 // WaitFor is [Limiter.WaitN] for a caller that waits for at most the duration most, and at most a
-// year: if its turn comes later, the error is [ErrRefused]. Unlike ctx's deadline, the end of most
-// does not cut short a call of the store that is under way: its answer counts.
+// year: if its turn comes later, the error is [ErrRefused].
 func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (Decision, error) {
 	return WaitAll(ctx, most, Subject{l, user, action, n})
 }
@@ -229,7 +230,7 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	if w.records {
 		ask.Mode = machine.ModePatient
 	}
-	err := decide(ctx, ask, w.subjects, &d)
+	err := w.decide(ctx, ask, &d)
 	switch {
 	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err
@@ -239,6 +240,27 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 		return w.refuse(ctx, 0)
 	}
 	return d, ErrRefused
+}
+
+// decide asks the store. If ctx's deadline ends meanwhile, the answer still counts: otherwise what the
+// call has charged would be charged for nobody. A store that does not answer has fairTime after the
+// deadline. A cancellation ends the call at once.
+func (w *waiter) decide(ctx context.Context, ask machine.Ask, d *Decision) error {
+	end, ends := ctx.Deadline()
+	if !ends {
+		return decide(ctx, ask, w.subjects, d)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	call, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(fairTime))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if ctx.Err() == context.Canceled {
+			cancel()
+		}
+	})()
+	return decide(call, ask, w.subjects, d)
 }
 
 // timeLeft is how long the waiter can still wait.
@@ -261,7 +283,7 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 		ctx, ask.Mode = context.WithoutCancel(ctx), machine.ModePeek
 	}
 	var d Decision
-	err := decide(ctx, ask, w.subjects, &d)
+	err := w.decide(ctx, ask, &d)
 	switch {
 	case err != nil || d.Allowed && ask.Mode == machine.ModeCharge:
 		return d, err
