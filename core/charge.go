@@ -161,7 +161,7 @@ func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
 			At: now, Readings: readings[:n:n], and: d.receipt,
 		}
 		if takeSlots(own.Limits) {
-			d.receipt.slots = newTakenSlots(own.slotWaiters)
+			d.receipt.slots = newTakenSlots(own.slotWaiters, own.Limits)
 		}
 		readings = readings[n:]
 	}
