@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -67,6 +68,8 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	}
 	home := subjects[0].limiter
 	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
+	_, ends := ctx.Deadline()
+	w.endless = most >= maxPeriod && !ends
 	if _, dry := find[*shadow](home.store); dry || w.never || w.cost == 0 {
 		err := decide(ctx, machine.Ask{}, subjects, &d)
 		if err == nil && !d.Allowed {
@@ -100,6 +103,7 @@ type waiter struct {
 	never    bool  // a cost can never pass
 	reserves bool  // a turn can be reserved
 	records  bool  // the store records refusals
+	endless  bool  // neither the context nor the caller says when to give up
 	begun    time.Time
 	patience time.Duration // from begun
 
@@ -174,6 +178,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		// Other processes compete for the turn: ask ever more rarely, but in time.
 		pause := max(d.RetryAfter, min(time.Since(first)/16, w.timeLeft()/2))
 		turn, freed := time.Now().Add(d.RetryAfter), (chan struct{})(nil)
+		w.warn(d)
 		if d.Reason == ReasonInFlight { // a slot may be released at any moment
 			turn, freed, pause = time.Time{}, w.freed, min(d.RetryAfter, slotEvery, w.timeLeft())
 		}
@@ -199,6 +204,7 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	}
 	if pause > 0 {
 		at := time.Now().Add(pause)
+		w.warn(Decision{RetryAfter: pause})
 		w.q.learn(0, at, true)
 		err := sleep(ctx, pause-handover, nil)
 		if err == nil {
@@ -219,6 +225,15 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	}
 	d.ResetAfter -= pause
 	return d, nil
+}
+
+// warn logs, once for a limiter, that a caller who has set no deadline waits for a turn that is far away.
+func (w *waiter) warn(d Decision) {
+	const far = time.Hour
+	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && !w.subjects[0].limiter.waitQueues.warned.Swap(true) {
+		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitFor",
+			"code", "long-wait", "wait", d.RetryAfter)
+	}
 }
 
 // attempt asks the store for the action, up to that many microseconds ahead of its turn. Waiting does not

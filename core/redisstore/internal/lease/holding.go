@@ -175,7 +175,7 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 // room is about how many units remain on the server: those of its last answer, and what a full quota that comes
 // back steadily has gained since.
 func (h *holding) room(now time.Time) int64 {
-	l := &h.limits[h.last.Binding]
+	l := &h.charge.Limits()[h.last.Binding]
 	past := min(now.Sub(h.at), l.Period())
 	return int64(h.last.Remaining) + int64(float64(l.Quota())*float64(past)/float64(l.Period()))
 }
