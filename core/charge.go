@@ -219,7 +219,7 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
 		if takeSlots(o.terms.Limits) {
-			d.receipt.slots = newTakenSlots(o.terms.slotWaiters, o.terms.Limits)
+			d.receipt.slots = newTakenSlots(d.receipt, o.terms.slotWaiters)
 		}
 		readings = readings[n:]
 	}
