@@ -98,6 +98,10 @@ func (a *addresses) look(b []byte) address {
 
 // parseAddress reads an address with or without a port, in brackets or not.
 func parseAddress(b []byte) address {
+	if len(b) > 4 && bytes.EqualFold(b[:4], []byte("for=")) { // of the header Forwarded
+		b, _, _ = bytes.Cut(b[4:], []byte{';'})
+		b = bytes.Trim(b, `"`)
+	}
 	if len(b) > longestAddress {
 		return address{}
 	}

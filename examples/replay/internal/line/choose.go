@@ -38,7 +38,7 @@ func (s *seen) add(p pick, user []byte) {
 func (s *seen) pick() (p pick, note string) {
 	most := max(s.at[pickFirst], s.at[pickSecond], s.at[pickForwarded])
 	for other := pickSecond; other < picks; other++ {
-		if s.at[other]*10 >= most*9 && len(s.values[other]) >= 3*max(1, len(s.values[p])) {
+		if s.at[pickFirst] > 0 && s.at[other]*10 >= most*9 && len(s.values[other]) >= 3*max(1, len(s.values[p])) {
 			p = other
 		}
 	}
@@ -47,7 +47,7 @@ func (s *seen) pick() (p pick, note string) {
 		note = fmt.Sprintf("Lines have several addresses. The user is %s, since the first is one of only %d, as those of proxies or servers are.", picked[p], len(s.values[pickFirst]))
 	case s.at[pickSecond]*10 >= most*9 && most > 0:
 		note = "Lines have several addresses in front. The user is the first; to take another one, describe the line with -format, such as '$proxy $remote_addr - $remote_user [$time_local] \"$request\" $rest'."
-	case s.at[pickForwarded]*10 >= most && most > 0 && len(s.values[pickForwarded]) > len(s.values[pickFirst]):
+	case s.at[pickFirst] > 0 && s.at[pickForwarded]*10 >= most && len(s.values[pickForwarded]) > len(s.values[pickFirst]):
 		note = "Lines have a list of X-Forwarded-For too, and it varies more than the first address, which is the user. If that is a proxy, name the other one with -user field:NAME or NUMBER."
 	}
 	if s.lists {

@@ -103,7 +103,7 @@ func (p *combined) bracket(line []byte, r *Request) (start, end int, o Outcome) 
 			return 0, 0, o
 		}
 		open += i + 1
-		if n := bytes.IndexByte(line[open:min(len(line), open+48)], ']'); n >= len("2006-01-02T15:04:05") {
+		if n := bytes.IndexByte(line[open:min(len(line), open+48)], ']'); n >= len("1700000000") {
 			if t, ok := anyInstant(line[open : open+n]); ok {
 				r.Instant, r.End = t, t.At
 				return open - 1, open + n + 1, IsRequest

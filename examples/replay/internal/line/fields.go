@@ -37,6 +37,7 @@ var aliases = [fields][]alias{
 	fieldDate:   {{"date", unitSecond}},
 	fieldTime: {
 		{"start_time", unitNone}, // Envoy
+		{"started_at", unitNone}, // Kong
 		{"StartUTC", unitNone},   // Traefik
 		{"StartLocal", unitNone},
 		{"time", unitSecond}, // log/slog, zerolog, logrus
@@ -47,6 +48,10 @@ var aliases = [fields][]alias{
 		{"timestamp", unitSecond},
 		{"@timestamp", unitSecond},
 		{"datetime", unitSecond},
+		{"@t", unitSecond},               // Serilog
+		{"requestTimeEpoch", unitSecond}, // Amazon's API Gateway
+		{"requestTime", unitSecond},
+		{"EdgeStartTimestamp", unitNone}, // Cloudflare
 	},
 	fieldDuration: {
 		{"request_time", unitNginx},
@@ -62,20 +67,23 @@ var aliases = [fields][]alias{
 		{"httpRequest.latency", unitSecond},
 		{"response_time", unitUnknown},
 		{"response_time_ms", unitMilli},
+		{"event.duration", unitNano}, // ECS
 	},
 	fieldMethod: {
 		{"request.method", 0}, {"request_method", 0}, {"method", 0}, {"RequestMethod", 0}, {"http_method", 0}, {"verb", 0},
 		{"httpRequest.requestMethod", 0}, {"http.request.method", 0}, {"req.method", 0},
+		{"httpMethod", 0}, {"httpRequest.httpMethod", 0}, {"ClientRequestMethod", 0},
 	},
 	fieldPath: {
 		{"request.uri", 0}, {"request_uri", 0}, {"uri", 0}, {"path", 0}, {"url", 0}, {"RequestPath", 0}, {"request_path", 0},
 		{"httpRequest.requestUrl", 0}, {"url.original", 0}, {"url.path", 0}, {"req.url", 0},
+		{"httpRequest.uri", 0}, {"ClientRequestURI", 0},
 	},
 	fieldRequest: {{"request", 0}, {"request_line", 0}},
 	fieldForwarded: {
 		{"http_x_forwarded_for", 0}, {"x_forwarded_for", 0}, {"X-Forwarded-For", 0}, {"x-forwarded-for", 0}, {"xff", 0}, {"forwarded_for", 0},
 		{"request.headers.X-Forwarded-For", 0}, {"request_X-Forwarded-For", 0}, {"http_x_real_ip", 0}, {"x_real_ip", 0}, {"realip_remote_addr", 0},
-		{"fwd", 0}, {"proxy_add_x_forwarded_for", 0},
+		{"fwd", 0}, {"req.headers.x-forwarded-for", 0}, {"proxy_add_x_forwarded_for", 0},
 	},
 }
 
@@ -85,7 +93,8 @@ var (
 		{"request.client_ip", 0}, {"request.remote_ip", 0}, {"request.remote_addr", 0}, {"remote_addr", 0}, {"remote_ip", 0}, {"client_ip", 0},
 		{"ClientHost", 0}, {"ClientAddr", 0}, {"downstream_remote_address", 0}, {"remote_address", 0}, {"ip", 0}, {"client", 0}, {"remote", 0},
 		{"client_addr", 0}, {"clientip", 0}, {"clientIp", 0}, {"remoteAddr", 0}, {"real_ip", 0}, {"httpRequest.remoteIp", 0}, {"client.ip", 0},
-		{"source.address", 0}, {"source.ip", 0}, {"remote_host", 0}, {"req.remoteAddress", 0}, {"host_ip", 0}, {"peer", 0},
+		{"source.address", 0}, {"source.ip", 0}, {"remote_host", 0}, {"req.remoteAddress", 0},
+		{"ClientIp", 0}, {"ClientIP", 0}, {"httpRequest.clientIp", 0},
 	}
 	authUserNames = []alias{{"remote_user", 0}, {"user_id", 0}, {"user", 0}, {"ClientUsername", 0}, {"user.name", 0}, {"user.id", 0}}
 )

@@ -180,6 +180,7 @@ func (t Instant) rest(s int64, rest []byte) (Instant, bool) {
 	case len(rest) == 1 && rest[0] == 'Z', len(rest) >= 3 && (string(rest[:3]) == "UTC" || string(rest[:3]) == "GMT"):
 		t.Zoned = true
 	case len(rest) == 6 && rest[3] == ':' && t.zone(rest[0], pair(rest, 1), pair(rest, 4)):
+	case len(rest) == 3 && t.zone(rest[0], pair(rest, 1), 0):
 	case (len(rest) == 5 || len(rest) > 5 && rest[5] == ' ') && t.zone(rest[0], pair(rest, 1), pair(rest, 3)):
 	default:
 		return t, false

@@ -175,6 +175,7 @@ func (o *Options) reader() (*Reader, error) {
 				return nil, err
 			}
 			if err == nil {
+				p.guessed = auto
 				w.parsers = append(w.parsers, p)
 			}
 		}
@@ -231,7 +232,7 @@ func (w *Reader) Read(b []byte, r *Request) Outcome {
 	if w.numbered {
 		b = unnumbered(b)
 	}
-	o := w.read(b, r, Instant{})
+	o := w.read(withoutBOM(b), r, Instant{})
 	if o == IsRequest && r.zoneless {
 		shift := w.zone.offset(r.End) * second
 		r.At, r.End = r.At-shift, r.End-shift
@@ -253,9 +254,11 @@ func (w *Reader) read(b []byte, r *Request, outer Instant) Outcome {
 	if b[start] == '{' && w.json != nil {
 		return w.object(b[start:], r, outer)
 	}
-	best := w.try(b, r)
-	if best != Unknown {
-		return best
+	best, whole := Unknown, b
+	if !w.parts.open() && !isPart(b) {
+		if best = w.try(b, r); !best.Lost() {
+			return best
+		}
 	}
 	rest, p := unwrap(b)
 	switch {
@@ -264,22 +267,27 @@ func (w *Reader) read(b []byte, r *Request, outer Instant) Outcome {
 	case p.at.At > 0:
 		outer = p.at
 	}
-	if whole := w.parts.whole(rest, p.stream); len(whole) != len(b) {
-		if whole[0] == '{' && w.json != nil {
-			return w.object(whole, r, outer)
+	if len(rest) < len(b) || w.parts.open() {
+		if b = w.parts.whole(rest, p.stream); len(b) == 0 {
+			return Blank
 		}
-		if best = w.timed(whole, r, outer); best != Unknown {
-			return best
+		if b[0] == '{' && w.json != nil {
+			return w.object(b, r, outer)
 		}
-		b = whole
+		if o := w.timed(b, r, outer); o != Unknown {
+			best = o
+		}
+	}
+	if !best.Lost() {
+		return best
 	}
 	if i := bytes.Index(b, []byte(`{"`)); i > 0 && w.json != nil && b[len(b)-1] == '}' {
 		return w.object(b[i:], r, outer)
 	}
-	if message(b) {
+	if message(whole) {
 		return Message
 	}
-	return Unknown
+	return best
 }
 
 // timed tries a line that is in an envelope with a time, which the line may lack.

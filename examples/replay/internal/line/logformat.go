@@ -27,7 +27,8 @@ var knownFormats = []struct{ name, text string }{
 // first one's value.
 type logFormat struct {
 	values
-	parts []part
+	parts   []part
+	guessed bool // the line may be of another format
 }
 
 // A part is a variable, and the text before it. The last part of a format has no variable.
@@ -79,6 +80,14 @@ func newLogFormat(o *Options, format string, v values) (*logFormat, error) {
 }
 
 func (p *logFormat) parse(line []byte, r *Request) Outcome {
+	o := p.read(line, r)
+	if p.guessed && o.Lost() {
+		return Unknown
+	}
+	return o
+}
+
+func (p *logFormat) read(line []byte, r *Request) Outcome {
 	p.clear()
 	rest, ok := bytes.CutPrefix(line, p.parts[0].before)
 	if !ok {

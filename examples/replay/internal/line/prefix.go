@@ -189,6 +189,13 @@ func (p *parts) add(b []byte, stream byte) Outcome {
 	return Part
 }
 
+func (p *parts) open() bool { return len(p.out)+len(p.err) > 0 }
+
+// isPart reports whether a line looks like a part that CRI has cut.
+func isPart(b []byte) bool {
+	return len(b) > 48 && b[4] == '-' && b[10] == 'T' && bytes.Contains(b[20:48], []byte(" P "))
+}
+
 // whole is a line with the parts in front of it.
 func (p *parts) whole(b []byte, stream byte) []byte {
 	to := p.of(stream)
@@ -218,12 +225,8 @@ func message(b []byte) bool {
 	case b[0] == '#', bytes.HasPrefix(b, []byte("==> ")), string(b) == "--":
 		return true
 	}
-	rest, _ := unwrap(b)
-	if len(rest) > 21 && rest[4] == '/' && rest[7] == '/' && rest[20] == '[' { // nginx
-		return true
-	}
 	for _, level := range levels {
-		if bytes.Contains(rest[:min(len(rest), 80)], level) {
+		if bytes.Contains(b[:min(len(b), 120)], level) {
 			return true
 		}
 	}

@@ -36,10 +36,13 @@ func Text(to io.Writer, r *Report) error {
 	return w.Flush()
 }
 
+// loud is the share of the requests that are lost from which on the report begins with it.
+const loud = 0.01
+
 // notes say what was not replayed, and what one has to know of the rest.
 func notes(r *Report) (lines []string) {
 	note := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if lost, share := r.Lost(); share >= 0.01 {
+	if lost, share := r.Lost(); share >= loud {
 		note("%s of the requests may be lost: %s.", percent(lost, int64(float64(lost)/share)), group(lost))
 	}
 	var others int64

@@ -12,7 +12,7 @@ import (
 )
 
 // A stream reads the text of a log. Parts of it may be compressed with gzip, as in cat access.log access.log.1.gz.
-// It drops byte order marks, and the zero bytes that a rotation by copying leaves in a file.
+// It drops the zero bytes that a rotation by copying leaves in a file.
 type stream struct {
 	raw    io.Reader
 	failed error // of raw, io.EOF apart
@@ -77,10 +77,6 @@ func (s *stream) begin() error {
 		if err := foreign(head); err != nil {
 			return err
 		}
-	}
-	if bytes.HasPrefix(head, []byte("\xef\xbb\xbf")) {
-		_, err := s.in.Discard(3)
-		return err
 	}
 	if !bytes.HasPrefix(head, gzipMagic) {
 		return nil

@@ -5,6 +5,7 @@ package trial
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"strings"
 	"unicode"
 
@@ -43,13 +44,30 @@ func (p *pipeline) hints(r *report.Report, early int64) []string {
 	if s.named*10 > requests {
 		hint("The client of %d requests is no address, but a host name or another text. If it is not what tells users apart, name the field: -field address=NAME, or -format.", s.named)
 	}
-	if r.ByAddress && r.Users <= few && r.Requests >= 30 {
-		hint("All requests come from %d addresses. If those are proxies, the log lacks the clients, or has them in another field: -user field:NAME or NUMBER.", r.Users)
+	const proxies = "If those are proxies, the log lacks the clients, or has them in another field: -user field:NAME or NUMBER."
+	switch {
+	case !r.ByAddress || r.Requests < 30:
+	case r.Users <= few:
+		hint("All requests come from %d addresses. "+proxies, r.Users)
+	case p.private():
+		hint("All clients have addresses of private networks. " + proxies)
 	}
 	if r.Users >= 30 && int64(r.Users)*10 > 9*r.Requests {
 		hint("Nearly each request is of another user. Does %s tell who acts?", cmp.Or(o.User, line.UserAddress))
 	}
 	return hints
+}
+
+// private reports whether all users are addresses of private networks.
+func (p *pipeline) private() bool {
+	for _, s := range p.shards {
+		for _, u := range s.users {
+			if a, err := netip.ParseAddr(u.name); err != nil || !a.IsPrivate() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func times(n int64) string {
@@ -82,6 +100,11 @@ func nothing(r *report.Report, o Options) error {
 	for _, s := range r.Skipped {
 		if s.Lines > most.Lines || !most.Reason.Lost() && s.Reason.Lost() {
 			most = s
+		}
+	}
+	for _, s := range r.Skipped {
+		if text := s.First.Text; text == "{" || text == "[" || strings.HasPrefix(text, "[{") {
+			return fmt.Errorf("%w: the log is JSON, but has no object on each line; jq -c writes it so: jq -c . FILE | replay -, or jq -c '.[]' if it is an array", ErrNoRequest)
 		}
 	}
 	remedy := most.Reason.Remedy()
