@@ -229,7 +229,7 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
 		if takeSlots(o.terms.Limits) {
-			d.receipt.slots = newTakenSlots(o.terms.slotWaiters)
+			d.receipt.slots = newTakenSlots(d.receipt, o.terms.slotWaiters)
 		}
 		readings = readings[n:]
 	}

@@ -167,7 +167,7 @@ func (q *Queue) find(l *lane, key string, why doubt) {
 	if err == nil && why > tried && l.doubt > tried && !l.reopens {
 		l.reopens = true
 		q.mu.Unlock()
-		err = q.reopen(server, why == mute && took <= q.timeout, took)
+		err = q.reopen(server, why, took)
 		q.mu.Lock()
 		l.reopens = false
 		if err == nil && l.doubt > tried {
@@ -187,12 +187,12 @@ func (q *Queue) find(l *lane, key string, why doubt) {
 }
 
 // reopen sees to it that the client has a connection that works. If the open ones may be dead, it asks all that
-// are idle, and one more. An answer takes as long as on the new connection, or twice that.
-func (q *Queue) reopen(server *redis.Client, dead bool, took time.Duration) error {
+// are idle, and one more. If the server is slow, they have twice as long as the new connection took.
+func (q *Queue) reopen(server *redis.Client, why doubt, took time.Duration) error {
 	switch {
 	case server == nil:
 		return nil
-	case dead:
+	case why == mute:
 		return q.ping(server.WithTimeout(max(q.timeout, 2*took)), 1+int(server.PoolStats().IdleConns))
 	}
 	return q.ping(server, 1)
