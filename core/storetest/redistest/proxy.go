@@ -30,6 +30,7 @@ type Proxy struct {
 	mu       sync.Mutex
 	fault    Fault
 	answer   func(command []string) []byte
+	instead  func(command []string) (mine bool, reply []byte)
 	commands [][]string
 	conns    map[net.Conn]bool
 	closed   bool
@@ -70,6 +71,13 @@ func (p *Proxy) Answer(f func(command []string) []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = f
+}
+
+// Instead has f answer commands as Answer does, if it says that it does. Without an answer the connection ends.
+func (p *Proxy) Instead(f func(command []string) (mine bool, reply []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instead = f
 }
 
 // Commands returns the commands since the last call, in the order of their arrival,
@@ -131,12 +139,20 @@ func (p *Proxy) serve(client net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault, answer := p.fault, p.answer
+		fault, answer, instead := p.fault, p.answer, p.instead
 		opening := slices.Contains([]string{"hello", "client", "auth", "select", "cluster", "command", "ping"}, command[0])
 		if !opening {
 			p.commands = append(p.commands, command)
 		}
 		p.mu.Unlock()
+		if instead != nil {
+			if mine, reply := instead(command); mine {
+				if _, err := client.Write(reply); err != nil || len(reply) == 0 {
+					return
+				}
+				continue
+			}
+		}
 		if answer != nil {
 			if reply := answer(command); reply != nil {
 				if _, err := client.Write(reply); err != nil {
