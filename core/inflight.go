@@ -97,11 +97,15 @@ type takenSlots struct {
 	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
-func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
+// newTakenSlots are those of a receipt, which may have taken none: see [Subject.Within].
+func newTakenSlots(r *Receipt, waiters *slotWaiters) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
+	if !r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
+		return s
+	}
 	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
-		s.lease = shortestLease(limits)
+		s.lease = shortestLease(r.Limits)
 		s.outlived = time.AfterFunc(s.lease, waiters.warn)
 	}
 	return s

@@ -65,7 +65,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 	}
 	d := decisions[0]
 	for _, its := range decisions[1:] {
-		if its.binds(&d) {
+		if its.claim().binds(d.claim()) {
 			d = its
 		}
 	}
