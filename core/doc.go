@@ -145,6 +145,7 @@
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
 //
+// Package plans has the limits of several plans in a document, which can be replaced while the program runs.
 // [ParseLimit] and [Limit.UnmarshalText] read limits from JSON, YAML, TOML, flags and the
 // environment. They are written as the constructors' calls: examples/migrate has a file of
 // each.

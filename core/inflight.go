@@ -97,11 +97,11 @@ type takenSlots struct {
 	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
-func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
+func newTakenSlots(r *Receipt, waiters *slotWaiters) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
-	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
-		s.lease = shortestLease(limits)
+	if n := waiters.count(); (n <= watchFirst || n%watchEvery == 0) && r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
+		s.lease = shortestLease(r.Limits)
 		s.outlived = time.AfterFunc(s.lease, waiters.warn)
 	}
 	return s
@@ -158,7 +158,7 @@ func (s *slotWaiters) wake(r *Receipt) {
 	if s == nil {
 		return
 	}
-	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.perUser && l.rule.TakesSlots() })
+	perUser := slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.rule.PerUser && l.rule.TakesSlots() })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.byUser[r.User] {
@@ -180,7 +180,7 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 	if !s.limiter.SharesStore(l) {
 		return s
 	}
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		for i := range r.Limits {
 			if r.User == s.user && r.Limits[i].rule.TakesSlots() && r.charged(i) {
 				s.hold(&r.Limits[i], r.Action, r.Taken(i).Cost)
@@ -194,12 +194,13 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 // caller that waits there for these slots may be ahead.
 func (s *Subject) hold(taken *Limit, action string, slots int64) {
 	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
-	if i < 0 || slots == 0 || !taken.perUser && action != s.action {
+	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {
 		return
 	}
 	l := *s.limiter
 	l.limits, l.waitQueues = slices.Clone(l.limits), &waitQueues{byKey: map[any]*waitQueue{}}
 	l.limits[i].rule.Held += slots
+	l.makeTerms()
 	s.limiter = &l
 }
 
@@ -237,7 +238,7 @@ func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb)
 	case ctx == nil:
 		return errNoContext
 	}
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		if failed := r.amendSlots(ctx, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
 			err = failed
 		}
@@ -269,7 +270,7 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	if w := r.slots.outlived; w != nil && verb == machine.VerbRelease {
+	if w := r.slots.outlived; w != nil { // the caller cares, and gets the error if it cannot be renewed
 		w.Stop()
 	}
 	done, err := r.amend(ctx, machine.Amendment{Verb: verb})

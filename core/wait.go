@@ -82,9 +82,7 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	home.waitQueues.join(w)
 	defer home.waitQueues.leave(w)
 	if s, ok := find[WaitWatcher](home.store); ok {
-		var c Charge
-		c.of(subjects, machine.Ask{})
-		watched, end := s.Waiting(ctx, c)
+		watched, end := s.Waiting(ctx, charge(subjects, machine.Ask{}))
 		ctx = watched
 		defer func() { end(d, err) }()
 	}
@@ -242,7 +240,11 @@ func (w *waiter) warn(d Decision) {
 // ErrRefused.
 func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	var d Decision
-	err := decide(ctx, machine.Ask{Ahead: ahead, Patient: w.records}, w.subjects, &d)
+	ask := machine.Ask{Ahead: ahead}
+	if w.records {
+		ask.Mode = machine.ModePatient
+	}
+	err := decide(ctx, ask, w.subjects, &d)
 	switch {
 	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err

@@ -47,7 +47,7 @@ func TestProgramsLinkOnlyWhatTheyUse(t *testing.T) {
 		needs   string
 		most    int // modules; the frameworks bring their own
 	}{
-		{"net/http with an in-process store", []string{"/core", "/core/memorystore", "/keyfuncs", "/nethttp", "/core/metrics"}, "", 0},
+		{"net/http with an in-process store", []string{"/core", "/core/memorystore", "/keyfuncs", "/nethttp", "/core/metrics", "/core/plans"}, "", 0},
 		{"a program of ours that does that", []string{"/examples/nethttp"}, "", 0},
 		{"Redis", []string{"/core/redisstore", "/nethttp"}, redis, 4},
 		{"Gin", []string{"/ginlimit", "/core/memorystore"}, gin, 40},

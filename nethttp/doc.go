@@ -195,12 +195,18 @@
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
 //
-// The log also has codes for what happens to a store at run time:
+// The log also has codes for what happens to a store or a document of plans at run time:
 //
 //	store-fails            Three calls in a row have failed. The message says what happens until the store
 //	                       answers: core.Fallback, core.FailOpen and core.Shadow differ.
 //	store-answers          The store answers again, and no call has failed for 5 seconds.
 //	store-falters          Some calls fail, but not several in a row. Logged at most once a minute.
+//	plans-rejected         A document of plans has an error, which says where. The one before stays in
+//	                       force. Correct it. Logged once for each document.
+//	plans-not-loaded       The source of a document of plans does not answer, or its file is missing. The
+//	                       document in force stays. Logged once until the source answers again.
+//	plan-unknown           The program gave a user a plan that the document does not have, and the default
+//	                       plan decides. Add the plan to the document. Logged once for each document.
 //	redis-panic            The Redis client panicked. Fix the cause and create a new client: the pool of
 //	                       the old one may have lost slots. Logged at most once a minute.
 //

@@ -42,8 +42,8 @@ type Config struct {
 	// Limiter picks a limiter for a request, by the user's plan for example. If it is
 	// nil or returns nil, the limiter given to Limit decides. An error is answered 500.
 	// For a plan without a limit use Skip, or to count it nevertheless the highest max: see
-	// package core, "Plans and changed numbers". To change numbers while the program runs, keep the
-	// limiter in an atomic.Pointer that this function loads.
+	// package core, "Plans and changed numbers". To change numbers while the program runs, use package
+	// plans, or keep the limiter in an atomic.Pointer that this function loads.
 	Limiter func(*http.Request) (*core.Limiter, error)
 
 	// Skip lets a request pass without a decision and without headers. For an allow-list of

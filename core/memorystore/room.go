@@ -26,7 +26,7 @@ const longestWait = 60e6
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		if r.found || !required(r, c) || s.reserve(tx, r, c.Mode == machine.ModePeek) {
+		if r.found || !r.required(c.Ask().Ban > 0) || s.reserve(tx, r, c.Ask().Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, wait = r, tx.nextFree(r)
@@ -37,8 +37,11 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	if lacks == nil {
 		return nil, 0
 	}
-	c.Ahead = 0 // no turns are reserved in a shared state
-	if c.Check(tx.states, tx.now) {
+	if t := c.Terms(); t.Ahead > 0 { // no turns are reserved in a shared state
+		t.Ahead = 0
+		*c = c.With(t)
+	}
+	if c.Check(tx.entries, tx.now) {
 		return nil, 0
 	}
 	return lacks, min(wait, tx.sharedWait(c))
@@ -73,7 +76,7 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	if at >= 0 && own.slots[at].expires <= tx.now {
 		return own, at
 	}
-	if other := s.crowded(r.in); other >= 0 && s.tryLock(tx, other) {
+	if other := s.crowded(r.in); other >= 0 && s.tryLock(tx, r, other) {
 		t := &s.shards[other].keys
 		if its := tx.firstToExpire(t, r.key); its >= 0 {
 			return t, its
@@ -82,15 +85,15 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	return own, at
 }
 
-// tryLock locks one more shard, unless another charge holds it.
-func (s *Store) tryLock(tx *transaction, at int) bool {
-	if slices.Contains(tx.locked, at) {
+// tryLock locks one more shard for a ref, unless another charge holds it.
+func (s *Store) tryLock(tx *transaction, r *ref, at int) bool {
+	if slices.Contains(tx.users, at) || slices.ContainsFunc(tx.refs, func(o ref) bool { return o.locked == at+1 }) {
 		return true
 	}
 	if !s.shards[at].mu.TryLock() {
 		return false
 	}
-	tx.locked = append(tx.locked, at)
+	r.locked = at + 1
 	return true
 }
 
@@ -161,7 +164,7 @@ func (t *table) sample(h hash) iter.Seq[int] {
 
 // sharable reports whether shared states may decide a charge. They cannot hold the ban or the debt of
 // one user.
-func sharable(c *core.Charge) bool { return c.Ban == 0 && c.Mode != machine.ModeOwe }
+func sharable(c *core.Charge) bool { return c.Ask().Ban == 0 && c.Ask().Mode != machine.ModeOwe }
 
 // share has the shared state of the i-th ref's limit decide instead of the user's own. It returns
 // false if that state decides for another ref of the charge: it cannot be charged twice at once.
@@ -170,21 +173,22 @@ func (s *Store) share(tx *transaction, i int) bool {
 	if r.in.shared == nil {
 		r.in.shared = &table{slots: empty[:]}
 	}
-	in, its := r.in.shared, key(0, 1, r.limit)
+	in, its := r.in.shared, key(0, 1, r.rule)
 	if slices.ContainsFunc(tx.refs, func(o ref) bool { return o.in == in && o.key == its }) {
 		return false
 	}
 	r.in, r.key, r.shared = in, its, true
-	tx.states[i] = machine.State{}
-	s.find(r, &tx.states[i], tx.now)
+	tx.entries[i] = machine.Entry{}
+	s.find(r, &tx.entries[i])
 	return true
 }
 
 // sharedWait is how long the shared states refuse a charge.
 func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	for i := range tx.refs {
-		if r, state := &tx.refs[i], &tx.states[i]; r.shared && !state.Fits {
-			wait = max(wait, r.limit.Rule().Read(state, tx.now, &c.Ask).Wait)
+		if r, e := &tx.refs[i], &tx.entries[i]; r.shared && !e.Fits {
+			r.rule.Read(e, tx.now, c.Subject(r.subject).Cost)
+			wait = max(wait, e.Wait)
 		}
 	}
 	return wait
@@ -194,7 +198,7 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
-		Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d,
+		Limit: c.Subject(lacks.subject).Limits()[0].Quota(), RetryAfter: d, ResetAfter: d,
 		Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject,
 	}
 }
@@ -206,11 +210,11 @@ func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
 func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 	for i := range tx.refs {
 		switch r := &tx.refs[i]; {
-		case r.found || !tx.states[i].Dirty:
+		case r.found || !tx.entries[i].Dirty:
 		case r.shared || s.reserve(tx, r, false):
 			s.insert(r, tx.now)
 			tx.save(i, until)
-		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
+		case r.rule.ForgetAfter > 0 && !r.rule.Shadow:
 			return r
 		}
 	}

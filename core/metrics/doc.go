@@ -30,14 +30,18 @@
 //	outcome   allowed, limited, in-flight, banned, full, shadowed, error
 //	source    store, fallback, cache, lease, none; see core.Source. An error has none
 //
-// No label holds a user. Actions are labels, so use route templates and not raw paths. A
-// Metrics keeps at most 1,000 pairs of action and limit; see [Options].
+// No label holds a user, unless Options.ExportRefused is set. Actions are labels, so use route templates
+// and not raw paths. A Metrics keeps at most 1,000 pairs of action and limit; see [Options].
 //
-// # Who is refused most
+// # Who was refused
 //
-// [Metrics.MostRefused] lists the users with the most refusals of the last five to ten minutes, as
-// hashes unless [Options].ShowUsers is set. Each process has a list of its own. The program
-// examples/admin shows it.
+// [Metrics.MostRefused] lists the users with the most refusals of the last ten minutes, or of
+// [Options].RefusedWindow. They are hashes unless Options.ShowUsers opts in to names. Each process has a
+// list. With one Options.HashKey in all of them, [MergeRefused] adds the lists up: the program
+// examples/admin shows the last hour over two processes. With Options.ExportRefused the exporters show
+// the list too, and sum by (user) adds it up.
+//
+// For a line in the log about each refusal, use [Metrics.OnDecision].
 //
 // # When a store is down
 //
@@ -45,6 +49,11 @@
 // old. Fallback, FailOpen and Shadow then only probe the store. It is up again with the
 // first answer, or one minute after its last failure if no call follows. A store spread over
 // several servers is down while one of them is.
+//
+// # Which document of plans is in force
+//
+// [Metrics.WatchPlans] has the snapshot tell the number and the version of the document of package plans that is
+// in force, and how many were rejected. Replicas with different versions have different limits.
 //
 // # What it costs
 //

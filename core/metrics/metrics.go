@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/plans"
 )
 
 // Options are the settings of a [Metrics]. The zero value is the default.
@@ -19,9 +20,24 @@ type Options struct {
 	// later ones are counted under the limit "other".
 	MaxPairs int
 
-	// ShowUsers has MostRefused name the users. By default it returns hashes of them, with a
-	// random key per Metrics.
+	// RefusedWindow is how long MostRefused and ExportRefused look back, from a minute to a week; 0 is
+	// ten minutes. Refusals are forgotten up to a sixth of it later.
+	RefusedWindow time.Duration
+
+	// ShowUsers opts in to the names of users: in MostRefused, in what is exported with ExportRefused, and
+	// in OnDecision. By default the first two have hashes of them, and the last has nothing.
 	ShowUsers bool
+
+	// HashKey is the secret key of the hashes, at least 16 bytes. With one key for all processes a user
+	// has one hash, so that their lists and their exported metrics can be added up. A hash is the first
+	// 12 hexadecimal digits of HMAC-SHA256(HashKey, user), which finds the hash of a known user. Nil is
+	// a random key.
+	HashKey []byte
+
+	// ExportRefused has the exporters show this many of the most refused users, up to 100; 0 is none.
+	// Each is a label, so the series come and go with the users. Before a name is a label, think of who
+	// can read the metrics, and for how long they are kept.
+	ExportRefused int
 }
 
 // other is the label of actions and limits beyond the bound of [Options].
@@ -31,58 +47,75 @@ const (
 	defaultMaxPairs = 1000
 	mostMaxPairs    = 100_000
 	maxOthers       = 100
+
+	defaultRefusedWindow = 10 * time.Minute
+	minRefusedWindow     = time.Minute
+	maxRefusedWindow     = 7 * 24 * time.Hour
+	mostExportRefused    = 100
+	minHashKey           = 16
 )
 
 // Metrics counts the decisions of the stores that it watches. It is safe for use by many
 // goroutines.
 type Metrics struct {
-	maxPairs  int
-	showUsers bool
-	refusals  *refusals
-	pairs     sync.Map // pair -> *series
-	waiting   sync.Map // action -> *atomic.Int64
-	see       atomic.Pointer[[]func(context.Context, Refusal)]
-	answers   histogram // of the store
-	waits     histogram
+	options  Options // with the defaults
+	refusals *refusals
+	pairs    sync.Map // pair -> *series
+	waiting  sync.Map // action -> *atomic.Int64
+	see      atomic.Pointer[[]func(context.Context, Decision)]
+	answers  *histogram // of the store
+	waits    *histogram
 
 	mu      sync.Mutex // guards the fields below, and additions to those above
 	series  int        // in pairs
 	gauges  int        // in waiting
 	full    bool
 	watched []*watch
+	plans   *plans.Plans
 }
 
 // New makes a Metrics. opts may be nil. It panics if an option is out of bounds.
 func New(opts *Options) *Metrics {
-	m := &Metrics{maxPairs: defaultMaxPairs, refusals: newRefusals(), answers: newHistogram(answerBounds), waits: newHistogram(waitBounds)}
+	var o Options
 	if opts != nil {
-		m.maxPairs, m.showUsers = cmp.Or(opts.MaxPairs, defaultMaxPairs), opts.ShowUsers
+		o = *opts
 	}
-	if m.maxPairs < 1 || m.maxPairs > mostMaxPairs {
-		panic(fmt.Sprintf("metrics: New: MaxPairs %d is not within 1 to %d; 0 is the default of %d", m.maxPairs, mostMaxPairs, defaultMaxPairs))
+	o.MaxPairs = cmp.Or(o.MaxPairs, defaultMaxPairs)
+	o.RefusedWindow = cmp.Or(o.RefusedWindow, defaultRefusedWindow)
+	switch {
+	case o.MaxPairs < 1 || o.MaxPairs > mostMaxPairs:
+		panic(fmt.Sprintf("metrics: New: MaxPairs %d is not within 1 to %d; 0 is the default of %d", o.MaxPairs, mostMaxPairs, defaultMaxPairs))
+	case o.RefusedWindow < minRefusedWindow || o.RefusedWindow > maxRefusedWindow:
+		panic(fmt.Sprintf("metrics: New: RefusedWindow %s is not within %s to %s; 0 is the default of %s", o.RefusedWindow, minRefusedWindow, maxRefusedWindow, defaultRefusedWindow))
+	case o.HashKey != nil && len(o.HashKey) < minHashKey:
+		panic(fmt.Sprintf("metrics: New: HashKey has %d bytes, and %d are the least; make one with openssl rand -hex 16, or give none", len(o.HashKey), minHashKey))
+	case o.ExportRefused < 0 || o.ExportRefused > mostExportRefused:
+		panic(fmt.Sprintf("metrics: New: ExportRefused %d is not within 0 to %d", o.ExportRefused, mostExportRefused))
 	}
-	return m
+	return &Metrics{options: o, refusals: newRefusals(o.RefusedWindow, o.HashKey), answers: newHistogram(answerCells), waits: newHistogram(waitCells)}
 }
 
-// A Refusal is a refused action or an error, as [Metrics.OnRefusal] shows it. It does not
-// name the user. Its strings are the values of the labels.
-type Refusal struct {
+// A Decision is a decision or an error, as [Metrics.OnDecision] shows it. The strings but User are the
+// values of the labels.
+type Decision struct {
+	User                           string // "" unless Options.ShowUsers
 	Action, Limit, Outcome, Source string
 
-	RetryAfter time.Duration // 0 for an error
+	Passes     bool          // outcomes allowed and shadowed
+	RetryAfter time.Duration // 0 if it passes, or for an error
 	Err        error         // of outcome error; else nil
 }
 
-// OnRefusal calls see for every refused action and every error that is counted from now on.
-// It calls see in the caller's goroutine, before the caller has its answer, so see should be
-// quick. tailcutotel uses it for events on spans.
-func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
+// OnDecision calls see for every decision and every error that is counted from now on. It calls see in
+// the caller's goroutine, before the caller has its answer, so see should be quick. tailcutotel uses it
+// for spans.
+func (m *Metrics) OnDecision(see func(context.Context, Decision)) {
 	if see == nil {
-		panic("metrics: OnRefusal: the function is nil; give one, or leave OnRefusal out")
+		panic("metrics: OnDecision: the function is nil; give one, or leave OnDecision out")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var all []func(context.Context, Refusal)
+	var all []func(context.Context, Decision)
 	if was := m.see.Load(); was != nil {
 		all = append(all, *was...)
 	}
@@ -90,20 +123,21 @@ func (m *Metrics) OnRefusal(see func(context.Context, Refusal)) {
 	m.see.Store(&all)
 }
 
-// refused notes the user of a refusal, and calls the functions of OnRefusal.
-func (m *Metrics) refused(ctx context.Context, user string, s *series, o outcome, d *core.Decision, err error) {
-	if o == allowed || o == shadowed {
-		return
-	}
-	if o != failed {
-		m.refusals.add(user, s.action)
+// decided notes the user of a refusal, and calls the functions of OnDecision.
+func (m *Metrics) decided(ctx context.Context, user string, s *series, o outcome, d *core.Decision, err error) {
+	passes := o == allowed || o == shadowed
+	if !passes && o != failed {
+		m.refusals.add(user, s)
 	}
 	all := m.see.Load()
 	if all == nil {
 		return
 	}
-	r := Refusal{Action: s.action, Limit: s.limit, Outcome: outcomes[o], Source: d.Source.String(), RetryAfter: d.RetryAfter, Err: err}
+	seen := Decision{Action: s.action, Limit: s.limit, Outcome: outcomes[o], Source: d.Source.String(), Passes: passes, RetryAfter: d.RetryAfter, Err: err}
+	if m.options.ShowUsers {
+		seen.User = user
+	}
 	for _, see := range *all {
-		see(ctx, r)
+		see(ctx, seen)
 	}
 }

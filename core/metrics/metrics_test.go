@@ -420,36 +420,36 @@ func TestLimitsAreBoundedToo(t *testing.T) {
 // The labels must tell nothing of users, and be such that Prometheus takes them.
 func TestMetricsContainNoUser(t *testing.T) {
 	m := metrics.New(nil)
-	var refusals []metrics.Refusal
-	m.OnRefusal(func(_ context.Context, r metrics.Refusal) { refusals = append(refusals, r) })
+	var seen []metrics.Decision
+	m.OnDecision(func(_ context.Context, d metrics.Decision) { seen = append(seen, d) })
 	l := core.Must(core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour)))).
 		With(core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true}))
 	times(4, func() { _, _ = l.Allow(t.Context(), "alice", "a\xff") })
-	all, err := json.Marshal([]any{m.Snapshot(), refusals})
+	all, err := json.Marshal([]any{m.Snapshot(), seen})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(all), "alice") || !utf8.Valid(all) || len(refusals) != 3 {
+	if strings.Contains(string(all), "alice") || !utf8.Valid(all) || len(seen) != 4 {
 		t.Errorf("it tells %s", all)
 	}
 }
 
-func TestOnRefusal(t *testing.T) {
-	m, s := metrics.New(nil), newFaulty()
+func TestOnDecision(t *testing.T) {
+	m, s := metrics.New(named), newFaulty()
 	type key struct{}
 	var got []string
-	see := func(ctx context.Context, r metrics.Refusal) {
-		got = append(got, fmt.Sprint(ctx.Value(key{}), " ", r.Action, " ", r.Limit, " ", r.Outcome, " ", r.Source, " ", r.RetryAfter > 0, " ", r.Err))
+	see := func(ctx context.Context, d metrics.Decision) {
+		got = append(got, fmt.Sprint(ctx.Value(key{}), " ", d.User, " ", d.Action, " ", d.Limit, " ", d.Outcome, " ", d.Source, " ", d.Passes, " ", d.RetryAfter > 0, " ", d.Err))
 	}
 	// The limiter is older than the function.
 	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
-	m.OnRefusal(see)
+	m.OnDecision(see)
 	ctx := context.WithValue(t.Context(), key{}, "ctx")
 	times(2, func() { _, _ = l.Allow(ctx, "u", "like") })
 	s.down.Store(true)
 	l = core.Must(core.New(m.Watch(s), core.FixedWindow(1, time.Hour)))
 	_, _ = l.Allow(ctx, "u", "reply")
-	if want := "[ctx like funnel:1:1/1h limited store true <nil> ctx reply fixed:1h error none false the store is down]"; fmt.Sprint(got) != want {
+	if want := "[ctx u like funnel:1:1/1h allowed store true false <nil> ctx u like funnel:1:1/1h limited store false true <nil> ctx u reply fixed:1h error none false false the store is down]"; fmt.Sprint(got) != want {
 		t.Errorf("it shows %s, want %s", got, want)
 	}
 	expect(t, m, "like funnel:1:1/1h allowed store 1", "like funnel:1:1/1h limited store 1", "reply fixed:1h error none 1")
@@ -466,7 +466,11 @@ func TestWatchChangesNoDecision(t *testing.T) {
 		t.Run(limit.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, refusals, counted := metrics.New(nil), 0, 0
-				m.OnRefusal(func(context.Context, metrics.Refusal) { refusals++ })
+				m.OnDecision(func(_ context.Context, d metrics.Decision) {
+					if !d.Passes {
+						refusals++
+					}
+				})
 				bare := core.Must(core.New(memorystore.New(nil), limit))
 				watched := core.Must(core.New(m.Watch(memorystore.New(nil)), limit))
 				for i := range 300 {
@@ -581,9 +585,14 @@ func TestMisusePanicsAtOnce(t *testing.T) {
 		"a nil memorystore":     func() { metrics.New(nil).Watch((*memorystore.Store)(nil)) },
 		"a watched store":       func() { metrics.New(nil).Watch(metrics.New(nil).Watch(memorystore.New(nil))) },
 		"one as the fallback":   func() { m := metrics.New(nil); m.Watch(core.Fallback(newFaulty(), m.Watch(memorystore.New(nil)))) },
-		"a nil function":        func() { metrics.New(nil).OnRefusal(nil) },
+		"a nil function":        func() { metrics.New(nil).OnDecision(nil) },
 		"too many pairs":        func() { metrics.New(&metrics.Options{MaxPairs: 100_001}) },
 		"less than none at all": func() { metrics.New(&metrics.Options{MaxPairs: -1}) },
+		"a window of seconds":   func() { metrics.New(&metrics.Options{RefusedWindow: 30 * time.Second}) },
+		"a window of a month":   func() { metrics.New(&metrics.Options{RefusedWindow: 31 * 24 * time.Hour}) },
+		"a short key":           func() { metrics.New(&metrics.Options{HashKey: []byte("secret")}) },
+		"too many users":        func() { metrics.New(&metrics.Options{ExportRefused: 101}) },
+		"less than no users":    func() { metrics.New(&metrics.Options{ExportRefused: -1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -1,6 +1,6 @@
 package metrics
 
-// The users with the most refusals of the last minutes.
+// The users with the most refusals of a window.
 
 import (
 	"cmp"
@@ -12,106 +12,75 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
+
+// RefusedUsers is a list of the users with the most refusals.
+type RefusedUsers struct {
+	Users []RefusedUser // the most refused first
+	Rest  uint64        // the most refusals that a user may have who is not in Users
+}
 
 // A RefusedUser is a user whose actions were refused. The true number of refusals is at most
 // Refused, and at least Refused-Over.
 type RefusedUser struct {
-	User    string // a hash, unless Options.ShowUsers
-	Action  string // the one refused last
+	User    string
+	Hashed  bool // whether User is a hash
 	Refused uint64
 	Over    uint64 // 0 as long as no more than 1,000 users are refused
+
+	// The last refusal.
+	Action, Limit string
+	Last          time.Time
 }
 
-// MostRefused returns at most n users with the most refusals, the most first: actions that were
-// limited, banned, or refused by InFlight or a full store. It covers the last five to ten minutes.
+// MostRefused returns at most n users with the most refusals of [Options].RefusedWindow, the most
+// first: actions that were limited, banned, or refused by InFlight or a full store. Users are hashes,
+// unless Options.ShowUsers is set. With it too, a user of more than 200 bytes, or of invalid UTF-8, is a
+// hash.
 //
-// Each Metrics keeps 1,000 users of every five minutes, in at most 1 MB. If there are more, the numbers
-// are estimates: Over is at most a thousandth of all refusals, and every user with more than a
+// Each Metrics keeps 1,000 users of every sixth of the window, in at most 4 MB. If there are more, the
+// numbers are estimates: Over is at most a thousandth of all refusals, and every user with more than a
 // thousandth of them is in the list. The algorithm is Space-Saving: Metwally, Agrawal and El Abbadi,
 // "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005.
-//
-// A hash is the same for the same user, in this Metrics only. So is that of a user of more than 200 bytes,
-// who is never shown.
-func (m *Metrics) MostRefused(n int) []RefusedUser {
-	users := m.refusals.users()
-	users = users[:min(max(n, 0), len(users))]
-	if !m.showUsers {
-		for i := range users {
-			users[i].User = m.refusals.hash(users[i].User)
-		}
-	}
-	return users
-}
-
-const (
-	refusedUsers  = 1000
-	refusedPeriod = 5 * time.Minute
-)
-
-// refusals has a summary of the period under way, and one of the period before.
-type refusals struct {
-	key  [32]byte // of the hashes
-	base time.Time
-
-	mu          sync.Mutex // guards the fields below
-	period      int64      // since base
-	now, before summary
-}
-
-func newRefusals() *refusals {
-	r := &refusals{base: time.Now(), now: newSummary(refusedUsers), before: newSummary(refusedUsers)}
-	_, _ = rand.Read(r.key[:]) // it never fails
-	return r
-}
-
-func (r *refusals) hash(user string) string {
-	mac := hmac.New(sha256.New, r.key[:])
-	mac.Write([]byte(user))
-	return hex.EncodeToString(mac.Sum(nil)[:6])
-}
-
-func (r *refusals) add(user, action string) {
-	if len(user) > maxLabel {
-		user = r.hash(user)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.turn()
-	r.now.add(user, action)
-}
-
-// turn ends the period if its time has passed. It is called with the lock held.
-func (r *refusals) turn() {
-	period := int64(time.Since(r.base) / refusedPeriod)
-	if period == r.period {
-		return
-	}
-	if r.before = r.now; period > r.period+1 {
-		r.before = newSummary(refusedUsers)
-	}
-	r.now, r.period = newSummary(refusedUsers), period
-}
-
-// users adds up both summaries.
-func (r *refusals) users() []RefusedUser {
-	sum := map[string]RefusedUser{}
-	r.mu.Lock()
-	r.turn()
-	least := r.before.least() + r.now.least() // what a user may have who is in neither
-	for _, s := range []*summary{&r.before, &r.now} {
-		for _, e := range s.users {
-			u, ok := sum[e.user]
-			if !ok {
-				u = RefusedUser{User: e.user, Refused: least, Over: least}
+func (m *Metrics) MostRefused(n int) RefusedUsers {
+	most := MergeRefused(n, m.refusals.lists()...)
+	if !m.options.ShowUsers {
+		for i := range most.Users {
+			if u := &most.Users[i]; !u.Hashed {
+				u.User, u.Hashed = m.refusals.hash(u.User), true
 			}
-			u.Action = e.action
-			u.Refused += e.count - s.least()
-			u.Over += e.over - s.least() // the sum of both is not negative
-			sum[e.user] = u
 		}
 	}
-	r.mu.Unlock()
+	return most
+}
+
+// MergeRefused adds up the lists of several processes, to a list of at most n users. If they have
+// hashes, the processes need the same [Options].HashKey.
+//
+// A user who is missing in a list has at most its Rest there, so cut lists make estimates. Ask
+// each process for 1,000 users.
+func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
+	var rest uint64
+	for _, l := range lists {
+		rest += l.Rest
+	}
+	sum := map[refusedName]RefusedUser{}
+	for _, l := range lists {
+		for _, its := range l.Users {
+			of := refusedName{its.User, its.Hashed}
+			u, ok := sum[of]
+			if !ok {
+				u = RefusedUser{User: its.User, Hashed: its.Hashed, Refused: rest, Over: rest}
+			}
+			u.Refused += its.Refused - l.Rest
+			u.Over += its.Over - l.Rest // the sum of all lists is not negative
+			if !its.Last.Before(u.Last) {
+				u.Action, u.Limit, u.Last = its.Action, its.Limit, its.Last
+			}
+			sum[of] = u
+		}
+	}
 	users := make([]RefusedUser, 0, len(sum))
 	for _, u := range sum {
 		users = append(users, u)
@@ -119,7 +88,89 @@ func (r *refusals) users() []RefusedUser {
 	slices.SortFunc(users, func(a, b RefusedUser) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.User, b.User))
 	})
-	return users
+	if n = max(n, 0); n < len(users) {
+		rest = max(rest, users[n].Refused)
+		users = users[:n:n]
+	}
+	return RefusedUsers{users, rest}
+}
+
+const (
+	refusedUsers  = 1000
+	refusedSlices = 6 // of the window
+)
+
+// refusals has a summary of each slice of the window, and one of the slice under way.
+type refusals struct {
+	key   []byte // of the hashes
+	base  time.Time
+	slice time.Duration
+
+	mu     sync.Mutex // guards the fields below
+	now    int64      // the slice under way, since base
+	slices [refusedSlices + 1]summary
+}
+
+func newRefusals(window time.Duration, key []byte) *refusals {
+	r := &refusals{key: slices.Clone(key), base: time.Now(), slice: window / refusedSlices}
+	if key == nil {
+		r.key = make([]byte, sha256.Size)
+		_, _ = rand.Read(r.key) // it never fails
+	}
+	for i := range r.slices {
+		r.slices[i] = newSummary(refusedUsers)
+	}
+	return r
+}
+
+func (r *refusals) hash(user string) string {
+	mac := hmac.New(sha256.New, r.key)
+	mac.Write([]byte(user))
+	return hex.EncodeToString(mac.Sum(nil)[:6])
+}
+
+// add counts a refusal of the user, by the limit of s.
+func (r *refusals) add(user string, s *series) {
+	u := refusedName{user: user}
+	if len(user) > maxLabel || !utf8.ValidString(user) {
+		u = refusedName{r.hash(user), true}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.turn()
+	r.slices[r.now%int64(len(r.slices))].add(u, s, now)
+}
+
+// turn forgets the slices that have left the window, and returns the time since base. It is called with
+// the lock held.
+func (r *refusals) turn() time.Duration {
+	since := time.Since(r.base)
+	now := int64(since / r.slice)
+	for at := max(r.now+1, now-refusedSlices); at <= now; at++ {
+		r.slices[at%int64(len(r.slices))] = newSummary(refusedUsers)
+	}
+	r.now = now
+	return since
+}
+
+// lists are the slices of the window, the oldest first.
+func (r *refusals) lists() []RefusedUsers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn()
+	var lists []RefusedUsers
+	for i := range r.slices {
+		s := &r.slices[(r.now+1+int64(i))%int64(len(r.slices))]
+		l := RefusedUsers{Rest: s.least()}
+		for _, e := range s.users {
+			l.Users = append(l.Users, RefusedUser{
+				User: e.user, Hashed: e.hashed, Refused: e.count, Over: e.over,
+				Action: e.by.action, Limit: e.by.limit, Last: r.base.Add(e.last).Round(0),
+			})
+		}
+		lists = append(lists, l)
+	}
+	return lists
 }
 
 // A summary counts the refusals of as many users as it has room for. A user who is not in it takes the
@@ -127,16 +178,23 @@ func (r *refusals) users() []RefusedUser {
 type summary struct {
 	size  int
 	users []*refusedUser // the most first
-	of    map[string]*refusedUser
+	of    map[refusedName]*refusedUser
+}
+
+type refusedName struct {
+	user   string
+	hashed bool
 }
 
 type refusedUser struct {
-	user, action string
-	count, over  uint64 // over: the count that it took
-	at           int    // in users
+	refusedName
+	by          *series       // of the last refusal
+	last        time.Duration // since base
+	count, over uint64        // over: the count that it took
+	at          int           // in users
 }
 
-func newSummary(size int) summary { return summary{size: size, of: map[string]*refusedUser{}} }
+func newSummary(size int) summary { return summary{size: size, of: map[refusedName]*refusedUser{}} }
 
 // least is the highest count that a user may have who is not in the summary.
 func (s *summary) least() uint64 {
@@ -146,21 +204,21 @@ func (s *summary) least() uint64 {
 	return s.users[s.size-1].count
 }
 
-func (s *summary) add(user, action string) {
-	e := s.of[user]
+func (s *summary) add(u refusedName, by *series, now time.Duration) {
+	e := s.of[u]
 	if e == nil {
 		if len(s.users) < s.size {
 			e = &refusedUser{at: len(s.users)}
 			s.users = append(s.users, e)
 		} else {
 			e = s.users[s.size-1]
-			delete(s.of, e.user)
+			delete(s.of, e.refusedName)
 			e.over = e.count
 		}
-		e.user = strings.Clone(user) // it may be a part of a large string
-		s.of[e.user] = e
+		e.refusedName = refusedName{strings.Clone(u.user), u.hashed} // it may be a part of a large string
+		s.of[e.refusedName] = e
 	}
-	e.action = action
+	e.by, e.last = by, now
 	// The first user with the same count changes places with this one, so the order stays.
 	first, _ := slices.BinarySearchFunc(s.users[:e.at], e.count, func(x *refusedUser, count uint64) int { return cmp.Compare(count, x.count) })
 	other := s.users[first]

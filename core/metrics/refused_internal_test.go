@@ -14,7 +14,7 @@ func TestSummaryBounds(t *testing.T) {
 		exact, total := map[string]uint64{}, uint64(0)
 		for _, n := range rapid.SliceOf(rapid.IntRange(0, 20)).Draw(t, "refusals") {
 			user := fmt.Sprint(n * n / 20) // small numbers are frequent
-			s.add(user, "reply")
+			s.add(refusedName{user: user}, nil, 0)
 			exact[user]++
 			total++
 			s.check(t)
@@ -28,10 +28,10 @@ func TestSummaryBounds(t *testing.T) {
 			}
 		}
 		for user, n := range exact {
-			if s.of[user] == nil && n > s.least() {
+			if s.of[refusedName{user: user}] == nil && n > s.least() {
 				t.Errorf("%s with %d refusals is left out, the least is %d", user, n, s.least())
 			}
-			if s.of[user] == nil && n*uint64(s.size) > total {
+			if s.of[refusedName{user: user}] == nil && n*uint64(s.size) > total {
 				t.Errorf("%s with %d of %d refusals is left out of %d", user, n, total, s.size)
 			}
 		}
@@ -41,7 +41,7 @@ func TestSummaryBounds(t *testing.T) {
 // check checks what add relies on.
 func (s *summary) check(t *rapid.T) {
 	for i, e := range s.users {
-		if e.at != i || s.of[e.user] != e || i > 0 && s.users[i-1].count < e.count {
+		if e.at != i || s.of[e.refusedName] != e || i > 0 && s.users[i-1].count < e.count {
 			t.Fatalf("%d: %+v", i, *e)
 		}
 	}

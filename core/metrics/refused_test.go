@@ -2,6 +2,9 @@ package metrics_test
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -15,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/metrics"
@@ -27,7 +32,14 @@ var refusing = foreign{decision: core.Decision{Source: core.SourceStore, Reason:
 
 func refused(t *testing.T, m *metrics.Metrics, n int, want ...metrics.RefusedUser) {
 	t.Helper()
-	if got := m.MostRefused(n); !slices.Equal(got, want) {
+	got := m.MostRefused(n).Users
+	for i := range got {
+		if age := time.Since(got[i].Last); age < 0 || age > 2*time.Hour {
+			t.Errorf("%s was refused %s ago", got[i].User, age)
+		}
+		got[i].Last = time.Time{}
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("refused most are %v, want %v", got, want)
 	}
 }
@@ -47,14 +59,14 @@ func TestMostRefused(t *testing.T) {
 	_, _ = replies.AllowN(ctx, "dave", "reply", 3)                   // it can never pass
 	times(4, func() { _, _ = banning.Allow(ctx, "erin", "reply") })  // one is refused, and one is banned
 	refused(t, m, 9,
-		metrics.RefusedUser{User: "bob", Action: "like", Refused: 4},
-		metrics.RefusedUser{User: "erin", Action: "reply", Refused: 2},
-		metrics.RefusedUser{User: "alice", Action: "reply", Refused: 1},
-		metrics.RefusedUser{User: "dave", Action: "reply", Refused: 1})
+		metrics.RefusedUser{User: "bob", Action: "like", Limit: "sliding:1h", Refused: 4},
+		metrics.RefusedUser{User: "erin", Action: "reply", Limit: "ban", Refused: 2},
+		metrics.RefusedUser{User: "alice", Action: "reply", Limit: "sliding:1h", Refused: 1},
+		metrics.RefusedUser{User: "dave", Action: "reply", Limit: "sliding:1h", Refused: 1})
 	times(2, func() { _, _ = likes.Allow(ctx, "alice", "like") })
 	refused(t, m, 2,
-		metrics.RefusedUser{User: "bob", Action: "like", Refused: 4},
-		metrics.RefusedUser{User: "alice", Action: "like", Refused: 2})
+		metrics.RefusedUser{User: "bob", Action: "like", Limit: "sliding:1h", Refused: 4},
+		metrics.RefusedUser{User: "alice", Action: "like", Limit: "sliding:1h", Refused: 2})
 	refused(t, m, 0)
 	refused(t, m, -1)
 }
@@ -80,38 +92,58 @@ func TestARefusedWaitHasItsUser(t *testing.T) {
 			for range 3 {
 				_, _ = l.WaitFor(t.Context(), time.Second, "alice", "reply", 1)
 			}
-			refused(t, m, 9, metrics.RefusedUser{User: "alice", Action: "reply", Refused: 2})
+			refused(t, m, 9, metrics.RefusedUser{User: "alice", Action: "reply", Limit: limit.Identity(), Refused: 2})
 		})
 	}
 }
 
-// Refusals are forgotten after five to ten minutes.
-func TestMostRefusedIsAboutNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := metrics.New(named)
-		l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
-		refuse := func(user string, n int) { times(n, func() { _, _ = l.Allow(t.Context(), user, "reply") }) }
-		refuse("alice", 4)
-		time.Sleep(4 * time.Minute)
-		refuse("bob", 2)
-		time.Sleep(2 * time.Minute) // the first period has ended
-		refuse("bob", 3)
-		alice, bob := metrics.RefusedUser{User: "alice", Action: "reply", Refused: 4}, metrics.RefusedUser{User: "bob", Action: "reply", Refused: 5}
-		refused(t, m, 9, bob, alice)
-		time.Sleep(4*time.Minute - time.Nanosecond)
-		refused(t, m, 9, bob, alice)
-		time.Sleep(time.Nanosecond) // and the second one
-		bob.Refused = 3
-		refused(t, m, 9, bob)
-		time.Sleep(time.Hour)
-		refused(t, m, 9)
-		refuse("alice", 1)
-		alice.Refused = 1
-		refused(t, m, 9, alice)
-	})
+// Refusals are forgotten after the window and up to a sixth more.
+func TestMostRefusedIsOfTheWindow(t *testing.T) {
+	for _, window := range []time.Duration{0, time.Minute, time.Hour, 7 * 24 * time.Hour} {
+		t.Run(window.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := metrics.New(&metrics.Options{ShowUsers: true, RefusedWindow: window})
+				l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
+				refuse := func(user string, n int) { times(n, func() { _, _ = l.Allow(t.Context(), user, "reply") }) }
+				listed := func(want ...string) {
+					t.Helper()
+					var got []string
+					for _, u := range m.MostRefused(9).Users {
+						got = append(got, fmt.Sprint(u.User, " ", u.Refused))
+					}
+					if !slices.Equal(got, want) {
+						t.Errorf("after %s: %v, want %v", window, got, want)
+					}
+				}
+				sixth := cmp.Or(window, 10*time.Minute) / 6
+				time.Sleep(sixth / 2)
+				refuse("alice", 4)
+				time.Sleep(sixth)
+				refuse("bob", 2)
+				time.Sleep(sixth)
+				refuse("bob", 3)
+				listed("bob 5", "alice 4")
+				time.Sleep(4*sixth + sixth/2 - 1)
+				listed("bob 5", "alice 4")
+				time.Sleep(1)
+				listed("bob 5")
+				time.Sleep(sixth - 1)
+				listed("bob 5")
+				time.Sleep(1)
+				listed("bob 3")
+				time.Sleep(sixth)
+				listed()
+				refuse("alice", 1)
+				time.Sleep(100 * sixth)
+				listed()
+				refuse("alice", 1)
+				listed("alice 1")
+			})
+		})
+	}
 }
 
-// With more users than the list has, its numbers stay within their bounds, over two periods.
+// With more users than the list has, its numbers stay within their bounds, over several slices.
 func TestMostRefusedBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := metrics.New(named)
@@ -119,8 +151,8 @@ func TestMostRefusedBounds(t *testing.T) {
 		random := rand.New(rand.NewPCG(5, 8))
 		users := rand.NewZipf(random, 1.1, 1, 50_000)
 		exact, total := map[string]uint64{}, uint64(0)
-		for period := range 2 {
-			time.Sleep(time.Duration(period) * 6 * time.Minute)
+		for range 2 {
+			time.Sleep(6 * time.Minute)
 			for range 60_000 {
 				user := strconv.FormatUint(users.Uint64(), 10)
 				_, _ = l.Allow(t.Context(), user, "reply")
@@ -128,7 +160,8 @@ func TestMostRefusedBounds(t *testing.T) {
 				total++
 			}
 		}
-		got := m.MostRefused(1 << 30)
+		all := m.MostRefused(1 << 30)
+		got := all.Users
 		listed := map[string]bool{}
 		for _, u := range got {
 			listed[u.User] = true
@@ -137,8 +170,8 @@ func TestMostRefusedBounds(t *testing.T) {
 			}
 		}
 		for user, n := range exact {
-			if n*1000 > total && !listed[user] {
-				t.Errorf("%s with %d of %d refusals is not listed", user, n, total)
+			if (n*1000 > total || n > all.Rest) && !listed[user] {
+				t.Errorf("%s with %d of %d refusals is not listed, and the rest have at most %d", user, n, total, all.Rest)
 			}
 		}
 		if !slices.IsSortedFunc(got, func(a, b metrics.RefusedUser) int { return cmp.Compare(b.Refused, a.Refused) }) || len(got) < 1000 || len(exact) < 10_000 {
@@ -153,10 +186,13 @@ func TestUsersAreHashed(t *testing.T) {
 		m := metrics.New(o)
 		l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
 		_, _ = l.Allow(t.Context(), "alice", "reply")
-		first := m.MostRefused(9)
+		first := m.MostRefused(9).Users
 		_, _ = l.Allow(t.Context(), "bob", "reply")
 		_, _ = l.Allow(t.Context(), "bob", "reply")
-		for _, u := range m.MostRefused(9) {
+		for _, u := range m.MostRefused(9).Users {
+			if u.Hashed != (o != named) {
+				t.Errorf("%+v", u)
+			}
 			users = append(users, u.User)
 		}
 		if users[1] != first[0].User {
@@ -182,18 +218,32 @@ func TestUsersAreHashed(t *testing.T) {
 	}
 }
 
-// A name takes no more memory than 200 bytes, and is then a hash even if names are shown. Names that
-// begin alike stay apart.
+// A name takes no more memory than 200 bytes, and is then a hash even if names are shown; so is a name that
+// is not text. Names that begin alike stay apart.
 func TestLongNamesAreHashed(t *testing.T) {
 	m := metrics.New(named)
 	l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
 	long := strings.Repeat("x", 200)
-	for i, user := range []string{long, long + "a", long + "b"} {
-		times(3-i, func() { _, _ = l.Allow(t.Context(), user, "reply") })
+	for i, user := range []string{long, long + "a", long + "b", "\xff"} {
+		times(4-i, func() { _, _ = l.Allow(t.Context(), user, "reply") })
 	}
-	got := m.MostRefused(9)
-	if len(got) != 3 || got[0].User != long || len(got[1].User) != 12 || len(got[2].User) != 12 || got[1].User == got[2].User {
+	got := m.MostRefused(9).Users
+	if len(got) != 4 || got[0].User != long || got[0].Hashed {
 		t.Errorf("%v", got)
+	}
+	names := map[string]bool{}
+	for _, u := range got[1:] {
+		if names[u.User] = true; len(u.User) != 12 || !u.Hashed {
+			t.Errorf("%v", u)
+		}
+	}
+	if len(names) != 3 {
+		t.Errorf("%v", got)
+	}
+	// A user who is called like the hash is another one.
+	times(9, func() { _, _ = l.Allow(t.Context(), got[1].User, "reply") })
+	if u := m.MostRefused(1).Users[0]; u.User != got[1].User || u.Hashed || u.Refused != 9 {
+		t.Errorf("%+v", u)
 	}
 }
 
@@ -217,6 +267,97 @@ func TestMostRefusedIsBounded(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
+// Processes with one key have the same hash for a user, and their lists add up. Each is JSON on its way.
+func TestListsOfProcessesMerge(t *testing.T) {
+	key := []byte("0123456789abcdef")
+	for name, o := range map[string]*metrics.Options{
+		"hashes": {HashKey: key}, "names": {HashKey: key, ShowUsers: true}, "other keys": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lists []metrics.RefusedUsers
+			for process := range 3 {
+				m := metrics.New(o)
+				l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
+				times(5, func() { _, _ = l.Allow(t.Context(), strings.Repeat("long", 100), "reply") })
+				times(2*process, func() { _, _ = l.Allow(t.Context(), "alice", fmt.Sprint("reply ", process)) })
+				raw, err := json.Marshal(m.MostRefused(1000))
+				var list metrics.RefusedUsers
+				if err := cmp.Or(err, json.Unmarshal(raw, &list)); err != nil {
+					t.Fatal(err)
+				}
+				lists = append(lists, list)
+			}
+			got := metrics.MergeRefused(9, lists...)
+			if o.HashKey == nil {
+				if len(got.Users) != 5 {
+					t.Errorf("%+v", got)
+				}
+				return
+			}
+			if len(got.Users) != 2 || got.Users[0].Refused != 15 || got.Users[1].Refused != 6 || got.Users[1].Action != "reply 2" || got.Users[1].Over != 0 || got.Rest != 0 {
+				t.Errorf("%+v", got)
+			}
+			mac := hmac.New(sha256.New, key)
+			mac.Write([]byte("alice"))
+			if want := hex.EncodeToString(mac.Sum(nil))[:12]; !o.ShowUsers && got.Users[1].User != want {
+				t.Errorf("alice is %s, want %s", got.Users[1].User, want)
+			}
+			if got = metrics.MergeRefused(1, lists...); len(got.Users) != 1 || got.Rest != 6 {
+				t.Errorf("%+v", got)
+			}
+			if got = metrics.MergeRefused(9); len(got.Users) != 0 || got.Rest != 0 {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// Whatever part of its list each process hands over, the true numbers are within the bounds.
+func TestMergedListsKeepTheirBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		exact := map[string]uint64{}
+		var lists []metrics.RefusedUsers
+		for range rapid.IntRange(1, 4).Draw(t, "processes") {
+			m := metrics.New(named)
+			l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
+			for _, user := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 0, 40).Draw(t, "refused") {
+				_, _ = l.Allow(t.Context(), user, "reply")
+				exact[user]++
+			}
+			lists = append(lists, m.MostRefused(rapid.IntRange(0, 6).Draw(t, "of each")))
+		}
+		all := metrics.MergeRefused(rapid.IntRange(0, 6).Draw(t, "of all"), lists...)
+		for _, u := range all.Users {
+			if n := exact[u.User]; n > u.Refused || n < u.Refused-u.Over {
+				t.Fatalf("%+v, and exactly %d", u, n)
+			}
+			delete(exact, u.User)
+		}
+		for user, n := range exact {
+			if n > all.Rest {
+				t.Fatalf("%s has %d, and the rest at most %d", user, n, all.Rest)
+			}
+		}
+	})
+}
+
+// The exporters show users only if that is asked for.
+func TestRefusedUsersAreExported(t *testing.T) {
+	for n, want := range map[int]string{0: "[]", 1: "[bob]", 100: "[bob alice]"} {
+		m := metrics.New(&metrics.Options{ShowUsers: true, ExportRefused: n})
+		l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
+		times(2, func() { _, _ = l.Allow(t.Context(), "bob", "reply") })
+		_, _ = l.Allow(t.Context(), "alice", "reply")
+		var got []string
+		for _, u := range m.Snapshot().Refused {
+			got = append(got, u.User)
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%v are exported, want %s", got, want)
+		}
+	}
+}
+
 func TestMostRefusedUnderLoad(t *testing.T) {
 	m := metrics.New(named)
 	l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
@@ -232,7 +373,7 @@ func TestMostRefusedUnderLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for _, u := range m.MostRefused(9) {
+	for _, u := range m.MostRefused(9).Users {
 		if u.Refused != 4000 || u.Over != 0 {
 			t.Errorf("%+v, want 4000", u)
 		}

@@ -57,10 +57,10 @@ func (m *Metrics) find(action string, l *core.Limit) *series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, ok := m.pairs.Load(p)
-	if !ok && m.series >= m.maxPairs {
+	if !ok && m.series >= m.options.MaxPairs {
 		m.overflow()
 		p.action = other
-		if s, ok = m.pairs.Load(p); !ok && m.series >= m.maxPairs+maxOthers {
+		if s, ok = m.pairs.Load(p); !ok && m.series >= m.options.MaxPairs+maxOthers {
 			p = pair{action: other, identity: other}
 			s, ok = m.pairs.Load(p)
 		}
@@ -87,7 +87,7 @@ func (m *Metrics) add(p pair) *series {
 func (m *Metrics) overflow() {
 	if !m.full {
 		m.full = true
-		slog.Default().Warn("metrics: too many pairs of action and limit; further actions are counted as \"other\"; use route templates for actions, or raise Options.MaxPairs", "pairs", m.maxPairs)
+		slog.Default().Warn("metrics: too many pairs of action and limit; further actions are counted as \"other\"; use route templates for actions, or raise Options.MaxPairs", "pairs", m.options.MaxPairs)
 	}
 }
 
@@ -100,7 +100,7 @@ func (m *Metrics) gauge(action string) *atomic.Int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g, ok := m.waiting.Load(action)
-	if !ok && m.gauges >= m.maxPairs {
+	if !ok && m.gauges >= m.options.MaxPairs {
 		m.overflow()
 		action = other
 		g, ok = m.waiting.Load(action)

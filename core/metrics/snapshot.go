@@ -24,6 +24,9 @@ type Snapshot struct {
 	MemoryKeys, MemoryKeysMax int
 
 	Leases Leases
+	Plans  Plans
+
+	Refused []RefusedUser // the most refused users: see Options.ExportRefused
 }
 
 // Leases is how many units of leased limits the stores have taken in advance, have given back, and
@@ -54,6 +57,11 @@ type Histogram struct {
 	Count   uint64
 	Sum     time.Duration
 	Buckets []Bucket
+
+	// Exponential has the same times in finer buckets, those of a native histogram of Prometheus with
+	// schema 2: Exponential[i] is how many took up to 2^(i/4) seconds, and longer than 2^((i-1)/4). What
+	// took less than a microsecond is in Exponential[-80].
+	Exponential map[int]int64
 }
 
 // A Bucket is how many times were at most UpTo long.
@@ -65,7 +73,10 @@ type Bucket struct {
 // Snapshot reads all counts. Decisions go on meanwhile, so two counts may be of slightly
 // different instants.
 func (m *Metrics) Snapshot() Snapshot {
-	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot()}
+	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot(), Plans: m.inForce()}
+	if n := m.options.ExportRefused; n > 0 {
+		s.Refused = m.MostRefused(n).Users
+	}
 	for _, v := range m.pairs.Range {
 		x := v.(*series)
 		for o, word := range outcomes {

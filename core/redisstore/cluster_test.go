@@ -151,6 +151,7 @@ func TestCluster(t *testing.T) {
 		return slotOf(t, servers[0], store.Key(to.who, action, to.limit)) * 3 / 16384
 	}
 	t.Run("slots move under load", func(t *testing.T) { slotsMove(t, servers, open(), home) })
+	t.Run("a charge is given back while its slot moves", func(t *testing.T) { givenBackWhileSlotsMove(t, servers, store, home) })
 	t.Run("a master that is down concerns its users only", func(t *testing.T) {
 		logged(t)
 		eachForItself(t, redisstore.New(open(), &redisstore.Options{Timeout: patient / 4}), servers[0], servers[2], words)
@@ -244,6 +245,34 @@ func slotsMove(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClie
 	}
 	if len(moved) < 2 || said("MOVED") == 0 {
 		t.Errorf("%d slots were moved, and %d times a client was told", len(moved), said("MOVED"))
+	}
+}
+
+// givenBackWhileSlotsMove gives back all that a key has, while its slot moves. The key is gone then, so
+// a script that still touched it would fail: the key would be another server's.
+func givenBackWhileSlotsMove(t *testing.T, servers []*redistest.Server, store *redisstore.Store, home func(*target) int) {
+	for i, limit := range kinds {
+		tg := &target{limit: limit}
+		for j := 0; tg.who == "" || home(tg) != 0; j++ {
+			tg.who = fmt.Sprint("gives back ", i, " ", j)
+		}
+		slot := fmt.Sprint(slotOf(t, servers[0], store.Key(tg.who, action, limit)))
+		lim := core.Must(core.Must(core.New(store, limit)).With(core.Refundable{}))
+		d, err := lim.AllowN(t.Context(), tg.who, action, 2)
+		if err != nil || !d.Allowed {
+			t.Fatalf("%s: %+v, %v", limit, d, err)
+		}
+		servers[1].Do("CLUSTER", "SETSLOT", slot, "IMPORTING", servers[0].Do("CLUSTER", "MYID"))
+		servers[0].Do("CLUSTER", "SETSLOT", slot, "MIGRATING", servers[1].Do("CLUSTER", "MYID"))
+		if err := lim.Refund(t.Context(), d); err != nil {
+			t.Errorf("%s: Refund: %v", limit, err)
+		}
+		if err := lim.Release(t.Context(), d); err != nil {
+			t.Errorf("%s: Release: %v", limit, err)
+		}
+		for _, s := range servers[:2] {
+			s.Do("CLUSTER", "SETSLOT", slot, "STABLE")
+		}
 	}
 }
 

@@ -13,11 +13,11 @@
 // options matter:
 //
 //	ContextTimeoutEnabled: true
-//	    If a reply is lost, the client gives up the connection after five of the store's
+//	    If a reply is lost, the client gives up the connection after three of the store's
 //	    timeouts. Without this option it holds the connection for its ReadTimeout, 5 s by
-//	    default. Calls can then fail for a second after the network has recovered, or if
-//	    all of its connections are held, for its ReadTimeout. And without it a caller that
-//	    is alone pays for another goroutine, which sends its call.
+//	    default. If all of its connections are held, calls fail for as long after the network
+//	    has recovered. And without it a caller that is alone pays for another goroutine,
+//	    which sends its call.
 //	ReadTimeout: 200 * time.Millisecond, for a Cluster
 //	    The client asks the nodes which of them are masters. If a node hangs, the client
 //	    waits that long. If a master hangs, its users wait for 2 to 4 s after the election
@@ -141,8 +141,11 @@
 // MAINT_NOTIFICATIONS, one after another. DisableIdentity and a MaintNotificationsConfig with
 // ModeDisabled save a round trip each.
 //
-// If the client cannot open a connection, the store tries to open one itself. So callers
-// get the error within 10 ms, and during an outage at once. When Redis is back, it answers
+// If a call has no answer, or the client cannot open a connection, the store opens one itself, and sends a
+// PING. Until that is answered no call is sent. So if Redis is not there callers get the error within 10 ms,
+// and during an outage at once. If only the old connections are dead, because a NAT or a balancer has
+// forgotten them, the store closes all that are idle, and Redis decides again within half a second, up to
+// 40 ms away. When Redis is back, it answers
 // the first probe of core.Fallback, at most 250 ms later. But the client counts its failures to
 // connect over its whole life, and after PoolSize of them it tries only once a second. The store's
 // probes keep them to one in an outage, mostly. So once in PoolSize outages, or less often, Redis

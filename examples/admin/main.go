@@ -1,31 +1,46 @@
-// Command admin bans users who keep trying, and has an endpoint that shows who is refused most right
-// now, and shows and ends bans:
+// Command admin bans users who keep trying, and has an endpoint that shows who was refused in the last
+// hour, over all processes, and shows and ends bans:
 //
 //	for i in $(seq 9); do curl -i -X POST -H 'X-User-ID: alice' 127.0.0.1:8080/replies; done
 //	open http://127.0.0.1:8081/
-//	curl 127.0.0.1:8081/users/alice/reply
-//	curl -X DELETE 127.0.0.1:8081/users/alice/reply/ban
+//	curl '127.0.0.1:8081/user?user=alice&action=reply'
+//	curl -X DELETE '127.0.0.1:8081/ban?user=alice&action=reply'
+//
+// Two processes that share a Redis:
+//
+//	export ADMIN_KEY=$(openssl rand -hex 16)
+//	admin -redis 127.0.0.1:6379 -peers 127.0.0.1:8083 &
+//	admin -redis 127.0.0.1:6379 -peers 127.0.0.1:8081 -addr 127.0.0.1:8082 -admin 127.0.0.1:8083 &
 package main
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
 	"html/template"
 	"log"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/metrics"
+	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 )
 
-// limiters are the limiters by action. In a fleet they share one Redis, and one admin
-// endpoint is enough.
+// limiters are the limiters by action. In a fleet they share one Redis.
 func limiters(store core.Store) map[string]*core.Limiter {
 	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
 	return map[string]*core.Limiter{
@@ -43,24 +58,34 @@ func public(limiters map[string]*core.Limiter) http.Handler {
 	return mux
 }
 
-// admin is the endpoint. It has no login: serve it where only admins can reach it. On
+// An endpoint is what admins use. It has no login: serve it where only admins can reach it. On
 // a loopback address it answers only requests whose Host is localhost or such an address.
-func admin(limiters map[string]*core.Limiter, m *metrics.Metrics) http.Handler {
+type endpoint struct {
+	limiters map[string]*core.Limiter
+	metrics  *metrics.Metrics
+	peers    []string // the admin endpoints of the other processes, as host:port
+}
+
+func (e *endpoint) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { mostRefused(w, r, limiters, m) })
+	mux.HandleFunc("GET /{$}", e.mostRefused)
+	mux.HandleFunc("GET /refused", e.refused)
+	// The user is in the query: as a part of the path "." and ".." would be another page.
 	handle := func(pattern string, f func(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			user, action := r.PathValue("user"), r.PathValue("action")
-			l := limiters[action]
+			user, action := r.URL.Query().Get("user"), r.URL.Query().Get("action")
+			l := e.limiters[action]
 			if l == nil {
 				http.Error(w, "there is no such action", http.StatusNotFound)
-			} else if err := f(w, r, l, user, action); err != nil {
+			} else if err := f(w, r, l, user, action); errors.Is(err, core.ErrNoUser) {
+				http.Error(w, "the user is missing", http.StatusBadRequest)
+			} else if err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			}
 		})
 	}
-	handle("GET /users/{user}/{action}", show)
-	handle("DELETE /users/{user}/{action}/ban", unban)
+	handle("GET /user", show)
+	handle("DELETE /ban", unban)
 	return local(mux)
 }
 
@@ -81,35 +106,93 @@ func local(next http.Handler) http.Handler {
 //go:embed page.html
 var pageText string
 
-var page = template.Must(template.New("page").Funcs(template.FuncMap{"path": url.PathEscape}).Parse(pageText))
+var page = template.Must(template.New("page").Parse(pageText))
 
-// A refused user is a row of the page.
-type refused struct {
-	metrics.RefusedUser
-	Ban string // how long it lasts
-}
+// What the page shows.
+type (
+	pageOf struct {
+		Users  []refusedUser
+		Rest   uint64   // refusals that a user may have who is not listed
+		Silent []string // the processes that have not answered
+	}
+	refusedUser struct {
+		metrics.RefusedUser
+		Link string // to the user's limits and ban; "" for a hash, whose user nobody knows
+		Ago  string // since the last refusal
+		Ban  string // how long it lasts
+	}
+)
 
-// mostRefused writes the page of the users with the most refusals.
-func mostRefused(w http.ResponseWriter, r *http.Request, limiters map[string]*core.Limiter, m *metrics.Metrics) {
-	var rows []refused
-	for _, u := range m.MostRefused(20) {
-		row := refused{RefusedUser: u}
-		if l := limiters[u.Action]; l != nil {
+// mostRefused writes the page of the users with the most refusals, over all processes.
+func (e *endpoint) mostRefused(w http.ResponseWriter, r *http.Request) {
+	all, silent := e.lists(r.Context())
+	most := metrics.MergeRefused(20, all...)
+	p := pageOf{Rest: most.Rest, Silent: silent}
+	for _, u := range most.Users {
+		row := refusedUser{RefusedUser: u, Ago: spoken(time.Since(u.Last))}
+		if l := e.limiters[u.Action]; l != nil && !u.Hashed {
+			row.Link = "/user?" + url.Values{"user": {u.User}, "action": {u.Action}}.Encode()
 			s, err := l.Status(r.Context(), u.User, u.Action)
 			if err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
 			if s.Ban.Banned {
-				row.Ban = seconds(s.Ban.RetryAfter)
+				row.Ban = spoken(s.Ban.RetryAfter)
 			}
 		}
-		rows = append(rows, row)
+		p.Users = append(p.Users, row)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if err := page.Execute(w, rows); err != nil {
+	if err := page.Execute(w, p); err != nil {
 		log.Print(err)
 	}
+}
+
+// refused is this process's list, for the other processes.
+func (e *endpoint) refused(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(e.metrics.MostRefused(listed))
+}
+
+// lists are the lists of all processes, and which of them have not answered.
+func (e *endpoint) lists(ctx context.Context) (all []metrics.RefusedUsers, silent []string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	all = make([]metrics.RefusedUsers, len(e.peers)+1)
+	all[len(e.peers)] = e.metrics.MostRefused(listed)
+	failed := make([]error, len(e.peers))
+	var asked sync.WaitGroup
+	for i, peer := range e.peers {
+		asked.Go(func() { all[i], failed[i] = ask(ctx, peer) })
+	}
+	asked.Wait()
+	for i, err := range failed {
+		if err != nil {
+			log.Print(err)
+			all[i] = metrics.RefusedUsers{}
+			silent = append(silent, e.peers[i])
+		}
+	}
+	return all, silent
+}
+
+// ask asks another process for its list.
+func ask(ctx context.Context, peer string) (list metrics.RefusedUsers, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+peer+"/refused", nil)
+	if err != nil {
+		return list, err
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return list, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return list, fmt.Errorf("%s answers %s", peer, resp.Status)
+	}
+	err = json.NewDecoder(resp.Body).Decode(&list)
+	return list, err
 }
 
 type (
@@ -148,6 +231,21 @@ func seconds(d time.Duration) string {
 	return ((d + time.Second - 1) / time.Second * time.Second).String()
 }
 
+// spoken is a time for people: 45s, 10m, 1h5m.
+func spoken(d time.Duration) string {
+	s := seconds(d)
+	if d >= 10*time.Minute {
+		s = seconds((d + time.Minute - 1).Truncate(time.Minute))
+	}
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
 // unban ends the ban. The limit is still used up; Reset gives back the full quota.
 func unban(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error {
 	if err := l.Unban(r.Context(), user, action); err != nil {
@@ -157,9 +255,38 @@ func unban(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action
 	return nil
 }
 
+// listed is how many users of each process are asked for.
+const listed = 1000
+
+// watching counts who is refused, by name. The key is the same in all processes, for the users who
+// are shown as hashes: their names are too long.
+func watching(key string) *metrics.Metrics {
+	o := &metrics.Options{RefusedWindow: time.Hour, ShowUsers: true}
+	if key != "" {
+		o.HashKey = []byte(key)
+	}
+	return metrics.New(o)
+}
+
 func main() {
-	m := metrics.New(&metrics.Options{ShowUsers: true})
-	ls := limiters(m.Watch(memorystore.New(nil)))
-	go func() { log.Fatal(http.ListenAndServe("127.0.0.1:8081", admin(ls, m))) }()
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", public(ls)))
+	addr := flag.String("addr", "127.0.0.1:8080", "the host:port for users")
+	adminAddr := flag.String("admin", "127.0.0.1:8081", "the host:port for admins")
+	peers := flag.String("peers", "", "the host:port of the other processes' admin endpoints, with commas between them")
+	server := flag.String("redis", "", "the host:port of a Redis that the processes share (default: in this process)")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("admin: unknown argument %q; see -h", flag.Arg(0))
+	}
+
+	store := core.Store(memorystore.New(nil))
+	if *server != "" {
+		store = core.Fallback(redisstore.New(redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true}), nil), store)
+	}
+	m := watching(os.Getenv("ADMIN_KEY"))
+	e := &endpoint{limiters: limiters(m.Watch(store)), metrics: m}
+	if *peers != "" {
+		e.peers = strings.Split(*peers, ",")
+	}
+	go func() { log.Fatal(http.ListenAndServe(*adminAddr, e.handler())) }()
+	log.Fatal(http.ListenAndServe(*addr, public(e.limiters)))
 }

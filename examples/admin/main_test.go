@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -11,11 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tailcut/tailcut/core/memorystore"
-	"github.com/tailcut/tailcut/core/metrics"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-func ask(h http.Handler, method, path, user string) *httptest.ResponseRecorder {
+func do(h http.Handler, method, path, user string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("X-User-ID", user)
 	w := httptest.NewRecorder()
@@ -24,59 +29,143 @@ func ask(h http.Handler, method, path, user string) *httptest.ResponseRecorder {
 }
 
 // both are the public handler and the admin's.
-func both() (forum, endpoint http.Handler) {
-	m := metrics.New(&metrics.Options{ShowUsers: true})
-	ls := limiters(m.Watch(memorystore.New(nil)))
-	return public(ls), admin(ls, m)
+func both() (forum, admins http.Handler) {
+	m := watching("")
+	e := &endpoint{limiters: limiters(m.Watch(memorystore.New(nil))), metrics: m}
+	return public(e.limiters), e.handler()
 }
 
-// The page lists the users who were refused, the most refused first. A name cannot write into it, and
-// its link leads to the user's status.
-func TestThePageShowsWhoIsRefusedMost(t *testing.T) {
+var row = regexp.MustCompile(`<tr><td>(?:<a href="([^"]*)"><bdi>(.*?)</bdi></a>|<bdi[^>]*>(.*?)</bdi>)</td><td class="number">(.*?)</td><td>(.*?)</td><td>(.*?)</td><td class="number">(.*?)</td><td class="number">(.*?)</td></tr>`)
+
+// rows are those of the page: the link, the user, the refusals, the action, the limit, when, and the ban.
+func rows(t *testing.T, admin http.Handler) (all [][]string) {
+	t.Helper()
+	w := do(admin, "GET", "/", "")
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%d %v", w.Code, w.Header())
+	}
+	for _, m := range row.FindAllStringSubmatch(w.Body.String(), -1) {
+		for i := range m {
+			m[i] = html.UnescapeString(m[i])
+		}
+		all = append(all, append([]string{m[1], m[2] + m[3]}, m[4:]...))
+	}
+	if nobody := strings.Contains(w.Body.String(), "Nobody was refused."); nobody != (all == nil) {
+		t.Errorf("%s", w.Body)
+	}
+	return all
+}
+
+// The page lists the users who were refused in the last hour, the most refused first. A name cannot write
+// into it, and its link leads to the user's status, whatever the name is.
+func TestThePageShowsWhoWasRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forum, admin := both()
-		page := func() string {
-			w := ask(admin, "GET", "/", "")
-			if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
-				t.Errorf("%d %v", w.Code, w.Header())
-			}
-			return w.Body.String()
-		}
-		if p := page(); !strings.Contains(p, "Nobody was refused.") || strings.Contains(p, "<table>") {
-			t.Error(p)
-		}
-		for user, n := range map[string]int{"alice": 7, "a/b?<script>": 9, "carol": 5} {
-			for range n {
-				ask(forum, "POST", "/replies", user)
+		rows(t, admin)
+		long := strings.Repeat("x", 201)
+		names := []string{"a/b?<script>", ".", "..", "a&b=c#d", "a%2fb", "über \u202eevil", "alice", long, "bad\xff"}
+		for i, user := range names {
+			for range 5 + len(names) - i + 3 { // three refusals are a ban, for ten minutes
+				do(forum, "POST", "/replies", user)
 			}
 		}
-		rows := regexp.MustCompile(`<tr><td><a href="([^"]*)">(.*?)</a></td><td>(.*?)</td><td class="number">(.*?)</td><td>(.*?)</td>`).FindAllStringSubmatch(page(), -1)
-		want := [][]string{
-			{"/users/a%2Fb%3F%3Cscript%3E/reply", "a/b?&lt;script&gt;", "reply", "4", "10m0s"},
-			{"/users/alice/reply", "alice", "reply", "2", ""},
+		for range 7 { // two refusals
+			do(forum, "POST", "/replies", "bob")
 		}
-		if !slices.EqualFunc(rows, want, func(a, b []string) bool { return slices.Equal(a[1:], b) }) {
-			t.Fatalf("%q, want %q", rows, want)
+		time.Sleep(30 * time.Second)
+		all := rows(t, admin)
+		if len(all) != len(names)+1 {
+			t.Fatalf("%q", all)
 		}
-		for _, row := range rows {
-			if w := ask(admin, "GET", row[1], ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"banned":true`) != (row[5] != "") {
-				t.Errorf("%s: %d %s", row[1], w.Code, w.Body)
+		for i, user := range names {
+			got, hashed := all[i], user == long || user == "bad\xff"
+			want := []string{got[0], user, fmt.Sprint(len(names) - i + 3), "reply", "ban", "30s", "9m30s"}
+			if hashed {
+				want[1], want[6] = got[1], "not known"
+				if got[0] != "" || len(got[1]) != 12 {
+					t.Errorf("%q is a link, or no hash", got)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if hashed {
+				continue
+			}
+			if w := do(admin, "GET", got[0], ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"banned":true`) {
+				t.Errorf("%s: %d %s", got[0], w.Code, w.Body)
 			}
 		}
-		time.Sleep(10 * time.Minute)
-		if p := page(); !strings.Contains(p, "Nobody was refused.") {
-			t.Error(p)
+		if got, want := all[len(names)], []string{"/user?action=reply&user=bob", "bob", "2", "reply", "sliding:1m", "30s", ""}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		time.Sleep(time.Hour - 5*time.Minute)
+		if got := rows(t, admin); len(got) != len(names)+1 || got[0][5] != "56m" || got[0][6] != "" {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(20 * time.Minute)
+		if got := rows(t, admin); len(got) != 0 {
+			t.Errorf("%q", got)
 		}
 	})
+}
+
+// Two processes share a Redis, and each page shows the refusals of both.
+func TestThePageOfTwoProcesses(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	var forums []http.Handler
+	var endpoints []*endpoint
+	var servers []*httptest.Server
+	for range 2 {
+		m := watching("the same secret in both")
+		e := &endpoint{limiters: limiters(m.Watch(redisstore.New(rdb, nil))), metrics: m}
+		srv := httptest.NewServer(e.handler())
+		t.Cleanup(srv.Close)
+		forums, endpoints, servers = append(forums, public(e.limiters)), append(endpoints, e), append(servers, srv)
+	}
+	for i := range 2 {
+		endpoints[i].peers = []string{servers[1-i].Listener.Addr().String()}
+	}
+	long := strings.Repeat("x", 201)
+	for i := range 20 {
+		do(forums[i%2], "POST", "/replies", long)
+		if i < 10 {
+			do(forums[i%2], "POST", "/replies", "alice")
+		}
+	}
+	for i := range 2 {
+		all := rows(t, endpoints[i].handler())
+		if len(all) != 2 || len(all[0][1]) != 12 || all[0][2] != "15" || all[1][1] != "alice" || all[1][2] != "5" || all[1][6] != "10m" {
+			t.Errorf("process %d: %q", i, all)
+		}
+	}
+	servers[1].Close()
+	w := do(endpoints[0].handler(), "GET", "/", "")
+	if !strings.Contains(w.Body.String(), "<strong>"+endpoints[0].peers[0]+" does not answer.</strong>") || !strings.Contains(w.Body.String(), "alice") {
+		t.Errorf("%s", w.Body)
+	}
+}
+
+func TestTimesForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0s", 1: "1s", 45 * time.Second: "45s", time.Minute: "1m", 570 * time.Second: "9m30s", 10 * time.Minute: "10m",
+		10*time.Minute + time.Second: "11m", time.Hour: "1h", 65 * time.Minute: "1h5m", 70 * time.Minute: "1h10m", 20 * time.Hour: "20h",
+	} {
+		if got := spoken(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
 }
 
 func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forum, admin := both()
-		reply := func() int { return ask(forum, "POST", "/replies", "alice").Code }
+		reply := func() int { return do(forum, "POST", "/replies", "alice").Code }
 		seen := func(user string) (s status) {
 			t.Helper()
-			w := ask(admin, "GET", "/users/"+user+"/reply", "")
+			w := do(admin, "GET", "/user?action=reply&user="+user, "")
 			if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil || w.Code != http.StatusOK || len(s.Limits) != 1 {
 				t.Fatalf("%d %s: %v", w.Code, w.Body, err)
 			}
@@ -98,7 +187,7 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 		if code := reply(); code != http.StatusTooManyRequests {
 			t.Errorf("a banned user's reply: %d", code)
 		}
-		if w := ask(admin, "DELETE", "/users/alice/reply/ban", ""); w.Code != http.StatusNoContent {
+		if w := do(admin, "DELETE", "/ban?action=reply&user=alice", ""); w.Code != http.StatusNoContent {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		if code := reply(); code != http.StatusCreated {
@@ -112,10 +201,17 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 
 func TestAnUnknownActionIsNotFound(t *testing.T) {
 	_, h := both()
-	for _, tt := range []struct{ method, path string }{{"GET", "/users/alice/like"}, {"DELETE", "/users/alice/like/ban"}} {
-		if w := ask(h, tt.method, tt.path, ""); w.Code != http.StatusNotFound {
+	for _, tt := range []struct{ method, path string }{{"GET", "/user?user=alice&action=like"}, {"DELETE", "/ban?user=alice&action=like"}, {"GET", "/user?user=alice"}} {
+		if w := do(h, tt.method, tt.path, ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
 		}
+	}
+}
+
+func TestAMissingUserIsABadRequest(t *testing.T) {
+	_, h := both()
+	if w := do(h, "GET", "/user?action=reply", ""); w.Code != http.StatusBadRequest {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 
@@ -124,7 +220,7 @@ func TestAnotherNameForLoopbackIsRefused(t *testing.T) {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	for host, want := range map[string]int{"localhost:8081": 200, "127.0.0.1:8081": 200, "[::1]:8081": 200, "evil.example:8081": 421, "192.0.2.1": 421} {
-		r, _ := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/users/alice/reply", nil)
+		r, _ := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/user?user=alice&action=reply", nil)
 		r.Host = host
 		resp, err := http.DefaultClient.Do(r)
 		if err != nil {

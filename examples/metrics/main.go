@@ -61,7 +61,11 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 func routes(store core.Store) http.Handler {
-	m := metrics.New(nil)
+	watch := &metrics.Options{RefusedWindow: time.Hour, ExportRefused: 20} // as hashes
+	if key := os.Getenv("HASH_KEY"); key != "" {
+		watch.HashKey = []byte(key) // the same in all processes
+	}
+	m := metrics.New(watch)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(tailcutprom.Collector(m))
 	store = m.Watch(store)

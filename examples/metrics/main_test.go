@@ -53,11 +53,13 @@ func scrape(t *testing.T, store core.Store) string {
 }
 
 func TestMetricsOfTheForum(t *testing.T) {
+	t.Setenv("HASH_KEY", "0123456789abcdef")
 	said := scrape(t, memorystore.New(nil))
 	for _, want := range []string{
 		`tailcut_decisions_total{action="post",limit="bucket:10:1/6s",outcome="limited",source="store"} 2`,
 		`tailcut_decisions_total{action="reply",limit="ban",outcome="banned",source="store"} 3`,
 		`tailcut_decisions_total{action="like",limit="funnel:15:1/2s",outcome="allowed",source="store"} 15`,
+		`tailcut_refused_users{hashed="true",user="fdbf8b1cacd3"} 9`,
 		`tailcut_store_down 0`,
 	} {
 		if !strings.Contains(said, want+"\n") {

@@ -14,7 +14,10 @@
 //	tailcut.waiting{action}                               up-down counter, {call}
 //	tailcut.wait.seconds                                  s: how long calls of Wait took
 //	tailcut.lease.units.total{what}                       counter, {unit}: of leased limits: taken, returned, lost
+//	tailcut.plans.generation{version}                     gauge, {document}: number of the document of plans in force
+//	tailcut.plans.rejected.total                          counter, {document}: not put in force because of an error
 //	tailcut.memory.keys, tailcut.memory.keys.max          up-down counter, {key}: if there is a memorystore
+//	tailcut.refused.users{user,hashed}                    gauge, {decision}: a user's refusals, with metrics.Options.ExportRefused
 //
 // OpenTelemetry has no observable histogram. The two times are therefore three counters
 // each, as Prometheus has them: .bucket{le}, cumulative, .count and .sum.
@@ -24,10 +27,17 @@
 // source that occurs, so 1,000 pairs can have more. Then give the provider
 // sdkmetric.WithCardinalityLimit(20_000), which is enough for [metrics.Options] without MaxPairs.
 //
-// A refused action and an error also add the event "tailcut.refused" to the span in the
-// context, if the span records. Its attributes are tailcut.action, tailcut.limit,
-// tailcut.outcome, tailcut.source and, if the action can pass later, tailcut.retry_after in
-// seconds. No attribute holds a user.
+// A decision and an error also set attributes of the span in the context, if the span records:
+//
+//	rate_limit.decision  the outcome
+//	rate_limit.limit     the limit that decided
+//	rate_limit.source    who decided
+//
+// OpenTelemetry has no convention for them yet: https://github.com/open-telemetry/semantic-conventions/issues/3361
+// If a span has several decisions, the attributes are those of the last one. A refused action and an error
+// add the event "tailcut.refused" too, so that a span shows each. Its attributes are tailcut.action,
+// tailcut.limit, tailcut.outcome, tailcut.source and, if the action can pass later, tailcut.retry_after in
+// seconds. No attribute of a span holds a user. Without a span, a decision costs no allocation.
 package tailcutotel
 
 import (
@@ -46,7 +56,7 @@ import (
 
 const scope = "github.com/tailcut/tailcut/core/metrics/tailcutotel"
 
-// Register makes the instruments on a meter of provider, and adds events to spans from now
+// Register makes the instruments on a meter of provider, and adds decisions to spans from now
 // on. Call it once for each provider. Its error is the provider's.
 func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 	if m == nil || provider == nil {
@@ -65,20 +75,20 @@ func Register(m *metrics.Metrics, provider metric.MeterProvider) error {
 		return err
 	}
 	if _, done := onSpans.LoadOrStore(m, true); !done {
-		m.OnRefusal(event)
+		m.OnDecision(annotate)
 	}
 	return nil
 }
 
-// onSpans are the Metrics whose refusals are events already: a span belongs to no provider
+// onSpans are the Metrics whose decisions are on spans already: a span belongs to no provider
 // of meters. Like their providers, they stay as long as the program.
 var onSpans sync.Map
 
 type instruments struct {
-	decisions, near, leases metric.Int64ObservableCounter
-	down                    metric.Int64ObservableGauge
-	waiting, keys, keysMax  metric.Int64ObservableUpDownCounter
-	answers, waits          histogram
+	decisions, near, leases, rejected metric.Int64ObservableCounter
+	down, inForce, refused            metric.Int64ObservableGauge
+	waiting, keys, keysMax            metric.Int64ObservableUpDownCounter
+	answers, waits                    histogram
 }
 
 // A histogram is three counters, since OpenTelemetry has no observable histogram.
@@ -115,13 +125,21 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 	i.leases = counter("tailcut.lease.units.total", "{unit}", "Units of leased limits that were taken in advance, returned, and lost.")
 	i.keys = level("tailcut.memory.keys", "{key}", "Keys in memory, those included that have expired and are not dropped yet.")
 	i.keysMax = level("tailcut.memory.keys.max", "{key}", "The bound of the keys in memory.")
-	i.down, err = meter.Int64ObservableGauge("tailcut.store.down", metric.WithUnit("1"), metric.WithDescription("1 if a store's last three calls failed, the last of them within a minute; else 0."))
-	return i, errors.Join(append(errs, err)...)
+	i.rejected = counter("tailcut.plans.rejected.total", "{document}", "Documents of plans that were not put in force because of an error.")
+	gauge := func(name, unit, text string) metric.Int64ObservableGauge {
+		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return g
+	}
+	i.down = gauge("tailcut.store.down", "1", "1 if a store's last three calls failed, the last of them within a minute; else 0.")
+	i.inForce = gauge("tailcut.plans.generation", "{document}", "The number of the document of plans in force in this process, by the version that replicas with the same document share.")
+	i.refused = gauge("tailcut.refused.users", "{decision}", "Refusals of the most refused users in the window of Options.RefusedWindow.")
+	return i, errors.Join(errs...)
 }
 
 func (i *instruments) all() []metric.Observable {
 	return []metric.Observable{
-		i.decisions, i.near, i.down, i.waiting, i.keys, i.keysMax, i.leases,
+		i.decisions, i.near, i.down, i.refused, i.waiting, i.keys, i.keysMax, i.leases, i.inForce, i.rejected,
 		i.answers.bucket, i.answers.count, i.answers.sum, i.waits.bucket, i.waits.count, i.waits.sum,
 	}
 }
@@ -150,6 +168,13 @@ func (i *instruments) observe(o metric.Observer, s metrics.Snapshot) {
 			o.ObserveInt64(i.leases, int64(n), metric.WithAttributes(attribute.String("what", what)))
 		}
 	}
+	for _, u := range s.Refused {
+		o.ObserveInt64(i.refused, int64(u.Refused), metric.WithAttributes(attribute.String("user", u.User), attribute.Bool("hashed", u.Hashed)))
+	}
+	if p := s.Plans; p.Generation > 0 {
+		o.ObserveInt64(i.inForce, int64(p.Generation), metric.WithAttributes(attribute.String("version", p.Version)))
+		o.ObserveInt64(i.rejected, int64(p.Rejected))
+	}
 	if s.MemoryKeysMax > 0 {
 		o.ObserveInt64(i.keys, int64(s.MemoryKeys))
 		o.ObserveInt64(i.keysMax, int64(s.MemoryKeysMax))
@@ -166,18 +191,22 @@ func (h *histogram) observe(o metric.Observer, from metrics.Histogram) {
 	o.ObserveFloat64(h.sum, from.Sum.Seconds())
 }
 
-// event adds a refusal to the span in the context.
-func event(ctx context.Context, r metrics.Refusal) {
+// annotate adds a decision to the span in the context.
+func annotate(ctx context.Context, d metrics.Decision) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return
 	}
-	attributes := []attribute.KeyValue{
-		attribute.String("tailcut.action", r.Action), attribute.String("tailcut.limit", r.Limit),
-		attribute.String("tailcut.outcome", r.Outcome), attribute.String("tailcut.source", r.Source),
+	span.SetAttributes(attribute.String("rate_limit.decision", d.Outcome), attribute.String("rate_limit.limit", d.Limit), attribute.String("rate_limit.source", d.Source))
+	if d.Passes {
+		return
 	}
-	if r.RetryAfter > 0 && r.RetryAfter != core.Never {
-		attributes = append(attributes, attribute.Float64("tailcut.retry_after", r.RetryAfter.Seconds()))
+	attributes := []attribute.KeyValue{
+		attribute.String("tailcut.action", d.Action), attribute.String("tailcut.limit", d.Limit),
+		attribute.String("tailcut.outcome", d.Outcome), attribute.String("tailcut.source", d.Source),
+	}
+	if d.RetryAfter > 0 && d.RetryAfter != core.Never {
+		attributes = append(attributes, attribute.Float64("tailcut.retry_after", d.RetryAfter.Seconds()))
 	}
 	span.AddEvent("tailcut.refused", trace.WithAttributes(attributes...))
 }

@@ -180,6 +180,93 @@ func TestRefusalsAreEventsOnTheSpan(t *testing.T) {
 	}
 }
 
+// A decision is attributes of the span in the context, whatever it is; of several, the last one.
+func TestADecisionIsAttributesOfTheSpan(t *testing.T) {
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
+	m := metrics.New(&metrics.Options{ShowUsers: true})
+	if err := tailcutotel.Register(m, noop.NewMeterProvider()); err != nil {
+		t.Fatal(err)
+	}
+	likes := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
+	fallen := core.Must(core.New(m.Watch(core.Fallback(failing{memorystore.New(nil)}, memorystore.New(nil))), core.FixedWindow(2, time.Hour)))
+	dry := core.Must(core.New(m.Watch(core.Shadow(memorystore.New(nil))), core.FixedWindow(1, time.Hour)))
+	broken := core.Must(core.New(m.Watch(failing{memorystore.New(nil)}), core.FixedWindow(2, time.Hour)))
+	for _, tt := range []struct {
+		l    *core.Limiter
+		n    int
+		want string
+	}{
+		{likes, 1, "rate_limit.decision=allowed rate_limit.limit=funnel:1:1/1h rate_limit.source=store"},
+		{likes, 1, "rate_limit.decision=limited rate_limit.limit=funnel:1:1/1h rate_limit.source=store"},
+		{fallen, 1, "rate_limit.decision=allowed rate_limit.limit=fixed:1h rate_limit.source=fallback"},
+		{dry, 2, "rate_limit.decision=shadowed rate_limit.limit=fixed:1h rate_limit.source=store"},
+		{broken, 1, "rate_limit.decision=error rate_limit.limit=fixed:1h rate_limit.source=none"},
+		{likes, 0, ""},
+	} {
+		ctx, span := tracer.Start(t.Context(), "request")
+		for range tt.n {
+			_, _ = tt.l.Allow(ctx, "alice", "act")
+		}
+		_, _ = tt.l.Peek(ctx, "alice", "act")
+		span.End()
+		got := ""
+		for _, a := range spans.Ended()[len(spans.Ended())-1].Attributes() {
+			got += " " + string(a.Key) + "=" + a.Value.String()
+		}
+		if strings.TrimSpace(got) != tt.want {
+			t.Errorf("the span has%s, want %s", got, tt.want)
+		}
+	}
+}
+
+// Without a span, or with one that does not record, a decision costs nothing more.
+func TestNoSpanNoCost(t *testing.T) {
+	m := metrics.New(nil)
+	if err := tailcutotel.Register(m, noop.NewMeterProvider()); err != nil {
+		t.Fatal(err)
+	}
+	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.FixedWindow(50, time.Hour)))
+	ctx, span := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())).Tracer("test").Start(t.Context(), "request")
+	defer span.End()
+	for name, ctx := range map[string]context.Context{"no span": t.Context(), "a span that does not record": ctx} {
+		if n := testing.AllocsPerRun(100, func() { _, _ = l.Allow(ctx, "alice", "act") }); n > 0 {
+			t.Errorf("with %s a decision allocates %v times", name, n)
+		}
+	}
+}
+
+// BenchmarkWithoutASpan tells what Register adds to an in-process decision.
+func BenchmarkWithoutASpan(b *testing.B) {
+	for _, name := range []string{"watched", "registered"} {
+		m := metrics.New(nil)
+		if name == "registered" {
+			if err := tailcutotel.Register(m, noop.NewMeterProvider()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1_000_000_000, core.Per(1_000_000_000, time.Second))))
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				_, _ = l.Allow(b.Context(), "alice", "act")
+			}
+		})
+	}
+}
+
+// With ExportRefused the refused users are values.
+func TestAReaderSeesWhoWasRefused(t *testing.T) {
+	m, reader := metrics.New(&metrics.Options{ShowUsers: true, ExportRefused: 5}), sdkmetric.NewManualReader()
+	if err := tailcutotel.Register(m, sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))); err != nil {
+		t.Fatal(err)
+	}
+	run(t.Context(), m)
+	if got := read(t, reader)["tailcut.refused.users {decision} [hashed=false,user=alice]"]; got != "5" {
+		t.Errorf("alice has %q refusals", got)
+	}
+}
+
 func TestRegisterNeedsBoth(t *testing.T) {
 	if tailcutotel.Register(nil, noop.NewMeterProvider()) == nil || tailcutotel.Register(metrics.New(nil), nil) == nil {
 		t.Error("nil is no error")

@@ -40,7 +40,8 @@ type prometheus struct {
 	addr string
 }
 
-func startPrometheus(t *testing.T, metrics http.Handler) prometheus {
+// features are further arguments of the command.
+func startPrometheus(t *testing.T, metrics http.Handler, features ...string) prometheus {
 	t.Helper()
 	path := program(t, "prometheus")
 	target := httptest.NewServer(metrics)
@@ -57,7 +58,7 @@ func startPrometheus(t *testing.T, metrics http.Handler) prometheus {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(path, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
+	cmd := exec.Command(path, append(features, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -13,11 +13,26 @@
 //	tailcut_waiting{action}                               calls of Wait under way, held requests included
 //	tailcut_wait_seconds                                  histogram: how long those calls took
 //	tailcut_lease_units_total{what}                       units of leased limits: taken, returned, lost
+//	tailcut_plans_generation{version}                     number of the document of plans in force, if there is one
+//	tailcut_plans_rejected_total                          documents that were not put in force because of an error
 //	tailcut_memory_keys, tailcut_memory_keys_max          a memorystore's keys and bound, if there is one
+//	tailcut_refused_users{user,hashed}                    gauge: a user's refusals in the window, with Options.ExportRefused
+//
+// The histograms have classic buckets, and those of native histograms too: a Prometheus that scrapes native
+// histograms gets times to within a fifth. It then drops the classic ones, and expressions with _bucket
+// need always_scrape_classic_histograms.
+//
+// tailcut_refused_users has the most refused users only. With one metrics.Options.HashKey in all processes
+// they add up: topk(10, sum by (user) (tailcut_refused_users)).
 package tailcutprom
 
 import (
+	"errors"
+	"strconv"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/tailcut/tailcut/core/metrics"
 )
@@ -32,8 +47,11 @@ var (
 	keys      = describe("tailcut_memory_keys", "Keys in memory, those included that have expired and are not dropped yet.")
 	keysMax   = describe("tailcut_memory_keys_max", "The bound of the keys in memory.")
 	leases    = describe("tailcut_lease_units_total", "Units of leased limits that were taken in advance, returned, and lost.", "what")
+	refused   = describe("tailcut_refused_users", "Refusals of the most refused users in the window of Options.RefusedWindow.", "user", "hashed")
+	inForce   = describe("tailcut_plans_generation", "The number of the document of plans in force in this process, by the version that replicas with the same document share.", "version")
+	rejected  = describe("tailcut_plans_rejected_total", "Documents of plans that were not put in force because of an error.")
 
-	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases}
+	all = []*prometheus.Desc{decisions, near, answers, down, waiting, waits, keys, keysMax, leases, inForce, rejected, refused}
 )
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
@@ -79,16 +97,47 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(leases, prometheus.CounterValue, float64(n), what)
 		}
 	}
+	for _, u := range s.Refused {
+		out <- prometheus.MustNewConstMetric(refused, prometheus.GaugeValue, float64(u.Refused), u.User, strconv.FormatBool(u.Hashed))
+	}
+	if p := s.Plans; p.Generation > 0 {
+		out <- prometheus.MustNewConstMetric(inForce, prometheus.GaugeValue, float64(p.Generation), p.Version)
+		out <- prometheus.MustNewConstMetric(rejected, prometheus.CounterValue, float64(p.Rejected))
+	}
 	if s.MemoryKeysMax > 0 {
 		out <- prometheus.MustNewConstMetric(keys, prometheus.GaugeValue, float64(s.MemoryKeys))
 		out <- prometheus.MustNewConstMetric(keysMax, prometheus.GaugeValue, float64(s.MemoryKeysMax))
 	}
 }
 
+// histogram has classic buckets, and the finer ones of a native histogram for a Prometheus that scrapes
+// these.
 func histogram(desc *prometheus.Desc, h metrics.Histogram) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.Buckets))
 	for _, b := range h.Buckets {
 		buckets[b.UpTo.Seconds()] = b.Count
 	}
-	return prometheus.MustNewConstHistogram(desc, h.Count, h.Sum.Seconds(), buckets)
+	return both{
+		prometheus.MustNewConstHistogram(desc, h.Count, h.Sum.Seconds(), buckets),
+		prometheus.MustNewConstNativeHistogram(desc, h.Count, h.Sum.Seconds(), h.Exponential, nil, 0, schema, prometheus.DefNativeHistogramZeroThreshold, time.Time{}),
+	}
+}
+
+// schema says that each doubling of a time is four buckets, as in metrics.Histogram.
+const schema = 2
+
+// both is one histogram in both forms.
+type both struct{ classic, native prometheus.Metric }
+
+func (b both) Desc() *prometheus.Desc { return b.classic.Desc() }
+
+func (b both) Write(out *dto.Metric) error {
+	var fine dto.Metric
+	if err := errors.Join(b.classic.Write(out), b.native.Write(&fine)); err != nil {
+		return err
+	}
+	h, n := out.Histogram, fine.Histogram
+	h.Schema, h.ZeroThreshold, h.ZeroCount = n.Schema, n.ZeroThreshold, n.ZeroCount
+	h.PositiveSpan, h.PositiveDelta = n.PositiveSpan, n.PositiveDelta
+	return nil
 }

@@ -30,25 +30,28 @@ end
 
 function log.live(l, after) return call('ZCOUNT', l.key, '(' .. int(after), '+inf') end
 
--- expire has the log expire with its newest entry. An empty one is gone already.
-function log.expire(l)
-	local newest = log.entry(l, 0)
-	if newest then call('PEXPIREAT', l.key, state.expiry(newest + l.period)) end
+-- expire has the log expire with its newest entry. An empty one is gone, and must not be touched: in a Cluster whose
+-- slot moves it is another server's.
+function log.expire(l, entries)
+	if entries > 0 then
+		call('PEXPIREAT', l.key, state.expiry(log.entry(l, 0) + l.period))
+	end
 end
 
 -- remove removes refused attempts of the same instant last: the action itself may have been
 -- dropped for them by a limit with a lower max. memorystore cannot distinguish the two.
 function log.remove(l, made, units)
 	local members = call('ZRANGE', l.key, int(made), int(made), 'BYSCORE')
+	local entries = call('ZCOUNT', l.key, '-inf', '+inf')
 	for _, refused in ipairs({false, true}) do
 		for i = #members, 1, -1 do
 			if units > 0 and (string.sub(members[i], -1) == 'r') == refused then
-				call('ZREM', l.key, members[i])
+				entries = entries - call('ZREM', l.key, members[i])
 				units = units - 1
 			end
 		end
 	end
-	log.expire(l)
+	log.expire(l, entries)
 end
 
 -- add adds scores and members, in portions that unpack can take.

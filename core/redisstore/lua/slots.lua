@@ -72,14 +72,15 @@ local function amend(key, now, made, list, kind)
 	if l.ahead > 0 then
 		log.save(l, now)
 	end
+	local entries = call('ZCOUNT', key, '-inf', '+inf')
 	for i = 0, l.cost - 1 do
 		if n[1] == 1 then
 			call('ZADD', key, 'XX', int(now), int(first + i))
 		else
-			call('ZREM', key, int(first + i))
+			entries = entries - call('ZREM', key, int(first + i))
 		end
 	end
-	log.expire(l)
+	log.expire(l, entries)
 	return true
 end
 

@@ -191,7 +191,7 @@ var refusedRules = []rule{
 			}},
 			{want: response{
 				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"),
-				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are temporarily banned from this action. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are temporarily banned from this action. Try again in {wait}.","retry_after":{retry}}` + "\n",
 			}},
 			{header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+60s")},
 		},
@@ -346,7 +346,7 @@ var refusedRules = []rule{
 		name: "FinalCost: a store that fails then is said once, and the response stays",
 		store: func() core.Store {
 			return Answers(func(c core.Charge) (core.Decision, error) {
-				if c.Mode == machine.ModeForce {
+				if c.Ask().Mode == machine.ModeForce {
 					return core.Decision{}, errBoom
 				}
 				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute}, nil

@@ -310,7 +310,7 @@ type distant struct {
 
 func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	d, err := s.Store.Take(ctx, c)
-	if c.Mode == machine.ModePeek {
+	if c.Ask().Mode == machine.ModePeek {
 		return d, err
 	}
 	select {

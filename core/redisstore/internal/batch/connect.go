@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,13 +17,27 @@ import (
 // Opening a connection takes several round trips. So a sender opens its connection before it
 // takes calls: those that time out meanwhile are not sent.
 //
-// If a client cannot connect, it tries for longer than the timeout before it returns an error.
-// Its failures add up: after PoolSize of them it tries only once a second. So the queue opens a
-// connection by itself, without the client, after one was lost or all were closed, and if a call is late
-// and the client has none. If that fails, the callers get the error at once.
+// If a call has no answer, its connection may be dead, or the server. The lane is then in doubt, and nothing
+// is sent. A check opens a new connection, by itself: if a client cannot connect, it tries for longer than
+// the timeout before it returns an error. Its failures add up too: after PoolSize of them it tries only once
+// a second. If no connection can be opened, the callers get the error at once. If the new connection answers
+// and the old ones did not, the check asks all idle ones at once, so that the dead ones go together. With the
+// first that answers, a batch tries again.
 
-// openTime is how long opening a connection may take, in timeouts.
-const openTime = 10
+// A doubt says why nothing is sent.
+type doubt int
+
+const (
+	none  doubt = iota
+	tried       // a check has succeeded, and one batch may be under way until there is an answer
+	cut         // a connection was closed, or could not be opened
+	mute        // what was sent had no answer in time
+)
+
+const (
+	openTime  = 10 // how long opening a connection may take, in timeouts
+	maxChecks = 4  // under way at a time, since a Dialer may hang
+)
 
 // Connect opens connections before the first call: a few, or more to a server that is far away.
 func (q *Queue) Connect(ctx context.Context) error {
@@ -73,7 +88,7 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 	took := time.Since(start)
 	if q.single {
 		q.mu.Lock()
-		l := q.lane(route{server: server}, start)
+		l := q.lane(route{server: server})
 		l.response = cmp.Or(l.response, took)
 		q.mu.Unlock()
 	}
@@ -92,71 +107,154 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 // connect sees to it that the client has a connection to the server of a key.
 func (q *Queue) connect(key string) (err error) {
 	defer q.guard(&err)
-	lost := q.lost.Load()
-	if server := q.known(key); server != nil && !lost && server.PoolStats().IdleConns > 0 {
+	if server := q.known(key); server != nil && server.PoolStats().IdleConns > 0 {
 		return nil
 	}
-	return q.with(key, func(ctx context.Context, server *redis.Client) error {
-		if lost || server.PoolStats().TotalConns == 0 && q.reached.Load() {
-			if err := q.probe(ctx, server); err != nil {
-				return err
-			}
-		}
-		err := server.Ping(ctx).Err()
-		if q.noteLost(err); isReply(err) {
-			return nil
-		}
-		return err
-	})
+	return q.with(nil, key, func(_ context.Context, server *redis.Client) error { return q.ping(server, 1) })
 }
 
-// noteLost notes that a connection could not be opened, or was closed.
-func (q *Queue) noteLost(err error) {
-	var op *net.OpError
-	if errors.Is(err, io.EOF) || errors.As(err, &op) && !op.Timeout() {
-		q.lost.Store(true)
+// unanswered takes the error of a batch that has no answer.
+func (l *lane) unanswered(b *batch, err error) {
+	if d := doubtOf(err); b != nil && b.lost == l.lost && (d != mute || !l.answered.After(b.sent)) {
+		l.doubt = max(l.doubt, d)
 	}
 }
 
-// probeLate ends the calls of a lane if the client has no connection to the server of a key, and none
-// can be opened.
-func (q *Queue) probeLate(l *lane, key string) {
-	opened := false
-	err := q.with(key, func(ctx context.Context, server *redis.Client) error {
-		if server.PoolStats().TotalConns > 0 {
-			return nil
+// doubtOf returns the doubt that an error leaves.
+func doubtOf(err error) doubt {
+	var op *net.OpError
+	switch {
+	case isLate(err):
+		return mute
+	case errors.Is(err, io.EOF), errors.As(err, &op):
+		return cut
+	}
+	return none
+}
+
+// isLate reports whether an error says that there was no answer in time.
+func isLate(err error) bool {
+	var late net.Error
+	return errors.As(err, &late) && late.Timeout()
+}
+
+// check starts a check, unless there was one lately.
+func (q *Queue) check(l *lane, now time.Time) {
+	if l.checks < maxChecks && (l.doubt > tried || l.checks == 0) && now.Sub(l.checked) >= batchTime*q.timeout {
+		l.checks++
+		if l.doubt > tried {
+			l.checked = now
 		}
-		err := q.probe(ctx, server)
-		opened = err == nil
+		go q.find(l, l.key, l.doubt)
+	}
+}
+
+// find finds out whether the server of a lane answers on a new connection. If it does, what is sending is given
+// up, and sending goes on.
+func (q *Queue) find(l *lane, key string, why doubt) {
+	var server *redis.Client // that was asked
+	var took time.Duration
+	err := q.with(l.server, key, func(ctx context.Context, s *redis.Client) (err error) {
+		if why > tried || s.PoolStats().TotalConns == 0 {
+			server = s
+			took, err = q.ask(ctx, s)
+		}
 		return err
 	})
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.probing = false; opened {
-		l.opened = time.Now()
+	l.checks--
+	if err == nil && why > tried && l.doubt > tried && !l.reopens {
+		l.reopens = true
+		q.mu.Unlock()
+		err = q.reopen(server, why == mute && took <= q.timeout, took)
+		q.mu.Lock()
+		l.reopens = false
+		if err == nil && l.doubt > tried {
+			l.doubt, l.sending = tried, 0
+			l.lost++
+			if l.next != nil {
+				q.start(l)
+			}
+		}
 	}
-	for err != nil && l.calls.Len() > 0 {
-		l.calls.Front().Value.(*Call).end(err)
+	if err != nil && !isLate(err) {
+		l.checked, l.doubt = time.Time{}, max(l.doubt, cut)
+		for l.calls.Len() > 0 {
+			l.calls.Front().Value.(*Call).end(err)
+		}
 	}
 }
 
-// with calls do with the server of a key, if the client can tell which it is.
-func (q *Queue) with(key string, do func(context.Context, *redis.Client) error) (err error) {
+// reopen sees to it that the client has a connection that works. If the open ones may be dead, it asks all that
+// are idle, and one more. An answer takes as long as on the new connection, or twice that.
+func (q *Queue) reopen(server *redis.Client, dead bool, took time.Duration) error {
+	switch {
+	case server == nil:
+		return nil
+	case dead:
+		return q.ping(server.WithTimeout(max(q.timeout, 2*took)), 1+int(server.PoolStats().IdleConns))
+	}
+	return q.ping(server, 1)
+}
+
+// with calls do with a server, or with that of a key, if the client can tell which it is.
+func (q *Queue) with(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
 	defer q.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 	defer cancel()
-	if server := q.server(ctx, key); server != nil {
-		return do(ctx, server)
+	if server == nil {
+		server = q.server(ctx, key)
 	}
-	return nil
+	if server == nil {
+		return nil
+	}
+	return do(ctx, server)
 }
 
-// probe opens and closes a connection to a server.
-func (q *Queue) probe(ctx context.Context, server *redis.Client) error {
+// ask opens a connection to a server, asks it something, and returns how long the answer took. One that
+// closes the connection is there too.
+func (q *Queue) ask(ctx context.Context, server *redis.Client) (took time.Duration, err error) {
 	o := server.Options()
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
-	if q.lost.Store(err != nil); err != nil {
-		return err
+	if err != nil {
+		return 0, err
 	}
-	return conn.Close()
+	defer conn.Close()
+	start := time.Now()
+	end, _ := ctx.Deadline()
+	_ = conn.SetDeadline(end)
+	if _, err = io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if isLate(err) {
+		return 0, err
+	}
+	return time.Since(start), nil
+}
+
+// ping pings a server n times at once, on a connection each, and returns when the first has answered. The
+// others go on: a client that is canceled while it opens a connection keeps that as an idle one.
+func (q *Queue) ping(server *redis.Client, n int) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
+	errs := make(chan error, n)
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			var err error
+			defer func() { errs <- err }()
+			defer q.guard(&err)
+			err = server.Ping(ctx).Err()
+		})
+	}
+	go func() {
+		all.Wait()
+		cancel()
+	}()
+	for range n {
+		if err = <-errs; err == nil || isReply(err) {
+			return nil
+		}
+	}
+	return err
 }

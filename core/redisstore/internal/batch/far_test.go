@@ -27,13 +27,36 @@ type farServer struct {
 	turn      chan struct{} // a mutex would stop the clock
 	charged   int
 	ends      []net.Conn
+	dead      map[net.Conn]bool // connections that the network has forgotten
+	deaf      bool              // what is sent on those does not arrive, as well as the replies
+}
+
+// forget has the network forget all connections.
+func (s *farServer) forget(deaf bool) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	s.dead, s.deaf = map[net.Conn]bool{}, deaf
+	for _, c := range s.ends {
+		s.dead[c] = true
+	}
+}
+
+func (s *farServer) forgot(conn net.Conn) (dead, deaf bool) {
+	if s.turn != nil {
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+	}
+	return s.dead[conn], s.dead[conn] && s.deaf
 }
 
 func (s *farServer) dial(context.Context, string, string) (net.Conn, error) {
-	time.Sleep(2 * s.roundTrip) // to connect, and for the maintenance notifications, which are off
+	time.Sleep(s.roundTrip)
 	client, server := net.Pipe()
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
+	if len(s.ends) == 0 {
+		time.Sleep(s.roundTrip) // the client asks the first one for maintenance notifications, which are off here
+	}
 	s.ends = append(s.ends, client, server)
 	go s.serve(server)
 	return client, nil
@@ -66,6 +89,9 @@ func (s *farServer) serve(conn net.Conn) {
 	}()
 	for c := range commands {
 		time.Sleep(time.Until(c.sent.Add(s.roundTrip / 2)))
+		if _, deaf := s.forgot(conn); deaf {
+			continue
+		}
 		reply := "-ERR unknown command\r\n"
 		if c.words[0] == "take" {
 			n, _ := strconv.Atoi(c.words[1])
@@ -81,7 +107,9 @@ func (s *farServer) serve(conn net.Conn) {
 			reply = "+PONG\r\n"
 		}
 		time.Sleep(s.roundTrip / 2)
-		_, _ = conn.Write([]byte(reply))
+		if dead, _ := s.forgot(conn); !dead {
+			_, _ = conn.Write([]byte(reply))
+		}
 	}
 }
 

@@ -6,8 +6,6 @@ package batch
 import (
 	"container/list"
 	"context"
-	"errors"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,15 +32,19 @@ type lane struct {
 	conns    int           // how many the client can use
 	calls    list.List     // those that are sent or passed over, and then those that queue
 	next     *list.Element // the first one that queues
+	asked    time.Time     // when the last call came
+	key      string        // of it
 	sending  int           // goroutines and callers that send
-	ready    int           // of them wait for their turn
-	started  time.Time     // when the last of them started
+	lost     int           // how often those that were sending were given up
+	ready    int           // senders that wait for their turn
 	resume   time.Time     // the next batch is not taken earlier
 	room     int           // weight that a batch may have
 	response time.Duration // how long an answer takes
-	answered time.Time     // when the last one came, or the first batch was sent; zero: the last batch was not answered
-	probing  bool          // a probe is under way: one only, since a Dialer may hang
-	opened   time.Time     // when the last probe opened a connection
+	answered time.Time     // when the last one came
+	doubt    doubt
+	checks   int       // under way: a Dialer may hang
+	checked  time.Time // when the last one began
+	reopens  bool      // one of them opens connections
 }
 
 // A route is what the calls of a lane have in common.
@@ -52,10 +54,10 @@ type route struct {
 }
 
 // lane returns a route's lane.
-func (q *Queue) lane(r route, now time.Time) *lane {
+func (q *Queue) lane(r route) *lane {
 	l := q.lanes[r]
 	if l == nil {
-		l = &lane{route: r, timeout: q.timeout, conns: q.maxCalls, room: maxWeight, answered: now}
+		l = &lane{route: r, timeout: q.timeout, conns: q.maxCalls, room: maxWeight}
 		if r.server != nil {
 			l.conns = connections(r.server)
 		}
@@ -64,16 +66,13 @@ func (q *Queue) lane(r route, now time.Time) *lane {
 	return l
 }
 
-// most returns how many batches may be under way. If the server does not answer, one may start each
-// second above the few, since only the replies to those under way may be lost: each uses up a connection.
-func (l *lane) most(now time.Time) int {
-	switch silent := now.Sub(l.answered) > l.timeout; {
+// most returns how many batches may be under way.
+func (l *lane) most() int {
+	switch {
+	case l.doubt == tried:
+		return 1
 	case l.alone:
 		return l.conns
-	case silent && now.Sub(l.started) > time.Second:
-		return min(l.conns, manyBatches)
-	case silent:
-		return min(l.conns, fewBatches)
 	}
 	return batches(l.conns, l.response)
 }
@@ -100,7 +99,7 @@ func (l *lane) slack() time.Duration { return max(l.timeout/16, (l.timeout-l.res
 
 // queue adds a call.
 func (l *lane) queue(c *Call) {
-	c.lane, c.place = l, l.calls.PushBack(c)
+	c.lane, c.place, l.asked, l.key = l, l.calls.PushBack(c), c.since, c.Keys[0]
 	if l.next == nil {
 		l.next = c.place
 	}
@@ -109,8 +108,7 @@ func (l *lane) queue(c *Call) {
 // fail ends the calls that queue, since no connection could be opened. If that only took too long,
 // a call waits for its own timeout.
 func (l *lane) fail(err error) {
-	var late net.Error
-	if errors.As(err, &late) && late.Timeout() {
+	if isLate(err) {
 		return
 	}
 	for l.next != nil {
@@ -118,18 +116,9 @@ func (l *lane) fail(err error) {
 	}
 }
 
-// start counts another sender.
-func (l *lane) start(now time.Time) {
-	if l.sending == 0 && !l.answered.IsZero() {
-		l.answered = now
-	}
-	l.sending++
-	l.started = now
-}
-
 // take makes a batch of the first calls that queue. It may take until the limit.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
-	b := &batch{lane: l, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
+	b := &batch{lane: l, lost: l.lost, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
 	for ; l.next != nil; l.next = l.next.Next() {
 		c := l.next.Value.(*Call)
 		if len(b.calls) > 0 && (l.alone || b.weight+c.Weight > l.room) {
@@ -166,7 +155,7 @@ func (l *lane) learn(b *batch, now time.Time) {
 	if l.response > 0 {
 		took = min(took, l.response+l.response/4)
 	}
-	l.answered, l.response = now, took
+	l.answered, l.response, l.doubt = now, took, none
 	if joined := now.Add(min(l.gap()/2, rejoin)); joined.After(l.resume) {
 		l.resume = joined
 	}

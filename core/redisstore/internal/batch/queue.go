@@ -19,10 +19,10 @@
 //     are spread over it, so a call may have to wait until its batch starts.
 //   - The process or Redis is too busy: batches become smaller (learn), and a call that would be answered
 //     too late is not sent (shed). So at most the calls of the batches under way are charged without an answer.
-//   - The server is silent: two batches are under way, and one more each second, since each uses up a
-//     connection (most).
+//   - Calls have no answer: nothing is sent until a new connection answers, and idle ones that do not are
+//     closed (find).
 //   - The client cannot connect: the queue finds out sooner than the client, and its callers get the error
-//     at once (probe).
+//     at once (find).
 //
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
 // No more commands are under way to a server than the client has connections for it.
@@ -89,7 +89,6 @@ type Queue struct {
 	heeds    bool        // and heeds deadlines
 	sharded  atomic.Bool // two keys may be on two servers
 	reached  atomic.Bool // a command was answered
-	lost     atomic.Bool // a connection could not be opened, or was closed
 
 	mu          sync.Mutex // guards all below, the lanes, and where a call is
 	lanes       map[route]*lane
@@ -144,8 +143,7 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	r := route{server: q.known(c.Keys[0]), alone: c.Weight == 0 || q.sharded.Load()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := time.Now()
-	l := q.lane(r, now)
+	now, l := time.Now(), q.lane(r)
 	if l.calls.Len() >= q.maxCalls {
 		return nil, ErrBusy
 	}
@@ -154,12 +152,13 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	l.queue(c)
 	q.startTicking()
 	switch {
+	case l.doubt > tried:
+		q.check(l, now)
 	case direct:
-		l.start(now)
+		l.sending++
 		own = l.take(now, q.timeout)
-	case l.ready == 0 && l.sending < l.most(now):
-		l.start(now)
-		go q.send(l)
+	default:
+		q.start(l)
 	}
 	return own, nil
 }
@@ -178,7 +177,7 @@ func heedsDeadlines(o *redis.Options) bool {
 // be under way, and the last batch must have been answered, so that the client has a connection.
 // The caller's own deadline may not be earlier: the client closes a connection at a deadline.
 func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
-	if !q.heeds || l.alone || l.sending > 0 || l.answered.IsZero() || !q.reached.Load() || q.lost.Load() {
+	if !q.heeds || l.alone || l.sending > 0 || l.doubt != none || !q.reached.Load() {
 		return false
 	}
 	end, ends := ctx.Deadline()
@@ -198,32 +197,34 @@ func (q *Queue) startTicking() {
 	}
 }
 
-// tick ends the calls whose timeout is over, since a client need not keep it. If a call is late, a probe
-// finds out whether the client can connect.
+// tick ends the calls whose timeout is over, since a client need not keep it. If those that were sent had
+// no answer, or a call is late and the client has no connection, a check finds out why.
 func (q *Queue) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ticking = false
 	now, next := time.Now(), q.late()
 	for _, l := range q.lanes {
-		var oldest *Call
 		var age time.Duration
 		for l.calls.Len() > 0 {
-			oldest = l.calls.Front().Value.(*Call)
+			oldest := l.calls.Front().Value.(*Call)
 			if age = now.Sub(oldest.since); age < q.timeout {
 				break
 			}
 			oldest.end(context.DeadlineExceeded)
+			l.unanswered(oldest.batch, context.DeadlineExceeded)
 		}
-		if l.calls.Len() == 0 {
+		switch {
+		case l.calls.Len() > 0:
+			q.ticking, next = true, min(next, q.timeout-age)
+			if l.doubt > tried || age >= q.late() {
+				q.check(l, now)
+			}
+		case l.doubt > tried && now.Sub(l.asked) < time.Second: // soon there are calls again
+			q.ticking = true
+			q.check(l, now)
+		default:
 			q.forget(l)
-			continue
-		}
-		q.ticking = true
-		next = min(next, q.timeout-age)
-		if age >= q.late() && !l.probing && now.Sub(l.opened) > time.Second { // a server that hangs is sent little
-			l.probing = true
-			go q.probeLate(l, oldest.Keys[0])
 		}
 	}
 	if q.ticking {

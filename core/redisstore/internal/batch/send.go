@@ -28,13 +28,14 @@ type Send func(args []any, keyAt int8) (reply []any, err error)
 
 // How long a batch may take, in timeouts. Its callers leave after one. At the batch's deadline the
 // client closes the connection.
-const batchTime = 5
+const batchTime = 3
 
 // A batch is the calls of one command, and their context. It is canceled when none of its callers
 // waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
 // client's socket, and cancels nothing. A context of package context would allocate six times.
 type batch struct {
 	lane     *lane
+	lost     int     // of the lane when it was taken
 	calls    []*Call // the oldest first
 	weight   int     // of all calls
 	waiting  int     // of the calls
@@ -58,22 +59,30 @@ func (b *batch) Err() error {
 
 func (*batch) Value(any) any { return nil }
 
+// start starts a goroutine that sends, if one more may.
+func (q *Queue) start(l *lane) {
+	if l.ready == 0 && l.sending < l.most() {
+		l.sending++
+		go q.send(l, l.lost)
+	}
+}
+
 // sendDirect sends the caller's own call in its goroutine.
 func (q *Queue) sendDirect(own *batch) {
 	q.sendBatch(own)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := own.lane; l.next != nil {
-		go q.send(l)
+		go q.send(l, own.lost)
 	} else {
-		l.sending--
+		q.leave(l, own.lost)
 	}
 }
 
 // send sends batches until no call queues. It yields between them: callers that were just
 // answered can join the next batch. Most have not run yet when one yield ends.
-func (q *Queue) send(l *lane) {
-	for b := q.next(l); b != nil; b = q.next(l) {
+func (q *Queue) send(l *lane, lost int) {
+	for b := q.next(l, lost); b != nil; b = q.next(l, lost) {
 		q.sendBatch(b)
 		runtime.Gosched()
 		runtime.Gosched()
@@ -81,26 +90,26 @@ func (q *Queue) send(l *lane) {
 }
 
 // next takes the next batch, when the client has a connection for it and it is its turn. If no
-// call queues it returns nil, and the sender ends.
-func (q *Queue) next(l *lane) *batch {
+// call queues, or the sender was given up, it returns nil, and the sender ends.
+func (q *Queue) next(l *lane, lost int) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.next != nil {
+	if l.sends(lost) {
 		key := l.next.Value.(*Call).Keys[0]
 		q.mu.Unlock()
 		err := q.connect(key)
 		q.mu.Lock()
-		if err != nil {
+		if err != nil && lost == l.lost {
+			l.doubt = max(l.doubt, doubtOf(err))
 			l.fail(err)
-			return q.leave(l)
 		}
 	}
 	l.ready++
 	defer func() { l.ready-- }()
 	for {
 		now := time.Now()
-		if l.shed(now); l.next == nil {
-			return q.leave(l)
+		if l.shed(now); !l.sends(lost) {
+			return q.leave(l, lost)
 		}
 		wait := l.resume.Sub(now)
 		if wait <= 0 {
@@ -112,17 +121,22 @@ func (q *Queue) next(l *lane) *batch {
 	}
 }
 
-// leave notes that a sender ends.
-func (q *Queue) leave(l *lane) *batch {
-	l.sending--
+// sends reports whether a sender goes on.
+func (l *lane) sends(lost int) bool { return l.next != nil && l.doubt <= tried && lost == l.lost }
+
+// leave notes that a sender ends. One that was given up is not counted any more.
+func (q *Queue) leave(l *lane, lost int) *batch {
+	if lost == l.lost {
+		l.sending--
+	}
 	q.forget(l)
 	return nil
 }
 
-// forget drops the lane of calls that are sent alone, unless a sender or a call needs it: a call that is
-// passed over waits there for its timeout.
+// forget drops the lane of calls that are sent alone, unless a sender, a call or a check needs it: a call that
+// is passed over waits there for its timeout.
 func (q *Queue) forget(l *lane) {
-	if l.alone && l.sending == 0 && l.calls.Len() == 0 {
+	if l.alone && l.sending == 0 && l.calls.Len() == 0 && (l.doubt == none || time.Since(l.asked) >= time.Second) {
 		delete(q.lanes, l.route)
 	}
 }
@@ -142,7 +156,9 @@ func (q *Queue) sendBatch(b *batch) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if b.lane.answered = (time.Time{}); err == nil || isReply(err) {
+	if err != nil && !isReply(err) {
+		b.lane.unanswered(b, err)
+	} else if b.lost == b.lane.lost {
 		b.lane.learn(b, now)
 	}
 	for _, c := range b.calls {
@@ -184,7 +200,6 @@ func (q *Queue) process(b *batch, args []any, keyAt int8) ([]any, error) {
 		}
 	}
 	if err := client.Process(b, cmd); err != nil {
-		q.noteLost(err)
 		return nil, err
 	}
 	q.reached.Store(true)

@@ -18,10 +18,9 @@ const (
 
 // A holding is guarded by its shard.
 type holding struct {
-	user, action string
-	limits       []core.Limit
-	bans         bool // a ban policy counts refusals, so the server must see them all
-	dropped      bool // nobody uses it any more
+	charge  core.Charge // that takes units, but for its cost; no limit records its refusal
+	bans    bool        // a ban policy counts refusals, so the server must see them all
+	dropped bool        // nobody uses it any more
 
 	grants []*grant     // the oldest first
 	asking *pendingCall // not nil while a command is under way that others wait for

@@ -96,7 +96,7 @@ func (t *Trial) Run(ctx context.Context, log io.Reader) (*report.Report, error) 
 
 func (o *Options) validate(actions []string) error {
 	for _, c := range o.Candidates {
-		if i := slices.IndexFunc(c.Limits, core.Limit.IsShadow); i >= 0 {
+		if i := slices.IndexFunc(c.Limits, func(l core.Limit) bool { return l.IsShadow() }); i >= 0 {
 			return fmt.Errorf("%s refuses nobody; leave Shadow out, since a replay is a dry run", c.Limits[i])
 		}
 		if _, err := core.New(memorystore.New(nil), c.Limits...); err != nil {

@@ -1,0 +1,259 @@
+package plans
+
+// What is different between two documents, for a person.
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// A Change is a difference between two documents. Which fields are set depends on What.
+type Change struct {
+	What string `json:"what"` // one of the constants below
+
+	// Plan and Action say whose limits have changed. Action is empty unless What is WhatLimits, and "*"
+	// stands for all actions that are not named.
+	Plan   string `json:"plan,omitempty"`
+	Action string `json:"action,omitempty"`
+
+	// From and To are the old and the new value in the document's words, several limits joined by
+	// " and ". One is empty if there is no such value.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+
+	// Users is how many of the document's users have another plan or zone.
+	Users int `json:"users,omitempty"`
+
+	// Anew is what of To does not go on from the counts of From: a funnel or bucket of other numbers, or
+	// a window of another period, zone or name. Users have its full quota once more.
+	Anew string `json:"anew,omitempty"`
+}
+
+// What has changed.
+const (
+	WhatDefault = "default" // the plan of users who have no other
+	WhatLimits  = "limits"  // of an action. An action that is not named has those of "*"
+	WhatBan     = "ban"     // a plan's ban policy
+	WhatZone    = "zone"    // a plan's time zone
+	WhatUsers   = "users"   // the plans of users that the document names
+	WhatZones   = "zones"   // the time zones of users that the document names
+)
+
+// String returns the change as a sentence.
+func (c Change) String() string {
+	var b strings.Builder
+	switch c.What {
+	case WhatLimits:
+		fmt.Fprintf(&b, "plan %s, %s: ", c.Plan, c.Action)
+	case WhatBan, WhatZone:
+		fmt.Fprintf(&b, "plan %s, %s: ", c.Plan, c.What)
+	case WhatDefault:
+		b.WriteString("default plan: ")
+	case WhatUsers:
+		fmt.Fprintf(&b, "plan of %s: ", users(c.Users))
+	case WhatZones:
+		fmt.Fprintf(&b, "zone of %s", users(c.Users))
+	}
+	if c.What != WhatZones {
+		fmt.Fprintf(&b, "%s -> %s", cmp.Or(c.From, "none"), cmp.Or(c.To, "none"))
+	}
+	if c.Anew != "" {
+		fmt.Fprintf(&b, "; starts anew: %s", c.Anew)
+	}
+	return b.String()
+}
+
+func users(n int) string {
+	if n == 1 {
+		return "1 user"
+	}
+	return fmt.Sprintf("%d users", n)
+}
+
+// Compare lists the differences between the documents that are in force in from and in to. They may have
+// different stores. If from is nil, it lists all that is in force in to, as differences to nothing.
+func Compare(from, to *Plans) []Change {
+	before := &generation{}
+	if from != nil {
+		before = from.now.Load().generation
+	}
+	return compare(before, to.now.Load().generation)
+}
+
+func compare(from, to *generation) (changes []Change) {
+	if a, b := from.normal.called(), to.normal.called(); a != b {
+		changes = append(changes, Change{What: WhatDefault, From: a, To: b, Anew: anewBetween(from.normal, to.normal)})
+	}
+	for _, name := range both(from.plans, to.plans) {
+		changes = append(changes, comparePlans(name, from.plans[name], to.plans[name])...)
+	}
+	return append(changes, compareUsers(from, to)...)
+}
+
+// both are the keys of both maps, sorted.
+func both[K cmp.Ordered, V any](a, b map[K]V) []K {
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func comparePlans(name string, from, to *plan) (changes []Change) {
+	for _, action := range actions(from, to) {
+		a, b := from.of(action), to.of(action)
+		if a.String() != b.String() {
+			changes = append(changes, Change{What: WhatLimits, Plan: name, Action: action, From: a.String(), To: b.String(), Anew: anew(a, b)})
+		}
+	}
+	if a, b := from.banText(), to.banText(); a != b {
+		changes = append(changes, Change{What: WhatBan, Plan: name, From: a, To: b})
+	}
+	if from != nil && to != nil && from.zone != to.zone {
+		changes = append(changes, Change{What: WhatZone, Plan: name, From: from.zone, To: to.zone, Anew: anewBetween(from, to)})
+	}
+	return changes
+}
+
+// actions are those that two plans name, sorted, and at the end the one that stands for the others.
+func actions(a, b *plan) []string {
+	all := both(a.actions(), b.actions())
+	slices.SortStableFunc(all, func(x, y string) int {
+		switch {
+		case x == anyOther && y != anyOther:
+			return 1
+		case x != anyOther && y == anyOther:
+			return -1
+		}
+		return 0
+	})
+	return all
+}
+
+func (p *plan) actions() map[string]*limits {
+	if p == nil {
+		return nil
+	}
+	return p.limits
+}
+
+func (p *plan) called() string {
+	if p == nil {
+		return ""
+	}
+	return p.name
+}
+
+// banText is the plan's ban policy in words, or "".
+func (p *plan) banText() string {
+	if p == nil || p.ban == nil {
+		return ""
+	}
+	b := p.ban
+	text := "by hand"
+	if b.Refusals > 0 {
+		var bans []string
+		for _, d := range b.Bans {
+			bans = append(bans, short(d))
+		}
+		text = fmt.Sprintf("after %d refusals within %s for %s", b.Refusals, short(b.Within), strings.Join(bans, ", "))
+	}
+	if b.ForgetAfter != 0 {
+		text += ", forgotten after " + short(b.ForgetAfter)
+	}
+	if b.PerUser {
+		text += ", from all actions"
+	}
+	return text
+}
+
+// short is a duration as package core prints it.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	return strings.Replace(s, "h0m", "h", 1)
+}
+
+// String joins the texts of the limits; nil has none.
+func (l *limits) String() string {
+	if l == nil {
+		return ""
+	}
+	return strings.Join(l.texts, " and ")
+}
+
+// anew joins the limits of to that do not go on from one of from. If there were none before, nothing
+// starts anew.
+func anew(from, to *limits) string {
+	if from == nil || to == nil {
+		return ""
+	}
+	var texts []string
+	for i, l := range to.limits {
+		goesOn := slices.ContainsFunc(from.limits, func(was core.Limit) bool {
+			return was.Identity() == l.Identity() && was.IsPerUser() == l.IsPerUser()
+		})
+		if !goesOn {
+			texts = append(texts, to.texts[i])
+		}
+	}
+	return strings.Join(texts, " and ")
+}
+
+// anewBetween is what starts anew for a user of one plan who gets another.
+func anewBetween(from, to *plan) string {
+	var texts []string
+	for _, action := range actions(from, to) {
+		if text := anew(from.of(action), to.of(action)); text != "" {
+			texts = append(texts, action+": "+text)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// compareUsers counts the users that the document names, by their old and new plan, and those with another
+// zone.
+func compareUsers(from, to *generation) (changes []Change) {
+	type move struct{ from, to string }
+	moves := map[move]int{}
+	for user, p := range to.users {
+		if was := from.users[user]; was.called() != p.called() {
+			moves[move{was.called(), p.called()}]++
+		}
+	}
+	for user, was := range from.users {
+		if to.users[user] == nil {
+			moves[move{was.called(), ""}]++
+		}
+	}
+	sorted := slices.SortedFunc(maps.Keys(moves), func(a, b move) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
+	})
+	for _, m := range sorted {
+		changes = append(changes, Change{
+			What: WhatUsers, From: m.from, To: m.to, Users: moves[m],
+			Anew: anewBetween(from.plans[m.from], to.plans[m.to]),
+		})
+	}
+	zones := 0
+	for user, zone := range to.zones {
+		if from.zones[user] != zone {
+			zones++
+		}
+	}
+	for user := range from.zones {
+		if _, still := to.zones[user]; !still {
+			zones++
+		}
+	}
+	if zones > 0 {
+		changes = append(changes, Change{What: WhatZones, Users: zones})
+	}
+	return changes
+}

@@ -1,0 +1,384 @@
+package plans
+
+// What a document says, compiled to limiters. All that is wrong is found at once.
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// The bounds of a document.
+const (
+	maxDocument = 64 << 20  // bytes
+	maxUsers    = 1_000_000 // in users, and in zones
+	maxLimiters = 10_000    // pairs of a plan and an action
+	maxLimits   = 16        // of a plan and an action
+	maxName     = 64        // bytes of a plan's name
+)
+
+const (
+	anyOther = "*"      // the action that stands for those without limits of their own
+	zoneMark = "{zone}" // the parameter of a limit's text
+)
+
+// A generation is a document, compiled. It does not change, but for the limiters of zones, which are made
+// when they are first used.
+type generation struct {
+	document []byte
+	version  string
+	normal   *plan // of users who have no other
+	plans    map[string]*plan
+	users    map[string]*plan
+	zones    map[string]string
+	strange  atomic.Bool // whether the log has been told of a plan that is not in the document
+
+	mu    sync.RWMutex // guards zoned
+	zoned map[zonedKey]*core.Limiter
+}
+
+// A plan has the limits of some users, by action.
+type plan struct {
+	name    string
+	zone    string // of a user who has no other
+	ban     *core.BanPolicy
+	limits  map[string]*limits
+	isZoned bool
+}
+
+// A limits is what a plan says of an action.
+type limits struct {
+	texts   []string      // canonical, and with their parameters
+	limits  []core.Limit  // in the plan's zone
+	limiter *core.Limiter // in the plan's zone
+	isZoned bool          // whether there is a parameter
+}
+
+// of returns the plan's limits of an action, or nil.
+func (p *plan) of(action string) *limits {
+	if p == nil {
+		return nil
+	}
+	if l := p.limits[action]; l != nil {
+		return l
+	}
+	return p.limits[anyOther]
+}
+
+type zonedKey struct {
+	of   *limits
+	zone string
+}
+
+// mostZoned bounds the limiters of zones. At the bound they are dropped, and made anew when they are used.
+const mostZoned = 10_000
+
+// in returns the limiter of a plan's limits in a zone.
+func (g *generation) in(store core.Store, p *plan, l *limits, zone string) (*core.Limiter, error) {
+	if !l.isZoned || zone == "" || zone == p.zone {
+		return l.limiter, nil
+	}
+	key := zonedKey{l, zone}
+	g.mu.RLock()
+	limiter := g.zoned[key]
+	g.mu.RUnlock()
+	if limiter != nil {
+		return limiter, nil
+	}
+	if !legalZone(zone) {
+		return nil, fmt.Errorf("plans: the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai", zone)
+	}
+	limits, err := l.parse(zone)
+	if err == nil {
+		limiter, err = newLimiter(store, limits, p.ban)
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if made := g.zoned[key]; made != nil {
+		return made, nil
+	}
+	if len(g.zoned) >= mostZoned {
+		clear(g.zoned)
+	}
+	g.zoned[key] = limiter
+	return limiter, nil
+}
+
+func (l *limits) parse(zone string) ([]core.Limit, error) {
+	parsed := make([]core.Limit, len(l.texts))
+	for i, text := range l.texts {
+		var err error
+		if parsed[i], err = core.ParseLimit(strings.ReplaceAll(text, zoneMark, zone)); err != nil {
+			return nil, err
+		}
+	}
+	return parsed, nil
+}
+
+func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*core.Limiter, error) {
+	limiter, err := core.New(store, limits...)
+	if err == nil && ban != nil {
+		limiter, err = limiter.With(*ban)
+	}
+	return limiter, err
+}
+
+// legalZone reports whether a zone is a name, and is in the database. Without the first, it could contain
+// further words of a limit's text.
+func legalZone(zone string) bool {
+	_, err := time.LoadLocation(zone)
+	return err == nil && !strings.ContainsAny(zone, "(),\"{} \t\r\n")
+}
+
+// compile reads a document. Its error is a *DocumentError, or says what is wrong with the store.
+func compile(store core.Store, document []byte) (*generation, error) {
+	if _, err := core.New(store, always); err != nil {
+		return nil, err
+	}
+	r := newReader(document)
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(document)
+	g := &generation{document: document, version: hex.EncodeToString(sum[:6]), zoned: map[zonedKey]*core.Limiter{}}
+	c := compiler{reader: r, generation: g, store: store}
+	c.read()
+	return g, r.err()
+}
+
+// always is a limit that every store can serve.
+var always = core.Funnel(1, core.Every(time.Second))
+
+type compiler struct {
+	*reader
+	*generation
+	store    core.Store
+	limiters int
+}
+
+func (c *compiler) read() {
+	fields := c.fields("the document", "default", "plans", "users", "zones")
+	if c.plans = map[string]*plan{}; c.goTo(fields, "plans") {
+		c.entries("plans", c.plan)
+	}
+	if len(c.plans) == 0 {
+		c.problem(fields["plans"], `the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}`)
+	}
+	if c.goTo(fields, "default") {
+		c.normal = c.known(`"default"`)
+	} else {
+		c.problem(0, `the document needs "default", the plan of users who have no other`)
+	}
+	if c.goTo(fields, "users") {
+		c.users = readUsers(c, "users", c.known)
+	}
+	if c.goTo(fields, "zones") {
+		seen := map[string]bool{}
+		c.zones = readUsers(c, "zones", func(what string) string { return c.zone(what, seen) })
+	}
+}
+
+// goTo goes to the value of a field, if there is one.
+func (c *compiler) goTo(fields map[string]int, name string) bool {
+	at, ok := fields[name]
+	c.at = at
+	return ok
+}
+
+// known reads the name of a plan of the document.
+func (c *compiler) known(what string) *plan {
+	c.next()
+	at := c.at
+	name := c.string(what)
+	p := c.plans[name]
+	if name != "" && p == nil {
+		c.problem(at, "%s: there is no plan %.40q; the plans are %.400s", what, name, strings.Join(slices.Sorted(maps.Keys(c.plans)), ", "))
+	}
+	return p
+}
+
+// readUsers reads what single users have. A problem does not name the user.
+func readUsers[T any](c *compiler, field string, read func(what string) T) map[string]T {
+	users := map[string]T{}
+	c.entries(field, func(user string, at int) {
+		_, twice := users[user]
+		switch {
+		case twice:
+			c.problem(at, "%s: a user is given twice; remove one", field)
+		case user == "":
+			c.problem(at, "%s: a user is empty", field)
+		case len(users) == maxUsers:
+			c.problem(at, "%s has more than %d users", field, maxUsers)
+		default:
+			users[user] = read(field)
+			return
+		}
+		c.raw()
+	})
+	return users
+}
+
+// zone reads a time zone. Those in seen are known to be legal. If it is not, zone returns "".
+func (c *compiler) zone(what string, seen map[string]bool) string {
+	c.next()
+	at := c.at
+	zone := c.string(what)
+	if zone == "" || seen[zone] {
+		return zone
+	}
+	if _, err := core.ParseLimit("CalendarWindow(1, day, " + zone + ")"); err != nil || !legalZone(zone) {
+		c.problem(at, "%s: the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ \"time/tzdata\" if the machine may have no database", what, zone)
+		return ""
+	}
+	seen[zone] = true
+	return zone
+}
+
+// plan reads a plan.
+func (c *compiler) plan(name string, at int) {
+	what := fmt.Sprintf("plan %.64q", name)
+	switch {
+	case name == "" || len(name) > maxName:
+		c.problem(at, "%s: a name has 1 to %d bytes", what, maxName)
+	case c.plans[name] != nil:
+		c.problem(at, "%s is given twice; remove one", what)
+	}
+	fields := c.fields(what, "limits", "ban", "zone")
+	end := c.at
+	p := &plan{name: name, zone: "UTC", limits: map[string]*limits{}}
+	c.plans[name] = p
+	if c.goTo(fields, "zone") {
+		p.zone = cmp.Or(c.zone(what, map[string]bool{}), p.zone)
+	}
+	legal := true
+	if c.goTo(fields, "ban") {
+		p.ban, legal = c.ban(what)
+	}
+	if c.goTo(fields, "limits") {
+		c.entries(what+`, "limits"`, func(action string, at int) {
+			what := fmt.Sprintf("%s, action %.80q", what, action)
+			switch {
+			case action == "":
+				c.problem(at, "%s: the action is empty", what)
+			case p.limits[action] != nil:
+				c.problem(at, "%s is given twice; remove one", what)
+			}
+			if c.limiters++; c.limiters == maxLimiters+1 {
+				c.problem(at, "the document has limits for more than %d pairs of a plan and an action", maxLimiters)
+			}
+			p.limits[action] = c.limits(what, p, legal)
+		})
+	}
+	if len(p.limits) == 0 {
+		c.problem(at, `%s has no limits; give it some for "*", which stands for all actions`, what)
+	}
+	if _, given := fields["zone"]; given && !p.isZoned {
+		c.problem(fields["zone"], "%s has a zone, but no limit uses it; write CalendarWindow(100, month, %s), or remove the zone", what, zoneMark)
+	}
+	c.at = end
+}
+
+// limits reads the limits of an action. A ban policy that is not legal has its own problem already.
+func (c *compiler) limits(what string, p *plan, legal bool) *limits {
+	l := &limits{}
+	c.next()
+	begin, problems := c.at, len(c.problems)+c.more
+	c.list(what, func() {
+		c.next()
+		at := c.at
+		text := c.string(what)
+		zoned := strings.Contains(text, zoneMark)
+		p.isZoned, l.isZoned = p.isZoned || zoned, l.isZoned || zoned
+		limit, err := core.ParseLimit(strings.ReplaceAll(text, zoneMark, p.zone))
+		switch {
+		case text == "":
+			return
+		case err != nil:
+			c.problem(at, "%s: %s", what, plain(err))
+			return
+		case zoned && limit.Name() != "" && strings.Contains(text[strings.IndexByte(text, '"'):], zoneMark):
+			c.problem(at, "%s: %s stands for the zone of a CalendarWindow; it cannot be in a name", what, zoneMark)
+			return
+		case !zoned:
+			text = limit.String()
+		}
+		l.texts, l.limits = append(l.texts, text), append(l.limits, limit)
+	})
+	switch wrong := len(c.problems)+c.more > problems; {
+	case wrong || !legal:
+	case len(l.limits) == 0:
+		c.problem(begin, "%s has no limits; give it some, or leave the action out", what)
+	case len(l.limits) > maxLimits:
+		c.problem(begin, "%s has %d limits, and %d are the most", what, len(l.limits), maxLimits)
+	default:
+		var err error
+		if l.limiter, err = newLimiter(c.store, l.limits, p.ban); err != nil {
+			c.problem(begin, "%s: %s", what, plain(err))
+		}
+	}
+	return l
+}
+
+// plain is an error of package core without what the document's error says already.
+func plain(err error) string {
+	text := strings.TrimPrefix(err.Error(), core.ErrConfig.Error()+": ")
+	return strings.TrimPrefix(strings.TrimPrefix(text, "core: "), "New: ")
+}
+
+// ban reads a ban policy, and reports whether it is legal.
+func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
+	what += `, "ban"`
+	b = &core.BanPolicy{}
+	begin, problems := c.at, len(c.problems)+c.more
+	fields := c.fields(what, "refusals", "within", "bans", "forgetAfter", "perUser")
+	if c.goTo(fields, "refusals") {
+		b.Refusals = value[int](c.reader, what+`, "refusals"`, "a whole number")
+	}
+	if c.goTo(fields, "within") {
+		b.Within = c.duration(what + `, "within"`)
+	}
+	if c.goTo(fields, "bans") {
+		c.list(what+`, "bans"`, func() { b.Bans = append(b.Bans, c.duration(what+`, "bans"`)) })
+	}
+	if c.goTo(fields, "forgetAfter") {
+		b.ForgetAfter = c.duration(what + `, "forgetAfter"`)
+	}
+	if c.goTo(fields, "perUser") {
+		b.PerUser = value[bool](c.reader, what+`, "perUser"`, "true or false")
+	}
+	if len(c.problems)+c.more == problems {
+		if _, err := newLimiter(c.store, []core.Limit{always}, b); err != nil {
+			c.problem(begin, "%s: %s", what, plain(err))
+		}
+	}
+	return b, len(c.problems)+c.more == problems
+}
+
+// keep takes over from the generation before what has not changed, so that callers who wait for their
+// turn stay in one queue.
+func (g *generation) keep(before *generation) {
+	for name, p := range g.plans {
+		was := before.plans[name]
+		if was == nil || was.zone != p.zone || !reflect.DeepEqual(was.ban, p.ban) {
+			continue
+		}
+		for action, l := range p.limits {
+			if old := was.limits[action]; old != nil && slices.Equal(old.texts, l.texts) {
+				p.limits[action] = old
+			}
+		}
+	}
+}

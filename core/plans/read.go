@@ -1,0 +1,250 @@
+package plans
+
+// The JSON of a document, read with the position of everything, so that an error can say where.
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+// A DocumentError says all that is wrong with a document. It matches [core.ErrConfig]. It names plans,
+// actions and values, and no users.
+type DocumentError struct {
+	Problems []Problem // by position; at least one, at most 100
+	More     int       // how many more there are
+}
+
+// A Problem is one thing that is wrong with a document. Line and Column count from 1, and Column counts
+// characters.
+type Problem struct {
+	Line, Column int
+	Text         string // such as: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
+}
+
+// Error has a line for each problem.
+func (e *DocumentError) Error() string {
+	var lines []string
+	for _, p := range e.Problems {
+		lines = append(lines, fmt.Sprintf("plans: line %d, column %d: %s", p.Line, p.Column, p.Text))
+	}
+	if e.More > 0 {
+		lines = append(lines, fmt.Sprintf("plans: and %d more", e.More))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Is reports whether target is [core.ErrConfig].
+func (e *DocumentError) Is(target error) bool { return target == core.ErrConfig }
+
+const mostProblems = 100
+
+// A reader reads a document whose JSON is valid. It goes on after a problem, to find all of them.
+type reader struct {
+	text     []byte
+	at       int // of the next byte
+	problems []Problem
+	more     int
+}
+
+// newReader checks the JSON itself.
+func newReader(document []byte) *reader {
+	r := &reader{text: bytes.TrimPrefix(document, []byte("\uFEFF"))}
+	if len(document) > maxDocument {
+		r.problem(0, "the document has %d bytes, and %d are the most", len(document), maxDocument)
+		return r
+	}
+	var syntax *json.SyntaxError
+	if err := json.Unmarshal(r.text, new(json.RawMessage)); errors.As(err, &syntax) {
+		r.problem(max(0, int(syntax.Offset)-1), "%s", syntax)
+	} else if err != nil {
+		r.problem(0, "%s", err)
+	} else if !utf8.Valid(r.text) {
+		at, valid := 0, bytes.ToValidUTF8(r.text, nil)
+		for at < len(valid) && valid[at] == r.text[at] {
+			at++
+		}
+		r.problem(at, "the document is not valid UTF-8")
+	}
+	return r
+}
+
+// err is what was wrong so far, or nil.
+func (r *reader) err() error {
+	if len(r.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return &DocumentError{r.problems, r.more}
+}
+
+// problem is for an error at a position of the text.
+func (r *reader) problem(at int, format string, args ...any) {
+	if len(r.problems) == mostProblems {
+		r.more++
+		return
+	}
+	before := r.text[:at]
+	line := 1 + bytes.Count(before, []byte("\n"))
+	column := 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
+	r.problems = append(r.problems, Problem{line, column, fmt.Sprintf(format, args...)})
+}
+
+// next passes over spaces and returns the byte after them, which tells the kind of the next value.
+func (r *reader) next() byte {
+	for bytes.IndexByte([]byte(" \t\r\n"), r.text[r.at]) >= 0 {
+		r.at++
+	}
+	return r.text[r.at]
+}
+
+// raw passes over the next value, and returns its text.
+func (r *reader) raw() []byte {
+	r.next()
+	start, depth := r.at, 0
+	for {
+		switch r.text[r.at] {
+		case '"':
+			for r.at++; r.text[r.at] != '"'; r.at++ {
+				if r.text[r.at] == '\\' {
+					r.at++
+				}
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ' ', '\t', '\r', '\n', ',', ':':
+		default: // a number or a word
+			for r.at+1 < len(r.text) && bytes.IndexByte([]byte(" \t\r\n,]}"), r.text[r.at+1]) < 0 {
+				r.at++
+			}
+		}
+		if r.at++; depth == 0 {
+			return r.text[start:r.at]
+		}
+	}
+}
+
+// unquoted passes over the next value, which is a string, and returns it.
+func (r *reader) unquoted() string {
+	raw := r.raw()
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	var s string
+	_ = json.Unmarshal(raw, &s) // it is valid
+	return s
+}
+
+// is reports whether the next value begins with a byte. If not, that is a problem, and the value is
+// passed over.
+func (r *reader) is(first byte, what, kind string) bool {
+	if r.next() == first {
+		return true
+	}
+	r.problem(r.at, "%s is %s; write %s", what, cmp.Or(kinds[r.next()], "a number"), kind)
+	r.raw()
+	return false
+}
+
+// kinds are the words for values by their first byte. Others are numbers. A value itself may be a user.
+var kinds = map[byte]string{'{': "an object", '[': "a list", '"': "a text", 't': "true", 'f': "false", 'n': "null"}
+
+// entries reads an object, and calls read for each of its names, at whose value the reader then is. read
+// passes over the value.
+func (r *reader) entries(what string, read func(name string, at int)) {
+	if !r.is('{', what, "an object in braces") {
+		return
+	}
+	r.at++
+	for r.next() != '}' {
+		if r.text[r.at] == ',' {
+			r.at++
+			r.next()
+		}
+		at := r.at
+		name := r.unquoted()
+		r.next()
+		r.at++ // the colon
+		r.next()
+		read(name, at)
+	}
+	r.at++
+}
+
+// fields passes over an object, and returns the positions of the values of its fields. Unknown fields are
+// problems, and so are those that are given twice.
+func (r *reader) fields(what string, known ...string) map[string]int {
+	fields := map[string]int{}
+	r.entries(what, func(name string, at int) {
+		switch _, twice := fields[name]; {
+		case twice:
+			r.problem(at, "%s: %q is given twice; remove one", what, name)
+		case !slices.Contains(known, name):
+			r.problem(at, "%s: %.40q is not a field; the fields are %s", what, name, strings.Join(known, ", "))
+		default:
+			fields[name] = r.at
+		}
+		r.raw()
+	})
+	return fields
+}
+
+// list reads an array, and calls read for each of its values.
+func (r *reader) list(what string, read func()) {
+	if !r.is('[', what, "a list in brackets") {
+		return
+	}
+	r.at++
+	for r.next() != ']' {
+		if r.text[r.at] == ',' {
+			r.at++
+			r.next()
+		}
+		read()
+	}
+	r.at++
+}
+
+// string reads a string that is not empty. Otherwise it returns "", and has noted the problem.
+func (r *reader) string(what string) string {
+	if !r.is('"', what, "a text in quotes") {
+		return ""
+	}
+	at := r.at
+	s := r.unquoted()
+	if s == "" {
+		r.problem(at, "%s is empty", what)
+	}
+	return s
+}
+
+func (r *reader) duration(what string) time.Duration {
+	at := r.at
+	s := r.string(what)
+	d, err := time.ParseDuration(s)
+	if s != "" && err != nil {
+		r.problem(at, "%s: %.40q is not a duration; write one such as 500ms, 1m or 1h30m", what, s)
+	}
+	return d
+}
+
+// value reads a value that encoding/json knows: a number, or true or false.
+func value[T any](r *reader, what, kind string) (v T) {
+	r.next()
+	at := r.at
+	raw := r.raw()
+	if json.Unmarshal(raw, &v) != nil || string(raw) == "null" {
+		r.problem(at, "%s is %.40s; write %s", what, raw, kind)
+	}
+	return v
+}
