@@ -58,9 +58,9 @@
 // second. If Redis's clock steps back, a refusal can last a second longer.
 //
 // Some actions always reach Redis: decisions of core.All about several subjects; costs above one, unless
-// the user is banned; refusals that an ElasticWindow, CountRefused or a BanPolicy records; refusals by
-// InFlight alone, since another process may release a slot; and all actions with CL.THROTTLE, whose
-// times are whole seconds. The cache holds up to 16,384 refusals, about 4 MB. [Options].NoRefusalCache
+// the user is banned; refusals that an ElasticWindow, CountRefused or a BanPolicy records; and all actions
+// with CL.THROTTLE, whose times are whole seconds. A refusal by InFlight is repeated for 10 ms, since another
+// process may release a slot. Release and Renew on the same Store end it at once. The cache holds up to 16,384 refusals, about 4 MB. [Options].NoRefusalCache
 // turns it off.
 //
 // # Leased limits

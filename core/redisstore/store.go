@@ -141,10 +141,8 @@ func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment)
 	amended, word := amendWord(r, a)
 	keys := s.appendKeys(nil, r.User, r.Action, amended)
 	args := append(box([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
-	if a.Verb == machine.VerbRefund { // the cache has no refusal that a slot can end
-		s.refusals.Begin(r.User, r.Action)
-		defer func() { s.refusals.End(r.User, r.Action, err) }()
-	}
+	s.refusals.Begin(r.User, r.Action)
+	defer func() { s.refusals.End(r.User, r.Action, err) }()
 	n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
 	return n == 1, err
 }
