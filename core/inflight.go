@@ -97,11 +97,11 @@ type takenSlots struct {
 	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
-func newTakenSlots(r *Receipt, waiters *slotWaiters) *takenSlots {
+func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
-	if n := waiters.count(); (n <= watchFirst || n%watchEvery == 0) && r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
-		s.lease = shortestLease(r.Limits)
+	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
+		s.lease = shortestLease(limits)
 		s.outlived = time.AfterFunc(s.lease, warnOutlived)
 	}
 	return s
