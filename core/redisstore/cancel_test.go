@@ -33,7 +33,7 @@ func TestContextDoneOnEntry(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rdb := c.open(proxy.Addr)
 			defer rdb.Close()
-			store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+			store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
 			if _, err := lim.Peek(t.Context(), "nobody", action); err != nil {
 				t.Fatal(err)

@@ -52,13 +52,16 @@ func TestCluster(t *testing.T) {
 			t.Fatal(reply)
 		}
 	}
+	for _, s := range servers[:3] { // as an administrator
+		s.Do("FUNCTION", "LOAD", redisstore.Library())
+	}
 	open := func() *redis.ClusterClient {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, Username: words[2], Password: "password"})
 		t.Cleanup(func() { _ = rdb.Close() })
 		return rdb
 	}
 	rdb := open()
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 
 	t.Run("Connect", func(t *testing.T) {
 		rdb := open()

@@ -115,7 +115,7 @@ func (s *Store) way(server string) *way {
 func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	w := s.way(s.batches.Server(key))
-	if now, next := time.Now(), w.next.Load(); now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
+	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
 		go s.batches.Ask(key, func(send batch.Send) error { return s.find(send, w) })
 	}
 	if w.functions.Load() {
