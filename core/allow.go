@@ -3,7 +3,6 @@ package core
 // Allow, and All for several subjects: from the arguments to the store.
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,8 +32,15 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
-func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (Decision, error) {
-	return All(ctx, Subject{l, user, action, n})
+func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
+	if err = l.check(ctx, user, action, n); err != nil {
+		return d, err
+	}
+	if n == 0 {
+		return l.allowNothing(ctx, user, action)
+	}
+	err = l.take(ctx, l.charge(user, action, n, machine.ModeCharge), &d)
+	return d, err
 }
 
 // A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes it.
@@ -89,11 +95,8 @@ func checkSubjects(ctx context.Context, subjects []Subject) error {
 	}
 	for i := range subjects {
 		s := &subjects[i]
-		if err := s.limiter.check(ctx, s.user, s.action); err != nil {
+		if err := s.limiter.check(ctx, s.user, s.action, s.cost); err != nil {
 			return err
-		}
-		if s.cost < 0 {
-			return ErrCost
 		}
 		for j := range i {
 			o := &subjects[j]
@@ -114,7 +117,7 @@ var (
 )
 
 // check is for the arguments of a call.
-func (l *Limiter) check(ctx context.Context, user, action string) error {
+func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
 	switch {
 	case l == nil || l.store == nil:
 		return errZeroLimiter
@@ -124,8 +127,12 @@ func (l *Limiter) check(ctx context.Context, user, action string) error {
 		return ErrNoUser
 	case action == "":
 		return ErrNoAction
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case cost < 0:
+		return ErrCost
 	}
-	return ctx.Err()
+	return nil
 }
 
 // SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
@@ -146,7 +153,7 @@ func (s Subject) SharesState(o Subject) bool {
 		l := &s.limiter.limits[i]
 		for j := range o.limiter.limits {
 			other := &o.limiter.limits[j]
-			if l.sharesState(other) && (l.perUser || s.action == o.action) {
+			if l.sharesState(other) && (l.rule.PerUser || s.action == o.action) {
 				return true
 			}
 		}
@@ -163,24 +170,31 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 			return err
 		}
 	}
-	var c Charge
-	c.of(subjects, ask)
+	c := charge(subjects, ask)
 	l := subjects[0].limiter
-	for i := range c.And {
-		if !joins(l.store, c.User, c.And[i].User) {
+	for i := range subjects[1:] {
+		if !joins(l.store, c.User, subjects[i+1].user) {
 			*d, err = inTurn(ctx, &c, subjects)
 			return err
 		}
 	}
-	err = l.take(ctx, &c, d)
+	err = l.take(ctx, c, d)
 	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
 		d.Subject = 0
 	}
 	return err
 }
 
-// of makes a zero Charge that of subjects. One that can never pass writes nothing.
-func (c *Charge) of(subjects []Subject, ask machine.Ask) {
+// charge is the charge of one subject. One that can never pass writes nothing.
+func (l *Limiter) charge(user, action string, cost int, mode machine.Mode) Charge {
+	if int64(cost) > l.smallest {
+		mode = machine.ModePeek
+	}
+	return Charge{user, action, int64(cost), l.terms[mode]}
+}
+
+// charge is the charge of all subjects.
+func charge(subjects []Subject, ask machine.Ask) Charge {
 	receipt := ask.Ahead > 0 // a reserved turn may be given back
 	for i := range subjects {
 		s := &subjects[i]
@@ -189,26 +203,32 @@ func (c *Charge) of(subjects []Subject, ask machine.Ask) {
 			ask.Mode = machine.ModePeek
 		}
 	}
-	if further := len(subjects) - 1; further > 0 {
-		c.And = make([]Charge, further)
+	var c Charge
+	for i := range slices.Backward(subjects) {
+		s, next := &subjects[i], (*Charge)(nil)
+		if i+1 < len(subjects) {
+			further := c
+			next = &further
+		}
+		c = s.limiter.charge(s.user, s.action, s.cost, ask.Mode)
+		if ask.Ahead > 0 || len(subjects) > 1 { // not the limiter's own terms
+			t := *c.terms
+			t.Ask, t.Receipt, t.Next = ask, receipt && ask.Mode.Asks(), next
+			c.terms = &t
+		}
 	}
-	for i := range subjects {
-		s, own := &subjects[i], c.Subject(i)
-		own.User, own.Action, own.Limits, own.slotWaiters = s.user, s.action, s.limiter.limits, s.limiter.slotWaiters
-		own.Ask, own.Receipt = ask, receipt
-		own.Cost = int64(s.cost)
-	}
+	return c
 }
 
 // take asks the store and fills in d. If the store returns an error, its decision is ignored.
 //
 // A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
 // stay taken until their leases end.
-func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
+func (l *Limiter) take(ctx context.Context, c Charge, d *Decision) (err error) {
 	if c.takesSlots() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if *d, err = l.store.Take(ctx, *c); err != nil {
+	if *d, err = l.store.Take(ctx, c); err != nil {
 		*d = Decision{}
 	}
 	return err
@@ -233,7 +253,7 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 		if its.Subject = i; !its.Allowed {
 			return its, nil
 		}
-		if i == len(charged) || its.binds(&d) {
+		if i == len(charged) || its.claim().binds(d.claim()) {
 			d = its
 		}
 	}
@@ -244,7 +264,7 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 	if err = decide(ctx, ask, charged, &its); err != nil {
 		return Decision{}, err
 	}
-	if its.Subject = at[its.Subject]; its.binds(&d) {
+	if its.Subject = at[its.Subject]; its.claim().binds(d.claim()) {
 		return its, nil
 	}
 	d.receipt = its.receipt
@@ -253,12 +273,13 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 
 // allowNothing decides a cost of 0, which only a ban refuses.
 func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
-	var s Status
-	d, err := l.look(ctx, user, action, &s)
+	d, readings, err := l.look(ctx, user, action)
 	switch {
 	case err != nil || d.Allowed:
-	case d.Reason == ReasonBanned: // and if a decorator has lost the status, for as long as the decision says
-		d.RetryAfter = cmp.Or(s.Ban.RetryAfter, d.RetryAfter)
+	case d.Reason == ReasonBanned:
+		if ban := l.status(&d, readings).Ban; ban.Banned {
+			d.RetryAfter = ban.RetryAfter
+		}
 	default:
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ""
 	}
@@ -294,10 +315,9 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	if n < 1 {
 		return d, ErrCost
 	}
-	if err = l.check(ctx, user, action); err != nil {
+	if err = l.check(ctx, user, action, n); err != nil {
 		return d, err
 	}
-	ask := machine.Ask{Mode: machine.ModeForce, Cost: int64(n)}
-	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.unbanned(), Ask: ask}, &d)
+	err = l.take(ctx, Charge{user, action, int64(n), l.terms[machine.ModeForce]}, &d)
 	return d, err
 }

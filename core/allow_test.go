@@ -26,7 +26,7 @@ type apart struct {
 }
 
 func (s *apart) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if c.And != nil {
+	if c.Next() != nil {
 		panic("asked about several subjects")
 	}
 	s.asked = append(s.asked, c.User)
@@ -516,7 +516,7 @@ type foreign struct{}
 
 func (foreign) Joins(string, string) bool { return true }
 func (foreign) Take(_ context.Context, c core.Charge) (core.Decision, error) {
-	return core.Decision{Allowed: c.Mode == machine.ModeCharge, Limit: 5, Subject: 7}, nil
+	return core.Decision{Allowed: c.Ask().Mode == machine.ModeCharge, Limit: 5, Subject: 7}, nil
 }
 func (foreign) Reset(context.Context, string, string, []core.Limit) error { return nil }
 
@@ -590,8 +590,9 @@ func TestAllOfAStoreWithoutReceipts(t *testing.T) {
 type receiptless struct{ *apart }
 
 func (s receiptless) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	c.Receipt = false
-	return s.apart.Take(ctx, c)
+	t := c.Terms()
+	t.Receipt = false
+	return s.apart.Take(ctx, c.With(t))
 }
 
 // A slot that All gives back, since another subject refuses, goes at once to a caller that waits for it.

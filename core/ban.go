@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -65,8 +66,9 @@ func (p BanPolicy) extend(l *Limiter) error {
 	if err != nil {
 		return err
 	}
-	limit := Limit{kind: machine.KindBan, shape: banned{}, max: p.Refusals, perUser: p.PerUser, rule: machine.NewBan(rule)}
-	l.limits = append(l.limits, limit.derived())
+	limit := Limit{kind: machine.KindBan, shape: banned{}, max: p.Refusals, rule: machine.NewBan(rule)}
+	limit.rule.PerUser = p.PerUser
+	l.limits = append(slices.Clone(l.limits), limit.derived())
 	return nil
 }
 
@@ -143,8 +145,7 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	if err := validatePeriod("the ban of", d, badIn("Ban")); err != nil {
 		return err
 	}
-	ask := machine.Ask{Cost: 1, Ban: d.Microseconds()}
-	got, err := l.store.Take(ctx, Charge{User: user, Action: action, Limits: l.ban(), Ask: ask})
+	got, err := l.store.Take(ctx, Charge{user, action, 1, &terms{Terms: Terms{Limits: l.ban(), Ask: machine.Ask{Ban: d.Microseconds()}}}})
 	if err == nil && (got.Reason == ReasonFull || got.Source != SourceStore) {
 		err = errNotBanned
 	}
@@ -161,7 +162,7 @@ func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 }
 
 func (l *Limiter) checkBan(ctx context.Context, user, action string) error {
-	if err := l.check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action, 1); err != nil {
 		return err
 	}
 	if l.ban() == nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
@@ -274,7 +273,7 @@ func TestBreakerWithAContextThatIsDone(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				store := scriptedStore(answers)
-				c := core.Charge{User: "u", Action: "a", Limits: []core.Limit{plenty}, Ask: machine.Ask{Cost: 1}}
+				c := core.Charge{User: "u", Action: "a", Cost: 1}.With(core.Terms{Limits: []core.Limit{plenty}})
 				if _, err := decorate(store).Take(ctx, c); err != want || store.asked.Load() != 0 {
 					t.Errorf("%s: %v, and the store was asked %d times", name, err, store.asked.Load())
 				}

@@ -10,189 +10,268 @@ import (
 )
 
 // A Charge is for authors of stores, as are its methods. It is what a limiter asks of its store: may User
-// do Action, by all of Limits? A store neither keeps nor changes what it points to.
+// do Action, by all of its limits? It has what differs from call to call, and points to its terms, which
+// charges of one limiter share and nobody changes.
 type Charge struct {
-	User, Action string  // a limit with PerUser ignores the action
-	Limits       []Limit // the enforced ones, the shadow ones, the ban policy's
+	User, Action string // a limit with PerUser ignores the action
+	Cost         int64  // units, at least 1
 
-	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one
-	// limit is enforced; the shadow ones ignore it. Ban is set only if Limits is the ban
-	// policy's limit alone.
+	terms *terms
+}
+
+// Terms are for authors of stores. They are what a charge has besides: [Charge.With] makes a charge with
+// other terms.
+type Terms struct {
+	Limits []Limit // the enforced ones, the shadow ones, the ban policy's
+
+	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one limit is enforced. Ban
+	// is set only if Limits is the ban policy's limit alone.
 	machine.Ask
 
 	// Receipt asks for a decision that can be given back: see [Decision.Issue].
 	Receipt bool
 
-	// And are the further subjects of a call of [All]: each has its User, Action, Limits and Ask, the
-	// Mode and Receipt of this charge, and no And. All are decided together, in one atomic step
-	// at one instant. Only a store that is a [machine.Joiner] gets them. The states and readings of such a charge
-	// are those of its own limits, and after them those of each of And.
-	And []Charge
+	// Readings, if not nil, is where Commit and Answer leave the readings, for a Status.
+	Readings *[]machine.Reading
 
-	// A decorator that makes a new charge loses these: then a Status has one limit only, and a slot that is
-	// released wakes nobody at once.
-	status      *Status      // to be filled in by Commit or Answer
+	// Next is the charge of the next subject of a call of [All], or nil. All subjects are decided together, in
+	// one atomic step at one instant: only a store that is a [machine.Joiner] gets charges with Next. They have
+	// one Mode and Receipt. The states and readings of a charge are those of its own limits, and after them
+	// those of Next.
+	Next *Charge
+}
+
+// terms are made once, with the limiter, unless they are those of several subjects or of few calls.
+type terms struct {
+	Terms
 	slotWaiters *slotWaiters // of a limiter with InFlight
+}
+
+// With returns a charge with other terms, of which it makes a copy.
+func (c Charge) With(t Terms) Charge {
+	made := terms{Terms: t}
+	if old := c.terms; old == nil {
+		made.Limits = slices.Clone(t.Limits)
+	} else {
+		made.slotWaiters = old.slotWaiters
+		if made.Limits = old.Limits; !slices.Equal(t.Limits, old.Limits) {
+			made.Limits = slices.Clone(t.Limits)
+		}
+	}
+	c.terms = &made
+	return c
+}
+
+// Terms returns a copy of the charge's terms.
+func (c *Charge) Terms() Terms {
+	t := c.terms.Terms
+	t.Limits = slices.Clone(t.Limits)
+	return t
+}
+
+// Limits are those of [Terms]. They must not be changed. Charges of one limiter have the same slice, so equal
+// limits can be found by its address: see [SameLimits].
+func (c *Charge) Limits() []Limit { return c.terms.Limits }
+
+// SameLimits is for authors of stores. It reports whether two charges have their limits of one limiter.
+func SameLimits(a, b []Limit) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// Ask is that of [Terms].
+func (c *Charge) Ask() machine.Ask { return c.terms.Ask }
+
+// Receipt is that of [Terms].
+func (c *Charge) Receipt() bool { return c.terms.Receipt }
+
+// Next is that of [Terms].
+func (c *Charge) Next() *Charge { return c.terms.Next }
+
+// Subject is the charge of the i-th subject: 0 is the charge itself. If there is no such subject, it is the
+// charge itself.
+func (c *Charge) Subject(i int) *Charge {
+	for o := c; o != nil; o = o.Next() {
+		if i == 0 {
+			return o
+		}
+		i--
+	}
+	return c
 }
 
 // takesSlots reports whether a charge of one or more subjects may take slots.
 func (c *Charge) takesSlots() bool {
-	return c.Mode != machine.ModePeek &&
-		(c.slotWaiters != nil || slices.ContainsFunc(c.And, func(o Charge) bool { return o.slotWaiters != nil }))
-}
-
-// Subject is the charge of the i-th subject: 0 is the charge itself, and after it come those of And. If
-// there is no such subject, it is the charge itself.
-func (c *Charge) Subject(i int) *Charge {
-	if i < 1 || i > len(c.And) {
-		return c
-	}
-	return &c.And[i-1]
-}
-
-// Check brings the states, one for each limit and in their order, to the instant now, in microseconds
-// on the store's clock. It reports whether the charge passes: whether all enforced limits have room.
-func (c *Charge) Check(states []machine.State, now int64) (passes bool) {
-	passes = true
-	for i := range 1 + len(c.And) {
-		own := c.Subject(i)
-		ask := own.Ask
-		for j := range own.Limits {
-			l, s := &own.Limits[j], &states[j]
-			if l.shadow {
-				ask.Ahead = 0 // nobody waits for a shadow limit; the enforced ones came before
-			}
-			l.rule.Check(s, now, &ask)
-			passes = passes && (s.Fits || l.shadow)
+	for o := c; o != nil; o = o.Next() {
+		if o.terms.slotWaiters != nil && o.terms.Mode.Asks() {
+			return true
 		}
-		states = states[len(own.Limits):]
+	}
+	return false
+}
+
+// Check brings the entries, one for each limit and in their order, to the instant now, in microseconds
+// on the store's clock. It reports whether the charge passes: whether all enforced limits have room.
+func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
+	passes = true
+	for o := c; o != nil; o = o.Next() {
+		t := o.terms
+		for i := range t.Limits {
+			r, e := &t.Limits[i].rule, &entries[i]
+			r.Check(e, now, o.Cost, &t.Ask)
+			passes = passes && (e.Fits || r.Shadow)
+		}
+		entries = entries[len(t.Limits):]
 	}
 	return passes
 }
 
-// Commit charges the states as [Charge.Check] left them, and returns the decision. passes is what
+// Commit charges the entries as [Charge.Check] left them, and returns the decision. passes is what
 // Check has returned. If the charge passes, all limits are charged. If not, a limit whose kind records
-// refusals records its own, unless the caller is Patient. After Commit, Dirty marks the states to write.
-// A Peek marks none.
+// refusals records its own, unless the mode is [machine.ModePatient]. After Commit, Dirty marks the states to
+// write. A Peek marks none.
 //
 // A ban policy counts a refusal by the limits of its own subject only.
-func (c *Charge) Commit(states []machine.State, now int64, passes bool) Decision {
-	at := 0
-	for i := range 1 + len(c.And) {
-		own := c.Subject(i)
-		own.commit(states[at:], now, passes)
-		at += len(own.Limits)
+func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision) {
+	rest, further := entries, Decision{}
+	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
+		n := len(o.terms.Limits)
+		o.commit(d.subject(i, &further), rest[:n], now, passes)
+		d.join(&further)
+		rest = rest[n:]
 	}
-	return c.answer(at, func(i int) *machine.Reading { return &states[i].Reading }, now)
+	if c.keeps() {
+		readings := make([]machine.Reading, len(entries)-len(rest))
+		for i := range readings {
+			readings[i] = entries[i].Reading
+		}
+		d.conclude(c, readings, now)
+	}
+	return d
 }
 
-// commit is Commit for the states of one subject.
-func (c *Charge) commit(states []machine.State, now int64, passes bool) {
+// commit is Commit for the entries of one subject.
+func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
+	t := c.terms
 	var short, limited, banned bool // short: a shadow limit has no room
-	for i := range c.Limits {
-		switch l := &c.Limits[i]; {
-		case states[i].Fits:
-		case l.shadow:
+	for i := range entries {
+		switch r := &t.Limits[i].rule; {
+		case entries[i].Fits:
+		case r.Shadow:
 			short = true
-		case l.kind == machine.KindBan:
+		case r.Kind == machine.KindBan:
 			banned = true
 		default: // a refusal by InFlight alone counts towards no ban
-			limited = limited || !l.rule.TakesSlots()
+			limited = limited || !r.TakesSlots()
 		}
 	}
-	for i := range c.Limits {
-		l, s := &c.Limits[i], &states[i]
+	for i := range entries {
+		r, e := &t.Limits[i].rule, &entries[i]
 		switch {
-		case c.Mode == machine.ModePeek:
-			s.Dirty = false
-		case passes && !(short && l.shadow):
-			l.rule.Charge(s, now, &c.Ask)
-		default:
-			refusal := c.Ask
-			refusal.Patient = c.Patient && !passes // what passes may still be refused by a shadow limit
-			l.rule.Refuse(s, now, &refusal, !banned && (limited || l.kind != machine.KindBan))
+		case t.Mode == machine.ModePeek:
+			e.Dirty = false
+		case passes && !(short && r.Shadow):
+			r.Charge(e, now, c.Cost, &t.Ask)
+		default: // what passes may still be refused by a shadow limit
+			r.Refuse(e, now, c.Cost, !banned && (limited || r.Kind != machine.KindBan), t.Mode == machine.ModePatient && !passes)
 		}
-		l.rule.Read(s, now, &c.Ask)
+		r.Read(e, now, c.Cost)
+		d.add(c, i, &e.Reading)
 	}
 }
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
-func (c *Charge) Answer(readings []machine.Reading, now int64) Decision {
-	return c.answer(len(readings), func(i int) *machine.Reading { return &readings[i] }, now)
-}
-
-// answer makes the decision of n readings. With several subjects it is that of the subject that binds.
-func (c *Charge) answer(n int, reading func(i int) *machine.Reading, now int64) (d Decision) {
-	at := 0
-	for i := range 1 + len(c.And) {
-		own, its := c.Subject(i), Decision{Allowed: true, Source: SourceStore, Subject: i}
-		for j := range own.Limits {
-			own.add(&its, j, reading(at+j))
+func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
+	rest, further := readings, Decision{}
+	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
+		own := d.subject(i, &further)
+		for j := range o.terms.Limits {
+			own.add(o, j, &rest[j])
 		}
-		if at += len(own.Limits); i == 0 || its.binds(&d) {
-			d = its
-		}
+		d.join(&further)
+		rest = rest[len(o.terms.Limits):]
 	}
-	if c.Receipt || c.status != nil {
-		kept := make([]machine.Reading, n) // a store may change its own
-		for i := range kept {
-			kept[i] = *reading(i)
-		}
-		c.conclude(&d, kept, now)
+	if c.keeps() {
+		d.conclude(c, slices.Clone(readings), now) // a store may change its own
 	}
 	return d
 }
 
-// conclude fills in the status that the charge asks for, and makes the receipts of all subjects, which
-// keep the readings.
-func (c *Charge) conclude(d *Decision, readings []machine.Reading, now int64) {
-	if c.status != nil {
-		c.status.fill(c.Limits, readings)
+// subject begins the decision about the i-th subject: in d, or if it is not the first in further.
+func (d *Decision) subject(i int, further *Decision) *Decision {
+	if i > 0 {
+		d = further
 	}
-	if !c.Receipt || !d.Allowed || c.Mode == machine.ModePeek {
+	*d = Decision{Allowed: true, Source: SourceStore, Subject: i}
+	return d
+}
+
+// join makes d that about a further subject if there is one that binds.
+func (d *Decision) join(further *Decision) {
+	if further.Subject > 0 && further.claim().binds(d.claim()) {
+		*d = *further
+	}
+}
+
+// keeps reports whether the readings are kept.
+func (c *Charge) keeps() bool { return c.terms.Receipt || c.terms.Readings != nil }
+
+// conclude makes the receipts of all subjects, which keep the readings.
+func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
+	if c.terms.Readings != nil {
+		*c.terms.Readings = readings
+	}
+	if !c.terms.Receipt || !d.Allowed || c.terms.Mode == machine.ModePeek {
 		return
 	}
-	for i := range 1 + len(c.And) {
-		own := c.Subject(i)
-		n := len(own.Limits)
+	for o := c; o != nil; o = o.Next() {
+		n := len(o.terms.Limits)
 		d.receipt = &Receipt{
-			User: own.User, Action: own.Action, Limits: own.Limits, Cost: own.Cost,
-			At: now, Readings: readings[:n:n], and: d.receipt,
+			User: o.User, Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost,
+			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
-		if takeSlots(own.Limits) {
-			d.receipt.slots = newTakenSlots(own.slotWaiters)
+		if takeSlots(o.terms.Limits) {
+			d.receipt.slots = newTakenSlots(d.receipt, o.terms.slotWaiters)
 		}
 		readings = readings[n:]
 	}
 }
 
-// binds reports whether the decision of a limit or a subject binds rather than that of those before it.
-func (o *Decision) binds(d *Decision) bool {
+// A claim is what says which limit or subject binds.
+type claim struct {
+	allowed, inFlight      bool
+	remaining              int
+	retryAfter, resetAfter time.Duration
+}
+
+func (d *Decision) claim() claim {
+	return claim{d.Allowed, d.Reason == ReasonInFlight, d.Remaining, d.RetryAfter, d.ResetAfter}
+}
+
+// binds reports whether a limit or a subject binds rather than those before it.
+func (o claim) binds(d claim) bool {
 	switch {
-	case o.Allowed != d.Allowed:
-		return d.Allowed
-	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free at any moment
-		return d.Reason == ReasonInFlight
-	case o.Allowed && o.Remaining != d.Remaining:
-		return o.Remaining < d.Remaining
-	case o.RetryAfter != d.RetryAfter:
-		return o.RetryAfter > d.RetryAfter
+	case o.allowed != d.allowed:
+		return d.allowed
+	case o.inFlight != d.inFlight: // a slot may be free at any moment
+		return d.inFlight
+	case o.allowed && o.remaining != d.remaining:
+		return o.remaining < d.remaining
+	case o.retryAfter != d.retryAfter:
+		return o.retryAfter > d.retryAfter
 	}
-	return o.ResetAfter > d.ResetAfter
+	return o.resetAfter > d.resetAfter
 }
 
 // add adds the reading of the i-th limit to the decision: the enforced ones come first, then the
 // shadow ones, then the ban policy's.
-func (c *Charge) add(d *Decision, i int, v *machine.Reading) {
-	switch l := &c.Limits[i]; {
+func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
+	switch l := &c.terms.Limits[i]; {
 	case l.kind == machine.KindBan:
 		d.addBan(v)
-	case !l.shadow:
-		c.bind(d, i, v)
+	case !l.rule.Shadow:
+		d.bind(c, i, v)
 	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
 		d.Reason, d.Shadow = ReasonShadowed, i
-	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.quota()/5:
+	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.Quota()/5:
 		d.Reason, d.Shadow = ReasonNear, i
 	}
 }
@@ -208,24 +287,23 @@ func (d *Decision) addBan(v *machine.Reading) {
 }
 
 // bind adds an enforced limit's reading.
-func (c *Charge) bind(d *Decision, i int, v *machine.Reading) {
-	l := &c.Limits[i]
-	its := Decision{
-		Allowed: v.Fits, Remaining: int(l.rule.Remaining(v)),
-		RetryAfter: l.retryAfter(v, c.Cost), ResetAfter: micros(v.Rest.Ceil()),
-	}
-	if !v.Fits {
-		its.Reason = ReasonLimited
-		if l.rule.TakesSlots() && c.Cost <= l.rule.Max {
-			its.Reason = ReasonInFlight
+func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
+	l := &c.terms.Limits[i]
+	own := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
+	own.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
+	if i == 0 || own.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), own.retryAfter, own.resetAfter
+		switch d.Allowed = v.Fits; {
+		case own.inFlight:
+			d.Reason = ReasonInFlight
+		case v.Fits:
+			d.Reason = ""
+		default:
+			d.Reason = ReasonLimited
 		}
 	}
-	if i == 0 || its.binds(d) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.quota(), its.RetryAfter, its.ResetAfter
-		d.Allowed, d.Reason = its.Allowed, its.Reason
-	}
-	if i == 0 || its.Remaining < d.Remaining {
-		d.Remaining = its.Remaining
+	if i == 0 || own.remaining < d.Remaining {
+		d.Remaining = own.remaining
 	}
 }
 

@@ -5,6 +5,7 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -51,31 +52,34 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 // untouched is the decision if no store has an answer: allowed, with the first limit's full
 // quota. A cost above a quota is refused all the same.
 func (c *Charge) untouched() (d Decision) {
-	for i := range 1 + len(c.And) {
-		if its := c.Subject(i).whole(); i == 0 || d.Allowed && !its.Allowed {
-			d = its
+	n := 0 // limits
+	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
+		if own := o.whole(); i == 0 || d.Allowed && !own.Allowed {
+			d = own
 			d.Subject = i
 		}
+		n += len(o.terms.Limits)
+	}
+	if c.terms.Readings != nil {
+		whole := make([]machine.Reading, n)
+		for i := range whole {
+			whole[i].Fits = true
+		}
+		d.conclude(c, whole, 0)
 	}
 	return d
 }
 
 // whole is untouched for one subject.
 func (c *Charge) whole() Decision {
-	if c.status != nil {
-		whole := make([]machine.Reading, len(c.Limits))
-		for i := range whole {
-			whole[i].Fits = true
-		}
-		c.status.fill(c.Limits, whole)
-	}
-	enforced := enforced(c.Limits)
+	t := c.terms
+	enforced := enforced(t.Limits)
 	for i := range enforced {
-		if quota := enforced[i].quota(); c.Cost > int64(quota) && c.Mode != machine.ModeForce && c.Mode != machine.ModeOwe {
+		if quota := enforced[i].Quota(); c.Cost > int64(quota) && t.Mode != machine.ModeForce && t.Mode != machine.ModeOwe {
 			return Decision{Limit: quota, Remaining: int(least(enforced)), Binding: i, RetryAfter: Never, Reason: ReasonLimited}
 		}
 	}
-	return Decision{Allowed: true, Limit: c.Limits[0].quota(), Remaining: c.Limits[0].quota()}
+	return Decision{Allowed: true, Limit: t.Limits[0].Quota(), Remaining: t.Limits[0].Quota()}
 }
 
 // Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is
@@ -90,8 +94,30 @@ func (c *Charge) whole() Decision {
 // them loses its data. With [Divide] the n processes together allow the limit once, rounded up. A
 // call that timed out may have been charged in store and is decided by other too. Store may then
 // refuse earlier, but never later. A ban made in one store does not hold in the other.
+//
+// Store is the one that can fail. If it always has an answer, as a memorystore has, other is never asked, and
+// the log says so (code "fallback-unused").
 func Fallback(store, other Store) Store {
+	if answers(store) {
+		slog.Default().Warn("core: Fallback: the first store always has an answer, so the second is never asked; give the shared store first, as in Fallback(redisstore.New(rdb, nil), memorystore.New(nil))",
+			"code", "fallback-unused")
+	}
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
+}
+
+// answers reports whether a store always has an answer: it is in process, or lets actions pass without one.
+func answers(store Store) bool {
+	switch s := store.(type) {
+	case machine.Sized, *failOpen, *shadow:
+		return true
+	case *fallback:
+		return answers(s.other)
+	case *observe:
+		return answers(s.Store)
+	case *divide:
+		return answers(s.Store)
+	}
+	return false
 }
 
 // afterDeadline is the time that the second store has if the caller's own deadline has ended.
@@ -138,9 +164,13 @@ func Shadow(store Store) Store {
 type shadow struct{ failOpen }
 
 func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
-	c.Ahead = 0 // a dry run makes no caller wait
+	if c.terms.Ahead > 0 { // a dry run makes no caller wait
+		t := *c.terms
+		t.Ahead = 0
+		c.terms = &t
+	}
 	d, err := s.failOpen.Take(ctx, c)
-	if err == nil && !d.Allowed && c.Ban == 0 {
+	if err == nil && !d.Allowed && c.terms.Ban == 0 {
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ReasonShadowed
 	}
 	return d, err

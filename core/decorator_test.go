@@ -44,7 +44,7 @@ func holdsOneSlot(t *testing.T, streams *core.Limiter, further ...core.Subject) 
 
 func TestADecoratorMayMakeANewCharge(t *testing.T) {
 	store := decorated(func(s *memorystore.Store, c core.Charge) (core.Decision, error) {
-		return s.Take(context.Background(), core.Charge{User: "tenant:" + c.User, Action: c.Action, Limits: c.Limits, Ask: c.Ask, Receipt: c.Receipt})
+		return s.Take(context.Background(), core.Charge{User: "tenant:" + c.User, Action: c.Action, Cost: c.Cost}.With(c.Terms()))
 	})
 	holdsOneSlot(t, core.Must(core.New(store, core.InFlight(1))))
 	calls := core.Must(core.Must(core.New(store, core.FixedWindow(9, time.Hour))).With(core.BanPolicy{}))
@@ -58,8 +58,9 @@ func TestADecoratorMayMakeANewCharge(t *testing.T) {
 
 func TestADecoratorMayLeaveOutASubject(t *testing.T) {
 	store := decorated(func(s *memorystore.Store, c core.Charge) (core.Decision, error) {
-		c.And = nil
-		return s.Take(context.Background(), c)
+		t := c.Terms()
+		t.Next = nil
+		return s.Take(context.Background(), c.With(t))
 	})
 	plain := core.Must(core.New(store, core.FixedWindow(9, time.Hour)))
 	holdsOneSlot(t, core.Must(core.New(store, core.InFlight(1))), plain.For("exempt", "post"))

@@ -38,63 +38,79 @@ func Divide(store Store, n int) Store {
 type divide struct {
 	Store
 	n    int
-	made [64]atomic.Pointer[divided] // by the first limit's hash
+	made [64]atomic.Pointer[divided] // by the first limit's hash and the mode
 }
 
-// divided caches the shares of a charge's limits: making them takes allocations.
-type divided struct{ limits, shares []Limit }
+// divided caches what is made of terms: the same for the shares, to charge and to peek.
+type divided struct{ of, charge, peek *terms }
 
 func (s *divide) Unwrap() Store { return s.Store }
 
 func (s *divide) Accept(limits []Limit) error {
-	shares, err := s.shares(limits)
+	d, err := s.divided(&terms{Terms: Terms{Limits: limits}})
 	if err != nil {
 		return err
 	}
-	return accept(s.Store, shares)
+	return accept(s.Store, d.charge.Limits)
 }
 
 func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
-	c.And = slices.Clone(c.And)
-	never := false
-	for i := range 1 + len(c.And) {
-		o := c.Subject(i)
-		shares, err := s.shares(o.Limits)
+	never := false // then it writes nothing
+	for o := &c; o != nil; o = o.Next() {
+		d, err := s.divided(o.terms)
 		if err != nil {
 			return Decision{}, err
 		}
-		o.Limits = shares
-		never = never || o.Mode == machine.ModeCharge && o.Cost > least(enforced(shares))
+		never = never || o.terms.Mode.Asks() && o.Cost > least(enforced(d.charge.Limits))
 	}
-	if never { // and so it writes nothing
-		for i := range 1 + len(c.And) {
-			c.Subject(i).Mode = machine.ModePeek
-		}
+	return s.Store.Take(ctx, s.share(c, never))
+}
+
+// share makes a charge one of the shares.
+func (s *divide) share(c Charge, never bool) Charge {
+	d, _ := s.divided(c.terms)
+	further := c.terms.Next
+	if c.terms = d.charge; never {
+		c.terms = d.peek
 	}
-	return s.Store.Take(ctx, c)
+	if further != nil {
+		joint, next := *c.terms, s.share(*further, never)
+		joint.Next = &next
+		c.terms = &joint
+	}
+	return c
 }
 
 func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit) error {
-	shares, err := s.shares(limits)
+	d, err := s.divided(&terms{Terms: Terms{Limits: limits}})
 	if err != nil {
 		return err
 	}
-	return s.Store.Reset(ctx, user, action, shares)
+	return s.Store.Reset(ctx, user, action, d.charge.Limits)
 }
 
-func (s *divide) shares(limits []Limit) ([]Limit, error) {
-	place := &s.made[limits[0].rule.Hash%uint64(len(s.made))]
-	if d := place.Load(); d != nil && slices.Equal(d.limits, limits) {
-		return d.shares, nil
+func (s *divide) divided(t *terms) (*divided, error) {
+	place := &s.made[(t.Limits[0].rule.Hash+uint64(t.Mode))%uint64(len(s.made))]
+	last := place.Load()
+	if last != nil && last.of == t {
+		return last, nil
 	}
-	shares := make([]Limit, len(limits))
-	for i := range limits {
-		if shares[i] = limits[i]; !shares[i].divide(s.n) {
-			return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &limits[i]))
+	charge := *t
+	if last != nil && SameLimits(last.of.Limits, t.Limits) {
+		charge.Limits = last.charge.Limits
+	} else {
+		charge.Limits = slices.Clone(t.Limits)
+		for i := range charge.Limits {
+			if l := &charge.Limits[i]; !l.divide(s.n) {
+				return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &t.Limits[i]))
+			}
 		}
 	}
-	place.Store(&divided{slices.Clone(limits), shares})
-	return shares, nil
+	peek := charge
+	peek.Mode = machine.ModePeek
+	d := &divided{t, &charge, &peek}
+	place.Store(d)
+	return d, nil
 }
 
 // divide reduces the limit to an n-th, and reports whether that is within bounds. The share of a limit

@@ -36,10 +36,11 @@ import (
 type OnlyFailures struct{}
 
 func (OnlyFailures) extend(l *Limiter) error {
+	l.limits = slices.Clone(l.limits)
 	n := len(enforced(l.limits))
 	if !takeSlots(l.limits[:n]) {
 		slots := InFlight(int(min(l.smallest, int64(machine.KindInFlight.Most())))).Named("checking")
-		if slices.ContainsFunc(l.limits[:n], func(l Limit) bool { return l.perUser }) {
+		if slices.ContainsFunc(l.limits[:n], func(l Limit) bool { return l.rule.PerUser }) {
 			slots = slots.PerUser()
 		}
 		l.limits = slices.Insert(l.limits, n, slots)

@@ -31,7 +31,7 @@ func (s *flapping) fails() bool {
 }
 
 func (s *flapping) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if c.Mode == machine.ModeCharge && s.fails() {
+	if c.Ask().Mode == machine.ModeCharge && s.fails() {
 		return core.Decision{}, errDown
 	}
 	d, err := s.Store.Take(ctx, c)

@@ -17,7 +17,7 @@ var errApart = configError("core: All: the store can neither decide about these 
 // last. Each is charged with a receipt. The first one that refuses ends it.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
 	store, n := subjects[0].limiter.store, len(subjects)
-	if c.Mode == machine.ModeCharge && !amends(store) {
+	if c.terms.Mode.Asks() && !amends(store) {
 		return Decision{}, errApart
 	}
 	order := make([]int, n)
@@ -36,10 +36,12 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 	}()
 	for _, i := range order {
 		own := *c.Subject(i)
-		own.And, own.Receipt = nil, true
+		t := *own.terms
+		t.Next, t.Receipt = nil, true
+		own.terms = &t
 		d, err := Decision{}, ctx.Err()
 		if err == nil {
-			err = subjects[i].limiter.take(ctx, &own, &d)
+			err = subjects[i].limiter.take(ctx, own, &d)
 		}
 		r := d.receipt
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
@@ -47,7 +49,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 			subjects[i].limiter.lastRefused.Store(time.Now().UnixMicro())
 		}
 		switch {
-		case err != nil || refused || c.Mode == machine.ModePeek || d.Source == SourceNone:
+		case err != nil || refused || c.terms.Mode == machine.ModePeek || d.Source == SourceNone:
 		case r == nil || r.by == nil:
 			d, err = Decision{}, errApart
 		default:
@@ -56,21 +58,21 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		if err != nil {
 			return Decision{}, err
 		}
-		if d.Subject = i; refused && c.Mode == machine.ModeCharge {
+		if d.Subject = i; refused && c.terms.Mode.Asks() {
 			return d, nil
 		}
 		decisions[i] = d
 	}
 	d := decisions[0]
 	for _, its := range decisions[1:] {
-		if its.binds(&d) {
+		if its.claim().binds(d.claim()) {
 			d = its
 		}
 	}
 	d.receipt = nil
-	if c.Receipt {
+	if c.terms.Receipt {
 		for _, r := range charged {
-			r.and, d.receipt = d.receipt, r
+			r.next, d.receipt = d.receipt, r
 		}
 	}
 	charged = nil // they stay

@@ -27,8 +27,6 @@ type Limit struct {
 	shape    shape
 	mods     modifier // those that were called
 	throttle bool     // made by Throttle; max is its maxBurst+1
-	shadow   bool     // never refuses
-	perUser  bool     // counts all of the user's actions together
 	max      int      // the maximum count or capacity, as declared
 	period   time.Duration
 	rate     Rate // of a bucket or funnel
@@ -37,7 +35,7 @@ type Limit struct {
 	leased   time.Duration
 	name     string
 
-	// These are derived from the above.
+	// These are derived from the above, but for the rule's Shadow and PerUser.
 	identity string
 	rule     machine.Rule
 }
@@ -67,14 +65,16 @@ func (l Limit) derived() Limit {
 	if l.shape == nil {
 		return l
 	}
+	shadow, perUser := l.rule.Shadow, l.rule.PerUser
 	l.shape.compile(&l)
+	l.rule.Shadow, l.rule.PerUser = shadow, perUser
 	identity := l.kind.String() + l.shape.identity(&l)
 	l.tighten()
 	l.rule.Failures = l.mods&modFailures != 0
 	if l.mods&modLeased != 0 {
 		identity += "/" + ascii(shortest(l.leased))
 	}
-	if l.shadow {
+	if shadow {
 		identity = "shadow:" + identity
 	}
 	if l.name != "" { // a name has no slash, so no name looks like numbers
@@ -90,7 +90,7 @@ func (l *Limit) identify(identity string) {
 
 // sharesState reports whether two limits have one state for a user and an action.
 func (l *Limit) sharesState(other *Limit) bool {
-	return l.identity == other.identity && l.perUser == other.perUser
+	return l.identity == other.identity && l.rule.PerUser == other.rule.PerUser
 }
 
 var identitySeed = maphash.MakeSeed()
@@ -111,7 +111,7 @@ func (l Limit) Named(name string) Limit {
 // states. At least one limit of a limiter is enforced. For a dry run of a whole limiter use the
 // store [Shadow].
 func (l Limit) Shadow() Limit {
-	l.shadow = true
+	l.rule.Shadow = true
 	return l.derived()
 }
 
@@ -119,38 +119,36 @@ func (l Limit) Shadow() Limit {
 // step as the limits per action, and its state is shared by all limiters on the store that
 // have the same limit, whatever their actions are.
 func (l Limit) PerUser() Limit {
-	l.perUser = true
+	l.rule.PerUser = true
 	return l.derived()
 }
 
 // IsShadow reports whether the limit only shows what it would decide; see [Limit.Shadow].
-func (l Limit) IsShadow() bool { return l.shadow }
+func (l *Limit) IsShadow() bool { return l.rule.Shadow }
 
 // IsPerUser reports whether the limit counts all of a user's actions together; see
 // [Limit.PerUser].
-func (l Limit) IsPerUser() bool { return l.perUser }
+func (l *Limit) IsPerUser() bool { return l.rule.PerUser }
 
 // Kind returns the word for the limit's kind: "sliding", "refused" (a SlidingWindow with CountRefused),
 // "moving", "fixed", "elastic", "calendar", "bucket", "funnel" or "inflight". A store also gets the
 // limit of a [BanPolicy], whose kind is "ban".
-func (l Limit) Kind() string { return l.kind.String() }
+func (l *Limit) Kind() string { return l.kind.String() }
 
 // Quota is what the limit admits at most at once: its maximum count or its capacity. [Limit.Leased]
 // makes a funnel's or bucket's smaller.
-func (l Limit) Quota() int { return l.quota() }
-
-func (l *Limit) quota() int { return int(l.rule.Max) }
+func (l *Limit) Quota() int { return int(l.rule.Max) }
 
 // Period is a window's period, or the lease of InFlight. For a CalendarWindow it is the longest one: a
 // month is 31 days, a year 366, and a day 24 hours, without changes of the clock. For a bucket or funnel
 // it is the time from empty to full or from full to empty, rounded up to the microsecond.
-func (l Limit) Period() time.Duration { return max(l.period, micros(l.rule.Burst.Ceil())) }
+func (l *Limit) Period() time.Duration { return max(l.period, micros(l.rule.Burst.Ceil())) }
 
 // Rate is a bucket's or funnel's rate as it was given: n units per d.
-func (l Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
+func (l *Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
 
 // Name is the name given by [Limit.Named], or "".
-func (l Limit) Name() string { return l.name }
+func (l *Limit) Name() string { return l.name }
 
 // Identity identifies the limit's state within one user and action: the kind, a window's period or the
 // lease of InFlight, a bucket's or funnel's numbers, and the name if there is one. Examples are
@@ -158,7 +156,7 @@ func (l Limit) Name() string { return l.name }
 // "bucket:3/10:1/1s" and with Leased(50ms) "moving:1m/50ms". The rate is in lowest terms. With Shadow it
 // begins with "shadow:". A store also gets the limit of a [BanPolicy], whose identity is "ban". PerUser
 // is not part of it: see [Limit.IsPerUser]. It consists of ASCII letters, digits and ":/._-+".
-func (l Limit) Identity() string { return l.identity }
+func (l *Limit) Identity() string { return l.identity }
 
 // Rule is for authors of stores: the limit compiled to integers. It must not be changed.
 func (l *Limit) Rule() *machine.Rule { return &l.rule }

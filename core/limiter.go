@@ -28,6 +28,7 @@ type Limiter struct {
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	refundable bool
+	terms      [machine.ModeForce + 1]*terms // of its charges, by their mode
 
 	// These are shared with the limiters that are derived from it.
 	waitQueues  *waitQueues
@@ -47,7 +48,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	}
 	l := &Limiter{store: store, limits: slices.Clone(limits), waitQueues: &waitQueues{byKey: map[any]*waitQueue{}}, lastRefused: new(atomic.Int64)}
 	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
-	if l.limits[0].shadow {
+	if l.limits[0].rule.Shadow {
 		return nil, configError("core: New: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)")
 	}
 	for i := range l.limits {
@@ -71,12 +72,23 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	return l, nil
 }
 
-// ready asks the store whether it can serve the limiter.
+// ready asks the store whether it can serve the limiter, and makes the terms.
 func (l *Limiter) ready() error {
 	if err := accept(l.store, l.limits); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	l.makeTerms()
 	return nil
+}
+
+func (l *Limiter) makeTerms() {
+	for mode := range l.terms {
+		t := Terms{Limits: l.limits, Ask: machine.Ask{Mode: machine.Mode(mode)}}
+		if t.Receipt = l.refundable && t.Mode.Asks(); t.Mode == machine.ModeForce {
+			t.Limits = l.unbanned()
+		}
+		l.terms[mode] = &terms{Terms: t, slotWaiters: l.slotWaiters}
+	}
 }
 
 // rank orders a limiter's limits: enforced, shadow, ban policy.
@@ -84,7 +96,7 @@ func rank(l *Limit) int {
 	switch {
 	case l.kind == machine.KindBan:
 		return 2
-	case l.shadow:
+	case l.rule.Shadow:
 		return 1
 	}
 	return 0
@@ -121,7 +133,6 @@ func (l *Limiter) With(options ...Option) (*Limiter, error) {
 		return nil, errZeroLimiter
 	}
 	derived := *l
-	derived.limits = slices.Clone(l.limits)
 	for _, x := range options {
 		if x == nil {
 			return nil, configError("core: With: an option is nil; leave it out")
@@ -157,7 +168,7 @@ func (l *Limiter) Limits() []Limit {
 // may keep it. This also affects other limiters that share the state. A ban stays; see
 // [Limiter.Unban].
 func (l *Limiter) Reset(ctx context.Context, user, action string) error {
-	if err := l.check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action, 1); err != nil {
 		return err
 	}
 	return l.store.Reset(ctx, user, action, l.unbanned())

@@ -55,16 +55,15 @@ func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 		d = Decision{}
 	}
 	var all []Observation
-	if c.And != nil {
-		for i := range 1 + len(c.And) {
-			o := c.Subject(i)
-			all = append(all, Observation{Action: o.Action, Limits: o.Limits, Cost: o.Cost})
+	if c.Next() != nil {
+		for o := &c; o != nil; o = o.Next() {
+			all = append(all, Observation{Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost})
 		}
 	}
-	o := c.Subject(d.Subject)
+	o, ask := c.Subject(d.Subject), c.Ask()
 	s.see(ctx, Observation{
-		Action: o.Action, Limits: o.Limits, Cost: o.Cost, Ban: micros(c.Ban),
-		Peek: c.Mode == machine.ModePeek, Surcharge: c.Mode == machine.ModeForce,
+		Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost, Ban: micros(ask.Ban),
+		Peek: ask.Mode == machine.ModePeek, Surcharge: ask.Mode == machine.ModeForce,
 		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
 	})
 	return d, err

@@ -141,7 +141,7 @@ func TestNewNeedsAnEnforcedLimitAndOneStateEach(t *testing.T) {
 	if got := l.Limits(); len(got) != 2 || got[0] != a || got[1] != b {
 		t.Errorf("Limits, less shadow limits and the policy: %v", got)
 	}
-	if !a.Shadow().IsShadow() || a.IsShadow() || a.Shadow() == a || a.Shadow().Identity() == a.Identity() {
+	if s := a.Shadow(); !s.IsShadow() || a.IsShadow() || s == a || s.Identity() == a.Identity() {
 		t.Error("a shadow is not told apart")
 	}
 }

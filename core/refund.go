@@ -45,13 +45,13 @@ type Receipt struct {
 	by    Amender
 	spent atomic.Bool // by a refund
 	slots *takenSlots // nil: it has taken none
-	and   *Receipt    // of another subject of the decision
+	next  *Receipt    // of another subject of the decision
 }
 
 // Issue makes the decision's receipt valid. A store that is an [Amender] calls it on its
 // answer to a charge with Receipt.
 func (d *Decision) Issue(by Amender) {
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		r.by = by
 	}
 }
@@ -102,7 +102,7 @@ func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 // cannot be given back later. A negative n is [ErrCost], and more units than were charged are an error
 // too. Of a decision by [All] it is n units of each subject's charge.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
-	for r := d.receipt; r != nil; r = r.and {
+	for r := d.receipt; r != nil; r = r.next {
 		if int64(n) > r.Cost {
 			return fmt.Errorf("core: RefundN: %d units are more than the %d that were charged", n, r.Cost)
 		}
@@ -134,7 +134,7 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 	if first.spent.Swap(true) {
 		return nil
 	}
-	for r := first; r != nil; r = r.and {
+	for r := first; r != nil; r = r.next {
 		var failed error
 		if n := units(r); n > 0 {
 			_, failed = r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: n})
@@ -178,11 +178,11 @@ func (r *Receipt) concerned(a machine.Amendment) bool {
 func (r *Receipt) charged(i int) bool {
 	if l := &r.Limits[i]; l.kind == machine.KindBan || l.rule.Failures {
 		return false
-	} else if !l.shadow {
+	} else if !l.rule.Shadow {
 		return true
 	}
 	for j := range r.Limits {
-		if r.Limits[j].shadow && !r.Readings[j].Fits {
+		if r.Limits[j].rule.Shadow && !r.Readings[j].Fits {
 			return false
 		}
 	}
@@ -199,17 +199,17 @@ func (r *Receipt) Taken(i int) machine.Taken {
 	return machine.Taken{At: r.At, Cost: r.Limits[i].rule.Takes(r.Cost), Reading: r.Readings[i]}
 }
 
-// Amend amends the states, one for each limit in their order, at the instant now. It sets Dirty in
-// those to be written, and clears Exists in those to be deleted. A store returns done as its own: of
-// a renewal it says that no lease had ended, except those of shadow limits.
-func (r *Receipt) Amend(states []machine.State, now int64, a machine.Amendment) (done bool) {
+// Amend amends the entries, one for each limit in their order, at the instant now. It sets Dirty
+// in those whose state is to be written, or deleted because it has expired. A store returns done as its own:
+// of a renewal it says that no lease had ended, except those of shadow limits.
+func (r *Receipt) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
 	done = true
 	for i := range r.Limits {
-		s := &states[i]
-		s.Dirty = false
+		e := &entries[i]
+		e.Dirty = false
 		if r.Amends(i, a) {
-			r.Limits[i].rule.Amend(s, r.Taken(i), now, a)
-			done = done && (s.Dirty || r.Limits[i].shadow)
+			r.Limits[i].rule.Amend(e, r.Taken(i), now, a)
+			done = done && (e.Dirty || r.Limits[i].rule.Shadow)
 		}
 	}
 	return done

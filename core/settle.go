@@ -54,9 +54,7 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 	if len(limits) == 0 { // all are InFlight
 		return nil
 	}
-	d, err := r.by.Take(ctx, Charge{
-		User: r.User, Action: r.Action, Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe, Cost: units},
-	})
+	d, err := r.by.Take(ctx, Charge{r.User, r.Action, units, &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}})
 	if err == nil && !d.Allowed {
 		err = errOwe
 	}

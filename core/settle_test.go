@@ -97,7 +97,7 @@ func TestSettleThatChargesNothing(t *testing.T) {
 type stubborn struct{ *memorystore.Store }
 
 func (s *stubborn) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if !c.Receipt {
+	if !c.Receipt() {
 		return core.Decision{Reason: core.ReasonFull}, nil
 	}
 	d, err := s.Store.Take(ctx, c)

@@ -35,39 +35,41 @@ type BanStatus struct {
 // Status returns what is left of every limit for user and action, and the ban if there
 // is one. It charges and writes nothing. The errors are those of [Limiter.Peek].
 func (l *Limiter) Status(ctx context.Context, user, action string) (Status, error) {
-	if err := l.check(ctx, user, action); err != nil {
+	if err := l.check(ctx, user, action, 1); err != nil {
 		return Status{}, err
 	}
-	var s Status
-	d, err := l.look(ctx, user, action, &s)
-	switch {
-	case err != nil:
+	d, readings, err := l.look(ctx, user, action)
+	if err != nil {
 		return Status{}, err
-	case s.Limits == nil: // a store that uses neither Charge.Commit nor Charge.Answer, and so takes one limit only
-		s.Limits = []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}
 	}
-	return s, nil
+	return l.status(&d, readings), nil
 }
 
-// look asks the store whether one action would pass, and fills in s.
-func (l *Limiter) look(ctx context.Context, user, action string, s *Status) (d Decision, err error) {
-	ask := machine.Ask{Mode: machine.ModePeek, Cost: 1}
-	err = l.take(ctx, &Charge{User: user, Action: action, Limits: l.limits, Ask: ask, status: s}, &d)
-	return d, err
+// look asks the store whether one action would pass, and for the readings of all limits.
+func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, readings []machine.Reading, err error) {
+	t := *l.terms[machine.ModePeek]
+	t.Readings = &readings
+	err = l.take(ctx, Charge{user, action, 1, &t}, &d)
+	return d, readings, err
 }
 
-// fill reads the status from the readings of a charge's limits. The charge's cost is 1.
-func (s *Status) fill(limits []Limit, readings []machine.Reading) {
-	*s = Status{Limits: make([]LimitStatus, 0, len(limits))}
-	for i := range limits {
-		l, v := &limits[i], &readings[i]
-		if l.kind == machine.KindBan {
+// status reads the status from the answer to look. A store that uses neither Charge.Commit nor Charge.Answer
+// takes one limit only, and leaves no readings.
+func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
+	if readings == nil {
+		return Status{Limits: []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}}
+	}
+	s.Limits = make([]LimitStatus, 0, len(l.limits))
+	for i := range readings {
+		x, v := &l.limits[i], &readings[i]
+		if x.kind == machine.KindBan {
 			s.Ban = BanStatus{
 				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),
 				Refusals: int(v.Count), Level: v.Level,
 			}
 			continue
 		}
-		s.Limits = append(s.Limits, LimitStatus{*l, int(l.rule.Remaining(v)), l.retryAfter(v, 1), micros(v.Rest.Ceil())})
+		s.Limits = append(s.Limits, LimitStatus{*x, int(x.rule.Remaining(v)), x.retryAfter(v, 1), micros(v.Rest.Ceil())})
 	}
+	return s
 }

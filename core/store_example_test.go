@@ -19,7 +19,7 @@ type simpleStore struct {
 
 type stateKey struct{ user, action, limit string }
 
-func keyOf(user, action string, limit core.Limit) stateKey {
+func keyOf(user, action string, limit *core.Limit) stateKey {
 	if limit.IsPerUser() {
 		action = ""
 	}
@@ -30,14 +30,15 @@ func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, e
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now().UnixMicro()
-	states := make([]machine.State, len(c.Limits))
-	for i, limit := range c.Limits {
-		states[i] = s.states[keyOf(c.User, c.Action, limit)]
+	limits := c.Limits()
+	entries := make([]machine.Entry, len(limits))
+	for i := range limits {
+		entries[i].State = s.states[keyOf(c.User, c.Action, &limits[i])]
 	}
-	d = c.Commit(states, now, c.Check(states, now))
-	for i, limit := range c.Limits {
-		if states[i].Dirty {
-			s.states[keyOf(c.User, c.Action, limit)] = states[i]
+	d = c.Commit(entries, now, c.Check(entries, now))
+	for i := range limits {
+		if entries[i].Dirty {
+			s.states[keyOf(c.User, c.Action, &limits[i])] = entries[i].State
 		}
 	}
 	return d, nil
@@ -46,8 +47,8 @@ func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, e
 func (s *simpleStore) Reset(_ context.Context, user, action string, limits []core.Limit) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, limit := range limits {
-		delete(s.states, keyOf(user, action, limit))
+	for i := range limits {
+		delete(s.states, keyOf(user, action, &limits[i]))
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ func (l Limit) String() string {
 	modifier(l.mods&modSlotLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
 	modifier(l.mods&modLeased != 0, ".Leased(%s)", shortest(l.leased))
 	modifier(l.mods&modName != 0, ".Named(%.65q)", l.name)
-	modifier(l.perUser, ".PerUser()")
-	modifier(l.shadow, ".Shadow()")
+	modifier(l.rule.PerUser, ".PerUser()")
+	modifier(l.rule.Shadow, ".Shadow()")
 	return b.String()
 }
 

@@ -24,101 +24,111 @@ type Bans struct {
 
 func (*Bans) form() Form { return FormBans }
 
-func (s *State) bans() *Bans {
-	b, _ := s.Other.(*Bans)
-	return b
+// bans are those of a live state, or nil.
+func (s State) bans(now int64) *Bans {
+	if b, _ := s.More.(*Bans); b != nil && s.Expires > now {
+		return b
+	}
+	return nil
 }
 
 // bans is the machine of ban policies.
 type bans struct{ plain }
 
-func (*bans) args(r *Rule, b []int64, a Ask) []int64 {
+func (*bans) args(r *Rule, b []int64, _ int64, a *Ask) []int64 {
 	return append(append(b, a.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
 }
 
-func (*bans) load(s *State, d *decoder) {
+func (*bans) load(r *Rule, d *decoder) State {
 	b := &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
 	b.Refusals = d.instants()
-	s.Other = b
+	return r.Ban.state(b)
 }
 
+// state is the state of bans, which expires when they are forgotten.
+func (r *BanRule) state(b *Bans) State { return State{Expires: r.forgotten(b), More: b} }
+
+// ahead is how far a clock that stepped back is behind the last refusal or ban.
+func (b *Bans) ahead(now int64) int64 { return max(0, b.Last-now) }
+
 // check reports whether the user is not banned. A manual ban always fits.
-func (*bans) check(_ *Rule, s *State, now int64, a Ask) bool {
-	b := s.bans()
-	if !s.Exists || b == nil {
-		s.Other, s.Exists = nil, false
-		return true
-	}
-	s.ahead = max(0, b.Last-now) // the clock stepped back
-	return a.Ban > 0 && a.Mode != ModePeek || b.Until-s.ahead <= now
+func (*bans) check(_ *Rule, s State, now, _ int64, a *Ask) (State, bool) {
+	b := s.bans(now)
+	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.ahead(now) <= now
 }
 
 // charge makes a manual ban.
-func (*bans) charge(r *Rule, s *State, now int64, a Ask) {
-	if a.Ban > 0 {
-		r.ban(s, now, a.Ban)
-	} else if s.ahead > 0 {
-		r.prune(s, now)
+func (*bans) charge(r *Rule, s State, now, _ int64, a *Ask) (State, bool) {
+	if a.Ban == 0 {
+		return r.Ban.shift(s, now)
 	}
+	b := r.Ban.prune(s, now)
+	b.ban(now, a.Ban)
+	return r.Ban.state(b), true
 }
 
 // refuse counts a refusal by any limit, which may lead to a ban.
-func (*bans) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	if !record || a.Patient || !r.RecordsRefusals() {
-		if s.ahead > 0 {
-			r.prune(s, now)
-		}
-		return
+func (*bans) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) {
+	if !record || !r.RecordsRefusals() {
+		return r.Ban.shift(s, now)
 	}
-	b := r.prune(s, now)
+	b := r.Ban.prune(s, now)
 	b.Last = now
 	if b.Refusals = append(b.Refusals, now); len(b.Refusals) >= r.Ban.Refusals {
 		length := r.Ban.Bans[min(b.Level, len(r.Ban.Bans)-1)]
 		b.Level++
-		r.ban(s, now, length)
+		b.ban(now, length)
 	}
+	return r.Ban.state(b), true
 }
 
 // ban bans for length from now, in place of any ban.
-func (r *Rule) ban(s *State, now, length int64) {
-	b := r.prune(s, now)
+func (b *Bans) ban(now, length int64) {
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
 }
 
-// prune brings the state to now, removes what no longer counts, and sets Dirty.
-func (r *Rule) prune(s *State, now int64) *Bans {
-	b := s.bans()
+// shift is prune if the clock stepped back.
+func (r *BanRule) shift(s State, now int64) (State, bool) {
+	if b := s.bans(now); b == nil || b.ahead(now) == 0 {
+		return s, false
+	}
+	return r.state(r.prune(s, now)), true
+}
+
+// prune brings the bans to now, and removes what no longer counts.
+func (r *BanRule) prune(s State, now int64) *Bans {
+	b := s.bans(now)
 	if b == nil {
-		b = new(Bans)
-		s.Other = b
+		return new(Bans)
 	}
-	b.Last -= s.ahead
-	b.Until = max(0, b.Until-s.ahead)
+	ahead := b.ahead(now)
+	b.Last -= ahead
+	b.Until = max(0, b.Until-ahead)
 	for i := range b.Refusals {
-		b.Refusals[i] -= s.ahead
+		b.Refusals[i] -= ahead
 	}
-	b.Level = r.Ban.level(b, now)
-	b.Refusals = b.Refusals[:copy(b.Refusals, b.Refusals[r.Ban.dead(b, now):])]
-	s.ahead, s.Exists, s.Dirty = 0, true, true
+	b.Level = r.level(b, now)
+	b.Refusals = b.Refusals[:copy(b.Refusals, b.Refusals[r.dead(b, now):])]
 	return b
 }
 
-func (*bans) read(r *Rule, s *State, now, _ int64) {
-	b, v := s.bans(), &s.Reading
+func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (v Reading) {
+	b := s.bans(now)
 	if b == nil {
-		return
+		return v
 	}
-	now += s.ahead
+	now += b.ahead(now)
 	live := Bans{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
 	v.Count, v.Level = int64(len(live.Refusals)), live.Level
 	v.Rest.Whole, v.Wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
+	return v
 }
 
 // amend gives nothing back: a refusal stays recorded.
-func (*bans) amend(*Rule, *State, Taken, int64, Amendment) bool { return false }
+func (*bans) amend(_ *Rule, s State, _ Taken, _ int64, _ Amendment) (State, bool) { return s, false }
 
-func (*bans) save(s *State, b []byte) []byte {
-	x := s.bans()
+func (*bans) save(_ *Rule, s State, b []byte) []byte {
+	x := s.More.(*Bans)
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
 
@@ -128,10 +138,6 @@ func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64
 }
 
 func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { return b }
-
-func (*bans) expires(r *Rule, s *State) int64 { return r.Ban.forgotten(s.bans()) }
-
-func (*bans) refuses(_ *Rule, s *State) int64 { return s.bans().Until }
 
 // level is how many bans in a row count at an instant.
 func (r *BanRule) level(b *Bans, now int64) int {

@@ -6,49 +6,38 @@ import (
 	"math"
 )
 
-// ErrBinary is the error of UnmarshalBinary for bytes that are not a state.
-var ErrBinary = errors.New("machine: the bytes are not a state")
+// ErrBinary is the error of Unmarshal for bytes that are not a state of the rule.
+var ErrBinary = errors.New("machine: the bytes are not a state of the rule")
 
 // The first byte of a binary state is the format's version. The second byte is the state's form.
 // Numbers are varints, and instants after the first are differences. A clock that steps back moves
 // a state with it, so an instant may be negative.
 const binaryVersion = 1
 
-// MarshalBinary returns the state in a format that UnmarshalBinary reads, in this and in
-// later versions. If the state does not exist, it returns no bytes. The error is nil.
-func (s *State) MarshalBinary() ([]byte, error) {
-	if !s.Exists {
-		return nil, nil
-	}
-	form := FormMeter
-	switch {
-	case s.Trail.Len() > 0:
-		form = FormTrail
-	case s.Other != nil:
-		form = s.Other.form()
-	case s.Counter != Counter{}:
-		form = FormCounter
-	}
-	return forms[form].machine.save(s, []byte{binaryVersion, byte(form)}), nil
-}
-
-// UnmarshalBinary replaces the state with the one that MarshalBinary returned as b. It does
-// not keep b. Its error is [ErrBinary].
-func (s *State) UnmarshalBinary(b []byte) error {
-	*s = State{}
-	if len(b) == 0 {
+// Marshal returns a state in a format that Unmarshal reads, in this and in later versions. The zero State
+// has no bytes.
+func (r *Rule) Marshal(s State) []byte {
+	if s == (State{}) {
 		return nil
 	}
-	if len(b) < 2 || b[0] != binaryVersion || b[1] == 0 || int(b[1]) >= len(forms) {
-		return ErrBinary
+	return r.machine.save(r, s, []byte{binaryVersion, byte(r.Kind.Form())})
+}
+
+// Unmarshal returns the state that Marshal returned as b, by this rule or by one that shares the state. It
+// does not keep b. Its error is [ErrBinary].
+func (r *Rule) Unmarshal(b []byte) (State, error) {
+	if len(b) == 0 {
+		return State{}, nil
 	}
-	d, read := decoder{rest: b[2:]}, State{Exists: true}
-	forms[b[1]].machine.load(&read, &d)
+	if len(b) < 2 || b[0] != binaryVersion || b[1] != byte(r.Kind.Form()) {
+		return State{}, ErrBinary
+	}
+	d := decoder{rest: b[2:]}
+	s := r.machine.load(r, &d)
 	if d.bad || len(d.rest) > 0 {
-		return ErrBinary
+		return State{}, ErrBinary
 	}
-	*s = read
-	return nil
+	return s, nil
 }
 
 func appendInts(b []byte, ns ...int64) []byte {

@@ -17,10 +17,8 @@ func at(month time.Month, day, hour int) int64 {
 // charged asks at an instant of a store's clock for one unit, and returns the reading.
 func charged(t *testing.T, r *Rule, s *State, now, epoch int64) (fits bool, v Reading) {
 	t.Helper()
-	s.Epoch = epoch
-	a := Ask{Cost: 1}
-	fits = decide(r, s, now, a)
-	return fits, *r.Read(s, now, &a)
+	v = decideAt(r, s, now, epoch, 1, Ask{})
+	return v.Fits, v
 }
 
 func fill(t *testing.T, r *Rule, s *State, now, epoch int64) (n int) {
@@ -50,7 +48,7 @@ func TestACalendarWindowCountsAnewAtItsBoundary(t *testing.T) {
 			t.Errorf("%s: %d passed, want %d", tt.name, n, tt.want)
 		}
 	}
-	if end := s.Counter.End; end != at(6, 1, 0) {
+	if end := s.Expires - Linger; end != at(6, 1, 0) {
 		t.Errorf("it ends at %s", time.UnixMicro(end).UTC())
 	}
 }
@@ -65,23 +63,13 @@ func TestJitterOfTheEpochAdmitsNothing(t *testing.T) {
 		for range 60 {
 			unix += rapid.Int64Range(0, 12).Draw(t, "step")
 			epoch := at(1, 1, 0) + rapid.Int64Range(-50, 50).Draw(t, "jitter")
-			load(&r, &s, unix-epoch)
-			s.Epoch = epoch
-			a := Ask{Cost: 1}
-			if decide(&r, &s, unix-epoch, a) {
+			if decideAt(&r, &s, unix-epoch, epoch, 1, Ask{}).Fits {
 				if passed[time.UnixMicro(unix).UTC().Month()]++; passed[1] > 10 || passed[2] > 10 {
 					t.Fatalf("%v passed", passed)
 				}
 			}
 		}
 	})
-}
-
-// load drops a state as soon as a store may.
-func load(r *Rule, s *State, now int64) {
-	if s.Exists && r.Expires(s) <= now {
-		*s = State{}
-	}
 }
 
 // If the time of day steps back over a boundary by at most a second, neither month has more than its
@@ -115,7 +103,6 @@ func TestTheTimeOfDayStepsBackOverABoundary(t *testing.T) {
 			if tt.back > 1e6 {
 				passed = 0 // they are of an earlier month
 			}
-			load(&r, &s, february)
 			if passed += fill(t, &r, &s, february, 0); passed != tt.more {
 				t.Errorf("%d pass in February, want %d", passed, tt.more)
 			}
@@ -128,13 +115,13 @@ func TestAnEndedCountLingers(t *testing.T) {
 	r, s := month, State{}
 	fill(t, &r, &s, at(2, 1, 0)-1, 0)
 	for _, after := range []int64{0, Linger - 1} {
-		load(&r, &s, at(2, 1, 0)+after)
+		peek(&r, s, at(2, 1, 0)+after, 1)
 		if n := fill(t, &r, &s, at(2, 1, 0)-1, 0); n != 0 {
 			t.Errorf("%d us after its end %d more pass in January", after, n)
 		}
 	}
-	if load(&r, &s, at(2, 1, 0)+Linger); s.Exists {
-		t.Error("the state is kept for longer")
+	if s.Expires != at(2, 1, 0)+Linger {
+		t.Error("the state is kept for longer, or shorter")
 	}
 }
 
@@ -156,12 +143,7 @@ func TestTwoVersionsOfTimeZoneData(t *testing.T) {
 			now += rapid.Int64Range(0, step).Draw(t, "step")
 			process := rapid.IntRange(0, 1).Draw(t, "process")
 			r, cost := &of[process], rapid.Int64Range(1, 10).Draw(t, "cost")
-			load(r, &s, now)
-			before := s
-			fits := decide(r, &s, now, Ask{Cost: cost})
-			if !s.Dirty { // as a store does
-				s = before
-			}
+			fits := decide(r, &s, now, cost, Ask{}).Fits
 			from, _ := late.Period(now)
 			a, _ := early.Period(now)
 			agree := a == from-int64(offset)*1e6
@@ -191,7 +173,7 @@ func TestACountLastsUntilItsLaterEnd(t *testing.T) {
 	}
 	s = State{}
 	fill(t, &early, &s, midnight-2*3600e6, 0)
-	if charged(t, &late, &s, midnight-3600e6-1, 0); !s.Dirty || s.Counter.End != midnight {
+	if charged(t, &late, &s, midnight-3600e6-1, 0); s.Expires != midnight+Linger {
 		t.Error("a refusal did not move the end")
 	}
 	if n := fill(t, &early, &s, midnight-1, 0); n != 0 {
@@ -220,9 +202,9 @@ func TestRefundsOfACalendarWindow(t *testing.T) {
 			if tt.later > 30*86400e6 {
 				charged(t, &r, &s, now+tt.later, 0)
 			}
-			before := s.Counter.Count
-			r.Amend(&s, Taken{At: now, Cost: 1, Reading: v}, now+tt.later, Amendment{Verb: VerbRefund, Units: 1})
-			if worked := s.Counter.Count == before-1; worked != tt.worked {
+			e := Entry{State: s}
+			r.Amend(&e, Taken{At: now, Cost: 1, Reading: v}, now+tt.later, Amendment{Verb: VerbRefund, Units: 1})
+			if worked := e.Dirty && e.N == s.N-1; worked != tt.worked {
 				t.Errorf("given back: %t", worked)
 			}
 		})

@@ -1,24 +1,24 @@
 // Package machine is for authors of stores. It decides for one limit: from a rule, a state, an
 // instant and an ask, all of them integers. A program that limits something uses package core.
 //
-// A store loads a [State], passes it to [Rule.Check], then to [Rule.Charge] or
-// [Rule.Refuse], and writes it back if it is Dirty:
+// A store loads a [State], passes it in an [Entry] to [Rule.Check], then to [Rule.Charge] or
+// [Rule.Refuse], and writes it back if the entry is Dirty:
 //
-//	var s machine.State
-//	_ = s.UnmarshalBinary(load(key)) // a missing key has no bytes: the zero State
-//	ask := machine.Ask{Cost: 1}
-//	rule.Check(&s, now, &ask)
-//	if s.Fits {
-//		rule.Charge(&s, now, &ask)
+//	var e machine.Entry
+//	e.State, _ = rule.Unmarshal(load(key)) // a missing key has no bytes: the zero State
+//	ask := machine.Ask{}
+//	rule.Check(&e, now, 1, &ask)
+//	if e.Fits {
+//		rule.Charge(&e, now, 1, &ask)
 //	} else {
-//		rule.Refuse(&s, now, &ask, true)
+//		rule.Refuse(&e, now, 1, true, false)
 //	}
-//	if s.Dirty {
-//		save(key, s.MarshalBinary, rule.Expires(&s))
+//	if e.Dirty {
+//		save(key, rule.Marshal(e.State), e.Expires)
 //	}
 //
 // Package core does this for several limits at once, all or none: a store calls
-// core.Charge.Check and core.Charge.Commit with the states of all limits of a charge, and
+// core.Charge.Check and core.Charge.Commit with the entries of all limits of a charge, and
 // core.Limit.Rule gives the rule of each. What a store can do besides is in store.go. The program
 // examples/blobstore is a complete store.
 //
@@ -47,7 +47,7 @@
 //
 // All times are microseconds on the store's clock, and every instant is positive. Instants
 // count from an epoch of the store's own choice. A rule with a [Calendar] needs the time of day: before
-// [Rule.Check] the store sets State.Epoch, which is its instant 0 in microseconds since 1970. A
+// [Rule.Check] the store sets Entry.Epoch, which is its instant 0 in microseconds since 1970. A
 // clock may step back. The first action that finds a state from the future moves it back to
 // now, so that no user is locked out for longer than one full period.
 //
@@ -64,8 +64,8 @@
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
-// files. Its machine keeps the state in State.Other, so no store, and no
-// binary form, has to know of it. A check does not change what Other points to, because a Peek ends there.
+// files. Its machine keeps the state in State.More, so no store has to know of it. A check does not change
+// what More points to, because a Peek ends there.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back
 // when the action ends: its charge is released or renewed, as often as a caller tries, and not refunded.

@@ -11,20 +11,20 @@ const second = 1_000_000 // in microseconds
 // A funnel of two units that drains one a second, and an instant that the caller gives.
 func Example() {
 	rule := machine.NewMeter(machine.KindFunnel, 2, 1, second)
-	var state machine.State // nothing is kept
-	ask := machine.Ask{Cost: 1}
+	var e machine.Entry // nothing is kept
+	ask := machine.Ask{}
 	for _, now := range []int64{100 * second, 100 * second, 100 * second, 101 * second} {
-		rule.Check(&state, now, &ask)
-		if state.Fits {
-			rule.Charge(&state, now, &ask)
+		rule.Check(&e, now, 1, &ask)
+		if e.Fits {
+			rule.Charge(&e, now, 1, &ask)
 		} else {
-			rule.Refuse(&state, now, &ask, true)
+			rule.Refuse(&e, now, 1, true, false)
 		}
-		r := rule.Read(&state, now, &ask)
-		if r.Fits {
-			fmt.Println("fits, remaining", rule.Remaining(r))
+		rule.Read(&e, now, 1)
+		if e.Fits {
+			fmt.Println("fits, remaining", rule.Remaining(&e.Reading))
 		} else {
-			fmt.Println("refused, retry after", r.Wait)
+			fmt.Println("refused, retry after", e.Wait)
 		}
 	}
 	// Output:
@@ -35,22 +35,22 @@ func Example() {
 }
 
 // A store that keeps bytes loads a state, decides, and saves it until it expires.
-func ExampleState_MarshalBinary() {
+func ExampleRule_Marshal() {
 	rule := machine.NewWindow(machine.KindSlidingWindow, 2, 60*second)
 	var saved []byte
 	for _, now := range []int64{100 * second, 130 * second, 140 * second} {
-		var state machine.State
-		if err := state.UnmarshalBinary(saved); err != nil {
+		state, err := rule.Unmarshal(saved)
+		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		ask := machine.Ask{Cost: 1}
-		if rule.Check(&state, now, &ask); state.Fits {
-			rule.Charge(&state, now, &ask)
+		e, ask := machine.Entry{State: state}, machine.Ask{}
+		if rule.Check(&e, now, 1, &ask); e.Fits {
+			rule.Charge(&e, now, 1, &ask)
 		}
-		fmt.Println(state.Fits, "expires at", rule.Expires(&state)/second)
-		if state.Dirty {
-			saved, _ = state.MarshalBinary()
+		fmt.Println(e.Fits, "expires at", e.Expires/second)
+		if e.Dirty {
+			saved = rule.Marshal(e.State)
 		}
 	}
 	// Output:

@@ -52,16 +52,16 @@ type kind struct {
 	entries     int64 // how many entries Redis writes in the time of a counter's charge; 0: it has none
 }
 
-// A Form is the part of a [State] that a kind uses.
+// A Form is how a kind uses a [State].
 type Form uint8
 
 // The forms. They are also the second byte of a binary state, so their numbers stay.
 const (
-	FormMeter   Form = iota + 1 // State.Meter
-	FormCounter                 // State.Counter
-	FormTrail                   // State.Trail
-	FormBans                    // *Bans in State.Other
-	FormSlots                   // *Slots in State.Other
+	FormMeter   Form = iota + 1 // Expires is when the debt ends and N its fraction, or More is a *Debt
+	FormCounter                 // Expires is the window's end, and N the count
+	FormTrail                   // More is a *Trail
+	FormBans                    // a *Bans
+	FormSlots                   // a *Slots
 )
 
 // forms is the table of all forms: the machine of each, and its name, which is that of its files in Go and
@@ -81,32 +81,33 @@ var forms = [...]struct {
 func (f Form) String() string { return forms[f].name }
 
 // A machine is the arithmetic of the kinds with one form. Its first eight functions have their
-// counterparts in its Lua file, in the same order.
+// counterparts in its Lua file, in the same order. They get and return states by value, so that none moves
+// to the heap. What More points to is changed by charge, refuse and amend only: after a Peek a store drops the
+// state. The three report whether the state has changed.
 type machine interface {
-	// args appends the numbers that the Lua function args reads, for a cost.
-	args(r *Rule, b []int64, a Ask) []int64
+	// args appends the numbers that the Lua function args reads.
+	args(r *Rule, b []int64, cost int64, a *Ask) []int64
 
 	// load reads what save has written.
-	load(s *State, d *decoder)
+	load(r *Rule, d *decoder) State
 
-	// check brings a state to now, and reports whether the rule has room. It does not change what Other
-	// points to: after a Peek a store drops the state.
-	check(r *Rule, s *State, now int64, a Ask) bool
+	// check brings a state to now, and reports whether the rule has room.
+	check(r *Rule, s State, now, cost int64, a *Ask) (checked State, fits bool)
 
 	// charge charges a checked state.
-	charge(r *Rule, s *State, now int64, a Ask)
+	charge(r *Rule, s State, now, cost int64, a *Ask) (charged State, changed bool)
 
 	// refuse leaves a checked state uncharged, and may record the refusal.
-	refuse(r *Rule, s *State, now int64, a Ask, record bool)
+	refuse(r *Rule, s State, now, cost int64, record bool) (refused State, changed bool)
 
-	// read fills in s.Reading, in which Fits is set.
-	read(r *Rule, s *State, now, cost int64)
+	// read returns the reading of a checked state, without Fits.
+	read(r *Rule, s State, now, cost int64, fits bool) Reading
 
-	// amend amends what a charge has taken, and reports whether the state has changed.
-	amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool
+	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
+	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)
 
 	// save appends the state in binary form.
-	save(s *State, b []byte) []byte
+	save(r *Rule, s State, b []byte) []byte
 
 	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
 	// returns the numbers after them. dated says that the charge may be amended.
@@ -115,33 +116,17 @@ type machine interface {
 	// amendArgs appends the numbers that the Lua function amend reads.
 	amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64
 
-	remaining(r *Rule, v *Reading) int64
-	expires(r *Rule, s *State) int64
-	refuses(r *Rule, s *State) int64
 	foreseen(r *Rule, v Reading, count bool) bool
-
-	// pack returns a number that is all of a state besides its expiry, if that is possible.
-	pack(r *Rule, s *State) (value uint32, ok bool)
-
-	// unpack makes a zero state the one that pack was given.
-	unpack(r *Rule, s *State, expires int64, value uint32)
 
 	// lease tightens a rule whose units are charged up to lease before their actions.
 	lease(r *Rule, lease int64)
 }
 
-// plain is what most machines have in common: the quota less the count remains, a reading determines the
-// later ones, a state needs more than one number, and units that are charged before their actions need no
-// tighter rule.
+// plain is what most machines have in common: a reading determines the later ones, and units that are
+// charged before their actions need no tighter rule.
 type plain struct{}
 
-func (plain) remaining(r *Rule, v *Reading) int64 { return max(0, r.Max-v.Count) }
-
 func (plain) foreseen(*Rule, Reading, bool) bool { return true }
-
-func (plain) pack(*Rule, *State) (value uint32, ok bool) { return 0, false }
-
-func (plain) unpack(*Rule, *State, int64, uint32) {}
 
 func (plain) lease(*Rule, int64) {}
 

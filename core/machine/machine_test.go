@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -28,15 +27,33 @@ var rules = map[string]Rule{
 	"ban":      NewBan(&BanRule{Refusals: 2, Within: second, ForgetAfter: 5 * second, Bans: []int64{second, 2 * second}}),
 }
 
-// decide asks a rule as a store does.
-func decide(r *Rule, s *State, now int64, a Ask) bool {
-	r.Check(s, now, &a)
-	if s.Fits {
-		r.Charge(s, now, &a)
+// decide asks a rule as a store does, and keeps the state.
+func decide(r *Rule, s *State, now, cost int64, a Ask) Reading {
+	return decideAt(r, s, now, 0, cost, a)
+}
+
+// decideAt is decide on a store whose instants count from an epoch.
+func decideAt(r *Rule, s *State, now, epoch, cost int64, a Ask) Reading {
+	e := Entry{State: *s, Epoch: epoch}
+	r.Check(&e, now, cost, &a)
+	if e.Fits {
+		r.Charge(&e, now, cost, &a)
 	} else {
-		r.Refuse(s, now, &a, true)
+		r.Refuse(&e, now, cost, true, false)
 	}
-	return s.Fits
+	r.Read(&e, now, cost)
+	if e.Dirty {
+		*s = e.State
+	}
+	return e.Reading
+}
+
+// peek asks a rule without a charge.
+func peek(r *Rule, s State, now, cost int64) Reading {
+	e, a := Entry{State: s}, Ask{Mode: ModePeek}
+	r.Check(&e, now, cost, &a)
+	r.Read(&e, now, cost)
+	return e.Reading
 }
 
 // After three actions a fourth one is refused, and Wait says exactly when it would pass.
@@ -52,40 +69,35 @@ func TestAWindowAdmitsMaxInAPeriod(t *testing.T) {
 	} {
 		r, s, now := rules[name], State{}, 100*second
 		for i := range 3 {
-			if !decide(&r, &s, now, Ask{Cost: 1}) {
+			if !decide(&r, &s, now, 1, Ask{}).Fits {
 				t.Errorf("%s: action %d is refused", name, i+1)
 			}
 			now++
 		}
-		if decide(&r, &s, now, Ask{Cost: 1}) {
+		if decide(&r, &s, now, 1, Ask{}).Fits {
 			t.Errorf("%s: a fourth action is admitted", name)
 		}
-		a := Ask{Cost: 1}
-		r.Check(&s, now, &a)
-		if v := r.Read(&s, now, &a); v.Wait != wait {
+		if v := peek(&r, s, now, 1); v.Wait != wait {
 			t.Errorf("%s: the wait is %d, want %d", name, v.Wait, wait)
 		}
-		if r.Check(&s, now+wait-1, &a); s.Fits {
+		if peek(&r, s, now+wait-1, 1).Fits {
 			t.Errorf("%s: it fits a microsecond too early", name)
 		}
-		if r.Check(&s, now+wait, &a); !s.Fits {
+		if !peek(&r, s, now+wait, 1).Fits {
 			t.Errorf("%s: it does not fit at the end of the wait", name)
 		}
 	}
 }
 
-// A store may clear Exists alone: what else the state has does not count.
-func TestAStateThatDoesNotExistIsEmpty(t *testing.T) {
+// A state that has expired is as good as none, whatever it has besides.
+func TestAStateThatHasExpiredIsEmpty(t *testing.T) {
 	for name, r := range rules {
 		var old, fresh State
 		for i := range int64(3) {
-			decide(&r, &old, 100*second+i, Ask{Cost: 1})
+			decide(&r, &old, 100*second+i, 1, Ask{})
 		}
-		old.Exists = false
-		a, now := Ask{Cost: 1}, 101*second
-		decide(&r, &old, now, a)
-		decide(&r, &fresh, now, a)
-		if got, want := *r.Read(&old, now, &a), *r.Read(&fresh, now, &a); got != want {
+		now := old.Expires
+		if got, want := decide(&r, &old, now, 1, Ask{}), decide(&r, &fresh, now, 1, Ask{}); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -96,8 +108,8 @@ func TestAMeterDrainsAtItsRateForever(t *testing.T) {
 	r, s := NewMeter(KindFunnel, 2, 7, second), State{}
 	now := 100 * second
 	for range 7_000 { // two at once, and then each at the first microsecond at which it fits
-		for !decide(&r, &s, now, Ask{Cost: 1}) {
-			now += r.Delay(Span{s.Meter.TAT - now, int64(s.Meter.Part)}, 1)
+		for v := decide(&r, &s, now, 1, Ask{}); !v.Fits; v = decide(&r, &s, now, 1, Ask{}) {
+			now += v.Wait
 		}
 	}
 	if took, want := now-100*second, int64(999_714_286); took != want { // 6,998 sevenths of a second
@@ -114,22 +126,24 @@ func TestTheLevelOfABanIsNotCapped(t *testing.T) {
 		for i := range 2 {
 			decideBan(&long, &s, now+int64(i))
 		}
-		if s.bans().Level != want {
-			t.Fatalf("level %d after %d bans", s.bans().Level, want)
+		b := s.More.(*Bans)
+		if b.Level != want {
+			t.Fatalf("level %d after %d bans", b.Level, want)
 		}
-		now = s.bans().Until
+		now = b.Until
 	}
 	decideBan(&short, &s, now)
-	if s.bans().Level != 6 {
-		t.Errorf("a shorter policy made the level %d", s.bans().Level)
+	if b := s.More.(*Bans); b.Level != 6 {
+		t.Errorf("a shorter policy made the level %d", b.Level)
 	}
 }
 
 // decideBan has another limit refuse.
 func decideBan(r *Rule, s *State, now int64) {
-	a := Ask{Cost: 1}
-	r.Check(s, now, &a)
-	r.Refuse(s, now, &a, s.Fits)
+	e, a := Entry{State: *s}, Ask{}
+	r.Check(&e, now, 1, &a)
+	r.Refuse(&e, now, 1, e.Fits, false)
+	*s = e.State
 }
 
 // verb gives back what a rule has charged.
@@ -145,11 +159,11 @@ func randomState(t *rapid.T) (r Rule, s State, now int64) {
 	now = rapid.SampledFrom([]int64{1, 1000 * second}).Draw(t, "start")
 	for range rapid.IntRange(0, 40).Draw(t, "steps") {
 		now = max(1, now+rapid.Int64Range(-second/2, 2*second).Draw(t, "move"))
-		a := Ask{Cost: rapid.Int64Range(1, 3).Draw(t, "cost")}
+		a, cost := Ask{}, rapid.Int64Range(1, 3).Draw(t, "cost")
 		switch {
 		case r.Kind == KindBan && rapid.Bool().Draw(t, "by hand"):
 			a.Ban = second
-			decide(&r, &s, now, a)
+			decide(&r, &s, now, cost, a)
 		case r.Kind == KindBan:
 			decideBan(&r, &s, now)
 		default:
@@ -159,9 +173,10 @@ func randomState(t *rapid.T) (r Rule, s State, now int64) {
 			if rapid.IntRange(0, 3).Draw(t, "owe") == 3 {
 				a.Mode, a.Ahead = ModeOwe, 0
 			}
-			if decide(&r, &s, now, a) {
-				if rapid.Bool().Draw(t, "refund") {
-					r.Amend(&s, Taken{At: now, Cost: a.Cost, Reading: *r.Read(&s, now, &a)}, now, Amendment{Verb: verb(&r), Units: a.Cost})
+			if v := decide(&r, &s, now, cost, a); v.Fits && rapid.Bool().Draw(t, "refund") {
+				e := Entry{State: s}
+				if r.Amend(&e, Taken{At: now, Cost: cost, Reading: v}, now, Amendment{Verb: verb(&r), Units: cost}); e.Dirty {
+					s = e.State
 				}
 			}
 		}
@@ -176,16 +191,17 @@ func TestAStateHoldsAtMostTwoQuotas(t *testing.T) {
 			continue
 		}
 		var s State
+		var v Reading
 		for range 3 {
-			a := Ask{Cost: 4, Mode: ModeOwe}
-			if !decide(&r, &s, 100*second, a) {
+			v = decide(&r, &s, 100*second, 4, Ask{Mode: ModeOwe})
+			if !v.Fits {
 				t.Errorf("%s: refused", name)
 			}
-			if v := r.Read(&s, 100*second, &a); v.Count > 6 || v.Rest.exceeds(r.Time(6)) || r.Remaining(v) != 0 {
+			if v.Count > 6 || v.Rest.exceeds(r.Time(6)) || r.Remaining(&v) != 0 {
 				t.Errorf("%s: %+v", name, v)
 			}
 		}
-		if v := s.Reading; r.Kind.Form() == FormMeter && v.Rest != r.Time(6) || r.Kind.Form() != FormMeter && v.Count != 6 {
+		if r.Kind.Form() == FormMeter && v.Rest != r.Time(6) || r.Kind.Form() != FormMeter && v.Count != 6 {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
@@ -195,52 +211,24 @@ func TestAStateHoldsAtMostTwoQuotas(t *testing.T) {
 func TestBinaryStatesDecideAsTheStatesDo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, s, now := randomState(t)
-		b, err := s.MarshalBinary()
+		b := r.Marshal(s)
+		back, err := r.Unmarshal(b)
 		if err != nil {
-			t.Fatal(err)
-		}
-		var back State
-		if err := back.UnmarshalBinary(b); err != nil {
 			t.Fatalf("%x: %v", b, err)
 		}
-		if again, _ := back.MarshalBinary(); !bytes.Equal(again, b) {
+		if again := r.Marshal(back); !bytes.Equal(again, b) {
 			t.Fatalf("%x became %x", b, again)
 		}
-		if s.Exists != back.Exists {
-			t.Fatalf("exists: %v, and read %v", s.Exists, back.Exists)
+		if s.Expires != back.Expires || s.N != back.N {
+			t.Fatalf("%+v, and read %+v", s, back)
 		}
-		decideAlike(t, &r, &s, &back, now)
+		for range 20 {
+			now += rapid.Int64Range(0, second).Draw(t, "step")
+			if was, is := decide(&r, &s, now, 1, Ask{}), decide(&r, &back, now, 1, Ask{}); was != is {
+				t.Fatalf("%+v, and the copy %+v", was, is)
+			}
+		}
 	})
-}
-
-// A state that was packed decides as the state itself does.
-func TestPackedStatesDecideAsTheStatesDo(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r, s, now := randomState(t)
-		var back State
-		if value, ok := r.Pack(&s); !ok {
-			return
-		} else if s.Exists {
-			expires := r.Expires(&s)
-			back.Exists = expires > now
-			r.Unpack(&back, expires, value)
-		}
-		decideAlike(t, &r, &s, &back, now)
-	})
-}
-
-// decideAlike has two copies of a state decide from now on.
-func decideAlike(t *rapid.T, r *Rule, s, back *State, now int64) {
-	for range 20 {
-		now += rapid.Int64Range(0, second).Draw(t, "step")
-		a := Ask{Cost: 1}
-		if decide(r, s, now, a) != decide(r, back, now, a) {
-			t.Fatal("they decide apart")
-		}
-		if was, is := *r.Read(s, now, &a), *r.Read(back, now, &a); was != is {
-			t.Fatalf("%+v, and the copy %+v", was, is)
-		}
-	}
 }
 
 // A clock that steps back moves the older instants of a state back too, here below 0.
@@ -251,73 +239,73 @@ func TestABinaryStateMayBeginBelowZero(t *testing.T) {
 			r = NewBan(&BanRule{Refusals: 9, Within: second, ForgetAfter: second, Bans: []int64{second}})
 		}
 		for _, now := range []int64{1000, 5000, 2000} {
-			a := Ask{Cost: 1}
-			r.Check(&s, now, &a)
 			if name == "ban" {
-				r.Refuse(&s, now, &a, true)
+				decideBan(&r, &s, now)
 			} else {
-				r.Charge(&s, now, &a)
+				decide(&r, &s, now, 1, Ask{})
 			}
 		}
-		b, _ := s.MarshalBinary()
-		var back State
-		if err := back.UnmarshalBinary(b); err != nil {
+		b := r.Marshal(s)
+		if back, err := r.Unmarshal(b); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if again, _ := back.MarshalBinary(); !bytes.Equal(again, b) {
+		} else if again := r.Marshal(back); !bytes.Equal(again, b) {
 			t.Errorf("%s: %x became %x", name, b, again)
 		}
 	}
 }
 
 func TestBytesThatAreNotAState(t *testing.T) {
-	good, _ := (&State{Exists: true, Counter: Counter{Count: 5, End: 1e15}}).MarshalBinary()
-	for name, b := range map[string][]byte{
-		"another version":  append([]byte{9}, good[1:]...),
-		"another machine":  append([]byte{1, 9}, good[2:]...),
-		"cut short":        good[:len(good)-1],
-		"something behind": append(bytes.Clone(good), 0),
-		"one byte":         {1},
-		"a negative count": {1, byte(FormCounter), 1, 2},
-		"an empty counter": {1, byte(FormCounter), 0, 0},
-		"an empty trail":   {1, byte(FormTrail)},
-		"a huge part":      {1, byte(FormMeter), 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0},
-		"an empty refund":  {1, byte(FormMeter), 2, 0, 0, 0, 2},
+	fixed, funnel, moving := rules["fixed"], rules["funnel"], rules["moving"]
+	good := fixed.Marshal(State{Expires: 1e15, N: 5})
+	for _, tt := range []struct {
+		name string
+		rule *Rule
+		b    []byte
+	}{
+		{"another version", &fixed, append([]byte{9}, good[1:]...)},
+		{"another machine", &fixed, append([]byte{1, 9}, good[2:]...)},
+		{"another rule's", &funnel, good},
+		{"cut short", &fixed, good[:len(good)-1]},
+		{"something behind", &fixed, append(bytes.Clone(good), 0)},
+		{"one byte", &fixed, []byte{1}},
+		{"a negative count", &fixed, []byte{1, byte(FormCounter), 1, 2}},
+		{"an empty counter", &fixed, []byte{1, byte(FormCounter), 0, 0}},
+		{"an empty trail", &moving, []byte{1, byte(FormTrail)}},
+		{"a huge part", &funnel, []byte{1, byte(FormMeter), 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0}},
+		{"an empty refund", &funnel, []byte{1, byte(FormMeter), 2, 0, 0, 0, 2}},
 	} {
-		s := State{Exists: true}
-		if err := s.UnmarshalBinary(b); !errors.Is(err, ErrBinary) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if !reflect.DeepEqual(s, State{}) {
-			t.Errorf("%s: left %+v", name, s)
+		if s, err := tt.rule.Unmarshal(tt.b); !errors.Is(err, ErrBinary) || s != (State{}) {
+			t.Errorf("%s: %+v, %v", tt.name, s, err)
 		}
 	}
 }
 
 // Whatever the bytes are, they are an error or a state that has the same bytes or fewer.
-func FuzzUnmarshalBinary(f *testing.F) {
+func FuzzUnmarshal(f *testing.F) {
 	for _, r := range rules {
 		var s State
 		for i := range int64(5) {
-			decide(&r, &s, 1e15+i, Ask{Cost: 1, Ban: 1e6})
+			decide(&r, &s, 1e15+i, 1, Ask{Ban: 1e6})
 		}
-		b, _ := s.MarshalBinary()
-		f.Add(b)
+		f.Add(r.Marshal(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var s State
-		if err := s.UnmarshalBinary(b); err != nil {
-			return
-		}
-		out, err := s.MarshalBinary()
-		if err != nil || len(out) > len(b) {
-			t.Fatalf("%x became %x, %v", b, out, err)
-		}
-		var again State
-		if err := again.UnmarshalBinary(out); err != nil {
-			t.Fatal(err)
-		}
-		if twice, _ := again.MarshalBinary(); !bytes.Equal(twice, out) {
-			t.Fatalf("%x became %x", out, twice)
+		for _, r := range rules {
+			s, err := r.Unmarshal(b)
+			if err != nil {
+				continue
+			}
+			out := r.Marshal(s)
+			if len(out) > len(b) {
+				t.Fatalf("%x became %x", b, out)
+			}
+			again, err := r.Unmarshal(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if twice := r.Marshal(again); !bytes.Equal(twice, out) {
+				t.Fatalf("%x became %x", out, twice)
+			}
 		}
 	})
 }

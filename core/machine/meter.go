@@ -1,45 +1,77 @@
 package machine
 
-// Meter is the state of a bucket or funnel: the instant at which its debt ends. The funnel
+// meter is the machine of buckets and funnels. A state is the instant at which the debt ends: the funnel
 // is then empty, or the bucket full. A charge moves the instant into the future, and nothing
 // moves as time passes. This is the virtual scheduling form of the generic cell rate
 // algorithm ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
+// The state expires at the TAT, rounded up, and N is the TAT's fraction. With a Debt it may expire later: of
+// a bucket with Initial when it is forgotten, and else when no refund matters any more.
+//
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
-type Meter struct {
-	TAT    int64  // microseconds, rounded down
-	Part   uint32 // the fraction Part/Parts of a microsecond
-	Owed   bool   // see Turns
-	Forget int64  // when the state is forgotten; only for a bucket with Initial
+type meter struct{}
+
+// Debt is what few meters have: those with Initial, and those after a refund or with a debt above the quota.
+type Debt struct {
+	At Span // the TAT
 
 	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
 	// that reserved a turn for a waiting caller, or one with ModeOwe. With Owed, no turn is reserved.
 	Turns int64
+	Owed  bool
 
-	Refunds *Refunds // the refunds that still matter
+	Refunds *Refunds // those that still matter
 }
 
-// at is the TAT with its fraction.
-func (m *Meter) at() Span { return Span{m.TAT, int64(m.Part)} }
+func (*Debt) form() Form { return FormMeter }
 
-// debt is what the meter owes now.
-func (m *Meter) debt(now int64) Span {
-	if m.TAT < now {
+// debt is what a state has at an instant.
+func (r *Rule) debt(s State, now int64) Debt {
+	switch m, _ := s.More.(*Debt); {
+	case s.Expires <= now:
+		return Debt{At: Span{now + r.Start.Whole, r.Start.Part}}
+	case m != nil:
+		return *m
+	case s.N > 0:
+		return Debt{At: Span{s.Expires - 1, int64(s.N)}}
+	}
+	return Debt{At: Span{s.Expires, 0}}
+}
+
+// left is what is owed at an instant.
+func (d *Debt) left(now int64) Span {
+	if d.At.Whole < now {
 		return Span{}
 	}
-	return Span{m.TAT - now, int64(m.Part)}
+	return Span{d.At.Whole - now, d.At.Part}
 }
 
-func (m *Meter) set(now int64, debt Span) { m.TAT, m.Part = now+debt.Whole, uint32(debt.Part) }
+// owing is the state of a meter that is forgotten at an instant, if it has Initial. It is written to m if
+// it is more than a TAT.
+func (r *Rule) owing(d Debt, forget int64, m *Debt) State {
+	s := State{Expires: d.At.Ceil()}
+	if r.ForgetAfter == 0 && d.Turns == 0 && d.Refunds == nil {
+		s.N = uint32(d.At.Part)
+		return s
+	}
+	if m == nil {
+		m = new(Debt)
+	}
+	*m, s.More = d, m
+	if d.Refunds != nil {
+		s.Expires = max(s.Expires, d.Refunds.Until)
+	}
+	if r.ForgetAfter > 0 {
+		s.Expires = forget
+	}
+	return s
+}
 
-// meter is the machine of buckets and funnels.
-type meter struct{}
-
-func (*meter) args(r *Rule, b []int64, a Ask) []int64 {
-	cost := r.Time(min(a.Cost, 2*r.Max))
-	b = append(b, cost.Whole, r.Burst.Whole)
+func (*meter) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 {
+	span := r.Time(min(cost, 2*r.Max))
+	b = append(b, span.Whole, r.Burst.Whole)
 	if r.Parts > 1 || r.ForgetAfter > 0 {
-		b = append(b, r.Parts, cost.Part, r.Burst.Part)
+		b = append(b, r.Parts, span.Part, r.Burst.Part)
 	}
 	if r.ForgetAfter > 0 {
 		b = append(b, r.Start.Whole, r.Start.Part, r.ForgetAfter)
@@ -47,66 +79,70 @@ func (*meter) args(r *Rule, b []int64, a Ask) []int64 {
 	return b
 }
 
-func (*meter) load(s *State, d *decoder) {
-	m := &s.Meter
-	*m = Meter{TAT: d.int(), Part: d.part(), Forget: d.int(), Turns: d.instant()}
+func (*meter) load(r *Rule, d *decoder) State {
+	m := Debt{At: Span{d.int(), int64(d.part())}}
+	forget := d.int()
+	m.Turns = d.instant()
 	if m.Owed = m.Turns < 0; m.Owed {
 		m.Turns = -m.Turns
 	}
 	if len(d.rest) > 0 {
 		m.Refunds = loadRefunds(d)
 	}
+	d.bad = d.bad || (forget > 0) != (r.ForgetAfter > 0)
+	return r.owing(m, forget, nil)
 }
 
-// refresh is check for what is more than a TAT.
-func (r *Rule) refresh(s *State, now int64) {
-	m := &s.Meter
-	back := m.Turns - now
-	switch {
-	case !s.Exists, r.ForgetAfter > 0 && now >= m.Forget:
-		s.Exists, m.Turns, m.Owed, m.Refunds = false, 0, false, nil
-		m.set(now, r.Start)
-		return
-	case back > 0: // the clock stepped back: turns that are reserved move back with it
-		m.TAT, m.Turns, m.Refunds, s.Dirty = m.TAT-back, now, nil, true
-		if r.ForgetAfter > 0 {
-			m.Forget -= back
-		}
-	case m.Refunds != nil && m.Refunds.Until <= now:
-		m.Refunds = nil
+func (*meter) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	d := r.debt(s, now)
+	left, bound := d.left(now), r.Burst
+	if s.Expires > now && (d.Turns > now || d.Turns == 0 && (left.exceeds(bound) || r.late(s.Expires, now))) {
+		s = r.correct(s, d, now)
+		d = r.debt(s, now)
+		left = d.left(now)
 	}
-	// The clock stepped back, or another limiter has a longer ForgetAfter.
-	if r.ForgetAfter > 0 && m.Forget > now+r.ForgetAfter && m.Turns == 0 {
-		m.Forget, s.Dirty = now+r.ForgetAfter, true
+	if !r.Shadow { // nobody waits for a shadow
+		bound.Whole += a.Ahead
 	}
+	return s, a.Mode.forced() || cost <= r.Max && !left.add(r.Time(cost), r.Parts).exceeds(bound)
 }
 
-// check brings the meter to now, and sets s.next, the debt after the charge.
-func (*meter) check(r *Rule, s *State, now int64, a Ask) bool {
-	r.refresh(s, now)
-	m := &s.Meter
-	debt, bound := m.debt(now), r.Burst
-	if debt.exceeds(r.Burst) && m.Turns == 0 { // the clock stepped back
-		debt, m.Refunds, s.Dirty = r.Burst, nil, true
+// late reports whether a bucket with Initial is forgotten later than the rule says.
+func (r *Rule) late(forget, now int64) bool { return r.ForgetAfter > 0 && forget > now+r.ForgetAfter }
+
+// correct returns a state as it is at now if the clock stepped back, or if another limiter has a longer
+// ForgetAfter.
+func (r *Rule) correct(s State, d Debt, now int64) State {
+	forget := min(s.Expires, now+r.ForgetAfter)
+	if back := d.Turns - now; back > 0 { // turns that are reserved move back with the clock
+		d.At.Whole -= back
+		d.Turns, d.Refunds = now, nil
+		forget = s.Expires - back
 	}
-	m.set(now, debt)
-	s.next = debt.add(r.Time(min(a.Cost, 2*r.Max)), r.Parts)
-	bound.Whole += a.Ahead
-	fits := a.Cost <= r.Max && !s.next.exceeds(bound)
-	if !fits && a.forced() { // charge what there is room for
-		most := r.Burst
-		if a.Mode == ModeOwe {
-			most = r.deepest()
-		}
-		fits = true
-		if s.next.exceeds(most) {
-			s.next = most
-		}
-		if debt.exceeds(most) {
-			s.next = debt
-		}
+	left := d.left(now)
+	if left.exceeds(r.Burst) && d.Turns == 0 {
+		left, d.Refunds = r.Burst, nil
 	}
-	return fits
+	d.At = Span{now + left.Whole, left.Part}
+	return r.owing(d, forget, nil)
+}
+
+// after is the debt after a charge.
+func (r *Rule) after(debt Span, cost int64, mode Mode) Span {
+	next, most := debt.add(r.Time(min(cost, 2*r.Max)), r.Parts), r.Burst
+	if !mode.forced() {
+		return next
+	}
+	if mode == ModeOwe {
+		most = r.deepest()
+	}
+	if next.exceeds(most) { // charge what there is room for
+		next = most
+	}
+	if debt.exceeds(most) {
+		next = debt
+	}
+	return next
 }
 
 // deepest is the most debt that ModeOwe leaves: two quotas, and what the Lua function read can reply.
@@ -117,71 +153,78 @@ func (r *Rule) deepest() Span {
 	return Span{1<<52 - 1, 0}
 }
 
-func (*meter) charge(r *Rule, s *State, now int64, a Ask) {
-	m, turn := &s.Meter, now
-	reserved := !a.forced() || m.Turns != 0 && !m.Owed && m.debt(now).exceeds(r.Burst)
-	m.set(now, s.next)
-	if m.Turns, m.Owed = 0, false; s.next.exceeds(r.Burst) {
-		m.Turns, m.Owed = now, !reserved
-		turn += s.next.sub(r.Burst, r.Parts).Ceil()
+func (*meter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	d := r.debt(s, now)
+	left, turn := d.left(now), now
+	next := r.after(left, cost, a.Mode)
+	reserved := !a.Mode.forced() || d.Turns != 0 && !d.Owed && left.exceeds(r.Burst)
+	d.At, d.Turns, d.Owed = Span{now + next.Whole, next.Part}, 0, false
+	if next.exceeds(r.Burst) {
+		d.Turns, d.Owed = now, !reserved
+		turn += next.sub(r.Burst, r.Parts).Ceil()
 	}
-	if r.ForgetAfter > 0 {
-		m.Forget = turn + r.ForgetAfter
+	if d.Refunds != nil && d.Refunds.Until <= now {
+		d.Refunds = nil
 	}
-	s.Exists, s.Dirty = true, true
+	m, _ := s.More.(*Debt)
+	return r.owing(d, turn+r.ForgetAfter, m), true
 }
 
 // refuse starts a bucket with Initial that has not been used before.
-func (*meter) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	if record && r.refused(s, a) && r.ForgetAfter > 0 && !s.Exists {
-		s.Meter.Forget = now + r.ForgetAfter
-		s.Exists, s.Dirty = true, true
+func (*meter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) {
+	if !record || r.ForgetAfter == 0 || s.Expires > now {
+		return s, false
 	}
+	return r.owing(Debt{At: Span{now + r.Start.Whole, r.Start.Part}}, now+r.ForgetAfter, nil), true
 }
 
-func (*meter) read(r *Rule, s *State, now, cost int64) {
-	s.Rest, s.Mark = Span{s.Meter.TAT - now, int64(s.Meter.Part)}, s.Meter.Refunds.last()
-	if !s.Fits {
-		s.Wait = r.Delay(s.Rest, cost)
+func (*meter) read(r *Rule, s State, now, cost int64, fits bool) Reading {
+	d := r.debt(s, now)
+	if fits {
+		cost = 1
 	}
+	left := d.left(now)
+	return Reading{Rest: left, Wait: r.Delay(left, cost), Mark: d.Refunds.last()}
 }
 
 // amend takes the units' time from the debt. It takes at most what is left of the debt
 // after the charge, and of the debt after any refund since: the rest was charged by other
 // actions, or has drained. While turns are reserved, only the last one can be given back:
 // else a later turn would come too early.
-func (*meter) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
-	m := &s.Meter
-	at := m.at()
+func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
-	left := m.Refunds.limit(after, t.Reading.Mark)
-	if left.exceeds(at) { // the debt was cut when the clock stepped back
-		left = at
+	left := d.Refunds.limit(after, t.Reading.Mark)
+	if left.exceeds(d.At) { // the debt was cut when the clock stepped back
+		left = d.At
 	}
 	left.Whole -= now
+	before, owed := d.At.Ceil(), d.left(now)
 	switch {
-	case left.Whole < 0 || left == (Span{}) || at.Ceil() <= now:
-		return false
-	case m.Turns != 0 && !m.Owed && at != after && m.debt(now).exceeds(r.Burst):
-		return false
+	case left.Whole < 0 || left == (Span{}) || before <= now:
+		return s, false
+	case d.Turns != 0 && !d.Owed && d.At != after && owed.exceeds(r.Burst):
+		return s, false
 	}
 	give := r.Time(a.Units)
 	if give.exceeds(left) {
 		give = left
 	}
-	before := at.Ceil()
-	at = at.sub(give, r.Parts)
-	m.Refunds = m.Refunds.add(at, give, before, t.Reading.Mark, r.Parts, now)
-	m.TAT, m.Part = at.Whole, uint32(at.Part)
-	return true
+	d.At = d.At.sub(give, r.Parts)
+	d.Refunds = d.Refunds.add(d.At, give, before, t.Reading.Mark, r.Parts, now)
+	m, _ := s.More.(*Debt)
+	return r.owing(d, s.Expires, m), true
 }
 
-func (*meter) save(s *State, b []byte) []byte {
-	m, turns := &s.Meter, s.Meter.Turns
-	if m.Owed {
-		turns = -turns
+func (*meter) save(r *Rule, s State, b []byte) []byte {
+	d, forget := r.debt(s, s.Expires-1), int64(0)
+	if r.ForgetAfter > 0 {
+		forget = s.Expires
 	}
-	return m.Refunds.save(appendInts(appendUint(appendInts(b, m.TAT), m.Part), m.Forget, turns))
+	if d.Owed {
+		d.Turns = -d.Turns
+	}
+	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
 
 func (*meter) reply(r *Rule, n []int64, cost int64, dated bool) (v Reading, rest []int64) {
@@ -202,48 +245,15 @@ func (*meter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 		r.Burst.Whole, r.Burst.Part, t.Reading.Mark)
 }
 
-func (*meter) remaining(r *Rule, v *Reading) int64 {
-	if v.Rest.exceeds(r.Burst) { // turns are reserved, or more is owed
-		return 0
-	}
-	return r.units(r.Burst.sub(v.Rest, r.Parts))
-}
-
 // Delay is how long, in microseconds, a cost waits until it fits into a meter with that
 // debt. It is not positive if the cost fits now.
 func (r *Rule) Delay(debt Span, cost int64) int64 {
 	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
-func (*meter) expires(r *Rule, s *State) int64 {
-	m := &s.Meter
-	switch {
-	case r.ForgetAfter > 0:
-		return m.Forget
-	case m.Refunds != nil:
-		return max(m.at().Ceil(), m.Refunds.Until)
-	}
-	return m.at().Ceil()
-}
-
-func (*meter) refuses(r *Rule, s *State) int64 { return r.Delay(s.Meter.at(), 1) }
-
 // foreseen is false for a bucket with Initial that may not have been used: it does not fill.
 func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
-}
-
-// pack returns the Part. A TAT with a Part is rounded up to the expiry.
-func (*meter) pack(r *Rule, s *State) (value uint32, ok bool) {
-	m := &s.Meter
-	return m.Part, r.ForgetAfter == 0 && m.Turns == 0 && m.Refunds == nil
-}
-
-func (*meter) unpack(_ *Rule, s *State, expires int64, value uint32) {
-	s.Meter.TAT, s.Meter.Part = expires, value
-	if value > 0 {
-		s.Meter.TAT--
-	}
 }
 
 // lease takes from the quota what the meter gains or drains within a lease: the actions of any time

@@ -27,6 +27,8 @@ type Trail struct {
 	few    [few]int64 // the entries, if blocks is nil
 }
 
+func (*Trail) form() Form { return FormTrail }
+
 // Len is how many entries are kept, including those older than the period.
 func (t *Trail) Len() int { return int(t.n) }
 

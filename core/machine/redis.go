@@ -2,10 +2,10 @@ package machine
 
 // What package redisstore sends to the Lua functions of a machine, and how it reads their replies.
 
-// Args appends the numbers of the rule and the ask, which the machine's Lua function args reads. unix
+// Args appends the numbers of the rule and of what is asked, which the machine's Lua function args reads. unix
 // is the time by this process's clock, in microseconds since 1970; a rule with a Calendar needs it.
-func (r *Rule) Args(b []int64, a Ask, unix int64) []int64 {
-	b = r.machine.args(r, b, a)
+func (r *Rule) Args(b []int64, cost int64, a *Ask, unix int64) []int64 {
+	b = r.machine.args(r, b, cost, a)
 	if r.Calendar != nil {
 		b = r.Calendar.appendPeriods(b, unix)
 	}
@@ -43,6 +43,6 @@ func (r *Rule) Weight(cost int64) int {
 
 // windowArgs are the numbers of a window. Lua's integers end at 2^53; for a window all costs above
 // the quota are alike.
-func windowArgs(r *Rule, b []int64, a Ask) []int64 {
-	return append(b, min(a.Cost, 1<<40), r.Max, r.Period)
+func windowArgs(r *Rule, b []int64, cost int64) []int64 {
+	return append(b, min(cost, 1<<40), r.Max, r.Period)
 }

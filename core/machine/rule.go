@@ -11,6 +11,9 @@ type Rule struct {
 	// process, and two limits may have the same. A key outside of the process uses core.Limit.Identity.
 	Hash uint64
 
+	PerUser bool // it counts all of a user's actions together; package core sets it
+	Shadow  bool // it never refuses; package core sets it
+
 	Period   int64     // windows; of a calendar window the longest one
 	Calendar *Calendar // KindCalendarWindow
 
@@ -89,94 +92,97 @@ type Mode uint8
 
 // The modes of an [Ask].
 const (
-	ModeCharge Mode = iota // charge if there is room
-	ModePeek               // answer, and write nothing
-	ModeForce              // charge up to the cost, as far as there is room; always allowed
-	ModeOwe                // as ModeForce, but charge above the quota too, up to two quotas: core.Limiter.Settle
+	ModeCharge  Mode = iota // charge if there is room
+	ModePatient             // as ModeCharge, but the caller waits if it is refused: no limit records the refusal
+	ModePeek                // answer, and write nothing
+	ModeForce               // charge up to the cost, as far as there is room; always allowed
+	ModeOwe                 // as ModeForce, but charge above the quota too, up to two quotas: core.Limiter.Settle
 )
 
-// An Ask is a request to a rule.
+// Asks reports whether a charge of the mode is charged if there is room, and otherwise refused.
+func (m Mode) Asks() bool { return m == ModeCharge || m == ModePatient }
+
+// forced reports whether a charge of the mode is allowed whatever the state is.
+func (m Mode) forced() bool { return m == ModeForce || m == ModeOwe }
+
+// An Ask is what a request to a rule has besides its cost.
 type Ask struct {
-	Cost int64 // units, at least 1
+	Mode Mode
 
 	// Ahead, in microseconds, lets a meter admit an action that long before it has room.
-	// The caller waits for its turn.
+	// The caller waits for its turn. Shadow rules ignore it.
 	Ahead int64
 
 	// Ban is the length of a manual ban, in microseconds, for a rule of KindBan; 0 is none.
 	Ban int64
-
-	Mode Mode
-
-	// Patient says that the caller waits if it is refused: no limit records the refusal.
-	Patient bool
 }
 
-// forced reports whether the ask is allowed whatever the state is.
-func (a *Ask) forced() bool { return a.Mode == ModeForce || a.Mode == ModeOwe }
-
-// A State is what a store keeps for one rule, one user and one action. The zero State stands
-// for a rule of which the store keeps nothing.
+// A State is what a store keeps for one rule, one user and one action: until when, a small number, and what
+// few states have besides. The zero State stands for a rule of which the store keeps nothing, and so does one
+// that has expired.
 //
-// A store loads a state, passes it to [Rule.Check] and then to [Rule.Charge] or
-// [Rule.Refuse], and writes it back if Dirty is set. Package core's Charge does so for
-// several rules at once, all or none. The methods of a rule make a State that is on the stack
-// escape to the heap, so a store that must not allocate keeps States to use again.
-//
-// A copy of a State shares Other and the instants of a long Trail with the original. A store
-// that may discard what it has decided, as with a compare-and-swap that failed, does not decide
-// on a copy: it loads the state again, with [State.UnmarshalBinary].
-//
-// What every decision of a bucket or funnel uses comes first, in few cache lines.
+// [Rule.Marshal] makes bytes of it. A copy shares More with the original, and a charge changes that. So a
+// store that may discard what it has decided, as with a compare-and-swap that failed, loads the state again.
 type State struct {
-	Exists bool // the store keeps it; if false, the rest is ignored
-	Dirty  bool // the state is to be written
+	Expires int64 // the store need not keep it from this instant on
+	N       uint32
+	More    More // nil for most buckets and funnels, and for all counters; then N counts, and else not
+}
+
+// More is what a state has besides two numbers: *[Debt], *[Trail], *[Bans] or *[Slots].
+type More interface{ form() Form }
+
+// An Entry is the part of one rule in a decision: its state, and what is decided of it. A store makes an
+// Entry of each rule of a charge, with the State that it keeps, and writes the State back if Dirty is set.
+// Package core's Charge does the rest for several rules at once, all or none.
+type Entry struct {
+	State
 
 	// Epoch is the store's instant 0, in microseconds since 1970. A store sets it if the rule has a
 	// Calendar. The time of day may be set, so it may be another one each time.
 	Epoch int64
 
+	Dirty bool // the state is to be written, or deleted if it has expired
+
 	Reading // Fits is set by Check, the rest by Read
-
-	next  Span  // the debt of a meter after the charge
-	ahead int64 // how far the state is ahead of a clock that stepped back
-
-	Meter   Meter   // buckets and funnels
-	Counter Counter // FixedWindow, ElasticWindow and CalendarWindow
-	Trail   Trail   // SlidingWindow and MovingWindow
-	Other   Other   // what other kinds keep; nil: nothing
 }
 
-// Other is a state that few keys have: *[Bans] or *[Slots].
-type Other interface{ form() Form }
-
-// Check brings a state to the instant now, in microseconds on the store's clock, and sets
-// Fits if the rule has room for the ask.
-func (r *Rule) Check(s *State, now int64, a *Ask) {
-	s.Dirty, s.ahead, s.Reading = false, 0, Reading{}
-	s.Fits = r.machine.check(r, s, now, *a)
+// Check brings an entry to the instant now, in microseconds on the store's clock, and sets
+// Fits if the rule has room for the cost.
+func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
+	s, fits := r.machine.check(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
+	s.Expires -= e.Epoch
+	e.Dirty = s.Expires > now && (s.Expires != e.Expires || s.N != e.N || e.More != nil && s.More != e.More)
+	e.State, e.Fits = s, fits
 }
 
-// Charge charges the cost to a checked state: all of it, with ModeForce what fits, with ModeOwe what a
-// state can hold. Of a rule of Failures, nothing unless the ask is forced.
-func (r *Rule) Charge(s *State, now int64, a *Ask) {
-	if !r.Failures || a.forced() {
-		r.machine.charge(r, s, now, *a)
+// Charge charges the cost to a checked entry: all of it, with ModeForce what fits, with ModeOwe what a
+// state can hold. Of a rule of Failures, nothing unless the mode is one of these two.
+func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
+	if r.Failures && !a.Mode.forced() {
+		return
 	}
+	s, changed := r.machine.charge(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
+	s.Expires -= e.Epoch
+	e.State, e.Dirty = s, e.Dirty || changed
 }
 
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban == nil || r.Max > 0) }
 
-// Refuse records the refusal in a checked state, if the rule [Rule.RecordsRefusals]. If
-// record is false, as while a ban lasts, or the caller is Patient, it records nothing. A refused
-// action that starts a bucket with Initial starts it nonetheless if the caller is Patient.
-func (r *Rule) Refuse(s *State, now int64, a *Ask, record bool) {
-	r.machine.refuse(r, s, now, *a, record)
+// Refuse records the refusal in a checked entry, if the rule [Rule.RecordsRefusals]. If
+// record is false, as while a ban lasts, or the caller is patient, it records nothing. A refused
+// action that starts a bucket with Initial starts it nonetheless if the caller is patient.
+func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
+	if r.Ban == nil {
+		record = record && !e.Fits && cost <= r.Max // what a later one could pass
+	}
+	if patient && kinds[r.Kind].records {
+		record = false
+	}
+	s, changed := r.machine.refuse(r, e.State, now, cost, record)
+	e.State, e.Dirty = s, e.Dirty || changed
 }
-
-// refused reports whether the rule itself has refused an ask that a later one could pass.
-func (r *Rule) refused(s *State, a Ask) bool { return !s.Fits && a.Cost <= r.Max }
 
 // A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
 // Lua for example, makes Readings of its reply.
@@ -185,21 +191,33 @@ type Reading struct {
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
 	Level int   // a ban: bans in a row
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
-	Wait  int64 // until the rule has room for a cost up to Max, if it has none; a ban: until it ends
+
+	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. It is not
+	// positive, or how long one more unit waits, if the rule has room. A ban: until it ends.
+	Wait int64
 
 	// Mark is what an amendment needs. Of a meter it is the number of the last refund: see [Refunds]. Of
 	// slots it is the first one's ID, less the first ID of the instant of the charge.
 	Mark int64
 }
 
-// Read fills in s.Reading after Check, and after Charge or Refuse if the store calls them.
-func (r *Rule) Read(s *State, now int64, a *Ask) *Reading {
-	r.machine.read(r, s, now, a.Cost)
-	return &s.Reading
+// Read fills in the Reading after Check, and after Charge or Refuse if the store calls them.
+func (r *Rule) Read(e *Entry, now, cost int64) {
+	fits := e.Fits
+	e.Reading = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, fits)
+	e.Fits = fits
 }
 
 // Remaining is how many units fit right now.
-func (r *Rule) Remaining(v *Reading) int64 { return r.machine.remaining(r, v) }
+func (r *Rule) Remaining(v *Reading) int64 {
+	switch {
+	case r.Parts == 0:
+		return max(0, r.Max-v.Count)
+	case v.Rest.exceeds(r.Burst): // turns are reserved, or more is owed
+		return 0
+	}
+	return r.units(r.Burst.sub(v.Rest, r.Parts))
+}
 
 // AtOnce reports whether the full quota comes back at once, when a window ends.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
@@ -244,31 +262,14 @@ func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
 // Concerns reports whether an amendment changes states of the rule.
 func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != VerbRefund) }
 
-// Amend amends t in the state as it is kept now. It sets Dirty if the state is to be written, and
-// clears Exists if the state is to be deleted. If there is nothing left to amend, it changes nothing.
+// Amend amends t in an entry's state as it is kept now. It sets Dirty if the state is to be written, or
+// deleted because it has expired. If there is nothing left to amend, it changes nothing.
 //
 // After a refund the state has no more room than if the action had never happened, except that
 // a bucket with Initial stays started.
-func (r *Rule) Amend(s *State, t Taken, now int64, a Amendment) {
-	s.Dirty = s.Exists && r.Concerns(a) && (r.TakesSlots() || now >= t.At) && r.machine.amend(r, s, t, now, a)
+func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
+	e.Dirty = false
+	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {
+		e.State, e.Dirty = r.machine.amend(r, e.State, t, now, a)
+	}
 }
-
-// Expires is the instant from which the store need not keep a state. One that keeps it for longer
-// decides the same, with one exception: if two BanPolicies with different ForgetAfter share a state,
-// the longer one may count bans that the shorter one has forgotten.
-//
-// Call Expires after each write and keep the result with the state: a limiter with other
-// numbers may share the state, and its rule would give another instant.
-func (r *Rule) Expires(s *State) int64 { return r.machine.expires(r, s) }
-
-// Refuses is the instant until which a cost of 1 is refused, unless a refund or a reset comes first. It
-// may be past.
-func (r *Rule) Refuses(s *State) int64 { return r.machine.refuses(r, s) }
-
-// Pack returns a number that is, with what [Rule.Expires] returns, all of a state. So a store can keep
-// it in a few bytes. ok is false for a state that needs more. Those of most meters and of all counters
-// need no more.
-func (r *Rule) Pack(s *State) (value uint32, ok bool) { return r.machine.pack(r, s) }
-
-// Unpack makes s, a zero State, the one that Pack was given. It leaves Exists to the store.
-func (r *Rule) Unpack(s *State, expires int64, value uint32) { r.machine.unpack(r, s, expires, value) }

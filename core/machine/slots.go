@@ -16,9 +16,12 @@ type Slot struct{ ID, At int64 }
 
 func (*Slots) form() Form { return FormSlots }
 
-func (s *State) slots() *Slots {
-	q, _ := s.Other.(*Slots)
-	return q
+// slots are those of a live state, or nil.
+func (s State) slots(now int64) Slots {
+	if q, _ := s.More.(*Slots); q != nil && s.Expires > now {
+		return *q
+	}
+	return nil
 }
 
 // slotID is the first ID of an instant. Those of another instant, less than six days away, are others.
@@ -32,12 +35,11 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 // an interface of the queue would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
-func (*slots) args(r *Rule, b []int64, a Ask) []int64 {
-	a.Cost = r.Takes(a.Cost)
-	return windowArgs(r, b, a)
+func (*slots) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 {
+	return windowArgs(r, b, r.Takes(cost))
 }
 
-func (*slots) load(s *State, d *decoder) {
+func (*slots) load(r *Rule, d *decoder) State {
 	q := Slots{}
 	for at := d.instant(); ; at += d.int() {
 		q = append(q, Slot{ID: at + d.instant(), At: at})
@@ -45,10 +47,27 @@ func (*slots) load(s *State, d *decoder) {
 			break
 		}
 	}
-	s.Other = &q
+	return r.taken(&q)
 }
 
-func (q Slots) newest() int64 { return q[len(q)-1].At }
+// taken is the state of slots.
+func (r *Rule) taken(q *Slots) State {
+	if len(*q) == 0 {
+		return State{}
+	}
+	return State{Expires: q.newest() + r.Period, More: q}
+}
+
+// newest is the instant of the last one, or long ago.
+func (q Slots) newest() int64 {
+	if len(q) == 0 {
+		return math.MinInt64 / 2
+	}
+	return q[len(q)-1].At
+}
+
+// ahead is how far a clock that stepped back is behind the newest slot.
+func (q Slots) ahead(now int64) int64 { return max(0, q.newest()-now) }
 
 // free is the instant from which there are slots for cost if none is released.
 func (q Slots) free(r *Rule, cost int64) int64 {
@@ -65,32 +84,25 @@ func (q Slots) live(after int64) Slots {
 	return q[n:]
 }
 
-func (*slots) check(r *Rule, s *State, now int64, a Ask) bool {
-	q := s.slots()
-	if !s.Exists || q == nil {
-		s.Other, s.Exists = nil, false
-		return a.forced() || a.Cost <= r.Max
-	}
-	s.ahead = max(0, q.newest()-now) // the clock stepped back
-	return a.forced() || a.Cost <= r.Max && q.free(r, r.Takes(a.Cost))-s.ahead <= now
+func (*slots) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	q := s.slots(now)
+	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.ahead(now) <= now
 }
 
 // charge takes slots. A surcharge takes none: its action has ended.
-func (m *slots) charge(r *Rule, s *State, now int64, a Ask) {
-	m.shift(s)
-	cost := r.Takes(a.Cost)
-	if a.forced() || cost == 0 {
-		return
+func (m *slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	if cost = r.Takes(cost); a.Mode.forced() || cost == 0 {
+		return m.refuse(r, s, now, cost, false)
 	}
-	q := s.slots()
+	live := s.slots(now)
+	live.shift(now)
+	q, _ := s.More.(*Slots)
 	if q == nil {
 		q = new(Slots)
-		s.Other = q
 	}
-	*q = append((*q)[:0], q.live(now-r.Period)...)
-	first := q.unused(slotID(now), cost)
-	q.take(first, cost, now)
-	s.Mark, s.Exists, s.Dirty = first-slotID(now), true, true
+	*q = append((*q)[:0], live.live(now-r.Period)...)
+	q.take(q.unused(slotID(now), cost), cost, now)
+	return r.taken(q), true
 }
 
 // take appends the slots of a charge.
@@ -113,59 +125,62 @@ func (q Slots) unused(from, cost int64) int64 {
 	return from
 }
 
-func (m *slots) refuse(_ *Rule, s *State, _ int64, _ Ask, _ bool) { m.shift(s) }
-
-// shift moves the leases back if the clock stepped back, so that none lasts longer than before.
-func (*slots) shift(s *State) {
-	if s.ahead > 0 {
-		q := *s.slots()
-		for i := range q {
-			q[i].At -= s.ahead
-		}
-		s.ahead, s.Dirty = 0, true
+func (*slots) refuse(r *Rule, s State, now, _ int64, _ bool) (State, bool) {
+	if q := s.slots(now); q.shift(now) {
+		return State{Expires: q.newest() + r.Period, More: s.More}, true
 	}
+	return s, false
 }
 
-func (*slots) read(r *Rule, s *State, now, cost int64) {
-	q, v := s.slots(), &s.Reading
-	if q == nil {
-		return
+// shift moves the leases back if the clock stepped back, so that none lasts longer than before.
+func (q Slots) shift(now int64) (moved bool) {
+	ahead := q.ahead(now)
+	for i := range q {
+		q[i].At -= ahead
 	}
-	if v.Count = int64(len(q.live(now + s.ahead - r.Period))); v.Count == 0 {
-		return
+	return ahead > 0
+}
+
+// read takes the last slots for those of the charge.
+func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
+	q := s.slots(now)
+	ahead := q.ahead(now)
+	if v.Count = int64(len(q.live(now + ahead - r.Period))); v.Count == 0 {
+		return v
 	}
-	v.Rest.Whole = q.newest() - s.ahead + r.Period - now
+	if own := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= own && own < len(q) {
+		v.Mark = max(0, q[own].ID-slotID(now))
+	}
+	if fits {
+		cost = 1
+	}
+	v.Rest.Whole = q.newest() - ahead + r.Period - now
 	if cost <= r.Max {
-		v.Wait = q.free(r, r.Takes(cost)) - s.ahead - now
+		v.Wait = q.free(r, r.Takes(cost)) - ahead - now
 	}
+	return v
 }
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
 // so that it finds them also after the clock stepped back.
-func (m *slots) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
-	q := s.slots()
-	if q == nil {
-		return false
-	}
+func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+	q, _ := s.More.(*Slots)
 	first := slotID(t.At) + t.Reading.Mark
 	its := func(x Slot) bool { return x.ID >= first && x.ID < first+t.Cost }
-	ahead := max(0, q.newest()-now)
-	if !slices.ContainsFunc(q.live(now+ahead-r.Period), its) {
-		return false
+	if !slices.ContainsFunc(q.live(now+q.ahead(now)-r.Period), its) {
+		return s, false
 	}
-	s.ahead = ahead
-	m.shift(s)
+	q.shift(now)
 	*q = slices.DeleteFunc(*q, its)
 	if a.Verb == VerbRenew {
 		q.take(first, t.Cost, now)
 	}
-	s.Exists = len(*q) > 0
-	return true
+	return r.taken(q), true
 }
 
-func (*slots) save(s *State, b []byte) []byte {
+func (*slots) save(_ *Rule, s State, b []byte) []byte {
 	last := int64(0)
-	for _, x := range *s.slots() {
+	for _, x := range *s.More.(*Slots) {
 		b = appendInts(b, x.At-last, x.ID-x.At)
 		last = x.At
 	}
@@ -187,10 +202,6 @@ func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	}
 	return append(b, renew, r.Period, t.Reading.Mark, t.Cost)
 }
-
-func (*slots) expires(r *Rule, s *State) int64 { return s.slots().newest() + r.Period }
-
-func (*slots) refuses(r *Rule, s *State) int64 { return s.slots().free(r, 1) }
 
 // foreseen is false while slots are taken: each may be released at any moment.
 func (*slots) foreseen(_ *Rule, v Reading, _ bool) bool { return v.Count == 0 }

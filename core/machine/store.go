@@ -4,7 +4,7 @@ package machine
 // a store, and those that it wraps, whether it has these methods. The other optional methods are about
 // package core's types: core.Accepter, core.Amender and core.Unwrapper.
 
-// A Dated store knows the time of day: it sets State.Epoch before [Rule.Check] if a limit has a
+// A Dated store knows the time of day: it sets Entry.Epoch before [Rule.Check] if a limit has a
 // calendar, and without it 0 is 1970. core.New returns an error for a CalendarWindow on any other store.
 type Dated interface {
 	Dated()

@@ -11,15 +11,19 @@ const maxOwed = 70_000_000
 // shift and record change the queue at once.
 type trail struct{ plain }
 
-func (*trail) args(r *Rule, b []int64, a Ask) []int64 { return windowArgs(r, b, a) }
+func (*trail) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 { return windowArgs(r, b, cost) }
 
-func (*trail) load(s *State, d *decoder) {
-	instants := d.instants()
+func (*trail) load(r *Rule, d *decoder) State {
+	t, instants := new(Trail), d.instants()
 	for _, at := range instants {
-		s.Trail.push(at, len(instants))
+		t.push(at, len(instants))
 	}
 	d.bad = d.bad || len(instants) == 0
+	return r.until(t)
 }
+
+// until is the state of a trail with entries.
+func (r *Rule) until(t *Trail) State { return State{Expires: t.newest() + r.Period, More: t} }
 
 // free is the instant from which the rule has room for cost: when the last entry leaves the
 // window that is too many.
@@ -31,101 +35,122 @@ func (t *Trail) free(r *Rule, cost int64) int64 {
 	return t.At(int(over)) + r.Period
 }
 
-// live is how many entries are within the period.
-func (r *Rule) live(s *State, now int64) int64 {
-	if !s.Exists {
-		return 0
-	}
-	return int64(s.Trail.Len() - s.Trail.dead(now-r.Period+s.ahead))
+// trail is the trail of a live state, or an empty one that takes the memory of an expired state.
+func (s State) trail(now int64) (t *Trail, live bool) {
+	t, _ = s.More.(*Trail)
+	return t, t != nil && s.Expires > now
 }
+
+// ahead is how far a clock that stepped back is behind the newest entry.
+func (t *Trail) ahead(now int64) int64 { return max(0, t.newest()-now) }
 
 // check reads one entry only: the newest one that must have left the window.
-func (*trail) check(r *Rule, s *State, now int64, a Ask) bool {
-	if !s.Exists {
-		return a.forced() || a.Cost <= r.Max
-	}
-	s.ahead = max(0, s.Trail.newest()-now) // the clock stepped back
-	return a.forced() || a.Cost <= r.Max && s.Trail.free(r, a.Cost)-s.ahead <= now
+func (*trail) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	t, live := s.trail(now)
+	return s, a.Mode.forced() || cost <= r.Max && (!live || t.free(r, cost)-t.ahead(now) <= now)
 }
 
-func (m *trail) charge(r *Rule, s *State, now int64, a Ask) {
-	cost := a.Cost
-	if a.forced() {
+func (m *trail) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+	t, live := s.trail(now)
+	switch {
+	case t == nil:
+		t = new(Trail)
+	case live:
+		t.shift(now)
+	default:
+		t.drop(t.Len())
+	}
+	if a.Mode.forced() {
 		most := r.Max
 		if a.Mode == ModeOwe {
 			most = min(2*most, maxOwed)
 		}
-		cost = max(0, min(cost, most-r.live(s, now)))
+		if cost = min(cost, most-t.live(r, now)); cost <= 0 {
+			return r.until(t), true
+		}
 	}
-	m.shift(s)
-	if cost > 0 {
-		r.record(s, now, cost)
-	}
+	t.record(r, now, cost)
+	return r.until(t), true
 }
 
 // refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
 // a higher max wrote them, or ModeOwe.
-func (m *trail) refuse(r *Rule, s *State, now int64, a Ask, record bool) {
-	m.shift(s)
-	if record && !a.Patient && r.refused(s, a) && r.RecordsRefusals() {
-		kept := s.Trail.Len() - s.Trail.dead(now-r.Period)
-		r.record(s, now, a.Cost)
-		s.Trail.drop(max(0, s.Trail.Len()-max(kept, int(r.Max))))
+func (*trail) refuse(r *Rule, s State, now, cost int64, record bool) (State, bool) {
+	t, live := s.trail(now)
+	if !live {
+		return s, false
 	}
+	changed := t.shift(now)
+	if record && r.RecordsRefusals() {
+		kept := t.Len() - t.dead(now-r.Period)
+		t.record(r, now, cost)
+		t.drop(max(0, t.Len()-max(kept, int(r.Max))))
+		changed = true
+	}
+	return r.until(t), changed
 }
 
-// shift moves a state back if the clock stepped back, so that no user waits longer than before.
-func (*trail) shift(s *State) {
-	if s.ahead > 0 {
-		s.Trail.base -= s.ahead
-		s.ahead, s.Dirty = 0, true
-	}
+// shift moves the entries back if the clock stepped back, so that no user waits longer than before.
+func (t *Trail) shift(now int64) (moved bool) {
+	ahead := t.ahead(now)
+	t.base -= ahead
+	return ahead > 0
+}
+
+// live is how many entries are within the period.
+func (t *Trail) live(r *Rule, now int64) int64 {
+	return int64(t.Len() - t.dead(now-r.Period+t.ahead(now)))
 }
 
 // record writes cost entries, and drops those older than the period.
-func (r *Rule) record(s *State, now, cost int64) {
-	t := &s.Trail
-	if !s.Exists {
-		t.drop(t.Len())
-	}
+func (t *Trail) record(r *Rule, now, cost int64) {
 	t.drop(t.dead(now - r.Period))
 	most := max(int(r.Max), t.Len()+int(cost))
 	for range cost {
 		t.push(now, most)
 	}
-	s.Exists, s.Dirty = true, true
 }
 
-func (*trail) read(r *Rule, s *State, now, cost int64) {
-	v := &s.Reading
-	if v.Count = r.live(s, now); v.Count == 0 {
-		return
+func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
+	t, live := s.trail(now)
+	if !live {
+		return v
 	}
-	v.Rest.Whole = s.Trail.newest() - s.ahead + r.Period - now
+	ahead := t.ahead(now)
+	v.Count, v.Rest.Whole = t.live(r, now), t.newest()-ahead+r.Period-now
+	if fits {
+		cost = 1
+	}
 	if cost <= r.Max {
-		v.Wait = s.Trail.free(r, cost) - s.ahead - now
+		v.Wait = t.free(r, cost) - ahead - now
 	}
+	return v
 }
 
 // maxSince bounds how many later entries move when one is removed.
 const maxSince = 1 << 16
 
-func (*trail) amend(r *Rule, s *State, t Taken, now int64, a Amendment) bool {
-	q := &s.Trail
+func (*trail) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+	q, _ := s.trail(now)
 	if r.RecordsRefusals() && int64(q.Len()-q.dead(now-r.Period)) >= r.Max {
-		return false // older entries that still count may have been dropped for newer ones
+		return s, false // older entries that still count may have been dropped for newer ones
 	}
 	to := q.dead(t.At)
 	from := max(q.dead(t.At-1), to-int(a.Units))
 	if from == to || q.Len()-to > maxSince {
-		return false
+		return s, false
 	}
 	q.remove(from, to)
-	s.Exists = q.n > 0
-	return true
+	if q.n == 0 {
+		return State{}, true
+	}
+	return r.until(q), true
 }
 
-func (*trail) save(s *State, b []byte) []byte { return appendInstants(b, s.Trail.Len(), s.Trail.At) }
+func (*trail) save(_ *Rule, s State, b []byte) []byte {
+	t := s.More.(*Trail)
+	return appendInstants(b, t.Len(), t.At)
+}
 
 func (*trail) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
 	v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[2]
@@ -135,10 +160,6 @@ func (*trail) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int6
 func (*trail) amendArgs(r *Rule, b []int64, _ Taken, a Amendment) []int64 {
 	return append(b, a.Units, r.Period, r.Max)
 }
-
-func (*trail) expires(r *Rule, s *State) int64 { return s.Trail.newest() + r.Period }
-
-func (*trail) refuses(r *Rule, s *State) int64 { return s.Trail.free(r, 1) }
 
 // foreseen is false if the Count matters: it falls at instants that the reading does not tell.
 func (*trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }

@@ -6,10 +6,10 @@ import "testing"
 func TestALongTrailHasLittleSpareRoom(t *testing.T) {
 	r, s := NewWindow(KindMovingWindow, 1_000_000, 1000*second), State{}
 	for n := 1; n <= 20_000; n++ {
-		decide(&r, &s, second+int64(n), Ask{Cost: 1})
-		bytes := 0
-		if s.Trail.blocks != nil {
-			for _, block := range *s.Trail.blocks {
+		decide(&r, &s, second+int64(n), 1, Ask{})
+		bytes, q := 0, s.More.(*Trail)
+		if q.blocks != nil {
+			for _, block := range *q.blocks {
 				bytes += 8 * cap(block)
 			}
 		}

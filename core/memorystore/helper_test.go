@@ -10,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,18 +53,6 @@ func (s *Store) check(t testing.TB) {
 			sh.keys.shared.check(t, fmt.Sprint("the shared states of shard ", i))
 		}
 	}
-	tx := transactions.Get().(*transaction)
-	defer transactions.Put(tx)
-	for j, state := range tx.states[:cap(tx.states)] {
-		if state != (machine.State{}) {
-			t.Fatalf("state %d of an earlier charge is still there: %+v", j, state)
-		}
-	}
-	for j, r := range tx.refs[:cap(tx.refs)] {
-		if r != (ref{}) {
-			t.Fatalf("ref %d of an earlier charge is still there: %+v", j, r)
-		}
-	}
 	if total != s.used.Load() || total > s.max {
 		t.Fatalf("the store counts %d keys, has %d and may have %d", s.used.Load(), total, s.max)
 	}
@@ -73,7 +60,7 @@ func (s *Store) check(t testing.TB) {
 
 func (tab *table) check(t testing.TB, name string) (used int64) {
 	t.Helper()
-	kept := map[form]int{}
+	kept := 0
 	for at := range tab.slots {
 		sl := &tab.slots[at]
 		if sl.key == 0 {
@@ -86,36 +73,26 @@ func (tab *table) check(t testing.TB, name string) (used int64) {
 		if found, ok := tab.search(sl.key); !ok || found != at {
 			t.Fatalf("%s: slot %d is not found, but %d, %v", name, at, found, ok)
 		}
-		kept[sl.form]++
+		if sl.more {
+			kept++
+		}
 	}
 	if used != tab.used.Load() || used*100 > int64(len(tab.slots))*maxLoad {
 		t.Fatalf("%s: %d keys are counted, and %d are in %d slots", name, tab.used.Load(), used, len(tab.slots))
 	}
-	m := tab.arenas
-	if m == nil {
-		m = new(arenas)
+	p := tab.pool
+	if p == nil {
+		p = new(pool)
 	}
-	for form, have := range map[form]int{
-		inTrails: int(m.trails.used) - len(m.trails.free),
-		inOthers: int(m.others.used) - len(m.others.free),
-	} {
-		if have != kept[form] {
-			t.Fatalf("%s: arena %d holds %d for %d keys", name, form, have, kept[form])
+	if have := len(p.all) - len(p.free); have != kept {
+		t.Fatalf("%s: the pool holds %d for %d keys", name, have, kept)
+	}
+	for _, i := range p.free {
+		if p.all[i] != nil {
+			t.Fatalf("%s: a dropped value is still there: %+v", name, p.all[i])
 		}
 	}
-	m.trails.check(t, name)
-	m.others.check(t, name)
 	return used
-}
-
-// check looks for memory that a dropped value still holds.
-func (a *arena[T]) check(t testing.TB, name string) {
-	t.Helper()
-	for _, i := range a.free {
-		if v := any(*a.at(i)); v != any(*new(T)) {
-			t.Fatalf("%s: a dropped value is still there: %+v", name, v)
-		}
-	}
 }
 
 func heap() uint64 {

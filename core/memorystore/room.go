@@ -26,7 +26,7 @@ const longestWait = 60e6
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		if r.found || !required(r, c) || s.reserve(tx, r, c.Mode == machine.ModePeek) {
+		if r.found || !r.required(c.Ask().Ban > 0) || s.reserve(tx, r, c.Ask().Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, wait = r, tx.nextFree(r)
@@ -37,8 +37,11 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	if lacks == nil {
 		return nil, 0
 	}
-	c.Ahead = 0 // no turns are reserved in a shared state
-	if c.Check(tx.states, tx.now) {
+	if t := c.Terms(); t.Ahead > 0 { // no turns are reserved in a shared state
+		t.Ahead = 0
+		*c = c.With(t)
+	}
+	if c.Check(tx.entries, tx.now) {
 		return nil, 0
 	}
 	return lacks, min(wait, tx.sharedWait(c))
@@ -54,11 +57,14 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 		return true
 	}
 	s.used.Add(-1)
+	if tx.dropped == nil {
+		tx.dropped = new(dropped)
+	}
 	from, at := s.victim(tx, r)
 	if at < 0 {
 		return false
 	}
-	if r.dropped = from.slots[at].key; !peek {
+	if tx.dropped.keys = append(tx.dropped.keys, from.slots[at].key); !peek {
 		from.remove(at)
 		r.reserved = true // the dropped key was counted
 	}
@@ -84,13 +90,13 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 
 // tryLock locks one more shard, unless another charge holds it.
 func (s *Store) tryLock(tx *transaction, at int) bool {
-	if slices.Contains(tx.locked, at) {
+	if slices.Contains(tx.users, at) || slices.Contains(tx.dropped.shards, at) {
 		return true
 	}
 	if !s.shards[at].mu.TryLock() {
 		return false
 	}
-	tx.locked = append(tx.locked, at)
+	tx.dropped.shards = append(tx.dropped.shards, at)
 	return true
 }
 
@@ -139,7 +145,7 @@ func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expire
 
 // uses reports whether a key is one of the refs', or is dropped for one.
 func (tx *transaction) uses(h hash) bool {
-	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h || r.dropped == h })
+	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h }) || tx.dropped != nil && slices.Contains(tx.dropped.keys, h)
 }
 
 // sample visits up to probe keys. h gives the first one and the stride between them. With one stride
@@ -161,7 +167,7 @@ func (t *table) sample(h hash) iter.Seq[int] {
 
 // sharable reports whether shared states may decide a charge. They cannot hold the ban or the debt of
 // one user.
-func sharable(c *core.Charge) bool { return c.Ban == 0 && c.Mode != machine.ModeOwe }
+func sharable(c *core.Charge) bool { return c.Ask().Ban == 0 && c.Ask().Mode != machine.ModeOwe }
 
 // share has the shared state of the i-th ref's limit decide instead of the user's own. It returns
 // false if that state decides for another ref of the charge: it cannot be charged twice at once.
@@ -170,21 +176,22 @@ func (s *Store) share(tx *transaction, i int) bool {
 	if r.in.shared == nil {
 		r.in.shared = &table{slots: empty[:]}
 	}
-	in, its := r.in.shared, key(0, 1, r.limit)
+	in, its := r.in.shared, key(0, 1, r.rule)
 	if slices.ContainsFunc(tx.refs, func(o ref) bool { return o.in == in && o.key == its }) {
 		return false
 	}
 	r.in, r.key, r.shared = in, its, true
-	tx.states[i] = machine.State{}
-	s.find(r, &tx.states[i], tx.now)
+	tx.entries[i] = machine.Entry{}
+	s.find(r, &tx.entries[i])
 	return true
 }
 
 // sharedWait is how long the shared states refuse a charge.
 func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	for i := range tx.refs {
-		if r, state := &tx.refs[i], &tx.states[i]; r.shared && !state.Fits {
-			wait = max(wait, r.limit.Rule().Read(state, tx.now, &c.Ask).Wait)
+		if r, e := &tx.refs[i], &tx.entries[i]; r.shared && !e.Fits {
+			r.rule.Read(e, tx.now, c.Subject(r.subject).Cost)
+			wait = max(wait, e.Wait)
 		}
 	}
 	return wait
@@ -194,7 +201,7 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
-		Limit: c.Subject(lacks.subject).Limits[0].Quota(), RetryAfter: d, ResetAfter: d,
+		Limit: c.Subject(lacks.subject).Limits()[0].Quota(), RetryAfter: d, ResetAfter: d,
 		Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject,
 	}
 }
@@ -206,11 +213,11 @@ func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
 func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 	for i := range tx.refs {
 		switch r := &tx.refs[i]; {
-		case r.found || !tx.states[i].Dirty:
+		case r.found || !tx.entries[i].Dirty:
 		case r.shared || s.reserve(tx, r, false):
 			s.insert(r, tx.now)
 			tx.save(i, until)
-		case r.limit.Rule().ForgetAfter > 0 && !r.limit.IsShadow():
+		case r.rule.ForgetAfter > 0 && !r.rule.Shadow:
 			return r
 		}
 	}

@@ -87,8 +87,8 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 				_ = limiters[k.limiter].Ban(ctx, k.user, "a", time.Second) // if it can, and there is room
 				forget(k.user)
 			case 5:
-				d, err := s.Take(ctx, core.Charge{
-					User: k.user, Action: "a", Limits: limiters[k.limiter].Limits(), Receipt: true, Ask: machine.Ask{Cost: 1, Ahead: 2e6}})
+				d, err := s.Take(ctx, core.Charge{User: k.user, Action: "a", Cost: 1}.With(core.Terms{
+					Limits: limiters[k.limiter].Limits(), Receipt: true, Ask: machine.Ask{Ahead: 2e6}}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -405,11 +405,11 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 		user := fmt.Sprint("new", i)
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
-		tx := s.begin(&core.Charge{User: user, Action: "a", Limits: passing.Limits()})
-		if !tx.refs[0].found && i >= newUsers-last {
-			without++
-		}
-		s.end(tx)
+		s.edit(user, "a", passing.Limits(), func(tx *transaction) {
+			if !tx.refs[0].found && i >= newUsers-last {
+				without++
+			}
+		})
 	}
 	if share := float64(without) / last; share > 0.01 {
 		t.Errorf("%.1f %% of the last %d new users found no room", 100*share, last)

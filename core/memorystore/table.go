@@ -20,7 +20,7 @@ type hash uint64
 type table struct {
 	slots  []slot
 	used   atomic.Int64 // keys, expired ones too; other shards read it without the lock
-	arenas *arenas      // what does not fit into slots
+	pool   *pool        // what does not fit into slots
 	shared *table       // the states that users without a key share, or nil: see room.go
 }
 
@@ -77,7 +77,7 @@ func (t *table) insert(h hash, now int64) (at int, removed int64) {
 
 // remove removes the key at a slot. A key after it moves up if its home is not after the slot.
 func (t *table) remove(at int) {
-	t.arenas.release(&t.slots[at])
+	t.pool.release(&t.slots[at])
 	t.used.Add(-1)
 	n := len(t.slots)
 	for i := t.next(at); t.slots[i].key != 0; i = t.next(i) {
@@ -110,7 +110,7 @@ func (t *table) grow() {
 			t.slots[at] = from[i]
 		}
 	}
-	if t.arenas == nil {
-		t.arenas = new(arenas)
+	if t.pool == nil {
+		t.pool = new(pool)
 	}
 }

@@ -151,7 +151,7 @@ func TestExpiredTrailsAreFreed(t *testing.T) {
 	kept := 0
 	for i := range s.shards {
 		for _, sl := range s.shards[i].keys.slots {
-			if sl.form == inTrails && sl.expires <= c.us {
+			if sl.more && sl.expires <= c.us {
 				kept++
 			}
 		}

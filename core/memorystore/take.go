@@ -8,7 +8,6 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -18,18 +17,27 @@ import (
 // Take decides a charge in one atomic step. For a known key it allocates only if a trail
 // grows, and for a receipt.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	tx := s.begin(&c)
-	defer s.end(tx)
-	passes := c.Check(tx.states, tx.now)
+	limits, subjects := 0, 0
+	for o := &c; o != nil; o = o.Next() {
+		limits += len(o.Limits())
+		subjects++
+	}
+	var refs [few]ref
+	var entries [few]machine.Entry
+	var users [1]int
+	tx := transaction{refs: room(refs[:], limits), entries: room(entries[:], limits), users: room(users[:], subjects)}
+	s.begin(&tx, &c)
+	defer s.end(&tx)
+	passes := c.Check(tx.entries, tx.now)
 	if passes && !tx.known {
-		if lacks, wait := s.makeRoom(tx, &c); lacks != nil {
-			if c.Mode == machine.ModePeek {
-				c.Commit(tx.states, tx.now, passes) // a Status has the numbers of every limit
+		if lacks, wait := s.makeRoom(&tx, &c); lacks != nil {
+			if c.Ask().Mode == machine.ModePeek {
+				c.Commit(tx.entries, tx.now, passes) // a Status has the numbers of every limit
 			}
 			return full(&c, lacks, wait), nil
 		}
 	}
-	d = c.Commit(tx.states, tx.now, passes)
+	d = c.Commit(tx.entries, tx.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected
@@ -37,103 +45,114 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
 	tx.saveKnown(until)
-	if lacks := s.saveNew(tx, until); lacks != nil {
+	if lacks := s.saveNew(&tx, until); lacks != nil {
 		return full(&c, lacks, longestWait), nil
 	}
 	d.Issue(s)
 	return d, nil
 }
 
-// A transaction is a charge that is being decided. It is on the heap, as its states must be, and used again.
+// A transaction is a charge that is being decided.
 type transaction struct {
-	now    int64
-	known  bool            // the store keeps all states that the charge needs to pass: see required
-	refs   []ref           // one for each limit
-	states []machine.State // those of the refs
-	locked []int           // which shards are locked
+	now     int64
+	known   bool            // the store keeps all states that the charge needs to pass: see required
+	refs    []ref           // one for each limit
+	entries []machine.Entry // those of the refs
+	users   []int           // which shards the users have
+	dropped *dropped        // nil: nothing
 }
 
-var transactions = sync.Pool{New: func() any {
-	few := new(struct { // one allocation
-		transaction
-		refs   [4]ref
-		states [4]machine.State
-		locked [4]int
-	})
-	few.transaction = transaction{refs: few.refs[:0], states: few.states[:0], locked: few.locked[:0]}
-	return &few.transaction
-}}
+// dropped is what a transaction has dropped for new keys. It is on the heap, unlike the transaction.
+type dropped struct {
+	keys   []hash
+	shards []int // which shards are locked for that
+}
+
+// few is for how many limits a transaction has room on the stack.
+const few = 4
 
 // A ref says where the state of a limit is, if the store keeps it.
 type ref struct {
-	limit    *core.Limit
-	subject  int // as in core.Decision
-	key      hash
+	rule     *machine.Rule
 	in       *table // that of the user's shard
-	at       int    // the slot where it was found; it may have moved since
+	key      hash
+	at       int // the slot where it was found; it may have moved since
+	subject  int // as in core.Decision
 	found    bool
 	shared   bool // the state is the one that users without a key share
 	reserved bool // counted in Store.used, and not yet inserted
-	dropped  hash // the key that is dropped for this one
 }
 
-// begin locks the shards of a charge's subjects, each once and in the store's order, so that no two
+// room is n elements: the first ones of those on the stack, or if they are too few new ones.
+func room[T any](stack []T, n int) []T {
+	if n <= len(stack) {
+		return stack[:n]
+	}
+	return make([]T, n)
+}
+
+// begin finds the states of a charge, which are locked until end.
+func (s *Store) begin(tx *transaction, c *core.Charge) {
+	at := 0
+	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
+		tx.users[i] = s.add(tx.refs[at:], i, o.User, o.Action, o.Limits())
+		at += len(o.Limits())
+	}
+	s.lock(tx)
+	ban := c.Ask().Ban > 0
+	tx.known = true
+	for i := range tx.refs {
+		tx.known = tx.known && (tx.refs[i].found || !tx.refs[i].required(ban))
+	}
+}
+
+// add fills in the refs of one subject, and returns which shard it has.
+func (s *Store) add(refs []ref, subject int, user, action string, limits []core.Limit) (shard int) {
+	u, a := s.hash(user), s.hash(action)
+	shard = s.index(u)
+	for i := range limits {
+		r := &refs[i]
+		r.rule, r.subject, r.in = limits[i].Rule(), subject, &s.shards[shard].keys
+		r.key = key(u, a, r.rule)
+	}
+	return shard
+}
+
+// lock locks the shards of a charge's subjects, each once and in the store's order, so that no two
 // charges wait for each other, and finds their states. It reads the clock under the locks, so that no
 // state is from a later instant.
-func (s *Store) begin(c *core.Charge) *transaction {
-	tx := transactions.Get().(*transaction)
-	for i := range 1 + len(c.And) {
-		s.add(tx, c.Subject(i), i)
+func (s *Store) lock(tx *transaction) {
+	if len(tx.users) > 1 {
+		slices.Sort(tx.users)
 	}
-	if len(tx.locked) > 1 {
-		slices.Sort(tx.locked)
-		tx.locked = slices.Compact(tx.locked)
+	for i, at := range tx.users {
+		if i == 0 || at != tx.users[i-1] {
+			s.shards[at].mu.Lock()
+		}
 	}
-	for _, at := range tx.locked {
-		s.shards[at].mu.Lock()
-	}
-	tx.now, tx.known = s.now(), true
-	tx.states = slices.Grow(tx.states, len(tx.refs))[:len(tx.refs)]
+	tx.now = s.now()
 	for i := range tx.refs {
-		r := &tx.refs[i]
-		s.find(r, &tx.states[i], tx.now)
-		tx.known = tx.known && (r.found || !required(r, c))
-	}
-	return tx
-}
-
-// add adds the shard and the refs of one subject.
-func (s *Store) add(tx *transaction, c *core.Charge, subject int) {
-	user, action := s.hash(c.User), s.hash(c.Action)
-	at := s.index(user)
-	tx.locked = append(tx.locked, at)
-	from := len(tx.refs)
-	tx.refs = slices.Grow(tx.refs, len(c.Limits))[:from+len(c.Limits)]
-	for i := range c.Limits {
-		r := &tx.refs[from+i]
-		r.limit, r.subject, r.in = &c.Limits[i], subject, &s.shards[at].keys
-		r.key = key(user, action, r.limit)
+		s.find(&tx.refs[i], &tx.entries[i])
 	}
 }
 
-// find looks for the key of a ref, and fills in its state, a zero State.
-func (s *Store) find(r *ref, state *machine.State, now int64) {
-	rule := r.limit.Rule()
+// find looks for the key of a ref, and fills in its entry.
+func (s *Store) find(r *ref, e *machine.Entry) {
 	if r.at, r.found = r.in.search(r.key); r.found {
-		r.in.load(&r.in.slots[r.at], rule, state, now)
+		e.State = r.in.load(&r.in.slots[r.at])
 	}
-	if rule.Calendar != nil {
-		state.Epoch = s.epoch()
+	if r.rule.Calendar != nil {
+		e.Epoch = s.epoch()
 	}
 }
 
 // required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
 // that of a ban policy without a refusal to record: a full store leaves them out.
-func required(r *ref, c *core.Charge) bool {
-	if r.limit.Rule().Kind == machine.KindBan {
-		return c.Ban > 0
+func (r *ref) required(ban bool) bool {
+	if r.rule.Kind == machine.KindBan {
+		return ban
 	}
-	return !r.limit.IsShadow()
+	return !r.rule.Shadow
 }
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
@@ -148,11 +167,11 @@ const (
 )
 
 // key is the hash of a limit's state.
-func key(user, action hash, l *core.Limit) hash {
-	if l.IsPerUser() {
+func key(user, action hash, r *machine.Rule) hash {
+	if r.PerUser {
 		action = 0
 	}
-	return max(user+oddAction*action+oddLimit*hash(l.Rule().Hash), 1) // 0 is no key
+	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 is no key
 }
 
 // saveKnown saves the states that the store keeps already.
@@ -167,15 +186,16 @@ func (tx *transaction) saveKnown(until int64) {
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
 // then.
 func (tx *transaction) save(i int, until int64) {
-	r, state := &tx.refs[i], &tx.states[i]
-	if !state.Dirty && state.Fits {
+	r, e := &tx.refs[i], &tx.entries[i]
+	if !e.Dirty && e.Fits {
 		return
 	}
 	slot := r.locate()
-	if state.Dirty {
-		r.in.store(slot, r.limit.Rule(), state)
+	if e.Dirty {
+		r.in.store(slot, e.State)
+		slot.protect(tx.now + e.Wait)
 	}
-	if !state.Fits {
+	if !e.Fits {
 		slot.protect(until)
 	}
 }
@@ -190,51 +210,56 @@ func (r *ref) locate() *slot {
 
 // end unlocks the shards of a charge, and gives back what it has reserved and not used.
 func (s *Store) end(tx *transaction) {
-	for _, at := range tx.locked {
-		s.shards[at].mu.Unlock()
+	for i, at := range tx.users {
+		if i == 0 || at != tx.users[i-1] {
+			s.shards[at].mu.Unlock()
+		}
 	}
 	for i := range tx.refs {
 		if tx.refs[i].reserved {
 			s.used.Add(-1)
 		}
-		tx.refs[i] = ref{}
-		tx.states[i] = machine.State{}
 	}
-	tx.refs, tx.states, tx.locked = tx.refs[:0], tx.states[:0], tx.locked[:0]
-	transactions.Put(tx)
+	if tx.dropped != nil {
+		for _, at := range tx.dropped.shards {
+			s.shards[at].mu.Unlock()
+		}
+	}
+}
+
+// edit has do change what the store keeps of the limits of a user and an action.
+func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *transaction)) {
+	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), users: make([]int, 1)}
+	tx.users[0] = s.add(tx.refs, 0, user, action, limits)
+	s.lock(tx)
+	defer s.end(tx)
+	do(tx)
+	for i := range tx.refs {
+		switch r, e := &tx.refs[i], &tx.entries[i]; {
+		case !r.found || !e.Dirty:
+		case e.Expires > tx.now:
+			r.rule.Read(e, tx.now, 1)
+			tx.save(i, 0)
+		default:
+			r.locate()
+			r.in.remove(r.at)
+			s.used.Add(-1)
+		}
+	}
 }
 
 // Amend refunds, releases or renews a charge, in one atomic step.
-func (s *Store) Amend(_ context.Context, receipt *core.Receipt, a machine.Amendment) (done bool, err error) {
-	tx := s.begin(&core.Charge{User: receipt.User, Action: receipt.Action, Limits: receipt.Limits})
-	defer s.end(tx)
-	done = receipt.Amend(tx.states, tx.now, a)
-	for i := range tx.refs {
-		switch r, state := &tx.refs[i], &tx.states[i]; {
-		case !r.found || !state.Dirty:
-		case state.Exists:
-			tx.save(i, 0)
-		default:
-			s.remove(r)
-		}
-	}
+func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+	s.edit(r.User, r.Action, r.Limits, func(tx *transaction) { done = r.Amend(tx.entries, tx.now, a) })
 	return done, nil
 }
 
 // Reset removes the states of the limits for that user and action.
 func (s *Store) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	tx := s.begin(&core.Charge{User: user, Action: action, Limits: limits})
-	defer s.end(tx)
-	for i := range tx.refs {
-		if r := &tx.refs[i]; r.found {
-			s.remove(r)
+	s.edit(user, action, limits, func(tx *transaction) {
+		for i := range tx.entries {
+			tx.entries[i] = machine.Entry{Dirty: true}
 		}
-	}
+	})
 	return nil
-}
-
-func (s *Store) remove(r *ref) {
-	r.locate()
-	r.in.remove(r.at)
-	s.used.Add(-1)
 }

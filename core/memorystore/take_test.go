@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 func TestKnownKeyTakesNoAllocation(t *testing.T) {
@@ -103,7 +102,7 @@ func TestConcurrentChargesOfOneKey(t *testing.T) {
 func TestAChargeAboveTheQuotaCanNeverPass(t *testing.T) {
 	s := New(nil)
 	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
-	charge := core.Charge{User: "u", Action: "a", Limits: l.Limits(), Ask: machine.Ask{Cost: 3}}
+	charge := core.Charge{User: "u", Action: "a", Cost: 3}.With(core.Terms{Limits: l.Limits()})
 	for _, known := range []bool{false, true} {
 		d, err := s.Take(ctx, charge)
 		if err != nil || d.Allowed || d.RetryAfter != core.Never {

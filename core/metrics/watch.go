@@ -92,22 +92,18 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 // counts reports whether a charge is counted as an action. For a cost that can never pass,
 // core sends a Peek: that is counted too.
 func counts(c *core.Charge) bool {
-	if c.Ban > 0 {
-		return false
+	ask := c.Ask()
+	if ask.Ban > 0 || ask.Mode != machine.ModePeek {
+		return ask.Ban == 0 && ask.Mode.Asks()
 	}
-	if c.Mode == machine.ModePeek {
-		for i := range c.And {
-			if counts(&c.And[i]) {
-				return true
-			}
-		}
-		for i := range c.Limits {
-			if l := &c.Limits[i]; !l.IsShadow() && l.Rule().Kind != machine.KindBan && c.Cost > int64(l.Quota()) {
+	for o := c; o != nil; o = o.Next() {
+		for i := range o.Limits() {
+			if l := &o.Limits()[i]; !l.IsShadow() && l.Rule().Kind != machine.KindBan && o.Cost > int64(l.Quota()) {
 				return true
 			}
 		}
 	}
-	return c.Mode == machine.ModeCharge
+	return false
 }
 
 // judge counts failures in a row.
@@ -149,19 +145,20 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 
 // limitOf is the i-th limit of a charge. A foreign store may set any index in its decision.
 func limitOf(c *core.Charge, i int) *core.Limit {
-	if uint(i) >= uint(len(c.Limits)) {
+	limits := c.Limits()
+	if uint(i) >= uint(len(limits)) {
 		i = 0
 	}
-	return &c.Limits[i]
+	return &limits[i]
 }
 
 // judged returns the outcome of a charge, and the index of the limit that decided.
 func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) {
-	last := len(c.Limits) - 1
+	last := len(c.Limits()) - 1
 	switch {
 	case err != nil:
 		return failed, 0
-	case d.Reason == core.ReasonBanned && c.Limits[last].Rule().Kind == machine.KindBan:
+	case d.Reason == core.ReasonBanned && c.Limits()[last].Rule().Kind == machine.KindBan:
 		return banned, last
 	case d.Reason == core.ReasonBanned:
 		return banned, d.Binding

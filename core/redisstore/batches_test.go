@@ -15,51 +15,35 @@ import (
 	"pgregory.net/rapid"
 )
 
-// oracle keeps the states of the Go machines, each for as long as Redis would.
+// oracle keeps the states of the Go machines.
 type oracle struct {
 	w      *world // whose clock it has
 	states map[string]machine.State
-	ends   map[string]int64 // in microseconds; Redis keeps the key for the rest of the millisecond
 }
 
-func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, states []machine.State) {
+func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, entries []machine.Entry) {
 	for _, l := range limits {
 		k := fmt.Sprint(user, " ", action, " ", l.Identity())
 		if l.IsPerUser() {
 			k = fmt.Sprint(user, " ", l.Identity())
 		}
-		o.forget(k)
-		state := o.states[k]
-		if l.Rule().Kind == machine.KindBan && o.ends[k] <= o.w.now { // a ban's state says so itself
-			state = machine.State{}
-		}
-		keys, states = append(keys, k), append(states, state)
+		keys, entries = append(keys, k), append(entries, machine.Entry{State: o.states[k]})
 	}
-	return keys, states
+	return keys, entries
 }
 
-// forget drops a state whose key has expired.
-func (o *oracle) forget(key string) {
-	if (o.ends[key]+999)/1000*1000 <= o.w.now {
-		delete(o.states, key)
-	}
-}
-
-func (o *oracle) save(keys []string, limits []core.Limit, states []machine.State) {
-	for i, s := range states {
-		if s.Dirty && s.Exists {
-			o.states[keys[i]] = s
-			o.ends[keys[i]] = limits[i].Rule().Expires(&s)
-		} else if s.Dirty {
-			delete(o.states, keys[i])
+func (o *oracle) save(keys []string, entries []machine.Entry) {
+	for i, e := range entries {
+		if e.Dirty {
+			o.states[keys[i]] = e.State
 		}
 	}
 }
 
 func (o *oracle) decide(c core.Charge) (d core.Decision) {
-	keys, states := o.load(c.User, c.Action, c.Limits)
-	d = c.Commit(states, o.w.now, c.Check(states, o.w.now))
-	o.save(keys, c.Limits, states)
+	keys, entries := o.load(c.User, c.Action, c.Limits())
+	d = c.Commit(entries, o.w.now, c.Check(entries, o.w.now))
+	o.save(keys, entries)
 	d.Issue(o)
 	return d
 }
@@ -69,9 +53,9 @@ func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 }
 
 func (o *oracle) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
-	keys, states := o.load(r.User, r.Action, r.Limits)
-	done = r.Amend(states, o.w.now, a)
-	o.save(keys, r.Limits, states)
+	keys, entries := o.load(r.User, r.Action, r.Limits)
+	done = r.Amend(entries, o.w.now, a)
+	o.save(keys, entries)
 	return done, nil
 }
 
@@ -106,42 +90,43 @@ func limitsOf(t testing.TB) (limits, bans []core.Limit) {
 
 // drawCharge draws a charge of any shape that a store may be given, but for whose it is.
 func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
-	c := core.Charge{Ask: machine.Ask{Cost: 1}}
+	c, terms := core.Charge{Cost: 1}, core.Terms{}
 	if rapid.IntRange(0, 3).Draw(t, "dear") == 3 {
 		c.Cost = rapid.Int64Range(1, 7).Draw(t, "cost")
 	}
-	c.Mode = rapid.SampledFrom([]machine.Mode{machine.ModeCharge, machine.ModeCharge, machine.ModeCharge, machine.ModePeek, machine.ModeForce, machine.ModeOwe}).Draw(t, "mode")
+	terms.Mode = rapid.SampledFrom([]machine.Mode{machine.ModeCharge, machine.ModeCharge, machine.ModePatient, machine.ModePeek, machine.ModeForce, machine.ModeOwe}).Draw(t, "mode")
 	ban := rapid.IntRange(-4, len(bans)).Draw(t, "ban")
 	if ban == len(bans) { // by hand, or a look at it
-		c.Limits = bans[:1]
-		if c.Mode = c.Mode % 2; c.Mode == machine.ModeCharge {
-			c.Ban = rapid.Int64Range(1000, 2_000_000).Draw(t, "length")
+		terms.Limits = bans[:1]
+		if terms.Mode != machine.ModePeek {
+			terms.Mode = machine.ModeCharge
+			terms.Ban = rapid.Int64Range(1000, 2_000_000).Draw(t, "length")
 		}
-		return c
+		return c.With(terms)
 	}
 	states := map[string]bool{}
 	for _, l := range rapid.SliceOfN(rapid.SampledFrom(limits), 1, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "most")).Draw(t, "limits") {
-		if len(c.Limits) == 0 && l.IsShadow() || states[l.Identity()] {
+		if len(terms.Limits) == 0 && l.IsShadow() || states[l.Identity()] {
 			continue
 		}
 		states[l.Identity()] = true
-		if n := len(c.Limits); l.IsShadow() || n == 0 || !c.Limits[n-1].IsShadow() {
-			c.Limits = append(c.Limits, l)
+		if n := len(terms.Limits); l.IsShadow() || n == 0 || !terms.Limits[n-1].IsShadow() {
+			terms.Limits = append(terms.Limits, l)
 		}
 	}
-	if len(c.Limits) == 0 {
-		c.Limits = append(c.Limits, limits[0])
+	if len(terms.Limits) == 0 {
+		terms.Limits = append(terms.Limits, limits[0])
 	}
 	if l := rapid.SampledFrom(limits).Draw(t, "shadow"); l.IsShadow() && !states[l.Identity()] {
-		c.Limits = append(c.Limits, l)
+		terms.Limits = append(terms.Limits, l)
 	}
-	if c.Mode != machine.ModeForce && c.Mode != machine.ModeOwe && ban >= 0 {
-		c.Limits = append(c.Limits, bans[ban])
+	if terms.Mode != machine.ModeForce && terms.Mode != machine.ModeOwe && ban >= 0 {
+		terms.Limits = append(terms.Limits, bans[ban])
 	}
-	if c.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; c.Receipt && c.Mode == machine.ModeCharge {
-		c.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
+	if terms.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; terms.Receipt && terms.Mode.Asks() {
+		terms.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
 	}
-	return c
+	return c.With(terms)
 }
 
 // The script decides batches of any shape as the Go machines do charge by charge: equal
@@ -155,7 +140,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 	run, seen, corrupt := 0, map[string]int{}, "corrupt"
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		o := &oracle{w: worlds[1], states: map[string]machine.State{}, ends: map[string]int64{}}
+		o := &oracle{w: worlds[1], states: map[string]machine.State{}}
 		for _, w := range worlds {
 			w.rdb.FlushAll(t.Context())
 		}
@@ -171,8 +156,10 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				w.advance(d)
 				w.dump(t) // what is past its end is gone
 			}
-			for k := range o.ends {
-				o.forget(k)
+			for k, s := range o.states {
+				if (s.Expires+999)/1000*1000 <= o.w.now { // Redis keeps a key for the rest of the millisecond
+					delete(o.states, k)
+				}
 			}
 			if n := len(given); n > 0 && rapid.Bool().Draw(rt, "refund") {
 				g := given[rapid.IntRange(0, n-1).Draw(rt, "which")]
@@ -212,7 +199,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				c.Action = rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "action")
 				if rapid.IntRange(0, 15).Draw(rt, "corrupt") == 15 { // a key of it is no state
 					c.User = corrupt
-					l := c.Limits[rapid.IntRange(0, len(c.Limits)-1).Draw(rt, "key")]
+					l := c.Limits()[rapid.IntRange(0, len(c.Limits())-1).Draw(rt, "key")]
 					for _, w := range worlds {
 						w.rdb.Del(t.Context(), w.store.Key(c.User, c.Action, l))
 						w.rdb.HSet(t.Context(), w.store.Key(c.User, c.Action, l), "a", 1)
@@ -229,7 +216,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				}
 				got[i].by[0] = o.decide(c)
 				got[i].cost = c.Cost
-				fmt.Fprintf(&log, "%s %s %v %+v, a receipt: %t: %+v\n", c.User, c.Action, c.Limits, c.Ask, c.Receipt, bare(got[i].by[0]))
+				fmt.Fprintf(&log, "%s %s %v %+v, a receipt: %t: %+v\n", c.User, c.Action, c.Limits(), c.Ask(), c.Receipt(), bare(got[i].by[0]))
 			}
 			var dumps [2]string
 			for i, w := range worlds {
@@ -266,11 +253,11 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				if c.User == corrupt {
 					continue
 				}
-				if d := got[i].by[0]; d.Allowed && c.Receipt && c.Mode == machine.ModeCharge && c.Ban == 0 {
+				if d := got[i].by[0]; d.Allowed && c.Receipt() && c.Ask().Mode.Asks() && c.Ask().Ban == 0 {
 					given = append(given, got[i])
 				}
 				seen[string(got[i].by[0].Reason)]++
-				if c.Ahead > 0 && got[i].by[0].Allowed {
+				if c.Ask().Ahead > 0 && got[i].by[0].Allowed {
 					seen["ahead"]++
 				}
 			}
@@ -291,7 +278,7 @@ func limitOf(t testing.TB, l core.BanPolicy) core.Limit {
 	if _, err := core.Must(core.Must(core.New(&seen, plenty)).With(l)).Status(t.Context(), user, action); err != nil {
 		t.Fatal(err)
 	}
-	return seen.charge.Limits[1]
+	return seen.charge.Limits()[1]
 }
 
 type asked struct {
@@ -311,9 +298,8 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, rate := range []core.Rate{hourly, core.Per(7, time.Hour)} { // the second with parts
-		c := core.Charge{User: user, Action: action, Limits: []core.Limit{core.Funnel(5, rate)}, Ask: machine.Ask{Cost: 1}}
-		peek := c
-		peek.Mode = machine.ModePeek
+		c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{core.Funnel(5, rate)}})
+		peek := c.With(core.Terms{Limits: c.Limits(), Ask: machine.Ask{Mode: machine.ModePeek}})
 		values, err := s.Run(c, c, c, peek)
 		if err != nil || len(values) < 4 {
 			t.Fatal(values, err)

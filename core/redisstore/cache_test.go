@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
@@ -629,9 +628,11 @@ func TestACanceledCallerGetsNoRefusal(t *testing.T) {
 		l := spent(w, w.store)
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
-		c := core.Charge{User: user, Action: action, Limits: l.Limits(), Ask: machine.Ask{Cost: 1}}
-		if d, err := w.store.Take(w.Context(), c); err != nil || d.Source != core.SourceCache {
-			t.Errorf("%+v, %v", d, err)
+		c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: l.Limits()})
+		for _, from := range []core.Source{core.SourceStore, core.SourceCache} {
+			if d, err := w.store.Take(w.Context(), c); err != nil || d.Source != from {
+				t.Errorf("%+v, %v", d, err)
+			}
 		}
 		if d, err := w.store.Take(ctx, c); err != context.Canceled || d != (core.Decision{}) {
 			t.Errorf("%+v, %v", d, err)
@@ -645,7 +646,7 @@ func TestCallersCanReuseTheirLimits(t *testing.T) {
 		limits := make([]core.Limit, 1)
 		take := func(max int) (d, want core.Decision, err error) {
 			limits[0] = core.SlidingWindow(max, 10*time.Second)
-			c := core.Charge{User: user, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
+			c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: limits})
 			d, err = w.store.Take(w.Context(), c)
 			want, _ = w.memory.Take(w.Context(), c)
 			want.Source = d.Source
@@ -672,10 +673,10 @@ func TestCallersCanReuseTheirLimits(t *testing.T) {
 func TestCachedRefusalsDoNotAllocate(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: closed}), nil)
 	store.SetClock(func() time.Duration { return 0 })
-	l := core.Must(core.New(store, core.Funnel(2, core.Every(time.Minute))))
-	store.Deny(user, action, l.Limits())
+	c := chargeOf(1, core.Funnel(2, core.Every(time.Minute)))
+	store.Deny(c)
 	if n := testing.AllocsPerRun(100, func() {
-		if d, err := l.Allow(context.Background(), user, action); err != nil || d.Source != core.SourceCache {
+		if d, err := store.Take(context.Background(), c); err != nil || d.Source != core.SourceCache {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}); n > 0 {

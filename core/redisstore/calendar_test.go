@@ -127,7 +127,7 @@ func TestTheClockOfTheProcessIsOff(t *testing.T) {
 				t.Errorf("off by %s: %v", off, err)
 			}
 			charge := func(limits ...core.Limit) core.Charge {
-				return core.Charge{User: fmt.Sprint(user, off), Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
+				return core.Charge{User: fmt.Sprint(user, off), Action: action, Cost: 1}.With(core.Terms{Limits: limits})
 			}
 			fixed := core.FixedWindow(3, time.Hour)
 			charges := []core.Charge{charge(fixed), charge(fixed, day), charge(fixed)}
@@ -150,7 +150,7 @@ func TestARequestIsRenewedAtABoundary(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: closed}), nil)
 	store.SetTime(func() time.Time { return now })
 	hours, days := core.CalendarWindow(3, core.Hour, nil), core.CalendarWindow(3, core.Day, nil)
-	c := core.Charge{User: user, Action: action, Limits: []core.Limit{days, hours}, Ask: machine.Ask{Cost: 1}}
+	c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{days, hours}})
 	first := store.Sent(c)
 	for _, tt := range []struct {
 		name  string
@@ -201,29 +201,26 @@ func TestTwoVersionsOfTimeZoneDataDecideAsInGo(t *testing.T) {
 		var s machine.State
 		for i := range 300 {
 			rule := machine.NewCalendarWindow(4+r.Int64N(2), calendars[r.IntN(len(calendars))])
-			ask := machine.Ask{Cost: 1 + r.Int64N(2)}
-			if s.Exists && rule.Expires(&s) <= w.now {
-				s = machine.State{}
-			}
-			before := s
-			rule.Check(&s, w.now, &ask)
-			if s.Fits {
-				rule.Charge(&s, w.now, &ask)
+			cost, ask, e := 1+r.Int64N(2), machine.Ask{}, machine.Entry{State: s}
+			rule.Check(&e, w.now, cost, &ask)
+			if e.Fits {
+				rule.Charge(&e, w.now, cost, &ask)
 			} else {
-				rule.Refuse(&s, w.now, &ask, true)
+				rule.Refuse(&e, w.now, cost, true, false)
 			}
-			v := rule.Read(&s, w.now, &ask)
+			rule.Read(&e, w.now, cost)
+			v := e.Reading
 			want := []any{2 * v.Count, v.Rest.Whole}
 			if v.Fits {
 				want[0] = 2*v.Count + 1
 			}
-			if !s.Dirty {
-				s = before
+			if e.Dirty {
+				s = e.State
 			}
 
 			unix := w.now + r.Int64N(20*3600e6) - 10*3600e6
 			word := "c calendar "
-			for n, number := range rule.Args(nil, ask, unix) {
+			for n, number := range rule.Args(nil, cost, &ask, unix) {
 				if n > 0 {
 					word += ","
 				}

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
@@ -49,7 +48,7 @@ func TestContextDoneOnEntry(t *testing.T) {
 						t.Fatalf("Allow: %+v, %v", d, err)
 					}
 					// The store itself, without the limiter's own look.
-					d, err := store.Take(ctx, core.Charge{User: user, Action: action, Limits: kinds[:1], Ask: machine.Ask{Cost: 1}})
+					d, err := store.Take(ctx, core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: kinds[:1]}))
 					if err != want || d != (core.Decision{}) {
 						t.Fatalf("Take %d: %+v, %v", i, d, err)
 					}
@@ -120,7 +119,7 @@ func TestCallerLeavesAfterSending(t *testing.T) {
 			if c.name == "ContextTimeoutEnabled" { // a caller that has sent the call itself stays so long
 				timeout, late = slack, slack
 			}
-			store := redisstore.New(rdb, &redisstore.Options{Timeout: timeout})
+			store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: timeout}))
 			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
 			if _, err := lim.Peek(t.Context(), "nobody", action); err != nil {
 				t.Fatal(err)

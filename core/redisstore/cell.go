@@ -40,20 +40,21 @@ func (s *Store) Accept(limits []core.Limit) error {
 const errSurcharge = keyError("redisstore: CLThrottle has no Surcharge")
 
 // cellIdentity gives the module keys of its own, apart from the scripts' states.
-func cellIdentity(l core.Limit) string {
+func cellIdentity(l *core.Limit) string {
 	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind())
 }
 
 // throttle has CL.THROTTLE decide. A peek is sent as a charge of 0. Its reply does not say
 // whether an action would pass, so Remaining decides that.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
-	if c.Mode == machine.ModeForce || c.Mode == machine.ModeOwe {
+	mode := c.Ask().Mode
+	if mode == machine.ModeForce || mode == machine.ModeOwe {
 		return core.Decision{}, errSurcharge
 	}
-	l := &c.Limits[0]
+	l := &c.Limits()[0]
 	n, d := l.Rate()
 	cost := min(c.Cost, int64(l.Quota())+1) // the module takes a cost that overflows for a refund
-	if c.Mode == machine.ModePeek {
+	if mode == machine.ModePeek {
 		cost = 0
 	}
 	keys := s.keys(c)
@@ -76,7 +77,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 		ResetAfter: time.Duration(cell[4]) * time.Second,
 		RetryAfter: time.Duration(max(cell[3], 1)) * time.Second,
 	}
-	if c.Mode == machine.ModePeek {
+	if mode == machine.ModePeek {
 		decision.Allowed = c.Cost <= int64(decision.Remaining)
 		cost := l.Rule().Time(min(c.Cost, l.Rule().Max+1))
 		wait := decision.ResetAfter - l.Period() + time.Duration(cost.Ceil())*time.Microsecond

@@ -97,10 +97,10 @@ func TestEqualArgumentsAreSentOnce(t *testing.T) {
 		var charges []core.Charge
 		keys := 0
 		for i, shape := range batch {
-			c := core.Charge{User: fmt.Sprint(batch, i), Action: action, Limits: limits[shape]}
-			c.Cost = 1
+			c := chargeOf(1, limits[shape]...)
+			c.User = fmt.Sprint(batch, i)
 			charges = append(charges, c)
-			keys += len(c.Limits)
+			keys += len(c.Limits())
 		}
 		proxy.Commands()
 		reply, err := store.Run(charges...)
@@ -119,7 +119,7 @@ func TestEqualArgumentsAreSentOnce(t *testing.T) {
 		decisions, errs := redisstore.Decode(charges, reply)
 		for i, c := range charges {
 			want := 8
-			if len(c.Limits) > 1 {
+			if len(c.Limits()) > 1 {
 				want = 4
 			}
 			if d := decisions[i]; errs[i] != nil || !d.Allowed || d.Remaining != want {

@@ -100,13 +100,12 @@ func AmendWords(r *core.Receipt, a machine.Amendment) string {
 }
 
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
-func (s *Store) Deny(user, action string, limits []core.Limit) {
-	c := &core.Charge{User: user, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}}
+func (s *Store) Deny(c core.Charge) {
 	var d core.Decision
-	if q, repeated := s.refusals.Ask(c, &d); !repeated {
-		rule := limits[0].Rule()
+	if q, repeated := s.refusals.Ask(&c, &d); !repeated {
+		rule := c.Limits()[0].Rule()
 		full := []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}
-		s.refusals.Note(q, c, c.Answer(full, 0), full, nil)
+		s.refusals.Note(q, &c, c.Answer(full, 0), full, nil)
 	}
 }
 

@@ -31,10 +31,9 @@ const hexDigits = "0123456789ABCDEF"
 
 // keys returns the keys of the limits of all subjects of a charge.
 func (s *Store) keys(c *core.Charge) []string {
-	keys := make([]string, 0, len(c.Limits)+len(c.And))
-	for i := range 1 + len(c.And) {
-		own := c.Subject(i)
-		keys = s.appendKeys(keys, own.User, own.Action, own.Limits)
+	keys := make([]string, 0, len(c.Limits()))
+	for o := c; o != nil; o = o.Next() {
+		keys = s.appendKeys(keys, o.User, o.Action, o.Limits())
 	}
 	return keys
 }
@@ -49,7 +48,7 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 	for i := range limits {
 		identity := limits[i].Identity()
 		if s.options.CLThrottle {
-			identity = cellIdentity(limits[i])
+			identity = cellIdentity(&limits[i])
 		}
 		if limits[i].IsPerUser() {
 			keys = append(keys, string(b[:own])+perUser+identity)

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/core/redisstore"
 )
@@ -455,7 +454,7 @@ func TestLeaseCallerLeaves(t *testing.T) {
 		if d, err := lim.Allow(ctx, user, action); !errors.Is(err, context.Canceled) {
 			l.Errorf("%+v, %v", d, err)
 		}
-		c := core.Charge{User: user, Action: action, Limits: []core.Limit{leasedWindow}, Ask: machine.Ask{Cost: 1}}
+		c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{leasedWindow}})
 		if d, err := l.stores[0].Take(ctx, c); !errors.Is(err, context.Canceled) {
 			l.Errorf("%+v, %v", d, err)
 		}

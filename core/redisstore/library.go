@@ -148,7 +148,9 @@ func (s *Store) find(send batch.Send, w *way) error {
 		lacks = s.findLibrary(send, w)
 	}
 	if lacks != nil {
-		wait = findScripts
+		if wait = findScripts; asScript(lacks) { // a replica may be promoted
+			wait = findAnswer
+		}
 		if _, err := send([]any{"eval", take.source, 0}, 0); err != nil {
 			w.next.Store(time.Now().Add(findAnswer).UnixNano())
 			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, or connect to Redis without the proxy before it", lacks, err)

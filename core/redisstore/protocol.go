@@ -44,7 +44,6 @@ package redisstore
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strconv"
@@ -58,7 +57,7 @@ import (
 
 // A request is an encoded charge, without its keys.
 type request struct {
-	subjects []core.Charge // the charge and its And, without user and action
+	subjects []core.Charge // the charge and those after it, without user and action
 	word     any           // a string
 	dated    bool          // the reply has the instant of the decision, and what amendments need
 	size     int           // numbers in the reply
@@ -72,7 +71,7 @@ type request struct {
 // request returns the request of a charge. Most charges of a limiter have the same one, so
 // there is a cache.
 func (s *Store) request(c *core.Charge) *request {
-	at := &s.requests[maphash.String(s.seed, c.Limits[0].Identity())%uint64(len(s.requests))]
+	at := &s.requests[c.Limits()[0].Rule().Hash%uint64(len(s.requests))]
 	r := at.Load()
 	if r == nil || !r.matches(c) || !r.timely(s.clock) {
 		r = newRequest(c, s.clock().UnixMicro())
@@ -93,29 +92,32 @@ func (r *request) timely(clock func() time.Time) bool {
 
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
 func newRequest(c *core.Charge, now int64) *request {
-	r := &request{dated: c.Receipt && c.Mode == machine.ModeCharge, end: math.MaxInt64}
+	ask := c.Ask()
+	r := &request{dated: c.Receipt() && ask.Mode.Asks(), end: math.MaxInt64}
 	if r.dated {
 		r.size++
 	}
-	word := appendMode(make([]byte, 0, 64), c)
-	for i := range 1 + len(c.And) {
-		own := c.Subject(i)
-		for j := range own.Limits {
-			rule := own.Limits[j].Rule()
+	word := appendMode(make([]byte, 0, 64), &ask, c.Receipt())
+	for o := c; o != nil; o = o.Next() {
+		limits := o.Limits()
+		for i := range limits {
+			rule := limits[i].Rule()
 			word = append(word, ' ')
-			if i > 0 && j == 0 {
+			if o != c && i == 0 {
 				word = append(word, '&')
 			}
 			var numbers [8]int64
-			word = appendLimit(word, &own.Limits[j], rule.Args(numbers[:0], own.Ask, now))
+			word = appendLimit(word, rule, rule.Args(numbers[:0], o.Cost, &ask, now))
 			r.size += rule.ReplySize(r.dated)
-			r.weight += rule.Weight(own.Cost)
+			r.weight += rule.Weight(o.Cost)
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
 				r.start, r.end = max(r.start, start), min(r.end, end)
 			}
 		}
-		r.subjects = append(r.subjects, core.Charge{Limits: slices.Clone(own.Limits), Ask: own.Ask, Receipt: own.Receipt})
+		own := *o
+		own.User, own.Action = "", ""
+		r.subjects = append(r.subjects, own)
 	}
 	r.word = string(word)
 	return r
@@ -123,53 +125,51 @@ func newRequest(c *core.Charge, now int64) *request {
 
 // matches reports whether the request is that of a charge.
 func (r *request) matches(c *core.Charge) bool {
-	if len(r.subjects) != 1+len(c.And) {
-		return false
-	}
 	for i := range r.subjects {
-		a, b := &r.subjects[i], c.Subject(i)
-		if a.Ask != b.Ask || a.Receipt != b.Receipt || !slices.Equal(a.Limits, b.Limits) {
+		a := &r.subjects[i]
+		if c == nil || a.Cost != c.Cost || a.Ask() != c.Ask() || a.Receipt() != c.Receipt() || !core.SameLimits(a.Limits(), c.Limits()) {
 			return false
 		}
+		c = c.Next()
 	}
-	return true
+	return c == nil
 }
 
 // appendMode appends the beginning of a charge's word.
-func appendMode(b []byte, c *core.Charge) []byte {
+func appendMode(b []byte, ask *machine.Ask, receipt bool) []byte {
 	mode := byte('c')
 	switch {
-	case c.Mode == machine.ModePeek:
+	case ask.Mode == machine.ModePeek:
 		mode = 'p'
-	case c.Mode == machine.ModeForce:
+	case ask.Mode == machine.ModeForce:
 		mode = 'f'
-	case c.Mode == machine.ModeOwe:
+	case ask.Mode == machine.ModeOwe:
 		mode = 'o'
-	case c.Receipt:
+	case receipt:
 		mode = 'r'
 	}
 	b = append(b, mode)
-	if c.Patient {
+	if ask.Mode == machine.ModePatient {
 		b = append(b, '?')
 	}
-	if c.Ahead > 0 {
-		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
+	if ask.Ahead > 0 {
+		b = strconv.AppendInt(append(b, ':'), ask.Ahead, 10)
 	}
 	return b
 }
 
 // appendLimit appends a rule without what begins it.
-func appendLimit(b []byte, l *core.Limit, numbers []int64) []byte {
-	b = append(b, l.Rule().Kind.String()...)
+func appendLimit(b []byte, r *machine.Rule, numbers []int64) []byte {
+	b = append(b, r.Kind.String()...)
 	separator := byte(' ')
 	for _, n := range numbers {
 		b = strconv.AppendInt(append(b, separator), n, 10)
 		separator = ','
 	}
-	if l.IsShadow() {
+	if r.Shadow {
 		b = append(b, '~')
 	}
-	if l.Rule().Failures {
+	if r.Failures {
 		b = append(b, '!')
 	}
 	return b
@@ -182,7 +182,8 @@ func amendWord(r *core.Receipt, a machine.Amendment) (amended []core.Limit, word
 	for i := range r.Limits {
 		if r.Amends(i, a) {
 			amended = append(amended, r.Limits[i])
-			b = appendLimit(append(b, ' '), &r.Limits[i], r.Limits[i].Rule().AmendArgs(numbers[:0], r.Taken(i), a))
+			rule := r.Limits[i].Rule()
+			b = appendLimit(append(b, ' '), rule, rule.AmendArgs(numbers[:0], r.Taken(i), a))
 		}
 	}
 	return amended, string(b)
@@ -281,12 +282,13 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 	if r.dated {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, 0, len(r.subjects[0].Limits)) // mostly, there is one subject
+	readings = make([]machine.Reading, 0, len(r.subjects[0].Limits())) // mostly, there is one subject
 	for i := range r.subjects {
 		c := &r.subjects[i]
-		for j := range c.Limits {
+		limits := c.Limits()
+		for j := range limits {
 			var v machine.Reading
-			v, numbers = c.Limits[j].Rule().Reply(numbers, c.Cost, r.dated)
+			v, numbers = limits[j].Rule().Reply(numbers, c.Cost, r.dated)
 			readings = append(readings, v)
 		}
 	}

@@ -32,7 +32,7 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 			got = append(got, title, words, strings.Trim(fmt.Sprint(reply), "[]"))
 		}
 		charge := func(title string, receipt bool, limits ...core.Limit) core.Decision {
-			c := core.Charge{User: title, Action: action, Limits: limits, Ask: machine.Ask{Cost: 1}, Receipt: receipt}
+			c := core.Charge{User: title, Action: action, Cost: 1}.With(core.Terms{Limits: limits, Receipt: receipt})
 			reply, err := w.store.Run(c)
 			if err != nil {
 				t.Fatal(err)
@@ -60,8 +60,8 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 		got = got[:len(got)-3]
 		w.advance(20 * time.Second)
 		charge(both, false, fixed, sliding, ban)
-		c := core.Charge{User: "alice", Action: action, Limits: []core.Limit{core.FixedWindow(5, time.Minute)}, Ask: machine.Ask{Cost: 1}}
-		c.And = []core.Charge{{User: "org-7", Action: action, Limits: []core.Limit{core.FixedWindow(100, time.Minute)}, Ask: c.Ask}}
+		org := core.Charge{User: "org-7", Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{core.FixedWindow(100, time.Minute)}})
+		c := core.Charge{User: "alice", Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{core.FixedWindow(5, time.Minute)}, Next: &org})
 		reply, err := w.store.Run(c)
 		if err != nil {
 			t.Fatal(err)

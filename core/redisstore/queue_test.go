@@ -229,10 +229,9 @@ func TestAKeptRequestIsThatOfAnEqualCharge(t *testing.T) {
 		for i := range limits {
 			limits[i] = kinds[r.IntN(2)]
 		}
-		c := core.Charge{
-			User: user, Action: action, Limits: limits[:1+r.IntN(3)],
-			Receipt: r.IntN(2) == 0, Ask: machine.Ask{Mode: machine.Mode(r.IntN(3)), Cost: r.Int64N(2), Ahead: r.Int64N(2)},
-		}
+		c := core.Charge{User: user, Action: action, Cost: r.Int64N(2)}.With(core.Terms{
+			Limits: limits[:1+r.IntN(3)], Receipt: r.IntN(2) == 0, Ask: machine.Ask{Mode: machine.Mode(r.IntN(5)), Ahead: r.Int64N(2)},
+		})
 		if !store.Anew(c) {
 			t.Fatalf("%+v", c)
 		}

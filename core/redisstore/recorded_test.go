@@ -128,9 +128,9 @@ func play(t *testing.T, r *recording, store interface {
 }
 
 func (p *player) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	p.limits = c.Limits
-	c.Ahead = p.ahead
-	d, err := p.store.Take(ctx, c)
+	t := c.Terms()
+	p.limits, t.Ahead = t.Limits, p.ahead
+	d, err := p.store.Take(ctx, c.With(t))
 	d.Issue(p)
 	return d, err
 }
@@ -279,8 +279,8 @@ type blobs struct {
 	now    int64
 }
 
-func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machine.State)) error {
-	states := make([]machine.State, len(limits))
+func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machine.Entry)) error {
+	entries := make([]machine.Entry, len(limits))
 	key := func(l *core.Limit) string {
 		if l.IsPerUser() {
 			return user + "|*|" + l.Identity()
@@ -288,42 +288,41 @@ func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machi
 		return user + "|" + action + "|" + l.Identity()
 	}
 	for i := range limits {
-		if err := states[i].UnmarshalBinary(b.states[key(&limits[i])]); err != nil {
+		state, err := limits[i].Rule().Unmarshal(b.states[key(&limits[i])])
+		if err != nil {
 			return err
 		}
+		entries[i].State = state
 	}
-	edit(states)
-	for i := range limits {
-		bytes, err := states[i].MarshalBinary()
+	edit(entries)
+	for i, e := range entries {
 		switch {
-		case err != nil:
-			return err
-		case states[i].Dirty && len(bytes) == 0:
+		case e.Dirty && e.State == machine.State{}:
 			delete(b.states, key(&limits[i]))
-		case states[i].Dirty:
-			b.states[key(&limits[i])] = bytes
+		case e.Dirty:
+			b.states[key(&limits[i])] = limits[i].Rule().Marshal(e.State)
 		}
 	}
 	return nil
 }
 
 func (b *blobs) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	err = b.edit(c.User, c.Action, c.Limits, func(states []machine.State) {
-		d = c.Commit(states, b.now, c.Check(states, b.now))
+	err = b.edit(c.User, c.Action, c.Limits(), func(entries []machine.Entry) {
+		d = c.Commit(entries, b.now, c.Check(entries, b.now))
 	})
 	d.Issue(b)
 	return d, err
 }
 
 func (b *blobs) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
-	err = b.edit(r.User, r.Action, r.Limits, func(states []machine.State) { done = r.Amend(states, b.now, a) })
+	err = b.edit(r.User, r.Action, r.Limits, func(entries []machine.Entry) { done = r.Amend(entries, b.now, a) })
 	return done, err
 }
 
 func (b *blobs) Reset(_ context.Context, user, action string, limits []core.Limit) error {
-	return b.edit(user, action, limits, func(states []machine.State) {
-		for i := range states {
-			states[i] = machine.State{Dirty: true}
+	return b.edit(user, action, limits, func(entries []machine.Entry) {
+		for i := range entries {
+			entries[i] = machine.Entry{Dirty: true}
 		}
 	})
 }

@@ -20,15 +20,20 @@ var uneven = core.Funnel(5, core.Per(7, time.Hour))
 
 // replied are the charges that the replies below are for, of one number to five.
 var replied = []core.Charge{
-	{User: user, Action: action, Limits: []core.Limit{kinds[7]}, Ask: machine.Ask{Cost: 1}},
-	{User: user, Action: action, Limits: []core.Limit{kinds[0], kinds[3]}, Ask: machine.Ask{Cost: 1}},
-	{User: user, Action: action, Limits: []core.Limit{uneven, kinds[6]}, Ask: machine.Ask{Cost: 2}},
-	{User: user, Action: action, Limits: []core.Limit{kinds[4]}, Ask: machine.Ask{Cost: 9}},
+	chargeOf(1, kinds[7]),
+	chargeOf(1, kinds[0], kinds[3]),
+	chargeOf(2, uneven, kinds[6]),
+	chargeOf(9, kinds[4]),
+}
+
+// chargeOf is a charge of a user by some limits.
+func chargeOf(cost int64, limits ...core.Limit) core.Charge {
+	return core.Charge{User: user, Action: action, Cost: cost}.With(core.Terms{Limits: limits})
 }
 
 // numbers are how many the limits of a charge have in the reply.
 func numbers(c *core.Charge) (n int) {
-	for _, l := range c.Limits {
+	for _, l := range c.Limits() {
 		switch {
 		case l == uneven:
 			n += 2
@@ -139,10 +144,10 @@ func FuzzReply(f *testing.F) {
 				p.good, p.small = p.good && ok && v >= 0, p.small && v < 7
 			}
 			at := 0
-			for _, l := range charges[i].Limits {
+			for _, l := range charges[i].Limits() {
 				v, _ := values[at].(int64)
 				p.allowed = p.allowed && v%2 == 1
-				one := core.Charge{Limits: []core.Limit{l}}
+				one := chargeOf(1, l)
 				at += numbers(&one)
 			}
 			values = values[n:]
@@ -164,7 +169,7 @@ func FuzzReply(f *testing.F) {
 			if d.Allowed != p.allowed || d.Allowed != (d.Reason == "") || d.Source != core.SourceStore {
 				t.Fatalf("charge %d: %+v of %v", i, d, reply)
 			}
-			quota := charges[i].Limits[d.Binding].Quota()
+			quota := charges[i].Limits()[d.Binding].Quota()
 			if p.small && (d.Limit != quota || d.Remaining < 0 || d.Remaining > quota || d.ResetAfter < 0 || d.Allowed && d.RetryAfter != 0) {
 				t.Errorf("charge %d: %+v of %v is out of bounds", i, d, reply)
 			}
@@ -174,7 +179,7 @@ func FuzzReply(f *testing.F) {
 
 // Redis 6.2 says where in the script an error is, and ends it with a newline.
 func TestErrorOfRedis62(t *testing.T) {
-	charge := core.Charge{User: user, Action: action, Limits: kinds[:1], Ask: machine.Ask{Cost: 1}}
+	charge := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: kinds[:1]})
 	for said, want := range map[string]string{
 		"!@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.\r\n": "OOM command not allowed when used memory > 'maxmemory'.",
 		"!OOM command not allowed when used memory > 'maxmemory'.":                        "OOM command not allowed when used memory > 'maxmemory'.",

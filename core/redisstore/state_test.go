@@ -224,8 +224,9 @@ type eager struct {
 }
 
 func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if s.ahead && c.Mode != machine.ModePeek {
-		c.Ahead = 1e6
+	if t := c.Terms(); s.ahead && t.Mode != machine.ModePeek {
+		t.Ahead = 1e6
+		c = c.With(t)
 	}
 	return s.Store.Take(ctx, c)
 }

@@ -8,7 +8,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"reflect"
 	"strconv"
 	"sync"
@@ -42,8 +41,7 @@ type Store struct {
 	leases        *lease.Table
 	eviction      evictionCheck
 	prefixChecked atomic.Bool
-	ways          sync.Map // *way, by address: how a server runs programs
-	seed          maphash.Seed
+	ways          sync.Map         // *way, by address: how a server runs programs
 	clock         func() time.Time // this process's, which says the periods of calendar windows
 	requests      [64]atomic.Pointer[request]
 }
@@ -56,7 +54,7 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 		panic("redisstore: New: the client is nil; make one with redis.NewClient or redis.NewUniversalClient")
 	}
 	o := opts.withDefaults()
-	s := &Store{options: o, seed: maphash.MakeSeed(), clock: time.Now}
+	s := &Store{options: o, clock: time.Now}
 	made := time.Now()
 	s.refusals = refusals.New(func() time.Duration { return time.Since(made) }, o.NoRefusalCache || o.CLThrottle)
 	s.batches = batch.New(rdb, o.Timeout, s.exchange)
@@ -76,9 +74,9 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	if held := lease.Of(&c); held > 0 {
 		return s.leases.Take(ctx, &c, held)
 	}
-	if c.Ban > 0 { // what the process holds may pass no user who is banned
-		s.leases.Drop(c.User, c.Action, c.Limits)
-		defer s.leases.Drop(c.User, c.Action, c.Limits)
+	if c.Ask().Ban > 0 { // what the process holds may pass no user who is banned
+		s.leases.Drop(c.User, c.Action, c.Limits())
+		defer s.leases.Drop(c.User, c.Action, c.Limits())
 	}
 	return s.decide(ctx, c)
 }
@@ -86,7 +84,6 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 // decide decides a charge in Redis, or repeats a refusal.
 func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	r := s.request(&c)
-	c.Limits = r.subjects[0].Limits // the caller's may change, and the cache keeps them
 	question, repeated := s.refusals.Ask(&c, &d)
 	if repeated {
 		return d, nil

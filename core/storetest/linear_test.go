@@ -51,7 +51,7 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 			d, err := s.Take(ctx, c)
 			mu.Lock()
 			defer mu.Unlock()
-			if old, ok := stale[c.User]; ok && c.Mode == machine.ModePeek {
+			if old, ok := stale[c.User]; ok && c.Ask().Mode == machine.ModePeek {
 				return old, nil
 			}
 			stale[c.User] = d
@@ -68,8 +68,8 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 		}},
 		"a charge forgotten": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
 			d, err := s.Take(ctx, c)
-			if d.Allowed && c.Mode != machine.ModePeek {
-				_ = s.Reset(ctx, c.User, c.Action, c.Limits)
+			if d.Allowed && c.Ask().Mode != machine.ModePeek {
+				_ = s.Reset(ctx, c.User, c.Action, c.Limits())
 			}
 			return d, err
 		}},

@@ -888,8 +888,8 @@ var refundRules = []promise{
 
 	{"a Peek has no receipt", func(s *script) {
 		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
-		d, err := s.f.Store.Take(s.Context(), core.Charge{
-			User: a.user, Action: a.action, Limits: a.l.Limits(), Ask: machine.Ask{Cost: 1, Mode: machine.ModePeek}, Receipt: true})
+		d, err := s.f.Store.Take(s.Context(), core.Charge{User: a.user, Action: a.action, Cost: 1}.With(core.Terms{
+			Limits: a.l.Limits(), Ask: machine.Ask{Mode: machine.ModePeek}, Receipt: true}))
 		a.check("Take(Peek, Receipt)", d, err, pass(2, 2, 0))
 		if err := a.l.Refund(s.Context(), d); err != core.ErrNoReceipt {
 			s.Errorf("Refund: %v", err)

@@ -17,8 +17,7 @@ type mapStore struct {
 	mu     sync.Mutex
 	now    func() int64 // microseconds
 	states map[stateID]machine.State
-	limits map[stateID]core.Limit // those that wrote the states; nil if nobody asks
-	greedy bool                   // gives nothing back
+	greedy bool // gives nothing back
 }
 
 type stateID struct{ user, action, identity string }
@@ -38,17 +37,16 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	subjects := append([]core.Charge{c}, c.And...)
-	var states []machine.State
-	for _, o := range subjects {
-		for _, l := range o.Limits {
-			states = append(states, s.states[idOf(o.User, o.Action, &l)])
+	var entries []machine.Entry
+	for o := &c; o != nil; o = o.Next() {
+		for _, l := range o.Limits() {
+			entries = append(entries, machine.Entry{State: s.states[idOf(o.User, o.Action, &l)]})
 		}
 	}
-	d := c.Commit(states, now, c.Check(states, now))
-	for _, o := range subjects {
-		s.write(o.User, o.Action, o.Limits, states[:len(o.Limits)])
-		states = states[len(o.Limits):]
+	d := c.Commit(entries, now, c.Check(entries, now))
+	for o := &c; o != nil; o = o.Next() {
+		s.write(o.User, o.Action, o.Limits(), entries)
+		entries = entries[len(o.Limits()):]
 	}
 	if !s.greedy {
 		d.Issue(s)
@@ -58,15 +56,10 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error)
 
 func (s *mapStore) Joins(string, string) bool { return true }
 
-func (s *mapStore) write(user, action string, limits []core.Limit, states []machine.State) {
+func (s *mapStore) write(user, action string, limits []core.Limit, entries []machine.Entry) {
 	for i, l := range limits {
-		if states[i].Dirty {
-			id := idOf(user, action, &l)
-			states[i].Dirty = false
-			s.states[id] = states[i]
-			if s.limits != nil {
-				s.limits[id] = l
-			}
+		if entries[i].Dirty {
+			s.states[idOf(user, action, &l)] = entries[i].State
 		}
 	}
 }
@@ -79,12 +72,12 @@ func (s *mapStore) Dated() {}
 func (s *mapStore) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	states := make([]machine.State, len(r.Limits))
+	entries := make([]machine.Entry, len(r.Limits))
 	for i, l := range r.Limits {
-		states[i] = s.states[idOf(r.User, r.Action, &l)]
+		entries[i].State = s.states[idOf(r.User, r.Action, &l)]
 	}
-	done = r.Amend(states, s.now(), a)
-	s.write(r.User, r.Action, r.Limits, states)
+	done = r.Amend(entries, s.now(), a)
+	s.write(r.User, r.Action, r.Limits, entries)
 	return done, nil
 }
 
@@ -101,16 +94,13 @@ func (s *mapStore) Reset(_ context.Context, user, action string, limits []core.L
 func mapFixture(sweeps bool) Fixture {
 	now := time.Now().UnixMicro()
 	s := newMapStore(func() int64 { return now })
-	if sweeps {
-		s.limits = map[stateID]core.Limit{}
-	}
 	return Fixture{Store: s, Now: func() time.Time { return time.UnixMicro(now) }, Advance: func(d time.Duration) {
 		now += int64(d / time.Microsecond)
 		if !sweeps {
 			return
 		}
 		for id, state := range s.states {
-			if l := s.limits[id]; !state.Exists || (l.Rule().Expires(&state)+999)/1000*1000 <= now {
+			if (state.Expires+999)/1000*1000 <= now {
 				delete(s.states, id)
 			}
 		}

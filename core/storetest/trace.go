@@ -99,7 +99,9 @@ type eager struct {
 
 func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	if s.ahead > 0 {
-		c.Ahead, c.Receipt = s.ahead, true
+		t := c.Terms()
+		t.Ahead, t.Receipt = s.ahead, true
+		c = c.With(t)
 	}
 	return s.Store.Take(ctx, c)
 }

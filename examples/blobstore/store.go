@@ -54,22 +54,18 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
 	s.sweep(now)
-	subjects := append([]core.Charge{c}, c.And...)
-	var states []machine.State
-	for _, o := range subjects {
-		its, err := s.load(o.User, o.Action, o.Limits, now)
+	var entries []machine.Entry
+	for o := &c; o != nil; o = o.Next() {
+		its, err := s.load(o.User, o.Action, o.Limits(), now)
 		if err != nil {
 			return core.Decision{}, err
 		}
-		states = append(states, its...)
+		entries = append(entries, its...)
 	}
-	d := c.Commit(states, now, c.Check(states, now))
-	for _, o := range subjects {
-		n := len(o.Limits)
-		if err := s.save(o.User, o.Action, o.Limits, states[:n]); err != nil {
-			return core.Decision{}, err
-		}
-		states = states[n:]
+	d := c.Commit(entries, now, c.Check(entries, now))
+	for o := &c; o != nil; o = o.Next() {
+		s.save(o.User, o.Action, o.Limits(), entries, now)
+		entries = entries[len(o.Limits()):]
 	}
 	d.Issue(s)
 	return d, nil
@@ -81,16 +77,17 @@ func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
-	states, err := s.load(r.User, r.Action, r.Limits, now)
+	entries, err := s.load(r.User, r.Action, r.Limits, now)
 	if err != nil {
 		return false, err
 	}
-	done = r.Amend(states, now, a)
-	return done, s.save(r.User, r.Action, r.Limits, states)
+	done = r.Amend(entries, now, a)
+	s.save(r.User, r.Action, r.Limits, entries, now)
+	return done, nil
 }
 
 // Dated says that the store knows the time of day, which a CalendarWindow needs: its instants count
-// from 1970. A store whose instants do not sets State.Epoch.
+// from 1970. A store whose instants do not sets Entry.Epoch.
 func (s *Store) Dated() {}
 
 // Reset deletes the states of the limits.
@@ -110,37 +107,35 @@ func keyOf(user, action string, l *core.Limit) key {
 	return key{user, action, l.Identity()}
 }
 
-func (s *Store) load(user, action string, limits []core.Limit, now int64) ([]machine.State, error) {
-	states := make([]machine.State, len(limits))
+func (s *Store) load(user, action string, limits []core.Limit, now int64) ([]machine.Entry, error) {
+	entries := make([]machine.Entry, len(limits))
 	for i := range limits {
 		b := s.blobs[keyOf(user, action, &limits[i])]
 		if b.expires <= now {
 			continue
 		}
-		if err := states[i].UnmarshalBinary(b.state); err != nil {
+		var err error
+		if entries[i].State, err = limits[i].Rule().Unmarshal(b.state); err != nil {
 			return nil, err
 		}
 	}
-	return states, nil
+	return entries, nil
 }
 
-func (s *Store) save(user, action string, limits []core.Limit, states []machine.State) error {
+// save saves the states that have changed. The entries begin with those of the limits.
+func (s *Store) save(user, action string, limits []core.Limit, entries []machine.Entry, now int64) {
 	for i := range limits {
-		if !states[i].Dirty {
+		e := &entries[i]
+		if !e.Dirty {
 			continue
 		}
 		k := keyOf(user, action, &limits[i])
-		if !states[i].Exists {
+		if e.Expires <= now {
 			delete(s.blobs, k)
 			continue
 		}
-		b, err := states[i].MarshalBinary()
-		if err != nil {
-			return err
-		}
-		s.blobs[k] = blob{b, limits[i].Rule().Expires(&states[i])}
+		s.blobs[k] = blob{limits[i].Rule().Marshal(e.State), e.Expires}
 	}
-	return nil
 }
 
 // sweep looks at three blobs, which range picks at random, and deletes those that have

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Fault says what becomes of a command's reply: what the client is sent in its
@@ -29,6 +30,7 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	fault    Fault
+	pause    time.Duration // between two bytes of a reply
 	answer   func(command []string) []byte
 	instead  func(command []string) (mine bool, reply []byte)
 	commands [][]string
@@ -63,6 +65,13 @@ func (p *Proxy) Spoil(f Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fault = f
+}
+
+// Split has every reply from now on be sent a byte at a time, with such a pause before each; 0 ends that.
+func (p *Proxy) Split(pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause = pause
 }
 
 // Answer has f answer commands in the server's place, which does not see them; what f
@@ -139,7 +148,7 @@ func (p *Proxy) serve(client net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault, answer, instead := p.fault, p.answer, p.instead
+		fault, answer, instead, pause := p.fault, p.answer, p.instead, p.pause
 		opening := slices.Contains([]string{"hello", "client", "auth", "select", "cluster", "command", "ping"}, command[0])
 		if !opening {
 			p.commands = append(p.commands, command)
@@ -171,6 +180,12 @@ func (p *Proxy) serve(client net.Conn) {
 		send, hangUp := reply.Bytes(), false
 		if fault != nil && !opening {
 			send, hangUp = fault(command, send)
+		}
+		for ; pause > 0 && len(send) > 1; send = send[1:] {
+			if _, err := client.Write(send[:1]); err != nil {
+				return
+			}
+			time.Sleep(pause)
 		}
 		if _, err := client.Write(send); err != nil || hangUp {
 			return

@@ -47,7 +47,7 @@ func (s *slotStore) Take(ctx context.Context, c core.Charge) (core.Decision, err
 	}
 	d, err := s.Store.Take(ctx, c)
 	d.Issue(s)
-	if s.late > 0 && c.Mode != machine.ModePeek {
+	if s.late > 0 && c.Ask().Mode != machine.ModePeek {
 		select {
 		case <-time.After(s.late):
 		case <-ctx.Done():

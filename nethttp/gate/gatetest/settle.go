@@ -150,7 +150,7 @@ type settling struct {
 }
 
 func (s *settling) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if !c.Receipt && s.err != nil {
+	if !c.Receipt() && s.err != nil {
 		return core.Decision{}, s.err
 	}
 	d, err := s.Store.Take(ctx, c)

@@ -208,7 +208,7 @@ func Decides(d core.Decision) func() core.Store {
 	return func() core.Store {
 		return Answers(func(c core.Charge) (core.Decision, error) {
 			d := d
-			d.Limit = c.Limits[d.Binding].Quota()
+			d.Limit = c.Limits()[d.Binding].Quota()
 			return d, nil
 		})
 	}
@@ -227,7 +227,7 @@ func memory() core.Store { return memorystore.New(nil) }
 func charges(s *Store) (charges []string) {
 	for _, c := range s.Charges() {
 		peek := ""
-		if c.Mode == machine.ModePeek {
+		if c.Ask().Mode == machine.ModePeek {
 			peek = " peek"
 		}
 		// Gin and Echo write their templates in another way.

@@ -35,14 +35,16 @@ func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, error)
 	s.sends()
 	s.travel()
 	if s.declared != (core.Limit{}) {
-		c.Limits = []core.Limit{s.declared}
+		t := c.Terms()
+		t.Limits = []core.Limit{s.declared}
+		c = c.With(t)
 	}
 	d, err := s.store.Take(context.WithoutCancel(ctx), c)
 	if at, ok := ctx.Value(instantKey{}).(*time.Time); ok {
 		*at = time.Now()
 	}
 	s.mu.Lock()
-	if d.Allowed && c.Mode == machine.ModeCharge {
+	if d.Allowed && c.Ask().Mode.Asks() {
 		s.charges = append(s.charges, time.Now())
 	}
 	s.mu.Unlock()
@@ -373,7 +375,7 @@ func TestRecountFindsAnExcess(t *testing.T) {
 					}
 					takeAll := func() {
 						for {
-							d, err := s.take(t.Context(), core.Charge{User: "everybody", Action: "call", Limits: []core.Limit{limit}, Ask: machine.Ask{Cost: 1}})
+							d, err := s.take(t.Context(), core.Charge{User: "everybody", Action: "call", Cost: 1}.With(core.Terms{Limits: []core.Limit{limit}}))
 							if err != nil || !d.Allowed {
 								return
 							}

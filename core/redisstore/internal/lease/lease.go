@@ -73,12 +73,12 @@ func (t *Table) Counts() (taken, returned, lost uint64) {
 // charge: if one of its limits is not leased or never has room for its cost, or if it is a Peek, forced, a ban
 // by hand, ahead of its time, or of several subjects.
 func Of(c *core.Charge) time.Duration {
-	if c.Mode != machine.ModeCharge || c.Ahead > 0 || c.Ban > 0 || c.And != nil {
+	if ask := c.Ask(); !ask.Mode.Asks() || ask.Ahead > 0 || ask.Ban > 0 || c.Next() != nil {
 		return 0
 	}
-	least := int64(0)
-	for i := range c.Limits {
-		switch r := c.Limits[i].Rule(); {
+	least, limits := int64(0), c.Limits()
+	for i := range limits {
+		switch r := limits[i].Rule(); {
 		case r.Kind == machine.KindBan:
 		case r.Lease == 0 || c.Cost > r.Max:
 			return 0
@@ -98,7 +98,7 @@ type shard struct {
 
 type key struct {
 	user, action string
-	limits       uint64 // a hash
+	limits       *core.Limit // the first one
 }
 
 func (t *Table) shard(user string) *shard {
@@ -118,7 +118,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return t.server.Decide(ctx, *c)
 		}
-		if g, left := h.use(c.Cost, c.Receipt, now); g != nil {
+		if g, left := h.use(c.Cost, c.Receipt(), now); g != nil {
 			s.mu.Unlock()
 			return g.answer(c, left, now), nil
 		}
@@ -146,7 +146,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			h.want = units
 			go t.fetch(s, h, f, units, now)
 		case pause:
-			f = after(h.delay(now))
+			f = after(h.delay(now, 0))
 		}
 		h.waiting += c.Cost
 		s.mu.Unlock()
@@ -211,10 +211,8 @@ func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *hol
 // fetch takes units for a holding. Nothing is recorded if they are refused: the callers have the
 // server decide then.
 func (t *Table) fetch(s *shard, h *holding, f *pendingCall, units int64, sent time.Time) {
-	c := core.Charge{
-		User: h.user, Action: h.action, Limits: h.limits,
-		Ask: machine.Ask{Cost: units, Patient: true}, Receipt: true,
-	}
+	c := h.charge
+	c.Cost = units
 	d, err := t.server.Decide(context.Background(), c)
 	now := time.Now()
 	s.mu.Lock()
@@ -244,8 +242,9 @@ func (t *Table) learn(h *holding, d *core.Decision, cost int64, sent, now time.T
 // CalendarWindow ends with its window.
 func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts := h.lease
-	for i := range h.limits {
-		if r := h.limits[i].Rule(); r.Kind != machine.KindBan && r.AtOnce() {
+	limits := h.charge.Limits()
+	for i := range limits {
+		if r := limits[i].Rule(); r.Kind != machine.KindBan && r.AtOnce() {
 			lasts = min(lasts, time.Duration(g.receipt.Readings[i].Rest.Whole)*time.Microsecond)
 		}
 	}
@@ -260,7 +259,7 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
 	if g.over = true; g.left > 0 {
 		now := time.Now()
-		delay := h.delay(now)
+		delay := h.delay(now, 0)
 		h.owe(now)
 		s.mu.Unlock()
 		time.Sleep(delay)
@@ -293,7 +292,7 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 // has deleted or banned. If one of them counts all of the user's actions, it is for all actions. The units
 // are not given back: their charge may be gone.
 func (t *Table) Drop(user, action string, limits []core.Limit) {
-	all := slices.ContainsFunc(limits, core.Limit.IsPerUser)
+	all := slices.ContainsFunc(limits, func(l core.Limit) bool { return l.IsPerUser() })
 	s := t.shard(user)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,15 +307,9 @@ func (t *Table) Drop(user, action string, limits []core.Limit) {
 
 // holding returns the holding of a charge, or nil if there is no room for one more.
 func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room int) *holding {
-	k := key{c.User, c.Action, 0}
-	for i := range c.Limits {
-		k.limits = k.limits*31 + c.Limits[i].Rule().Hash + uint64(c.Limits[i].Quota())
-	}
-	h := s.held[k]
-	if h != nil {
-		if !slices.Equal(h.limits, c.Limits) {
-			return nil // of the same hash
-		}
+	limits := c.Limits()
+	k := key{c.User, c.Action, &limits[0]}
+	if h := s.held[k]; h != nil {
 		return h
 	}
 	if len(s.held) >= room && !s.sweep(now, room) {
@@ -326,10 +319,13 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 		s.held = map[key]*holding{}
 	}
 	k.user, k.action = strings.Clone(c.User), strings.Clone(c.Action)
-	h = &holding{
-		user: k.user, action: k.action, limits: slices.Clone(c.Limits),
+	fetch, t := *c, c.Terms()
+	fetch.User, fetch.Action = k.user, k.action
+	t.Mode, t.Receipt = machine.ModePatient, true
+	h := &holding{
+		charge: fetch.With(t),
 		demand: demand{lease: lease, since: now}, budget: budget{pace: min(pace, lease*11/20)},
-		bans: slices.ContainsFunc(c.Limits, func(l core.Limit) bool { return l.Rule().Kind == machine.KindBan }),
+		bans: slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Rule().Kind == machine.KindBan }),
 	}
 	s.held[k] = h
 	return h

@@ -25,7 +25,7 @@ func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
 		},
 		Timeout: time.Second,
 	}, Room)
-	c := core.Charge{User: "alice", Action: "call", Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}}
+	c := core.Charge{User: "alice", Action: "call"}.With(core.Terms{Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}})
 	c.Cost = 1
 	ask := func() {
 		d, err := table.Take(t.Context(), &c, 20*time.Millisecond)

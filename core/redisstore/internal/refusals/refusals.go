@@ -48,12 +48,12 @@ type Question struct {
 // Ask repeats the refusal of an equal charge. Otherwise Redis is asked: [Cache.Note] needs the question.
 // The cache keeps the charge's limits, which may not change afterwards.
 func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool) {
-	switch {
-	case c.Mode == machine.ModePeek || n.off:
+	switch ask := c.Ask(); {
+	case ask.Mode == machine.ModePeek || n.off:
 		return Question{}, false
-	case c.Mode != machine.ModeCharge || c.And != nil || c.Ahead > 0 || c.Ban > 0:
-		for i := range 1 + len(c.And) {
-			n.Begin(c.Subject(i).User, c.Subject(i).Action)
+	case !ask.Mode.Asks() || c.Next() != nil || ask.Ahead > 0 || ask.Ban > 0:
+		for o := c; o != nil; o = o.Next() {
+			n.Begin(o.User, o.Action)
 		}
 		return Question{changes: true}, false
 	}
@@ -68,15 +68,15 @@ func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool
 		}
 		k.renewing = true
 	}
-	q.round = r.enter(who, c.Limits)
+	q.round = r.enter(who, c.Limits())
 	return q, false
 }
 
 // Note notes what Redis has answered. It keeps the readings, which it changes.
 func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []machine.Reading, err error) {
 	if q.changes {
-		for i := range 1 + len(c.And) {
-			n.End(c.Subject(i).User, c.Subject(i).Action, err)
+		for o := c; o != nil; o = o.Next() {
+			n.End(o.User, o.Action, err)
 		}
 	}
 	r := q.row
@@ -85,16 +85,16 @@ func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []mac
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	round := r.enter(q.who, c.Limits)
+	round := r.enter(q.who, c.Limits())
 	switch {
 	case d.Allowed:
 		// A charge by such a limit moves states that other actions of the user share.
-		perUser := slices.ContainsFunc(c.Limits, core.Limit.IsPerUser)
+		perUser := slices.ContainsFunc(c.Limits(), func(l core.Limit) bool { return l.IsPerUser() })
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
-		if hold := Sure(lasts(*c, d, readings)); hold > 0 {
+		if hold := Sure(lasts(c, d, readings)); hold > 0 {
 			r.keep(c, &refusal{
-				who: q.who, limits: c.Limits, cost: c.Cost, readings: readings,
+				who: q.who, limits: c.Limits(), cost: c.Cost, readings: readings,
 				sent: q.sent, got: n.now(), until: q.sent + min(hold, repeat),
 			})
 		}
@@ -162,7 +162,7 @@ func (n *Cache) row(user, action string) (*row, identity) {
 // find returns the refusal of an equal charge, or nil.
 func (r *row) find(who identity, c *core.Charge) *refusal {
 	for _, k := range r.kept {
-		if k != nil && k.who == who && k.cost == c.Cost && slices.Equal(k.limits, c.Limits) {
+		if k != nil && k.who == who && k.cost == c.Cost && core.SameLimits(k.limits, c.Limits()) {
 			return k
 		}
 	}
@@ -188,13 +188,13 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 // charge may change their state: an action in a larger window can lengthen the wait for a
 // smaller one.
 func (r *row) enter(who identity, limits []core.Limit) uint64 {
-	if r.who == who && slices.Equal(r.by, limits) {
+	if r.who == who && core.SameLimits(r.by, limits) {
 		return r.round
 	}
 	r.who, r.by = who, limits
 	r.round++
 	for i, k := range r.kept {
-		if k != nil && k.who == who && !slices.Equal(k.limits, limits) {
+		if k != nil && k.who == who && !core.SameLimits(k.limits, limits) {
 			r.kept[i] = nil
 		}
 	}
@@ -231,28 +231,31 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 // lasts returns how long an equal charge gets the same answer, if nothing else is charged. d is a
 // refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
 // readings do not tell.
-func lasts(c core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
+func lasts(c *core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
+	limits := c.Limits()
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {
 	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight: // a slot may be free at any moment
 		return 0
 	case d.Reason != core.ReasonBanned:
-		if c.Cost > 1 || slices.ContainsFunc(c.Limits, records) {
+		if c.Cost > 1 || slices.ContainsFunc(limits, records) {
 			return 0
 		}
-		if lease := time.Duration(c.Limits[0].Rule().Lease) * time.Microsecond; lease > 0 { // then units of other processes come back
+		if lease := time.Duration(limits[0].Rule().Lease) * time.Microsecond; lease > 0 { // then units of other processes come back
 			return min(d.RetryAfter, lease)
 		}
 		return d.RetryAfter
 	}
 	// While a ban lasts, nothing is recorded and Remaining is 0. The limits before the ban policy
 	// say which of them binds.
-	last := len(c.Limits) - 1
+	last := len(limits) - 1
 	ban := time.Duration(readings[last].Wait) * time.Microsecond
-	c.Limits, c.Receipt = c.Limits[:last], false
-	own := c.Answer(readings[:last], 0)
-	for i := range c.Limits {
-		if !c.Limits[i].Rule().Foreseen(&readings[i], own.Allowed && last > 1) {
+	t := c.Terms()
+	t.Limits, t.Receipt = limits[:last], false
+	unbanned := c.With(t)
+	own := unbanned.Answer(readings[:last], 0)
+	for i := range limits[:last] {
+		if !limits[i].Rule().Foreseen(&readings[i], own.Allowed && last > 1) {
 			return 0
 		}
 	}

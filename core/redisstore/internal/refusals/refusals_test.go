@@ -15,15 +15,15 @@ func TestRefusalsAreBounded(t *testing.T) {
 	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
 	const most = rows * perRow
 	for i := range 8 * most {
-		c := &core.Charge{User: fmt.Sprint("user ", i), Action: "a", Limits: limits, Ask: machine.Ask{Cost: 1}}
+		c := core.Charge{User: fmt.Sprint("user ", i), Action: "a", Cost: 1}.With(core.Terms{Limits: limits})
 		var d core.Decision
-		q, repeated := n.Ask(c, &d)
+		q, repeated := n.Ask(&c, &d)
 		if repeated {
 			t.Fatalf("%+v before the first answer", d)
 		}
 		full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
-		n.Note(q, c, c.Answer(full, 0), full, nil)
-		if _, repeated = n.Ask(c, &d); !repeated || d.Allowed || d.Source != core.SourceCache {
+		n.Note(q, &c, c.Answer(full, 0), full, nil)
+		if _, repeated = n.Ask(&c, &d); !repeated || d.Allowed || d.Source != core.SourceCache {
 			t.Fatalf("%+v, %t", d, repeated)
 		}
 	}
@@ -45,13 +45,14 @@ func TestRefusalsAreBounded(t *testing.T) {
 type asker struct {
 	*testing.T
 	*Cache
-	limits []core.Limit
+	charge core.Charge
 }
 
 func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 	var d core.Decision
-	c := &core.Charge{User: "u", Action: action, Limits: a.limits, Ask: machine.Ask{Cost: 1}}
-	q, repeated := a.Ask(c, &d)
+	c := a.charge
+	c.Action = action
+	q, repeated := a.Ask(&c, &d)
 	if !repeated {
 		meanwhile()
 		readings := []machine.Reading{{Fits: !full}}
@@ -59,7 +60,7 @@ func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 			readings[0].Rest.Whole, readings[0].Wait = 120_000_000, 60_000_000
 		}
 		d = c.Answer(readings, 0)
-		a.Note(q, c, d, readings, nil)
+		a.Note(q, &c, d, readings, nil)
 	}
 	if d.Allowed == full {
 		a.Errorf("%s: %+v", action, d)
@@ -68,7 +69,9 @@ func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 }
 
 func newAsker(t *testing.T) *asker {
-	return &asker{t, New(func() time.Duration { return 0 }, false), []core.Limit{core.Funnel(2, core.Every(time.Minute)).PerUser()}}
+	perUser := []core.Limit{core.Funnel(2, core.Every(time.Minute)).PerUser()}
+	charge := core.Charge{User: "u", Cost: 1}.With(core.Terms{Limits: perUser})
+	return &asker{t, New(func() time.Duration { return 0 }, false), charge}
 }
 
 func nothing() {}
