@@ -164,8 +164,8 @@
 //	killed, loses its data               the process's limit, then a new one  two quotas
 //	not running at start-up, stopped,    the process's limit                  one quota
 //	  hung
-//	connections cut; replies late, lost  the process's limit                  one quota
-//	  or corrupt
+//	connections cut, or forgotten by a   the process's limit                  one quota
+//	  NAT; replies late, lost or corrupt
 //	out of memory, READONLY, LOADING,    the process's limit                  one quota
 //	  NOAUTH, WRONGPASS, NOPERM
 //	a stall shorter than two timeouts    the process's limit for the calls    one quota
@@ -212,7 +212,8 @@
 // not printable or have a meaning in a key are escaped as %XX. A user or action of more than
 // 128 bytes is replaced by ~ and its digest. So any two users have different keys.
 // Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same
-// name, even if their users are not the same people. Options.Secret keeps users' names out of Redis.
+// name, even if their users are not the same people. The log says so once (code
+// "redis-shared-prefix"). Options.Secret keeps users' names out of Redis.
 //
 // If [Options].Tag returns another name for a user, that name is the hash tag, and the user follows it:
 //

@@ -3,6 +3,7 @@ package redisstore
 // Whether Redis may evict limits.
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"sync"
@@ -37,10 +38,13 @@ func (s *Store) checkEviction() {
 	defer p.mu.Unlock()
 	if now := time.Now(); !now.Before(p.next) {
 		p.next = now.Add(checkEvery)
-		go s.batches.Ask("", func(send batch.Send) error {
-			s.readEviction(send)
-			return nil
-		})
+		go func() {
+			_ = s.batches.Ask("", func(send batch.Send) error {
+				s.readEviction(send)
+				return nil
+			})
+			s.checkPrefix(context.Background())
+		}()
 	}
 }
 

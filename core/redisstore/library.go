@@ -115,7 +115,7 @@ func (s *Store) way(server string) *way {
 func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	w := s.way(s.batches.Server(key))
-	if now, next := time.Now(), w.next.Load(); now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
+	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
 		go s.batches.Ask(key, func(send batch.Send) error { return s.find(send, w) })
 	}
 	if w.functions.Load() {
@@ -148,7 +148,9 @@ func (s *Store) find(send batch.Send, w *way) error {
 		lacks = s.findLibrary(send, w)
 	}
 	if lacks != nil {
-		wait = findScripts
+		if wait = findScripts; asScript(lacks) { // a replica may be promoted
+			wait = findAnswer
+		}
 		if _, err := send([]any{"eval", take.source, 0}, 0); err != nil {
 			w.next.Store(time.Now().Add(findAnswer).UnixNano())
 			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, or connect to Redis without the proxy before it", lacks, err)

@@ -35,14 +35,15 @@ var (
 // Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
 // closing, and does not close the client.
 type Store struct {
-	options  Options // with the defaults
-	batches  *batch.Queue
-	refusals *refusals.Cache
-	leases   *lease.Table
-	eviction evictionCheck
-	ways     sync.Map         // *way, by address: how a server runs programs
-	clock    func() time.Time // this process's, which says the periods of calendar windows
-	requests [64]atomic.Pointer[request]
+	options       Options // with the defaults
+	batches       *batch.Queue
+	refusals      *refusals.Cache
+	leases        *lease.Table
+	eviction      evictionCheck
+	prefixChecked atomic.Bool
+	ways          sync.Map         // *way, by address: how a server runs programs
+	clock         func() time.Time // this process's, which says the periods of calendar windows
+	requests      [64]atomic.Pointer[request]
 }
 
 // New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
@@ -183,6 +184,7 @@ func (s *Store) Connect(ctx context.Context) error {
 	if err != nil {
 		return s.explain(ctx, start, err)
 	}
+	s.checkPrefix(ctx)
 	return nil
 }
 

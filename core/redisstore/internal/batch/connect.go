@@ -60,6 +60,7 @@ func (q *Queue) openAll(ctx context.Context, each func(string, Send) error) (err
 		if err := q.open(ctx, server); err != nil {
 			return err
 		}
+		q.reached.Store(true)
 		addr := ""
 		if !q.single {
 			addr = server.Options().Addr
