@@ -255,7 +255,7 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 		if its.Subject = i; !its.Allowed {
 			return its, nil
 		}
-		if i == len(charged) || its.binds(&d) {
+		if i == len(charged) || its.claim().binds(d.claim()) {
 			d = its
 		}
 	}
@@ -266,7 +266,7 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 	if err = decide(ctx, ask, charged, &its); err != nil {
 		return Decision{}, err
 	}
-	if its.Subject = at[its.Subject]; its.binds(&d) {
+	if its.Subject = at[its.Subject]; its.claim().binds(d.claim()) {
 		return its, nil
 	}
 	d.receipt = its.receipt

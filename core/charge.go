@@ -130,17 +130,17 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 //
 // A ban policy counts a refusal by the limits of its own subject only.
 func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision) {
-	all := entries
+	rest, further := entries, Decision{}
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
 		n := len(o.terms.Limits)
-		o.commit(entries[:n], now, passes)
-		d.join(i, o, func(i int) *machine.Reading { return &entries[i].Reading })
-		entries = entries[n:]
+		o.commit(d.subject(i, &further), rest[:n], now, passes)
+		d.join(&further)
+		rest = rest[n:]
 	}
 	if c.keeps() {
-		readings := make([]machine.Reading, len(all)-len(entries))
+		readings := make([]machine.Reading, len(entries)-len(rest))
 		for i := range readings {
-			readings[i] = all[i].Reading
+			readings[i] = entries[i].Reading
 		}
 		d.conclude(c, readings, now)
 	}
@@ -148,7 +148,7 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 }
 
 // commit is Commit for the entries of one subject.
-func (c *Charge) commit(entries []machine.Entry, now int64, passes bool) {
+func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
 	t := c.terms
 	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range entries {
@@ -173,16 +173,21 @@ func (c *Charge) commit(entries []machine.Entry, now int64, passes bool) {
 			r.Refuse(e, now, c.Cost, !banned && (limited || r.Kind != machine.KindBan), t.Mode == machine.ModePatient && !passes)
 		}
 		r.Read(e, now, c.Cost)
+		d.add(c, i, &e.Reading)
 	}
 }
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
-	its := readings
+	rest, further := readings, Decision{}
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		d.join(i, o, func(i int) *machine.Reading { return &its[i] })
-		its = its[len(o.terms.Limits):]
+		own := d.subject(i, &further)
+		for j := range o.terms.Limits {
+			own.add(o, j, &rest[j])
+		}
+		d.join(&further)
+		rest = rest[len(o.terms.Limits):]
 	}
 	if c.keeps() {
 		d.conclude(c, slices.Clone(readings), now) // a store may change its own
@@ -190,14 +195,19 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	return d
 }
 
-// join makes a zero decision that of the first subject, or of the i-th one if that binds.
-func (d *Decision) join(i int, c *Charge, reading func(i int) *machine.Reading) {
-	own := Decision{Allowed: true, Source: SourceStore, Subject: i}
-	for j := range c.terms.Limits {
-		own.add(c, j, reading(j))
+// subject begins the decision about the i-th subject: in d, or if it is not the first in further.
+func (d *Decision) subject(i int, further *Decision) *Decision {
+	if i > 0 {
+		d = further
 	}
-	if i == 0 || own.binds(d) {
-		*d = own
+	*d = Decision{Allowed: true, Source: SourceStore, Subject: i}
+	return d
+}
+
+// join makes d that about a further subject if there is one that binds.
+func (d *Decision) join(further *Decision) {
+	if further.Subject > 0 && further.claim().binds(d.claim()) {
+		*d = *further
 	}
 }
 
@@ -219,25 +229,36 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
 		if takeSlots(o.terms.Limits) {
-			d.receipt.slots = newTakenSlots(o.terms.slotWaiters)
+			d.receipt.slots = newTakenSlots(d.receipt, o.terms.slotWaiters)
 		}
 		readings = readings[n:]
 	}
 }
 
-// binds reports whether the decision of a limit or a subject binds rather than that of those before it.
-func (o *Decision) binds(d *Decision) bool {
+// A claim is what says which limit or subject binds.
+type claim struct {
+	allowed, inFlight      bool
+	remaining              int
+	retryAfter, resetAfter time.Duration
+}
+
+func (d *Decision) claim() claim {
+	return claim{d.Allowed, d.Reason == ReasonInFlight, d.Remaining, d.RetryAfter, d.ResetAfter}
+}
+
+// binds reports whether a limit or a subject binds rather than those before it.
+func (o claim) binds(d claim) bool {
 	switch {
-	case o.Allowed != d.Allowed:
-		return d.Allowed
-	case (o.Reason == ReasonInFlight) != (d.Reason == ReasonInFlight): // a slot may be free at any moment
-		return d.Reason == ReasonInFlight
-	case o.Allowed && o.Remaining != d.Remaining:
-		return o.Remaining < d.Remaining
-	case o.RetryAfter != d.RetryAfter:
-		return o.RetryAfter > d.RetryAfter
+	case o.allowed != d.allowed:
+		return d.allowed
+	case o.inFlight != d.inFlight: // a slot may be free at any moment
+		return d.inFlight
+	case o.allowed && o.remaining != d.remaining:
+		return o.remaining < d.remaining
+	case o.retryAfter != d.retryAfter:
+		return o.retryAfter > d.retryAfter
 	}
-	return o.ResetAfter > d.ResetAfter
+	return o.resetAfter > d.resetAfter
 }
 
 // add adds the reading of the i-th limit to the decision: the enforced ones come first, then the
@@ -268,22 +289,21 @@ func (d *Decision) addBan(v *machine.Reading) {
 // bind adds an enforced limit's reading.
 func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 	l := &c.terms.Limits[i]
-	its := Decision{
-		Allowed: v.Fits, Remaining: int(l.rule.Remaining(v)),
-		RetryAfter: l.retryAfter(v, c.Cost), ResetAfter: micros(v.Rest.Ceil()),
-	}
-	if !v.Fits {
-		its.Reason = ReasonLimited
-		if l.rule.TakesSlots() && c.Cost <= l.rule.Max {
-			its.Reason = ReasonInFlight
+	own := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
+	own.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
+	if i == 0 || own.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), own.retryAfter, own.resetAfter
+		switch d.Allowed = v.Fits; {
+		case own.inFlight:
+			d.Reason = ReasonInFlight
+		case v.Fits:
+			d.Reason = ""
+		default:
+			d.Reason = ReasonLimited
 		}
 	}
-	if i == 0 || its.binds(d) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), its.RetryAfter, its.ResetAfter
-		d.Allowed, d.Reason = its.Allowed, its.Reason
-	}
-	if i == 0 || its.Remaining < d.Remaining {
-		d.Remaining = its.Remaining
+	if i == 0 || own.remaining < d.Remaining {
+		d.Remaining = own.remaining
 	}
 }
 

@@ -5,6 +5,7 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -93,8 +94,30 @@ func (c *Charge) whole() Decision {
 // them loses its data. With [Divide] the n processes together allow the limit once, rounded up. A
 // call that timed out may have been charged in store and is decided by other too. Store may then
 // refuse earlier, but never later. A ban made in one store does not hold in the other.
+//
+// Store is the one that can fail. If it always has an answer, as a memorystore has, other is never asked, and
+// the log says so (code "fallback-unused").
 func Fallback(store, other Store) Store {
+	if answers(store) {
+		slog.Default().Warn("core: Fallback: the first store always has an answer, so the second is never asked; give the shared store first, as in Fallback(redisstore.New(rdb, nil), memorystore.New(nil))",
+			"code", "fallback-unused")
+	}
 	return &fallback{newBreaker(store, "Fallback", "core: the store fails; its fallback decides until it answers"), mustStore(other, "Fallback")}
+}
+
+// answers reports whether a store always has an answer: it is in process, or lets actions pass without one.
+func answers(store Store) bool {
+	switch s := store.(type) {
+	case machine.Sized, *failOpen, *shadow:
+		return true
+	case *fallback:
+		return answers(s.other)
+	case *observe:
+		return answers(s.Store)
+	case *divide:
+		return answers(s.Store)
+	}
+	return false
 }
 
 // afterDeadline is the time that the second store has if the caller's own deadline has ended.

@@ -7,8 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -68,9 +70,13 @@ func (l *Limiter) Lease() time.Duration {
 	if l == nil {
 		return 0
 	}
+	return shortestLease(l.limits)
+}
+
+func shortestLease(limits []Limit) time.Duration {
 	lease := time.Duration(0)
-	for i := range l.limits {
-		if x := &l.limits[i]; x.rule.TakesSlots() && (lease == 0 || x.period < lease) {
+	for i := range limits {
+		if x := &limits[i]; x.rule.TakesSlots() && (lease == 0 || x.period < lease) {
 			lease = x.period
 		}
 	}
@@ -86,12 +92,42 @@ type takenSlots struct {
 	waiters  *slotWaiters
 	turn     chan struct{} // has one token: one call at a time asks the store
 	released bool          // guarded by turn
+
+	lease    time.Duration
+	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
-func newTakenSlots(waiters *slotWaiters) *takenSlots {
+// newTakenSlots are those of a receipt, which may have taken none: see [Subject.Within].
+func newTakenSlots(r *Receipt, waiters *slotWaiters) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
+	if !r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
+		return s
+	}
+	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
+		s.lease = shortestLease(r.Limits)
+		s.outlived = time.AfterFunc(s.lease, waiters.warn)
+	}
 	return s
+}
+
+// Of the slots of a limiter the first so many are watched, and then one in so many: each costs a timer.
+const watchFirst, watchEvery = 1000, 64
+
+// count counts the slots taken, and is 1 for no limiter.
+func (s *slotWaiters) count() int64 {
+	if s == nil {
+		return 1
+	}
+	return s.taken.Add(1)
+}
+
+// warn logs, once for a limiter, that a lease has ended.
+func (s *slotWaiters) warn() {
+	if s == nil || !s.warned.Swap(true) {
+		slog.Default().Warn("core: the lease of a slot of InFlight has ended, and the slot was neither released nor renewed, so another action may have it; call Release when the action has ended, and Renew or a longer Lease if it takes longer",
+			"code", "slot-outlived")
+	}
 }
 
 // slotWaiters are the callers of Wait that are woken when a slot of their user is released. A limiter
@@ -99,6 +135,9 @@ func newTakenSlots(waiters *slotWaiters) *takenSlots {
 type slotWaiters struct {
 	mu     sync.Mutex
 	byUser map[string][]*waiter
+
+	taken  atomic.Int64 // slots so far
+	warned atomic.Bool  // whether the log says that the lease of one has ended
 }
 
 func newSlotWaiters() *slotWaiters { return &slotWaiters{byUser: map[string][]*waiter{}} }
@@ -235,6 +274,9 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
+	if w := r.slots.outlived; w != nil && verb == machine.VerbRelease {
+		w.Stop()
+	}
 	done, err := r.amend(ctx, machine.Amendment{Verb: verb})
 	switch {
 	case err != nil:
@@ -244,6 +286,8 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 		r.slots.waiters.wake(r)
 	case !done:
 		return ErrLeaseEnded
+	case r.slots.outlived != nil:
+		r.slots.outlived.Reset(r.slots.lease)
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
 		switch {
-		case looks[i].binds(&looks[j]):
+		case looks[i].claim().binds(looks[j].claim()):
 			return -1
-		case looks[j].binds(&looks[i]):
+		case looks[j].claim().binds(looks[i].claim()):
 			return 1
 		}
 		return 0
@@ -81,7 +81,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 	}
 	d := decisions[0]
 	for _, its := range decisions[1:] {
-		if its.binds(&d) {
+		if its.claim().binds(d.claim()) {
 			d = its
 		}
 	}

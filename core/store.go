@@ -22,7 +22,7 @@ import (
 //
 // Lock everything of the user. Limiters may share only some limits, or name them in another
 // order: locks of an action or of one limit admit too much, and locks of one row after the
-// other can deadlock. A [machine.Joiner] also takes charges of several users, [Charge.And], and locks everything
+// other can deadlock. A [machine.Joiner] also takes charges of several users, [Terms].Next, and locks everything
 // of all of them, in an order that does not depend on the charge.
 //
 // User and action are any bytes of any length, but not empty. A state's key is the user, the
@@ -54,7 +54,7 @@ type Accepter interface {
 }
 
 // An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A decorator
-// that changes a charge changes those of [Charge.And] too.
+// that changes a charge changes those of [Terms].Next too.
 type Unwrapper interface {
 	Unwrap() Store
 }

@@ -7,6 +7,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -41,7 +42,9 @@ var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 // A caller who is banned waits until the ban ends, even if the ban comes while it waits. But a ban does
 // not take a reserved turn away.
 //
-// If the store fails, all waiting callers ask it at once.
+// If the store fails, all waiting callers ask it at once. A deadline does not cut short a call of the store
+// that is under way: its answer counts. So Wait may return after the deadline, by the store's own timeout,
+// and by a second at most.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -52,8 +55,7 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 }
 
 // WaitFor is [Limiter.WaitN] for a caller that waits for at most the duration most, and at most a
-// year: if its turn comes later, the error is [ErrRefused]. Unlike ctx's deadline, the end of most
-// does not cut short a call of the store that is under way: its answer counts.
+// year: if its turn comes later, the error is [ErrRefused].
 func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (Decision, error) {
 	return WaitAll(ctx, most, Subject{l, user, action, n})
 }
@@ -66,6 +68,8 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	}
 	home := subjects[0].limiter
 	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
+	_, ends := ctx.Deadline()
+	w.endless = most >= maxPeriod && !ends
 	if _, dry := find[*shadow](home.store); dry || w.never || w.cost == 0 {
 		err := decide(ctx, machine.Ask{}, subjects, &d)
 		if err == nil && !d.Allowed {
@@ -99,6 +103,7 @@ type waiter struct {
 	never    bool  // a cost can never pass
 	reserves bool  // a turn can be reserved
 	records  bool  // the store records refusals
+	endless  bool  // neither the context nor the caller says when to give up
 	begun    time.Time
 	patience time.Duration // from begun
 
@@ -173,6 +178,7 @@ func (w *waiter) ask(ctx context.Context) (Decision, error) {
 		// Other processes compete for the turn: ask ever more rarely, but in time.
 		pause := max(d.RetryAfter, min(time.Since(first)/16, w.timeLeft()/2))
 		turn, freed := time.Now().Add(d.RetryAfter), (chan struct{})(nil)
+		w.warn(d)
 		if d.Reason == ReasonInFlight { // a slot may be released at any moment
 			turn, freed, pause = time.Time{}, w.freed, min(d.RetryAfter, slotEvery, w.timeLeft())
 		}
@@ -198,6 +204,7 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	}
 	if pause > 0 {
 		at := time.Now().Add(pause)
+		w.warn(Decision{RetryAfter: pause})
 		w.q.learn(0, at, true)
 		err := sleep(ctx, pause-handover, nil)
 		if err == nil {
@@ -220,6 +227,15 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	return d, nil
 }
 
+// warn logs, once for a limiter, that a caller who has set no deadline waits for a turn that is far away.
+func (w *waiter) warn(d Decision) {
+	const far = time.Hour
+	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && !w.subjects[0].limiter.waitQueues.warned.Swap(true) {
+		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitFor",
+			"code", "long-wait", "wait", d.RetryAfter)
+	}
+}
+
 // attempt asks the store for the action, up to that many microseconds ahead of its turn. Waiting does not
 // count as an attempt, so a refusal is recorded only if the action does not pass in time: its error is then
 // ErrRefused.
@@ -229,7 +245,7 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	if w.records {
 		ask.Mode = machine.ModePatient
 	}
-	err := decide(ctx, ask, w.subjects, &d)
+	err := w.decide(ctx, ask, &d)
 	switch {
 	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err
@@ -239,6 +255,27 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 		return w.refuse(ctx, 0)
 	}
 	return d, ErrRefused
+}
+
+// decide asks the store. If ctx's deadline ends meanwhile, the answer still counts: otherwise what the
+// call has charged would be charged for nobody. A store that does not answer has fairTime after the
+// deadline. A cancellation ends the call at once.
+func (w *waiter) decide(ctx context.Context, ask machine.Ask, d *Decision) error {
+	end, ends := ctx.Deadline()
+	if !ends {
+		return decide(ctx, ask, w.subjects, d)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	call, cancel := context.WithDeadline(context.WithoutCancel(ctx), end.Add(fairTime))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		if ctx.Err() == context.Canceled {
+			cancel()
+		}
+	})()
+	return decide(call, ask, w.subjects, d)
 }
 
 // timeLeft is how long the waiter can still wait.
@@ -261,7 +298,7 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 		ctx, ask.Mode = context.WithoutCancel(ctx), machine.ModePeek
 	}
 	var d Decision
-	err := decide(ctx, ask, w.subjects, &d)
+	err := w.decide(ctx, ask, &d)
 	switch {
 	case err != nil || d.Allowed && ask.Mode == machine.ModeCharge:
 		return d, err

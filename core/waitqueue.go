@@ -5,6 +5,7 @@ package core
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -13,8 +14,9 @@ import (
 // waitQueues are the queues of a limiter and those derived from it. Each queue has its own lock, so
 // that a long one delays only its own callers.
 type waitQueues struct {
-	mu    sync.Mutex
-	byKey map[any]*waitQueue // by queueKey
+	mu     sync.Mutex
+	byKey  map[any]*waitQueue // by queueKey
+	warned atomic.Bool        // whether the log tells of a wait without end
 }
 
 // A queueKey tells queues apart by their callers' subjects. Callers of a limiter without a ban policy do

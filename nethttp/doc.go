@@ -165,6 +165,8 @@
 //	                       limit inside the login.
 //	never-an-action        The first 100 requests with a user had no action. Use one that every request has,
 //	                       such as Action("reply") or Route.
+//	many-actions           A limit has met more than 1,000 actions, each of which has a quota of its own. An
+//	                       action must not have a path or an id in it: use Action("reply") or Route.
 //	user-with-port         The first five users were addresses with a port, as http.Request.RemoteAddr is.
 //	                       Then each connection has its own quota: use keyfuncs.RemoteIP.
 //	before-routing         echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
@@ -179,6 +181,15 @@
 //	                       request. It is not sent, but the handler's action was done: return if the decision
 //	                       is not Allowed. The attribute action says which. For net/http and Gin only go vet can
 //	                       tell: see Allow.
+//	fallback-unused        The first store of a core.Fallback always has an answer, so the second is never
+//	                       asked. Give the shared store first.
+//	slot-outlived          The lease of a slot of core.InFlight ended, and the slot was neither released nor
+//	                       renewed. Call Release when the action has ended. If it takes longer than a lease,
+//	                       call Renew, or give the limit a longer Lease.
+//	long-wait              A caller of core.Limiter.Wait waits for more than an hour, because its context has
+//	                       no deadline. Give it one, or call WaitFor.
+//	prefix-colon           redisstore.Options.Prefix ends in a colon, and the store adds one. Leave it out,
+//	                       unless there are keys of that name already.
 //	store-dropped          A hundred memorystores were made and dropped within an hour. A store that is made
 //	                       for each request limits no user: make it and its limiters once, at start-up.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.

@@ -57,11 +57,14 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 		return true
 	}
 	s.used.Add(-1)
+	if tx.dropped == nil {
+		tx.dropped = new(dropped)
+	}
 	from, at := s.victim(tx, r)
 	if at < 0 {
 		return false
 	}
-	if r.dropped = from.slots[at].key; !peek {
+	if tx.dropped.keys = append(tx.dropped.keys, from.slots[at].key); !peek {
 		from.remove(at)
 		r.reserved = true // the dropped key was counted
 	}
@@ -76,7 +79,7 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	if at >= 0 && own.slots[at].expires <= tx.now {
 		return own, at
 	}
-	if other := s.crowded(r.in); other >= 0 && s.tryLock(tx, r, other) {
+	if other := s.crowded(r.in); other >= 0 && s.tryLock(tx, other) {
 		t := &s.shards[other].keys
 		if its := tx.firstToExpire(t, r.key); its >= 0 {
 			return t, its
@@ -85,15 +88,15 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	return own, at
 }
 
-// tryLock locks one more shard for a ref, unless another charge holds it.
-func (s *Store) tryLock(tx *transaction, r *ref, at int) bool {
-	if slices.Contains(tx.users, at) || slices.ContainsFunc(tx.refs, func(o ref) bool { return o.locked == at+1 }) {
+// tryLock locks one more shard, unless another charge holds it.
+func (s *Store) tryLock(tx *transaction, at int) bool {
+	if slices.Contains(tx.users, at) || slices.Contains(tx.dropped.shards, at) {
 		return true
 	}
 	if !s.shards[at].mu.TryLock() {
 		return false
 	}
-	r.locked = at + 1
+	tx.dropped.shards = append(tx.dropped.shards, at)
 	return true
 }
 
@@ -142,7 +145,7 @@ func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expire
 
 // uses reports whether a key is one of the refs', or is dropped for one.
 func (tx *transaction) uses(h hash) bool {
-	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h || r.dropped == h })
+	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h }) || tx.dropped != nil && slices.Contains(tx.dropped.keys, h)
 }
 
 // sample visits up to probe keys. h gives the first one and the stride between them. With one stride

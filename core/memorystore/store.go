@@ -5,6 +5,7 @@ package memorystore
 import (
 	"fmt"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -74,7 +75,7 @@ func New(opts *Options) *Store {
 		clock, first = opts.Clock, 1<<50 // so high that no instant is negative after a step back
 	}
 	base := clock()
-	instant := func(t time.Time) int64 { return max(1, first+t.Sub(base).Microseconds()) }
+	instant := func(t time.Time) int64 { return max(1, first+since(base, t)) }
 	now := func() int64 { return instant(clock()) }
 	if own { // it need not read the time of day
 		now = func() int64 { return first + time.Since(base).Microseconds() }
@@ -87,6 +88,15 @@ func New(opts *Options) *Store {
 		watch(s)
 	}
 	return s
+}
+
+// since is the time from base to t, in microseconds. A time.Duration holds no more than 292 years, and a Clock
+// may begin with the zero time.
+func since(base, t time.Time) int64 {
+	if d := t.Sub(base); d != math.MaxInt64 && d != math.MinInt64 {
+		return d.Microseconds()
+	}
+	return t.UnixMicro() - base.UnixMicro()
 }
 
 func newStore(opts *Options, now, epoch func() int64) *Store {

@@ -59,6 +59,13 @@ type transaction struct {
 	refs    []ref           // one for each limit
 	entries []machine.Entry // those of the refs
 	users   []int           // which shards the users have
+	dropped *dropped        // nil: nothing
+}
+
+// dropped is what a transaction has dropped for new keys. It is on the heap, unlike the transaction.
+type dropped struct {
+	keys   []hash
+	shards []int // which shards are locked for that
 }
 
 // few is for how many limits a transaction has room on the stack.
@@ -67,15 +74,13 @@ const few = 4
 // A ref says where the state of a limit is, if the store keeps it.
 type ref struct {
 	rule     *machine.Rule
-	subject  int // as in core.Decision
-	key      hash
 	in       *table // that of the user's shard
-	at       int    // the slot where it was found; it may have moved since
+	key      hash
+	at       int // the slot where it was found; it may have moved since
+	subject  int // as in core.Decision
 	found    bool
 	shared   bool // the state is the one that users without a key share
 	reserved bool // counted in Store.used, and not yet inserted
-	dropped  hash // the key that is dropped for this one
-	locked   int  // which further shard is locked for this, and 1; 0 is none
 }
 
 // room is n elements: the first ones of those on the stack, or if they are too few new ones.
@@ -215,11 +220,13 @@ func (s *Store) end(tx *transaction) {
 		}
 	}
 	for i := range tx.refs {
-		if at := tx.refs[i].locked; at > 0 {
-			s.shards[at-1].mu.Unlock()
-		}
 		if tx.refs[i].reserved {
 			s.used.Add(-1)
+		}
+	}
+	if tx.dropped != nil {
+		for _, at := range tx.dropped.shards {
+			s.shards[at].mu.Unlock()
 		}
 	}
 }

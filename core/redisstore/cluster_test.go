@@ -287,7 +287,7 @@ func errorStat(rdb *redis.Client, what string) (n int) {
 // elected, nobody else's do, and what the replica had is not forgotten.
 func masterDies(t *testing.T, servers []*redistest.Server, rdb *redis.ClusterClient, home func(*target) int) {
 	const budget = 500 * time.Millisecond // but on a busy machine one may take longer
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 	for _, s := range servers {
 		s.Do("CONFIG", "SET", "cluster-node-timeout", "1500")
 		s.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")

@@ -46,3 +46,30 @@ func TestRESP2Conforms(t *testing.T) {
 	storetest.Rules(t, open)
 	storetest.Trace(t, open)
 }
+
+// Nothing depends on how a network cuts replies, or on when they come.
+func TestSlowNetworksConform(t *testing.T) {
+	for name, spoil := range map[string]func(*redistest.Proxy){
+		"replies come byte by byte": func(p *redistest.Proxy) { p.Split(time.Microsecond) },
+		"replies come late": func(p *redistest.Proxy) {
+			p.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
+				time.Sleep(time.Millisecond)
+				return reply, false
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server, clock := redistest.StartAt(t, epoch)
+			proxy := redistest.StartProxy(t, server.Addr)
+			spoil(proxy)
+			rdb := connect(t, &redis.Options{Addr: proxy.Addr})
+			storetest.Run(t, func(t testing.TB) storetest.Fixture {
+				server.Do("FLUSHALL")
+				proxy.Commands() // it keeps them
+				store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Now, clock.Advance)
+				return storetest.Fixture{Store: store, Advance: advance, Now: clock.Now, Traces: 20}
+			})
+		})
+	}
+}

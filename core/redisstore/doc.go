@@ -22,6 +22,8 @@
 //	    The client asks the nodes which of them are masters. If a node hangs, the client
 //	    waits that long. If a master hangs, its users wait for 2 to 4 s after the election
 //	    with the default, and for 0.15 s with 200 ms.
+//	ConnMaxLifetime: time.Minute, with min-replicas-to-write
+//	    A client keeps its connections to a master that is cut off and answers NOREPLICAS.
 //	ConnMaxIdleTime: shorter than the idle timeout of the server or of a balancer before it
 //	    With TLS the client does not notice that the server has closed an idle connection,
 //	    and behind a balancer there may be nothing to notice. The next call on it fails.
@@ -262,9 +264,9 @@
 //
 // and a Redis user with no more permissions than needed:
 //
-//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +fcall +function|load +evalsha +eval +time +get +set +del +ping +getrange +setrange +strlen +zadd +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +zscore +pexpireat +hello +client|setname
+//	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +fcall +function|list +evalsha +eval +time +get +set +del +ping +getrange +setrange +strlen +zadd +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +zscore +pexpireat +hello +client|setname
 //
-// Redis 6.2 does not know +fcall and +function|load: leave them out. Sentinel needs nothing more.
+// Redis 6.2 does not know +fcall and +function|list: leave them out. Sentinel needs nothing more.
 // Other clients, and those of a database other than 0, also need
 //
 //	Cluster: +cluster|slots +asking
@@ -274,8 +276,8 @@
 // From Redis 7.2 on, the client also says its version (CLIENT SETINFO). It does without if that is not
 // permitted; DisableIdentity turns it off.
 //
-// With +info the store checks the eviction policy, at most every ten minutes. It logs a warning if
-// limits can be evicted (code "redis-evicts").
+// With +info the store checks the eviction policy in Connect, after 100 answers and then at most every ten
+// minutes. It logs a warning if limits can be evicted (code "redis-evicts").
 //
 // Without persistence every user has the full quota again after a restart of Redis. That does not matter
 // for limits of minutes. For quotas of a day or a month set appendonly yes: a crash then forgets about a
@@ -283,27 +285,31 @@
 //
 // # Functions and scripts
 //
-// From Redis 7.0 on, the Lua that decides is a library of Redis Functions, which stays loaded. The
-// first call loads it on each server, and again if it is gone. A library is replicated, and is
-// in RDB and AOF. Its name has a digest of its source, so programs of two versions work side by
-// side. A library of an old version stays until you delete it:
+// From Redis 7.0 on, the Lua that decides is a library of Redis Functions, which stays loaded. [Store.Connect],
+// or else the first call, finds out whether a server has it, beside the calls. Until then, and on a server
+// without functions (Redis 6.2, miniredis, many services and proxies), the same Lua runs as a script, which
+// takes up to twice the CPU time. The store looks again every minute. With [Options].NoFunctions it uses
+// scripts on every server.
+//
+// If the library is not there, the store loads it. The user above may not: whoever may load libraries can
+// replace that of another application. On such a server an administrator loads it, and a replica has it too:
+//
+//	go run github.com/tailcut/tailcut/core/redisstore/library | redis-cli -x FUNCTION LOAD
+//
+// Without that scripts run, and the log says so once (code "redis-no-library"). The store compares the code of
+// the library with its own, and does not call one that somebody has replaced (code "redis-foreign-library"). It
+// looks every ten minutes, so give no application +function|load on a server that others use.
+//
+// A library is replicated, and is in RDB and AOF. Its name has a digest of its source, so programs of two
+// versions work side by side. A library of an old version stays until you delete it:
 //
 //	redis-cli FUNCTION LIST LIBRARYNAME 'tailcut_*'
 //	redis-cli FUNCTION DELETE tailcut_0123456789abcdef
 //
-// A server without functions (Redis 6.2, miniredis, Dragonfly), or one whose ACL does not permit
-// +fcall and +function|load, runs the same Lua as a script, which takes up to twice the CPU time.
-// The Lua is plain, for any version from 5.1 to 5.4.
-// The store tries functions once. With [Options].NoFunctions it uses scripts on every server.
-//
 // If Redis is out of memory or a replica, it refuses every call of a function. The store then
 // runs the script, which can still answer a Peek and refuse. If there are fewer replicas than
 // min-replicas-to-write (NOREPLICAS), or Redis cannot save (MISCONF), it refuses every call of a
-// function too, and every decision is an error, even a Peek or a refusal. With NoFunctions it
-// still answers those two.
-//
-// The time is that of Redis. If TIME in a script is before the year 2000 or after 2111, every decision is an
-// error that says so.
+// function too. After a second the store runs scripts, which still answer those two.
 //
 // # Failover
 //

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -19,7 +20,7 @@ type Options struct {
 	// Timeout bounds every call: 1 ms to 1 minute; 0 is 50 ms.
 	Timeout time.Duration
 
-	// Prefix begins every key: 1 to 64 letters, digits, dots, underscores, dashes or
+	// Prefix begins every key, before a colon: 1 to 64 letters, digits, dots, underscores, dashes or
 	// colons; "" is "tailcut". Give each application on a server its own: with one prefix they
 	// count users and actions of the same name together, even if their limits have different
 	// numbers, and nothing notices it.
@@ -68,6 +69,9 @@ func (o *Options) withDefaults() (all Options) {
 		panic(fmt.Sprintf("redisstore: New: Timeout %s is not within %s to %s; 0 is the default of %s", all.Timeout, minTimeout, maxTimeout, defaultTimeout))
 	case !validPrefix(all.Prefix):
 		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", all.Prefix))
+	case strings.HasSuffix(all.Prefix, ":"):
+		slog.Default().Warn(fmt.Sprintf("redisstore: New: Prefix %q ends in a colon, and the store adds one, so keys begin with %q; leave it out, unless there are keys of that name already", all.Prefix, all.Prefix+":"),
+			"code", "prefix-colon")
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,7 @@ type Store struct {
 	refusals *refusals.Cache
 	leases   *lease.Table
 	eviction evictionCheck
-	scripts  atomic.Bool      // not functions
+	ways     sync.Map         // *way, by address: how a server runs programs
 	clock    func() time.Time // this process's, which says the periods of calendar windows
 	requests [64]atomic.Pointer[request]
 }
@@ -53,7 +54,6 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	}
 	o := opts.withDefaults()
 	s := &Store{options: o, clock: time.Now}
-	s.scripts.Store(o.NoFunctions)
 	made := time.Now()
 	s.refusals = refusals.New(func() time.Duration { return time.Since(made) }, o.NoRefusalCache || o.CLThrottle)
 	s.batches = batch.New(rdb, o.Timeout, s.exchange)
@@ -169,12 +169,20 @@ func simple(keyAt int8, args ...any) batch.Command {
 }
 
 // Connect opens connections to Redis: two, or if it is far away one for each millisecond of its
-// response time, at most PoolSize and 32. Call it before the program serves. Otherwise the first calls
-// open them, in up to six round trips, and may time out meanwhile. If Connect returns an error, the
-// program can serve all the same.
+// response time, at most PoolSize and 32. It also loads the library of functions, and returns an error if
+// the server runs neither that nor scripts, and it logs what looks wrong about the server. Call it before the
+// program serves. Otherwise the first calls open connections, in up to six round trips, and may time out
+// meanwhile. If Connect returns an error, the program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
 	start := time.Now()
-	if err := s.batches.Connect(ctx); err != nil {
+	err := s.batches.Connect(ctx, func(server string, send batch.Send) error {
+		s.readEviction(send)
+		if s.options.CLThrottle {
+			return nil
+		}
+		return s.find(send, s.way(server))
+	})
+	if err != nil {
 		return s.explain(ctx, start, err)
 	}
 	return nil

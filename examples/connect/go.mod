@@ -5,7 +5,7 @@ go 1.26.0
 replace github.com/tailcut/tailcut => ../..
 
 require (
-	connectrpc.com/connect v1.21.1
+	connectrpc.com/connect/v2 v2.0.2
 	github.com/tailcut/tailcut v0.0.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/protobuf v1.36.12

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -8,28 +10,47 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
+	"connectrpc.com/connect/v2"
+	"connectrpc.com/connect/v2/connecthttp"
+	"connectrpc.com/connect/v2/connectproto"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
 )
 
+var protocols = map[string]connecthttp.Option{
+	"Connect": connecthttp.WithProtoJSON(), "gRPC-Web": connecthttp.WithGRPCWeb(), "gRPC": connecthttp.WithGRPC(),
+}
+
+// client returns a function that greets as a user, or as nobody.
+func client(t *testing.T, store core.Store, protocol connecthttp.Option) func(user string) (string, error) {
+	srv := httptest.NewUnstartedServer(routes(store))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	t.Cleanup(srv.Close)
+	c := connect.NewClient(connecthttp.NewTransport(srv.Client(), srv.URL, protocol))
+	return func(user string) (string, error) {
+		ctx, info := connect.NewClientContext(t.Context())
+		if user != "" {
+			info.RequestHeader().Set("X-User-ID", user)
+		}
+		var greeting wrapperspb.StringValue
+		err := c.CallUnary(ctx, greet.Spec, wrapperspb.String("Lao Qian"), &greeting)
+		return greeting.GetValue(), err
+	}
+}
+
 func TestTheSixthGreetingIsRefused(t *testing.T) {
-	for name, protocol := range map[string]connect.ClientOption{
-		"Connect": connect.WithProtoJSON(), "gRPC-Web": connect.WithGRPCWeb(), "gRPC": connect.WithGRPC(),
-	} {
+	for name, protocol := range protocols {
 		t.Run(name, func(t *testing.T) {
-			srv := httptest.NewUnstartedServer(routes())
-			srv.EnableHTTP2 = true
-			srv.StartTLS()
-			defer srv.Close()
-			client := connect.NewClient[wrapperspb.StringValue, wrapperspb.StringValue](srv.Client(), srv.URL+procedure, protocol)
+			greet := client(t, memorystore.New(nil), protocol)
 			for i := range 6 {
-				req := connect.NewRequest(wrapperspb.String("Lao Qian"))
-				req.Header().Set("X-User-ID", "alice")
-				resp, err := client.CallUnary(t.Context(), req)
+				greeting, err := greet("alice")
 				if i < 5 {
-					if err != nil || resp.Msg.GetValue() != "Hello, Lao Qian!" {
-						t.Fatalf("greeting %d: %v, %v", i+1, resp, err)
+					if err != nil || greeting != "Hello, Lao Qian!" {
+						t.Fatalf("greeting %d: %q, %v", i+1, greeting, err)
 					}
 					continue
 				}
@@ -44,10 +65,48 @@ func TestTheSixthGreetingIsRefused(t *testing.T) {
 	}
 }
 
+// down is a store without an answer.
+type down struct{ core.Store }
+
+func (down) Take(context.Context, core.Charge) (core.Decision, error) {
+	return core.Decision{}, errors.New("secret")
+}
+
+// A request without a decision is answered in the client's protocol too.
+func TestFailures(t *testing.T) {
+	for name, protocol := range protocols {
+		for _, c := range []struct {
+			name  string
+			store core.Store
+			user  string
+			want  connect.Code
+			retry time.Duration
+		}{
+			{"no user", memorystore.New(nil), "", connect.CodeUnauthenticated, 0},
+			{"an unreadable user", memorystore.New(nil), "alice,bob", connect.CodeInvalidArgument, 0},
+			{"the store is down", down{memorystore.New(nil)}, "alice", connect.CodeUnavailable, time.Second},
+		} {
+			t.Run(c.name+"/"+name, func(t *testing.T) {
+				_, err := client(t, c.store, protocol)(c.user)
+				if connect.CodeOf(err) != c.want || strings.Contains(err.Error(), "secret") {
+					t.Fatal(err)
+				}
+				if got := retryDelay(t, err); got != c.retry {
+					t.Errorf("retry in %s, want %s", got, c.retry)
+				}
+			})
+		}
+	}
+}
+
 func retryDelay(t *testing.T, err error) time.Duration {
 	t.Helper()
-	for _, detail := range err.(*connect.Error).Details() {
-		if v, err := detail.Value(); err != nil {
+	var refusal *connect.Error
+	if !errors.As(err, &refusal) {
+		t.Fatal(err)
+	}
+	for _, detail := range refusal.Details() {
+		if v, err := connectproto.UnmarshalErrorDetail(detail); err != nil {
 			t.Error(err)
 		} else if info, ok := v.(*errdetails.RetryInfo); ok {
 			return info.GetRetryDelay().AsDuration()
@@ -65,7 +124,7 @@ func (u unread) Read([]byte) (int, error) {
 }
 
 func TestARefusedRequestIsNotDecoded(t *testing.T) {
-	h := routes()
+	h := routes(memorystore.New(nil))
 	greet := func(contentType string, body io.Reader) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("POST", procedure, body)
 		r.Header.Set("Content-Type", contentType)

@@ -1,11 +1,13 @@
 // Command grpc limits a gRPC server with interceptors over package core: five calls of
-// each method a minute for each user. A stream is one call.
+// each method a minute for each user. A stream is one call. A refusal says when to call again, for the client
+// (grpc-retry-pushback-ms) and for the program behind it (RetryInfo).
 package main
 
 import (
 	"context"
 	"log"
 	"net"
+	"strconv"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -33,12 +35,25 @@ func check(ctx context.Context, limiter *core.Limiter, method string) error {
 		return status.Error(codes.Unavailable, "the limit cannot be checked at present")
 	}
 	if !d.Allowed {
+		if err := grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", pushback(ctx, d.RetryAfter))); err != nil {
+			log.Print(err)
+		}
 		return refusal(d)
 	}
 	return nil
 }
 
-// refusal tells the client when to come back.
+// pushback tells a client with a retry policy when to try again, in milliseconds. Such a client does not
+// read RetryInfo. -1 forbids a retry: none could pass, or the wait is longer than the caller's deadline.
+func pushback(ctx context.Context, wait time.Duration) string {
+	end, ends := ctx.Deadline()
+	if wait == core.Never || ends && wait >= time.Until(end) {
+		return "-1"
+	}
+	return strconv.FormatInt(int64((wait+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// refusal tells the program behind the client when to come back.
 func refusal(d core.Decision) error {
 	s := status.New(codes.ResourceExhausted, "too many calls")
 	if d.RetryAfter != core.Never {
@@ -49,8 +64,11 @@ func refusal(d core.Decision) error {
 	return s.Err()
 }
 
-func server(store core.Store) *grpc.Server {
-	calls := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+func fivePerMinute(store core.Store) *core.Limiter {
+	return core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+}
+
+func server(calls *core.Limiter) *grpc.Server {
 	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		if err := check(ctx, calls, info.FullMethod); err != nil {
 			return nil, err
@@ -73,5 +91,5 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(server(memorystore.New(nil)).Serve(l))
+	log.Fatal(server(fivePerMinute(memorystore.New(nil))).Serve(l))
 }

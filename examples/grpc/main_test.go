@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,16 +26,16 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-func client(t *testing.T, store core.Store) (c grpc_health_v1.HealthClient, addr string) {
+func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c grpc_health_v1.HealthClient, addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server(store)
+	s := server(calls)
 	go func() { _ = s.Serve(l) }() // until Stop
 	t.Cleanup(s.Stop)
-	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(l.Addr().String(), append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func client(t *testing.T, store core.Store) (c grpc_health_v1.HealthClient, addr
 }
 
 func TestTheSixthCallIsRefused(t *testing.T) {
-	c, _ := client(t, memorystore.New(nil))
+	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for i := range 6 {
 		_, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
@@ -69,7 +70,7 @@ func TestTheSixthCallIsRefused(t *testing.T) {
 }
 
 func TestTheSixthStreamIsRefused(t *testing.T) {
-	c, _ := client(t, memorystore.New(nil))
+	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for i := range 6 {
 		stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
@@ -87,7 +88,7 @@ func TestTheSixthStreamIsRefused(t *testing.T) {
 }
 
 func TestACallWithoutAUserIsRefused(t *testing.T) {
-	c, _ := client(t, memorystore.New(nil))
+	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
 	for _, users := range [][]string{nil, {""}, {"a", "b"}} {
 		ctx := t.Context()
 		for _, user := range users {
@@ -118,7 +119,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 			unanswered++
 		}
 	})
-	c, addr := client(t, core.Fallback(decided, memorystore.New(nil)))
+	c, addr := client(t, fivePerMinute(core.Fallback(decided, memorystore.New(nil))))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
 	for range 5 {
 		if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
@@ -166,5 +167,88 @@ func TestACallThatCanNeverPassHasNoRetryInfo(t *testing.T) {
 	s := status.Convert(refusal(core.Decision{RetryAfter: core.Never}))
 	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 0 {
 		t.Error(s)
+	}
+}
+
+// retries has the client try a refused call up to four times, after 10 ms unless the server says another time.
+const retries = `{"methodConfig": [{"name": [{}], "retryPolicy": {
+	"maxAttempts": 4, "initialBackoff": "0.01s", "maxBackoff": "0.01s", "backoffMultiplier": 1,
+	"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`
+
+// A client with a retry policy waits for as long as the server says, or gives up at once if it says so. Without
+// that it would try all its four attempts within 40 ms.
+func TestAClientObeysThePushback(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		limit    core.Limit // of which a first call uses all
+		deadline time.Duration
+		want     codes.Code
+		attempts int
+		waits    bool
+	}{
+		{"it waits, and passes", core.SlidingWindow(1, time.Second), 20 * time.Second, codes.OK, 2, true},
+		{"it waits without a deadline", core.SlidingWindow(1, time.Second), 0, codes.OK, 2, true},
+		{"the wait is past its deadline", core.SlidingWindow(1, time.Minute), 20 * time.Second, codes.ResourceExhausted, 1, false},
+	} {
+		for _, kind := range []string{"unary", "stream"} {
+			t.Run(c.name+"/"+kind, func(t *testing.T) {
+				var attempts atomic.Int32
+				store := core.Observe(memorystore.New(nil), func(context.Context, core.Observation) { attempts.Add(1) })
+				h, _ := client(t, core.Must(core.New(store, c.limit)), grpc.WithDefaultServiceConfig(retries))
+				call := func(ctx context.Context) error {
+					ctx = metadata.AppendToOutgoingContext(ctx, "x-user-id", "alice")
+					if kind == "unary" {
+						_, err := h.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+						return err
+					}
+					stream, err := h.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+					if err == nil {
+						_, err = stream.Recv()
+					}
+					return err
+				}
+				if err := call(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				attempts.Store(0)
+				ctx := t.Context()
+				if c.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.deadline)
+					defer cancel()
+				}
+				begun := time.Now()
+				err := call(ctx)
+				if n := int(attempts.Load()); status.Code(err) != c.want || n != c.attempts {
+					t.Errorf("%v after %d attempts; want %s after %d", err, n, c.want, c.attempts)
+				}
+				if took := time.Since(begun); c.waits && took < time.Second/2 {
+					t.Errorf("it has waited for %s only", took)
+				}
+			})
+		}
+	}
+}
+
+// The pushback is the wait, rounded up to a millisecond.
+func TestPushback(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, c := range []struct {
+		ctx  context.Context
+		wait time.Duration
+		want string
+	}{
+		{t.Context(), time.Microsecond, "1"},
+		{t.Context(), 2 * time.Second, "2000"},
+		{t.Context(), 2*time.Second + time.Microsecond, "2001"},
+		{t.Context(), core.Never, "-1"},
+		{ctx, 2 * time.Second, "2000"},
+		{ctx, 10 * time.Second, "-1"},
+		{ctx, core.Never, "-1"},
+	} {
+		if got := pushback(c.ctx, c.wait); got != c.want {
+			t.Errorf("%s: %s, want %s", c.wait, got, c.want)
+		}
 	}
 }

@@ -1,15 +1,22 @@
-// Command quota is a paid API: a plan's requests a month, in the customer's time zone, and a page of use
-// for the customer.
+// Command quota is a paid API: a plan's requests a month, in the customer's time zone. The plans are in a
+// document, which can be changed while the program runs. Start two replicas, and change the file:
 //
-//	quota -redis 127.0.0.1:6379
+//	quota -redis 127.0.0.1:6379 -plans plans.json
+//	quota -redis 127.0.0.1:6379 -plans plans.json -addr 127.0.0.1:8082 -admin 127.0.0.1:8083
 //	curl -i -H 'Authorization: Bearer key-alice' 127.0.0.1:8080/v1/report
 //	curl -H 'Authorization: Bearer key-alice' 127.0.0.1:8080/usage
+//	sed 's/(100, month/(150, month/' plans.json >new.json && mv new.json plans.json
+//
+// 127.0.0.1:8081 is a page of the plans in force. It also tells what another document would change, and for
+// whom. With -key quota:plans the document is the value of that key in Redis, and SET changes it.
 //
 // Without -redis the counts are lost when the program ends. So that a crash of Redis does not lose them
 // either, give it appendonly yes.
 package main
 
 import (
+	"context"
+	_ "embed"
 	"flag"
 	"html/template"
 	"log"
@@ -22,84 +29,73 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/plans"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// A plan is a number of requests a month. A customer who changes the plan keeps what was used. One who
-// changes the zone begins a new month.
-type plan struct {
-	customer string
-	month    int
-	zone     string
-}
-
-var plans = map[string]plan{ // by API key
-	"key-alice": {"alice", 10_000, "Asia/Shanghai"},
-	"key-bob":   {"bob", 100, "America/New_York"},
-}
-
-// An account is a customer's limiter, and the zone of the customer's months.
+// An account is what the program knows of a customer. Here it would ask its database. The document says what
+// the plans are, and that carol has another one than she pays for.
 type account struct {
-	plan
-	loc     *time.Location
-	limiter *core.Limiter
+	customer, plan, zone string
 }
+
+var accounts = map[string]account{ // by API key
+	"key-alice": {"alice", "pro", "Asia/Shanghai"},
+	"key-bob":   {"bob", "free", "America/New_York"},
+	"key-carol": {"carol", "free", "Europe/Paris"},
+}
+
+// document has the plans that the program starts with.
+//
+//go:embed plans.json
+var document []byte
+
+const reportRoute = "GET /v1/report"
 
 type api struct {
-	accounts map[string]*account // by API key
-	guests   *core.Limiter       // without a key: so many a day and address
+	store  core.Store
+	plans  *plans.Plans
+	others *core.Limiter // for what the document has no limits for
 }
 
-// newAPI makes the limiters at start-up. PerUser counts all routes together. The funnel has room for 10
-// requests at once and then lets 2 a second through. What it refuses is not charged to the month.
 func newAPI(store core.Store) (*api, error) {
-	guests, err := core.New(store, core.CalendarWindow(10, core.Day, nil))
+	p, err := plans.New(store, document)
 	if err != nil {
 		return nil, err
 	}
-	a := &api{map[string]*account{}, guests}
-	for key, p := range plans {
-		loc, err := time.LoadLocation(p.zone)
-		if err != nil {
-			return nil, err
-		}
-		month, flow := core.CalendarWindow(p.month, core.Month, loc), core.Funnel(10, core.Per(2, time.Second))
-		limiter, err := core.New(store, month.Named("month").PerUser(), flow.Named("flow").PerUser())
-		if err != nil {
-			return nil, err
-		}
-		a.accounts[key] = &account{p, loc, limiter}
-	}
-	return a, nil
+	others, err := core.New(store, core.SlidingWindow(60, time.Minute))
+	return &api{store, p, others}, err
 }
 
-func key(r *http.Request) string { return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") }
+// accountOf returns the account of a request, or the zero account of a guest.
+func accountOf(r *http.Request) account {
+	return accounts[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+}
 
-func (a *api) customer(r *http.Request) (string, error) {
-	if account := a.accounts[key(r)]; account != nil {
-		return account.customer, nil
+func customer(r *http.Request) (string, error) {
+	if name := accountOf(r).customer; name != "" {
+		return name, nil
 	}
 	return "", keyfuncs.ErrNoKey
 }
 
-func (a *api) limiter(r *http.Request) (*core.Limiter, error) {
-	if account := a.accounts[key(r)]; account != nil {
-		return account.limiter, nil
-	}
-	return a.guests, nil
-}
+// known is what the program knows of the request's user. A guest has the document's default plan.
+func (a account) known() plans.Customer { return plans.Customer{Plan: a.plan, Zone: a.zone} }
+
+func known(r *http.Request) (plans.Customer, error) { return accountOf(r).known(), nil }
 
 func (a *api) routes() http.Handler {
+	user := keyfuncs.First(customer, keyfuncs.RemoteIP)
 	config := nethttp.Config{
 		Headers: gate.XRateLimitAndIETF,
-		Limiter: a.limiter,
+		Limiter: plans.Pick(a.plans, user, keyfuncs.Route, known),
 	}
-	limit := config.Limit(a.guests, keyfuncs.First(a.customer, keyfuncs.RemoteIP), keyfuncs.Route)
+	limit := config.Limit(a.others, user, keyfuncs.Route)
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/report", limit(http.HandlerFunc(report)))
+	mux.Handle(reportRoute, limit(http.HandlerFunc(report)))
 	mux.HandleFunc("GET /usage", a.usage)
 	return mux
 }
@@ -108,25 +104,31 @@ func report(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a r
 
 // usage shows the customer what is left of the month. To look at it costs nothing.
 func (a *api) usage(w http.ResponseWriter, r *http.Request) {
-	account := a.accounts[key(r)]
-	if account == nil {
+	account := accountOf(r)
+	if account.customer == "" {
 		http.Error(w, "the key is unknown", http.StatusBadRequest)
 		return
 	}
-	s, err := account.limiter.Status(r.Context(), account.customer, "usage")
+	u := use{Name: account.customer}
+	limiter, err := a.plans.Limiter(account.customer, reportRoute, account.known())
+	var s core.Status
+	if err == nil {
+		s, err = limiter.Status(r.Context(), account.customer, reportRoute)
+	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	month := s.Limits[0]
-	used := account.month - month.Remaining
-	u := use{Name: account.customer, Used: used, Quota: account.month}
-	if used > 0 { // until the first request no count has begun
-		u.Until = time.Now().Add(month.ResetAfter).Round(time.Second).In(account.loc).Format("2 January 2006, 15:04 MST")
+	for _, l := range s.Limits {
+		if l.Limit.Name() != "month" {
+			continue
+		}
+		u.Quota, u.Used = l.Limit.Quota(), l.Limit.Quota()-l.Remaining
+		if zone, err := time.LoadLocation(account.zone); err == nil && u.Used > 0 { // until the first request no count has begun
+			u.Until = time.Now().Add(l.ResetAfter).Round(time.Second).In(zone).Format("2 January 2006, 15:04 MST")
+		}
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	_ = page.Execute(w, u)
+	show(w, usagePage, u)
 }
 
 type use struct {
@@ -135,7 +137,7 @@ type use struct {
 	Until       string
 }
 
-var page = template.Must(template.New("").Parse(`<!doctype html>
+var usagePage = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Use of this month</title>
@@ -145,17 +147,45 @@ var page = template.Must(template.New("").Parse(`<!doctype html>
 </html>
 `))
 
+func show(w http.ResponseWriter, page *template.Template, data any) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if err := page.Execute(w, data); err != nil {
+		log.Print(err)
+	}
+}
+
+// fromRedis is a source of plans: the value of a key.
+func fromRedis(rdb redis.UniversalClient, key string) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) { return rdb.Get(ctx, key).Bytes() }
+}
+
 func main() {
+	addr := flag.String("addr", "127.0.0.1:8080", "the address of the API")
+	admin := flag.String("admin", "127.0.0.1:8081", "the address of the page of the plans; it has no login")
 	server := flag.String("redis", "", "the host:port of a Redis that keeps the counts (default: in this process)")
+	file := flag.String("plans", "", "the file of the plans, which may change (default: those of the program)")
+	key := flag.String("key", "", "in place of a file, the key in Redis whose value is the document")
 	flag.Parse()
-	store := core.Store(memorystore.New(nil))
+
+	store, rdb := core.Store(memorystore.New(nil)), (*redis.Client)(nil)
 	if *server != "" {
-		rdb := redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
+		rdb = redis.NewClient(&redis.Options{Addr: *server, ContextTimeoutEnabled: true})
 		store = core.Fallback(redisstore.New(rdb, nil), store)
 	}
 	a, err := newAPI(store)
+	switch {
+	case err != nil:
+	case *file != "":
+		err = a.plans.Follow(plans.File(*file))
+	case *key != "" && rdb == nil:
+		log.Fatal("quota: -key needs -redis")
+	case *key != "":
+		_ = a.plans.Follow(fromRedis(rdb, *key)) // if Redis does not answer, that is in the log
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Fatal(http.ListenAndServe("127.0.0.1:8080", a.routes()))
+	go func() { log.Fatal(http.ListenAndServe(*admin, a.admin())) }()
+	log.Fatal(http.ListenAndServe(*addr, a.routes()))
 }

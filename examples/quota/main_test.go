@@ -1,15 +1,26 @@
 package main
 
 import (
+	"context"
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/plans"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
 func get(h http.Handler, path, key string) *httptest.ResponseRecorder {
@@ -93,8 +104,169 @@ func TestThePageOfUse(t *testing.T) {
 		if w := get(h, "/usage", "key-mallory"); w.Code != http.StatusBadRequest {
 			t.Errorf("the page with an unknown key: %d", w.Code)
 		}
+		if p := get(h, "/usage", "key-carol").Body.String(); !strings.Contains(p, "0 of 500") {
+			t.Error(p) // the document gives her another plan
+		}
 		if w := get(h, "/v1/report", "key-mallory"); w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Limit") != "10" {
 			t.Errorf("a guest: %d, %v", w.Code, w.Header())
+		}
+	})
+}
+
+// A replica is an API and its source of plans.
+type replica struct {
+	*api
+	h http.Handler
+}
+
+func start(t *testing.T, store core.Store, source func(context.Context) ([]byte, error)) replica {
+	t.Helper()
+	a, err := newAPI(store)
+	if err == nil {
+		err = a.plans.Follow(source)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return replica{a, a.routes()}
+}
+
+// quotas are those of bob's, carol's and alice's months, as the replica's responses tell.
+func (r replica) quotas() string {
+	var all []string
+	for _, key := range []string{"key-bob", "key-carol", "key-alice"} {
+		policy := get(r.h, "/v1/report", key).Header().Get("RateLimit-Policy")
+		_, after, _ := strings.Cut(policy, `"month";q=`)
+		quota, _, _ := strings.Cut(after, ";")
+		all = append(all, quota)
+	}
+	return strings.Join(all, " ")
+}
+
+// other is the program's document with another number in it.
+func other(old, new string) string { return strings.ReplaceAll(string(document), old, new) }
+
+// steps are documents, and the quotas that both replicas must have within two seconds.
+var steps = []struct{ name, document, quotas string }{
+	{"another number for free", other("(100, month", "(150, month"), "150 500 10000"},
+	{"a broken document", other("(100, month", "(0, month"), "150 500 10000"},
+	{"half a document", string(document[:200]), "150 500 10000"},
+	{"carol's override ends", other(`{"carol": "trial"}`, "{}"), "100 100 10000"},
+	{"back to the old one", string(document), "100 500 10000"},
+}
+
+// follow publishes the documents, and lets requests come to both replicas.
+func follow(t *testing.T, replicas []replica, publish func(document string)) {
+	t.Helper()
+	for _, step := range steps {
+		publish(step.document)
+		begun := time.Now()
+		for time.Since(begun) < 1950*time.Millisecond {
+			for _, r := range replicas {
+				r.quotas()
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		for i, r := range replicas {
+			if got := r.quotas(); got != step.quotas {
+				t.Errorf("%s: replica %d has %s, want %s", step.name, i, got, step.quotas)
+			}
+		}
+	}
+	for i, r := range replicas {
+		if g := r.plans.Generation(); g.Number != 4 || r.plans.Rejected() != 2 || g.Version != replicas[0].plans.Generation().Version {
+			t.Errorf("replica %d has number %d, %s, and has rejected %d", i, g.Number, g.Version, r.plans.Rejected())
+		}
+	}
+}
+
+func TestTwoReplicasFollowAFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "plans.json")
+		publish := func(document string) {
+			if err := os.WriteFile(file+".new", []byte(document), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(file+".new", file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(string(document))
+		store := memorystore.New(nil)
+		follow(t, []replica{start(t, store, plans.File(file)), start(t, store, plans.File(file))}, publish)
+	})
+}
+
+func TestTwoReplicasFollowAKey(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes ten seconds")
+	}
+	server := redistest.Start(t)
+	var replicas []replica
+	var rdb *redis.Client
+	for range 2 {
+		rdb = redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
+		defer rdb.Close()
+		if err := rdb.Set(t.Context(), "quota:plans", document, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		replicas = append(replicas, start(t, redisstore.New(rdb, nil), fromRedis(rdb, "quota:plans")))
+	}
+	follow(t, replicas, func(document string) {
+		if err := rdb.Set(t.Context(), "quota:plans", document, 0).Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The page shows what is in force, what another document would change, and who would feel it.
+func TestThePageOfPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, err := newAPI(memorystore.New(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, page := a.routes(), a.admin()
+		for range 60 {
+			get(h, "/v1/report", "key-bob")
+			time.Sleep(time.Second)
+		}
+		shows := func(name, body string, wants ...string) {
+			t.Helper()
+			for _, want := range wants {
+				if !strings.Contains(html.UnescapeString(body), want) {
+					t.Errorf("%s: %q is not in\n%s", name, want, body)
+				}
+			}
+		}
+		post := func(document string) string {
+			r := httptest.NewRequest("POST", "/", strings.NewReader(url.Values{"document": {document}}.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			w := httptest.NewRecorder()
+			page.ServeHTTP(w, r)
+			if w.Code != http.StatusOK {
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+			return w.Body.String()
+		}
+		shows("in force", get(page, "/", "").Body.String(), a.plans.Generation().Version,
+			`<td>free</td><td>all others</td><td><code>CalendarWindow(100, month, {zone}).Named("month").PerUser()`, `Funnel(10, Per(2, 1s))`,
+			`<td>trial</td><td></td><td>users whom the document names: 1</td>`)
+		shows("less for free", post(other("(100, month", "(50, month")),
+			`<td><code>CalendarWindow(100, month, {zone})`, `<td><code>CalendarWindow(50, month, {zone})`,
+			`<tr class="felt"><td>bob</td><td>GET /v1/report</td><td>free: 40 of 100 by month, 10 of 10 by flow</td><td class="bad">free: 0 of 50 by month, 10 of 10 by flow, refused for 4h59m</td></tr>`,
+			`<tr><td>carol</td><td>GET /v1/report</td><td>trial: 500 of 500 by month, 10 of 10 by flow</td><td>trial: 500 of 500 by month, 10 of 10 by flow</td></tr>`)
+		shows("another funnel", post(other("Funnel(10, Per(2, 1s))", "Funnel(20, Per(2, 1s))")),
+			`<td><code>Funnel(20, Per(2, 1s)).Named("flow").PerUser()</code></td>`)
+		shows("nothing", post(string(document)+"\n"), "No limit is different.", "Nobody right now")
+		shows("broken", post(other("(100, month", "(0, month")), "It cannot be put in force",
+			`<tr><td>10</td><td>11</td><td>plan "free", action "*": CalendarWindow(0, month, UTC)`, "max 0 is not within 1 to 1000000000")
+		shows("not JSON, with markup", post("<script>"), "invalid character '<'")
+		if got := post("<script>"); strings.Contains(got, "<script>") {
+			t.Error("the document is not escaped")
+		}
+		if g := a.plans.Generation(); g.Number != 1 || a.plans.Rejected() != 0 {
+			t.Errorf("to compare has changed something: %+v", g)
 		}
 	})
 }

@@ -16,31 +16,39 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
+	_ "time/tzdata" // for -zone where the system has no zones
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/examples/replay/internal/line"
 	"github.com/tailcut/tailcut/examples/replay/internal/report"
 	"github.com/tailcut/tailcut/examples/replay/internal/route"
+	"github.com/tailcut/tailcut/examples/replay/internal/source"
 	"github.com/tailcut/tailcut/examples/replay/internal/trial"
 )
 
-const usage = `usage: replay [flags] FILE|-
+const usage = `usage: replay [flags] FILE...|-
 
-Reads an access log, which may be gzipped, and says what limits would have done to its users.
+Reads access logs, which may be gzipped, and says what limits would have done to their users.
+Several files are put in order of time.
 
-  -format auto|combined|json   the log's format (auto), or the text of an nginx log_format:
+  -format FORMAT               the logs' format: auto, combined, json, logfmt, w3c, alb, elb, envoy, istio,
+                               haproxy (auto), or the text of an nginx log_format:
                                '$remote_addr - - [$time_local] "$request" $status $uid'
   -user WHO                    who acts: address, authuser, or field:FIELD, which is a field's name in
                                JSON, a variable's in a log_format, and a number in Combined (address)
   -ids WHO                     whose ids are counted behind each address: authuser or field:FIELD (authuser)
   -field NAME=FIELD            where JSON lines or a log_format have their time, duration, address, method,
-                               path, request or cost, if not where nginx, Caddy, Envoy and slog do; repeatable
+                               path, request or cost, if not under a usual name; - is nowhere; repeatable
+  -unit ns|us|ms|s             the unit of durations whose field does not tell it (they are not used)
+  -zone ZONE                   the zone of times without one, such as Europe/Berlin (UTC)
   -route 'PATTERN=ACTION'      which requests are which action: POST /posts/{id}/replies=reply; repeatable
   -limit '[ACTION=]LIMIT'      a limit to try, such as reply=SlidingWindow(5, 1m); repeatable.
                                " and " joins several into one limiter
   -json                        print one JSON object instead of text
   -html FILE                   also write a page with curves and hours
   -show-users                  show the users by name, not hashed
+  -partial                     it is fine if more than a tenth of the requests is lost
 `
 
 func main() {
@@ -64,14 +72,19 @@ const (
 	exitOK    = 0
 	exitError = 1 // of the log, or of what is written
 	exitUsage = 2 // of the arguments
+	exitLost  = 3 // more than a tenth of the requests is lost
 )
 
 type arguments struct {
 	trial.Options
-	json bool
-	html string
-	file string
+	json    bool
+	html    string
+	partial bool
+	files   []string
 }
+
+// mostLost is the share of the requests that may be lost in silence.
+const mostLost = 0.1
 
 func (c *command) run(args []string) int {
 	a, err := parse(args)
@@ -88,9 +101,14 @@ func (c *command) run(args []string) int {
 		fmt.Fprintf(c.stderr, "replay: %s\n", err)
 		return exitUsage
 	}
-	if err := c.replay(t, a); err != nil {
+	found, err := c.replay(t, a)
+	if err != nil {
 		fmt.Fprintf(c.stderr, "replay: %s\n", err)
 		return exitError
+	}
+	if lost, share := found.Lost(); share > mostLost && !a.partial {
+		fmt.Fprintf(c.stderr, "replay: %d requests, %.0f%% of them all, may be lost; the report says why, and -partial that this is fine\n", lost, 100*share)
+		return exitLost
 	}
 	return exitOK
 }
@@ -103,6 +121,12 @@ func parse(args []string) (a arguments, err error) {
 	flags.StringVar(&a.Line.IDs, "ids", "", "")
 	flags.BoolVar(&a.json, "json", false, "")
 	flags.StringVar(&a.html, "html", "", "")
+	flags.StringVar(&a.Line.Unit, "unit", "", "")
+	flags.BoolVar(&a.partial, "partial", false, "")
+	flags.Func("zone", "", func(s string) (err error) {
+		a.Line.Zone, err = time.LoadLocation(s)
+		return err
+	})
 	flags.BoolVar(&a.ShowUsers, "show-users", false, "")
 	flags.Func("field", "", func(s string) error { return addField(&a.Line.Fields, s) })
 	flags.Func("route", "", func(s string) error {
@@ -121,14 +145,17 @@ func parse(args []string) (a arguments, err error) {
 	if err := flags.Parse(args); err != nil {
 		return a, err
 	}
-	if flags.NArg() != 1 {
-		return a, fmt.Errorf("give one log, or - for standard input, after the flags; there are %d", flags.NArg())
+	if a.files = flags.Args(); len(a.files) == 0 {
+		return a, errors.New("give a log, or - for standard input, after the flags")
 	}
-	a.file = flags.Arg(0)
-	log, errLog := os.Stat(a.file)
 	page, errPage := os.Stat(a.html)
-	if errLog == nil && errPage == nil && os.SameFile(log, page) {
-		return a, fmt.Errorf("%s is the log itself; choose another file for -html", a.html)
+	for _, file := range a.files {
+		if strings.HasPrefix(file, "-") && len(a.files) > 1 {
+			return a, fmt.Errorf("%s stands among the files; write flags before them, and - alone", file)
+		}
+		if log, err := os.Stat(file); err == nil && errPage == nil && os.SameFile(log, page) {
+			return a, fmt.Errorf("%s is the log itself; choose another file for -html", a.html)
+		}
 	}
 	return a, nil
 }
@@ -163,39 +190,44 @@ func addField(f *line.Fields, s string) error {
 }
 
 // replay does what the arguments say.
-func (c *command) replay(t *trial.Trial, a arguments) error {
-	log, size, err := c.open(a.file)
-	if err != nil {
-		return err
+func (c *command) replay(t *trial.Trial, a arguments) (*report.Report, error) {
+	counted := &progress{out: c.stderr}
+	var logs []source.Log
+	for _, file := range a.files {
+		log, size, err := c.open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer log.Close()
+		counted.size += size
+		logs = append(logs, source.Log{Name: file, Reader: counted.of(log)})
 	}
-	defer log.Close()
 	if a.html != "" { // find out now whether it can be written
 		if err := writable(a.html); err != nil {
-			return fmt.Errorf("%w; choose another file for -html", err)
+			return nil, fmt.Errorf("%w; choose another file for -html", err)
 		}
 	}
-	counted := &progress{log: log, size: size, out: c.stderr}
 	stop := func() {}
 	if c.terminal {
 		stop = counted.show()
 	}
-	found, err := t.Run(context.Background(), counted)
+	found, err := t.Run(context.Background(), logs...)
 	stop()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if found.Damage != nil {
 		fmt.Fprintf(c.stderr, "replay: the gzip stream is damaged or cut off (%s); the report covers what comes before\n", found.Damage)
 	}
 	if err := c.print(found, a.json); err != nil {
-		return fmt.Errorf("the report was not printed: %w", err)
+		return nil, fmt.Errorf("the report was not printed: %w", err)
 	}
 	if a.html != "" {
 		if err := report.Page(a.html, found); err != nil {
-			return fmt.Errorf("the page %s was not written: %w", a.html, err)
+			return nil, fmt.Errorf("the page %s was not written: %w", a.html, err)
 		}
 	}
-	return nil
+	return found, nil
 }
 
 // writable opens a file for writing, and leaves everything as it was.

@@ -45,9 +45,8 @@ func TestText(t *testing.T) {
 	code, stdout, stderr := replayed(t, few, append(forum, "-limit", "reply=SlidingWindow(2, 1m)", "-show-users", "-")...)
 	const want = `4 requests by 2 users in 7 lines.
 From 2026-11-22 00:00:00 UTC to 2026-11-22 00:01:00 UTC.
-Skipped lines that are not requests: 1.
-Left out requests that match no route: 1.
-Left out requests that are more than an hour out of order: 1.
+Lines that are not requests: 1 (1 blank).
+Left out requests that match no route: 2.
 The log has whole seconds: all requests of a second count as one instant.
 
 reply: 4 requests by 2 users
@@ -85,7 +84,7 @@ like: 0 requests by 0 users
 
 // The object has the keys that are documented, and no others.
 func TestJSON(t *testing.T) {
-	code, stdout, stderr := replayed(t, few, "-json", "-limit", "SlidingWindow(2, 1m)", "-")
+	code, stdout, stderr := replayed(t, few, "-json", "-partial", "-limit", "SlidingWindow(2, 1m)", "-")
 	if code != exitOK || stderr != "" {
 		t.Fatalf("exit %d, %s", code, stderr)
 	}
@@ -98,7 +97,10 @@ func TestJSON(t *testing.T) {
 	}
 	want := map[string]any{
 		"lines": 7., "skipped": 1., "late": 1., "requests": 5., "users": 2.,
-		"from": "2026-11-22T00:00:00Z", "to": "2026-11-22T00:01:00Z",
+		"skipped_by_reason": map[string]any{"blank": 1.}, "long": 0., "anonymous": 0., "unrouted": 0., "lost": 1., "lost_share": 1. / 6,
+		"left_out": []any{map[string]any{"action": "all", "late": 1., "long": 0., "anonymous": 0.}},
+		"hints":    []any{"The log goes back in time by more than an hour once. If its parts are newest first, give the files as arguments: replay puts them in order. If one line has an instant in the future, all that follow are late: remove it."},
+		"from":     "2026-11-22T00:00:00Z", "to": "2026-11-22T00:01:00Z",
 		"limits": []any{map[string]any{
 			"action": "all", "limit": "SlidingWindow(2, 1m)", "requests": 5., "refused": 1., "users": 2., "users_refused": 1., "longest_wait": 40., "never": 0.,
 		}},
@@ -149,11 +151,11 @@ func TestErrors(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"no file", nil, exitUsage, []string{"give one log"}},
-		{"two files", []string{"a", "b"}, exitUsage, []string{"give one log", "there are 2"}},
-		{"a flag after the file", []string{"-", "-json"}, exitUsage, []string{"after the flags"}},
+		{"no file", nil, exitUsage, []string{"give a log"}},
+		{"standard input and a file", []string{"a", "-"}, exitUsage, []string{"- stands among the files"}},
+		{"a flag after the file", []string{"-", "-json"}, exitUsage, []string{"write flags before them"}},
 		{"unknown flag", []string{"-speed", "-"}, exitUsage, []string{"-speed", "replay -h lists the flags"}},
-		{"unknown format", []string{"-format", "xml", "-"}, exitUsage, []string{`format "xml"`, "auto, combined or json"}},
+		{"unknown format", []string{"-format", "xml", "-"}, exitUsage, []string{`format "xml"`, "auto, combined, json"}},
 		{"unknown user", []string{"-user", "cookie", "-"}, exitUsage, []string{`user "cookie"`, "address, authuser, field:NAME or field:NUMBER"}},
 		{"a log_format without a time", []string{"-format", "$remote_addr $request", "-"}, exitUsage, []string{"the format has no time", "$time_local"}},
 		{"a log_format without the user", []string{"-format", "$msec $request", "-user", "field:uid", "-"}, exitUsage, []string{"no variable for the user field:uid"}},
@@ -178,8 +180,10 @@ func TestErrors(t *testing.T) {
 		{"directory", []string{dir}, exitError, []string{"is a directory"}},
 		{"page in no directory", []string{"-html", filepath.Join(dir, "no", "page"), "-"}, exitError, []string{"choose another file for -html"}},
 		{"page over the log", []string{"-html", log, filepath.Join(dir, "linked")}, exitUsage, []string{"is the log itself", "another file for -html"}},
-		{"wrong format", []string{"-format", "json", "-"}, exitError, []string{"none of the 7 lines is a request", "another format"}},
+		{"wrong format", []string{"-format", "json", "-"}, exitError, []string{"none of the 7 lines is one", "Line 1 is `203.0.113.1 - ann", "-format"}},
 		{"no route matches", []string{"-route", "GET /none=x", "-"}, exitError, []string{"matches a route"}},
+		{"unknown unit", []string{"-unit", "h", "-"}, exitUsage, []string{`unit "h"`, "ns, us, ms or s"}},
+		{"unknown zone", []string{"-zone", "Mars", "-"}, exitUsage, []string{"zone Mars"}},
 		{"nobody is named", []string{"-user", "field:user", "-"}, exitError, []string{"names a user by field:user"}},
 	}
 	for _, test := range tests {
@@ -413,9 +417,9 @@ func TestProgressIsShownAfterASecond(t *testing.T) {
 	for bytes, want := range map[int]string{1: "", 4: "\r[#######.......................] 25%, 0 MB, 0 MB/s\x1b[K"} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			p := &progress{log: &slow{bytes}, size: 4, out: &out}
+			p := &progress{size: 4, out: &out}
 			stop := p.show()
-			_, _ = io.Copy(io.Discard, p)
+			_, _ = io.Copy(io.Discard, p.of(&slow{bytes}))
 			stop()
 			if got := out.String(); !strings.HasPrefix(got, want) || want == "" && got != "" || want != "" && !strings.HasSuffix(got, "\r\x1b[K") {
 				t.Errorf("%d bytes: %q, want %q first", bytes, got, want)

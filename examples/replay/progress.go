@@ -9,17 +9,24 @@ import (
 	"time"
 )
 
-// progress counts what is read of a log, and shows it.
+// progress counts what is read of the logs, and shows it.
 type progress struct {
-	log  io.Reader
 	size int64 // 0 is unknown
 	out  io.Writer
 	read atomic.Int64
 }
 
-func (p *progress) Read(b []byte) (int, error) {
-	n, err := p.log.Read(b)
-	p.read.Add(int64(n))
+// of counts what is read of a log.
+func (p *progress) of(log io.Reader) io.Reader { return &counted{log, p} }
+
+type counted struct {
+	io.Reader
+	by *progress
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.by.read.Add(int64(n))
 	return n, err
 }
 

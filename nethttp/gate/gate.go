@@ -64,6 +64,7 @@ type Gate[C any] struct {
 type mounted[C any] struct {
 	Subject[C]
 	userless, actionless, ported suspicion
+	actions                      actions
 }
 
 const defaultMaxWaiting = 1000

@@ -206,6 +206,44 @@ func TestKeysThatLimitNobody(t *testing.T) {
 	}
 }
 
+// An action that is a path is told of once.
+func TestAnActionThatIsAPath(t *testing.T) {
+	path := func(r *http.Request) (string, error) { return r.URL.Path, nil }
+	paths := func(n int) (paths []string) {
+		for i := range n {
+			paths = append(paths, fmt.Sprint("/replies/", i))
+		}
+		return paths
+	}
+	warned := []string{`WARN adapter: a limit has met more than 1000 actions, and each user has a quota for each; an action must not have a path or an id in it: use one such as Action("reply"), or Route | many-actions`}
+	for _, tt := range []struct {
+		name   string
+		action keyfuncs.Func
+		routed bool
+		paths  []string
+		want   []string
+	}{
+		{"a thousand actions are well", path, false, slices.Repeat(paths(1000), 3), nil},
+		{"one more is logged once", path, false, slices.Repeat(paths(1001), 3), warned},
+		{"one action is well", keyfuncs.Action("reply"), false, paths(3000), nil},
+		{"so is a route", nil, true, paths(3000), nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), core.FixedWindow(10_000, 24*time.Hour)))
+				log := gatetest.Capture(t)
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, Action: tt.action, Routed: tt.routed}}}}}.Filled())
+				for _, path := range tt.paths {
+					gatetest.Do(h, "POST", path, "X-User-ID", "alice")
+				}
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
 // The error of a framework's Value names the value that is missing.
 func TestValueNamesItsKey(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)

@@ -56,7 +56,7 @@ func mountExample(a gatetest.App) http.Handler {
 				if l.Routed {
 					action = keyfuncs.Route
 				}
-				subjects = append(subjects, guests(l, gate.Subject[*exchange]{Limiter: l.Limiter, User: key(l.User), Action: key(action)}))
+				subjects = append(subjects, gate.Subject[*exchange]{Limiter: l.Limiter, User: key(l.User), Action: key(action), Guests: l.Guests})
 			}
 			g, next := gate.New(framework{}, exampleConfig(cfg), subjects...), handle
 			handle = func(c *exchange) { _ = g.Serve(c, func(c *exchange) error { next(c); return nil }) }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -76,11 +77,27 @@ func (f *Failure) Problem() Problem {
 
 func (p *Problem) retry(seconds int64) {
 	p.RetryAfter = seconds
-	unit := " seconds."
-	if seconds == 1 {
-		unit = " second."
+	p.Detail += " Try again in " + inWords(seconds) + "."
+}
+
+// inWords is a wait in its two largest units, such as 3 days 13 hours. What is less is left out.
+func inWords(seconds int64) string {
+	units := []struct {
+		name    string
+		seconds int64
+	}{{"day", 86400}, {"hour", 3600}, {"minute", 60}, {"second", 1}}
+	first := 0
+	for first < len(units)-1 && seconds < 2*units[first].seconds { // 90 seconds, and not 1 minute 30 seconds
+		first++
 	}
-	p.Detail += " Try again in " + strconv.FormatInt(seconds, 10) + unit
+	var words []string
+	for _, u := range units[first:min(first+2, len(units))] {
+		if n := seconds / u.seconds; n > 0 {
+			words = append(words, strconv.FormatInt(n, 10)+" "+u.name+"s"[:min(1, n-1)])
+		}
+		seconds %= u.seconds
+	}
+	return strings.Join(words, " ")
 }
 
 // Write answers the request with the problem. Before it call [ClearBody].

@@ -125,6 +125,7 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			return false
 		}
 		m.actionless.clear(manyKeyless)
+		g.warnActions(m, s.action)
 		if !found {
 			a.subject, found = s, true
 		} else {

@@ -5,10 +5,12 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -120,5 +122,57 @@ func (g *Gate[C]) warnEntered() {
 	if !g.entered.Swap(true) {
 		slog.Default().Warn(g.name+": a request was charged twice: it had a slot of InFlight, and entered a limit with the same slots again; it keeps the one slot, and each pass is charged to rate limits; maybe the middleware is mounted twice, or a handler has the framework or the mux serve its request again: mount the limit where a request passes once, or give the other one another action or name",
 			"code", "charged-twice")
+	}
+}
+
+// actions counts how many actions a subject has, until it has many or so many requests have shown that it has
+// not. It keeps hashes, since a client may choose long paths.
+type actions struct {
+	over     atomic.Bool
+	latest   atomic.Uint64 // the hash of the latest new action: most subjects have one
+	mu       sync.Mutex
+	seen     map[uint64]struct{}
+	requests int
+}
+
+const (
+	manyActions   = 1000
+	enoughActions = 100_000 // requests
+)
+
+var actionSeed = maphash.MakeSeed()
+
+// note notes an action, and reports true once: if there are many.
+func (a *actions) note(action string) bool {
+	if a.over.Load() {
+		return false
+	}
+	h := maphash.String(actionSeed, action)
+	if a.latest.Load() == h {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, known := a.seen[h]; !known {
+		if a.seen == nil {
+			a.seen = map[uint64]struct{}{}
+		}
+		a.seen[h] = struct{}{}
+		a.latest.Store(h)
+	}
+	a.requests++
+	many := len(a.seen) > manyActions
+	if many || a.requests >= enoughActions {
+		a.seen = nil
+		return !a.over.Swap(true) && many
+	}
+	return false
+}
+
+// warnActions logs once if a subject has many actions, as if they were paths.
+func (g *Gate[C]) warnActions(m *mounted[C], action string) {
+	if m.actions.note(action) {
+		slog.Default().Warn(fmt.Sprintf("%s: a limit has met more than %d actions, and each user has a quota for each; an action must not have a path or an id in it: use one such as Action(\"reply\"), or Route", g.name, manyActions),
+			"code", "many-actions")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Fault says what becomes of a command's reply: what the client is sent in its
@@ -29,7 +30,9 @@ type Proxy struct {
 
 	mu       sync.Mutex
 	fault    Fault
+	pause    time.Duration // between two bytes of a reply
 	answer   func(command []string) []byte
+	instead  func(command []string) (mine bool, reply []byte)
 	commands [][]string
 	conns    map[net.Conn]bool
 	closed   bool
@@ -64,12 +67,26 @@ func (p *Proxy) Spoil(f Fault) {
 	p.fault = f
 }
 
+// Split has every reply from now on be sent a byte at a time, with such a pause before each; 0 ends that.
+func (p *Proxy) Split(pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause = pause
+}
+
 // Answer has f answer commands in the server's place, which does not see them; what f
 // gives nil for passes. A nil f ends that.
 func (p *Proxy) Answer(f func(command []string) []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = f
+}
+
+// Instead has f answer commands as Answer does, if it says that it does. Without an answer the connection ends.
+func (p *Proxy) Instead(f func(command []string) (mine bool, reply []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instead = f
 }
 
 // Commands returns the commands since the last call, in the order of their arrival,
@@ -131,12 +148,20 @@ func (p *Proxy) serve(client net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault, answer := p.fault, p.answer
+		fault, answer, instead, pause := p.fault, p.answer, p.instead, p.pause
 		opening := slices.Contains([]string{"hello", "client", "auth", "select", "cluster", "command", "ping"}, command[0])
 		if !opening {
 			p.commands = append(p.commands, command)
 		}
 		p.mu.Unlock()
+		if instead != nil {
+			if mine, reply := instead(command); mine {
+				if _, err := client.Write(reply); err != nil || len(reply) == 0 {
+					return
+				}
+				continue
+			}
+		}
 		if answer != nil {
 			if reply := answer(command); reply != nil {
 				if _, err := client.Write(reply); err != nil {
@@ -155,6 +180,12 @@ func (p *Proxy) serve(client net.Conn) {
 		send, hangUp := reply.Bytes(), false
 		if fault != nil && !opening {
 			send, hangUp = fault(command, send)
+		}
+		for ; pause > 0 && len(send) > 1; send = send[1:] {
+			if _, err := client.Write(send[:1]); err != nil {
+				return
+			}
+			time.Sleep(pause)
 		}
 		if _, err := client.Write(send); err != nil || hangUp {
 			return

@@ -171,10 +171,10 @@ var waits = []struct {
 		visits: []visit{{status: 200, reset: 1}, {at: 1, status: 200, after: time.Second - 1, reset: 1}},
 	},
 	{
-		name:   "when the client's own deadline does, that is its own, and not in the log",
+		name:   "a store that is silent for a second after the client's own deadline is not in the log",
 		store:  func() core.Store { return slow{memorystore.New(nil)} },
 		config: nethttp.Config{MaxWait: 500 * time.Millisecond},
-		visits: []visit{{expires: 400 * time.Millisecond, status: 503, after: 400 * time.Millisecond, retry: "1", reset: 1}},
+		visits: []visit{{expires: 400 * time.Millisecond, status: 503, after: 1400 * time.Millisecond, retry: "1", reset: 1}},
 	},
 	{
 		name:   "a request that has waited may be refunded",

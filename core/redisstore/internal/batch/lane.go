@@ -43,7 +43,7 @@ type lane struct {
 	answered time.Time     // when the last one came
 	doubt    doubt
 	checks   int       // under way: a Dialer may hang
-	checked  time.Time // when the last one began
+	recheck  time.Time // the next one does not begin earlier
 	reopens  bool      // one of them opens connections
 }
 

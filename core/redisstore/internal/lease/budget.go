@@ -63,9 +63,10 @@ type budget struct {
 	pending time.Time // when all commands so far are paid for
 }
 
-// delay returns how long no command may be sent, since too many have been sent lately.
-func (b *budget) delay(now time.Time) time.Duration {
-	return max(0, b.pending.Sub(now.Add((burst-1)*b.pace)))
+// delay returns how long no command may be sent, since too many have been sent lately. Some of the burst may be
+// kept for other commands.
+func (b *budget) delay(now time.Time, kept time.Duration) time.Duration {
+	return max(0, b.pending.Sub(now.Add((burst-1-kept)*b.pace)))
 }
 
 // owe pays for a command that is sent after the delay.
@@ -78,7 +79,7 @@ func (b *budget) owe(now time.Time) {
 
 // pay pays for a command that is sent now, unless there is a delay.
 func (b *budget) pay(now time.Time) {
-	if b.delay(now) == 0 {
+	if b.delay(now, 0) == 0 {
 		b.owe(now)
 	}
 }

@@ -14,6 +14,7 @@ import (
 const (
 	portion  = 2 // a fetch is at most this part of what remains
 	maxWaits = 3 // of a caller, for commands or the pay of one
+	kept     = 2 // of the burst, for costs that may fit
 )
 
 // A holding is guarded by its shard.
@@ -137,6 +138,9 @@ const (
 // If a command is under way, the caller waits for its answer. If none may be sent yet, the caller waits until
 // one may, as long as there is room for as much again as was used since the last one. If there is not, the
 // limit is near, and the process refuses by itself.
+//
+// A cost above what remains is no demand: it does not wait, and it leaves some of the burst to the others. So a client
+// that asks for too much takes no command from those that ask for less.
 func (h *holding) choose(cost int64, now time.Time, waited int, left time.Duration, server distance) (do step, units int64) {
 	asking := h.asking != nil
 	spare := left - 5*server.trip/2  // after it the caller can still ask
@@ -145,8 +149,13 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	share := int64(h.last.Remaining) / portion
 	near := share <= h.lately(now)+h.waiting // the limit
 	units = min(h.plan(cost, now), share)
-	delay := h.delay(now)
+	delay := h.delay(now, 0)
 	switch {
+	case cost > h.room(now) && !direct && !h.bans:
+		if asking || h.delay(now, kept) > 0 {
+			return refuse, 0
+		}
+		return decide, 0
 	case asking && patient && spare > 0 && !(h.bans && waited > 0):
 		return wait, 0
 	case direct || h.bans && (delay > 0 || units <= cost || asking):
@@ -163,13 +172,24 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	return fetch, units
 }
 
-// refusal is the answer of a process that may send no command yet. RetryAfter is how long it may not. If the
+// room is about how many units remain on the server: those of its last answer, and what a full quota that comes
+// back steadily has gained since.
+func (h *holding) room(now time.Time) int64 {
+	l := &h.charge.Limits()[h.last.Binding]
+	past := min(now.Sub(h.at), l.Period())
+	return int64(h.last.Remaining) + int64(float64(l.Quota())*float64(past)/float64(l.Period()))
+}
+
+// refusal is the answer of a process that may send no command yet for that cost. RetryAfter is how long it may not. If the
 // server's last answer has refused this cost or a lower one, it is at least what is left of that wait.
 func (h *holding) refusal(cost int64, now time.Time) core.Decision {
-	past := now.Sub(h.at).Truncate(time.Microsecond)
+	past, delay := now.Sub(h.at).Truncate(time.Microsecond), h.delay(now, 0)
+	if cost > h.room(now) {
+		delay = h.delay(now, kept)
+	}
 	d := core.Decision{
 		Limit: h.last.Limit, Binding: h.last.Binding, Reason: core.ReasonLimited, Source: core.SourceLease,
-		RetryAfter: max(time.Microsecond, (h.delay(now) + time.Microsecond - 1).Truncate(time.Microsecond)),
+		RetryAfter: max(time.Microsecond, (delay + time.Microsecond - 1).Truncate(time.Microsecond)),
 	}
 	if cost >= h.refused && now.Before(h.until) {
 		d.RetryAfter = max(d.RetryAfter, h.last.RetryAfter-past)

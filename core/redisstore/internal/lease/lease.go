@@ -146,7 +146,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			h.want = units
 			go t.fetch(s, h, f, units, now)
 		case pause:
-			f = after(h.delay(now))
+			f = after(h.delay(now, 0))
 		}
 		h.waiting += c.Cost
 		s.mu.Unlock()
@@ -259,7 +259,7 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	s.mu.Lock()
 	if g.over = true; g.left > 0 {
 		now := time.Now()
-		delay := h.delay(now)
+		delay := h.delay(now, 0)
 		h.owe(now)
 		s.mu.Unlock()
 		time.Sleep(delay)

@@ -1,10 +1,10 @@
 package line
 
-// Common and Combined Log Format.
+// Common and Combined Log Format, and lines that resemble them: those of HAProxy and ingress-nginx, and
+// most that people write by hand.
 
 import (
 	"bytes"
-	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -13,14 +13,20 @@ import (
 //
 //	203.0.113.9 - alice [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.1" 200 2326 "-" "curl"
 //
-// with or without the fields after the size. There may be a virtual host in front.
+// with or without the fields after the request. What it needs is a time in brackets and a request in quotes
+// behind it. Where the client stands is counted from the time backwards, since there may be a virtual
+// host, a proxy, or a prefix in front.
 type combined struct {
 	user, id  origin
 	addresses *addresses
+	pick      pick
+	seen      *seen // not nil: the line is one of a sample
 
 	// Lines of one second follow each other: the last instant is kept.
 	text [26]byte
 	last Instant
+
+	fields [][]byte // those in front of the request
 }
 
 // An origin is the number of the field that names a user, from 1 on. The time has one number, and so
@@ -46,71 +52,270 @@ func originOf(user string) origin {
 	return origin(n)
 }
 
-func (p *combined) parse(line []byte, r *Request) bool {
-	// The first " [" that a date follows, since users may have spaces and brackets.
-	open := 0
-	for {
-		i := bytes.Index(line[open:], []byte(" ["))
-		if i < 0 || open+i+31 > len(line) {
-			return false
-		}
-		if open += i + 2; line[open+2] == '/' && line[open+26] == ']' && line[open+27] == ' ' && line[open+28] == '"' {
-			break
-		}
+func (p *combined) parse(line []byte, r *Request) Outcome {
+	open, end, outcome := p.bracket(line, r)
+	if outcome != IsRequest {
+		return outcome
 	}
-	if !p.instant(line[open:open+26], r) {
-		return false
+	behind := line[end:]
+	quote := bytes.IndexByte(behind, '"')
+	if quote < 0 {
+		return Unknown
 	}
-	text := line[open+29:]
-	quote := closingQuote(text)
-	if quote < 0 || !r.requestLine(text[:quote]) || !statusAndSize(text[quote+1:]) {
-		return false
+	between, behind := behind[:quote], behind[quote+1:]
+	tail, outcome := requestOf(behind, r)
+	if outcome != IsRequest {
+		return outcome
 	}
 	r.Cost = 1
-	return p.who(line[:open-2], text[quote+1:], r)
+	if !p.who(bytes.TrimRight(line[:open], " "), between, tail, r) {
+		return Unknown
+	}
+	return IsRequest
 }
 
-func (p *combined) instant(b []byte, r *Request) bool {
-	if string(p.text[:]) != string(b) {
-		t, ok := clfInstant(b)
-		if !ok {
-			return false
+// bracket finds the time, and where its brackets start and end.
+func (p *combined) bracket(line []byte, r *Request) (start, end int, o Outcome) {
+	o = Unknown
+	for open := 0; ; { // a date after " [", since users may have spaces and brackets
+		i := bytes.Index(line[open:], []byte(" ["))
+		if i < 0 || open+i+29 > len(line) {
+			break
 		}
-		p.last = t
-		copy(p.text[:], b)
+		if open += i + 2; line[open+2] == '/' && line[open+26] == ']' {
+			if text := line[open : open+26]; string(p.text[:]) != string(text) {
+				t, ok := clfInstant(text)
+				if !ok {
+					o = NoTime
+					continue
+				}
+				p.last = t
+				copy(p.text[:], text)
+			}
+			r.Instant, r.End = p.last, p.last.At
+			return open - 1, open + 27, IsRequest
+		}
 	}
-	r.Instant = p.last
-	return true
+	// Any time in brackets.
+	for open := 0; ; {
+		i := bytes.IndexByte(line[open:], '[')
+		if i < 0 {
+			return 0, 0, o
+		}
+		open += i + 1
+		if n := bytes.IndexByte(line[open:min(len(line), open+48)], ']'); n >= len("1700000000") {
+			if t, ok := anyInstant(line[open : open+n]); ok {
+				r.Instant, r.End = t, t.At
+				return open - 1, open + n + 1, IsRequest
+			}
+		}
+	}
 }
 
-// who reads the user from "address ident authuser", or from what follows the request.
-func (p *combined) who(b, tail []byte, r *Request) bool {
-	host, rest, ok := bytes.Cut(b, []byte{' '})
-	if !ok || len(host) == 0 {
-		return false
+// requestOf reads the request, which is the first of some texts in quotes. It returns what follows it.
+func requestOf(b []byte, r *Request) (tail []byte, o Outcome) {
+	o = Broken
+	for range 4 {
+		quote := closingQuote(b)
+		if quote < 0 {
+			return nil, Broken
+		}
+		if r.requestLine(b[:quote]) {
+			return b[quote+1:], IsRequest
+		}
+		if o == Broken && noRequest(b[:quote], b[quote+1:]) {
+			o = NoRequest
+		}
+		rest := bytes.TrimLeft(b[quote+1:], " ")
+		if len(rest) == 0 || rest[0] != '"' {
+			break
+		}
+		b = rest[1:]
 	}
-	second, user, ok := bytes.Cut(rest, []byte{' '})
-	if !ok || len(second) == 0 || len(user) == 0 {
-		return false
+	return nil, o
+}
+
+// noRequest reports whether a server writes such a request line, and what follows it, of a client that sent no
+// request.
+func noRequest(text, tail []byte) bool {
+	if len(text) < 2 || text[0] == '\\' || text[0] == '<' || bytes.HasPrefix(text, []byte("PRI ")) {
+		return true
 	}
-	if len(second) > 1 && !p.addresses.is(host) && p.addresses.is(second) { // vhost_combined
-		host = second
-		if _, user, ok = bytes.Cut(user, []byte{' '}); !ok || len(user) == 0 {
-			return false
+	status, _, _ := bytes.Cut(bytes.TrimLeft(tail, " "), []byte{' '})
+	return len(status) == 3 && (status[0] == '4' || status[0] == '0' || status[0] == '5')
+}
+
+// who finds the client among the fields in front of the request.
+func (p *combined) who(head, between, tail []byte, r *Request) bool {
+	// ADDRESS - NAME, which most lines have.
+	if p.pick != pickForwarded && p.seen == nil && len(between) == 1 {
+		if n := bytes.IndexByte(head, ' '); n > 0 && len(head) > n+3 && head[n+1] == '-' && head[n+2] == ' ' && bytes.IndexByte(head[n+3:], ' ') < 0 {
+			if _, ok := p.addresses.client(head[:n]); ok && bytes.IndexByte(head[:n], ',') < 0 {
+				r.User, r.ID = p.from(p.user, head[:n], head[n+3:], tail), p.from(p.id, head[:n], head[n+3:], tail)
+				return true
+			}
 		}
 	}
+	host, user, is, ok := p.client(head, between, tail)
+	if !ok {
+		return false
+	}
+	r.Named = !is && len(host) > 0 && p.user == fromAddress
 	r.User, r.ID = p.from(p.user, host, user, tail), p.from(p.id, host, user, tail)
 	return true
+}
+
+// client takes the fields apart. It reports whether the client is an address, and whether there are fields.
+func (p *combined) client(head, between, tail []byte) (host, user []byte, is, ok bool) {
+	if rest, _ := unwrap(head); len(rest) > 0 {
+		head = rest
+	}
+	p.fields = split(p.fields[:0], head)
+	before := len(p.fields)
+	p.fields = split(p.fields, between)
+	if len(p.fields) == 0 {
+		return nil, nil, false, false
+	}
+	var found [2][]byte // addresses, or else host names
+	at, n := 0, 0
+	for i, f := range p.fields {
+		if one, ok := p.address(f, i == 0); ok && n < len(found) {
+			found[n] = one
+			if n == 0 || p.pick == pickSecond {
+				at = i
+			}
+			n++
+		}
+	}
+	is = n > 0
+	for i, f := range p.fields[:before] {
+		if !is && n < len(found) && isHost(f) {
+			found[n] = f
+			if n == 0 || p.pick == pickSecond {
+				at = i
+			}
+			n++
+		}
+	}
+	switch {
+	case n > 1 && p.pick == pickSecond:
+		host = found[1]
+	case n > 0:
+		host = found[0]
+	default:
+		at = max(0, before-3)
+		if before > 3 && string(p.fields[1]) == "-" {
+			at = 0 // a name with spaces is last
+		}
+		host = p.fields[at]
+	}
+	if p.seen != nil || p.pick == pickForwarded {
+		other := p.forwarded(tail)
+		if p.pick == pickForwarded && len(other) > 0 {
+			host, is = other, true
+		}
+		if p.seen != nil && n > 0 {
+			p.seen.add(pickFirst, found[0])
+			p.seen.add(pickSecond, found[1])
+			p.seen.add(pickForwarded, other)
+		}
+	}
+	return host, p.name(p.fields[min(at+1, before):before]), is, true
+}
+
+// name is the user's, of the fields between the client and the time: the identity, and the name, which may
+// have spaces.
+func (p *combined) name(fields [][]byte) []byte {
+	switch n := len(fields); {
+	case n == 0:
+		return nil
+	case n > 2 && string(fields[0]) == "-" && len(fields[1]) > 0 && fields[1][0] != '[':
+		first, last := fields[1], fields[n-1]
+		return first[: cap(first)-cap(last)+len(last) : cap(first)-cap(last)+len(last)]
+	default:
+		return fields[n-1]
+	}
+}
+
+// address is the user of a field that is an address, or a list of them, whatever encloses it. The first field
+// may have the name of a file in front, as grep writes it.
+func (p *combined) address(f []byte, first bool) (user []byte, ok bool) {
+	if len(f) > 2 && (f[0] == '[' || f[0] == '"' || f[0] == '(') && (f[len(f)-1] == ']' || f[len(f)-1] == '"' || f[len(f)-1] == ')') {
+		f = f[1 : len(f)-1]
+	}
+	if user, ok = p.addresses.client(f); ok || !first {
+		return user, ok
+	}
+	for {
+		i := bytes.IndexByte(f, ':')
+		if i < 0 {
+			return nil, false
+		}
+		if f = f[i+1:]; len(f) > 6 {
+			if user, ok = p.addresses.client(f); ok {
+				return user, true
+			}
+		}
+	}
+}
+
+// forwarded is the client of the first address behind the user agent.
+func (p *combined) forwarded(tail []byte) []byte {
+	for n := 4; n < 16; n++ {
+		f := nth(tail, n)
+		if len(f) == 0 {
+			return nil
+		}
+		if user, ok := p.addresses.client(f); ok {
+			return user
+		}
+	}
+	return nil
+}
+
+// split cuts fields at spaces, but for those in quotes and in lists of addresses.
+func split(to [][]byte, b []byte) [][]byte {
+	for {
+		for len(b) > 0 && b[0] == ' ' {
+			b = b[1:]
+		}
+		if len(b) == 0 {
+			return to
+		}
+		end := 0
+		if b[0] == '"' {
+			end = 1 + max(0, closingQuote(b[1:]))
+		}
+		for {
+			i := bytes.IndexByte(b[end:], ' ')
+			if i < 0 {
+				end = len(b)
+				break
+			}
+			if end += i; end == 0 || b[end-1] != ',' {
+				break
+			}
+			for end < len(b) && b[end] == ' ' {
+				end++
+			}
+		}
+		to = append(to, b[:end])
+		b = b[end:]
+	}
 }
 
 func (p *combined) from(o origin, host, user, tail []byte) []byte {
 	switch {
 	case o == fromAddress:
-		return p.addresses.canonical(host)
+		return p.addresses.user(host)
 	case o == fromAuth && string(user) != `""`:
 		return named(user)
 	case o >= fromStatus:
-		return named(nth(tail, int(o-fromStatus)))
+		f := nth(tail, int(o-fromStatus))
+		if client, ok := p.addresses.client(f); ok {
+			return client
+		}
+		return named(f)
 	}
 	return nil
 }
@@ -155,113 +360,4 @@ func closingQuote(b []byte) int {
 			return i
 		}
 	}
-}
-
-// statusAndSize is whether b starts with a status and a size: " 200 2326" or " 304 -".
-func statusAndSize(b []byte) bool {
-	if len(b) < 6 || b[0] != ' ' || b[4] != ' ' {
-		return false
-	}
-	if _, ok := digits(b[1:4]); !ok {
-		return false
-	}
-	size, _, _ := bytes.Cut(b[5:], []byte{' '})
-	_, ok := digits(size)
-	return ok || string(size) == "-"
-}
-
-// addresses turns addresses into users as package keyfuncs does: IPv6 by /64. It has a cache, so
-// that few IPv6 addresses are parsed.
-type addresses struct {
-	known map[string][]byte
-}
-
-const (
-	knownAddresses = 1 << 14
-	longestAddress = 64
-)
-
-// canonical is the user of an address, which may have a port. A host name stays as it is, and "-"
-// and "" are no user.
-func (a *addresses) canonical(b []byte) []byte {
-	if n := leadingIPv4(b); n == len(b) || n > 0 && isPort(b[n:]) {
-		return b[:n]
-	}
-	if len(b) == 0 || string(b) == "-" {
-		return nil
-	}
-	if bytes.IndexByte(b, ':') < 0 {
-		return b
-	}
-	user, ok := a.known[string(b)]
-	if !ok {
-		if len(a.known) >= knownAddresses || a.known == nil {
-			a.known = make(map[string][]byte)
-		}
-		raw := string(b)
-		user = []byte(canonical(raw))
-		if len(raw) <= longestAddress { // what is longer is no address, but something hostile
-			a.known[raw] = user
-		}
-	}
-	return user
-}
-
-func canonical(raw string) string {
-	addr, err := netip.ParseAddr(raw)
-	if err != nil {
-		withPort, err := netip.ParseAddrPort(raw)
-		if err != nil {
-			return raw
-		}
-		addr = withPort.Addr()
-	}
-	addr = addr.Unmap().WithZone("")
-	if addr.Is4() {
-		return addr.String()
-	}
-	site, _ := addr.Prefix(64) // fails for lengths above 128 only
-	return site.String()
-}
-
-// is reports whether b is an address.
-func (a *addresses) is(b []byte) bool {
-	if leadingIPv4(b) == len(b) {
-		return true
-	}
-	if bytes.IndexByte(b, ':') < 0 {
-		return false
-	}
-	_, err := netip.ParseAddr(string(b))
-	return err == nil
-}
-
-// leadingIPv4 is the length of the IPv4 address that b starts with, 0 if there is none.
-func leadingIPv4(b []byte) int {
-	i := 0
-	for part := range 4 {
-		if part > 0 {
-			if i >= len(b) || b[i] != '.' {
-				return 0
-			}
-			i++
-		}
-		start, n := i, 0
-		for i < len(b) && i-start < 3 && '0' <= b[i] && b[i] <= '9' {
-			n = n*10 + int(b[i]-'0')
-			i++
-		}
-		if i == start || n > 255 || i-start > 1 && b[start] == '0' {
-			return 0
-		}
-	}
-	return i
-}
-
-func isPort(b []byte) bool {
-	if len(b) < 2 || len(b) > 6 || b[0] != ':' {
-		return false
-	}
-	_, ok := digits(b[1:])
-	return ok
 }

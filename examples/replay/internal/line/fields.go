@@ -1,6 +1,6 @@
 package line
 
-// The fields of a JSON line, and the names under which they are found.
+// The fields of a line that has names for them, and the names under which they are found.
 
 import (
 	"slices"
@@ -9,80 +9,119 @@ import (
 
 // The fields of a line. If a name is of two, the later one has it.
 const (
-	fieldID = iota
+	fieldInner = iota // a line within the line
+	fieldLogger
+	fieldID
+	fieldDate // of a time that is a time of day
 	fieldTime
 	fieldDuration
 	fieldMethod
 	fieldPath
 	fieldRequest
+	fieldForwarded
 	fieldCost
 	fieldUser
 	fields
 )
 
-// An alias is a name under which a field is found. Of several in a line the first counts.
+// An alias is a name under which a field is found. Of several in a line the first that has a value counts.
 type alias struct {
 	name string
-	unit unit // of a duration; of a time, how a whole "duration" beside it is to be read
+	unit unit // of a duration; unitNone of a time: it is the start
 }
 
-// aliases are the names that nginx, Caddy, Envoy, log/slog and zap use.
+// aliases are the names that servers and libraries use.
 var aliases = [fields][]alias{
+	fieldInner:  {{"log", 0}, {"MESSAGE", 0}, {"message", 0}, {"msg", 0}}, // Docker, journald, ECS
+	fieldLogger: {{"logger", 0}},
+	fieldDate:   {{"date", unitSecond}},
 	fieldTime: {
-		{"start_time", unitNone}, // Envoy: the start already
-		{"time", unitNano},       // log/slog, which writes a time.Duration as a number
-		{"ts", unitSecond},       // Caddy, zap
-		{"msec", unitSecond},     // nginx: $msec, $time_iso8601, $time_local
+		{"start_time", unitNone}, // Envoy
+		{"started_at", unitNone}, // Kong
+		{"StartUTC", unitNone},   // Traefik
+		{"StartLocal", unitNone},
+		{"time", unitSecond}, // log/slog, zerolog, logrus
+		{"ts", unitSecond},   // Caddy, zap
+		{"msec", unitSecond}, // nginx: $msec, $time_iso8601, $time_local
 		{"time_iso8601", unitSecond},
 		{"time_local", unitSecond},
 		{"timestamp", unitSecond},
 		{"@timestamp", unitSecond},
+		{"datetime", unitSecond},
+		{"@t", unitSecond},               // Serilog
+		{"requestTimeEpoch", unitSecond}, // Amazon's API Gateway
+		{"requestTime", unitSecond},
+		{"EdgeStartTimestamp", unitNone}, // Cloudflare
 	},
 	fieldDuration: {
-		{"request_time", unitSecond}, // nginx
-		{"duration", unitGuess},
+		{"request_time", unitNginx},
+		{"duration", unitUnknown}, // log/slog: ns, zerolog: ms, zap: s
 		{"duration_ms", unitMilli},
 		{"duration_us", unitMicro},
 		{"duration_ns", unitNano},
-		{"elapsed", unitGuess},
+		{"Duration", unitNano}, // Traefik
+		{"elapsed", unitUnknown},
 		{"elapsed_ms", unitMilli},
-		{"latency", unitGuess},
+		{"latency", unitUnknown},
 		{"latency_ms", unitMilli},
+		{"httpRequest.latency", unitSecond},
+		{"response_time", unitUnknown},
+		{"response_time_ms", unitMilli},
+		{"event.duration", unitNano}, // ECS
 	},
-	fieldMethod:  {{"request.method", 0}, {"request_method", 0}, {"method", 0}},
-	fieldPath:    {{"request.uri", 0}, {"request_uri", 0}, {"uri", 0}, {"path", 0}, {"url", 0}},
-	fieldRequest: {{"request", 0}},
+	fieldMethod: {
+		{"request.method", 0}, {"request_method", 0}, {"method", 0}, {"RequestMethod", 0}, {"http_method", 0}, {"verb", 0},
+		{"httpRequest.requestMethod", 0}, {"http.request.method", 0}, {"req.method", 0},
+		{"httpMethod", 0}, {"httpRequest.httpMethod", 0}, {"ClientRequestMethod", 0},
+	},
+	fieldPath: {
+		{"request.uri", 0}, {"request_uri", 0}, {"uri", 0}, {"path", 0}, {"url", 0}, {"RequestPath", 0}, {"request_path", 0},
+		{"httpRequest.requestUrl", 0}, {"url.original", 0}, {"url.path", 0}, {"req.url", 0},
+		{"httpRequest.uri", 0}, {"ClientRequestURI", 0},
+	},
+	fieldRequest: {{"request", 0}, {"request_line", 0}},
+	fieldForwarded: {
+		{"http_x_forwarded_for", 0}, {"x_forwarded_for", 0}, {"X-Forwarded-For", 0}, {"x-forwarded-for", 0}, {"xff", 0}, {"forwarded_for", 0},
+		{"request.headers.X-Forwarded-For", 0}, {"request_X-Forwarded-For", 0}, {"http_x_real_ip", 0}, {"x_real_ip", 0}, {"realip_remote_addr", 0},
+		{"fwd", 0}, {"req.headers.x-forwarded-for", 0}, {"proxy_add_x_forwarded_for", 0},
+	},
 }
 
 // The names of a user, who is an address or was authenticated.
 var (
 	addressNames = []alias{
-		{"request.client_ip", 0}, {"request.remote_ip", 0}, {"remote_addr", 0}, {"remote_ip", 0}, {"client_ip", 0},
-		{"downstream_remote_address", 0}, {"remote_address", 0}, {"ip", 0},
+		{"request.client_ip", 0}, {"request.remote_ip", 0}, {"request.remote_addr", 0}, {"remote_addr", 0}, {"remote_ip", 0}, {"client_ip", 0},
+		{"ClientHost", 0}, {"ClientAddr", 0}, {"downstream_remote_address", 0}, {"remote_address", 0}, {"ip", 0}, {"client", 0}, {"remote", 0},
+		{"client_addr", 0}, {"clientip", 0}, {"clientIp", 0}, {"remoteAddr", 0}, {"real_ip", 0}, {"httpRequest.remoteIp", 0}, {"client.ip", 0},
+		{"source.address", 0}, {"source.ip", 0}, {"remote_host", 0}, {"req.remoteAddress", 0},
+		{"ClientIp", 0}, {"ClientIP", 0}, {"httpRequest.clientIp", 0},
 	}
-	authUserNames = []alias{{"remote_user", 0}, {"user_id", 0}, {"user", 0}}
+	authUserNames = []alias{{"remote_user", 0}, {"user_id", 0}, {"user", 0}, {"ClientUsername", 0}, {"user.name", 0}, {"user.id", 0}}
 )
 
 // A node is a name that is looked for, at one depth of a line.
 type node struct {
-	below map[string]*node
-	first [256]bool // bytes that names in below start with
-	field int       // or -1
-	rank  int
-	unit  unit
+	below  map[string]*node
+	first  [256]bool // bytes that names in below start with
+	field  int       // or -1
+	rank   int
+	unit   unit
+	nested bool // the name is of two
+	given  bool // by the Options
 }
 
-func (n *node) add(name string, field, rank int, u unit) {
+func (n *node) add(name string, leaf node) {
 	if n.below == nil {
 		n.below = make(map[string]*node)
 	}
 	head, tail, nested := strings.Cut(name, ".")
 	if nested {
-		n.child(name).set(field, rank, u) // a name may have dots itself
-		n.child(head).add(tail, field, rank, u)
+		n.child(name).set(leaf) // a name may have dots itself
+		leaf.nested = true
+		n.child(head).add(tail, leaf)
 		return
 	}
-	n.child(name).set(field, rank, u)
+	n.child(name).set(leaf)
 }
 
 func (n *node) child(name string) *node {
@@ -97,23 +136,31 @@ func (n *node) child(name string) *node {
 	return c
 }
 
-func (n *node) set(field, rank int, u unit) { n.field, n.rank, n.unit = field, rank, u }
+func (n *node) set(leaf node) {
+	n.field, n.rank, n.unit, n.nested, n.given = leaf.field, leaf.rank, leaf.unit, leaf.nested, leaf.given
+}
 
 // tree is what is looked for, by the fields' names and which users and ids are wanted.
 func tree(f Fields, user, id string) *node {
 	root := &node{field: -1}
-	given := [fields]string{"", f.Time, f.Duration, f.Method, f.Path, f.Request, f.Cost, ""}
+	given := [fields]string{fieldTime: f.Time, fieldDuration: f.Duration, fieldMethod: f.Method, fieldPath: f.Path, fieldRequest: f.Request, fieldCost: f.Cost}
 	names := aliases
 	for field, who := range map[int]string{fieldUser: user, fieldID: id} {
 		switch who {
 		case "":
 		case UserAddress:
 			given[field], names[field] = f.Address, addressNames
+			if f.Address != "" {
+				given[fieldForwarded] = noField
+			}
 		case UserAuth:
 			names[field] = authUserNames
 		default:
 			given[field] = strings.TrimPrefix(who, userField)
 		}
+	}
+	if f.Path != "" && f.Request == "" {
+		given[fieldRequest] = noField
 	}
 	for field, name := range given {
 		if name == noField {
@@ -128,7 +175,7 @@ func tree(f Fields, user, id string) *node {
 			}
 		}
 		for rank, a := range known {
-			root.add(a.name, field, rank, a.unit)
+			root.add(a.name, node{field: field, rank: rank, unit: a.unit, given: name != ""})
 		}
 	}
 	return root
@@ -138,6 +185,9 @@ func tree(f Fields, user, id string) *node {
 const noField = "-"
 
 func unitOf(name string, field int) unit {
+	if field == fieldTime && strings.Contains(strings.ToLower(name), "start") {
+		return unitNone
+	}
 	if field != fieldDuration {
 		return unitSecond
 	}
@@ -146,5 +196,5 @@ func unitOf(name string, field int) unit {
 			return u
 		}
 	}
-	return unitGuess
+	return unitUnknown
 }

@@ -21,10 +21,14 @@ const (
 // An Instant is a point in time, in microseconds since 1970 UTC, and the offset in which the log wrote
 // it, in seconds east of UTC. Numbers have no offset.
 type Instant struct {
-	At     int64
-	Offset int32
-	Zoned  bool
+	At       int64
+	Offset   int32
+	Zoned    bool
+	zoneless bool // a date and a time of day, in a zone that is not written
 }
+
+// Zoneless reports whether the log does not write the zone.
+func (t *Instant) Zoneless() bool { return t.zoneless }
 
 func (t *Instant) ok() bool { return t.At >= firstInstant && t.At < lastInstant }
 
@@ -79,9 +83,10 @@ func daysIn(year int64, month int) int {
 	return 31
 }
 
-// clfInstant reads 10/Oct/2000:13:55:36 -0700.
+// clfInstant reads 10/Oct/2000:13:55:36 -0700, also with a space between date and time, with a fraction, or
+// without a zone.
 func clfInstant(b []byte) (t Instant, ok bool) {
-	if len(b) != 26 || b[2] != '/' || b[6] != '/' || b[11] != ':' || b[14] != ':' || b[17] != ':' || b[20] != ' ' {
+	if len(b) < 20 || b[2] != '/' || b[6] != '/' || b[11] != ':' && b[11] != ' ' || b[14] != ':' || b[17] != ':' {
 		return t, false
 	}
 	year, ok := digits(b[7:11])
@@ -89,11 +94,10 @@ func clfInstant(b []byte) (t Instant, ok bool) {
 		return t, false
 	}
 	s, ok := unix(year, monthOf(b[3:6]), pair(b, 0), pair(b, 12), pair(b, 15), pair(b, 18))
-	if !ok || !t.zone(b[21], pair(b, 22), pair(b, 24)) {
+	if !ok {
 		return t, false
 	}
-	t.At = (s - int64(t.Offset)) * second
-	return t, t.ok()
+	return t.rest(s, b[20:])
 }
 
 func monthOf(b []byte) int {
@@ -137,10 +141,10 @@ func (t *Instant) zone(sign byte, hh, mm int) bool {
 	return true
 }
 
-// rfc3339 reads 2006-01-02T15:04:05.999999Z and the like, also with a space instead of the T. It
-// drops fractions of a microsecond.
+// rfc3339 reads 2006-01-02T15:04:05.999999Z and the like, also with a space instead of the T, slashes, or
+// without a zone. It drops fractions of a microsecond.
 func rfc3339(b []byte) (t Instant, ok bool) {
-	if len(b) < 20 || b[4] != '-' || b[7] != '-' || b[10] != 'T' && b[10] != ' ' || b[13] != ':' || b[16] != ':' {
+	if len(b) < 19 || b[4] != '-' && b[4] != '/' || b[7] != b[4] || b[10] != 'T' && b[10] != ' ' || b[13] != ':' || b[16] != ':' {
 		return t, false
 	}
 	year, ok := digits(b[:4])
@@ -151,8 +155,13 @@ func rfc3339(b []byte) (t Instant, ok bool) {
 	if !ok {
 		return t, false
 	}
-	rest, fraction := b[19:], int64(0)
-	if rest[0] == '.' || rest[0] == ',' {
+	return t.rest(s, b[19:])
+}
+
+// rest reads what follows the seconds: a fraction and a zone, or less.
+func (t Instant) rest(s int64, rest []byte) (Instant, bool) {
+	fraction := int64(0)
+	if len(rest) > 0 && (rest[0] == '.' || rest[0] == ',') {
 		n := 1
 		for n < len(rest) && '0' <= rest[n] && rest[n] <= '9' {
 			n++
@@ -162,11 +171,17 @@ func rfc3339(b []byte) (t Instant, ok bool) {
 		}
 		fraction, rest = micro(rest[1:n]), rest[n:]
 	}
+	if len(rest) > 0 && rest[0] == ' ' {
+		rest = rest[1:]
+	}
 	switch {
-	case len(rest) == 1 && rest[0] == 'Z':
+	case len(rest) == 0:
+		t.zoneless = true
+	case len(rest) == 1 && rest[0] == 'Z', len(rest) >= 3 && (string(rest[:3]) == "UTC" || string(rest[:3]) == "GMT"):
 		t.Zoned = true
 	case len(rest) == 6 && rest[3] == ':' && t.zone(rest[0], pair(rest, 1), pair(rest, 4)):
-	case len(rest) == 5 && t.zone(rest[0], pair(rest, 1), pair(rest, 3)):
+	case len(rest) == 3 && t.zone(rest[0], pair(rest, 1), 0):
+	case (len(rest) == 5 || len(rest) > 5 && rest[5] == ' ') && t.zone(rest[0], pair(rest, 1), pair(rest, 3)):
 	default:
 		return t, false
 	}
@@ -215,7 +230,7 @@ func decimal(b []byte) (n, fraction int64, ok bool) {
 		return int64(f), int64((f - float64(int64(f))) * 1e6), true
 	}
 	whole, rest, point := bytes.Cut(b, []byte{'.'})
-	if len(whole) > 18 {
+	if len(whole) > 19 || len(whole) == 19 && whole[0] > '8' { // it could overflow
 		return 0, 0, false
 	}
 	if n, ok = digits(whole); !ok {
@@ -230,59 +245,82 @@ func decimal(b []byte) (n, fraction int64, ok bool) {
 	return n, fraction, true
 }
 
-// anyInstant reads an instant in any of the ways above.
+// anyInstant reads an instant in any of the ways above, or as package time prints it.
 func anyInstant(b []byte) (Instant, bool) {
 	switch {
-	case len(b) > 4 && b[4] == '-':
+	case len(b) > 4 && (b[4] == '-' || b[4] == '/'):
 		return rfc3339(b)
 	case len(b) > 2 && b[2] == '/':
 		return clfInstant(b)
+	case len(b) > 3 && 'A' <= b[0] && b[0] <= 'Z':
+		for _, layout := range [...]string{time.RFC1123, time.RFC1123Z, time.ANSIC, time.UnixDate, time.RFC850} {
+			if u, err := time.Parse(layout, string(b)); err == nil {
+				t := Instant{At: u.UnixMicro(), Zoned: layout != time.ANSIC, zoneless: layout == time.ANSIC}
+				return t, t.ok()
+			}
+		}
+		return Instant{}, false
 	}
 	return epoch(b)
+}
+
+// A zone finds the offset of times without one.
+type zone struct {
+	in *time.Location // nil is UTC
+}
+
+func (z zone) offset(at int64) int64 {
+	if z.in == nil {
+		return 0
+	}
+	_, o := time.UnixMicro(at).In(z.in).Zone() // close enough for the first guess
+	_, o = time.UnixMicro(at - int64(o)*second).In(z.in).Zone()
+	return int64(o)
 }
 
 // A unit says how a bare number is to be read as a duration.
 type unit int64
 
 const (
-	unitNone   unit = 0 // not a duration: the instant is that of the start already
-	unitGuess  unit = -1
-	unitSecond unit = unit(time.Second)
-	unitMilli  unit = unit(time.Millisecond)
-	unitMicro  unit = unit(time.Microsecond)
-	unitNano   unit = 1
+	unitNone    unit = 0  // not a duration: the instant is that of the start already
+	unitUnknown unit = -1 // writers differ
+	unitNginx   unit = -2 // seconds with a fraction, else unknown
+	unitSecond  unit = unit(time.Second)
+	unitMilli   unit = unit(time.Millisecond)
+	unitMicro   unit = unit(time.Microsecond)
+	unitNano    unit = 1
 )
 
-// duration reads a duration in microseconds, cut off. What is not a duration is 0.
-func duration(b []byte, u, whole unit) int64 {
+var units = map[string]unit{"s": unitSecond, "ms": unitMilli, "us": unitMicro, "ns": unitNano}
+
+// duration reads a duration in microseconds, cut off. What is not a duration is 0. Of a bare number the unit
+// must be known.
+func duration(b []byte, u unit) (micros int64, known bool) {
 	if len(b) == 0 || u == unitNone {
-		return 0
+		return 0, true
 	}
 	if c := b[len(b)-1]; c < '0' || c > '9' {
 		d, err := time.ParseDuration(string(b))
 		if err != nil || d < 0 {
-			return 0
+			return 0, true
 		}
-		return d.Microseconds()
+		return d.Microseconds(), true
 	}
 	n, fraction, ok := decimal(b)
-	if !ok {
-		return 0
-	}
-	if u == unitGuess {
-		if u = whole; bytes.ContainsAny(b, ".eE") {
-			u = unitSecond
-		}
+	if u == unitNginx && bytes.IndexByte(b, '.') >= 0 {
+		u = unitSecond
 	}
 	switch {
-	case n >= 1<<53:
-		return 0
+	case !ok || n == 0 && fraction == 0 || n >= 1<<53:
+		return 0, true
+	case u < 0:
+		return 0, false
 	case u < unitMicro:
-		return n / 1000
+		return n / 1000, true
 	}
-	micros := int64(u / unitMicro)
-	if n > lastInstant/micros {
-		return 0
+	each := int64(u / unitMicro)
+	if n > lastInstant/each {
+		return 0, true
 	}
-	return n*micros + fraction*micros/second
+	return n*each + fraction*each/second, true
 }

@@ -1,7 +1,8 @@
 package line
 
-// JSON lines. The scanner checks a line as encoding/json would, and keeps the values of the wanted
-// fields, without an allocation.
+// JSON lines. The scanner reads what encoding/json does, and keeps the values of the wanted fields, without an
+// allocation. It also reads what a server writes that fills in a template without escapes: numbers that are
+// none, such as - and 0.1, 0.2, and escapes that JSON does not have, such as \x22.
 
 import (
 	"bytes"
@@ -18,15 +19,15 @@ type jsonLines struct {
 	i    int
 }
 
-func (p *jsonLines) parse(line []byte, r *Request) bool {
+func (p *jsonLines) parse(line []byte, r *Request) Outcome {
 	p.clear()
 	p.b, p.i = line, 0
-	p.space()
 	if !p.object(p.root, 0) {
-		return false
+		return Broken
 	}
-	if p.space(); p.i != len(line) {
-		return false
+	p.space()
+	if rest := line[p.i:]; len(rest) > 1 || len(rest) == 1 && rest[0] != ',' && rest[0] != ']' { // of a file that is one array
+		return Broken
 	}
 	return p.request(r)
 }
@@ -71,13 +72,56 @@ func (p *jsonLines) object(n *node, depth int) bool {
 			}
 			child = n.below[string(key)]
 		}
-		if !p.value(child, depth) {
-			return false
+		if start := p.i; !p.value(child, depth) || !p.ends() {
+			if p.i = start; !p.bare(child) {
+				return false
+			}
 		}
 		if !p.next(',') {
 			return p.next('}')
 		}
 	}
+}
+
+// ends reports whether a value is followed by what may follow one: the next name, or the end of the object.
+func (p *jsonLines) ends() bool {
+	p.space()
+	if p.i == len(p.b) {
+		return false
+	}
+	return p.b[p.i] == '}' || p.b[p.i] == ',' && p.named(p.i+1)
+}
+
+// named reports whether a name comes at i, or behind space.
+func (p *jsonLines) named(i int) bool {
+	for i < len(p.b) && (p.b[i] == ' ' || p.b[i] == '\t') {
+		i++
+	}
+	return i < len(p.b) && p.b[i] == '"'
+}
+
+// bare passes over a value that is none in JSON, to where the next name or the end of the object is.
+func (p *jsonLines) bare(n *node) bool {
+	if p.i < len(p.b) && (p.b[p.i] == '"' || p.b[p.i] == '{' || p.b[p.i] == '[') {
+		return false
+	}
+	start := p.i
+	for ; p.i < len(p.b); p.i++ {
+		switch p.b[p.i] {
+		case '"', '{', '[':
+			return false
+		case ',':
+			if !p.named(p.i + 1) {
+				continue
+			}
+		case '}':
+		default:
+			continue
+		}
+		p.keep(n, value{text: bytes.Trim(p.b[start:p.i], ", \t")})
+		return true
+	}
+	return false
 }
 
 func (p *jsonLines) value(n *node, depth int) bool {
@@ -88,7 +132,7 @@ func (p *jsonLines) value(n *node, depth int) bool {
 	case '{':
 		return p.object(n, depth+1)
 	case '[':
-		return p.array(depth + 1)
+		return p.array(n, depth+1)
 	case '"':
 		text, escaped, ok := p.str()
 		if ok {
@@ -106,17 +150,22 @@ func (p *jsonLines) value(n *node, depth int) bool {
 	return true
 }
 
-func (p *jsonLines) array(depth int) bool {
+// array passes over an array, and keeps its first value if that is not nested.
+func (p *jsonLines) array(n *node, depth int) bool {
 	if depth > maxDepth || !p.next('[') {
 		return false
 	}
 	if p.next(']') {
 		return true
 	}
+	if n != nil && n.below != nil {
+		n = nil
+	}
 	for {
-		if p.space(); !p.value(nil, depth) {
+		if p.space(); !p.value(n, depth) {
 			return false
 		}
+		n = nil
 		if !p.next(',') {
 			return p.next(']')
 		}
@@ -142,39 +191,34 @@ func (p *jsonLines) str() (text []byte, escaped, ok bool) {
 			}
 			escaped = true
 			i += n - 1
-		default: // a control character
-			return nil, false, false
 		}
 	}
 	return nil, false, false
 }
 
 // special are the bytes that a string cannot have as they are.
-var special = func() (t [256]bool) {
-	for c := range ' ' {
-		t[c] = true
-	}
-	t['"'], t['\\'] = true, true
-	return t
-}()
+var special = [256]bool{'"': true, '\\': true}
 
-// escape is the length of the escape that b starts with, 0 if it is none.
+// escape is the length of the escape that b starts with, 0 if it is none. An unknown one stands for its letter.
 func escape(b []byte) int {
+	n := 2
 	switch {
 	case len(b) < 2:
 		return 0
-	case b[1] != 'u':
-		if strings.IndexByte(`"\/bfnrt`, b[1]) < 0 {
-			return 0
+	case b[1] == 'u':
+		n = 6
+	case b[1] == 'x': // nginx and Apache
+		n = 4
+	}
+	if len(b) < n {
+		return 0
+	}
+	if n > 2 {
+		if _, err := strconv.ParseUint(string(b[2:n]), 16, 32); err != nil {
+			return 2
 		}
-		return 2
-	case len(b) < 6:
-		return 0
 	}
-	if _, err := strconv.ParseUint(string(b[2:6]), 16, 32); err != nil {
-		return 0
-	}
-	return 6
+	return n
 }
 
 func unescape(to, b []byte) []byte {
@@ -185,12 +229,15 @@ func unescape(to, b []byte) []byte {
 		}
 		to = append(to, b[:i]...)
 		n := escape(b[i:])
-		switch c := b[i+1]; c {
-		case 'u':
+		switch c := b[i+1]; {
+		case c == 'x' && n == 4:
+			x, _ := strconv.ParseUint(string(b[i+2:i+4]), 16, 8)
+			to = append(to, byte(x))
+		case c == 'u' && n == 6:
 			r := codeUnit(b[i:])
 			if utf16.IsSurrogate(r) {
 				second := rune(-1)
-				if rest := b[i+6:]; len(rest) >= 6 && rest[0] == '\\' && rest[1] == 'u' {
+				if rest := b[i+6:]; len(rest) >= 6 && rest[1] == 'u' && escape(rest) == 6 && rest[0] == '\\' {
 					second = codeUnit(rest)
 				}
 				if r = utf16.DecodeRune(r, second); r != utf8.RuneError {

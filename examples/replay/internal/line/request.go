@@ -6,20 +6,35 @@ import "bytes"
 
 // A Request is one line of a log. Its bytes are valid until the next line is read.
 type Request struct {
-	Instant
-	User, ID     []byte // none: empty
-	Method, Path []byte
-	Cost         uint32
+	Instant        // of its start, or of its end if its duration is not known
+	End      int64 // the instant in the log, by which lines are in order
+	User, ID []byte
+	Method   []byte
+	Path     []byte
+	Cost     uint32
+	Unitless bool // the line has a duration whose unit is not known
+	Named    bool // the user is to be an address, and is none
 }
 
-// requestLine reads "GET /posts/1?page=2 HTTP/1.1".
+// stamp gives a request that has all but a time the one of its envelope.
+func (r *Request) stamp(t Instant) Outcome {
+	r.Instant, r.End = t, t.At
+	return IsRequest
+}
+
+// requestLine reads "GET /posts/1?page=2 HTTP/1.1". The target may have spaces, and a client of HTTP/0.9 sends
+// no version.
 func (r *Request) requestLine(b []byte) bool {
-	method, rest, ok := bytes.Cut(b, []byte{' '})
+	method, target, ok := bytes.Cut(b, []byte{' '})
 	if !ok {
 		return false
 	}
-	target, protocol, ok := bytes.Cut(rest, []byte{' '})
-	return ok && bytes.HasPrefix(protocol, []byte("HTTP/")) && bytes.IndexByte(protocol, ' ') < 0 && r.target(method, target)
+	if i := bytes.LastIndexByte(target, ' '); i >= 0 && bytes.HasPrefix(target[i+1:], []byte("HTTP/")) {
+		target = target[:i]
+	} else if i >= 0 || len(target) == 0 || target[0] != '/' && target[0] != '*' && !bytes.Contains(target, []byte("://")) {
+		return false
+	}
+	return r.target(method, target)
 }
 
 // target takes the method and the target of a request, if they can be such.
@@ -32,10 +47,16 @@ func (r *Request) target(method, target []byte) bool {
 			return false
 		}
 	}
+	if string(method) == "PRI" && target[0] == '*' { // how HTTP/2 starts
+		return false
+	}
 	for _, c := range target {
-		if c <= ' ' || c == 0x7f {
+		if c < ' ' || c == 0x7f {
 			return false
 		}
+	}
+	if target = bytes.Trim(target, " "); len(target) == 0 {
+		return false
 	}
 	r.Method, r.Path = method, pathOf(target)
 	return true

@@ -25,6 +25,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 type page struct {
 	*Report
 	Notes   []string
+	Loud    bool // the first of them is on what is lost
 	Zone    string
 	Actions []actionPart
 }
@@ -47,6 +48,8 @@ type limitPart struct {
 // Page writes the report as a page, which replaces what the file has.
 func Page(file string, r *Report) error {
 	p := page{Report: r, Notes: notes(r), Zone: zone(r)}
+	_, share := r.Lost()
+	p.Loud = share >= loud
 	for i := range r.Actions {
 		a := &r.Actions[i]
 		part := actionPart{Action: a}

@@ -6,17 +6,16 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/examples/replay/internal/fit"
+	"github.com/tailcut/tailcut/examples/replay/internal/line"
 )
 
-// A Report describes a log, and what the candidates would have done. As JSON it is one object
-// with the keys lines, skipped, late, requests, users, from, to, limits and fit.
+// A Report describes a log, and what the candidates would have done.
 type Report struct {
-	Lines   int64 // all lines, also blank ones
-	Skipped int64 // lines that are not requests
-	Late    int64 // requests more than an hour before the newest one above them
-
-	Unrouted  int64 // requests that match no route
-	Anonymous int64 // requests that name no user
+	Lines    int64 // all lines, also blank ones
+	Skipped  []Skipped
+	Unrouted int64     // requests that match no route
+	LeftOut  []LeftOut // other requests that were not replayed, by action
+	Hints    []string  // on how the log was read, and what it may be
 
 	// The fields below are about the other requests, which were replayed.
 	Requests     int64
@@ -27,8 +26,49 @@ type Report struct {
 	Limits  []Limit  // by candidate, then by action
 	Actions []Action // in the order of the routes
 
+	ByAddress bool // users are addresses, which each request should have
+
 	Offset int   // of the log's clock, in seconds east of UTC
 	Damage error // what is wrong with the gzip stream; it was read up to there
+}
+
+// Skipped are lines that were not read as requests, for one reason.
+type Skipped struct {
+	Reason line.Outcome
+	Lines  int64
+	First  Place
+}
+
+// A Place is a line of a log.
+type Place struct {
+	Name string
+	Line int64 // from 1 on
+	Text string
+}
+
+// LeftOut are requests of an action that were not replayed.
+type LeftOut struct {
+	Action    string
+	Anonymous int64 // that name no user
+	Late      int64 // that ended more than an hour before a request above them
+	Long      int64 // that began more than an hour before a request above them ended
+}
+
+// Lost is how many requests are lost, and which share of all requests: lines that may be requests, and requests
+// that were left out for another reason than the routes.
+func (r *Report) Lost() (n int64, share float64) {
+	for _, s := range r.Skipped {
+		if s.Reason.Lost() {
+			n += s.Lines
+		}
+	}
+	for _, l := range r.LeftOut {
+		n += l.Late + l.Long
+		if r.ByAddress {
+			n += l.Anonymous
+		}
+	}
+	return n, float64(n) / float64(max(1, n+r.Requests+r.Unrouted))
 }
 
 // A Limit says what a candidate would have done to one action.
@@ -97,17 +137,44 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Period string    `json:"period"`
 		Max    fit.Least `json:"max"`
 	}
+	type leftOut struct {
+		Action    string `json:"action"`
+		Anonymous int64  `json:"anonymous"`
+		Late      int64  `json:"late"`
+		Long      int64  `json:"long"`
+	}
+	lost, share := r.Lost()
 	object := struct {
-		Lines    int64     `json:"lines"`
-		Skipped  int64     `json:"skipped"`
-		Late     int64     `json:"late"`
-		Requests int64     `json:"requests"`
-		Users    int       `json:"users"`
-		From     time.Time `json:"from"`
-		To       time.Time `json:"to"`
-		Limits   []limit   `json:"limits"`
-		Fit      []fits    `json:"fit"`
-	}{r.Lines, r.Skipped, r.Late, r.Requests, r.Users, r.From, r.To, []limit{}, []fits{}}
+		Lines     int64            `json:"lines"`
+		Skipped   int64            `json:"skipped"`
+		Reasons   map[string]int64 `json:"skipped_by_reason"`
+		Late      int64            `json:"late"`
+		Long      int64            `json:"long"`
+		Anonymous int64            `json:"anonymous"`
+		Unrouted  int64            `json:"unrouted"`
+		LeftOut   []leftOut        `json:"left_out"`
+		Lost      int64            `json:"lost"`
+		Share     float64          `json:"lost_share"`
+		Hints     []string         `json:"hints"`
+		Requests  int64            `json:"requests"`
+		Users     int              `json:"users"`
+		From      time.Time        `json:"from"`
+		To        time.Time        `json:"to"`
+		Limits    []limit          `json:"limits"`
+		Fit       []fits           `json:"fit"`
+	}{
+		Lines: r.Lines, Reasons: map[string]int64{}, Unrouted: r.Unrouted, LeftOut: []leftOut{}, Lost: lost, Share: share, Hints: []string{},
+		Requests: r.Requests, Users: r.Users, From: r.From, To: r.To, Limits: []limit{}, Fit: []fits{},
+	}
+	for _, s := range r.Skipped {
+		object.Skipped += s.Lines
+		object.Reasons[s.Reason.Key()] = s.Lines
+	}
+	for _, l := range r.LeftOut {
+		object.LeftOut = append(object.LeftOut, leftOut(l))
+		object.Late, object.Long, object.Anonymous = object.Late+l.Late, object.Long+l.Long, object.Anonymous+l.Anonymous
+	}
+	object.Hints = append(object.Hints, r.Hints...)
 	for _, l := range r.Limits {
 		object.Limits = append(object.Limits, limit{l.Action, l.Text, l.Requests, l.Refused, l.Users, l.UsersRefused, l.LongestWait.Seconds(), l.Never})
 	}

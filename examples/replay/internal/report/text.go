@@ -36,25 +36,65 @@ func Text(to io.Writer, r *Report) error {
 	return w.Flush()
 }
 
+// loud is the share of the requests that are lost from which on the report begins with it.
+const loud = 0.01
+
 // notes say what was not replayed, and what one has to know of the rest.
 func notes(r *Report) (lines []string) {
-	note := func(n int64, format string) {
-		if n > 0 {
-			lines = append(lines, fmt.Sprintf(format, group(n)))
+	note := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	if lost, share := r.Lost(); share >= loud {
+		note("%s of the requests may be lost: %s.", percent(lost, int64(float64(lost)/share)), group(lost))
+	}
+	var others int64
+	var kinds []string
+	for _, s := range r.Skipped {
+		if !s.Reason.Lost() {
+			others += s.Lines
+			kinds = append(kinds, group(s.Lines)+" "+s.Reason.String())
 		}
 	}
-	note(r.Skipped, "Skipped lines that are not requests: %s.")
-	note(r.Unrouted, "Left out requests that match no route: %s.")
-	note(r.Anonymous, "Left out requests that name no user: %s.")
-	note(r.Late, "Left out requests that are more than an hour out of order: %s.")
-	if r.Late > r.Requests {
-		lines = append(lines, "Most requests are out of order. If one line has an instant in the future, all that follow are late: remove it.")
+	if others > 0 {
+		note("Lines that are not requests: %s (%s).", group(others), strings.Join(kinds, "; "))
 	}
+	for _, s := range r.Skipped {
+		if s.Reason.Lost() {
+			note("%s", strings.TrimSpace(fmt.Sprintf("Lost lines, %s: %s, the first is line %s of %s. %s",
+				s.Reason, group(s.Lines), group(s.First.Line), printable(s.First.Name), s.Reason.Remedy())))
+		}
+	}
+	if r.Unrouted > 0 {
+		note("Left out requests that match no route: %s.", group(r.Unrouted))
+	}
+	left := func(format string, of func(LeftOut) int64) {
+		var sum int64
+		var by []string
+		for _, l := range r.LeftOut {
+			if n := of(l); n > 0 {
+				sum += n
+				by = append(by, printable(l.Action)+" "+group(n))
+			}
+		}
+		switch {
+		case sum == 0:
+		case len(r.LeftOut) > 1:
+			note(format, group(sum)+" ("+strings.Join(by, ", ")+")")
+		default:
+			note(format, group(sum))
+		}
+	}
+	kind := "Left out"
+	if r.ByAddress {
+		kind = "Lost"
+	}
+	left(kind+" requests that name no user: %s.", func(l LeftOut) int64 { return l.Anonymous })
+	left("Lost requests that are more than an hour out of order: %s.", func(l LeftOut) int64 { return l.Late })
+	left("Lost requests that lasted for more than an hour: %s. To take each at its end, leave out durations with -field duration=-.", func(l LeftOut) int64 { return l.Long })
+	lines = append(lines, r.Hints...)
 	if r.WholeSeconds {
-		lines = append(lines, "The log has whole seconds: all requests of a second count as one instant.")
+		note("The log has whole seconds: all requests of a second count as one instant.")
 	}
 	if r.Damage != nil {
-		lines = append(lines, "The gzip stream is damaged or cut off: the report covers what comes before.")
+		note("The gzip stream is damaged or cut off: the report covers what comes before.")
 	}
 	return lines
 }

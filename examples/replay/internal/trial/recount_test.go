@@ -17,7 +17,7 @@ import (
 // An entry is a request of a log.
 type entry struct {
 	user, method, path string
-	at                 int64 // in microseconds
+	at, end            int64 // in microseconds
 }
 
 var clf = regexp.MustCompile(`^(\S+) \S+ (.+?) \[([^]]{26})\] "([A-Z]+) ([^ "]+) HTTP/[0-9.]+" \d{3} (?:\d+|-)(?: .*)?$`)
@@ -28,7 +28,7 @@ func recountCLF(line string) (e entry, ok bool) {
 		return e, false
 	}
 	at, err := time.Parse("02/Jan/2006:15:04:05 -0700", m[3])
-	return entry{m[1], m[4], m[5], at.UnixMicro()}, err == nil
+	return entry{m[1], m[4], m[5], at.UnixMicro(), at.UnixMicro()}, err == nil
 }
 
 // dig finds a.b in nested objects.
@@ -68,7 +68,8 @@ func recountJSON(line string) (e entry, ok bool) {
 			return e, false
 		}
 		nanos, _ := o["duration"].(json.Number).Int64()
-		e.at = at.UnixMicro() - nanos/1000
+		e.end = at.UnixMicro()
+		e.at = e.end - nanos/1000
 		return e, true
 	}
 	if e.method == "" || e.path == "" {
@@ -76,10 +77,11 @@ func recountJSON(line string) (e entry, ok bool) {
 	}
 	if start != nil {
 		at, err := time.Parse(time.RFC3339, str(start))
-		e.at = at.UnixMicro()
+		e.at, e.end = at.UnixMicro(), at.UnixMicro()
 		return e, err == nil
 	}
-	e.at = micros(end) - micros(took)
+	e.end = micros(end)
+	e.at = e.end - micros(took)
 	return e, e.at >= 0
 }
 
@@ -150,14 +152,14 @@ func recounted(log []byte, action func(method, path string) string) *recount {
 			r.skipped++
 			continue
 		}
-		newest = max(newest, e.at)
+		newest = max(newest, e.end)
 		path, _, _ := strings.Cut(e.path, "?")
 		a := action(e.method, path)
 		switch {
-		case e.at < newest-3600_000_000:
-			r.late++
 		case a == "":
 			r.left++
+		case e.at < newest-3600_000_000: // late or long
+			r.late++
 		default:
 			if r.requests == 0 {
 				r.from, r.to = e.at, e.at

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,18 +19,30 @@ import (
 const mostRefused = 10
 
 func (p *pipeline) report() *report.Report {
-	r := &report.Report{
-		Lines: p.sums.lines, Skipped: p.sums.skipped, Damage: p.damage, Offset: int(p.sums.zone.Offset), WholeSeconds: true,
+	sums := &p.sums
+	r := &report.Report{Lines: sums.lines, Damage: p.damage, Offset: int(sums.zone.Offset), WholeSeconds: true}
+	r.ByAddress = cmp.Or(p.options.Line.User, line.UserAddress) == line.UserAddress
+	for o, n := range sums.outcomes {
+		if o := line.Outcome(o); n > 0 && o != line.Part {
+			at := sums.examples[o]
+			r.Skipped = append(r.Skipped, report.Skipped{Reason: o, Lines: n, First: report.Place{Name: at.name, Line: at.line, Text: string(at.text)}})
+		}
+	}
+	for _, name := range p.actions {
+		r.LeftOut = append(r.LeftOut, report.LeftOut{Action: name})
 	}
 	totals := make([]counts, len(p.actions))
+	var early int64
 	for _, s := range p.shards {
-		r.Late += s.late
 		r.Unrouted += s.unrouted
-		r.Anonymous += s.anonymous
+		early += s.early
 		r.Users += len(s.users)
 		r.WholeSeconds = r.WholeSeconds && !s.fine
 		for i := range s.counts {
 			totals[i].add(s.counts[i])
+			r.LeftOut[i].Anonymous += s.left[i].Anonymous
+			r.LeftOut[i].Late += s.left[i].Late
+			r.LeftOut[i].Long += s.left[i].Long
 		}
 	}
 	var all counts
@@ -60,6 +71,7 @@ func (p *pipeline) report() *report.Report {
 			}
 		}
 	}
+	r.Hints = p.hints(r, early)
 	return r
 }
 
@@ -124,20 +136,4 @@ func addTo(row *report.Limit, t *tally) {
 
 func byRefusals(a, b report.RefusedUser) int {
 	return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Name, b.Name))
-}
-
-// nothing returns the error that says why there is no request.
-func nothing(r *report.Report, o Options) error {
-	switch {
-	case r.Damage != nil:
-		return fmt.Errorf("%w: the gzip stream is damaged (%v); unpack the log by hand", ErrNoRequest, r.Damage)
-	case r.Lines == 0:
-		return fmt.Errorf("%w: the log is empty", ErrNoRequest)
-	case r.Skipped == r.Lines:
-		return fmt.Errorf("%w: none of the %d lines is a request; choose another format or name the fields", ErrNoRequest, r.Lines)
-	case r.Anonymous > 0:
-		return fmt.Errorf("%w: none of %d requests names a user by %s; choose another source of users", ErrNoRequest, r.Anonymous, cmp.Or(o.Line.User, line.UserAddress))
-	default:
-		return fmt.Errorf("%w: none of %d requests matches a route; compare the routes with the paths in the log", ErrNoRequest, r.Unrouted)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/tailcut/tailcut/examples/replay/internal/line"
 	"github.com/tailcut/tailcut/examples/replay/internal/report"
 	"github.com/tailcut/tailcut/examples/replay/internal/route"
+	"github.com/tailcut/tailcut/examples/replay/internal/source"
 )
 
 // ErrNoRequest is the error of a log that has no request to replay. The error says why.
@@ -76,15 +76,15 @@ func New(o Options) (*Trial, error) {
 	return &Trial{o, routes, actions}, nil
 }
 
-// Run replays a log, which may be compressed with gzip. It reads to the end of the log, and needs
+// Run replays logs. Several are merged, in the order of time. It reads to their ends, and needs
 // memory for the users and for the actions of an hour: see the package's documentation.
 //
-// Lines that are not requests never stop it. It returns [ErrNoRequest], ctx's own error, or the reader's.
-// A damaged or truncated gzip stream is not an error: the report covers what could be read, and Damage says
-// what is wrong.
-func (t *Trial) Run(ctx context.Context, log io.Reader) (*report.Report, error) {
+// Lines that are not requests never stop it. It returns [ErrNoRequest], ctx's own error, or that of a reader or
+// of a log that is no text. A damaged or truncated gzip stream is not an error: the report covers what could
+// be read, and Damage says what is wrong.
+func (t *Trial) Run(ctx context.Context, logs ...source.Log) (*report.Report, error) {
 	p := newPipeline(t.options, t.routes, t.actions)
-	if err := p.run(ctx, log); err != nil {
+	if err := p.run(ctx, logs); err != nil {
 		return nil, err
 	}
 	r := p.report()

@@ -26,17 +26,18 @@ type shard struct {
 	members []member            // the first one is none
 	further map[userID]struct{} // the ids behind users, but for the first of each
 	waiting waiting
-	swept   int64
+	swept   int // the member that was looked at last
 
-	clock               int64 // the instant that is replayed
-	trials              []*trial
-	by                  [][]*tally // the trials' tallies, by action
-	counts              []counts   // by action
-	late                int64      // this one and the next two: see Report
-	unrouted, anonymous int64
-	zone                int32 // the log's offset, in seconds
-	fine                bool  // some instant has a fraction of a second
-	err                 error
+	clock    int64 // the instant that is replayed
+	trials   []*trial
+	by       [][]*tally       // the trials' tallies, by action
+	counts   []counts         // by action
+	left     []report.LeftOut // by action
+	unrouted int64
+	early    int64 // requests that began more than a minute before the log
+	zone     int32 // the log's offset, in seconds
+	fine     bool  // some instant has a fraction of a second
+	err      error
 }
 
 // A member is a user of one action.
@@ -91,6 +92,7 @@ func newShard(actions []string, candidates []Candidate) *shard {
 		members: make([]member, 1),
 		by:      make([][]*tally, len(actions)),
 		counts:  make([]counts, len(actions)),
+		left:    make([]report.LeftOut, len(actions)),
 	}
 	for _, c := range candidates {
 		tr := &trial{limits: c.Limits}
@@ -165,6 +167,7 @@ func (s *shard) replay(m uint32, at int64, cost uint32, actions []string) {
 	c.hours.Count(at, s.zone)
 	s.fine = s.fine || at%second != 0
 	mem.Act(at, cost)
+	s.sweep(at)
 	if len(s.by[mem.action]) == 0 || s.err != nil {
 		return
 	}
@@ -206,13 +209,13 @@ func (t *tally) refuse(user uint32, at int64, zone int32, wait time.Duration) {
 	t.hours.Count(at, zone)
 }
 
-// sweep lets go, once a day, of what members did more than a day ago.
+// sweep lets go of what the next two members did more than a day ago. An action sweeps, so that the work does
+// not grow with the days of the log.
 func (s *shard) sweep(at int64) {
-	if at-s.swept < day {
-		return
-	}
-	s.swept = at
-	for i := range s.members {
-		s.members[i].Sweep(at)
+	for range min(2, len(s.members)-1) {
+		if s.swept++; s.swept >= len(s.members) {
+			s.swept = 1
+		}
+		s.members[s.swept].Sweep(at)
 	}
 }

@@ -1,0 +1,135 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// A NAT or a load balancer forgets the open connections, in silence, and new ones work. Redis decides again
+// within half a second. Package batch has more cells of the same test, in which no time is spent.
+func TestConnectionsThatTheNetworkForgets(t *testing.T) {
+	redistest.Need(t, false)
+	logged(t)
+	type dialer = func(context.Context, string, string) (net.Conn, error)
+	for name, open := range map[string]func(dial dialer, poolSize int) (rdb redis.UniversalClient, addrs []string){
+		"single": func(dial dialer, poolSize int) (redis.UniversalClient, []string) {
+			server := redistest.Start(t)
+			return redis.NewClient(&redis.Options{Addr: server.Addr, Dialer: dial, PoolSize: poolSize, ContextTimeoutEnabled: true}), []string{server.Addr}
+		},
+		"Sentinel": func(dial dialer, poolSize int) (redis.UniversalClient, []string) {
+			master, replica, sentinels := redistest.StartSentinels(t, "limits")
+			addrs := []string{master.Addr, replica.Addr}
+			var asked []string
+			for _, s := range sentinels {
+				asked = append(asked, s.Addr)
+			}
+			return redis.NewFailoverClient(&redis.FailoverOptions{
+				MasterName: "limits", SentinelAddrs: asked, Dialer: dial, PoolSize: poolSize, ContextTimeoutEnabled: true,
+			}), append(addrs, asked...)
+		},
+		"Cluster": func(dial dialer, poolSize int) (redis.UniversalClient, []string) {
+			var addrs []string
+			for _, s := range redistest.StartCluster(t) {
+				addrs = append(addrs, s.Addr)
+			}
+			return redis.NewClusterClient(&redis.ClusterOptions{
+				Addrs: addrs, Dialer: dial, PoolSize: poolSize, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond,
+			}), addrs
+		},
+	} {
+		for _, roundTrip := range []time.Duration{time.Millisecond, 25 * time.Millisecond, 40 * time.Millisecond} {
+			for _, poolSize := range []int{4, 50} {
+				t.Run(fmt.Sprintf("%s, %s, PoolSize %d", name, roundTrip, poolSize), func(t *testing.T) {
+					networks := map[string]*redistest.Network{}
+					rdb, addrs := open(func(ctx context.Context, network, addr string) (net.Conn, error) {
+						n := networks[addr]
+						if n == nil {
+							return nil, errors.New("no such server")
+						}
+						return new(net.Dialer).DialContext(ctx, network, n.Addr)
+					}, poolSize)
+					defer rdb.Close()
+					for _, addr := range addrs {
+						networks[addr] = redistest.StartNetwork(t, addr, roundTrip)
+					}
+					decidesAgain(t, rdb, networks)
+				})
+			}
+		}
+	}
+}
+
+// decidesAgain has users ask, and the networks forget their connections.
+func decidesAgain(t *testing.T, rdb redis.UniversalClient, networks map[string]*redistest.Network) {
+	store := redisstore.New(rdb, nil)
+	if err := store.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), plenty))
+	var mu sync.Mutex
+	var forgotten time.Time
+	var first, last time.Duration // after that, of an answer by Redis, and of none
+	over := make(chan struct{})
+	var callers sync.WaitGroup
+	for i := range 30 {
+		callers.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(2 * time.Millisecond):
+				}
+				begun := time.Now()
+				d, err := lim.Allow(t.Context(), fmt.Sprint(user, i), action)
+				mu.Lock()
+				switch since := time.Since(forgotten); {
+				case err != nil:
+					t.Error(err)
+				case forgotten.IsZero():
+				case d.Source != core.SourceStore:
+					last = since
+				case first == 0 && begun.After(forgotten):
+					first = since
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, deaf := range []bool{false, true} {
+		ok := false
+		for range 3 { // a busy machine may be late
+			time.Sleep(time.Second)
+			mu.Lock()
+			for _, n := range networks {
+				n.Forget(deaf)
+			}
+			forgotten, first, last = time.Now(), 0, 0
+			mu.Unlock()
+			time.Sleep(2 * time.Second)
+			mu.Lock()
+			ok = first > 0 && first <= 500*time.Millisecond
+			t.Logf("both ways: %t: Redis decides again after %s; the last call without an answer is after %s", deaf, first, last)
+			mu.Unlock()
+			if ok {
+				break
+			}
+		}
+		if !ok {
+			t.Error("that is too long")
+		}
+	}
+	close(over)
+	callers.Wait()
+}
