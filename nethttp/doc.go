@@ -202,6 +202,11 @@
 //	                       for each request limits no user: make it and its limiters once, at start-up.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
+//	redis-shared-prefix    Two applications have one redisstore.Options.Prefix, and count users and actions of the
+//	                       same name together. Give each a prefix, or the same Options.App if that is wanted.
+//	redis-no-library       The library of functions cannot be loaded, so scripts run: see package redisstore.
+//	redis-foreign-library  Somebody has replaced the library of functions, so scripts run. Find out who may
+//	                       use FUNCTION LOAD, and delete the library.
 //
 // The log also has codes for what happens to a store or a document of plans at run time:
 //
