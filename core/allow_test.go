@@ -16,20 +16,35 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
-// apart is a store that cannot decide about two users together. It notes whom it is asked about.
+// apart is a store that cannot decide about two users together. It notes whom it is asked to charge.
 type apart struct {
 	store *memorystore.Store
+	late  time.Duration // it takes to decide
+
+	mu    sync.Mutex
 	asked []string
 	fail  string // the user for whom it fails
 	panic bool
-	then  func() // is called after each answer
+	first func() // is called before the next charge
+	then  func() // is called after each charge
 }
 
 func (s *apart) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
 	if c.Next() != nil {
 		panic("asked about several subjects")
 	}
+	time.Sleep(s.late)
+	if c.Ask().Mode == machine.ModePeek {
+		return s.store.Take(ctx, c)
+	}
+	s.mu.Lock()
 	s.asked = append(s.asked, c.User)
+	first := s.first
+	s.first = nil
+	s.mu.Unlock()
+	if first != nil {
+		first()
+	}
 	if c.User == s.fail {
 		if s.panic {
 			panic("mine")
@@ -151,11 +166,11 @@ func TestAllInTurn(t *testing.T) {
 	passes := core.Decision{Allowed: true, Limit: 2, Subject: 1, Source: core.SourceStore}
 	refused := core.Decision{Limit: 2, Subject: 1, Source: core.SourceStore, Reason: core.ReasonLimited}
 	passes.Remaining = 1
-	all(passes, nil, "alice", "org-turns")
+	all(passes, nil, "org-turns", "alice") // the one with the least room comes first
 	passes.Remaining = 0
-	all(passes, nil, "alice", "org-turns")
-	all(refused, nil, "alice", "org-turns")
-	all(refused, nil, "org-turns") // the one that refused last comes first
+	all(passes, nil, "org-turns", "alice")
+	all(refused, nil, "org-turns") // nobody else is charged
+	all(refused, nil, "org-turns")
 	if n := left(t, user, "alice"); n != 1 {
 		t.Errorf("%d remain to alice, not 1", n)
 	}
@@ -164,18 +179,18 @@ func TestAllInTurn(t *testing.T) {
 		t.Errorf("PeekAll: %+v, %v", d, err)
 	}
 	_ = org.Reset(t.Context(), "org-turns", "post")
-	s.asked, s.fail = nil, "alice"
-	all(core.Decision{}, errDown, "org-turns", "alice")
-	if n := left(t, org, "org-turns"); n != 2 {
-		t.Errorf("after an error %d remain to the organization, not 2", n)
+	s.asked, s.fail = nil, "org-turns"
+	all(core.Decision{}, errDown, "alice", "org-turns")
+	if n := left(t, user, "alice"); n != 1 {
+		t.Errorf("after an error %d remain to alice, not 1", n)
 	}
 	s.panic = true
 	func() {
 		defer func() { _ = recover() }()
 		_, _ = core.All(t.Context(), org.For("org-turns", "post"), user.For("alice", "post"))
 	}()
-	if n := left(t, org, "org-turns"); n != 2 {
-		t.Errorf("after a panic %d remain to the organization, not 2", n)
+	if n := left(t, user, "alice"); n != 1 {
+		t.Errorf("after a panic %d remain to alice, not 1", n)
 	}
 
 	// For a caller who has left nobody else is asked.
@@ -600,11 +615,12 @@ func TestAWaiterGetsASlotThatAllGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := hesitant{memorystore.New(nil), "alice"}
 		org, user := core.Must(core.New(s, core.InFlight(1))), core.Must(core.New(s, core.FixedWindow(1, time.Hour)))
-		_, _ = user.Allow(t.Context(), "alice", "post")
 		begun := time.Now()
 		go func() { _, _ = core.All(t.Context(), org.For("org", "post"), user.For("alice", "post")) }()
-		synctest.Wait()
-		if d, err := org.Wait(t.Context(), "org", "post"); err != nil || !d.Allowed || time.Since(begun) != 100*time.Millisecond {
+		time.Sleep(150 * time.Millisecond) // both have been looked at, and the organization is charged
+		other := core.Must(core.New(s.Store, core.FixedWindow(1, time.Hour)))
+		_, _ = other.Allow(t.Context(), "alice", "post")
+		if d, err := org.Wait(t.Context(), "org", "post"); err != nil || !d.Allowed || time.Since(begun) != 200*time.Millisecond {
 			t.Errorf("after %s: %+v, %v", time.Since(begun), d, err)
 		}
 	})

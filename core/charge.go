@@ -228,8 +228,8 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 			User: o.User, Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost,
 			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
-		if takeSlots(o.terms.Limits) {
-			d.receipt.slots = newTakenSlots(d.receipt, o.terms.slotWaiters)
+		if d.receipt.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
+			d.receipt.slots = newTakenSlots(o.terms.slotWaiters, o.terms.Limits)
 		}
 		readings = readings[n:]
 	}

@@ -97,16 +97,12 @@ type takenSlots struct {
 	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
-// newTakenSlots are those of a receipt, which may have taken none: see [Subject.Within].
-func newTakenSlots(r *Receipt, waiters *slotWaiters) *takenSlots {
+func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
-	if !r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
-		return s
-	}
 	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
-		s.lease = shortestLease(r.Limits)
-		s.outlived = time.AfterFunc(s.lease, waiters.warn)
+		s.lease = shortestLease(limits)
+		s.outlived = time.AfterFunc(s.lease, warnOutlived)
 	}
 	return s
 }
@@ -122,9 +118,11 @@ func (s *slotWaiters) count() int64 {
 	return s.taken.Add(1)
 }
 
-// warn logs, once for a limiter, that a lease has ended.
-func (s *slotWaiters) warn() {
-	if s == nil || !s.warned.Swap(true) {
+// outlived is whether the log says that a lease has ended.
+var outlived atomic.Bool
+
+func warnOutlived() {
+	if !outlived.Swap(true) {
 		slog.Default().Warn("core: the lease of a slot of InFlight has ended, and the slot was neither released nor renewed, so another action may have it; call Release when the action has ended, and Renew or a longer Lease if it takes longer",
 			"code", "slot-outlived")
 	}
@@ -136,8 +134,7 @@ type slotWaiters struct {
 	mu     sync.Mutex
 	byUser map[string][]*waiter
 
-	taken  atomic.Int64 // slots so far
-	warned atomic.Bool  // whether the log says that the lease of one has ended
+	taken atomic.Int64 // slots so far
 }
 
 func newSlotWaiters() *slotWaiters { return &slotWaiters{byUser: map[string][]*waiter{}} }
@@ -274,7 +271,7 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	if w := r.slots.outlived; w != nil && verb == machine.VerbRelease {
+	if w := r.slots.outlived; w != nil { // the caller cares, and gets the error if it cannot be renewed
 		w.Stop()
 	}
 	done, err := r.amend(ctx, machine.Amendment{Verb: verb})

@@ -6,28 +6,45 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
+	"sync"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
 
 var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a machine.Joiner or a core.Amender")
 
-// inTurn decides about the subjects of a charge one after the other, first those whose limiters refused
-// last. Each is charged with a receipt. The first one that refuses ends it.
+// inTurn looks at all subjects of a charge, and then charges one after the other, each with a receipt. The
+// first one that refuses ends it.
+//
+// A charge that is given back fills a limit for an instant, and must not be the cause of a refusal that a
+// ban counts. So the order is that of the looks: one that refuses comes first, and records its
+// refusal before any other subject is charged. Those that had room come after it, the one with the least
+// first. If one of these refuses, others have raced for its room, and the refusal is not recorded.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
-	store, n := subjects[0].limiter.store, len(subjects)
-	if c.terms.Mode.Asks() && !amends(store) {
+	if c.terms.Mode.Asks() && !amends(subjects[0].limiter.store) {
 		return Decision{}, errApart
 	}
-	order := make([]int, n)
+	looks, err := lookAt(ctx, c, subjects)
+	if err != nil {
+		return Decision{}, err
+	}
+	order := make([]int, len(looks))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
-		return cmp.Compare(subjects[j].limiter.lastRefused.Load(), subjects[i].limiter.lastRefused.Load())
+		switch {
+		case looks[i].claim().binds(looks[j].claim()):
+			return -1
+		case looks[j].claim().binds(looks[i].claim()):
+			return 1
+		}
+		return 0
 	})
-	decisions := make([]Decision, n)
+	if c.terms.Mode == machine.ModePeek {
+		return looks[order[0]], nil
+	}
+	decisions := looks
 	var charged []*Receipt
 	defer func() { // also if the store panics
 		for _, r := range charged {
@@ -35,21 +52,20 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		}
 	}()
 	for _, i := range order {
-		own := *c.Subject(i)
-		t := *own.terms
-		t.Next, t.Receipt = nil, true
-		own.terms = &t
+		own := apart(c, i, func(t *terms) {
+			t.Receipt = true
+			if looks[i].Allowed {
+				t.Mode = machine.ModePatient
+			}
+		})
 		d, err := Decision{}, ctx.Err()
 		if err == nil {
 			err = subjects[i].limiter.take(ctx, own, &d)
 		}
 		r := d.receipt
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
-		if refused {
-			subjects[i].limiter.lastRefused.Store(time.Now().UnixMicro())
-		}
 		switch {
-		case err != nil || refused || c.terms.Mode == machine.ModePeek || d.Source == SourceNone:
+		case err != nil || refused || d.Source == SourceNone:
 		case r == nil || r.by == nil:
 			d, err = Decision{}, errApart
 		default:
@@ -58,7 +74,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		if err != nil {
 			return Decision{}, err
 		}
-		if d.Subject = i; refused && c.terms.Mode.Asks() {
+		if d.Subject = i; refused {
 			return d, nil
 		}
 		decisions[i] = d
@@ -77,4 +93,40 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 	}
 	charged = nil // they stay
 	return d, nil
+}
+
+// apart is the charge of the i-th subject alone, with terms that change changes.
+func apart(c *Charge, i int, change func(*terms)) Charge {
+	own := *c.Subject(i)
+	t := *own.terms
+	t.Next = nil
+	change(&t)
+	own.terms = &t
+	return own
+}
+
+// lookAt peeks at all subjects at the same time.
+func lookAt(ctx context.Context, c *Charge, subjects []Subject) ([]Decision, error) {
+	n := len(subjects)
+	charges, limiters := make([]Charge, n), make([]*Limiter, n) // or each call of All would allocate, for the goroutines
+	for i := range n {
+		charges[i] = apart(c, i, func(t *terms) { t.Ask, t.Receipt = machine.Ask{Mode: machine.ModePeek}, false })
+		limiters[i] = subjects[i].limiter
+	}
+	looks, errs, panics := make([]Decision, n), make([]error, n), make([]any, n)
+	var asked sync.WaitGroup
+	for i := range n {
+		asked.Go(func() {
+			defer func() { panics[i] = recover() }()
+			errs[i] = limiters[i].take(ctx, charges[i], &looks[i])
+			looks[i].Subject = i
+		})
+	}
+	asked.Wait()
+	for _, v := range panics {
+		if v != nil {
+			panic(v) // in the caller's goroutine
+		}
+	}
+	return looks, cmp.Or(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -32,8 +31,7 @@ type Limiter struct {
 
 	// These are shared with the limiters that are derived from it.
 	waitQueues  *waitQueues
-	slotWaiters *slotWaiters  // nil without InFlight
-	lastRefused *atomic.Int64 // when inTurn had its last refusal
+	slotWaiters *slotWaiters // nil without InFlight
 }
 
 // New makes a limiter of one or more limits. It fails for a nil store, no enforced limit, a
@@ -46,7 +44,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	if len(limits) == 0 {
 		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
 	}
-	l := &Limiter{store: store, limits: slices.Clone(limits), waitQueues: &waitQueues{byKey: map[any]*waitQueue{}}, lastRefused: new(atomic.Int64)}
+	l := &Limiter{store: store, limits: slices.Clone(limits), waitQueues: &waitQueues{byKey: map[any]*waitQueue{}}}
 	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
 	if l.limits[0].rule.Shadow {
 		return nil, configError("core: New: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)")

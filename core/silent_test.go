@@ -46,7 +46,7 @@ func TestAFallbackThatIsNeverAsked(t *testing.T) {
 	}
 }
 
-// A slot whose lease ends before it is released is told of, once for a limiter.
+// A slot whose lease ends before it is released is told of, once.
 func TestASlotThatOutlivesItsLease(t *testing.T) {
 	ctx := context.Background()
 	take := func(l *core.Limiter) core.Decision {
@@ -105,6 +105,7 @@ func TestASlotThatOutlivesItsLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := logs(t)
+				core.ForgetWarning()
 				c.do(core.Must(core.New(memorystore.New(nil), core.InFlight(5).Lease(10*time.Second))))
 				time.Sleep(time.Minute)
 				synctest.Wait()

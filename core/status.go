@@ -21,6 +21,15 @@ type LimitStatus struct {
 	Remaining  int           // 0 to the limit's quota
 	RetryAfter time.Duration // until one action passes; 0 if it would now
 	ResetAfter time.Duration // until the full quota is available; see [Limit.Initial]
+
+	// Used is how many units count at present, a part of one as a whole one. It is more than the quota after a
+	// change to a smaller one, or if more is owed: 35 of 20. What a bucket with Initial has not gained yet
+	// counts as used.
+	Used int
+
+	// EndsAfter is the time until the period of a CalendarWindow ends, even if nothing was used in it. It is 0
+	// for other limits.
+	EndsAfter time.Duration
 }
 
 // BanStatus is what a [BanPolicy] has counted for a user.
@@ -57,7 +66,7 @@ func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, re
 // takes one limit only, and leaves no readings.
 func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 	if readings == nil {
-		return Status{Limits: []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter}}}
+		return Status{Limits: []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter, d.Limit - d.Remaining, 0}}}
 	}
 	s.Limits = make([]LimitStatus, 0, len(l.limits))
 	for i := range readings {
@@ -69,7 +78,11 @@ func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 			}
 			continue
 		}
-		s.Limits = append(s.Limits, LimitStatus{*x, int(x.rule.Remaining(v)), x.retryAfter(v, 1), micros(v.Rest.Ceil())})
+		own := LimitStatus{*x, int(x.rule.Remaining(v)), x.retryAfter(v, 1), micros(v.Rest.Ceil()), int(x.rule.Used(v)), 0}
+		if x.kind == machine.KindCalendarWindow {
+			own.EndsAfter = micros(v.Mark)
+		}
+		s.Limits = append(s.Limits, own)
 	}
 	return s
 }

@@ -20,9 +20,9 @@ func TestStatusReportsEveryLimitAndTheBan(t *testing.T) {
 	now = now.Add(time.Second)
 	got, err := l.Status(t.Context(), "u", "a")
 	want := []core.LimitStatus{
-		{Limit: fixed, Remaining: 0, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second},
-		{Limit: funnel, Remaining: 4, ResetAfter: time.Second},
-		{Limit: shadow, Remaining: 0, RetryAfter: time.Hour - time.Second, ResetAfter: time.Hour - time.Second},
+		{Limit: fixed, Remaining: 0, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second, Used: 2},
+		{Limit: funnel, Remaining: 4, ResetAfter: time.Second, Used: 1},
+		{Limit: shadow, Remaining: 0, RetryAfter: time.Hour - time.Second, ResetAfter: time.Hour - time.Second, Used: 1},
 	}
 	if err != nil || len(got.Limits) != len(want) {
 		t.Fatalf("%+v, %v", got, err)

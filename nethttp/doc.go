@@ -50,6 +50,10 @@
 // Content-Encoding, unless a middleware outside the limit wraps the ResponseWriter: that may be
 // compression, which compresses the problem too.
 //
+// A refused upload: with HTTP/1.1 the server answers and closes the connection, so a client that is still
+// sending a large body may see a reset in place of the 429. A client that sends Expect: 100-continue, or uses
+// HTTP/2, reads the answer before it has sent the body.
+//
 // CORS preflights pass uncounted, and every client can send one. So mount a limit on
 // patterns with a method, or set Config.CountPreflights.
 //
@@ -80,6 +84,10 @@
 // the user is refused until it is paid off. Config.FinalCost is for a cost that the status tells, such as
 // nothing for a request that the server could not serve. It is charged as far as there is room. For logins
 // there is Config.OnlyFailures. The program examples/llmproxy settles streams.
+//
+// # Calls to other servers
+//
+// Package nethttp/roundtripper limits the calls that a program makes itself, and heeds Retry-After.
 //
 // # Requests at the same time
 //
@@ -194,6 +202,11 @@
 //	                       for each request limits no user: make it and its limiters once, at start-up.
 //	redis-evicts           Redis has a bound on its memory and evicts keys. Set maxmemory-policy noeviction.
 //	                       The store reads this with INFO, which an ACL must allow (+info).
+//	redis-shared-prefix    Two applications have one redisstore.Options.Prefix, and count users and actions of the
+//	                       same name together. Give each a prefix, or the same Options.App if that is wanted.
+//	redis-no-library       The library of functions cannot be loaded, so scripts run: see package redisstore.
+//	redis-foreign-library  Somebody has replaced the library of functions, so scripts run. Find out who may
+//	                       use FUNCTION LOAD, and delete the library.
 //
 // The log also has codes for what happens to a store or a document of plans at run time:
 //

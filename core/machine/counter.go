@@ -103,6 +103,13 @@ func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (v Reading) {
 	if !fits || v.Count >= r.Max {
 		v.Wait = v.Rest.Whole
 	}
+	if r.Calendar != nil {
+		v.Mark = v.Rest.Whole
+		if v.Count == 0 {
+			_, end := r.Calendar.Period(now)
+			v.Mark = end - now
+		}
+	}
 	return v
 }
 
@@ -134,8 +141,13 @@ func (*counter) save(r *Rule, s State, b []byte) []byte {
 	return appendInts(b, int64(s.N), s.Expires-r.linger())
 }
 
-func (*counter) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
-	v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[1]
+func (*counter) reply(r *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
+	if v.Count = n[0] >> 1; v.Count > 0 || r.Calendar == nil {
+		v.Rest.Whole, v.Wait = n[1], n[1]
+	}
+	if r.Calendar != nil {
+		v.Mark = n[1]
+	}
 	return v, n[2:]
 }
 

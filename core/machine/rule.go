@@ -197,7 +197,8 @@ type Reading struct {
 	Wait int64
 
 	// Mark is what an amendment needs. Of a meter it is the number of the last refund: see [Refunds]. Of
-	// slots it is the first one's ID, less the first ID of the instant of the charge.
+	// slots it is the first one's ID, less the first ID of the instant of the charge. Of a calendar window it is
+	// the time until the period ends, which no amendment needs.
 	Mark int64
 }
 
@@ -217,6 +218,18 @@ func (r *Rule) Remaining(v *Reading) int64 {
 		return 0
 	}
 	return r.units(r.Burst.sub(v.Rest, r.Parts))
+}
+
+// Used is how many units count at present, a part of one as a whole one. It may be more than Max.
+func (r *Rule) Used(v *Reading) int64 {
+	if r.Parts == 0 {
+		return v.Count
+	}
+	used := r.units(v.Rest)
+	if v.Rest.exceeds(r.Time(used)) {
+		used++
+	}
+	return used
 }
 
 // AtOnce reports whether the full quota comes back at once, when a window ends.

@@ -86,3 +86,48 @@ func BenchmarkFlood(b *testing.B) {
 		})
 	}
 }
+
+// A user has some actions under way, and others fill the store with new keys, again and again. The user
+// never has more at once than the limit says.
+func TestAFloodForgetsNoActionUnderWay(t *testing.T) {
+	const maxKeys, quota = 40, 3
+	for _, flooder := range []core.Limit{core.Funnel(1000, core.Every(24*time.Hour)), core.InFlight(2).Lease(time.Hour)} {
+		t.Run(flooder.String(), func(t *testing.T) {
+			c, s := storeOf(maxKeys)
+			l := core.Must(core.New(s, core.InFlight(quota)))
+			others := core.Must(core.New(s, flooder))
+			var taken []core.Decision
+			for flood := range 10 {
+				if d := allow(t, l, "u"); d.Allowed {
+					taken = append(taken, d)
+				}
+				c.advance(2 * time.Second)
+				for i := range 10 * maxKeys {
+					allow(t, others, fmt.Sprint("new", flood, "-", i))
+				}
+				for _, d := range taken { // they go on
+					if err := l.Renew(ctx, d); err != nil {
+						t.Errorf("after flood %d: %v", flood, err)
+					}
+				}
+			}
+			if len(taken) != quota {
+				t.Errorf("%d actions are under way at once, want %d", len(taken), quota)
+			}
+			s.check(t)
+			for _, d := range taken[1:] {
+				if err := l.Release(ctx, d); err != nil {
+					t.Error(err)
+				}
+			}
+			c.advance(61 * time.Second) // the lease of the first one ends
+			for i := range 10 * maxKeys {
+				allow(t, others, fmt.Sprint("last", i))
+			}
+			if d := allow(t, l, "u"); flooder.Kind() == "funnel" && !d.Allowed {
+				t.Errorf("%+v", d)
+			}
+			s.check(t)
+		})
+	}
+}

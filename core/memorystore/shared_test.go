@@ -110,7 +110,7 @@ func TestUsersWithoutAKeyShareAState(t *testing.T) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		for i, wait := range []time.Duration{time.Hour, 2 * time.Hour} {
-			want := core.LimitStatus{Limit: two.Limits()[i], RetryAfter: wait, ResetAfter: wait}
+			want := core.LimitStatus{Limit: two.Limits()[i], RetryAfter: wait, ResetAfter: wait, Used: 1}
 			if got.Limits[i] != want {
 				t.Errorf("%+v, want %+v", got.Limits[i], want)
 			}

@@ -184,7 +184,8 @@ func (tx *transaction) saveKnown(until int64) {
 }
 
 // save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
-// then.
+// then. It protects slots of actions under way until their leases end: each that is forgotten admits one
+// more at the same time.
 func (tx *transaction) save(i int, until int64) {
 	r, e := &tx.refs[i], &tx.entries[i]
 	if !e.Dirty && e.Fits {
@@ -194,6 +195,9 @@ func (tx *transaction) save(i int, until int64) {
 	if e.Dirty {
 		r.in.store(slot, e.State)
 		slot.protect(tx.now + e.Wait)
+		if r.rule.TakesSlots() && !r.rule.Shadow {
+			slot.protect(e.State.Expires)
+		}
 	}
 	if !e.Fits {
 		slot.protect(until)

@@ -49,7 +49,7 @@
 // else "default". So the program knows who has paid, and the document has the exceptions. The zone is found in
 // the same way.
 //
-// Other formats are converted to JSON: examples/migrate does so for YAML and TOML.
+// A document in YAML or TOML is decoded, and encoded as JSON, before it is given to New.
 //
 // # Errors
 //

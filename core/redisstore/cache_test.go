@@ -63,6 +63,80 @@ func TestAbuseCostsLittle(t *testing.T) {
 	}
 }
 
+// Of five thousand attempts in a second, which other actions in progress refuse, a few reach Redis. An attempt passes
+// at once when this process has released a slot, and in time when another one has.
+func TestAttemptsWithoutASlotCostLittle(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		limits  []core.Limit
+		options []core.Option
+	}{
+		{"alone", []core.Limit{core.InFlight(2)}, nil},
+		{"per user", []core.Limit{core.InFlight(2).PerUser()}, nil},
+		{"beside windows", []core.Limit{core.FixedWindow(100, time.Hour), core.InFlight(2), core.ElasticWindow(100, time.Hour)}, nil},
+		{"with a BanPolicy", []core.Limit{core.InFlight(2)}, []core.Option{hammered}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inDuo(t, func(w *duo) {
+				ask := w.both(tc.limits, tc.options)
+				lim := w.limiter(w.store, tc.limits, tc.options...)
+				other := w.limiter(redisstore.New(w.rdb, nil), tc.limits, tc.options...)
+				mine, others := allow(w, lim), allow(w, other)
+				w.sent.Store(0)
+				for range 5000 {
+					if d := allow(w, lim); d.Allowed || d.Reason != core.ReasonInFlight || d.RetryAfter < 50*time.Second {
+						w.Fatalf("%+v", d)
+					}
+					time.Sleep(time.Second / 5000)
+				}
+				if n := w.sent.Load(); n > 200 || n < 20 {
+					w.Errorf("%d commands", n)
+				}
+				if err := lim.Release(w.Context(), mine); err != nil {
+					w.Fatal(err)
+				}
+				mine = allow(w, lim)
+				if allow(w, lim); !mine.Allowed {
+					w.Errorf("after a release by this process: %+v", mine)
+				}
+				if err := other.Release(w.Context(), others); err != nil {
+					w.Fatal(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+				if d := allow(w, lim); !d.Allowed {
+					w.Errorf("10 ms after a release by another process: %+v", d)
+				}
+				if err := lim.Reset(w.Context(), user, action); err != nil {
+					w.Fatal(err)
+				}
+				for range 500 { // as memorystore, which is asked every time
+					ask(w.allow)
+					time.Sleep(time.Second / 5000)
+				}
+			})
+		})
+	}
+}
+
+// So do few attempts in a ban, while an action of the user is in progress.
+func TestAttemptsInABanCostLittleWhileASlotIsTaken(t *testing.T) {
+	inDuo(t, func(w *duo) {
+		ask := w.both([]core.Limit{core.InFlight(2), core.FixedWindow(1, time.Hour)}, []core.Option{hammered})
+		for ask(w.allow).Reason != core.ReasonBanned {
+		}
+		w.sent.Store(0)
+		for range 5000 {
+			if d := ask(w.allow); d.Reason != core.ReasonBanned {
+				w.Fatalf("%+v", d)
+			}
+			time.Sleep(time.Second / 5000)
+		}
+		if n := w.sent.Load(); n > 200 {
+			w.Errorf("%d commands", n)
+		}
+	})
+}
+
 // In a ban other limits bind as time goes on.
 func TestRepeatedBansNameTheLimitThatBinds(t *testing.T) {
 	for _, limits := range [][]core.Limit{
@@ -104,8 +178,10 @@ func TestWhatIsNeverCached(t *testing.T) {
 		{"among other limits, too", []core.Limit{core.FixedWindow(1, time.Hour), elastic}, nil, one},
 		{"and as a shadow", []core.Limit{funnel, core.ElasticWindow(1, time.Minute).Shadow()}, nil, one},
 		{"a ban policy counts refusals", []core.Limit{funnel}, []core.Option{core.BanPolicy{Refusals: 100, Within: time.Hour, Bans: []time.Duration{time.Hour}}}, one},
-		{"a slot may be released", []core.Limit{core.InFlight(2)}, nil, one},
-		{"a slot may be released, while there is room in other limits", []core.Limit{core.FixedWindow(100, time.Hour), core.InFlight(2), funnel.Shadow()}, nil, one},
+		{"a slot of several may be released", []core.Limit{core.InFlight(3)}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
+			return l.AllowN(ctx, user, action, 2)
+		}},
+		{"beside InFlight, too", []core.Limit{core.ElasticWindow(2, time.Minute), core.InFlight(2)}, nil, one},
 		{"something may be left", []core.Limit{core.Funnel(3, core.Every(time.Minute))}, nil, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
 			return l.AllowN(ctx, user, action, 2)
 		}},

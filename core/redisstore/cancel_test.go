@@ -32,7 +32,7 @@ func TestContextDoneOnEntry(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rdb := c.open(proxy.Addr)
 			defer rdb.Close()
-			store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+			store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
 			if _, err := lim.Peek(t.Context(), "nobody", action); err != nil {
 				t.Fatal(err)
@@ -119,7 +119,7 @@ func TestCallerLeavesAfterSending(t *testing.T) {
 			if c.name == "ContextTimeoutEnabled" { // a caller that has sent the call itself stays so long
 				timeout, late = slack, slack
 			}
-			store := redisstore.New(rdb, &redisstore.Options{Timeout: timeout})
+			store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: timeout}))
 			lim := core.Must(core.New(core.Fallback(store, never{t}), kinds[0]))
 			if _, err := lim.Peek(t.Context(), "nobody", action); err != nil {
 				t.Fatal(err)

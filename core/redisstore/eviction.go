@@ -13,7 +13,7 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// The store reads the eviction policy after checkAfter answers, and again after as many more, or a
+// The store reads the eviction policy in Connect, after checkAfter answers, and again after as many more, or a
 // multiple, at least checkEvery later. By then its connections are open and the limits have state to lose.
 const (
 	checkAfter = 100
@@ -38,14 +38,20 @@ func (s *Store) checkEviction() {
 	defer p.mu.Unlock()
 	if now := time.Now(); !now.Before(p.next) {
 		p.next = now.Add(checkEvery)
-		go s.readEviction()
+		go func() {
+			_ = s.batches.Ask("", func(send batch.Send) error {
+				s.readEviction(send)
+				return nil
+			})
+			s.checkPrefix(context.Background())
+		}()
 	}
 }
 
 // readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
 // does not allow INFO, nothing is logged.
-func (s *Store) readEviction() {
-	reply, _ := s.do(context.Background(), &batch.Call{Keys: []string{""}, Command: simple(0, "info", "memory")})
+func (s *Store) readEviction(send batch.Send) {
+	reply, _ := send([]any{"info", "memory"}, 0)
 	if len(reply) != 1 {
 		return
 	}

@@ -123,5 +123,14 @@ func (s *Store) AskPolicyAgain() {
 	s.eviction.next = time.Time{}
 }
 
+// MinutesPass lets so much time pass for the store that it finds out again how its servers run programs.
+func (s *Store) MinutesPass() {
+	s.ways.Range(func(_, w any) bool {
+		w.(*way).next.Store(0)
+		w.(*way).load.Store(0)
+		return true
+	})
+}
+
 // Sent is the word that the store sends for a charge.
 func (s *Store) Sent(c core.Charge) string { return s.request(&c).word.(string) }

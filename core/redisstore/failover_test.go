@@ -40,7 +40,10 @@ func TestSentinelFailover(t *testing.T) {
 	}
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: addrs, Username: words[2], Password: "password"})
 	t.Cleanup(func() { _ = rdb.Close() })
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: budget})
+	if reply := master.Do("FUNCTION", "LOAD", redisstore.Library()); !strings.HasPrefix(reply, "tailcut_") { // as an administrator
+		t.Fatal(reply)
+	}
+	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: budget}))
 	early := targets(store, "early", 1, 5)
 	useUp(t, early...)
 	level(t, master, replica)
@@ -106,10 +109,10 @@ func TestTheClientLeavesADemotedMaster(t *testing.T) {
 func TestTooFewReplicas(t *testing.T) {
 	server := redistest.Start(t)
 	for _, scripts := range []bool{false, true} {
-		store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient, NoFunctions: scripts}).AlwaysAsk()
+		server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
+		store := ready(t, redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient, NoFunctions: scripts})).AlwaysAsk()
 		l := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
 		who := fmt.Sprint("scripts ", scripts)
-		server.Do("CONFIG", "SET", "min-replicas-to-write", "0")
 		if _, err := l.Allow(t.Context(), who, action); err != nil {
 			t.Fatal(err)
 		}

@@ -191,7 +191,7 @@ func TestCorruptReplies(t *testing.T) {
 				t.Run(f.name, func(t *testing.T) {
 					rdb := c.open(proxy.Addr)
 					defer rdb.Close()
-					store := redisstore.New(rdb, &redisstore.Options{Timeout: f.timeout()})
+					store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: f.timeout()}))
 					lim := core.Must(core.New(store, l))
 					who := fmt.Sprint(user, c.name, i)
 					sent := f.spoil(t, proxy, store, lim, who)
@@ -261,7 +261,7 @@ func TestRedirection(t *testing.T) {
 		t.Run(word, func(t *testing.T) {
 			rdb := clients[3].open(proxy.Addr)
 			defer rdb.Close()
-			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), kinds[0]))
+			lim := core.Must(core.New(ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient})), kinds[0]))
 			var asked atomic.Bool
 			proxy.Answer(func(command []string) []byte {
 				switch {
@@ -289,7 +289,7 @@ func TestAReplicaChargesNothing(t *testing.T) {
 	server, proxy := proxied(t)
 	rdb := clients[3].open(proxy.Addr)
 	defer rdb.Close()
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 	direct := reliable(t, server.Addr)
 	if _, err := core.Must(core.New(store, kinds...)).Allow(t.Context(), user, action); err != nil {
 		t.Fatal(err)

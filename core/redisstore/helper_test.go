@@ -119,7 +119,16 @@ func connect(t testing.TB, opts *redis.Options) *redis.Client {
 // reliable is a store on a server that nobody disturbs.
 func reliable(t testing.TB, addr string) *redisstore.Store {
 	t.Helper()
-	return redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{Timeout: patient})
+	return ready(t, redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{Timeout: patient}))
+}
+
+// ready is a store that has found out how its servers run programs.
+func ready(t testing.TB, store *redisstore.Store) *redisstore.Store {
+	t.Helper()
+	if err := store.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return store
 }
 
 // follow has a store use clocks that move with Redis's, which the test moves and which shows now.
@@ -209,12 +218,12 @@ func idle(t testing.TB, store *redisstore.Store) {
 	within(t, "no call waits", func() bool { calls, sending := store.Calls(); return calls+sending == 0 })
 }
 
-// names are the commands' names, less that of the one which asks for the policy: it goes
-// aside, see eviction_test.go.
+// names are the commands' names, less those which find out about the server: they go aside, see
+// eviction_test.go and library_test.go.
 func names(commands [][]string) string {
 	var s []string
 	for _, c := range commands {
-		if c[0] != "info" {
+		if c[0] != "info" && c[0] != "function" && (len(c) < 3 || c[2] != "0") {
 			s = append(s, c[0])
 		}
 	}

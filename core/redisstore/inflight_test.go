@@ -34,7 +34,7 @@ func free(t testing.TB, l *core.Limiter) int {
 func TestLostReplyOfARelease(t *testing.T) {
 	server, proxy := proxied(t)
 	slots := core.InFlight(2).Lease(time.Hour)
-	lim := core.Must(core.New(redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), nil), slots))
+	lim := core.Must(core.New(ready(t, redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), nil)), slots))
 	others := core.Must(core.New(reliable(t, server.Addr), slots))
 	take := func(l *core.Limiter) core.Decision {
 		t.Helper()

@@ -80,7 +80,7 @@ func FuzzTaggedKey(f *testing.F) {
 // not repeated.
 func TestSeveralSubjectsAreOneRoundTrip(t *testing.T) {
 	server := redistest.Start(t)
-	store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient})
+	store := reliable(t, server.Addr)
 	user, org := core.Must(core.New(store, core.FixedWindow(5, time.Hour))), core.Must(core.New(store, core.FixedWindow(2, time.Hour)))
 	for i := range 4 {
 		before := calls(t, server.Do, "fcall")
@@ -88,7 +88,7 @@ func TestSeveralSubjectsAreOneRoundTrip(t *testing.T) {
 		if err != nil || d.Allowed != (i < 2) || d.Subject != 1 || d.Source != core.SourceStore {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		if n := calls(t, server.Do, "fcall") - before; n != 1 && i > 0 { // the first may load the library
+		if n := calls(t, server.Do, "fcall") - before; n != 1 {
 			t.Errorf("decision %d took %d calls", i, n)
 		}
 	}
@@ -163,8 +163,8 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 		storetest.Trace(t, tagged)
 		t.Run("Concurrent", func(t *testing.T) { storetest.Concurrent(t, tagged) })
 	})
-	t.Run("one command, or two", func(t *testing.T) {
-		store := redisstore.New(rdb, &redisstore.Options{Timeout: patient, Prefix: "count", Tag: orgOf})
+	t.Run("one command, or several", func(t *testing.T) {
+		store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient, Prefix: "count", Tag: orgOf}))
 		l := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
 		count := func() (n int) {
 			for _, s := range servers {
@@ -174,16 +174,19 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name, user, org string
-			want            int
-		}{{"one slot", "org-7/alice", "org-7", 50}, {"two slots", "org-7/alice", "org-8", 100}} {
+			least, most     int
+		}{
+			{"one slot", "org-7/alice", "org-7", 50, 50},
+			{"two slots", "org-7/alice", "org-8", 150, 200}, // two looks at the same time, and two charges
+		} {
 			before := count()
 			for range 50 {
 				if d, err := core.All(t.Context(), l.For(c.user, action), l.For(c.org, action)); err != nil || !d.Allowed {
 					t.Fatalf("%+v, %v", d, err)
 				}
 			}
-			if n := count() - before; n != c.want {
-				t.Errorf("%s: 50 decisions took %d calls, not %d", c.name, n, c.want)
+			if n := count() - before; n < c.least || n > c.most {
+				t.Errorf("%s: 50 decisions took %d calls, not %d to %d", c.name, n, c.least, c.most)
 			}
 		}
 	}) // The first decision learns that the server behind a plain client is part of a cluster: nothing was

@@ -3,10 +3,15 @@ package redisstore
 // The Lua that runs on the server, and how it gets there.
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"embed"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -80,20 +85,51 @@ func register(p *program, module string) string {
 // how many keys there are.
 const head = 3
 
-// run runs a program. It fills in the first two arguments. If the server lacks the library, or
-// the script, nothing was run, and the store sends it.
+// A way is how a server runs programs. Charges go by the script until the library is known to be there, to be
+// ours, and to run. That is found out beside them, by commands that charge nothing. So however a server or a
+// proxy says that it has no functions, no charge is sent for it, or sent twice.
+type way struct {
+	functions atomic.Bool
+	next      atomic.Int64 // when to find out again, in nanoseconds since 1970
+	load      atomic.Int64 // not before, since loading the library has failed
+	said      atomic.Bool  // that has been logged
+}
+
+// Until the way is found out again: of a server with the library, without it, and one that did not answer.
+const (
+	findFunctions = 10 * time.Minute
+	findScripts   = time.Minute
+	findAnswer    = time.Second
+)
+
+// way returns that of a server.
+func (s *Store) way(server string) *way {
+	w, ok := s.ways.Load(server)
+	if !ok {
+		w, _ = s.ways.LoadOrStore(server, new(way))
+	}
+	return w.(*way)
+}
+
+// run runs a program. It fills in the first two arguments.
 func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
-	if !s.scripts.Load() {
+	key, _ := args[head].(string)
+	w := s.way(s.batches.Server(key))
+	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
+		go s.batches.Ask(key, func(send batch.Send) error { return s.find(send, w) })
+	}
+	if w.functions.Load() {
 		args[0], args[1] = "fcall", p.function
 		reply, err := send(args, head)
-		if err != nil && unloaded(err) && s.load(send) {
-			reply, err = send(args, head)
-		}
-		if err == nil || !asScript(err) {
-			return reply, err
-		}
-		if lacksFunctions(err) {
-			s.scripts.Store(true)
+		switch {
+		case err == nil:
+			return reply, nil
+		case unloaded(err):
+			w.functions.Store(false)
+			w.next.Store(0)
+		case !asScript(err):
+			w.next.Store(min(w.next.Load(), time.Now().Add(findAnswer).UnixNano()))
+			return nil, err
 		}
 	}
 	args[0], args[1] = "evalsha", p.digest
@@ -105,30 +141,102 @@ func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	return reply, err
 }
 
-// load loads the library, and reports whether it is there.
-func (s *Store) load(send batch.Send) bool {
-	_, err := send([]any{"function", "load", library}, 0)
-	if lacksFunctions(err) {
-		s.scripts.Store(true)
+// find finds out how a server runs programs. It charges nothing: it runs take without a key.
+func (s *Store) find(send batch.Send, w *way) error {
+	lacks, wait := errNoFunctions, findFunctions
+	if !s.options.NoFunctions {
+		lacks = s.findLibrary(send, w)
 	}
-	return err == nil || redis.HasErrorPrefix(err, "Library 'tailcut_"+version+"' already exists") // another process was faster
+	if lacks != nil {
+		if wait = findScripts; asScript(lacks) { // a replica may be promoted
+			wait = findAnswer
+		}
+		if _, err := send([]any{"eval", take.source, 0}, 0); err != nil {
+			w.next.Store(time.Now().Add(findAnswer).UnixNano())
+			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, or connect to Redis without the proxy before it", lacks, err)
+		}
+	}
+	w.functions.Store(lacks == nil)
+	w.next.Store(time.Now().Add(wait).UnixNano())
+	return nil
 }
 
-// unloaded reports whether an error says that the server lacks the library or the script.
+// findLibrary loads the library unless it is there, and reports why it cannot be used. Whoever may load
+// libraries can replace it by another of the same name, so its code is compared.
+func (s *Store) findLibrary(send batch.Send, w *way) error {
+	list := func() (string, error) {
+		reply, err := send([]any{"function", "list", "libraryname", "tailcut_" + version, "withcode"}, 0)
+		if err != nil {
+			return "", err
+		}
+		return codeOf(reply)
+	}
+	code, err := list()
+	if err == nil && code == "" {
+		if time.Now().UnixNano() < w.load.Load() {
+			return errNoFunctions
+		}
+		_, failed := send([]any{"function", "load", library}, 0)
+		if code, err = list(); err == nil && code == "" { // unless another process was faster
+			w.load.Store(time.Now().Add(findFunctions).UnixNano())
+			w.say("redisstore: Redis runs scripts, which take up to twice the CPU time, because the library of functions cannot be loaded; have an administrator load it, as the package documentation says", "redis-no-library", failed)
+			return cmp.Or(failed, errNoFunctions)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case code != library:
+		err = errors.New("a library of functions has the name of this one and other code")
+		w.say("redisstore: somebody has replaced the library of functions on Redis, so scripts are run; find out who may use FUNCTION LOAD, and delete the library", "redis-foreign-library", err)
+		return err
+	}
+	_, err = send([]any{"fcall", take.function, 0}, 0)
+	return err
+}
+
+var errNoFunctions = errors.New("not used")
+
+// codeOf returns the code of the library that FUNCTION LIST has listed, or "" if there is none.
+func codeOf(reply []any) (code string, err error) {
+	if len(reply) == 0 {
+		return "", nil
+	}
+	switch fields := reply[0].(type) {
+	case map[any]any:
+		code, _ = fields["library_code"].(string)
+	case []any:
+		for i := 1; i < len(fields); i += 2 {
+			if fields[i-1] == "library_code" {
+				code, _ = fields[i].(string)
+			}
+		}
+	}
+	if code == "" {
+		return "", ErrReply
+	}
+	return code, nil
+}
+
+// say logs why functions are not used, once for a server.
+func (w *way) say(what, code string, err error) {
+	if !w.said.Swap(true) {
+		slog.Default().Warn(what, "code", code, "error", err)
+	}
+}
+
+// Library returns the source of the library of functions, for an administrator who loads it on a server
+// whose users may not. See the package documentation.
+func Library() string { return library }
+
+// unloaded reports whether an error says that the server lacks the library or the script. Nothing was run.
 func unloaded(err error) bool {
 	return redis.HasErrorPrefix(err, "Function not found") || redis.HasErrorPrefix(err, "NOSCRIPT")
-}
-
-// lacksFunctions reports whether an error says that the server has no functions, or that the
-// user may not use them.
-func lacksFunctions(err error) bool {
-	return redis.HasErrorPrefix(err, "unknown command") ||
-		redis.HasErrorPrefix(err, "NOPERM") && (strings.Contains(err.Error(), "'fcall'") || strings.Contains(err.Error(), "'function"))
 }
 
 // asScript reports whether an error of FCALL says that nothing was run, and the script may
 // still answer. A function may write, so if Redis is out of memory or a replica, it refuses the
 // function whole. It refuses a script only when that writes, and peeks and refusals do not.
 func asScript(err error) bool {
-	return unloaded(err) || lacksFunctions(err) || redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "READONLY")
+	return redis.HasErrorPrefix(err, "OOM") || redis.HasErrorPrefix(err, "READONLY")
 }

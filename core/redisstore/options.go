@@ -23,8 +23,14 @@ type Options struct {
 	// Prefix begins every key, before a colon: 1 to 64 letters, digits, dots, underscores, dashes or
 	// colons; "" is "tailcut". Give each application on a server its own: with one prefix they
 	// count users and actions of the same name together, even if their limits have different
-	// numbers, and nothing notices it.
+	// numbers.
 	Prefix string
+
+	// App names the application; "" is the path of the program's main module. If another
+	// application has the Prefix, the log says so once, in Connect or after 100 answers. Applications
+	// that share limits on purpose have one App. The key PREFIX:application keeps it, for 30 days
+	// after the last start.
+	App string
 
 	// Secret, if not empty, keeps users' names out of Redis: a key then has an
 	// HMAC-SHA-256 of the user under Secret. All processes must have the same Secret. With

@@ -179,10 +179,10 @@ func TestAnErrorOfClusterSlotsIsNotAnOutage(t *testing.T) {
 		_, proxy := proxied(t)
 		rdb := clients[3].open(proxy.Addr)
 		t.Cleanup(func() { _ = rdb.Close() })
-		store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+		store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 		lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), plenty))
 		proxy.Answer(func(command []string) []byte {
-			if command[0] == "fcall" && strings.Contains(command[3], "moved") {
+			if command[0] == "fcall" && len(command) > 3 && strings.Contains(command[3], "moved") {
 				return []byte("-" + text + "\r\n")
 			}
 			return nil

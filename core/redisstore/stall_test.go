@@ -19,7 +19,7 @@ func TestNoCostStallsRedis(t *testing.T) {
 	const most, timeout = 1_000_000, 50 * time.Millisecond
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
 	// busy is how long Redis has run the call.
 	busy := func(call func() error) time.Duration {
 		t.Helper()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,14 +35,15 @@ var (
 // Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no
 // closing, and does not close the client.
 type Store struct {
-	options  Options // with the defaults
-	batches  *batch.Queue
-	refusals *refusals.Cache
-	leases   *lease.Table
-	eviction evictionCheck
-	scripts  atomic.Bool      // not functions
-	clock    func() time.Time // this process's, which says the periods of calendar windows
-	requests [64]atomic.Pointer[request]
+	options       Options // with the defaults
+	batches       *batch.Queue
+	refusals      *refusals.Cache
+	leases        *lease.Table
+	eviction      evictionCheck
+	prefixChecked atomic.Bool
+	ways          sync.Map         // *way, by address: how a server runs programs
+	clock         func() time.Time // this process's, which says the periods of calendar windows
+	requests      [64]atomic.Pointer[request]
 }
 
 // New makes a store on rdb. opts may be nil. New panics if rdb is nil or an option is out of
@@ -53,7 +55,6 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 	}
 	o := opts.withDefaults()
 	s := &Store{options: o, clock: time.Now}
-	s.scripts.Store(o.NoFunctions)
 	made := time.Now()
 	s.refusals = refusals.New(func() time.Duration { return time.Since(made) }, o.NoRefusalCache || o.CLThrottle)
 	s.batches = batch.New(rdb, o.Timeout, s.exchange)
@@ -141,10 +142,8 @@ func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment)
 	amended, word := amendWord(r, a)
 	keys := s.appendKeys(nil, r.User, r.Action, amended)
 	args := append(box([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
-	if a.Verb == machine.VerbRefund { // the cache has no refusal that a slot can end
-		s.refusals.Begin(r.User, r.Action)
-		defer func() { s.refusals.End(r.User, r.Action, err) }()
-	}
+	s.refusals.Begin(r.User, r.Action)
+	defer func() { s.refusals.End(r.User, r.Action, err) }()
 	n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
 	return n == 1, err
 }
@@ -169,14 +168,23 @@ func simple(keyAt int8, args ...any) batch.Command {
 }
 
 // Connect opens connections to Redis: two, or if it is far away one for each millisecond of its
-// response time, at most PoolSize and 32. Call it before the program serves. Otherwise the first calls
-// open them, in up to six round trips, and may time out meanwhile. If Connect returns an error, the
-// program can serve all the same.
+// response time, at most PoolSize and 32. It also loads the library of functions, and returns an error if
+// the server runs neither that nor scripts, and it logs what looks wrong about the server. Call it before the
+// program serves. Otherwise the first calls open connections, in up to six round trips, and may time out
+// meanwhile. If Connect returns an error, the program can serve all the same.
 func (s *Store) Connect(ctx context.Context) error {
 	start := time.Now()
-	if err := s.batches.Connect(ctx); err != nil {
+	err := s.batches.Connect(ctx, func(server string, send batch.Send) error {
+		s.readEviction(send)
+		if s.options.CLThrottle {
+			return nil
+		}
+		return s.find(send, s.way(server))
+	})
+	if err != nil {
 		return s.explain(ctx, start, err)
 	}
+	s.checkPrefix(ctx)
 	return nil
 }
 

@@ -45,6 +45,8 @@ Several files are put in order of time.
   -route 'PATTERN=ACTION'      which requests are which action: POST /posts/{id}/replies=reply; repeatable
   -limit '[ACTION=]LIMIT'      a limit to try, such as reply=SlidingWindow(5, 1m); repeatable.
                                " and " joins several into one limiter
+  -plans NEW.json              a document of plans to try: whom it would refuse, by plan and action
+  -against OLD.json            the document that is in force: whom only the new one would refuse or let pass
   -json                        print one JSON object instead of text
   -html FILE                   also write a page with curves and hours
   -show-users                  show the users by name, not hashed
@@ -81,6 +83,8 @@ type arguments struct {
 	html    string
 	partial bool
 	files   []string
+
+	plans, against string // files
 }
 
 // mostLost is the share of the requests that may be lost in silence.
@@ -127,6 +131,8 @@ func parse(args []string) (a arguments, err error) {
 		a.Line.Zone, err = time.LoadLocation(s)
 		return err
 	})
+	flags.StringVar(&a.plans, "plans", "", "")
+	flags.StringVar(&a.against, "against", "", "")
 	flags.BoolVar(&a.ShowUsers, "show-users", false, "")
 	flags.Func("field", "", func(s string) error { return addField(&a.Line.Fields, s) })
 	flags.Func("route", "", func(s string) error {
@@ -148,6 +154,15 @@ func parse(args []string) (a arguments, err error) {
 	if a.files = flags.Args(); len(a.files) == 0 {
 		return a, errors.New("give a log, or - for standard input, after the flags")
 	}
+	if a.plans == "" && a.against != "" {
+		return a, errors.New("-against needs -plans, the document to try")
+	}
+	if a.Plans.To, err = document(a.plans); err == nil {
+		a.Plans.From, err = document(a.against)
+	}
+	if err != nil {
+		return a, err
+	}
 	page, errPage := os.Stat(a.html)
 	for _, file := range a.files {
 		if strings.HasPrefix(file, "-") && len(a.files) > 1 {
@@ -158,6 +173,14 @@ func parse(args []string) (a arguments, err error) {
 		}
 	}
 	return a, nil
+}
+
+// document reads a document of plans, if there is one.
+func document(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	return os.ReadFile(file)
 }
 
 // parseCandidate reads "reply=SlidingWindow(5, 1m) and FixedWindow(200, 24h)". No limit's text has

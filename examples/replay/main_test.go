@@ -174,6 +174,8 @@ func TestErrors(t *testing.T) {
 		{"limits of one state", []string{"-limit", "SlidingWindow(5, 1m) and SlidingWindow(6, 1m)", "-"}, exitUsage, []string{"share one state", "Named"}},
 		{"limit of an action, and no route", []string{"-limit", "reply=SlidingWindow(5, 1m)", "-"}, exitUsage, []string{`action "reply"`, "the action all", "'POST /reply=reply'"}},
 		{"limit of no action", []string{"-route", "POST /x=like", "-limit", "reply=SlidingWindow(5, 1m)", "-"}, exitUsage, []string{`action "reply"`, "only like"}},
+		{"a document to compare with nothing", []string{"-against", log, "-"}, exitUsage, []string{"-against needs -plans"}},
+		{"a document that is not there", []string{"-plans", filepath.Join(dir, "none"), "-"}, exitUsage, []string{"no such file"}},
 		{"field without a name", []string{"-field", "ts", "-"}, exitUsage, []string{"NAME=FIELD"}},
 		{"unknown field", []string{"-field", "colour=x", "-"}, exitUsage, []string{"the names are time"}},
 		{"missing file", []string{filepath.Join(dir, "none")}, exitError, []string{"no such file", "give the path"}},
@@ -305,6 +307,57 @@ func TestForum(t *testing.T) {
 	}
 	if _, stdout, _ := replayed(t, "", "-show-users", "-limit", "SlidingWindow(5, 1m)", "forum.log.gz"); !address.MatchString(stdout) {
 		t.Errorf("-show-users shows nobody:\n%s", stdout)
+	}
+}
+
+// Two documents of plans are compared in the text, in the object and on the page.
+func TestPlans(t *testing.T) {
+	dir := t.TempDir()
+	from, to, file := filepath.Join(dir, "old.json"), filepath.Join(dir, "new.json"), filepath.Join(dir, "page.html")
+	for name, max := range map[string]int{from: 3, to: 2} {
+		document := fmt.Sprintf(`{"default": "free", "plans": {"free": {"limits": {"reply": ["SlidingWindow(%d, 1m)"], "<b>": ["Funnel(1, Every(1s))"]}}}}`, max)
+		if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := append(forum, "-plans", to, "-against", from, "-show-users", "-html", file)
+	code, stdout, stderr := replayed(t, few, append(args, "-")...)
+	const want = `
+What the new plans change
+  plan free, reply: SlidingWindow(3, 1m) -> SlidingWindow(2, 1m)
+  Not tried, since no route has the action: <b>
+
+plan free, reply: 4 requests by 2 users
+    refused       0 before (0%), 1 after (25.0%)
+    newly refused 1 request of 1 user
+      most        203.0.113.1 (1)
+    newly passed  none
+
+reply: 4 requests by 2 users
+`
+	if code != exitOK || !strings.Contains(stdout, want) {
+		t.Errorf("exit %d, %s\n%s", code, stderr, stdout)
+	}
+	page, err := os.ReadFile(file)
+	for _, want := range []string{
+		"<code>plan free, reply: SlidingWindow(3, 1m) -&gt; SlidingWindow(2, 1m)</code>", "no route has the action: &lt;b&gt;",
+		"<td>free, reply</td><td>4</td><td>2</td><td>0 (0%)</td><td>1 (25.0%)</td><td>1 of 1 user</td><td>none</td>", "<code>203.0.113.1</code>",
+	} {
+		if err != nil || !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page does not contain %s, %v", want, err)
+		}
+	}
+	_, stdout, _ = replayed(t, few, append(args, "-json", "-")...)
+	var object struct {
+		Plans struct {
+			Impacts []struct {
+				Plan    string
+				Refused struct{ Requests, Users int } `json:"newly_refused"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &object); err != nil || len(object.Plans.Impacts) != 1 || object.Plans.Impacts[0].Refused.Requests != 1 {
+		t.Errorf("%v, %s", err, stdout)
 	}
 }
 

@@ -24,9 +24,11 @@ func TestCallsWaitForTheirTurn(t *testing.T) {
 		n := &next{start: time.Now()}
 		c := client(n)
 		for range 5 {
-			if _, err := c.Get("http://a.example/"); err != nil {
+			resp, err := c.Get("http://a.example/")
+			if err != nil {
 				t.Fatal(err)
 			}
+			_ = resp.Body.Close()
 		}
 		if got, want := fmt.Sprint(n.came), "[0s 0s 0s 500ms 1s]"; got != want {
 			t.Errorf("the calls went out at %s, want %s", got, want)

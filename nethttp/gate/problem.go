@@ -87,7 +87,7 @@ func inWords(seconds int64) string {
 		seconds int64
 	}{{"day", 86400}, {"hour", 3600}, {"minute", 60}, {"second", 1}}
 	first := 0
-	for first < len(units)-1 && seconds < 2*units[first].seconds { // 90 seconds, and not 1 minute 30 seconds
+	for first < len(units)-1 && (seconds < units[first].seconds || seconds < 120) { // 90 seconds stay so
 		first++
 	}
 	var words []string

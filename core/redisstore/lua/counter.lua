@@ -2,7 +2,8 @@
 --
 -- arguments  cost, max, period; of a calendar window also four instants: the starts of the period
 --            before the one that the process's clock is in, of that one, and of the two after it
--- reply      1 if it has room, plus twice the count; the time until the window ends
+-- reply      1 if it has room, plus twice the count; the time until the window ends, which for a calendar
+--            window is told if the count is 0 too
 -- amend      units, period, the end of the charge's window; 1 if the charge had opened it and all is
 --            given back, else 0
 --
@@ -87,7 +88,7 @@ end
 
 local function read(l, reply, last, now)
 	reply[last + 1] = l.count * 2 + (l.fits and 1 or 0)
-	reply[last + 2] = l.ends - now
+	reply[last + 2] = (l.count == 0 and l.till or l.ends) - now
 	return last + 2
 end
 

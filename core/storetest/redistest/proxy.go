@@ -32,6 +32,7 @@ type Proxy struct {
 	fault    Fault
 	pause    time.Duration // between two bytes of a reply
 	answer   func(command []string) []byte
+	instead  func(command []string) (mine bool, reply []byte)
 	commands [][]string
 	conns    map[net.Conn]bool
 	closed   bool
@@ -79,6 +80,13 @@ func (p *Proxy) Answer(f func(command []string) []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = f
+}
+
+// Instead has f answer commands as Answer does, if it says that it does. Without an answer the connection ends.
+func (p *Proxy) Instead(f func(command []string) (mine bool, reply []byte)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.instead = f
 }
 
 // Commands returns the commands since the last call, in the order of their arrival,
@@ -140,12 +148,20 @@ func (p *Proxy) serve(client net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		fault, answer, pause := p.fault, p.answer, p.pause
+		fault, answer, instead, pause := p.fault, p.answer, p.instead, p.pause
 		opening := slices.Contains([]string{"hello", "client", "auth", "select", "cluster", "command", "ping"}, command[0])
 		if !opening {
 			p.commands = append(p.commands, command)
 		}
 		p.mu.Unlock()
+		if instead != nil {
+			if mine, reply := instead(command); mine {
+				if _, err := client.Write(reply); err != nil || len(reply) == 0 {
+					return
+				}
+				continue
+			}
+		}
 		if answer != nil {
 			if reply := answer(command); reply != nil {
 				if _, err := client.Write(reply); err != nil {

@@ -192,12 +192,12 @@ func (l *Log) Handle(_ context.Context, r slog.Record) error {
 }
 
 // Take returns the lines so far, with the adapter of that name called "adapter". It
-// leaves out what RemoteIP and memorystore say once in a process.
+// leaves out what RemoteIP, memorystore and core say once in a process.
 func (l *Log) Take(name string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	lines := slices.DeleteFunc(l.lines, func(s string) bool {
-		return strings.HasSuffix(s, "| forwarded-untrusted") || strings.HasSuffix(s, "| store-dropped")
+		return strings.HasSuffix(s, "| forwarded-untrusted") || strings.HasSuffix(s, "| store-dropped") || strings.HasSuffix(s, "| slot-outlived")
 	})
 	l.lines = nil
 	for i := range lines {

@@ -191,7 +191,7 @@ var refusedRules = []rule{
 			}},
 			{want: response{
 				status: 429, header: limited(1, 0, "+3600s", noStore, problems, "Retry-After: ~3600"),
-				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are temporarily banned from this action. Try again in {retry} seconds.","retry_after":{retry}}` + "\n",
+				body: `{"type":"` + banned + `","title":"Banned","status":429,"detail":"You are temporarily banned from this action. Try again in {wait}.","retry_after":{retry}}` + "\n",
 			}},
 			{header: []string{"X-User-Id", "other"}, want: passed(1, 0, "+60s")},
 		},

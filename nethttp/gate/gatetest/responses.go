@@ -100,19 +100,37 @@ func full(limit, remaining int) response {
 	return response{
 		status: 429,
 		header: limited(limit, remaining, "+60s", noStore, problems, "Retry-After: ~60"),
-		body: fmt.Sprintf(`{"type":"%s","title":"Too many requests","status":429,"detail":"The limit of %d has no room for this at present. Try again in {retry} seconds.","retry_after":{retry}}`+"\n",
+		body: fmt.Sprintf(`{"type":"%s","title":"Too many requests","status":429,"detail":"The limit of %d has no room for this at present. Try again in {wait}.","retry_after":{retry}}`+"\n",
 			quota, limit),
 	}
 }
 
+// words is a wait in its two largest units.
+func words(seconds int64) string {
+	count := func(n int64, unit string) string {
+		switch n {
+		case 0:
+			return ""
+		case 1:
+			return " 1 " + unit
+		}
+		return fmt.Sprintf(" %d %ss", n, unit)
+	}
+	text := count(seconds, "second")
+	if seconds >= 86400 {
+		text = count(seconds/86400, "day") + count(seconds%86400/3600, "hour")
+	} else if seconds >= 3600 {
+		text = count(seconds/3600, "hour") + count(seconds%3600/60, "minute")
+	} else if seconds >= 120 {
+		text = count(seconds/60, "minute") + count(seconds%60, "second")
+	}
+	return strings.TrimPrefix(text, " ")
+}
+
 func problem(kind, title string, status int, detail string, retry int64) string {
 	again := ""
-	if retry == 1 {
-		detail += " Try again in 1 second."
-	} else if retry > 1 {
-		detail += fmt.Sprintf(" Try again in %d seconds.", retry)
-	}
 	if retry > 0 {
+		detail += " Try again in " + words(retry) + "."
 		again = fmt.Sprintf(`,"retry_after":%d`, retry)
 	}
 	return fmt.Sprintf(`{"type":"%s","title":"%s","status":%d,"detail":"%s"%s}`+"\n", kind, title, status, detail, again)
@@ -959,7 +977,8 @@ func (want response) hold(t *testing.T, what, method string, resp *http.Response
 		delete(got, "Content-Length")
 	} else {
 		retry := got.Get("Retry-After")
-		if w := strings.ReplaceAll(want.body, "{retry}", retry); body != w {
+		seconds, _ := strconv.ParseInt(retry, 10, 64)
+		if w := strings.NewReplacer("{retry}", retry, "{wait}", words(seconds)).Replace(want.body); body != w {
 			t.Errorf("%s: body\n got %q\nwant %q", what, body, w)
 		}
 		if method != "HEAD" && want.status != 204 && want.status != 304 {

@@ -39,10 +39,11 @@ const (
 	maxChecks = 4  // under way at a time, since a Dialer may hang
 )
 
-// Connect opens connections before the first call: a few, or more to a server that is far away.
-func (q *Queue) Connect(ctx context.Context) error {
+// Connect opens connections before the first call: a few, or more to a server that is far away. Then it calls
+// each for each server, whose address is empty if there is one only.
+func (q *Queue) Connect(ctx context.Context, each func(server string, send Send) error) error {
 	done := make(chan error, 1)
-	go func() { done <- q.openAll(ctx) }()
+	go func() { done <- q.openAll(ctx, each) }()
 	select {
 	case err := <-done:
 		return err
@@ -52,21 +53,48 @@ func (q *Queue) Connect(ctx context.Context) error {
 }
 
 // openAll opens connections to all servers.
-func (q *Queue) openAll(ctx context.Context) (err error) {
+func (q *Queue) openAll(ctx context.Context, each func(string, Send) error) (err error) {
 	defer q.guard(&err)
+	open := func(ctx context.Context, server *redis.Client) (err error) {
+		defer q.guard(&err)
+		if err := q.open(ctx, server); err != nil {
+			return err
+		}
+		q.reached.Store(true)
+		addr := ""
+		if !q.single {
+			addr = server.Options().Addr
+		}
+		return each(addr, sendTo(ctx, server))
+	}
 	switch rdb := q.rdb.(type) {
 	case *redis.Client:
-		return q.open(ctx, rdb)
+		return open(ctx, rdb)
 	case interface {
 		ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 	}:
-		return rdb.ForEachMaster(ctx, q.open)
+		return rdb.ForEachMaster(ctx, open)
 	case interface {
 		ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
 	}:
-		return rdb.ForEachShard(ctx, q.open)
+		return rdb.ForEachShard(ctx, open)
 	}
-	return q.rdb.Ping(ctx).Err()
+	if err := q.rdb.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	return each("", sendTo(ctx, q.rdb))
+}
+
+// Ask has do send commands to the server of a key, beside the calls that wait.
+func (q *Queue) Ask(key string, do func(send Send) error) (err error) {
+	defer q.guard(&err)
+	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
+	defer cancel()
+	var client processor = q.rdb
+	if server := q.server(ctx, key); server != nil {
+		client = server
+	}
+	return do(sendTo(ctx, client))
 }
 
 // open opens connections to a server. Pings that are under way together have one each.
@@ -140,10 +168,10 @@ func isLate(err error) bool {
 
 // check starts a check, unless there was one lately.
 func (q *Queue) check(l *lane, now time.Time) {
-	if l.checks < maxChecks && (l.doubt > tried || l.checks == 0) && now.Sub(l.checked) >= batchTime*q.timeout {
+	if l.checks < maxChecks && (l.doubt > tried || l.checks == 0) && !now.Before(l.recheck) {
 		l.checks++
 		if l.doubt > tried {
-			l.checked = now
+			l.recheck = now.Add(q.timeout)
 		}
 		go q.find(l, l.key, l.doubt)
 	}
@@ -164,6 +192,9 @@ func (q *Queue) find(l *lane, key string, why doubt) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l.checks--
+	if err == nil && server != nil {
+		l.recheck = time.Now().Add(batchTime * q.timeout)
+	}
 	if err == nil && why > tried && l.doubt > tried && !l.reopens {
 		l.reopens = true
 		q.mu.Unlock()
@@ -179,7 +210,7 @@ func (q *Queue) find(l *lane, key string, why doubt) {
 		}
 	}
 	if err != nil && !isLate(err) {
-		l.checked, l.doubt = time.Time{}, max(l.doubt, cut)
+		l.recheck, l.doubt = time.Time{}, max(l.doubt, cut)
 		for l.calls.Len() > 0 {
 			l.calls.Front().Value.(*Call).end(err)
 		}

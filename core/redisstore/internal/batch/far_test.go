@@ -128,7 +128,7 @@ func (s *farServer) run(t *testing.T, callers, poolSize int, last time.Duration)
 			}
 			return err
 		})
-		if err := q.Connect(t.Context()); err != nil {
+		if err := q.Connect(t.Context(), func(string, Send) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		var mu sync.Mutex

@@ -93,7 +93,7 @@ func (s *farServer) forgetUnderLoad(t *testing.T, o *redis.Options, idle, deaf, 
 			}
 			return err
 		})
-		if err := q.Connect(t.Context()); err != nil {
+		if err := q.Connect(t.Context(), func(string, Send) error { return nil }); err != nil {
 			t.Error(err)
 		}
 		if idle { // every connection is open

@@ -43,7 +43,7 @@ type lane struct {
 	answered time.Time     // when the last one came
 	doubt    doubt
 	checks   int       // under way: a Dialer may hang
-	checked  time.Time // when the last one began
+	recheck  time.Time // the next one does not begin earlier
 	reopens  bool      // one of them opens connections
 }
 
@@ -155,7 +155,7 @@ func (l *lane) learn(b *batch, now time.Time) {
 	if l.response > 0 {
 		took = min(took, l.response+l.response/4)
 	}
-	l.answered, l.response, l.doubt = now, took, none
+	l.answered, l.response, l.doubt, l.recheck = now, took, none, time.Time{}
 	if joined := now.Add(min(l.gap()/2, rejoin)); joined.After(l.resume) {
 		l.resume = joined
 	}

@@ -186,27 +186,40 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// process sends a command once.
+// process sends a command of a batch once.
 func (q *Queue) process(b *batch, args []any, keyAt int8) ([]any, error) {
-	cmd := command{redis.NewCmd(b, args...)}
-	cmd.SetFirstKeyPos(keyAt)
-	cmd.SetStepCount(1) // otherwise a Cluster's client sends COMMAND to its nodes
-	var client interface {
-		Process(context.Context, redis.Cmder) error
-	} = q.rdb
+	var client processor = q.rdb
 	if keyAt == 0 {
 		if server := q.server(b, b.calls[0].Keys[0]); server != nil {
 			client = server
 		}
 	}
-	if err := client.Process(b, cmd); err != nil {
-		return nil, err
+	reply, err := sendTo(b, client)(args, keyAt)
+	if err == nil {
+		q.reached.Store(true)
 	}
-	q.reached.Store(true)
-	if values, ok := cmd.Val().([]any); ok {
-		return values, nil
+	return reply, err
+}
+
+// A processor is a client.
+type processor interface {
+	Process(context.Context, redis.Cmder) error
+}
+
+// sendTo returns what sends commands by a client.
+func sendTo(ctx context.Context, client processor) Send {
+	return func(args []any, keyAt int8) ([]any, error) {
+		cmd := command{redis.NewCmd(ctx, args...)}
+		cmd.SetFirstKeyPos(keyAt)
+		cmd.SetStepCount(1) // otherwise a Cluster's client sends COMMAND to its nodes
+		if err := client.Process(ctx, cmd); err != nil {
+			return nil, err
+		}
+		if values, ok := cmd.Val().([]any); ok {
+			return values, nil
+		}
+		return []any{cmd.Val()}, nil
 	}
-	return []any{cmd.Val()}, nil
 }
 
 // command is a Redis command that the client does not retry: if a charge was sent and not

@@ -1,5 +1,6 @@
 // Package refusals repeats refusals of Redis while it is certain that Redis would refuse too,
-// but for at most a second. So a change by another process may be noticed a second late.
+// but for at most a second. So a change by another process may be noticed a second late. A refusal by InFlight
+// is repeated for milliseconds, since a slot may be released at any moment.
 package refusals
 
 import (
@@ -13,10 +14,8 @@ import (
 )
 
 const (
-	repeat = time.Second
-
-	// After this time one caller asks Redis again, while the others still use the cache.
-	renew = 3 * repeat / 4
+	repeat    = time.Second
+	slotsFull = 10 * time.Millisecond
 
 	rows   = 4096
 	perRow = 4
@@ -62,7 +61,7 @@ func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.find(who, c); k != nil {
-		if q.sent < k.until && (k.renewing || q.sent < k.sent+renew) {
+		if q.sent < k.until && (k.renewing || q.sent < k.renew) {
 			*d = k.repeat(c, q.sent)
 			return q, true
 		}
@@ -92,11 +91,15 @@ func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []mac
 		perUser := slices.ContainsFunc(c.Limits(), func(l core.Limit) bool { return l.IsPerUser() })
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
-		if hold := Sure(lasts(c, d, readings)); hold > 0 {
-			r.keep(c, &refusal{
-				who: q.who, limits: c.Limits(), cost: c.Cost, readings: readings,
-				sent: q.sent, got: n.now(), until: q.sent + min(hold, repeat),
-			})
+		k := &refusal{who: q.who, limits: c.Limits(), cost: c.Cost, readings: readings, got: n.now()}
+		most := q.sent + repeat
+		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits(), takesSlots) {
+			most = k.got + slotsFull
+		}
+		k.renew = most - (most-q.sent)/4
+		k.until = min(q.sent+Sure(lasts(c, d, readings)), most)
+		if k.until > q.sent {
+			r.keep(c, k)
 		}
 	}
 }
@@ -143,15 +146,16 @@ type row struct {
 // identity is a user and an action, in 128 bits that clients cannot predict.
 type identity struct{ user, action uint64 }
 
-// A refusal is an answer of Redis, and when it was asked for and received.
+// A refusal is an answer of Redis.
 type refusal struct {
-	who       identity
-	limits    []core.Limit
-	cost      int64
-	readings  []machine.Reading
-	sent, got time.Duration // got is also the instant of the readings
-	until     time.Duration
-	renewing  bool
+	who      identity
+	limits   []core.Limit
+	cost     int64
+	readings []machine.Reading
+	got      time.Duration // when it was received, and the instant of the readings
+	renew    time.Duration // from when on one caller asks Redis again, while the others still use the cache
+	until    time.Duration
+	renewing bool
 }
 
 func (n *Cache) row(user, action string) (*row, identity) {
@@ -235,8 +239,10 @@ func lasts(c *core.Charge, d core.Decision, readings []machine.Reading) time.Dur
 	limits := c.Limits()
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {
-	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight: // a slot may be free at any moment
+	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight && !alone(c, readings):
 		return 0
+	case d.Reason == core.ReasonInFlight && c.Cost == 1:
+		return d.RetryAfter
 	case d.Reason != core.ReasonBanned:
 		if c.Cost > 1 || slices.ContainsFunc(limits, records) {
 			return 0
@@ -255,7 +261,7 @@ func lasts(c *core.Charge, d core.Decision, readings []machine.Reading) time.Dur
 	unbanned := c.With(t)
 	own := unbanned.Answer(readings[:last], 0)
 	for i := range limits[:last] {
-		if !limits[i].Rule().Foreseen(&readings[i], own.Allowed && last > 1) {
+		if r := limits[i].Rule(); !r.TakesSlots() && !r.Foreseen(&readings[i], own.Allowed && last > 1) {
 			return 0
 		}
 	}
@@ -263,4 +269,16 @@ func lasts(c *core.Charge, d core.Decision, readings []machine.Reading) time.Dur
 		return min(ban, own.RetryAfter)
 	}
 	return ban
+}
+
+func takesSlots(l core.Limit) bool { return l.Rule().TakesSlots() }
+
+// alone reports whether no limit but InFlight has refused a charge, so that none has recorded the refusal.
+func alone(c *core.Charge, readings []machine.Reading) bool {
+	for i := range c.Limits() {
+		if !readings[i].Fits && !c.Limits()[i].Rule().TakesSlots() {
+			return false
+		}
+	}
+	return true
 }

@@ -26,6 +26,8 @@ type Report struct {
 	Limits  []Limit  // by candidate, then by action
 	Actions []Action // in the order of the routes
 
+	Comparison *Comparison // nil: no plans were compared
+
 	ByAddress bool // users are addresses, which each request should have
 
 	Offset int   // of the log's clock, in seconds east of UTC
@@ -162,9 +164,10 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		To        time.Time        `json:"to"`
 		Limits    []limit          `json:"limits"`
 		Fit       []fits           `json:"fit"`
+		Plans     *Comparison      `json:"plans,omitempty"`
 	}{
 		Lines: r.Lines, Reasons: map[string]int64{}, Unrouted: r.Unrouted, LeftOut: []leftOut{}, Lost: lost, Share: share, Hints: []string{},
-		Requests: r.Requests, Users: r.Users, From: r.From, To: r.To, Limits: []limit{}, Fit: []fits{},
+		Requests: r.Requests, Users: r.Users, From: r.From, To: r.To, Limits: []limit{}, Fit: []fits{}, Plans: r.Comparison,
 	}
 	for _, s := range r.Skipped {
 		object.Skipped += s.Lines

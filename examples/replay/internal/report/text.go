@@ -22,6 +22,9 @@ func Text(to io.Writer, r *Report) error {
 	for _, note := range notes(r) {
 		fmt.Fprintln(w, note)
 	}
+	if r.Comparison != nil {
+		writeComparison(w, r.Comparison)
+	}
 	for _, a := range r.Actions {
 		fmt.Fprintf(w, "\n%s: %s by %s\n", printable(a.Name), count(a.Requests, "request"), count(int64(a.Users), "user"))
 		for _, l := range r.Limits {

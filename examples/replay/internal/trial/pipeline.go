@@ -97,7 +97,7 @@ func newPipeline(o Options, r *route.Routes, actions []string) *pipeline {
 	p := &pipeline{options: o, routes: r, actions: actions, seed: maphash.MakeSeed()}
 	p.sums.newest, p.sums.first, p.sums.last = never, never, never
 	for range min(runtime.GOMAXPROCS(0), 16) {
-		p.shards = append(p.shards, newShard(actions, o.Candidates))
+		p.shards = append(p.shards, newShard(actions, &o))
 	}
 	return p
 }

@@ -72,6 +72,9 @@ func (p *pipeline) report() *report.Report {
 		}
 	}
 	r.Hints = p.hints(r, early)
+	if p.options.Plans.To != nil {
+		r.Comparison = &report.Comparison{Impacts: p.impacts(name)}
+	}
 	return r
 }
 

@@ -30,6 +30,9 @@ type Options struct {
 	// Candidates are tried independently of each other.
 	Candidates []Candidate
 
+	// Plans are documents to compare, if To is not nil.
+	Plans Documents
+
 	// ShowUsers puts the users' names into the report. By default it has hashes of them, with a
 	// random key per report.
 	ShowUsers bool
@@ -59,6 +62,7 @@ type Trial struct {
 	options Options
 	routes  *route.Routes
 	actions []string
+	changes report.Comparison // of the documents, without a log
 }
 
 // New returns an error, which says what to change, if the options cannot be.
@@ -73,7 +77,13 @@ func New(o Options) (*Trial, error) {
 	if err := o.validate(actions); err != nil {
 		return nil, err
 	}
-	return &Trial{o, routes, actions}, nil
+	t := &Trial{options: o, routes: routes, actions: actions}
+	if o.Plans.To != nil {
+		if t.changes, err = o.Plans.changes(actions); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
 }
 
 // Run replays logs. Several are merged, in the order of time. It reads to their ends, and needs
@@ -90,6 +100,9 @@ func (t *Trial) Run(ctx context.Context, logs ...source.Log) (*report.Report, er
 	r := p.report()
 	if r.Requests == 0 {
 		return nil, nothing(r, t.options)
+	}
+	if r.Comparison != nil {
+		r.Comparison.Changes, r.Comparison.Untried = t.changes.Changes, t.changes.Untried
 	}
 	return r, nil
 }

@@ -29,7 +29,9 @@ type shard struct {
 	swept   int // the member that was looked at last
 
 	clock    int64 // the instant that is replayed
+	plans    *Documents
 	trials   []*trial
+	versus   *comparison      // nil: no documents
 	by       [][]*tally       // the trials' tallies, by action
 	counts   []counts         // by action
 	left     []report.LeftOut // by action
@@ -85,7 +87,7 @@ type tally struct {
 	users   map[uint32]int64 // refusals by user
 }
 
-func newShard(actions []string, candidates []Candidate) *shard {
+func newShard(actions []string, o *Options) *shard {
 	s := &shard{
 		ids:     make(map[string]uint32),
 		further: make(map[userID]struct{}),
@@ -93,8 +95,9 @@ func newShard(actions []string, candidates []Candidate) *shard {
 		by:      make([][]*tally, len(actions)),
 		counts:  make([]counts, len(actions)),
 		left:    make([]report.LeftOut, len(actions)),
+		plans:   &o.Plans,
 	}
-	for _, c := range candidates {
+	for _, c := range o.Candidates {
 		tr := &trial{limits: c.Limits}
 		s.trials = append(s.trials, tr)
 		for i, action := range actions {
@@ -168,10 +171,13 @@ func (s *shard) replay(m uint32, at int64, cost uint32, actions []string) {
 	s.fine = s.fine || at%second != 0
 	mem.Act(at, cost)
 	s.sweep(at)
-	if len(s.by[mem.action]) == 0 || s.err != nil {
+	if len(s.by[mem.action]) == 0 && s.plans.To == nil || s.err != nil {
 		return
 	}
 	s.clock = at
+	if s.compare(mem, actions, cost); s.err != nil {
+		return
+	}
 	for _, t := range s.by[mem.action] {
 		if t.trial.limiter == nil {
 			t.trial.limiter, s.err = core.New(s.store(), t.trial.limits...)
@@ -188,6 +194,19 @@ func (s *shard) replay(m uint32, at int64, cost uint32, actions []string) {
 			t.refuse(mem.user, at, s.zone, d.RetryAfter)
 		}
 	}
+}
+
+// compare has both documents decide, if there are two. They are compiled here, as their clock starts now.
+func (s *shard) compare(mem *member, actions []string, cost uint32) {
+	if s.plans.To == nil {
+		return
+	}
+	if s.versus == nil {
+		if s.versus, s.err = s.plans.compare(s); s.err != nil {
+			return
+		}
+	}
+	s.err = s.versus.act(mem.user, s.users[mem.user].name, actions[mem.action], mem.action, int(cost))
 }
 
 // store is a store on the log's clock, which starts now.

@@ -1,0 +1,54 @@
+package redisstore
+
+// Whether another application counts under the same prefix.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
+)
+
+// appTime is for how long an application that does not start again keeps its prefix.
+const appTime = 30 * 24 * time.Hour
+
+// checkPrefix notes in Redis which application has the prefix, once for a store. It logs a warning if that is
+// another one.
+func (s *Store) checkPrefix(ctx context.Context) {
+	app := cmp.Or(s.options.App, mainModule())
+	if app == "" || s.prefixChecked.Swap(true) {
+		return
+	}
+	keys := []string{s.options.Prefix + ":application"} // no user's key: those have a brace after the colon
+	ask := func(args ...any) (string, error) {
+		reply, err := s.do(ctx, &batch.Call{Keys: keys, Command: simple(1, args...)})
+		if err != nil {
+			return "", err
+		}
+		text, _ := reply[0].(string)
+		return text, nil
+	}
+	other, err := ask("get", keys[0])
+	switch {
+	case err == nil && other != app:
+		slog.Default().Warn("redisstore: another application uses the same prefix, so they count users and actions of the same name together; give each its own Options.Prefix, or the same Options.App if that is on purpose",
+			"code", "redis-shared-prefix", "prefix", s.options.Prefix, "application", app, "other", other)
+	case err == nil, errors.Is(err, redis.Nil):
+		_, _ = ask("set", keys[0], app, "px", appTime.Milliseconds())
+	}
+}
+
+// mainModule is the path of the program's main module. The tests and examples of this one have none.
+func mainModule() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Path == "github.com/tailcut/tailcut" {
+		return ""
+	}
+	return info.Main.Path
+}

@@ -1,0 +1,53 @@
+package redisstore_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// Two applications under one prefix are noticed when the second one starts, once, and an application is not taken
+// for another of itself.
+func TestTwoApplicationsUnderOnePrefix(t *testing.T) {
+	server := redistest.Start(t)
+	start := func(app, prefix string, connects bool) (said int, log string) {
+		b := logged(t)
+		store := redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient, App: app, Prefix: prefix})
+		if connects {
+			ready(t, store)
+		}
+		lim := core.Must(core.New(store, plenty))
+		for range 300 {
+			allow(t, lim)
+		}
+		time.Sleep(50 * time.Millisecond) // it goes aside
+		return strings.Count(b.String(), "code=redis-shared-prefix"), b.String()
+	}
+	for _, tc := range []struct {
+		app, prefix string
+		connects    bool
+		said        int
+	}{
+		{app: "", connects: true}, // this module's own
+		{app: "shop", connects: true},
+		{app: "shop", connects: true},
+		{app: "shop"},
+		{app: "forum", connects: true, said: 1},
+		{app: "forum", said: 1},
+		{app: "forum", prefix: "forum", connects: true},
+		{app: "shop"},
+	} {
+		if n, log := start(tc.app, tc.prefix, tc.connects); n != tc.said {
+			t.Errorf("%+v: said %d times: %s", tc, n, log)
+		}
+	}
+	if ttl := server.Do("PTTL", "tailcut:application"); len(ttl) != len(":2592000000") {
+		t.Errorf("it is kept for %s", ttl)
+	}
+}

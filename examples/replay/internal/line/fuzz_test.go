@@ -1,0 +1,44 @@
+package line
+
+import (
+	"bytes"
+	"testing"
+)
+
+// No line stops a Reader, and what it reads as a request has all that one needs.
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{
+		`203.0.113.9, 10.0.0.1 - ann b [22/Nov/2026:08:00:00 +0000] "GET /a b HTTP/1.1" 200 5 "-" "x" "1.2.3.4"`,
+		`<190>1 2026-03-02T09:00:03Z h nginx 1 - [x a="\]"] [2001:db8::1]:80 - - [2026-03-02T09:00:03Z] "x" "GET / HTTP/1.1" 200`,
+		"<190>Mar  2 09:00:03 h nginx[1]: 1.2.3.4 - - [22/Nov/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 5",
+		"2026-03-02T09:00:03.5Z stdout P x\n2026-03-02T09:00:03Z stdout F {\"method\":\"GET\",\"path\":\"/\"}",
+		`{"log":"1.2.3.4 - - [22/Nov/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n","time":"2026-03-02T09:00:03Z"}`,
+		`{"time":"09:00:03","date":"2026-03-02","remote_addr":"-","xff":["for=\"[2001:db8::1]:80\";x"],"a":-,"b":0.1, 0.2,"request":"\x22GET","duration":1e99}`,
+		"#Fields: date time c-ip cs-method cs-uri-stem time-taken\n2026-03-02 09:00:03 1.2.3.4 GET / 12",
+		`12:access.log:at=info method=GET path="/\"" fwd=1.2.3.4 time="Mon Mar  2 09:00:03 2026"`,
+		`h2 2026-03-02T09:00:03Z lb 1.2.3.4:5 10.0.0.1:80 0 0 0 200 200 1 1 "GET https://h:443/ HTTP/2.0" "x" - -`,
+		"Tue 2026-03-02 09:00:03 UTC h x[1]: web-1  | [pod/a/b] [ 1.5] x: [1700000000] \"GET / HTTP/1.1\"",
+	} {
+		f.Add(s)
+	}
+	var readers []*Reader
+	for _, o := range []Options{{}, {User: "field:x"}, {Format: `[$time_local] $remote_addr {$date} "$request" $rest`}} {
+		w, err := New(o)
+		if err != nil {
+			f.Fatal(err)
+		}
+		readers = append(readers, w)
+	}
+	f.Fuzz(func(t *testing.T, log string) {
+		for _, w := range readers {
+			w.Learn([]byte(log))
+			for text := range bytes.Lines([]byte(log)) {
+				var r Request
+				if w.Read(bytes.TrimSuffix(text, []byte{'\n'}), &r) == IsRequest && (len(r.Method) == 0 || len(r.Path) == 0 || r.At > r.End) {
+					t.Fatalf("%q is the request %+v", text, r)
+				}
+			}
+			w.Open()
+		}
+	})
+}
