@@ -266,7 +266,8 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 	if err = decide(ctx, ask, charged, &its); err != nil {
 		return Decision{}, err
 	}
-	if its.Subject = at[its.Subject]; its.claim().binds(d.claim()) {
+	its.Subject = at[its.Subject]
+	if its.claim().binds(d.claim()) || its.Subject < d.Subject && !d.claim().binds(its.claim()) {
 		return its, nil
 	}
 	d.receipt = its.receipt

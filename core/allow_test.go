@@ -727,3 +727,21 @@ func TestWaitAllWithASubjectThatCostsNothing(t *testing.T) {
 		all.Wait()
 	})
 }
+
+// A tie goes to the first subject, also if another one costs nothing and is asked first.
+func TestATieWithASubjectThatCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memorystore.New(nil)
+		a, b := core.Must(core.New(store, core.FixedWindow(1, time.Hour))), core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
+		if d, err := b.Allow(t.Context(), "org", "post"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		d, err := core.All(t.Context(), a.For("alice", "post"), b.For("org", "post").Cost(0))
+		if err != nil || !d.Allowed || d.Subject != 0 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if d, err = core.All(t.Context(), b.For("org", "post").Cost(0), a.For("bob", "post")); err != nil || !d.Allowed || d.Subject != 0 {
+			t.Errorf("the other way round: %+v, %v", d, err)
+		}
+	})
+}

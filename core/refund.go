@@ -70,20 +70,29 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 // decision is given back once. A second Refund does nothing, and neither does the Refund of a refusal.
 //
 // These charges stay, since giving them back would give too much:
-//   - all units of the action that opened a FixedWindow, if others were charged since; a
-//     part of them can be given back
-//   - a charge of a CalendarWindow whose period is over
-//   - a charge of an ElasticWindow that is older than its period
-//   - a charge of a full SlidingWindow with CountRefused
+//   - all units of the action that opened a FixedWindow, while more than these are counted; a
+//     part of them can be given back, and all once the others have been
+//   - a charge of a FixedWindow that has ended, or of a CalendarWindow whose period is over
+//   - a charge of an ElasticWindow that is as old as its period
+//   - a charge of a SlidingWindow with CountRefused that has max entries within its period
 //   - a turn that [Limiter.Wait] reserved, while a later reservation depends on it
 //   - a charge of a MovingWindow that admitted more than 65,536 since, which would take
 //     too long to find
 //
+// Other windows give back as many of the units as they still count: a SlidingWindow or MovingWindow those
+// of the same microsecond, whichever action they are of.
+//
 // A recorded refusal stays recorded. A bucket with Initial stays started by the action, and
 // fills from then on.
 //
-// A bucket or funnel gives back at most what is still owed of that action. It remembers the
-// last eight refunds that still matter. With more refunds, one may give back less.
+// A bucket or funnel gives back at most what is still owed of that action. Call the instant at which a debt
+// will have drained its end. Let e be the end just after the charge, but no later than the end now, nor than
+// that of any refund since the charge. The refund gives back the time that the units take at the rate, and at
+// most that from now to e; the end now is then earlier by that. The end of this refund is this new end, and
+// the ends of the other refunds since the charge become earlier by the same time. A refund does not matter
+// any more if its end is not before that of a later one, or if the end of a later one is past, or when all
+// that was charged before the last refund has drained. Eight refunds are remembered. Of nine, the two with
+// the nearest ends become one, with the earlier end, so that a refund may give back less.
 //
 // If the state was lost since the charge, by [Limiter.Reset], a restart, a full store or a
 // clock that stepped back, a bucket, a funnel, an ElasticWindow or a CalendarWindow may give too much, but

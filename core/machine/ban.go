@@ -35,8 +35,8 @@ func (s State) bans(now int64) *Bans {
 // bans is the machine of ban policies.
 type bans struct{ plain }
 
-func (*bans) args(r *Rule, b []int64, _ int64, a *Ask) []int64 {
-	return append(append(b, a.Ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
+func (*bans) args(r *Rule, b []int64, _, ban int64) []int64 {
+	return append(append(b, ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
 }
 
 func (*bans) load(r *Rule, d *decoder) State {

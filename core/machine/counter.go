@@ -23,7 +23,7 @@ func (s State) count(now int64) int64 {
 	return int64(s.N)
 }
 
-func (*counter) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 { return windowArgs(r, b, cost) }
+func (*counter) args(r *Rule, b []int64, cost, _ int64) []int64 { return windowArgs(r, b, cost) }
 
 func (*counter) load(r *Rule, d *decoder) State {
 	count, end := d.uint32(d.int()), d.int()

@@ -86,7 +86,7 @@ func (f Form) String() string { return forms[f].name }
 // state. The three report whether the state has changed.
 type machine interface {
 	// args appends the numbers that the Lua function args reads.
-	args(r *Rule, b []int64, cost int64, a *Ask) []int64
+	args(r *Rule, b []int64, cost, ban int64) []int64
 
 	// load reads what save has written.
 	load(r *Rule, d *decoder) State

@@ -67,7 +67,7 @@ func (r *Rule) owing(d Debt, forget int64, m *Debt) State {
 	return s
 }
 
-func (*meter) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 {
+func (*meter) args(r *Rule, b []int64, cost, _ int64) []int64 {
 	span := r.Time(min(cost, 2*r.Max))
 	b = append(b, span.Whole, r.Burst.Whole)
 	if r.Parts > 1 || r.ForgetAfter > 0 {

@@ -2,10 +2,10 @@ package machine
 
 // What package redisstore sends to the Lua functions of a machine, and how it reads their replies.
 
-// Args appends the numbers of the rule and of what is asked, which the machine's Lua function args reads. unix
-// is the time by this process's clock, in microseconds since 1970; a rule with a Calendar needs it.
-func (r *Rule) Args(b []int64, cost int64, a *Ask, unix int64) []int64 {
-	b = r.machine.args(r, b, cost, a)
+// Args appends the numbers of the rule, of a cost and of an Ask's Ban, which the machine's Lua function args
+// reads. unix is the time by this process's clock, in microseconds since 1970; a rule with a Calendar needs it.
+func (r *Rule) Args(b []int64, cost, ban, unix int64) []int64 {
+	b = r.machine.args(r, b, cost, ban)
 	if r.Calendar != nil {
 		b = r.Calendar.appendPeriods(b, unix)
 	}
@@ -23,10 +23,11 @@ func (r *Rule) Reply(n []int64, cost int64, dated bool) (v Reading, rest []int64
 
 // ReplySize is how many numbers the Lua function read returns.
 func (r *Rule) ReplySize(dated bool) int {
-	var numbers [8]int64
-	_, rest := r.Reply(numbers[:], 1, dated)
-	return len(numbers) - len(rest)
+	_, rest := r.Reply(zeros[:], 1, dated)
+	return len(zeros) - len(rest)
 }
+
+var zeros [8]int64 // nothing writes to it
 
 // AmendArgs appends the numbers that the Lua function amend reads.
 func (r *Rule) AmendArgs(b []int64, t Taken, a Amendment) []int64 {

@@ -35,7 +35,7 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 // an interface of the queue would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
-func (*slots) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 {
+func (*slots) args(r *Rule, b []int64, cost, _ int64) []int64 {
 	return windowArgs(r, b, r.Takes(cost))
 }
 

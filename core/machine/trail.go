@@ -11,7 +11,7 @@ const maxOwed = 70_000_000
 // shift and record change the queue at once.
 type trail struct{ plain }
 
-func (*trail) args(r *Rule, b []int64, cost int64, _ *Ask) []int64 { return windowArgs(r, b, cost) }
+func (*trail) args(r *Rule, b []int64, cost, _ int64) []int64 { return windowArgs(r, b, cost) }
 
 func (*trail) load(r *Rule, d *decoder) State {
 	t, instants := new(Trail), d.instants()

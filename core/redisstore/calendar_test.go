@@ -220,7 +220,7 @@ func TestTwoVersionsOfTimeZoneDataDecideAsInGo(t *testing.T) {
 
 			unix := w.now + r.Int64N(20*3600e6) - 10*3600e6
 			word := "c calendar "
-			for n, number := range rule.Args(nil, cost, &ask, unix) {
+			for n, number := range rule.Args(nil, cost, 0, unix) {
 				if n > 0 {
 					word += ","
 				}

@@ -49,7 +49,7 @@ func (s *Store) Calls() (calls, sending int) { return s.batches.Load() }
 
 // Decode reads one reply to charges that went out together.
 func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
-	requests, calls := make([]*request, len(charges)), make([]*batch.Call, len(charges))
+	requests, calls := make([]request, len(charges)), make([]*batch.Call, len(charges))
 	for i := range charges {
 		requests[i] = newRequest(&charges[i], 0)
 		calls[i] = &batch.Call{Size: requests[i].size}

@@ -48,6 +48,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -57,27 +58,37 @@ import (
 
 // A request is an encoded charge, without its keys.
 type request struct {
-	subjects []core.Charge // the charge and those after it, without user and action
-	word     any           // a string
-	dated    bool          // the reply has the instant of the decision, and what amendments need
-	size     int           // numbers in the reply
-	weight   int           // how long it takes, in simple charges
+	of     core.Charge // without user and action
+	word   any         // a string
+	dated  bool        // the reply has the instant of the decision, and what amendments need
+	size   int         // numbers in the reply
+	weight int         // how long it takes, in simple charges
 
 	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars, or
 	// without one from 0 to MaxInt64.
 	start, end int64
 }
 
-// request returns the request of a charge. Most charges of a limiter have the same one, so
-// there is a cache.
-func (s *Store) request(c *core.Charge) *request {
+// request returns the request of a charge. Most charges of a limiter have the same one, so there is a cache.
+// It keeps no other cost, since the costs of some limiters differ each time.
+func (s *Store) request(c *core.Charge) request {
 	at := &s.requests[c.Limits()[0].Rule().Hash%uint64(len(s.requests))]
-	r := at.Load()
-	if r == nil || !r.matches(c) || !r.timely(s.clock) {
-		r = newRequest(c, s.clock().UnixMicro())
-		at.Store(r)
+	last := at.Load()
+	current := last != nil && last.timely(s.clock)
+	if current && last.matches(c) && last.of.Cost == c.Cost {
+		return *last
+	}
+	r := newRequest(c, s.clock().UnixMicro())
+	if c.Next() == nil && !(current && last.matches(c)) {
+		kept := r
+		at.Store(&kept)
 	}
 	return r
+}
+
+// matches reports whether the request is that of a charge, but for the cost.
+func (r *request) matches(c *core.Charge) bool {
+	return c.Next() == nil && r.of.Ask() == c.Ask() && r.of.Receipt() == c.Receipt() && core.SameLimits(r.of.Limits(), c.Limits())
 }
 
 // timely reports whether the request is for the time of a clock. Without a calendar it is for any, and the
@@ -91,13 +102,16 @@ func (r *request) timely(clock func() time.Time) bool {
 }
 
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
-func newRequest(c *core.Charge, now int64) *request {
+func newRequest(c *core.Charge, now int64) request {
 	ask := c.Ask()
-	r := &request{dated: c.Receipt() && ask.Mode.Asks(), end: math.MaxInt64}
+	r := request{of: *c, dated: c.Receipt() && ask.Mode.Asks(), end: math.MaxInt64}
+	r.of.User, r.of.Action = "", ""
 	if r.dated {
 		r.size++
 	}
-	word := appendMode(make([]byte, 0, 64), &ask, c.Receipt())
+	word := appendMode(make([]byte, 0, 128), &ask, c.Receipt())
+	numbers := scratch.Get().(*[24]int64)
+	defer scratch.Put(numbers)
 	for o := c; o != nil; o = o.Next() {
 		limits := o.Limits()
 		for i := range limits {
@@ -106,8 +120,7 @@ func newRequest(c *core.Charge, now int64) *request {
 			if o != c && i == 0 {
 				word = append(word, '&')
 			}
-			var numbers [8]int64
-			word = appendLimit(word, rule, rule.Args(numbers[:0], o.Cost, &ask, now))
+			word = appendLimit(word, rule, rule.Args(numbers[:0], o.Cost, ask.Ban, now))
 			r.size += rule.ReplySize(r.dated)
 			r.weight += rule.Weight(o.Cost)
 			if rule.Calendar != nil {
@@ -115,25 +128,13 @@ func newRequest(c *core.Charge, now int64) *request {
 				r.start, r.end = max(r.start, start), min(r.end, end)
 			}
 		}
-		own := *o
-		own.User, own.Action = "", ""
-		r.subjects = append(r.subjects, own)
 	}
 	r.word = string(word)
 	return r
 }
 
-// matches reports whether the request is that of a charge.
-func (r *request) matches(c *core.Charge) bool {
-	for i := range r.subjects {
-		a := &r.subjects[i]
-		if c == nil || a.Cost != c.Cost || a.Ask() != c.Ask() || a.Receipt() != c.Receipt() || !core.SameLimits(a.Limits(), c.Limits()) {
-			return false
-		}
-		c = c.Next()
-	}
-	return c == nil
-}
+// scratch has room for the numbers of a rule.
+var scratch = sync.Pool{New: func() any { return new([24]int64) }}
 
 // appendMode appends the beginning of a charge's word.
 func appendMode(b []byte, ask *machine.Ask, receipt bool) []byte {
@@ -282,9 +283,8 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 	if r.dated {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, 0, len(r.subjects[0].Limits())) // mostly, there is one subject
-	for i := range r.subjects {
-		c := &r.subjects[i]
+	readings = make([]machine.Reading, 0, len(r.of.Limits())) // mostly, there is one subject
+	for c := &r.of; c != nil; c = c.Next() {
 		limits := c.Limits()
 		for j := range limits {
 			var v machine.Reading

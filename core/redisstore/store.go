@@ -88,7 +88,7 @@ func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err
 	if repeated {
 		return d, nil
 	}
-	d, readings, err := s.ask(ctx, &c, r)
+	d, readings, err := s.ask(ctx, &c, &r)
 	s.refusals.Note(question, &c, d, readings, err)
 	return d, err
 }

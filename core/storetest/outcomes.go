@@ -886,6 +886,14 @@ var refundRules = []promise{
 		}
 	}},
 
+	{"the opener of a fixed window is given back whole once the others have been", func(s *script) {
+		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
+		first, second := a.paid(1), a.paid(1)
+		a.refund(second, 1)
+		a.refund(first, 1)
+		a.peek(pass(2, 2, 0))
+	}},
+
 	{"a Peek has no receipt", func(s *script) {
 		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
 		d, err := s.f.Store.Take(s.Context(), core.Charge{User: a.user, Action: a.action, Cost: 1}.With(core.Terms{

@@ -53,6 +53,7 @@ type Gate[C any] struct {
 	config     Config[C]
 	headers    headers
 	waiting    waiting
+	picks      [64]atomic.Pointer[pick]
 	failures   failureLog
 	uncharged  rarely // logs that a final cost could not be charged
 	unreleased rarely // logs that a slot could not be renewed or released

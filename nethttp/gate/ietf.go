@@ -60,8 +60,11 @@ func (p *policy) unlike(name string) string {
 // of is p, unless Config.Limiter has picked another limiter for the attempt, Allow was given one, or an
 // optional subject has no user.
 func (p *policy) of(a *attempt) *policy {
-	if len(p.limiters) == 1+len(a.further) && p.limiters[0] == a.limiter {
+	switch {
+	case len(p.limiters) == 1+len(a.further) && p.limiters[0] == a.limiter:
 		return p
+	case a.policy != nil && a.further == nil:
+		return a.policy
 	}
 	var limiters []*core.Limiter
 	for _, s := range a.subjects() {

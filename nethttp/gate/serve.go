@@ -5,6 +5,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"net/http"
 	"slices"
 	"time"
@@ -26,6 +27,7 @@ type attempt struct {
 
 	decision core.Decision // zero if there is none
 	failure  *Failure      // why there is none
+	policy   *policy       // of a limiter that was picked, for the first subject alone
 	told     core.Decision // the decision as the client is told it
 }
 
@@ -154,11 +156,38 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 	a.asking = "limiter"
 	picked, err := g.config.Limiter(c)
 	if err == nil && picked != nil {
-		if a.limiter = picked; g.config.changes() {
-			a.limiter, err = picked.With(g.config.option())
+		var p *pick
+		if p, err = g.picked(picked); err == nil {
+			a.limiter, a.policy = p.limiter, &p.policy
 		}
 	}
 	return err == nil || a.fail(http.StatusInternalServerError, err)
+}
+
+// A pick is a limiter that Config.Limiter has picked, and what is made of it once.
+type pick struct {
+	of, limiter *core.Limiter // as picked, and as it decides
+	policy      policy
+}
+
+var pickSeed = maphash.MakeSeed()
+
+// picked returns the pick of a limiter. A Config.Limiter has one for each plan, say, so most are kept.
+func (g *Gate[C]) picked(l *core.Limiter) (*pick, error) {
+	at := &g.picks[maphash.Comparable(pickSeed, l)%uint64(len(g.picks))]
+	if p := at.Load(); p != nil && p.of == l {
+		return p, nil
+	}
+	p := &pick{of: l, limiter: l}
+	if g.config.changes() {
+		var err error
+		if p.limiter, err = l.With(g.config.option()); err != nil {
+			return nil, err
+		}
+	}
+	p.policy = newPolicy([]*core.Limiter{p.limiter})
+	at.Store(p)
+	return p, nil
 }
 
 // price asks Config.Cost.
@@ -177,6 +206,12 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
 	a.asking = "store"
 	a.lease = a.limiter.Lease()
+	if wait == 0 && a.lease == 0 && a.further == nil {
+		var err error
+		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
+		a.answered(err)
+		return
+	}
 	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
 	for _, s := range a.further {
 		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
@@ -193,6 +228,11 @@ func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
 	} else {
 		a.decision, err = core.WaitAll(ctx, wait, subjects...)
 	}
+	a.answered(err)
+}
+
+// answered takes the error of a decision.
+func (a *attempt) answered(err error) {
 	switch {
 	case err == nil || errors.Is(err, core.ErrRefused):
 	case errors.Is(err, core.ErrCost):
