@@ -36,7 +36,15 @@ func (o *oracle) save(keys []string, entries []machine.Entry) {
 	for i, e := range entries {
 		if e.Dirty {
 			o.states[keys[i]] = e.State
+			o.forget(keys[i])
 		}
+	}
+}
+
+// forget drops a state whose key has expired: Redis keeps it for the rest of the millisecond.
+func (o *oracle) forget(key string) {
+	if (o.states[key].Expires+999)/1000*1000 <= o.w.now {
+		delete(o.states, key)
 	}
 }
 
@@ -156,10 +164,8 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 				w.advance(d)
 				w.dump(t) // what is past its end is gone
 			}
-			for k, s := range o.states {
-				if (s.Expires+999)/1000*1000 <= o.w.now { // Redis keeps a key for the rest of the millisecond
-					delete(o.states, k)
-				}
+			for k := range o.states {
+				o.forget(k)
 			}
 			if n := len(given); n > 0 && rapid.Bool().Draw(rt, "refund") {
 				g := given[rapid.IntRange(0, n-1).Draw(rt, "which")]
