@@ -9,7 +9,7 @@ const maxOwed = 70_000_000
 //
 // In trail.lua free is wait. There a charge only counts what save then adds to the queue in Redis; here
 // shift and record change the queue at once.
-type trail struct{ plain }
+type trail struct{}
 
 func (*trail) args(r *Rule, b []int64, cost, _ int64) []int64 { return windowArgs(r, b, cost) }
 
