@@ -52,8 +52,10 @@ func TestLostReplyOfARelease(t *testing.T) {
 	for range 3 {
 		server.Do("FLUSHALL")
 		d := take(lim)
-		proxy.Spoil(lose)
 		for _, do := range []func(context.Context, core.Decision) error{lim.Renew, lim.Release} {
+			proxy.Spoil(nil)
+			within(t, "it answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
+			proxy.Spoil(lose)
 			if err := do(t.Context(), d); !errors.Is(err, redisstore.ErrTimeout) {
 				t.Fatal(err)
 			}
