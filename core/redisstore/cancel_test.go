@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -191,7 +190,7 @@ func (detached) Err() error            { return nil }
 
 // Nothing waits for a context to be done.
 func TestDeadlineOfAContextThatIsNeverDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: closed})
 		_ = rdb.Close()
 		past, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -78,7 +77,7 @@ func TestClockSteps(t *testing.T) {
 // ahead of itself at every call: windows, bans, turns and what is given back go by
 // Redis's. Only a calendar window needs a clock that is not off by more than a period.
 func TestAppClockDoesNotMatter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newMini(t)
 		m.ClockTTL(true)
 		m.SetTime(epoch)

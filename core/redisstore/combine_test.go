@@ -47,7 +47,7 @@ func TestUsersHooksSeeDecisions(t *testing.T) {
 
 // Who queues behind others does not wait for their answers from far away.
 func TestManyCallsOverASlowNetwork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		const away = 30 * time.Millisecond
 		answer := errors.New("an answer")
 		rdb, hangUp := mute()
@@ -183,7 +183,7 @@ func TestResetThatDidNotRunIsAnError(t *testing.T) {
 
 // So many calls wait that there is no room for another. Those who leave make room at once.
 func TestBusy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		rdb, hangUp := mute()
 		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
 		lim := core.Must(core.New(store, plenty))
@@ -244,7 +244,7 @@ func mute() (rdb *redis.Client, hangUp func()) {
 
 // Everybody has the whole timeout and no more, sent or not, whoever came before.
 func TestEachCallHasItsOwnTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		rdb, hangUp := mute()
 		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
 		lim := core.Must(core.New(store, plenty))

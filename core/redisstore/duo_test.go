@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -41,7 +40,7 @@ func inBubble(m *miniredis.Miniredis) *redis.Client {
 }
 
 func inDuo(t *testing.T, test func(w *duo)) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		m := newMini(t)
 		m.ClockTTL(true)
 		defer m.Close()

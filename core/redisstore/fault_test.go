@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -374,7 +373,7 @@ func TestTimeoutHolds(t *testing.T) {
 // To the instant, on a clock that moves only when all wait.
 func TestTimeoutIsExact(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: 50 * time.Millisecond, 7 * time.Millisecond: 7 * time.Millisecond, time.Minute: time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			var ends []net.Conn
 			defer func() {
 				for _, c := range ends {

@@ -5,11 +5,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -282,4 +284,13 @@ func before(do func(cmd redis.Cmder) error) hook {
 		}
 		return next()
 	}
+}
+
+// bubble is synctest.Test. go-redis keeps timers for later use, and one of a bubble must not be used outside:
+// two collections drop them.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+	runtime.GC()
+	runtime.GC()
 }

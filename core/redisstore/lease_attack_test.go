@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -33,7 +32,7 @@ func TestLeaseUnderRandomFaults(t *testing.T) {
 	for _, test := range tests {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprint(test.limit.Leased(test.lease), " ", seed), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
 					m := newMini(t)
 					m.ClockTTL(true)
 					defer m.Close()

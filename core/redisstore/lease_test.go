@@ -24,7 +24,7 @@ type leasing struct {
 
 func leased(t *testing.T, test func(l *leasing)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		l := &leasing{T: t, m: newMini(t)}
 		l.m.ClockTTL(true)
 		defer l.m.Close()

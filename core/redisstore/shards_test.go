@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,7 +28,7 @@ func TestConnectionRefused(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
 				log := logged(t)
 				rdb := c.open(closed)
 				if c.name == "Ring" { // by default it soon finds that all of its shards are down
@@ -204,7 +203,7 @@ func TestAnErrorOfClusterSlotsIsNotAnOutage(t *testing.T) {
 
 // Part does not wait for a cluster that nobody has reached yet.
 func TestPartDoesNotBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{closed}, Dialer: func(context.Context, string, string) (net.Conn, error) {
 			t.Error("it dials")
 			return nil, errors.New("none")
@@ -219,7 +218,7 @@ func TestPartDoesNotBlock(t *testing.T) {
 // A server that hangs, and a client that heeds deadlines: each batch costs a connection, so
 // there are few.
 func TestAHungServerIsSentLittle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		rdb, hangUp := mute()
 		var dials atomic.Int64
 		o := rdb.Options()
@@ -250,7 +249,7 @@ func TestAHungServerIsSentLittle(t *testing.T) {
 // If the caller's deadline and the timeout end at once, the caller is told of its own.
 func TestCallersDeadlineAtTheTimeout(t *testing.T) {
 	for range 100 {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			rdb, hangUp := mute()
 			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

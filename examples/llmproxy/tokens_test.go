@@ -163,13 +163,12 @@ func TestNothingIsGainedByHangingUp(t *testing.T) {
 					defer func() { _ = recover() }()
 					asks.ServeHTTP(w, r)
 				}()
-				for w.Code == 200 && asked.Load() == before {
+				for wait := true; wait && asked.Load() == before; {
 					select {
 					case <-ended:
+						wait = false
 					case <-time.After(time.Millisecond):
-						continue
 					}
-					break
 				}
 				leave()
 				<-ended

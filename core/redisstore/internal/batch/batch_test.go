@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -108,7 +109,7 @@ func (c *callers) answer(key string) error {
 // No more batches are under way than the client has connections, so more callers fill the batches.
 func TestNoMoreBatchesThanConnections(t *testing.T) {
 	for o, want := range map[[2]int]int{{1, 0}: 1, {5, 0}: 5, {1000, 0}: manyBatches, {1000, 7}: 7, {5, 7}: 5} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			s := &server{let: make(chan struct{})}
 			q := New(client(t, redis.Options{PoolSize: o[0], MaxActiveConns: o[1]}), timeout, s.exchange)
 			c := &callers{t: t, q: q}
@@ -139,7 +140,7 @@ func TestNoMoreBatchesThanConnections(t *testing.T) {
 
 // Calls without a weight are sent alone, as many at a time as there are connections.
 func TestCallsThatAreSentAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := &server{let: make(chan struct{})}
 		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 40}), timeout, s.exchange)}
 		for i := range 100 {
@@ -164,7 +165,7 @@ func TestCallsThatAreSentAlone(t *testing.T) {
 // has ended.
 func TestACallThatIsPassedOverEnds(t *testing.T) {
 	for _, weight := range []int{0, 1} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			s := &server{let: make(chan struct{})}
 			c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
 			c.call(t.Context(), "sent", weight)
@@ -186,7 +187,7 @@ func TestACallThatIsPassedOverEnds(t *testing.T) {
 // After a stall the calls that queued meanwhile are sent: a single slow answer does not say that the
 // next one will be slow.
 func TestCallsThatQueueDuringAStallAreSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := &server{let: make(chan struct{})}
 		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
 		c.call(t.Context(), "quick", 1)
@@ -208,7 +209,7 @@ func TestCallsThatQueueDuringAStallAreSent(t *testing.T) {
 
 // A call whose keys are in two slots has no reply, and is not sent again.
 func TestALoneCallAcrossSlotsIsSentOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		var sent atomic.Int32
 		refuse := func(Send, []*Call) error {
 			sent.Add(1)
@@ -264,7 +265,7 @@ func TestNoMoreBatchesIfThePoolIsExhausted(t *testing.T) {
 // A lane has a bound. A caller who leaves makes room at once.
 func TestBusy(t *testing.T) {
 	for _, weight := range []int{0, 1} {
-		synctest.Test(t, func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
 			s := &server{let: make(chan struct{})}
 			q := New(client(t, redis.Options{}), timeout, s.exchange)
 			if q.maxCalls != maxCalls {
@@ -354,7 +355,7 @@ func TestBusyIsOneServer(t *testing.T) {
 // Callers that leave before their calls are sent are not sent, and do not strand the one behind
 // them, also if they are more than a batch has room for.
 func TestTheCallOfADepartedCallerIsNotSent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := &server{let: make(chan struct{})}
 		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
 		ctx, leave := context.WithCancel(t.Context())
@@ -378,7 +379,7 @@ func TestTheCallOfADepartedCallerIsNotSent(t *testing.T) {
 
 // A batch is bounded by its work, and a call that is above the bound is sent by itself.
 func TestWeight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s := &server{let: make(chan struct{})}
 		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
 		for i, weight := range []int{1, maxWeight / 2, maxWeight / 2, 1, 2 * maxWeight, maxWeight, 1} {
@@ -448,7 +449,7 @@ func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
 
 // A Dialer that hangs, and does not heed its context, is called by few checks at a time.
 func TestFewChecksAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		var checks atomic.Int32
 		release := make(chan struct{})
 		o := redis.Options{Addr: "127.0.0.1:1", PoolSize: 1, DialTimeout: time.Hour, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -491,7 +492,7 @@ func (p *panicsLater) MasterForKey(context.Context, string) (*redis.Client, erro
 
 // A client that panics while a sender looks up its server costs an error, and not the process.
 func TestAPanicInALookUpIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		server := client(t, redis.Options{PoolSize: 1})
 		q := New(&panicsLater{UniversalClient: server, server: server}, timeout, nil)
 		q.reached.Store(true)
@@ -499,4 +500,13 @@ func TestAPanicInALookUpIsAnError(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// bubble is synctest.Test. go-redis keeps timers for later use, and one of a bubble must not be used outside:
+// two collections drop them.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+	runtime.GC()
+	runtime.GC()
 }

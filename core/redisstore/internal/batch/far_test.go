@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -118,7 +117,7 @@ type farRun struct{ calls, unanswered [2]int }
 
 // run has callers ask one call after another for so long.
 func (s *farServer) run(t *testing.T, callers, poolSize int, last time.Duration) (r farRun) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s.turn = make(chan struct{}, 1)
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", PoolSize: poolSize, Dialer: s.dial, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 		q := New(rdb, 50*time.Millisecond, func(send Send, calls []*Call) error {

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,7 +80,7 @@ func (s *farServer) forgetUnderLoad(t *testing.T, o *redis.Options, idle, deaf, 
 	for range 2 { // the client keeps timers in a sync.Pool, and those of another bubble cannot be used
 		runtime.GC()
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, func(t *testing.T) {
 		s.turn = make(chan struct{}, 1)
 		o.Addr, o.Dialer = "127.0.0.1:1", s.dial
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
