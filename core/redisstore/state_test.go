@@ -378,6 +378,5 @@ func TestLongRingGrows(t *testing.T) {
 			t.Errorf("it had room for %d, want %d", capacities, want)
 		}
 	}
-	t.Run("miniredis", func(t *testing.T) { test(t, miniWorld(t, 3)) })
-	t.Run("redis", func(t *testing.T) { test(t, realWorld(t, 3)) })
+	test(t, realWorld(t, 3)) // miniredis runs Lua too slowly for it
 }
