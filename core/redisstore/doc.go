@@ -9,7 +9,7 @@
 // # Client
 //
 // Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, of
-// Redis 6.2, 7, 8 or Valkey 8. The server need not be up when the program starts. These
+// Redis 6.2, 7, 8 or Valkey 8. These
 // options of the client matter:
 //
 //	ContextTimeoutEnabled: true

@@ -1,8 +1,8 @@
 package redisstore_test
 
 import (
-	"os"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
