@@ -31,7 +31,8 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
 // none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
 // cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
-// where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost].
+// where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost]. So is one above
+// 1,000,000 that is within the quota of a [MovingWindow], because to write so many units would delay all users.
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if err = l.check(ctx, user, action, n); err != nil {
 		return d, err
@@ -133,8 +134,42 @@ func (l *Limiter) check(ctx context.Context, user, action string, cost int) erro
 		return ctx.Err()
 	case cost < 0:
 		return ErrCost
+	case cost > mostUnits && l.full > 0 && int64(cost) <= l.smallest:
+		return errLargeCost
 	}
 	return nil
+}
+
+// mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
+const mostUnits = 1_000_000
+
+var errLargeCost error = costError("core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel")
+
+// A costError matches [ErrCost].
+type costError string
+
+func (e costError) Error() string { return string(e) }
+
+func (costError) Is(target error) bool { return target == ErrCost }
+
+// full is after how many units, charged in portions, each MovingWindow of more than mostUnits writes no more: its
+// quota, and as much debt. It is 0 without such a limit.
+func full(limits []Limit) int64 {
+	var units int64
+	for i := range limits {
+		if l := &limits[i]; l.kind == machine.KindMovingWindow && l.max > mostUnits {
+			units = max(units, 2*int64(l.max))
+		}
+	}
+	return units
+}
+
+// portion is how many of n units one call charges, if calls before it have charged so many.
+func portion(n, charged, full int64) int64 {
+	if charged < full {
+		return min(n, mostUnits)
+	}
+	return n
 }
 
 // SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
@@ -318,9 +353,13 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	if n < 1 {
 		return d, ErrCost
 	}
-	if err = l.check(ctx, user, action, n); err != nil {
+	if err = l.check(ctx, user, action, 1); err != nil {
 		return d, err
 	}
-	err = l.take(ctx, Charge{user, action, int64(n), l.terms[machine.ModeForce]}, &d)
+	for left := int64(n); err == nil && left > 0; {
+		units := portion(left, int64(n)-left, l.full)
+		err = l.take(ctx, Charge{user, action, units, l.terms[machine.ModeForce]}, &d)
+		left -= units
+	}
 	return d, err
 }

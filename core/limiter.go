@@ -26,6 +26,7 @@ type Limiter struct {
 	store      Store
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
 	smallest   int64   // the least enforced quota: a higher cost can never pass
+	full       int64   // see full
 	refundable bool
 	terms      [machine.ModeForce + 1]*terms // of its charges, by their mode
 
@@ -59,7 +60,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			}
 		}
 	}
-	l.smallest = least(enforced(l.limits))
+	l.smallest, l.full = least(enforced(l.limits)), full(l.limits)
 	if takeSlots(l.limits) {
 		l.slotWaiters = newSlotWaiters()
 		l.refundable = true // a slot is freed by a receipt

@@ -54,9 +54,17 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 	if len(limits) == 0 { // all are InFlight
 		return nil
 	}
-	d, err := r.by.Take(ctx, Charge{r.User, r.Action, units, &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}})
-	if err == nil && !d.Allowed {
-		err = errOwe
+	t := &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}
+	for left := units; left > 0; {
+		n := portion(left, units-left, full(limits))
+		d, err := r.by.Take(ctx, Charge{r.User, r.Action, n, t})
+		switch {
+		case err != nil:
+			return err
+		case !d.Allowed:
+			return errOwe
+		}
+		left -= n
 	}
-	return err
+	return nil
 }

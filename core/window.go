@@ -24,7 +24,7 @@ func SlidingWindow(max int, period time.Duration) Limit {
 
 // MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of
 // the last max admitted instants. In a full queue an action takes 8 to 8.5 bytes, and up to 9
-// in a short one. A decision takes constant time. max from 1 to 50,000,000.
+// in a short one. A decision takes constant time. max from 1 to 50,000,000; one call costs at most 1,000,000.
 //
 // The algorithm is the sliding window log as a queue, after the list recipe (LINDEX, LPUSH, LTRIM).
 func MovingWindow(max int, period time.Duration) Limit {

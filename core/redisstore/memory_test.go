@@ -121,7 +121,8 @@ func TestALongRingShrinksWhenItIsShort(t *testing.T) {
 		}
 		return w.rdb.StrLen(t.Context(), w.store.Key("alice", "reply", l)).Val()
 	}
-	whole := act(1_600_000)
+	act(600_000)
+	whole := act(1_000_000)
 	w.advance(600 * time.Millisecond)
 	act(500_000)
 	w.advance(500 * time.Millisecond)

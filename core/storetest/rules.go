@@ -1164,7 +1164,8 @@ var stateRules = []promise{
 	{"a moving window goes up to fifty million", func(s *script) {
 		a := s.of(core.MovingWindow(50_000_000, year))
 		a.allow(3, pass(50_000_000, 49_999_997, year))
-		a.allow(50_000_000, stop(50_000_000, 49_999_997, year, year))
+		a.allow(1_000_000, pass(50_000_000, 48_999_997, year))
+		a.allow(50_000_001, stop(50_000_000, 48_999_997, core.Never, year))
 	}},
 }
 
