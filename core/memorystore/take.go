@@ -25,7 +25,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	var refs [few]ref
 	var entries [few]machine.Entry
 	var users [1]int
-	tx := transaction{refs: room(refs[:], limits), entries: room(entries[:], limits), users: room(users[:], subjects)}
+	var tx transaction
+	tx.refs, tx.entries, tx.users = room(refs[:], limits), room(entries[:], limits), room(users[:], subjects)
 	s.begin(&tx, &c)
 	defer s.end(&tx)
 	passes := c.Check(tx.entries, tx.now)
