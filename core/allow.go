@@ -157,7 +157,7 @@ func (costError) Is(target error) bool { return target == ErrCost }
 func full(limits []Limit) int64 {
 	var units int64
 	for i := range limits {
-		if l := &limits[i]; l.kind == machine.KindMovingWindow && l.max > mostUnits {
+		if l := &limits[i]; l.rule.WritesUnits() && l.max > mostUnits {
 			units = max(units, 2*int64(l.max))
 		}
 	}

@@ -113,7 +113,7 @@ func (banned) identity(*Limit) string { return "" }
 
 // ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
 func (l *Limiter) ban() []Limit {
-	if i := len(l.limits) - 1; i >= 0 && l.limits[i].kind == machine.KindBan {
+	if i := len(l.limits) - 1; i >= 0 && l.limits[i].rule.Ban != nil {
 		return l.limits[i:]
 	}
 	return nil

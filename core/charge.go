@@ -156,7 +156,7 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 		case entries[i].Fits:
 		case r.Shadow:
 			short = true
-		case r.Kind == machine.KindBan:
+		case r.Ban != nil:
 			banned = true
 		default: // a refusal by InFlight alone counts towards no ban
 			limited = limited || !r.TakesSlots()
@@ -170,7 +170,7 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 		case passes && !(short && r.Shadow):
 			r.Charge(e, now, c.Cost, &t.Ask)
 		default: // what passes may still be refused by a shadow limit
-			r.Refuse(e, now, c.Cost, !banned && (limited || r.Kind != machine.KindBan), t.Mode == machine.ModePatient && !passes)
+			r.Refuse(e, now, c.Cost, !banned && (limited || r.Ban == nil), t.Mode == machine.ModePatient && !passes)
 		}
 		r.Read(e, now, c.Cost)
 		d.add(c, i, &e.Reading)
@@ -265,7 +265,7 @@ func (o claim) binds(d claim) bool {
 // shadow ones, then the ban policy's.
 func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
 	switch l := &c.terms.Limits[i]; {
-	case l.kind == machine.KindBan:
+	case l.rule.Ban != nil:
 		d.addBan(v)
 	case !l.rule.Shadow:
 		d.bind(c, i, v)
@@ -277,7 +277,7 @@ func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
 }
 
 func (d *Decision) addBan(v *machine.Reading) {
-	d.BanLevel = v.Level
+	d.BanLevel = int(v.Level)
 	d.Allowed = d.Allowed && v.Fits
 	if v.Wait > 0 && !d.Allowed {
 		d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0

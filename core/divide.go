@@ -118,7 +118,7 @@ func (s *divide) divided(t *terms) (*divided, error) {
 // numbers.
 func (l *Limit) divide(n int) bool {
 	switch {
-	case n == 1 || l.kind == machine.KindBan:
+	case n == 1 || l.rule.Ban != nil:
 		return true
 	case l.rate.d > maxDrain/time.Duration(n):
 		return false

@@ -93,7 +93,7 @@ func (l *Limiter) makeTerms() {
 // rank orders a limiter's limits: enforced, shadow, ban policy.
 func rank(l *Limit) int {
 	switch {
-	case l.kind == machine.KindBan:
+	case l.rule.Ban != nil:
 		return 2
 	case l.rule.Shadow:
 		return 1

@@ -185,7 +185,7 @@ func (r *Receipt) concerned(a machine.Amendment) bool {
 
 // charged reports whether the charge has taken from the i-th limit.
 func (r *Receipt) charged(i int) bool {
-	if l := &r.Limits[i]; l.kind == machine.KindBan || l.rule.Failures {
+	if l := &r.Limits[i]; l.rule.Ban != nil || l.rule.Failures {
 		return false
 	} else if !l.rule.Shadow {
 		return true

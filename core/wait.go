@@ -313,7 +313,7 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 // cannot be charged ahead of time without admitting too much.
 func (l *Limiter) reserves() bool {
 	e := enforced(l.limits)
-	return len(e) == 1 && e[0].kind.Form() == machine.FormMeter
+	return len(e) == 1 && e[0].rule.Reserves()
 }
 
 // sleep pauses for d, or until wake has a token.

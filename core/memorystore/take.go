@@ -149,7 +149,7 @@ func (s *Store) find(r *ref, e *machine.Entry) {
 // required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
 // that of a ban policy without a refusal to record: a full store leaves them out.
 func (r *ref) required(ban bool) bool {
-	if r.rule.Kind == machine.KindBan {
+	if r.rule.Ban != nil {
 		return ban
 	}
 	return !r.rule.Shadow
