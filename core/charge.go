@@ -182,9 +182,9 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	rest, further := readings, Decision{}
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		own := d.subject(i, &further)
+		alone := d.subject(i, &further)
 		for j := range o.terms.Limits {
-			own.add(o, j, &rest[j])
+			alone.add(o, j, &rest[j])
 		}
 		d.join(&further)
 		rest = rest[len(o.terms.Limits):]
@@ -289,12 +289,12 @@ func (d *Decision) addBan(v *machine.Reading) {
 // bind adds an enforced limit's reading.
 func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 	l := &c.terms.Limits[i]
-	own := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
-	own.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
-	if i == 0 || own.binds(d.claim()) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), own.retryAfter, own.resetAfter
+	limit := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
+	limit.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
+	if i == 0 || limit.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), limit.retryAfter, limit.resetAfter
 		switch d.Allowed = v.Fits; {
-		case own.inFlight:
+		case limit.inFlight:
 			d.Reason = ReasonInFlight
 		case v.Fits:
 			d.Reason = ""
@@ -302,8 +302,8 @@ func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 			d.Reason = ReasonLimited
 		}
 	}
-	if i == 0 || own.remaining < d.Remaining {
-		d.Remaining = own.remaining
+	if i == 0 || limit.remaining < d.Remaining {
+		d.Remaining = limit.remaining
 	}
 }
 

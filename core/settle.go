@@ -3,6 +3,7 @@ package core
 // Settle: the cost of an action, known at its end.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -41,6 +42,42 @@ func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 	return l.settle(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
 }
 
+// settle gives back units of each charge of a decision, once, or if they are negative charges so many
+// more. n is the caller's argument.
+func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Receipt) int64) (err error) {
+	if l == nil || l.store == nil {
+		return errZeroLimiter
+	}
+	first := d.receipt
+	shadowed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
+	switch {
+	case n < 0:
+		return ErrCost
+	case first == nil && (!d.Allowed || d.Source == SourceNone || shadowed):
+		return nil
+	case first == nil || first.by == nil:
+		return ErrNoReceipt
+	case ctx == nil:
+		return errNoContext
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if first.spent.Swap(true) {
+		return nil
+	}
+	for r := first; r != nil; r = r.next {
+		var failed error
+		if n := units(r); n > 0 {
+			_, failed = r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: n})
+		} else if n < 0 {
+			failed = r.owe(ctx, -n)
+		}
+		err = cmp.Or(err, failed)
+	}
+	return err
+}
+
 var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
 // owe charges units to the limits that a refund would give back to, in the store that issued it.
@@ -56,7 +93,7 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 	}
 	t := &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}
 	for left := units; left > 0; {
-		n := portion(left, units-left, full(limits))
+		n := portion(left, units-left, portionedUntil(limits))
 		d, err := r.by.Take(ctx, Charge{r.User, r.Action, n, t})
 		switch {
 		case err != nil:
