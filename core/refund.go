@@ -1,10 +1,14 @@
 package core
 
-// Refunds: they give back what a decision has charged.
+// Refund and Settle: they give back what a decision has charged, or charge more.
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Refundable makes a limiter whose decisions can be given back with [Limiter.Refund]. Each
@@ -65,4 +69,100 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 		}
 	}
 	return l.settle(ctx, d, n, func(*Receipt) int64 { return int64(n) })
+}
+
+// Settle replaces the estimate that a decision has charged with what the action has cost: the tokens
+// of a language model, the rows of an export, the bytes of an upload.
+//
+//	d, err := tokens.AllowN(ctx, "alice", "chat", estimate)
+//	...
+//	err = tokens.Settle(ctx, d, used)
+//
+// If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it is
+// more, the difference is charged now, to every limit that the estimate was charged to, whether or
+// not it fits, and whether or not the user is banned. What does not fit is debt. The user is refused
+// until enough of it is paid. A TokenBucket or Funnel has all of it paid off, at its rate. A FixedWindow
+// or CalendarWindow counts what was used in it, and forgives the debt when it ends. The package's
+// documentation compares all limits, under "Costs known at the end".
+//
+// Of a decision by [All] it settles each subject's charge. The slots of [InFlight] stay as they are.
+// A debt is at most one quota of a limit; more is forgiven. A MovingWindow never holds more than
+// 70,000,000 units, and a bucket or funnel never more than 142 years. If more than eight actions are
+// settled below their estimates at about the same time, a bucket or funnel may give back less than
+// the difference: see [Limiter.Refund].
+//
+// The limiter needs [Refundable]. A decision is settled or refunded once; a second call does
+// nothing, and neither does settling a refusal. What is never settled stays at its estimate. An
+// estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
+// receipt. A negative actual is [ErrCost].
+//
+// What was used was used: if ctx may end with the caller's request, pass
+// [context.WithoutCancel] of it. After an error the decision may or may not have been settled. Do
+// not retry: a second call does nothing.
+func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
+	return l.settle(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
+}
+
+// settle gives back units of each charge of a decision, once, or if they are negative charges so many
+// more. n is the caller's argument.
+func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Receipt) int64) (err error) {
+	if l == nil || l.store == nil {
+		return errZeroLimiter
+	}
+	first := d.receipt
+	shadowed := l.refundable && d.Reason == ReasonShadowed // without a receipt: Shadow(store) let it pass
+	switch {
+	case n < 0:
+		return ErrCost
+	case first == nil && (!d.Allowed || d.Source == SourceNone || shadowed):
+		return nil
+	case first == nil || first.by == nil:
+		return ErrNoReceipt
+	case ctx == nil:
+		return errNoContext
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if first.spent.Swap(true) {
+		return nil
+	}
+	for r := first; r != nil; r = r.next {
+		var failed error
+		if n := units(r); n > 0 {
+			_, failed = r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: n})
+		} else if n < 0 {
+			failed = r.owe(ctx, -n)
+		}
+		err = cmp.Or(err, failed)
+	}
+	return err
+}
+
+var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
+
+// owe charges units to the limits that a refund would give back to, in the store that issued it.
+func (r *Receipt) owe(ctx context.Context, units int64) error {
+	limits := make([]Limit, 0, len(r.Limits))
+	for i := range r.Limits {
+		if r.Amends(i, machine.Amendment{Verb: machine.VerbRefund}) {
+			limits = append(limits, r.Limits[i])
+		}
+	}
+	if len(limits) == 0 { // all are InFlight
+		return nil
+	}
+	t := &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}
+	for left := units; left > 0; {
+		n := portion(left, units-left, portionedUntil(limits))
+		d, err := r.by.Take(ctx, Charge{r.User, r.Action, n, t})
+		switch {
+		case err != nil:
+			return err
+		case !d.Allowed:
+			return errOwe
+		}
+		left -= n
+	}
+	return nil
 }
