@@ -112,10 +112,8 @@ func answers(store Store) bool {
 		return true
 	case *fallback:
 		return answers(s.other)
-	case *observe:
-		return answers(s.Store)
-	case *divide:
-		return answers(s.Store)
+	case *observe, *divide:
+		return answers(s.(Unwrapper).Unwrap())
 	}
 	return false
 }

@@ -85,7 +85,11 @@ type takenSlots struct {
 func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
-	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
+	n := int64(1)
+	if waiters != nil { // it is nil if no limiter has made the charge
+		n = waiters.taken.Add(1)
+	}
+	if n <= watchFirst || n%watchEvery == 0 {
 		s.lease = shortestLease(limits)
 		s.outlived = time.AfterFunc(s.lease, warnOutlived)
 	}
@@ -121,14 +125,6 @@ type slotWaiter struct {
 }
 
 func newSlotWaiters() *slotWaiters { return &slotWaiters{byUser: map[string][]slotWaiter{}} }
-
-// count counts the slots taken, and is 1 for no limiter.
-func (s *slotWaiters) count() int64 {
-	if s == nil {
-		return 1
-	}
-	return s.taken.Add(1)
-}
 
 func (s *slotWaiters) watch(user string, w slotWaiter) {
 	s.mu.Lock()

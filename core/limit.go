@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -181,6 +182,25 @@ const (
 	minPeriod = time.Millisecond
 	maxPeriod = 365 * 24 * time.Hour
 )
+
+// ErrConfig matches every error of [New] and [Limiter.With].
+var ErrConfig = errors.New("core: bad configuration")
+
+type configError string
+
+func (e configError) Error() string { return string(e) }
+
+func (e configError) Is(target error) bool { return target == ErrConfig }
+
+// badValue makes the error of a value that is out of bounds. The error begins with what has the value.
+type badValue func(format string, args ...any) error
+
+// badIn returns the badValue of a limit, or of the call of that name.
+func badIn(what any) badValue {
+	return func(format string, args ...any) error {
+		return configError(fmt.Sprintf("core: %s: %s", what, fmt.Sprintf(format, args...)))
+	}
+}
 
 // validate says what is wrong with the limit, in a sentence that names the value
 // and the bound.

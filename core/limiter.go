@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -185,6 +186,18 @@ func (l *Limiter) Lease() time.Duration {
 	return shortestLease(l.limits)
 }
 
+// The errors of a call with invalid arguments.
+var (
+	ErrNoUser   = errors.New("core: the user is empty")
+	ErrNoAction = errors.New("core: the action is empty")
+	ErrCost     = errors.New("core: the cost is negative")
+)
+
+var (
+	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
+	errNoContext   = configError("core: the context is nil; pass the request's, or context.Background()")
+)
+
 // check is for the arguments of a call.
 func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
 	switch {
@@ -208,6 +221,15 @@ func (l *Limiter) check(ctx context.Context, user, action string, cost int) erro
 
 // mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
 const mostUnits = 1_000_000
+
+var errLargeCost error = costError("core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel")
+
+// A costError matches [ErrCost].
+type costError string
+
+func (e costError) Error() string { return string(e) }
+
+func (costError) Is(target error) bool { return target == ErrCost }
 
 // portionedUntil is how many units are charged in portions if a MovingWindow of more than mostUnits has to write
 // them: its quota, and as much debt. It writes no more than that. It is 0 without such a limit.

@@ -1,6 +1,6 @@
 package core
 
-// Refund and Settle: they give back what a decision has charged, or charge more.
+// Refund and Settle, which give units back, and Release and Renew for the slots of InFlight.
 
 import (
 	"cmp"
@@ -165,4 +165,46 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 		left -= n
 	}
 	return nil
+}
+
+// Release frees the slots that an allowed decision has taken of [InFlight] limits, shadow ones included.
+// What it has taken of other limits stays charged: see [Limiter.Refund]. Release asks the store that
+// made the decision, so that after an outage a slot of Redis is freed in Redis and not in the second
+// store of a [Fallback].
+//
+// A slot is freed once, whatever is called and however often. After an error the slot may still be
+// taken, and Release may be tried again. If it is not, the slot is free when its lease ends. Release
+// never frees the slot of another action, even if the lease has ended meanwhile and another action has
+// taken its place. Slots are told apart by the microsecond in which they were taken, so there is one
+// exception: the slot is gone, after a Reset for example, and the clock then steps back to exactly that
+// microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release does nothing for a decision that
+// has taken no slot, such as a refusal.
+//
+// Most actions end because ctx does, so pass a context that outlives it, such as
+// context.WithoutCancel(ctx), with a timeout.
+func (l *Limiter) Release(ctx context.Context, d Decision) error {
+	return l.amendSlots(ctx, d, machine.VerbRelease)
+}
+
+// Renew has the lease of the slots of a decision begin anew, for an action that takes longer than a
+// lease. If the lease has ended or the slot was released, the error is [ErrLeaseEnded], and the slot is
+// not taken again. With several InFlight limits, Renew renews those whose lease has not ended. Renew may be
+// tried again after any other error. It does nothing for a decision that has taken no slot.
+func (l *Limiter) Renew(ctx context.Context, d Decision) error {
+	return l.amendSlots(ctx, d, machine.VerbRenew)
+}
+
+func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb) (err error) {
+	switch {
+	case l == nil || l.store == nil:
+		return errZeroLimiter
+	case ctx == nil:
+		return errNoContext
+	}
+	for r := d.receipt; r != nil; r = r.next {
+		if failed := r.amendSlots(ctx, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
+			err = failed
+		}
+	}
+	return err
 }

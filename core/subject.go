@@ -76,6 +76,38 @@ func (s Subject) SharesState(o Subject) bool {
 	return false
 }
 
+// Within returns the subject for an action that is a part of the one that d, a decision of l, has admitted,
+// such as a request that a middleware meets twice. It takes no slot of [InFlight] that d has taken for the
+// same user and action, so it is neither refused by its own slots nor waits for them. If it costs more, it
+// takes the difference. All other limits charge it. Release d after the action has ended.
+func (s Subject) Within(l *Limiter, d Decision) Subject {
+	if !s.limiter.SharesStore(l) {
+		return s
+	}
+	for r := d.receipt; r != nil; r = r.next {
+		for i := range r.Limits {
+			if r.User == s.user && r.Limits[i].rule.TakesSlots() && r.charged(i) {
+				s.exempt(&r.Limits[i], r.Action, r.Taken(i).Cost)
+			}
+		}
+	}
+	return s
+}
+
+// exempt gives a subject a limiter that knows of slots that its action has. That limiter has other queues: a
+// caller that waits there for these slots may be ahead.
+func (s *Subject) exempt(taken *Limit, action string, slots int64) {
+	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
+	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {
+		return
+	}
+	l := *s.limiter
+	l.limits, l.waitQueues = slices.Clone(l.limits), newWaitQueues()
+	l.limits[i].rule.Held += slots
+	l.makeTerms()
+	s.limiter = &l
+}
+
 // never reports whether the cost can never pass.
 func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
 

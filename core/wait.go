@@ -53,16 +53,11 @@ func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, erro
 
 // WaitN is [Limiter.Wait] for an action that costs n units; see [Limiter.AllowN].
 func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decision, error) {
-	return l.WaitFor(ctx, longestWait, user, action, n)
+	return WaitAll(ctx, longestWait, Subject{l, user, action, n})
 }
 
-// WaitFor is [Limiter.WaitN] for a caller that waits for at most the duration most, and at most a
-// year: if its turn comes later, the error is [ErrRefused].
-func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (Decision, error) {
-	return WaitAll(ctx, most, Subject{l, user, action, n})
-}
-
-// WaitAll is [Limiter.WaitFor] for several subjects: it blocks until [All] allows. Callers that wait for
+// WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows, for at most the duration most,
+// and at most a year. If the turn comes later, the error is [ErrRefused]. Callers that wait for
 // the same subjects in the same order take turns, and with several subjects no turn is reserved.
 func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
@@ -118,7 +113,7 @@ type waiter struct {
 	ticket
 	subjects []Subject
 	never    bool          // a cost can never pass
-	reserves bool          // a turn can be reserved
+	reserves bool          // a turn can be reserved: the limiter has one limit, a bucket or funnel
 	records  bool          // the store records refusals
 	endless  bool          // neither the context nor the caller says when to give up
 	freed    chan struct{} // has a token if a slot was released since the waiter began to ask
@@ -126,10 +121,12 @@ type waiter struct {
 
 func newWaiter(subjects []Subject, patience time.Duration) *waiter {
 	home := subjects[0].limiter
+	first := &home.limits[0].rule
 	w := &waiter{
-		ticket:   ticket{begun: time.Now(), patience: patience, rule: &home.limits[0].rule, calls: make(chan call, 1)},
+		ticket:   ticket{begun: time.Now(), patience: patience, rule: first, calls: make(chan call, 1)},
 		subjects: slices.Clone(subjects), freed: make(chan struct{}, 1),
-		reserves: len(subjects) == 1 && home.reserves(),
+		// Several limits cannot be charged ahead of time without admitting too much.
+		reserves: len(subjects) == 1 && len(enforced(home.limits)) == 1 && first.Reserves(),
 	}
 	for i := range subjects {
 		s := &subjects[i]
@@ -251,7 +248,7 @@ func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 func (w *waiter) warn(d Decision) {
 	const far = time.Hour
 	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && !w.subjects[0].limiter.waitQueues.warned.Swap(true) {
-		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitFor",
+		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitAll",
 			"code", "long-wait", "wait", d.RetryAfter)
 	}
 }
@@ -327,13 +324,6 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 	}
 	d.RetryAfter = max(d.RetryAfter, after)
 	return d, ErrRefused
-}
-
-// reserves reports whether a turn can be reserved: by one bucket or funnel. Several limits
-// cannot be charged ahead of time without admitting too much.
-func (l *Limiter) reserves() bool {
-	e := enforced(l.limits)
-	return len(e) == 1 && e[0].rule.Reserves()
 }
 
 // sleep pauses for d, or until wake has a token.

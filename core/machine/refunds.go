@@ -16,14 +16,11 @@ type refunds struct {
 // A refund is the debt of a meter just after a refund.
 type refund struct {
 	Number int64 // a later refund has a higher one
-	TAT    int64
-	Part   uint32
+	TAT    Span
 }
 
 // maxRefunds is how many refunds a meter remembers.
 const maxRefunds = 8
-
-func (f *refund) at() Span { return Span{f.TAT, int64(f.Part)} }
 
 func (f *refunds) last() int64 {
 	if f == nil {
@@ -40,8 +37,8 @@ func (f *refunds) limit(after Span, known int64) Span {
 	}
 	for i := range f.After {
 		if f.After[i].Number > known { // the first such entry has the least TAT
-			if at := f.After[i].at(); after.exceeds(at) {
-				return at
+			if after.exceeds(f.After[i].TAT) {
+				return f.After[i].TAT
 			}
 			break
 		}
@@ -63,15 +60,14 @@ func (f *refunds) add(g given, parts, now int64) *refunds {
 	next := &refunds{Until: g.before}
 	if f != nil {
 		next.Until, next.After = max(g.before, f.Until), make([]refund, 0, len(f.After)+1)
-		for i := range f.After {
-			at := f.After[i].at()
-			if f.After[i].Number > g.known {
-				at = at.sub(g.time, parts)
+		for _, r := range f.After {
+			if r.Number > g.known {
+				r.TAT = r.TAT.sub(g.time, parts)
 			}
-			next.push(f.After[i].Number, at, now)
+			next.push(r, now)
 		}
 	}
-	next.push(max(f.last()+1, now), g.after, now)
+	next.push(refund{max(f.last()+1, now), g.after}, now)
 	if len(next.After) > maxRefunds {
 		next.merge()
 	}
@@ -79,21 +75,19 @@ func (f *refunds) add(g given, parts, now int64) *refunds {
 }
 
 // push appends a refund. It replaces earlier ones with no lower TAT, and all earlier ones if its TAT is past.
-func (f *refunds) push(number int64, at Span, now int64) {
-	for n := len(f.After); n > 0 && !at.exceeds(f.After[n-1].at()); n-- {
-		f.After = f.After[:n-1]
+func (f *refunds) push(r refund, now int64) {
+	n := len(f.After)
+	for n > 0 && (r.TAT.Whole < now || !r.TAT.exceeds(f.After[n-1].TAT)) {
+		n--
 	}
-	if at.Whole < now {
-		f.After = f.After[:0]
-	}
-	f.After = append(f.After, refund{number, at.Whole, uint32(at.Part)})
+	f.After = append(f.After[:n], r)
 }
 
 // merge makes one of the two refunds with the nearest TATs: it has the number of the later one and the TAT of
 // the earlier one. Of the TATs 1 s, 2 s and 5 s it leaves 1 s and 5 s. A charge between the first two is then
 // given back up to 1 s instead of 2 s: less, and never more.
 func (f *refunds) merge() {
-	gap := func(i int) int64 { return f.After[i+1].TAT - f.After[i].TAT }
+	gap := func(i int) int64 { return f.After[i+1].TAT.Whole - f.After[i].TAT.Whole }
 	nearest := 0
 	for i := range len(f.After) - 1 {
 		if gap(i) < gap(nearest) {
@@ -107,7 +101,7 @@ func (f *refunds) merge() {
 func loadRefunds(d *decoder) *refunds {
 	f := &refunds{Until: d.int()}
 	for len(d.rest) > 0 {
-		f.After = append(f.After, refund{Number: d.int(), TAT: d.instant(), Part: d.part()})
+		f.After = append(f.After, refund{Number: d.int(), TAT: Span{d.instant(), int64(d.part())}})
 	}
 	d.bad = d.bad || len(f.After) == 0 || len(f.After) > maxRefunds
 	return f
@@ -118,8 +112,8 @@ func (f *refunds) save(b []byte) []byte {
 		return b
 	}
 	b = appendInts(b, f.Until)
-	for _, after := range f.After {
-		b = appendUint(appendInts(b, after.Number, after.TAT), after.Part)
+	for _, r := range f.After {
+		b = appendUint(appendInts(b, r.Number, r.TAT.Whole), uint32(r.TAT.Part))
 	}
 	return b
 }

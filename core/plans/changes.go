@@ -122,15 +122,9 @@ func comparePlans(name string, from, to *plan) (changes []Change) {
 // actions are those that two plans name, sorted, and at the end the one that stands for the others.
 func actions(a, b *plan) []string {
 	all := both(a.actions(), b.actions())
-	slices.SortStableFunc(all, func(x, y string) int {
-		switch {
-		case x == anyOther && y != anyOther:
-			return 1
-		case x != anyOther && y == anyOther:
-			return -1
-		}
-		return 0
-	})
+	if i := slices.Index(all, anyOther); i >= 0 {
+		all = append(slices.Delete(all, i, i+1), anyOther)
+	}
 	return all
 }
 
