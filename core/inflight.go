@@ -62,8 +62,7 @@ func takeSlots(limits []Limit) bool {
 	return slices.ContainsFunc(limits, func(l Limit) bool { return l.rule.TakesSlots() })
 }
 
-func shortestLease(limits []Limit) time.Duration {
-	lease := time.Duration(0)
+func shortestLease(limits []Limit) (lease time.Duration) {
 	for i := range limits {
 		if x := &limits[i]; x.rule.TakesSlots() && (lease == 0 || x.period < lease) {
 			lease = x.period

@@ -233,8 +233,7 @@ func (costError) Is(target error) bool { return target == ErrCost }
 
 // portionedUntil is how many units are charged in portions if a MovingWindow of more than mostUnits has to write
 // them: its quota, and as much debt. It writes no more than that. It is 0 without such a limit.
-func portionedUntil(limits []Limit) int64 {
-	var units int64
+func portionedUntil(limits []Limit) (units int64) {
 	for i := range limits {
 		if l := &limits[i]; l.rule.WritesUnits() && l.max > mostUnits {
 			units = max(units, 2*int64(l.max))

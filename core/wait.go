@@ -159,7 +159,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 		if d, err := w.attempt(ctx, 0); err != nil || d.Allowed {
 			return d, err
 		}
-		w.resume()
+		w.q.resume(&w.ticket)
 	}
 }
 
@@ -225,7 +225,7 @@ func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 		w.q.tell(answer{turn: at, reserved: true})
 		err := sleep(ctx, pause-handover, nil)
 		if err == nil {
-			w.leave()
+			w.q.leave(&w.ticket)
 			err = sleep(ctx, time.Until(at), nil)
 		} else {
 			w.q.tell(answer{}) // new callers do not count on this turn
@@ -309,7 +309,7 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 // refuse refuses a waiter whose turn does not come in time. The turn comes after that long, or later. If
 // the context has not ended, the waiter still takes room that there is, or the refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
-	w.leave()
+	w.q.leave(&w.ticket)
 	ask := machine.Ask{}
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
 		ctx, ask.Mode = context.WithoutCancel(ctx), machine.ModePeek

@@ -81,7 +81,7 @@ func (a *waitQueues) join(key any, t *ticket) {
 }
 
 func (a *waitQueues) leave(t *ticket) {
-	t.leave()
+	t.q.leave(t)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if t.q.callers--; t.q.callers == 0 {
@@ -90,8 +90,7 @@ func (a *waitQueues) leave(t *ticket) {
 }
 
 // leave takes the ticket out of the queue if it is still there.
-func (t *ticket) leave() {
-	q := t.q
+func (q *waitQueue) leave(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.place == nil {
@@ -110,8 +109,7 @@ func (t *ticket) leave() {
 }
 
 // resume puts a called caller back to waiting: others have taken the room.
-func (t *ticket) resume() {
-	q := t.q
+func (q *waitQueue) resume(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t.called = false
