@@ -12,13 +12,13 @@ package machine
 type meter struct{}
 
 // debt is the More of few meters: those with Initial, and those after a refund or with a debt above the quota.
+// It has four words, so that it is passed in registers.
 type debt struct {
 	At Span // the TAT
 
 	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
-	// that reserved a turn for a waiting caller, or one with ModeOwe. With Owed, no turn is reserved.
+	// that reserved a turn for a waiting caller, or negated one with ModeOwe, which reserves none.
 	Turns int64
-	Owed  bool
 
 	Refunds *refunds // those that still matter
 }
@@ -39,12 +39,14 @@ func (r *Rule) debt(s State, now int64) debt {
 }
 
 // left is what is owed at an instant.
-func (d *debt) left(now int64) Span {
+func (d debt) left(now int64) Span {
 	if d.At.Whole < now {
 		return Span{}
 	}
 	return Span{d.At.Whole - now, d.At.Part}
 }
+
+func abs(n int64) int64 { return max(n, -n) }
 
 // owing is the state of a meter that is forgotten at an instant, if it has Initial. It is written to m if
 // it is more than a TAT.
@@ -83,9 +85,6 @@ func (*meter) load(r *Rule, d *decoder) State {
 	m := debt{At: Span{d.int(), int64(d.part())}}
 	forget := d.int()
 	m.Turns = d.instant()
-	if m.Owed = m.Turns < 0; m.Owed {
-		m.Turns = -m.Turns
-	}
 	if len(d.rest) > 0 {
 		m.Refunds = loadRefunds(d)
 	}
@@ -96,7 +95,7 @@ func (*meter) load(r *Rule, d *decoder) State {
 func (*meter) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	d := r.debt(s, now)
 	left, bound := d.left(now), r.Burst
-	if s.Expires > now && (d.Turns > now || d.Turns == 0 && (left.exceeds(bound) || r.late(s.Expires, now))) {
+	if s.Expires > now && (abs(d.Turns) > now || d.Turns == 0 && (left.exceeds(bound) || r.late(s.Expires, now))) {
 		s = r.correct(s, d, now)
 		d = r.debt(s, now)
 		left = d.left(now)
@@ -114,9 +113,14 @@ func (r *Rule) late(forget, now int64) bool { return r.ForgetAfter > 0 && forget
 // ForgetAfter.
 func (r *Rule) correct(s State, d debt, now int64) State {
 	forget := min(s.Expires, now+r.ForgetAfter)
-	if back := d.Turns - now; back > 0 { // turns that are reserved move back with the clock
+	if back := abs(d.Turns) - now; back > 0 { // turns that are reserved move back with the clock
 		d.At.Whole -= back
-		d.Turns, d.Refunds = now, nil
+		d.Refunds = nil
+		if d.Turns > 0 {
+			d.Turns = now
+		} else {
+			d.Turns = -now
+		}
 		forget = s.Expires - back
 	}
 	left := d.left(now)
@@ -157,10 +161,12 @@ func (*meter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	d := r.debt(s, now)
 	left, turn := d.left(now), now
 	next := r.after(left, cost, a.Mode)
-	reserved := !a.Mode.forced() || d.Turns != 0 && !d.Owed && left.exceeds(r.Burst)
-	d.At, d.Turns, d.Owed = Span{now + next.Whole, next.Part}, 0, false
+	reserved := !a.Mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
+	d.At, d.Turns = Span{now + next.Whole, next.Part}, 0
 	if next.exceeds(r.Burst) {
-		d.Turns, d.Owed = now, !reserved
+		if d.Turns = now; !reserved {
+			d.Turns = -now
+		}
 		turn += next.sub(r.Burst, r.Parts).Ceil()
 	}
 	if d.Refunds != nil && d.Refunds.Until <= now {
@@ -203,7 +209,7 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	switch {
 	case left.Whole < 0 || left == (Span{}) || before <= now:
 		return s, false
-	case d.Turns != 0 && !d.Owed && d.At != after && owed.exceeds(r.Burst):
+	case d.Turns > 0 && d.At != after && owed.exceeds(r.Burst):
 		return s, false
 	}
 	give := r.Time(a.Units)
@@ -220,9 +226,6 @@ func (*meter) save(r *Rule, s State, b []byte) []byte {
 	d, forget := r.debt(s, s.Expires-1), int64(0)
 	if r.ForgetAfter > 0 {
 		forget = s.Expires
-	}
-	if d.Owed {
-		d.Turns = -d.Turns
 	}
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }

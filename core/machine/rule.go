@@ -202,9 +202,8 @@ type Reading struct {
 
 // Read fills in the Reading after Check, and after Charge or Refuse if the store calls them.
 func (r *Rule) Read(e *Entry, now, cost int64) {
-	fits := e.Fits
-	e.Reading = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, fits)
-	e.Fits = fits
+	v := r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
+	e.Level, e.Count, e.Rest, e.Wait, e.Ends, e.Mark = v.Level, v.Count, v.Rest, v.Wait, v.Ends, v.Mark
 }
 
 // Remaining is how many units fit right now.
