@@ -23,7 +23,7 @@ type attempt struct {
 	further []subject
 	cost    int
 	lease   time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
-	within  []*hold       // the slots that the request has already
+	within  []*slot       // the slots that the request has already
 
 	decision core.Decision // zero if there is none
 	failure  *Failure      // why there is none
@@ -249,25 +249,25 @@ func (a *attempt) answered(err error) {
 // enter has the subjects take no slot that the request has already, since it would wait for itself. These
 // slots stay taken until leave.
 func (a *attempt) enter(ctx context.Context, subjects []core.Subject) {
-	for h := heldIn(ctx); h != nil; h = h.outer {
-		if !h.use() {
+	for s := slotIn(ctx); s != nil; s = s.outer {
+		if !s.use() {
 			continue
 		}
 		before := slices.Clone(subjects)
 		for i := range subjects {
-			subjects[i] = subjects[i].Within(h.limiter, h.decision)
+			subjects[i] = subjects[i].Within(s.limiter, s.decision)
 		}
 		if slices.Equal(before, subjects) {
-			h.end()
+			s.end()
 		} else {
-			a.within = append(a.within, h)
+			a.within = append(a.within, s)
 		}
 	}
 }
 
 func (a *attempt) leave() {
-	for _, h := range a.within {
-		h.end()
+	for _, s := range a.within {
+		s.end()
 	}
 }
 
@@ -292,15 +292,15 @@ func (a *attempt) caught() {
 // further out: the headers tell Allow of a plain limit.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
-	var h *hold
+	var s *slot
 	if decided && a.lease != 0 {
-		h = g.hold(ctx, a)
-		defer h.end()
+		s = g.keepSlot(ctx, a)
+		defer s.end()
 	}
-	if decided && h == nil && !g.config.marks() && around[C](ctx) == nil {
+	if decided && s == nil && !g.config.marks() && around[C](ctx) == nil {
 		return next(c)
 	}
-	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, h})
+	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, s})
 	defer giveBack(r, inner)
 	if decided && (g.config.FinalCost != nil || g.config.OnlyFailures != nil) {
 		return g.run(c, inner, a, next)
