@@ -87,10 +87,9 @@
 // free while the connection is still open: see the program examples/websocket. So does the handler inside an
 // http.TimeoutHandler, which returns at its timeout while that handler is still running.
 //
-// The slot is renewed until then, and released before the server ends the response: a client that sends one
-// request after the other needs one slot. During an outage both are tried again until the lease ends, at
-// most 10,000 releases of a process at a time. After that, or if the process dies, the slot is free when its
-// lease ends.
+// The slot is renewed until then, and released before the server ends the response, which waits for the store,
+// at most for its timeout. So a client that sends one request after the other needs one slot. If the store fails,
+// both are tried again until the lease ends. If the process dies, the slot is free when its lease ends.
 //
 // A request may enter a limit again: the middleware is mounted twice, or a handler has the mux or the
 // framework serve its request again (HandleContext of Gin, the router of Echo). Such a request keeps its one
