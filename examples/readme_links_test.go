@@ -46,8 +46,8 @@ func TestLinksToTheREADMEHaveTheirHeading(t *testing.T) {
 	}
 }
 
-// A package lists the code of every log line that begins with its name. Package nethttp lists those of its
-// adapters too.
+// A package lists the code of every log line that begins with its name, and a test names the code. Package
+// nethttp lists those of its adapters too.
 func TestEveryCodeIsListed(t *testing.T) {
 	lists := func(path string) string { // the package whose doc.go lists the codes of a file
 		dir := strings.TrimPrefix(filepath.Dir(path), "../")
@@ -59,9 +59,11 @@ func TestEveryCodeIsListed(t *testing.T) {
 		}
 		return dir
 	}
-	logged, listed := map[string][]string{}, map[string][]string{}
+	logged, listed, tests := map[string][]string{}, map[string][]string{}, ""
 	for path, src := range goFiles(t) {
-		if !strings.HasSuffix(path, "_test.go") {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/gatetest/") {
+			tests += src
+		} else {
 			dir := lists(path)
 			logged[dir] = append(logged[dir], found(`(?:"code", |\bsay\("[^"]*", |\bcode(?:[A-Z]\w*)?(?:, \w+)? :?= |\bwarn\()"([a-z-]+)"`, src)...)
 			listed[dir] = append(listed[dir], found(`(?m)^//\t([a-z]+(?:-[a-z]+)+)  `, src)...)
@@ -75,6 +77,11 @@ func TestEveryCodeIsListed(t *testing.T) {
 		slices.Sort(listed[dir])
 		if codes := slices.Compact(logged[dir]); !slices.Equal(codes, listed[dir]) {
 			t.Errorf("package %s logs the codes %q, its documentation lists %q", dir, codes, listed[dir])
+		}
+		for _, code := range listed[dir] {
+			if !strings.Contains(tests, code) {
+				t.Errorf("no test has the log say %s", code)
+			}
 		}
 	}
 }
