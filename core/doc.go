@@ -13,8 +13,8 @@
 //		// do it; d.Remaining more would pass right now
 //	}
 //
-// Five names are enough to begin with. A [Limit] is a rule, made by a function such as [SlidingWindow]. [New]
-// makes a [Limiter] of limits and a [Store]. [Limiter.Allow] returns a [Decision].
+// Five names are enough to begin with: [New] makes a [Limiter] of a store and of limits, such as a
+// [SlidingWindow], and [Limiter.Allow] returns a [Decision]. The tasks below name the others.
 //
 // A limiter decides all of its limits in one atomic step: it charges all of them, or none. Make each limiter
 // once, at start-up.
