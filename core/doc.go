@@ -182,7 +182,7 @@
 //	                 Call Release when the action has ended. If it takes longer than a lease, call Renew, or
 //	                 give the limit a longer Lease.
 //	long-wait        A caller of Wait waits for more than an hour, because its context has no deadline. Give
-//	                 it one, or call WaitFor.
+//	                 it one, or call WaitAll.
 //
 // # For authors of stores
 //

@@ -86,7 +86,7 @@ func TestConstantsAreTheSame(t *testing.T) {
 		return regexp.MustCompile(`\bat\b`).ReplaceAllString(string(found[1]), at)
 	}
 	for _, tt := range []struct{ lua, luaPattern, golang, goPattern string }{
-		{"counter", `local linger = (.+)`, "counter", `const Linger = (.+)`},
+		{"counter", `local linger = (.+)`, "counter", `const linger = (.+)`},
 		{"trail", `local maxOwed = (.+)`, "trail", `const maxOwed = (.+)`},
 		{"ring", `local since = (.+)`, "trail", `const maxSince = (.+)`},
 		{"refunds", `local most = (.+)`, "refunds", `const maxRefunds = (.+)`},
