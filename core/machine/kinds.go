@@ -100,7 +100,7 @@ type machine interface {
 	// refuse leaves a checked state uncharged, and may record the refusal.
 	refuse(r *Rule, s State, now, cost int64, record bool) (refused State, changed bool)
 
-	// read returns the reading of a checked state, without Fits.
+	// read returns the reading of a checked state, without Fits. It does so in parts, which fit into registers.
 	read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare)
 
 	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
