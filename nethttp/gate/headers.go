@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -89,15 +90,22 @@ func setRetryAfter(h http.Header, d time.Duration) {
 	}
 }
 
+// values are those of three headers, and their digits, in one allocation.
+type values struct {
+	of     [3]string
+	digits [3 * 19]byte // of three int64
+}
+
 // numbers sets the three headers that begin with X-RateLimit.
 func (hs Headers) numbers(h http.Header, d *core.Decision, now time.Time) {
-	b := strconv.AppendInt(make([]byte, 0, 64), int64(d.Limit), 10)
-	limit := len(b)
-	b = strconv.AppendInt(b, int64(max(0, d.Remaining)), 10)
-	remaining := len(b)
-	text := string(strconv.AppendInt(b, hs.reset(now, d.ResetAfter), 10))
-	v := []string{text[:limit], text[limit:remaining], text[remaining:]}
-	h[headerLimit], h[headerRemaining], h[headerReset] = v[:1:1], v[1:2:2], v[2:]
+	v := new(values)
+	b := v.digits[:0]
+	for i, n := range [...]int64{int64(d.Limit), int64(max(0, d.Remaining)), hs.reset(now, d.ResetAfter)} {
+		from := len(b)
+		b = strconv.AppendInt(b, n, 10)
+		v.of[i] = unsafe.String(&v.digits[from], len(b)-from) // nobody changes the digits any more
+	}
+	h[headerLimit], h[headerRemaining], h[headerReset] = v.of[:1:1], v.of[1:2:2], v.of[2:]
 }
 
 // reset is the value of X-RateLimit-Reset for an instant that is that long after at. Seconds since
