@@ -88,8 +88,8 @@ func TestConstantsAreTheSame(t *testing.T) {
 	for _, tt := range []struct{ lua, luaPattern, golang, goPattern string }{
 		{"counter", `local linger = (.+)`, "counter", `const Linger = (.+)`},
 		{"trail", `local maxOwed = (.+)`, "trail", `const maxOwed = (.+)`},
-		{"ring", `local since = (.+)`, "trail", `const maxSince = (.+)`},
-		{"refunds", `local most = (.+)`, "refunds", `const maxRefunds = (.+)`},
+		{"ring", `local maxSince = (.+)`, "trail", `const maxSince = (.+)`},
+		{"refunds", `local maxRefunds = (.+)`, "refunds", `const maxRefunds = (.+)`},
 		{"slots", `function slotID\(at\) return (.+) end`, "slots", `func slotID\(at int64\) int64 \{ return (.+) \}`},
 		{"meter", `local mostDebt = (\d+)`, "meter", `return Span\{(.+), 0\}`},
 	} {
