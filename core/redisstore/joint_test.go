@@ -137,14 +137,6 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 	}
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
 	t.Cleanup(func() { _ = rdb.Close() })
-	open := func(opts redisstore.Options) func(testing.TB) storetest.Fixture {
-		n := 0
-		return func(testing.TB) storetest.Fixture {
-			n++
-			opts.Timeout, opts.Prefix = patient, fmt.Sprintf("joint-%t-%d", opts.Tag != nil, n)
-			return storetest.Fixture{Store: redisstore.New(rdb, &opts).WithoutLeases(), Now: time.Now, Traces: 40}
-		}
-	}
 	within(t, "the cluster serves", func() bool {
 		l := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), kinds[0]))
 		for i := range 20 {
@@ -154,14 +146,15 @@ func TestSeveralSubjectsOnACluster(t *testing.T) {
 		}
 		return true
 	})
-	t.Run("in turn", func(t *testing.T) {
-		t.Run("Concurrent", func(t *testing.T) { storetest.Concurrent(t, open(redisstore.Options{})) })
-	})
-	t.Run("one tag", func(t *testing.T) {
-		tagged := open(redisstore.Options{Tag: func(string) string { return "all" }})
-		t.Run("Rules", func(t *testing.T) { storetest.Rules(t, tagged) })
-		storetest.Trace(t, tagged)
-		t.Run("Concurrent", func(t *testing.T) { storetest.Concurrent(t, tagged) })
+	t.Run("one tag", func(t *testing.T) { // TestCluster has the suite without one
+		n := 0
+		open := func(testing.TB) storetest.Fixture {
+			n++
+			opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("joint-", n), Tag: func(string) string { return "all" }}
+			return storetest.Fixture{Store: redisstore.New(rdb, opts).WithoutLeases(), Now: time.Now, Traces: 40}
+		}
+		t.Run("Rules", func(t *testing.T) { storetest.Rules(t, open) })
+		storetest.Trace(t, open)
 	})
 	t.Run("one command, or several", func(t *testing.T) {
 		store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient, Prefix: "count", Tag: orgOf}))

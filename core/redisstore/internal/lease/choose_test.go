@@ -7,7 +7,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// What was used before a stepPause of a lease does not make the limit near.
+// What was used before a pause of a lease does not make the limit near.
 func TestWhatWasUsedBeforeAPauseDoesNotCount(t *testing.T) {
 	now := time.Now()
 	h := &holding{charge: core.Charge{}.With(core.Terms{Limits: []core.Limit{core.FixedWindow(4000, time.Hour)}}), demand: demand{lease: 100 * time.Millisecond, since: now.Add(-time.Second), used: 1000}, budget: budget{pace: pace}}
