@@ -188,7 +188,7 @@ func (s *Store) Connect(ctx context.Context) error {
 		if s.options.CLThrottle {
 			return nil
 		}
-		return s.find(send, s.way(server))
+		return s.findWay(send, s.way(server))
 	})
 	if err != nil {
 		return s.explain(ctx, start, err)
