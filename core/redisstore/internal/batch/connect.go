@@ -20,8 +20,9 @@ import (
 // A doubt says why nothing is sent: if a call has no answer, its connection may be dead, or the server. This is
 // all that changes it:
 //
-//	unanswered   what was sent has no answer, or no connection can be opened: cut or mute
-//	recoverLane  a check: a new connection answers, and it is tried. If it is refused, it is cut
+//	next         no connection can be opened: cut or mute
+//	unanswered   what was sent has no answer: cut or mute
+//	recoverLane  a check: if a new connection answers, tried; if it is refused, cut
 //	learn        what was sent has an answer: none
 //
 // A check opens a connection by itself: if a client cannot connect, it tries for longer than the timeout before
