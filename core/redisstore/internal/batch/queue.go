@@ -223,8 +223,8 @@ func (q *Queue) tick() {
 		case l.doubt > tried && now.Sub(l.asked) < time.Second: // soon there are calls again
 			q.ticking = true
 			q.startCheck(l, now)
-		default:
-			q.forget(l)
+		case l.alone && l.sending == 0: // its server may be gone
+			delete(q.lanes, l.route)
 		}
 	}
 	if q.ticking {

@@ -75,7 +75,7 @@ func (q *Queue) sendDirect(own *batch) {
 	if l := own.lane; l.next != nil {
 		go q.send(l, own.generation)
 	} else {
-		q.leave(l, own.generation)
+		l.leave(own.generation)
 	}
 }
 
@@ -109,7 +109,8 @@ func (q *Queue) next(l *lane, generation int) *batch {
 	for {
 		now := time.Now()
 		if l.shed(now); !l.sends(generation) {
-			return q.leave(l, generation)
+			l.leave(generation)
+			return nil
 		}
 		wait := l.resume.Sub(now)
 		if wait <= 0 {
@@ -127,19 +128,9 @@ func (l *lane) sends(generation int) bool {
 }
 
 // leave notes that a sender ends. One that was given up is not counted any more.
-func (q *Queue) leave(l *lane, generation int) *batch {
+func (l *lane) leave(generation int) {
 	if generation == l.generation {
 		l.sending--
-	}
-	q.forget(l)
-	return nil
-}
-
-// forget drops the lane of calls that are sent alone, unless a sender, a call or a check needs it: a call that
-// is passed over waits there for its timeout.
-func (q *Queue) forget(l *lane) {
-	if l.alone && l.sending == 0 && l.calls.Len() == 0 && (l.doubt == none || time.Since(l.asked) >= time.Second) {
-		delete(q.lanes, l.route)
 	}
 }
 
