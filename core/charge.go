@@ -156,7 +156,7 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 		case entries[i].Fits:
 		case r.Shadow:
 			short = true
-		case r.Kind == machine.KindBan:
+		case r.Ban != nil:
 			banned = true
 		default: // a refusal by InFlight alone counts towards no ban
 			limited = limited || !r.TakesSlots()
@@ -170,7 +170,7 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 		case passes && !(short && r.Shadow):
 			r.Charge(e, now, c.Cost, &t.Ask)
 		default: // what passes may still be refused by a shadow limit
-			r.Refuse(e, now, c.Cost, !banned && (limited || r.Kind != machine.KindBan), t.Mode == machine.ModePatient && !passes)
+			r.Refuse(e, now, c.Cost, !banned && (limited || r.Ban == nil), t.Mode == machine.ModePatient && !passes)
 		}
 		r.Read(e, now, c.Cost)
 		d.add(c, i, &e.Reading)
@@ -182,9 +182,9 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	rest, further := readings, Decision{}
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		own := d.subject(i, &further)
+		alone := d.subject(i, &further)
 		for j := range o.terms.Limits {
-			own.add(o, j, &rest[j])
+			alone.add(o, j, &rest[j])
 		}
 		d.join(&further)
 		rest = rest[len(o.terms.Limits):]
@@ -265,7 +265,7 @@ func (o claim) binds(d claim) bool {
 // shadow ones, then the ban policy's.
 func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
 	switch l := &c.terms.Limits[i]; {
-	case l.kind == machine.KindBan:
+	case l.rule.Ban != nil:
 		d.addBan(v)
 	case !l.rule.Shadow:
 		d.bind(c, i, v)
@@ -277,7 +277,7 @@ func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
 }
 
 func (d *Decision) addBan(v *machine.Reading) {
-	d.BanLevel = v.Level
+	d.BanLevel = int(v.Level)
 	d.Allowed = d.Allowed && v.Fits
 	if v.Wait > 0 && !d.Allowed {
 		d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
@@ -289,12 +289,12 @@ func (d *Decision) addBan(v *machine.Reading) {
 // bind adds an enforced limit's reading.
 func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 	l := &c.terms.Limits[i]
-	own := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
-	own.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
-	if i == 0 || own.binds(d.claim()) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), own.retryAfter, own.resetAfter
+	limit := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
+	limit.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
+	if i == 0 || limit.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), limit.retryAfter, limit.resetAfter
 		switch d.Allowed = v.Fits; {
-		case own.inFlight:
+		case limit.inFlight:
 			d.Reason = ReasonInFlight
 		case v.Fits:
 			d.Reason = ""
@@ -302,8 +302,8 @@ func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 			d.Reason = ReasonLimited
 		}
 	}
-	if i == 0 || own.remaining < d.Remaining {
-		d.Remaining = own.remaining
+	if i == 0 || limit.remaining < d.Remaining {
+		d.Remaining = limit.remaining
 	}
 }
 
