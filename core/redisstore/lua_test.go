@@ -56,7 +56,7 @@ func TestConstantsAreTheSame(t *testing.T) {
 			return string(found[1])
 		}
 		lua := find("lua/"+tt.lua+".lua", "local "+tt.name+` = (\d+)`)
-		golang, err := types.Eval(token.NewFileSet(), nil, token.NoPos, find("../machine/"+tt.golang+".go", "(?i)const "+tt.name+" = (.+)"))
+		golang, err := types.Eval(token.NewFileSet(), nil, token.NoPos, find("../machine/"+tt.golang+".go", "const "+tt.name+" = (.+)"))
 		if err != nil || constant.ToInt(golang.Value).ExactString() != lua {
 			t.Errorf("%s: %s in Lua and %v in Go, %v", tt.name, lua, golang.Value, err)
 		}
