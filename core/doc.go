@@ -13,9 +13,11 @@
 //		// do it; d.Remaining more would pass right now
 //	}
 //
-// A [Limit] is a rule, a [Limiter] a set of limits over a [Store], a [Decision] the answer. A limiter
-// decides all of its limits in one atomic step: it charges all of them, or none. Make each limiter once,
-// at start-up. The user in the examples is alice. In the articles that Tailcut follows she is laoqian.
+// Five names are enough to begin with: [New] makes a [Limiter] of a store and of limits, such as a
+// [SlidingWindow], and [Limiter.Allow] returns a [Decision]. The tasks below name the others.
+//
+// A limiter decides all of its limits in one atomic step: it charges all of them, or none. Make each limiter
+// once, at start-up.
 //
 // # Tasks
 //
@@ -59,8 +61,8 @@
 //
 // # Common mistakes
 //
-// Most mistakes are errors that say what to change, or are logged once: package nethttp lists the
-// codes. The compiler and the log do not see these:
+// Most mistakes are errors that say what to change, or are logged once with a code. The compiler and the log do
+// not see these:
 //
 //	d.Allowed is not read         A refusal is not an error: err is nil, and the action runs.
 //	Peek in place of Allow        It charges nothing, so every action passes.
@@ -165,6 +167,22 @@
 //
 // FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row. Then one call
 // every 250 ms probes the store.
+//
+// # Codes in the log
+//
+// A log line begins with the name of its package, whose documentation lists its codes. Those of this one:
+//
+//	store-fails      Three calls in a row have failed. The message says what happens until the store
+//	                 answers: Fallback, FailOpen and Shadow differ.
+//	store-answers    The store answers again, and no call has failed for 5 seconds.
+//	store-falters    Some calls fail, but not several in a row. Logged at most once a minute.
+//	fallback-unused  The first store of a Fallback always has an answer, so the second is never asked. Give
+//	                 the shared store first.
+//	slot-outlived    The lease of a slot of InFlight ended, and the slot was neither released nor renewed.
+//	                 Call Release when the action has ended. If it takes longer than a lease, call Renew, or
+//	                 give the limit a longer Lease.
+//	long-wait        A caller of Wait waits for more than an hour, because its context has no deadline. Give
+//	                 it one, or call WaitAll.
 //
 // # For authors of stores
 //

@@ -1,7 +1,7 @@
 package examples
 
 import (
-	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,19 +46,43 @@ func TestLinksToTheREADMEHaveTheirHeading(t *testing.T) {
 	}
 }
 
-// Package nethttp lists the code of every log line that has one.
+// A package lists the code of every log line that begins with its name, and a test names the code. Package
+// nethttp lists those of its adapters too.
 func TestEveryCodeIsListed(t *testing.T) {
-	doc, err := os.ReadFile("../nethttp/doc.go")
-	if err != nil {
-		t.Fatal(err)
+	lists := func(path string) string { // the package whose doc.go lists the codes of a file
+		dir := strings.TrimPrefix(filepath.Dir(path), "../")
+		switch top, _, _ := strings.Cut(dir, "/"); {
+		case strings.HasPrefix(dir, "core/redisstore/"):
+			return "core/redisstore"
+		case top == "nethttp" || top == "ginlimit" || top == "echolimit":
+			return "nethttp"
+		}
+		return dir
 	}
-	listed := found(`(?m)^//\t([a-z]+(?:-[a-z]+)+)  `, string(doc))
-	src := sources(t)
-	logged := found(`(?:"code", |\bsay\("[^"]*", |\bcode(?:[A-Z]\w*)?(?:, \w+)? :?= |\bwarn\()"([a-z-]+)"`, src)
-	slices.Sort(logged)
-	slices.Sort(listed)
-	if logged = slices.Compact(logged); !slices.Equal(logged, listed) {
-		t.Errorf("the log has the codes %q, nethttp/doc.go lists %q", logged, listed)
+	logged, listed, tests := map[string][]string{}, map[string][]string{}, ""
+	for path, src := range goFiles(t) {
+		if strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/gatetest/") {
+			tests += src
+		} else {
+			dir := lists(path)
+			logged[dir] = append(logged[dir], found(`(?:"code", |\bsay\("[^"]*", |\bcode(?:[A-Z]\w*)?(?:, \w+)? :?= |\bwarn\()"([a-z-]+)"`, src)...)
+			listed[dir] = append(listed[dir], found(`(?m)^//\t([a-z]+(?:-[a-z]+)+)  `, src)...)
+		}
+	}
+	if logged["core"] == nil || logged["nethttp"] == nil || logged["keyfuncs"] == nil {
+		t.Error("a package logs no code; does the pattern still fit?")
+	}
+	for dir := range logged {
+		slices.Sort(logged[dir])
+		slices.Sort(listed[dir])
+		if codes := slices.Compact(logged[dir]); !slices.Equal(codes, listed[dir]) {
+			t.Errorf("package %s logs the codes %q, its documentation lists %q", dir, codes, listed[dir])
+		}
+		for _, code := range listed[dir] {
+			if !strings.Contains(tests, code) {
+				t.Errorf("no test has the log say %s", code)
+			}
+		}
 	}
 }
 

@@ -163,15 +163,20 @@
 //
 // # Warnings
 //
-// A setup that looks wrong without causing errors is logged once to slog.Default(), as a
-// warning with a code:
+// A setup that looks wrong without causing errors is logged once to slog.Default() with a code, in words that
+// say what to do:
 //
-//	forwarded-untrusted     a request had a header with the client's address, and nothing checks it; or
-//	                        Header reads such a header
-//	trusted-never-matches   1,000 such requests, and no peer was in the trusted prefixes
-//	one-client              1,000 requests through trusted proxies had one client, with others to its left in
-//	                        the header
-//	never-a-user            the first function of a First has found no key in 1,000 requests
-//
-// Package nethttp lists all codes and what to do about them.
+//	forwarded-untrusted    A request has a header with the client's address, and nothing checks it:
+//	                       X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP where RemoteIP limits, or
+//	                       the header of ForwardedIP or TrustedHeaderIP from a peer that is not trusted. If one
+//	                       of your proxies sets it, pass the proxy's prefixes to ForwardedIP. If none does, a
+//	                       client made it up. Or Header reads one of these headers, so that any client can
+//	                       choose its address.
+//	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
+//	                       from which your proxies connect.
+//	one-client             1,000 requests through trusted proxies had one client, with other addresses to its
+//	                       left in X-Forwarded-For. If the client is a proxy or load balancer of yours, as
+//	                       with Google's, trust its address too: see "Behind a proxy".
+//	never-a-user           The first function of a First has found no key in 1,000 requests. The error says
+//	                       why. Mount the limit inside the login.
 package keyfuncs

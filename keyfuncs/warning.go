@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// warn logs a warning with its code, which package nethttp documents.
+// warn logs a warning with its code, which doc.go documents.
 func warn(code, text string, args ...any) {
 	slog.Default().Warn("keyfuncs: "+text, append([]any{"code", code}, args...)...)
 }

@@ -67,4 +67,9 @@
 // The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock
 // do not matter, except to a CalendarWindow, which reads the time of day: with Options.Clock, that
 // clock's.
+//
+// # Codes in the log
+//
+//	store-dropped  A hundred memorystores were made and dropped within an hour. A store that is made for each
+//	               request limits no user: make it and its limiters once, at start-up.
 package memorystore

@@ -98,4 +98,13 @@
 // followed. BenchmarkPick measures it. Limiters are made when a document is put in force, and those of
 // further time zones when they are first used. They go with their document, but for those that the next one
 // leaves as they are.
+//
+// # Codes in the log
+//
+//	plans-rejected    A document has an error, which says where. The one before stays in force. Correct it.
+//	                  Logged once for each document.
+//	plans-not-loaded  The source does not answer, or its file is missing. The document in force stays.
+//	                  Logged once until the source answers again.
+//	plan-unknown      The program gave a user a plan that the document does not have, and the default plan
+//	                  decides. Add the plan to the document. Logged once for each document.
 package plans

@@ -84,8 +84,7 @@
 // If one server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop
 // asking only that one. [Store.Part] tells them which server has a user's state.
 //
-// If the client panics while it opens a connection, its pool loses a slot: the log says so (code "redis-panic"), and
-// a new client helps. Use TLS across a network that you do not trust.
+// Use TLS across a network that you do not trust.
 //
 // # Keys
 //
@@ -98,8 +97,8 @@
 // not printable or have a meaning in a key are escaped as %XX. A user or action of more than
 // 128 bytes is replaced by ~ and its digest. So any two users have different keys.
 //
-// Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same name. The
-// log says so once (code "redis-shared-prefix"). Options.Secret keeps users' names out of Redis. Options.Tag
+// Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same name.
+// Options.Secret keeps users' names out of Redis. Options.Tag
 // has users of one organization in one slot, so that core.All decides about them in one step. A user whose tag
 // changes has new keys, and so the full quota again.
 //
@@ -130,7 +129,7 @@
 //	DB: +select
 //
 // With +info the store checks the eviction policy in Connect, after 100 answers and then at most every ten
-// minutes. It logs a warning if limits can be evicted (code "redis-evicts").
+// minutes. It logs a warning if limits can be evicted.
 //
 // Without persistence every user has the full quota again after a restart of Redis. For quotas of a day or a
 // month set appendonly yes: a crash then forgets about a second of actions.
@@ -147,9 +146,8 @@
 //
 //	go run github.com/tailcut/tailcut/core/redisstore/library | redis-cli -x FUNCTION LOAD
 //
-// Without that scripts run, and the log says so once (code "redis-no-library"). The store does not call a
-// library whose code is not its own (code "redis-foreign-library"). It looks every ten minutes, so give no
-// application +function|load on a server that others use.
+// Without that scripts run. The store does not call a library whose code is not its own. It looks every ten
+// minutes, so give no application +function|load on a server that others use.
 //
 // A library's name has a digest of its source, so programs of two versions work side by side. One of an old
 // version stays until you delete it:
@@ -178,6 +176,19 @@
 // advance (core.SourceLease). For each key it sends at most 40 commands in any second, or in 20 leases if that is
 // shorter. A Peek, a Status, a Surcharge, a turn of Wait, and core.All always ask Redis. Reset and Ban drop what this
 // Store holds; other processes may use theirs until their leases end. [Store.Leases] counts the units.
+//
+// # Codes in the log
+//
+//	redis-evicts           Redis has a bound on its memory and evicts keys: see "Server".
+//	redis-shared-prefix    Two applications have one Options.Prefix: see "Keys". Give each a prefix, or the same
+//	                       Options.App if that is wanted.
+//	prefix-colon           Options.Prefix ends in a colon, and the store adds one. Leave it out, unless there
+//	                       are keys of that name already.
+//	redis-no-library       The library of functions cannot be loaded, so scripts run.
+//	redis-foreign-library  Somebody has replaced the library, so scripts run. Find out who may use FUNCTION
+//	                       LOAD, and delete the library.
+//	redis-panic            The client panicked. If it was opening a connection, its pool has lost a slot. Fix the
+//	                       cause and create a new client. Logged at most once a minute.
 //
 // # Testing
 //

@@ -51,3 +51,14 @@ func TestTwoApplicationsUnderOnePrefix(t *testing.T) {
 		t.Errorf("it is kept for %s", ttl)
 	}
 }
+
+// A prefix that ends in a colon gives keys with two, and the log says so at start-up.
+func TestAPrefixWithItsOwnColonIsLogged(t *testing.T) {
+	for prefix, want := range map[string]int{"": 0, "shop": 0, "shop:eu": 0, "shop:": 1} {
+		b := logged(t)
+		redisstore.New(connect(t, &redis.Options{}), &redisstore.Options{Prefix: prefix})
+		if n := strings.Count(b.String(), "code=prefix-colon"); n != want {
+			t.Errorf("prefix %q: logged %d times, want %d: %s", prefix, n, want, b)
+		}
+	}
+}

@@ -86,9 +86,9 @@ func mountGin(a gatetest.App) http.Handler {
 	for _, rt := range a.Routes {
 		chain := []gin.HandlerFunc{func(c *gin.Context) { set(c.Writer.Header(), rt.Outside) }}
 		for _, l := range rt.Limits {
-			chain = append(chain, ginSkin.middleware(l))
+			chain = append(chain, ginFunctions.middleware(l))
 		}
-		chain = append(chain, func(c *gin.Context) { ginSkin.handle(c, rt) })
+		chain = append(chain, func(c *gin.Context) { ginFunctions.handle(c, rt) })
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Handle(rt.Method, path, chain...)
 		if rt.Method == "GET" { // the mux does it by itself
@@ -118,7 +118,7 @@ func dropped[C, T any](hook func(C, T) error) func(C, T) {
 
 func ginExchange(c *gin.Context) (http.ResponseWriter, *http.Request) { return c.Writer, c.Request }
 
-var ginSkin = skin[*gin.Context, gin.HandlerFunc]{
+var ginFunctions = functions[*gin.Context, gin.HandlerFunc]{
 	exchange: ginExchange,
 	from:     ginlimit.From, route: ginlimit.Route, by: ginlimit.By,
 	limit: ginlimit.Limit, limitAll: ginlimit.LimitAll, allow: ginlimit.Allow,
@@ -150,9 +150,9 @@ func mountEcho(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			chain = append(chain, echoSkin.middleware(l))
+			chain = append(chain, echoFunctions.middleware(l))
 		}
-		h := func(c echo.Context) error { echoSkin.handle(c, rt); return nil }
+		h := func(c echo.Context) error { echoFunctions.handle(c, rt); return nil }
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Add(rt.Method, path, h, chain...)
 		if rt.Method == "GET" {
@@ -170,7 +170,7 @@ func echoExchange(c echo.Context) (http.ResponseWriter, *http.Request) {
 	return c.Response(), c.Request()
 }
 
-var echoSkin = skin[echo.Context, echo.MiddlewareFunc]{
+var echoFunctions = functions[echo.Context, echo.MiddlewareFunc]{
 	exchange: echoExchange,
 	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
 	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,

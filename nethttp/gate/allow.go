@@ -22,13 +22,12 @@ import (
 // the headers of one response agree.
 func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, user, action string, cost int) core.Decision {
 	r, h := f.Request(c), f.Header(c)
-	outer := shownBy(h)
 	var limit *Config[C] // of the innermost Limit that has left a mark
 	if m := around[C](r.Context()); m != nil {
 		limit = m.config
 	}
-	cfg = cmp.Or(cfg, limit, &Config[C]{})
-	hs := headers{Headers: cmp.Or(limit, cfg).Headers}
+	cfg = cmp.Or(cfg, limit, &Config[C]{}) // answers; but the headers are those that are there, or else the Limit's, or else cfg's
+	outer, hs := shownBy(h), headers{Headers: cmp.Or(limit, cfg).Headers}
 	if outer.there {
 		hs.Headers = outer.headers
 	}

@@ -11,7 +11,7 @@ import (
 func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) {
 	if a.failure != nil && cfg.Fail != nil || a.failure == nil && cfg.Deny != nil {
 		var answered bool
-		if answered, err = own(f, cfg, c, a); answered {
+		if answered, err = callHook(f, cfg, c, a); answered {
 			return err
 		}
 	}
@@ -21,8 +21,8 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) 
 	return f.Answer(c, refusal(&a.told), err)
 }
 
-// own calls Deny or Fail, and reports whether they have answered.
-func own[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {
+// callHook calls Deny or Fail, and reports whether they have answered.
+func callHook[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {
 	c, w := f.Watch(c)
 	defer w.Restore()
 	if a.failure != nil {

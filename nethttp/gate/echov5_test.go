@@ -45,9 +45,9 @@ func mountEchoV5(a gatetest.App) http.Handler {
 			}
 		}}
 		for _, l := range rt.Limits {
-			chain = append(chain, echoV5Skin.middleware(l))
+			chain = append(chain, echoV5Functions.middleware(l))
 		}
-		h := func(c *echo.Context) error { echoV5Skin.handle(c, rt); return nil }
+		h := func(c *echo.Context) error { echoV5Functions.handle(c, rt); return nil }
 		path := strings.NewReplacer("{", ":", "}", "").Replace(rt.Path)
 		e.Add(rt.Method, path, h, chain...)
 		if rt.Method == "GET" {
@@ -65,7 +65,7 @@ func echoV5Exchange(c *echo.Context) (http.ResponseWriter, *http.Request) {
 	return c.Response(), c.Request()
 }
 
-var echoV5Skin = skin[*echo.Context, echo.MiddlewareFunc]{
+var echoV5Functions = functions[*echo.Context, echo.MiddlewareFunc]{
 	exchange: echoV5Exchange,
 	from:     echolimit.From, route: echolimit.Route, by: echolimit.By,
 	limit: echolimit.Limit, limitAll: echolimit.LimitAll, allow: echolimit.Allow,

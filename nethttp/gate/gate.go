@@ -113,9 +113,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
 	for _, s := range subjects {
-		if cfg.changes() {
-			s.Limiter = core.Must(s.Limiter.With(cfg.option()))
-		}
+		s.Limiter = core.Must(cfg.derived(s.Limiter))
 		g.subjects = append(g.subjects, mounted[C]{Subject: s})
 		limiters = append(limiters, s.Limiter)
 	}
@@ -133,10 +131,13 @@ func (cfg *Config[C]) changes() bool {
 	return cfg.FinalCost != nil || cfg.OnlyFailures != nil || cfg.Settle
 }
 
-// option is what a limiter needs if the cost may change.
-func (cfg *Config[C]) option() core.Option {
-	if cfg.OnlyFailures != nil {
-		return core.OnlyFailures{}
+// derived returns the limiter with what it needs if the cost may change.
+func (cfg *Config[C]) derived(l *core.Limiter) (*core.Limiter, error) {
+	switch {
+	case cfg.OnlyFailures != nil:
+		return l.With(core.OnlyFailures{})
+	case cfg.changes():
+		return l.With(core.Refundable{})
 	}
-	return core.Refundable{}
+	return l, nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -185,4 +186,70 @@ func number(t *testing.T, h http.Header, name string) int64 {
 func secondsUp(d time.Duration) int64 {
 	n := uint64(d) + uint64(time.Second) - 1
 	return int64(n / uint64(time.Second))
+}
+
+// What a handler does to the values of one response changes no other value and no other
+// response.
+func TestHeaderValuesAreNotShared(t *testing.T) {
+	two := func(s core.Store) *core.Limiter {
+		return core.Must(core.New(s, core.FixedWindow(5, time.Minute), core.FixedWindow(500, time.Hour)))
+	}
+	for _, c := range []struct {
+		name  string
+		store func() core.Store
+		cfg   nethttp.Config
+		user  string
+		n     int // headers of ours, but for Reset
+	}{
+		{"allowed", decides(allowed), nethttp.Config{}, "alice", 2},
+		{"allowed, with IETF", decides(allowed), nethttp.Config{Headers: gate.XRateLimitAndIETF}, "alice", 4},
+		{"allowed, with Keep", decides(allowed), nethttp.Config{Keep: true}, "alice", 2},
+		{"refused", decides(refusal), nethttp.Config{}, "alice", 4},
+		{"refused forever", decides(core.Decision{RetryAfter: core.Never}), nethttp.Config{}, "alice", 3},
+		{"refused, with IETF", decides(refusal), nethttp.Config{Headers: gate.XRateLimitAndIETF}, "alice", 6},
+		{"no answer", fails("boom"), nethttp.Config{Headers: gate.XRateLimitAndIETF}, "alice", 6},
+		{"no user", decides(allowed), nethttp.Config{}, "", 1},
+	} {
+		for _, ad := range adapters {
+			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
+				gatetest.Capture(t)
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: two(c.store()), Config: &c.cfg}}}}}.Filled())
+				ask := func() http.Header {
+					r := httptest.NewRequest("POST", "/replies/7", nil)
+					if c.user != "" {
+						r.Header.Set("X-User-ID", c.user)
+					}
+					w := httptest.NewRecorder()
+					h.ServeHTTP(w, r)
+					got := w.Header() // the very map, not the copy in a Result
+					delete(got, "Content-Type")
+					delete(got, "Content-Length")
+					delete(got, "X-Ratelimit-Reset") // another second
+					return got
+				}
+				first := ask()
+				want := first.Clone()
+				if n := len(want); n != c.n {
+					t.Fatalf("%d headers, want %d: %v", n, c.n, want)
+				}
+				for name := range first {
+					_ = append(first[name], "more")
+				}
+				for name := range first {
+					if !slices.Equal(first[name], want[name]) {
+						t.Errorf("after adding to others %s is %q, want %q", name, first[name], want[name])
+					}
+				}
+				for name := range first {
+					first[name][0] = "changed"
+				}
+				second := ask()
+				for name := range want {
+					if !slices.Equal(second[name], want[name]) {
+						t.Errorf("%s: %q, want %q", name, second[name], want[name])
+					}
+				}
+			})
+		}
+	}
 }

@@ -17,7 +17,7 @@ type mark[C any] struct {
 	config   *Config[C]
 	limiter  *core.Limiter
 	decision core.Decision // zero if the Limit has skipped the request
-	hold     *hold         // nil without core.InFlight
+	slot     *slot         // nil without core.InFlight
 }
 
 type markKey[C any] struct{}
@@ -26,8 +26,8 @@ func (m *mark[C]) Value(key any) any {
 	switch {
 	case key == (markKey[C]{}):
 		return m
-	case key == (holdKey{}) && m.hold != nil:
-		return m.hold
+	case key == (slotKey{}) && m.slot != nil:
+		return m.slot
 	}
 	return m.Context.Value(key)
 }

@@ -1,11 +1,19 @@
 package gate_test
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
+	"github.com/labstack/echo/v4"
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/echolimit"
+	"github.com/tailcut/tailcut/ginlimit"
+	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -42,3 +50,58 @@ func TestAWaitInWords(t *testing.T) {
 		}
 	}
 }
+
+// A middleware that compresses what is written has set Content-Encoding for the problem
+// too.
+func TestAProblemStaysCompressed(t *testing.T) {
+	for _, ad := range adapters {
+		t.Run(ad.Name, func(t *testing.T) {
+			h := ad.Mount(gatetest.App{Routes: reply(nil)(decides(refusal)())}.Filled())
+			w := httptest.NewRecorder()
+			w.Header().Set("Content-Encoding", "rot")
+			r := httptest.NewRequest("POST", "/replies/7", nil)
+			r.Header.Set("X-User-ID", "alice")
+			h.ServeHTTP(compresses{w}, r)
+			if got := w.Header().Get("Content-Encoding"); w.Code != 429 || got != "rot" || w.Body.Len() == 0 {
+				t.Errorf("%d, Content-Encoding %q, %s", w.Code, got, w.Body)
+			}
+		})
+	}
+}
+
+// So has one of the framework, which puts its writer inside the framework's.
+func TestAProblemStaysCompressedInAFramework(t *testing.T) {
+	limiter := core.Must(core.New(decides(refusal)(), core.FixedWindow(5, time.Minute)))
+	g := gin.New()
+	g.Use(func(c *gin.Context) {
+		c.Header("Content-Encoding", "rot")
+		c.Writer = ginCompresses{c.Writer}
+	}, ginlimit.Limit(limiter, ginlimit.From(keyfuncs.Everyone), ginlimit.Action("x")))
+	g.GET("/", func(*gin.Context) {})
+	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Response().Header().Set("Content-Encoding", "rot")
+			c.Response().Writer = compresses{c.Response().Writer}
+			return next(c)
+		}
+	}, echolimit.Limit(limiter, echolimit.From(keyfuncs.Everyone), echolimit.Action("x")))
+	e.GET("/", func(echo.Context) error { return nil })
+	for name, h := range map[string]http.Handler{"ginlimit": g, "echolimit": e, "echolimit/echov5": compressedEchoV5(limiter)} {
+		w := gatetest.Do(h, "GET", "/")
+		if got := w.Header().Get("Content-Encoding"); w.Code != 429 || got != "rot" || w.Body.Len() == 0 {
+			t.Errorf("%s: %d, Content-Encoding %q, %s", name, w.Code, got, w.Body)
+		}
+	}
+}
+
+type ginCompresses struct{ gin.ResponseWriter }
+
+// compresses stands for a writer that changes the body.
+type compresses struct{ http.ResponseWriter }
+
+func (c compresses) Write(b []byte) (int, error) { return c.ResponseWriter.Write(b) }
+
+func (c compresses) WriteString(s string) (int, error) { return io.WriteString(c.ResponseWriter, s) }
+
+func (c compresses) Unwrap() http.ResponseWriter { return c.ResponseWriter }

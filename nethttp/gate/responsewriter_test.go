@@ -9,10 +9,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
@@ -167,5 +170,37 @@ func TestWatchTellsTheStatus(t *testing.T) {
 	w.WriteHeader(500)
 	if status, begun := answered(); status != 500 || !begun {
 		t.Errorf("after a flush that is not supported: %d, begun %t", status, begun)
+	}
+}
+
+// What a Deny does to the connection without writing is not an answer; what it
+// flushes is.
+func TestDenyWithAResponseController(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		do   func(*http.ResponseController) error
+		want int
+	}{
+		{"a deadline is not an answer", func(rc *http.ResponseController) error { return rc.SetWriteDeadline(time.Now().Add(time.Hour)) }, 429},
+		{"a flush answers 200", (*http.ResponseController).Flush, 200},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, s := range gatetest.Serve(t) {
+				s.Mount(mountNetHTTP(gatetest.App{Routes: reply(&nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
+					if err := c.do(http.NewResponseController(w)); err != nil {
+						t.Error(err)
+					}
+				}})(decides(refusal)())}.Filled()))
+				resp, err := post(t, s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body) // until Deny has returned
+				resp.Body.Close()
+				if resp.StatusCode != c.want {
+					t.Errorf("%s: got %s, want %d", s.Proto, resp.Status, c.want)
+				}
+			}
+		})
 	}
 }

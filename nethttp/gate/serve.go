@@ -3,11 +3,9 @@ package gate
 // One request, from the key functions to the handlers or the answer.
 
 import (
-	"context"
 	"errors"
 	"hash/maphash"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -23,7 +21,7 @@ type attempt struct {
 	further []subject
 	cost    int
 	lease   time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
-	within  []*hold       // the slots that the request has already
+	reused  []*slot       // the slots that the request has already
 
 	decision core.Decision // zero if there is none
 	failure  *Failure      // why there is none
@@ -54,19 +52,15 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		a.failure.log(r.Context(), &g.failures)
 	}
 	outer := shownBy(h)
-	if a.within == nil {
+	if a.reused == nil {
 		g.warnTwice(&outer, &a)
 	} else {
 		g.warnEntered()
-		defer a.leave()
+		defer a.endReused()
 	}
 	a.tell(&g.headers.policy)
 	g.headers.write(h, &outer, &a)
-	if n := a.decision.Subject; n > 0 { // which counts no optional subject without a user
-		a.decision.Subject = a.further[n-1].index
-	} else if a.failure == nil {
-		a.decision.Subject = a.index
-	}
+	a.place()
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}
@@ -178,14 +172,11 @@ func (g *Gate[C]) picked(l *core.Limiter) (*pick, error) {
 	if p := at.Load(); p != nil && p.of == l {
 		return p, nil
 	}
-	p := &pick{of: l, limiter: l}
-	if g.config.changes() {
-		var err error
-		if p.limiter, err = l.With(g.config.option()); err != nil {
-			return nil, err
-		}
+	limiter, err := g.config.derived(l)
+	if err != nil {
+		return nil, err
 	}
-	p.policy = newPolicy([]*core.Limiter{p.limiter})
+	p := &pick{of: l, limiter: limiter, policy: newPolicy([]*core.Limiter{limiter})}
 	at.Store(p)
 	return p, nil
 }
@@ -199,76 +190,6 @@ func (g *Gate[C]) price(c C, a *attempt) bool {
 	a.asking = "cost"
 	a.cost, err = g.config.Cost(c)
 	return err == nil || a.fail(statusOf(err), err)
-}
-
-// charge charges the cost to all subjects, and waits for their turn for at most that long. enters says
-// that the request enters a Limit: it may have entered another one before.
-func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
-	a.asking = "store"
-	a.lease = a.limiter.Lease()
-	if wait == 0 && a.lease == 0 && a.further == nil {
-		var err error
-		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
-		a.answered(err)
-		return
-	}
-	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
-	for _, s := range a.further {
-		subjects = append(subjects, s.limiter.For(s.user, s.action).Cost(a.cost))
-		if its := s.limiter.Lease(); its != 0 && (a.lease == 0 || its < a.lease) {
-			a.lease = its
-		}
-	}
-	if enters && a.lease != 0 {
-		a.enter(ctx, subjects)
-	}
-	var err error
-	if wait == 0 {
-		a.decision, err = core.All(ctx, subjects...)
-	} else {
-		a.decision, err = core.WaitAll(ctx, wait, subjects...)
-	}
-	a.answered(err)
-}
-
-// answered takes the error of a decision.
-func (a *attempt) answered(err error) {
-	switch {
-	case err == nil || errors.Is(err, core.ErrRefused):
-	case errors.Is(err, core.ErrCost):
-		a.asking = "cost"
-		a.fail(http.StatusInternalServerError, err)
-	case errors.Is(err, core.ErrConfig): // core.New has not made the limiter
-		a.asking = "limiter"
-		a.fail(http.StatusInternalServerError, err)
-	default:
-		a.fail(http.StatusServiceUnavailable, err)
-	}
-}
-
-// enter has the subjects take no slot that the request has already, since it would wait for itself. These
-// slots stay taken until leave.
-func (a *attempt) enter(ctx context.Context, subjects []core.Subject) {
-	for h := heldIn(ctx); h != nil; h = h.outer {
-		if !h.use() {
-			continue
-		}
-		before := slices.Clone(subjects)
-		for i := range subjects {
-			subjects[i] = subjects[i].Within(h.limiter, h.decision)
-		}
-		if slices.Equal(before, subjects) {
-			h.end()
-		} else {
-			a.within = append(a.within, h)
-		}
-	}
-}
-
-func (a *attempt) leave() {
-	for _, h := range a.within {
-		h.end()
-	}
 }
 
 // fail records why there is no decision. It returns false, for a caller that stops then.
@@ -292,15 +213,15 @@ func (a *attempt) caught() {
 // further out: the headers tell Allow of a plain limit.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
-	var h *hold
+	var s *slot
 	if decided && a.lease != 0 {
-		h = g.hold(ctx, a)
-		defer h.end()
+		s = g.keepSlot(ctx, a)
+		defer s.end()
 	}
-	if decided && h == nil && !g.config.marks() && around[C](ctx) == nil {
+	if decided && s == nil && !g.config.marks() && around[C](ctx) == nil {
 		return next(c)
 	}
-	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, h})
+	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, s})
 	defer giveBack(r, inner)
 	if decided && (g.config.FinalCost != nil || g.config.OnlyFailures != nil) {
 		return g.run(c, inner, a, next)

@@ -16,11 +16,11 @@ type waiting struct {
 func (w *waiting) enter(user, action string, places int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	own := [2]string{user, action}
-	if w.of[own] >= places-w.all {
+	key := [2]string{user, action}
+	if w.of[key] >= places-w.all {
 		return false
 	}
-	w.of[own]++
+	w.of[key]++
 	w.all++
 	return true
 }
@@ -28,9 +28,9 @@ func (w *waiting) enter(user, action string, places int) bool {
 func (w *waiting) leave(user, action string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	own := [2]string{user, action}
+	key := [2]string{user, action}
 	w.all--
-	if w.of[own]--; w.of[own] == 0 {
-		delete(w.of, own)
+	if w.of[key]--; w.of[key] == 0 {
+		delete(w.of, key)
 	}
 }

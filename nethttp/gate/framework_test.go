@@ -12,8 +12,8 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
-// A skin is an adapter: C is the framework's request, and M its middleware.
-type skin[C, M any] struct {
+// functions are those of an adapter: C is the framework's request, and M its middleware.
+type functions[C, M any] struct {
 	exchange func(C) (http.ResponseWriter, *http.Request)
 	from     func(keyfuncs.Func) func(C) (string, error)
 	route    func(C) (string, error)
@@ -35,22 +35,22 @@ type limits[C, M any] interface {
 }
 
 // middleware makes a Limit of a Route.
-func (s skin[C, M]) middleware(l gatetest.Limit) M {
-	limit, limitAll := s.limit, s.limitAll
+func (f functions[C, M]) middleware(l gatetest.Limit) M {
+	limit, limitAll := f.limit, f.limitAll
 	if l.Config != nil {
-		cfg := s.config(*l.Config)
+		cfg := f.config(*l.Config)
 		limit, limitAll = cfg.Limit, cfg.LimitAll
 	}
-	user, action := s.from(l.User), s.from(l.Action)
+	user, action := f.from(l.User), f.from(l.Action)
 	if l.Routed {
-		action = s.route
+		action = f.route
 	}
 	if l.And == nil {
 		return limit(l.Limiter, user, action)
 	}
-	subjects := []gate.Subject[C]{guests(l, s.by(l.Limiter, user, action))}
+	subjects := []gate.Subject[C]{guests(l, f.by(l.Limiter, user, action))}
 	for _, o := range l.And {
-		subjects = append(subjects, guests(o, s.by(o.Limiter, s.from(o.User), s.from(o.Action))))
+		subjects = append(subjects, guests(o, f.by(o.Limiter, f.from(o.User), f.from(o.Action))))
 	}
 	return limitAll(subjects...)
 }
@@ -64,27 +64,27 @@ func guests[C any](l gatetest.Limit, s gate.Subject[C]) gate.Subject[C] {
 }
 
 // handle is the handler of a Route.
-func (s skin[C, M]) handle(c C, rt gatetest.Route) {
+func (f functions[C, M]) handle(c C, rt gatetest.Route) {
 	for _, in := range rt.Inside {
-		allow := s.allow
+		allow := f.allow
 		if in.Config != nil {
-			allow = s.config(*in.Config).Allow
+			allow = f.config(*in.Config).Allow
 		}
 		d := allow(c, in.Limiter, in.User, in.Action, in.Cost)
 		if in.Decided(d); !d.Allowed && !in.Ignored {
 			return
 		}
 	}
-	w, r := s.exchange(c)
+	w, r := f.exchange(c)
 	if rt.Settles != nil {
-		rt.Settles(w, r, func(actual int) error { return s.settle(c, actual) })
+		rt.Settles(w, r, func(actual int) error { return f.settle(c, actual) })
 		return
 	}
 	if rt.Holds != nil {
-		rt.Holds(w, r, func() func() { return s.hold(c) })
+		rt.Holds(w, r, func() func() { return f.hold(c) })
 		return
 	}
-	rt.Handler(w, r, func() (core.Decision, bool) { return s.decision(c) })
+	rt.Handler(w, r, func() (core.Decision, bool) { return f.decision(c) })
 }
 
 // lifted makes cfg the Config of a framework whose requests are C.

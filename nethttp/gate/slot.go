@@ -1,0 +1,195 @@
+package gate
+
+// The slot that a request has taken of core.InFlight. It is renewed while it has users: the handlers, what
+// has called Hold, and the same request where it enters a limit again. The last one releases it.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+)
+
+const (
+	// askAgain is the pause after a renewal or a release that has failed.
+	askAgain = time.Second
+
+	// maxReleases bounds the releases of the process that are tried again. Each of them keeps a
+	// request in memory. A slot beyond them is free when its lease ends.
+	maxReleases = 10_000
+)
+
+// releases counts the releases that are tried again.
+var releases atomic.Int32
+
+// A slot is what a request has taken: of one limit with InFlight, or of several that were decided together.
+// A timer renews it, so that no goroutine waits.
+type slot struct {
+	attempt
+	ctx    context.Context // of the request, without its end
+	failed *rarely         // logs that a renewal or a release has failed
+	outer  *slot           // of a limit further out
+
+	mu       sync.Mutex
+	timer    *time.Timer
+	since    time.Time // no lease has begun later
+	renewing bool      // a renewal is under way
+	users    int
+}
+
+// keepSlot begins to keep the slot of an attempt that is allowed.
+func (g *Gate[C]) keepSlot(ctx context.Context, a *attempt) *slot {
+	s := &slot{attempt: *a, ctx: context.WithoutCancel(ctx), failed: &g.unreleased, outer: slotIn(ctx), since: time.Now(), users: 1}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(s.lease/3, s.renew)
+	return s
+}
+
+type slotKey struct{}
+
+// slotIn returns the innermost slot of the request whose context is ctx, or nil.
+func slotIn(ctx context.Context) *slot {
+	s, _ := ctx.Value(slotKey{}).(*slot)
+	return s
+}
+
+// Hold is an adapter's function Hold: see nethttp.Hold.
+func Hold(r *http.Request) (release func()) {
+	var slots []*slot
+	for s := slotIn(r.Context()); s != nil; s = s.outer {
+		if s.use() {
+			slots = append(slots, s)
+		} else if s.failed.now() {
+			slog.Default().Error(s.adapter + ": Hold was called after the handler had returned, and the slot is free already; call it before")
+		}
+	}
+	t := &ticket{slots: slots}
+	if slots != nil {
+		t.lost = runtime.AddCleanup(t, lose, slots)
+	}
+	return t.release
+}
+
+// A ticket is a call of Hold.
+type ticket struct {
+	slots []*slot
+	once  sync.Once
+	lost  runtime.Cleanup
+}
+
+func (t *ticket) release() {
+	t.once.Do(func() {
+		t.lost.Stop()
+		for _, s := range t.slots {
+			s.end()
+		}
+	})
+}
+
+// lose is for slots whose release nobody can call any more: they would be renewed as long as the process lives.
+func lose(slots []*slot) {
+	if s := slots[0]; s.failed.now() {
+		slog.Default().Error(s.adapter + ": a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case")
+	}
+	go func() { // the store may take its time
+		for _, s := range slots {
+			s.end()
+		}
+	}()
+}
+
+// use counts another user of the slot, unless it is released.
+func (s *slot) use() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users == 0 {
+		return false
+	}
+	s.users++
+	return true
+}
+
+// renew renews the lease, and sets the timer for the next time.
+func (s *slot) renew() {
+	s.mu.Lock()
+	if s.users == 0 {
+		s.mu.Unlock()
+		return
+	}
+	s.renewing = true
+	s.mu.Unlock()
+
+	err := s.ask((*core.Limiter).Renew)
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewing = false
+	now := time.Now()
+	renewed := err == nil || errors.Is(err, core.ErrLeaseEnded) // of one slot; another one was renewed, if there are several
+	if renewed {
+		s.since = now
+	}
+	switch {
+	case s.users == 0:
+		s.finish()
+	case renewed:
+		s.timer.Reset(s.lease / 3)
+	case now.Sub(s.since) < s.longest(): // otherwise there is nothing left to renew
+		s.timer.Reset(min(askAgain, s.lease/3))
+	}
+}
+
+// end counts one user less. The last one releases the slot. If a renewal is under way, that one releases
+// it afterwards: to wait for both would delay the response by two timeouts of the store.
+func (s *slot) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users > 0 {
+		return
+	}
+	s.timer.Stop()
+	if !s.renewing {
+		s.finish()
+	}
+}
+
+// finish releases the slot. If the store fails, it tries again until the lease has ended.
+func (s *slot) finish() {
+	if s.ask((*core.Limiter).Release) == nil || time.Since(s.since) >= s.longest() {
+		return
+	}
+	if releases.Add(1) > maxReleases {
+		releases.Add(-1)
+		return
+	}
+	time.AfterFunc(askAgain, func() {
+		releases.Add(-1)
+		s.finish()
+	})
+}
+
+// longest is the longest lease.
+func (s *slot) longest() time.Duration {
+	longest := s.lease
+	for _, of := range s.subjects() {
+		for _, l := range of.limiter.Limits() {
+			if l.Rule().TakesSlots() {
+				longest = max(longest, l.Period())
+			}
+		}
+	}
+	return longest
+}
+
+// ask asks the store, and logs its error.
+func (s *slot) ask(do func(*core.Limiter, context.Context, core.Decision) error) (err error) {
+	defer s.failed.log(s.adapter, ": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", &err)
+	return do(s.limiter, s.ctx, s.decision)
+}
