@@ -149,12 +149,15 @@ func (r *Rule) after(owed Span, cost int64, mode Mode) Span {
 	return next
 }
 
-// deepest is the most debt that ModeOwe leaves: two quotas, and what the Lua function read can reply.
+// mostDebt is what the Lua function read can reply.
+const mostDebt = 1<<52 - 1
+
+// deepest is the most debt that ModeOwe leaves: two quotas, and no more than mostDebt.
 func (r *Rule) deepest() Span {
-	if most := r.Burst.add(r.Burst, r.Parts); most.Whole < 1<<52 {
+	if most := r.Burst.add(r.Burst, r.Parts); most.Whole <= mostDebt {
 		return most
 	}
-	return Span{1<<52 - 1, 0}
+	return Span{mostDebt, 0}
 }
 
 func (*meter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {

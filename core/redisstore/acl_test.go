@@ -13,7 +13,6 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
-	"github.com/tailcut/tailcut/core/storetest"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
@@ -125,10 +124,6 @@ func TestDocumentedUser(t *testing.T) {
 	if err := everything(t, store, clock); err != nil {
 		t.Fatal(err)
 	}
-	storetest.Rules(t, func(t testing.TB) storetest.Fixture {
-		server.Do("FLUSHALL")
-		return storetest.Fixture{Store: store, Advance: clock.Advance, Now: clock.Now}
-	})
 
 	for _, line := range [][]any{
 		{"keys", "*"}, {"scan", 0}, {"config", "get", "*"}, {"flushall"}, {"info"}, {"script", "flush"}, {"monitor"}, {"acl", "list"},

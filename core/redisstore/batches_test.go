@@ -2,12 +2,17 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
@@ -319,5 +324,148 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 		if err != nil || !slices.Equal(values[3:], whole) {
 			t.Errorf("a peek after them: %v, and alone %v, %v", values[3:], whole, err)
 		}
+	}
+}
+
+// Who queues behind others does not wait for their answers from far away.
+func TestManyCallsOverASlowNetwork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const away = 30 * time.Millisecond
+		answer := errors.New("an answer")
+		rdb, hangUp := mute()
+		defer hangUp()
+		rdb.AddHook(before(func(redis.Cmder) error { time.Sleep(away); return answer }))
+		for _, n := range []int{1, 3, 8, 2000} {
+			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
+			begun := time.Now()
+			together(n, func(i int) {
+				if _, err := lim.Allow(t.Context(), fmt.Sprint(user, i), action); !errors.Is(err, answer) {
+					t.Errorf("%d of %d: %v", i, n, err)
+				}
+			})
+			if took := time.Since(begun); took > away*3/2 {
+				t.Errorf("%d at once took %s", n, took)
+			}
+		}
+	})
+}
+
+// So many calls wait that there is no room for another. Those who leave make room at once.
+func TestBusy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		rdb, hangUp := mute()
+		store := redisstore.New(rdb, &redisstore.Options{Timeout: time.Second})
+		lim := core.Must(core.New(store, plenty))
+		ctx, leave := context.WithCancel(t.Context())
+		for range 8192 {
+			go func() {
+				if _, err := lim.Allow(ctx, user, action); err != context.Canceled {
+					t.Errorf("%v, not the caller's own", err)
+				}
+			}()
+		}
+		synctest.Wait()
+		if n, _ := store.Calls(); n != 8192 {
+			t.Errorf("%d wait", n)
+		}
+		for range 100 {
+			d, err := lim.Allow(t.Context(), user, action)
+			if !errors.Is(err, redisstore.ErrBusy) || d != (core.Decision{}) {
+				t.Fatalf("%+v, %v; not ErrBusy", d, err)
+			}
+			discreet(t, err)
+		}
+		leave()
+		synctest.Wait()
+		if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(10 * time.Second)
+		hangUp()
+	})
+}
+
+// A run of the script is bounded by its work: dear charges do not pile up in one, as
+// cheap ones do.
+func TestCostlyChargesDoNotPileUp(t *testing.T) {
+	server, proxy := proxied(t)
+	store := reliable(t, proxy.Addr)
+	lim := core.Must(core.New(store, core.SlidingWindow(10_000, time.Hour)))
+	fullest := func(cost int) (most int) {
+		proxy.Commands()
+		together(60, func(i int) {
+			if _, err := lim.AllowN(t.Context(), fmt.Sprint("user", i), fmt.Sprint(cost), cost); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, c := range proxy.Commands() {
+			if c[0] == "fcall" {
+				n, _ := strconv.Atoi(c[2])
+				most = max(most, n)
+			}
+		}
+		server.Do("FLUSHALL")
+		return most
+	}
+	within(t, "cheap charges go together", func() bool { return fullest(1) > 10 })
+	if n := fullest(5000); n != 1 {
+		t.Errorf("%d charges of 5,000 units each were in one run", n)
+	}
+}
+
+// shared is how many charges, of so many limits each, were in the fullest run of the
+// script that had key in it.
+func shared(commands [][]string, key string, limits int) (most int) {
+	for _, c := range commands {
+		if slices.Contains(c, key) {
+			n := 0
+			_, _ = fmt.Sscan(c[2], &n)
+			n /= limits
+			for _, repeats := range strings.Split(c[len(c)-1], "*")[1:] {
+				_, times, _ := strings.Cut(repeats, ":")
+				again, _ := strconv.Atoi(times)
+				n += again
+			}
+			most = max(most, n)
+		}
+	}
+	return most
+}
+
+// A user who is many times in one run is decided each time after the last.
+func TestSameUserManyTimesInARun(t *testing.T) {
+	noLeak(t)
+	_, proxy := proxied(t)
+	store := reliable(t, proxy.Addr)
+	sets := [][]core.Limit{kinds}
+	for _, l := range kinds {
+		sets = append(sets, []core.Limit{l})
+	}
+	for s, set := range sets {
+		lim := core.Must(core.New(store, set...))
+		round := 0
+		within(t, "he is many times in a run", func() bool {
+			round++
+			who := fmt.Sprint(user, s, " ", round)
+			proxy.Commands()
+			var mu sync.Mutex
+			var left []int
+			together(64, func(int) {
+				d, err := lim.Allow(t.Context(), who, action)
+				if err != nil {
+					t.Error(err)
+				}
+				if d.Allowed {
+					mu.Lock()
+					defer mu.Unlock()
+					left = append(left, d.Remaining)
+				}
+			})
+			slices.Sort(left)
+			if !slices.Equal(left, []int{0, 1, 2, 3, 4}) {
+				t.Errorf("%v: those who passed have %v left", set, left)
+			}
+			return t.Failed() || shared(proxy.Commands(), store.Key(who, action, set[0]), len(set)) > 5
+		})
 	}
 }

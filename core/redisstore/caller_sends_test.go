@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -61,51 +62,6 @@ func TestACallerThatSendsIsToldOfARefusedConnection(t *testing.T) {
 	}
 }
 
-// A client without deadlines at its socket cannot keep the timeout.
-func TestTimeoutHoldsWithoutDeadlines(t *testing.T) {
-	for _, o := range []redis.Options{{ReadTimeout: -2}, {ReadTimeout: -2, WriteTimeout: -1}, {ReadTimeout: -1}} {
-		server := redistest.Start(t)
-		o.Addr, o.ContextTimeoutEnabled = server.Addr, true
-		lim := core.Must(core.New(redisstore.New(connect(t, &o), nil), kinds[0]))
-		within(t, "it answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
-		server.Pause()
-		answered := make(chan error, 1)
-		go func() {
-			_, err := lim.Allow(t.Context(), user, action)
-			answered <- err
-		}()
-		select {
-		case err := <-answered:
-			if !errors.Is(err, redisstore.ErrTimeout) {
-				t.Errorf("%v, not ErrTimeout", err)
-			}
-		case <-time.After(slack):
-			t.Errorf("ReadTimeout %d: no answer", o.ReadTimeout)
-		}
-		server.Resume()
-	}
-}
-
-// ErrTimeout says how long the store has waited, unless the client gave up before.
-func TestWhoseTimeoutItWas(t *testing.T) {
-	for _, heeds := range []bool{false, true} {
-		for timeout, text := range map[time.Duration]string{
-			100 * time.Millisecond: "redisstore: no answer within the timeout of 100ms",
-			patient:                "redisstore: no answer within the timeout",
-		} {
-			server := redistest.Start(t)
-			rdb := connect(t, &redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds, ReadTimeout: 200 * time.Millisecond})
-			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: timeout}), kinds[0]))
-			within(t, "it answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
-			server.Pause()
-			if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) || err.Error() != text {
-				t.Errorf("%v, not %s", err, text)
-			}
-			server.Resume()
-		}
-	}
-}
-
 // A connection could not be opened, the server answers again, is demoted, so that the client
 // closes its connection, and then its address answers nothing.
 func TestACallerThatSendsDoesNotProbe(t *testing.T) {
@@ -141,5 +97,40 @@ func TestACallerThatSendsDoesNotProbe(t *testing.T) {
 	}
 	if took := time.Since(start); took > slack {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// Where the client heeds deadlines and nothing is under way, the caller sends its call
+// itself: it leaves with the answer, though its context was canceled meanwhile. What comes
+// meanwhile is sent by others.
+func TestCallerSendsItself(t *testing.T) {
+	noLeak(t)
+	server, proxy := proxied(t)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})
+	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
+	lim := core.Must(core.New(store, plenty))
+	if _, err := lim.Peek(t.Context(), user, action); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 20 {
+		idle(t, store)
+		ctx, cancel := context.WithCancel(t.Context())
+		proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
+			proxy.Spoil(nil)
+			cancel()
+			together(3, func(j int) {
+				if d, err := lim.Allow(t.Context(), fmt.Sprint("another", i, j), action); err != nil || !d.Allowed {
+					t.Errorf("meanwhile: %+v, %v", d, err)
+				}
+			})
+			return reply, false
+		})
+		if d, err := lim.Allow(ctx, user, action); err != nil || d.Remaining != plenty.Quota()-i-1 {
+			t.Errorf("%+v, %v", d, err)
+		}
+		cancel()
+	}
+	if n := charged(t, reliable(t, server.Addr), user, plenty); n != 20 {
+		t.Errorf("%d are charged", n)
 	}
 }

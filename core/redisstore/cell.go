@@ -13,12 +13,8 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// Accept returns an error to core.New if the store cannot serve a limiter of these limits.
-// Only with Options.CLThrottle are there such limiters.
-func (s *Store) Accept(limits []core.Limit) error {
-	if !s.options.CLThrottle {
-		return nil
-	}
+// acceptCell returns an error if CL.THROTTLE cannot serve a limiter of these limits.
+func acceptCell(limits []core.Limit) error {
 	if len(limits) != 1 {
 		return fmt.Errorf("redisstore: CLThrottle serves limiters of one limit, not of %d", len(limits))
 	}

@@ -14,15 +14,29 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 
-func TestMiniredisConforms(t *testing.T) { storetest.Run(t, mini) }
+// Without -short a real Redis is asked all that miniredis is not.
+func TestMiniredisConforms(t *testing.T) {
+	suite := storetest.Trace
+	if testing.Short() {
+		suite = storetest.Run
+	}
+	suite(t, func(t testing.TB) storetest.Fixture {
+		w := miniWorld(t, 3)
+		return storetest.Fixture{Store: w.store, Advance: w.advance, Now: func() time.Time { return time.UnixMicro(w.now).UTC() }, Traces: 30}
+	})
+}
 
-// One server serves the whole suite, each subtest in a key space of its own.
+// One server serves the whole suite, each subtest in a key space of its own: by functions and the newer
+// protocol, and by scripts and the older one.
 func TestRealRedisConforms(t *testing.T) {
-	for name, scripts := range map[string]bool{"functions": false, "scripts": true} {
+	for name, scripts := range map[string]bool{"functions, RESP3": false, "scripts, RESP2": true} {
 		t.Run(name, func(t *testing.T) {
 			server, clock := redistest.StartAt(t, epoch)
-			rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
-			t.Cleanup(func() { _ = rdb.Close() })
+			login := &redis.Options{Addr: server.Addr}
+			if scripts {
+				login.Protocol = 2
+			}
+			rdb := connect(t, login)
 			options := &redisstore.Options{Timeout: patient, NoFunctions: scripts}
 			storetest.Run(t, func(t testing.TB) storetest.Fixture {
 				server.Do("FLUSHALL")
@@ -34,18 +48,6 @@ func TestRealRedisConforms(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestRESP2Conforms(t *testing.T) {
-	server, clock := redistest.StartAt(t, epoch)
-	rdb := connect(t, &redis.Options{Addr: server.Addr, Protocol: 2})
-	open := func(t testing.TB) storetest.Fixture {
-		server.Do("FLUSHALL")
-		store, advance := follow(redisstore.New(rdb, &redisstore.Options{Timeout: patient}), clock.Now, clock.Advance)
-		return storetest.Fixture{Store: store, Advance: advance, Now: clock.Now, Traces: 30}
-	}
-	storetest.Rules(t, open)
-	storetest.Trace(t, open)
 }
 
 // Nothing depends on how a network cuts replies, or on when they come.

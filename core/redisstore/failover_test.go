@@ -128,3 +128,61 @@ func TestTooFewReplicas(t *testing.T) {
 		}
 	}
 }
+
+// What the server did not run it may be sent again: a cluster's redirections.
+func TestRedirection(t *testing.T) {
+	server, proxy := proxied(t)
+	direct := reliable(t, server.Addr)
+	for _, word := range []string{"MOVED", "ASK"} {
+		t.Run(word, func(t *testing.T) {
+			rdb := clients[3].open(proxy.Addr)
+			defer rdb.Close()
+			lim := core.Must(core.New(ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient})), kinds[0]))
+			var asked atomic.Bool
+			proxy.Answer(func(command []string) []byte {
+				switch {
+				case command[0] == "asking":
+					return []byte("+OK\r\n")
+				case command[0] == "fcall" && asked.CompareAndSwap(false, true):
+					return fmt.Appendf(nil, "-%s 1 %s\r\n", word, proxy.Addr)
+				}
+				return nil
+			})
+			defer proxy.Answer(nil)
+			d, err := lim.Allow(t.Context(), user+word, action)
+			if err != nil || !d.Allowed || !asked.Load() {
+				t.Errorf("%+v, %v", d, err)
+			}
+			if n := charged(t, direct, user+word, kinds[0]); n != 1 {
+				t.Errorf("%d are charged", n)
+			}
+		})
+	}
+}
+
+// A Cluster's client repeats a command that a replica has refused. Nothing was written.
+func TestAReplicaChargesNothing(t *testing.T) {
+	server, proxy := proxied(t)
+	rdb := clients[3].open(proxy.Addr)
+	defer rdb.Close()
+	store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient}))
+	direct := reliable(t, server.Addr)
+	if _, err := core.Must(core.New(store, kinds...)).Allow(t.Context(), user, action); err != nil {
+		t.Fatal(err)
+	}
+	server.Do("REPLICAOF", "127.0.0.1", "1")
+	for _, l := range kinds {
+		proxy.Commands()
+		refusedBy(t, store, "READONLY", l)
+		refusedBy(t, store, "READONLY", append([]core.Limit{l.Named("first")}, kinds...)...)
+		if got := strings.Count(names(proxy.Commands()), "fcall"); got < 4 {
+			t.Errorf("%s: sent %d times: the client repeats nothing", l, got)
+		}
+	}
+	server.Do("REPLICAOF", "NO", "ONE")
+	for _, l := range kinds {
+		if n := charged(t, direct, user, l); n != 1 {
+			t.Errorf("%s: %d are charged, not 1", l, n)
+		}
+	}
+}

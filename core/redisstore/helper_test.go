@@ -2,7 +2,9 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -294,3 +296,69 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	runtime.GC()
 	runtime.GC()
 }
+
+var plenty = core.FixedWindow(1_000_000, time.Hour)
+
+// mute is a client of a server that hears and says nothing.
+func mute() (rdb *redis.Client, hangUp func()) {
+	var mu sync.Mutex
+	var ends []net.Conn
+	rdb = redis.NewClient(&redis.Options{
+		Addr: closed, ContextTimeoutEnabled: true,
+		PoolSize: 10_000, // who waits for a connection has a timer of another bubble
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, server) }()
+			mu.Lock()
+			defer mu.Unlock()
+			ends = append(ends, client, server)
+			return client, nil
+		},
+	})
+	return rdb, func() {
+		_ = rdb.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range ends {
+			_ = c.Close()
+		}
+	}
+}
+
+// clients are those a Store may be given, with default options but for the one named.
+var clients = []struct {
+	name string
+	open func(addr string) redis.UniversalClient
+}{
+	{"Client", func(addr string) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: addr}) }},
+	{"RESP2", func(addr string) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: addr, Protocol: 2})
+	}},
+	{"ContextTimeoutEnabled", func(addr string) redis.UniversalClient {
+		return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	}},
+	{"ClusterClient", func(addr string) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
+		}})
+	}},
+	{"Ring", func(addr string) redis.UniversalClient {
+		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": addr}})
+	}},
+	{"AutoPipeline", func(addr string) redis.UniversalClient {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		ap, err := rdb.AutoPipeline()
+		if err != nil {
+			panic(err)
+		}
+		return autoPipeline{ap, rdb}
+	}},
+}
+
+// autoPipeline closes its client as well.
+type autoPipeline struct {
+	redis.UniversalClient
+	rdb *redis.Client
+}
+
+func (a autoPipeline) Close() error { return errors.Join(a.UniversalClient.Close(), a.rdb.Close()) }

@@ -40,8 +40,8 @@ func (s *Store) keys(c *core.Charge) []string {
 
 // appendKeys appends the keys of a user's limits for an action.
 func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
-	var few [128]byte
-	b := s.appendUser(few[:0], user)
+	var buf [128]byte
+	b := s.appendUser(buf[:0], user)
 	own := len(b)
 	b = append(appendPart(b, action), ':')
 	shared := len(b)
@@ -134,10 +134,10 @@ var plainASCII = func() (set [utf8.RuneSelf]bool) {
 
 // hashString hashes a string of any length without a copy of it.
 func hashString(h hash.Hash, s string) {
-	var few [512]byte
+	var buf [512]byte
 	for len(s) > 0 {
-		n := copy(few[:], s)
-		h.Write(few[:n])
+		n := copy(buf[:], s)
+		h.Write(buf[:n])
 		s = s[n:]
 	}
 }

@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"encoding/hex"
-	"fmt"
 	"regexp"
 	"runtime"
 	"strings"
@@ -158,49 +157,6 @@ func FuzzKey(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestOptions(t *testing.T) {
-	rdb := connect(t, &redis.Options{Addr: closed})
-	for _, tc := range []struct {
-		opts *redisstore.Options
-		want string // what the sentence names
-	}{
-		{&redisstore.Options{Prefix: "a{b"}, `"a{b"`},
-		{&redisstore.Options{Prefix: "{}"}, "letters"},
-		{&redisstore.Options{Prefix: "a b"}, `"a b"`},
-		{&redisstore.Options{Prefix: "é"}, "letters"},
-		{&redisstore.Options{Prefix: "a\n"}, "letters"},
-		{&redisstore.Options{Prefix: "*"}, "letters"},
-		{&redisstore.Options{Prefix: strings.Repeat("a", 65)}, "64"},
-		{&redisstore.Options{Timeout: -1}, "1ms"},
-		{&redisstore.Options{Timeout: time.Millisecond - 1}, "999.999µs"},
-		{&redisstore.Options{Timeout: time.Minute + 1}, "1m0s"},
-	} {
-		func() {
-			defer func() {
-				say := fmt.Sprint(recover())
-				if !strings.HasPrefix(say, "redisstore: New: ") || !strings.Contains(say, tc.want) {
-					t.Errorf("%+v: %s", tc.opts, say)
-				}
-			}()
-			redisstore.New(rdb, tc.opts)
-			t.Errorf("%+v is taken", tc.opts)
-		}()
-	}
-	for _, o := range []redisstore.Options{
-		{}, {Prefix: strings.Repeat("a", 64)}, {Prefix: "aZ09._-:"}, {Timeout: time.Millisecond}, {Timeout: time.Minute},
-	} {
-		redisstore.New(rdb, &o)
-	}
-	func() {
-		defer func() {
-			if say := fmt.Sprint(recover()); !strings.Contains(say, "redis.NewClient") {
-				t.Errorf("no client: %s", say)
-			}
-		}()
-		redisstore.New(nil, nil)
-	}()
 }
 
 // With a Secret Redis learns no user, and another Secret has other keys.

@@ -116,7 +116,7 @@ func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	w := s.way(s.batches.Server(key))
 	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
-		go s.batches.Ask(key, func(send batch.Send) error { return s.find(send, w) })
+		go s.batches.Ask(key, func(send batch.Send) error { return s.findWay(send, w) })
 	}
 	if w.functions.Load() {
 		args[0], args[1] = "fcall", p.function
@@ -141,8 +141,8 @@ func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	return reply, err
 }
 
-// find finds out how a server runs programs. It charges nothing: it runs take without a key.
-func (s *Store) find(send batch.Send, w *way) error {
+// findWay finds out how a server runs programs. It charges nothing: it runs take without a key.
+func (s *Store) findWay(send batch.Send, w *way) error {
 	lacks, wait := errNoFunctions, findFunctions
 	if !s.options.NoFunctions {
 		lacks = s.findLibrary(send, w)

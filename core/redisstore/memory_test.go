@@ -111,7 +111,7 @@ func TestRingDoesNotGrow(t *testing.T) {
 
 // A long ring is copied for nobody's action, so it shrinks only when few of its actions count.
 func TestALongRingShrinksWhenItIsShort(t *testing.T) {
-	w := realWorld(t, 4)
+	w := realWorld(t, 3)
 	l := core.MovingWindow(2_100_000, time.Second)
 	lim := core.Must(core.New(w.store, l))
 	act := func(n int) (bytes int64) {

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -178,10 +179,13 @@ func TestLostRepliesAreAShortOutage(t *testing.T) {
 // says how many outages.
 func TestFailuresToConnectAreFew(t *testing.T) {
 	server := redistest.Start(t)
+	poolSizes := []int{4, 10}
 	outages, _ := strconv.Atoi(os.Getenv("TAILCUT_OUTAGES"))
-	outages = max(outages, 8)
+	if outages == 0 { // a failure after each of them would be too many
+		outages, poolSizes = 8, poolSizes[:1]
+	}
 	logged(t)
-	for _, poolSize := range []int{4, 10} {
+	for _, poolSize := range poolSizes {
 		const dialTimeout, retries = time.Hour, 5
 		var attempts atomic.Int64 // of the client
 		rdb := connect(t, &redis.Options{
@@ -216,5 +220,48 @@ func TestFailuresToConnectAreFew(t *testing.T) {
 		if failures := int(attempts.Load()) / retries; failures > 2*outages {
 			t.Errorf("the client failed to connect %d times in %d outages", failures, outages)
 		}
+	}
+}
+
+func TestStoppedServer(t *testing.T) {
+	noLeak(t)
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	const timeout = 50 * time.Millisecond
+	store := redisstore.New(rdb, nil)
+	l := core.MovingWindow(1000, time.Hour)
+	lim := core.Must(core.New(store, l))
+	within(t, "the client is connected", func() bool {
+		_, err := lim.Peek(t.Context(), user, action)
+		return err == nil
+	})
+	server.Pause()
+	resumed := false
+	defer func() {
+		if !resumed {
+			server.Resume()
+		}
+	}()
+	const callers = 60
+	together(callers, func(int) {
+		start := time.Now()
+		d, err := lim.Allow(t.Context(), user, action)
+		if took := time.Since(start); took > timeout+slack {
+			t.Errorf("it took %s", took)
+		}
+		if !errors.Is(err, redisstore.ErrTimeout) || d != (core.Decision{}) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+	server.Resume()
+	resumed = true
+	within(t, "it works again", func() bool {
+		_, err := lim.Peek(t.Context(), user, action)
+		return err == nil
+	})
+	// What was sent has been taken by now, and nothing of it twice.
+	idle(t, store)
+	if n := charged(t, reliable(t, server.Addr), user, l); n > callers {
+		t.Errorf("%d are charged of %d", n, callers)
 	}
 }

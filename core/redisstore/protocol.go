@@ -204,9 +204,9 @@ func (s *Store) exchange(send batch.Send, calls []*batch.Call) error {
 // once, which saves 5 % of a batch of one limiter's charges.
 func takeArgs(calls []*batch.Call) []any {
 	args := make([]any, head, head+1+len(calls)*(1+len(calls[0].Keys)))
-	var few [16]any
+	var buf [16]any
 	var repeats []byte
-	words, again := slices.Grow(few[:0], len(calls)), 0
+	words, again := slices.Grow(buf[:0], len(calls)), 0
 	for i, c := range calls {
 		if i > 0 && c.Word == calls[i-1].Word && slices.Equal(c.Keys, calls[i-1].Keys) {
 			again++

@@ -3,11 +3,13 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
@@ -82,4 +84,22 @@ type giver struct {
 func (g *giver) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
 	g.words = redisstore.AmendWords(r, a)
 	return g.Store.Amend(ctx, r, a)
+}
+
+// An encoded charge that is used again is that of an equal charge.
+func TestAKeptRequestIsThatOfAnEqualCharge(t *testing.T) {
+	store := redisstore.New(redis.NewClient(&redis.Options{}), nil)
+	r := rand.New(rand.NewPCG(7, 8))
+	var limits [3]core.Limit // in one place, though a limiter's never change
+	for range 2000 {
+		for i := range limits {
+			limits[i] = kinds[r.IntN(2)]
+		}
+		c := core.Charge{User: user, Action: action, Cost: r.Int64N(2)}.With(core.Terms{
+			Limits: limits[:1+r.IntN(3)], Receipt: r.IntN(2) == 0, Ask: machine.Ask{Mode: machine.Mode(r.IntN(5)), Ahead: r.Int64N(2)},
+		})
+		if !store.Anew(c) {
+			t.Fatalf("%+v", c)
+		}
+	}
 }

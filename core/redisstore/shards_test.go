@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,100 +18,6 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
-
-// A refused connection is said as such, long before the timeout, whatever the client is. In a bubble a
-// busy machine takes no time.
-func TestConnectionRefused(t *testing.T) {
-	for _, c := range clients {
-		if c.name == "AutoPipeline" { // does not say where it sends to
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				log := logged(t)
-				rdb := c.open(closed)
-				if c.name == "Ring" { // by default it soon finds that all of its shards are down
-					_ = rdb.Close()
-					rdb = redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": closed}, HeartbeatFrequency: time.Hour})
-				}
-				defer rdb.Close()
-				store := redisstore.New(rdb, nil)
-				bare := core.Must(core.New(store, kinds[0]))
-				for i := range 3 {
-					start := time.Now()
-					_, err := bare.Allow(t.Context(), user, action)
-					discreet(t, err)
-					if took := time.Since(start); took > 10*time.Millisecond || !errors.Is(err, syscall.ECONNREFUSED) || !strings.Contains(err.Error(), "connection refused") {
-						t.Errorf("call %d, after %s: %v", i, took, err)
-					}
-				}
-				behind := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), kinds[0]))
-				for range 3 {
-					if d, err := behind.Allow(t.Context(), user, action); err != nil || d.Source != core.SourceFallback {
-						t.Errorf("%+v, %v", d, err)
-					}
-				}
-				if !strings.Contains(log.String(), "connection refused") {
-					t.Errorf("the log says: %s", log)
-				}
-				time.Sleep(10 * time.Second) // the client tries for longer
-			})
-		})
-	}
-}
-
-// However often it was refused, the first call after the server is back is decided: the
-// client has not failed so often that it tries once a second only.
-func TestFirstCallAfterRefusals(t *testing.T) {
-	noLeak(t)
-	server := redistest.Start(t)
-	rdb := connect(t, &redis.Options{Addr: server.Addr, PoolSize: 5})
-	store := redisstore.New(rdb, &redisstore.Options{Timeout: patient / 4})
-	lim := core.Must(core.New(store, kinds[0]))
-	if _, err := lim.Peek(t.Context(), user, action); err != nil {
-		t.Fatal(err)
-	}
-	server.Kill()
-	refused := 0
-	for range 50 {
-		if _, err := lim.Peek(t.Context(), user, action); errors.Is(err, syscall.ECONNREFUSED) {
-			refused++
-		}
-	}
-	if refused < 40 {
-		t.Errorf("refused %d times", refused)
-	}
-	server.Run()
-	start := time.Now()
-	if _, err := lim.Peek(t.Context(), user, action); err != nil {
-		t.Errorf("after %s: %v", time.Since(start), err)
-	}
-}
-
-// The error of a dialer is that of the call, and a dialer that panics harms nobody.
-func TestDialersError(t *testing.T) {
-	noLeak(t)
-	broken := errors.New("no such host")
-	for name, tt := range map[string]struct {
-		dial func() (net.Conn, error)
-		want error
-	}{
-		"fails":  {func() (net.Conn, error) { return nil, broken }, broken},
-		"panics": {func() (net.Conn, error) { panic("a bug in a dialer") }, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			logged(t)
-			rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return tt.dial() }})
-			defer rdb.Close()
-			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: time.Second}), kinds[0]))
-			for range 3 {
-				if _, err := lim.Allow(t.Context(), user, action); err == nil || tt.want != nil && !errors.Is(err, tt.want) {
-					t.Errorf("%v", err)
-				}
-			}
-		})
-	}
-}
 
 // What one shard of a Ring does concerns its users only.
 func TestOneShardFails(t *testing.T) {
@@ -246,46 +151,60 @@ func TestAHungServerIsSentLittle(t *testing.T) {
 	})
 }
 
-// If the caller's deadline and the timeout end at once, the caller is told of its own.
-func TestCallersDeadlineAtTheTimeout(t *testing.T) {
-	for range 100 {
-		bubble(t, func(t *testing.T) {
-			rdb, hangUp := mute()
-			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-			defer cancel()
-			if _, err := lim.Allow(ctx, user, action); err != context.DeadlineExceeded {
-				t.Errorf("%v", err)
+// A shard that hangs takes no other with it.
+func TestRingsShardsAnswerEachForItself(t *testing.T) {
+	a, b := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs:              map[string]string{"a": a.Addr, "b": b.Addr},
+		HeartbeatFrequency: time.Hour, // it is to stay in the ring
+	})
+	t.Cleanup(func() { _ = ring.Close() })
+	lim := core.Must(core.New(redisstore.New(ring, &redisstore.Options{Timeout: patient}), plenty))
+	users := map[bool][]string{}
+	for i := 0; len(users[true]) < 8 || len(users[false]) < 8; i++ {
+		name := fmt.Sprint("user", i)
+		if _, err := lim.Allow(t.Context(), name, action); err != nil {
+			t.Fatal(err)
+		}
+		onA := a.Do("EXISTS", "tailcut:{"+name+"}:"+action+":"+plenty.Identity()) == ":1"
+		users[onA] = append(users[onA], name)
+	}
+	a.Pause()
+	defer a.Resume()
+	var hang, well sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range 8 {
+		hang.Go(func() { // what asks the one that hangs
+			if _, err := lim.Allow(ctx, users[true][i], action); err != context.Canceled {
+				t.Errorf("%v, not the caller's own", err)
 			}
-			time.Sleep(10 * time.Second)
-			hangUp()
+		})
+		well.Go(func() {
+			for range 300 {
+				if _, err := lim.Allow(t.Context(), users[false][i], action); err != nil {
+					t.Errorf("the shard that is well: %v", err)
+					return
+				}
+			}
 		})
 	}
+	well.Wait()
+	cancel()
+	hang.Wait()
 }
 
-// A panic while a connection is opened costs the client's pool a place for good; the log
-// says so once a minute.
-func TestAPanicInTheHandshakeIsLogged(t *testing.T) {
-	log := logged(t)
-	server := redistest.Start(t)
-	rdb := connect(t, &redis.Options{Addr: server.Addr})
-	rdb.AddHook(before(func(cmd redis.Cmder) error {
-		if cmd.Name() == "hello" {
-			panic("a bug in a hook")
+// Charges of several users cannot go together to a node of a cluster.
+func TestClusterNodeBehindAPlainClient(t *testing.T) {
+	server := redistest.Start(t, "cluster-enabled yes", "cluster-config-file nodes.conf")
+	server.Do("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	within(t, "the cluster is up", func() bool { return server.Do("SET", "a", "b") == "+OK" })
+	lim := core.Must(core.New(redisstore.New(connect(t, &redis.Options{Addr: server.Addr}), &redisstore.Options{Timeout: patient}), plenty))
+	together(50, func(g int) {
+		for i := range 20 {
+			name := fmt.Sprint("user", g, i)
+			if d, err := lim.Allow(t.Context(), name, action); err != nil || d.Remaining != plenty.Quota()-1 {
+				t.Errorf("%+v, %v", d, err)
+			}
 		}
-		return nil
-	}))
-	lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
-	var wg sync.WaitGroup
-	for range 5 {
-		wg.Go(func() {
-			_, err := lim.Allow(t.Context(), user, action)
-			discreet(t, err)
-		})
-	}
-	wg.Wait()
-	within(t, "it is said", func() bool { return strings.Contains(log.String(), "code=redis-panic") })
-	if n := strings.Count(log.String(), "code=redis-panic"); n != 1 {
-		t.Errorf("said %d times: %s", n, log)
-	}
+	})
 }

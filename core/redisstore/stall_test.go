@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +39,8 @@ func TestNoCostStallsRedis(t *testing.T) {
 		core.SlidingWindow(10_000, time.Hour), core.SlidingWindow(10_000, time.Hour).CountRefused(),
 		core.MovingWindow(most, time.Hour), core.MovingWindow(50*most, time.Hour), core.InFlight(10_000).Lease(time.Hour),
 	} {
-		for _, before := range []int{0, 1, 300_000, 450_000} { // units that are charged already
-			before = min(before, limit.Quota()/2)
+		half := limit.Quota() / 2
+		for _, before := range slices.Compact([]int{0, 1, min(300_000, half), min(450_000, half)}) { // units that are charged already
 			cost := min(limit.Quota()-before, most)
 			lim := core.Must(core.Must(core.New(store, limit)).With(core.Refundable{}))
 			var d core.Decision

@@ -123,6 +123,15 @@ func (s *Store) do(ctx context.Context, c *batch.Call) ([]any, error) {
 	return reply, nil
 }
 
+// Accept returns an error to core.New if the store cannot serve a limiter of these limits.
+// Only with [Options].CLThrottle are there such limiters.
+func (s *Store) Accept(limits []core.Limit) error {
+	if s.options.CLThrottle {
+		return acceptCell(limits)
+	}
+	return nil
+}
+
 // Dated says that the store knows the time of day.
 func (s *Store) Dated() {}
 
@@ -179,7 +188,7 @@ func (s *Store) Connect(ctx context.Context) error {
 		if s.options.CLThrottle {
 			return nil
 		}
-		return s.find(send, s.way(server))
+		return s.findWay(send, s.way(server))
 	})
 	if err != nil {
 		return s.explain(ctx, start, err)
@@ -196,8 +205,8 @@ func (s *Store) Leases() (taken, returned, lost uint64) { return s.leases.Counts
 // Otherwise it is empty. If one server fails, [core.Fallback], [core.FailOpen] and
 // [core.Shadow] stop asking only that server.
 func (s *Store) Part(user string) string {
-	var few [128]byte
-	return s.batches.Server(string(s.appendUser(few[:0], user)))
+	var buf [128]byte
+	return s.batches.Server(string(s.appendUser(buf[:0], user)))
 }
 
 // Joins reports whether the store decides about two users in one step, as core.All asks: always on a

@@ -5,13 +5,13 @@
 -- reply      1 if there is no ban, plus twice the refusals; the time until all is forgotten; the
 --            time until the ban ends; the level: bans in a row
 --
--- A state is "end last until level" and " refusal" for each since the last ban. end is when all
--- is forgotten, last the last refusal or ban, and until the end of the last ban.
+-- A state is "gone last ends level" and " mark" for each refusal since the last ban. gone is when all is
+-- forgotten, last the last refusal or ban, and ends the end of the last ban. In ban.go ends is Until, which
+-- is a word of Lua, and marks are Refusals. check removes here what prune removes there.
 
 local call, format, match, max = redis.call, string.format, string.match, math.max
-local unpack = table.unpack or unpack -- Lua 5.1 has the second
 local state = require 'state'
-local nonsense, expiry = state.nonsense, state.expiry
+local nonsense, expiry, unpack = state.nonsense, state.expiry, state.unpack
 
 local function args(ask, _, _, byHand, refusals, within, rest)
 	local n = state.numbers(rest)

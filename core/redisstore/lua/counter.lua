@@ -8,7 +8,8 @@
 --            given back, else 0
 --
 -- A state is "count end". That of a calendar window is kept for a second after its end: if the clock
--- steps back over a boundary by at most that, neither period has its quota twice.
+-- steps back over a boundary by at most that, neither period has its quota twice. So ends is the end of the
+-- window here, and in counter.go State.Expires is linger later.
 
 local call, floor, format, match = redis.call, math.floor, string.format, string.match
 local save -- below
@@ -93,19 +94,20 @@ local function read(l, reply, last, now)
 end
 
 local function amend(key, now, made, list, kind)
-	local l, n = {}, require('state').numbers(list)
+	local l, state = {}, require 'state'
+	local units, period, ends, all = state.unpack(state.numbers(list))
 	load(l, key)
 	if l.ends == 0 then return end
 	if kind == 'calendar' then
-		if l.ends < n[3] - linger or l.ends > n[3] + linger then return end
+		if l.ends < ends - linger or l.ends > ends + linger then return end
 	elseif l.ends <= now then
 		return
 	elseif kind == 'elastic' then
-		if now >= made + n[2] then return end -- the charge may belong to an earlier window
-	elseif l.ends ~= n[3] or n[4] == 1 and l.count > n[1] then
+		if now >= made + period then return end -- the charge may belong to an earlier window
+	elseif l.ends ~= ends or all == 1 and l.count > units then
 		return
 	end
-	l.count = l.count - n[1]
+	l.count = l.count - units
 	if l.count > 0 then
 		save(l, key)
 	else

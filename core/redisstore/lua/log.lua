@@ -2,9 +2,8 @@
 -- number, followed by r if the action was refused. See trail.lua.
 
 local call = redis.call
-local unpack = table.unpack or unpack -- Lua 5.1 has the second
 local state = require 'state'
-local int = state.int
+local int, unpack = state.int, state.unpack
 
 local log = {}
 

@@ -1,5 +1,6 @@
 -- Buckets and funnels. A span of time is two numbers: whole microseconds, and a fraction of one
--- in parts, of which the rule's parts make a microsecond.
+-- in parts, of which the rule's parts make a microsecond. keep is the ForgetAfter of meter.go. What debt and
+-- correct do there, load and refresh do here, and check computes what after does.
 --
 -- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
 --            the part of cost and of burst; with Initial also the span of the debt that it starts
@@ -169,11 +170,13 @@ end
 
 local function amend(key, now, _, list)
 	local refunds, span = require 'refunds', require 'span'
-	local n = require('state').numbers(list)
-	local give, after, burst, known = {whole = n[1], part = n[2]}, {whole = n[4], part = n[5]}, {whole = n[6], part = n[7]}, n[8]
-	local l = {parts = n[3], more = true}
+	local state = require 'state'
+	local giveWhole, givePart, parts, afterWhole, afterPart, burstWhole, burstPart, known = state.unpack(state.numbers(list))
+	local l = {parts = parts, more = true}
 	load(l, key, now)
 	if not l.exists then return end
+	local give, after = {whole = giveWhole, part = givePart}, {whole = afterWhole, part = afterPart}
+	local burst = {whole = burstWhole, part = burstPart}
 	local debt, at = {whole = l.debt, part = l.part}, {whole = now + l.debt, part = l.part}
 	local left = refunds.limit(l.refunds, after, known)
 	if span.exceeds(left, at) then -- the debt was cut when the clock stepped back
@@ -189,8 +192,8 @@ local function amend(key, now, _, list)
 		give = left
 	end
 	local before = at
-	at = span.sub(at, give, l.parts)
-	l.refunds = refunds.add(l.refunds, at, give, before, known, l.parts, now)
+	at = span.sub(at, give, parts)
+	l.refunds = refunds.add(l.refunds, at, give, before, known, parts, now)
 	l.debt, l.part, l.more = at.whole - now, at.part, true
 	save(l, key, now)
 end

@@ -4,7 +4,7 @@
 local format, match = string.format, string.match
 local span, state = require 'span', require 'state'
 
-local most = 8 -- refunds that a state remembers
+local maxRefunds = 8 -- refunds that a state remembers
 
 local function valid(text)
 	local till, number = match(text, '^!(%d+)[ %d+]* (%d+) %d+%+?%d*$')
@@ -57,7 +57,7 @@ local function add(text, at, gave, before, known, parts, now)
 		push(r.number, r.number > known and span.sub(r.at, gave, parts) or r.at)
 	end
 	push(math.max(last(text) + 1, now), at)
-	if #kept > most then
+	if #kept > maxRefunds then
 		local nearest = 1
 		for i = 2, #kept - 1 do
 			if kept[i + 1].at.whole - kept[i].at.whole < kept[nearest + 1].at.whole - kept[nearest].at.whole then

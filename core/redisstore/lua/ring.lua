@@ -10,6 +10,17 @@
 -- newest is the newest instant, and n how many there are. back is what has to be subtracted from the instants in
 -- the places: how far the clock has stepped back since. So a step of the clock writes the header only.
 --
+-- An example, as if a line had at most 2 instants. The window has 5 of them. A to G are instants, and a dot is
+-- a place that is not used.
+--
+--   A B                      a line
+--   0 C 0 3 | A B C . .      an action at C: a ring of 5 places
+--   0 E 0 5 | A B C D E      two more actions
+--   0 F 2 4 | F B C D E      an action at F, when A and B are over: B is still there, and means nothing
+--   0 F 2 3 | F B C E F      a refund of the action at D: the later ones move
+--   9 G 2 4 | F B C E F      an action at G, which is F-9, since the clock has stepped back: C, E and F are C-9, E-9 and
+--                            F-9 now, and G is written as F
+--
 -- If there is no room, a ring is written anew with more places, as long as it has few. Redis gives a string
 -- that is written as a whole no more memory than it needs, and one that grows up to 1 MB more. But to write
 -- a long one would delay all users, so from inPlace on a ring grows in place.
@@ -23,7 +34,7 @@ local header = 56 -- in bytes
 local line = 32 -- instants
 local inPlace = 500000 -- places: it takes some 20 ms to write so many anew
 local piece = 8192 -- places that one command writes: Lua makes long strings slowly
-local since = 65536 -- the most later entries that move when one is removed
+local maxSince = 65536 -- the most later entries that move when one is removed
 
 local ring = {}
 
@@ -116,7 +127,8 @@ local function set(l, value) call('SET', l.key, value, 'PXAT', state.expiry(l.ne
 
 local function head(l) return string.format('%-56s', string.format('%d %d %d %d', l.back, l.newest, l.head, l.n)) end
 
-local function finish(l)
+-- saveHead ends a save that has changed places.
+local function saveHead(l)
 	call('SETRANGE', l.key, '0', head(l))
 	call('PEXPIREAT', l.key, state.expiry(l.newest + l.period))
 end
@@ -134,8 +146,8 @@ end
 
 function ring.remove(l, made, units)
 	local n = l.n
-	local to = later(l, made, math.max(0, n - since - 1))
-	if n - to > since then return end
+	local to = later(l, made, math.max(0, n - maxSince - 1))
+	if n - to > maxSince then return end
 	local from = later(l, made - 1, math.max(0, to - units))
 	if from == to then return end
 	l.n = n - (to - from)
@@ -151,7 +163,7 @@ function ring.remove(l, made, units)
 	write(l, from, read(l, to, n - to))
 	l.text = ''
 	l.newest = instant(l, l.n - 1)
-	finish(l)
+	saveHead(l)
 end
 
 -- times is string.rep, which is slow in Lua 5.1 if the result is long.
@@ -165,14 +177,10 @@ local function times(text, n)
 	return result
 end
 
--- fill has the i-th instant and those after it, n in all, be one.
-local function fill(l, i, n, one)
-	local block = times(one, min(n, piece))
-	while n > 0 do
-		local some = min(inRow(l, i, n), piece)
-		call('SETRANGE', l.key, int(place(l, i)), sub(block, 1, width * some))
-		i, n = i + some, n - some
-	end
+-- capacity is how many places a ring of n instants gets: some to grow, up to max, or above it up to most.
+local function capacity(l, n)
+	local roomy = n < 1024 and n * 2 + 6 or floor(n * 9 / 8)
+	return math.max(n, min(n > l.max and l.most or l.max, roomy))
 end
 
 -- grow adds places at the end of the string. If the instants go round the old end, those before it move to
@@ -189,45 +197,53 @@ local function grow(l, cap)
 	l.cap = cap
 end
 
+-- add puts units of now after the instants. There is room.
+local function add(l, units, now)
+	local one = times(encode(now + l.back), min(units, piece))
+	while units > 0 do
+		local some = min(inRow(l, l.n, units), piece)
+		call('SETRANGE', l.key, int(place(l, l.n)), sub(one, 1, width * some))
+		l.n, units = l.n + some, units - some
+	end
+	saveHead(l)
+end
+
+-- anew writes a ring with more places, or with fewer, and with units of now. A long one gets only the places of its
+-- instants, and then grows in place.
+local function anew(l, units, now)
+	local kept, cap = read(l, 0, l.n), capacity(l, l.n + units)
+	l.start, l.head, l.cap = header, 0, l.n
+	if cap < inPlace then
+		local unused = cap - l.n - units
+		l.n = l.n + units
+		set(l, head(l) .. kept .. times(encode(now + l.back), units) .. times('\0', width * unused))
+		return
+	end
+	set(l, head(l) .. kept)
+	l.text = ''
+	grow(l, cap)
+	add(l, units, now)
+end
+
 -- save drops the dead instants, and adds those of now. A line is written anew, and so is an empty ring, a short one
 -- without room, and one of which little is used.
 function ring.save(l, now)
-	local n, units = l.stored, l.added
-	local need = n + units
-	if l.n > n then
-		l.head = (l.head + l.n - n) % l.cap
+	local units, need = l.added, l.stored + l.added
+	if l.n > l.stored then
+		l.head, l.n = (l.head + l.n - l.stored) % l.cap, l.stored
 	end
-	l.back, l.newest, l.n = l.back + l.ahead, now, n
-	local anew = l.start == 0 or n == 0 or need * 4 <= l.cap and need < inPlace
-	if anew and need <= line then
+	l.back, l.newest = l.n > 0 and l.back + l.ahead or 0, now
+	local little = l.start == 0 or l.n == 0 or need * 4 <= l.cap and need < inPlace
+	if little and need <= line then
 		set(l, inLine(l) .. times(encode(now), units))
-		return
-	end
-	if n == 0 then
-		l.back = 0
-	end
-	local one, cap = encode(now + l.back), l.cap
-	if anew or need > cap then -- with room to grow, up to max, or above it up to most
-		cap = math.max(need, min(need > l.max and l.most or l.max, need < 1024 and need * 2 + 6 or floor(need * 9 / 8)))
-		anew = anew or l.cap < inPlace
-	end
-	if anew then
-		local kept = read(l, 0, n)
-		l.start, l.head, l.cap = header, 0, n
-		if cap < inPlace then
-			l.n, l.cap = need, cap
-			set(l, head(l) .. kept .. times(one, units) .. times('\0', width * (cap - need)))
-			return
+	elseif little or need > l.cap and l.cap < inPlace then
+		anew(l, units, now)
+	else
+		if need > l.cap then
+			grow(l, capacity(l, need))
 		end
-		set(l, head(l) .. kept)
-		l.text = ''
+		add(l, units, now)
 	end
-	if cap > l.cap then
-		grow(l, cap)
-	end
-	fill(l, n, units, one)
-	l.n = need
-	finish(l)
 end
 
 return ring

@@ -12,6 +12,8 @@ return {
 	-- expiry is the expiry of a key in milliseconds, rounded up. at is in microseconds.
 	expiry = function(at) return format('%d', math.floor((at + 999) / 1000)) end,
 
+	unpack = table.unpack or unpack, -- Lua 5.1 has the second
+
 	-- numbers are the numbers of a rule.
 	numbers = function(list)
 		local numbers = {}

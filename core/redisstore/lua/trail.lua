@@ -87,14 +87,14 @@ local function read(l, reply, last, now)
 end
 
 local function amend(key, now, made, list, kind)
-	local n = state.numbers(list)
-	local l = {kind = kind, period = n[2], max = n[3]}
+	local units, period, quota = state.unpack(state.numbers(list))
+	local l = {kind = kind, period = period, max = quota}
 	load(l, key, now)
 	if not l.newest or l.newest + l.period <= now then return end -- it is over, and the key lives for the rest of the millisecond
 	if l.kind == 'refused' and l.queue.live(l, now - l.period) >= l.max then
 		return -- older entries that still count may have been dropped for newer ones
 	end
-	l.queue.remove(l, made, n[1])
+	l.queue.remove(l, made, units)
 end
 
 local function save(l, _, now) l.queue.save(l, now) end

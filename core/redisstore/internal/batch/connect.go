@@ -17,19 +17,24 @@ import (
 // Opening a connection takes several round trips. So a sender opens its connection before it
 // takes calls: those that time out meanwhile are not sent.
 //
-// If a call has no answer, its connection may be dead, or the server. The lane is then in doubt, and nothing
-// is sent. A check opens a new connection, by itself: if a client cannot connect, it tries for longer than
-// the timeout before it returns an error. Its failures add up too: after PoolSize of them it tries only once
-// a second. If no connection can be opened, the callers get the error at once. If the new connection answers
-// and the old ones did not, the check asks all idle ones at once, so that the dead ones go together. With the
-// first that answers, a batch tries again.
-
-// A doubt says why nothing is sent.
+// A doubt says why nothing is sent: if a call has no answer, its connection may be dead, or the server. This is
+// all that changes it:
+//
+//	next         no connection can be opened: cut or mute
+//	unanswered   what was sent has no answer: cut or mute
+//	recoverLane  a check: if a new connection answers, tried; if it is refused, cut
+//	learn        what was sent has an answer: none
+//
+// A check opens a connection by itself: if a client cannot connect, it tries for longer than the timeout before
+// it returns an error. Its failures add up too: after PoolSize of them it tries only once a second. If no
+// connection can be opened, the callers get the error at once. If the new connection answers and the old ones
+// did not, the check asks all idle ones at once, so that the dead ones go together. With the first that
+// answers, a batch tries again.
 type doubt int
 
 const (
 	none  doubt = iota
-	tried       // a check has succeeded, and one batch may be under way until there is an answer
+	tried       // one batch may be under way until there is an answer
 	cut         // a connection was closed, or could not be opened
 	mute        // what was sent had no answer in time
 )
@@ -43,7 +48,7 @@ const (
 // each for each server, whose address is empty if there is one only.
 func (q *Queue) Connect(ctx context.Context, each func(server string, send Send) error) error {
 	done := make(chan error, 1)
-	go func() { done <- q.openAll(ctx, each) }()
+	go func() { done <- q.warmAll(ctx, each) }()
 	select {
 	case err := <-done:
 		return err
@@ -52,12 +57,12 @@ func (q *Queue) Connect(ctx context.Context, each func(server string, send Send)
 	}
 }
 
-// openAll opens connections to all servers.
-func (q *Queue) openAll(ctx context.Context, each func(string, Send) error) (err error) {
+// warmAll opens connections to all servers.
+func (q *Queue) warmAll(ctx context.Context, each func(string, Send) error) (err error) {
 	defer q.guard(&err)
-	open := func(ctx context.Context, server *redis.Client) (err error) {
+	warm := func(ctx context.Context, server *redis.Client) (err error) {
 		defer q.guard(&err)
-		if err := q.open(ctx, server); err != nil {
+		if err := q.warm(ctx, server); err != nil {
 			return err
 		}
 		q.reached.Store(true)
@@ -69,15 +74,15 @@ func (q *Queue) openAll(ctx context.Context, each func(string, Send) error) (err
 	}
 	switch rdb := q.rdb.(type) {
 	case *redis.Client:
-		return open(ctx, rdb)
+		return warm(ctx, rdb)
 	case interface {
 		ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 	}:
-		return rdb.ForEachMaster(ctx, open)
+		return rdb.ForEachMaster(ctx, warm)
 	case interface {
 		ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
 	}:
-		return rdb.ForEachShard(ctx, open)
+		return rdb.ForEachShard(ctx, warm)
 	}
 	if err := q.rdb.Ping(ctx).Err(); err != nil {
 		return err
@@ -97,8 +102,8 @@ func (q *Queue) Ask(key string, do func(send Send) error) (err error) {
 	return do(sendTo(ctx, client))
 }
 
-// open opens connections to a server. Pings that are under way together have one each.
-func (q *Queue) open(ctx context.Context, server *redis.Client) error {
+// warm opens connections to a server. Pings that are under way together have one each.
+func (q *Queue) warm(ctx context.Context, server *redis.Client) error {
 	ping := func() (err error) {
 		defer q.guard(&err)
 		if err = server.Ping(ctx).Err(); redis.HasErrorPrefix(err, "NOPERM") { // on a connection that is open
@@ -132,18 +137,18 @@ func (q *Queue) open(ctx context.Context, server *redis.Client) error {
 	return err
 }
 
-// connect sees to it that the client has a connection to the server of a key.
-func (q *Queue) connect(key string) (err error) {
+// ensureConnection sees to it that the client has a connection to the server of a key.
+func (q *Queue) ensureConnection(key string) (err error) {
 	defer q.guard(&err)
 	if server := q.known(key); server != nil && server.PoolStats().IdleConns > 0 {
 		return nil
 	}
-	return q.with(nil, key, func(_ context.Context, server *redis.Client) error { return q.ping(server, 1) })
+	return q.withServer(nil, key, func(_ context.Context, server *redis.Client) error { return q.firstPong(server, 1) })
 }
 
 // unanswered takes the error of a batch that has no answer.
 func (l *lane) unanswered(b *batch, err error) {
-	if d := doubtOf(err); b != nil && b.lost == l.lost && (d != mute || !l.answered.After(b.sent)) {
+	if d := doubtOf(err); b != nil && b.generation == l.generation && (d != mute || !l.answered.After(b.sent)) {
 		l.doubt = max(l.doubt, d)
 	}
 }
@@ -166,26 +171,26 @@ func isLate(err error) bool {
 	return errors.As(err, &late) && late.Timeout()
 }
 
-// check starts a check, unless there was one lately.
-func (q *Queue) check(l *lane, now time.Time) {
+// startCheck starts a check, unless there was one lately.
+func (q *Queue) startCheck(l *lane, now time.Time) {
 	if l.checks < maxChecks && (l.doubt > tried || l.checks == 0) && !now.Before(l.recheck) {
 		l.checks++
 		if l.doubt > tried {
 			l.recheck = now.Add(q.timeout)
 		}
-		go q.find(l, l.key, l.doubt)
+		go q.recoverLane(l, l.key, l.doubt)
 	}
 }
 
-// find finds out whether the server of a lane answers on a new connection. If it does, what is sending is given
-// up, and sending goes on.
-func (q *Queue) find(l *lane, key string, why doubt) {
+// recoverLane finds out whether the server of a lane answers on a new connection. If it does, what is sending is
+// given up, and sending goes on.
+func (q *Queue) recoverLane(l *lane, key string, why doubt) {
 	var server *redis.Client // that was asked
 	var took time.Duration
-	err := q.with(l.server, key, func(ctx context.Context, s *redis.Client) (err error) {
+	err := q.withServer(l.server, key, func(ctx context.Context, s *redis.Client) (err error) {
 		if why > tried || s.PoolStats().TotalConns == 0 {
 			server = s
-			took, err = q.ask(ctx, s)
+			took, err = q.dialAndPing(ctx, s)
 		}
 		return err
 	})
@@ -195,15 +200,15 @@ func (q *Queue) find(l *lane, key string, why doubt) {
 	if err == nil && server != nil {
 		l.recheck = time.Now().Add(batchTime * q.timeout)
 	}
-	if err == nil && why > tried && l.doubt > tried && !l.reopens {
-		l.reopens = true
+	if err == nil && why > tried && l.doubt > tried && !l.replacing {
+		l.replacing = true
 		q.mu.Unlock()
-		err = q.reopen(server, why, took)
+		err = q.replaceDead(server, why, took)
 		q.mu.Lock()
-		l.reopens = false
+		l.replacing = false
 		if err == nil && l.doubt > tried {
 			l.doubt, l.sending = tried, 0
-			l.lost++
+			l.generation++
 			if l.next != nil {
 				q.start(l)
 			}
@@ -217,20 +222,20 @@ func (q *Queue) find(l *lane, key string, why doubt) {
 	}
 }
 
-// reopen sees to it that the client has a connection that works. If the open ones may be dead, it asks all that
+// replaceDead sees to it that the client has a connection that works. If the open ones may be dead, it asks all that
 // are idle, and one more. If the server is slow, they have twice as long as the new connection took.
-func (q *Queue) reopen(server *redis.Client, why doubt, took time.Duration) error {
+func (q *Queue) replaceDead(server *redis.Client, why doubt, took time.Duration) error {
 	switch {
 	case server == nil:
 		return nil
 	case why == mute:
-		return q.ping(server.WithTimeout(max(q.timeout, 2*took)), 1+int(server.PoolStats().IdleConns))
+		return q.firstPong(server.WithTimeout(max(q.timeout, 2*took)), 1+int(server.PoolStats().IdleConns))
 	}
-	return q.ping(server, 1)
+	return q.firstPong(server, 1)
 }
 
-// with calls do with a server, or with that of a key, if the client can tell which it is.
-func (q *Queue) with(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
+// withServer calls do with a server, or with that of a key, if the client can tell which it is.
+func (q *Queue) withServer(server *redis.Client, key string, do func(context.Context, *redis.Client) error) (err error) {
 	defer q.guard(&err)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 	defer cancel()
@@ -243,9 +248,9 @@ func (q *Queue) with(server *redis.Client, key string, do func(context.Context, 
 	return do(ctx, server)
 }
 
-// ask opens a connection to a server, asks it something, and returns how long the answer took. One that
+// dialAndPing opens a connection to a server, pings it, and returns how long the answer took. One that
 // closes the connection is there too.
-func (q *Queue) ask(ctx context.Context, server *redis.Client) (took time.Duration, err error) {
+func (q *Queue) dialAndPing(ctx context.Context, server *redis.Client) (took time.Duration, err error) {
 	o := server.Options()
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err != nil {
@@ -264,11 +269,11 @@ func (q *Queue) ask(ctx context.Context, server *redis.Client) (took time.Durati
 	return time.Since(start), nil
 }
 
-// ping pings a server n times at once, on a connection each, and returns when the first has answered. The
+// firstPong pings a server n times at once, on a connection each, and returns when the first has answered. The
 // others go on: a client that is canceled while it opens a connection keeps that as an idle one. As many as may be
 // needed are repeated, and open new connections. The others only close what is dead: they would take the first
 // new ones from the calls.
-func (q *Queue) ping(server *redis.Client, n int) (err error) {
+func (q *Queue) firstPong(server *redis.Client, n int) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 	errs := make(chan error, n)
 	var all sync.WaitGroup

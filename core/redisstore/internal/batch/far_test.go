@@ -25,6 +25,8 @@ type farServer struct {
 	perCall   time.Duration
 	turn      chan struct{} // a mutex would stop the clock
 	charged   int
+	taken     int // commands
+	loses     int // one reply of so many; 0: none
 	ends      []net.Conn
 	dead      map[net.Conn]bool // connections that the network has forgotten
 	deaf      bool              // what is sent on those does not arrive, as well as the replies
@@ -97,7 +99,12 @@ func (s *farServer) serve(conn net.Conn) {
 			s.turn <- struct{}{}
 			time.Sleep(time.Duration(n) * s.perCall)
 			s.charged += n
+			s.taken++
+			lost := s.loses > 0 && s.taken%s.loses == 0
 			<-s.turn
+			if lost {
+				continue
+			}
 			reply = ":1\r\n"
 		}
 		if c.words[0] == "hello" {
@@ -205,5 +212,15 @@ func TestFewConnectionsOverASlowNetwork(t *testing.T) {
 	s := &farServer{roundTrip: 25 * time.Millisecond, perCall: 4 * time.Microsecond}
 	if r := s.run(t, 80, 3, 3*time.Second); r.calls[0]+r.calls[1] < 8600 || r.unanswered != [2]int{} {
 		t.Errorf("%d calls, %d without an answer", r.calls, r.unanswered)
+	}
+}
+
+// One reply that is lost among others says nothing of the server, so the other calls go on.
+func TestALostReplyStopsNobodyElse(t *testing.T) {
+	s := &farServer{roundTrip: 25 * time.Millisecond, perCall: 4 * time.Microsecond, loses: 50}
+	r := s.run(t, 80, 20, 3*time.Second)
+	t.Logf("%d calls, %d without an answer", r.calls, r.unanswered)
+	if part := float64(r.unanswered[0]+r.unanswered[1]) / float64(r.calls[0]+r.calls[1]); part > 0.03 {
+		t.Errorf("%.1f%% of the calls have no answer, and one reply in 50 is lost", 100*part)
 	}
 }

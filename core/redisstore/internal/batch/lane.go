@@ -28,23 +28,27 @@ const (
 // has one lane for calls that may share a command, and one for those that are sent alone.
 type lane struct {
 	route
-	timeout  time.Duration // of a call
-	conns    int           // how many the client can use
-	calls    list.List     // those that are sent or passed over, and then those that queue
-	next     *list.Element // the first one that queues
-	asked    time.Time     // when the last call came
-	key      string        // of it
-	sending  int           // goroutines and callers that send
-	lost     int           // how often those that were sending were given up
-	ready    int           // senders that wait for their turn
-	resume   time.Time     // the next batch is not taken earlier
-	room     int           // weight that a batch may have
+	timeout time.Duration // of a call
+	conns   int           // how many the client can use
+
+	calls list.List     // those that are sent or passed over, and then those that queue
+	next  *list.Element // the first one that queues
+	asked time.Time     // when the last call came
+	key   string        // of it
+
+	sending    int       // goroutines and callers that send
+	generation int       // of these: those of an earlier one were given up
+	ready      int       // senders that wait for their turn
+	resume     time.Time // the next batch is not taken earlier
+	room       int       // weight that a batch may have
+
 	response time.Duration // how long an answer takes
 	answered time.Time     // when the last one came
-	doubt    doubt
-	checks   int       // under way: a Dialer may hang
-	recheck  time.Time // the next one does not begin earlier
-	reopens  bool      // one of them opens connections
+
+	doubt     doubt
+	checks    int       // under way: a Dialer may hang
+	recheck   time.Time // the next one does not begin earlier
+	replacing bool      // one of them replaces dead connections
 }
 
 // A route is what the calls of a lane have in common.
@@ -118,7 +122,7 @@ func (l *lane) fail(err error) {
 
 // take makes a batch of the first calls that queue. It may take until the limit.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
-	b := &batch{lane: l, lost: l.lost, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
+	b := &batch{lane: l, generation: l.generation, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
 	for ; l.next != nil; l.next = l.next.Next() {
 		c := l.next.Value.(*Call)
 		if len(b.calls) > 0 && (l.alone || b.weight+c.Weight > l.room) {

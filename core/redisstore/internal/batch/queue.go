@@ -6,7 +6,7 @@
 //
 //	join       queue.go    It queues in the lane of its server. If fewer batches are under way than may be
 //	                       (most), another goroutine starts to send, or the caller sends by itself.
-//	next       send.go     A sender has the client open a connection (connect), and waits until batches
+//	next       send.go     A sender has the client open a connection (ensureConnection), and waits until batches
 //	                       are far enough apart (gap). It takes what queues, up to a weight (take).
 //	sendBatch  send.go     It sends the batch, notes how long the answer took (learn), and wakes the callers.
 //	tick       queue.go    If the timeout ends before, a timer ends the call.
@@ -20,9 +20,9 @@
 //   - The process or Redis is too busy: batches become smaller (learn), and a call that would be answered
 //     too late is not sent (shed). So at most the calls of the batches under way are charged without an answer.
 //   - Calls have no answer: nothing is sent until a new connection answers, and idle ones that do not are
-//     closed (find).
+//     closed (recoverLane).
 //   - The client cannot connect: the queue finds out sooner than the client, and its callers get the error
-//     at once (find).
+//     at once (recoverLane).
 //
 // On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
 // No more commands are under way to a server than the client has connections for it.
@@ -153,7 +153,7 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	q.startTicking()
 	switch {
 	case l.doubt > tried:
-		q.check(l, now)
+		q.startCheck(l, now)
 	case direct:
 		l.sending++
 		own = l.take(now, q.timeout)
@@ -218,13 +218,13 @@ func (q *Queue) tick() {
 		case l.calls.Len() > 0:
 			q.ticking, next = true, min(next, q.timeout-age)
 			if l.doubt > tried || age >= q.late() {
-				q.check(l, now)
+				q.startCheck(l, now)
 			}
 		case l.doubt > tried && now.Sub(l.asked) < time.Second: // soon there are calls again
 			q.ticking = true
-			q.check(l, now)
-		default:
-			q.forget(l)
+			q.startCheck(l, now)
+		case l.alone && l.sending == 0: // its server may be gone
+			delete(q.lanes, l.route)
 		}
 	}
 	if q.ticking {

@@ -34,14 +34,14 @@ const batchTime = 3
 // waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
 // client's socket, and cancels nothing. A context of package context would allocate six times.
 type batch struct {
-	lane     *lane
-	lost     int     // of the lane when it was taken
-	calls    []*Call // the oldest first
-	weight   int     // of all calls
-	waiting  int     // of the calls
-	sent     time.Time
-	deadline time.Time
-	done     chan struct{} // closed when none waits
+	lane       *lane
+	generation int     // of its sender
+	calls      []*Call // the oldest first
+	weight     int     // of all calls
+	waiting    int     // of the calls
+	sent       time.Time
+	deadline   time.Time
+	done       chan struct{} // closed when none waits
 }
 
 func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
@@ -63,7 +63,7 @@ func (*batch) Value(any) any { return nil }
 func (q *Queue) start(l *lane) {
 	if l.ready == 0 && l.sending < l.most() {
 		l.sending++
-		go q.send(l, l.lost)
+		go q.send(l, l.generation)
 	}
 }
 
@@ -73,16 +73,16 @@ func (q *Queue) sendDirect(own *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := own.lane; l.next != nil {
-		go q.send(l, own.lost)
+		go q.send(l, own.generation)
 	} else {
-		q.leave(l, own.lost)
+		l.leave(own.generation)
 	}
 }
 
 // send sends batches until no call queues. It yields between them: callers that were just
 // answered can join the next batch. Most have not run yet when one yield ends.
-func (q *Queue) send(l *lane, lost int) {
-	for b := q.next(l, lost); b != nil; b = q.next(l, lost) {
+func (q *Queue) send(l *lane, generation int) {
+	for b := q.next(l, generation); b != nil; b = q.next(l, generation) {
 		q.sendBatch(b)
 		runtime.Gosched()
 		runtime.Gosched()
@@ -91,15 +91,15 @@ func (q *Queue) send(l *lane, lost int) {
 
 // next takes the next batch, when the client has a connection for it and it is its turn. If no
 // call queues, or the sender was given up, it returns nil, and the sender ends.
-func (q *Queue) next(l *lane, lost int) *batch {
+func (q *Queue) next(l *lane, generation int) *batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.sends(lost) {
+	if l.sends(generation) {
 		key := l.next.Value.(*Call).Keys[0]
 		q.mu.Unlock()
-		err := q.connect(key)
+		err := q.ensureConnection(key)
 		q.mu.Lock()
-		if err != nil && lost == l.lost {
+		if err != nil && generation == l.generation {
 			l.doubt = max(l.doubt, doubtOf(err))
 			l.fail(err)
 		}
@@ -108,8 +108,9 @@ func (q *Queue) next(l *lane, lost int) *batch {
 	defer func() { l.ready-- }()
 	for {
 		now := time.Now()
-		if l.shed(now); !l.sends(lost) {
-			return q.leave(l, lost)
+		if l.shed(now); !l.sends(generation) {
+			l.leave(generation)
+			return nil
 		}
 		wait := l.resume.Sub(now)
 		if wait <= 0 {
@@ -122,22 +123,14 @@ func (q *Queue) next(l *lane, lost int) *batch {
 }
 
 // sends reports whether a sender goes on.
-func (l *lane) sends(lost int) bool { return l.next != nil && l.doubt <= tried && lost == l.lost }
-
-// leave notes that a sender ends. One that was given up is not counted any more.
-func (q *Queue) leave(l *lane, lost int) *batch {
-	if lost == l.lost {
-		l.sending--
-	}
-	q.forget(l)
-	return nil
+func (l *lane) sends(generation int) bool {
+	return l.next != nil && l.doubt <= tried && generation == l.generation
 }
 
-// forget drops the lane of calls that are sent alone, unless a sender, a call or a check needs it: a call that
-// is passed over waits there for its timeout.
-func (q *Queue) forget(l *lane) {
-	if l.alone && l.sending == 0 && l.calls.Len() == 0 && (l.doubt == none || time.Since(l.asked) >= time.Second) {
-		delete(q.lanes, l.route)
+// leave notes that a sender ends. One that was given up is not counted any more.
+func (l *lane) leave(generation int) {
+	if generation == l.generation {
+		l.sending--
 	}
 }
 
@@ -158,7 +151,7 @@ func (q *Queue) sendBatch(b *batch) {
 	defer q.mu.Unlock()
 	if err != nil && !isReply(err) {
 		b.lane.unanswered(b, err)
-	} else if b.lost == b.lane.lost {
+	} else if b.generation == b.lane.generation {
 		b.lane.learn(b, now)
 	}
 	for _, c := range b.calls {

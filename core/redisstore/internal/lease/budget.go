@@ -59,22 +59,22 @@ func (d *demand) age(now time.Time) {
 
 // A budget bounds the commands for a holding.
 type budget struct {
-	pace    time.Duration
-	pending time.Time // when all commands so far are paid for
+	pace time.Duration
+	paid time.Time // when all commands so far are
 }
 
 // delay returns how long no command may be sent, since too many have been sent lately. Some of the burst may be
 // kept for other commands.
 func (b *budget) delay(now time.Time, kept time.Duration) time.Duration {
-	return max(0, b.pending.Sub(now.Add((burst-1-kept)*b.pace)))
+	return max(0, b.paid.Sub(now.Add((burst-1-kept)*b.pace)))
 }
 
 // owe pays for a command that is sent after the delay.
 func (b *budget) owe(now time.Time) {
-	if b.pending.Before(now) {
-		b.pending = now
+	if b.paid.Before(now) {
+		b.paid = now
 	}
-	b.pending = b.pending.Add(b.pace)
+	b.paid = b.paid.Add(b.pace)
 }
 
 // pay pays for a command that is sent now, unless there is a delay.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -184,8 +185,15 @@ func TestCommandsOfAnyLoad(t *testing.T) {
 		limit := test.limit.Leased(test.lease)
 		t.Run(limit.String(), func(t *testing.T) {
 			t.Parallel()
+			every := 4
+			switch {
+			case os.Getenv("TAILCUT_LONG") != "":
+				every = 1
+			case testing.Short():
+				every = 8
+			}
 			for i, l := range loads() {
-				if testing.Short() && i%8 != 0 {
+				if i%every > 0 {
 					continue
 				}
 				t.Run(l.name, func(t *testing.T) {

@@ -64,9 +64,9 @@ func (h *holding) begin(now time.Time) *pendingCall {
 
 // after is done after some time.
 func after(d time.Duration) *pendingCall {
-	f := &pendingCall{done: make(chan struct{})}
-	time.AfterFunc(d, func() { close(f.done) })
-	return f
+	pending := &pendingCall{done: make(chan struct{})}
+	time.AfterFunc(d, func() { close(pending.done) })
+	return pending
 }
 
 // A distance is how far away the server is.
@@ -107,7 +107,7 @@ func (h *holding) use(cost int64, receipt bool, now time.Time) (last *grant, lef
 
 // idle reports whether a holding knows nothing that matters.
 func (h *holding) idle(now time.Time) bool {
-	return len(h.grants) == 0 && h.asking == nil && now.Sub(h.since) > 4*h.lease && !now.Before(h.until) && !now.Before(h.pending)
+	return len(h.grants) == 0 && h.asking == nil && now.Sub(h.since) > 4*h.lease && !now.Before(h.until) && !now.Before(h.paid)
 }
 
 // drop discards the grants, and returns how many units they had.
@@ -124,12 +124,12 @@ func (h *holding) drop() (units uint64) {
 type step uint8
 
 const (
-	wait   step = iota // waits for the command that is under way
-	pause              // waits until a command is paid for
-	refuse             // refuses
-	fetch              // takes units
-	ask                // has the server decide, and others wait
-	decide             // has the server decide
+	stepWait   step = iota // waits for the command that is under way
+	stepPause              // waits until a command is paid for
+	stepRefuse             // refuses
+	stepFetch              // takes units
+	stepAsk                // has the server decide, and others wait
+	stepDecide             // has the server decide
 )
 
 // choose returns what a caller does if there are too few units, and for a fetch how many to take. The
@@ -153,23 +153,23 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 	switch {
 	case cost > h.room(now) && !direct && !h.bans:
 		if asking || h.delay(now, kept) > 0 {
-			return refuse, 0
+			return stepRefuse, 0
 		}
-		return decide, 0
+		return stepDecide, 0
 	case asking && patient && spare > 0 && !(h.bans && waited > 0):
-		return wait, 0
+		return stepWait, 0
 	case direct || h.bans && (delay > 0 || units <= cost || asking):
-		return decide, 0
+		return stepDecide, 0
 	case delay > 0 && delay < spare && patient && !near:
-		return pause, 0
+		return stepPause, 0
 	case delay > 0 || left < server.trip:
-		return refuse, 0
+		return stepRefuse, 0
 	case asking:
-		return decide, 0
+		return stepDecide, 0
 	case units <= cost:
-		return ask, 0
+		return stepAsk, 0
 	}
-	return fetch, units
+	return stepFetch, units
 }
 
 // room is about how many units remain on the server: those of its last answer, and what a full quota that comes

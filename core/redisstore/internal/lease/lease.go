@@ -1,5 +1,5 @@
 // Package lease decides in the process, from units of a limit that the process has taken in advance:
-// see core.Limit.Leased.
+// see core.Limit.Leased. These leases have nothing to do with those of InFlight's slots.
 //
 // A lease begins before its charge is sent and lasts as long as the limit says, by a clock of this
 // process. So it ends no later than that long after the server's instant of the charge. What is left
@@ -79,7 +79,7 @@ func Of(c *core.Charge) time.Duration {
 	least, limits := int64(0), c.Limits()
 	for i := range limits {
 		switch r := limits[i].Rule(); {
-		case r.Kind == machine.KindBan:
+		case r.Ban != nil:
 		case r.Lease == 0 || c.Cost > r.Max:
 			return 0
 		case least == 0 || r.Lease < least:
@@ -109,7 +109,7 @@ func (t *Table) shard(user string) *shard {
 func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, error) {
 	s := t.shard(c.User)
 	var begun time.Time
-	in := ctx // of what the caller waits for
+	callCtx := ctx // of what the caller waits for
 	for waited := 0; ; waited++ {
 		s.mu.Lock()
 		now := time.Now() // after the lock: a lease may end while a caller waits for it
@@ -124,44 +124,44 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		}
 		begun = cmp.Or(begun, now)
 		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
-		if do != wait {
+		if do != stepWait {
 			h.age(now)
 		}
-		f := h.asking
+		pending := h.asking
 		switch do {
-		case refuse:
+		case stepRefuse:
 			d := h.refusal(c.Cost, now)
 			s.mu.Unlock()
 			return d, nil
-		case decide:
+		case stepDecide:
 			h.pay(now)
 			s.mu.Unlock()
-			return t.decide(ctx, in, c, s, h, nil)
-		case ask:
-			f = h.begin(now)
+			return t.decide(ctx, callCtx, c, s, h, nil)
+		case stepAsk:
+			pending = h.begin(now)
 			s.mu.Unlock()
-			return t.decide(ctx, in, c, s, h, f)
-		case fetch:
-			f = h.begin(now)
+			return t.decide(ctx, callCtx, c, s, h, pending)
+		case stepFetch:
+			pending = h.begin(now)
 			h.want = units
-			go t.fetch(s, h, f, units, now)
-		case pause:
-			f = after(h.delay(now, 0))
+			go t.fetch(s, h, pending, units, now)
+		case stepPause:
+			pending = after(h.delay(now, 0))
 		}
 		h.waiting += c.Cost
 		s.mu.Unlock()
 		if waited == 0 {
 			var cancel context.CancelFunc
-			in, cancel = context.WithTimeout(ctx, t.server.Timeout)
+			callCtx, cancel = context.WithTimeout(ctx, t.server.Timeout)
 			defer cancel()
 		}
 		select {
-		case <-f.done:
-		case <-in.Done():
+		case <-pending.done:
+		case <-callCtx.Done():
 			return core.Decision{}, t.late(ctx)
 		}
-		if f.err != nil {
-			return core.Decision{}, f.err
+		if pending.err != nil {
+			return core.Decision{}, pending.err
 		}
 	}
 }
@@ -176,25 +176,25 @@ func (t *Table) distance(lease time.Duration) distance {
 	return distance{trip, trip >= min(refusals.Sure(lease), t.server.Timeout/3)}
 }
 
-// decide has the server decide, and learns from its answer. in is the context of the call, and ctx that of
-// the caller. Other callers wait for f, unless it is nil.
-func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *holding, f *pendingCall) (core.Decision, error) {
+// decide has the server decide, and learns from its answer. callCtx is the context of the call, and ctx that of
+// the caller. Other callers wait for pending, unless it is nil.
+func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h *holding, pending *pendingCall) (core.Decision, error) {
 	sent := time.Now()
-	d, err := t.server.Decide(in, *c)
+	d, err := t.server.Decide(callCtx, *c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	hurried := err != nil && in.Err() != nil // the caller had too little time
+	hurried := err != nil && callCtx.Err() != nil // the caller had too little time
 	h.failed = h.failed || err != nil && !hurried
-	if f != nil {
+	if pending != nil {
 		h.asking = nil
 		if !hurried {
-			f.err = err
+			pending.err = err
 		}
-		close(f.done)
+		close(pending.done)
 	}
 	switch {
-	case hurried && in != ctx:
+	case hurried && callCtx != ctx:
 		return d, t.late(ctx)
 	case err != nil || d.Source != core.SourceStore:
 		return d, err
@@ -210,15 +210,15 @@ func (t *Table) decide(ctx, in context.Context, c *core.Charge, s *shard, h *hol
 
 // fetch takes units for a holding. Nothing is recorded if they are refused: the callers have the
 // server decide then.
-func (t *Table) fetch(s *shard, h *holding, f *pendingCall, units int64, sent time.Time) {
+func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, sent time.Time) {
 	c := h.charge
 	c.Cost = units
 	d, err := t.server.Decide(context.Background(), c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h.asking, h.failed, f.err = nil, err != nil, err
-	close(f.done)
+	h.asking, h.failed, pending.err = nil, err != nil, err
+	close(pending.done)
 	if err != nil {
 		return
 	}
@@ -244,7 +244,7 @@ func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts := h.lease
 	limits := h.charge.Limits()
 	for i := range limits {
-		if r := limits[i].Rule(); r.Kind != machine.KindBan && r.AtOnce() {
+		if r := limits[i].Rule(); r.Ban == nil && r.AtOnce() {
 			lasts = min(lasts, time.Duration(g.receipt.Readings[i].Rest.Whole)*time.Microsecond)
 		}
 	}
@@ -325,7 +325,7 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 	h := &holding{
 		charge: fetch.With(t),
 		demand: demand{lease: lease, since: now}, budget: budget{pace: min(pace, lease*11/20)},
-		bans: slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Rule().Kind == machine.KindBan }),
+		bans: slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Rule().Ban != nil }),
 	}
 	s.held[k] = h
 	return h

@@ -19,7 +19,8 @@ import (
 
 // A NAT or a load balancer forgets the open connections, in silence, and new ones work. Redis decides again
 // within half a second. Those to sentinels are not forgotten: the client asks them before it connects, on
-// connections of its own. Package batch has more cells of the same test, in which no time is spent.
+// connections of its own. Package batch has the same test of a single server, in which no time is spent;
+// with TAILCUT_LONG it is here too.
 func TestConnectionsThatTheNetworkForgets(t *testing.T) {
 	redistest.Need(t, false)
 	logged(t)
@@ -49,13 +50,20 @@ func TestConnectionsThatTheNetworkForgets(t *testing.T) {
 			}), addrs
 		},
 	} {
+		long := os.Getenv(longEnv) != ""
+		if name == "single" && !long {
+			continue
+		}
 		roundTrips, poolSizes := []time.Duration{10 * time.Millisecond}, []int{50}
-		if os.Getenv(longEnv) != "" { // a busy machine answers too late from far away, without any fault
+		if long { // a busy machine answers too late from far away, without any fault
 			roundTrips, poolSizes = []time.Duration{time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 40 * time.Millisecond}, []int{4, 50}
 		}
 		for _, roundTrip := range roundTrips {
 			for _, poolSize := range poolSizes {
 				t.Run(fmt.Sprintf("%s, %s, PoolSize %d", name, roundTrip, poolSize), func(t *testing.T) {
+					if !long {
+						t.Parallel() // they mostly wait
+					}
 					networks := map[string]*redistest.Network{}
 					rdb, addrs := open(func(ctx context.Context, network, addr string) (net.Conn, error) {
 						if n := networks[addr]; n != nil {

@@ -98,7 +98,7 @@ func (s *farServer) forgetUnderLoad(t *testing.T, o *redis.Options, idle, deaf, 
 			t.Error(err)
 		}
 		if idle { // every connection is open
-			if err := q.ping(rdb, o.PoolSize); err != nil {
+			if err := q.firstPong(rdb, o.PoolSize); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Second)

@@ -142,3 +142,66 @@ func (r *randomly) below(n int) int {
 }
 
 func (r *randomly) one(of int) bool { return r.below(of) == 0 }
+
+// Redis hangs up and comes back all the time under a leased limit with a fallback. In no period does
+// Redis, with what the process has leased, pass more than the limit, nor does the fallback.
+func TestLeaseUnderAFallbackThatFlaps(t *testing.T) {
+	const quota, period = 100, time.Second
+	logged(t)
+	_, proxy := proxied(t)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true})
+	store := redisstore.New(rdb, nil)
+	limit := core.MovingWindow(quota, period).Leased(100 * time.Millisecond)
+	l := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), limit))
+	if _, err := l.Allow(t.Context(), "another", action); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var shared, own []leaseAction
+	leased := 0
+	end := time.Now().Add(4 * time.Second)
+	var flaps sync.WaitGroup
+	flaps.Go(func() {
+		for down := true; time.Now().Before(end); down = !down {
+			if down {
+				lose := rand.N(2) == 0
+				proxy.Spoil(func([]string, []byte) ([]byte, bool) { return nil, !lose })
+			} else {
+				proxy.Spoil(nil)
+			}
+			time.Sleep(100*time.Millisecond + rand.N(400*time.Millisecond))
+		}
+	})
+	together(8, func(int) {
+		for time.Now().Before(end) {
+			a := leaseAction{Start: nanotime()}
+			d, err := l.Allow(t.Context(), user, action)
+			a.End = nanotime()
+			mu.Lock()
+			switch {
+			case err != nil:
+				t.Error(err)
+			case d.Allowed && d.Source == core.SourceFallback:
+				own = append(own, a)
+			case d.Allowed:
+				shared = append(shared, a)
+				if d.Source == core.SourceLease {
+					leased++
+				}
+			}
+			mu.Unlock()
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	flaps.Wait()
+	proxy.Spoil(nil)
+	for name, actions := range map[string][]leaseAction{"Redis": shared, "the fallback": own} {
+		if n := crowded(actions, period); n > quota {
+			t.Errorf("by %s %d passed in a period", name, n)
+		}
+	}
+	t.Logf("%d passed by Redis, %d of them leased, and %d by the fallback", len(shared), leased, len(own))
+	if leased == 0 || len(own) == 0 {
+		t.Error("the lease or the fallback has decided nothing")
+	}
+}

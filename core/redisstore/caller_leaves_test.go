@@ -202,27 +202,19 @@ func TestDeadlineOfAContextThatIsNeverDone(t *testing.T) {
 	})
 }
 
-// The timeout is the store's failure, also where the client keeps it for the store.
-func TestTimeoutIsOneError(t *testing.T) {
-	noLeak(t)
-	_, proxy := proxied(t)
-	for _, c := range clients[:3] {
-		t.Run(c.name, func(t *testing.T) {
-			rdb := c.open(proxy.Addr)
-			defer rdb.Close()
-			warm := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-			charged(t, warm, user, kinds[0])
-			defer proxy.HangUp()
-			defer proxy.Spoil(nil)
-			proxy.Spoil(lose)
-			lim := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: 15 * time.Millisecond}), kinds[0]))
-			for range 3 {
-				together(10, func(int) {
-					if _, err := lim.Allow(t.Context(), user, action); !errors.Is(err, redisstore.ErrTimeout) {
-						t.Errorf("%v, not ErrTimeout", err)
-					}
-				})
+// If the caller's deadline and the timeout end at once, the caller is told of its own.
+func TestCallersDeadlineAtTheTimeout(t *testing.T) {
+	for range 100 {
+		bubble(t, func(t *testing.T) {
+			rdb, hangUp := mute()
+			lim := core.Must(core.New(redisstore.New(rdb, nil), plenty))
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := lim.Allow(ctx, user, action); err != context.DeadlineExceeded {
+				t.Errorf("%v", err)
 			}
+			time.Sleep(10 * time.Second)
+			hangUp()
 		})
 	}
 }
