@@ -197,8 +197,8 @@ type Reading struct {
 	Wait int64
 
 	// Mark is what an amendment needs. Of a meter it is the number of the last refund: see [Refunds]. Of
-	// slots it is the first one's ID, less the first ID of the instant of the charge. Of a calendar window it is
-	// the time until the period ends, which no amendment needs.
+	// slots it is the first one's ID. Of a calendar window it is the time until the period ends, which no
+	// amendment needs.
 	Mark int64
 }
 

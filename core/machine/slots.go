@@ -25,7 +25,7 @@ func (s State) slots(now int64) Slots {
 }
 
 // slotID is the first ID of an instant. Those of another instant, less than six days away, are others.
-// It is below 2^53, as Lua needs, and an instant has more IDs than there can be slots.
+// An instant has more IDs than there can be slots. On Redis they are random.
 func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 
 // slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
@@ -149,7 +149,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
 		return v
 	}
 	if own := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= own && own < len(q) {
-		v.Mark = max(0, q[own].ID-slotID(now))
+		v.Mark = q[own].ID
 	}
 	if fits {
 		cost = 1
@@ -165,7 +165,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
 // so that it finds them also after the clock stepped back.
 func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
 	q, _ := s.More.(*Slots)
-	first := slotID(t.At) + t.Reading.Mark
+	first := t.Reading.Mark
 	its := func(x Slot) bool { return x.ID >= first && x.ID < first+t.Cost }
 	if !slices.ContainsFunc(q.live(now+q.ahead(now)-r.Period), its) {
 		return s, false

@@ -1,0 +1,52 @@
+package redisstore
+
+// Slots of InFlight whose charge has no answer.
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/internal/later"
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// mostNumber is the highest number of a charge's first slot. The numbers of all its slots are below 2^53, as Lua
+// needs. They are random, so that no two live slots of one key have one number: with 10,000 of them, one
+// charge in 10^12 would meet another.
+const mostNumber = 1<<53 - 1<<14
+
+// longestPause is the longest pause between two releases of a slot that was not there.
+const longestPause = time.Minute
+
+// releaseLost releases, in the background, the slots of a charge that has no answer. The charge may still be on
+// its way, or it may have been refused. So if a slot is not there, it is tried again, each time after twice
+// the pause, until its lease would have ended.
+func (s *Store) releaseLost(c *core.Charge, number int64) {
+	for o := c; o != nil; o = o.Next() {
+		r := &core.Receipt{User: strings.Clone(o.User), Action: strings.Clone(o.Action), Limits: o.Limits(), Cost: o.Cost}
+		lease := time.Duration(0)
+		for i := range r.Limits {
+			r.Readings = append(r.Readings, machine.Reading{Fits: true, Mark: number})
+			if r.Limits[i].Rule().TakesSlots() {
+				lease = max(lease, r.Limits[i].Period())
+			}
+		}
+		if lease == 0 {
+			continue
+		}
+		pause, end := min(time.Second, lease/8), time.Now().Add(lease)
+		later.Do(0, func() time.Duration {
+			wait := min(time.Second, lease/8)
+			done, err := s.Amend(context.Background(), r, machine.Amendment{Verb: machine.VerbRelease})
+			if err == nil {
+				wait, pause = pause, 2*pause
+			}
+			if done || wait > longestPause || time.Now().Add(wait).After(end) {
+				return 0
+			}
+			return wait
+		})
+	}
+}
