@@ -1,0 +1,188 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/redisstore"
+	"github.com/tailcut/tailcut/core/storetest/redistest"
+)
+
+// takes reports whether a command is a charge that may take a slot.
+func takes(command []string) bool { return strings.HasPrefix(command[len(command)-1], "=") }
+
+// once is a fault of the first reply to a charge that may take a slot.
+func once(hangUp bool) redistest.Fault {
+	var spoiled atomic.Bool
+	return func(command []string, reply []byte) ([]byte, bool) {
+		if takes(command) && !spoiled.Swap(true) {
+			return nil, hangUp
+		}
+		return reply, false
+	}
+}
+
+// If the reply to a charge is lost, its slots are free soon, and not only when their leases end.
+func TestALostSlotIsFreeSoon(t *testing.T) {
+	const lease = time.Minute
+	one := core.InFlight(2).Lease(lease)
+	several := []core.Limit{one, core.FixedWindow(100, time.Hour), core.InFlight(5).Lease(lease).PerUser(), core.InFlight(9).Lease(2 * lease).Named("s").Shadow()}
+	allow := func(l *core.Limiter) error {
+		_, err := l.AllowN(context.Background(), user, action, 2)
+		return err
+	}
+	type tc struct {
+		name   string
+		open   func(addr string) redis.UniversalClient
+		opts   redisstore.Options
+		limits []core.Limit
+		spoil  func(*redistest.Proxy)
+		take   func(*core.Limiter) error
+	}
+	client := clients[0].open
+	hangUp := func(p *redistest.Proxy) { p.Spoil(once(true)) }
+	mute := func(p *redistest.Proxy) { p.Spoil(once(false)) }
+	cases := []tc{
+		{"scripts", client, redisstore.Options{NoFunctions: true}, []core.Limit{one}, hangUp, allow},
+		{"several limits", client, redisstore.Options{}, several, hangUp, allow},
+		{"a reply that cannot be read", client, redisstore.Options{}, []core.Limit{one}, func(p *redistest.Proxy) {
+			spoil := once(false)
+			p.Spoil(func(command []string, reply []byte) ([]byte, bool) {
+				if reply, _ = spoil(command, reply); reply == nil {
+					return []byte("+OK\r\n"), false
+				}
+				return reply, false
+			})
+		}, allow},
+		{"several subjects", client, redisstore.Options{}, several, hangUp, func(l *core.Limiter) error {
+			_, err := core.All(context.Background(), l.For("other", action), l.For(user, action).Cost(2))
+			return err
+		}},
+		{"a batch", client, redisstore.Options{}, []core.Limit{one}, hangUp, func(l *core.Limiter) error {
+			errs := make([]error, 20)
+			together(len(errs), func(i int) { _, errs[i] = l.Allow(context.Background(), fmt.Sprint(user, i%2*i), action) })
+			return errors.Join(errs...)
+		}},
+		{"Lua 5.4", client, redisstore.Options{}, []core.Limit{one}, func(p *redistest.Proxy) {
+			redistest.RunLua54(t, p, nil)
+			hangUp(p)
+		}, allow},
+		{"the charge comes after the release", client, redisstore.Options{}, []core.Limit{one}, func(p *redistest.Proxy) {
+			var held atomic.Bool
+			p.Instead(func(command []string) (bool, []byte) {
+				if takes(command) && !held.Swap(true) {
+					time.Sleep(1500 * time.Millisecond)
+				}
+				return false, nil
+			})
+		}, allow},
+	}
+	for _, c := range clients {
+		cases = append(cases, tc{c.name + ", closed", c.open, redisstore.Options{}, []core.Limit{one}, hangUp, allow},
+			tc{c.name + ", no reply", c.open, redisstore.Options{}, []core.Limit{one}, mute, allow})
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			noLeak(t)
+			server, proxy := proxied(t)
+			rdb := c.open(proxy.Addr)
+			defer rdb.Close()
+			c.opts.Timeout = 200 * time.Millisecond
+			store := ready(t, redisstore.New(rdb, &c.opts))
+			lim := core.Must(core.New(store, c.limits...))
+			if _, err := lim.Peek(t.Context(), user, action); err != nil {
+				t.Fatal(err)
+			}
+			c.spoil(proxy)
+			if err := c.take(lim); err == nil {
+				t.Fatal("no answer is lost")
+			}
+			taken := func() int { return strings.Count(server.Do("KEYS", "*inflight*"), "inflight") }
+			within(t, "the slots are free", func() bool { return taken() == 0 })
+			proxy.HangUp()
+		})
+	}
+}
+
+// With users of a few slots, and answers that are lost now and then, there are slots nearly all the time, and
+// never more than there are. Those of other processes stay.
+func TestLostSlotsUnderLoad(t *testing.T) {
+	for _, tc := range []struct {
+		oneIn   int
+		hangUp  bool
+		timeout time.Duration
+		without float64 // most of the time that no slot is free though nobody acts
+	}{
+		{100, true, 50 * time.Millisecond, 0.05},
+		{10, true, 50 * time.Millisecond, 0.2},
+		{100, false, 50 * time.Millisecond, 0.1},
+		{10, true, patient, 0.2},
+	} {
+		t.Run(fmt.Sprintf("one in %d, hang up %t, %s", tc.oneIn, tc.hangUp, tc.timeout), func(t *testing.T) {
+			noLeak(t)
+			const users, slots = 8, 2
+			server, proxy := proxied(t)
+			addr := redistest.Far(t, proxy.Addr, 25*time.Millisecond)
+			rdb := connect(t, &redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+			store := ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: tc.timeout, NoRefusalCache: true}))
+			lim := core.Must(core.New(store, core.InFlight(slots).Lease(8*time.Second)))
+			_ = server
+			var lost, took, refused, errs, most atomic.Int64
+			proxy.Spoil(func(_ []string, reply []byte) ([]byte, bool) {
+				if rand.N(tc.oneIn) == 0 {
+					lost.Add(1)
+					return nil, tc.hangUp
+				}
+				return reply, false
+			})
+			length := 6 * time.Second
+			if os.Getenv(longEnv) != "" {
+				length = 30 * time.Second
+			}
+			end := time.Now().Add(length)
+			var running [users]atomic.Int64
+			var worst atomic.Int64
+			together(users, func(i int) {
+				who := fmt.Sprint(user, i)
+				for time.Now().Before(end) {
+					start := time.Now()
+					d, err := lim.Allow(context.Background(), who, action)
+					if w := time.Since(start).Milliseconds(); w > worst.Load() {
+						worst.Store(w)
+					}
+					switch {
+					case err != nil:
+						errs.Add(1)
+					case !d.Allowed: // this user has one action at a time
+						refused.Add(1)
+						time.Sleep(5 * time.Millisecond)
+					default:
+						took.Add(1)
+						most.Store(max(most.Load(), running[i].Add(1)))
+						time.Sleep(10 * time.Millisecond)
+						running[i].Add(-1)
+						for lim.Release(context.Background(), d) != nil && time.Now().Before(end) {
+							errs.Add(1)
+						}
+					}
+				}
+			})
+			proxy.Spoil(nil)
+			asked := took.Load() + refused.Load() + errs.Load()
+			t.Logf("%d asked: %d took a slot, %d refused, %d errors; %d replies lost; the slowest took %d ms", asked, took.Load(), refused.Load(), errs.Load(), lost.Load(), worst.Load())
+			if n := float64(refused.Load()) / float64(asked); n > tc.without {
+				t.Errorf("%.0f %% were refused", 100*n)
+			}
+		})
+	}
+}
