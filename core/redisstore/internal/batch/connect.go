@@ -37,6 +37,8 @@ const (
 const (
 	openTime  = 10 // how long opening a connection may take, in timeouts
 	maxChecks = 4  // under way at a time, since a Dialer may hang
+
+	maxRecheck = 100 * time.Millisecond // from a connection that was closed to the next check, at most
 )
 
 // Connect opens connections before the first call: a few, or more to a server that is far away. Then it calls
@@ -143,8 +145,12 @@ func (q *Queue) connect(key string) (err error) {
 
 // unanswered takes the error of a batch that has no answer.
 func (l *lane) unanswered(b *batch, err error) {
-	if d := doubtOf(err); b != nil && b.lost == l.lost && (d != mute || !l.answered.After(b.sent)) {
+	d := doubtOf(err)
+	if b != nil && b.lost == l.lost && (d != mute || !l.answered.After(b.sent)) {
 		l.doubt = max(l.doubt, d)
+	}
+	if soon := time.Now().Add(min(l.timeout, maxRecheck)); d == cut && soon.Before(l.recheck) {
+		l.recheck = soon
 	}
 }
 
