@@ -17,12 +17,8 @@ import (
 // charge in 10^12 would meet another.
 const mostNumber = 1<<53 - 1<<14
 
-// longestPause is the longest pause between two releases of a slot that was not there.
-const longestPause = time.Minute
-
 // releaseLost releases, in the background, the slots of a charge that has no answer. The charge may still be on
-// its way, or it may have been refused. So if a slot is not there, it is tried again, each time after twice
-// the pause, until its lease would have ended.
+// its way, or it may have been refused. So while the slots are not found, they may come.
 func (s *Store) releaseLost(c *core.Charge, number int64) {
 	for o := c; o != nil; o = o.Next() {
 		r := &core.Receipt{User: strings.Clone(o.User), Action: strings.Clone(o.Action), Limits: o.Limits(), Cost: o.Cost}
@@ -33,20 +29,10 @@ func (s *Store) releaseLost(c *core.Charge, number int64) {
 				lease = max(lease, r.Limits[i].Period())
 			}
 		}
-		if lease == 0 {
-			continue
+		if lease > 0 {
+			later.Try(func() (found bool, err error) {
+				return s.Amend(context.Background(), r, machine.Amendment{Verb: machine.VerbRelease})
+			}).Now(lease)
 		}
-		pause, end := min(time.Second, lease/8), time.Now().Add(lease)
-		later.Do(0, func() time.Duration {
-			wait := min(time.Second, lease/8)
-			done, err := s.Amend(context.Background(), r, machine.Amendment{Verb: machine.VerbRelease})
-			if err == nil {
-				wait, pause = pause, 2*pause
-			}
-			if done || wait > longestPause || time.Now().Add(wait).After(end) {
-				return 0
-			}
-			return wait
-		})
 	}
 }
