@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tailcut/tailcut/core/internal/later"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -92,13 +93,18 @@ type takenSlots struct {
 	waiters  *slotWaiters
 	turn     chan struct{} // has one token: one call at a time asks the store
 	released bool          // guarded by turn
+	later    bool          // guarded by turn: a release has failed, and is tried again
+	since    time.Duration // guarded by turn: no lease has begun later, since the process started
 
 	lease    time.Duration
 	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
+// started is about when the process has. To read the time since then is faster than the time of day.
+var started = time.Now()
+
 func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
-	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
+	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1), since: time.Since(started)}
 	s.turn <- struct{}{}
 	if n := waiters.count(); n <= watchFirst || n%watchEvery == 0 {
 		s.lease = shortestLease(limits)
@@ -210,13 +216,15 @@ func (s *Subject) hold(taken *Limit, action string, slots int64) {
 // made the decision, so that after an outage a slot of Redis is freed in Redis and not in the second
 // store of a [Fallback].
 //
-// A slot is freed once, whatever is called and however often. After an error the slot may still be
-// taken, and Release may be tried again. If it is not, the slot is free when its lease ends. Release
-// never frees the slot of another action, even if the lease has ended meanwhile and another action has
-// taken its place. Slots are told apart by the microsecond in which they were taken, so there is one
-// exception: the slot is gone, after a Reset for example, and the clock then steps back to exactly that
-// microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release does nothing for a decision that
-// has taken no slot, such as a refusal.
+// A slot is freed once, whatever is called and however often. After an error, Release is tried again in
+// the background, at least once a second, until the lease has ended; you may also call it again. At most 10,000
+// releases of the process wait to be tried again. The slots of others are free when their leases end.
+//
+// Release never frees the slot of another action, even if the lease has ended meanwhile and another action has
+// taken its place. Redis tells slots apart by random numbers. Other stores tell them apart by the microsecond
+// in which they were taken, so there is one exception: the slot is gone, after a Reset for example, and the
+// clock then steps back to exactly that microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release
+// does nothing for a decision that has taken no slot, such as a refusal.
 //
 // Most actions end because ctx does, so pass a context that outlives it, such as
 // context.WithoutCancel(ctx), with a timeout.
@@ -247,6 +255,20 @@ func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb)
 	return err
 }
 
+// releaseLater tries again to release the slots, in the background, until the longest lease has ended.
+func (r *Receipt) releaseLater(ctx context.Context) {
+	lease := time.Duration(0)
+	for i := range r.Limits {
+		if l := &r.Limits[i]; l.rule.TakesSlots() {
+			lease = max(lease, l.period)
+		}
+	}
+	later.Try(func() (bool, error) {
+		err := r.amendSlots(ctx, machine.VerbRelease)
+		return err == nil, err
+	}).Again(lease - time.Since(started) + r.slots.since)
+}
+
 // amendSlots amends the slots of one subject.
 func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	switch {
@@ -262,7 +284,13 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { r.slots.turn <- struct{}{} }()
+	defer func() {
+		if verb == machine.VerbRelease && !r.slots.released && !r.slots.later { // also if the store panics
+			r.slots.later = true
+			r.releaseLater(context.WithoutCancel(ctx))
+		}
+		r.slots.turn <- struct{}{}
+	}()
 	switch {
 	case r.slots.released && verb == machine.VerbRelease:
 		return nil
@@ -281,6 +309,10 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case verb == machine.VerbRelease:
 		r.slots.released = true
 		r.slots.waiters.wake(r)
+		return nil
+	}
+	r.slots.since = time.Since(started) // also if one lease has ended: another may not have
+	switch {
 	case !done:
 		return ErrLeaseEnded
 	case r.slots.outlived != nil:

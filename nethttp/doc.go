@@ -113,7 +113,7 @@
 //
 // The slot is released before the server ends the response, so a client that sends one request after
 // the other needs one slot. The release waits for the store, at most for the store's own timeout. If
-// it fails, it is tried again in the background each second until the lease ends: a slot taken in
+// it fails, it is tried again in the background at least once a second until the lease ends: a slot taken in
 // Redis before an outage is released in Redis after it. At most 10,000 releases of a process are
 // tried again at a time. A slot beyond them, and one of a process that dies, is free when its lease
 // ends.

@@ -3,6 +3,7 @@
 package later
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -12,8 +13,8 @@ const Most = 10_000
 
 const (
 	firstPause   = 125 * time.Millisecond // after a failure, or an eighth of the lease if that is shorter
-	failurePause = time.Second            // at most, after a failure
-	longestPause = time.Minute            // after a try that has found no slot
+	failurePause = time.Second            // failures let the pause grow up to this
+	longestPause = time.Minute            // there is no try after a longer one
 )
 
 var waiting atomic.Int32
@@ -27,18 +28,18 @@ func (try Try) Now(lease time.Duration) { try.from(lease).after(0) }
 // Again has the first try after a pause.
 func (try Try) Again(lease time.Duration) {
 	t := try.from(lease)
-	t.after(t.pause)
+	t.after(t.grow(true))
 }
 
 func (try Try) from(lease time.Duration) *tries {
 	return &tries{try, min(firstPause, lease/8), time.Now().Add(lease)}
 }
 
-// tries are those for slots that were not found yet. Each pause is twice the one before. A server that fails
-// is asked every second. One that has not found the slots may be told to take them later, so the pauses grow.
+// tries are those for slots that were not found yet. They may not be taken yet, so each pause is twice the one
+// before. But while the server fails, it is asked every second.
 type tries struct {
 	try   Try
-	pause time.Duration
+	pause time.Duration // after the next try
 	end   time.Time
 }
 
@@ -52,16 +53,31 @@ func (t *tries) after(pause time.Duration) {
 	}
 	time.AfterFunc(pause, func() {
 		waiting.Add(-1)
-		found, err := t.try()
+		found, err := t.once()
 		if found {
 			return
 		}
-		pause := t.pause
-		if err == nil || pause < failurePause {
-			t.pause *= 2
-		}
-		t.after(pause)
+		t.after(t.grow(err != nil))
 	})
+}
+
+// grow returns the pause after a try.
+func (t *tries) grow(failed bool) time.Duration {
+	pause := t.pause
+	if !failed || pause < failurePause {
+		t.pause *= 2
+	}
+	return pause
+}
+
+// once tries once. A panic of a store is a failure.
+func (t *tries) once() (found bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return t.try()
 }
 
 // Waiting returns how many tries the process waits for. It is for tests.
