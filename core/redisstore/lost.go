@@ -4,6 +4,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,18 +21,19 @@ const mostNumber = 1<<53 - 1<<14
 // releaseLost releases, in the background, the slots of a charge that has no answer. The charge may still be on
 // its way, or it may have been refused. So while the slots are not found, they may come.
 func (s *Store) releaseLost(c *core.Charge, number int64) {
+	release := machine.Amendment{Verb: machine.VerbRelease}
 	for o := c; o != nil; o = o.Next() {
 		r := &core.Receipt{User: strings.Clone(o.User), Action: strings.Clone(o.Action), Limits: o.Limits(), Cost: o.Cost}
+		r.Readings = slices.Repeat([]machine.Reading{{Fits: true, Mark: number}}, len(r.Limits))
 		lease := time.Duration(0)
 		for i := range r.Limits {
-			r.Readings = append(r.Readings, machine.Reading{Fits: true, Mark: number})
-			if r.Limits[i].Rule().TakesSlots() {
+			if r.Amends(i, release) {
 				lease = max(lease, r.Limits[i].Period())
 			}
 		}
 		if lease > 0 {
 			later.Try(func() (found bool, err error) {
-				return s.Amend(context.Background(), r, machine.Amendment{Verb: machine.VerbRelease})
+				return s.Amend(context.Background(), r, release)
 			}).Now(lease)
 		}
 	}

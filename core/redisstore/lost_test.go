@@ -32,10 +32,11 @@ func once(hangUp bool) redistest.Fault {
 	}
 }
 
-// If the reply to a charge is lost, its slots are free soon, and not only when their leases end.
+// If the reply to a charge is lost, its slots are free soon, and not only when their leases end. Those of others
+// stay.
 func TestALostSlotIsFreeSoon(t *testing.T) {
 	const lease = time.Minute
-	one := core.InFlight(2).Lease(lease)
+	one := core.InFlight(3).Lease(lease)
 	several := []core.Limit{one, core.FixedWindow(100, time.Hour), core.InFlight(5).Lease(lease).PerUser(), core.InFlight(9).Lease(2 * lease).Named("s").Shadow()}
 	allow := func(l *core.Limiter) error {
 		_, err := l.AllowN(context.Background(), user, action, 2)
@@ -70,7 +71,12 @@ func TestALostSlotIsFreeSoon(t *testing.T) {
 		}},
 		{"a batch", client, redisstore.Options{}, []core.Limit{one}, hangUp, func(l *core.Limiter) error {
 			errs := make([]error, 20)
-			together(len(errs), func(i int) { _, errs[i] = l.Allow(context.Background(), fmt.Sprint(user, i%2*i), action) })
+			together(len(errs), func(i int) {
+				var d core.Decision
+				if d, errs[i] = l.Allow(context.Background(), fmt.Sprint(user, i%2*i), action); d.Allowed { // in another batch
+					errs[i] = l.Release(context.Background(), d)
+				}
+			})
 			return errors.Join(errs...)
 		}},
 		{"Lua 5.4", client, redisstore.Options{}, []core.Limit{one}, func(p *redistest.Proxy) {
@@ -103,14 +109,55 @@ func TestALostSlotIsFreeSoon(t *testing.T) {
 			if _, err := lim.Peek(t.Context(), user, action); err != nil {
 				t.Fatal(err)
 			}
+			others := core.Must(core.New(reliable(t, server.Addr), c.limits...))
+			held, err := others.Allow(t.Context(), user, action)
+			if err != nil || !held.Allowed {
+				t.Fatal(held, err)
+			}
+			direct := connect(t, &redis.Options{Addr: server.Addr})
+			taken := func() (n int64) {
+				for _, key := range direct.Keys(t.Context(), "*inflight*").Val() {
+					n += direct.ZCard(t.Context(), key).Val()
+				}
+				return n
+			}
+			before := taken()
 			c.spoil(proxy)
 			if err := c.take(lim); err == nil {
 				t.Fatal("no answer is lost")
 			}
-			taken := func() int { return strings.Count(server.Do("KEYS", "*inflight*"), "inflight") }
-			within(t, "the slots are free", func() bool { return taken() == 0 })
+			within(t, "the slots are free", func() bool { return taken() == before })
+			if err := others.Renew(t.Context(), held); err != nil || before == 0 {
+				t.Errorf("the slot of another: %v", err)
+			}
 			proxy.HangUp()
 		})
+	}
+}
+
+// An action within another takes no slot, so if its answer is lost, nothing is released.
+func TestALostAnswerWithinAnotherAction(t *testing.T) {
+	_, proxy := proxied(t)
+	rdb := connect(t, &redis.Options{Addr: proxy.Addr})
+	lim := core.Must(core.New(ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient})), core.InFlight(3)))
+	d, err := lim.Allow(t.Context(), user, action)
+	if err != nil || !d.Allowed {
+		t.Fatal(d, err)
+	}
+	proxy.Commands()
+	proxy.Spoil(once(true))
+	if _, err := core.All(t.Context(), lim.For(user, action).Within(lim, d)); err == nil {
+		t.Fatal("no answer is lost")
+	}
+	within(t, "Redis answers", func() bool { _, err := lim.Peek(t.Context(), user, action); return err == nil })
+	time.Sleep(50 * time.Millisecond) // a release is not waited for
+	for _, c := range proxy.Commands() {
+		if len(c) > 1 && strings.HasSuffix(c[1], "_amend") {
+			t.Errorf("sent: %q", c)
+		}
+	}
+	if n := free(t, lim); n != 2 {
+		t.Errorf("%d slots are free", n)
 	}
 }
 
