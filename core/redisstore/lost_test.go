@@ -175,10 +175,10 @@ func TestLostSlotsUnderLoad(t *testing.T) {
 		timeout time.Duration
 		refused float64 // at most this part of two at a time
 	}{
-		{100, true, 50 * time.Millisecond, 0.03},
-		{100, false, 50 * time.Millisecond, 0.03},
-		{10, true, 50 * time.Millisecond, 0.25},
-		{10, true, patient, 0.25}, // no call waits for the timeout
+		{100, true, 250 * time.Millisecond, 0.1},
+		{100, false, 250 * time.Millisecond, 0.1},
+		{10, true, 250 * time.Millisecond, 0.4},
+		{10, true, patient, 0.4}, // no call waits for the timeout
 	} {
 		for _, atATime := range []int{slots, 2 * slots} {
 			t.Run(fmt.Sprintf("one in %d, hang up %t, timeout %s, %d at a time", tc.oneIn, tc.hangUp, tc.timeout, atATime), func(t *testing.T) {
