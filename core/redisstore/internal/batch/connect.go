@@ -271,17 +271,23 @@ func (q *Queue) ask(ctx context.Context, server *redis.Client) (took time.Durati
 }
 
 // ping pings a server n times at once, on a connection each, and returns when the first has answered. The
-// others go on: a client that is canceled while it opens a connection keeps that as an idle one.
+// others go on: a client that is canceled while it opens a connection keeps that as an idle one. As many as may be
+// needed are repeated, and open new connections. The others only close what is dead: they would take the first
+// new ones from the calls.
 func (q *Queue) ping(server *redis.Client, n int) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTime*q.timeout)
 	errs := make(chan error, n)
 	var all sync.WaitGroup
-	for range n {
+	for i := range n {
 		all.Go(func() {
 			var err error
 			defer func() { errs <- err }()
 			defer q.guard(&err)
-			err = server.Ping(ctx).Err()
+			if i >= manyBatches {
+				err = server.Process(ctx, command{redis.NewCmd(ctx, "ping")})
+			} else {
+				err = server.Ping(ctx).Err()
+			}
 		})
 	}
 	go func() {
