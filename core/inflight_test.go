@@ -180,11 +180,13 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 					}()
 				}
 				time.Sleep(c.outage)
+				synctest.Wait()
 				if most := 3 + 10 + int(min(c.outage, time.Hour)/time.Second); s.failed > most {
 					t.Errorf("%d have failed, more than %d", s.failed, most)
 				}
 				s.down = false
 				time.Sleep(1100 * time.Millisecond)
+				synctest.Wait()
 				if freed := s.amended > 0; freed != c.freed {
 					t.Errorf("it is released after the outage: %t, want %t", freed, c.freed)
 				}
