@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,8 +123,9 @@ func TestAReleaseMayBeTriedAgain(t *testing.T) {
 // cannotAmend is a store that cannot amend while it is down.
 type cannotAmend struct {
 	*memorystore.Store
-	down, panics    bool
-	failed, amended int
+	panics          bool
+	down            atomic.Bool
+	failed, amended atomic.Int32
 }
 
 func (s *cannotAmend) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
@@ -134,14 +136,14 @@ func (s *cannotAmend) Take(ctx context.Context, c core.Charge) (core.Decision, e
 
 func (s *cannotAmend) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
 	switch {
-	case !s.down:
-		s.amended++
+	case !s.down.Load():
+		s.amended.Add(1)
 		return s.Store.Amend(ctx, r, a)
 	case s.panics:
-		s.failed++
+		s.failed.Add(1)
 		panic("down")
 	}
-	s.failed++
+	s.failed.Add(1)
 	return false, errLost
 }
 
@@ -170,7 +172,7 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 				if err != nil || !d.Allowed {
 					t.Fatal(d, err)
 				}
-				s.down = c.outage > 0
+				s.down.Store(c.outage > 0)
 				for range 3 { // the tries of a decision are one
 					func() {
 						defer func() { _ = recover() }()
@@ -181,17 +183,17 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 				}
 				time.Sleep(c.outage)
 				synctest.Wait()
-				if most := 3 + 10 + int(min(c.outage, time.Hour)/time.Second); s.failed > most {
-					t.Errorf("%d have failed, more than %d", s.failed, most)
+				if most := 3 + 10 + int(min(c.outage, time.Hour)/time.Second); int(s.failed.Load()) > most {
+					t.Errorf("%d have failed, more than %d", s.failed.Load(), most)
 				}
-				s.down = false
+				s.down.Store(false)
 				time.Sleep(1100 * time.Millisecond)
 				synctest.Wait()
-				if freed := s.amended > 0; freed != c.freed {
+				if freed := s.amended.Load() > 0; freed != c.freed {
 					t.Errorf("it is released after the outage: %t, want %t", freed, c.freed)
 				}
-				if c.freed && s.amended != 1 {
-					t.Errorf("it is released %d times", s.amended)
+				if c.freed && s.amended.Load() != 1 {
+					t.Errorf("it is released %d times", s.amended.Load())
 				}
 				if got, _ := l.Allow(t.Context(), "alice", "stream"); !got.Allowed {
 					t.Error("the slot is not free")

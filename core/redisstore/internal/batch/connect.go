@@ -145,12 +145,11 @@ func (q *Queue) connect(key string) (err error) {
 
 // unanswered takes the error of a batch that has no answer.
 func (l *lane) unanswered(b *batch, err error) {
-	d := doubtOf(err)
-	if b != nil && b.lost == l.lost && (d != mute || !l.answered.After(b.sent)) {
+	if d := doubtOf(err); b != nil && b.lost == l.lost && (d != mute || !l.answered.After(b.sent)) {
 		l.doubt = max(l.doubt, d)
-	}
-	if soon := time.Now().Add(min(l.timeout, maxRecheck)); d == cut && soon.Before(l.recheck) {
-		l.recheck = soon
+		if soon := time.Now().Add(min(l.timeout, maxRecheck)); d == cut && soon.Before(l.recheck) {
+			l.recheck = soon
+		}
 	}
 }
 
