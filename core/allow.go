@@ -14,8 +14,9 @@ import (
 // An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
 // context's own error if ctx was done, or the store's error. A decision about [InFlight] does not end
 // with ctx, or a slot could be taken of which nobody knows. The store's own timeout ends it.
-func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
-	return l.AllowN(ctx, user, action, 1)
+func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
+	err = l.allow(ctx, user, action, 1, &d)
+	return d, err
 }
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
@@ -24,14 +25,20 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost]. So is one above
 // 1,000,000 that is within the quota of a [MovingWindow], because to write so many units would delay all users.
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	if err = l.check(ctx, user, action, n); err != nil {
-		return d, err
-	}
-	if n == 0 {
-		return l.allowNothing(ctx, user, action)
-	}
-	err = l.take(ctx, l.charge(user, action, n, machine.ModeCharge), &d)
+	err = l.allow(ctx, user, action, n, &d)
 	return d, err
+}
+
+// allow is AllowN. It fills in d, which a caller returns without a further copy.
+func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
+	switch err = l.check(ctx, user, action, n); {
+	case err != nil:
+	case n == 0:
+		*d, err = l.allowNothing(ctx, user, action)
+	default:
+		err = l.take(ctx, l.charge(user, action, n, machine.ModeCharge), d)
+	}
+	return err
 }
 
 // All reports whether all subjects may act now. If so each is charged, and if not none is:

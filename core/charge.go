@@ -130,11 +130,16 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 //
 // A ban policy counts a refusal by the limits of its own subject only.
 func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision) {
-	rest, further := entries, Decision{}
+	rest := entries
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
 		n := len(o.terms.Limits)
-		o.commit(d.subject(i, &further), rest[:n], now, passes)
-		d.join(&further)
+		if i == 0 {
+			o.commit(&d, i, rest[:n], now, passes)
+		} else {
+			var further Decision
+			o.commit(&further, i, rest[:n], now, passes)
+			d.join(&further)
+		}
 		rest = rest[n:]
 	}
 	if c.keeps() {
@@ -148,8 +153,9 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 }
 
 // commit is Commit for the entries of one subject.
-func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
+func (c *Charge) commit(d *Decision, subject int, entries []machine.Entry, now int64, passes bool) {
 	t := c.terms
+	d.Allowed, d.Source, d.Subject = true, SourceStore, subject
 	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range entries {
 		switch r := &t.Limits[i].rule; {

@@ -112,16 +112,16 @@ func (r *BanRule) prune(s State, now int64) *banRecord {
 	return b
 }
 
-func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (v Reading) {
+func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (count int64, rest Span, wait int64, more Rare) {
 	b := s.bans(now)
 	if b == nil {
-		return v
+		return
 	}
 	now += b.ahead(now)
 	live := banRecord{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
-	v.Count, v.Level = int64(len(live.Refusals)), int32(live.Level)
-	v.Rest.Whole, v.Wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
-	return v
+	count, more.Level = int64(len(live.Refusals)), int32(live.Level)
+	rest.Whole, wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
+	return
 }
 
 // amend gives nothing back: a refusal stays recorded.

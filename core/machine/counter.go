@@ -96,21 +96,21 @@ func (*counter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool
 	return s, record
 }
 
-func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (v Reading) {
-	if v.Count = s.count(now); s.Expires > now {
-		v.Rest.Whole = s.Expires - r.linger() - now
+func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
+	if count = s.count(now); s.Expires > now {
+		rest.Whole = s.Expires - r.linger() - now
 	}
-	if !fits || v.Count >= r.Max {
-		v.Wait = v.Rest.Whole
+	if !fits || count >= r.Max {
+		wait = rest.Whole
 	}
 	if r.Calendar != nil {
-		v.Ends = v.Rest.Whole
-		if v.Count == 0 {
+		more.Ends = rest.Whole
+		if count == 0 {
 			_, end := r.Calendar.Period(now)
-			v.Ends = end - now
+			more.Ends = end - now
 		}
 	}
-	return v
+	return
 }
 
 func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {

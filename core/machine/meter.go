@@ -184,13 +184,13 @@ func (*meter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) 
 	return r.owing(debt{At: Span{now + r.Start.Whole, r.Start.Part}}, now+r.ForgetAfter, nil), true
 }
 
-func (*meter) read(r *Rule, s State, now, cost int64, fits bool) Reading {
+func (*meter) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
 	d := r.debt(s, now)
 	if fits {
 		cost = 1
 	}
 	left := d.left(now)
-	return Reading{Rest: left, Wait: r.Delay(left, cost), Mark: d.Refunds.last()}
+	return 0, left, r.Delay(left, cost), Rare{Mark: d.Refunds.last()}
 }
 
 // amend takes the units' time from the debt. It takes at most what is left of the debt

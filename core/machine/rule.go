@@ -185,7 +185,6 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 // Lua for example, makes Readings of its reply.
 type Reading struct {
 	Fits  bool
-	Level int32 // a ban: bans in a row
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 
@@ -193,7 +192,13 @@ type Reading struct {
 	// positive, or how long one more unit waits, if the rule has room. A ban: until it ends.
 	Wait int64
 
-	Ends int64 // a calendar window: until the period ends, even if nothing counts
+	Rare
+}
+
+// Rare is the numbers of few readings.
+type Rare struct {
+	Level int32 // a ban: bans in a row
+	Ends  int64 // a calendar window: until the period ends, even if nothing counts
 
 	// Mark is what an amendment needs. Of a meter it is the number of the last refund. Of slots it is the first
 	// one's ID, less the first ID of the instant of the charge.
@@ -202,8 +207,7 @@ type Reading struct {
 
 // Read fills in the Reading after Check, and after Charge or Refuse if the store calls them.
 func (r *Rule) Read(e *Entry, now, cost int64) {
-	v := r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
-	e.Level, e.Count, e.Rest, e.Wait, e.Ends, e.Mark = v.Level, v.Count, v.Rest, v.Wait, v.Ends, v.Mark
+	e.Count, e.Rest, e.Wait, e.Rare = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
 }
 
 // Remaining is how many units fit right now.

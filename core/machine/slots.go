@@ -142,23 +142,23 @@ func (q slotList) shift(now int64) (moved bool) {
 }
 
 // read takes the last slots for those of the charge.
-func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
+func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
 	q := s.slots(now)
 	ahead := q.ahead(now)
-	if v.Count = int64(len(q.live(now + ahead - r.Period))); v.Count == 0 {
-		return v
+	if count = int64(len(q.live(now + ahead - r.Period))); count == 0 {
+		return
 	}
 	if first := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= first && first < len(q) {
-		v.Mark = max(0, q[first].ID-slotID(now))
+		more.Mark = max(0, q[first].ID-slotID(now))
 	}
 	if fits {
 		cost = 1
 	}
-	v.Rest.Whole = q.newest() - ahead + r.Period - now
+	rest.Whole = q.newest() - ahead + r.Period - now
 	if cost <= r.Max {
-		v.Wait = q.free(r, r.Takes(cost)) - ahead - now
+		wait = q.free(r, r.Takes(cost)) - ahead - now
 	}
-	return v
+	return
 }
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,

@@ -111,20 +111,20 @@ func (q *queue) record(r *Rule, now, cost int64) {
 	}
 }
 
-func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
+func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
 	q, live := s.queue(now)
 	if !live {
-		return v
+		return
 	}
 	ahead := q.ahead(now)
-	v.Count, v.Rest.Whole = q.live(r, now), q.newest()-ahead+r.Period-now
+	count, rest.Whole = q.live(r, now), q.newest()-ahead+r.Period-now
 	if fits {
 		cost = 1
 	}
 	if cost <= r.Max {
-		v.Wait = q.free(r, cost) - ahead - now
+		wait = q.free(r, cost) - ahead - now
 	}
-	return v
+	return
 }
 
 // maxSince bounds how many later entries move when one is removed.
