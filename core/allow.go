@@ -1,22 +1,12 @@
 package core
 
-// Allow, and All for several subjects: from the arguments to the store.
+// Allow, Peek and Surcharge, and All and PeekAll for several subjects.
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/tailcut/tailcut/core/machine"
-)
-
-// The errors of a call with invalid arguments.
-var (
-	ErrNoUser   = errors.New("core: the user is empty")
-	ErrNoAction = errors.New("core: the action is empty")
-	ErrCost     = errors.New("core: the cost is negative")
 )
 
 // Allow reports whether user may do action now, and if so charges one unit.
@@ -24,8 +14,9 @@ var (
 // An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
 // context's own error if ctx was done, or the store's error. A decision about [InFlight] does not end
 // with ctx, or a slot could be taken of which nobody knows. The store's own timeout ends it.
-func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, error) {
-	return l.AllowN(ctx, user, action, 1)
+func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
+	err = l.allow(ctx, user, action, 1, &d)
+	return d, err
 }
 
 // AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
@@ -34,30 +25,20 @@ func (l *Limiter) Allow(ctx context.Context, user, action string) (Decision, err
 // where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost]. So is one above
 // 1,000,000 that is within the quota of a [MovingWindow], because to write so many units would delay all users.
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
-	if err = l.check(ctx, user, action, n); err != nil {
-		return d, err
-	}
-	if n == 0 {
-		return l.allowNothing(ctx, user, action)
-	}
-	err = l.take(ctx, l.charge(user, action, n, machine.ModeCharge), &d)
+	err = l.allow(ctx, user, action, n, &d)
 	return d, err
 }
 
-// A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes it.
-type Subject struct {
-	limiter      *Limiter
-	user, action string
-	cost         int
-}
-
-// For returns the subject of user and action, for [All]. The action costs one unit.
-func (l *Limiter) For(user, action string) Subject { return Subject{l, user, action, 1} }
-
-// Cost returns the subject for an action that costs n units: see [Limiter.AllowN].
-func (s Subject) Cost(n int) Subject {
-	s.cost = n
-	return s
+// allow is AllowN. It fills in d, which a caller returns without a further copy.
+func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Decision) (err error) {
+	switch err = l.check(ctx, user, action, n); {
+	case err != nil:
+	case n == 0:
+		*d, err = l.allowNothing(ctx, user, action)
+	default:
+		err = l.take(ctx, l.charge(user, action, n, machine.ModeCharge), d)
+	}
+	return err
 }
 
 // All reports whether all subjects may act now. If so each is charged, and if not none is:
@@ -91,113 +72,6 @@ func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	return d, err
 }
 
-// checkSubjects is for the arguments of All.
-func checkSubjects(ctx context.Context, subjects []Subject) error {
-	if len(subjects) == 0 {
-		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
-	}
-	for i := range subjects {
-		s := &subjects[i]
-		if err := s.limiter.check(ctx, s.user, s.action, s.cost); err != nil {
-			return err
-		}
-		for j := range i {
-			o := &subjects[j]
-			switch {
-			case !s.limiter.SharesStore(o.limiter):
-				return configError("core: All: the limiters have different stores; make them with one")
-			case s.SharesState(*o):
-				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
-			}
-		}
-	}
-	return nil
-}
-
-var (
-	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
-	errNoContext   = configError("core: the context is nil; pass the request's, or context.Background()")
-)
-
-// check is for the arguments of a call.
-func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
-	switch {
-	case l == nil || l.store == nil:
-		return errZeroLimiter
-	case ctx == nil:
-		return errNoContext
-	case user == "":
-		return ErrNoUser
-	case action == "":
-		return ErrNoAction
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case cost < 0:
-		return ErrCost
-	case cost > mostUnits && l.full > 0 && int64(cost) <= l.smallest:
-		return errLargeCost
-	}
-	return nil
-}
-
-// mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
-const mostUnits = 1_000_000
-
-var errLargeCost error = costError("core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel")
-
-// A costError matches [ErrCost].
-type costError string
-
-func (e costError) Error() string { return string(e) }
-
-func (costError) Is(target error) bool { return target == ErrCost }
-
-// full is after how many units, charged in portions, each MovingWindow of more than mostUnits writes no more: its
-// quota, and as much debt. It is 0 without such a limit.
-func full(limits []Limit) int64 {
-	var units int64
-	for i := range limits {
-		if l := &limits[i]; l.kind == machine.KindMovingWindow && l.max > mostUnits {
-			units = max(units, 2*int64(l.max))
-		}
-	}
-	return units
-}
-
-// portion is how many of n units one call charges, if calls before it have charged so many.
-func portion(n, charged, full int64) int64 {
-	if charged < full {
-		return min(n, mostUnits)
-	}
-	return n
-}
-
-// SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
-func (l *Limiter) SharesStore(other *Limiter) bool {
-	if l == nil || other == nil {
-		return false
-	}
-	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
-}
-
-// SharesState reports whether two subjects have one user, and limits or a [BanPolicy] with one state: [All]
-// does not decide about these together.
-func (s Subject) SharesState(o Subject) bool {
-	if s.user != o.user || s.limiter == nil || o.limiter == nil {
-		return false
-	}
-	for i := range s.limiter.limits {
-		l := &s.limiter.limits[i]
-		for j := range o.limiter.limits {
-			other := &o.limiter.limits[j]
-			if l.sharesState(other) && (l.rule.PerUser || s.action == o.action) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // decide decides about subjects that checkSubjects has found valid. A cost of 0 is not charged, and only a ban
 // refuses it.
 func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decision) (err error) {
@@ -207,7 +81,7 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 			return err
 		}
 	}
-	c := charge(subjects, ask)
+	c := jointCharge(subjects, ask)
 	l := subjects[0].limiter
 	for i := range subjects[1:] {
 		if !joins(l.store, c.User, subjects[i+1].user) {
@@ -222,58 +96,6 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 	return err
 }
 
-// charge is the charge of one subject. One that can never pass writes nothing.
-func (l *Limiter) charge(user, action string, cost int, mode machine.Mode) Charge {
-	if int64(cost) > l.smallest {
-		mode = machine.ModePeek
-	}
-	return Charge{user, action, int64(cost), l.terms[mode]}
-}
-
-// charge is the charge of all subjects.
-func charge(subjects []Subject, ask machine.Ask) Charge {
-	receipt := ask.Ahead > 0 // a reserved turn may be given back
-	for i := range subjects {
-		s := &subjects[i]
-		receipt = receipt || s.limiter.refundable
-		if s.never() {
-			ask.Mode = machine.ModePeek
-		}
-	}
-	var c Charge
-	for i := range slices.Backward(subjects) {
-		s, next := &subjects[i], (*Charge)(nil)
-		if i+1 < len(subjects) {
-			further := c
-			next = &further
-		}
-		c = s.limiter.charge(s.user, s.action, s.cost, ask.Mode)
-		if ask.Ahead > 0 || len(subjects) > 1 { // not the limiter's own terms
-			t := *c.terms
-			t.Ask, t.Receipt, t.Next = ask, receipt && ask.Mode.Asks(), next
-			c.terms = &t
-		}
-	}
-	return c
-}
-
-// take asks the store and fills in d. If the store returns an error, its decision is ignored.
-//
-// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
-// stay taken until their leases end.
-func (l *Limiter) take(ctx context.Context, c Charge, d *Decision) (err error) {
-	if c.takesSlots() {
-		ctx = context.WithoutCancel(ctx)
-	}
-	if *d, err = l.store.Take(ctx, c); err != nil {
-		*d = Decision{}
-	}
-	return err
-}
-
-// never reports whether the cost can never pass.
-func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
-
 // decideFree decides about subjects of which some cost nothing. It asks those first.
 func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Decision, err error) {
 	var charged []Subject
@@ -283,29 +105,29 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 			charged, at = append(charged, s), append(at, i)
 			continue
 		}
-		its, err := s.limiter.allowNothing(ctx, s.user, s.action)
+		free, err := s.limiter.allowNothing(ctx, s.user, s.action)
 		if err != nil {
 			return Decision{}, err
 		}
-		if its.Subject = i; !its.Allowed {
-			return its, nil
+		if free.Subject = i; !free.Allowed {
+			return free, nil
 		}
-		if i == len(charged) || its.claim().binds(d.claim()) {
-			d = its
+		if i == len(charged) || free.claim().binds(d.claim()) {
+			d = free
 		}
 	}
 	if charged == nil {
 		return d, nil
 	}
-	var its Decision
-	if err = decide(ctx, ask, charged, &its); err != nil {
+	var rest Decision
+	if err = decide(ctx, ask, charged, &rest); err != nil {
 		return Decision{}, err
 	}
-	its.Subject = at[its.Subject]
-	if its.claim().binds(d.claim()) || its.Subject < d.Subject && !d.claim().binds(its.claim()) {
-		return its, nil
+	rest.Subject = at[rest.Subject]
+	if rest.claim().binds(d.claim()) || rest.Subject < d.Subject && !d.claim().binds(rest.claim()) {
+		return rest, nil
 	}
-	d.receipt = its.receipt
+	d.receipt = rest.receipt
 	return d, nil
 }
 
@@ -357,7 +179,7 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 		return d, err
 	}
 	for left := int64(n); err == nil && left > 0; {
-		units := portion(left, int64(n)-left, l.full)
+		units := portion(left, int64(n)-left, l.portioned)
 		err = l.take(ctx, Charge{user, action, units, l.terms[machine.ModeForce]}, &d)
 		left -= units
 	}

@@ -570,7 +570,7 @@ func ExampleAll() {
 	// to bob remain 4
 }
 
-// A caller whose deadline comes before the turn is refused, and has the refusal, as by WaitFor.
+// A caller whose deadline comes before the turn is refused, and has the refusal, as by WaitAll.
 func TestWaitAllEndsWithTheDeadline(t *testing.T) {
 	for name, limit := range map[string]core.Limit{"a slot": core.InFlight(1), "a window": core.FixedWindow(1, time.Minute)} {
 		for _, n := range []int{1, 2} {

@@ -111,14 +111,6 @@ func (banned) compile(*Limit) {}
 
 func (banned) identity(*Limit) string { return "" }
 
-// ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
-func (l *Limiter) ban() []Limit {
-	if i := len(l.limits) - 1; i >= 0 && l.limits[i].kind == machine.KindBan {
-		return l.limits[i:]
-	}
-	return nil
-}
-
 // ErrNoBanPolicy is the error of Ban and Unban on a limiter without a [BanPolicy].
 var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; for bans by hand, derive one with With(core.BanPolicy{})")
 

@@ -131,9 +131,9 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	return failed
 }
 
-// take asks the store, unless the breaker is open. If ok, the results are a decision, or the
+// ask asks the store, unless the breaker is open. If ok, the results are a decision, or the
 // error of a caller who canceled. If not, the store has no answer.
-func (b *breaker) take(caller context.Context, c Charge) (d Decision, ok bool, err error) {
+func (b *breaker) ask(caller context.Context, c Charge) (d Decision, ok bool, err error) {
 	if err := caller.Err(); err != nil {
 		return d, true, err
 	}
@@ -153,7 +153,7 @@ func (b *breaker) take(caller context.Context, c Charge) (d Decision, ok bool, e
 	}
 	defer func() {
 		if v == failed || v == keyError || b.troubled.Load() {
-			b.learn(c.User, begun, probe, v, err)
+			b.note(c.User, begun, probe, v, err)
 		}
 	}()
 	d, err = b.store.Take(ctx, c)
@@ -180,9 +180,9 @@ func (b *breaker) admit(user string) (ask, probe bool) {
 	return true, true
 }
 
-// learn takes the result of a call. begun is the number of failures when the call began. If the
+// note notes the result of a call. begun is the number of failures when the call began. If the
 // breaker is open, only a probe's result counts.
-func (b *breaker) learn(user string, begun int64, probe bool, v verdict, err error) {
+func (b *breaker) note(user string, begun int64, probe bool, v verdict, err error) {
 	part := b.part(user) // before the lock, since a store's Part may panic or wait
 	now, opens, over, falters := time.Now(), false, false, v == keyError
 	b.mu.Lock()

@@ -130,11 +130,16 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 //
 // A ban policy counts a refusal by the limits of its own subject only.
 func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision) {
-	rest, further := entries, Decision{}
+	rest := entries
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
 		n := len(o.terms.Limits)
-		o.commit(d.subject(i, &further), rest[:n], now, passes)
-		d.join(&further)
+		if i == 0 {
+			o.commit(&d, i, rest[:n], now, passes)
+		} else {
+			var further Decision
+			o.commit(&further, i, rest[:n], now, passes)
+			d.join(&further)
+		}
 		rest = rest[n:]
 	}
 	if c.keeps() {
@@ -148,15 +153,16 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 }
 
 // commit is Commit for the entries of one subject.
-func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
+func (c *Charge) commit(d *Decision, subject int, entries []machine.Entry, now int64, passes bool) {
 	t := c.terms
+	d.Allowed, d.Source, d.Subject = true, SourceStore, subject
 	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range entries {
 		switch r := &t.Limits[i].rule; {
 		case entries[i].Fits:
 		case r.Shadow:
 			short = true
-		case r.Kind == machine.KindBan:
+		case r.Ban != nil:
 			banned = true
 		default: // a refusal by InFlight alone counts towards no ban
 			limited = limited || !r.TakesSlots()
@@ -170,7 +176,7 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 		case passes && !(short && r.Shadow):
 			r.Charge(e, now, c.Cost, &t.Ask)
 		default: // what passes may still be refused by a shadow limit
-			r.Refuse(e, now, c.Cost, !banned && (limited || r.Kind != machine.KindBan), t.Mode == machine.ModePatient && !passes)
+			r.Refuse(e, now, c.Cost, !banned && (limited || r.Ban == nil), t.Mode == machine.ModePatient && !passes)
 		}
 		r.Read(e, now, c.Cost)
 		d.add(c, i, &e.Reading)
@@ -182,9 +188,9 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	rest, further := readings, Decision{}
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		own := d.subject(i, &further)
+		alone := d.subject(i, &further)
 		for j := range o.terms.Limits {
-			own.add(o, j, &rest[j])
+			alone.add(o, j, &rest[j])
 		}
 		d.join(&further)
 		rest = rest[len(o.terms.Limits):]
@@ -265,7 +271,7 @@ func (o claim) binds(d claim) bool {
 // shadow ones, then the ban policy's.
 func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
 	switch l := &c.terms.Limits[i]; {
-	case l.kind == machine.KindBan:
+	case l.rule.Ban != nil:
 		d.addBan(v)
 	case !l.rule.Shadow:
 		d.bind(c, i, v)
@@ -277,7 +283,7 @@ func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
 }
 
 func (d *Decision) addBan(v *machine.Reading) {
-	d.BanLevel = v.Level
+	d.BanLevel = int(v.Level)
 	d.Allowed = d.Allowed && v.Fits
 	if v.Wait > 0 && !d.Allowed {
 		d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
@@ -289,12 +295,12 @@ func (d *Decision) addBan(v *machine.Reading) {
 // bind adds an enforced limit's reading.
 func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 	l := &c.terms.Limits[i]
-	own := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
-	own.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
-	if i == 0 || own.binds(d.claim()) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), own.retryAfter, own.resetAfter
+	limit := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
+	limit.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
+	if i == 0 || limit.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), limit.retryAfter, limit.resetAfter
 		switch d.Allowed = v.Fits; {
-		case own.inFlight:
+		case limit.inFlight:
 			d.Reason = ReasonInFlight
 		case v.Fits:
 			d.Reason = ""
@@ -302,8 +308,8 @@ func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
 			d.Reason = ReasonLimited
 		}
 	}
-	if i == 0 || own.remaining < d.Remaining {
-		d.Remaining = own.remaining
+	if i == 0 || limit.remaining < d.Remaining {
+		d.Remaining = limit.remaining
 	}
 }
 

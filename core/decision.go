@@ -86,11 +86,7 @@ func (d Decision) Cell() [5]int64 {
 }
 
 func seconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d%time.Second > 0 {
-		s++
-	}
-	return s
+	return int64(d/time.Second) + int64(min(1, max(0, d%time.Second)))
 }
 
 // A Reason says why an action was refused.

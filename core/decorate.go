@@ -39,7 +39,7 @@ func FailOpen(store Store) Store {
 type failOpen struct{ breaker }
 
 func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, ok, err := s.take(ctx, c)
+	d, ok, err := s.ask(ctx, c)
 	switch {
 	case ok:
 		return d, err
@@ -54,18 +54,18 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
 func (c *Charge) untouched() (d Decision) {
 	n := 0 // limits
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		if own := o.whole(); i == 0 || d.Allowed && !own.Allowed {
-			d = own
+		if alone := o.whole(); i == 0 || d.Allowed && !alone.Allowed {
+			d = alone
 			d.Subject = i
 		}
 		n += len(o.terms.Limits)
 	}
 	if c.terms.Readings != nil {
-		whole := make([]machine.Reading, n)
-		for i := range whole {
-			whole[i].Fits = true
+		readings := make([]machine.Reading, n)
+		for i := range readings {
+			readings[i].Fits = true
 		}
-		d.conclude(c, whole, 0)
+		d.conclude(c, readings, 0)
 	}
 	return d
 }
@@ -112,10 +112,8 @@ func answers(store Store) bool {
 		return true
 	case *fallback:
 		return answers(s.other)
-	case *observe:
-		return answers(s.Store)
-	case *divide:
-		return answers(s.Store)
+	case *observe, *divide:
+		return answers(s.(Unwrapper).Unwrap())
 	}
 	return false
 }
@@ -128,12 +126,14 @@ type fallback struct {
 	other Store
 }
 
+func (s *fallback) second() Store { return s.other }
+
 func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
 }
 
 func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, ok, err := s.take(ctx, c)
+	d, ok, err := s.ask(ctx, c)
 	if ok {
 		return d, err
 	}

@@ -38,16 +38,16 @@ func Divide(store Store, n int) Store {
 type divide struct {
 	Store
 	n    int
-	made [64]atomic.Pointer[divided] // by the first limit's hash and the mode
+	made [64]atomic.Pointer[shares] // by the first limit's hash and the mode
 }
 
-// divided caches what is made of terms: the same for the shares, to charge and to peek.
-type divided struct{ of, charge, peek *terms }
+// shares are what is made of terms: the same for the shares of the limits, to charge and to peek.
+type shares struct{ of, charge, peek *terms }
 
 func (s *divide) Unwrap() Store { return s.Store }
 
 func (s *divide) Accept(limits []Limit) error {
-	d, err := s.divided(&terms{Terms: Terms{Limits: limits}})
+	d, err := s.shares(&terms{Terms: Terms{Limits: limits}})
 	if err != nil {
 		return err
 	}
@@ -57,24 +57,24 @@ func (s *divide) Accept(limits []Limit) error {
 func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
 	never := false // then it writes nothing
 	for o := &c; o != nil; o = o.Next() {
-		d, err := s.divided(o.terms)
+		d, err := s.shares(o.terms)
 		if err != nil {
 			return Decision{}, err
 		}
 		never = never || o.terms.Mode.Asks() && o.Cost > least(enforced(d.charge.Limits))
 	}
-	return s.Store.Take(ctx, s.share(c, never))
+	return s.Store.Take(ctx, s.reduce(c, never))
 }
 
-// share makes a charge one of the shares.
-func (s *divide) share(c Charge, never bool) Charge {
-	d, _ := s.divided(c.terms)
+// reduce makes a charge one of the shares.
+func (s *divide) reduce(c Charge, never bool) Charge {
+	d, _ := s.shares(c.terms)
 	further := c.terms.Next
 	if c.terms = d.charge; never {
 		c.terms = d.peek
 	}
 	if further != nil {
-		joint, next := *c.terms, s.share(*further, never)
+		joint, next := *c.terms, s.reduce(*further, never)
 		joint.Next = &next
 		c.terms = &joint
 	}
@@ -82,14 +82,15 @@ func (s *divide) share(c Charge, never bool) Charge {
 }
 
 func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit) error {
-	d, err := s.divided(&terms{Terms: Terms{Limits: limits}})
+	d, err := s.shares(&terms{Terms: Terms{Limits: limits}})
 	if err != nil {
 		return err
 	}
 	return s.Store.Reset(ctx, user, action, d.charge.Limits)
 }
 
-func (s *divide) divided(t *terms) (*divided, error) {
+// shares returns those of terms, which are kept until terms of the same place need it.
+func (s *divide) shares(t *terms) (*shares, error) {
 	place := &s.made[(t.Limits[0].rule.Hash+uint64(t.Mode))%uint64(len(s.made))]
 	last := place.Load()
 	if last != nil && last.of == t {
@@ -101,24 +102,24 @@ func (s *divide) divided(t *terms) (*divided, error) {
 	} else {
 		charge.Limits = slices.Clone(t.Limits)
 		for i := range charge.Limits {
-			if l := &charge.Limits[i]; !l.divide(s.n) {
+			if l := &charge.Limits[i]; !l.toShare(s.n) {
 				return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &t.Limits[i]))
 			}
 		}
 	}
 	peek := charge
 	peek.Mode = machine.ModePeek
-	d := &divided{t, &charge, &peek}
+	d := &shares{t, &charge, &peek}
 	place.Store(d)
 	return d, nil
 }
 
-// divide reduces the limit to an n-th, and reports whether that is within bounds. The share of a limit
+// toShare reduces the limit to an n-th, and reports whether that is within bounds. The share of a limit
 // with a rate has the identity of the limit with n appended: shares of two limits may have equal
 // numbers.
-func (l *Limit) divide(n int) bool {
+func (l *Limit) toShare(n int) bool {
 	switch {
-	case n == 1 || l.kind == machine.KindBan:
+	case n == 1 || l.rule.Ban != nil:
 		return true
 	case l.rate.d > maxDrain/time.Duration(n):
 		return false
@@ -126,10 +127,10 @@ func (l *Limit) divide(n int) bool {
 	identity := l.identity
 	l.mods &^= modLeased
 	l.leased = 0
-	l.max = share(l.max, n)
+	l.max = ceil(l.max, n)
 	l.rate.d *= time.Duration(n)
 	if l.initial > 0 {
-		l.initial = share(l.initial, n)
+		l.initial = ceil(l.initial, n)
 	}
 	if l.rate.d > 0 {
 		identity += "/" + strconv.Itoa(n)
@@ -139,5 +140,5 @@ func (l *Limit) divide(n int) bool {
 	return !tooSlow(l)
 }
 
-// share is a/n, rounded up.
-func share(a, n int) int { return (a-1)/n + 1 }
+// ceil is a/n, rounded up.
+func ceil(a, n int) int { return (a-1)/n + 1 }

@@ -49,7 +49,7 @@ func (OnlyFailures) extend(l *Limiter) error {
 		l.refundable = true
 	}
 	for i := range l.limits {
-		if x := &l.limits[i]; x.kind != machine.KindBan && !x.rule.TakesSlots() {
+		if x := &l.limits[i]; x.rule.Ban == nil && !x.rule.TakesSlots() {
 			x.mods |= modFailures
 			*x = x.derived()
 		}

@@ -386,7 +386,7 @@ func TestWaitForASlotEnds(t *testing.T) {
 			return l.Wait(ctx, "alice", "stream")
 		}, 700 * time.Millisecond, core.ErrRefused},
 		{"after most", time.Hour, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
-			return l.WaitFor(ctx, 700*time.Millisecond, "alice", "stream", 1)
+			return core.WaitAll(ctx, 700*time.Millisecond, l.For("alice", "stream"))
 		}, 700*time.Millisecond + time.Microsecond, core.ErrRefused},
 		{"when it leaves", time.Hour, func(l *core.Limiter, ctx context.Context) (core.Decision, error) {
 			ctx, cancel := context.WithCancel(ctx)

@@ -52,7 +52,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		}
 	}()
 	for _, i := range order {
-		own := apart(c, i, func(t *terms) {
+		alone := apart(c, i, func(t *terms) {
 			t.Receipt = true
 			if looks[i].Allowed {
 				t.Mode = machine.ModePatient
@@ -60,7 +60,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		})
 		d, err := Decision{}, ctx.Err()
 		if err == nil {
-			err = subjects[i].limiter.take(ctx, own, &d)
+			err = subjects[i].limiter.take(ctx, alone, &d)
 		}
 		r := d.receipt
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
@@ -80,9 +80,9 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		decisions[i] = d
 	}
 	d := decisions[0]
-	for _, its := range decisions[1:] {
-		if its.claim().binds(d.claim()) {
-			d = its
+	for _, further := range decisions[1:] {
+		if further.claim().binds(d.claim()) {
+			d = further
 		}
 	}
 	d.receipt = nil
@@ -97,12 +97,12 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 
 // apart is the charge of the i-th subject alone, with terms that change changes.
 func apart(c *Charge, i int, change func(*terms)) Charge {
-	own := *c.Subject(i)
-	t := *own.terms
+	alone := *c.Subject(i)
+	t := *alone.terms
 	t.Next = nil
 	change(&t)
-	own.terms = &t
-	return own
+	alone.terms = &t
+	return alone
 }
 
 // lookAt peeks at all subjects at the same time.

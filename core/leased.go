@@ -62,7 +62,7 @@ func (l *Limit) tighten() {
 		l.leased < minLeased || l.leased > l.mostLeased() {
 		return
 	}
-	l.rule = l.rule.WithLease(l.leased.Microseconds())
+	l.rule = l.rule.WithPrepay(l.leased.Microseconds())
 }
 
 // cannotLease says of each kind that is not Prepaid why it cannot be leased.

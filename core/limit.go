@@ -2,6 +2,7 @@ package core
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -93,6 +94,22 @@ func (l *Limit) sharesState(other *Limit) bool {
 	return l.identity == other.identity && l.rule.PerUser == other.rule.PerUser
 }
 
+// A Rate is a number of units per duration. It keeps both numbers as given, so that it
+// never drifts. Make one with [Per] or [Every].
+type Rate struct {
+	n int
+	d time.Duration
+}
+
+// Per is n units per d: n from 1 to 1,000,000,000; d from 1 ms to 365 days, in
+// whole microseconds.
+func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
+
+// Every is one unit per d.
+func Every(d time.Duration) Rate { return Per(1, d) }
+
+func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
+
 var identitySeed = maphash.MakeSeed()
 
 // Named gives the limit a name of 1 to 64 letters, digits, dots, underscores or dashes.
@@ -166,6 +183,15 @@ const (
 	maxPeriod = 365 * 24 * time.Hour
 )
 
+// ErrConfig matches every error of [New] and [Limiter.With].
+var ErrConfig = errors.New("core: bad configuration")
+
+type configError string
+
+func (e configError) Error() string { return string(e) }
+
+func (e configError) Is(target error) bool { return target == ErrConfig }
+
 // badValue makes the error of a value that is out of bounds. The error begins with what has the value.
 type badValue func(format string, args ...any) error
 
@@ -213,3 +239,15 @@ func validName(s string) bool {
 }
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
+
+// shortest is d without the zero units that d.String prints: 1m and not 1m0s.
+func shortest(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	return strings.Replace(s, "h0m", "h", 1)
+}
+
+// ascii is a duration's text as headers can have it.
+func ascii(d string) string { return strings.Replace(d, "µ", "u", 1) }

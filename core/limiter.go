@@ -6,17 +6,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
-
-// ErrConfig matches every error of [New] and [Limiter.With].
-var ErrConfig = errors.New("core: bad configuration")
-
-type configError string
-
-func (e configError) Error() string        { return string(e) }
-func (e configError) Is(target error) bool { return target == ErrConfig }
 
 // A Limiter is a set of limits over a store. All of them must agree before an action
 // passes, and a refused action is charged to none. A Limiter is immutable and safe for use
@@ -26,7 +19,7 @@ type Limiter struct {
 	store      Store
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
 	smallest   int64   // the least enforced quota: a higher cost can never pass
-	full       int64   // see full
+	portioned  int64   // see portionedUntil
 	refundable bool
 	terms      [machine.ModeForce + 1]*terms // of its charges, by their mode
 
@@ -45,7 +38,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 	if len(limits) == 0 {
 		return nil, configError("core: New: no limits; give at least one, such as SlidingWindow(5, time.Minute)")
 	}
-	l := &Limiter{store: store, limits: slices.Clone(limits), waitQueues: &waitQueues{byKey: map[any]*waitQueue{}}}
+	l := &Limiter{store: store, limits: slices.Clone(limits), waitQueues: newWaitQueues()}
 	slices.SortStableFunc(l.limits, func(a, b Limit) int { return rank(&a) - rank(&b) })
 	if l.limits[0].rule.Shadow {
 		return nil, configError("core: New: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)")
@@ -60,7 +53,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			}
 		}
 	}
-	l.smallest, l.full = least(enforced(l.limits)), full(l.limits)
+	l.smallest, l.portioned = least(enforced(l.limits)), portionedUntil(l.limits)
 	if takeSlots(l.limits) {
 		l.slotWaiters = newSlotWaiters()
 		l.refundable = true // a slot is freed by a receipt
@@ -93,7 +86,7 @@ func (l *Limiter) makeTerms() {
 // rank orders a limiter's limits: enforced, shadow, ban policy.
 func rank(l *Limit) int {
 	switch {
-	case l.kind == machine.KindBan:
+	case l.rule.Ban != nil:
 		return 2
 	case l.rule.Shadow:
 		return 1
@@ -175,3 +168,106 @@ func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 
 // unbanned are the limiter's limits without its ban policy's.
 func (l *Limiter) unbanned() []Limit { return l.limits[:len(l.limits)-len(l.ban())] }
+
+// ban is the limit of the limiter's ban policy, alone, or nil. It comes after all limits.
+func (l *Limiter) ban() []Limit {
+	if i := len(l.limits) - 1; i >= 0 && l.limits[i].rule.Ban != nil {
+		return l.limits[i:]
+	}
+	return nil
+}
+
+// Lease is the shortest lease of the limiter's InFlight limits, shadow ones included, or 0 if it has none.
+// A slot that is renewed more often than that stays taken.
+func (l *Limiter) Lease() time.Duration {
+	if l == nil {
+		return 0
+	}
+	return shortestLease(l.limits)
+}
+
+// The errors of a call with invalid arguments.
+var (
+	ErrNoUser   = errors.New("core: the user is empty")
+	ErrNoAction = errors.New("core: the action is empty")
+	ErrCost     = errors.New("core: the cost is negative")
+)
+
+var (
+	errZeroLimiter = configError("core: a zero Limiter; make limiters with core.New")
+	errNoContext   = configError("core: the context is nil; pass the request's, or context.Background()")
+)
+
+// check is for the arguments of a call.
+func (l *Limiter) check(ctx context.Context, user, action string, cost int) error {
+	switch {
+	case l == nil || l.store == nil:
+		return errZeroLimiter
+	case ctx == nil:
+		return errNoContext
+	case user == "":
+		return ErrNoUser
+	case action == "":
+		return ErrNoAction
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case cost < 0:
+		return ErrCost
+	case cost > mostUnits && l.portioned > 0 && int64(cost) <= l.smallest:
+		return errLargeCost
+	}
+	return nil
+}
+
+// mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
+const mostUnits = 1_000_000
+
+var errLargeCost error = costError("core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel")
+
+// A costError matches [ErrCost].
+type costError string
+
+func (e costError) Error() string { return string(e) }
+
+func (costError) Is(target error) bool { return target == ErrCost }
+
+// portionedUntil is how many units are charged in portions if a MovingWindow of more than mostUnits has to write
+// them: its quota, and as much debt. It writes no more than that. It is 0 without such a limit.
+func portionedUntil(limits []Limit) (units int64) {
+	for i := range limits {
+		if l := &limits[i]; l.rule.WritesUnits() && l.max > mostUnits {
+			units = max(units, 2*int64(l.max))
+		}
+	}
+	return units
+}
+
+// portion is how many of n units one call charges, if calls before it have charged so many.
+func portion(n, charged, portioned int64) int64 {
+	if charged < portioned {
+		return min(n, mostUnits)
+	}
+	return n
+}
+
+// charge is the charge of one subject. One that can never pass writes nothing.
+func (l *Limiter) charge(user, action string, cost int, mode machine.Mode) Charge {
+	if int64(cost) > l.smallest {
+		mode = machine.ModePeek
+	}
+	return Charge{user, action, int64(cost), l.terms[mode]}
+}
+
+// take asks the store and fills in d. If the store returns an error, its decision is ignored.
+//
+// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
+// stay taken until their leases end.
+func (l *Limiter) take(ctx context.Context, c Charge, d *Decision) (err error) {
+	if c.takesSlots() {
+		ctx = context.WithoutCancel(ctx)
+	}
+	if *d, err = l.store.Take(ctx, c); err != nil {
+		*d = Decision{}
+	}
+	return err
+}

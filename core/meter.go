@@ -6,27 +6,10 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
-
-// A Rate is a number of units per duration. It keeps both numbers as given, so that it
-// never drifts. Make one with [Per] or [Every].
-type Rate struct {
-	n int
-	d time.Duration
-}
-
-// Per is n units per d: n from 1 to 1,000,000,000; d from 1 ms to 365 days, in
-// whole microseconds.
-func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
-
-// Every is one unit per d.
-func Every(d time.Duration) Rate { return Per(1, d) }
-
-func (r Rate) String() string { return fmt.Sprintf("Per(%d, %s)", r.n, shortest(r.d)) }
 
 // TokenBucket admits an action if the bucket holds a token for each unit of its
 // cost. The bucket holds at most capacity tokens, starts full (or as
@@ -170,6 +153,3 @@ func (meter) identity(l *Limit) string {
 	n, period := l.rule.Rate()
 	return fmt.Sprintf(":%s%d:%d/%s", initial, l.max, n, ascii(shortest(micros(period))))
 }
-
-// ascii is a duration's text as headers can have it.
-func ascii(d string) string { return strings.Replace(d, "µ", "u", 1) }

@@ -1,13 +1,12 @@
 package core
 
-// Refunds: they give back what a decision has charged.
+// Refund and Settle, which give units back, and Release and Renew for the slots of InFlight.
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/tailcut/tailcut/core/machine"
 )
@@ -22,47 +21,6 @@ func (Refundable) extend(l *Limiter) error {
 	l.refundable = true
 	return nil
 }
-
-// An Amender is for authors of stores that can amend a charge: refund units of it, or release or renew its
-// slots of [InFlight]. A limiter with InFlight needs one.
-type Amender interface {
-	// Take is that of [Store]. [Limiter.Settle] charges by it what an action has cost above its estimate.
-	Take(ctx context.Context, c Charge) (Decision, error)
-
-	// Amend amends what a charge of this store has taken, in one atomic step: see [Receipt.Amend],
-	// which also says what done is.
-	Amend(ctx context.Context, r *Receipt, a machine.Amendment) (done bool, err error)
-}
-
-// A Receipt is for authors of stores. It says what an allowed charge has taken.
-type Receipt struct {
-	User, Action string
-	Limits       []Limit
-	Cost         int64
-	At           int64             // the instant of the charge, on the store's clock
-	Readings     []machine.Reading // of each limit, after it
-
-	by    Amender
-	spent atomic.Bool // by a refund
-	slots *takenSlots // nil: it has taken none
-	next  *Receipt    // of another subject of the decision
-}
-
-// Issue makes the decision's receipt valid. A store that is an [Amender] calls it on its
-// answer to a charge with Receipt.
-func (d *Decision) Issue(by Amender) {
-	for r := d.receipt; r != nil; r = r.next {
-		r.by = by
-	}
-}
-
-// Receipt returns what the decision has charged, or nil if the charge asked for no receipt or was
-// refused. It is for authors of stores.
-func (d *Decision) Receipt() *Receipt { return d.receipt }
-
-// ErrNoReceipt is the error of Refund and Settle if the decision has no receipt: the limiter is not
-// [Refundable], or the store cannot give back.
-var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
 // Refund gives back to all limits but InFlight what the decision has charged, so that an action that
 // failed costs nothing. [Limiter.Release] frees the slots of InFlight. The user then has no more room
@@ -85,14 +43,8 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 // A recorded refusal stays recorded. A bucket with Initial stays started by the action, and
 // fills from then on.
 //
-// A bucket or funnel gives back at most what is still owed of that action. Call the instant at which a debt
-// will have drained its end. Let e be the end just after the charge, but no later than the end now, nor than
-// that of any refund since the charge. The refund gives back the time that the units take at the rate, and at
-// most that from now to e; the end now is then earlier by that. The end of this refund is this new end, and
-// the ends of the other refunds since the charge become earlier by the same time. A refund does not matter
-// any more if its end is not before that of a later one, or if the end of a later one is past, or when all
-// that was charged before the last refund has drained. Eight refunds are remembered. Of nine, the two with
-// the nearest ends become one, with the earlier end, so that a refund may give back less.
+// A bucket or funnel gives back at most what is still owed of that action, and less if more than eight are
+// refunded at about the same time. The exact rule is in package machine, at Rule.Amend.
 //
 // If the state was lost since the charge, by [Limiter.Reset], a restart, a full store or a
 // clock that stepped back, a bucket, a funnel, an ElasticWindow or a CalendarWindow may give too much, but
@@ -117,6 +69,38 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 		}
 	}
 	return l.settle(ctx, d, n, func(*Receipt) int64 { return int64(n) })
+}
+
+// Settle replaces the estimate that a decision has charged with what the action has cost: the tokens
+// of a language model, the rows of an export, the bytes of an upload.
+//
+//	d, err := tokens.AllowN(ctx, "alice", "chat", estimate)
+//	...
+//	err = tokens.Settle(ctx, d, used)
+//
+// If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it is
+// more, the difference is charged now, to every limit that the estimate was charged to, whether or
+// not it fits, and whether or not the user is banned. What does not fit is debt. The user is refused
+// until enough of it is paid. A TokenBucket or Funnel has all of it paid off, at its rate. A FixedWindow
+// or CalendarWindow counts what was used in it, and forgives the debt when it ends. The package's
+// documentation compares all limits, under "Costs known at the end".
+//
+// Of a decision by [All] it settles each subject's charge. The slots of [InFlight] stay as they are.
+// A debt is at most one quota of a limit; more is forgiven. A MovingWindow never holds more than
+// 70,000,000 units, and a bucket or funnel never more than 142 years. If more than eight actions are
+// settled below their estimates at about the same time, a bucket or funnel may give back less than
+// the difference: see [Limiter.Refund].
+//
+// The limiter needs [Refundable]. A decision is settled or refunded once; a second call does
+// nothing, and neither does settling a refusal. What is never settled stays at its estimate. An
+// estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
+// receipt. A negative actual is [ErrCost].
+//
+// What was used was used: if ctx may end with the caller's request, pass
+// [context.WithoutCancel] of it. After an error the decision may or may not have been settled. Do
+// not retry: a second call does nothing.
+func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
+	return l.settle(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
 }
 
 // settle gives back units of each charge of a decision, once, or if they are negative charges so many
@@ -155,71 +139,74 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 	return err
 }
 
-// giveBack undoes a charge whose action does not begin, whatever has become of ctx.
-func (r *Receipt) giveBack(ctx context.Context) {
-	if r.by == nil { // the store cannot
-		return
-	}
-	ctx = context.WithoutCancel(ctx)
-	_, _ = r.amend(ctx, machine.Amendment{Verb: machine.VerbRefund, Units: r.Cost})
-	_ = r.amendSlots(ctx, machine.VerbRelease)
-}
+var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
-// amend has the store amend the charge, unless that changes nothing.
-func (r *Receipt) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
-	if !r.concerned(a) {
-		return true, nil
-	}
-	return r.by.Amend(ctx, r, a)
-}
-
-// concerned reports whether an amendment changes anything.
-func (r *Receipt) concerned(a machine.Amendment) bool {
+// owe charges units to the limits that a refund would give back to, in the store that issued it.
+func (r *Receipt) owe(ctx context.Context, units int64) error {
+	limits := make([]Limit, 0, len(r.Limits))
 	for i := range r.Limits {
-		if r.Amends(i, a) {
-			return true
+		if r.Amends(i, machine.Amendment{Verb: machine.VerbRefund}) {
+			limits = append(limits, r.Limits[i])
 		}
 	}
-	return false
+	if len(limits) == 0 { // all are InFlight
+		return nil
+	}
+	t := &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}
+	for left := units; left > 0; {
+		n := portion(left, units-left, portionedUntil(limits))
+		d, err := r.by.Take(ctx, Charge{r.User, r.Action, n, t})
+		switch {
+		case err != nil:
+			return err
+		case !d.Allowed:
+			return errOwe
+		}
+		left -= n
+	}
+	return nil
 }
 
-// charged reports whether the charge has taken from the i-th limit.
-func (r *Receipt) charged(i int) bool {
-	if l := &r.Limits[i]; l.kind == machine.KindBan || l.rule.Failures {
-		return false
-	} else if !l.rule.Shadow {
-		return true
+// Release frees the slots that an allowed decision has taken of [InFlight] limits, shadow ones included.
+// What it has taken of other limits stays charged: see [Limiter.Refund]. Release asks the store that
+// made the decision, so that after an outage a slot of Redis is freed in Redis and not in the second
+// store of a [Fallback].
+//
+// A slot is freed once, whatever is called and however often. After an error, Release is tried again in
+// the background, at least once a second, until the lease has ended; you may also call it again. At most 10,000
+// releases of the process wait to be tried again. The slots of others are free when their leases end.
+//
+// Release never frees the slot of another action, even if the lease has ended meanwhile and another action has
+// taken its place. Redis tells slots apart by random numbers. Other stores tell them apart by the microsecond
+// in which they were taken, so there is one exception: the slot is gone, after a Reset for example, and the
+// clock then steps back to exactly that microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release
+// does nothing for a decision that has taken no slot, such as a refusal.
+//
+// Most actions end because ctx does, so pass a context that outlives it, such as
+// context.WithoutCancel(ctx), with a timeout.
+func (l *Limiter) Release(ctx context.Context, d Decision) error {
+	return l.amendSlots(ctx, d, machine.VerbRelease)
+}
+
+// Renew has the lease of the slots of a decision begin anew, for an action that takes longer than a
+// lease. If the lease has ended or the slot was released, the error is [ErrLeaseEnded], and the slot is
+// not taken again. With several InFlight limits, Renew renews those whose lease has not ended. Renew may be
+// tried again after any other error. It does nothing for a decision that has taken no slot.
+func (l *Limiter) Renew(ctx context.Context, d Decision) error {
+	return l.amendSlots(ctx, d, machine.VerbRenew)
+}
+
+func (l *Limiter) amendSlots(ctx context.Context, d Decision, verb machine.Verb) (err error) {
+	switch {
+	case l == nil || l.store == nil:
+		return errZeroLimiter
+	case ctx == nil:
+		return errNoContext
 	}
-	for j := range r.Limits {
-		if r.Limits[j].rule.Shadow && !r.Readings[j].Fits {
-			return false
+	for r := d.receipt; r != nil; r = r.next {
+		if failed := r.amendSlots(ctx, verb); failed != nil && (err == nil || err == ErrLeaseEnded) {
+			err = failed
 		}
 	}
-	return true
-}
-
-// Amends reports whether an amendment changes what the charge has taken from the i-th limit.
-func (r *Receipt) Amends(i int, a machine.Amendment) bool {
-	return r.charged(i) && r.Limits[i].rule.Concerns(a) && r.Taken(i).Cost > 0
-}
-
-// Taken is what the charge has taken from the i-th limit.
-func (r *Receipt) Taken(i int) machine.Taken {
-	return machine.Taken{At: r.At, Cost: r.Limits[i].rule.Takes(r.Cost), Reading: r.Readings[i]}
-}
-
-// Amend amends the entries, one for each limit in their order, at the instant now. It sets Dirty
-// in those whose state is to be written, or deleted because it has expired. A store returns done as its own:
-// of a renewal it says that no lease had ended, except those of shadow limits.
-func (r *Receipt) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
-	done = true
-	for i := range r.Limits {
-		e := &entries[i]
-		e.Dirty = false
-		if r.Amends(i, a) {
-			r.Limits[i].rule.Amend(e, r.Taken(i), now, a)
-			done = done && (e.Dirty || r.Limits[i].rule.Shadow)
-		}
-	}
-	return done
+	return err
 }

@@ -128,7 +128,7 @@ func TestAWaitWithoutADeadline(t *testing.T) {
 		"a turn that is near": {core.FixedWindow(1, 59*time.Minute), 0, nil, 0},
 		"with a deadline":     {core.FixedWindow(1, 2*time.Hour), 5 * time.Hour, nil, 0},
 		"with a wait that is set": {core.FixedWindow(1, 2*time.Hour), 0, func(ctx context.Context, l *core.Limiter) (core.Decision, error) {
-			return l.WaitFor(ctx, 5*time.Hour, "alice", "export", 1)
+			return core.WaitAll(ctx, 5*time.Hour, l.For("alice", "export"))
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,18 +71,16 @@ func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 	s.Limits = make([]LimitStatus, 0, len(l.limits))
 	for i := range readings {
 		x, v := &l.limits[i], &readings[i]
-		if x.kind == machine.KindBan {
+		if x.rule.Ban != nil {
 			s.Ban = BanStatus{
 				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),
-				Refusals: int(v.Count), Level: v.Level,
+				Refusals: int(v.Count), Level: int(v.Level),
 			}
 			continue
 		}
-		own := LimitStatus{*x, int(x.rule.Remaining(v)), x.retryAfter(v, 1), micros(v.Rest.Ceil()), int(x.rule.Used(v)), 0}
-		if x.kind == machine.KindCalendarWindow {
-			own.EndsAfter = micros(v.Mark)
-		}
-		s.Limits = append(s.Limits, own)
+		s.Limits = append(s.Limits, LimitStatus{
+			*x, int(x.rule.Remaining(v)), x.retryAfter(v, 1), micros(v.Rest.Ceil()), int(x.rule.Used(v)), micros(v.Ends),
+		})
 	}
 	return s
 }

@@ -1,6 +1,6 @@
 package core
 
-// Store, and how package core looks into stores that wrap others.
+// Store, what else a store or a decorator may implement, and how package core looks into stores that wrap others.
 
 import (
 	"context"
@@ -35,8 +35,9 @@ import (
 // An error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
 // counts it as a failure of the store. If its server may hang, a store needs a timeout: see [FailOpen].
 //
-// More methods are optional: [Accepter], [Amender], and those of core/machine/store.go. A decorator has
-// [Unwrapper], and may have [WaitWatcher]. A line such as this one makes the compiler check their signatures:
+// More methods are optional: [Accepter], [Amender], and in package machine [machine.Dated], [machine.Joiner],
+// [machine.Partitioned], [machine.Sized], [machine.Leaser] and [machine.Breaker]. A decorator has [Unwrapper], and
+// may have [WaitWatcher]. A line such as this one makes the compiler check their signatures:
 //
 //	var _ core.Amender = (*Store)(nil)
 //
@@ -53,43 +54,33 @@ type Accepter interface {
 	Accept(limits []Limit) error
 }
 
+// An Amender is for authors of stores that can amend a charge: refund units of it, or release or renew its
+// slots of [InFlight]. A limiter with InFlight needs one.
+type Amender interface {
+	// Take is that of [Store]. [Limiter.Settle] charges by it what an action has cost above its estimate.
+	Take(ctx context.Context, c Charge) (Decision, error)
+
+	// Amend amends what a charge of this store has taken, in one atomic step: see [Receipt.Amend],
+	// which also says what done is.
+	Amend(ctx context.Context, r *Receipt, a machine.Amendment) (done bool, err error)
+}
+
 // An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A decorator
 // that changes a charge changes those of [Terms].Next too.
 type Unwrapper interface {
 	Unwrap() Store
 }
 
+// A WaitWatcher is for authors of decorators. It counts calls of [Limiter.Wait]. Wait asks the store with
+// the context that Waiting returns, and calls end with its own results.
+type WaitWatcher interface {
+	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
+}
+
 // ErrKey matches a store's error that concerns only the keys of one charge, such as a key
 // that holds a foreign value. [Fallback], [FailOpen] and [Shadow] decide that charge as they
 // do after any error. They do not count the error as a failure of the store.
 var ErrKey = errors.New("core: the store has no answer for this key")
-
-// accept asks a store, or else the one that it wraps, whether it can serve a limiter.
-func accept(store Store, limits []Limit) error {
-	for i := range limits {
-		switch l := &limits[i]; {
-		case l.rule.TakesSlots() && !amends(store):
-			return fmt.Errorf("core: %s needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap", l)
-		case l.rule.Calendar != nil && !every(store, func(machine.Dated) bool { return true }):
-			return fmt.Errorf("core: %s: the store does not know the time of day; use memorystore or redisstore, or see machine.Dated", l)
-		}
-	}
-	if s, ok := find[Accepter](store); ok {
-		return s.Accept(limits)
-	}
-	return nil
-}
-
-// down reports whether a breaker in the store, or in a store that it wraps, is open for the
-// user.
-func down(store Store, user string) bool {
-	for s := range Stores(store) {
-		if b, ok := s.(machine.Breaker); ok && b.Open(user) {
-			return true
-		}
-	}
-	return false
-}
 
 // Stores are store and all stores that it wraps, from the outside in. Those of the first store of a
 // [Fallback] come before those of the second.
@@ -105,9 +96,12 @@ func walk(store Store, yield func(Store) bool) (more bool) {
 	if w, wraps := store.(Unwrapper); wraps && !walk(w.Unwrap(), yield) {
 		return false
 	}
-	f, pair := store.(*fallback)
-	return !pair || walk(f.other, yield)
+	p, ok := store.(pair)
+	return !ok || walk(p.second(), yield)
 }
+
+// A pair is a decorator that wraps two stores: a [Fallback].
+type pair interface{ second() Store }
 
 // find returns the first of a store and the stores that it wraps that is a T.
 func find[T any](store Store) (found T, ok bool) {
@@ -125,12 +119,27 @@ func every[T any](store Store, holds func(T) bool) bool {
 	switch s := store.(type) {
 	case T:
 		return holds(s)
-	case *fallback:
-		return every(s.store, holds) && every(s.other, holds)
 	case Unwrapper:
-		return every(s.Unwrap(), holds)
+		p, ok := s.(pair)
+		return every(s.Unwrap(), holds) && (!ok || every(p.second(), holds))
 	}
 	return false
+}
+
+// accept asks a store, or else the one that it wraps, whether it can serve a limiter.
+func accept(store Store, limits []Limit) error {
+	for i := range limits {
+		switch l := &limits[i]; {
+		case l.rule.TakesSlots() && !amends(store):
+			return fmt.Errorf("core: %s needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap", l)
+		case l.rule.Calendar != nil && !every(store, func(machine.Dated) bool { return true }):
+			return fmt.Errorf("core: %s: the store does not know the time of day; use memorystore or redisstore, or see machine.Dated", l)
+		}
+	}
+	if s, ok := find[Accepter](store); ok {
+		return s.Accept(limits)
+	}
+	return nil
 }
 
 // amends reports whether all that a store charges can be amended.
@@ -139,6 +148,17 @@ func amends(store Store) bool { return every(store, func(Amender) bool { return 
 // joins reports whether a store decides the states of two users in one atomic step.
 func joins(store Store, a, b string) bool {
 	return every(store, func(s machine.Joiner) bool { return s.Joins(a, b) })
+}
+
+// down reports whether a breaker in the store, or in a store that it wraps, is open for the
+// user.
+func down(store Store, user string) bool {
+	for s := range Stores(store) {
+		if b, ok := s.(machine.Breaker); ok && b.Open(user) {
+			return true
+		}
+	}
+	return false
 }
 
 // mustStore panics if a decorator's store is nil.

@@ -156,7 +156,7 @@ func (p *limitParser) call(words []limitWord, l Limit, what string) Limit {
 
 func (p *limitParser) rate() Rate {
 	word, n := p.word(), 1
-	p.take(word == "Per" || word == "Every", "a rate; write Per(30, 1m) or Every(2s)")
+	p.pass(word == "Per" || word == "Every", "a rate; write Per(30, 1m) or Every(2s)")
 	p.want("(")
 	if word == "Per" {
 		n = p.number()
@@ -177,25 +177,25 @@ func (p *limitParser) duration() time.Duration {
 
 func readWord[T any](p *limitParser, parse func(string) (T, error), what string) T {
 	v, err := parse(p.word())
-	p.take(err == nil, what)
+	p.pass(err == nil, what)
 	return v
 }
 
 func (p *limitParser) unit() CalendarUnit {
 	unit := CalendarUnit(p.word())
-	p.take(unit.known(), "one of "+calendarUnits)
+	p.pass(unit.known(), "one of "+calendarUnits)
 	return unit
 }
 
 // zone reads a name, which New checks.
 func (p *limitParser) zone() string {
 	zone := p.word()
-	p.take(zone != "" && strings.Trim(zone, legalZone) == "", "a time zone; write one such as UTC or Asia/Shanghai")
+	p.pass(zone != "" && strings.Trim(zone, legalZone) == "", "a time zone; write one such as UTC or Asia/Shanghai")
 	return zone
 }
 
-// take passes over the next word, if that is legal.
-func (p *limitParser) take(legal bool, what string) {
+// pass passes over the next word, if that is legal.
+func (p *limitParser) pass(legal bool, what string) {
 	if !legal {
 		p.fail("%s is not %s", p.found(), what)
 	}
@@ -250,13 +250,4 @@ func (p *limitParser) fail(format string, args ...any) {
 	if p.err == nil {
 		p.err = configError(fmt.Sprintf("core: ParseLimit: %.80q, position %d: %s", p.text, p.at+1, fmt.Sprintf(format, args...)))
 	}
-}
-
-// shortest is d without the zero units that d.String prints: 1m and not 1m0s.
-func shortest(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = s[:len(s)-2]
-	}
-	return strings.Replace(s, "h0m", "h", 1)
 }

@@ -4,7 +4,6 @@ package core
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,6 +13,9 @@ import (
 
 	"github.com/tailcut/tailcut/core/machine"
 )
+
+// longestWait bounds the wait of a caller without a deadline. No window but a leap year is longer.
+const longestWait = maxPeriod
 
 // ErrRefused is the error of [Limiter.Wait] for an action that gets no turn before the
 // deadline. The decision returned with it says when it could.
@@ -51,25 +53,20 @@ func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, erro
 
 // WaitN is [Limiter.Wait] for an action that costs n units; see [Limiter.AllowN].
 func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decision, error) {
-	return l.WaitFor(ctx, maxPeriod, user, action, n)
+	return WaitAll(ctx, longestWait, Subject{l, user, action, n})
 }
 
-// WaitFor is [Limiter.WaitN] for a caller that waits for at most the duration most, and at most a
-// year: if its turn comes later, the error is [ErrRefused].
-func (l *Limiter) WaitFor(ctx context.Context, most time.Duration, user, action string, n int) (Decision, error) {
-	return WaitAll(ctx, most, Subject{l, user, action, n})
-}
-
-// WaitAll is [Limiter.WaitFor] for several subjects: it blocks until [All] allows. Callers that wait for
+// WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows, for at most the duration most,
+// and at most a year. If the turn comes later, the error is [ErrRefused]. Callers that wait for
 // the same subjects in the same order take turns, and with several subjects no turn is reserved.
 func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
 	}
 	home := subjects[0].limiter
-	w := newWaiter(subjects, min(most, maxPeriod)+time.Microsecond) // a turn exactly at the end is in time
-	_, ends := ctx.Deadline()
-	w.endless = most >= maxPeriod && !ends
+	w := newWaiter(subjects, min(most, longestWait)+time.Microsecond) // a turn exactly at the end is in time
+	end, ends := ctx.Deadline()
+	w.endless = most >= longestWait && !ends
 	if _, dry := find[*shadow](home.store); dry || w.never || w.cost == 0 {
 		err := decide(ctx, machine.Ask{}, subjects, &d)
 		if err == nil && !d.Allowed {
@@ -77,46 +74,60 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 		}
 		return d, err
 	}
-	if end, ok := ctx.Deadline(); ok {
+	if ends {
 		w.patience = min(w.patience, time.Until(end))
 	}
-	home.waitQueues.join(w)
-	defer home.waitQueues.leave(w)
+	home.waitQueues.join(keyOf(subjects), &w.ticket)
+	defer home.waitQueues.leave(&w.ticket)
 	if s, ok := find[WaitWatcher](home.store); ok {
-		watched, end := s.Waiting(ctx, charge(subjects, machine.Ask{}))
+		watched, end := s.Waiting(ctx, jointCharge(subjects, machine.Ask{}))
 		ctx = watched
 		defer func() { end(d, err) }()
 	}
 	return w.wait(ctx)
 }
 
-// A WaitWatcher is for authors of decorators. It counts calls of [Limiter.Wait]. Wait asks the store with
-// the context that Waiting returns, and calls end with its own results.
-type WaitWatcher interface {
-	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
+// A queueKey tells queues apart by their callers' subjects. Callers of a limiter without a ban policy do
+// not wait behind a banned user.
+type queueKey struct {
+	queues       *waitQueues
+	user, action string
+	policy       *machine.BanRule
+	and          any // the queueKey of the further subjects, or nil
 }
 
-// A waiter is a call of Wait.
-type waiter struct {
-	subjects []Subject
-	cost     int64 // the highest of the subjects
-	never    bool  // a cost can never pass
-	reserves bool  // a turn can be reserved
-	records  bool  // the store records refusals
-	endless  bool  // neither the context nor the caller says when to give up
-	begun    time.Time
-	patience time.Duration // from begun
+func keyOf(subjects []Subject) any {
+	if len(subjects) == 0 {
+		return nil
+	}
+	s := &subjects[0]
+	k := queueKey{queues: s.limiter.waitQueues, user: s.user, action: s.action, and: keyOf(subjects[1:])}
+	if ban := s.limiter.ban(); ban != nil {
+		k.policy = ban[0].rule.Ban
+	}
+	return k
+}
 
-	q      *waitQueue
-	place  *list.Element // in the queue; nil: it has left
-	calls  chan call
-	called bool          // the waiter has been called, and has not resumed to wait
-	freed  chan struct{} // has a token if a slot was released since the waiter began to ask
+// A waiter is a call of Wait. Its cost is the highest of the subjects.
+type waiter struct {
+	ticket
+	subjects []Subject
+	never    bool          // a cost can never pass
+	reserves bool          // a turn can be reserved: the limiter has one limit, a bucket or funnel
+	records  bool          // the store records refusals
+	endless  bool          // neither the context nor the caller says when to give up
+	freed    chan struct{} // has a token if a slot was released since the waiter began to ask
 }
 
 func newWaiter(subjects []Subject, patience time.Duration) *waiter {
-	w := &waiter{subjects: slices.Clone(subjects), begun: time.Now(), patience: patience, calls: make(chan call, 1), freed: make(chan struct{}, 1)}
-	w.reserves = len(subjects) == 1 && subjects[0].limiter.reserves()
+	home := subjects[0].limiter
+	first := &home.limits[0].rule
+	w := &waiter{
+		ticket:   ticket{begun: time.Now(), patience: patience, rule: first, calls: make(chan call, 1)},
+		subjects: slices.Clone(subjects), freed: make(chan struct{}, 1),
+		// Several limits cannot be charged ahead of time without admitting too much.
+		reserves: len(subjects) == 1 && len(enforced(home.limits)) == 1 && first.Reserves(),
+	}
 	for i := range subjects {
 		s := &subjects[i]
 		w.cost = max(w.cost, int64(s.cost))
@@ -140,7 +151,7 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 			return w.end(ctx, err)
 		}
 		if c.first {
-			return w.ask(ctx)
+			return w.lead(ctx)
 		}
 		if !c.late.IsZero() {
 			return w.refuse(ctx, time.Until(c.late))
@@ -148,46 +159,52 @@ func (w *waiter) wait(ctx context.Context) (Decision, error) {
 		if d, err := w.attempt(ctx, 0); err != nil || d.Allowed {
 			return d, err
 		}
-		w.q.resume(w)
+		w.q.resume(&w.ticket)
 	}
 }
 
-// ask asks the store for the first of the queue until the action passes.
-func (w *waiter) ask(ctx context.Context) (Decision, error) {
+// lead asks the store for the first of the queue until the action passes.
+func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	for i := range w.subjects {
 		if s := &w.subjects[i]; s.limiter.slotWaiters != nil {
-			s.limiter.slotWaiters.watch(s.user, w)
-			defer s.limiter.slotWaiters.unwatch(s.user, w)
+			slot := slotWaiter{s.action, w.freed}
+			s.limiter.slotWaiters.watch(s.user, slot)
+			defer s.limiter.slotWaiters.unwatch(s.user, slot)
 		}
 	}
 	for first := time.Now(); ; {
 		ahead := int64(0)
-		if w.reserves { // a turn at the deadline is too late
+		if w.reserves { // a turn when the time has ended is too late, so it is a microsecond before
 			ahead = max(0, w.timeLeft().Microseconds()-1)
 		}
 		d, err := w.attempt(ctx, ahead)
 		if err != nil {
 			if err != ErrRefused && ctx.Err() == nil {
-				w.q.learn(math.MaxInt32, time.Time{}, false) // all others ask now, and see that the store fails
+				w.q.tell(answer{room: math.MaxInt64}) // all others ask now, and see that the store fails
 			}
 			return d, err
 		}
 		if d.Allowed {
-			return w.turn(ctx, d)
+			return w.awaitTurn(ctx, d)
 		}
 		// Other processes compete for the turn: ask ever more rarely, but in time.
-		pause := max(d.RetryAfter, min(time.Since(first)/16, w.timeLeft()/2))
+		pause := max(d.RetryAfter, min(time.Since(first)/rarer, w.timeLeft()/2))
 		turn, freed := time.Now().Add(d.RetryAfter), (chan struct{})(nil)
 		w.warn(d)
 		if d.Reason == ReasonInFlight { // a slot may be released at any moment
 			turn, freed, pause = time.Time{}, w.freed, min(d.RetryAfter, slotEvery, w.timeLeft())
 		}
-		w.q.learn(0, turn, false)
+		w.q.tell(answer{turn: turn})
 		if err := cmp.Or(sleep(ctx, pause, freed), ctx.Err()); err != nil {
 			return w.end(ctx, err)
 		}
 	}
 }
+
+// rarer is for a waiter that asks for a turn that other processes take again and again. It pauses for this part of
+// the time for which it has asked: after a minute for about 4 s, and after an hour for 4 minutes. So many processes that
+// wait for a busy limit do not load the store.
+const rarer = 16
 
 // slotEvery is how often the first waiter asks for a slot that another process may have released.
 const slotEvery = 250 * time.Millisecond
@@ -196,8 +213,8 @@ const slotEvery = 250 * time.Millisecond
 // a distant store. It is short, so that waiters who leave together have reserved little.
 const handover = 10 * time.Millisecond
 
-// turn waits for the turn that the first of the queue has reserved, if it has not passed at once.
-func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
+// awaitTurn waits for the turn that the first of the queue has reserved, if it has not passed at once.
+func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 	var pause time.Duration
 	if r := d.receipt; r != nil && w.reserves {
 		pause = micros(r.Limits[0].rule.Delay(r.Readings[0].Rest, 0))
@@ -205,20 +222,20 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 	if pause > 0 {
 		at := time.Now().Add(pause)
 		w.warn(Decision{RetryAfter: pause})
-		w.q.learn(0, at, true)
+		w.q.tell(answer{turn: at, reserved: true})
 		err := sleep(ctx, pause-handover, nil)
 		if err == nil {
-			w.q.leave(w)
+			w.q.leave(&w.ticket)
 			err = sleep(ctx, time.Until(at), nil)
 		} else {
-			w.q.learn(0, time.Time{}, false) // new callers do not count on this turn
+			w.q.tell(answer{}) // new callers do not count on this turn
 		}
 		if err != nil { // the next caller asks after this
 			d.receipt.giveBack(ctx)
 			return w.end(ctx, err)
 		}
 	} else {
-		w.q.learn(int64(d.Remaining), time.Time{}, false)
+		w.q.tell(answer{room: int64(d.Remaining)})
 	}
 	if w.reserves && !w.subjects[0].limiter.refundable {
 		d.receipt = nil
@@ -231,7 +248,7 @@ func (w *waiter) turn(ctx context.Context, d Decision) (Decision, error) {
 func (w *waiter) warn(d Decision) {
 	const far = time.Hour
 	if w.endless && d.RetryAfter > far && d.Reason != ReasonInFlight && !w.subjects[0].limiter.waitQueues.warned.Swap(true) {
-		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitFor",
+		slog.Default().Warn("core: Wait waits for more than an hour, because its context has no deadline; give it one with context.WithTimeout, or call WaitAll",
 			"code", "long-wait", "wait", d.RetryAfter)
 	}
 }
@@ -245,7 +262,7 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	if w.records {
 		ask.Mode = machine.ModePatient
 	}
-	err := w.decide(ctx, ask, &d)
+	err := w.ask(ctx, ask, &d)
 	switch {
 	case err != nil || d.Allowed || d.RetryAfter < w.timeLeft():
 		return d, err
@@ -257,10 +274,10 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	return d, ErrRefused
 }
 
-// decide asks the store. If ctx's deadline ends meanwhile, the answer still counts: otherwise what the
+// ask asks the store. If ctx's deadline ends meanwhile, the answer still counts: otherwise what the
 // call has charged would be charged for nobody. A store that does not answer has fairTime after the
 // deadline. A cancellation ends the call at once.
-func (w *waiter) decide(ctx context.Context, ask machine.Ask, d *Decision) error {
+func (w *waiter) ask(ctx context.Context, ask machine.Ask, d *Decision) error {
 	end, ends := ctx.Deadline()
 	if !ends {
 		return decide(ctx, ask, w.subjects, d)
@@ -286,19 +303,19 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return Decision{}, err
 	}
-	return w.refuse(ctx, time.Microsecond)
+	return w.refuse(ctx, time.Microsecond) // when its turn comes is not known, but not now
 }
 
 // refuse refuses a waiter whose turn does not come in time. The turn comes after that long, or later. If
 // the context has not ended, the waiter still takes room that there is, or the refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
-	w.q.leave(w)
+	w.q.leave(&w.ticket)
 	ask := machine.Ask{}
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && !time.Now().Before(end) {
 		ctx, ask.Mode = context.WithoutCancel(ctx), machine.ModePeek
 	}
 	var d Decision
-	err := w.decide(ctx, ask, &d)
+	err := w.ask(ctx, ask, &d)
 	switch {
 	case err != nil || d.Allowed && ask.Mode == machine.ModeCharge:
 		return d, err
@@ -307,13 +324,6 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 	}
 	d.RetryAfter = max(d.RetryAfter, after)
 	return d, ErrRefused
-}
-
-// reserves reports whether a turn can be reserved: by one bucket or funnel. Several limits
-// cannot be charged ahead of time without admitting too much.
-func (l *Limiter) reserves() bool {
-	e := enforced(l.limits)
-	return len(e) == 1 && e[0].kind.Form() == machine.FormMeter
 }
 
 // sleep pauses for d, or until wake has a token.

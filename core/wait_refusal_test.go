@@ -164,7 +164,7 @@ func TestWaitersThatAreRefusedGetBanned(t *testing.T) {
 			core.BanPolicy{Refusals: 100, Within: time.Minute, Bans: []time.Duration{time.Hour}}))
 		var wg sync.WaitGroup
 		for range 1000 {
-			wg.Go(func() { _, _ = l.WaitFor(t.Context(), 2*time.Second, "u", "a", 1) })
+			wg.Go(func() { _, _ = core.WaitAll(t.Context(), 2*time.Second, l.For("u", "a")) })
 		}
 		wg.Wait()
 		if s, err := l.Status(t.Context(), "u", "a"); err != nil || !s.Ban.Banned {
@@ -184,7 +184,7 @@ func TestARefusalIsRecordedOnceHoweverSlowTheStore(t *testing.T) {
 			}
 			patience := time.Second - 3*latency/2
 			start := time.Now()
-			d, err := l.WaitFor(t.Context(), patience, "u", "a", 1)
+			d, err := core.WaitAll(t.Context(), patience, l.For("u", "a"))
 			if !errors.Is(err, core.ErrRefused) || time.Since(start) != 2*latency {
 				t.Errorf("%s: %+v, %v after %s", limit, d, err, time.Since(start))
 			}

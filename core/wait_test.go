@@ -341,7 +341,7 @@ func TestAWaiterThatLeavesIsNoOutage(t *testing.T) {
 		synctest.Wait()
 		for range 20 {
 			wg.Go(func() {
-				_, _ = l.WaitFor(t.Context(), 10*latency, "u", "a", 1)
+				_, _ = core.WaitAll(t.Context(), 10*latency, l.For("u", "a"))
 			})
 		}
 		time.Sleep(latency / 2)
@@ -630,7 +630,7 @@ func TestAFunnelWithRoomDelaysNobody(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				if d, err := l.WaitFor(t.Context(), time.Minute, "u", "a", 1); err != nil || !d.Allowed {
+				if d, err := core.WaitAll(t.Context(), time.Minute, l.For("u", "a")); err != nil || !d.Allowed {
 					t.Errorf("caller %d: %+v, %v", i, d, err)
 				}
 			})
@@ -639,9 +639,9 @@ func TestAFunnelWithRoomDelaysNobody(t *testing.T) {
 	})
 }
 
-// A turn exactly at the end of WaitFor is in time, and a later one is refused at once. An answer that
+// A turn exactly at the end of WaitAll is in time, and a later one is refused at once. An answer that
 // comes after the end counts.
-func TestWaitFor(t *testing.T) {
+func TestWaitAllEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		most  time.Duration
@@ -658,7 +658,7 @@ func TestWaitFor(t *testing.T) {
 				l := core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Every(time.Second))))
 				for i := range 2 {
 					start := time.Now()
-					d, err := l.WaitFor(t.Context(), tt.most, "u", "a", 1)
+					d, err := core.WaitAll(t.Context(), tt.most, l.For("u", "a"))
 					took := time.Since(start)
 					switch {
 					case i == 0 || tt.after >= 0:
@@ -674,7 +674,7 @@ func TestWaitFor(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		l := core.Must(core.New(slow{memorystore.New(nil)}, core.FixedWindow(1, time.Second)))
-		if d, err := l.WaitFor(t.Context(), latency/2, "u", "a", 1); err != nil || !d.Allowed {
+		if d, err := core.WaitAll(t.Context(), latency/2, l.For("u", "a")); err != nil || !d.Allowed {
 			t.Errorf("the answer comes after the end: %+v, %v", d, err)
 		}
 	})

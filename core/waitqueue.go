@@ -19,51 +19,48 @@ type waitQueues struct {
 	warned atomic.Bool        // whether the log tells of a wait without end
 }
 
-// A queueKey tells queues apart by their callers' subjects. Callers of a limiter without a ban policy do
-// not wait behind a banned user.
-type queueKey struct {
-	queues       *waitQueues
-	user, action string
-	policy       *machine.BanRule
-	and          any // the queueKey of the further subjects, or nil
-}
-
-func keyOf(subjects []Subject) any {
-	if len(subjects) == 0 {
-		return nil
-	}
-	s := &subjects[0]
-	k := queueKey{queues: s.limiter.waitQueues, user: s.user, action: s.action, and: keyOf(subjects[1:])}
-	if ban := s.limiter.ban(); ban != nil {
-		k.policy = ban[0].rule.Ban
-	}
-	return k
-}
+func newWaitQueues() *waitQueues { return &waitQueues{byKey: map[any]*waitQueue{}} }
 
 // A waitQueue is the callers of this process that wait for the same subjects.
 type waitQueue struct {
 	key     any
 	callers int // those who have the queue; guarded by waitQueues.mu
 
-	mu      sync.Mutex    // guards the fields below, and of its waiters place and called
-	waiters list.List     // in the order of arrival
-	units   int64         // of all waiters
-	room    int64         // more units may be asked for together
-	unasked *list.Element // the first waiter that has not been called for the room
+	mu      sync.Mutex    // guards the fields below, and of its tickets place and called
+	tickets list.List     // in the order of arrival
+	units   int64         // of all tickets
+	unasked *list.Element // the first ticket that has not been called for the room
+	answer
+}
 
-	next     time.Time // the first one's turn comes at this time, or later; zero if not known
+// An answer is what the store has told the first caller, for the others.
+type answer struct {
+	room     int64     // more units may be asked for together
+	turn     time.Time // the first one's turn comes at this time, or later; zero if not known
 	reserved bool      // the first one has reserved its turn, so the others queue behind it
 }
 
-// A call tells a waiter that it is the first, that its turn comes too late, or that there may be
+// A ticket is a caller's place in a queue.
+type ticket struct {
+	cost     int64 // units
+	begun    time.Time
+	patience time.Duration // from begun
+	rule     *machine.Rule // tells how long after a reserved turn the next one comes
+
+	q      *waitQueue
+	place  *list.Element // in the queue; nil: it has left
+	calls  chan call
+	called bool // the caller has been called, and has not resumed to wait
+}
+
+// A call tells a caller that it is the first, that its turn comes too late, or that there may be
 // room for it.
 type call struct {
 	first bool
 	late  time.Time // its turn
 }
 
-func (a *waitQueues) join(w *waiter) {
-	key := keyOf(w.subjects)
+func (a *waitQueues) join(key any, t *ticket) {
 	a.mu.Lock()
 	q := a.byKey[key]
 	if q == nil {
@@ -74,97 +71,98 @@ func (a *waitQueues) join(w *waiter) {
 	a.mu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.q, w.place = q, q.waiters.PushBack(w)
-	q.units += w.cost
+	t.q, t.place = q, q.tickets.PushBack(t)
+	q.units += t.cost
 	if q.unasked == nil {
-		q.unasked = w.place
+		q.unasked = t.place
 	}
 	q.call()
-	q.callLate(w, q.units)
+	q.callLate(t, q.units)
 }
 
-func (a *waitQueues) leave(w *waiter) {
-	w.q.leave(w)
+func (a *waitQueues) leave(t *ticket) {
+	t.q.leave(t)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if w.q.callers--; w.q.callers == 0 {
-		delete(a.byKey, w.q.key)
+	if t.q.callers--; t.q.callers == 0 {
+		delete(a.byKey, t.q.key)
 	}
 }
 
-// leave takes the waiter out of the queue if it is still there.
-func (q *waitQueue) leave(w *waiter) {
+// leave takes the ticket out of the queue if it is still there.
+func (q *waitQueue) leave(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if w.place == nil {
+	if t.place == nil {
 		return
 	}
-	if w.place == q.waiters.Front() {
-		q.next = time.Time{}
+	if t.place == q.tickets.Front() {
+		q.turn = time.Time{}
 	}
-	if w.place == q.unasked {
-		q.unasked = w.place.Next()
+	if t.place == q.unasked {
+		q.unasked = t.place.Next()
 	}
-	q.waiters.Remove(w.place)
-	w.place = nil
-	q.units -= w.cost
+	q.tickets.Remove(t.place)
+	t.place = nil
+	q.units -= t.cost
 	q.call()
 }
 
-// resume puts a called waiter back to waiting: others have taken the room.
-func (q *waitQueue) resume(w *waiter) {
+// resume puts a called caller back to waiting: others have taken the room.
+func (q *waitQueue) resume(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	w.called = false
-	q.room, q.unasked = 0, q.waiters.Front()
+	t.called = false
+	q.room, q.unasked = 0, q.tickets.Front()
 	q.call()
 }
 
-// learn takes what the first one's answer says: the room that it has left, and the first one's turn. The
-// room is also counted for waiters that are asking, so the others together ask for less than there is.
-func (q *waitQueue) learn(room int64, next time.Time, reserved bool) {
+// tell tells the queue what the first one's answer says. The room is also counted for callers that are asking,
+// so the others together ask for less than there is.
+func (q *waitQueue) tell(a answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.room, q.unasked, q.next, q.reserved = room, q.waiters.Front(), next, reserved
+	q.answer, q.unasked = a, q.tickets.Front()
 	q.call()
 	units := int64(0)
-	for e := q.waiters.Front(); e != nil && !next.IsZero(); e = e.Next() {
-		w := e.Value.(*waiter)
-		units += w.cost
-		q.callLate(w, units)
+	for e := q.tickets.Front(); e != nil && !a.turn.IsZero(); e = e.Next() {
+		t := e.Value.(*ticket)
+		units += t.cost
+		q.callLate(t, units)
 	}
 }
 
-// call calls the first waiter, and those for whom there may be room, each once.
+// call calls the first caller, and those for whom there may be room, each once.
 func (q *waitQueue) call() {
-	if e := q.waiters.Front(); e != nil {
-		e.Value.(*waiter).call(call{first: true})
+	if e := q.tickets.Front(); e != nil {
+		e.Value.(*ticket).call(call{first: true})
 	}
 	for ; q.unasked != nil; q.unasked = q.unasked.Next() {
-		w := q.unasked.Value.(*waiter)
-		if w.cost > q.room {
+		t := q.unasked.Value.(*ticket)
+		if t.cost > q.room {
 			return
 		}
-		q.room -= w.cost
-		w.call(call{})
+		q.room -= t.cost
+		t.call(call{})
 	}
 }
 
-// callLate calls a waiter whose turn comes too late. units are those of the waiters up to this one.
-func (q *waitQueue) callLate(w *waiter, units int64) {
-	turn := q.next
+// callLate calls a caller whose turn comes too late. units are those of the tickets up to this one: with a
+// reserved turn of 2 units and a ticket of 3 behind it, the latter's turn is 3 units' time after the former's.
+func (q *waitQueue) callLate(t *ticket, units int64) {
+	turn := q.turn
 	if q.reserved {
-		first := q.waiters.Front().Value.(*waiter)
-		turn = turn.Add(micros(w.subjects[0].limiter.limits[0].rule.Time(units - first.cost).Ceil()))
+		first := q.tickets.Front().Value.(*ticket)
+		turn = turn.Add(micros(t.rule.Time(units - first.cost).Ceil()))
 	}
-	if !q.next.IsZero() && turn.Sub(w.begun) >= w.patience {
-		w.call(call{late: turn})
+	if !q.turn.IsZero() && turn.Sub(t.begun) >= t.patience {
+		t.call(call{late: turn})
 	}
 }
 
-func (w *waiter) call(c call) {
-	if !w.called {
-		w.called = true
-		w.calls <- c
+func (t *ticket) call(c call) {
+	if !t.called {
+		t.called = true
+		t.calls <- c
 	}
 }

@@ -195,7 +195,7 @@
 //	                       renewed. Call Release when the action has ended. If it takes longer than a lease,
 //	                       call Renew, or give the limit a longer Lease.
 //	long-wait              A caller of core.Limiter.Wait waits for more than an hour, because its context has
-//	                       no deadline. Give it one, or call WaitFor.
+//	                       no deadline. Give it one, or call WaitAll.
 //	prefix-colon           redisstore.Options.Prefix ends in a colon, and the store adds one. Leave it out,
 //	                       unless there are keys of that name already.
 //	store-dropped          A hundred memorystores were made and dropped within an hour. A store that is made

@@ -14,19 +14,19 @@ func NewBan(b *BanRule) Rule {
 	return Rule{Kind: KindBan, machine: forms[FormBans].machine, Max: int64(b.Refusals), Ban: b}
 }
 
-// Bans is the state of a ban policy: a user's refusals and bans.
-type Bans struct {
+// banRecord is the state of a ban policy: a user's refusals and bans.
+type banRecord struct {
 	Last     int64   // the last refusal or ban
 	Until    int64   // the end of the last ban; it may be past
 	Level    int     // bans in a row
 	Refusals []int64 // the refusals since the last ban, oldest first
 }
 
-func (*Bans) form() Form { return FormBans }
+func (*banRecord) form() Form { return FormBans }
 
 // bans are those of a live state, or nil.
-func (s State) bans(now int64) *Bans {
-	if b, _ := s.More.(*Bans); b != nil && s.Expires > now {
+func (s State) bans(now int64) *banRecord {
+	if b, _ := s.More.(*banRecord); b != nil && s.Expires > now {
 		return b
 	}
 	return nil
@@ -40,16 +40,16 @@ func (*bans) args(r *Rule, b []int64, _, ban int64) []int64 {
 }
 
 func (*bans) load(r *Rule, d *decoder) State {
-	b := &Bans{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
+	b := &banRecord{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
 	b.Refusals = d.instants()
 	return r.Ban.state(b)
 }
 
 // state is the state of bans, which expires when they are forgotten.
-func (r *BanRule) state(b *Bans) State { return State{Expires: r.forgotten(b), More: b} }
+func (r *BanRule) state(b *banRecord) State { return State{Expires: r.forgotten(b), More: b} }
 
 // ahead is how far a clock that stepped back is behind the last refusal or ban.
-func (b *Bans) ahead(now int64) int64 { return max(0, b.Last-now) }
+func (b *banRecord) ahead(now int64) int64 { return max(0, b.Last-now) }
 
 // check reports whether the user is not banned. A manual ban always fits.
 func (*bans) check(_ *Rule, s State, now, _ int64, a *Ask) (State, bool) {
@@ -83,7 +83,7 @@ func (*bans) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) {
 }
 
 // ban bans for length from now, in place of any ban.
-func (b *Bans) ban(now, length int64) {
+func (b *banRecord) ban(now, length int64) {
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
 }
 
@@ -96,10 +96,10 @@ func (r *BanRule) shift(s State, now int64) (State, bool) {
 }
 
 // prune brings the bans to now, and removes what no longer counts.
-func (r *BanRule) prune(s State, now int64) *Bans {
+func (r *BanRule) prune(s State, now int64) *banRecord {
 	b := s.bans(now)
 	if b == nil {
-		return new(Bans)
+		return new(banRecord)
 	}
 	ahead := b.ahead(now)
 	b.Last -= ahead
@@ -112,35 +112,35 @@ func (r *BanRule) prune(s State, now int64) *Bans {
 	return b
 }
 
-func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (v Reading) {
+func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (count int64, rest Span, wait int64, more Rare) {
 	b := s.bans(now)
 	if b == nil {
-		return v
+		return
 	}
 	now += b.ahead(now)
-	live := Bans{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
-	v.Count, v.Level = int64(len(live.Refusals)), live.Level
-	v.Rest.Whole, v.Wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
-	return v
+	live := banRecord{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
+	count, more.Level = int64(len(live.Refusals)), int32(live.Level)
+	rest.Whole, wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
+	return
 }
 
 // amend gives nothing back: a refusal stays recorded.
 func (*bans) amend(_ *Rule, s State, _ Taken, _ int64, _ Amendment) (State, bool) { return s, false }
 
 func (*bans) save(_ *Rule, s State, b []byte) []byte {
-	x := s.More.(*Bans)
+	x := s.More.(*banRecord)
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
 
 func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
-	v.Count, v.Rest.Whole, v.Wait, v.Level = n[0]>>1, n[1], n[2], int(n[3])
+	v.Count, v.Rest.Whole, v.Wait, v.Level = n[0]>>1, n[1], n[2], int32(n[3])
 	return v, n[4:]
 }
 
 func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { return b }
 
 // level is how many bans in a row count at an instant.
-func (r *BanRule) level(b *Bans, now int64) int {
+func (r *BanRule) level(b *banRecord, now int64) int {
 	if now >= max(b.Last, b.Until)+r.ForgetAfter {
 		return 0
 	}
@@ -148,7 +148,7 @@ func (r *BanRule) level(b *Bans, now int64) int {
 }
 
 // dead is how many refusals no longer count at an instant.
-func (r *BanRule) dead(b *Bans, now int64) (n int) {
+func (r *BanRule) dead(b *banRecord, now int64) (n int) {
 	for n < len(b.Refusals) && b.Refusals[n]+r.Within <= now {
 		n++
 	}
@@ -156,7 +156,7 @@ func (r *BanRule) dead(b *Bans, now int64) (n int) {
 }
 
 // forgotten is the instant from which the store need not keep the state.
-func (r *BanRule) forgotten(b *Bans) int64 {
+func (r *BanRule) forgotten(b *banRecord) int64 {
 	end := max(b.Last, b.Until)
 	if b.Level > 0 {
 		end += r.ForgetAfter

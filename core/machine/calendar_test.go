@@ -48,7 +48,7 @@ func TestACalendarWindowCountsAnewAtItsBoundary(t *testing.T) {
 			t.Errorf("%s: %d passed, want %d", tt.name, n, tt.want)
 		}
 	}
-	if end := s.Expires - Linger; end != at(6, 1, 0) {
+	if end := s.Expires - linger; end != at(6, 1, 0) {
 		t.Errorf("it ends at %s", time.UnixMicro(end).UTC())
 	}
 }
@@ -114,13 +114,13 @@ func TestTheTimeOfDayStepsBackOverABoundary(t *testing.T) {
 func TestAnEndedCountLingers(t *testing.T) {
 	r, s := month, State{}
 	fill(t, &r, &s, at(2, 1, 0)-1, 0)
-	for _, after := range []int64{0, Linger - 1} {
+	for _, after := range []int64{0, linger - 1} {
 		peek(&r, s, at(2, 1, 0)+after, 1)
 		if n := fill(t, &r, &s, at(2, 1, 0)-1, 0); n != 0 {
 			t.Errorf("%d us after its end %d more pass in January", after, n)
 		}
 	}
-	if s.Expires != at(2, 1, 0)+Linger {
+	if s.Expires != at(2, 1, 0)+linger {
 		t.Error("the state is kept for longer, or shorter")
 	}
 }
@@ -173,7 +173,7 @@ func TestACountLastsUntilItsLaterEnd(t *testing.T) {
 	}
 	s = State{}
 	fill(t, &early, &s, midnight-2*3600e6, 0)
-	if charged(t, &late, &s, midnight-3600e6-1, 0); s.Expires != midnight+Linger {
+	if charged(t, &late, &s, midnight-3600e6-1, 0); s.Expires != midnight+linger {
 		t.Error("a refusal did not move the end")
 	}
 	if n := fill(t, &early, &s, midnight-1, 0); n != 0 {

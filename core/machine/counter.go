@@ -1,7 +1,7 @@
 package machine
 
 // counter is the machine of FixedWindow, ElasticWindow and CalendarWindow. A state's N is the units
-// admitted in the window. The window ends when the state expires, or of a calendar Linger before that. The
+// admitted in the window. The window ends when the state expires, or of a calendar linger before that. The
 // elastic one records refusals.
 type counter struct{ plain }
 
@@ -10,7 +10,7 @@ func (r *Rule) elastic() bool { return r.Kind == KindElasticWindow }
 // linger is for how long a counter is kept after its window.
 func (r *Rule) linger() int64 {
 	if r.Calendar != nil {
-		return Linger
+		return linger
 	}
 	return 0
 }
@@ -42,9 +42,9 @@ func (*counter) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	return s, a.Mode.forced() || cost <= r.Max-s.count(now)
 }
 
-// Linger is how long the state of a calendar window is kept after its end. If the time of day
+// linger is how long the state of a calendar window is kept after its end. If the time of day
 // steps back over a boundary by at most this, neither period has its quota twice.
-const Linger = int64(1e6)
+const linger = int64(1e6)
 
 // align is check for a calendar window. A count belongs to the period whose end is nearest to the
 // count's. The two may differ, since a monotonic clock and the time of day differ by microseconds each
@@ -52,16 +52,16 @@ const Linger = int64(1e6)
 // least, so the period that begins last never has more than the quota.
 func (r *Rule) align(s State, unix int64) State {
 	start, end := r.Calendar.Period(unix)
-	last := s.Expires - Linger // the count's end
+	last := s.Expires - linger // the count's end
 	ofLast := 2*last <= start+end
 	switch {
 	case s.Expires <= unix, ofLast && last <= unix:
 		return State{}
 	case ofLast: // it counts until its end
 	case last < end: // a refusal tells it too, or a process with the earlier end would begin anew
-		s.Expires = end + Linger
-	case 2*(last-end) > end-start && end-unix > Linger: // the clock stepped back
-		s.Expires = end + Linger
+		s.Expires = end + linger
+	case 2*(last-end) > end-start && end-unix > linger: // the clock stepped back
+		s.Expires = end + linger
 	}
 	return s
 }
@@ -82,7 +82,7 @@ func (*counter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 	case s.Expires > now && !r.elastic():
 	case r.Calendar != nil:
 		_, end := r.Calendar.Period(now)
-		s.Expires = end + Linger
+		s.Expires = end + linger
 	default:
 		s.Expires = now + r.Period
 	}
@@ -96,21 +96,21 @@ func (*counter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool
 	return s, record
 }
 
-func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (v Reading) {
-	if v.Count = s.count(now); s.Expires > now {
-		v.Rest.Whole = s.Expires - r.linger() - now
+func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
+	if count = s.count(now); s.Expires > now {
+		rest.Whole = s.Expires - r.linger() - now
 	}
-	if !fits || v.Count >= r.Max {
-		v.Wait = v.Rest.Whole
+	if !fits || count >= r.Max {
+		wait = rest.Whole
 	}
 	if r.Calendar != nil {
-		v.Mark = v.Rest.Whole
-		if v.Count == 0 {
+		more.Ends = rest.Whole
+		if count == 0 {
 			_, end := r.Calendar.Period(now)
-			v.Mark = end - now
+			more.Ends = end - now
 		}
 	}
-	return v
+	return
 }
 
 func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
@@ -121,7 +121,7 @@ func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State,
 			return s, false // the charge may belong to an earlier window
 		}
 	case r.Calendar != nil:
-		if last < end-Linger || last > end+Linger {
+		if last < end-linger || last > end+linger {
 			return s, false
 		}
 	case last != end || opened(t, a.Units) && int64(s.N) > a.Units:
@@ -146,7 +146,7 @@ func (*counter) reply(r *Rule, n []int64, _ int64, _ bool) (v Reading, rest []in
 		v.Rest.Whole, v.Wait = n[1], n[1]
 	}
 	if r.Calendar != nil {
-		v.Mark = n[1]
+		v.Ends = n[1]
 	}
 	return v, n[2:]
 }

@@ -48,7 +48,7 @@ type kind struct {
 	form        Form
 	records     bool  // it records what it refuses
 	slots       bool  // it counts what is in progress, and gives back on release
-	prepaid     bool  // a process may charge units before their actions: see Rule.WithLease
+	prepaid     bool  // a process may charge units before their actions: see Rule.WithPrepay
 	entries     int64 // how many entries Redis writes in the time of a counter's charge; 0: it has none
 }
 
@@ -57,11 +57,11 @@ type Form uint8
 
 // The forms. They are also the second byte of a binary state, so their numbers stay.
 const (
-	FormMeter   Form = iota + 1 // Expires is when the debt ends and N its fraction, or More is a *Debt
+	FormMeter   Form = iota + 1 // Expires is when the debt ends and N its fraction, or More is a *debt
 	FormCounter                 // Expires is the window's end, and N the count
-	FormTrail                   // More is a *Trail
-	FormBans                    // a *Bans
-	FormSlots                   // a *Slots
+	FormTrail                   // More is a *queue
+	FormBans                    // a *banRecord
+	FormSlots                   // a *slotList
 )
 
 // forms is the table of all forms: the machine of each, and its name, which is that of its files in Go and
@@ -101,7 +101,7 @@ type machine interface {
 	refuse(r *Rule, s State, now, cost int64, record bool) (refused State, changed bool)
 
 	// read returns the reading of a checked state, without Fits.
-	read(r *Rule, s State, now, cost int64, fits bool) Reading
+	read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more Rare)
 
 	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
 	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)
@@ -118,8 +118,8 @@ type machine interface {
 
 	foreseen(r *Rule, v Reading, count bool) bool
 
-	// lease tightens a rule whose units are charged up to lease before their actions.
-	lease(r *Rule, lease int64)
+	// prepay tightens a rule whose units are charged up to so long before their actions.
+	prepay(r *Rule, ahead int64)
 }
 
 // plain is what most machines have in common: a reading determines the later ones, and units that are
@@ -128,7 +128,7 @@ type plain struct{}
 
 func (plain) foreseen(*Rule, Reading, bool) bool { return true }
 
-func (plain) lease(*Rule, int64) {}
+func (plain) prepay(*Rule, int64) {}
 
 // String returns the word for the kind in keys, headers and logs.
 func (k Kind) String() string {
@@ -145,7 +145,7 @@ func (k Kind) Constructor() string { return kinds[k].constructor }
 func (k Kind) Most() int { return kinds[k].most }
 
 // Prepaid reports whether a process may charge units of such a limit before their actions: see
-// [Rule.WithLease].
+// [Rule.WithPrepay].
 func (k Kind) Prepaid() bool { return int(k) < len(kinds) && kinds[k].prepaid }
 
 // Form says which part of a [State] the kind uses.

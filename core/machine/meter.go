@@ -5,57 +5,59 @@ package machine
 // moves as time passes. This is the virtual scheduling form of the generic cell rate
 // algorithm ([ITU-T I.371]), which calls the instant the theoretical arrival time (TAT).
 //
-// The state expires at the TAT, rounded up, and N is the TAT's fraction. With a Debt it may expire later: of
+// The state expires at the TAT, rounded up, and N is the TAT's fraction. With a debt in More it may expire later: of
 // a bucket with Initial when it is forgotten, and else when no refund matters any more.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 type meter struct{}
 
-// Debt is what few meters have: those with Initial, and those after a refund or with a debt above the quota.
-type Debt struct {
+// debt is the More of few meters: those with Initial, and those after a refund or with a debt above the quota.
+// It has four words, so that it is passed in registers.
+type debt struct {
 	At Span // the TAT
 
 	// Turns, if not 0, is the instant of the last charge that left a debt above the quota: one
-	// that reserved a turn for a waiting caller, or one with ModeOwe. With Owed, no turn is reserved.
+	// that reserved a turn for a waiting caller, or negated one with ModeOwe, which reserves none.
 	Turns int64
-	Owed  bool
 
-	Refunds *Refunds // those that still matter
+	Refunds *refunds // those that still matter
 }
 
-func (*Debt) form() Form { return FormMeter }
+func (*debt) form() Form { return FormMeter }
 
 // debt is what a state has at an instant.
-func (r *Rule) debt(s State, now int64) Debt {
-	switch m, _ := s.More.(*Debt); {
+func (r *Rule) debt(s State, now int64) debt {
+	switch m, _ := s.More.(*debt); {
 	case s.Expires <= now:
-		return Debt{At: Span{now + r.Start.Whole, r.Start.Part}}
+		return debt{At: Span{now + r.Start.Whole, r.Start.Part}}
 	case m != nil:
 		return *m
 	case s.N > 0:
-		return Debt{At: Span{s.Expires - 1, int64(s.N)}}
+		return debt{At: Span{s.Expires - 1, int64(s.N)}}
 	}
-	return Debt{At: Span{s.Expires, 0}}
+	return debt{At: Span{s.Expires, 0}}
 }
 
 // left is what is owed at an instant.
-func (d *Debt) left(now int64) Span {
+func (d debt) left(now int64) Span {
 	if d.At.Whole < now {
 		return Span{}
 	}
 	return Span{d.At.Whole - now, d.At.Part}
 }
 
+func abs(n int64) int64 { return max(n, -n) }
+
 // owing is the state of a meter that is forgotten at an instant, if it has Initial. It is written to m if
 // it is more than a TAT.
-func (r *Rule) owing(d Debt, forget int64, m *Debt) State {
+func (r *Rule) owing(d debt, forget int64, m *debt) State {
 	s := State{Expires: d.At.Ceil()}
 	if r.ForgetAfter == 0 && d.Turns == 0 && d.Refunds == nil {
 		s.N = uint32(d.At.Part)
 		return s
 	}
 	if m == nil {
-		m = new(Debt)
+		m = new(debt)
 	}
 	*m, s.More = d, m
 	if d.Refunds != nil {
@@ -80,12 +82,9 @@ func (*meter) args(r *Rule, b []int64, cost, _ int64) []int64 {
 }
 
 func (*meter) load(r *Rule, d *decoder) State {
-	m := Debt{At: Span{d.int(), int64(d.part())}}
+	m := debt{At: Span{d.int(), int64(d.part())}}
 	forget := d.int()
 	m.Turns = d.instant()
-	if m.Owed = m.Turns < 0; m.Owed {
-		m.Turns = -m.Turns
-	}
 	if len(d.rest) > 0 {
 		m.Refunds = loadRefunds(d)
 	}
@@ -96,7 +95,7 @@ func (*meter) load(r *Rule, d *decoder) State {
 func (*meter) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	d := r.debt(s, now)
 	left, bound := d.left(now), r.Burst
-	if s.Expires > now && (d.Turns > now || d.Turns == 0 && (left.exceeds(bound) || r.late(s.Expires, now))) {
+	if s.Expires > now && (abs(d.Turns) > now || d.Turns == 0 && (left.exceeds(bound) || r.late(s.Expires, now))) {
 		s = r.correct(s, d, now)
 		d = r.debt(s, now)
 		left = d.left(now)
@@ -112,11 +111,16 @@ func (r *Rule) late(forget, now int64) bool { return r.ForgetAfter > 0 && forget
 
 // correct returns a state as it is at now if the clock stepped back, or if another limiter has a longer
 // ForgetAfter.
-func (r *Rule) correct(s State, d Debt, now int64) State {
+func (r *Rule) correct(s State, d debt, now int64) State {
 	forget := min(s.Expires, now+r.ForgetAfter)
-	if back := d.Turns - now; back > 0 { // turns that are reserved move back with the clock
+	if back := abs(d.Turns) - now; back > 0 { // turns that are reserved move back with the clock
 		d.At.Whole -= back
-		d.Turns, d.Refunds = now, nil
+		d.Refunds = nil
+		if d.Turns > 0 {
+			d.Turns = now
+		} else {
+			d.Turns = -now
+		}
 		forget = s.Expires - back
 	}
 	left := d.left(now)
@@ -128,8 +132,8 @@ func (r *Rule) correct(s State, d Debt, now int64) State {
 }
 
 // after is the debt after a charge.
-func (r *Rule) after(debt Span, cost int64, mode Mode) Span {
-	next, most := debt.add(r.Time(min(cost, 2*r.Max)), r.Parts), r.Burst
+func (r *Rule) after(owed Span, cost int64, mode Mode) Span {
+	next, most := owed.add(r.Time(min(cost, 2*r.Max)), r.Parts), r.Burst
 	if !mode.forced() {
 		return next
 	}
@@ -139,8 +143,8 @@ func (r *Rule) after(debt Span, cost int64, mode Mode) Span {
 	if next.exceeds(most) { // charge what there is room for
 		next = most
 	}
-	if debt.exceeds(most) {
-		next = debt
+	if owed.exceeds(most) {
+		next = owed
 	}
 	return next
 }
@@ -157,16 +161,18 @@ func (*meter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	d := r.debt(s, now)
 	left, turn := d.left(now), now
 	next := r.after(left, cost, a.Mode)
-	reserved := !a.Mode.forced() || d.Turns != 0 && !d.Owed && left.exceeds(r.Burst)
-	d.At, d.Turns, d.Owed = Span{now + next.Whole, next.Part}, 0, false
+	reserved := !a.Mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
+	d.At, d.Turns = Span{now + next.Whole, next.Part}, 0
 	if next.exceeds(r.Burst) {
-		d.Turns, d.Owed = now, !reserved
+		if d.Turns = now; !reserved {
+			d.Turns = -now
+		}
 		turn += next.sub(r.Burst, r.Parts).Ceil()
 	}
 	if d.Refunds != nil && d.Refunds.Until <= now {
 		d.Refunds = nil
 	}
-	m, _ := s.More.(*Debt)
+	m, _ := s.More.(*debt)
 	return r.owing(d, turn+r.ForgetAfter, m), true
 }
 
@@ -175,16 +181,16 @@ func (*meter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) 
 	if !record || r.ForgetAfter == 0 || s.Expires > now {
 		return s, false
 	}
-	return r.owing(Debt{At: Span{now + r.Start.Whole, r.Start.Part}}, now+r.ForgetAfter, nil), true
+	return r.owing(debt{At: Span{now + r.Start.Whole, r.Start.Part}}, now+r.ForgetAfter, nil), true
 }
 
-func (*meter) read(r *Rule, s State, now, cost int64, fits bool) Reading {
+func (*meter) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
 	d := r.debt(s, now)
 	if fits {
 		cost = 1
 	}
 	left := d.left(now)
-	return Reading{Rest: left, Wait: r.Delay(left, cost), Mark: d.Refunds.last()}
+	return 0, left, r.Delay(left, cost), Rare{Mark: d.Refunds.last()}
 }
 
 // amend takes the units' time from the debt. It takes at most what is left of the debt
@@ -203,7 +209,7 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	switch {
 	case left.Whole < 0 || left == (Span{}) || before <= now:
 		return s, false
-	case d.Turns != 0 && !d.Owed && d.At != after && owed.exceeds(r.Burst):
+	case d.Turns > 0 && d.At != after && owed.exceeds(r.Burst):
 		return s, false
 	}
 	give := r.Time(a.Units)
@@ -211,8 +217,8 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 		give = left
 	}
 	d.At = d.At.sub(give, r.Parts)
-	d.Refunds = d.Refunds.add(d.At, give, before, t.Reading.Mark, r.Parts, now)
-	m, _ := s.More.(*Debt)
+	d.Refunds = d.Refunds.add(given{give, before, d.At, t.Reading.Mark}, r.Parts, now)
+	m, _ := s.More.(*debt)
 	return r.owing(d, s.Expires, m), true
 }
 
@@ -220,9 +226,6 @@ func (*meter) save(r *Rule, s State, b []byte) []byte {
 	d, forget := r.debt(s, s.Expires-1), int64(0)
 	if r.ForgetAfter > 0 {
 		forget = s.Expires
-	}
-	if d.Owed {
-		d.Turns = -d.Turns
 	}
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
@@ -245,10 +248,10 @@ func (*meter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 		r.Burst.Whole, r.Burst.Part, t.Reading.Mark)
 }
 
-// Delay is how long, in microseconds, a cost waits until it fits into a meter with that
-// debt. It is not positive if the cost fits now.
-func (r *Rule) Delay(debt Span, cost int64) int64 {
-	return debt.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
+// Delay is how long, in microseconds, a cost waits until it fits into a meter of which so much is
+// owed. It is not positive if the cost fits now.
+func (r *Rule) Delay(owed Span, cost int64) int64 {
+	return owed.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
 // foreseen is false for a bucket with Initial that may not have been used: it does not fill.
@@ -256,11 +259,11 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 	return r.ForgetAfter == 0 || !v.Fits && v.Rest != r.Start
 }
 
-// lease takes from the quota what the meter gains or drains within a lease: the actions of any time
-// were charged within that time and a lease.
-func (*meter) lease(r *Rule, lease int64) {
-	gain := r.units(Span{Whole: lease})
-	if (Span{Whole: lease}).exceeds(r.Time(gain)) {
+// prepay takes from the quota what the meter gains or drains meanwhile: the actions of any time were charged
+// within that time and so long before it.
+func (*meter) prepay(r *Rule, ahead int64) {
+	gain := r.units(Span{Whole: ahead})
+	if (Span{Whole: ahead}).exceeds(r.Time(gain)) {
 		gain++
 	}
 	r.Max = max(0, r.Max-gain)

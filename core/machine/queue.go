@@ -1,68 +1,67 @@
 package machine
 
-// The queue of instants that a Trail is. log.lua and ring.lua keep theirs in Redis, and have functions of
-// other names: trail.lua lists them. At is entry there, counted from the newest, dead is live, and push and
+// The queue of instants of trail.go. log.lua and ring.lua keep theirs in Redis, and have functions of
+// other names: trail.lua lists them. at is entry there, counted from the newest, dead is live, and push and
 // drop are part of save.
 
 import "slices"
 
-// A trail holds up to few entries itself. A longer one has a block, which is compacted when
+// A queue holds up to maxInline entries itself. A longer one has a block, which is compacted when
 // it is full. One of more than oneBlock entries has blocks of chunk entries, so that no charge
 // copies a long queue.
 const (
-	few      = 5
-	chunk    = 128
-	oneBlock = 3900 // such a block just fits the allocator's largest class, 32 KiB
+	maxInline = 5
+	chunk     = 128
+	oneBlock  = 3900 // such a block just fits the allocator's largest class, 32 KiB
 )
 
-// Trail is the state of a SlidingWindow or MovingWindow: the instants of the last
-// actions, oldest first. It holds up to 5 instants itself. More are in blocks that a copy of
-// the Trail shares. A full trail takes 8 to 9 bytes per instant. A growing one takes at most 17,
-// at most 13 from 640 instants, and at most 9 from 4,000.
-type Trail struct {
+// queue is the state of a SlidingWindow or MovingWindow: the instants of the last
+// actions, oldest first. A copy of it shares its blocks. A full queue takes 8 to 9 bytes per instant. A
+// growing one takes at most 17, at most 13 from 640 instants, and at most 9 from 4,000.
+type queue struct {
 	base   int64 // added to every entry, so that all can be moved at once
 	n      int32
-	head   int32      // the index of the oldest entry in the first block
-	blocks *[][]int64 // the entries, if not nil
-	few    [few]int64 // the entries, if blocks is nil
+	head   int32            // the index of the oldest entry in the first block
+	blocks *[][]int64       // the entries, if not nil
+	inline [maxInline]int64 // the entries, if blocks is nil
 }
 
-func (*Trail) form() Form { return FormTrail }
+func (*queue) form() Form { return FormTrail }
 
-// Len is how many entries are kept, including those older than the period.
-func (t *Trail) Len() int { return int(t.n) }
+// len is how many entries are kept, including those older than the period.
+func (q *queue) len() int { return int(q.n) }
 
-// At is the i-th entry, the oldest being the 0th, in microseconds on the store's
+// at is the i-th entry, the oldest being the 0th, in microseconds on the store's
 // clock.
-func (t *Trail) At(i int) int64 { return t.base + *t.entry(i) }
+func (q *queue) at(i int) int64 { return q.base + *q.entry(i) }
 
-func (t *Trail) newest() int64 {
-	if t.n == 0 {
+func (q *queue) newest() int64 {
+	if q.n == 0 {
 		return 0
 	}
-	return t.At(int(t.n) - 1)
+	return q.at(int(q.n) - 1)
 }
 
-// push adds an entry. most is how many entries the trail will usually have at most.
-func (t *Trail) push(at int64, most int) {
-	at -= t.base
+// push adds an entry. most is how many entries the queue will usually have at most.
+func (q *queue) push(at int64, most int) {
+	at -= q.base
 	switch {
-	case t.blocks != nil:
-		last := &(*t.blocks)[len(*t.blocks)-1]
+	case q.blocks != nil:
+		last := &(*q.blocks)[len(*q.blocks)-1]
 		if len(*last) == cap(*last) {
-			last = t.extend(most)
+			last = q.extend(most)
 		}
 		*last = append(*last, at)
-	case t.n < few:
-		t.few[t.n] = at
+	case q.n < maxInline:
+		q.inline[q.n] = at
 	default:
-		t.blocks = &[][]int64{append(t.larger(t.few[:], most), at)}
+		q.blocks = &[][]int64{append(q.larger(q.inline[:], most), at)}
 	}
-	t.n++
+	q.n++
 }
 
 // larger returns a copy of a block of fewer than oneBlock entries with room for more.
-func (t *Trail) larger(entries []int64, most int) []int64 {
+func (q *queue) larger(entries []int64, most int) []int64 {
 	size := len(entries) * 2
 	if len(entries) > 500 { // half as much more, to save memory at no measurable cost
 		size = min(len(entries)*3/2, oneBlock)
@@ -75,72 +74,72 @@ func (t *Trail) larger(entries []int64, most int) []int64 {
 }
 
 // extend makes room in the last block, or adds one.
-func (t *Trail) extend(most int) *[]int64 {
-	blocks := *t.blocks
-	first, head := &blocks[0], int(t.head)
+func (q *queue) extend(most int) *[]int64 {
+	blocks := *q.blocks
+	first, head := &blocks[0], int(q.head)
 	switch {
-	case len(blocks) > 1 || t.n >= oneBlock:
+	case len(blocks) > 1 || q.n >= oneBlock:
 		if len(blocks) == 1 {
-			blocks = t.split()
-			*t.blocks = blocks
+			blocks = q.split()
+			*q.blocks = blocks
 			if last := &blocks[len(blocks)-1]; len(*last) < chunk {
 				return last
 			}
 		}
-		*t.blocks = append(blocks, make([]int64, 0, chunk))
+		*q.blocks = append(blocks, make([]int64, 0, chunk))
 	case head > 0 && head*66 >= len(*first):
 		*first = (*first)[:copy(*first, (*first)[head:])]
-		t.head = 0
+		q.head = 0
 	default:
-		*first, t.head = t.larger((*first)[head:], most), 0
+		*first, q.head = q.larger((*first)[head:], most), 0
 	}
-	return &(*t.blocks)[len(*t.blocks)-1]
+	return &(*q.blocks)[len(*q.blocks)-1]
 }
 
 // split turns one block into chunks.
-func (t *Trail) split() (blocks [][]int64) {
-	for part := range slices.Chunk((*t.blocks)[0][t.head:], chunk) {
+func (q *queue) split() (blocks [][]int64) {
+	for part := range slices.Chunk((*q.blocks)[0][q.head:], chunk) {
 		blocks = append(blocks, append(make([]int64, 0, chunk), part...))
 	}
-	t.head = 0
+	q.head = 0
 	return blocks
 }
 
 // drop removes the k oldest entries.
-func (t *Trail) drop(k int) {
+func (q *queue) drop(k int) {
 	if k == 0 {
 		return
 	}
-	t.n -= int32(k)
+	q.n -= int32(k)
 	switch {
-	case t.blocks == nil:
-		copy(t.few[:], t.few[k:])
-	case t.n == 0 && len(*t.blocks) > 1:
-		t.blocks, t.head = nil, 0
-	case t.n == 0:
-		(*t.blocks)[0], t.head = (*t.blocks)[0][:0], 0
+	case q.blocks == nil:
+		copy(q.inline[:], q.inline[k:])
+	case q.n == 0 && len(*q.blocks) > 1:
+		q.blocks, q.head = nil, 0
+	case q.n == 0:
+		(*q.blocks)[0], q.head = (*q.blocks)[0][:0], 0
 	default:
-		for t.head += int32(k); len(*t.blocks) > 1 && t.head >= chunk; t.head -= chunk {
-			(*t.blocks)[0] = nil
-			*t.blocks = (*t.blocks)[1:]
+		for q.head += int32(k); len(*q.blocks) > 1 && q.head >= chunk; q.head -= chunk {
+			(*q.blocks)[0] = nil
+			*q.blocks = (*q.blocks)[1:]
 		}
 	}
 }
 
 // dead is how many entries are at or before the instant at. Usually that is few or
 // all, so the search starts at the oldest and doubles its step.
-func (t *Trail) dead(at int64) int {
-	n := int(t.n)
-	if n == 0 || t.At(0) > at {
+func (q *queue) dead(at int64) int {
+	n := int(q.n)
+	if n == 0 || q.at(0) > at {
 		return 0
 	}
-	low, high := 0, 1 // At(low) <= at
-	for high < n && t.At(high) <= at {
+	low, high := 0, 1 // at(low) <= at
+	for high < n && q.at(high) <= at {
 		low, high = high, high*2
 	}
 	high = min(high, n)
 	for high-low > 1 {
-		if mid := int(uint(low+high) / 2); t.At(mid) <= at {
+		if mid := int(uint(low+high) / 2); q.at(mid) <= at {
 			low = mid
 		} else {
 			high = mid
@@ -150,39 +149,39 @@ func (t *Trail) dead(at int64) int {
 }
 
 // remove removes the entries from from to just before to.
-func (t *Trail) remove(from, to int) {
-	for i := to; i < int(t.n); i++ {
-		*t.entry(i - (to - from)) = *t.entry(i)
+func (q *queue) remove(from, to int) {
+	for i := to; i < int(q.n); i++ {
+		*q.entry(i - (to - from)) = *q.entry(i)
 	}
 	for range to - from {
-		t.pop()
+		q.pop()
 	}
 }
 
-func (t *Trail) entry(i int) *int64 {
-	if t.blocks == nil {
-		return &t.few[i]
+func (q *queue) entry(i int) *int64 {
+	if q.blocks == nil {
+		return &q.inline[i]
 	}
-	i += int(t.head)
-	if len(*t.blocks) == 1 {
-		return &(*t.blocks)[0][i]
+	i += int(q.head)
+	if len(*q.blocks) == 1 {
+		return &(*q.blocks)[0][i]
 	}
-	return &(*t.blocks)[i/chunk][i%chunk]
+	return &(*q.blocks)[i/chunk][i%chunk]
 }
 
 // pop removes the newest entry.
-func (t *Trail) pop() {
-	if t.n == 1 {
-		t.drop(1)
+func (q *queue) pop() {
+	if q.n == 1 {
+		q.drop(1)
 		return
 	}
-	t.n--
-	if t.blocks == nil {
+	q.n--
+	if q.blocks == nil {
 		return
 	}
-	blocks := *t.blocks
+	blocks := *q.blocks
 	last := &blocks[len(blocks)-1]
 	if *last = (*last)[:len(*last)-1]; len(*last) == 0 {
-		*t.blocks = blocks[:len(blocks)-1]
+		*q.blocks = blocks[:len(blocks)-1]
 	}
 }

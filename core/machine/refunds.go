@@ -2,26 +2,27 @@ package machine
 
 import "slices"
 
-// Refunds is what a meter remembers of refunds, so that no time is given back twice. It is
-// replaced, never changed.
-type Refunds struct {
+// refunds is what a meter remembers of refunds, so that no time is given back twice: [Rule.Amend] has the
+// rule. It is replaced, never changed.
+//
+// For example, a funnel drains a unit a second. At 0 s A takes 5 units, then B takes 3: the TAT is 5 s, then 8 s.
+// A's refund makes it 3 s, which is remembered. At 4 s that has drained, and C takes 5 units. B's refund then gives
+// nothing back, because B's debt has ended at 3 s, and not at the 8 s that B knew.
+type refunds struct {
 	Until int64    // when all that was charged before the last refund has drained
-	After []Refund // oldest first, each TAT later than the one before
+	After []refund // oldest first, each TAT later than the one before
 }
 
-// A Refund is the debt of a meter just after a refund.
-type Refund struct {
+// A refund is the debt of a meter just after a refund.
+type refund struct {
 	Number int64 // a later refund has a higher one
-	TAT    int64
-	Part   uint32
+	TAT    Span
 }
 
 // maxRefunds is how many refunds a meter remembers.
 const maxRefunds = 8
 
-func (f *Refund) at() Span { return Span{f.TAT, int64(f.Part)} }
-
-func (f *Refunds) last() int64 {
+func (f *refunds) last() int64 {
 	if f == nil {
 		return 0
 	}
@@ -30,14 +31,14 @@ func (f *Refunds) last() int64 {
 
 // limit is the TAT up to which a charge may be given back. The charge knew of the refunds up
 // to known, and the TAT was after just after it.
-func (f *Refunds) limit(after Span, known int64) Span {
+func (f *refunds) limit(after Span, known int64) Span {
 	if f == nil {
 		return after
 	}
 	for i := range f.After {
 		if f.After[i].Number > known { // the first such entry has the least TAT
-			if at := f.After[i].at(); after.exceeds(at) {
-				return at
+			if after.exceeds(f.After[i].TAT) {
+				return f.After[i].TAT
 			}
 			break
 		}
@@ -45,63 +46,74 @@ func (f *Refunds) limit(after Span, known int64) Span {
 	return after
 }
 
-// add adds a refund at the instant now: gave is the time that it gave back, at and before
-// are the TAT after it and before it. The charge knew of the refunds up to known. Without
-// the charge, the TAT after each later refund would have been less by gave.
-//
-// A refund replaces earlier ones with no lower TAT, and all earlier ones if its TAT is past.
-// If there are too many, the two with the nearest TATs become one, with the lower TAT.
-func (f *Refunds) add(at, gave Span, before, known, parts, now int64) *Refunds {
-	next := &Refunds{Until: before}
-	push := func(number int64, at Span) {
-		for n := len(next.After); n > 0 && !at.exceeds(next.After[n-1].at()); n-- {
-			next.After = next.After[:n-1]
-		}
-		if at.Whole < now {
-			next.After = next.After[:0]
-		}
-		next.After = append(next.After, Refund{number, at.Whole, uint32(at.Part)})
-	}
+// A given is the time that a refund gives back. The charge knew of the refunds up to known.
+type given struct {
+	time   Span
+	before int64 // the TAT before it, rounded up
+	after  Span  // the TAT after it
+	known  int64
+}
+
+// add adds a refund at the instant now. Without the charge, the TAT after each refund since then would have
+// been less by the same time.
+func (f *refunds) add(g given, parts, now int64) *refunds {
+	next := &refunds{Until: g.before}
 	if f != nil {
-		next.Until, next.After = max(before, f.Until), make([]Refund, 0, len(f.After)+1)
-		for i := range f.After {
-			left := f.After[i].at()
-			if f.After[i].Number > known {
-				left = left.sub(gave, parts)
+		next.Until, next.After = max(g.before, f.Until), make([]refund, 0, len(f.After)+1)
+		for _, r := range f.After {
+			if r.Number > g.known {
+				r.TAT = r.TAT.sub(g.time, parts)
 			}
-			push(f.After[i].Number, left)
+			next.push(r, now)
 		}
 	}
-	push(max(f.last()+1, now), at)
-	if n := len(next.After); n > maxRefunds {
-		nearest := 0
-		for i := range n - 1 {
-			if next.After[i+1].TAT-next.After[i].TAT < next.After[nearest+1].TAT-next.After[nearest].TAT {
-				nearest = i
-			}
-		}
-		next.After[nearest].Number = next.After[nearest+1].Number
-		next.After = slices.Delete(next.After, nearest+1, nearest+2)
+	next.push(refund{max(f.last()+1, now), g.after}, now)
+	if len(next.After) > maxRefunds {
+		next.merge()
 	}
 	return next
 }
 
-func loadRefunds(d *decoder) *Refunds {
-	f := &Refunds{Until: d.int()}
+// push appends a refund. It replaces earlier ones with no lower TAT, and all earlier ones if its TAT is past.
+func (f *refunds) push(r refund, now int64) {
+	n := len(f.After)
+	for n > 0 && (r.TAT.Whole < now || !r.TAT.exceeds(f.After[n-1].TAT)) {
+		n--
+	}
+	f.After = append(f.After[:n], r)
+}
+
+// merge makes one of the two refunds with the nearest TATs: it has the number of the later one and the TAT of
+// the earlier one. Of the TATs 1 s, 2 s and 5 s it leaves 1 s and 5 s. A charge between the first two is then
+// given back up to 1 s instead of 2 s: less, and never more.
+func (f *refunds) merge() {
+	gap := func(i int) int64 { return f.After[i+1].TAT.Whole - f.After[i].TAT.Whole }
+	nearest := 0
+	for i := range len(f.After) - 1 {
+		if gap(i) < gap(nearest) {
+			nearest = i
+		}
+	}
+	f.After[nearest].Number = f.After[nearest+1].Number
+	f.After = slices.Delete(f.After, nearest+1, nearest+2)
+}
+
+func loadRefunds(d *decoder) *refunds {
+	f := &refunds{Until: d.int()}
 	for len(d.rest) > 0 {
-		f.After = append(f.After, Refund{Number: d.int(), TAT: d.instant(), Part: d.part()})
+		f.After = append(f.After, refund{Number: d.int(), TAT: Span{d.instant(), int64(d.part())}})
 	}
 	d.bad = d.bad || len(f.After) == 0 || len(f.After) > maxRefunds
 	return f
 }
 
-func (f *Refunds) save(b []byte) []byte {
+func (f *refunds) save(b []byte) []byte {
 	if f == nil {
 		return b
 	}
 	b = appendInts(b, f.Until)
-	for _, after := range f.After {
-		b = appendUint(appendInts(b, after.Number, after.TAT), after.Part)
+	for _, r := range f.After {
+		b = appendUint(appendInts(b, r.Number, r.TAT.Whole), uint32(r.TAT.Part))
 	}
 	return b
 }

@@ -7,32 +7,29 @@ type Rule struct {
 	machine machine // the kind's
 	Max     int64   // the quota: units for a window, capacity for a meter, refusals for a ban
 
-	// Hash is that of the limit's identity; package core sets it. It differs from process to
+	// These are set by package core. Hash is that of the limit's identity. It differs from process to
 	// process, and two limits may have the same. A key outside of the process uses core.Limit.Identity.
-	Hash uint64
+	Hash     uint64
+	PerUser  bool  // it counts all of a user's actions together
+	Shadow   bool  // it never refuses
+	Failures bool  // it charges only a forced ask, for an action that has failed: core.OnlyFailures
+	Held     int64 // slots that the action has already: see [Rule.Takes]
 
-	PerUser bool // it counts all of a user's actions together; package core sets it
-	Shadow  bool // it never refuses; package core sets it
+	Lease int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
 
-	Period   int64     // windows; of a calendar window the longest one
-	Calendar *Calendar // KindCalendarWindow
+	// Windows, and InFlight, whose period is the lease of a slot.
+	Period   int64     // of a calendar window the longest one
+	Calendar *Calendar // nil but for a calendar window
 
 	// Meters: buckets and funnels.
 	Emission    Span  // the emission interval: the time of one unit
 	Burst       Span  // the time of the full quota: the most debt that a meter may have
 	Start       Span  // the debt of a bucket with Initial that has no state
-	Parts       int64 // the denominator of all spans
+	Parts       int64 // the denominator of all spans; 0 if the rule is not a meter's
 	ForgetAfter int64 // how long a bucket with Initial is kept after its last action; else 0
 	pace        int64 // Emission is pace/Parts microseconds
 
-	Lease int64 // how long before the action a unit may be charged: see [Rule.WithLease]
-
-	Ban *BanRule // KindBan
-
-	// Failures says that only a forced ask is charged, for an action that has failed: core.OnlyFailures.
-	Failures bool
-
-	Held int64 // slots that the action has already: see [Rule.Takes]
+	Ban *BanRule // nil but for a ban policy
 }
 
 // NewWindow makes the rule of a window of at most max units a period.
@@ -75,12 +72,12 @@ func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	return r
 }
 
-// WithLease makes a rule whose units may be charged up to lease before their actions, and which
-// still holds for the actions. A longer window or a smaller quota makes up for the lease. A quota of
+// WithPrepay makes a rule whose units may be charged up to so long before their actions, and which
+// still holds for the actions. A longer window or a smaller quota makes up for it. A quota of
 // which nothing is left is 0.
-func (r Rule) WithLease(lease int64) Rule {
-	r.Lease = lease
-	r.machine.lease(&r, lease)
+func (r Rule) WithPrepay(ahead int64) Rule {
+	r.Lease = ahead
+	r.machine.prepay(&r, ahead)
 	return r
 }
 
@@ -129,7 +126,7 @@ type State struct {
 	More    More // nil for most buckets and funnels, and for all counters; then N counts, and else not
 }
 
-// More is what a state has besides two numbers: *[Debt], *[Trail], *[Bans] or *[Slots].
+// More is what a state has besides two numbers. What it is belongs to the machine: a store only keeps it.
 type More interface{ form() Form }
 
 // An Entry is the part of one rule in a decision: its state, and what is decided of it. A store makes an
@@ -189,24 +186,28 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 type Reading struct {
 	Fits  bool
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
-	Level int   // a ban: bans in a row
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 
 	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. It is not
 	// positive, or how long one more unit waits, if the rule has room. A ban: until it ends.
 	Wait int64
 
-	// Mark is what an amendment needs. Of a meter it is the number of the last refund: see [Refunds]. Of
-	// slots it is the first one's ID. Of a calendar window it is the time until the period ends, which no
-	// amendment needs.
+	Rare
+}
+
+// Rare is the numbers of few readings.
+type Rare struct {
+	Level int32 // a ban: bans in a row
+	Ends  int64 // a calendar window: until the period ends, even if nothing counts
+
+	// Mark is what an amendment needs. Of a meter it is the number of the last refund. Of slots it is the first
+	// one's ID.
 	Mark int64
 }
 
 // Read fills in the Reading after Check, and after Charge or Refuse if the store calls them.
 func (r *Rule) Read(e *Entry, now, cost int64) {
-	fits := e.Fits
-	e.Reading = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, fits)
-	e.Fits = fits
+	e.Count, e.Rest, e.Wait, e.Rare = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
 }
 
 // Remaining is how many units fit right now.
@@ -231,6 +232,12 @@ func (r *Rule) Used(v *Reading) int64 {
 	}
 	return used
 }
+
+// WritesUnits reports whether a charge writes each of its units, so that a high cost takes long.
+func (r *Rule) WritesUnits() bool { return kinds[r.Kind].entries > 0 }
+
+// Reserves reports whether the rule heeds Ask.Ahead, so that a turn can be reserved.
+func (r *Rule) Reserves() bool { return r.Parts > 0 }
 
 // AtOnce reports whether the full quota comes back at once, when a window ends.
 func (r *Rule) AtOnce() bool { return r.Kind.Form() == FormCounter }
@@ -280,6 +287,15 @@ func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 //
 // After a refund the state has no more room than if the action had never happened, except that
 // a bucket with Initial stays started.
+//
+// What a refund of a meter gives back: call the instant at which a debt will have drained its end. Let e be
+// the end just after the charge, but no later than the end now, nor than that of any refund since the charge.
+// The refund gives back the time that the units take at the rate, and at most that from now to e; the end now
+// is then earlier by that. The end of this refund is this new end, and the ends of the other refunds since the
+// charge become earlier by the same time. A refund does not matter any more if its end is not before that of a
+// later one, or if the end of a later one is past, or when all that was charged before the last refund has
+// drained. Eight refunds are remembered. Of nine, the two with the nearest ends become one, with the earlier
+// end, so that a refund may give back less.
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {

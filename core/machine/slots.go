@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// Slots is the state of InFlight: the slots that are taken, in the order of At.
-type Slots []Slot
+// slotList is the state of InFlight: the slots that are taken, in the order of At.
+type slotList []slot
 
-// A Slot is one unit of a charge. At is the instant of the charge or of the last renewal. ID is
+// A slot is one unit of a charge. At is the instant of the charge or of the last renewal. ID is
 // unique among the slots of a state and never changes, so a release or a renewal can be repeated
 // and never meets another action's slot. The slots of one charge have IDs in a row.
-type Slot struct{ ID, At int64 }
+type slot struct{ ID, At int64 }
 
-func (*Slots) form() Form { return FormSlots }
+func (*slotList) form() Form { return FormSlots }
 
 // slots are those of a live state, or nil.
-func (s State) slots(now int64) Slots {
-	if q, _ := s.More.(*Slots); q != nil && s.Expires > now {
+func (s State) slots(now int64) slotList {
+	if q, _ := s.More.(*slotList); q != nil && s.Expires > now {
 		return *q
 	}
 	return nil
@@ -40,9 +40,9 @@ func (*slots) args(r *Rule, b []int64, cost, _ int64) []int64 {
 }
 
 func (*slots) load(r *Rule, d *decoder) State {
-	q := Slots{}
+	q := slotList{}
 	for at := d.instant(); ; at += d.int() {
-		q = append(q, Slot{ID: at + d.instant(), At: at})
+		q = append(q, slot{ID: at + d.instant(), At: at})
 		if d.bad = d.bad || at > math.MaxInt64/4; len(d.rest) == 0 {
 			break
 		}
@@ -51,7 +51,7 @@ func (*slots) load(r *Rule, d *decoder) State {
 }
 
 // taken is the state of slots.
-func (r *Rule) taken(q *Slots) State {
+func (r *Rule) taken(q *slotList) State {
 	if len(*q) == 0 {
 		return State{}
 	}
@@ -59,7 +59,7 @@ func (r *Rule) taken(q *Slots) State {
 }
 
 // newest is the instant of the last one, or long ago.
-func (q Slots) newest() int64 {
+func (q slotList) newest() int64 {
 	if len(q) == 0 {
 		return math.MinInt64 / 2
 	}
@@ -67,10 +67,10 @@ func (q Slots) newest() int64 {
 }
 
 // ahead is how far a clock that stepped back is behind the newest slot.
-func (q Slots) ahead(now int64) int64 { return max(0, q.newest()-now) }
+func (q slotList) ahead(now int64) int64 { return max(0, q.newest()-now) }
 
 // free is the instant from which there are slots for cost if none is released.
-func (q Slots) free(r *Rule, cost int64) int64 {
+func (q slotList) free(r *Rule, cost int64) int64 {
 	over := int64(len(q)) - (r.Max - cost) - 1
 	if over < 0 {
 		return math.MinInt64 / 2 // long ago
@@ -79,8 +79,8 @@ func (q Slots) free(r *Rule, cost int64) int64 {
 }
 
 // live are the slots that were taken or renewed after an instant.
-func (q Slots) live(after int64) Slots {
-	n, _ := slices.BinarySearchFunc(q, after+1, func(x Slot, at int64) int { return cmp.Compare(x.At, at) })
+func (q slotList) live(after int64) slotList {
+	n, _ := slices.BinarySearchFunc(q, after+1, func(x slot, at int64) int { return cmp.Compare(x.At, at) })
 	return q[n:]
 }
 
@@ -96,9 +96,9 @@ func (m *slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 	}
 	live := s.slots(now)
 	live.shift(now)
-	q, _ := s.More.(*Slots)
+	q, _ := s.More.(*slotList)
 	if q == nil {
-		q = new(Slots)
+		q = new(slotList)
 	}
 	*q = append((*q)[:0], live.live(now-r.Period)...)
 	q.take(q.unused(slotID(now), cost), cost, now)
@@ -106,14 +106,14 @@ func (m *slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 }
 
 // take appends the slots of a charge.
-func (q *Slots) take(first, cost, now int64) {
+func (q *slotList) take(first, cost, now int64) {
 	for i := range cost {
-		*q = append(*q, Slot{ID: first + i, At: now})
+		*q = append(*q, slot{ID: first + i, At: now})
 	}
 }
 
 // unused is the first of cost IDs in a row that no slot has. It is from or later.
-func (q Slots) unused(from, cost int64) int64 {
+func (q slotList) unused(from, cost int64) int64 {
 	for moved := true; moved; {
 		moved = false
 		for _, x := range q {
@@ -133,7 +133,7 @@ func (*slots) refuse(r *Rule, s State, now, _ int64, _ bool) (State, bool) {
 }
 
 // shift moves the leases back if the clock stepped back, so that none lasts longer than before.
-func (q Slots) shift(now int64) (moved bool) {
+func (q slotList) shift(now int64) (moved bool) {
 	ahead := q.ahead(now)
 	for i := range q {
 		q[i].At -= ahead
@@ -142,36 +142,36 @@ func (q Slots) shift(now int64) (moved bool) {
 }
 
 // read takes the last slots for those of the charge.
-func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (v Reading) {
+func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more Rare) {
 	q := s.slots(now)
 	ahead := q.ahead(now)
-	if v.Count = int64(len(q.live(now + ahead - r.Period))); v.Count == 0 {
-		return v
+	if count = int64(len(q.live(now + ahead - r.Period))); count == 0 {
+		return
 	}
-	if own := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= own && own < len(q) {
-		v.Mark = q[own].ID
+	if first := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= first && first < len(q) {
+		more.Mark = q[first].ID
 	}
 	if fits {
 		cost = 1
 	}
-	v.Rest.Whole = q.newest() - ahead + r.Period - now
+	rest.Whole = q.newest() - ahead + r.Period - now
 	if cost <= r.Max {
-		v.Wait = q.free(r, r.Takes(cost)) - ahead - now
+		wait = q.free(r, r.Takes(cost)) - ahead - now
 	}
-	return v
+	return
 }
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
 // so that it finds them also after the clock stepped back.
 func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
-	q, _ := s.More.(*Slots)
+	q, _ := s.More.(*slotList)
 	first := t.Reading.Mark
-	its := func(x Slot) bool { return x.ID >= first && x.ID < first+t.Cost }
-	if !slices.ContainsFunc(q.live(now+q.ahead(now)-r.Period), its) {
+	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
+	if !slices.ContainsFunc(q.live(now+q.ahead(now)-r.Period), ofCharge) {
 		return s, false
 	}
 	q.shift(now)
-	*q = slices.DeleteFunc(*q, its)
+	*q = slices.DeleteFunc(*q, ofCharge)
 	if a.Verb == VerbRenew {
 		q.take(first, t.Cost, now)
 	}
@@ -180,7 +180,7 @@ func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 
 func (*slots) save(_ *Rule, s State, b []byte) []byte {
 	last := int64(0)
-	for _, x := range *s.More.(*Slots) {
+	for _, x := range *s.More.(*slotList) {
 		b = appendInts(b, x.At-last, x.ID-x.At)
 		last = x.At
 	}

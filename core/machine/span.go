@@ -32,12 +32,7 @@ func (a Span) exceeds(b Span) bool {
 }
 
 // Ceil is the span in microseconds, rounded up.
-func (a Span) Ceil() int64 {
-	if a.Part > 0 {
-		return a.Whole + 1
-	}
-	return a.Whole
-}
+func (a Span) Ceil() int64 { return a.Whole + min(a.Part, 1) }
 
 // beyond stands for all spans that are too long for a valid rule.
 const beyond = math.MaxInt64 / 4

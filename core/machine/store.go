@@ -2,7 +2,7 @@ package machine
 
 // What a store can tell besides its decisions. All of it is optional. Package core and package metrics ask
 // a store, and those that it wraps, whether it has these methods. The other optional methods are about
-// package core's types: core.Accepter, core.Amender and core.Unwrapper.
+// package core's types: core.Accepter, core.Amender, core.Unwrapper and core.WaitWatcher in core/store.go.
 
 // A Dated store knows the time of day: it sets Entry.Epoch before [Rule.Check] if a limit has a
 // calendar, and without it 0 is 1970. core.New returns an error for a CalendarWindow on any other store.

@@ -57,14 +57,14 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 		return true
 	}
 	s.used.Add(-1)
-	if tx.dropped == nil {
-		tx.dropped = new(dropped)
+	if tx.evicted == nil {
+		tx.evicted = new(evicted)
 	}
 	from, at := s.victim(tx, r)
 	if at < 0 {
 		return false
 	}
-	if tx.dropped.keys = append(tx.dropped.keys, from.slots[at].key); !peek {
+	if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); !peek {
 		from.remove(at)
 		r.reserved = true // the dropped key was counted
 	}
@@ -74,29 +74,28 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 // victim returns the key to drop for that of a ref: the table that has it, and its slot there, or -1
 // if there is none. A key of another shard is dropped if the ref's own shard has none that has expired.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
-	own := r.in
-	at = tx.firstToExpire(own, r.key)
-	if at >= 0 && own.slots[at].expires <= tx.now {
-		return own, at
+	at = tx.firstToExpire(r.in, r.key)
+	if at >= 0 && r.in.slots[at].expires <= tx.now {
+		return r.in, at
 	}
 	if other := s.crowded(r.in); other >= 0 && s.tryLock(tx, other) {
 		t := &s.shards[other].keys
-		if its := tx.firstToExpire(t, r.key); its >= 0 {
-			return t, its
+		if inOther := tx.firstToExpire(t, r.key); inOther >= 0 {
+			return t, inOther
 		}
 	}
-	return own, at
+	return r.in, at
 }
 
 // tryLock locks one more shard, unless another charge holds it.
 func (s *Store) tryLock(tx *transaction, at int) bool {
-	if slices.Contains(tx.users, at) || slices.Contains(tx.dropped.shards, at) {
+	if slices.Contains(tx.users, at) || slices.Contains(tx.evicted.shards, at) {
 		return true
 	}
 	if !s.shards[at].mu.TryLock() {
 		return false
 	}
-	tx.dropped.shards = append(tx.dropped.shards, at)
+	tx.evicted.shards = append(tx.evicted.shards, at)
 	return true
 }
 
@@ -145,7 +144,7 @@ func (s *slot) evictable(now int64) bool { return s.protected <= now || s.expire
 
 // uses reports whether a key is one of the refs', or is dropped for one.
 func (tx *transaction) uses(h hash) bool {
-	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h }) || tx.dropped != nil && slices.Contains(tx.dropped.keys, h)
+	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h }) || tx.evicted != nil && slices.Contains(tx.evicted.keys, h)
 }
 
 // sample visits up to probe keys. h gives the first one and the stride between them. With one stride
@@ -176,11 +175,11 @@ func (s *Store) share(tx *transaction, i int) bool {
 	if r.in.shared == nil {
 		r.in.shared = &table{slots: empty[:]}
 	}
-	in, its := r.in.shared, key(0, 1, r.rule)
-	if slices.ContainsFunc(tx.refs, func(o ref) bool { return o.in == in && o.key == its }) {
+	in, shared := r.in.shared, key(0, 1, r.rule)
+	if slices.ContainsFunc(tx.refs, func(o ref) bool { return o.in == in && o.key == shared }) {
 		return false
 	}
-	r.in, r.key, r.shared = in, its, true
+	r.in, r.key, r.shared = in, shared, true
 	tx.entries[i] = machine.Entry{}
 	s.find(r, &tx.entries[i])
 	return true
@@ -197,8 +196,8 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	return wait
 }
 
-// full is the refusal of a charge if there is no room for the key of a ref.
-func full(c *core.Charge, lacks *ref, wait int64) core.Decision {
+// noRoom is the refusal of a charge if there is no room for the key of a ref.
+func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
 		Limit: c.Subject(lacks.subject).Limits()[0].Quota(), RetryAfter: d, ResetAfter: d,

@@ -22,10 +22,11 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		limits += len(o.Limits())
 		subjects++
 	}
-	var refs [few]ref
-	var entries [few]machine.Entry
+	var refs [onStack]ref
+	var entries [onStack]machine.Entry
 	var users [1]int
-	tx := transaction{refs: room(refs[:], limits), entries: room(entries[:], limits), users: room(users[:], subjects)}
+	var tx transaction
+	tx.refs, tx.entries, tx.users = sized(refs[:], limits), sized(entries[:], limits), sized(users[:], subjects)
 	s.begin(&tx, &c)
 	defer s.end(&tx)
 	passes := c.Check(tx.entries, tx.now)
@@ -34,7 +35,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 			if c.Ask().Mode == machine.ModePeek {
 				c.Commit(tx.entries, tx.now, passes) // a Status has the numbers of every limit
 			}
-			return full(&c, lacks, wait), nil
+			return noRoom(&c, lacks, wait), nil
 		}
 	}
 	d = c.Commit(tx.entries, tx.now, passes)
@@ -46,7 +47,7 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	tx.saveKnown(until)
 	if lacks := s.saveNew(&tx, until); lacks != nil {
-		return full(&c, lacks, longestWait), nil
+		return noRoom(&c, lacks, longestWait), nil
 	}
 	d.Issue(s)
 	return d, nil
@@ -59,17 +60,17 @@ type transaction struct {
 	refs    []ref           // one for each limit
 	entries []machine.Entry // those of the refs
 	users   []int           // which shards the users have
-	dropped *dropped        // nil: nothing
+	evicted *evicted        // nil: nothing
 }
 
-// dropped is what a transaction has dropped for new keys. It is on the heap, unlike the transaction.
-type dropped struct {
+// evicted is what a transaction has dropped for new keys. It is on the heap, unlike the transaction.
+type evicted struct {
 	keys   []hash
 	shards []int // which shards are locked for that
 }
 
-// few is for how many limits a transaction has room on the stack.
-const few = 4
+// onStack is for how many limits a transaction has room on the stack.
+const onStack = 4
 
 // A ref says where the state of a limit is, if the store keeps it.
 type ref struct {
@@ -83,8 +84,8 @@ type ref struct {
 	reserved bool // counted in Store.used, and not yet inserted
 }
 
-// room is n elements: the first ones of those on the stack, or if they are too few new ones.
-func room[T any](stack []T, n int) []T {
+// sized is n elements: the first ones of those on the stack, or if they are too few new ones.
+func sized[T any](stack []T, n int) []T {
 	if n <= len(stack) {
 		return stack[:n]
 	}
@@ -149,7 +150,7 @@ func (s *Store) find(r *ref, e *machine.Entry) {
 // required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
 // that of a ban policy without a refusal to record: a full store leaves them out.
 func (r *ref) required(ban bool) bool {
-	if r.rule.Kind == machine.KindBan {
+	if r.rule.Ban != nil {
 		return ban
 	}
 	return !r.rule.Shadow
@@ -224,8 +225,8 @@ func (s *Store) end(tx *transaction) {
 			s.used.Add(-1)
 		}
 	}
-	if tx.dropped != nil {
-		for _, at := range tx.dropped.shards {
+	if tx.evicted != nil {
+		for _, at := range tx.evicted.shards {
 			s.shards[at].mu.Unlock()
 		}
 	}

@@ -67,18 +67,18 @@ func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
 	}
 	sum := map[refusedName]RefusedUser{}
 	for _, l := range lists {
-		for _, its := range l.Users {
-			of := refusedName{its.User, its.Hashed}
-			u, ok := sum[of]
+		for _, listed := range l.Users {
+			name := refusedName{listed.User, listed.Hashed}
+			u, ok := sum[name]
 			if !ok {
-				u = RefusedUser{User: its.User, Hashed: its.Hashed, Refused: rest, Over: rest}
+				u = RefusedUser{User: listed.User, Hashed: listed.Hashed, Refused: rest, Over: rest}
 			}
-			u.Refused += its.Refused - l.Rest
-			u.Over += its.Over - l.Rest // the sum of all lists is not negative
-			if !its.Last.Before(u.Last) {
-				u.Action, u.Limit, u.Last = its.Action, its.Limit, its.Last
+			u.Refused += listed.Refused - l.Rest
+			u.Over += listed.Over - l.Rest // the sum of all lists is not negative
+			if !listed.Last.Before(u.Last) {
+				u.Action, u.Limit, u.Last = listed.Action, listed.Limit, listed.Last
 			}
-			sum[of] = u
+			sum[name] = u
 		}
 	}
 	users := make([]RefusedUser, 0, len(sum))
@@ -106,9 +106,9 @@ type refusals struct {
 	base  time.Time
 	slice time.Duration
 
-	mu     sync.Mutex // guards the fields below
-	now    int64      // the slice under way, since base
-	slices [refusedSlices + 1]summary
+	mu   sync.Mutex                 // guards the fields below
+	now  int64                      // the slice under way, since base
+	ring [refusedSlices + 1]summary // by the slice's number
 }
 
 func newRefusals(window time.Duration, key []byte) *refusals {
@@ -117,8 +117,8 @@ func newRefusals(window time.Duration, key []byte) *refusals {
 		r.key = make([]byte, sha256.Size)
 		_, _ = rand.Read(r.key) // it never fails
 	}
-	for i := range r.slices {
-		r.slices[i] = newSummary(refusedUsers)
+	for i := range r.ring {
+		r.ring[i] = newSummary(refusedUsers)
 	}
 	return r
 }
@@ -138,7 +138,7 @@ func (r *refusals) add(user string, s *series) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.turn()
-	r.slices[r.now%int64(len(r.slices))].add(u, s, now)
+	r.ring[r.now%int64(len(r.ring))].add(u, s, now)
 }
 
 // turn forgets the slices that have left the window, and returns the time since base. It is called with
@@ -147,7 +147,7 @@ func (r *refusals) turn() time.Duration {
 	since := time.Since(r.base)
 	now := int64(since / r.slice)
 	for at := max(r.now+1, now-refusedSlices); at <= now; at++ {
-		r.slices[at%int64(len(r.slices))] = newSummary(refusedUsers)
+		r.ring[at%int64(len(r.ring))] = newSummary(refusedUsers)
 	}
 	r.now = now
 	return since
@@ -159,8 +159,8 @@ func (r *refusals) lists() []RefusedUsers {
 	defer r.mu.Unlock()
 	r.turn()
 	var lists []RefusedUsers
-	for i := range r.slices {
-		s := &r.slices[(r.now+1+int64(i))%int64(len(r.slices))]
+	for i := range r.ring {
+		s := &r.ring[(r.now+1+int64(i))%int64(len(r.ring))]
 		l := RefusedUsers{Rest: s.least()}
 		for _, e := range s.users {
 			l.Users = append(l.Users, RefusedUser{

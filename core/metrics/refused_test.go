@@ -90,7 +90,7 @@ func TestARefusedWaitHasItsUser(t *testing.T) {
 			m := metrics.New(named)
 			l := core.Must(core.New(m.Watch(memorystore.New(nil)), limit))
 			for range 3 {
-				_, _ = l.WaitFor(t.Context(), time.Second, "alice", "reply", 1)
+				_, _ = core.WaitAll(t.Context(), time.Second, l.For("alice", "reply"))
 			}
 			refused(t, m, 9, metrics.RefusedUser{User: "alice", Action: "reply", Limit: limit.Identity(), Refused: 2})
 		})

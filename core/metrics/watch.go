@@ -98,7 +98,7 @@ func counts(c *core.Charge) bool {
 	}
 	for o := c; o != nil; o = o.Next() {
 		for i := range o.Limits() {
-			if l := &o.Limits()[i]; !l.IsShadow() && l.Rule().Kind != machine.KindBan && o.Cost > int64(l.Quota()) {
+			if l := &o.Limits()[i]; !l.IsShadow() && l.Rule().Ban == nil && o.Cost > int64(l.Quota()) {
 				return true
 			}
 		}
@@ -158,7 +158,7 @@ func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) 
 	switch {
 	case err != nil:
 		return failed, 0
-	case d.Reason == core.ReasonBanned && c.Limits()[last].Rule().Kind == machine.KindBan:
+	case d.Reason == core.ReasonBanned && c.Limits()[last].Rule().Ban != nil:
 		return banned, last
 	case d.Reason == core.ReasonBanned:
 		return banned, d.Binding

@@ -88,7 +88,7 @@ func Compare(from, to *Plans) []Change {
 
 func compare(from, to *generation) (changes []Change) {
 	if a, b := from.normal.called(), to.normal.called(); a != b {
-		changes = append(changes, Change{What: WhatDefault, From: a, To: b, Anew: anewBetween(from.normal, to.normal)})
+		changes = append(changes, Change{What: WhatDefault, From: a, To: b, Anew: anewInPlan(from.normal, to.normal)})
 	}
 	for _, name := range both(from.plans, to.plans) {
 		changes = append(changes, comparePlans(name, from.plans[name], to.plans[name])...)
@@ -107,14 +107,14 @@ func comparePlans(name string, from, to *plan) (changes []Change) {
 	for _, action := range actions(from, to) {
 		a, b := from.of(action), to.of(action)
 		if a.String() != b.String() {
-			changes = append(changes, Change{What: WhatLimits, Plan: name, Action: action, From: a.String(), To: b.String(), Anew: anew(a, b)})
+			changes = append(changes, Change{What: WhatLimits, Plan: name, Action: action, From: a.String(), To: b.String(), Anew: anewLimits(a, b)})
 		}
 	}
 	if a, b := from.banText(), to.banText(); a != b {
 		changes = append(changes, Change{What: WhatBan, Plan: name, From: a, To: b})
 	}
 	if from != nil && to != nil && from.zone != to.zone {
-		changes = append(changes, Change{What: WhatZone, Plan: name, From: from.zone, To: to.zone, Anew: anewBetween(from, to)})
+		changes = append(changes, Change{What: WhatZone, Plan: name, From: from.zone, To: to.zone, Anew: anewInPlan(from, to)})
 	}
 	return changes
 }
@@ -122,30 +122,10 @@ func comparePlans(name string, from, to *plan) (changes []Change) {
 // actions are those that two plans name, sorted, and at the end the one that stands for the others.
 func actions(a, b *plan) []string {
 	all := both(a.actions(), b.actions())
-	slices.SortStableFunc(all, func(x, y string) int {
-		switch {
-		case x == anyOther && y != anyOther:
-			return 1
-		case x != anyOther && y == anyOther:
-			return -1
-		}
-		return 0
-	})
+	if i := slices.Index(all, anyOther); i >= 0 {
+		all = append(slices.Delete(all, i, i+1), anyOther)
+	}
 	return all
-}
-
-func (p *plan) actions() map[string]*limits {
-	if p == nil {
-		return nil
-	}
-	return p.limits
-}
-
-func (p *plan) called() string {
-	if p == nil {
-		return ""
-	}
-	return p.name
 }
 
 // banText is the plan's ban policy in words, or "".
@@ -180,37 +160,29 @@ func short(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// String joins the texts of the limits; nil has none.
-func (l *limits) String() string {
-	if l == nil {
-		return ""
-	}
-	return strings.Join(l.texts, " and ")
-}
-
-// anew joins the limits of to that do not go on from one of from. If there were none before, nothing
+// anewLimits joins the limits of to that do not go on from one of from. If there were none before, nothing
 // starts anew.
-func anew(from, to *limits) string {
+func anewLimits(from, to *limits) string {
 	if from == nil || to == nil {
 		return ""
 	}
 	var texts []string
 	for i, l := range to.limits {
-		goesOn := slices.ContainsFunc(from.limits, func(was core.Limit) bool {
+		kept := slices.ContainsFunc(from.limits, func(was core.Limit) bool {
 			return was.Identity() == l.Identity() && was.IsPerUser() == l.IsPerUser()
 		})
-		if !goesOn {
+		if !kept {
 			texts = append(texts, to.texts[i])
 		}
 	}
 	return strings.Join(texts, " and ")
 }
 
-// anewBetween is what starts anew for a user of one plan who gets another.
-func anewBetween(from, to *plan) string {
+// anewInPlan is what starts anew for a user of one plan who gets another.
+func anewInPlan(from, to *plan) string {
 	var texts []string
 	for _, action := range actions(from, to) {
-		if text := anew(from.of(action), to.of(action)); text != "" {
+		if text := anewLimits(from.of(action), to.of(action)); text != "" {
 			texts = append(texts, action+": "+text)
 		}
 	}
@@ -238,7 +210,7 @@ func compareUsers(from, to *generation) (changes []Change) {
 	for _, m := range sorted {
 		changes = append(changes, Change{
 			What: WhatUsers, From: m.from, To: m.to, Users: moves[m],
-			Anew: anewBetween(from.plans[m.from], to.plans[m.to]),
+			Anew: anewInPlan(from.plans[m.from], to.plans[m.to]),
 		})
 	}
 	zones := 0

@@ -75,6 +75,28 @@ func (p *plan) of(action string) *limits {
 	return p.limits[anyOther]
 }
 
+func (p *plan) actions() map[string]*limits {
+	if p == nil {
+		return nil
+	}
+	return p.limits
+}
+
+func (p *plan) called() string {
+	if p == nil {
+		return ""
+	}
+	return p.name
+}
+
+// String joins the texts of the limits; nil has none.
+func (l *limits) String() string {
+	if l == nil {
+		return ""
+	}
+	return strings.Join(l.texts, " and ")
+}
+
 type zonedKey struct {
 	of   *limits
 	zone string

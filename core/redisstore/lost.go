@@ -24,7 +24,7 @@ func (s *Store) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
 	for o := c; o != nil; o = o.Next() {
 		r := &core.Receipt{User: strings.Clone(o.User), Action: strings.Clone(o.Action), Limits: o.Limits(), Cost: o.Cost}
-		r.Readings = slices.Repeat([]machine.Reading{{Fits: true, Mark: number}}, len(r.Limits))
+		r.Readings = slices.Repeat([]machine.Reading{{Fits: true, Rare: machine.Rare{Mark: number}}}, len(r.Limits))
 		lease := time.Duration(0)
 		for i := range r.Limits {
 			if r.Amends(i, release) {

@@ -85,7 +85,7 @@ func TestConstantsAreTheSame(t *testing.T) {
 		return string(found[1])
 	}
 	for _, tt := range []struct{ lua, luaPattern, golang, goPattern string }{
-		{"counter", `local linger = (.+)`, "counter", `const Linger = (.+)`},
+		{"counter", `local linger = (.+)`, "counter", `const linger = (.+)`},
 		{"trail", `local maxOwed = (.+)`, "trail", `const maxOwed = (.+)`},
 		{"ring", `local since = (.+)`, "trail", `const maxSince = (.+)`},
 		{"refunds", `local most = (.+)`, "refunds", `const maxRefunds = (.+)`},

@@ -1,0 +1,139 @@
+package core
+
+// Subject: a user and an action of a limiter, of one or several that are decided together.
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
+
+// A Subject is a user and an action of a limiter, for [All]. [Limiter.For] makes it.
+type Subject struct {
+	limiter      *Limiter
+	user, action string
+	cost         int
+}
+
+// For returns the subject of user and action, for [All]. The action costs one unit.
+func (l *Limiter) For(user, action string) Subject { return Subject{l, user, action, 1} }
+
+// Cost returns the subject for an action that costs n units: see [Limiter.AllowN].
+func (s Subject) Cost(n int) Subject {
+	s.cost = n
+	return s
+}
+
+// checkSubjects is for the arguments of All.
+func checkSubjects(ctx context.Context, subjects []Subject) error {
+	if len(subjects) == 0 {
+		return configError("core: All: no subjects; give at least one, such as limiter.For(user, action)")
+	}
+	for i := range subjects {
+		s := &subjects[i]
+		if err := s.limiter.check(ctx, s.user, s.action, s.cost); err != nil {
+			return err
+		}
+		for j := range i {
+			o := &subjects[j]
+			switch {
+			case !s.limiter.SharesStore(o.limiter):
+				return configError("core: All: the limiters have different stores; make them with one")
+			case s.SharesState(*o):
+				return configError(fmt.Sprintf("core: All: the subjects %d and %d would share one state; tell their limits apart with Named, and use one BanPolicy", j, i))
+			}
+		}
+	}
+	return nil
+}
+
+// SharesStore reports whether both limiters have one store, so that [All] can decide about subjects of both.
+func (l *Limiter) SharesStore(other *Limiter) bool {
+	if l == nil || other == nil {
+		return false
+	}
+	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
+}
+
+// SharesState reports whether two subjects have one user, and limits or a [BanPolicy] with one state: [All]
+// does not decide about these together.
+func (s Subject) SharesState(o Subject) bool {
+	if s.user != o.user || s.limiter == nil || o.limiter == nil {
+		return false
+	}
+	for i := range s.limiter.limits {
+		l := &s.limiter.limits[i]
+		for j := range o.limiter.limits {
+			other := &o.limiter.limits[j]
+			if l.sharesState(other) && (l.rule.PerUser || s.action == o.action) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Within returns the subject for an action that is a part of the one that d, a decision of l, has admitted,
+// such as a request that a middleware meets twice. It takes no slot of [InFlight] that d has taken for the
+// same user and action, so it is neither refused by its own slots nor waits for them. If it costs more, it
+// takes the difference. All other limits charge it. Release d after the action has ended.
+func (s Subject) Within(l *Limiter, d Decision) Subject {
+	if !s.limiter.SharesStore(l) {
+		return s
+	}
+	for r := d.receipt; r != nil; r = r.next {
+		for i := range r.Limits {
+			if r.User == s.user && r.Limits[i].rule.TakesSlots() && r.charged(i) {
+				s.exempt(&r.Limits[i], r.Action, r.Taken(i).Cost)
+			}
+		}
+	}
+	return s
+}
+
+// exempt gives a subject a limiter that knows of slots that its action has. That limiter has other queues: a
+// caller that waits there for these slots may be ahead.
+func (s *Subject) exempt(taken *Limit, action string, slots int64) {
+	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
+	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {
+		return
+	}
+	l := *s.limiter
+	l.limits, l.waitQueues = slices.Clone(l.limits), newWaitQueues()
+	l.limits[i].rule.Held += slots
+	l.makeTerms()
+	s.limiter = &l
+}
+
+// never reports whether the cost can never pass.
+func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
+
+// jointCharge is the charge of all subjects.
+func jointCharge(subjects []Subject, ask machine.Ask) Charge {
+	receipt := ask.Ahead > 0 // a reserved turn may be given back
+	for i := range subjects {
+		s := &subjects[i]
+		receipt = receipt || s.limiter.refundable
+		if s.never() {
+			ask.Mode = machine.ModePeek
+		}
+	}
+	var c Charge
+	for i := range slices.Backward(subjects) {
+		s, next := &subjects[i], (*Charge)(nil)
+		if i+1 < len(subjects) {
+			further := c
+			next = &further
+		}
+		c = s.limiter.charge(s.user, s.action, s.cost, ask.Mode)
+		if ask.Ahead > 0 || len(subjects) > 1 { // not the limiter's own terms
+			t := *c.terms
+			t.Ask, t.Receipt, t.Next = ask, receipt && ask.Mode.Asks(), next
+			c.terms = &t
+		}
+	}
+	return c
+}
