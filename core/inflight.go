@@ -76,13 +76,18 @@ type takenSlots struct {
 	waiters  *slotWaiters
 	turn     chan struct{} // has one token: one call at a time asks the store
 	released bool          // guarded by turn
+	later    bool          // guarded by turn: a release has failed, and is tried again
+	since    time.Duration // guarded by turn: no lease has begun later, since the process started
 
 	lease    time.Duration
 	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
 }
 
+// started is about when the process has. To read the time since then is faster than the time of day.
+var started = time.Now()
+
 func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
-	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1)}
+	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1), since: time.Since(started)}
 	s.turn <- struct{}{}
 	n := int64(1)
 	if waiters != nil { // it is nil if no limiter has made the charge

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,89 @@ func TestAReleaseMayBeTriedAgain(t *testing.T) {
 			t.Error("the second try freed another's slot")
 		}
 	})
+}
+
+// cannotAmend is a store that cannot amend while it is down.
+type cannotAmend struct {
+	*memorystore.Store
+	panics          bool
+	down            atomic.Bool
+	failed, amended atomic.Int32
+}
+
+func (s *cannotAmend) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.Store.Take(ctx, c)
+	d.Issue(s)
+	return d, err
+}
+
+func (s *cannotAmend) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+	switch {
+	case !s.down.Load():
+		s.amended.Add(1)
+		return s.Store.Amend(ctx, r, a)
+	case s.panics:
+		s.failed.Add(1)
+		panic("down")
+	}
+	s.failed.Add(1)
+	return false, errLost
+}
+
+// A release that has failed is tried again in the background, by itself and once a second, until the longest lease
+// has ended.
+func TestAFailedReleaseIsTriedAgain(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx    context.Context
+		panics bool
+		outage time.Duration
+		freed  bool
+	}{
+		"a short outage":           {t.Context(), false, time.Second / 16, true},
+		"a long outage":            {t.Context(), false, 20 * time.Minute, true},
+		"longer than the lease":    {t.Context(), false, 2 * time.Hour, false},
+		"a store that panics":      {t.Context(), true, time.Minute, true},
+		"a context that has ended": {ended, false, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &cannotAmend{Store: memorystore.New(nil), panics: c.panics}
+				l := core.Must(core.New(s, core.InFlight(1).Lease(time.Minute), core.InFlight(1).Lease(time.Hour).PerUser()))
+				d, err := l.Allow(t.Context(), "alice", "stream")
+				if err != nil || !d.Allowed {
+					t.Fatal(d, err)
+				}
+				s.down.Store(c.outage > 0)
+				for range 3 { // the tries of a decision are one
+					func() {
+						defer func() { _ = recover() }()
+						if err := l.Release(c.ctx, d); err == nil {
+							t.Error("no error")
+						}
+					}()
+				}
+				time.Sleep(c.outage)
+				synctest.Wait()
+				if most := 3 + 10 + int(min(c.outage, time.Hour)/time.Second); int(s.failed.Load()) > most {
+					t.Errorf("%d have failed, more than %d", s.failed.Load(), most)
+				}
+				s.down.Store(false)
+				time.Sleep(1100 * time.Millisecond)
+				synctest.Wait()
+				if freed := s.amended.Load() > 0; freed != c.freed {
+					t.Errorf("it is released after the outage: %t, want %t", freed, c.freed)
+				}
+				if c.freed && s.amended.Load() != 1 {
+					t.Errorf("it is released %d times", s.amended.Load())
+				}
+				if got, _ := l.Allow(t.Context(), "alice", "stream"); !got.Allowed {
+					t.Error("the slot is not free")
+				}
+			})
+		})
+	}
 }
 
 func TestConcurrentReleasesFreeOneSlot(t *testing.T) {

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
+	"github.com/tailcut/tailcut/core/internal/later"
 	"github.com/tailcut/tailcut/core/machine"
 )
 
@@ -129,7 +131,13 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { r.slots.turn <- struct{}{} }()
+	defer func() {
+		if verb == machine.VerbRelease && !r.slots.released && !r.slots.later { // also if the store panics
+			r.slots.later = true
+			r.releaseLater(context.WithoutCancel(ctx))
+		}
+		r.slots.turn <- struct{}{}
+	}()
 	switch {
 	case r.slots.released && verb == machine.VerbRelease:
 		return nil
@@ -148,10 +156,28 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	case verb == machine.VerbRelease:
 		r.slots.released = true
 		r.slots.waiters.wake(r.User, r.Action, slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.rule.PerUser && l.rule.TakesSlots() }))
+		return nil
+	}
+	r.slots.since = time.Since(started) // also if one lease has ended: another may not have
+	switch {
 	case !done:
 		return ErrLeaseEnded
 	case r.slots.outlived != nil:
 		r.slots.outlived.Reset(r.slots.lease)
 	}
 	return nil
+}
+
+// releaseLater tries again to release the slots, in the background, until the longest lease has ended.
+func (r *Receipt) releaseLater(ctx context.Context) {
+	lease := time.Duration(0)
+	for i := range r.Limits {
+		if l := &r.Limits[i]; l.rule.TakesSlots() {
+			lease = max(lease, l.period)
+		}
+	}
+	later.Try(func() (bool, error) {
+		err := r.amendSlots(ctx, machine.VerbRelease)
+		return err == nil, err
+	}).Again(lease - time.Since(started) + r.slots.since)
 }

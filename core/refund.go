@@ -172,13 +172,15 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 // made the decision, so that after an outage a slot of Redis is freed in Redis and not in the second
 // store of a [Fallback].
 //
-// A slot is freed once, whatever is called and however often. After an error the slot may still be
-// taken, and Release may be tried again. If it is not, the slot is free when its lease ends. Release
-// never frees the slot of another action, even if the lease has ended meanwhile and another action has
-// taken its place. Slots are told apart by the microsecond in which they were taken, so there is one
-// exception: the slot is gone, after a Reset for example, and the clock then steps back to exactly that
-// microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release does nothing for a decision that
-// has taken no slot, such as a refusal.
+// A slot is freed once, whatever is called and however often. After an error, Release is tried again in
+// the background, at least once a second, until the lease has ended; you may also call it again. At most 10,000
+// releases of the process wait to be tried again. The slots of others are free when their leases end.
+//
+// Release never frees the slot of another action, even if the lease has ended meanwhile and another action has
+// taken its place. Redis tells slots apart by random numbers. Other stores tell them apart by the microsecond
+// in which they were taken, so there is one exception: the slot is gone, after a Reset for example, and the
+// clock then steps back to exactly that microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release
+// does nothing for a decision that has taken no slot, such as a refusal.
 //
 // Most actions end because ctx does, so pass a context that outlives it, such as
 // context.WithoutCancel(ctx), with a timeout.

@@ -201,7 +201,7 @@ type rare struct {
 	Ends  int64 // a calendar window: until the period ends, even if nothing counts
 
 	// Mark is what an amendment needs. Of a meter it is the number of the last refund. Of slots it is the first
-	// one's ID, less the first ID of the instant of the charge.
+	// one's ID.
 	Mark int64
 }
 

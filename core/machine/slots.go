@@ -25,7 +25,7 @@ func (s State) slots(now int64) slotList {
 }
 
 // slotID is the first ID of an instant. Those of another instant, less than six days away, are others.
-// It is below 2^53, as Lua needs, and an instant has more IDs than there can be slots.
+// An instant has more IDs than there can be slots. On Redis they are random.
 func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 
 // slots is the machine of InFlight. A slot counts until it is released or its lease, which is the
@@ -149,7 +149,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, r
 		return
 	}
 	if first := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= first && first < len(q) {
-		more.Mark = max(0, q[first].ID-slotID(now))
+		more.Mark = q[first].ID
 	}
 	if fits {
 		cost = 1
@@ -165,7 +165,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, r
 // so that it finds them also after the clock stepped back.
 func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
 	q, _ := s.More.(*slotList)
-	first := slotID(t.At) + t.Reading.Mark
+	first := t.Reading.Mark
 	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
 	if !slices.ContainsFunc(q.live(now+q.ahead(now)-r.Period), ofCharge) {
 		return s, false

@@ -421,7 +421,11 @@ func shared(commands [][]string, key string, limits int) (most int) {
 			n := 0
 			_, _ = fmt.Sscan(c[2], &n)
 			n /= limits
-			for _, repeats := range strings.Split(c[len(c)-1], "*")[1:] {
+			last := c[len(c)-1]
+			if takes(c) {
+				last = c[len(c)-2]
+			}
+			for _, repeats := range strings.Split(last, "*")[1:] {
 				_, times, _ := strings.Cut(repeats, ":")
 				again, _ := strconv.Atoi(times)
 				n += again

@@ -35,6 +35,8 @@
 // the client's retries are disabled for these commands. A bare Store fails closed. To change that, wrap it in
 // core.Fallback or core.FailOpen.
 // If the caller's context ends before its charge is sent, the caller is not charged. After that it may be.
+// If the answer to a charge of core.InFlight is lost, the store releases its slots in the background. It repeats that
+// for a minute, or until the lease ends, because the charge may be late.
 //
 // Calls fail until the first connections are open. [Store.Connect] opens them before the program serves, and
 // returns what is wrong with the server. With a timeout of 50 ms, every call is answered after that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,12 +73,21 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 	return decisions, errs
 }
 
+// numbers are, by store, the numbers of the slots that Run has taken. They are the same for each store.
+var numbers sync.Map
+
 // Run runs the script once for some charges, and returns its reply as it is.
 func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 	var calls []*batch.Call
 	for i := range charges {
 		c := &charges[i]
-		calls = append(calls, &batch.Call{Keys: s.keys(c), Word: s.request(c).word})
+		r := s.request(c)
+		call := &batch.Call{Keys: s.keys(c), Word: r.word}
+		if r.slots {
+			runs, _ := numbers.LoadOrStore(s, new(atomic.Int64))
+			call.Number = runs.(*atomic.Int64).Add(1 << 14)
+		}
+		calls = append(calls, call)
 	}
 	return s.do(context.Background(), &batch.Call{
 		Keys:    calls[0].Keys,

@@ -3,7 +3,7 @@ package redisstore
 // The protocol: a charge becomes words of a command, and a reply becomes readings.
 //
 //	command    FCALL or EVALSHA of take, how many keys, a key for each limit of each charge, then a word
-//	           for each charge, then the repeats
+//	           for each charge, then the repeats, then the slots
 //	word       its mode, and a rule for each limit; equal words at the end are sent once
 //	mode       p peek, c charge, r charge with a receipt, f charge what there is room for, o charge above
 //	           the quota too; "?" if the caller waits when refused, so that no limit records the refusal;
@@ -12,6 +12,7 @@ package redisstore
 //	           between them, "~" if it is a shadow, "!" if only failures are charged, by f
 //	repeats    if charges are repeated in a row: for each of these "*", the number of the charge, ":" and
 //	           how often it is repeated after the first time; all in one word
+//	slots      if charges may take slots: "=" and the number of each, with "," between them
 //	reply      for each charge its numbers, or "!" and an error; one value alone is not in an array
 //	numbers    with a receipt the instant; those of each limit
 //
@@ -61,6 +62,7 @@ type request struct {
 	of     core.Charge // without user and action
 	word   any         // a string
 	dated  bool        // the reply has the instant of the decision, and what amendments need
+	slots  bool        // it may take slots
 	size   int         // numbers in the reply
 	weight int         // how long it takes, in simple charges
 
@@ -123,6 +125,7 @@ func newRequest(c *core.Charge, now int64) request {
 			word = appendLimit(word, rule, rule.Args(numbers[:0], o.Cost, ask.Ban, now))
 			r.size += rule.ReplySize(r.dated)
 			r.weight += rule.Weight(o.Cost)
+			r.slots = r.slots || rule.TakesSlots() && ask.Mode.Asks()
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
 				r.start, r.end = max(r.start, start), min(r.end, end)
@@ -205,9 +208,12 @@ func (s *Store) exchange(send batch.Send, calls []*batch.Call) error {
 func takeArgs(calls []*batch.Call) []any {
 	args := make([]any, head, head+1+len(calls)*(1+len(calls[0].Keys)))
 	var buf [16]any
-	var repeats []byte
+	var repeats, slots []byte
 	words, again := slices.Grow(buf[:0], len(calls)), 0
 	for i, c := range calls {
+		if c.Number > 0 {
+			slots = strconv.AppendInt(append(slots, ','), c.Number, 10)
+		}
 		if i > 0 && c.Word == calls[i-1].Word && slices.Equal(c.Keys, calls[i-1].Keys) {
 			again++
 			continue
@@ -224,6 +230,10 @@ func takeArgs(calls []*batch.Call) []any {
 	args = append(args, words...)
 	if repeats != nil {
 		args = append(args, repeats)
+	}
+	if slots != nil {
+		slots[0] = '='
+		args = append(args, slots)
 	}
 	return args
 }

@@ -8,6 +8,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"sync"
@@ -99,12 +100,20 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Dec
 		d, err = s.throttle(ctx, c)
 		return d, nil, err
 	}
-	reply, err := s.do(ctx, &batch.Call{Keys: s.keys(c), Word: r.word, Size: r.size, Weight: r.weight})
-	if err != nil {
-		return d, nil, err
+	call := &batch.Call{Keys: s.keys(c), Word: r.word, Size: r.size, Weight: r.weight}
+	if r.slots {
+		call.Number = rand.Int64N(mostNumber) + 1
 	}
-	readings, now, err := r.decode(reply)
+	var now int64
+	reply, err := s.do(ctx, call)
+	if err == nil {
+		readings, now, err = r.decode(reply)
+		call.Lost = err != nil
+	}
 	if err != nil {
+		if r.slots && call.Lost {
+			s.releaseLost(c, call.Number)
+		}
 		return d, nil, err
 	}
 	d = c.Answer(readings, now)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 // Linearizable has several goroutines charge, peek and reset a few users. Some of them cancel. For
 // each history it looks for an order of the calls that explains every answer: each call happens at
 // one instant between its beginning and its end. A call that ended in an error may have happened
-// at any time after it began, or never.
+// at any time after it began, or never. If it took slots, a store may have released them at any time after that.
 func Linearizable(t *testing.T, open func(testing.TB) Fixture) {
 	const quota = 6
 	for _, l := range append(everyKind(quota, quota*time.Hour), core.TokenBucket(2*quota, core.Every(time.Hour)).Initial(quota)) {
@@ -42,6 +43,15 @@ func Linearizable(t *testing.T, open func(testing.TB) Fixture) {
 type ask struct {
 	user, cost int
 	reset      bool
+
+	lost    int  // if it has taken slots without an answer: its number, from 1
+	release bool // of that one's slots, if it has any
+}
+
+// A use is what is taken of a quota, and which calls without an answer have slots.
+type use struct {
+	units int
+	lost  [4]uint64
 }
 
 // An answer is what it returned. Times are left out: a clock may run meanwhile.
@@ -115,6 +125,18 @@ var errElsewhere = errors.New("another store has decided, or none")
 // explain looks for an order. start is how much of a new user's quota is taken.
 func explain(ops []porcupine.Operation, l core.Limit, start int) porcupine.CheckResult {
 	counting := l.Kind() == "refused"
+	ops, lost := slices.Clone(ops), 0
+	for i := range ops {
+		if a := ops[i].Input.(ask); l.Rule().TakesSlots() && a.cost > 0 && ops[i].Output.(answer).err != nil {
+			lost++
+			a.lost = lost
+			ops[i].Input = a
+			a.release = true
+			released := ops[i]
+			released.Input = a
+			ops = append(ops, released)
+		}
+	}
 	return porcupine.CheckOperationsTimeout(porcupine.Model{
 		Partition: func(all []porcupine.Operation) (parts [][]porcupine.Operation) {
 			byUser := map[int][]porcupine.Operation{}
@@ -127,22 +149,33 @@ func explain(ops []porcupine.Operation, l core.Limit, start int) porcupine.Check
 			}
 			return parts
 		},
-		Init: func() any { return start },
+		Init: func() any { return use{units: start} },
 		// The state is what is taken of the quota. A call without an answer that never
 		// happened is one that came after all others.
 		Step: func(state, input, output any) (bool, any) {
-			used, a, got := state.(int), input.(ask), output.(answer)
-			if a.reset {
-				return true, start
+			used, a, got := state.(use), input.(ask), output.(answer)
+			word, bit := a.lost/64, uint64(1)<<(a.lost%64)
+			switch {
+			case a.reset:
+				return true, use{units: start}
+			case a.release:
+				if used.lost[word]&bit != 0 {
+					used.units -= a.cost
+					used.lost[word] &^= bit
+				}
+				return true, used
 			}
-			fits := used+max(a.cost, 1) <= l.Quota()
+			fits := used.units+max(a.cost, 1) <= l.Quota()
 			switch {
 			case fits:
-				used += a.cost
+				used.units += a.cost
+				if a.lost > 0 {
+					used.lost[word] |= bit
+				}
 			case counting:
-				used = min(used+a.cost, l.Quota())
+				used.units = min(used.units+a.cost, l.Quota())
 			}
-			return got.err != nil || got.allowed == fits && got.remaining == l.Quota()-used, used
+			return got.err != nil || got.allowed == fits && got.remaining == l.Quota()-used.units, used
 		},
 	}, ops, 30*time.Second)
 }

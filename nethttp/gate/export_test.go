@@ -6,6 +6,3 @@ func ForgetHandlers() {
 	handlers.broken.last.Store(0)
 	saidIgnored.Store(false)
 }
-
-// Releases is how many releases the process tries again at present.
-func Releases() int32 { return releases.Load() }

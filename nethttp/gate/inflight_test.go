@@ -45,38 +45,6 @@ func (s *releaseFails) Amend(ctx context.Context, r *core.Receipt, a machine.Ame
 	return s.Store.Amend(ctx, r, a)
 }
 
-// At most 10,000 releases are tried again. Those whose leases have ended do not count.
-func TestReleasesThatAreTriedAgainAreBounded(t *testing.T) {
-	gatetest.Capture(t)
-	synctest.Test(t, func(t *testing.T) {
-		const most, more, lease = 10_000, 50, 10 * time.Second
-		s := &releaseFails{Store: memorystore.New(nil)}
-		h := nethttp.Limit(core.Must(core.New(s, core.InFlight(1).Lease(lease))), xUserID, keyfuncs.Action("x"))(
-			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-		requests := func(name string, n int) {
-			for i := range n {
-				if w := gatetest.Do(h, "GET", "/", "X-User-ID", fmt.Sprint(name, i)); w.Code != 200 {
-					t.Fatalf("request %d: %d", i, w.Code)
-				}
-			}
-		}
-		s.down.Store(true)
-		requests("a", more) // the outage is longer than the leases of these
-		time.Sleep(2 * lease)
-		s.failed.Store(0)
-		others := gate.Releases() // of other tests, whose clocks do not stop for this one
-		requests("b", most+more)
-		if n := s.failed.Load(); n != most+more {
-			t.Errorf("%d releases have failed, want %d", n, most+more)
-		}
-		s.down.Store(false)
-		time.Sleep(time.Hour)
-		if n := s.release.Load(); n < most-others || n > most {
-			t.Errorf("%d were released after the outage, want %d", n, most)
-		}
-	})
-}
-
 // With two leases, a release is tried again until the longer one has ended.
 func TestAReleaseIsTriedAgainUntilTheLongestLeaseEnds(t *testing.T) {
 	gatetest.Capture(t)

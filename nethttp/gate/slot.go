@@ -10,23 +10,13 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 )
 
-const (
-	// askAgain is the pause after a renewal or a release that has failed.
-	askAgain = time.Second
-
-	// maxReleases bounds the releases of the process that are tried again. Each of them keeps a
-	// request in memory. A slot beyond them is free when its lease ends.
-	maxReleases = 10_000
-)
-
-// releases counts the releases that are tried again.
-var releases atomic.Int32
+// askAgain is the pause after a renewal that has failed.
+const askAgain = time.Second
 
 // A slot is what a request has taken: of one limit with InFlight, or of several that were decided together.
 // A timer renews it, so that no goroutine waits.
@@ -160,20 +150,8 @@ func (s *slot) end() {
 	}
 }
 
-// finish releases the slot. If the store fails, it tries again until the lease has ended.
-func (s *slot) finish() {
-	if s.ask((*core.Limiter).Release) == nil || time.Since(s.since) >= s.longest() {
-		return
-	}
-	if releases.Add(1) > maxReleases {
-		releases.Add(-1)
-		return
-	}
-	time.AfterFunc(askAgain, func() {
-		releases.Add(-1)
-		s.finish()
-	})
-}
+// finish releases the slot. If the store fails, core tries again.
+func (s *slot) finish() { _ = s.ask((*core.Limiter).Release) }
 
 // longest is the longest lease.
 func (s *slot) longest() time.Duration {

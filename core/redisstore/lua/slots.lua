@@ -1,22 +1,17 @@
 -- Slots of InFlight: a log of those that are taken. The member is the slot's number, which never
 -- changes, so a release or a renewal can be repeated, and never meets another action's slot. The score
--- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row.
+-- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row, from
+-- the charge's number on. The client has chosen that at random, so it can release slots without the reply.
 -- Whether there is room, the wait and the reading are those of trail.lua; in slots.go they are written out.
 --
 -- arguments  cost, less the slots that the action has already; max; period: the lease
 -- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait, or
---            0 if it has room; if the charge is dated, the first slot's number less that of the
---            instant, or 0
--- amend      1 to renew the slots or 0 to release them, period, the first slot's number less that of
---            the instant of the charge, cost
+--            0 if it has room; if the charge is dated, the first slot's number, or 0
+-- amend      1 to renew the slots or 0 to release them, period, the first slot's number, cost
 
 local call = redis.call
 local log, state, trail = require 'log', require 'state', require 'trail'
 local int = state.int
-
--- slotID is the first number of an instant: at % 2^39 * 2^14. Those of another instant, less than six days
--- away, are others.
-local function slotID(at) return at % 549755813888 * 16384 end
 
 local function args(ask, kind, shadow, cost, quota, period)
 	local l = trail.args(ask, kind, shadow, cost, quota, period)
@@ -35,20 +30,12 @@ local function check(l, now)
 end
 
 -- charge takes slots. A surcharge takes none: its action has ended.
-local function charge(l, now)
+local function charge(l, now, number)
 	if l.forced then return end
-	local first, found = math.max(slotID(now), (l.ids[#l.ids] or 0) + 1), 0
-	while found < l.cost do -- the first numbers in a row that no slot has
-		if call('ZSCORE', l.key, int(first + found)) then
-			first, found = first + found + 1, 0
-		else
-			found = found + 1
-		end
-	end
 	for i = 0, l.cost - 1 do
-		l.ids[#l.ids + 1] = first + i
+		l.ids[#l.ids + 1] = number + i
 	end
-	l.first = first
+	l.first = number
 	trail.charge(l, now)
 end
 
@@ -58,14 +45,14 @@ local function read(l, reply, last, now)
 	last = trail.read(l, reply, last, now)
 	if l.dated then
 		last = last + 1
-		reply[last] = l.first and l.first - slotID(now) or 0
+		reply[last] = l.first or 0
 	end
 	return last
 end
 
-local function amend(key, now, made, list, kind)
+local function amend(key, now, _, list, kind)
 	local n = state.numbers(list)
-	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, slotID(made) + n[3]
+	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, n[3]
 	load(l, key, now)
 	local at = call('ZSCORE', key, int(first))
 	if not at or at - l.ahead + l.period <= now then return false end

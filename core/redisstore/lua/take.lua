@@ -5,6 +5,7 @@
 
 local clock = require 'clock'
 local plans, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
+local none = {} -- the slots of charges that take none
 local turn = 0 -- the number of the decision. What it notes of a subject is this number, so nothing is cleared
 
 -- plan reads a word. A machine's args gets the first three numbers of its rule as text, each "" if
@@ -19,6 +20,7 @@ local function plan(word)
 		local machine, shadow = require(kind), mark ~= ''
 		local l = machine.args(rules, kind, shadow, first, second, third, rest)
 		subject = further == '' and subject or l -- its first limit, where its notes are
+		rules.takes = rules.takes or machine.slots and (mode == 'c' or mode == 'r')
 		l.machine, l.shadow, l.subject = machine, shadow, subject
 		l.spared = failures ~= '' and not rules.forced
 		rules[#rules + 1], at = l, next
@@ -28,16 +30,17 @@ local function plan(word)
 	return rules
 end
 
--- The current charge, and how many keys and numbers of the reply are before it.
-local charge, before, last
+-- The current charge, and how many keys, numbers of the reply and charges that take slots are before it.
+local charge, before, last, taken
 
 -- decide decides the charges from the current one on.
-local function decide(keys, args, words, repeats, now, reply)
+local function decide(keys, args, words, repeats, slots, now, reply)
 	while before < #keys do
 		local word = args[charge < words and charge or words]
 		local rules = plans[word] or plan(word)
 		local n, mode, size, times = #rules, rules.mode, last, repeats and repeats[charge] or 1
-		local charging = mode ~= 'p'
+		local charging, number = mode ~= 'p', taken
+		if rules.takes then taken = taken + times end
 		for time = 1, times do
 			-- pass is whether all enforced limits have room, and this is no peek. A subject is short if
 			-- one of its shadow limits has none, and limited if a limit other than InFlight refuses.
@@ -72,7 +75,7 @@ local function decide(keys, args, words, repeats, now, reply)
 				local l = rules[i]
 				local machine = l.machine
 				if pass and not (short and l.shadow and l.subject.short == turn) then
-					if not l.spared then machine.charge(l, now) end
+					if not l.spared then machine.charge(l, now, slots[number + time]) end
 				elseif charging then
 					local s = l.subject
 					machine.refuse(l, now, s.banned ~= turn and (s.limited == turn or not l.bans), rules.patient and not pass)
@@ -89,17 +92,21 @@ local function decide(keys, args, words, repeats, now, reply)
 end
 
 return function(keys, args)
-	local now, words, repeats, reply = clock(), #args, nil, {}
-	if words > 1 and string.byte(args[words]) == 42 then
+	local now, words, repeats, slots, reply = clock(), #args, nil, none, {}
+	if words > 1 and string.sub(args[words], 1, 1) == '=' then
+		slots = require('state').numbers(args[words])
+		words = words - 1
+	end
+	if words > 1 and string.sub(args[words], 1, 1) == '*' then
 		repeats = {}
 		for number, times in string.gmatch(args[words], '(%d+):(%d+)') do
 			repeats[number + 0] = times + 1
 		end
 		words = words - 1
 	end
-	charge, before, last = 1, 0, 0
+	charge, before, last, taken = 1, 0, 0, 0
 	while true do -- an error ends decide: it fails its charge, and the next ones are decided
-		local ok, problem = pcall(decide, keys, args, words, repeats, now, reply)
+		local ok, problem = pcall(decide, keys, args, words, repeats, slots, now, reply)
 		if ok then return last == 1 and reply[1] or reply end
 		problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 		-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.

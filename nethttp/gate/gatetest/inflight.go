@@ -363,8 +363,8 @@ func testSlotAfterAnOutage(t *testing.T, adapters []Adapter) {
 		renewals int
 		releases int
 	}{
-		{"a release fails", time.Second, 0, 4 * time.Second, true, 4 * time.Second, 0, 4},
-		{"the outage is longer than the lease", time.Second, 0, time.Hour, true, lease, 0, 29},
+		{"a release fails", time.Second, 0, 4 * time.Second, true, 4 * time.Second, 0, 6},
+		{"the outage is longer than the lease", time.Second, 0, time.Hour, true, lease, 0, 30},
 		{"a renewal fails and the store comes back in time", 2 * lease, 5 * time.Second, 25 * time.Second, true, timeout, 19, 1},
 		{"renewals fail for longer than the lease", 3 * lease, 15 * time.Second, time.Hour, false, 0, 21, 1},
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"strings"
@@ -509,4 +510,43 @@ func bubble(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 	runtime.GC()
 	runtime.GC()
+}
+
+// If connections are closed again and again, as by a proxy that fails now and then, a call waits for the next
+// check only, however long the timeout is.
+func TestClosedConnectionsDoNotDelayCalls(t *testing.T) {
+	for name, weight := range map[string]int{"in batches": 1, "alone": 0} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				n := 0
+				answer := func() error {
+					if n++; n%4 > 0 {
+						return io.EOF
+					}
+					return nil
+				}
+				q := New(client(t, redis.Options{}), timeout, func(_ Send, calls []*Call) error {
+					for _, c := range calls {
+						c.Reply = []any{"done"}
+					}
+					if err := answer(); err != nil {
+						calls[0].Reply = nil
+						return err
+					}
+					return nil
+				})
+				for range 20 {
+					c, begun := &Call{Keys: []string{"a"}, Weight: weight}, time.Now()
+					if weight == 0 {
+						c.Command = func(Send) ([]any, error) { return []any{"done"}, answer() }
+					}
+					_, err := q.Do(t.Context(), c)
+					if took := time.Since(begun); took > time.Second || err != nil && err != io.EOF {
+						t.Errorf("%v after %s", err, took)
+					}
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
 }

@@ -42,6 +42,8 @@ const (
 const (
 	openTime  = 10 // how long opening a connection may take, in timeouts
 	maxChecks = 4  // under way at a time, since a Dialer may hang
+
+	maxRecheck = 100 * time.Millisecond // from a connection that was closed to the next check, at most
 )
 
 // Connect opens connections before the first call: a few, or more to a server that is far away. Then it calls
@@ -150,6 +152,9 @@ func (q *Queue) ensureConnection(key string) (err error) {
 func (l *lane) unanswered(b *batch, err error) {
 	if d := doubtOf(err); b != nil && b.generation == l.generation && (d != mute || !l.answered.After(b.sent)) {
 		l.doubt = max(l.doubt, d)
+		if soon := time.Now().Add(min(l.timeout, maxRecheck)); d == cut && soon.Before(l.recheck) {
+			l.recheck = soon
+		}
 	}
 }
 

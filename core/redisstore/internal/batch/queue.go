@@ -48,11 +48,14 @@ type Call struct {
 	Word    any      // of a charge: what is asked of the keys, a string
 	Size    int      // of a charge: values in its reply
 	Weight  int      // of a charge in a batch; 0: the call is sent alone
+	Number  int64    // of a charge that may take slots: the number of the first one; 0: it takes none
 	Command Command  // nil: a charge
 
 	// What the Exchange sets.
 	Reply []any // not nil, unless there is an error
 	Err   error
+
+	Lost bool // set by Do: it was sent, and has no answer
 
 	since time.Time
 	lane  *lane
@@ -128,9 +131,11 @@ func (q *Queue) Do(ctx context.Context, c *Call) (reply []any, err error) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		c.end(nil)
+		c.Lost = c.batch != nil
 		return nil, ctx.Err()
 	}
 	if c.err != nil {
+		c.Lost = c.batch != nil && !isReply(c.err)
 		q.askForMasters()
 		return nil, c.err
 	}
