@@ -51,8 +51,8 @@ local function read(l, reply, last, now)
 end
 
 local function amend(key, now, _, list, kind)
-	local n = state.numbers(list)
-	local l, first = {kind = kind, cost = n[4], max = 0, period = n[2]}, n[3]
+	local renew, period, first, cost = state.unpack(state.numbers(list))
+	local l = {kind = kind, max = 0, period = period}
 	load(l, key, now)
 	local at = call('ZSCORE', key, int(first))
 	if not at or at - l.ahead + l.period <= now then return false end
@@ -60,8 +60,8 @@ local function amend(key, now, _, list, kind)
 		log.save(l, now)
 	end
 	local entries = call('ZCOUNT', key, '-inf', '+inf')
-	for i = 0, l.cost - 1 do
-		if n[1] == 1 then
+	for i = 0, cost - 1 do
+		if renew == 1 then
 			call('ZADD', key, 'XX', int(now), int(first + i))
 		else
 			entries = entries - call('ZREM', key, int(first + i))

@@ -2,11 +2,15 @@
 -- integers below 2^53: microseconds since 1970, counts, parts of a microsecond.
 --
 -- Its keys, its arguments and its reply are in protocol.go. All subjects of a charge pass, or none does.
+--
+-- All limits of a charge are loaded and checked. If they have room, each is charged. If not, each may record the
+-- refusal. Then the reading of each is replied, and each that has changed is saved. A charge that is repeated is
+-- loaded before the first time and saved after the last.
 
 local clock = require 'clock'
 local plans, known = {}, 0 -- by word: what it says. A function keeps up to 1,000.
 local none = {} -- the slots of charges that take none
-local turn = 0 -- the number of the decision. What it notes of a subject is this number, so nothing is cleared
+local decision = 0 -- its number. What it notes of a subject is this number, so nothing is cleared
 
 -- plan reads a word. A machine's args gets the first three numbers of its rule as text, each "" if
 -- there are fewer, and the others in one text.
@@ -16,54 +20,54 @@ local function plan(word)
 	local rules, subject = {mode = mode, patient = patient ~= '', ahead = ahead ~= '' and ahead + 0 or 0}, nil
 	rules.forced = mode == 'f' or mode == 'o' or nil
 	repeat
-		local further, kind, first, second, third, rest, mark, failures, next = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
+		local further, kind, first, second, third, rest, mark, failures, after = match(word, '^ (&?)(%l+) (%d+),?(%d*),?(%d*)([%d,]*)(~?)(!?)()', at)
 		local machine, shadow = require(kind), mark ~= ''
 		local l = machine.args(rules, kind, shadow, first, second, third, rest)
 		subject = further == '' and subject or l -- its first limit, where its notes are
 		rules.takes = rules.takes or machine.slots and (mode == 'c' or mode == 'r')
 		l.machine, l.shadow, l.subject = machine, shadow, subject
 		l.spared = failures ~= '' and not rules.forced
-		rules[#rules + 1], at = l, next
+		rules[#rules + 1], at = l, after
 	until at > #word
 	if known == 1000 then plans, known = {}, 0 end
 	plans[word], known = rules, known + 1
 	return rules
 end
 
--- The current charge, and how many keys, numbers of the reply and charges that take slots are before it.
-local charge, before, last, taken
+-- The number of the current charge, and how many keys, values of the reply and charges that take slots are before it.
+local number, keysBefore, replied, slotsBefore
 
 -- decide decides the charges from the current one on.
 local function decide(keys, args, words, repeats, slots, now, reply)
-	while before < #keys do
-		local word = args[charge < words and charge or words]
+	while keysBefore < #keys do
+		local word = args[number < words and number or words]
 		local rules = plans[word] or plan(word)
-		local n, mode, size, times = #rules, rules.mode, last, repeats and repeats[charge] or 1
-		local charging, number = mode ~= 'p', taken
-		if rules.takes then taken = taken + times end
+		local n, mode, size, times = #rules, rules.mode, replied, repeats and repeats[number] or 1
+		local charging, first = mode ~= 'p', slotsBefore
+		if rules.takes then slotsBefore = first + times end
 		for time = 1, times do
 			-- pass is whether all enforced limits have room, and this is no peek. A subject is short if
 			-- one of its shadow limits has none, and limited if a limit other than InFlight refuses.
 			local pass, short = charging, false
-			turn = turn + 1
+			decision = decision + 1
 			for i = 1, n do
 				local l = rules[i]
 				local machine = l.machine
 				if time == 1 then
 					l.dirty = false
-					machine.load(l, keys[before + i], now)
+					machine.load(l, keys[keysBefore + i], now)
 				end
 				local fits = machine.check(l, now)
 				l.fits = fits
 				if not fits then
 					local s = l.subject
 					if l.shadow then
-						short, s.short = true, turn
+						short, s.short = true, decision
 					elseif l.bans then
-						pass, s.banned = false, turn
+						pass, s.banned = false, decision
 					else
 						pass = false
-						if not machine.slots then s.limited = turn end
+						if not machine.slots then s.limited = decision end
 					end
 				end
 			end
@@ -74,20 +78,20 @@ local function decide(keys, args, words, repeats, slots, now, reply)
 			for i = 1, n do
 				local l = rules[i]
 				local machine = l.machine
-				if pass and not (short and l.shadow and l.subject.short == turn) then
-					if not l.spared then machine.charge(l, now, slots[number + time]) end
+				if pass and not (short and l.shadow and l.subject.short == decision) then
+					if not l.spared then machine.charge(l, now, slots[first + time]) end
 				elseif charging then
 					local s = l.subject
-					machine.refuse(l, now, s.banned ~= turn and (s.limited == turn or not l.bans), rules.patient and not pass)
+					machine.refuse(l, now, s.banned ~= decision and (s.limited == decision or not l.bans), rules.patient and not pass)
 				end
 				size = machine.read(l, reply, size, now)
 			end
 		end
 		for i = 1, n do
 			local l = rules[i]
-			if l.dirty and charging then l.machine.save(l, keys[before + i], now) end
+			if l.dirty and charging then l.machine.save(l, keys[keysBefore + i], now) end
 		end
-		charge, before, last = charge + 1, before + n, size
+		number, keysBefore, replied = number + 1, keysBefore + n, size
 	end
 end
 
@@ -99,25 +103,25 @@ return function(keys, args)
 	end
 	if words > 1 and string.sub(args[words], 1, 1) == '*' then
 		repeats = {}
-		for number, times in string.gmatch(args[words], '(%d+):(%d+)') do
-			repeats[number + 0] = times + 1
+		for at, times in string.gmatch(args[words], '(%d+):(%d+)') do
+			repeats[at + 0] = times + 1
 		end
 		words = words - 1
 	end
-	charge, before, last, taken = 1, 0, 0, 0
+	number, keysBefore, replied, slotsBefore = 1, 0, 0, 0
 	while true do -- an error ends decide: it fails its charge, and the next ones are decided
 		local ok, problem = pcall(decide, keys, args, words, repeats, slots, now, reply)
-		if ok then return last == 1 and reply[1] or reply end
+		if ok then return replied == 1 and reply[1] or reply end
 		problem = '!' .. (type(problem) == 'table' and problem.err or tostring(problem))
 		-- A replica has written nothing, and the client then leaves it. Redis 6.2 puts the line first.
 		local replica = string.match(problem, '^!(READONLY.*)') or string.match(problem, '^!@[^-]*%-(READONLY.*)')
 		if replica then return redis.error_reply(replica) end
-		while #reply > last do reply[#reply] = nil end
-		for _ = 1, repeats and repeats[charge] or 1 do
-			last = last + 1
-			reply[last] = problem
+		while #reply > replied do reply[#reply] = nil end
+		for _ = 1, repeats and repeats[number] or 1 do
+			replied = replied + 1
+			reply[replied] = problem
 		end
-		local rules = plans[args[math.min(charge, words)]] or error(problem, 0) -- no word of this store
-		charge, before = charge + 1, before + #rules
+		local rules = plans[args[math.min(number, words)]] or error(problem, 0) -- no word of this store
+		number, keysBefore = number + 1, keysBefore + #rules
 	end
 end
