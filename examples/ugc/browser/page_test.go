@@ -84,7 +84,7 @@ func TestAUserActs(t *testing.T) {
 
 // A refusal says how long on the button, counts down, and wakes by itself.
 func TestARefusedButtonWakes(t *testing.T) {
-	inAllFrameworks(t, func(t *testing.T, s *server) {
+	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("post", 3)
 		// The gauge says when none is left, but a button sleeps only after a refusal.
@@ -115,7 +115,7 @@ func TestARefusedButtonWakes(t *testing.T) {
 
 // A ban looks different from a limit, and another user is free.
 func TestAHammererIsBanned(t *testing.T) {
-	inAllFrameworks(t, func(t *testing.T, s *server) {
+	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("reply", 5)
 		w.press("Hammer")
@@ -150,7 +150,7 @@ func TestAHammererIsBanned(t *testing.T) {
 
 // A like that comes a little too early waits for its turn, and shows that it does.
 func TestAHeldLikeWaits(t *testing.T) {
-	inAllFrameworks(t, func(t *testing.T, s *server) {
+	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("like", 15)
 		for range 3 { // on a slow machine a like looks held while it is under way
@@ -215,7 +215,7 @@ func within(t *testing.T, windows ...*window) {
 }
 
 func TestTwoWindowsOnOneServer(t *testing.T) {
-	inAllFrameworks(t, func(t *testing.T, s *server) {
+	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		a, b := open(t, s.url), open(t, s.url)
 		within(t, a, b)
 		a.types("#text", "Seen by both.")
@@ -243,7 +243,7 @@ func TestServersThatShareARedis(t *testing.T) {
 
 // The page says that the server is away, and works again when it is back.
 func TestAServerGoesAway(t *testing.T) {
-	inAllFrameworks(t, func(t *testing.T, s *server) {
+	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.left("reply", 5)
 		w.press("Reply")
@@ -326,7 +326,7 @@ func TestSomethingElseAnswers(t *testing.T) {
 // Users' words are text, never markup.
 func TestNothingTypedIsMarkup(t *testing.T) {
 	const image = `<img src=x onerror="document.title='owned'">`
-	inAllFrameworks(t, func(t *testing.T, s *server) {
+	inTwoFrameworks(t, func(t *testing.T, s *server) {
 		w := open(t, s.url)
 		w.types("#user", "<b>bold")
 		w.types("#text", image)

@@ -94,7 +94,18 @@ var frameworks = []string{"nethttp", "gin", "echo", "echo5"}
 
 // inAllFrameworks runs a test against a server of each framework, at the same time: most of
 // it is waiting.
-func inAllFrameworks(t *testing.T, test func(t *testing.T, s *server)) {
+func inAllFrameworks(t *testing.T, test func(t *testing.T, s *server)) { in(t, frameworks, test) }
+
+// inTwoFrameworks does so for what is a matter of the page. TAILCUT_LONG=1 has it in all.
+func inTwoFrameworks(t *testing.T, test func(t *testing.T, s *server)) {
+	if os.Getenv("TAILCUT_LONG") != "" {
+		inAllFrameworks(t, test)
+		return
+	}
+	in(t, []string{"nethttp", "echo"}, test)
+}
+
+func in(t *testing.T, frameworks []string, test func(t *testing.T, s *server)) {
 	for _, name := range frameworks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
