@@ -70,11 +70,15 @@ func (c *Charge) Terms() Terms {
 }
 
 // Limits are those of [Terms]. They must not be changed. Charges of one limiter have the same slice, so equal
-// limits can be found by its address: see [SameLimits].
+// limits can be found by its address: see [Charge.SameLimits].
 func (c *Charge) Limits() []Limit { return c.terms.Limits }
 
-// SameLimits is for authors of stores. It reports whether two charges have their limits of one limiter.
-func SameLimits(a, b []Limit) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+// SameLimits reports whether limits, those of another charge, are of the limiter that has made this one.
+func (c *Charge) SameLimits(limits []Limit) bool { return c.terms.sameLimits(limits) }
+
+func (t *terms) sameLimits(o []Limit) bool {
+	return len(o) == len(t.Limits) && (len(o) == 0 || &o[0] == &t.Limits[0])
+}
 
 // Ask is that of [Terms].
 func (c *Charge) Ask() machine.Ask { return c.terms.Ask }

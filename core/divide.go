@@ -97,7 +97,7 @@ func (s *divide) shares(t *terms) (*shares, error) {
 		return last, nil
 	}
 	charge := *t
-	if last != nil && SameLimits(last.of.Limits, t.Limits) {
+	if last != nil && last.of.sameLimits(t.Limits) {
 		charge.Limits = last.charge.Limits
 	} else {
 		charge.Limits = slices.Clone(t.Limits)

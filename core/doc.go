@@ -187,7 +187,7 @@
 // # For authors of stores
 //
 // Of this package, only a store or a decorator needs [Store], [Charge], [Terms], [Receipt], [Accepter], [Amender],
-// [Unwrapper], [WaitWatcher], [SameLimits], Decision.Issue and Decision.Receipt, Limit.Rule and
+// [Unwrapper], [WaitWatcher], Decision.Issue and Decision.Receipt, Limit.Rule and
 // Limit.IsPerUser. [Store] says what a store does: it calls Charge.Check and Charge.Commit on the states that it
 // keeps, or Charge.Answer if it decides elsewhere, as in Lua. [Receipt] amends them. Package core/machine
 // has the states, and the other optional methods of stores. Package core/storetest tests an implementation.

@@ -82,13 +82,13 @@ func (l *Limit) validateLeased(bad badValue) error {
 		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), cannotLease[l.kind])
 	case l.mods&modInitial != 0:
 		return bad("Leased does not apply to a bucket with Initial: a lease would start it before the user's first action")
-	case l.rule.Lease > 0 && l.rule.Max < 1:
+	case l.rule.Prepay > 0 && l.rule.Max < 1:
 		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.leased), l.max)
 	case l.leased%time.Microsecond != 0:
 		return bad("the lease %s is not in whole microseconds", l.leased)
 	case l.mostLeased() < minLeased:
 		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minLeased, l.mostLeased())
-	case l.rule.Lease == 0:
+	case l.rule.Prepay == 0:
 		return bad("the lease %s is not within %s to %s, a tenth of the period", l.leased, minLeased, l.mostLeased())
 	}
 	return nil

@@ -110,8 +110,8 @@ type machine interface {
 	save(r *Rule, s State, b []byte) []byte
 
 	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
-	// returns the numbers after them. dated says that the charge may be amended.
-	reply(r *Rule, n []int64, cost int64, dated bool) (v Reading, rest []int64)
+	// returns the numbers after them. amendable says that the charge may be amended.
+	reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, rest []int64)
 
 	// amendArgs appends the numbers that the Lua function amend reads.
 	amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64

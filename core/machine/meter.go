@@ -233,12 +233,12 @@ func (*meter) save(r *Rule, s State, b []byte) []byte {
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
 
-func (*meter) reply(r *Rule, n []int64, cost int64, dated bool) (v Reading, rest []int64) {
+func (*meter) reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, rest []int64) {
 	v.Rest.Whole, n = n[0]>>1, n[1:]
 	if r.Parts > 1 {
 		v.Rest.Part, n = n[0], n[1:]
 	}
-	if dated {
+	if amendable {
 		v.Mark, n = n[0], n[1:]
 	}
 	v.Wait = r.Delay(v.Rest, cost)

@@ -15,7 +15,7 @@ type Rule struct {
 	Failures bool  // it charges only a forced ask, for an action that has failed: core.OnlyFailures
 	Held     int64 // slots that the action has already: see [Rule.Takes]
 
-	Lease int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
+	Prepay int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
 
 	// Windows, and InFlight, whose period is the lease of a slot.
 	Period   int64     // of a calendar window the longest one
@@ -76,7 +76,7 @@ func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 // still holds for the actions. A longer window or a smaller quota makes up for it. A quota of
 // which nothing is left is 0.
 func (r Rule) WithPrepay(ahead int64) Rule {
-	r.Lease = ahead
+	r.Prepay = ahead
 	r.machine.prepay(&r, ahead)
 	return r
 }

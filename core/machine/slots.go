@@ -187,9 +187,9 @@ func (*slots) save(_ *Rule, s State, b []byte) []byte {
 	return b
 }
 
-func (*slots) reply(_ *Rule, n []int64, _ int64, dated bool) (v Reading, rest []int64) {
+func (*slots) reply(_ *Rule, n []int64, _ int64, amendable bool) (v Reading, rest []int64) {
 	v.Count, v.Rest.Whole, v.Wait, n = n[0]>>1, n[1], n[2], n[3:]
-	if dated {
+	if amendable {
 		v.Mark, n = n[0], n[1:]
 	}
 	return v, n
