@@ -119,7 +119,7 @@ type machine interface {
 	foreseen(r *Rule, v Reading, count bool) bool
 
 	// prepay tightens a rule whose units are charged up to so long before their actions.
-	prepay(r *Rule, ahead int64)
+	prepay(r *Rule, d int64)
 }
 
 // plain is what most machines have in common: a reading determines the later ones, and units that are

@@ -264,9 +264,9 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 
 // prepay takes from the quota what the meter gains or drains meanwhile: the actions of any time were charged
 // within that time and so long before it.
-func (*meter) prepay(r *Rule, ahead int64) {
-	gain := r.units(Span{Whole: ahead})
-	if (Span{Whole: ahead}).exceeds(r.Time(gain)) {
+func (*meter) prepay(r *Rule, d int64) {
+	gain := r.units(Span{Whole: d})
+	if (Span{Whole: d}).exceeds(r.Time(gain)) {
 		gain++
 	}
 	r.Max = max(0, r.Max-gain)

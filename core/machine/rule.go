@@ -72,12 +72,12 @@ func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	return r
 }
 
-// WithPrepay makes a rule whose units may be charged up to so long before their actions, and which
+// WithPrepay makes a rule whose units may be charged up to d microseconds before their actions, and which
 // still holds for the actions. A longer window or a smaller quota makes up for it. A quota of
 // which nothing is left is 0.
-func (r Rule) WithPrepay(ahead int64) Rule {
-	r.Prepay = ahead
-	r.machine.prepay(&r, ahead)
+func (r Rule) WithPrepay(d int64) Rule {
+	r.Prepay = d
+	r.machine.prepay(&r, d)
 	return r
 }
 
