@@ -170,10 +170,10 @@ func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 // password. If there is less room, the limit is used up, to the last fraction of a unit. A
 // full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
 // nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
-// the charge. If n is less than 1, the error is [ErrCost].
+// the charge. If n is less than 1, the error matches [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
-		return d, ErrCost
+		return d, errNoCost
 	}
 	if err = l.check(ctx, user, action, 1); err != nil {
 		return d, err

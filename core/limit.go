@@ -183,7 +183,8 @@ const (
 	maxPeriod = 365 * 24 * time.Hour
 )
 
-// ErrConfig matches every error of [New] and [Limiter.With].
+// ErrConfig matches the errors of a configuration: those of [New], [Limiter.With] and [ParseLimit], those of [All]
+// for subjects that it cannot decide together, and that of a zero Limiter.
 var ErrConfig = errors.New("core: bad configuration")
 
 type configError string

@@ -188,8 +188,9 @@ type Reading struct {
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 
-	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. It is not
-	// positive, or how long one more unit waits, if the rule has room. A ban: until it ends.
+	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. If the rule has
+	// room, it is not positive, or how long one more unit waits; of [Rule.Reply] it may then be any number.
+	// A ban: until it ends.
 	Wait int64
 
 	rare
