@@ -125,8 +125,8 @@ func (l *Limit) toShare(n int) bool {
 		return false
 	}
 	identity := l.identity
-	l.mods &^= modLeased
-	l.leased = 0
+	l.mods &^= modPrepay
+	l.prepay = 0
 	l.max = ceil(l.max, n)
 	l.rate.d *= time.Duration(n)
 	if l.initial > 0 {

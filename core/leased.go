@@ -35,8 +35,8 @@ import (
 // SlidingWindow, ElasticWindow, InFlight and buckets with Initial. The lease of a slot of InFlight is
 // [Limit.Lease].
 func (l Limit) Leased(d time.Duration) Limit {
-	l.mods |= modLeased
-	l.leased = d
+	l.mods |= modPrepay
+	l.prepay = d
 	return l.derived()
 }
 
@@ -50,46 +50,46 @@ func (l Limit) Leased(d time.Duration) Limit {
 //     checks charges by the capacity c-r*d, so these are at most c-r*d + r*(x+d), which is c + r*x.
 //   - A FixedWindow or CalendarWindow: a lease ends with its window, so the action is in the window of its charge.
 
-const minLeased = time.Millisecond
+const minPrepay = time.Millisecond
 
-// mostLeased is the longest lease, given the rule as it is declared.
-func (l *Limit) mostLeased() time.Duration { return l.Period() / 10 }
+// mostPrepay is the longest time in advance, given the rule as it is declared.
+func (l *Limit) mostPrepay() time.Duration { return l.Period() / 10 }
 
-// tighten compiles the lease into the rule. A lease that is out of bounds is left out; validate
-// names it.
+// tighten makes the rule hold for units that are prepaid. A time in advance that is out of bounds is left out;
+// validate names it.
 func (l *Limit) tighten() {
-	if l.mods&modLeased == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
-		l.leased < minLeased || l.leased > l.mostLeased() {
+	if l.mods&modPrepay == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
+		l.prepay < minPrepay || l.prepay > l.mostPrepay() {
 		return
 	}
-	l.rule = l.rule.WithPrepay(l.leased.Microseconds())
+	l.rule = l.rule.WithPrepay(l.prepay.Microseconds())
 }
 
-// cannotLease says of each kind that is not Prepaid why it cannot be leased.
-var cannotLease = map[machine.Kind]string{
+// cannotPrepay says of each kind that is not Prepaid why.
+var cannotPrepay = map[machine.Kind]string{
 	machine.KindSlidingWindow:  "its readable history would show charges and not actions; MovingWindow decides the same",
 	machine.KindSlidingRefused: "CountRefused records every attempt, so every attempt must reach the store; use MovingWindow",
 	machine.KindInFlight:       "a slot is taken when its action begins, and released when it ends",
 	machine.KindElasticWindow:  "every attempt moves its end, so every attempt must reach the store; use FixedWindow",
 }
 
-// validateLeased is called for a limit that is valid but for its lease.
-func (l *Limit) validateLeased(bad badValue) error {
+// validatePrepay is called for a limit that is valid but for its Leased.
+func (l *Limit) validatePrepay(bad badValue) error {
 	switch {
-	case l.mods&modLeased == 0:
+	case l.mods&modPrepay == 0:
 		return nil
 	case !l.kind.Prepaid():
-		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), cannotLease[l.kind])
+		return bad("Leased does not apply to %s: %s", l.kind.Constructor(), cannotPrepay[l.kind])
 	case l.mods&modInitial != 0:
 		return bad("Leased does not apply to a bucket with Initial: a lease would start it before the user's first action")
 	case l.rule.Prepay > 0 && l.rule.Max < 1:
-		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.leased), l.max)
-	case l.leased%time.Microsecond != 0:
-		return bad("the lease %s is not in whole microseconds", l.leased)
-	case l.mostLeased() < minLeased:
-		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minLeased, l.mostLeased())
+		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.prepay), l.max)
+	case l.prepay%time.Microsecond != 0:
+		return bad("the lease %s is not in whole microseconds", l.prepay)
+	case l.mostPrepay() < minPrepay:
+		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minPrepay, l.mostPrepay())
 	case l.rule.Prepay == 0:
-		return bad("the lease %s is not within %s to %s, a tenth of the period", l.leased, minLeased, l.mostLeased())
+		return bad("the lease %s is not within %s to %s, a tenth of the period", l.prepay, minPrepay, l.mostPrepay())
 	}
 	return nil
 }

@@ -129,7 +129,8 @@ func (meter) validate(l *Limit, bad badValue) error {
 // tooSlow reports whether a full meter takes longer to drain than is allowed.
 func tooSlow(l *Limit) bool { return l.rule.Burst.Ceil() > maxDrain.Microseconds() }
 
-// compile leaves the rule of numbers that are out of bounds uncompiled; validate names them.
+// compile leaves the rule of numbers that are out of bounds uncompiled; validate names them. The period of a
+// share of Divide may be longer than validate allows.
 func (meter) compile(l *Limit) {
 	l.rule = machine.Rule{Kind: l.kind}
 	if l.max < 1 || l.max > l.kind.Most() || l.rate.n < 1 || l.rate.n > maxRate || l.rate.d < minPeriod || l.rate.d > maxDrain {

@@ -92,7 +92,7 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 type queueKey struct {
 	queues       *waitQueues
 	user, action string
-	policy       *machine.BanRule
+	ban          *machine.BanRule
 	and          any // the queueKey of the further subjects, or nil
 }
 
@@ -103,7 +103,7 @@ func keyOf(subjects []Subject) any {
 	s := &subjects[0]
 	k := queueKey{queues: s.limiter.waitQueues, user: s.user, action: s.action, and: keyOf(subjects[1:])}
 	if ban := s.limiter.ban(); ban != nil {
-		k.policy = ban[0].rule.Ban
+		k.ban = ban[0].rule.Ban
 	}
 	return k
 }
