@@ -146,8 +146,8 @@ type Config struct {
 	Keep bool
 
 	// Headers says which headers show a decision: gate.XRateLimit, the zero value,
-	// gate.XRateLimitDelta, gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. Retry-After
-	// stays with all of them. The IETF's are RateLimit-Policy and RateLimit, as in
+	// gate.XRateLimitDelta, gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. A refusal that
+	// may pass later has Retry-After with all of them. The IETF's are RateLimit-Policy and RateLimit, as in
 	// draft 11 of May 2026:
 	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
 	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit
@@ -210,7 +210,7 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 	g := gate.New(framework{}, cfg.lift(), lifted...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
-			panic("nethttp: Limit: the handler is nil")
+			panic("nethttp: the handler to limit is nil")
 		}
 		serve := func(x exchange) error {
 			next.ServeHTTP(x.w, x.r)

@@ -35,7 +35,7 @@ type Subject[C any] struct {
 	Limiter *core.Limiter
 	User    keyfuncs.UserOf[C]
 	Action  keyfuncs.ActionOf[C]
-	Guests  bool // see Optional
+	Guests  bool // set by Optional; an adapter that makes a Subject of another C copies it
 }
 
 // Optional returns the subject for requests that may have no user: of these the other subjects decide. If
