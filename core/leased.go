@@ -8,41 +8,41 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Leased lets a process take units of the limit in advance, for at most d, and decide from them without
-// asking the store. It is for a key that many processes share and that one Redis cannot serve any
-// more, such as the limit of a large tenant. d is from 1 ms to a tenth of the period; for a funnel or
-// bucket, of the time to drain or fill.
+// Leased lets a process take units of the limit in advance, for at most d, and decide from them without asking
+// the store. It is for a key that many processes share and that one Redis cannot serve any more, such as the
+// limit of a large tenant. d is from 1 ms to a tenth of the period; for a funnel or bucket, of the time to
+// drain or fill.
 //
 //	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
 //
 // All processes together never exceed the limit as it is declared, in any interval. Leases of 20 to 100 ms suit
-// most limits: a longer one costs more of the limit and hardly saves commands. The program examples/tenant
-// has such a limit.
+// most limits: a longer one costs more of the limit and hardly saves commands. The program examples/tenant has
+// such a limit.
 //
 // A process counts d from before it asks for the units, by its own clock, less a thousandth for the drift of
-// clocks. What a funnel or bucket drains or gains in d, rounded up, is missing in [Limit.Quota]: it is 9,500
-// in the example.
+// clocks. What a funnel or bucket drains or gains in d, rounded up, is missing in [Limit.Quota]: it is 9,500 in
+// the example.
 //
-// The price: a MovingWindow admits its max in each p+d instead of its period p, so with 50 ms a limit for one second loses
-// 5% of its rate. A FixedWindow and a CalendarWindow lose nothing. Near the limit an action may be refused up to d too early, because other processes hold the
-// last units, or because this one has asked so often that it waits before it asks again. Units that a
-// process holds when it ends are lost until the limit has forgotten their charge. Other processes, Peek and
-// Status count what a process holds as used. A Reset, a Ban or an Unban by another process, or one that
-// BanPolicy makes, may take d to have effect on what a process holds.
+// The price: a MovingWindow admits its max in each p+d instead of its period p, so with 50 ms a limit for one
+// second loses 5% of its rate. A FixedWindow and a CalendarWindow lose nothing. Near the limit an action may be
+// refused up to d too early, because other processes hold the last units, or because this one has asked so
+// often that it waits before it asks again. Units that a process holds when it ends are lost until the limit
+// has forgotten their charge. Other processes, Peek and Status count what a process holds as used. A Reset, a
+// Ban or an Unban by another process, or one that BanPolicy makes, may take d to have effect on what a process
+// holds.
 //
-// Only redisstore takes units in advance, and only for a limiter whose limits are all leased. Other
-// stores decide by the stricter limit. The lease is part of the limit's identity. It does not apply to
-// SlidingWindow, ElasticWindow, InFlight and buckets with Initial. The lease of a slot of InFlight is
-// [Limit.Lease].
+// Only redisstore takes units in advance, and only for a limiter whose limits are all leased. Other stores
+// decide by the stricter limit. The lease is part of the limit's identity. It does not apply to SlidingWindow,
+// ElasticWindow, InFlight and buckets with Initial. The lease of a slot of InFlight is [Limit.Lease].
 func (l Limit) Leased(d time.Duration) Limit {
 	l.mods |= modPrepay
 	l.prepay = d
 	return l.derived()
 }
 
-// Why the processes never exceed the limit. A unit is charged before its action: if Redis charges at the instant
-// s, the action is at an instant a with s <= a <= s+d, since a process begins to count d before it sends the
-// charge. What is not used by then is given back, or lost.
+// Why the processes never exceed the limit. A unit is charged before its action: if Redis charges at the
+// instant s, the action is at an instant a with s <= a <= s+d, since a process begins to count d before it
+// sends the charge. What is not used by then is given back, or lost.
 //
 //   - A window of the length p: the actions from t to t+p were charged from t-d to t+p, whose length is p+d.
 //     Redis checks charges by a window of the length p+d, so these are at most max.
