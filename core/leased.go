@@ -19,9 +19,8 @@ import (
 // most limits: a longer one costs more of the limit and hardly saves commands. The program examples/tenant has
 // such a limit.
 //
-// A process counts d from before it asks for the units, by its own clock, less a thousandth for the drift of
-// clocks. What a funnel or bucket drains or gains in d, rounded up, is missing in [Limit.Quota]: it is 9,500 in
-// the example.
+// What a funnel or bucket drains or gains in d, rounded up, is missing in [Limit.Quota]: it is 9,500 in the
+// example.
 //
 // The price: a MovingWindow admits its max in each p+d instead of its period p, so with 50 ms a limit for one
 // second loses 5% of its rate. A FixedWindow and a CalendarWindow lose nothing. Near the limit an action may be
@@ -42,7 +41,8 @@ func (l Limit) Leased(d time.Duration) Limit {
 
 // Why the processes never exceed the limit. A unit is charged before its action: if Redis charges at the
 // instant s, the action is at an instant a with s <= a <= s+d, since a process begins to count d before it
-// sends the charge. What is not used by then is given back, or lost.
+// sends the charge, and counts a thousandth less for the drift of its clock. What is not used by then is given
+// back, or lost.
 //
 //   - A window of the length p: the actions from t to t+p were charged from t-d to t+p, whose length is p+d.
 //     Redis checks charges by a window of the length p+d, so these are at most max.

@@ -201,9 +201,9 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	}
 }
 
-// rarer is for a waiter that asks for a turn that other processes take again and again. It pauses for this part of
-// the time for which it has asked: after a minute for about 4 s, and after an hour for 4 minutes. So many processes that
-// wait for a busy limit do not load the store.
+// rarer is for a waiter that asks for a turn that other processes take again and again. It pauses for this part
+// of the time for which it has asked: after a minute for about 4 s, and after an hour for 4 minutes. So many
+// processes that wait for a busy limit do not load the store.
 const rarer = 16
 
 // slotEvery is how often the first waiter asks for a slot that another process may have released.

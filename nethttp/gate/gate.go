@@ -121,7 +121,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was decided.
+// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was
+// decided.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }
