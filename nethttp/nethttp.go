@@ -113,10 +113,12 @@ type Config struct {
 	Keep bool
 
 	// Headers says which headers show a decision: gate.XRateLimit, the zero value, gate.XRateLimitDelta,
-	// gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. A refusal that may pass later has Retry-After with
-	// all of them. The IETF's are RateLimit-Policy and RateLimit, as in draft 11 of May 2026:
-	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11 With core.Divide,
-	// RateLimit-Policy shows this replica's share of the binding limit only, and the others undivided.
+	// gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. With all of them a refusal has Retry-After, unless the
+	// action can never pass. The IETF's are RateLimit-Policy and RateLimit, as in draft 11 of May 2026:
+	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
+	//
+	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit only, and the others
+	// undivided.
 	Headers gate.Headers
 
 	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
