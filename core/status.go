@@ -66,10 +66,7 @@ func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, re
 // takes one limit only, and leaves no readings.
 func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 	if readings == nil {
-		return Status{Limits: []LimitStatus{{
-			Limit: l.limits[0], Remaining: d.Remaining, Used: d.Limit - d.Remaining,
-			RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter,
-		}}}
+		return Status{Limits: []LimitStatus{{Limit: l.limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}
 	}
 	s.Limits = make([]LimitStatus, 0, len(l.limits))
 	for i := range readings {
