@@ -74,9 +74,9 @@ func (c *Charge) Terms() Terms {
 func (c *Charge) Limits() []Limit { return c.terms.Limits }
 
 // SameLimits reports whether limits, those of another charge, are of the limiter that has made this one.
-func (c *Charge) SameLimits(limits []Limit) bool { return c.terms.sameLimits(limits) }
-
-func (t *terms) sameLimits(o []Limit) bool { return len(o) == len(t.Limits) && (len(o) == 0 || &o[0] == &t.Limits[0]) }
+func (c *Charge) SameLimits(limits []Limit) bool {
+	return len(limits) == len(c.Limits()) && (len(limits) == 0 || &limits[0] == &c.Limits()[0])
+}
 
 // Ask is that of [Terms].
 func (c *Charge) Ask() machine.Ask { return c.terms.Ask }

@@ -97,7 +97,7 @@ func (s *divide) shares(t *terms) (*shares, error) {
 		return last, nil
 	}
 	charge := *t
-	if last != nil && last.of.sameLimits(t.Limits) {
+	if last != nil && (&Charge{terms: last.of}).SameLimits(t.Limits) {
 		charge.Limits = last.charge.Limits
 	} else {
 		charge.Limits = slices.Clone(t.Limits)
