@@ -50,6 +50,7 @@ func TestPauses(t *testing.T) {
 					try.Again(c.lease)
 				}
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				if len(got) != len(c.want) {
 					t.Fatalf("tried at %v, want %v", got, c.want)
 				}
@@ -82,6 +83,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		time.Sleep(time.Second)
 		fill()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if n := tried.Load(); n != 2*later.Most || later.Waiting() != 0 {
 			t.Errorf("%d were tried, and %d wait", n, later.Waiting())
 		}
