@@ -172,7 +172,7 @@ func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 // the charge. If n is less than 1, the error matches [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
-		return d, errNoCost
+		return d, costError("core: Surcharge: the cost is less than 1")
 	}
 	if err = l.check(ctx, user, action, 1); err != nil {
 		return d, err

@@ -136,7 +136,9 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
 		n, one := len(o.terms.Limits), d.begin(i)
 		o.commit(one, rest[:n], now, passes)
-		d.join(one)
+		if i > 0 {
+			d.join(one)
+		}
 		rest = rest[n:]
 	}
 	if c.keeps() {
@@ -188,7 +190,9 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 		for j := range o.terms.Limits {
 			one.add(o, j, &rest[j])
 		}
-		d.join(one)
+		if i > 0 {
+			d.join(one)
+		}
 		rest = rest[len(o.terms.Limits):]
 	}
 	if c.keeps() {
@@ -206,9 +210,9 @@ func (d *Decision) begin(i int) *Decision {
 	return d
 }
 
-// join makes d the decision about one subject, if that is another one and binds.
+// join makes d the decision about one more subject, if that binds.
 func (d *Decision) join(one *Decision) {
-	if one != d && one.claim().binds(d.claim()) {
+	if one.claim().binds(d.claim()) {
 		*d = *one
 	}
 }

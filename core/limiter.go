@@ -224,8 +224,6 @@ const mostUnits = 1_000_000
 
 const errLargeCost costError = "core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel"
 
-const errNoCost costError = "core: Surcharge: the cost is less than 1"
-
 // A costError matches [ErrCost].
 type costError string
 

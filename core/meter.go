@@ -117,13 +117,11 @@ func (meter) validate(l *Limit, bad badValue) error {
 	case l.rate.n < 1 || l.rate.n > maxRate:
 		return bad("the rate's count %d is not within 1 to %d", l.rate.n, maxRate)
 	}
-	if err := validatePeriod("the rate's period", l.rate.d, bad); err != nil {
-		return err
+	err := validatePeriod("the rate's period", l.rate.d, bad)
+	if err == nil && tooSlow(l) {
+		err = bad("the whole capacity takes %d years to drain or fill, and 100 years is the most; raise the rate or lower the capacity", l.rule.Burst.Whole/int64(maxPeriod/time.Microsecond))
 	}
-	if tooSlow(l) {
-		return bad("the whole capacity takes %d years to drain or fill, and 100 years is the most; raise the rate or lower the capacity", l.rule.Burst.Whole/int64(maxPeriod/time.Microsecond))
-	}
-	return nil
+	return err
 }
 
 // tooSlow reports whether a full meter takes longer to drain than is allowed.

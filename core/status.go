@@ -79,8 +79,7 @@ func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 			continue
 		}
 		s.Limits = append(s.Limits, LimitStatus{
-			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)),
-			RetryAfter: x.retryAfter(v, 1), ResetAfter: micros(v.Rest.Ceil()), EndsAfter: micros(v.Ends),
+			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: x.retryAfter(v, 1), ResetAfter: micros(v.Rest.Ceil()), EndsAfter: micros(v.Ends),
 		})
 	}
 	return s
