@@ -203,6 +203,46 @@ func TestAFailedReleaseIsTriedAgain(t *testing.T) {
 	}
 }
 
+// hanging is a store that renews when it is told to.
+type hanging struct {
+	*memorystore.Store
+	renews chan struct{}
+}
+
+func (s *hanging) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.Store.Take(ctx, c)
+	d.Issue(s)
+	return d, err
+}
+
+func (s *hanging) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+	if a.Verb == machine.VerbRenew {
+		<-s.renews
+	}
+	return s.Store.Amend(ctx, r, a)
+}
+
+func TestAReleaseWhoseContextEndsDuringARenewalIsMadeAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &hanging{memorystore.New(nil), make(chan struct{})}
+		l := core.Must(core.New(s, core.InFlight(1)))
+		d, _ := l.Allow(t.Context(), "alice", "stream")
+		go func() { _ = l.Renew(context.Background(), d) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Release(ctx, d); err != context.Canceled {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		close(s.renews)
+		time.Sleep(time.Second)
+		if d, _ := l.Allow(t.Context(), "alice", "stream"); !d.Allowed {
+			t.Error("the slot is not free")
+		}
+	})
+}
+
 func TestConcurrentReleasesFreeOneSlot(t *testing.T) {
 	ctx := t.Context()
 	l := core.Must(core.New(memorystore.New(nil), core.InFlight(2)))

@@ -128,13 +128,20 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	}
 	select {
 	case <-r.slots.turn:
-	case <-ctx.Done():
-		return ctx.Err()
+	default:
+		select {
+		case <-r.slots.turn:
+		case <-ctx.Done():
+			if verb == machine.VerbRelease { // as soon as the other call has ended
+				r.releaseLater(context.WithoutCancel(ctx), 0)
+			}
+			return ctx.Err()
+		}
 	}
 	defer func() {
 		if verb == machine.VerbRelease && !r.slots.released && !r.slots.later { // also if the store panics
 			r.slots.later = true
-			r.releaseLater(context.WithoutCancel(ctx))
+			r.releaseLater(context.WithoutCancel(ctx), time.Since(started)-r.slots.since)
 		}
 		r.slots.turn <- struct{}{}
 	}()
@@ -168,8 +175,9 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 	return nil
 }
 
-// releaseLater tries again to release the slots, in the background, until the longest lease has ended.
-func (r *Receipt) releaseLater(ctx context.Context) {
+// releaseLater tries again to release the slots, in the background, until the longest lease has ended. It has begun
+// that long ago.
+func (r *Receipt) releaseLater(ctx context.Context, ago time.Duration) {
 	lease := time.Duration(0)
 	for i := range r.Limits {
 		if l := &r.Limits[i]; l.rule.TakesSlots() {
@@ -179,5 +187,5 @@ func (r *Receipt) releaseLater(ctx context.Context) {
 	later.Try(func() (bool, error) {
 		err := r.amendSlots(ctx, machine.VerbRelease)
 		return err == nil, err
-	}).Again(lease - time.Since(started) + r.slots.since)
+	}).Again(lease - ago)
 }
