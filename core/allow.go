@@ -55,16 +55,15 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 // The limiters must have the same store: see [Limiter.SharesStore]. No two subjects may share a state.
 // Otherwise the error matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
 //
-// In process, and on one Redis server, the decision is one atomic step. A store that cannot decide
-// about the users together, such as a Cluster with their keys in different slots, is first asked to look at
-// all subjects at once. If one refuses, it records that, and no other one is charged. If all have room, they are
-// charged one after the other, the one with the least room first. If one refuses nonetheless, since others
-// have raced for its room, or fails, All gives back what it has charged, as [Limiter.Refund] and
-// [Limiter.Release] do, and the refusal is not recorded. So no limit is exceeded. But until a charge has been
-// given back, other callers may be refused for it. It stays if it cannot be given back, because the process
-// ends for example. With
-// redisstore.Options.Tag a user and their organization are in one slot. If a store can neither decide
-// together nor refund, the error matches ErrConfig.
+// In process, and on one Redis server, the decision is one atomic step. A store that cannot decide about the
+// users together, such as a Cluster with their keys in different slots, is first asked to look at all subjects
+// at once. If one refuses, it records that, and no other one is charged. If all have room, they are charged one
+// after the other, the one with the least room first. If one refuses nonetheless, since others have raced for
+// its room, or fails, All gives back what it has charged, as [Limiter.Refund] and [Limiter.Release] do, and the
+// refusal is not recorded. So no limit is exceeded. But until a charge has been given back, other callers may
+// be refused for it. It stays if it cannot be given back, because the process ends for example. With
+// redisstore.Options.Tag a user and their organization are in one slot. If a store can neither decide together
+// nor refund, the error matches ErrConfig.
 func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	if err = checkSubjects(ctx, subjects); err == nil {
 		err = decide(ctx, machine.Ask{}, subjects, &d)
@@ -170,10 +169,10 @@ func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 // password. If there is less room, the limit is used up, to the last fraction of a unit. A
 // full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
 // nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
-// the charge. If n is less than 1, the error is [ErrCost].
+// the charge. If n is less than 1, the error matches [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
-		return d, ErrCost
+		return d, costError("core: Surcharge: the cost is less than 1")
 	}
 	if err = l.check(ctx, user, action, 1); err != nil {
 		return d, err

@@ -32,29 +32,30 @@ func (u CalendarUnit) known() bool {
 	return slices.Contains(strings.Split(calendarUnits, ", "), string(u))
 }
 
-// CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year
-// of a time zone: 10,000 a month. At the boundary the count starts anew, and up to twice max
-// passes across it. max from 1 to 1,000,000,000. A nil loc is UTC.
+// CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year of a time
+// zone: 10,000 a month. At the boundary the count starts anew, and up to twice max passes across it. max from 1
+// to 1,000,000,000. A nil loc is UTC.
 //
-// loc is from [time.LoadLocation], which needs the time zone database: if the machine may have none,
-// import _ "time/tzdata". Its name is spelled as in the database: Asia//Shanghai is an error. So are
-// [time.Local] and a [time.FixedZone]: other processes cannot load them by their name. For a constant offset use a zone such as Etc/GMT+5, which is five hours behind UTC.
+// loc is from [time.LoadLocation], which needs the time zone database: import _ "time/tzdata" for machines that
+// may have none. Its name is spelled as in the database: Asia//Shanghai is an error. So are [time.Local] and a
+// [time.FixedZone]: other processes cannot load them by their name. For a constant offset use a zone such as
+// Etc/GMT+5, which is five hours behind UTC.
 //
-// If each customer has a zone, make a limiter for each zone, and choose it by the customer: the
-// middleware's Config.Limiter does so, as in examples/quota. A customer who changes the zone starts
-// anew, so let none change it at will.
+// If each customer has a zone, make a limiter for each zone, and choose it by the customer: the middleware's
+// Config.Limiter does so, as in examples/quota. A customer who changes the zone starts anew, so let none change
+// it at will.
 //
-// A day, week, month or year begins at the first instant whose local date is not before its first
-// date. A day may have 23 or 25 hours. Minutes and hours are those of the local clock. An hour that
-// is repeated counts anew.
+// A day, week, month or year begins at the first instant whose local date is not before its first date. A day
+// may have 23 or 25 hours. Minutes and hours are those of the local clock. An hour that is repeated counts
+// anew.
 //
-// The time of day is the store's. If it steps back over a boundary by more than a second, the period
-// after the boundary counts anew.
+// The time of day is the store's. If it steps back over a boundary by more than a second, the period after the
+// boundary counts anew.
 //
-// If two processes have different versions of the database, and so different boundaries, the period that
-// begins last has no more than max. There is one exception, if that period also ends last: up to twice max
-// pass in it if no process with its boundaries decides about the user, a refusal included, between its
-// beginning and the earlier end. A state knows only the ends that it was told.
+// If two processes have different versions of the database, and so different boundaries, the period that begins
+// last has no more than max. There is one exception, if that period also ends last: up to twice max pass in it
+// if no process with its boundaries decides about the user, a refusal included, between its beginning and the
+// earlier end. A state knows only the ends that it was told.
 func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	zone := loc.String()
 	if loc == local && loc != time.UTC {

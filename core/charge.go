@@ -20,7 +20,7 @@ type Charge struct {
 }
 
 // Terms are for authors of stores. They are what a charge has besides: [Charge.With] makes a charge with
-// other terms.
+// other terms. [Charge.Limits], [Charge.Ask], [Charge.Receipt] and [Charge.Next] read them without a copy.
 type Terms struct {
 	Limits []Limit // the enforced ones, the shadow ones, the ban policy's
 
@@ -70,11 +70,13 @@ func (c *Charge) Terms() Terms {
 }
 
 // Limits are those of [Terms]. They must not be changed. Charges of one limiter have the same slice, so equal
-// limits can be found by its address: see [SameLimits].
+// limits can be found by its address: see [Charge.SameLimits].
 func (c *Charge) Limits() []Limit { return c.terms.Limits }
 
-// SameLimits is for authors of stores. It reports whether two charges have their limits of one limiter.
-func SameLimits(a, b []Limit) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+// SameLimits reports whether limits, those of another charge, are of the limiter that has made this one.
+func (c *Charge) SameLimits(limits []Limit) bool {
+	return len(limits) == len(c.Limits()) && (len(limits) == 0 || &limits[0] == &c.Limits()[0])
+}
 
 // Ask is that of [Terms].
 func (c *Charge) Ask() machine.Ask { return c.terms.Ask }
@@ -132,13 +134,10 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision) {
 	rest := entries
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		n := len(o.terms.Limits)
-		if i == 0 {
-			o.commit(&d, i, rest[:n], now, passes)
-		} else {
-			var further Decision
-			o.commit(&further, i, rest[:n], now, passes)
-			d.join(&further)
+		n, one := len(o.terms.Limits), d.begin(i)
+		o.commit(one, rest[:n], now, passes)
+		if i > 0 {
+			d.join(one)
 		}
 		rest = rest[n:]
 	}
@@ -153,9 +152,8 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 }
 
 // commit is Commit for the entries of one subject.
-func (c *Charge) commit(d *Decision, subject int, entries []machine.Entry, now int64, passes bool) {
+func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
 	t := c.terms
-	d.Allowed, d.Source, d.Subject = true, SourceStore, subject
 	var short, limited, banned bool // short: a shadow limit has no room
 	for i := range entries {
 		switch r := &t.Limits[i].rule; {
@@ -186,13 +184,15 @@ func (c *Charge) commit(d *Decision, subject int, entries []machine.Entry, now i
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
-	rest, further := readings, Decision{}
+	rest := readings
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		alone := d.subject(i, &further)
+		one := d.begin(i)
 		for j := range o.terms.Limits {
-			alone.add(o, j, &rest[j])
+			one.add(o, j, &rest[j])
 		}
-		d.join(&further)
+		if i > 0 {
+			d.join(one)
+		}
 		rest = rest[len(o.terms.Limits):]
 	}
 	if c.keeps() {
@@ -201,19 +201,19 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	return d
 }
 
-// subject begins the decision about the i-th subject: in d, or if it is not the first in further.
-func (d *Decision) subject(i int, further *Decision) *Decision {
+// begin begins the decision about the i-th subject: in d, or if it is not the first in another one.
+func (d *Decision) begin(i int) *Decision {
 	if i > 0 {
-		d = further
+		d = new(Decision)
 	}
-	*d = Decision{Allowed: true, Source: SourceStore, Subject: i}
+	d.Allowed, d.Source, d.Subject = true, SourceStore, i
 	return d
 }
 
-// join makes d that about a further subject if there is one that binds.
-func (d *Decision) join(further *Decision) {
-	if further.Subject > 0 && further.claim().binds(d.claim()) {
-		*d = *further
+// join makes d the decision about one more subject, if that binds.
+func (d *Decision) join(one *Decision) {
+	if one.claim().binds(d.claim()) {
+		*d = *one
 	}
 }
 

@@ -31,10 +31,11 @@ type Decision struct {
 	// a slot that is released ends it sooner. If another limit refuses too, it is the other limit's: the
 	// slots may be taken for longer.
 	//
-	// It can be too long after the clock stepped back or the time of day was set, for [ReasonFull], for a Peek by a
-	// limiter with a smaller max on a shared window, and with [SourceCache]. With [SourceLease] it is the time until
-	// the process may ask Redis again, usually at most 27.5 ms, or what is left of the wait that Redis has told. It can
-	// be too short if a cost is above a bucket's Initial and the bucket is forgotten meanwhile.
+	// It can be too long after the clock stepped back or the time of day was set, for [ReasonFull], for a Peek
+	// by a limiter with a smaller max on a shared window, and with [SourceCache]. With [SourceLease] it is the
+	// time until the process may ask Redis again, usually at most 27.5 ms, or what is left of the wait that
+	// Redis has told. It can be too short if a cost is above a bucket's Initial and the bucket is forgotten
+	// meanwhile.
 	RetryAfter time.Duration
 
 	// ResetAfter is the time until the binding limit has its full quota again. See

@@ -97,7 +97,7 @@ func (s *divide) shares(t *terms) (*shares, error) {
 		return last, nil
 	}
 	charge := *t
-	if last != nil && SameLimits(last.of.Limits, t.Limits) {
+	if last != nil && (&Charge{terms: last.of}).SameLimits(t.Limits) {
 		charge.Limits = last.charge.Limits
 	} else {
 		charge.Limits = slices.Clone(t.Limits)
@@ -125,8 +125,8 @@ func (l *Limit) toShare(n int) bool {
 		return false
 	}
 	identity := l.identity
-	l.mods &^= modLeased
-	l.leased = 0
+	l.mods &^= modPrepay
+	l.prepay = 0
 	l.max = ceil(l.max, n)
 	l.rate.d *= time.Duration(n)
 	if l.initial > 0 {

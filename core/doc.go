@@ -23,23 +23,32 @@
 //
 //   - Limit a route: nethttp.Limit, ginlimit.Limit, echolimit.Limit, or in one line nethttp.PerIP.
 //     Programs: examples/nethttp, chi, gin, echo and echo5.
-//   - By user and address: keyfuncs.First takes the user, or else the address. nethttp.LimitAll limits by
-//     both.
-//   - Several limits: give them all to [New]. All must have room. See the example of [New].
-//   - A login: nethttp.Config.OnlyFailures, or [OnlyFailures]. Package keyfuncs has the recipe under
-//     "Logins".
-//   - Streams and sockets: [InFlight] counts actions in progress. Programs: examples/llmproxy,
-//     examples/websocket.
-//   - Plans and months: package plans has the limits of plans in a document, [CalendarWindow] is a monthly
-//     quota. Program: examples/quota.
-//   - A cost known later: [Limiter.Settle] replaces an estimate, [Limiter.Refund] gives back. Program:
-//     examples/llmproxy.
-//   - Wait for a turn: [Limiter.Wait], nethttp.Config.MaxWait, and package nethttp/roundtripper for calls
-//     to other servers.
-//   - A worker that keeps to a rate: [Limiter.WaitN] before each call. Program: examples/worker.
+//   - Make a [Limiter]: [New], of one [Limit] or several, which all must have room. [Must] is for numbers in the
+//     code. [Limiter.With] adds an [Option], and [Limiter.Limits] lists the limits. Mistakes are [ErrConfig].
+//   - Ask: [Limiter.Allow] and [Limiter.AllowN] charge, [Limiter.Peek] looks. The [Decision] has a [Reason], a
+//     [Source], and a RetryAfter that may be [Never]. Mistakes are [ErrNoUser], [ErrNoAction] and [ErrCost].
+//   - Show what is left: [Limiter.Status] returns a [Status], with the [LimitStatus] of each limit and the
+//     [BanStatus]. [Limiter.Reset] deletes it.
+//   - By user and address: keyfuncs.First takes the user, or else the address. nethttp.LimitAll limits by both.
+//   - A user and their organization: [Limiter.For] makes a [Subject] of each, for [All], [PeekAll] and [WaitAll],
+//     if the limiters share a store ([Limiter.SharesStore]). For routes there is nethttp.LimitAll.
+//   - A login: nethttp.Config.OnlyFailures, or [OnlyFailures] and [Limiter.Surcharge]. Package keyfuncs has the
+//     recipe under "Logins".
+//   - Streams and sockets: [InFlight] counts actions in progress, with [Limiter.Release], [Limiter.Renew],
+//     [Limiter.Lease] and [ErrLeaseEnded]. Programs: examples/llmproxy, examples/websocket.
+//   - Plans and months: package plans has the limits of plans in a document. [CalendarWindow] is a quota of a
+//     [CalendarUnit]. [ParseLimit] reads a limit from text. Program: examples/quota.
+//   - A cost known later: [Limiter.Settle] replaces an estimate. [Limiter.Refund] and [Limiter.RefundN] give back.
+//     They need a [Refundable] limiter: see [ErrNoReceipt]. Program: examples/llmproxy.
+//   - Wait for a turn: [Limiter.Wait] and [Limiter.WaitN], which return [ErrRefused] if none comes in time,
+//     nethttp.Config.MaxWait, and package nethttp/roundtripper for calls to other servers. Program:
+//     examples/worker.
 //   - Several processes: package redisstore inside [Fallback]. See "When the store fails".
-//   - Ban users who keep trying: [BanPolicy], or [Limiter.Ban] by hand. Program: examples/admin.
-//   - A dry run: [Limit.Shadow] beside the limits in force. On yesterday's traffic: examples/replay.
+//   - Ban users who keep trying: [BanPolicy], or by hand [Limiter.Ban] and [Limiter.Unban], which need one:
+//     [ErrNoBanPolicy]. Program: examples/admin.
+//   - A dry run: [Limit.Shadow] beside the limits in force, or [Shadow] around the store. On yesterday's traffic:
+//     examples/replay.
+//   - See decisions: package metrics counts them. [Observe] calls a function with each [Observation].
 //   - Tests: testing/synctest moves the clock of a memorystore. For Redis see examples/migrate.
 //
 // # Which limit
@@ -54,10 +63,10 @@
 //	Throttle       a Funnel with the arguments of redis-cell's CL.THROTTLE
 //	InFlight       at most n actions at the same time
 //
-// Start with [SlidingWindow] for what people do, with [Funnel] for traffic that comes in bursts and should
-// flow at a rate, and with [FixedWindow] for large daily quotas. FixedWindow(1, 24*time.Hour) lets a job
-// run once in 24 hours. [Limit.PerUser] counts all of a user's actions together. The program
-// examples/compare draws each limit's answers to the same traffic.
+// Start with [SlidingWindow] for what people do, with [Funnel] for traffic that comes in bursts and should flow
+// at a rate, and with [FixedWindow] for large daily quotas. A [Rate] is [Per] or [Every]. FixedWindow(1,
+// 24*time.Hour) lets a job run once in 24 hours. [Limit.PerUser] counts all of a user's actions together. The
+// program examples/compare draws each limit's answers to the same traffic.
 //
 // # Common mistakes
 //
@@ -77,15 +86,15 @@
 //
 // # Exactness
 //
-// Times and states are whole microseconds and exact fractions on the store's own clock. A window is
-// half-open: an action made at t counts while now < t+period. On one store that keeps its states, a
-// limiter never admits more than its limits.
+// Times and states are whole microseconds and exact fractions on the store's own clock. A window is half-open:
+// an action made at t counts while now < t+period. On one store that keeps its states, a limiter never admits
+// more than its limits.
 //
-// RetryAfter is exact: at that instant the action passes if nothing else is charged, and a microsecond
-// earlier it does not. [Decision] lists the exceptions.
+// RetryAfter is exact: at that instant the action passes if nothing else is charged, and a microsecond earlier
+// it does not. [Decision] lists the exceptions.
 //
-// A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other refusal writes
-// nothing either, except:
+// A Peek, a Status, an AllowN of 0 and a refusal with [Never] write nothing. Any other refusal writes nothing
+// either, except:
 //
 //   - ElasticWindow and CountRefused record what they themselves refuse
 //   - a BanPolicy counts refusals
@@ -93,30 +102,25 @@
 //   - the first action after the clock stepped back moves a state from the future to now
 //
 // So no user is locked out for longer than one full period, and a second more with redisstore or a
-// CalendarWindow. Only a ban, an ElasticWindow, CountRefused, a turn that Wait has reserved and a debt
-// that Settle has left may last longer.
+// CalendarWindow. Only a ban, an ElasticWindow, CountRefused, a turn that Wait has reserved and a debt that
+// Settle has left may last longer.
 //
 // # Plans and changed numbers
 //
-// A window's state belongs to the user, the action, the kind, the period and the name; that of a calendar
-// window also to the time zone, and that of a leased limit or of InFlight to the lease. A window with
-// another max reads the same history, so a change of plan or of numbers loses nothing. A window with
-// another period starts empty.
+// [Limit] says what identifies a state. A window with another max reads the same history, so a change of plan
+// or of numbers loses nothing. A window with another period starts empty, and a funnel or bucket with other
+// numbers starts with its full quota. So one change of plan gives at most one extra quota. For plans that a
+// user can change at will, use windows of one period.
 //
-// The state of a funnel or bucket belongs to its numbers too. A funnel with other numbers is another
-// funnel, which starts with its full quota. So one change of plan gives at most one extra quota. For plans
-// that a user can change at will, use windows of one period.
+// A plan without a limit can still count: give it a window of the other plans' kind and period with the highest
+// max. See the example "UnlimitedPlan".
 //
-// A plan without a limit can still count: give it a window of the other plans' kind and period with the
-// highest max. See the example "UnlimitedPlan".
-//
-// Two limiters with equal limits on one store share their state. That is how replicas work. [ParseLimit]
-// reads a limit from text, in the words of the constructors.
+// Two limiters with equal limits on one store share their state. That is how replicas work.
 //
 // # Costs known at the end
 //
-// [Limiter.Settle] gives back the difference between the estimate and the real cost, or charges it in
-// full. What does not fit is a debt of up to one quota, and the user is refused until it is paid off:
+// [Limiter.Settle] gives back the difference between the estimate and the real cost, or charges it in full.
+// What does not fit is a debt of up to one quota, and the user is refused until it is paid off:
 //
 //	TokenBucket, Funnel, Throttle  at the rate, so in the long run no user exceeds the rate
 //	SlidingWindow, MovingWindow    as the units leave the window: a period has at most two quotas, one of
@@ -126,22 +130,11 @@
 //
 // [Limiter.Surcharge] charges for something that was never estimated, as far as there is room.
 //
-// # Several subjects
-//
-// [All] decides about several users, actions and limiters at once, all or none:
-//
-//	d, err := core.All(ctx, perUser.For("alice", "post"), perOrg.For("7", "org-post"))
-//
-// Users and organizations need different actions, because their ids may be equal. If one subject refuses,
-// none is charged, and d.Subject is the index of the one that binds. memorystore and one Redis server decide
-// in one atomic step. So does a Cluster or Ring if redisstore.Options.Tag is the same for all users.
-// Otherwise the subjects are asked one after the other, and what was charged is given back if one refuses:
-// no limit is exceeded, but until then other callers may be refused.
-//
 // # Stores and decorators
 //
-// memorystore keeps states in process memory, redisstore shares them between processes.
-// A decorator is a store that wraps a store. Read nested decorators from the outside in:
+// memorystore keeps states in process memory, redisstore shares them between processes. A decorator is a store
+// that wraps a store: [Fallback], [FailOpen], [Divide], [Shadow] and [Observe]. Read nested decorators from the
+// outside in:
 //
 //	core.Observe(                      // sees every decision, of both stores
 //		core.Fallback(                 // asks the second store if the first has no answer
@@ -151,9 +144,9 @@
 //
 // # When the store fails
 //
-// A store that fails returns an error, and the middleware answers 503. [FailOpen] and
-// [Fallback] return a decision instead. With n processes, a user may do at most this within
-// a window's period, or at once from a funnel:
+// A store that fails returns an error, and the middleware answers 503. [FailOpen] and [Fallback] return a
+// decision instead. With n processes, a user may do at most this within a window's period, or at once from a
+// funnel:
 //
 //	redisstore                          the limit
 //	FailOpen(redisstore)                anything, while Redis has no answer
@@ -162,11 +155,7 @@
 //	Fallback(redisstore,                the limit while Redis has no answer, twice the limit before,
 //	    Divide(memorystore, n))         during and after the outage together; shares are rounded up
 //
-// Each time Redis loses its data, add the limit once more. A call that timed out may have been charged in
-// Redis, and is decided elsewhere too: Redis may then refuse earlier, but never later.
-//
-// FailOpen, Fallback and Shadow stop asking a store that has failed three times in a row. Then one call
-// every 250 ms probes the store.
+// Each time Redis loses its data, add the limit once more. [FailOpen] says when a store counts as failed.
 //
 // # Codes in the log
 //
@@ -186,10 +175,9 @@
 //
 // # For authors of stores
 //
-// Of this package, only a store or a decorator needs [Store], [Charge], [Terms], [Receipt], [Accepter], [Amender],
-// [Unwrapper], [WaitWatcher], [SameLimits], Decision.Issue and Decision.Receipt, Limit.Rule and
-// Limit.IsPerUser. [Store] says what a store does: it calls Charge.Check and Charge.Commit on the states that it
-// keeps, or Charge.Answer if it decides elsewhere, as in Lua. [Receipt] amends them. Package core/machine
-// has the states, and the other optional methods of stores. Package core/storetest tests an implementation.
-// The program examples/blobstore is a complete store.
+// Only a store or a decorator needs these names: [Store], [Charge], [Terms], [Receipt], [Accepter], [Amender],
+// [Unwrapper], [WaitWatcher], [Stores], [ErrKey], Decision.Issue, Decision.Receipt and Limit.Rule. [Store] says
+// what a store does: it calls Charge.Check and Charge.Commit on the states that it keeps, or Charge.Answer if
+// it decides elsewhere, as in Lua. Package core/machine has the states, and the other optional methods of
+// stores. Package core/storetest tests an implementation. The program examples/blobstore is a complete store.
 package core

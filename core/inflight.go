@@ -41,7 +41,7 @@ func InFlight(n int) Limit {
 // from 1 ms to 365 days, in whole microseconds. [Limit.Leased] is for the other limits: it lets a
 // process take units in advance.
 func (l Limit) Lease(d time.Duration) Limit {
-	l.mods |= modSlotLease
+	l.mods |= modLease
 	if l.kind == machine.KindInFlight {
 		l.period = d
 	}

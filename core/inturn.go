@@ -80,10 +80,8 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		decisions[i] = d
 	}
 	d := decisions[0]
-	for _, further := range decisions[1:] {
-		if further.claim().binds(d.claim()) {
-			d = further
-		}
+	for i := range decisions[1:] {
+		d.join(&decisions[i+1])
 	}
 	d.receipt = nil
 	if c.terms.Receipt {

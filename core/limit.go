@@ -33,7 +33,7 @@ type Limit struct {
 	rate     Rate // of a bucket or funnel
 	initial  int
 	forget   time.Duration // of a bucket with Initial, as given or by default
-	leased   time.Duration
+	prepay   time.Duration
 	name     string
 
 	// These are derived from the above, but for the rule's Shadow and PerUser.
@@ -48,8 +48,8 @@ const (
 	modInitial
 	modForget
 	modName
-	modSlotLease
-	modLeased
+	modLease
+	modPrepay
 	modFailures
 )
 
@@ -72,8 +72,8 @@ func (l Limit) derived() Limit {
 	identity := l.kind.String() + l.shape.identity(&l)
 	l.tighten()
 	l.rule.Failures = l.mods&modFailures != 0
-	if l.mods&modLeased != 0 {
-		identity += "/" + ascii(shortest(l.leased))
+	if l.mods&modPrepay != 0 {
+		identity += "/" + ascii(shortest(l.prepay))
 	}
 	if shadow {
 		identity = "shadow:" + identity
@@ -183,7 +183,8 @@ const (
 	maxPeriod = 365 * 24 * time.Hour
 )
 
-// ErrConfig matches every error of [New] and [Limiter.With].
+// ErrConfig matches the errors of a configuration: those of [New], [Limiter.With] and [ParseLimit], those of [All]
+// for subjects that it cannot decide together, and that of a zero Limiter.
 var ErrConfig = errors.New("core: bad configuration")
 
 type configError string
@@ -215,12 +216,12 @@ func (l *Limit) validate() error {
 	switch {
 	case l.mods&modRefused != 0 && l.kind != machine.KindSlidingRefused:
 		return bad("CountRefused applies to SlidingWindow only")
-	case l.mods&modSlotLease != 0 && l.kind != machine.KindInFlight:
+	case l.mods&modLease != 0 && l.kind != machine.KindInFlight:
 		return bad("Lease applies to InFlight only")
 	case l.mods&modName != 0 && !validName(l.name):
 		return bad("a name is 1 to 64 letters, digits, dots, underscores or dashes")
 	}
-	return cmp.Or(l.validateInitial(bad), l.validateLeased(bad))
+	return cmp.Or(l.validateInitial(bad), l.validatePrepay(bad))
 }
 
 func validatePeriod(what string, d time.Duration, bad badValue) error {

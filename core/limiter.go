@@ -222,7 +222,7 @@ func (l *Limiter) check(ctx context.Context, user, action string, cost int) erro
 // mostUnits is the highest cost of a MovingWindow, which writes each unit. Redis takes some 20 ms for so many.
 const mostUnits = 1_000_000
 
-var errLargeCost error = costError("core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel")
+const errLargeCost costError = "core: a cost above 1,000,000 of a MovingWindow would delay all users; split it, or use FixedWindow, TokenBucket or Funnel"
 
 // A costError matches [ErrCost].
 type costError string

@@ -117,19 +117,18 @@ func (meter) validate(l *Limit, bad badValue) error {
 	case l.rate.n < 1 || l.rate.n > maxRate:
 		return bad("the rate's count %d is not within 1 to %d", l.rate.n, maxRate)
 	}
-	if err := validatePeriod("the rate's period", l.rate.d, bad); err != nil {
-		return err
+	err := validatePeriod("the rate's period", l.rate.d, bad)
+	if err == nil && tooSlow(l) {
+		err = bad("the whole capacity takes %d years to drain or fill, and 100 years is the most; raise the rate or lower the capacity", l.rule.Burst.Whole/int64(maxPeriod/time.Microsecond))
 	}
-	if tooSlow(l) {
-		return bad("the whole capacity takes %d years to drain or fill, and 100 years is the most; raise the rate or lower the capacity", l.rule.Burst.Whole/int64(maxPeriod/time.Microsecond))
-	}
-	return nil
+	return err
 }
 
 // tooSlow reports whether a full meter takes longer to drain than is allowed.
 func tooSlow(l *Limit) bool { return l.rule.Burst.Ceil() > maxDrain.Microseconds() }
 
-// compile leaves the rule of numbers that are out of bounds uncompiled; validate names them.
+// compile leaves the rule of numbers that are out of bounds uncompiled; validate names them. The period of a
+// share of Divide may be longer than validate allows.
 func (meter) compile(l *Limit) {
 	l.rule = machine.Rule{Kind: l.kind}
 	if l.max < 1 || l.max > l.kind.Most() || l.rate.n < 1 || l.rate.n > maxRate || l.rate.d < minPeriod || l.rate.d > maxDrain {

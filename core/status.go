@@ -66,7 +66,7 @@ func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, re
 // takes one limit only, and leaves no readings.
 func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 	if readings == nil {
-		return Status{Limits: []LimitStatus{{l.limits[0], d.Remaining, d.RetryAfter, d.ResetAfter, d.Limit - d.Remaining, 0}}}
+		return Status{Limits: []LimitStatus{{Limit: l.limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}
 	}
 	s.Limits = make([]LimitStatus, 0, len(l.limits))
 	for i := range readings {
@@ -79,7 +79,7 @@ func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
 			continue
 		}
 		s.Limits = append(s.Limits, LimitStatus{
-			*x, int(x.rule.Remaining(v)), x.retryAfter(v, 1), micros(v.Rest.Ceil()), int(x.rule.Used(v)), micros(v.Ends),
+			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: x.retryAfter(v, 1), ResetAfter: micros(v.Rest.Ceil()), EndsAfter: micros(v.Ends),
 		})
 	}
 	return s

@@ -35,9 +35,20 @@ import (
 // An error that concerns only the keys of one charge must match [ErrKey]. Otherwise [Fallback]
 // counts it as a failure of the store. If its server may hang, a store needs a timeout: see [FailOpen].
 //
-// More methods are optional: [Accepter], [Amender], and in package machine [machine.Dated], [machine.Joiner],
-// [machine.Partitioned], [machine.Sized], [machine.Leaser] and [machine.Breaker]. A decorator has [Unwrapper], and
-// may have [WaitWatcher]. A line such as this one makes the compiler check their signatures:
+// More methods are optional. Of a decorator with [Unwrapper] the wrapped store is asked too:
+//
+//	interface            who asks                            without it
+//	Accepter             New, Limiter.With                   the store serves any limiter
+//	Amender              Refund, Settle, Release, Renew      there are no receipts, and New refuses InFlight
+//	machine.Dated        New                                 New refuses a CalendarWindow
+//	machine.Joiner       All, WaitAll                        subjects are asked one after the other
+//	machine.Partitioned  Fallback, FailOpen, Shadow          if a part fails, all of the store counts as failed
+//	machine.Sized        Fallback, package metrics           the store may fail, and its answers are timed
+//	machine.Leaser       package metrics                     units of leased limits are not counted
+//	machine.Breaker      Observe, package metrics            calls that fail say whether the store is down
+//	WaitWatcher          Wait, WaitN, WaitAll                nobody is told of their calls
+//
+// A line such as this one makes the compiler check their signatures:
 //
 //	var _ core.Amender = (*Store)(nil)
 //

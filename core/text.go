@@ -27,8 +27,8 @@ func (l Limit) String() string {
 	modifier(l.mods&modRefused != 0, ".CountRefused()")
 	modifier(l.mods&modInitial != 0, ".Initial(%d)", l.initial)
 	modifier(l.mods&modForget != 0, ".ForgetAfter(%s)", shortest(l.forget))
-	modifier(l.mods&modSlotLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
-	modifier(l.mods&modLeased != 0, ".Leased(%s)", shortest(l.leased))
+	modifier(l.mods&modLease != 0 && l.kind == machine.KindInFlight, ".Lease(%s)", shortest(l.period)) // no other kind has kept it
+	modifier(l.mods&modPrepay != 0, ".Leased(%s)", shortest(l.prepay))
 	modifier(l.mods&modName != 0, ".Named(%.65q)", l.name)
 	modifier(l.rule.PerUser, ".PerUser()")
 	modifier(l.rule.Shadow, ".Shadow()")

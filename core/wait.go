@@ -92,7 +92,7 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 type queueKey struct {
 	queues       *waitQueues
 	user, action string
-	policy       *machine.BanRule
+	ban          *machine.BanRule
 	and          any // the queueKey of the further subjects, or nil
 }
 
@@ -103,7 +103,7 @@ func keyOf(subjects []Subject) any {
 	s := &subjects[0]
 	k := queueKey{queues: s.limiter.waitQueues, user: s.user, action: s.action, and: keyOf(subjects[1:])}
 	if ban := s.limiter.ban(); ban != nil {
-		k.policy = ban[0].rule.Ban
+		k.ban = ban[0].rule.Ban
 	}
 	return k
 }
@@ -201,9 +201,9 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	}
 }
 
-// rarer is for a waiter that asks for a turn that other processes take again and again. It pauses for this part of
-// the time for which it has asked: after a minute for about 4 s, and after an hour for 4 minutes. So many processes that
-// wait for a busy limit do not load the store.
+// rarer is for a waiter that asks for a turn that other processes take again and again. It pauses for this part
+// of the time for which it has asked: after a minute for about 4 s, and after an hour for 4 minutes. So many
+// processes that wait for a busy limit do not load the store.
 const rarer = 16
 
 // slotEvery is how often the first waiter asks for a slot that another process may have released.

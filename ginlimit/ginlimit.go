@@ -80,9 +80,9 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action key
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost or OnlyFailures, c.Writer and the
-// Body of c.Request are wrapped. Both get the status that was sent, or if none was, the one last
-// set on c.Writer when the handlers after this one have returned. Early hints count as 200.
+// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost or OnlyFailures,
+// c.Writer and the Body of c.Request are wrapped. Both get the status that was sent, or if none was, the one
+// last set on c.Writer when the handlers after this one have returned. Early hints count as 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
 	Limiter          func(*gin.Context) (*core.Limiter, error)

@@ -19,7 +19,7 @@ func warn(code, text string, args ...any) {
 
 var (
 	unchecked atomic.Bool  // whether lookForHeaders has warned
-	looked    atomic.Int32 // at how many requests it has looked, up to manyMisses
+	looked    atomic.Int32 // at how many requests it has looked, up to manyLooks
 	misread   atomic.Bool  // whether warnAddress has warned
 )
 
@@ -33,13 +33,16 @@ func warnAddress(name string) {
 	}
 }
 
+// manyLooks is how many requests lookForHeaders looks at before it leaves most out.
+const manyLooks = 1000
+
 // lookForHeaders warns once if the request has a header with a client's address. After many
 // requests without one it looks at one in 64, so that a right setup does not pay for it.
 func lookForHeaders(r *http.Request) {
 	if unchecked.Load() {
 		return
 	}
-	if looked.Load() < manyMisses {
+	if looked.Load() < manyLooks {
 		looked.Add(1)
 	} else if rand.Uint32N(64) > 0 {
 		return

@@ -1,5 +1,5 @@
-// Package nethttp limits net/http handlers, and every framework that takes a
-// func(http.Handler) http.Handler, such as chi, alice and gorilla.
+// Package nethttp limits net/http handlers, and every framework that takes a func(http.Handler) http.Handler,
+// such as chi, alice and gorilla.
 //
 //	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
 //	user := keyfuncs.Header("X-User-ID") // better: keyfuncs.ContextValue, set by your login
@@ -8,15 +8,15 @@
 //	mux.Handle("POST /posts/{id}/replies",
 //		nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
 //
-// Every route says who acts and what they do; there is no default. [Limit] is the
-// short form, [Config] the long form. [Allow] limits an action that only the handler knows. Package
-// nethttp/roundtripper limits the calls that a program makes to other servers.
+// Every route says who acts and what they do; there is no default. [Limit] is the short form, [Config] the long
+// form. [Allow] limits an action that only the handler knows. Package nethttp/roundtripper limits the calls
+// that a program makes to other servers.
 //
 // # Responses
 //
-// If a limit has decided a request, the response has these headers, whatever its status. Two
-// responses lack them: the 503 of an http.TimeoutHandler outside the limit, and what a handler
-// writes to a hijacked connection. The headers describe the tightest limit:
+// If a limit has decided a request, the response has these headers, whatever its status. Two responses lack
+// them: the 503 of an http.TimeoutHandler outside the limit, and what a handler writes to a hijacked
+// connection. The headers describe the tightest limit:
 //
 //	X-RateLimit-Limit        its max or capacity
 //	X-RateLimit-Remaining    how many units would still pass
@@ -33,25 +33,23 @@
 //	400     the request does not say who, what or how much   none from this limit
 //	500     a key, Cost, Limiter or Skip function failed     none from this limit
 //
-// The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy) and
-// too many requests at the same time (see core.InFlight) from other limits. Cache-Control is
-// no-store. Config.Headers chooses other headers: RateLimit and RateLimit-Policy of an [IETF draft],
-// 11 at present, or none.
+// The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy) and too many
+// requests at the same time (see core.InFlight) from other limits. Cache-Control is no-store. Config.Headers
+// chooses other headers: RateLimit and RateLimit-Policy of an [IETF draft], 11 at present, or none.
 //
-// If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example
-// that nothing remains. With [core.Limit.Shadow] they show the enforced limits.
+// If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example that nothing
+// remains. With [core.Limit.Shadow] they show the enforced limits.
 //
-// CORS preflights pass uncounted, and every client can send one. So mount a limit on
-// patterns with a method, or set Config.CountPreflights.
+// CORS preflights pass uncounted, and every client can send one. So mount a limit on patterns with a method, or
+// set Config.CountPreflights.
 //
-// If several Limits surround one handler, the headers show the tightest decision. One limiter
-// with several limits is better, because it charges all of them or none. Limits on different
-// kinds of users, such as ids and addresses, need different actions: see "By user and by address"
-// in package keyfuncs.
+// If several Limits surround one handler, the headers show the tightest decision. One limiter with several
+// limits is better, because it charges all of them or none. Limits on different kinds of users, such as ids and
+// addresses, need different actions: see "By user and by address" in package keyfuncs.
 //
-// The log has a 503, a 500, a FinalCost that cannot be charged and a slot that cannot be renewed or
-// released, each at most once a minute, and keyfuncs.ErrNoRoute once. It has no 400, and no 503 of a
-// client that has disconnected.
+// The log has a 503, a 500, a FinalCost that cannot be charged and a slot that cannot be renewed or released,
+// each at most once a minute, and keyfuncs.ErrNoRoute once. It has no 400, and no 503 of a client that has
+// disconnected.
 //
 // # A user and their organization
 //
@@ -68,11 +66,39 @@
 //
 // # Costs known at the end
 //
-// If only the handler knows what its request has cost, such as the tokens of a language model or the rows
-// of an export, it calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt:
-// the user is refused until it is paid off. Config.FinalCost is for a cost that the status tells, such as
-// nothing for a request that the server could not serve. It is charged as far as there is room. For logins
-// there is Config.OnlyFailures. The program examples/llmproxy settles streams.
+// If only the handler knows what its request has cost, such as the tokens of a language model or the rows of an
+// export, it calls [Settle], behind a Limit with Config.Settle. What exceeds the quota is then debt: the user
+// is refused until it is paid off. The program examples/llmproxy settles streams. Config.FinalCost is for a
+// cost that the status tells, such as nothing for a request that the server could not serve. The headers show
+// the decision on entry. The slots of [core.InFlight] are released in any case.
+//
+// Nothing is refunded to a client that has disconnected, if reading the request's body failed or was given up,
+// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise, the status is 500 unless
+// the response had begun. If the handler took over the connection (http.Hijacker), if FinalCost panics or
+// returns a negative cost, or if the store fails, the cost charged on entry stays.
+//
+// Some final costs let a client send requests without limit. If 304 costs nothing, it sends If-None-Match. If
+// 4xx costs nothing, it sends invalid requests. If 5xx costs nothing, it sends requests that make the handler
+// fail.
+//
+// With a FinalCost or OnlyFailures the handler's ResponseWriter and the request's Body are wrapped. The wrapper
+// has the method Hijack over HTTP/2 too, where it fails. Mount http.MaxBytesHandler inside: ParseForm does not
+// find it outside, and refuses forms of more than 10 MB. Inside, it cannot close the connection, and the server
+// may read up to 256 KB more of a body that is too large. Mount http.TimeoutHandler inside too: if it is
+// outside, the client gets 503, but the function gets the status that the handler writes later.
+//
+// # Only failures
+//
+// With Config.OnlyFailures a request passes if the limits have room for it, and is charged only if it has
+// failed. So n failures lock, one after the other or at the same time, and right attempts never count. With a
+// FinalCost right ones at the same time would use up the limit until they have been checked.
+//
+// At most n attempts of a user and action are in progress at a time: of wrong ones that come together fewer
+// than 2n reach the handler. Any other is answered 429 with Retry-After: 1, and counts towards no ban. With
+// MaxWait it waits for its turn.
+//
+// If the client has disconnected before the handler has answered, the request has failed. If the handler takes
+// over the connection, or OnlyFailures panics, it has not.
 //
 // # Requests at the same time
 //
@@ -82,26 +108,26 @@
 //	mux.Handle("POST /v1/chat/completions",
 //		nethttp.Limit(streams, user, keyfuncs.Action("completion"))(proxy))
 //
-// A request has its slot until the handler returns or panics, even if the client has disconnected by
-// then. A handler that takes over the connection (http.Hijacker) and returns calls [Hold], or its slot is
-// free while the connection is still open: see the program examples/websocket. So does the handler inside an
+// A request has its slot until the handler returns or panics, even if the client has disconnected by then. A
+// handler that takes over the connection (http.Hijacker) and returns calls [Hold], or its slot is free while
+// the connection is still open: see the program examples/websocket. So does the handler inside an
 // http.TimeoutHandler, which returns at its timeout while that handler is still running.
 //
 // The slot is renewed until then, and released before the server ends the response, which waits for the store,
-// at most for its timeout. So a client that sends one request after the other needs one slot. If the store fails,
-// both are tried again until the lease ends. If the process dies, the slot is free when its lease ends.
+// at most for its timeout. So a client that sends one request after the other needs one slot. If the store
+// fails, both are tried again until the lease ends. If the process dies, the slot is free when its lease ends.
 //
-// A request may enter a limit again: the middleware is mounted twice, or a handler has the mux or the
-// framework serve its request again (HandleContext of Gin, the router of Echo). Such a request keeps its one
-// slot, and neither waits for it nor is refused by it. Rate limits charge each pass, and the log says
-// charged-twice. A handler that makes a new request without the request's context takes another slot.
+// A request may enter a limit again: the middleware is mounted twice, or a handler has the mux or the framework
+// serve its request again (HandleContext of Gin, the router of Echo). Such a request keeps its one slot, and
+// neither waits for it nor is refused by it. Rate limits charge each pass, and the log says charged-twice. A
+// handler that makes a new request without the request's context takes another slot.
 //
-// A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits: InFlight
-// without a Cost outside, and the rate limit inside. FinalCost and Settle change the charges of rate
-// limits only. With Config.MaxWait a request waits for a slot to be released.
+// A cost of n takes n slots. So if Config.Cost counts tokens or bytes, mount two Limits: InFlight without a
+// Cost outside, and the rate limit inside. FinalCost and Settle change the charges of rate limits only. With
+// Config.MaxWait a request waits for a slot to be released.
 //
-// Retry-After is 1, because nobody knows when a slot will be released. If a rate limit refuses too, it is
-// that limit's. An IETF policy of InFlight has qu="concurrent-requests" in place of w.
+// Retry-After is 1, because nobody knows when a slot will be released. If a rate limit refuses too, it is that
+// limit's. An IETF policy of InFlight has qu="concurrent-requests" in place of w.
 //
 // # Where to mount it
 //
@@ -128,8 +154,8 @@
 // still sending may see a reset in place of the 429. A client that sends Expect: 100-continue, or uses HTTP/2,
 // reads the answer first.
 //
-// If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client
-// gets both. Delete the backend's headers in ModifyResponse:
+// If a backend behind a httputil.ReverseProxy sends rate limit headers too, the client gets both. Delete the
+// backend's headers in ModifyResponse:
 //
 //	for _, name := range nethttp.ExposedHeaders() {
 //		if name != "Retry-After" {
@@ -139,8 +165,8 @@
 //
 // # Warnings
 //
-// Some mistakes make a limit ineffective, or make all users share it, without an error. Each is logged once
-// to slog.Default() with a code, in words that say what to do. Those of this package, ginlimit and echolimit:
+// Some mistakes make a limit ineffective, or make all users share it, without an error. Each is logged once to
+// slog.Default() with a code, in words that say what to do. Those of this package, ginlimit and echolimit:
 //
 //	never-a-user     The first 100 requests had no user that could be read (1,000 for an optional subject).
 //	                 The error says why. Mount the limit inside the login.

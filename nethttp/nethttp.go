@@ -81,23 +81,9 @@ type Config struct {
 	// a request waits only if more places are free than its user and action have.
 	MaxWaiting int
 
-	// FinalCost returns the final cost of a request that passed, by the status of its
-	// response. The difference to the cost charged on entry is refunded or charged. The
-	// headers show the decision on entry.
-	//
-	// Nothing is refunded to a client that has disconnected, if reading the request's body failed or
-	// was given up, or if the handler panics with http.ErrAbortHandler. If the handler panics
-	// otherwise, the status is 500 unless the response had begun. If the handler took over the
-	// connection (http.Hijacker), if FinalCost panics or returns a negative cost, or if the store
-	// fails, the cost charged on entry stays. The limiter need not be Refundable.
-	//
-	// With a FinalCost the handler's ResponseWriter and the request's Body are wrapped. The
-	// wrapper has the method Hijack over HTTP/2 too, where it fails. Mount
-	// http.MaxBytesHandler inside: ParseForm does not find it outside, and refuses forms of
-	// more than 10 MB. Inside, it cannot close the connection, and the server may read up to
-	// 256 KB more of a body that is too large.
-	//
-	// An action that failed costs nothing:
+	// FinalCost returns the final cost of a request that passed, by the status of its response. The difference to
+	// the cost charged on entry is refunded, or charged as far as there is room. An action that failed costs
+	// nothing:
 	//
 	//	func(_ *http.Request, status int) int {
 	//		if status >= 500 {
@@ -106,18 +92,7 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// For attempts that may turn out right, such as logins, use OnlyFailures: with a FinalCost right ones at the
-	// same time use up the limit until they have been checked.
-	//
-	// Some final costs let a client send requests without limit. If 304 costs nothing, it
-	// sends If-None-Match. If 4xx costs nothing, it sends invalid requests. If 5xx costs
-	// nothing, it sends requests that make the handler fail.
-	//
-	// FinalCost charges or refunds rate limits. The slots of [core.InFlight] are released in any case.
-	//
-	// Mount http.TimeoutHandler inside of all limits, and do not call [Allow] in its handler. If
-	// it is outside, the client gets 503, but FinalCost gets the status that the handler writes
-	// later.
+	// The limiter need not be Refundable. The package's text has the rules, under "Costs known at the end".
 	FinalCost func(r *http.Request, status int) int
 
 	// OnlyFailures makes the limits count failures only, for attempts that may turn out right: logins, codes,
@@ -125,16 +100,8 @@ type Config struct {
 	//
 	//	func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
 	//
-	// A request passes if the limits have room for it, and is charged only if it has failed. So n failures
-	// lock, one after the other or at the same time, and right attempts never count. At most n attempts of a
-	// user and action are in progress at a time: of wrong ones that come together fewer than 2n reach the
-	// handler. Any other is answered 429 with Retry-After: 1, and counts towards no ban. With MaxWait it waits
-	// for its turn. See [core.OnlyFailures], which it gives to all limiters.
-	//
-	// If the client has disconnected before the handler has answered, the request has failed. If the handler
-	// takes over the connection, or OnlyFailures panics, it has not. The status is that of FinalCost, the
-	// ResponseWriter and the Body are wrapped in the same way, and http.TimeoutHandler must be mounted inside too.
-	// OnlyFailures excludes FinalCost and Settle.
+	// It gives [core.OnlyFailures] to all limiters, and excludes FinalCost and Settle. The package's text has the
+	// rules, under "Only failures".
 	OnlyFailures func(r *http.Request, status int) (failed bool)
 
 	// Settle lets the handler say with the function [Settle] what the request has cost, when it knows.
@@ -145,13 +112,13 @@ type Config struct {
 	// Keep lets the handler read the decision with [Decision].
 	Keep bool
 
-	// Headers says which headers show a decision: gate.XRateLimit, the zero value,
-	// gate.XRateLimitDelta, gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. Retry-After
-	// stays with all of them. The IETF's are RateLimit-Policy and RateLimit, as in
-	// draft 11 of May 2026:
+	// Headers says which headers show a decision: gate.XRateLimit, the zero value, gate.XRateLimitDelta,
+	// gate.IETF, gate.XRateLimitAndIETF or gate.NoHeaders. With all of them a refusal has Retry-After, unless the
+	// action can never pass. The IETF's are RateLimit-Policy and RateLimit, as in draft 11 of May 2026:
 	// https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11
-	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit
-	// only, and the others undivided.
+	//
+	// With core.Divide, RateLimit-Policy shows this replica's share of the binding limit only, and the others
+	// undivided.
 	Headers gate.Headers
 
 	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
@@ -193,8 +160,8 @@ func By(limiter *core.Limiter, user keyfuncs.UserOf[*http.Request], action keyfu
 //		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("search-address")))
 //
 // The headers show the subject that binds, and RateLimit-Policy the limits of all that decided. It panics if
-// there are no subjects, if two are equal, if their limiters have different stores, or as [Limit] does. If Config.Limiter picks
-// a limiter of another store, the answer is 500.
+// there are no subjects, if two are equal, if their limiters have different stores, or as [Limit] does. If
+// Config.Limiter picks a limiter of another store, the answer is 500.
 func LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Handler) http.Handler {
 	return Config{}.LimitAll(subjects...)
 }
@@ -210,7 +177,7 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 	g := gate.New(framework{}, cfg.lift(), lifted...)
 	return func(next http.Handler) http.Handler {
 		if next == nil {
-			panic("nethttp: Limit: the handler is nil")
+			panic("nethttp: the handler to limit is nil")
 		}
 		serve := func(x exchange) error {
 			next.ServeHTTP(x.w, x.r)

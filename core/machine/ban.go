@@ -48,13 +48,13 @@ func (*bans) load(r *Rule, d *decoder) State {
 // state is the state of bans, which expires when they are forgotten.
 func (r *BanRule) state(b *banRecord) State { return State{Expires: r.forgotten(b), More: b} }
 
-// ahead is how far a clock that stepped back is behind the last refusal or ban.
-func (b *banRecord) ahead(now int64) int64 { return max(0, b.Last-now) }
+// behind is how far a clock that stepped back is behind the last refusal or ban.
+func (b *banRecord) behind(now int64) int64 { return max(0, b.Last-now) }
 
 // check reports whether the user is not banned. A manual ban always fits.
 func (*bans) check(_ *Rule, s State, now, _ int64, a *Ask) (State, bool) {
 	b := s.bans(now)
-	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.ahead(now) <= now
+	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.behind(now) <= now
 }
 
 // charge makes a manual ban.
@@ -89,7 +89,7 @@ func (b *banRecord) ban(now, length int64) {
 
 // shift is prune if the clock stepped back.
 func (r *BanRule) shift(s State, now int64) (State, bool) {
-	if b := s.bans(now); b == nil || b.ahead(now) == 0 {
+	if b := s.bans(now); b == nil || b.behind(now) == 0 {
 		return s, false
 	}
 	return r.state(r.prune(s, now)), true
@@ -101,11 +101,11 @@ func (r *BanRule) prune(s State, now int64) *banRecord {
 	if b == nil {
 		return new(banRecord)
 	}
-	ahead := b.ahead(now)
-	b.Last -= ahead
-	b.Until = max(0, b.Until-ahead)
+	behind := b.behind(now)
+	b.Last -= behind
+	b.Until = max(0, b.Until-behind)
 	for i := range b.Refusals {
-		b.Refusals[i] -= ahead
+		b.Refusals[i] -= behind
 	}
 	b.Level = r.level(b, now)
 	b.Refusals = b.Refusals[:copy(b.Refusals, b.Refusals[r.dead(b, now):])]
@@ -117,7 +117,7 @@ func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (count int64, rest Spa
 	if b == nil {
 		return
 	}
-	now += b.ahead(now)
+	now += b.behind(now)
 	live := banRecord{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
 	count, more.Level = int64(len(live.Refusals)), int32(live.Level)
 	rest.Whole, wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)

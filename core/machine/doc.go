@@ -30,7 +30,7 @@
 //	ban.go      a ban policy: the refusals since the last ban, and the ban
 //	slots.go    InFlight: the slots that are taken, and when their leases began
 //
-// calendar.go divides time into the periods of a CalendarWindow.
+// machine.go says what each of them computes. calendar.go divides time into the periods of a CalendarWindow.
 //
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
 // order: args, load, check, charge, refuse, read, amend, save. trail.lua keeps its instants in log.lua

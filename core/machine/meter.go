@@ -233,12 +233,12 @@ func (*meter) save(r *Rule, s State, b []byte) []byte {
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
 }
 
-func (*meter) reply(r *Rule, n []int64, cost int64, dated bool) (v Reading, rest []int64) {
+func (*meter) reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, rest []int64) {
 	v.Rest.Whole, n = n[0]>>1, n[1:]
 	if r.Parts > 1 {
 		v.Rest.Part, n = n[0], n[1:]
 	}
-	if dated {
+	if amendable {
 		v.Mark, n = n[0], n[1:]
 	}
 	v.Wait = r.Delay(v.Rest, cost)
@@ -264,9 +264,9 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 
 // prepay takes from the quota what the meter gains or drains meanwhile: the actions of any time were charged
 // within that time and so long before it.
-func (*meter) prepay(r *Rule, ahead int64) {
-	gain := r.units(Span{Whole: ahead})
-	if (Span{Whole: ahead}).exceeds(r.Time(gain)) {
+func (*meter) prepay(r *Rule, d int64) {
+	gain := r.units(Span{Whole: d})
+	if (Span{Whole: d}).exceeds(r.Time(gain)) {
 		gain++
 	}
 	r.Max = max(0, r.Max-gain)

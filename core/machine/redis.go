@@ -14,16 +14,16 @@ func (r *Rule) Args(b []int64, cost, ban, unix int64) []int64 {
 
 // Reply makes a reading of the numbers that the Lua function read has returned for a cost, and
 // returns the numbers after them. None is negative. The lowest bit of the first says whether the
-// rule has room. dated says whether the charge may be amended.
-func (r *Rule) Reply(n []int64, cost int64, dated bool) (v Reading, rest []int64) {
-	v, rest = r.machine.reply(r, n, cost, dated)
+// rule has room. amendable says whether the charge may be amended.
+func (r *Rule) Reply(n []int64, cost int64, amendable bool) (v Reading, rest []int64) {
+	v, rest = r.machine.reply(r, n, cost, amendable)
 	v.Fits = n[0]&1 == 1
 	return v, rest
 }
 
 // ReplySize is how many numbers the Lua function read returns.
-func (r *Rule) ReplySize(dated bool) int {
-	_, rest := r.Reply(zeros[:], 1, dated)
+func (r *Rule) ReplySize(amendable bool) int {
+	_, rest := r.Reply(zeros[:], 1, amendable)
 	return len(zeros) - len(rest)
 }
 

@@ -15,7 +15,7 @@ type Rule struct {
 	Failures bool  // it charges only a forced ask, for an action that has failed: core.OnlyFailures
 	Held     int64 // slots that the action has already: see [Rule.Takes]
 
-	Lease int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
+	Prepay int64 // how long before its action a unit may be charged: see [Rule.WithPrepay]
 
 	// Windows, and InFlight, whose period is the lease of a slot.
 	Period   int64     // of a calendar window the longest one
@@ -72,12 +72,12 @@ func (r Rule) WithInitial(n, forgetAfter int64) Rule {
 	return r
 }
 
-// WithPrepay makes a rule whose units may be charged up to so long before their actions, and which
+// WithPrepay makes a rule whose units may be charged up to d microseconds before their actions, and which
 // still holds for the actions. A longer window or a smaller quota makes up for it. A quota of
 // which nothing is left is 0.
-func (r Rule) WithPrepay(ahead int64) Rule {
-	r.Lease = ahead
-	r.machine.prepay(&r, ahead)
+func (r Rule) WithPrepay(d int64) Rule {
+	r.Prepay = d
+	r.machine.prepay(&r, d)
 	return r
 }
 
@@ -188,8 +188,9 @@ type Reading struct {
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 
-	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. It is not
-	// positive, or how long one more unit waits, if the rule has room. A ban: until it ends.
+	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. If the rule has
+	// room, it is not positive, or how long one more unit waits; of [Rule.Reply] it may then be any number.
+	// A ban: until it ends.
 	Wait int64
 
 	rare

@@ -66,8 +66,8 @@ func (q slotList) newest() int64 {
 	return q[len(q)-1].At
 }
 
-// ahead is how far a clock that stepped back is behind the newest slot.
-func (q slotList) ahead(now int64) int64 { return max(0, q.newest()-now) }
+// behind is how far a clock that stepped back is behind the newest slot.
+func (q slotList) behind(now int64) int64 { return max(0, q.newest()-now) }
 
 // free is the instant from which there are slots for cost if none is released.
 func (q slotList) free(r *Rule, cost int64) int64 {
@@ -86,7 +86,7 @@ func (q slotList) live(after int64) slotList {
 
 func (*slots) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	q := s.slots(now)
-	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.ahead(now) <= now
+	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.behind(now) <= now
 }
 
 // charge takes slots. A surcharge takes none: its action has ended.
@@ -134,18 +134,18 @@ func (*slots) refuse(r *Rule, s State, now, _ int64, _ bool) (State, bool) {
 
 // shift moves the leases back if the clock stepped back, so that none lasts longer than before.
 func (q slotList) shift(now int64) (moved bool) {
-	ahead := q.ahead(now)
+	behind := q.behind(now)
 	for i := range q {
-		q[i].At -= ahead
+		q[i].At -= behind
 	}
-	return ahead > 0
+	return behind > 0
 }
 
 // read takes the last slots for those of the charge.
 func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare) {
 	q := s.slots(now)
-	ahead := q.ahead(now)
-	if count = int64(len(q.live(now + ahead - r.Period))); count == 0 {
+	behind := q.behind(now)
+	if count = int64(len(q.live(now + behind - r.Period))); count == 0 {
 		return
 	}
 	if first := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= first && first < len(q) {
@@ -154,9 +154,9 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, r
 	if fits {
 		cost = 1
 	}
-	rest.Whole = q.newest() - ahead + r.Period - now
+	rest.Whole = q.newest() - behind + r.Period - now
 	if cost <= r.Max {
-		wait = q.free(r, r.Takes(cost)) - ahead - now
+		wait = q.free(r, r.Takes(cost)) - behind - now
 	}
 	return
 }
@@ -167,7 +167,7 @@ func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	q, _ := s.More.(*slotList)
 	first := t.Reading.Mark
 	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
-	if !slices.ContainsFunc(q.live(now+q.ahead(now)-r.Period), ofCharge) {
+	if !slices.ContainsFunc(q.live(now+q.behind(now)-r.Period), ofCharge) {
 		return s, false
 	}
 	q.shift(now)
@@ -187,9 +187,9 @@ func (*slots) save(_ *Rule, s State, b []byte) []byte {
 	return b
 }
 
-func (*slots) reply(_ *Rule, n []int64, _ int64, dated bool) (v Reading, rest []int64) {
+func (*slots) reply(_ *Rule, n []int64, _ int64, amendable bool) (v Reading, rest []int64) {
 	v.Count, v.Rest.Whole, v.Wait, n = n[0]>>1, n[1], n[2], n[3:]
-	if dated {
+	if amendable {
 		v.Mark, n = n[0], n[1:]
 	}
 	return v, n

@@ -41,13 +41,13 @@ func (s State) queue(now int64) (q *queue, live bool) {
 	return q, q != nil && s.Expires > now
 }
 
-// ahead is how far a clock that stepped back is behind the newest entry.
-func (q *queue) ahead(now int64) int64 { return max(0, q.newest()-now) }
+// behind is how far a clock that stepped back is behind the newest entry.
+func (q *queue) behind(now int64) int64 { return max(0, q.newest()-now) }
 
 // check reads one entry only: the newest one that must have left the window.
 func (*trail) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
 	q, live := s.queue(now)
-	return s, a.Mode.forced() || cost <= r.Max && (!live || q.free(r, cost)-q.ahead(now) <= now)
+	return s, a.Mode.forced() || cost <= r.Max && (!live || q.free(r, cost)-q.behind(now) <= now)
 }
 
 func (m *trail) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
@@ -92,14 +92,14 @@ func (*trail) refuse(r *Rule, s State, now, cost int64, record bool) (State, boo
 
 // shift moves the entries back if the clock stepped back, so that no user waits longer than before.
 func (q *queue) shift(now int64) (moved bool) {
-	ahead := q.ahead(now)
-	q.base -= ahead
-	return ahead > 0
+	behind := q.behind(now)
+	q.base -= behind
+	return behind > 0
 }
 
 // live is how many entries are within the period.
 func (q *queue) live(r *Rule, now int64) int64 {
-	return int64(q.len() - q.dead(now-r.Period+q.ahead(now)))
+	return int64(q.len() - q.dead(now-r.Period+q.behind(now)))
 }
 
 // record writes cost entries, and drops those older than the period.
@@ -116,13 +116,13 @@ func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (count int64, r
 	if !live {
 		return
 	}
-	ahead := q.ahead(now)
-	count, rest.Whole = q.live(r, now), q.newest()-ahead+r.Period-now
+	behind := q.behind(now)
+	count, rest.Whole = q.live(r, now), q.newest()-behind+r.Period-now
 	if fits {
 		cost = 1
 	}
 	if cost <= r.Max {
-		wait = q.free(r, cost) - ahead - now
+		wait = q.free(r, cost) - behind - now
 	}
 	return
 }
@@ -165,4 +165,4 @@ func (*trail) amendArgs(r *Rule, b []int64, _ Taken, a Amendment) []int64 {
 func (*trail) foreseen(_ *Rule, v Reading, count bool) bool { return !count || v.Count == 0 }
 
 // prepay lengthens the window: the actions of a period were charged within the period and that long before it.
-func (*trail) prepay(r *Rule, ahead int64) { r.Period += ahead }
+func (*trail) prepay(r *Rule, d int64) { r.Period += d }

@@ -1,16 +1,16 @@
-// Package memorystore keeps the state of limits in process memory. Start with it: there is
-// nothing to install and nothing to close.
+// Package memorystore keeps the state of limits in process memory. Start with it: there is nothing to install
+// and nothing to close.
 //
 //	store := memorystore.New(nil)
 //	replies, err := core.New(store, core.SlidingWindow(5, time.Minute))
 //
-// Each process counts separately. If processes must share their limits, use redisstore,
-// with a memorystore as the fallback.
+// Each process counts separately. If processes must share their limits, use redisstore, with a memorystore as
+// the fallback.
 //
 // # Memory
 //
-// [Options].MaxKeys bounds the store. A key is one limit of one user and action, so a
-// limiter of two limits takes two keys.
+// [Options].MaxKeys bounds the store. A key is one limit of one user and action, so a limiter of two limits
+// takes two keys.
 //
 //	a key                                   40 to 50 bytes, whatever the length of user and action
 //	SlidingWindow, MovingWindow             70 bytes more for up to 5 actions; beyond that 120 bytes
@@ -24,31 +24,28 @@
 //	BanPolicy, from a refusal or ban on     a key, 130 to 150 bytes more, and 8 to 16 for each
 //	                                        refusal of its largest number so far
 //
-// A growing queue has spare room. While it holds fewer than max actions, each can take up to 17
-// bytes, from 640 actions on up to 13, and from 4,000 on up to 9. BenchmarkMemory prints the
-// figures.
+// A growing queue has spare room. While it holds fewer than max actions, each can take up to 17 bytes, from 640
+// actions on up to 13, and from 4,000 on up to 9. BenchmarkMemory prints the figures.
 //
 // A MovingWindow(1,000,000, d) can take 8 MB per key. MaxKeys does not bound that.
 //
-// Instead of user and action the store keeps a 64-bit hash, keyed with a random key per store.
-// With a million users, the chance that any two of them share a state is 3 in 100 million.
+// Instead of user and action the store keeps a 64-bit hash, keyed with a random key per store. With a million
+// users, the chance that any two of them share a state is 3 in 100 million.
 //
-// An expired key stays until the table that holds it is full. The table then removes all
-// expired keys, grows if most keys have not expired, and never shrinks.
+// An expired key stays until the table that holds it is full. The table then removes all expired keys, grows if
+// most keys have not expired, and never shrinks.
 //
 // # At the bound
 //
-// A new key takes the place of another one. The store looks at 32 keys of the shard. A shard is
-// the part of the store that holds all keys of a user. If the shard has few keys and none of the
-// 32 has expired, the store also looks at 32 keys of the shard with the most keys. Among the keys
-// whose limit does not refuse its user now, it drops the one that expires first. A user whose key
-// was dropped may act again at once, so the store may have admitted at most one extra quota. The
-// key of a limit that refuses its user is never dropped, so a flood of new keys unlocks no user.
+// A new key takes the place of another one. The store looks at some keys, and of those whose limit does not
+// refuse its user now, it drops the one that expires first. A user whose key was dropped may act again at once,
+// so the store may have admitted at most one extra quota. The key of a limit that refuses its user is never
+// dropped, so a flood of new keys unlocks no user.
 //
-// If the limits of all those keys refuse, there is no room. New users then share one
-// state for each limit and shard; a store of MaxKeys 1,048,576 has 256 shards. Together
-// they get no more than one user's quota. If it is used up, the reason is core.ReasonFull,
-// and RetryAfter is at most a minute. This has consequences:
+// If the limits of all those keys refuse, there is no room. New users then share one state for each limit in
+// each part of the store; a store of MaxKeys 1,048,576 has 256 parts. Together they get no more than one user's
+// quota. If it is used up, the reason is core.ReasonFull, and RetryAfter is at most a minute. This has
+// consequences:
 //
 //   - A new user shares a quota with other new users, whatever their action.
 //   - A user who gets a key later starts with a full quota.
@@ -58,15 +55,13 @@
 //   - A manual ban fails, and so does a Settle that would charge more: a shared state cannot hold
 //     the ban or the debt of one user.
 //
-// Filling a store with refused keys takes MaxKeys users, or fewer users with many actions each.
-// If clients can invent users (with IPv6 addresses, for example) or actions, choose a larger
-// MaxKeys.
+// Filling a store with refused keys takes MaxKeys users, or fewer users with many actions each. If clients can
+// invent users (with IPv6 addresses, for example) or actions, choose a larger MaxKeys.
 //
 // # Time
 //
-// The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock
-// do not matter, except to a CalendarWindow, which reads the time of day: with Options.Clock, that
-// clock's.
+// The store uses the process's monotonic clock, or Options.Clock. Changes of the wall clock do not matter,
+// except to a CalendarWindow, which reads the time of day: with Options.Clock, that clock's.
 //
 // # Codes in the log
 //

@@ -72,7 +72,8 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 }
 
 // victim returns the key to drop for that of a ref: the table that has it, and its slot there, or -1
-// if there is none. A key of another shard is dropped if the ref's own shard has none that has expired.
+// if there is none. A key of the shard with the most keys is dropped if the ref's own shard has few keys, and none
+// of those looked at has expired.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	at = tx.firstToExpire(r.in, r.key)
 	if at >= 0 && r.in.slots[at].expires <= tx.now {

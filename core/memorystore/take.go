@@ -14,8 +14,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Take decides a charge in one atomic step. For a known key it allocates only if a trail
-// grows, and for a receipt.
+// Take decides a charge in one atomic step. For one subject, up to four limits and known keys it allocates
+// only for a receipt, and if what a state has besides its two numbers begins or grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	limits, subjects := 0, 0
 	for o := &c; o != nil; o = o.Next() {

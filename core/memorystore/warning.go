@@ -17,7 +17,7 @@ var watched struct {
 	sync.Mutex
 	stores [manyStores]weak.Pointer[Store]
 	next   int
-	in     int       // how many got in since the time since; so at least in-manyStores were dropped
+	got    int       // how many got in since the instant since: all but the last manyStores have been dropped
 	since  time.Time // at most an hour ago when the last one got in
 }
 
@@ -27,13 +27,13 @@ func watch(s *Store) {
 	w.Lock()
 	place := &w.stores[w.next]
 	w.next = (w.next + 1) % manyStores
-	if place.Value() == nil && w.in < 2*manyStores {
+	if place.Value() == nil && w.got < 2*manyStores {
 		if time.Since(w.since) > time.Hour {
-			w.in, w.since = 0, time.Now()
+			w.got, w.since = 0, time.Now()
 		}
 		*place = weak.Make(s)
-		w.in++
-		logs = w.in == 2*manyStores
+		w.got++
+		logs = w.got == 2*manyStores
 	}
 	w.Unlock() // the log's handler may make a store
 	if logs {

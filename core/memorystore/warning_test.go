@@ -37,7 +37,7 @@ func TestDroppedStoresAreNoticed(t *testing.T) {
 		{"simulations", 0, func() { request(&Options{Clock: time.Now}) }, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			watched.stores, watched.in, watched.since = [manyStores]weak.Pointer[Store]{}, 0, time.Time{}
+			watched.stores, watched.got, watched.since = [manyStores]weak.Pointer[Store]{}, 0, time.Time{}
 			var text bytes.Buffer
 			before, out, flags := slog.Default(), log.Writer(), log.Flags()
 			slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))

@@ -14,13 +14,12 @@
 //
 // # What is counted
 //
-// Each call of Allow, AllowN or Wait that reaches the store is counted once, as a decision
-// of an action by a limit. A Wait counts as one decision even if it asks the store several
-// times. So does a request through the middleware. A call of core.All is a decision of the subject that
-// it is about; if the store is asked about one subject after the other, each answer is a decision, also one
-// that is given back. Peek, Status, a cost of 0, Surcharge, Refund,
-// Settle, Reset and Ban are not counted. Neither is a call that has no decision because its caller
-// canceled its context, or because its deadline ended while it waited for its turn.
+// Each call of Allow, AllowN or Wait that reaches the store is counted once, as a decision of an action by a
+// limit. A Wait counts as one decision even if it asks the store several times. So does a request through the
+// middleware. A call of core.All is a decision of the subject that it is about; if the store is asked about one
+// subject after the other, each answer is a decision, also one that is given back. Peek, Status, a cost of 0,
+// Surcharge, Refund, Settle, Reset and Ban are not counted. Neither is a call that has no decision because its
+// caller canceled its context, or because its deadline ended while it waited for its turn.
 //
 // The limit is the identity of the limit that decided, such as "sliding:1m". PerUser limits
 // have "*:" in front. For an allowed action it is the binding limit, for a banned one

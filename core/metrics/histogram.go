@@ -1,5 +1,7 @@
 package metrics
 
+// Histograms of times: each counts in cells that serve both kinds of buckets.
+
 import (
 	"math"
 	"math/bits"
@@ -25,7 +27,7 @@ type cell struct {
 
 // newCells returns the cells of histograms with these bounds of buckets, the shortest times first.
 func newCells(bounds ...time.Duration) []cell {
-	const shortest, perDoubling = -80, 4
+	const shortest, perDoubling = -80, 4 // 2^(-80/4) s is about 1 µs; 4 a doubling is scale 2 of an exponential histogram
 	cells := []cell{}
 	for i := shortest; ; i++ {
 		upTo := time.Duration(math.MaxInt64)

@@ -47,7 +47,7 @@ type watch struct {
 	failedAt atomic.Int64 // since base
 }
 
-const (
+const ( // as in core's breaker
 	trip    = 3
 	downFor = time.Minute
 )
@@ -92,9 +92,11 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 // counts reports whether a charge is counted as an action. For a cost that can never pass,
 // core sends a Peek: that is counted too.
 func counts(c *core.Charge) bool {
-	ask := c.Ask()
-	if ask.Ban > 0 || ask.Mode != machine.ModePeek {
-		return ask.Ban == 0 && ask.Mode.Asks()
+	switch ask := c.Ask(); {
+	case ask.Ban > 0:
+		return false
+	case ask.Mode != machine.ModePeek:
+		return ask.Mode.Asks()
 	}
 	for o := c; o != nil; o = o.Next() {
 		for i := range o.Limits() {

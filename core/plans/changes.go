@@ -35,14 +35,14 @@ type Change struct {
 	Anew string `json:"anew,omitempty"`
 }
 
-// What has changed.
+// What has changed, and which fields say so. An action that is not named has the limits of "*".
 const (
-	WhatDefault = "default" // the plan of users who have no other
-	WhatLimits  = "limits"  // of an action. An action that is not named has those of "*"
-	WhatBan     = "ban"     // a plan's ban policy
-	WhatZone    = "zone"    // a plan's time zone
-	WhatUsers   = "users"   // the plans of users that the document names
-	WhatZones   = "zones"   // the time zones of users that the document names
+	WhatDefault = "default" // the plan of users who have no other: From, To, Anew
+	WhatLimits  = "limits"  // the limits of an action: Plan, Action, From, To, Anew
+	WhatBan     = "ban"     // a plan's ban policy: Plan, From, To
+	WhatZone    = "zone"    // a plan's time zone: Plan, From, To, Anew
+	WhatUsers   = "users"   // the plans of users that the document names: From, To, Users, Anew
+	WhatZones   = "zones"   // the time zones of users that the document names: Users
 )
 
 // String returns the change as a sentence.

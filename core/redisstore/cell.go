@@ -21,7 +21,7 @@ func acceptCell(limits []core.Limit) error {
 	l := limits[0]
 	n, d := l.Rate()
 	switch {
-	case l.Rule().Lease > 0:
+	case l.Rule().Prepay > 0:
 		return fmt.Errorf("redisstore: CLThrottle has no leases: leave Leased out of %s", l)
 	case l.Rule().Kind != machine.KindFunnel:
 		return fmt.Errorf("redisstore: CLThrottle serves Funnel and Throttle, not %s", l)

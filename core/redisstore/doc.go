@@ -1,6 +1,5 @@
-// Package redisstore keeps the state of limits in Redis, so that the processes of a fleet
-// share them. It makes the same decisions as memorystore. A decision takes one round trip and
-// uses Redis's own clock.
+// Package redisstore keeps the state of limits in Redis, so that the processes of a fleet share them. It makes
+// the same decisions as memorystore. A decision takes one round trip and uses Redis's own clock.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379", ContextTimeoutEnabled: true})
 //	store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
@@ -8,9 +7,8 @@
 //
 // # Client
 //
-// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, of
-// Redis 6.2, 7, 8 or Valkey 8. These
-// options of the client matter:
+// Any redis.UniversalClient works: a single server, Sentinel, Cluster or Ring, of Redis 6.2, 7, 8 or Valkey 8.
+// These options of the client matter:
 //
 //	ContextTimeoutEnabled: true
 //	    If a reply is lost, the client gives up the connection after three of the store's timeouts.
@@ -24,34 +22,34 @@
 //	PoolSize: at least 10, if the response time is more than half of Options.Timeout
 //	    Otherwise calls wait for each other.
 //
-// A *redis.Client sends the decisions of many callers in one command. For a proxy that spreads keys over servers,
-// use another client. Do not give the store an AutoPipeliner: it ignores deadlines. Hooks, push handlers and a Dialer
-// must heed deadlines.
+// A *redis.Client sends the decisions of many callers in one command. For a proxy that spreads keys over
+// servers, use another client. Do not give the store an AutoPipeliner: it ignores deadlines. Hooks, push
+// handlers and a Dialer must heed deadlines.
 //
 // # Failure
 //
 // [Options].Timeout bounds every call, whatever the client's own options are. A call without an answer is an
-// error: [ErrTimeout], or the error of the client or of Redis. No charge is made twice:
-// the client's retries are disabled for these commands. A bare Store fails closed. To change that, wrap it in
-// core.Fallback or core.FailOpen.
-// If the caller's context ends before its charge is sent, the caller is not charged. After that it may be.
-// If the answer to a charge of core.InFlight is lost, the store releases its slots in the background. It repeats that
-// for a minute, or until the lease ends, because the charge may be late.
+// error: [ErrTimeout], or the error of the client or of Redis. No charge is made twice: the client's retries
+// are disabled for these commands. A bare Store fails closed. To change that, wrap it in core.Fallback or
+// core.FailOpen.
+//
+// If the caller's context ends before its charge is sent, the caller is not charged. After that it may be. If
+// the answer to a charge of core.InFlight is lost, the store releases its slots in the background. It repeats
+// that for a minute, or until the lease ends, because the charge may be late.
 //
 // Calls fail until the first connections are open. [Store.Connect] opens them before the program serves, and
-// returns what is wrong with the server. With a timeout of 50 ms, every call is answered after that
-// up to a response time of 40 ms.
+// returns what is wrong with the server. With a timeout of 50 ms, every call is answered after that up to a
+// response time of 40 ms.
 //
-// If a call has no answer, the store opens a new connection, and sends no call until that is answered. So during an
-// outage callers get the error at once. If only the old connections are dead, because a NAT or a balancer
-// has forgotten them, Redis decides again within half a second: a Cluster or TLS up to 10 ms away, others 40 ms.
+// If a call has no answer, the store opens a new connection, and sends no call until that is answered. So
+// during an outage callers get the error at once. If only the old connections are dead, because a NAT or a
+// balancer has forgotten them, Redis decides again within half a second.
 //
 // # Faults
 //
-// These faults are tested on real Redis under load, with core.Fallback and one process. With n
-// processes, "one quota" is n quotas. Users get no errors, and no call takes longer
-// than the timeout. Redis decides again within half a second of its return, unless the table
-// says otherwise.
+// These faults are tested on real Redis under load, with core.Fallback and one process. With n processes, "one
+// quota" is n quotas. Users get no errors, and no call takes longer than the timeout. Redis decides again
+// within half a second of its return, unless the table says otherwise.
 //
 //	fault                                users get                            more than the limit, in one period
 //	killed, loses its data               the process's limit, then a new one  two quotas
@@ -83,8 +81,9 @@
 //	Redis's clock steps                  no refusal longer than one period    if the clock steps ahead, as
 //	                                     and a second                         much as the step
 //
-// If one server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop
-// asking only that one. [Store.Part] tells them which server has a user's state.
+// A master that is cut off still admits users who reach it, unless it has min-replicas-to-write 1. If one
+// server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop asking only that one. A
+// Cluster needs cluster-require-full-coverage no, or all its users wait.
 //
 // Use TLS across a network that you do not trust.
 //
@@ -95,27 +94,26 @@
 //	tailcut:{alice}:reply:sliding:1m
 //	tailcut:{alice}:like:funnel:15:1/1h
 //
-// All of a user's keys are in one cluster slot, and users cannot choose it. Bytes that are
-// not printable or have a meaning in a key are escaped as %XX. A user or action of more than
-// 128 bytes is replaced by ~ and its digest. So any two users have different keys.
+// All of a user's keys are in one cluster slot, and users cannot choose it. Bytes that are not printable or
+// have a meaning in a key are escaped as %XX. A user or action of more than 128 bytes is replaced by ~ and its
+// digest. So any two users have different keys.
 //
 // Applications with one [Options].Prefix share the limits, and bans, of users and actions of the same name.
-// Options.Secret keeps users' names out of Redis. Options.Tag
-// has users of one organization in one slot, so that core.All decides about them in one step. A user whose tag
-// changes has new keys, and so the full quota again.
+// Options.Secret keeps users' names out of Redis. Options.Tag has users of one organization in one slot, so
+// that core.All decides about them in one step. A user whose tag changes has new keys, and so the full quota
+// again.
 //
 // Every key expires when the limit's full quota is available again, or when its lease, ban or ForgetAfter ends.
 //
 // # Memory in Redis
 //
-// A key takes 88 bytes (funnels and buckets) to 120 (counts), a SlidingWindow 200 bytes with 5 actions and
-// 1.3 MB with 10,000, an InFlight the same, and a MovingWindow 8.4 bytes for each action. Add 60 for the expiry
-// and the table.
+// A key takes 88 bytes (funnels and buckets) to 120 (counts), a SlidingWindow 200 bytes with 5 actions and 1.3
+// MB with 10,000, an InFlight the same, and a MovingWindow 8.4 bytes for each action. Add 60 for the expiry and
+// the table.
 //
 // # Server
 //
-// If Redis evicts a key, its user has the full quota again. So give the limits a separate server
-// with
+// If Redis evicts a key, its user has the full quota again. So give the limits a separate server with
 //
 //	maxmemory-policy noeviction
 //
@@ -123,8 +121,8 @@
 //
 //	ACL SETUSER tailcut on >password resetchannels ~tailcut:* -@all +fcall +function|list +evalsha +eval +time +get +set +del +ping +getrange +setrange +strlen +zadd +zcount +zrange +zrem +zremrangebyscore +zremrangebyrank +zscore +pexpireat +hello +client|setname
 //
-// Redis 6.2 does not know +fcall and +function|list: leave them out. Sentinel needs nothing more.
-// Other clients, and those of a database other than 0, also need
+// Redis 6.2 does not know +fcall and +function|list: leave them out. Sentinel needs nothing more. Other
+// clients, and those of a database other than 0, also need
 //
 //	Cluster: +cluster|slots +asking
 //	Cluster with ReadOnly, RouteByLatency or RouteRandomly: also +readonly +command
@@ -151,33 +149,23 @@
 // Without that scripts run. The store does not call a library whose code is not its own. It looks every ten
 // minutes, so give no application +function|load on a server that others use.
 //
-// A library's name has a digest of its source, so programs of two versions work side by side. One of an old
-// version stays until you delete it:
+// Programs of two versions work side by side. The library of an old one stays until you delete it:
 //
 //	redis-cli FUNCTION LIST LIBRARYNAME 'tailcut_*'
 //	redis-cli FUNCTION DELETE tailcut_0123456789abcdef
 //
-// # Failover
-//
-// With Sentinel or Cluster a replica takes over from a master that dies. Calls fail until the election, and until
-// the client knows the new master: 0.3 s later with Sentinel. Actions that were not yet replicated are forgotten: at
-// most one quota for each failover. A master that is cut off still admits users who reach it, unless it has
-// min-replicas-to-write 1. In a Cluster only the users of the dead master wait, if it runs with
-// cluster-require-full-coverage no.
-//
 // # Cached refusals
 //
 // A refusal is repeated without asking Redis, as long as Redis would refuse too (core.SourceCache). A change by
-// another process is noticed within a second, one on the same Store at once. Never cached: costs above one (bans
-// excepted), decisions of core.All, and refusals that a limit or a BanPolicy records. A refusal by InFlight
-// is cached for milliseconds. [Options].NoRefusalCache turns it off.
+// another process is noticed within a second, one on the same Store at once. Not repeated are refusals of
+// core.All, those of a cost above one without a ban, and those that a limit or a BanPolicy records.
+// [Options].NoRefusalCache turns it off.
 //
 // # Leased limits
 //
-// If all limits of a limiter are leased (core.Limit.Leased), the process decides from units that it has taken in
-// advance (core.SourceLease). For each key it sends at most 40 commands in any second, or in 20 leases if that is
-// shorter. A Peek, a Status, a Surcharge, a turn of Wait, and core.All always ask Redis. Reset and Ban drop what this
-// Store holds; other processes may use theirs until their leases end. [Store.Leases] counts the units.
+// If all limits of a limiter are leased, the process decides from units that it has taken in advance
+// (core.SourceLease): see core.Limit.Leased. A Peek, a Status, a Surcharge, a turn of Wait, and core.All always
+// ask Redis. [Store.Leases] counts the units.
 //
 // # Codes in the log
 //
@@ -189,7 +177,7 @@
 //	redis-no-library       The library of functions cannot be loaded, so scripts run.
 //	redis-foreign-library  Somebody has replaced the library, so scripts run. Find out who may use FUNCTION
 //	                       LOAD, and delete the library.
-//	redis-panic            The client panicked. If it was opening a connection, its pool has lost a slot. Fix the
+//	redis-panic            The client panicked. If it was opening a connection, its pool has lost a place. Fix the
 //	                       cause and create a new client. Logged at most once a minute.
 //
 // # Testing

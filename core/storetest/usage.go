@@ -40,7 +40,7 @@ var usageRules = []promise{
 
 	{"a window of a smaller quota counts what was used before", func(s *script) {
 		for _, larger := range rateKinds(50, time.Minute) {
-			if slices.Contains([]string{"bucket", "funnel", "throttle"}, larger.Kind()) {
+			if slices.Contains([]string{"bucket", "funnel"}, larger.Kind()) {
 				continue // one of other numbers is another
 			}
 			s.Run(larger.String(), func(t *testing.T) {

@@ -35,7 +35,7 @@ type Subject[C any] struct {
 	Limiter *core.Limiter
 	User    keyfuncs.UserOf[C]
 	Action  keyfuncs.ActionOf[C]
-	Guests  bool // see Optional
+	Guests  bool // set by Optional; an adapter that makes a Subject of another C copies it
 }
 
 // Optional returns the subject for requests that may have no user: of these the other subjects decide. If
@@ -121,7 +121,8 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	return g
 }
 
-// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was decided.
+// marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was
+// decided.
 func (cfg *Config[C]) marks() bool {
 	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
 }

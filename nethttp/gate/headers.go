@@ -23,7 +23,8 @@ const (
 	headerCache      = "Cache-Control"
 )
 
-// Headers says which headers show a decision. A refusal has Retry-After and Cache-Control in any case.
+// Headers says which headers show a decision. A refusal has Cache-Control in any case, and Retry-After
+// unless the action can never pass.
 type Headers int
 
 // The values of [Headers].

@@ -60,7 +60,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	}
 	a.tell(&g.headers.policy)
 	g.headers.write(h, &outer, &a)
-	a.place()
+	a.place() // after tell and write, which count the subjects as core.All does
 	if !a.decision.Allowed {
 		return answer(g.framework, &g.config, c, &a)
 	}

@@ -60,24 +60,24 @@ func Hold(r *http.Request) (release func()) {
 			slog.Default().Error(s.adapter + ": Hold was called after the handler had returned, and the slot is free already; call it before")
 		}
 	}
-	t := &ticket{slots: slots}
+	h := &hold{slots: slots}
 	if slots != nil {
-		t.lost = runtime.AddCleanup(t, lose, slots)
+		h.lost = runtime.AddCleanup(h, lose, slots)
 	}
-	return t.release
+	return h.release
 }
 
-// A ticket is a call of Hold.
-type ticket struct {
+// A hold is a call of Hold.
+type hold struct {
 	slots []*slot
 	once  sync.Once
 	lost  runtime.Cleanup
 }
 
-func (t *ticket) release() {
-	t.once.Do(func() {
-		t.lost.Stop()
-		for _, s := range t.slots {
+func (h *hold) release() {
+	h.once.Do(func() {
+		h.lost.Stop()
+		for _, s := range h.slots {
 			s.end()
 		}
 	})

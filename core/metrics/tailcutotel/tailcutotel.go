@@ -109,6 +109,11 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 		errs = append(errs, err)
 		return c
 	}
+	gauge := func(name, unit, text string) metric.Int64ObservableGauge {
+		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return g
+	}
 	times := func(name, text string) (h histogram) {
 		h.bucket = counter(name+".bucket", "{call}", text+" Calls that took at most le seconds.")
 		h.count = counter(name+".count", "{call}", text+" All calls.")
@@ -126,11 +131,6 @@ func newInstruments(meter metric.Meter) (i instruments, err error) {
 	i.keys = level("tailcut.memory.keys", "{key}", "Keys in memory, those included that have expired and are not dropped yet.")
 	i.keysMax = level("tailcut.memory.keys.max", "{key}", "The bound of the keys in memory.")
 	i.rejected = counter("tailcut.plans.rejected.total", "{document}", "Documents of plans that were not put in force because of an error.")
-	gauge := func(name, unit, text string) metric.Int64ObservableGauge {
-		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(text))
-		errs = append(errs, err)
-		return g
-	}
 	i.down = gauge("tailcut.store.down", "1", "1 if a store's last three calls failed, the last of them within a minute; else 0.")
 	i.inForce = gauge("tailcut.plans.generation", "{document}", "The number of the document of plans in force in this process, by the version that replicas with the same document share.")
 	i.refused = gauge("tailcut.refused.users", "{decision}", "Refusals of the most refused users in the window of Options.RefusedWindow.")

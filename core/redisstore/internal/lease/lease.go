@@ -80,10 +80,10 @@ func Of(c *core.Charge) time.Duration {
 	for i := range limits {
 		switch r := limits[i].Rule(); {
 		case r.Ban != nil:
-		case r.Lease == 0 || c.Cost > r.Max:
+		case r.Prepay == 0 || c.Cost > r.Max:
 			return 0
-		case least == 0 || r.Lease < least:
-			least = r.Lease
+		case least == 0 || r.Prepay < least:
+			least = r.Prepay
 		}
 	}
 	return time.Duration(least) * time.Microsecond

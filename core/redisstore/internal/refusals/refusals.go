@@ -67,7 +67,7 @@ func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool
 		}
 		k.renewing = true
 	}
-	q.round = r.enter(who, c.Limits())
+	q.round = r.enter(who, c)
 	return q, false
 }
 
@@ -84,7 +84,7 @@ func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []mac
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	round := r.enter(q.who, c.Limits())
+	round := r.enter(q.who, c)
 	switch {
 	case d.Allowed:
 		// A charge by such a limit moves states that other actions of the user share.
@@ -166,7 +166,7 @@ func (n *Cache) row(user, action string) (*row, identity) {
 // find returns the refusal of an equal charge, or nil.
 func (r *row) find(who identity, c *core.Charge) *refusal {
 	for _, k := range r.kept {
-		if k != nil && k.who == who && k.cost == c.Cost && core.SameLimits(k.limits, c.Limits()) {
+		if k != nil && k.who == who && k.cost == c.Cost && c.SameLimits(k.limits) {
 			return k
 		}
 	}
@@ -191,14 +191,14 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 // enter returns the round of a charge. It drops the user's refusals by other limits, since the
 // charge may change their state: an action in a larger window can lengthen the wait for a
 // smaller one.
-func (r *row) enter(who identity, limits []core.Limit) uint64 {
-	if r.who == who && core.SameLimits(r.by, limits) {
+func (r *row) enter(who identity, c *core.Charge) uint64 {
+	if r.who == who && c.SameLimits(r.by) {
 		return r.round
 	}
-	r.who, r.by = who, limits
+	r.who, r.by = who, c.Limits()
 	r.round++
 	for i, k := range r.kept {
-		if k != nil && k.who == who && !core.SameLimits(k.limits, limits) {
+		if k != nil && k.who == who && !c.SameLimits(k.limits) {
 			r.kept[i] = nil
 		}
 	}
@@ -247,7 +247,7 @@ func lasts(c *core.Charge, d core.Decision, readings []machine.Reading) time.Dur
 		if c.Cost > 1 || slices.ContainsFunc(limits, records) {
 			return 0
 		}
-		if lease := time.Duration(limits[0].Rule().Lease) * time.Microsecond; lease > 0 { // then units of other processes come back
+		if lease := time.Duration(limits[0].Rule().Prepay) * time.Microsecond; lease > 0 { // then units of other processes come back
 			return min(d.RetryAfter, lease)
 		}
 		return d.RetryAfter

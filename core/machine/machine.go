@@ -1,0 +1,53 @@
+package machine
+
+// What each kind of limit computes, and what most of them have in common.
+
+// A machine is the arithmetic of the kinds with one form. Its first eight functions have their
+// counterparts in its Lua file, in the same order. They get and return states by value, so that none moves
+// to the heap. What More points to is changed by charge, refuse and amend only: after a Peek a store drops the
+// state. The three report whether the state has changed.
+type machine interface {
+	// args appends the numbers that the Lua function args reads.
+	args(r *Rule, b []int64, cost, ban int64) []int64
+
+	// load reads what save has written.
+	load(r *Rule, d *decoder) State
+
+	// check brings a state to now, and reports whether the rule has room.
+	check(r *Rule, s State, now, cost int64, a *Ask) (checked State, fits bool)
+
+	// charge charges a checked state.
+	charge(r *Rule, s State, now, cost int64, a *Ask) (charged State, changed bool)
+
+	// refuse leaves a checked state uncharged, and may record the refusal.
+	refuse(r *Rule, s State, now, cost int64, record bool) (refused State, changed bool)
+
+	// read returns the reading of a checked state, without Fits. It does so in parts, which fit into registers.
+	read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare)
+
+	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
+	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)
+
+	// save appends the state in binary form.
+	save(r *Rule, s State, b []byte) []byte
+
+	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
+	// returns the numbers after them. amendable says that the charge may be amended.
+	reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, rest []int64)
+
+	// amendArgs appends the numbers that the Lua function amend reads.
+	amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64
+
+	foreseen(r *Rule, v Reading, count bool) bool
+
+	// prepay tightens a rule whose units are charged up to so long before their actions.
+	prepay(r *Rule, d int64)
+}
+
+// plain is what most machines have in common: a reading determines the later ones, and units that are
+// charged before their actions need no tighter rule.
+type plain struct{}
+
+func (plain) foreseen(*Rule, Reading, bool) bool { return true }
+
+func (plain) prepay(*Rule, int64) {}

@@ -1,0 +1,126 @@
+package core_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+)
+
+func TestRefundWithoutAReceipt(t *testing.T) {
+	ctx := t.Context()
+	l := core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Hour)))
+	d, _ := l.Allow(ctx, "u", "a")
+	if err := l.Refund(ctx, d); !errors.Is(err, core.ErrNoReceipt) {
+		t.Errorf("a limiter without Refundable: %v", err)
+	}
+	refused, _ := l.Allow(ctx, "u", "a")
+	untouched, _ := core.Must(core.New(core.FailOpen(&flaky{err: errDown}), core.FixedWindow(1, time.Hour))).Allow(ctx, "u", "a")
+	for name, d := range map[string]core.Decision{"a refusal": refused, "a decision that nobody made": untouched, "the zero one": {}} {
+		if err := l.Refund(ctx, d); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if d, _ := l.Peek(ctx, "u", "a"); d.Allowed {
+		t.Errorf("something was given back: %+v", d)
+	}
+}
+
+func TestARefundIsDoneOnce(t *testing.T) {
+	ctx := t.Context()
+	l := core.Must(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Hour))).With(core.Refundable{}))
+	_, _ = l.AllowN(ctx, "u", "a", 2)
+	d, _ := l.AllowN(ctx, "u", "a", 2)
+	copied := d
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := l.Refund(done, d); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that is done: %v", err)
+	}
+	for range 3 {
+		for _, d := range []core.Decision{d, copied} {
+			if err := l.Refund(ctx, d); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if d, _ := l.Peek(ctx, "u", "a"); d.Remaining != 3 {
+		t.Errorf("%d remain, not 3", d.Remaining)
+	}
+	if peeked, _ := l.Peek(ctx, "u", "a"); l.Refund(ctx, peeked) == nil {
+		t.Error("a Peek could be given back")
+	}
+}
+
+// A window knows by the instants which charges are its own. A bucket, a funnel and an
+// ElasticWindow do not.
+func TestARefundAfterAReset(t *testing.T) {
+	for limit, tooMuch := range map[core.Limit]bool{
+		core.SlidingWindow(10, time.Hour):                false,
+		core.SlidingWindow(10, time.Hour).CountRefused(): false,
+		core.MovingWindow(10, time.Hour):                 false,
+		core.FixedWindow(10, time.Hour):                  false,
+		core.ElasticWindow(10, time.Hour):                true,
+		core.TokenBucket(10, core.Every(time.Hour)):      true,
+		core.Funnel(10, core.Every(time.Hour)):           true,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(memorystore.New(nil), limit)).With(core.Refundable{}))
+			lost, _ := l.AllowN(t.Context(), "u", "a", 5)
+			_ = l.Reset(t.Context(), "u", "a")
+			time.Sleep(time.Millisecond)
+			_, _ = l.AllowN(t.Context(), "u", "a", 5)
+			err := l.Refund(t.Context(), lost)
+			if d, _ := l.Peek(t.Context(), "u", "a"); err != nil || d.Remaining > 5 != tooMuch {
+				t.Errorf("%s: %d remain, %v", limit, d.Remaining, err)
+			}
+		})
+	}
+}
+
+// A bucket with Initial stays started, as after a refusal.
+func TestARefundedActionStartsABucket(t *testing.T) {
+	for _, cost := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.Must(core.New(memorystore.New(nil), core.TokenBucket(10, core.Every(time.Second)).Initial(1))).With(core.Refundable{}))
+			d, err := l.AllowN(t.Context(), "u", "a", cost)
+			if err != nil || d.Allowed != (cost == 1) || l.Refund(t.Context(), d) != nil {
+				t.Fatal(d, err)
+			}
+			time.Sleep(3 * time.Second)
+			if d, _ := l.Peek(t.Context(), "u", "a"); d.Remaining != 4 {
+				t.Errorf("a cost of %d: %d remain", cost, d.Remaining)
+			}
+		})
+	}
+}
+
+// What the fallback has decided is given back to it, and what the store has, to that.
+func TestARefundGoesToTheStoreThatDecided(t *testing.T) {
+	ctx := t.Context()
+	first, second := memorystore.New(nil), memorystore.New(nil)
+	store := &flaky{Store: first}
+	limit := core.FixedWindow(5, time.Hour)
+	l := core.Must(core.Must(core.New(core.Observe(core.Fallback(store, second), func(context.Context, core.Observation) {}), limit)).With(core.Refundable{}))
+	left := func() [2]int {
+		a, _ := core.Must(core.New(first, limit)).Peek(ctx, "u", "a")
+		b, _ := core.Must(core.New(second, limit)).Peek(ctx, "u", "a")
+		return [2]int{a.Remaining, b.Remaining}
+	}
+	one, _ := l.AllowN(ctx, "u", "a", 2)
+	store.err = errDown
+	two, _ := l.AllowN(ctx, "u", "a", 3)
+	if got := left(); one.Source != core.SourceStore || two.Source != core.SourceFallback || got != [2]int{3, 2} {
+		t.Fatalf("%+v, %+v, %v", one, two, got)
+	}
+	if err := l.Refund(ctx, two); err != nil || left() != [2]int{3, 5} {
+		t.Errorf("the fallback's: %v, %v", left(), err)
+	}
+	if err := l.Refund(ctx, one); err != nil || left() != [2]int{5, 5} {
+		t.Errorf("the store's: %v, %v", left(), err)
+	}
+}
