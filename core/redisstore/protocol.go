@@ -59,12 +59,12 @@ import (
 
 // A request is an encoded charge, without its keys.
 type request struct {
-	of     core.Charge // without user and action
-	word   any         // a string
-	dated  bool        // the reply has the instant of the decision, and what amendments need
-	slots  bool        // it may take slots
-	size   int         // numbers in the reply
-	weight int         // how long it takes, in simple charges
+	of        core.Charge // without user and action
+	word      any         // a string
+	amendable bool        // the reply has the instant of the decision, and what amendments need
+	slots     bool        // it may take slots
+	size      int         // numbers in the reply
+	weight    int         // how long it takes, in simple charges
 
 	// It is for this time of this process's clock, in microseconds since 1970: the periods of its calendars, or
 	// without one from 0 to MaxInt64.
@@ -106,9 +106,9 @@ func (r *request) timely(clock func() time.Time) bool {
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
 func newRequest(c *core.Charge, now int64) request {
 	ask := c.Ask()
-	r := request{of: *c, dated: c.Receipt() && ask.Mode.Asks(), end: math.MaxInt64}
+	r := request{of: *c, amendable: c.Receipt() && ask.Mode.Asks(), end: math.MaxInt64}
 	r.of.User, r.of.Action = "", ""
-	if r.dated {
+	if r.amendable {
 		r.size++
 	}
 	word := appendMode(make([]byte, 0, 128), &ask, c.Receipt())
@@ -123,7 +123,7 @@ func newRequest(c *core.Charge, now int64) request {
 				word = append(word, '&')
 			}
 			word = appendLimit(word, rule, rule.Args(numbers[:0], o.Cost, ask.Ban, now))
-			r.size += rule.ReplySize(r.dated)
+			r.size += rule.ReplySize(r.amendable)
 			r.weight += rule.Weight(o.Cost)
 			r.slots = r.slots || rule.TakesSlots() && ask.Mode.Asks()
 			if rule.Calendar != nil {
@@ -139,17 +139,13 @@ func newRequest(c *core.Charge, now int64) request {
 // scratch has room for the numbers of a rule.
 var scratch = sync.Pool{New: func() any { return new([24]int64) }}
 
+// modes has the letter of each mode, if no receipt is asked for.
+var modes = [...]byte{machine.ModeCharge: 'c', machine.ModePatient: 'c', machine.ModePeek: 'p', machine.ModeForce: 'f', machine.ModeOwe: 'o'}
+
 // appendMode appends the beginning of a charge's word.
 func appendMode(b []byte, ask *machine.Ask, receipt bool) []byte {
-	mode := byte('c')
-	switch {
-	case ask.Mode == machine.ModePeek:
-		mode = 'p'
-	case ask.Mode == machine.ModeForce:
-		mode = 'f'
-	case ask.Mode == machine.ModeOwe:
-		mode = 'o'
-	case receipt:
+	mode := modes[ask.Mode]
+	if receipt && ask.Mode.Asks() {
 		mode = 'r'
 	}
 	b = append(b, mode)
@@ -280,7 +276,7 @@ func distribute(reply []any, calls []*batch.Call) {
 }
 
 // decode reads a charge's part of the reply, which distribute has found: the instant if the charge
-// is dated, and then the numbers of each limit.
+// may be amended, and then the numbers of each limit.
 func (r *request) decode(values []any) (readings []machine.Reading, now int64, err error) {
 	numbers := make([]int64, 0, len(values))
 	for _, v := range values {
@@ -290,7 +286,7 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 		}
 		numbers = append(numbers, n)
 	}
-	if r.dated {
+	if r.amendable {
 		now, numbers = numbers[0], numbers[1:]
 	}
 	readings = make([]machine.Reading, 0, len(r.of.Limits())) // mostly, there is one subject
@@ -298,7 +294,7 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 		limits := c.Limits()
 		for j := range limits {
 			var v machine.Reading
-			v, numbers = limits[j].Rule().Reply(numbers, c.Cost, r.dated)
+			v, numbers = limits[j].Rule().Reply(numbers, c.Cost, r.amendable)
 			readings = append(readings, v)
 		}
 	}

@@ -6,8 +6,10 @@
 --            time until the ban ends; the level: bans in a row
 --
 -- A state is "gone last ends level" and " mark" for each refusal since the last ban. gone is when all is
--- forgotten, last the last refusal or ban, and ends the end of the last ban. In ban.go ends is Until, which
--- is a word of Lua, and marks are Refusals. check removes here what prune removes there.
+-- forgotten, last the last refusal or ban, and ends the end of the last ban.
+--
+-- In ban.go ends is Until, which is a word of Lua, and marks are Refusals. check removes here what prune removes
+-- there.
 
 local call, format, match, max = redis.call, string.format, string.match, math.max
 local state = require 'state'

@@ -1,5 +1,6 @@
 -- The log of a sliding window: a sorted set. The score is the instant, the member a unique
--- number, followed by r if the action was refused. See trail.lua.
+-- number, followed by r if the action was refused. trail.lua says what the functions do, and what the fields of l are.
+-- id is the number of the newest entry. Of slots, ids are those of the entries that are added.
 
 local call = redis.call
 local state = require 'state'
