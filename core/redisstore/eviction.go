@@ -28,8 +28,8 @@ type evictionCheck struct {
 	logged  bool      // whether redis-evicts was logged
 }
 
-// checkEviction counts an answer, and reads the eviction policy in the background if it is time.
-func (s *Store) checkEviction() {
+// checkServer counts an answer. If it is time, it checks the eviction policy and the prefix in the background.
+func (s *Store) checkServer() {
 	p := &s.eviction
 	if p.answers.Add(1)%checkAfter > 0 {
 		return
@@ -39,10 +39,7 @@ func (s *Store) checkEviction() {
 	if now := time.Now(); !now.Before(p.next) {
 		p.next = now.Add(checkEvery)
 		go func() {
-			_ = s.batches.Ask("", func(send batch.Send) error {
-				s.readEviction(send)
-				return nil
-			})
+			_ = s.batches.Ask("", s.readEviction)
 			s.checkPrefix(context.Background())
 		}()
 	}
@@ -50,10 +47,10 @@ func (s *Store) checkEviction() {
 
 // readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
 // does not allow INFO, nothing is logged.
-func (s *Store) readEviction(send batch.Send) {
-	reply, _ := send([]any{"info", "memory"}, 0)
+func (s *Store) readEviction(send batch.Send) error {
+	reply, err := send([]any{"info", "memory"}, 0)
 	if len(reply) != 1 {
-		return
+		return err
 	}
 	info, _ := reply[0].(string)
 	evicts := infoField(info, "maxmemory_policy")
@@ -66,6 +63,7 @@ func (s *Store) readEviction(send batch.Send) {
 			"code", "redis-evicts", "maxmemory_policy", evicts)
 	}
 	p.logged = !safe
+	return nil
 }
 
 // infoField is the value of name in the reply of INFO, or "".

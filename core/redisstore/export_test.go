@@ -111,12 +111,11 @@ func AmendWords(r *core.Receipt, a machine.Amendment) string {
 
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(c core.Charge) {
-	var d core.Decision
-	if q, repeated := s.refusals.Ask(&c, &d); !repeated {
+	_, _ = s.refusals.Decide(&c, func() (core.Decision, []machine.Reading, error) {
 		rule := c.Limits()[0].Rule()
 		full := []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}
-		s.refusals.Note(q, &c, c.Answer(full, 0), full, nil)
-	}
+		return c.Answer(full, 0), full, nil
+	})
 }
 
 // Anew is whether the store tells the script of a charge what one that has seen no other

@@ -139,17 +139,13 @@ func newRequest(c *core.Charge, now int64) request {
 // scratch has room for the numbers of a rule.
 var scratch = sync.Pool{New: func() any { return new([24]int64) }}
 
+// modes has the letter of each mode, if no receipt is asked for.
+var modes = [...]byte{machine.ModeCharge: 'c', machine.ModePatient: 'c', machine.ModePeek: 'p', machine.ModeForce: 'f', machine.ModeOwe: 'o'}
+
 // appendMode appends the beginning of a charge's word.
 func appendMode(b []byte, ask *machine.Ask, receipt bool) []byte {
-	mode := byte('c')
-	switch {
-	case ask.Mode == machine.ModePeek:
-		mode = 'p'
-	case ask.Mode == machine.ModeForce:
-		mode = 'f'
-	case ask.Mode == machine.ModeOwe:
-		mode = 'o'
-	case receipt:
+	mode := modes[ask.Mode]
+	if receipt && ask.Mode.Asks() {
 		mode = 'r'
 	}
 	b = append(b, mode)

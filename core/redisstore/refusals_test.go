@@ -760,6 +760,33 @@ func TestCachedRefusalsDoNotAllocate(t *testing.T) {
 	}
 }
 
+// A panic of Options.Tag in a charge that can end refusals, which net/http recovers, does not end the cache for its user.
+func TestAfterAPanicRefusalsAreKept(t *testing.T) {
+	fails := true
+	store := offline(t, &redisstore.Options{Tag: func(string) string {
+		if fails {
+			panic("a bug")
+		}
+		return ""
+	}})
+	store.SetClock(func() time.Duration { return 0 })
+	lim := core.Must(core.New(store, core.Funnel(2, core.Every(time.Minute))))
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		_, _ = lim.Surcharge(t.Context(), user, action, 1)
+	}()
+	fails = false
+	c := chargeOf(1, core.Funnel(2, core.Every(time.Minute)))
+	store.Deny(c)
+	if d, err := store.Take(t.Context(), c); err != nil || d.Source != core.SourceCache {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
 // By clocks that run, as soon as Redis says that an action would pass, it passes.
 func TestTheCacheRefusesNobodyWhoWouldPass(t *testing.T) {
 	store := reliable(t, redistest.Start(t).Addr)

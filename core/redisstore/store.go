@@ -85,13 +85,7 @@ func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 // decide decides a charge in Redis, or repeats a refusal.
 func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
 	r := s.request(&c)
-	question, repeated := s.refusals.Ask(&c, &d)
-	if repeated {
-		return d, nil
-	}
-	d, readings, err := s.ask(ctx, &c, &r)
-	s.refusals.Note(question, &c, d, readings, err)
-	return d, err
+	return s.refusals.Decide(&c, func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, &r) })
 }
 
 // ask sends a charge to Redis: to the Lua, or to the server's own CL.THROTTLE.
@@ -106,12 +100,13 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Dec
 	}
 	var now int64
 	reply, err := s.do(ctx, call)
+	lost := call.Lost
 	if err == nil {
 		readings, now, err = r.decode(reply)
-		call.Lost = err != nil
+		lost = err != nil
 	}
 	if err != nil {
-		if r.slots && call.Lost {
+		if r.slots && lost {
 			s.releaseLost(c, call.Number)
 		}
 		return d, nil, err
@@ -128,7 +123,7 @@ func (s *Store) do(ctx context.Context, c *batch.Call) ([]any, error) {
 	if err != nil {
 		return nil, s.explain(ctx, start, err)
 	}
-	s.checkEviction()
+	s.checkServer()
 	return reply, nil
 }
 
@@ -145,23 +140,21 @@ func (s *Store) Accept(limits []core.Limit) error {
 func (s *Store) Dated() {}
 
 // Reset deletes the states of the limits for that user and action.
-func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
 	s.leases.Drop(user, action, limits)
 	defer s.leases.Drop(user, action, limits)
+	defer s.refusals.Change(user, action)(&err)
 	keys := s.appendKeys(nil, user, action, limits)
-	s.refusals.Begin(user, action)
-	_, err := s.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))
-	s.refusals.End(user, action, err)
+	_, err = s.number(ctx, keys, simple(1, box([]any{"del"}, keys)...))
 	return err
 }
 
 // Amend refunds, releases or renews a charge, in one round trip.
 func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+	defer s.refusals.Change(r.User, r.Action)(&err)
 	amended, word := amendWord(r, a)
 	keys := s.appendKeys(nil, r.User, r.Action, amended)
 	args := append(box([]any{nil, nil, len(keys)}, keys), strconv.FormatInt(r.At, 10), word)
-	s.refusals.Begin(r.User, r.Action)
-	defer func() { s.refusals.End(r.User, r.Action, err) }()
 	n, err := s.number(ctx, keys, func(send batch.Send) ([]any, error) { return s.run(send, amend, args) })
 	return n == 1, err
 }
@@ -193,7 +186,7 @@ func simple(keyAt int8, args ...any) batch.Command {
 func (s *Store) Connect(ctx context.Context) error {
 	start := time.Now()
 	err := s.batches.Connect(ctx, func(server string, send batch.Send) error {
-		s.readEviction(send)
+		_ = s.readEviction(send)
 		if s.options.CLThrottle {
 			return nil
 		}

@@ -6,8 +6,10 @@
 --            time until the ban ends; the level: bans in a row
 --
 -- A state is "gone last ends level" and " mark" for each refusal since the last ban. gone is when all is
--- forgotten, last the last refusal or ban, and ends the end of the last ban. In ban.go ends is Until, which
--- is a word of Lua, and marks are Refusals. check removes here what prune removes there.
+-- forgotten, last the last refusal or ban, and ends the end of the last ban.
+--
+-- In ban.go ends is Until, which is a word of Lua, and marks are Refusals. check removes here what prune removes
+-- there.
 
 local call, format, match, max = redis.call, string.format, string.match, math.max
 local state = require 'state'
@@ -35,11 +37,11 @@ local function load(l, key, now)
 	end
 end
 
--- check removes what no longer counts. ahead is how far the state is ahead of a clock that
--- stepped back.
+-- check removes what no longer counts. behind is how far a clock that stepped
+-- back is behind the last refusal or ban.
 local function check(l, now)
-	l.ahead = max(0, l.last - now)
-	local at, live = now + l.ahead, {}
+	l.behind = max(0, l.last - now)
+	local at, live = now + l.behind, {}
 	if at >= max(l.last, l.ends) + l.forget then
 		l.level = 0
 	end
@@ -49,17 +51,17 @@ local function check(l, now)
 		end
 	end
 	l.marks = live
-	return l.always or l.ends - l.ahead <= now
+	return l.always or l.ends - l.behind <= now
 end
 
 -- shift moves the state back to a clock that stepped back.
 local function shift(l)
-	if l.ahead > 0 then
-		l.last, l.ends, l.dirty = l.last - l.ahead, max(0, l.ends - l.ahead), true
+	if l.behind > 0 then
+		l.last, l.ends, l.dirty = l.last - l.behind, max(0, l.ends - l.behind), true
 		for i = 1, #l.marks do
-			l.marks[i] = l.marks[i] - l.ahead
+			l.marks[i] = l.marks[i] - l.behind
 		end
-		l.ahead = 0
+		l.behind = 0
 	end
 end
 
@@ -92,7 +94,7 @@ local function forgotten(l)
 end
 
 local function read(l, reply, last, now)
-	local at = now + l.ahead
+	local at = now + l.behind
 	reply[last + 1] = #l.marks * 2 + (l.fits and 1 or 0)
 	reply[last + 2] = max(0, forgotten(l) - at)
 	reply[last + 3] = max(0, l.ends - at)

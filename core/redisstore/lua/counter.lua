@@ -8,8 +8,13 @@
 --            given back, else 0
 --
 -- A state is "count end". That of a calendar window is kept for a second after its end: if the clock
--- steps back over a boundary by at most that, neither period has its quota twice. So ends is the end of the
--- window here, and in counter.go State.Expires is linger later.
+-- steps back over a boundary by at most that, neither period has its quota twice.
+--
+-- What differs from counter.go:
+--
+--   ends       the end of the window, which is State.Expires less linger. If there is no window, check sets it to now
+--   till       the end of the period that the clock is in, of a calendar window
+--   stored, width  the end of the window in Redis, and the digits of the count: save writes no more than has changed
 
 local call, floor, format, match = redis.call, math.floor, string.format, string.match
 local save -- below

@@ -1,5 +1,6 @@
 -- The log of a sliding window: a sorted set. The score is the instant, the member a unique
--- number, followed by r if the action was refused. See trail.lua.
+-- number, followed by r if the action was refused. trail.lua says what the functions do, and what the fields of l are.
+-- id is the number of the newest entry. Of slots, ids are those of the entries that are added.
 
 local call = redis.call
 local state = require 'state'
@@ -62,10 +63,10 @@ end
 
 function log.save(l, now)
 	local key, new = l.key, {}
-	if l.ahead > 0 then
+	if l.behind > 0 then
 		local all = call('ZRANGE', key, '0', '-1', 'WITHSCORES')
 		for i = 1, #all, 2 do
-			new[i], new[i + 1] = int(all[i + 1] - l.ahead), all[i]
+			new[i], new[i + 1] = int(all[i + 1] - l.behind), all[i]
 		end
 	end
 	for i = 1, l.added do

@@ -1,12 +1,21 @@
 -- Buckets and funnels. A span of time is two numbers: whole microseconds, and a fraction of one
--- in parts, of which the rule's parts make a microsecond. keep is the ForgetAfter of meter.go. What debt and
--- correct do there, load and refresh do here, and check computes what after does.
+-- in parts, of which the rule's parts make a microsecond.
+--
+-- The fields and functions have the names of meter.go, but for these:
+--
+--   debt, part    At, less the instant of the run: what is owed, or negative if it has drained
+--   turns, owed   Turns; owed if it is negative there
+--   keep, forget  ForgetAfter, and Expires if there is a ForgetAfter; else nil
+--   more          whether there may be a debt in More. Only then exists, turns, owed, forget and refunds are set
+--   load          debt too: a run has one instant
+--   correct       only for what is in More. check cuts the debt if it is above the quota and reserves no turn
+--   check         after too, for charge
 --
 -- arguments  the whole of cost and of burst; if parts > 1 or the bucket has Initial, also parts and
 --            the part of cost and of burst; with Initial also the span of the debt that it starts
 --            with, and how long it is kept
 -- reply      1 if it has room, plus twice the whole of the debt; if parts > 1, the part of the
---            debt; if the charge is dated, the number of the last refund, or 0
+--            debt; if the charge may be amended, the number of the last refund, or 0
 -- amend      the span to give back; parts; the span of the debt's end just after the charge, as
 --            an instant; the span of burst; the number of the last refund before the charge
 --
@@ -54,11 +63,11 @@ local function args(ask, _, shadow, cost, burst, parts, rest)
 			l.most, l.mostPart = mostDebt, 0
 		end
 	end
-	if ask.mode == 'r' then l.dated = true end
+	if ask.mode == 'r' then l.amendable = true end
 	return l
 end
 
--- parse reads a state that may be more than a tat.
+-- parse reads a state that may be more than a tat. One that is forgotten is none.
 local function parse(l, value, now)
 	local tat, plus, part, at, turns, blank, forget, refunds = string.match(value, '^(%d+)(%+?)(%d*)([@=]?)(%d*)( ?)(%d*)(.*)$')
 	if not tat or (plus == '') ~= (part == '') or (at == '') ~= (turns == '') or (blank == '') ~= (forget == '')
@@ -66,48 +75,44 @@ local function parse(l, value, now)
 		or refunds ~= '' and not require('refunds').valid(refunds) then
 		error(require('state').nonsense, 0)
 	end
-	l.debt, l.part, l.turns, l.owed, l.forget = tat - now, tonumber(part) or 0, tonumber(turns), at == '=', tonumber(forget)
-	l.refunds, l.more, l.exists = refunds ~= '' and refunds or nil, true, true
+	l.more, l.exists = true, not l.keep or forget == '' or forget + 0 > now
+	if l.exists then
+		l.debt, l.part, l.turns, l.owed, l.forget = tat - now, tonumber(part) or 0, tonumber(turns), at == '=', tonumber(forget)
+		l.refunds = refunds ~= '' and refunds or nil
+	end
 end
 
--- load sets debt, which is negative if it has drained, and more if the state may be more than a tat
--- and its part. Only with more are exists, turns, owed, forget and refunds set.
 local function load(l, key, now)
 	local value = call('GET', key)
 	if l.more then -- of the last state that it read
-		l.more, l.exists, l.turns, l.owed, l.forget, l.refunds = l.keep, value, nil, nil, nil, nil
+		l.more, l.exists, l.turns, l.owed, l.forget, l.refunds = l.keep ~= nil, value and true, nil, nil, nil, nil
 	end
 	if value and #value == 16 and find(value, '^%d+$') then
 		l.debt, l.part = value - now, 0
-	elseif value then
-		parse(l, value, now)
-	else
-		l.debt, l.part = l.start or 0, l.startPart or 0
+		return
 	end
+	l.debt, l.part = l.start or 0, l.startPart or 0
+	if value then parse(l, value, now) end
 end
 
--- refresh is check for what is more than a tat.
-local function refresh(l, now)
-	local back = (l.turns or now) - now
-	if l.exists and (not l.forget) ~= (not l.keep) then
+-- correct brings a state to now if the clock stepped back, or if another limiter has a longer ForgetAfter.
+local function correct(l, now)
+	local keep, back = l.keep, (l.turns or now) - now
+	if (not l.forget) ~= (not keep) then
 		error(require('state').nonsense, 0)
-	elseif not l.exists or l.forget and now >= l.forget then
-		l.debt, l.part, l.exists, l.turns, l.forget, l.refunds = l.start or 0, l.startPart or 0, false, nil, nil, nil
-		return
-	elseif back > 0 then -- the clock stepped back: turns that are reserved move back with it
-		l.debt, l.turns, l.forget, l.refunds, l.dirty = l.debt - back, now, l.forget and l.forget - back, nil, true
+	elseif back > 0 then -- turns that are reserved move back with the clock
+		l.debt, l.turns, l.forget, l.refunds, l.dirty = l.debt - back, now, keep and l.forget - back, nil, true
 	elseif l.refunds and require('refunds').till(l.refunds) <= now then
 		l.refunds = nil
 	end
-	-- The clock stepped back, or another limiter has a longer ForgetAfter.
-	if l.keep and l.forget > now + l.keep and not l.turns then
-		l.forget, l.dirty = now + l.keep, true
+	if keep and l.forget > now + keep and not l.turns then
+		l.forget, l.dirty = now + keep, true
 	end
 end
 
 local function check(l, now)
-	if l.more then
-		refresh(l, now)
+	if l.more and l.exists then
+		correct(l, now)
 	end
 	local debt, part, burst = l.debt, l.part, l.burst
 	if debt < 0 then
@@ -161,7 +166,7 @@ local function read(l, reply, last)
 		last = last + 1
 		reply[last] = l.part
 	end
-	if l.dated then
+	if l.amendable then
 		last = last + 1
 		reply[last] = l.refunds and require('refunds').last(l.refunds) or 0
 	end

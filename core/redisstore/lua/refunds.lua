@@ -1,5 +1,6 @@
 -- What a meter remembers of refunds, so that no time is given back twice: the end of its state, from
--- the "!" on. See meter.lua. If there is none it is nil.
+-- the "!" on, whose format meter.lua has. If there is none it is nil. It stays text until a refund needs it: valid,
+-- till and last read it as it is. limit and add are those of refunds.go, where push and merge are functions.
 
 local format, match = string.format, string.match
 local span, state = require 'span', require 'state'

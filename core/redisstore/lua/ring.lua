@@ -1,5 +1,6 @@
 -- The queue of a moving window: a string of instants, oldest first. An instant takes 7 bytes, the highest first.
--- See trail.lua for what the functions do.
+-- trail.lua says what the functions do, and what the fields of l are. queue.go keeps its blocks in memory, and has
+-- none of this.
 --
 -- Up to 32 instants are a line: they are all of the string, and each save writes it anew. More are in a ring: a header
 -- of 56 bytes, and cap places, which are the rest of the string. The i-th instant, the oldest being the 0th, is in
@@ -225,24 +226,22 @@ local function anew(l, units, now)
 	add(l, units, now)
 end
 
--- save drops the dead instants, and adds those of now. A line is written anew, and so is an empty ring, a short one
--- without room, and one of which little is used.
+-- save drops the dead instants, and adds those of now. A line is written anew, and so is an empty ring. Unless it
+-- is long, so is one of which little is used, and one without room.
 function ring.save(l, now)
 	local units, need = l.added, l.stored + l.added
 	if l.n > l.stored then
 		l.head, l.n = (l.head + l.n - l.stored) % l.cap, l.stored
 	end
-	l.back, l.newest = l.n > 0 and l.back + l.ahead or 0, now
-	local little = l.start == 0 or l.n == 0 or need * 4 <= l.cap and need < inPlace
-	if little and need <= line then
-		set(l, inLine(l) .. times(encode(now), units))
-	elseif little or need > l.cap and l.cap < inPlace then
-		anew(l, units, now)
-	else
-		if need > l.cap then
-			grow(l, capacity(l, need))
-		end
+	l.back, l.newest = l.n > 0 and l.back + l.behind or 0, now
+	local rewrite = l.start == 0 or l.n == 0 or need * 4 <= l.cap and need < inPlace or need > l.cap and l.cap < inPlace
+	if not rewrite then
+		if need > l.cap then grow(l, capacity(l, need)) end
 		add(l, units, now)
+	elseif need <= line then
+		set(l, inLine(l) .. times(encode(now), units))
+	else
+		anew(l, units, now)
 	end
 end
 

@@ -2,11 +2,13 @@
 -- changes, so a release or a renewal can be repeated, and never meets another action's slot. The score
 -- is the instant of the charge or of the last renewal. The slots of one charge have numbers in a row, from
 -- the charge's number on. The client has chosen that at random, so it can release slots without the reply.
--- Whether there is room, the wait and the reading are those of trail.lua; in slots.go they are written out.
+--
+-- What is not here is that of trail.lua, whose header says what the fields are. In slots.go it is written out. l.ids
+-- are the numbers of the slots that were added, for save.
 --
 -- arguments  cost, less the slots that the action has already; max; period: the lease
 -- reply      1 if it has room, plus twice the slots taken; the time until all are free; the wait, or
---            0 if it has room; if the charge is dated, the first slot's number, or 0
+--            0 if it has room; if the charge may be amended, the first slot's number, or 0
 -- amend      1 to renew the slots or 0 to release them, period, the first slot's number, cost
 
 local call = redis.call
@@ -15,7 +17,7 @@ local int = state.int
 
 local function args(ask, kind, shadow, cost, quota, period)
 	local l = trail.args(ask, kind, shadow, cost, quota, period)
-	l.dated = ask.mode == 'r'
+	l.amendable = ask.mode == 'r'
 	return l
 end
 
@@ -43,7 +45,7 @@ local function refuse() end
 
 local function read(l, reply, last, now)
 	last = trail.read(l, reply, last, now)
-	if l.dated then
+	if l.amendable then
 		last = last + 1
 		reply[last] = l.first or 0
 	end
@@ -55,8 +57,8 @@ local function amend(key, now, _, list, kind)
 	local l = {kind = kind, max = 0, period = period}
 	load(l, key, now)
 	local at = call('ZSCORE', key, int(first))
-	if not at or at - l.ahead + l.period <= now then return false end
-	if l.ahead > 0 then
+	if not at or at - l.behind + l.period <= now then return false end
+	if l.behind > 0 then
 		log.save(l, now)
 	end
 	local entries = call('ZCOUNT', key, '-inf', '+inf')

@@ -1,15 +1,22 @@
--- Sliding windows, which keep a log, and moving windows, which keep a ring. A queue of instants
--- is in log.lua or ring.lua; both have these functions:
+-- Sliding windows, which keep a log, and moving windows, which keep a ring. Slots of InFlight are entries of a log too.
 --
---   load(l, key)    sets newest, the newest instant, or nil if there is none
---   entry(l, i)     the i-th instant, the newest being the 0th, or nil
---   live(l, after)  how many instants are later than after
---   remove(l, made, units)  removes units of the instant made
---   save(l, now)    moves all instants back by ahead, then adds added times now
+-- In trail.go a charge changes the queue at once. Here the queue is in Redis: charges count what they add, and save
+-- writes it, after the last of the charges that are repeated. They have one instant, so a charge needs to know only
+-- these numbers. slots.lua, log.lua and ring.lua use them too:
 --
--- trail.go and queue.go write at once what is only counted here until save: charge and refuse add to
--- added, and charge to admitted too. wait is Reading.Wait, entry is At, counted from the newest, live
--- is what dead leaves, and ahead is what shift subtracts.
+--   newest    the newest entry in Redis, or nil
+--   behind    as in Go: how far the clock has stepped back. shift is part of save
+--   stored    how many entries in Redis are live; nil until it is needed, since to find that out takes a command
+--   added     how many entries have been added since, all of them with the instant of the run
+--   admitted  how many of them are admitted. They come first, and the rest has been refused
+--
+-- A queue is log.lua or ring.lua. The functions of both, and what does it in queue.go:
+--
+--   load(l, key)            sets newest
+--   entry(l, i)             at, but i counts from the newest, which is the 0th; nil if there is none
+--   live(l, after)          len less dead(after)
+--   remove(l, made, units)  remove, and in amend of trail.go what finds the entries
+--   save(l, now)            shift, push and drop
 --
 -- arguments  cost, max, period
 -- reply      1 if it has room, plus twice the count; the time until its full quota is
@@ -27,32 +34,26 @@ local function args(ask, kind, _, cost, quota, period)
 	}
 end
 
--- load sets ahead, which is how far the state is ahead of a clock that stepped back. stored is how many
--- of the entries in Redis are live, or nil until live counts them. save writes what was added since: first
--- the admitted ones, then the refused ones.
 local function load(l, key, now)
 	l.queue = require(l.kind == 'moving' and 'ring' or 'log')
 	l.queue.load(l, key)
-	l.ahead = max(0, (l.newest or 0) - now)
-	l.added, l.admitted, l.stored, l.dirty = 0, 0, not l.newest and 0 or nil, l.ahead > 0
+	l.behind = max(0, (l.newest or 0) - now)
+	l.added, l.admitted, l.stored, l.dirty = 0, 0, not l.newest and 0 or nil, l.behind > 0
 end
 
--- wait is how long it takes until there is room for the cost. It reads one entry only: the
--- newest one that must have left the window.
+-- wait is how long it takes until free of trail.go. It reads one entry only: the newest one that must have left
+-- the window.
 local function wait(l, now)
-	local place, at = l.max - l.cost, now
-	if place >= l.added then
-		at = l.queue.entry(l, place - l.added)
-		if not at then return 0 end
-		at = at - l.ahead
-	end
-	return max(0, at + l.period - now)
+	local last = l.max - l.cost -- counted from the newest
+	if last < l.added then return l.period end
+	local at = l.queue.entry(l, last - l.added)
+	return at and max(0, at - l.behind + l.period - now) or 0
 end
 
 -- live is how many entries are within the period. If refusals are recorded too, the newest max
 -- stay, or more if a limiter with a higher max wrote them, or an ask above the quota.
 local function live(l, now)
-	l.stored = l.stored or l.queue.live(l, now - l.period + l.ahead)
+	l.stored = l.stored or l.queue.live(l, now - l.period + l.behind)
 	return min(l.stored + l.added, max(l.max, l.stored + l.admitted))
 end
 
@@ -79,7 +80,7 @@ end
 
 local function read(l, reply, last, now)
 	local n = live(l, now)
-	local newest = l.added > 0 and now or n > 0 and l.newest - l.ahead
+	local newest = l.added > 0 and now or n > 0 and l.newest - l.behind
 	reply[last + 1] = n * 2 + (l.fits and 1 or 0)
 	reply[last + 2] = n > 0 and newest + l.period - now or 0
 	reply[last + 3] = n > 0 and l.wait or 0

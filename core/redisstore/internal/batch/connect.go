@@ -20,10 +20,10 @@ import (
 // A doubt says why nothing is sent: if a call has no answer, its connection may be dead, or the server. This is
 // all that changes it:
 //
-//	next         no connection can be opened: cut or mute
-//	unanswered   what was sent has no answer: cut or mute
-//	recoverLane  a check: if a new connection answers, tried; if it is refused, cut
-//	learn        what was sent has an answer: none
+//	queueUp     no connection can be opened: cut or mute
+//	unanswered  what was sent has no answer: cut or mute
+//	conclude    a check: if a new connection answers, tried; if it is refused, cut
+//	learn       what was sent has an answer: none
 //
 // A check opens a connection by itself: if a client cannot connect, it tries for longer than the timeout before
 // it returns an error. Its failures add up too: after PoolSize of them it tries only once a second. If no
@@ -187,42 +187,60 @@ func (q *Queue) startCheck(l *lane, now time.Time) {
 	}
 }
 
-// recoverLane finds out whether the server of a lane answers on a new connection. If it does, what is sending is
-// given up, and sending goes on.
+// recoverLane finds out whether the server of a lane answers on a new connection. If it does, the client gets rid of
+// dead connections, what is sending is given up, and sending goes on.
 func (q *Queue) recoverLane(l *lane, key string, why doubt) {
-	var server *redis.Client // that was asked
-	var took time.Duration
-	err := q.withServer(l.server, key, func(ctx context.Context, s *redis.Client) (err error) {
+	server, took, err := q.check(l.server, key, why)
+	replaces := q.checked(l, why, server, err)
+	if replaces {
+		err = q.replaceDead(server, why, took)
+	}
+	q.conclude(l, replaces, err)
+}
+
+// check asks the server of a lane or a key on a new connection, and returns how long the answer took. Without a
+// doubt it asks only if the client has no connection. Otherwise, or if it cannot tell which server it is, server is
+// nil.
+func (q *Queue) check(known *redis.Client, key string, why doubt) (server *redis.Client, took time.Duration, err error) {
+	err = q.withServer(known, key, func(ctx context.Context, s *redis.Client) (err error) {
 		if why > tried || s.PoolStats().TotalConns == 0 {
 			server = s
 			took, err = q.dialAndPing(ctx, s)
 		}
 		return err
 	})
+	return server, took, err
+}
+
+// checked ends a check. It reports whether this one is to replace dead connections: only one at a time does.
+func (q *Queue) checked(l *lane, why doubt, server *redis.Client, err error) (replaces bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l.checks--
 	if err == nil && server != nil {
 		l.recheck = time.Now().Add(batchTime * q.timeout)
 	}
-	if err == nil && why > tried && l.doubt > tried && !l.replacing {
-		l.replacing = true
-		q.mu.Unlock()
-		err = q.replaceDead(server, why, took)
-		q.mu.Lock()
-		l.replacing = false
-		if err == nil && l.doubt > tried {
-			l.doubt, l.sending = tried, 0
-			l.generation++
-			if l.next != nil {
-				q.start(l)
-			}
-		}
-	}
-	if err != nil && !isLate(err) {
+	replaces = err == nil && why > tried && l.doubt > tried && !l.replacing
+	l.replacing = l.replacing || replaces
+	return replaces
+}
+
+// conclude has sending go on if dead connections were replaced. If the server refuses connections, it ends all calls.
+func (q *Queue) conclude(l *lane, replaced bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	l.replacing = l.replacing && !replaced
+	switch {
+	case err != nil && !isLate(err):
 		l.recheck, l.doubt = time.Time{}, max(l.doubt, cut)
 		for l.calls.Len() > 0 {
 			l.calls.Front().Value.(*Call).end(err)
+		}
+	case err == nil && replaced && l.doubt > tried:
+		l.doubt, l.sending = tried, 0
+		l.generation++
+		if l.next != nil {
+			q.start(l)
 		}
 	}
 }

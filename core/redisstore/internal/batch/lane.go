@@ -29,7 +29,7 @@ const (
 type lane struct {
 	route
 	timeout time.Duration // of a call
-	conns   int           // how many the client can use
+	conns   int           // how many the client can use; of an unknown server, as many as there are calls
 
 	calls list.List     // those that are sent or passed over, and then those that queue
 	next  *list.Element // the first one that queues
@@ -45,7 +45,7 @@ type lane struct {
 	response time.Duration // how long an answer takes
 	answered time.Time     // when the last one came
 
-	doubt     doubt
+	doubt     doubt     // connect.go: why nothing is sent
 	checks    int       // under way: a Dialer may hang
 	recheck   time.Time // the next one does not begin earlier
 	replacing bool      // one of them replaces dead connections
@@ -106,17 +106,6 @@ func (l *lane) queue(c *Call) {
 	c.lane, c.place, l.asked, l.key = l, l.calls.PushBack(c), c.since, c.Keys[0]
 	if l.next == nil {
 		l.next = c.place
-	}
-}
-
-// fail ends the calls that queue, since no connection could be opened. If that only took too long,
-// a call waits for its own timeout.
-func (l *lane) fail(err error) {
-	if isLate(err) {
-		return
-	}
-	for l.next != nil {
-		l.next.Value.(*Call).end(err)
 	}
 }
 

@@ -51,7 +51,7 @@ type Call struct {
 	Number  int64    // of a charge that may take slots: the number of the first one; 0: it takes none
 	Command Command  // nil: a charge
 
-	// What the Exchange sets.
+	// What the Exchange sets, or of a Command its sender.
 	Reply []any // not nil, unless there is an error
 	Err   error
 

@@ -92,34 +92,58 @@ func (q *Queue) send(l *lane, generation int) {
 // next takes the next batch, when the client has a connection for it and it is its turn. If no
 // call queues, or the sender was given up, it returns nil, and the sender ends.
 func (q *Queue) next(l *lane, generation int) *batch {
+	var err error
+	if first := q.first(l, generation); first != nil {
+		err = q.ensureConnection(first.Keys[0])
+	}
+	q.queueUp(l, generation, err)
+	for {
+		b, wait := q.turn(l, generation)
+		if wait <= 0 {
+			return b
+		}
+		time.Sleep(wait)
+	}
+}
+
+// first returns the first call that queues, if the sender goes on.
+func (q *Queue) first(l *lane, generation int) *Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l.sends(generation) {
-		key := l.next.Value.(*Call).Keys[0]
-		q.mu.Unlock()
-		err := q.ensureConnection(key)
-		q.mu.Lock()
-		if err != nil && generation == l.generation {
-			l.doubt = max(l.doubt, doubtOf(err))
-			l.fail(err)
+	if !l.sends(generation) {
+		return nil
+	}
+	return l.next.Value.(*Call)
+}
+
+// queueUp has a sender wait for its turn. err says why the client has no connection for it.
+func (q *Queue) queueUp(l *lane, generation int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil && generation == l.generation {
+		l.doubt = max(l.doubt, doubtOf(err))
+		for l.next != nil && !isLate(err) { // if that only took too long, a call waits for its own timeout
+			l.next.Value.(*Call).end(err)
 		}
 	}
 	l.ready++
-	defer func() { l.ready-- }()
-	for {
-		now := time.Now()
-		if l.shed(now); !l.sends(generation) {
-			l.leave(generation)
-			return nil
-		}
-		wait := l.resume.Sub(now)
-		if wait <= 0 {
-			return l.take(now, batchTime*q.timeout)
-		}
-		q.mu.Unlock()
-		time.Sleep(wait)
-		q.mu.Lock()
+}
+
+// turn takes the next batch, or returns how long the sender has to wait. Both are zero if it ends.
+func (q *Queue) turn(l *lane, generation int) (b *batch, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	l.shed(now)
+	goesOn := l.sends(generation)
+	if wait = l.resume.Sub(now); goesOn && wait > 0 {
+		return nil, wait
 	}
+	if l.ready--; goesOn {
+		return l.take(now, batchTime*q.timeout), 0
+	}
+	l.leave(generation)
+	return nil, 0
 }
 
 // sends reports whether a sender goes on.

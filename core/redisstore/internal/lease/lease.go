@@ -274,18 +274,16 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	if left == 0 {
 		return
 	}
+	units := &t.lost
 	select {
 	case t.returning <- struct{}{}:
-		defer func() { <-t.returning }()
+		if _, err := t.server.Amend(context.Background(), g.receipt, machine.Amendment{Verb: machine.VerbRefund, Units: left}); err == nil {
+			units = &t.returned
+		}
+		<-t.returning
 	default:
-		t.lost.Add(uint64(left))
-		return
 	}
-	if _, err := t.server.Amend(context.Background(), g.receipt, machine.Amendment{Verb: machine.VerbRefund, Units: left}); err != nil {
-		t.lost.Add(uint64(left))
-		return
-	}
-	t.returned.Add(uint64(left))
+	units.Add(uint64(left))
 }
 
 // Drop discards what the process holds for a user and an action, whose states by some limits another call

@@ -35,29 +35,63 @@ func New(now func() time.Duration, off bool) *Cache {
 	return &Cache{now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// A Question is a charge that Redis is asked.
-type Question struct {
-	row     *row // nil: nothing is noted
-	who     identity
-	sent    time.Duration
-	round   uint64
-	changes bool
-}
-
-// Ask repeats the refusal of an equal charge. Otherwise Redis is asked: [Cache.Note] needs the question.
-// The cache keeps the charge's limits, which may not change afterwards.
-func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool) {
+// Decide repeats the refusal of an equal charge. Otherwise it has decide ask Redis, and may keep the answer and its
+// readings, which it changes. It also keeps the charge's limits, which may not change afterwards.
+func (n *Cache) Decide(c *core.Charge, decide func() (core.Decision, []machine.Reading, error)) (d core.Decision, err error) {
+	var q question
+	var readings []machine.Reading
 	switch ask := c.Ask(); {
 	case ask.Mode == machine.ModePeek || n.off:
-		return Question{}, false
 	case !ask.Mode.Asks() || c.Next() != nil || ask.Ahead > 0 || ask.Ban > 0:
+		var result error // err would be allocated by every charge
 		for o := c; o != nil; o = o.Next() {
-			n.Begin(o.User, o.Action)
+			defer n.Change(o.User, o.Action)(&result)
 		}
-		return Question{changes: true}, false
+		defer func() { result = err }() // before these
+	default:
+		var repeated bool
+		if q, repeated = n.ask(c, &d); repeated {
+			return d, nil
+		}
 	}
+	if d, readings, err = decide(); err == nil && q.row != nil {
+		n.note(q, c, &d, readings)
+	}
+	return d, err
+}
+
+// Change notes that a call begins that can end the refusals of a user and an action. Answers to questions from before
+// its end are not kept. The caller defers what Change returns, which notes the end, with the call's error: if it has
+// failed, Redis may still run it later, so answers of the next second are not kept either.
+func (n *Cache) Change(user, action string) (end func(err *error)) {
+	r, who := n.row(user, action)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(who, true)
+	r.changing++
+	return func(err *error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.changing--
+		r.round++
+		if *err != nil {
+			r.distrust = n.now() + repeat
+		}
+	}
+}
+
+// A question is a charge that Redis is asked.
+type question struct {
+	row   *row // nil: nothing is noted
+	who   identity
+	sent  time.Duration
+	round uint64
+}
+
+// ask repeats the refusal of an equal charge. Otherwise it returns the question for [Cache.note].
+func (n *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
 	r, who := n.row(c.User, c.Action)
-	q = Question{row: r, who: who, sent: n.now()}
+	q = question{row: r, who: who, sent: n.now()}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if k := r.find(who, c); k != nil {
@@ -71,17 +105,9 @@ func (n *Cache) Ask(c *core.Charge, d *core.Decision) (q Question, repeated bool
 	return q, false
 }
 
-// Note notes what Redis has answered. It keeps the readings, which it changes.
-func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []machine.Reading, err error) {
-	if q.changes {
-		for o := c; o != nil; o = o.Next() {
-			n.End(o.User, o.Action, err)
-		}
-	}
+// note notes what Redis has answered.
+func (n *Cache) note(q question, c *core.Charge, d *core.Decision, readings []machine.Reading) {
 	r := q.row
-	if r == nil || err != nil {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	round := r.enter(q.who, c)
@@ -107,29 +133,6 @@ func (n *Cache) Note(q Question, c *core.Charge, d core.Decision, readings []mac
 // Sure returns how much of a time that Redis has told surely passes by a clock of this process before it
 // ends in Redis. Two clocks drift apart by less than a thousandth, and the microsecond is for rounding.
 func Sure(d time.Duration) time.Duration { return d - d/1000 - time.Microsecond }
-
-// Begin notes that a call begins that can end the refusals of a user and an action. Answers to
-// questions from before its end are not kept.
-func (n *Cache) Begin(user, action string) {
-	r, who := n.row(user, action)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.forget(who, true)
-	r.changing++
-}
-
-// End notes that such a call has ended. If it has failed, Redis may still run it later, so answers of
-// the next second are not kept either.
-func (n *Cache) End(user, action string, err error) {
-	r, _ := n.row(user, action)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changing--
-	r.round++
-	if err != nil {
-		r.distrust = n.now() + repeat
-	}
-}
 
 // A row has a few refusals. It also knows whether an answer that is under way may still be
 // cached.
@@ -235,7 +238,7 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 // lasts returns how long an equal charge gets the same answer, if nothing else is charged. d is a
 // refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
 // readings do not tell.
-func lasts(c *core.Charge, d core.Decision, readings []machine.Reading) time.Duration {
+func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
 	limits := c.Limits()
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {

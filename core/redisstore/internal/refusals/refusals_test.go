@@ -16,15 +16,12 @@ func TestRefusalsAreBounded(t *testing.T) {
 	const most = rows * perRow
 	for i := range 8 * most {
 		c := core.Charge{User: fmt.Sprint("user ", i), Action: "a", Cost: 1}.With(core.Terms{Limits: limits})
-		var d core.Decision
-		q, repeated := n.Ask(&c, &d)
-		if repeated {
-			t.Fatalf("%+v before the first answer", d)
-		}
 		full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
-		n.Note(q, &c, c.Answer(full, 0), full, nil)
-		if _, repeated = n.Ask(&c, &d); !repeated || d.Allowed || d.Source != core.SourceCache {
-			t.Fatalf("%+v, %t", d, repeated)
+		for _, want := range []core.Source{core.SourceStore, core.SourceCache} {
+			d, err := n.Decide(&c, func() (core.Decision, []machine.Reading, error) { return c.Answer(full, 0), full, nil })
+			if err != nil || d.Allowed || d.Source != want {
+				t.Fatalf("%+v, %v, want it from %v", d, err, want)
+			}
 		}
 	}
 	kept := 0
@@ -49,21 +46,18 @@ type asker struct {
 }
 
 func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
-	var d core.Decision
 	c := a.charge
 	c.Action = action
-	q, repeated := a.Ask(&c, &d)
-	if !repeated {
+	d, err := a.Decide(&c, func() (core.Decision, []machine.Reading, error) {
 		meanwhile()
 		readings := []machine.Reading{{Fits: !full}}
 		if full {
 			readings[0].Rest.Whole, readings[0].Wait = 120_000_000, 60_000_000
 		}
-		d = c.Answer(readings, 0)
-		a.Note(q, &c, d, readings, nil)
-	}
-	if d.Allowed == full {
-		a.Errorf("%s: %+v", action, d)
+		return c.Answer(readings, 0), readings, nil
+	})
+	if err != nil || d.Allowed == full {
+		a.Errorf("%s: %+v, %v", action, d, err)
 	}
 	return d.Source
 }
@@ -84,8 +78,7 @@ func TestAChangeDropsTheRefusalsOfAllActions(t *testing.T) {
 			t.Fatalf("from %v, want %v", got, want)
 		}
 	}
-	a.Begin("u", "b")
-	a.End("u", "b", nil)
+	a.Change("u", "b")(new(error))
 	if got := a.take("a", true, nothing); got != core.SourceStore {
 		t.Errorf("after the change: from %v", got)
 	}
