@@ -37,9 +37,9 @@ func ringScript(t *testing.T) *redis.Script {
 		local what, now, units, period, max, most = ARGV[1], number(2), number(3), number(4), number(5), number(6)
 		local l = {period = period, max = max, most = most}
 		ring.load(l, KEYS[1])
-		l.ahead = math.max(0, (l.newest or 0) - now)
+		l.behind = math.max(0, (l.newest or 0) - now)
 		if what == 'add' then
-			l.stored, l.added = l.newest and ring.live(l, now - period + l.ahead) or 0, units
+			l.stored, l.added = l.newest and ring.live(l, now - period + l.behind) or 0, units
 			ring.save(l, now)
 		elseif what == 'remove' then
 			ring.remove(l, now, units)
