@@ -53,8 +53,9 @@ func (Refundable) extend(l *Limiter) error {
 // A decision by [All] gives back the charges of all its subjects, one after the other. Any of their
 // limiters serves.
 //
-// After an error the charge may not have been given back. Do not retry: a second Refund of
-// the same decision does nothing.
+// After an error of the store the charge may not have been given back. Do not retry: a second Refund of
+// the same decision does nothing. If ctx had ended, the store was not asked, and a retry with another context
+// gives back.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	return l.settle(ctx, d, 0, func(r *Receipt) int64 { return r.Cost })
 }
@@ -97,8 +98,8 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 // receipt. A negative actual is [ErrCost].
 //
 // What was used was used: if ctx may end with the caller's request, pass
-// [context.WithoutCancel] of it. After an error the decision may or may not have been settled. Do
-// not retry: a second call does nothing.
+// [context.WithoutCancel] of it. After an error of the store the decision may or may not have been settled. Do
+// not retry: a second call does nothing. If ctx had ended, the store was not asked.
 func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 	return l.settle(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
 }

@@ -177,6 +177,7 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if patient && kinds[r.Kind].records {
 		record = false
 	}
+	// Without the Epoch: no rule with a Calendar records refusals.
 	s, changed := r.machine.refuse(r, e.State, now, cost, record)
 	e.State, e.Dirty = s, e.Dirty || changed
 }

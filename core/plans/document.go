@@ -392,6 +392,7 @@ func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 // keep takes over from the generation before what has not changed, so that callers who wait for their
 // turn stay in one queue.
 func (g *generation) keep(before *generation) {
+	kept := map[*limits]bool{}
 	for name, p := range g.plans {
 		was := before.plans[name]
 		if was == nil || was.zone != p.zone || !reflect.DeepEqual(was.ban, p.ban) {
@@ -399,8 +400,15 @@ func (g *generation) keep(before *generation) {
 		}
 		for action, l := range p.limits {
 			if old := was.limits[action]; old != nil && slices.Equal(old.texts, l.texts) {
-				p.limits[action] = old
+				p.limits[action], kept[old] = old, true
 			}
+		}
+	}
+	before.mu.RLock()
+	defer before.mu.RUnlock()
+	for key, limiter := range before.zoned {
+		if kept[key.of] {
+			g.zoned[key] = limiter
 		}
 	}
 }

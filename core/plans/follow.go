@@ -106,12 +106,22 @@ func (p *Plans) follow() {
 	}
 }
 
+// document loads the document. A panic of the source, in a goroutine that nobody guards, is an error.
+func (f *follower) document(ctx context.Context) (document []byte, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return f.load(ctx)
+}
+
 // look is for one who has the turn, and ends it.
 func (p *Plans) look(ctx context.Context, f *follower) error {
 	defer func() { <-f.turn }()
 	ctx, cancel := context.WithTimeout(ctx, lookEnds)
 	defer cancel()
-	document, err := f.load(ctx)
+	document, err := f.document(ctx)
 	p.updates.Lock()
 	defer p.updates.Unlock()
 	switch {

@@ -409,3 +409,25 @@ func TestAFileThatChangesAllTheTime(t *testing.T) {
 		<-stopped
 	})
 }
+
+// A source that panics has failed. It ends no process.
+func TestASourcePanics(t *testing.T) {
+	logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		panics := false
+		p := following(t, func(context.Context) ([]byte, error) {
+			if panics {
+				panic("theirs")
+			}
+			return []byte(sliding(2)), nil
+		})
+		panics = true
+		time.Sleep(2 * time.Second)
+		if got := quota(t, p); got != 2 || p.Rejected() != 1 {
+			t.Errorf("%d, and %d rejected", got, p.Rejected())
+		}
+		if err := p.Refresh(t.Context()); err == nil || !strings.Contains(err.Error(), "theirs") {
+			t.Error(err)
+		}
+	})
+}

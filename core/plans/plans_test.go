@@ -145,8 +145,8 @@ func TestWhatHasNotChangedKeepsItsLimiter(t *testing.T) {
 		document string
 		kept     [4]bool
 	}{
-		{document("Funnel(1, Every(1s)) ", "UTC"), [4]bool{true, true, true, false}},
-		{document("Funnel(2, Every(1s))", "UTC"), [4]bool{true, false, true, false}},
+		{document("Funnel(1, Every(1s)) ", "UTC"), [4]bool{true, true, true, true}},
+		{document("Funnel(2, Every(1s))", "UTC"), [4]bool{true, false, true, true}},
 		{document("Funnel(2, Every(1s))", "Asia/Tokyo"), [4]bool{false, false, false, false}},
 	} {
 		if err := p.Update([]byte(c.document)); err != nil {

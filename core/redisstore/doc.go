@@ -103,7 +103,8 @@
 // that core.All decides about them in one step. A user whose tag changes has new keys, and so the full quota
 // again.
 //
-// Every key expires when the limit's full quota is available again, or when its lease, ban or ForgetAfter ends.
+// A key expires when the limit's full quota is available again, of a calendar window a second later, or when its lease,
+// ban or ForgetAfter ends. A bucket or funnel with refunds is kept a little longer.
 //
 // # Memory in Redis
 //

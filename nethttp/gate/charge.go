@@ -84,7 +84,7 @@ func (a *attempt) endReused() {
 // place has the decision count the subjects as the middleware does. [core.All] was not given an optional one
 // without a user.
 func (a *attempt) place() {
-	if n := a.decision.Subject; n > 0 {
+	if n := a.decision.Subject; n > 0 && n <= len(a.further) { // else a foreign store has set it
 		a.decision.Subject = a.further[n-1].index
 	} else if a.failure == nil {
 		a.decision.Subject = a.index

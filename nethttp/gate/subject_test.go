@@ -1,0 +1,38 @@
+package gate_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+// strange is a store whose decisions are about a subject that nobody asked about.
+type strange struct{ *memorystore.Store }
+
+func (s strange) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	d, err := s.Store.Take(ctx, c)
+	d.Subject = 7
+	return d, err
+}
+
+func TestAStoreThatDecidesAboutAnUnknownSubject(t *testing.T) {
+	l := core.Must(core.New(strange{memorystore.New(nil)}, core.FixedWindow(1, time.Hour)))
+	h := nethttp.Config{Keep: true}.Limit(l, keyfuncs.RemoteIP, keyfuncs.Action("reply"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if d, ok := nethttp.Decision(r); !ok || d.Subject != 0 {
+			t.Errorf("%+v, %t", d, ok)
+		}
+	}))
+	for _, want := range []int{200, 429} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, httptest.NewRequest("POST", "/", nil)); w.Code != want {
+			t.Errorf("%d, not %d", w.Code, want)
+		}
+	}
+}
