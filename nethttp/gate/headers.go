@@ -94,7 +94,7 @@ func setRetryAfter(h http.Header, d time.Duration) {
 // values are those of three headers, and their digits, in one allocation.
 type values struct {
 	of     [3]string
-	digits [3 * 19]byte // of three int64
+	digits [3 * 20]byte // of three int64, with a sign
 }
 
 // numbers sets the three headers that begin with X-RateLimit.
