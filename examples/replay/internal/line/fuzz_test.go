@@ -14,6 +14,7 @@ func FuzzRead(f *testing.F) {
 		"2026-03-02T09:00:03.5Z stdout P x\n2026-03-02T09:00:03Z stdout F {\"method\":\"GET\",\"path\":\"/\"}",
 		`{"log":"1.2.3.4 - - [22/Nov/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 5\n","time":"2026-03-02T09:00:03Z"}`,
 		`{"time":"09:00:03","date":"2026-03-02","remote_addr":"-","xff":["for=\"[2001:db8::1]:80\";x"],"a":-,"b":0.1, 0.2,"request":"\x22GET","duration":1e99}`,
+		`time=2026-03-02T09:00:03Z method=GET path="/\x" user="\u1" a="\"`,
 		"#Fields: date time c-ip cs-method cs-uri-stem time-taken\n2026-03-02 09:00:03 1.2.3.4 GET / 12",
 		`12:access.log:at=info method=GET path="/\"" fwd=1.2.3.4 time="Mon Mar  2 09:00:03 2026"`,
 		`h2 2026-03-02T09:00:03Z lb 1.2.3.4:5 10.0.0.1:80 0 0 0 200 200 1 1 "GET https://h:443/ HTTP/2.0" "x" - -`,

@@ -211,7 +211,7 @@ func escape(b []byte) int {
 		n = 4
 	}
 	if len(b) < n {
-		return 0
+		return 2
 	}
 	if n > 2 {
 		if _, err := strconv.ParseUint(string(b[2:n]), 16, 32); err != nil {

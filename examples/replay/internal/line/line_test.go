@@ -223,6 +223,8 @@ func TestJSONLines(t *testing.T) {
 		{"a user in a field", Fields{}, "field:a.b", `{"a":{"b":7},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 7 GET / 1"},
 		{"a name with a dot", Fields{}, "field:a.b", `{"a.b":"x","time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 1"},
 		{"escapes", Fields{}, "field:ä", `{"\u00e4":"\ud83d\ude00\n\"\/\ud800x","time":"1970-01-01T00:01:40Z","method":"GET","path":"\/a"}`, "100000000 \U0001f600\n\"/\ufffdx GET /a 1"},
+		{"the quote cuts an escape", Fields{}, "field:xu1", `{"\xu1":"a\u12","time":"1970-01-01T00:01:40Z","method":"GET","path":"/\x"}`, "100000000 au12 GET /x 1"},
+		{"the quote cuts the escape of a name", Fields{}, "field:ax", `{"a\x":"a","time":"1970-01-01T00:01:40Z","method":"GET","path":"/\u"}`, "100000000 a GET /u 1"},
 		{"null is none", Fields{}, "field:u", `{"u":null,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
 		{"an object is none", Fields{}, "field:u", `{"u":{"x":1},"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000  GET / 1"},
 		{"a cost", Fields{Cost: "n"}, "field:u", `{"u":"x","n":3,"time":"1970-01-01T00:01:40Z","method":"GET","path":"/"}`, "100000000 x GET / 3"},
@@ -297,6 +299,7 @@ func FuzzJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"time":"2026-11-22T08:00:00Z","method":"GET","path":"/","user":{"name":"x\u00e4\ud83d\ude00"}}`, `{"user":{"name":-1.5e+3},"a":[1,{"b":[]},"c"]}`,
 		`{"user":{"name":"a"},"user":{"name":"b"}}`, `{}`, `{"user":{"name":"\ud800\u0041"}} `, `{"a":01}`, `{"a":"\x"}`, `{"a":tru}`, `{"a":1,}`, `{"user.name":"q"}`,
+		`{"\x":`, `{"user":{"name":"\u12"}}`,
 	} {
 		f.Add(s)
 	}
