@@ -148,9 +148,10 @@ type Entry struct {
 // Fits if the rule has room for the cost.
 func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 	s, fits := r.machine.check(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
-	s.Expires -= e.Epoch
-	e.Dirty = s.Expires > now && (s.Expires != e.Expires || s.N != e.N || e.More != nil && s.More != e.More)
-	e.State, e.Fits = s, fits
+	e.Fits = fits
+	if s.Expires -= e.Epoch; s.Expires != e.Expires || s.N != e.N || e.More != nil && s.More != e.More {
+		e.State, e.Dirty = s, s.Expires > now
+	}
 }
 
 // Charge charges the cost to a checked entry: all of it, with ModeForce what fits, with ModeOwe what a
