@@ -47,6 +47,15 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	return lacks, min(wait, tx.sharedWait(c))
 }
 
+// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
+// that of a ban policy without a refusal to record: a full store leaves them out.
+func (r *ref) required(ban bool) bool {
+	if r.rule.Ban != nil {
+		return ban
+	}
+	return !r.rule.Shadow
+}
+
 // reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
 // set, only finds one. It returns false if there is none.
 func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {

@@ -168,21 +168,12 @@ func (s *Store) find(r *ref, e *machine.Entry) (found bool) {
 	return found
 }
 
-// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
-// that of a ban policy without a refusal to record: a full store leaves them out.
-func (r *ref) required(ban bool) bool {
-	if r.rule.Ban != nil {
-		return ban
-	}
-	return !r.rule.Shadow
-}
-
 // save writes a state that is dirty. If its limit refuses, save protects the key until
 // then. It protects slots of actions under way until their leases end: each that is forgotten admits one
 // more at the same time.
 func (r *ref) save(e *machine.Entry, now, until int64) {
 	if r.slot.key != r.key {
-		r.find()
+		r.locate()
 	}
 	if e.Dirty {
 		r.in.store(r.slot, e.State)
@@ -196,8 +187,8 @@ func (r *ref) save(e *machine.Entry, now, until int64) {
 	}
 }
 
-// find looks for the slot that has the key of a ref by now.
-func (r *ref) find() (at int) {
+// locate looks for the slot that has the key of a ref by now.
+func (r *ref) locate() (at int) {
 	at, _ = r.in.search(r.key)
 	r.slot = &r.in.slots[at]
 	return at
@@ -234,7 +225,7 @@ func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *trans
 			r.rule.Read(e, tx.now, 1)
 			r.save(e, tx.now, 0)
 		default:
-			r.in.remove(r.find())
+			r.in.remove(r.locate())
 			s.used.Add(-1)
 		}
 	}
