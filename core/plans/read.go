@@ -233,7 +233,7 @@ func (r *reader) duration(what string) time.Duration {
 	s := r.string(what)
 	d, err := time.ParseDuration(s)
 	if s != "" && err != nil {
-		r.problem(at, "%s: %.40q is not a duration; write one such as 500ms, 1m or 1h30m", what, s)
+		r.problem(at, "%s: %.40q is not a duration; write one such as 500ms, 1m or 24h", what, s)
 	}
 	return d
 }
