@@ -31,15 +31,16 @@ func TestWhatIsWrongWithADocument(t *testing.T) {
 		name, document string
 		want           string // lines of line:column: text
 	}{
-		{"an empty document", ``, `1:1: unexpected end of JSON input`},
-		{"half a document", "{\n  \"default\": \"fr", `2:16: unexpected end of JSON input`},
-		{"no JSON", "{\n  default: free}", `2:3: invalid character 'd' looking for beginning of object key string`},
-		{"two documents", withUsers(`{}`) + "\n{}", `2:1: invalid character '{' after top-level value`},
+		{"an empty document", ``, `1:1: the document is not JSON: unexpected end of JSON input`},
+		{"half a document", "{\n  \"default\": \"fr", `2:16: the document is not JSON: unexpected end of JSON input`},
+		{"no JSON", "{\n  default: free}", `2:3: the document is not JSON: invalid character 'd' looking for beginning of object key string`},
+		{"two documents", withUsers(`{}`) + "\n{}", `2:1: the document is not JSON: invalid character '{' after top-level value`},
 		{"no object", `[]`, `1:1: the document is a list; write an object in braces
 1:1: the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}
 1:1: the document needs "default", the plan of users who have no other`},
 		{"nothing", `{}`, `1:1: the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}
 1:1: the document needs "default", the plan of users who have no other`},
+		{"a default and no plans", `{"default": "free"}`, `1:1: the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}`},
 		{"bytes that are not UTF-8", "{\"default\":\n \"\xff\"}", `2:3: the document is not valid UTF-8`},
 		{"a misspelt field", strings.Replace(withUsers(`{}`), `"users"`, `"user"`, 1), `1:21: the document: "user" is not a field; the fields are default, plans, users, zones`},
 		{"a field in capitals", strings.Replace(withUsers(`{}`), `"users"`, `"Users"`, 1), `1:21: the document: "Users" is not a field; the fields are default, plans, users, zones`},

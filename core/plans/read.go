@@ -64,7 +64,7 @@ func newReader(document []byte) *reader {
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(r.text, new(json.RawMessage)); errors.As(err, &syntax) {
-		r.problem(max(0, int(syntax.Offset)-1), "%s", syntax)
+		r.problem(max(0, int(syntax.Offset)-1), "the document is not JSON: %s", syntax)
 	} else if err != nil {
 		r.problem(0, "%s", err)
 	} else if !utf8.Valid(r.text) {
