@@ -158,9 +158,9 @@
 // # Cached refusals
 //
 // A refusal is repeated without asking Redis, as long as Redis would refuse too (core.SourceCache). A change by
-// another process is noticed within a second, one on the same Store at once. Not repeated are refusals of
-// core.All, those of a cost above one without a ban, and those that a limit or a BanPolicy records.
-// [Options].NoRefusalCache turns it off.
+// another process and an outage are noticed within a second, a change on the same Store at once. Not repeated
+// are refusals of core.All, those of a cost above one without a ban, and those that a limit or a BanPolicy
+// records. [Options].NoRefusalCache turns it off.
 //
 // # Leased limits
 //
