@@ -27,7 +27,7 @@
 // limit.
 //
 //	outcome   allowed, limited, in-flight, banned, full, shadowed, error
-//	source    store, fallback, cache, lease, none; see core.Source. An error has none
+//	source    store, fallback, cache, lease; none if FailOpen let it pass, or for an error; see core.Source
 //
 // No label holds a user, unless Options.ExportRefused is set. Actions are labels, so use route templates
 // and not raw paths. A Metrics keeps at most 1,000 pairs of action and limit; see [Options].
