@@ -183,5 +183,6 @@
 //
 // # Testing
 //
-// Use miniredis: examples/migrate has a test, with a clock that testing/synctest moves.
+// Use miniredis: examples/migrate has a test, with a clock that testing/synctest moves. If a test moves the
+// server's clock alone, set [Options].NoRefusalCache.
 package redisstore
