@@ -95,9 +95,8 @@
 // # What it costs
 //
 // To pick a limiter takes two or three look-ups in maps and makes no allocation, also while a source is
-// followed. BenchmarkPick measures it. Limiters are made when a document is put in force, and those of
-// further time zones when they are first used. They go with their document, but for those that the next one
-// leaves as they are.
+// followed. Limiters are made when a document is put in force, and those of further time zones when they are
+// first used.
 //
 // # Codes in the log
 //
