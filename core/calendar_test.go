@@ -85,7 +85,7 @@ func TestCalendarWindowsAsText(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"CalendarWindow(5, months, UTC)":    `position 19: "months" is not one of minute, hour, day, week, month, year`,
-		"CalendarWindow(5, month)":          `position 24: "," is missing before ")"`,
+		"CalendarWindow(5, month)":          `position 24: "," is missing before ")"; write it as in CalendarWindow(5, month, UTC)`,
 		"CalendarWindow(5, month, )":        `position 26: ")" is not a time zone; write one such as UTC or Asia/Shanghai`,
 		"CalendarWindow(5, month, \"UTC\")": `is not a time zone`,
 		"CalendarWindow(5, month, Moon)":    `zone Moon cannot be loaded`,

@@ -59,7 +59,7 @@
 //	CalendarWindow a quota of each calendar day, month or other period of a time zone
 //	ElasticWindow  every attempt restarts the window: it ends only after a pause
 //	TokenBucket    bursts up to capacity, then the rate; may start partly full
-//	Funnel         bursts up to capacity, then the rate
+//	Funnel         bursts up to capacity, then the rate: in a period up to the sum of both
 //	Throttle       a Funnel with the arguments of redis-cell's CL.THROTTLE
 //	InFlight       at most n actions at the same time
 //

@@ -132,9 +132,9 @@ func (l Limit) Shadow() Limit {
 	return l.derived()
 }
 
-// PerUser makes a limit count all of a user's actions together. It is decided in the same
-// step as the limits per action, and its state is shared by all limiters on the store that
-// have the same limit, whatever their actions are.
+// PerUser makes a limit count all of a user's actions together. Without it a limit counts each action of each
+// user separately. It is decided in the same step as the limits per action, and its state is shared by all
+// limiters on the store that have the same limit.
 func (l Limit) PerUser() Limit {
 	l.rule.PerUser = true
 	return l.derived()

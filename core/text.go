@@ -80,54 +80,59 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The words of a limit's text, in the order in which an error lists them.
+// The calls in a limit's text, in the order in which an error lists them.
 var (
-	limitWords = []limitWord{
-		{"SlidingWindow", func(p *limitParser, _ Limit) Limit { return SlidingWindow(p.number(), p.next().duration()) }},
-		{"MovingWindow", func(p *limitParser, _ Limit) Limit { return MovingWindow(p.number(), p.next().duration()) }},
-		{"FixedWindow", func(p *limitParser, _ Limit) Limit { return FixedWindow(p.number(), p.next().duration()) }},
-		{"ElasticWindow", func(p *limitParser, _ Limit) Limit { return ElasticWindow(p.number(), p.next().duration()) }},
-		{"CalendarWindow", func(p *limitParser, _ Limit) Limit {
+	limitCalls = []limitCall{
+		{"SlidingWindow(5, 1m)", func(p *limitParser, _ Limit) Limit { return SlidingWindow(p.number(), p.next().duration()) }},
+		{"MovingWindow(5, 1m)", func(p *limitParser, _ Limit) Limit { return MovingWindow(p.number(), p.next().duration()) }},
+		{"FixedWindow(5, 1m)", func(p *limitParser, _ Limit) Limit { return FixedWindow(p.number(), p.next().duration()) }},
+		{"ElasticWindow(5, 1m)", func(p *limitParser, _ Limit) Limit { return ElasticWindow(p.number(), p.next().duration()) }},
+		{"CalendarWindow(5, month, UTC)", func(p *limitParser, _ Limit) Limit {
 			max := p.number()
 			return calendarIn(p.next().unit(), p.next().zone()).limit(max)
 		}},
-		{"TokenBucket", func(p *limitParser, _ Limit) Limit { return TokenBucket(p.number(), p.next().rate()) }},
-		{"Funnel", func(p *limitParser, _ Limit) Limit { return Funnel(p.number(), p.next().rate()) }},
-		{"Throttle", func(p *limitParser, _ Limit) Limit { return Throttle(p.number(), p.next().rate()) }},
-		{"InFlight", func(p *limitParser, _ Limit) Limit { return InFlight(p.number()) }},
+		{"TokenBucket(5, Per(30, 1m))", func(p *limitParser, _ Limit) Limit { return TokenBucket(p.number(), p.next().rate()) }},
+		{"Funnel(5, Per(30, 1m))", func(p *limitParser, _ Limit) Limit { return Funnel(p.number(), p.next().rate()) }},
+		{"Throttle(5, Per(30, 1m))", func(p *limitParser, _ Limit) Limit { return Throttle(p.number(), p.next().rate()) }},
+		{"InFlight(5)", func(p *limitParser, _ Limit) Limit { return InFlight(p.number()) }},
 	}
-	modifierWords = []limitWord{
-		{"CountRefused", func(_ *limitParser, l Limit) Limit { return l.CountRefused() }},
-		{"Initial", func(p *limitParser, l Limit) Limit { return l.Initial(p.number()) }},
-		{"ForgetAfter", func(p *limitParser, l Limit) Limit { return l.ForgetAfter(p.duration()) }},
-		{"Lease", func(p *limitParser, l Limit) Limit { return l.Lease(p.duration()) }},
-		{"Leased", func(p *limitParser, l Limit) Limit { return l.Leased(p.duration()) }},
-		{"Named", func(p *limitParser, l Limit) Limit { return l.Named(p.quoted()) }},
-		{"PerUser", func(_ *limitParser, l Limit) Limit { return l.PerUser() }},
-		{"Shadow", func(_ *limitParser, l Limit) Limit { return l.Shadow() }},
+	modifierCalls = []limitCall{
+		{"CountRefused()", func(_ *limitParser, l Limit) Limit { return l.CountRefused() }},
+		{"Initial(3)", func(p *limitParser, l Limit) Limit { return l.Initial(p.number()) }},
+		{"ForgetAfter(24h)", func(p *limitParser, l Limit) Limit { return l.ForgetAfter(p.duration()) }},
+		{"Lease(1m)", func(p *limitParser, l Limit) Limit { return l.Lease(p.duration()) }},
+		{"Leased(50ms)", func(p *limitParser, l Limit) Limit { return l.Leased(p.duration()) }},
+		{`Named("burst")`, func(p *limitParser, l Limit) Limit { return l.Named(p.quoted()) }},
+		{"PerUser()", func(_ *limitParser, l Limit) Limit { return l.PerUser() }},
+		{"Shadow()", func(_ *limitParser, l Limit) Limit { return l.Shadow() }},
 	}
 )
 
-// A limitWord is a constructor or a modifier, and how its arguments are read.
-type limitWord struct {
-	word string
-	read func(p *limitParser, l Limit) Limit
+// A limitCall is an example of a constructor or a modifier, and how its arguments are read.
+type limitCall struct {
+	example string
+	read    func(p *limitParser, l Limit) Limit
 }
 
 // A limitParser reads a text from left to right. Only the first error counts.
 type limitParser struct {
-	text string
-	at   int
-	err  error
+	text    string
+	at      int
+	example string // of the call that is read
+	err     error
 }
 
 func (p *limitParser) limit() Limit {
-	l := p.call(limitWords, Limit{}, "limit")
+	l := p.call(limitCalls, Limit{}, "limit")
 	used := map[string]bool{}
 	for p.err == nil && p.word() != "" {
-		p.want(".")
+		if !strings.HasPrefix(p.word(), ".") {
+			p.fail("%s stands after the limit; only a modifier may, such as .PerUser()", p.found())
+			break
+		}
+		p.at++
 		word, start := p.word(), p.at
-		l = p.call(modifierWords, l, "modifier")
+		l = p.call(modifierCalls, l, "modifier")
 		if used[word] {
 			p.at = start
 			p.fail("%s is given twice; remove one", word)
@@ -137,20 +142,21 @@ func (p *limitParser) limit() Limit {
 	return l
 }
 
-// call reads one of the words with its arguments.
-func (p *limitParser) call(words []limitWord, l Limit, what string) Limit {
-	known := make([]string, len(words))
-	for i, w := range words {
-		if w.word == p.word() {
-			p.at += len(w.word)
+// call reads one of the calls.
+func (p *limitParser) call(calls []limitCall, l Limit, what string) Limit {
+	examples := make([]string, len(calls))
+	for i, c := range calls {
+		examples[i] = c.example
+		if word, _, _ := strings.Cut(c.example, "("); word == p.word() {
+			p.example = c.example
+			p.at += len(word)
 			p.want("(")
-			l = w.read(p, l)
+			l = c.read(p, l)
 			p.want(")")
 			return l
 		}
-		known[i] = w.word
 	}
-	p.fail("%s is not a %s; use one of %s", p.found(), what, strings.Join(known, ", "))
+	p.fail("%s is not a %s; write one such as %s", p.found(), what, strings.Join(examples, ", "))
 	return l
 }
 
@@ -172,7 +178,7 @@ func (p *limitParser) number() int {
 }
 
 func (p *limitParser) duration() time.Duration {
-	return readWord(p, time.ParseDuration, "a duration; write one such as 500ms, 1m or 1h30m")
+	return readWord(p, time.ParseDuration, "a duration; write one such as 500ms, 1m or 24h")
 }
 
 func readWord[T any](p *limitParser, parse func(string) (T, error), what string) T {
@@ -218,7 +224,7 @@ func (p *limitParser) next() *limitParser {
 
 func (p *limitParser) want(token string) {
 	if !strings.HasPrefix(p.word(), token) {
-		p.fail("%q is missing before %s", token, p.found())
+		p.fail("%q is missing before %s; write it as in %s", token, p.found(), p.example)
 		return
 	}
 	p.at += len(token)

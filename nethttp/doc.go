@@ -33,9 +33,10 @@
 //	400     the request does not say who, what or how much   none from this limit
 //	500     a key, Cost, Limiter or Skip function failed     none from this limit
 //
-// The body is problem+json ([RFC 9457]). Its type distinguishes a ban (see core.BanPolicy) and too many
-// requests at the same time (see core.InFlight) from other limits. Cache-Control is no-store. Config.Headers
-// chooses other headers: RateLimit and RateLimit-Policy of an [IETF draft], 11 at present, or none.
+// The body is problem+json ([RFC 9457]), or what Config.Deny and Config.Fail write. A problem's type
+// distinguishes a ban (see core.BanPolicy) and too many requests at the same time (see core.InFlight) from others.
+// Cache-Control is no-store. Config.Headers chooses other headers: RateLimit and RateLimit-Policy of an
+// [IETF draft], or none.
 //
 // If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example that nothing
 // remains. With [core.Limit.Shadow] they show the enforced limits.

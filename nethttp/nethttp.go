@@ -54,13 +54,14 @@ type Config struct {
 	// pass uncounted, and every client can send as many as it likes.
 	CountPreflights bool
 
-	// Deny answers a refusal. The headers are set already, and Deny writes status and body.
-	// If it writes nothing, the default answer is sent.
+	// Deny answers a refusal. The headers are set already, and Deny writes Content-Type, status and body.
+	// For whole seconds take the header Retry-After: the decision's is not rounded up. If Deny writes nothing,
+	// the default answer is sent.
 	Deny func(http.ResponseWriter, *http.Request, core.Decision)
 
-	// Fail answers a request that got no decision. Its error is a [*gate.Failure], whose
-	// Status is that of the default answer. If Fail writes nothing, that answer is sent. Do
-	// not send the error's text to the client: after a panic it contains the stack.
+	// Fail answers a request that got no decision, as Deny does. Its error is a [*gate.Failure], whose
+	// Status is that of the default answer. Do not send the error's text to the client: after a panic it
+	// contains the stack.
 	Fail func(http.ResponseWriter, *http.Request, error)
 
 	// MaxWait is how long a request may wait for its turn instead of being refused; 0

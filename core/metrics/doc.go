@@ -27,7 +27,7 @@
 // limit.
 //
 //	outcome   allowed, limited, in-flight, banned, full, shadowed, error
-//	source    store, fallback, cache, lease, none; see core.Source. An error has none
+//	source    store, fallback, cache, lease; none if FailOpen or Shadow let it pass, or for an error
 //
 // No label holds a user, unless Options.ExportRefused is set. Actions are labels, so use route templates
 // and not raw paths. A Metrics keeps at most 1,000 pairs of action and limit; see [Options].
@@ -57,6 +57,5 @@
 // # What it costs
 //
 // Watch makes no allocation, except for a refused user who is new in the list. The list costs only
-// a refusal, 40 to 150 ns. BenchmarkPlain shows the time that Watch adds to an in-process
-// decision. Decisions by a bare memorystore are not timed.
+// a refusal, 40 to 150 ns. Decisions by a bare memorystore are not timed.
 package metrics

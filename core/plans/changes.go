@@ -15,7 +15,7 @@ import (
 
 // A Change is a difference between two documents. Which fields are set depends on What.
 type Change struct {
-	What string `json:"what"` // one of the constants below
+	What string `json:"what"` // WhatDefault or another of the constants
 
 	// Plan and Action say whose limits have changed. Action is empty unless What is WhatLimits, and "*"
 	// stands for all actions that are not named.

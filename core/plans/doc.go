@@ -20,8 +20,8 @@
 //
 // The middleware picks a limiter by the plan of a request's user and by the action:
 //
-//	p, err := plans.New(store, document)
-//	err = p.Follow(plans.File("plans.json"))
+//	p, err := plans.New(store, document)     // to start with, such as one that is embedded
+//	err = p.Follow(plans.File("plans.json")) // and what replaces it
 //	limit := nethttp.Config{Limiter: plans.Pick(p, user, action, customer)}.Limit(others, user, action)
 //
 // # The document
@@ -40,12 +40,12 @@
 //	zone     what {zone} in a limit stands for; UTC if it is left out
 //
 // A limit with Shadow is tried beside the others and refuses nobody. An action that a plan neither names nor
-// covers with "*" is decided by the limiter in the code.
+// covers with "*" is decided by the limiter in the code, others.
 //
 // The user and the action are those of the middleware. If action is keyfuncs.Route, it is a method and a
 // route's template.
 //
-// Which plan does a user have? That which "users" says, or else Customer.Plan, which the program says, or
+// Which plan does a user have? That which "users" says, or else Customer.Plan, which customer returns, or
 // else "default". So the program knows who has paid, and the document has the exceptions. The zone is found in
 // the same way.
 //
@@ -89,15 +89,14 @@
 //	err = p.Follow(func(ctx context.Context) ([]byte, error) { return rdb.Get(ctx, "plans").Bytes() })
 //
 // That is one GET a second for each replica. If the source does not answer, the last document stays in force,
-// and no request waits for it. A program that starts then has the document given to New, for example one that is
-// embedded. Generation.Version is the same on all replicas that have the same document.
+// and no request waits for it. A program that starts then has the document given to New.
+// Generation.Version is the same on all replicas that have the same document.
 //
 // # What it costs
 //
 // To pick a limiter takes two or three look-ups in maps and makes no allocation, also while a source is
-// followed. BenchmarkPick measures it. Limiters are made when a document is put in force, and those of
-// further time zones when they are first used. They go with their document, but for those that the next one
-// leaves as they are.
+// followed. Limiters are made when a document is put in force, and those of further time zones when they are
+// first used.
 //
 // # Codes in the log
 //

@@ -226,7 +226,7 @@ func (c *compiler) known(what string) *plan {
 	at := c.at
 	name := c.string(what)
 	p := c.plans[name]
-	if name != "" && p == nil {
+	if name != "" && p == nil && len(c.plans) > 0 {
 		c.problem(at, "%s: there is no plan %.40q; the plans are %.400s", what, name, strings.Join(slices.Sorted(maps.Keys(c.plans)), ", "))
 	}
 	return p

@@ -31,15 +31,16 @@ func TestWhatIsWrongWithADocument(t *testing.T) {
 		name, document string
 		want           string // lines of line:column: text
 	}{
-		{"an empty document", ``, `1:1: unexpected end of JSON input`},
-		{"half a document", "{\n  \"default\": \"fr", `2:16: unexpected end of JSON input`},
-		{"no JSON", "{\n  default: free}", `2:3: invalid character 'd' looking for beginning of object key string`},
-		{"two documents", withUsers(`{}`) + "\n{}", `2:1: invalid character '{' after top-level value`},
+		{"an empty document", ``, `1:1: the document is not JSON: unexpected end of JSON input`},
+		{"half a document", "{\n  \"default\": \"fr", `2:16: the document is not JSON: unexpected end of JSON input`},
+		{"no JSON", "{\n  default: free}", `2:3: the document is not JSON: invalid character 'd' looking for beginning of object key string`},
+		{"two documents", withUsers(`{}`) + "\n{}", `2:1: the document is not JSON: invalid character '{' after top-level value`},
 		{"no object", `[]`, `1:1: the document is a list; write an object in braces
 1:1: the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}
 1:1: the document needs "default", the plan of users who have no other`},
 		{"nothing", `{}`, `1:1: the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}
 1:1: the document needs "default", the plan of users who have no other`},
+		{"a default and no plans", `{"default": "free"}`, `1:1: the document has no plans; give it at least {"default": "free", "plans": {"free": {"limits": {"*": ["SlidingWindow(60, 1m)"]}}}}`},
 		{"bytes that are not UTF-8", "{\"default\":\n \"\xff\"}", `2:3: the document is not valid UTF-8`},
 		{"a misspelt field", strings.Replace(withUsers(`{}`), `"users"`, `"user"`, 1), `1:21: the document: "user" is not a field; the fields are default, plans, users, zones`},
 		{"a field in capitals", strings.Replace(withUsers(`{}`), `"users"`, `"Users"`, 1), `1:21: the document: "Users" is not a field; the fields are default, plans, users, zones`},
@@ -63,21 +64,21 @@ func TestWhatIsWrongWithADocument(t *testing.T) {
 		{"a limit that is not in a list", limits(`"SlidingWindow(5, 1m)"`), reply + ` is a text; write a list in brackets`},
 		{"a limit that is a number", limits(`[5]`), `2:22: plan "free", action "reply" is a number; write a text in quotes`},
 		{"an empty limit", limits(`[""]`), `2:22: plan "free", action "reply" is empty`},
-		{"a word that is no limit", limits(`["Sliding(5, 1m)"]`), `2:22: plan "free", action "reply": ParseLimit: "Sliding(5, 1m)", position 1: "Sliding" is not a limit; use one of SlidingWindow, MovingWindow, FixedWindow, ElasticWindow, CalendarWindow, TokenBucket, Funnel, Throttle, InFlight`},
+		{"a word that is no limit", limits(`["Sliding(5, 1m)"]`), `2:22: plan "free", action "reply": ParseLimit: "Sliding(5, 1m)", position 1: "Sliding" is not a limit; write one such as SlidingWindow(5, 1m), MovingWindow(5, 1m), FixedWindow(5, 1m), ElasticWindow(5, 1m), CalendarWindow(5, month, UTC), TokenBucket(5, Per(30, 1m)), Funnel(5, Per(30, 1m)), Throttle(5, Per(30, 1m)), InFlight(5)`},
 		{"a limit out of bounds", limits(`["SlidingWindow(0, 1m)"]`), `2:22: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000`},
 		{"limits that share a state", limits(`["SlidingWindow(5, 1m)", "SlidingWindow(6, 1m)"]`), reply + `: SlidingWindow(5, 1m) and SlidingWindow(6, 1m) would share one state; tell them apart with Named`},
 		{"only shadow limits", limits(`["SlidingWindow(5, 1m).Shadow()"]`), reply + `: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)`},
 		{"too many limits", limits(`["Funnel(1, Every(1s))"` + strings.Repeat(`, "Funnel(1, Every(1s))"`, 16) + `]`), reply + ` has 17 limits, and 16 are the most`},
 		{"several problems", limits(`["SlidingWindow(0, 1m)", "Funnel(5)"], "like": ["Foo()"], "x": 1`), `2:22: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
-2:46: plan "free", action "reply": ParseLimit: "Funnel(5)", position 9: "," is missing before ")"
-2:69: plan "free", action "like": ParseLimit: "Foo()", position 1: "Foo" is not a limit; use one of SlidingWindow, MovingWindow, FixedWindow, ElasticWindow, CalendarWindow, TokenBucket, Funnel, Throttle, InFlight
+2:46: plan "free", action "reply": ParseLimit: "Funnel(5)", position 9: "," is missing before ")"; write it as in Funnel(5, Per(30, 1m))
+2:69: plan "free", action "like": ParseLimit: "Foo()", position 1: "Foo" is not a limit; write one such as SlidingWindow(5, 1m), MovingWindow(5, 1m), FixedWindow(5, 1m), ElasticWindow(5, 1m), CalendarWindow(5, month, UTC), TokenBucket(5, Per(30, 1m)), Funnel(5, Per(30, 1m)), Throttle(5, Per(30, 1m)), InFlight(5)
 2:84: plan "free", action "x" is a number; write a list in brackets`},
 		{"a ban policy out of bounds, once for all actions", ban(`{"refusals": 0, "within": "1m", "bans": ["1m"]}`), `2:8: plan "free", "ban": BanPolicy: Refusals 0 is not within 1 to 100`},
 		{"a misspelt field of a ban policy", ban(`{"refusal": 3}`), `2:9: plan "free", "ban": "refusal" is not a field; the fields are refusals, within, bans, forgetAfter, perUser`},
 		{"values of a ban policy", ban(`{"refusals": 1.5, "within": 60, "bans": "1m", "forgetAfter": "1 day", "perUser": null}`), `2:21: plan "free", "ban", "refusals" is 1.5; write a whole number
 2:36: plan "free", "ban", "within" is a number; write a text in quotes
 2:48: plan "free", "ban", "bans" is a text; write a list in brackets
-2:69: plan "free", "ban", "forgetAfter": "1 day" is not a duration; write one such as 500ms, 1m or 1h30m
+2:69: plan "free", "ban", "forgetAfter": "1 day" is not a duration; write one such as 500ms, 1m or 24h
 2:89: plan "free", "ban", "perUser" is null; write true or false`},
 		{"a zone that is unknown", doc(`{"limits": {"*": ["CalendarWindow(5, day, {zone})"]}, "zone": "Mars"}`), `1:101: plan "free": the zone "Mars" is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`},
 		{"a zone that is not used", doc(`{"limits": {"*": ["CalendarWindow(5, day, UTC)"]}, "zone": "UTC"}`), `1:98: plan "free" has a zone, but no limit uses it; write CalendarWindow(100, month, {zone}), or remove the zone`},

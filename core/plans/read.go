@@ -64,7 +64,7 @@ func newReader(document []byte) *reader {
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(r.text, new(json.RawMessage)); errors.As(err, &syntax) {
-		r.problem(max(0, int(syntax.Offset)-1), "%s", syntax)
+		r.problem(max(0, int(syntax.Offset)-1), "the document is not JSON: %s", syntax)
 	} else if err != nil {
 		r.problem(0, "%s", err)
 	} else if !utf8.Valid(r.text) {
@@ -233,7 +233,7 @@ func (r *reader) duration(what string) time.Duration {
 	s := r.string(what)
 	d, err := time.ParseDuration(s)
 	if s != "" && err != nil {
-		r.problem(at, "%s: %.40q is not a duration; write one such as 500ms, 1m or 1h30m", what, s)
+		r.problem(at, "%s: %.40q is not a duration; write one such as 500ms, 1m or 24h", what, s)
 	}
 	return d
 }

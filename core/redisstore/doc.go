@@ -85,8 +85,6 @@
 // server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop asking only that one. A
 // Cluster needs cluster-require-full-coverage no, or all its users wait.
 //
-// Use TLS across a network that you do not trust.
-//
 // # Keys
 //
 // A key is tailcut:{user}:action:limit. Examples are
@@ -158,9 +156,9 @@
 // # Cached refusals
 //
 // A refusal is repeated without asking Redis, as long as Redis would refuse too (core.SourceCache). A change by
-// another process is noticed within a second, one on the same Store at once. Not repeated are refusals of
-// core.All, those of a cost above one without a ban, and those that a limit or a BanPolicy records.
-// [Options].NoRefusalCache turns it off.
+// another process and an outage are noticed within a second, a change on the same Store at once. Not repeated
+// are refusals of core.All, those of a cost above one without a ban, and those that a limit or a BanPolicy
+// records. [Options].NoRefusalCache turns it off.
 //
 // # Leased limits
 //
@@ -183,5 +181,6 @@
 //
 // # Testing
 //
-// Use miniredis: examples/migrate has a test, with a clock that testing/synctest moves.
+// Use miniredis: examples/migrate has a test, with a clock that testing/synctest moves. If a test moves the
+// server's clock alone, set [Options].NoRefusalCache.
 package redisstore

@@ -166,6 +166,7 @@ func TestErrors(t *testing.T) {
 		{"route that is not a pattern", []string{"-route", "POST x=y", "-"}, exitUsage, []string{`"POST x"`, "http.ServeMux"}},
 		{"route with a bad wildcard", []string{"-route", "/{a}b=y", "-"}, exitUsage, []string{"http.ServeMux"}},
 		{"route with a host", []string{"-route", "example.org/x=y", "-"}, exitUsage, []string{"names a host"}},
+		{"route of Gin or Echo", []string{"-route", "POST /posts/:id/replies=y", "-"}, exitUsage, []string{`"POST /posts/:id/replies"`, "write {id} for :id"}},
 		{"route with an empty segment", []string{"-route", "//posts=y", "-"}, exitUsage, []string{`"//posts"`, "one slash"}},
 		{"routes that conflict", []string{"-route", "/a/{x}=y", "-route", "/{x}/b=z", "-"}, exitUsage, []string{"conflicts"}},
 		{"limit that does not parse", []string{"-limit", "SlidingWindow(5 1m)", "-"}, exitUsage, []string{"position 17", `"," is missing`}},

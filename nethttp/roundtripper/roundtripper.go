@@ -1,14 +1,14 @@
 // Package roundtripper limits the calls that a program makes to other servers.
 //
-//	calls := core.Must(core.New(store, core.Funnel(3, core.Per(2, time.Second))))
+//	calls := core.Must(core.New(store, core.SlidingWindow(9, time.Second))) // the server allows 10 a second
 //	client := &http.Client{Transport: roundtripper.New(nil, calls, "our-account"), Timeout: 10 * time.Second}
 //
 // A call waits for its turn. If a server answers with Retry-After, later calls to it wait until then, in
 // every process that shares the store.
 //
 // A limit holds when a call is let go, not when it arrives: a call that the network delays can arrive
-// together with those after it. If the other server is strict, leave one unit of its quota unused, such as
-// SlidingWindow(99, time.Minute) for 100 a minute.
+// together with those after it. So leave one unit of the server's quota unused. A Funnel(10, Per(10,
+// time.Second)) lets 19 calls go in its first second.
 package roundtripper
 
 import (
@@ -29,8 +29,8 @@ import (
 // to all hosts.
 //
 // A call whose turn does not come before its deadline fails at once, with an error that matches
-// [core.ErrRefused]. Set a deadline: the call's context, or http.Client.Timeout. Any other error is the
-// context's, the store's or next's.
+// [core.ErrRefused]. Set a deadline, which includes the wait: the call's context, or http.Client.Timeout.
+// Any other error is the context's, the store's or next's.
 //
 // If a response of status 400 or more has Retry-After, in seconds or as a date, no call of the account to the
 // host begins before then: New gives the limiter a [core.BanPolicy], unless it has one. A wait of more

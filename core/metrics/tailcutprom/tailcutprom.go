@@ -4,7 +4,7 @@
 //	store := m.Watch(memorystore.New(nil))
 //	prometheus.MustRegister(tailcutprom.Collector(m))
 //
-// It reads the counts at collection time only. Package metrics explains the labels.
+// Package metrics explains the labels. The program examples/metrics has a dashboard and alerts.
 //
 //	tailcut_decisions_total{action,limit,outcome,source}  decisions
 //	tailcut_near_total{action,limit}                      near misses of shadow limits

@@ -102,6 +102,8 @@ func register(mux *http.ServeMux, text string) (err error) {
 	switch _, path, _ := cutMethod(text); {
 	case !strings.HasPrefix(path, "/"):
 		return fmt.Errorf("route %q names a host, which a log does not tell; leave it out", text)
+	case strings.Contains(path, "/:") || strings.Contains(path, "/*"):
+		return fmt.Errorf("route %q is of another router; write {id} for :id, and {path...} for *path", text)
 	case strings.Contains(path, "//"):
 		return fmt.Errorf("route %q has an empty segment, so no request reaches it; write one slash", text)
 	}

@@ -162,7 +162,7 @@ func TestDocumentsThatCannotBeTried(t *testing.T) {
 		want           string
 	}{
 		{"a broken one", newPlans, `{}`, forum[:2], "the document of -plans: it has an error\nplans: line 1, column 1: the document has no plans"},
-		{"a broken old one", `{`, newPlans, forum[:2], "the document of -against: it has an error\nplans: line 1, column 1: unexpected end of JSON input"},
+		{"a broken old one", `{`, newPlans, forum[:2], "the document of -against: it has an error\nplans: line 1, column 1: the document is not JSON: unexpected end of JSON input"},
 		{"slots", newPlans, inFlight, forum[:2], "plan free, *: InFlight(3) cannot be tried: InFlight frees a slot when an action ends"},
 		{"slots in the old one", inFlight, newPlans, forum[:2], "InFlight(3) cannot be tried"},
 		{"no route of their actions", `{"default": "a", "plans": {"a": {"limits": {"reply": ["Funnel(1, Every(1s))"]}}}}`, `{"default": "a", "plans": {"a": {"limits": {"like": ["Funnel(1, Every(1s))"]}}}}`, nil,
