@@ -150,7 +150,7 @@ func (q *Queue) ensureConnection(key string) (err error) {
 
 // unanswered takes the error of a batch that has no answer.
 func (l *lane) unanswered(b *batch, err error) {
-	if d := doubtOf(err); b != nil && b.generation == l.generation && (d != mute || !l.answered.After(b.sent)) {
+	if d := doubtOf(err); b != nil && b.senders.current() && (d != mute || !l.answered.After(b.sent)) {
 		l.doubt = max(l.doubt, d)
 		if soon := time.Now().Add(min(l.timeout, maxRecheck)); d == cut && soon.Before(l.recheck) {
 			l.recheck = soon
@@ -237,8 +237,7 @@ func (q *Queue) conclude(l *lane, replaced bool, err error) {
 			l.calls.Front().Value.(*Call).end(err)
 		}
 	case err == nil && replaced && l.doubt > tried:
-		l.doubt, l.sending = tried, 0
-		l.generation++
+		l.doubt, l.senders = tried, &senders{lane: l}
 		if l.next != nil {
 			q.start(l)
 		}

@@ -36,11 +36,9 @@ type lane struct {
 	asked time.Time     // when the last call came
 	key   string        // of it
 
-	sending    int       // goroutines and callers that send
-	generation int       // of these: those of an earlier one were given up
-	ready      int       // senders that wait for their turn
-	resume     time.Time // the next batch is not taken earlier
-	room       int       // weight that a batch may have
+	senders *senders
+	resume  time.Time // the next batch is not taken earlier
+	room    int       // weight that a batch may have
 
 	response time.Duration // how long an answer takes
 	answered time.Time     // when the last one came
@@ -62,6 +60,7 @@ func (q *Queue) lane(r route) *lane {
 	l := q.lanes[r]
 	if l == nil {
 		l = &lane{route: r, timeout: q.timeout, conns: q.maxCalls, room: maxWeight}
+		l.senders = &senders{lane: l}
 		if r.server != nil {
 			l.conns = connections(r.server)
 		}
@@ -111,7 +110,7 @@ func (l *lane) queue(c *Call) {
 
 // take makes a batch of the first calls that queue. It may take until the limit.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
-	b := &batch{lane: l, generation: l.generation, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
+	b := &batch{senders: l.senders, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
 	for ; l.next != nil; l.next = l.next.Next() {
 		c := l.next.Value.(*Call)
 		if len(b.calls) > 0 && (l.alone || b.weight+c.Weight > l.room) {

@@ -160,7 +160,7 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	case l.doubt > tried:
 		q.startCheck(l, now)
 	case direct:
-		l.sending++
+		l.senders.running++
 		own = l.take(now, q.timeout)
 	default:
 		q.start(l)
@@ -182,7 +182,7 @@ func heedsDeadlines(o *redis.Options) bool {
 // be under way, and the last batch must have been answered, so that the client has a connection.
 // The caller's own deadline may not be earlier: the client closes a connection at a deadline.
 func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
-	if !q.heeds || l.alone || l.sending > 0 || l.doubt != none || !q.reached.Load() {
+	if !q.heeds || l.alone || l.senders.running > 0 || l.doubt != none || !q.reached.Load() {
 		return false
 	}
 	end, ends := ctx.Deadline()
@@ -228,7 +228,7 @@ func (q *Queue) tick() {
 		case l.doubt > tried && now.Sub(l.asked) < time.Second: // soon there are calls again
 			q.ticking = true
 			q.startCheck(l, now)
-		case l.alone && l.sending == 0: // its server may be gone
+		case l.alone && l.senders.running == 0: // its server may be gone
 			delete(q.lanes, l.route)
 		}
 	}
@@ -246,7 +246,7 @@ func (q *Queue) Load() (calls, sending int) {
 	defer q.mu.Unlock()
 	for _, l := range q.lanes {
 		calls += l.calls.Len()
-		sending += l.sending
+		sending += l.senders.running
 	}
 	return calls, sending
 }
