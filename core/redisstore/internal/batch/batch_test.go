@@ -115,7 +115,7 @@ func TestNoMoreBatchesThanConnections(t *testing.T) {
 			q := New(client(t, redis.Options{PoolSize: o[0], MaxActiveConns: o[1]}), timeout, s.exchange)
 			c := &callers{t: t, q: q}
 			c.call(t.Context(), "far away", 1)
-			time.Sleep(manyBatches * pace)
+			time.Sleep(manyBatches * perBatch)
 			s.let <- struct{}{}
 			c.wait()
 			for i := range 400 {

@@ -71,14 +71,18 @@ func (s *senders) current() bool { return s == s.lane.senders }
 
 // goOn reports whether they send one more batch.
 func (s *senders) goOn() bool {
-	return s.current() && s.lane.next != nil && s.lane.doubt <= tried
+	return s.current() && s.lane.calls.first() != nil && !s.lane.health.down()
 }
 
 // start starts a goroutine that sends, if one more may.
-func (q *Queue) start(l *lane) {
-	if s := l.senders; s.ready == 0 && s.running < l.most() {
+func (l *lane) start() {
+	most := l.pacing.most()
+	if l.health.state == trial {
+		most = 1
+	}
+	if s := l.senders; s.ready == 0 && s.running < most {
 		s.running++
-		go q.send(s)
+		go l.q.send(s)
 	}
 }
 
@@ -87,7 +91,7 @@ func (q *Queue) sendDirect(own *batch) {
 	q.sendBatch(own)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s := own.senders; s.lane.next != nil {
+	if s := own.senders; s.goOn() {
 		go q.send(s)
 	} else {
 		s.running--
@@ -128,7 +132,7 @@ func (q *Queue) first(s *senders) *Call {
 	if !s.goOn() {
 		return nil
 	}
-	return s.lane.next.Value.(*Call)
+	return s.lane.calls.first()
 }
 
 // queueUp has a sender wait for its turn. err says why the client has no connection for it.
@@ -136,9 +140,9 @@ func (q *Queue) queueUp(s *senders, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := s.lane; err != nil && s.current() {
-		l.doubt = max(l.doubt, doubtOf(err))
-		for l.next != nil && !isLate(err) { // if that only took too long, a call waits for its own timeout
-			l.next.Value.(*Call).end(err)
+		l.health.worsen(stateAfter(err))
+		for c := l.calls.first(); c != nil && !isLate(err); c = l.calls.first() { // if that only took too long, a call waits for its own timeout
+			c.end(err)
 		}
 	}
 	s.ready++
@@ -151,7 +155,7 @@ func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	l, now := s.lane, time.Now()
 	l.shed(now)
 	goesOn := s.goOn()
-	if wait = l.resume.Sub(now); goesOn && wait > 0 {
+	if wait = l.pacing.resume.Sub(now); goesOn && wait > 0 {
 		return nil, wait
 	}
 	if s.ready--; goesOn {
@@ -179,7 +183,8 @@ func (q *Queue) sendBatch(b *batch) {
 	if l := b.senders.lane; err != nil && !isReply(err) {
 		l.unanswered(b, err)
 	} else if b.senders.current() {
-		l.learn(b, now)
+		l.pacing.learn(b, now)
+		l.health.answers(now)
 	}
 	for _, c := range b.calls {
 		if c.Reply == nil && c.Err == nil {
