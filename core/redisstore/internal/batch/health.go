@@ -162,12 +162,12 @@ func (q *Queue) conclude(l *lane, replaced bool, err error) {
 	case err != nil && !isLate(err):
 		h.recheck = time.Time{}
 		h.worsen(cut)
-		for c := l.calls.oldest(); c != nil; c = l.calls.oldest() {
-			c.end(err)
+		for l.calls.oldest != nil {
+			l.calls.oldest.end(err)
 		}
 	case err == nil && replaced && h.down():
 		h.state, l.senders = trial, &senders{lane: l}
-		if l.calls.first() != nil {
+		if l.calls.first != nil {
 			l.start()
 		}
 	}

@@ -3,7 +3,6 @@ package batch
 // The calls to a server, and the servers of a client.
 
 import (
-	"container/list"
 	"context"
 	"time"
 
@@ -20,9 +19,9 @@ type lane struct {
 	q       *Queue
 	server  *redis.Client // nil: not known
 	calls   calls
-	pacing  pacing
-	senders *senders
-	health  health
+	pacing  pacing   // pacing.go: how much is sent at a time
+	senders *senders // send.go: what sends it
+	health  health   // health.go: whether the server answers
 }
 
 // A route is what the calls of a lane have in common.
@@ -48,8 +47,9 @@ func (q *Queue) lane(r route) *lane {
 // calls are those of a lane that have not ended, the oldest first. The first ones were sent or passed over. The
 // others queue.
 type calls struct {
-	list  list.List
-	queue *list.Element // the first one that queues
+	n              int
+	oldest, newest *Call
+	first          *Call // that queues
 
 	asked time.Time // when the last one came
 	key   string    // of it
@@ -57,43 +57,41 @@ type calls struct {
 
 // add has a call queue.
 func (cs *calls) add(c *Call) {
-	c.place, cs.asked, cs.key = cs.list.PushBack(c), c.since, c.Keys[0]
-	if cs.queue == nil {
-		cs.queue = c.place
+	cs.n, cs.asked, cs.key = cs.n+1, c.since, c.Keys[0]
+	if c.before = cs.newest; c.before != nil {
+		c.before.after = c
+	} else {
+		cs.oldest = c
+	}
+	if cs.newest = c; cs.first == nil {
+		cs.first = c
 	}
 }
 
-// remove removes a call that ends.
+// remove removes a call.
 func (cs *calls) remove(c *Call) {
-	if cs.queue == c.place {
-		cs.pass()
+	cs.n--
+	if cs.first == c {
+		cs.first = c.after
 	}
-	cs.list.Remove(c.place)
-	c.place = nil
-}
-
-// oldest returns the call that has waited for longest, or nil.
-func (cs *calls) oldest() *Call { return callAt(cs.list.Front()) }
-
-// first returns the first call that queues, or nil.
-func (cs *calls) first() *Call { return callAt(cs.queue) }
-
-// pass takes the first call that queues out of the queue.
-func (cs *calls) pass() { cs.queue = cs.queue.Next() }
-
-func callAt(place *list.Element) *Call {
-	if place == nil {
-		return nil
+	if c.before != nil {
+		c.before.after = c.after
+	} else {
+		cs.oldest = c.after
 	}
-	return place.Value.(*Call)
+	if c.after != nil {
+		c.after.before = c.before
+	} else {
+		cs.newest = c.before
+	}
+	c.before, c.after = nil, nil
 }
 
 // take makes a batch of the first calls that queue. It may take until the limit.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
 	b := &batch{senders: l.senders, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
-	for c := l.calls.first(); c != nil && l.pacing.fits(b, c); c = l.calls.first() {
-		l.calls.pass()
-		c.batch = b
+	for c := l.calls.first; c != nil && l.pacing.fits(b, c); c = c.after {
+		c.batch, l.calls.first = b, c.after
 		b.calls, b.weight = append(b.calls, c), b.weight+c.Weight
 	}
 	b.waiting = len(b.calls)
@@ -105,8 +103,8 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 // they were sent, those behind them would be late too. They wait for their timeout, so that
 // callers who repeat them at once do not add to the load.
 func (l *lane) shed(now time.Time) {
-	for c := l.calls.first(); c != nil && now.Sub(c.since) > l.pacing.slack(); c = l.calls.first() {
-		l.calls.pass()
+	for c := l.calls.first; c != nil && now.Sub(c.since) > l.pacing.slack(); c = c.after {
+		l.calls.first = c.after
 	}
 }
 

@@ -29,7 +29,6 @@
 package batch
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -57,17 +56,17 @@ type Call struct {
 
 	Lost bool // set by Do: it was sent, and has no answer
 
-	since time.Time
-	lane  *lane
-	batch *batch        // nil: not sent
-	place *list.Element // in the lane's calls; nil: it has ended
-	done  chan struct{} // closed when it has ended
-	err   error         // why it has ended without a reply; set before
+	since         time.Time
+	lane          *lane         // that it is in; nil: it has ended
+	before, after *Call         // in the lane
+	batch         *batch        // nil: not sent
+	done          chan struct{} // closed when it has ended
+	err           error         // why it has ended without a reply; set before
 }
 
 // end answers the caller of a call, if it still waits.
 func (c *Call) end(err error) {
-	if c.place == nil {
+	if c.lane == nil {
 		return
 	}
 	if c.batch != nil {
@@ -76,7 +75,7 @@ func (c *Call) end(err error) {
 		}
 	}
 	c.lane.calls.remove(c)
-	c.err = err
+	c.lane, c.err = nil, err
 	close(c.done)
 }
 
@@ -148,7 +147,7 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now, l := time.Now(), q.lane(r)
-	if l.calls.list.Len() >= q.maxCalls {
+	if l.calls.n >= q.maxCalls {
 		return nil, ErrBusy
 	}
 	c.since, c.lane = now, l
@@ -208,8 +207,8 @@ func (q *Queue) tick() {
 	q.ticking = false
 	now, next := time.Now(), q.late()
 	for r, l := range q.lanes {
-		oldest := l.calls.oldest()
-		for ; oldest != nil && now.Sub(oldest.since) >= q.timeout; oldest = l.calls.oldest() {
+		oldest := l.calls.oldest
+		for ; oldest != nil && now.Sub(oldest.since) >= q.timeout; oldest = l.calls.oldest {
 			oldest.end(context.DeadlineExceeded)
 			l.unanswered(oldest.batch, context.DeadlineExceeded)
 		}
@@ -240,7 +239,7 @@ func (q *Queue) Load() (calls, sending int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range q.lanes {
-		calls += l.calls.list.Len()
+		calls += l.calls.n
 		sending += l.senders.running
 	}
 	return calls, sending

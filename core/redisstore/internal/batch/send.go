@@ -71,7 +71,7 @@ func (s *senders) current() bool { return s == s.lane.senders }
 
 // goOn reports whether they send one more batch.
 func (s *senders) goOn() bool {
-	return s.current() && s.lane.calls.first() != nil && !s.lane.health.down()
+	return s.current() && s.lane.calls.first != nil && !s.lane.health.down()
 }
 
 // start starts a goroutine that sends, if one more may.
@@ -132,7 +132,7 @@ func (q *Queue) first(s *senders) *Call {
 	if !s.goOn() {
 		return nil
 	}
-	return s.lane.calls.first()
+	return s.lane.calls.first
 }
 
 // queueUp has a sender wait for its turn. err says why the client has no connection for it.
@@ -141,8 +141,8 @@ func (q *Queue) queueUp(s *senders, err error) {
 	defer q.mu.Unlock()
 	if l := s.lane; err != nil && s.current() {
 		l.health.worsen(stateAfter(err))
-		for c := l.calls.first(); c != nil && !isLate(err); c = l.calls.first() { // if that only took too long, a call waits for its own timeout
-			c.end(err)
+		for l.calls.first != nil && !isLate(err) { // if that only took too long, a call waits for its own timeout
+			l.calls.first.end(err)
 		}
 	}
 	s.ready++
