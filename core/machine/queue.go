@@ -20,7 +20,7 @@ const (
 type queue struct {
 	back   int64 // subtracted from every entry: how far the clock has stepped back since
 	n      int32
-	head   int32            // the place of the oldest entry in the first block
+	head   int32            // the index of the oldest entry in the first block
 	blocks *[][]int64       // the entries, if not nil
 	inline [maxInline]int64 // the entries, if blocks is nil
 }
