@@ -1,8 +1,7 @@
 package machine
 
 // The queue of instants of trail.go. log.lua and ring.lua keep theirs in Redis, and have functions of
-// other names: trail.lua lists them. at is entry there, counted from the newest, dead is live, and push and
-// drop are part of save.
+// other names: trail.lua lists them. at is fromNewest there, dead is live, and push and drop are part of save.
 
 import "slices"
 
@@ -19,7 +18,7 @@ const (
 // actions, oldest first. A copy of it shares its blocks. A full queue takes 8 to 9 bytes per instant. A
 // growing one takes at most 17, at most 13 from 640 instants, and at most 9 from 4,000.
 type queue struct {
-	base   int64 // added to every entry, so that all can be moved at once
+	back   int64 // subtracted from every entry: how far the clock has stepped back since
 	n      int32
 	head   int32            // the index of the oldest entry in the first block
 	blocks *[][]int64       // the entries, if not nil
@@ -33,7 +32,7 @@ func (q *queue) len() int { return int(q.n) }
 
 // at is the i-th entry, the oldest being the 0th, in microseconds on the store's
 // clock.
-func (q *queue) at(i int) int64 { return q.base + *q.entry(i) }
+func (q *queue) at(i int) int64 { return *q.place(i) - q.back }
 
 func (q *queue) newest() int64 {
 	if q.n == 0 {
@@ -44,7 +43,7 @@ func (q *queue) newest() int64 {
 
 // push adds an entry. most is how many entries the queue will usually have at most.
 func (q *queue) push(at int64, most int) {
-	at -= q.base
+	at += q.back
 	switch {
 	case q.blocks != nil:
 		last := &(*q.blocks)[len(*q.blocks)-1]
@@ -76,24 +75,24 @@ func (q *queue) larger(entries []int64, most int) []int64 {
 // extend makes room in the last block, or adds one.
 func (q *queue) extend(most int) *[]int64 {
 	blocks := *q.blocks
-	first, head := &blocks[0], int(q.head)
-	switch {
-	case len(blocks) > 1 || q.n >= oneBlock:
-		if len(blocks) == 1 {
-			blocks = q.split()
-			*q.blocks = blocks
-			if last := &blocks[len(blocks)-1]; len(*last) < chunk {
-				return last
-			}
+	if len(blocks) == 1 && q.n < oneBlock {
+		block, head := &blocks[0], int(q.head)
+		if head > 0 && head*66 >= len(*block) { // enough to compact it
+			*block = (*block)[:copy(*block, (*block)[head:])]
+		} else {
+			*block = q.larger((*block)[head:], most)
 		}
-		*q.blocks = append(blocks, make([]int64, 0, chunk))
-	case head > 0 && head*66 >= len(*first):
-		*first = (*first)[:copy(*first, (*first)[head:])]
 		q.head = 0
-	default:
-		*first, q.head = q.larger((*first)[head:], most), 0
+		return block
 	}
-	return &(*q.blocks)[len(*q.blocks)-1]
+	if len(blocks) == 1 {
+		blocks = q.split()
+	}
+	if len(blocks[len(blocks)-1]) == chunk {
+		blocks = append(blocks, make([]int64, 0, chunk))
+	}
+	*q.blocks = blocks
+	return &blocks[len(blocks)-1]
 }
 
 // split turns one block into chunks.
@@ -151,14 +150,15 @@ func (q *queue) dead(at int64) int {
 // remove removes the entries from from to just before to.
 func (q *queue) remove(from, to int) {
 	for i := to; i < int(q.n); i++ {
-		*q.entry(i - (to - from)) = *q.entry(i)
+		*q.place(i - (to - from)) = *q.place(i)
 	}
 	for range to - from {
 		q.pop()
 	}
 }
 
-func (q *queue) entry(i int) *int64 {
+// place is where the i-th entry is kept.
+func (q *queue) place(i int) *int64 {
 	if q.blocks == nil {
 		return &q.inline[i]
 	}

@@ -93,7 +93,7 @@ func (*trail) refuse(r *Rule, s State, now, cost int64, record bool) (State, boo
 // shift moves the entries back if the clock stepped back, so that no user waits longer than before.
 func (q *queue) shift(now int64) (moved bool) {
 	behind := q.behind(now)
-	q.base -= behind
+	q.back += behind
 	return behind > 0
 }
 

@@ -24,9 +24,9 @@ func ringScript(t *testing.T) *redis.Script {
 		return string(text)
 	}
 	ring := read("ring")
-	for _, length := range []string{"line = 32", "inPlace = 500000", "piece = 8192", "maxSince = 65536"} {
+	for _, length := range []string{"maxList = 32", "inPlace = 500000", "piece = 8192", "maxSince = 65536"} {
 		name, _, _ := strings.Cut(length, " ")
-		short := map[string]int{"line": 9, "inPlace": 25, "piece": 3, "maxSince": 20}[name]
+		short := map[string]int{"maxList": 9, "inPlace": 25, "piece": 3, "maxSince": 20}[name]
 		if strings.Count(ring, "local "+length) != 1 {
 			t.Fatalf("lua/ring.lua has no %s", length)
 		}
@@ -48,7 +48,7 @@ func ringScript(t *testing.T) *redis.Script {
 		ring.load(kept, KEYS[1])
 		local all = {}
 		for i = kept.n - 1, 0, -1 do
-			all[#all + 1] = string.format('%d', ring.entry(kept, i))
+			all[#all + 1] = string.format('%d', ring.fromNewest(kept, i))
 		end
 		return all
 	`)

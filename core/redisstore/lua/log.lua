@@ -8,8 +8,8 @@ local int, unpack = state.int, state.unpack
 
 local log = {}
 
-function log.entry(l, place)
-	local found = call('ZRANGE', l.key, int(-place - 1), int(-place - 1), 'WITHSCORES')
+function log.fromNewest(l, i)
+	local found = call('ZRANGE', l.key, int(-i - 1), int(-i - 1), 'WITHSCORES')
 	if not found[1] then return nil end
 	local score = tonumber(found[2])
 	local at = score and math.floor(score)
@@ -19,7 +19,7 @@ end
 
 function log.load(l, key)
 	l.key, l.id = key, 0
-	local newest, member = log.entry(l, 0)
+	local newest, member = log.fromNewest(l, 0)
 	l.newest = newest
 	if newest then
 		local id = string.match(member, '^(%d+)r?$')
@@ -34,7 +34,7 @@ function log.live(l, after) return call('ZCOUNT', l.key, '(' .. int(after), '+in
 -- slot moves it is another server's.
 function log.expire(l, entries)
 	if entries > 0 then
-		call('PEXPIREAT', l.key, state.expiry(log.entry(l, 0) + l.period))
+		call('PEXPIREAT', l.key, state.expiry(log.fromNewest(l, 0) + l.period))
 	end
 end
 

@@ -2,7 +2,7 @@
 -- trail.lua says what the functions do, and what the fields of l are. queue.go keeps its blocks in memory, and has
 -- none of this.
 --
--- Up to 32 instants are a line: they are all of the string, and each save writes it anew. More are in a ring: a header
+-- Up to 32 instants are a list: they are all of the string, and each save writes it anew. More are in a ring: a header
 -- of 56 bytes, and cap places, which are the rest of the string. The i-th instant, the oldest being the 0th, is in
 -- place (head + i) % cap. What the other places hold means nothing. The header is text, and ends with spaces:
 --
@@ -11,10 +11,13 @@
 -- newest is the newest instant, and n how many there are. back is what has to be subtracted from the instants in
 -- the places: how far the clock has stepped back since. So a step of the clock writes the header only.
 --
--- An example, as if a line had at most 2 instants. The window has 5 of them. A to G are instants, and a dot is
+-- l has all of these, for a list too, and start: where the places begin in the string, which is 0 in a list. l.text is
+-- the beginning of the string as load has found it, or '' if that has changed.
+--
+-- An example, as if a list had at most 2 instants. The window has 5 of them. A to G are instants, and a dot is
 -- a place that is not used.
 --
---   A B                      a line
+--   A B                      a list
 --   0 C 0 3 | A B C . .      an action at C: a ring of 5 places
 --   0 E 0 5 | A B C D E      two more actions
 --   0 F 2 4 | F B C D E      an action at F, when A and B are over: B is still there, and means nothing
@@ -31,19 +34,18 @@ local state = require 'state'
 local int = state.int
 
 local width = 7 -- of an instant, in bytes
-local header = 56 -- in bytes
-local line = 32 -- instants
+local headerSize = 56 -- in bytes
+local maxList = 32 -- instants
 local inPlace = 500000 -- places: it takes some 20 ms to write so many anew
 local piece = 8192 -- places that one command writes: Lua makes long strings slowly
 local maxSince = 65536 -- the most later entries that move when one is removed
 
 local ring = {}
 
--- place is where the i-th instant begins. start is where places begin: after the header, or in a line at 0.
+-- place is where the i-th instant begins in the string.
 local function place(l, i) return l.start + width * ((l.head + i) % l.cap) end
 
--- bytes are those of n instants from the i-th on, whose places are in a row. text is the beginning of the string,
--- as load has found it.
+-- bytes are those of n instants from the i-th on, whose places are in a row.
 local function bytes(l, i, n)
 	local from = place(l, i)
 	local to = from + width * n
@@ -51,21 +53,21 @@ local function bytes(l, i, n)
 	return call('GETRANGE', l.key, int(from), int(to - 1))
 end
 
--- inRow is how many of n instants from the i-th on are before the string's end.
-local function inRow(l, i, n) return min(n, l.cap - (l.head + i) % l.cap) end
+-- beforeEnd is how many of n instants from the i-th on are before the string's end.
+local function beforeEnd(l, i, n) return min(n, l.cap - (l.head + i) % l.cap) end
 
 -- read are the bytes of n instants from the i-th on, and write replaces them.
 local function read(l, i, n)
 	if n == 0 then return '' end
-	local first = inRow(l, i, n)
+	local first = beforeEnd(l, i, n)
 	return bytes(l, i, first) .. (first < n and bytes(l, i + first, n - first) or '')
 end
 
 local function write(l, i, text)
-	local first = width * inRow(l, i, floor(#text / width))
+	local first = width * beforeEnd(l, i, floor(#text / width))
 	call('SETRANGE', l.key, int(place(l, i)), sub(text, 1, first))
 	if first < #text then
-		call('SETRANGE', l.key, int(header), sub(text, first + 1))
+		call('SETRANGE', l.key, int(headerSize), sub(text, first + 1))
 	end
 end
 
@@ -86,7 +88,7 @@ end
 
 -- load reads the beginning of the state.
 function ring.load(l, key)
-	local text = call('GETRANGE', key, '0', int(width * line - 1))
+	local text = call('GETRANGE', key, '0', int(width * maxList - 1))
 	local n, valid = floor(#text / width), true
 	l.key, l.text, l.start, l.back, l.head, l.n, l.cap, l.newest = key, text, 0, 0, 0, n, n, nil
 	if #text > 0 and byte(text) < 32 then
@@ -94,18 +96,18 @@ function ring.load(l, key)
 		l.newest = valid and instant(l, n - 1)
 	elseif #text > 0 then
 		local back, newest, head, count, after = string.match(text, '^(%d+) (%d+) (%d+) (%d+) *()')
-		if not back or after <= header or #back > 16 or #newest > 16 or #head > 8 or #count > 8 then
+		if not back or after <= headerSize or #back > 16 or #newest > 16 or #head > 8 or #count > 8 then
 			error(state.nonsense, 0)
 		end
-		l.start, l.back, l.newest, l.head, l.n = header, back + 0, newest + 0, head + 0, count + 0
-		local size = call('STRLEN', key) - header
+		l.start, l.back, l.newest, l.head, l.n = headerSize, back + 0, newest + 0, head + 0, count + 0
+		local size = call('STRLEN', key) - headerSize
 		l.cap = floor(size / width)
 		valid = l.cap * width == size and l.n <= l.cap and l.head < l.cap
 	end
 	if not valid then error(state.nonsense, 0) end
 end
 
-function ring.entry(l, i) return i < l.n and instant(l, l.n - 1 - i) or nil end
+function ring.fromNewest(l, i) return i < l.n and instant(l, l.n - 1 - i) or nil end
 
 -- later is the first entry from low on that is later than at. Usually it is near low, so the search
 -- doubles its step.
@@ -126,16 +128,16 @@ function ring.live(l, after) return l.newest > after and l.n - later(l, after, 0
 
 local function set(l, value) call('SET', l.key, value, 'PXAT', state.expiry(l.newest + l.period)) end
 
-local function head(l) return string.format('%-56s', string.format('%d %d %d %d', l.back, l.newest, l.head, l.n)) end
+local function header(l) return string.format('%-56s', string.format('%d %d %d %d', l.back, l.newest, l.head, l.n)) end
 
--- saveHead ends a save that has changed places.
-local function saveHead(l)
-	call('SETRANGE', l.key, '0', head(l))
+-- saveHeader ends a save that has changed places.
+local function saveHeader(l)
+	call('SETRANGE', l.key, '0', header(l))
 	call('PEXPIREAT', l.key, state.expiry(l.newest + l.period))
 end
 
--- inLine are all instants as they are in a line.
-local function inLine(l)
+-- asList are all instants as they are in a list.
+local function asList(l)
 	if l.start == 0 and l.back == 0 and l.n > 0 then return sub(l.text, width * l.head + 1) end
 	local text = ''
 	for i = 0, l.n - 1 do
@@ -164,11 +166,11 @@ function ring.remove(l, made, units)
 	write(l, from, read(l, to, n - to))
 	l.text = ''
 	l.newest = instant(l, l.n - 1)
-	saveHead(l)
+	saveHeader(l)
 end
 
--- times is string.rep, which is slow in Lua 5.1 if the result is long.
-local function times(text, n)
+-- rep is string.rep, which is slow in Lua 5.1 if the result is long.
+local function rep(text, n)
 	local result = ''
 	while n > 0 do
 		if n % 2 == 1 then result = result .. text end
@@ -187,8 +189,8 @@ end
 -- grow adds places at the end of the string. If the instants go round the old end, those before it move to
 -- the new end, the last ones first, so that none is overwritten before it has moved.
 local function grow(l, cap)
-	local more, before = cap - l.cap, l.n > 0 and inRow(l, 0, l.n) or 0
-	call('SETRANGE', l.key, int(header + width * cap - 1), '\0')
+	local more, before = cap - l.cap, l.n > 0 and beforeEnd(l, 0, l.n) or 0
+	call('SETRANGE', l.key, int(headerSize + width * cap - 1), '\0')
 	if before < l.n then
 		for i = floor((before - 1) / piece) * piece, 0, -piece do
 			call('SETRANGE', l.key, int(place(l, i) + width * more), bytes(l, i, min(piece, before - i)))
@@ -200,33 +202,33 @@ end
 
 -- add puts units of now after the instants. There is room.
 local function add(l, units, now)
-	local one = times(encode(now + l.back), min(units, piece))
+	local one = rep(encode(now + l.back), min(units, piece))
 	while units > 0 do
-		local some = min(inRow(l, l.n, units), piece)
+		local some = min(beforeEnd(l, l.n, units), piece)
 		call('SETRANGE', l.key, int(place(l, l.n)), sub(one, 1, width * some))
 		l.n, units = l.n + some, units - some
 	end
-	saveHead(l)
+	saveHeader(l)
 end
 
--- anew writes a ring with more places, or with fewer, and with units of now. A long one gets only the places of its
+-- writeRing writes a ring anew, with more places, or with fewer, and with units of now. A long one gets only the places of its
 -- instants, and then grows in place.
-local function anew(l, units, now)
+local function writeRing(l, units, now)
 	local kept, cap = read(l, 0, l.n), capacity(l, l.n + units)
-	l.start, l.head, l.cap = header, 0, l.n
+	l.start, l.head, l.cap = headerSize, 0, l.n
 	if cap < inPlace then
 		local unused = cap - l.n - units
 		l.n = l.n + units
-		set(l, head(l) .. kept .. times(encode(now + l.back), units) .. times('\0', width * unused))
+		set(l, header(l) .. kept .. rep(encode(now + l.back), units) .. rep('\0', width * unused))
 		return
 	end
-	set(l, head(l) .. kept)
+	set(l, header(l) .. kept)
 	l.text = ''
 	grow(l, cap)
 	add(l, units, now)
 end
 
--- save drops the dead instants, and adds those of now. A line is written anew, and so is an empty ring. Unless it
+-- save drops the dead instants, and adds those of now. A list is written anew, and so is an empty ring. Unless it
 -- is long, so is one of which little is used, and one without room.
 function ring.save(l, now)
 	local units, need = l.added, l.stored + l.added
@@ -234,14 +236,15 @@ function ring.save(l, now)
 		l.head, l.n = (l.head + l.n - l.stored) % l.cap, l.stored
 	end
 	l.back, l.newest = l.n > 0 and l.back + l.behind or 0, now
-	local rewrite = l.start == 0 or l.n == 0 or need * 4 <= l.cap and need < inPlace or need > l.cap and l.cap < inPlace
+	local full, sparse = need > l.cap, need * 4 <= l.cap
+	local rewrite = l.start == 0 or l.n == 0 or sparse and need < inPlace or full and l.cap < inPlace
 	if not rewrite then
-		if need > l.cap then grow(l, capacity(l, need)) end
+		if full then grow(l, capacity(l, need)) end
 		add(l, units, now)
-	elseif need <= line then
-		set(l, inLine(l) .. times(encode(now), units))
+	elseif need <= maxList then
+		set(l, asList(l) .. rep(encode(now), units))
 	else
-		anew(l, units, now)
+		writeRing(l, units, now)
 	end
 end
 

@@ -13,7 +13,7 @@
 -- A queue is log.lua or ring.lua. The functions of both, and what does it in queue.go:
 --
 --   load(l, key)            sets newest
---   entry(l, i)             at, but i counts from the newest, which is the 0th; nil if there is none
+--   fromNewest(l, i)        at, but i counts from the newest, which is the 0th; nil if there is none
 --   live(l, after)          len less dead(after)
 --   remove(l, made, units)  remove, and in amend of trail.go what finds the entries
 --   save(l, now)            shift, push and drop
@@ -46,7 +46,7 @@ end
 local function wait(l, now)
 	local last = l.max - l.cost -- counted from the newest
 	if last < l.added then return l.period end
-	local at = l.queue.entry(l, last - l.added)
+	local at = l.queue.fromNewest(l, last - l.added)
 	return at and max(0, at - l.behind + l.period - now) or 0
 end
 

@@ -115,7 +115,7 @@ func TestNoMoreBatchesThanConnections(t *testing.T) {
 			q := New(client(t, redis.Options{PoolSize: o[0], MaxActiveConns: o[1]}), timeout, s.exchange)
 			c := &callers{t: t, q: q}
 			c.call(t.Context(), "far away", 1)
-			time.Sleep(manyBatches * pace)
+			time.Sleep(manyBatches * perBatch)
 			s.let <- struct{}{}
 			c.wait()
 			for i := range 400 {
@@ -549,4 +549,33 @@ func TestClosedConnectionsDoNotDelayCalls(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A sender that waits for its turn while the connections are closed sends nothing any more. Its call is sent by
+// the one that starts when a new connection answers.
+func TestASenderThatWaitedForItsTurnKeepsNobodyWaiting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{let: make(chan struct{})}
+		closed := make(chan struct{})
+		q := New(client(t, redis.Options{PoolSize: 3}), timeout, func(send Send, calls []*Call) error {
+			if calls[0].Keys[0] == "closed" {
+				<-closed
+				return io.EOF
+			}
+			return s.exchange(send, calls)
+		})
+		c := &callers{t: t, q: q}
+		c.call(t.Context(), "far away", 1)
+		time.Sleep(timeout / 2)
+		s.let <- struct{}{}
+		c.wait()
+		c.call(t.Context(), "closed", 1)
+		c.call(t.Context(), "waits", 1)
+		close(closed)
+		close(s.let)
+		c.wait()
+		if err := c.answer("waits"); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -1,54 +1,27 @@
 package batch
 
-// The server that a call is for, and the calls to it: how many wait, how many are under way, and what is
-// sent next.
+// The calls to a server, and the servers of a client.
 
 import (
-	"container/list"
 	"context"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	fewBatches  = 2                // under way at a time: more would only make them smaller
-	manyBatches = 32               // under way if the server is far away
-	pace        = time.Millisecond // of the response time, for each batch above fewBatches
-	rejoin      = time.Millisecond // at most, the next batch waits for callers who were just answered
-	maxWeight   = 2048             // of a batch: it bounds how long Redis is busy
-	minWeight   = 64               // that a batch may have, even if it is answered too late
+// maxCalls bounds the calls of a lane. So it bounds memory if a server hangs, and calls to
+// other servers still have room.
+const maxCalls = 8192
 
-	// maxCalls bounds the calls of a lane. So it bounds memory if a server hangs, and calls to
-	// other servers still have room.
-	maxCalls = 8192
-)
-
-// A lane has the calls that wait for a server's answer, in the order in which they came. A server
-// has one lane for calls that may share a command, and one for those that are sent alone.
+// A lane has the calls to a server, and what is known of it. A server has one lane for calls that may share a
+// command, and one for those that are sent alone.
 type lane struct {
-	route
-	timeout time.Duration // of a call
-	conns   int           // how many the client can use; of an unknown server, as many as there are calls
-
-	calls list.List     // those that are sent or passed over, and then those that queue
-	next  *list.Element // the first one that queues
-	asked time.Time     // when the last call came
-	key   string        // of it
-
-	sending    int       // goroutines and callers that send
-	generation int       // of these: those of an earlier one were given up
-	ready      int       // senders that wait for their turn
-	resume     time.Time // the next batch is not taken earlier
-	room       int       // weight that a batch may have
-
-	response time.Duration // how long an answer takes
-	answered time.Time     // when the last one came
-
-	doubt     doubt     // connect.go: why nothing is sent
-	checks    int       // under way: a Dialer may hang
-	recheck   time.Time // the next one does not begin earlier
-	replacing bool      // one of them replaces dead connections
+	q       *Queue
+	server  *redis.Client // nil: not known
+	calls   calls
+	pacing  pacing   // pacing.go: how much is sent at a time
+	senders *senders // send.go: what sends it
+	health  health   // health.go: whether the server answers
 }
 
 // A route is what the calls of a lane have in common.
@@ -61,66 +34,68 @@ type route struct {
 func (q *Queue) lane(r route) *lane {
 	l := q.lanes[r]
 	if l == nil {
-		l = &lane{route: r, timeout: q.timeout, conns: q.maxCalls, room: maxWeight}
+		l = &lane{q: q, server: r.server, pacing: pacing{alone: r.alone, conns: q.maxCalls, timeout: q.timeout, room: maxWeight}}
+		l.senders = &senders{lane: l}
 		if r.server != nil {
-			l.conns = connections(r.server)
+			l.pacing.conns = connections(r.server)
 		}
 		q.lanes[r] = l
 	}
 	return l
 }
 
-// most returns how many batches may be under way.
-func (l *lane) most() int {
-	switch {
-	case l.doubt == tried:
-		return 1
-	case l.alone:
-		return l.conns
-	}
-	return batches(l.conns, l.response)
+// calls are those of a lane that have not ended, the oldest first. The first ones were sent or passed over. The
+// others queue.
+type calls struct {
+	n              int
+	oldest, newest *Call
+	first          *Call // that queues
+
+	asked time.Time // when the last one came
+	key   string    // of it
 }
 
-// batches returns how many may be under way to a server that answers. If it is far away, more start
-// before the first one is answered.
-func batches(conns int, response time.Duration) int {
-	return min(conns, manyBatches, max(fewBatches, int(response/pace)))
+// add has a call queue.
+func (cs *calls) add(c *Call) {
+	cs.n, cs.asked, cs.key = cs.n+1, c.since, c.Keys[0]
+	if c.before = cs.newest; c.before != nil {
+		c.before.after = c
+	} else {
+		cs.oldest = c
+	}
+	if cs.newest = c; cs.first == nil {
+		cs.first = c
+	}
 }
 
-// gap returns the least time between the starts of two batches. If more than a few are under way, they
-// are spread over the response time, so that no call waits long for the next one.
-func (l *lane) gap() time.Duration {
-	n := batches(l.conns, l.response)
-	if l.alone || n <= fewBatches {
-		return 0
+// remove removes a call.
+func (cs *calls) remove(c *Call) {
+	cs.n--
+	if cs.first == c {
+		cs.first = c.after
 	}
-	return min(l.response/time.Duration(n), l.slack()*2/3)
-}
-
-// slack returns how long a call can wait for its batch and still be answered in time. Some time is left
-// for an answer that takes longer than the last one.
-func (l *lane) slack() time.Duration { return max(l.timeout/16, (l.timeout-l.response)*3/4) }
-
-// queue adds a call.
-func (l *lane) queue(c *Call) {
-	c.lane, c.place, l.asked, l.key = l, l.calls.PushBack(c), c.since, c.Keys[0]
-	if l.next == nil {
-		l.next = c.place
+	if c.before != nil {
+		c.before.after = c.after
+	} else {
+		cs.oldest = c.after
 	}
+	if c.after != nil {
+		c.after.before = c.before
+	} else {
+		cs.newest = c.before
+	}
+	c.before, c.after = nil, nil
 }
 
 // take makes a batch of the first calls that queue. It may take until the limit.
 func (l *lane) take(now time.Time, limit time.Duration) *batch {
-	b := &batch{lane: l, generation: l.generation, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
-	for ; l.next != nil; l.next = l.next.Next() {
-		c := l.next.Value.(*Call)
-		if len(b.calls) > 0 && (l.alone || b.weight+c.Weight > l.room) {
-			break
-		}
-		c.batch = b
+	b := &batch{senders: l.senders, sent: now, deadline: now.Add(limit), done: make(chan struct{})}
+	for c := l.calls.first; c != nil && l.pacing.fits(b, c); c = c.after {
+		c.batch, l.calls.first = b, c.after
 		b.calls, b.weight = append(b.calls, c), b.weight+c.Weight
 	}
-	l.resume, b.waiting = now.Add(l.gap()), len(b.calls)
+	b.waiting = len(b.calls)
+	l.pacing.resume = now.Add(l.pacing.gap())
 	return b
 }
 
@@ -128,29 +103,8 @@ func (l *lane) take(now time.Time, limit time.Duration) *batch {
 // they were sent, those behind them would be late too. They wait for their timeout, so that
 // callers who repeat them at once do not add to the load.
 func (l *lane) shed(now time.Time) {
-	for l.next != nil && now.Sub(l.next.Value.(*Call).since) > l.slack() {
-		l.next = l.next.Next()
-	}
-}
-
-// learn takes the time of a batch's answer. A single slow one says little. If it was too late for the
-// first call, batches become smaller: Redis, or this process, is too busy for all calls. If batches are
-// spread, the next one waits a little, so that callers who were just answered can join it. Otherwise they
-// would wait for the one after it.
-func (l *lane) learn(b *batch, now time.Time) {
-	switch {
-	case now.Sub(b.calls[0].since) > l.timeout:
-		l.room = max(minWeight, l.room*3/4)
-	case b.weight > l.room*3/4:
-		l.room = min(maxWeight, l.room*9/8)
-	}
-	took := now.Sub(b.sent)
-	if l.response > 0 {
-		took = min(took, l.response+l.response/4)
-	}
-	l.answered, l.response, l.doubt, l.recheck = now, took, none, time.Time{}
-	if joined := now.Add(min(l.gap()/2, rejoin)); joined.After(l.resume) {
-		l.resume = joined
+	for c := l.calls.first; c != nil && now.Sub(c.since) > l.pacing.slack(); c = c.after {
+		l.calls.first = c.after
 	}
 }
 

@@ -13,7 +13,7 @@
 //
 // Two batches may be under way. If there are fewer, a call is sent at once. If there are two, calls queue, and
 // the next batch takes them together. So batching does not delay an idle process, and a busy process fills
-// its batches. These rules are for the rest (lane.go, connect.go):
+// its batches. These rules are for the rest (pacing.go, health.go):
 //
 //   - The server is far away: one batch may be under way for each millisecond of the response time. They
 //     are spread over it, so a call may have to wait until its batch starts.
@@ -29,7 +29,6 @@
 package batch
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -57,17 +56,17 @@ type Call struct {
 
 	Lost bool // set by Do: it was sent, and has no answer
 
-	since time.Time
-	lane  *lane
-	batch *batch        // nil: not sent
-	place *list.Element // in the lane's calls; nil: it has ended
-	done  chan struct{} // closed when it has ended
-	err   error         // why it has ended without a reply; set before
+	since         time.Time
+	lane          *lane         // that it is in; nil: it has ended
+	before, after *Call         // in the lane
+	batch         *batch        // nil: not sent
+	done          chan struct{} // closed when it has ended
+	err           error         // why it has ended without a reply; set before
 }
 
 // end answers the caller of a call, if it still waits.
 func (c *Call) end(err error) {
-	if c.place == nil {
+	if c.lane == nil {
 		return
 	}
 	if c.batch != nil {
@@ -75,11 +74,8 @@ func (c *Call) end(err error) {
 			close(c.batch.done)
 		}
 	}
-	if c.lane.next == c.place {
-		c.lane.next = c.place.Next()
-	}
-	c.lane.calls.Remove(c.place)
-	c.place, c.err = nil, err
+	c.lane.calls.remove(c)
+	c.lane, c.err = nil, err
 	close(c.done)
 }
 
@@ -93,7 +89,9 @@ type Queue struct {
 	sharded  atomic.Bool // two keys may be on two servers
 	reached  atomic.Bool // a command was answered
 
-	mu          sync.Mutex // guards all below, the lanes, and where a call is
+	// mu guards all below, the lanes, and where a call is. Methods of a Queue lock it, but for lane and
+	// startTicking. Methods of a Call, a lane and its parts are called with it.
+	mu          sync.Mutex
 	lanes       map[route]*lane
 	maxCalls    int  // of a lane
 	ticking     bool // the timer is set
@@ -149,21 +147,20 @@ func (q *Queue) join(ctx context.Context, c *Call) (own *batch, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now, l := time.Now(), q.lane(r)
-	if l.calls.Len() >= q.maxCalls {
+	if l.calls.n >= q.maxCalls {
 		return nil, ErrBusy
 	}
-	direct := q.mayBeDirect(ctx, l, now)
-	c.since = now
-	l.queue(c)
+	c.since, c.lane = now, l
+	l.calls.add(c)
 	q.startTicking()
 	switch {
-	case l.doubt > tried:
-		q.startCheck(l, now)
-	case direct:
-		l.sending++
+	case l.health.down():
+		l.startCheck(now)
+	case l.mayBeDirect(ctx, now):
+		l.senders.running++
 		own = l.take(now, q.timeout)
 	default:
-		q.start(l)
+		l.start()
 	}
 	return own, nil
 }
@@ -181,12 +178,12 @@ func heedsDeadlines(o *redis.Options) bool {
 // 30 of 70 us. The client must heed deadlines, since the caller cannot leave before. Nothing may
 // be under way, and the last batch must have been answered, so that the client has a connection.
 // The caller's own deadline may not be earlier: the client closes a connection at a deadline.
-func (q *Queue) mayBeDirect(ctx context.Context, l *lane, now time.Time) bool {
-	if !q.heeds || l.alone || l.sending > 0 || l.doubt != none || !q.reached.Load() {
+func (l *lane) mayBeDirect(ctx context.Context, now time.Time) bool {
+	if !l.q.heeds || l.pacing.alone || l.senders.running > 0 || l.health.state != up || !l.q.reached.Load() {
 		return false
 	}
 	end, ends := ctx.Deadline()
-	return !ends || end.Sub(now) >= q.timeout
+	return !ends || end.Sub(now) >= l.q.timeout
 }
 
 // late returns after how long a call is late.
@@ -209,27 +206,24 @@ func (q *Queue) tick() {
 	defer q.mu.Unlock()
 	q.ticking = false
 	now, next := time.Now(), q.late()
-	for _, l := range q.lanes {
-		var age time.Duration
-		for l.calls.Len() > 0 {
-			oldest := l.calls.Front().Value.(*Call)
-			if age = now.Sub(oldest.since); age < q.timeout {
-				break
-			}
+	for r, l := range q.lanes {
+		oldest := l.calls.oldest
+		for ; oldest != nil && now.Sub(oldest.since) >= q.timeout; oldest = l.calls.oldest {
 			oldest.end(context.DeadlineExceeded)
 			l.unanswered(oldest.batch, context.DeadlineExceeded)
 		}
 		switch {
-		case l.calls.Len() > 0:
+		case oldest != nil:
+			age := now.Sub(oldest.since)
 			q.ticking, next = true, min(next, q.timeout-age)
-			if l.doubt > tried || age >= q.late() {
-				q.startCheck(l, now)
+			if l.health.down() || age >= q.late() {
+				l.startCheck(now)
 			}
-		case l.doubt > tried && now.Sub(l.asked) < time.Second: // soon there are calls again
+		case l.health.down() && now.Sub(l.calls.asked) < time.Second: // soon there are calls again
 			q.ticking = true
-			q.startCheck(l, now)
-		case l.alone && l.sending == 0: // its server may be gone
-			delete(q.lanes, l.route)
+			l.startCheck(now)
+		case r.alone && l.senders.running == 0: // its server may be gone
+			delete(q.lanes, r)
 		}
 	}
 	if q.ticking {
@@ -245,8 +239,8 @@ func (q *Queue) Load() (calls, sending int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, l := range q.lanes {
-		calls += l.calls.Len()
-		sending += l.sending
+		calls += l.calls.n
+		sending += l.senders.running
 	}
 	return calls, sending
 }

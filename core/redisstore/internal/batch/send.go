@@ -34,14 +34,13 @@ const batchTime = 3
 // waits: if the batch still waits for a connection, it is then not sent. Its deadline is for the
 // client's socket, and cancels nothing. A context of package context would allocate six times.
 type batch struct {
-	lane       *lane
-	generation int     // of its sender
-	calls      []*Call // the oldest first
-	weight     int     // of all calls
-	waiting    int     // of the calls
-	sent       time.Time
-	deadline   time.Time
-	done       chan struct{} // closed when none waits
+	senders  *senders // its sender is one of these
+	calls    []*Call  // the oldest first
+	weight   int      // of all calls
+	waiting  int      // of the calls
+	sent     time.Time
+	deadline time.Time
+	done     chan struct{} // closed when none waits
 }
 
 func (b *batch) Deadline() (time.Time, bool) { return b.deadline, true }
@@ -59,11 +58,31 @@ func (b *batch) Err() error {
 
 func (*batch) Value(any) any { return nil }
 
+// senders are the goroutines and callers that send the calls of a lane. When its connections have turned out to be
+// dead, they may hang. Then they are given up, and the lane gets others.
+type senders struct {
+	lane    *lane
+	running int
+	ready   int // of these: those that wait for their turn
+}
+
+// current reports whether they are not given up.
+func (s *senders) current() bool { return s == s.lane.senders }
+
+// goOn reports whether they send one more batch.
+func (s *senders) goOn() bool {
+	return s.current() && s.lane.calls.first != nil && !s.lane.health.down()
+}
+
 // start starts a goroutine that sends, if one more may.
-func (q *Queue) start(l *lane) {
-	if l.ready == 0 && l.sending < l.most() {
-		l.sending++
-		go q.send(l, l.generation)
+func (l *lane) start() {
+	most := l.pacing.most()
+	if l.health.state == trial {
+		most = 1
+	}
+	if s := l.senders; s.ready == 0 && s.running < most {
+		s.running++
+		go l.q.send(s)
 	}
 }
 
@@ -72,17 +91,17 @@ func (q *Queue) sendDirect(own *batch) {
 	q.sendBatch(own)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := own.lane; l.next != nil {
-		go q.send(l, own.generation)
+	if s := own.senders; s.goOn() {
+		go q.send(s)
 	} else {
-		l.leave(own.generation)
+		s.running--
 	}
 }
 
 // send sends batches until no call queues. It yields between them: callers that were just
 // answered can join the next batch. Most have not run yet when one yield ends.
-func (q *Queue) send(l *lane, generation int) {
-	for b := q.next(l, generation); b != nil; b = q.next(l, generation) {
+func (q *Queue) send(s *senders) {
+	for b := q.next(s); b != nil; b = q.next(s) {
 		q.sendBatch(b)
 		runtime.Gosched()
 		runtime.Gosched()
@@ -91,14 +110,14 @@ func (q *Queue) send(l *lane, generation int) {
 
 // next takes the next batch, when the client has a connection for it and it is its turn. If no
 // call queues, or the sender was given up, it returns nil, and the sender ends.
-func (q *Queue) next(l *lane, generation int) *batch {
+func (q *Queue) next(s *senders) *batch {
 	var err error
-	if first := q.first(l, generation); first != nil {
+	if first := q.first(s); first != nil {
 		err = q.ensureConnection(first.Keys[0])
 	}
-	q.queueUp(l, generation, err)
+	q.queueUp(s, err)
 	for {
-		b, wait := q.turn(l, generation)
+		b, wait := q.turn(s)
 		if wait <= 0 {
 			return b
 		}
@@ -107,55 +126,43 @@ func (q *Queue) next(l *lane, generation int) *batch {
 }
 
 // first returns the first call that queues, if the sender goes on.
-func (q *Queue) first(l *lane, generation int) *Call {
+func (q *Queue) first(s *senders) *Call {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !l.sends(generation) {
+	if !s.goOn() {
 		return nil
 	}
-	return l.next.Value.(*Call)
+	return s.lane.calls.first
 }
 
 // queueUp has a sender wait for its turn. err says why the client has no connection for it.
-func (q *Queue) queueUp(l *lane, generation int, err error) {
+func (q *Queue) queueUp(s *senders, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err != nil && generation == l.generation {
-		l.doubt = max(l.doubt, doubtOf(err))
-		for l.next != nil && !isLate(err) { // if that only took too long, a call waits for its own timeout
-			l.next.Value.(*Call).end(err)
+	if l := s.lane; err != nil && s.current() {
+		l.health.worsen(stateAfter(err))
+		for l.calls.first != nil && !isLate(err) { // if that only took too long, a call waits for its own timeout
+			l.calls.first.end(err)
 		}
 	}
-	l.ready++
+	s.ready++
 }
 
 // turn takes the next batch, or returns how long the sender has to wait. Both are zero if it ends.
-func (q *Queue) turn(l *lane, generation int) (b *batch, wait time.Duration) {
+func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	now := time.Now()
+	l, now := s.lane, time.Now()
 	l.shed(now)
-	goesOn := l.sends(generation)
-	if wait = l.resume.Sub(now); goesOn && wait > 0 {
+	goesOn := s.goOn()
+	if wait = l.pacing.resume.Sub(now); goesOn && wait > 0 {
 		return nil, wait
 	}
-	if l.ready--; goesOn {
+	if s.ready--; goesOn {
 		return l.take(now, batchTime*q.timeout), 0
 	}
-	l.leave(generation)
+	s.running--
 	return nil, 0
-}
-
-// sends reports whether a sender goes on.
-func (l *lane) sends(generation int) bool {
-	return l.next != nil && l.doubt <= tried && generation == l.generation
-}
-
-// leave notes that a sender ends. One that was given up is not counted any more.
-func (l *lane) leave(generation int) {
-	if generation == l.generation {
-		l.sending--
-	}
 }
 
 // sendBatch sends a batch and wakes its callers.
@@ -173,10 +180,11 @@ func (q *Queue) sendBatch(b *batch) {
 	now := time.Now()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err != nil && !isReply(err) {
-		b.lane.unanswered(b, err)
-	} else if b.generation == b.lane.generation {
-		b.lane.learn(b, now)
+	if l := b.senders.lane; err != nil && !isReply(err) {
+		l.unanswered(b, err)
+	} else if b.senders.current() {
+		l.pacing.learn(b, now)
+		l.health.answers(now)
 	}
 	for _, c := range b.calls {
 		if c.Reply == nil && c.Err == nil {
