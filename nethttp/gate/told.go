@@ -21,7 +21,7 @@ const (
 	soon = time.Second
 )
 
-// tell sets told. If the store has failed, the client is told of the first limit with nothing left. If
+// tell returns the decision as the client is told it. If the store has failed, the client is told of the first limit with nothing left. If
 // InFlight binds, the client is told to look again soon: a client that waits for the end of a lease would
 // waste the slots that are released before.
 //
@@ -29,21 +29,28 @@ const (
 // of two refusals the later one tells the user no later time.
 //
 // p is the policy of the limiter that usually decides.
-func (a *attempt) tell(p *policy) {
-	a.told = a.decision
-	switch d := &a.told; {
-	case a.failure != nil && a.failure.down():
+func (a *attempt) tell(p *policy) *core.Decision {
+	down := a.failure != nil && a.failure.down()
+	slot := a.lease != 0 && a.slotBinds(p)
+	spreads := a.spread && !a.decision.Allowed && a.decision.RetryAfter != core.Never
+	if !down && !slot && !spreads {
+		return &a.decision
+	}
+	d := a.decision
+	switch {
+	case down:
 		d.Limit = a.limiter.Limits()[0].Quota()
 		d.RetryAfter, d.ResetAfter = retrySeconds*time.Second, retrySeconds*time.Second
-	case a.lease != 0 && a.slotBinds(p):
+	case slot:
 		d.ResetAfter = soon
 		if !d.Allowed {
 			d.RetryAfter = soon
 		}
-	case a.spread && !d.Allowed && d.RetryAfter != core.Never:
+	default:
 		d.RetryAfter += min(time.Duration(spread(a.user)*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
 		d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
 	}
+	return &d
 }
 
 // spread returns the user's share of a wait, up to a tenth. Without the key, who sees the waits of a user
