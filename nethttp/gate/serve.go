@@ -63,8 +63,11 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	told := a.tell(&g.headers.policy)
 	g.headers.write(h, &outer, &a, told)
 	a.place() // after tell and write, which count the subjects as core.All does
-	if !a.decision.Allowed {
+	switch {
+	case !a.decision.Allowed:
 		return answer(g.framework, &g.config, c, &a, told)
+	case a.lease == 0 && !g.marks && around[C](r.Context()) == nil:
+		return next(c)
 	}
 	return g.pass(c, r, &a, next)
 }
@@ -214,20 +217,17 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request.
-// After a decision it does so only if the Config needs one, if the request has a slot, or if there is a mark
-// further out: the headers tell Allow of a plain limit.
+// pass runs the handlers of a request that passes, with a mark in a copy of the request. After a decision the
+// headers tell Allow of a plain limit, which needs no mark unless there is one further out.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
-	var s *slot
+	m := &mark[C]{Context: ctx, config: &g.config, limiter: a.limiter, decision: a.decision}
 	if decided && a.lease != 0 {
-		s = g.keepSlot(ctx, a)
-		defer s.end()
+		m.slot = g.keepSlot(ctx, a)
+		defer m.slot.end()
 	}
-	if decided && s == nil && !g.config.marks() && around[C](ctx) == nil {
-		return next(c)
-	}
-	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, s})
+	m.request = *r.WithContext(m)
+	inner := &m.request
 	defer giveBack(r, inner)
 	if decided && (g.config.FinalCost != nil || g.config.OnlyFailures != nil) {
 		return g.run(c, inner, a, next)
