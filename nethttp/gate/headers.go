@@ -71,10 +71,12 @@ func (hs *headers) write(h http.Header, outer *shown, a *attempt, told *core.Dec
 
 // show sets the headers with numbers.
 func (hs *headers) show(h http.Header, outer *shown, a *attempt, told *core.Decision) {
-	if told.Allowed && !outer.looser(told) {
-		return
+	if outer.there {
+		if told.Allowed && !outer.looser(told) {
+			return
+		}
+		removeNumbers(h)
 	}
-	outer.remove(h)
 	if hs.x() {
 		hs.numbers(h, told)
 	}

@@ -58,17 +58,14 @@ func parseItem(item string) (r, t int64, ok bool) {
 // looser reports whether what is shown is looser than a decision: more remains, or the same and for a
 // shorter time.
 func (s *shown) looser(d *core.Decision) bool {
-	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
-		return !s.there || remaining < s.remaining
+	if remaining := int64(d.Remaining); remaining != s.remaining {
+		return remaining < s.remaining
 	}
 	return s.headers.reset(d.ResetAfter) > s.reset
 }
 
-// remove deletes the headers. They would not agree with the numbers that are set now.
-func (s *shown) remove(h http.Header) {
-	if !s.there {
-		return
-	}
+// removeNumbers deletes the headers. They would not agree with the numbers that are set now.
+func removeNumbers(h http.Header) {
 	for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
 		delete(h, name)
 	}
