@@ -114,13 +114,13 @@ func (c *Charge) takesSlots() bool {
 func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	passes = true
 	for o := c; o != nil; o = o.Next() {
-		t := o.terms
-		for i := range t.Limits {
-			r, e := &t.Limits[i].rule, &entries[i]
-			r.Check(e, now, o.Cost, &t.Ask)
-			passes = passes && (e.Fits || r.Shadow)
+		limits, ask := o.terms.Limits, &o.terms.Ask
+		for i := range limits {
+			r, e := &limits[i].rule, &entries[i]
+			r.Check(e, now, o.Cost, ask)
+			passes = (e.Fits || r.Shadow) && passes
 		}
-		entries = entries[len(t.Limits):]
+		entries = entries[len(limits):]
 	}
 	return passes
 }
@@ -153,10 +153,10 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 
 // commit is Commit for the entries of one subject.
 func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
-	t := c.terms
+	limits, ask := c.terms.Limits, &c.terms.Ask
 	var short, limited, banned bool // short: a shadow limit has no room
-	for i := range entries {
-		switch r := &t.Limits[i].rule; {
+	for i := range limits {
+		switch r := &limits[i].rule; {
 		case entries[i].Fits:
 		case r.Shadow:
 			short = true
@@ -166,18 +166,18 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 			limited = limited || !r.TakesSlots()
 		}
 	}
-	for i := range entries {
-		r, e := &t.Limits[i].rule, &entries[i]
+	for i := range limits {
+		r, e := &limits[i].rule, &entries[i]
 		switch {
-		case t.Mode == machine.ModePeek:
+		case ask.Mode == machine.ModePeek:
 			e.Dirty = false
+			r.Read(e, now, c.Cost)
 		case passes && !(short && r.Shadow):
-			r.Charge(e, now, c.Cost, &t.Ask)
+			r.Charge(e, now, c.Cost, ask)
 		default: // what passes may still be refused by a shadow limit
-			r.Refuse(e, now, c.Cost, !banned && (limited || r.Ban == nil), t.Mode == machine.ModePatient && !passes)
+			r.Refuse(e, now, c.Cost, !banned && (limited || r.Ban == nil), ask.Mode == machine.ModePatient && !passes)
 		}
-		r.Read(e, now, c.Cost)
-		d.add(c, i, &e.Reading)
+		d.add(&limits[i], i, c.Cost, &e.Reading)
 	}
 }
 
@@ -187,13 +187,14 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 	rest := readings
 	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
 		one := d.begin(i)
-		for j := range o.terms.Limits {
-			one.add(o, j, &rest[j])
+		limits := o.terms.Limits
+		for j := range limits {
+			one.add(&limits[j], j, o.Cost, &rest[j])
 		}
 		if i > 0 {
 			d.join(one)
 		}
-		rest = rest[len(o.terms.Limits):]
+		rest = rest[len(limits):]
 	}
 	if c.keeps() {
 		d.conclude(c, slices.Clone(readings), now) // a store may change its own
@@ -243,23 +244,36 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 
 // A claim is what says which limit or subject binds.
 type claim struct {
-	allowed, inFlight      bool
+	refusal                refusal
 	remaining              int
 	retryAfter, resetAfter time.Duration
 }
 
+// A refusal says how much a refusal binds. A slot may be free at any moment.
+type refusal uint8
+
+const (
+	notRefused refusal = iota
+	refusedInFlight
+	refused
+)
+
 func (d *Decision) claim() claim {
-	return claim{d.Allowed, d.Reason == ReasonInFlight, d.Remaining, d.RetryAfter, d.ResetAfter}
+	o := claim{refused, d.Remaining, d.RetryAfter, d.ResetAfter}
+	if d.Allowed {
+		o.refusal = notRefused
+	} else if d.Reason == ReasonInFlight {
+		o.refusal = refusedInFlight
+	}
+	return o
 }
 
 // binds reports whether a limit or a subject binds rather than those before it.
 func (o claim) binds(d claim) bool {
 	switch {
-	case o.allowed != d.allowed:
-		return d.allowed
-	case o.inFlight != d.inFlight: // a slot may be free at any moment
-		return d.inFlight
-	case o.allowed && o.remaining != d.remaining:
+	case o.refusal != d.refusal:
+		return o.refusal > d.refusal
+	case o.refusal == notRefused && o.remaining != d.remaining:
 		return o.remaining < d.remaining
 	case o.retryAfter != d.retryAfter:
 		return o.retryAfter > d.retryAfter
@@ -267,49 +281,47 @@ func (o claim) binds(d claim) bool {
 	return o.resetAfter > d.resetAfter
 }
 
-// add adds the reading of the i-th limit to the decision: the enforced ones come first, then the
+// add adds the reading of the i-th limit to the decision about a cost: the enforced ones come first, then the
 // shadow ones, then the ban policy's.
-func (d *Decision) add(c *Charge, i int, v *machine.Reading) {
-	switch l := &c.terms.Limits[i]; {
+func (d *Decision) add(l *Limit, i int, cost int64, v *machine.Reading) {
+	if l.rule.Ban != nil || l.rule.Shadow {
+		d.addOther(l, i, v)
+		return
+	}
+	limit := claim{notRefused, int(l.rule.Remaining(v)), l.retryAfter(v, cost), micros(v.Rest.Ceil())}
+	switch {
+	case v.Fits:
+	case l.rule.TakesSlots() && cost <= l.rule.Max:
+		limit.refusal = refusedInFlight
+	default:
+		limit.refusal = refused
+	}
+	if i == 0 || limit.binds(d.claim()) {
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), limit.retryAfter, limit.resetAfter
+		d.Allowed, d.Reason = v.Fits, reasons[limit.refusal]
+	}
+	if i == 0 || limit.remaining < d.Remaining {
+		d.Remaining = limit.remaining
+	}
+}
+
+var reasons = [...]Reason{notRefused: "", refusedInFlight: ReasonInFlight, refused: ReasonLimited}
+
+// addOther adds the reading of a limit that is not enforced.
+func (d *Decision) addOther(l *Limit, i int, v *machine.Reading) {
+	switch {
 	case l.rule.Ban != nil:
-		d.addBan(v)
-	case !l.rule.Shadow:
-		d.bind(c, i, v)
+		d.BanLevel = int(v.Level)
+		d.Allowed = d.Allowed && v.Fits
+		if v.Wait > 0 && !d.Allowed {
+			d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
+			d.RetryAfter = max(d.RetryAfter, micros(v.Wait))
+			d.ResetAfter = max(d.ResetAfter, micros(v.Wait))
+		}
 	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
 		d.Reason, d.Shadow = ReasonShadowed, i
 	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.Quota()/5:
 		d.Reason, d.Shadow = ReasonNear, i
-	}
-}
-
-func (d *Decision) addBan(v *machine.Reading) {
-	d.BanLevel = int(v.Level)
-	d.Allowed = d.Allowed && v.Fits
-	if v.Wait > 0 && !d.Allowed {
-		d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0
-		d.RetryAfter = max(d.RetryAfter, micros(v.Wait))
-		d.ResetAfter = max(d.ResetAfter, micros(v.Wait))
-	}
-}
-
-// bind adds an enforced limit's reading.
-func (d *Decision) bind(c *Charge, i int, v *machine.Reading) {
-	l := &c.terms.Limits[i]
-	limit := claim{v.Fits, false, int(l.rule.Remaining(v)), l.retryAfter(v, c.Cost), micros(v.Rest.Ceil())}
-	limit.inFlight = !v.Fits && l.rule.TakesSlots() && c.Cost <= l.rule.Max
-	if i == 0 || limit.binds(d.claim()) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), limit.retryAfter, limit.resetAfter
-		switch d.Allowed = v.Fits; {
-		case limit.inFlight:
-			d.Reason = ReasonInFlight
-		case v.Fits:
-			d.Reason = ""
-		default:
-			d.Reason = ReasonLimited
-		}
-	}
-	if i == 0 || limit.remaining < d.Remaining {
-		d.Remaining = limit.remaining
 	}
 }
 

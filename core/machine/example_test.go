@@ -20,7 +20,6 @@ func Example() {
 		} else {
 			rule.Refuse(&e, now, 1, true, false)
 		}
-		rule.Read(&e, now, 1)
 		if e.Fits {
 			fmt.Println("fits, remaining", rule.Remaining(&e.Reading))
 		} else {

@@ -41,7 +41,6 @@ func decideAt(r *Rule, s *State, now, epoch, cost int64, a Ask) Reading {
 	} else {
 		r.Refuse(&e, now, cost, true, false)
 	}
-	r.Read(&e, now, cost)
 	if e.Dirty {
 		*s = e.State
 	}

@@ -12,7 +12,6 @@ func TestADrainedChargeIsNotRefunded(t *testing.T) {
 		e := Entry{State: s}
 		r.Check(&e, now, cost, &Ask{})
 		r.Charge(&e, now, cost, &Ask{})
-		r.Read(&e, now, cost)
 		s = e.State
 		return Taken{now, cost, e.Reading}
 	}

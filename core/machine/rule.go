@@ -141,27 +141,29 @@ type Entry struct {
 
 	Dirty bool // the state is to be written, or deleted if it has expired
 
-	Reading // Fits is set by Check, the rest by Read
+	Reading // Fits is set by Check, the rest by Charge, Refuse or Read
 }
 
 // Check brings an entry to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the cost.
 func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
 	s, fits := r.machine.check(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
-	s.Expires -= e.Epoch
-	e.Dirty = s.Expires > now && (s.Expires != e.Expires || s.N != e.N || e.More != nil && s.More != e.More)
-	e.State, e.Fits = s, fits
+	e.Fits = fits
+	if s.Expires -= e.Epoch; s.Expires != e.Expires || s.N != e.N || e.More != nil && s.More != e.More {
+		e.State, e.Dirty = s, s.Expires > now
+	}
 }
 
 // Charge charges the cost to a checked entry: all of it, with ModeForce what fits, with ModeOwe what a
-// state can hold. Of a rule of Failures, nothing unless the mode is one of these two.
+// state can hold. Of a rule of Failures, nothing unless the mode is one of these two. It fills in the Reading.
 func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
-	if r.Failures && !a.Mode.forced() {
-		return
+	s, unix := State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch
+	if !r.Failures || a.Mode.forced() {
+		var changed bool
+		s, changed = r.machine.charge(r, s, unix, cost, a)
+		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.More}, e.Dirty || changed
 	}
-	s, changed := r.machine.charge(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
-	s.Expires -= e.Epoch
-	e.State, e.Dirty = s, e.Dirty || changed
+	e.Count, e.Rest, e.Wait, e.rare = r.machine.read(r, s, unix, cost, e.Fits)
 }
 
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
@@ -169,7 +171,8 @@ func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban =
 
 // Refuse records the refusal in a checked entry, if the rule [Rule.RecordsRefusals]. If
 // record is false, as while a ban lasts, or the caller is patient, it records nothing. A refused
-// action that starts a bucket with Initial starts it nonetheless if the caller is patient.
+// action that starts a bucket with Initial starts it nonetheless if the caller is patient. It fills in the
+// Reading.
 func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
 		record = record && !e.Fits && cost <= r.Max // what a later one could pass
@@ -180,6 +183,7 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	// Without the Epoch: no rule with a Calendar records refusals.
 	s, changed := r.machine.refuse(r, e.State, now, cost, record)
 	e.State, e.Dirty = s, e.Dirty || changed
+	r.Read(e, now, cost)
 }
 
 // A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
@@ -207,7 +211,7 @@ type rare struct {
 	Mark int64
 }
 
-// Read fills in the Reading after Check, and after Charge or Refuse if the store calls them.
+// Read fills in the Reading of an entry that is neither charged nor refused: after Check, or after Amend.
 func (r *Rule) Read(e *Entry, now, cost int64) {
 	e.Count, e.Rest, e.Wait, e.rare = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
 }

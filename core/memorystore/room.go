@@ -26,7 +26,7 @@ const longestWait = 60e6
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		if r.found || !r.required(c.Ask().Ban > 0) || s.reserve(tx, r, c.Ask().Mode == machine.ModePeek) {
+		if r.slot != nil || !r.required(c.Ask().Ban > 0) || s.reserve(tx, r, c.Ask().Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, wait = r, tx.nextFree(r)
@@ -47,13 +47,23 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	return lacks, min(wait, tx.sharedWait(c))
 }
 
+// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
+// that of a ban policy without a refusal to record: a full store leaves them out.
+func (r *ref) required(ban bool) bool {
+	if r.rule.Ban != nil {
+		return ban
+	}
+	return !r.rule.Shadow
+}
+
 // reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
 // set, only finds one. It returns false if there is none.
 func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	if r.reserved {
 		return true
 	}
-	if r.reserved = s.used.Add(1) <= s.max; r.reserved {
+	if s.used.Add(1) <= s.max {
+		r.reserved, tx.reserved = true, tx.reserved+1
 		return true
 	}
 	s.used.Add(-1)
@@ -66,7 +76,7 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	}
 	if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); !peek {
 		from.remove(at)
-		r.reserved = true // the dropped key was counted
+		r.reserved, tx.reserved = true, tx.reserved+1 // the dropped key was counted
 	}
 	return true
 }
@@ -190,7 +200,7 @@ func (s *Store) share(tx *transaction, i int) bool {
 func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	for i := range tx.refs {
 		if r, e := &tx.refs[i], &tx.entries[i]; r.shared && !e.Fits {
-			r.rule.Read(e, tx.now, c.Subject(r.subject).Cost)
+			r.rule.Read(e, tx.now, c.Subject(int(r.subject)).Cost)
 			wait = max(wait, e.Wait)
 		}
 	}
@@ -201,8 +211,8 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
-		Limit: c.Subject(lacks.subject).Limits()[0].Quota(), RetryAfter: d, ResetAfter: d,
-		Reason: core.ReasonFull, Source: core.SourceStore, Subject: lacks.subject,
+		Limit: c.Subject(int(lacks.subject)).Limits()[0].Quota(), RetryAfter: d, ResetAfter: d,
+		Reason: core.ReasonFull, Source: core.SourceStore, Subject: int(lacks.subject),
 	}
 }
 
@@ -212,11 +222,11 @@ func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 // fill.
 func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 	for i := range tx.refs {
-		switch r := &tx.refs[i]; {
-		case r.found || !tx.entries[i].Dirty:
+		switch r, e := &tx.refs[i], &tx.entries[i]; {
+		case r.slot != nil || !e.Dirty:
 		case r.shared || s.reserve(tx, r, false):
-			s.insert(r, tx.now)
-			tx.save(i, until)
+			s.insert(tx, r)
+			r.save(e, tx.now, until)
 		case r.rule.ForgetAfter > 0 && !r.rule.Shadow:
 			return r
 		}
@@ -225,10 +235,11 @@ func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 }
 
 // insert makes a slot for a ref.
-func (s *Store) insert(r *ref, now int64) {
-	var removed int64
-	r.at, removed = r.in.insert(r.key, now)
-	if r.reserved = false; !r.shared {
+func (s *Store) insert(tx *transaction, r *ref) {
+	at, removed := r.in.insert(r.key, tx.now)
+	r.slot = &r.in.slots[at]
+	if !r.shared {
 		s.used.Add(-removed)
+		r.reserved, tx.reserved = false, tx.reserved-1
 	}
 }

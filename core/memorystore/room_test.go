@@ -406,7 +406,7 @@ func TestNewUsersFindRoomAmongRefusedKeys(t *testing.T) {
 		c.advance(time.Microsecond)
 		allow(t, passing, user)
 		s.edit(user, "a", passing.Limits(), func(tx *transaction) {
-			if !tx.refs[0].found && i >= newUsers-last {
+			if tx.refs[0].slot == nil && i >= newUsers-last {
 				without++
 			}
 		})

@@ -27,10 +27,15 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	var users [1]int
 	var tx transaction
 	tx.refs, tx.entries, tx.users = sized(refs[:], limits), sized(entries[:], limits), sized(users[:], subjects)
-	s.begin(&tx, &c)
+	at := 0
+	for i, o := 0, &c; o != nil; i, o = i+1, o.Next() {
+		tx.users[i] = s.add(tx.refs[at:], i, o.User, o.Action, o.Limits())
+		at += len(o.Limits())
+	}
+	s.begin(&tx)
 	defer s.end(&tx)
 	passes := c.Check(tx.entries, tx.now)
-	if passes && !tx.known {
+	if passes && tx.fresh {
 		if lacks, wait := s.makeRoom(&tx, &c); lacks != nil {
 			if c.Ask().Mode == machine.ModePeek {
 				c.Commit(tx.entries, tx.now, passes) // a Status has the numbers of every limit
@@ -45,9 +50,15 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		// nonetheless: to drop it would give the user a full quota.
 		until = tx.now + int64(d.RetryAfter/time.Microsecond)
 	}
-	tx.saveKnown(until)
-	if lacks := s.saveNew(&tx, until); lacks != nil {
-		return noRoom(&c, lacks, longestWait), nil
+	for i := range tx.refs {
+		if r, e := &tx.refs[i], &tx.entries[i]; r.slot != nil && (e.Dirty || !e.Fits) {
+			r.save(e, tx.now, until)
+		}
+	}
+	if tx.fresh {
+		if lacks := s.saveNew(&tx, until); lacks != nil {
+			return noRoom(&c, lacks, longestWait), nil
+		}
 	}
 	d.Issue(s)
 	return d, nil
@@ -55,12 +66,13 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 
 // A transaction is a charge that is being decided.
 type transaction struct {
-	now     int64
-	known   bool            // the store keeps all states that the charge needs to pass: see required
-	refs    []ref           // one for each limit
-	entries []machine.Entry // those of the refs
-	users   []int           // which shards the users have
-	evicted *evicted        // nil: nothing
+	now      int64
+	fresh    bool            // the store lacks a state of the charge
+	refs     []ref           // one for each limit
+	entries  []machine.Entry // those of the refs
+	users    []int           // which shards the users have
+	reserved int64           // keys that are counted in Store.used, and not yet inserted
+	evicted  *evicted        // nil: nothing
 }
 
 // evicted is what a transaction has dropped for new keys. It is on the heap, unlike the transaction.
@@ -77,11 +89,10 @@ type ref struct {
 	rule     *machine.Rule
 	in       *table // that of the user's shard
 	key      hash
-	at       int // the slot where it was found; it may have moved since
-	subject  int // as in core.Decision
-	found    bool
-	shared   bool // the state is the one that users without a key share
-	reserved bool // counted in Store.used, and not yet inserted
+	slot     *slot // where it was found, or nil; it may have moved since
+	subject  int32 // as in core.Decision
+	shared   bool  // the state is the one that users without a key share
+	reserved bool  // a place is reserved for the key
 }
 
 // sized is n elements: the first ones of those on the stack, or if they are too few new ones.
@@ -92,68 +103,17 @@ func sized[T any](stack []T, n int) []T {
 	return make([]T, n)
 }
 
-// begin finds the states of a charge, which are locked until end.
-func (s *Store) begin(tx *transaction, c *core.Charge) {
-	at := 0
-	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		tx.users[i] = s.add(tx.refs[at:], i, o.User, o.Action, o.Limits())
-		at += len(o.Limits())
-	}
-	s.lock(tx)
-	ban := c.Ask().Ban > 0
-	tx.known = true
-	for i := range tx.refs {
-		tx.known = tx.known && (tx.refs[i].found || !tx.refs[i].required(ban))
-	}
-}
-
 // add fills in the refs of one subject, and returns which shard it has.
 func (s *Store) add(refs []ref, subject int, user, action string, limits []core.Limit) (shard int) {
 	u, a := s.hash(user), s.hash(action)
 	shard = s.index(u)
+	in := &s.shards[shard].keys
 	for i := range limits {
 		r := &refs[i]
-		r.rule, r.subject, r.in = limits[i].Rule(), subject, &s.shards[shard].keys
+		r.rule, r.in, r.subject = limits[i].Rule(), in, int32(subject)
 		r.key = key(u, a, r.rule)
 	}
 	return shard
-}
-
-// lock locks the shards of a charge's subjects, each once and in the store's order, so that no two
-// charges wait for each other, and finds their states. It reads the clock under the locks, so that no
-// state is from a later instant.
-func (s *Store) lock(tx *transaction) {
-	if len(tx.users) > 1 {
-		slices.Sort(tx.users)
-	}
-	for i, at := range tx.users {
-		if i == 0 || at != tx.users[i-1] {
-			s.shards[at].mu.Lock()
-		}
-	}
-	tx.now = s.now()
-	for i := range tx.refs {
-		s.find(&tx.refs[i], &tx.entries[i])
-	}
-}
-
-// find looks for the key of a ref, and fills in its entry.
-func (s *Store) find(r *ref, e *machine.Entry) {
-	if r.at, r.found = r.in.search(r.key); r.found {
-		e.State = r.in.load(&r.in.slots[r.at])
-	}
-	if r.rule.Calendar != nil {
-		e.Epoch = s.epoch()
-	}
-}
-
-// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
-// that of a ban policy without a refusal to record: a full store leaves them out.
-func (r *ref) required(ban bool) bool {
-	if r.rule.Ban != nil {
-		return ban
-	}
-	return !r.rule.Shadow
 }
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
@@ -175,42 +135,63 @@ func key(user, action hash, r *machine.Rule) hash {
 	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 is no key
 }
 
-// saveKnown saves the states that the store keeps already.
-func (tx *transaction) saveKnown(until int64) {
+// begin locks the shards of a charge's subjects, each once and in the store's order, so that no two
+// charges wait for each other, and finds the states of the refs. It reads the clock under the locks, so that no
+// state is from a later instant. The shards are locked until end.
+func (s *Store) begin(tx *transaction) {
+	if len(tx.users) > 1 {
+		slices.Sort(tx.users)
+	}
+	for i, at := range tx.users {
+		if i == 0 || at != tx.users[i-1] {
+			s.shards[at].mu.Lock()
+		}
+	}
+	tx.now = s.now()
 	for i := range tx.refs {
-		if tx.refs[i].found {
-			tx.save(i, until)
+		if !s.find(&tx.refs[i], &tx.entries[i]) {
+			tx.fresh = true
 		}
 	}
 }
 
-// save writes the i-th state if it is dirty. If its limit refuses, save protects the key until
+// find looks for the key of a ref, and fills in its entry.
+func (s *Store) find(r *ref, e *machine.Entry) (found bool) {
+	var at int
+	if at, found = r.in.search(r.key); found {
+		r.slot = &r.in.slots[at]
+		e.State = r.in.load(r.slot)
+	}
+	if r.rule.Calendar != nil {
+		e.Epoch = s.epoch()
+	}
+	return found
+}
+
+// save writes a state that is dirty. If its limit refuses, save protects the key until
 // then. It protects slots of actions under way until their leases end: each that is forgotten admits one
 // more at the same time.
-func (tx *transaction) save(i int, until int64) {
-	r, e := &tx.refs[i], &tx.entries[i]
-	if !e.Dirty && e.Fits {
-		return
+func (r *ref) save(e *machine.Entry, now, until int64) {
+	if r.slot.key != r.key {
+		r.locate()
 	}
-	slot := r.locate()
 	if e.Dirty {
-		r.in.store(slot, e.State)
-		slot.protect(tx.now + e.Wait)
+		r.in.store(r.slot, e.State)
+		r.slot.protect(now + e.Wait)
 		if r.rule.TakesSlots() && !r.rule.Shadow {
-			slot.protect(e.State.Expires)
+			r.slot.protect(e.State.Expires)
 		}
 	}
 	if !e.Fits {
-		slot.protect(until)
+		r.slot.protect(until)
 	}
 }
 
-// locate returns the slot that has the key by now.
-func (r *ref) locate() *slot {
-	if r.in.slots[r.at].key != r.key {
-		r.at, _ = r.in.search(r.key)
-	}
-	return &r.in.slots[r.at]
+// locate looks for the slot that has the key of a ref by now.
+func (r *ref) locate() (at int) {
+	at, _ = r.in.search(r.key)
+	r.slot = &r.in.slots[at]
+	return at
 }
 
 // end unlocks the shards of a charge, and gives back what it has reserved and not used.
@@ -220,10 +201,8 @@ func (s *Store) end(tx *transaction) {
 			s.shards[at].mu.Unlock()
 		}
 	}
-	for i := range tx.refs {
-		if tx.refs[i].reserved {
-			s.used.Add(-1)
-		}
+	if tx.reserved > 0 {
+		s.used.Add(-tx.reserved)
 	}
 	if tx.evicted != nil {
 		for _, at := range tx.evicted.shards {
@@ -236,18 +215,17 @@ func (s *Store) end(tx *transaction) {
 func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *transaction)) {
 	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), users: make([]int, 1)}
 	tx.users[0] = s.add(tx.refs, 0, user, action, limits)
-	s.lock(tx)
+	s.begin(tx)
 	defer s.end(tx)
 	do(tx)
 	for i := range tx.refs {
 		switch r, e := &tx.refs[i], &tx.entries[i]; {
-		case !r.found || !e.Dirty:
+		case r.slot == nil || !e.Dirty:
 		case e.Expires > tx.now:
 			r.rule.Read(e, tx.now, 1)
-			tx.save(i, 0)
+			r.save(e, tx.now, 0)
 		default:
-			r.locate()
-			r.in.remove(r.at)
+			r.in.remove(r.locate())
 			s.used.Add(-1)
 		}
 	}

@@ -208,7 +208,6 @@ func TestTwoVersionsOfTimeZoneDataDecideAsInGo(t *testing.T) {
 			} else {
 				rule.Refuse(&e, w.now, cost, true, false)
 			}
-			rule.Read(&e, w.now, cost)
 			v := e.Reading
 			want := []any{2 * v.Count, v.Rest.Whole}
 			if v.Fits {
