@@ -78,7 +78,7 @@ func (hs *headers) show(h http.Header, outer *shown, a *attempt, told *core.Deci
 		removeNumbers(h)
 	}
 	if hs.x() {
-		hs.numbers(h, told)
+		hs.numbers(h, hs.policy.quota(told.Limit), told)
 	}
 	if hs.ietf() {
 		hs.policy.of(a).write(h, told)
@@ -92,40 +92,31 @@ func setRetryAfter(h http.Header, d time.Duration) {
 	}
 }
 
-// values are those of three headers, and their digits, in one allocation.
+// values are those of three headers, and the digits of two, in one allocation.
 type values struct {
 	of     [3]string
-	digits [3 * 20]byte // of three int64, with a sign
+	digits [2 * 20]byte // of two uint64
 }
 
 // numbers sets the three headers that begin with X-RateLimit.
-func (hs Headers) numbers(h http.Header, d *core.Decision) {
+func (hs Headers) numbers(h http.Header, limit string, d *core.Decision) {
 	v := new(values)
-	end := v.put(0, len(v.digits), int64(d.Limit))
-	end = v.put(1, end, int64(max(0, d.Remaining)))
-	v.put(2, end, hs.reset(d.ResetAfter))
+	v.of[0] = limit
+	end := v.put(1, len(v.digits), uint64(max(0, d.Remaining)))
+	v.put(2, end, uint64(hs.reset(d.ResetAfter)))
 	h[headerLimit], h[headerRemaining], h[headerReset] = v.of[:1:1], v.of[1:2:2], v.of[2:]
 }
 
 // put makes value i of n. Its digits end at end, and put returns where they begin. strconv would write them
 // elsewhere first.
-func (v *values) put(i, end int, n int64) int {
-	at, left := end, uint64(n)
-	if n < 0 {
-		left = -left
+func (v *values) put(i, end int, n uint64) int {
+	at := end - 1
+	for ; n >= 10; at-- {
+		tens := n / 10
+		v.digits[at] = '0' + byte(n-10*tens)
+		n = tens
 	}
-	for {
-		at--
-		tens := left / 10
-		v.digits[at] = '0' + byte(left-10*tens)
-		if left = tens; left == 0 {
-			break
-		}
-	}
-	if n < 0 {
-		at--
-		v.digits[at] = '-'
-	}
+	v.digits[at] = '0' + byte(n)
 	v.of[i] = unsafe.String(&v.digits[at], end-at) // nobody changes the digits any more
 	return at
 }
