@@ -21,8 +21,8 @@ type policy struct {
 	first    []int // the first limit of each
 	limits   []core.Limit
 	names    []string // in quotes
-	quotas   []string
-	text     string // RateLimit-Policy
+	quotas   []string // in digits
+	text     string   // RateLimit-Policy
 }
 
 func newPolicy(limiters []*core.Limiter) policy {

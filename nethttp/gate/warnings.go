@@ -122,7 +122,7 @@ func (g *Gate[C]) warnEntered() {
 }
 
 // actions counts how many actions a subject has, until it has many or so many requests have shown that it has
-// not. It keeps hashes, since a client may choose long paths.
+// not. It keeps hashes, and one action, since a client may choose long paths.
 type actions struct {
 	over     atomic.Bool
 	latest   atomic.Pointer[string] // the latest new action: most subjects have one
