@@ -123,4 +123,14 @@ func isToken(s string) bool { return (&http.Cookie{Name: s}).Valid() == nil }
 // trim drops spaces and tabs, the only white space of [RFC 9110].
 //
 // [RFC 9110]: https://www.rfc-editor.org/rfc/rfc9110#section-5.6.3
-func trim(s string) string { return strings.Trim(s, " \t") }
+func trim(s string) string {
+	for s != "" && blank(s[0]) {
+		s = s[1:]
+	}
+	for s != "" && blank(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\t' }

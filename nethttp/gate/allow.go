@@ -27,7 +27,9 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		limit = m.config
 	}
 	cfg = cmp.Or(cfg, limit, &Config[C]{}) // answers; but the headers are those that are there, or else the Limit's, or else cfg's
-	outer, hs := shownBy(h), headers{Headers: cmp.Or(limit, cfg).Headers}
+	hs := headers{Headers: cmp.Or(limit, cfg).Headers}
+	var outer shown
+	outer.read(h)
 	if outer.there {
 		hs.Headers = outer.headers
 	}
@@ -35,10 +37,10 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	a.tell(&hs.policy)
-	hs.write(h, &outer, &a)
+	told := a.tell(&hs.policy)
+	hs.write(h, &outer, &a, told)
 	if !a.decision.Allowed {
-		err := answer(f, cfg, c, &a)
+		err := answer(f, cfg, c, &a, told)
 		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision

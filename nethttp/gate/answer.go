@@ -5,10 +5,12 @@ package gate
 import (
 	"net/http"
 	"time"
+
+	"github.com/tailcut/tailcut/core"
 )
 
 // answer calls Deny or Fail. If they have not answered the request, the framework does.
-func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) {
+func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.Decision) (err error) {
 	if a.failure != nil && cfg.Fail != nil || a.failure == nil && cfg.Deny != nil {
 		var answered bool
 		if answered, err = callHook(f, cfg, c, a); answered {
@@ -18,7 +20,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (err error) 
 	if a.failure != nil {
 		return f.Answer(c, a.failure.Problem(), err)
 	}
-	return f.Answer(c, refusal(&a.told), err)
+	return f.Answer(c, refusal(told), err)
 }
 
 // callHook calls Deny or Fail, and reports whether they have answered.

@@ -19,8 +19,9 @@ func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
 	a.lease = a.limiter.Lease()
 	var err error
 	if wait == 0 && a.lease == 0 && a.further == nil {
-		a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost)
-		a.answered(err)
+		if a.decision, err = a.limiter.AllowN(ctx, a.user, a.action, a.cost); err != nil {
+			a.failed(err)
+		}
 		return
 	}
 	subjects := []core.Subject{a.limiter.For(a.user, a.action).Cost(a.cost)}
@@ -38,13 +39,15 @@ func (a *attempt) charge(ctx context.Context, enters bool, wait time.Duration) {
 	} else {
 		a.decision, err = core.WaitAll(ctx, wait, subjects...)
 	}
-	a.answered(err)
+	if err != nil {
+		a.failed(err)
+	}
 }
 
-// answered takes the error of a decision.
-func (a *attempt) answered(err error) {
+// failed takes the error of a decision.
+func (a *attempt) failed(err error) {
 	switch {
-	case err == nil || errors.Is(err, core.ErrRefused):
+	case errors.Is(err, core.ErrRefused):
 	case errors.Is(err, core.ErrCost):
 		a.asking = "cost"
 		a.fail(http.StatusInternalServerError, err)

@@ -26,8 +26,8 @@ func From[C any](f Framework[C], key keyfuncs.Func) func(C) (string, error) {
 
 // Action is an adapter's function Action: see keyfuncs.Action.
 func Action[C any](name string) keyfuncs.ActionOf[C] {
-	action := keyfuncs.Action(name)
-	return func(C) (string, error) { return action(nil) }
+	keyfuncs.Action(name) // which panics if name is empty
+	return func(C) (string, error) { return name, nil }
 }
 
 // NotSwapped is for an adapter's Limit. It panics if key, given as the "user" or the "action", is one

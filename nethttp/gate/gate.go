@@ -51,6 +51,7 @@ type Gate[C any] struct {
 	name       string // of the framework
 	subjects   []mounted[C]
 	config     Config[C]
+	marks      bool // see Config.marks
 	headers    headers
 	waiting    waiting
 	picks      [64]atomic.Pointer[pick]
@@ -110,7 +111,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 	case cfg.MaxWaiting == 0:
 		cfg.MaxWaiting = defaultMaxWaiting
 	}
-	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, waiting: waiting{of: map[[2]string]int{}}}
+	g := &Gate[C]{framework: f, name: f.Name(), config: cfg, marks: cfg.marks(), waiting: waiting{of: map[[2]string]int{}}}
 	var limiters []*core.Limiter
 	for _, s := range subjects {
 		s.Limiter = core.Must(cfg.derived(s.Limiter))

@@ -54,33 +54,34 @@ type headers struct {
 
 // write sets the headers of what the client is told. outer is what a limit further out has shown: it stays
 // if it is tighter. A failure has no numbers, unless it is the store's.
-func (hs *headers) write(h http.Header, outer *shown, a *attempt) {
-	if !a.told.Allowed {
+func (hs *headers) write(h http.Header, outer *shown, a *attempt, told *core.Decision) {
+	if !told.Allowed {
 		h[headerCache] = []string{"no-store"}
 	}
 	if a.failure != nil && !a.failure.down() {
 		return
 	}
 	if hs.Headers != NoHeaders {
-		hs.show(h, outer, a)
+		hs.show(h, outer, a, told)
 	}
-	if !a.told.Allowed {
-		setRetryAfter(h, a.told.RetryAfter)
+	if !told.Allowed {
+		setRetryAfter(h, told.RetryAfter)
 	}
 }
 
 // show sets the headers with numbers.
-func (hs *headers) show(h http.Header, outer *shown, a *attempt) {
-	now := time.Now()
-	if a.told.Allowed && !outer.looser(&a.told, now) {
-		return
+func (hs *headers) show(h http.Header, outer *shown, a *attempt, told *core.Decision) {
+	if outer.there {
+		if told.Allowed && !outer.looser(told) {
+			return
+		}
+		removeNumbers(h)
 	}
-	outer.remove(h)
 	if hs.x() {
-		hs.numbers(h, &a.told, now)
+		hs.numbers(h, hs.policy.quota(told.Limit), told)
 	}
 	if hs.ietf() {
-		hs.policy.of(a).write(h, &a.told)
+		hs.policy.of(a).write(h, told)
 	}
 }
 
@@ -91,29 +92,40 @@ func setRetryAfter(h http.Header, d time.Duration) {
 	}
 }
 
-// values are those of three headers, and their digits, in one allocation.
+// values are those of three headers, and the digits of two, in one allocation.
 type values struct {
 	of     [3]string
-	digits [3 * 20]byte // of three int64, with a sign
+	digits [2 * 20]byte // of two uint64
 }
 
 // numbers sets the three headers that begin with X-RateLimit.
-func (hs Headers) numbers(h http.Header, d *core.Decision, now time.Time) {
+func (hs Headers) numbers(h http.Header, limit string, d *core.Decision) {
 	v := new(values)
-	b := v.digits[:0]
-	for i, n := range [...]int64{int64(d.Limit), int64(max(0, d.Remaining)), hs.reset(now, d.ResetAfter)} {
-		from := len(b)
-		b = strconv.AppendInt(b, n, 10)
-		v.of[i] = unsafe.String(&v.digits[from], len(b)-from) // nobody changes the digits any more
-	}
+	v.of[0] = limit
+	end := v.put(1, len(v.digits), uint64(max(0, d.Remaining)))
+	v.put(2, end, uint64(hs.reset(d.ResetAfter)))
 	h[headerLimit], h[headerRemaining], h[headerReset] = v.of[:1:1], v.of[1:2:2], v.of[2:]
 }
 
-// reset is the value of X-RateLimit-Reset for an instant that is that long after at. Seconds since
+// put makes value i of n. Its digits end at end, and put returns where they begin. strconv would write them
+// elsewhere first.
+func (v *values) put(i, end int, n uint64) int {
+	at := end - 1
+	for ; n >= 10; at-- {
+		tens := n / 10
+		v.digits[at] = '0' + byte(n-10*tens)
+		n = tens
+	}
+	v.digits[at] = '0' + byte(n)
+	v.of[i] = unsafe.String(&v.digits[at], end-at) // nobody changes the digits any more
+	return at
+}
+
+// reset is the value of X-RateLimit-Reset for an instant that is that long after now. Seconds since
 // 1970 are by the process's clock, as in the Date header.
-func (hs Headers) reset(at time.Time, after time.Duration) int64 {
+func (hs Headers) reset(after time.Duration) int64 {
 	if hs == XRateLimit || hs == XRateLimitAndIETF {
-		return secondsUp(at.UnixNano(), after)
+		return secondsUp(time.Now().UnixNano(), after)
 	}
 	return secondsUp(0, after)
 }

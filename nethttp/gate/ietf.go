@@ -21,6 +21,7 @@ type policy struct {
 	first    []int // the first limit of each
 	limits   []core.Limit
 	names    []string // in quotes
+	quotas   []string // in digits
 	text     string   // RateLimit-Policy
 }
 
@@ -33,7 +34,8 @@ func newPolicy(limiters []*core.Limiter) policy {
 	var items []string
 	for _, l := range p.limits {
 		name := p.unlike(cmp.Or(l.Name(), l.Identity()))
-		item := name + ";q=" + strconv.Itoa(l.Quota())
+		quota := strconv.Itoa(l.Quota())
+		item := name + ";q=" + quota
 		// The draft has whole seconds only. A calendar window's periods differ: with the longest, a
 		// client that spreads q over w never sends too much.
 		if period := l.Period(); l.Rule().TakesSlots() {
@@ -41,7 +43,7 @@ func newPolicy(limiters []*core.Limiter) policy {
 		} else if period >= time.Second {
 			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)
 		}
-		p.names, items = append(p.names, name), append(items, item)
+		p.names, p.quotas, items = append(p.names, name), append(p.quotas, quota), append(items, item)
 	}
 	p.text = strings.Join(items, ", ")
 	return p
@@ -86,6 +88,16 @@ func (p *policy) binding(d *core.Decision) int {
 	return i
 }
 
+// quota is n in digits.
+func (p *policy) quota(n int) string {
+	for i := range p.limits {
+		if p.limits[i].Quota() == n {
+			return p.quotas[i]
+		}
+	}
+	return strconv.Itoa(n) // of Allow, or of a store that has changed it
+}
+
 func (p *policy) write(h http.Header, d *core.Decision) {
 	i := p.binding(d)
 	l, name := p.limits[i], p.names[i]
@@ -99,7 +111,7 @@ func (p *policy) write(h http.Header, d *core.Decision) {
 	}
 	text := p.text
 	if d.Limit != l.Quota() { // core.Divide has changed the quota
-		text = strings.Replace(text, name+";q="+strconv.Itoa(l.Quota()), name+";q="+strconv.Itoa(d.Limit), 1)
+		text = strings.Replace(text, name+";q="+p.quotas[i], name+";q="+strconv.Itoa(d.Limit), 1)
 	}
 	h[headerPolicy], h[headerIETF] = []string{text}, []string{item}
 }

@@ -18,6 +18,7 @@ type mark[C any] struct {
 	limiter  *core.Limiter
 	decision core.Decision // zero if the Limit has skipped the request
 	slot     *slot         // nil without core.InFlight
+	request  http.Request  // the copy that has this context, in the same allocation
 }
 
 type markKey[C any] struct{}

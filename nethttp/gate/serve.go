@@ -3,6 +3,7 @@ package gate
 // One request, from the key functions to the handlers or the answer.
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"net/http"
@@ -26,7 +27,6 @@ type attempt struct {
 	decision core.Decision // zero if there is none
 	failure  *Failure      // why there is none
 	policy   *policy       // of a limiter that was picked, for the first subject alone
-	told     core.Decision // the decision as the client is told it
 }
 
 // A subject is a user and an action, and the limiter that decides about them.
@@ -44,25 +44,30 @@ func (a *attempt) subjects() []subject { return append([]subject{a.subject}, a.f
 // and returns the error of Deny or Fail, or of the Framework's Answer.
 func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	r, h := g.framework.Request(c), g.framework.Header(c)
-	a := attempt{adapter: g.name, spread: g.config.SpreadRetryAfter, subject: subject{limiter: g.subjects[0].Limiter}, cost: 1}
+	var a attempt // a literal would be copied
+	a.adapter, a.spread, a.limiter, a.cost = g.name, g.config.SpreadRetryAfter, g.subjects[0].Limiter, 1
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
 		return g.pass(c, r, &a, next)
 	}
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	}
-	outer := shownBy(h)
+	var outer shown
+	outer.read(h)
 	if a.reused == nil {
 		g.warnTwice(&outer, &a)
 	} else {
 		g.warnEntered()
 		defer a.endReused()
 	}
-	a.tell(&g.headers.policy)
-	g.headers.write(h, &outer, &a)
+	told := a.tell(&g.headers.policy)
+	g.headers.write(h, &outer, &a, told)
 	a.place() // after tell and write, which count the subjects as core.All does
-	if !a.decision.Allowed {
-		return answer(g.framework, &g.config, c, &a)
+	switch {
+	case !a.decision.Allowed:
+		return answer(g.framework, &g.config, c, &a, told)
+	case a.lease == 0 && !g.marks && around[C](r.Context()) == nil:
+		return next(c)
 	}
 	return g.pass(c, r, &a, next)
 }
@@ -82,7 +87,7 @@ func (g *Gate[C]) decide(c C, r *http.Request, a *attempt) (skip bool) {
 	if f := g.config.Skip; f != nil && f(c) {
 		return true
 	}
-	if !g.keys(c, a) || !g.pick(c, a) || !g.price(c, a) {
+	if !g.keys(c, a) || g.config.Limiter != nil && !g.pick(c, a) || g.config.Cost != nil && !g.price(c, a) {
 		return false
 	}
 	wait := g.config.MaxWait
@@ -102,10 +107,9 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 	found := false
 	for i := range g.subjects {
 		m := &g.subjects[i]
-		s := subject{limiter: m.Limiter, index: i}
-		var err error
 		a.asking = "user"
-		if s.user, err = m.User(c); !a.key(s.user, err) {
+		user, err := m.User(c)
+		if !a.key(user, err) {
 			if m.Guests && errors.Is(a.failure, keyfuncs.ErrNoKey) {
 				g.noteGuest(c, m, a.failure)
 				continue
@@ -114,18 +118,24 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 			return false
 		}
 		m.userless.clear(m.manyUserless())
-		g.warnPort(m, s.user)
+		if m.ported.open(manyPorts) {
+			g.warnPort(m, user)
+		}
 		a.asking = "action"
-		if s.action, err = m.Action(c); !a.key(s.action, err) {
+		action, err := m.Action(c)
+		if !a.key(action, err) {
 			g.noteKeyless(c, m, &m.actionless, a.failure)
 			return false
 		}
 		m.actionless.clear(manyKeyless)
-		g.warnActions(m, s.action)
-		if !found {
-			a.subject, found = s, true
+		if !m.actions.knows(action) {
+			g.warnActions(m, action)
+		}
+		if found {
+			a.further = append(a.further, subject{m.Limiter, user, action, i})
 		} else {
-			a.further = append(a.further, s)
+			found = true
+			a.limiter, a.user, a.action, a.index = m.Limiter, user, action, i
 		}
 	}
 	if found {
@@ -136,15 +146,17 @@ func (g *Gate[C]) keys(c C, a *attempt) bool {
 
 // key reports whether a key can be used.
 func (a *attempt) key(key string, err error) bool {
-	if err == nil && key == "" {
-		err = keyfuncs.ErrNoKey
-	}
-	return err == nil || a.fail(statusOf(err), err)
+	return err == nil && key != "" || a.keyless(err)
+}
+
+func (a *attempt) keyless(err error) bool {
+	err = cmp.Or(err, keyfuncs.ErrNoKey)
+	return a.fail(statusOf(err), err)
 }
 
 // pick asks Config.Limiter for the first subject's limiter, and derives it if the cost may change.
 func (g *Gate[C]) pick(c C, a *attempt) bool {
-	if g.config.Limiter == nil || a.index != 0 {
+	if a.index != 0 {
 		return true
 	}
 	a.asking = "limiter"
@@ -183,9 +195,6 @@ func (g *Gate[C]) picked(l *core.Limiter) (*pick, error) {
 
 // price asks Config.Cost.
 func (g *Gate[C]) price(c C, a *attempt) bool {
-	if g.config.Cost == nil {
-		return true
-	}
 	var err error
 	a.asking = "cost"
 	a.cost, err = g.config.Cost(c)
@@ -208,20 +217,17 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes. Before that it leaves a mark in a copy of the request.
-// After a decision it does so only if the Config needs one, if the request has a slot, or if there is a mark
-// further out: the headers tell Allow of a plain limit.
+// pass runs the handlers of a request that passes, with a mark in a copy of the request. After a decision the
+// headers tell Allow of a plain limit, which needs no mark unless there is one further out.
 func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
-	var s *slot
+	m := &mark[C]{Context: ctx, config: &g.config, limiter: a.limiter, decision: a.decision}
 	if decided && a.lease != 0 {
-		s = g.keepSlot(ctx, a)
-		defer s.end()
+		m.slot = g.keepSlot(ctx, a)
+		defer m.slot.end()
 	}
-	if decided && s == nil && !g.config.marks() && around[C](ctx) == nil {
-		return next(c)
-	}
-	inner := r.WithContext(&mark[C]{ctx, &g.config, a.limiter, a.decision, s})
+	m.request = *r.WithContext(m)
+	inner := &m.request
 	defer giveBack(r, inner)
 	if decided && (g.config.FinalCost != nil || g.config.OnlyFailures != nil) {
 		return g.run(c, inner, a, next)

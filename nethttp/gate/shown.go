@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tailcut/tailcut/core"
 )
@@ -19,7 +18,8 @@ type shown struct {
 	limit, remaining, reset int64 // with IETF the limit is 0; reset is in the unit of headers
 }
 
-func shownBy(h http.Header) (s shown) {
+// read reads the headers of a response.
+func (s *shown) read(h http.Header) {
 	const longAgo = 800_000_000 // 1995, in seconds since 1970: an instant would be now or later
 	item := h[headerIETF]
 	if s.remaining, s.there = number(h[headerRemaining]); s.there {
@@ -35,7 +35,6 @@ func shownBy(h http.Header) (s shown) {
 		s.headers = IETF
 		s.remaining, s.reset, s.there = parseItem(item[0])
 	}
-	return s
 }
 
 func number(values []string) (int64, bool) {
@@ -58,18 +57,15 @@ func parseItem(item string) (r, t int64, ok bool) {
 
 // looser reports whether what is shown is looser than a decision: more remains, or the same and for a
 // shorter time.
-func (s *shown) looser(d *core.Decision, now time.Time) bool {
-	if remaining := int64(d.Remaining); !s.there || remaining != s.remaining {
-		return !s.there || remaining < s.remaining
+func (s *shown) looser(d *core.Decision) bool {
+	if remaining := int64(d.Remaining); remaining != s.remaining {
+		return remaining < s.remaining
 	}
-	return s.headers.reset(now, d.ResetAfter) > s.reset
+	return s.headers.reset(d.ResetAfter) > s.reset
 }
 
-// remove deletes the headers. They would not agree with the numbers that are set now.
-func (s *shown) remove(h http.Header) {
-	if !s.there {
-		return
-	}
+// removeNumbers deletes the headers. They would not agree with the numbers that are set now.
+func removeNumbers(h http.Header) {
 	for _, name := range [...]string{headerLimit, headerRemaining, headerReset, headerPolicy, headerIETF} {
 		delete(h, name)
 	}

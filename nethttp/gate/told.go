@@ -21,29 +21,34 @@ const (
 	soon = time.Second
 )
 
-// tell sets told. If the store has failed, the client is told of the first limit with nothing left. If
-// InFlight binds, the client is told to look again soon: a client that waits for the end of a lease would
-// waste the slots that are released before.
+// tell returns the decision as the client is told it. If the store has failed, the client is told of the
+// first limit with nothing left. If InFlight binds, the client is told to look again soon: a client that
+// waits for the end of a lease would waste the slots that are released before.
 //
 // If the wait is spread, it is longer by a part that is always the same for the user in this process. So
 // of two refusals the later one tells the user no later time.
 //
 // p is the policy of the limiter that usually decides.
-func (a *attempt) tell(p *policy) {
-	a.told = a.decision
-	switch d := &a.told; {
+func (a *attempt) tell(p *policy) *core.Decision {
+	d := &a.decision
+	switch {
 	case a.failure != nil && a.failure.down():
-		d.Limit = a.limiter.Limits()[0].Quota()
-		d.RetryAfter, d.ResetAfter = retrySeconds*time.Second, retrySeconds*time.Second
+		const retry = retrySeconds * time.Second
+		return &core.Decision{Limit: a.limiter.Limits()[0].Quota(), RetryAfter: retry, ResetAfter: retry}
 	case a.lease != 0 && a.slotBinds(p):
-		d.ResetAfter = soon
+		told := *d
+		told.ResetAfter = soon
 		if !d.Allowed {
-			d.RetryAfter = soon
+			told.RetryAfter = soon
 		}
+		return &told
 	case a.spread && !d.Allowed && d.RetryAfter != core.Never:
-		d.RetryAfter += min(time.Duration(spread(a.user)*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
-		d.ResetAfter = max(d.ResetAfter, d.RetryAfter)
+		told := *d
+		told.RetryAfter += min(time.Duration(spread(a.user)*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+		told.ResetAfter = max(d.ResetAfter, told.RetryAfter)
+		return &told
 	}
+	return d
 }
 
 // spread returns the user's share of a wait, up to a tenth. Without the key, who sees the waits of a user

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/tailcut/tailcut/keyfuncs"
 )
@@ -81,9 +80,6 @@ func (m *mounted[C]) manyUserless() int32 {
 
 // warnPort logs once if all users are addresses with a port.
 func (g *Gate[C]) warnPort(m *mounted[C], user string) {
-	if !m.ported.open(manyPorts) {
-		return
-	}
 	if _, err := netip.ParseAddrPort(user); err != nil {
 		m.ported.clear(manyPorts)
 	} else if m.ported.note(manyPorts) {
@@ -108,7 +104,7 @@ func (g *Gate[C]) warnTwice(outer *shown, a *attempt) {
 		return
 	}
 	used := outer.limit - outer.remaining
-	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(time.Now(), d.ResetAfter)
+	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(d.ResetAfter)
 	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
 		g.twice.clear(manySame)
 	} else if g.twice.note(manySame) {
@@ -126,10 +122,10 @@ func (g *Gate[C]) warnEntered() {
 }
 
 // actions counts how many actions a subject has, until it has many or so many requests have shown that it has
-// not. It keeps hashes, since a client may choose long paths.
+// not. It keeps hashes, and one action, since a client may choose long paths.
 type actions struct {
 	over     atomic.Bool
-	latest   atomic.Uint64 // the hash of the latest new action: most subjects have one
+	latest   atomic.Pointer[string] // the latest new action: most subjects have one
 	mu       sync.Mutex
 	seen     map[uint64]struct{}
 	requests int
@@ -142,15 +138,15 @@ const (
 
 var actionSeed = maphash.MakeSeed()
 
+// knows reports whether an action need not be noted.
+func (a *actions) knows(action string) bool {
+	latest := a.latest.Load()
+	return latest != nil && *latest == action || a.over.Load()
+}
+
 // note notes an action, and reports true once: if there are many.
 func (a *actions) note(action string) bool {
-	if a.over.Load() {
-		return false
-	}
 	h := maphash.String(actionSeed, action)
-	if a.latest.Load() == h {
-		return false
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, known := a.seen[h]; !known {
@@ -158,7 +154,8 @@ func (a *actions) note(action string) bool {
 			a.seen = map[uint64]struct{}{}
 		}
 		a.seen[h] = struct{}{}
-		a.latest.Store(h)
+		latest := action
+		a.latest.Store(&latest)
 	}
 	a.requests++
 	many := len(a.seen) > manyActions
