@@ -20,13 +20,17 @@ type Charge struct {
 }
 
 // Terms are for authors of stores. They are what a charge has besides: [Charge.With] makes a charge with
-// other terms. [Charge.Limits], [Charge.Ask], [Charge.Receipt] and [Charge.Next] read them without a copy.
+// other terms. [Charge.Limits], [Charge.Ask], [Charge.Never], [Charge.Receipt] and [Charge.Next] read them without a copy.
 type Terms struct {
 	Limits []Limit // the enforced ones, the shadow ones, the ban policy's
 
 	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one limit is enforced. Ban
 	// is set only if Limits is the ban policy's limit alone.
 	machine.Ask
+
+	// Never says that an action asks, and that a cost can never pass. The Mode is then machine.ModePeek, because
+	// the refusal writes nothing.
+	Never bool
 
 	// Receipt asks for a decision that can be given back: see [Decision.Issue].
 	Receipt bool
@@ -36,7 +40,7 @@ type Terms struct {
 
 	// Next is the charge of the next subject of a call of [All], or nil. All subjects are decided together, in
 	// one atomic step at one instant: only a store that is a [machine.Joiner] gets charges with Next. They have
-	// one Mode and Receipt. The states and readings of a charge are those of its own limits, and after them
+	// one Mode, Never and Receipt. The states and readings of a charge are those of its own limits, and after them
 	// those of Next.
 	Next *Charge
 }
@@ -80,6 +84,9 @@ func (c *Charge) SameLimits(limits []Limit) bool {
 
 // Ask is that of [Terms].
 func (c *Charge) Ask() machine.Ask { return c.terms.Ask }
+
+// Never is that of [Terms].
+func (c *Charge) Never() bool { return c.terms.Never }
 
 // Receipt is that of [Terms].
 func (c *Charge) Receipt() bool { return c.terms.Receipt }

@@ -225,11 +225,15 @@ func TestObserveDistinguishesCalls(t *testing.T) {
 	_, _ = l.AllowN(ctx, "u", "a", 2)
 	_, _ = l.Surcharge(ctx, "u", "a", 9)
 	_ = l.Ban(ctx, "u", "a", time.Hour)
+	_, _ = l.AllowN(ctx, "v", "a", 6) // it can never pass
+	_, _ = core.PeekAll(ctx, l.For("v", "a").Cost(6))
 	const limits = "FixedWindow(5, 1h) FixedWindow(9, 1h).Shadow()"
 	want := []string{
 		"[" + limits + " BanPolicy{Refusals: 3}] 2 0s false false true",
 		"[" + limits + "] 9 0s false true true",
 		"[BanPolicy{Refusals: 3}] 1 1h0m0s false false true",
+		"[" + limits + " BanPolicy{Refusals: 3}] 6 0s false false false",
+		"[" + limits + " BanPolicy{Refusals: 3}] 6 0s true false false",
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)

@@ -41,8 +41,8 @@ type divide struct {
 	made [64]atomic.Pointer[shares] // by the first limit's hash and the mode
 }
 
-// shares are what is made of terms: the same for the shares of the limits, to charge and to peek.
-type shares struct{ of, charge, peek *terms }
+// shares are what is made of terms: the same for the shares of the limits, and those of a cost that can never pass.
+type shares struct{ of, charge, never *terms }
 
 func (s *divide) Unwrap() Store { return s.Store }
 
@@ -71,7 +71,7 @@ func (s *divide) reduce(c Charge, never bool) Charge {
 	d, _ := s.shares(c.terms)
 	further := c.terms.Next
 	if c.terms = d.charge; never {
-		c.terms = d.peek
+		c.terms = d.never
 	}
 	if further != nil {
 		joint, next := *c.terms, s.reduce(*further, never)
@@ -107,9 +107,9 @@ func (s *divide) shares(t *terms) (*shares, error) {
 			}
 		}
 	}
-	peek := charge
-	peek.Mode = machine.ModePeek
-	d := &shares{t, &charge, &peek}
+	never := charge
+	never.Mode, never.Never = machine.ModePeek, true
+	d := &shares{t, &charge, &never}
 	place.Store(d)
 	return d, nil
 }

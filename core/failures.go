@@ -30,8 +30,8 @@ import (
 // [ReasonInFlight], and counts towards no [BanPolicy]: the caller may try again soon. After n failures all
 // attempts are refused, and these refusals count.
 //
-// The slots are those of an InFlight(n) with the name "checking", at most 10,000, which comes last among the
-// enforced limits. If the limiter has an [InFlight] of its own, that bounds the attempts instead. Refund and
+// The slots are those of an InFlight(n), at most 10,000, which comes last among the enforced limits. Its name is
+// "+checking", which no other limit can have. If the limiter has an [InFlight] of its own, that bounds the attempts instead. Refund and
 // Settle change nothing, because an attempt charges nothing.
 type OnlyFailures struct{}
 
@@ -39,7 +39,7 @@ func (OnlyFailures) extend(l *Limiter) error {
 	l.limits = slices.Clone(l.limits)
 	n := len(enforced(l.limits))
 	if !takeSlots(l.limits[:n]) {
-		slots := InFlight(int(min(l.smallest, int64(machine.KindInFlight.Most())))).Named("checking")
+		slots := InFlight(int(min(l.smallest, int64(machine.KindInFlight.Most())))).Named("+checking") // [New] refuses the name
 		if slices.ContainsFunc(l.limits[:n], func(l Limit) bool { return l.rule.PerUser }) {
 			slots = slots.PerUser()
 		}

@@ -108,7 +108,10 @@ func lookAt(ctx context.Context, c *Charge, subjects []Subject) ([]Decision, err
 	n := len(subjects)
 	charges, limiters := make([]Charge, n), make([]*Limiter, n) // or each call of All would allocate, for the goroutines
 	for i := range n {
-		charges[i] = apart(c, i, func(t *terms) { t.Ask, t.Receipt = machine.Ask{Mode: machine.ModePeek}, false })
+		charges[i] = apart(c, i, func(t *terms) {
+			t.Ask, t.Receipt = machine.Ask{Mode: machine.ModePeek}, false
+			t.Never = t.Never && subjects[i].never()
+		})
 		limiters[i] = subjects[i].limiter
 	}
 	looks, errs, panics := make([]Decision, n), make([]error, n), make([]any, n)

@@ -22,6 +22,7 @@ type Limiter struct {
 	portioned  int64   // see portionedUntil
 	refundable bool
 	terms      [machine.ModeForce + 1]*terms // of its charges, by their mode
+	never      *terms                        // of charges that can never pass
 
 	// These are shared with the limiters that are derived from it.
 	waitQueues  *waitQueues
@@ -81,6 +82,9 @@ func (l *Limiter) makeTerms() {
 		}
 		l.terms[mode] = &terms{Terms: t, slotWaiters: l.slotWaiters}
 	}
+	never := *l.terms[machine.ModePeek]
+	never.Never = true
+	l.never = &never
 }
 
 // rank orders a limiter's limits: enforced, shadow, ban policy.
@@ -252,10 +256,11 @@ func portion(n, charged, portioned int64) int64 {
 
 // charge is the charge of one subject. One that can never pass writes nothing.
 func (l *Limiter) charge(user, action string, cost int, mode machine.Mode) Charge {
-	if int64(cost) > l.smallest {
-		mode = machine.ModePeek
+	t := l.terms[mode]
+	if int64(cost) > l.smallest && mode.Asks() {
+		t = l.never
 	}
-	return Charge{user, action, int64(cost), l.terms[mode]}
+	return Charge{user, action, int64(cost), t}
 }
 
 // take asks the store and fills in d. If the store returns an error, its decision is ignored.

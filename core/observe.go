@@ -18,7 +18,7 @@ type Observation struct {
 	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
 	Cost      int64         // units
 	Ban       time.Duration // of a call of Ban; else 0
-	Peek      bool
+	Peek      bool          // false for an action that can never pass
 	Surcharge bool
 	Decision  Decision // zero if Err is not nil
 	Err       error
@@ -63,7 +63,7 @@ func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
 	o, ask := c.Subject(d.Subject), c.Ask()
 	s.see(ctx, Observation{
 		Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost, Ban: micros(ask.Ban),
-		Peek: ask.Mode == machine.ModePeek, Surcharge: ask.Mode == machine.ModeForce,
+		Peek: ask.Mode == machine.ModePeek && !c.Never(), Surcharge: ask.Mode == machine.ModeForce,
 		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
 	})
 	return d, err

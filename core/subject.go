@@ -114,12 +114,14 @@ func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
 // jointCharge is the charge of all subjects.
 func jointCharge(subjects []Subject, ask machine.Ask) Charge {
 	receipt := ask.Ahead > 0 // a reserved turn may be given back
+	mode, never := ask.Mode, false
 	for i := range subjects {
 		s := &subjects[i]
 		receipt = receipt || s.limiter.refundable
-		if s.never() {
-			ask.Mode = machine.ModePeek
-		}
+		never = never || s.never() && mode.Asks()
+	}
+	if never {
+		ask.Mode = machine.ModePeek
 	}
 	var c Charge
 	for i := range slices.Backward(subjects) {
@@ -128,10 +130,10 @@ func jointCharge(subjects []Subject, ask machine.Ask) Charge {
 			further := c
 			next = &further
 		}
-		c = s.limiter.charge(s.user, s.action, s.cost, ask.Mode)
+		c = s.limiter.charge(s.user, s.action, s.cost, mode)
 		if ask.Ahead > 0 || len(subjects) > 1 { // not the limiter's own terms
 			t := *c.terms
-			t.Ask, t.Receipt, t.Next = ask, receipt && ask.Mode.Asks(), next
+			t.Ask, t.Never, t.Receipt, t.Next = ask, never, receipt && ask.Mode.Asks(), next
 			c.terms = &t
 		}
 	}

@@ -63,13 +63,13 @@ type Metrics struct {
 	pairs    sync.Map // pair -> *series
 	waiting  sync.Map // action -> *atomic.Int64
 	see      atomic.Pointer[[]func(context.Context, Decision)]
-	answers  *histogram // of the store
+	series   atomic.Int64 // in pairs
+	gauges   atomic.Int64 // in waiting
+	full     atomic.Bool  // whether overflow has logged
+	answers  *histogram   // of the store
 	waits    *histogram
 
 	mu      sync.Mutex // guards the fields below, and additions to those above
-	series  int        // in pairs
-	gauges  int        // in waiting
-	full    bool
 	watched []*watch
 	plans   *plans.Plans
 }

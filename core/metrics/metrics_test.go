@@ -70,6 +70,15 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 	all := ban
 	all.PerUser = true
 	watched := func(m *metrics.Metrics) core.Store { return m.Watch(memorystore.New(nil)) }
+	apart := func(m *metrics.Metrics) core.Store { return m.Watch(separate{memorystore.New(nil)}) }
+	inside := func(m *metrics.Metrics) core.Store { return core.Divide(m.Watch(memorystore.New(nil)), 4) }
+	peekAtMuch := func(t *testing.T, store core.Store) {
+		l := core.Must(core.New(store, perHour(8)))
+		for cost := range 10 {
+			_, _ = core.PeekAll(t.Context(), l.For("u", "a").Cost(cost))
+			_, _ = core.PeekAll(t.Context(), l.For("u", "a").Cost(cost), l.For("v", "b"))
+		}
+	}
 	tests := []struct {
 		name  string
 		store func(*metrics.Metrics) core.Store
@@ -84,6 +93,7 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 			_, _ = core.All(t.Context(), user.For("bob", "post"), o.Cost(4))
 			_, _ = core.WaitAll(t.Context(), time.Second, user.For("bob", "post"), o)
 			_, _ = core.PeekAll(t.Context(), a, o)
+			_, _ = core.PeekAll(t.Context(), a, o.Cost(4))
 		}, []string{"any funnel:3:1/1h allowed store 1", "any funnel:3:1/1h limited store 2", "post fixed:1h allowed store 2", "post fixed:1h limited store 1"}},
 		{"a funnel's", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, core.Funnel(3, core.Every(time.Hour))))
@@ -107,7 +117,21 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 		{"a cost that can never pass", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.New(store, perHour(2)))
 			_, _ = l.AllowN(t.Context(), "u", "a", 3)
-		}, []string{"a fixed:1h limited store 1"}},
+			_, _ = l.WaitN(t.Context(), "u", "a", 3)
+		}, []string{"a fixed:1h limited store 2"}},
+		{"of several subjects the one whose cost can never pass", apart, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(2)))
+			_, _ = core.All(t.Context(), l.For("u", "a"), l.For("v", "b").Cost(3))
+		}, []string{"b fixed:1h limited store 1"}},
+		{"a cost above a share", inside, func(t *testing.T, store core.Store) {
+			l := core.Must(core.New(store, perHour(8)))
+			_, _ = l.AllowN(t.Context(), "u", "a", 3)
+			_, _ = l.AllowN(t.Context(), "u", "a", 9)
+			_, _ = core.All(t.Context(), l.For("u", "a"), l.For("v", "b").Cost(3))
+		}, []string{"a fixed:1h limited store 2", "b fixed:1h limited store 1"}},
+		{"and no Peek, whatever the cost", watched, peekAtMuch, nil},
+		{"and no Peek of subjects apart", apart, peekAtMuch, nil},
+		{"and no Peek of a share", inside, peekAtMuch, nil},
 		{"and nothing that decides no action", watched, func(t *testing.T, store core.Store) {
 			l := core.Must(core.Must(core.New(store, perHour(2))).With(ban, core.Refundable{}))
 			_, _ = l.Peek(t.Context(), "u", "a")
@@ -187,6 +211,17 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 			expect(t, m, test.want...)
 		})
 	}
+}
+
+// separate is a store that decides about one subject at a time.
+type separate struct{ store core.Store }
+
+func (s separate) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	return s.store.Take(ctx, c)
+}
+
+func (s separate) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return s.store.Reset(ctx, user, action, limits)
 }
 
 // leaving is a store whose caller leaves before it answers.

@@ -47,28 +47,42 @@ func (s *series) add(o outcome, source core.Source) {
 	s.counts[o][source].Add(1)
 }
 
-// find finds or makes the series of an action by a limit.
+// find finds or makes the series of an action by a limit. It locks only to make one.
 func (m *Metrics) find(action string, l *core.Limit) *series {
 	p := pair{action, l.Identity(), l.IsPerUser()}
 	if s, ok := m.pairs.Load(p); ok {
 		return s.(*series)
 	}
-	p.action = clean(p.action)
+	p.action = clean(action)
+	if _, s := m.home(p); s != nil {
+		return s
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.pairs.Load(p)
-	if !ok && m.series >= m.options.MaxPairs {
-		m.overflow()
-		p.action = other
-		if s, ok = m.pairs.Load(p); !ok && m.series >= m.options.MaxPairs+maxOthers {
-			p = pair{action: other, identity: other}
-			s, ok = m.pairs.Load(p)
-		}
-	}
-	if !ok {
+	p, s := m.home(p)
+	if s == nil {
 		s = m.add(p)
 	}
-	return s.(*series)
+	return s
+}
+
+// home is the pair under which p is counted, and its series, or nil if that is to be made. Without the lock the
+// series may be made meanwhile.
+func (m *Metrics) home(p pair) (pair, *series) {
+	ofLimit, last := pair{other, p.identity, p.perUser}, pair{action: other, identity: other}
+	for i, p := range [...]pair{p, ofLimit} {
+		room := m.series.Load() < int64(m.options.MaxPairs+i*maxOthers) // before the look: what is added later has had room
+		if s, ok := m.pairs.Load(p); ok {
+			return p, s.(*series)
+		}
+		if room {
+			return p, nil
+		}
+		m.overflow()
+	}
+	s, _ := m.pairs.Load(last)
+	found, _ := s.(*series)
+	return last, found
 }
 
 // add makes a series. It is called with the lock held.
@@ -79,38 +93,50 @@ func (m *Metrics) add(p pair) *series {
 		s.limit = "*:" + p.identity
 	}
 	m.pairs.Store(p, s)
-	m.series++
+	m.series.Add(1)
 	return s
 }
 
-// overflow says once that there are too many actions. It is called with the lock held.
+// overflow says once that there are too many actions.
 func (m *Metrics) overflow() {
-	if !m.full {
-		m.full = true
+	if !m.full.Load() && !m.full.Swap(true) {
 		slog.Default().Warn("metrics: too many pairs of action and limit; further actions are counted as \"other\"; use route templates for actions, or raise Options.MaxPairs", "pairs", m.options.MaxPairs)
 	}
 }
 
-// gauge finds or makes the number of waiting calls of an action.
+// gauge finds or makes the number of waiting calls of an action. It locks only to make one.
 func (m *Metrics) gauge(action string) *atomic.Int64 {
 	if g, ok := m.waiting.Load(action); ok {
 		return g.(*atomic.Int64)
 	}
 	action = clean(action)
+	if _, g := m.gaugeHome(action); g != nil {
+		return g
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	action, g := m.gaugeHome(action)
+	if g == nil {
+		g = new(atomic.Int64)
+		m.waiting.Store(strings.Clone(action), g)
+		m.gauges.Add(1)
+	}
+	return g
+}
+
+// gaugeHome is home for the waiting calls of an action.
+func (m *Metrics) gaugeHome(action string) (string, *atomic.Int64) {
+	room := m.gauges.Load() < int64(m.options.MaxPairs)
 	g, ok := m.waiting.Load(action)
-	if !ok && m.gauges >= m.options.MaxPairs {
+	if !ok && !room {
 		m.overflow()
 		action = other
 		g, ok = m.waiting.Load(action)
 	}
 	if !ok {
-		g = new(atomic.Int64)
-		m.waiting.Store(strings.Clone(action), g)
-		m.gauges++
+		return action, nil
 	}
-	return g.(*atomic.Int64)
+	return action, g.(*atomic.Int64)
 }
 
 // maxLabel bounds an action's bytes as a label.

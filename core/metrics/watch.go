@@ -89,23 +89,10 @@ func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, err e
 	return d, err
 }
 
-// counts reports whether a charge is counted as an action. For a cost that can never pass,
-// core sends a Peek: that is counted too.
+// counts reports whether a charge is counted as an action.
 func counts(c *core.Charge) bool {
-	switch ask := c.Ask(); {
-	case ask.Ban > 0:
-		return false
-	case ask.Mode != machine.ModePeek:
-		return ask.Mode.Asks()
-	}
-	for o := c; o != nil; o = o.Next() {
-		for i := range o.Limits() {
-			if l := &o.Limits()[i]; !l.IsShadow() && l.Rule().Ban == nil && o.Cost > int64(l.Quota()) {
-				return true
-			}
-		}
-	}
-	return false
+	ask := c.Ask()
+	return ask.Ban == 0 && (ask.Mode.Asks() || c.Never())
 }
 
 // judge counts failures in a row.

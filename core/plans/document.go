@@ -227,10 +227,15 @@ func (c *compiler) known(what string) *plan {
 	name := c.string(what)
 	p := c.plans[name]
 	if name != "" && p == nil && len(c.plans) > 0 {
-		c.problem(at, "%s: there is no plan %.40q; the plans are %.400s", what, name, strings.Join(slices.Sorted(maps.Keys(c.plans)), ", "))
+		c.problem(at, "%s: there is no plan %.40q; the plans are %.400s", what, name, planNames(c.plans))
 	}
 	return p
 }
+
+// planNames are the names of plans, for a problem. They are put in order only if it is kept: all users may have one.
+type planNames map[string]*plan
+
+func (p planNames) String() string { return strings.Join(slices.Sorted(maps.Keys(p)), ", ") }
 
 // readUsers reads what single users have. A problem does not name the user.
 func readUsers[T any](c *compiler, field string, read func(what string) T) map[string]T {

@@ -33,6 +33,7 @@ func TestWhatIsWrongWithADocument(t *testing.T) {
 	}{
 		{"an empty document", ``, `1:1: the document is not JSON: unexpected end of JSON input`},
 		{"half a document", "{\n  \"default\": \"fr", `2:16: the document is not JSON: unexpected end of JSON input`},
+		{"half a document that ends with a long character", `{"default": "愬`, `1:14: the document is not JSON: unexpected end of JSON input`},
 		{"no JSON", "{\n  default: free}", `2:3: the document is not JSON: invalid character 'd' looking for beginning of object key string`},
 		{"two documents", withUsers(`{}`) + "\n{}", `2:1: the document is not JSON: invalid character '{' after top-level value`},
 		{"no object", `[]`, `1:1: the document is a list; write an object in braces

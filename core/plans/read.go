@@ -92,6 +92,9 @@ func (r *reader) problem(at int, format string, args ...any) {
 		r.more++
 		return
 	}
+	for at > 0 && at < len(r.text) && !utf8.RuneStart(r.text[at]) {
+		at-- // to the first byte of the character
+	}
 	before := r.text[:at]
 	line := 1 + bytes.Count(before, []byte("\n"))
 	column := 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])

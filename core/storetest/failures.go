@@ -184,10 +184,24 @@ var failureRules = []promise{
 		a.taken(1)
 	}},
 
+	{"no limit that a program names has the slots of attempts", func(s *script) {
+		s.f.slots(s, []core.Limit{core.InFlight(1)})
+		logins := s.of(core.FixedWindow(5, time.Minute), core.InFlight(1).Named("checking").Shadow()).with(core.OnlyFailures{})
+		own := s.of(core.InFlight(1).Named("checking"))
+		if logins.l.For("alice", "login").SharesState(own.l.For("alice", "login")) {
+			s.Error("the subjects share a state")
+		}
+		own.taken(1)
+		for range 5 {
+			logins.taken(1)
+		}
+		logins.refused(core.ReasonInFlight)
+	}},
+
 	{"given twice it is given once", func(s *script) {
 		s.f.slots(s, []core.Limit{core.InFlight(1)})
 		a := s.of(core.FixedWindow(5, time.Minute)).with(core.OnlyFailures{}).with(core.OnlyFailures{})
-		if got := a.l.Limits(); len(got) != 2 || got[1].Name() != "checking" || got[1].Quota() != 5 {
+		if got := a.l.Limits(); len(got) != 2 || got[1].Name() != "+checking" || got[1].Quota() != 5 {
 			s.Errorf("%v", got)
 		}
 		a.release(a.taken(5))

@@ -167,7 +167,7 @@ func (p *combined) who(head, between, tail []byte, r *Request) bool {
 
 // client takes the fields apart. It reports whether the client is an address, and whether there are fields.
 func (p *combined) client(head, between, tail []byte) (host, user []byte, is, ok bool) {
-	if rest, _ := unwrap(head); len(rest) > 0 {
+	if rest, _ := unwrap(head, 0); len(rest) > 0 {
 		head = rest
 	}
 	p.fields = split(p.fields[:0], head)
@@ -246,18 +246,21 @@ func (p *combined) address(f []byte, first bool) (user []byte, ok bool) {
 	if user, ok = p.addresses.client(f); ok || !first {
 		return user, ok
 	}
-	for {
-		i := bytes.IndexByte(f, ':')
-		if i < 0 {
-			return nil, false
+	for range mostColons {
+		_, f, _ = bytes.Cut(f, []byte{':'})
+		if len(f) <= 6 {
+			break
 		}
-		if f = f[i+1:]; len(f) > 6 {
-			if user, ok = p.addresses.client(f); ok {
-				return user, true
-			}
+		if user, ok = p.addresses.client(f); ok {
+			return user, true
 		}
 	}
+	return nil, false
 }
+
+// mostColons bounds those in front of an address: of a path, of a time in a file's name, and the line's number.
+// Otherwise a long line of colons would take minutes.
+const mostColons = 8
 
 // forwarded is the client of the first address behind the user agent.
 func (p *combined) forwarded(tail []byte) []byte {

@@ -101,8 +101,8 @@ var (
 
 // A node is a name that is looked for, at one depth of a line.
 type node struct {
-	below  map[string]*node
-	first  [256]bool // bytes that names in below start with
+	name   string
+	below  [][]*node // by their place; nil if there are none
 	field  int       // or -1
 	rank   int
 	unit   unit
@@ -110,9 +110,19 @@ type node struct {
 	given  bool // by the Options
 }
 
+// places is how many lists of names a node has. Most have a name or none: to go through one is faster than a map.
+const places = 64
+
+func place[name string | []byte](b name) int {
+	if len(b) == 0 {
+		return 0
+	}
+	return (int(b[0]) + 3*len(b)) % places
+}
+
 func (n *node) add(name string, leaf node) {
 	if n.below == nil {
-		n.below = make(map[string]*node)
+		n.below = make([][]*node, places)
 	}
 	head, tail, nested := strings.Cut(name, ".")
 	if nested {
@@ -125,15 +135,25 @@ func (n *node) add(name string, leaf node) {
 }
 
 func (n *node) child(name string) *node {
-	c := n.below[name]
+	c := find(n, name)
 	if c == nil {
-		c = &node{field: -1}
-		n.below[name] = c
-		if name != "" {
-			n.first[name[0]] = true
-		}
+		c = &node{name: name, field: -1}
+		n.below[place(name)] = append(n.below[place(name)], c)
 	}
 	return c
+}
+
+// find finds the node below n with a name. A nil n has none.
+func find[name string | []byte](n *node, b name) *node {
+	if n == nil || n.below == nil {
+		return nil
+	}
+	for _, c := range n.below[place(b)] {
+		if c.name == string(b) {
+			return c
+		}
+	}
+	return nil
 }
 
 func (n *node) set(leaf node) {

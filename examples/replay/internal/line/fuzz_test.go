@@ -2,7 +2,9 @@ package line
 
 import (
 	"bytes"
+	"strings"
 	"testing"
+	"time"
 )
 
 // No line stops a Reader, and what it reads as a request has all that one needs.
@@ -42,4 +44,27 @@ func FuzzRead(f *testing.F) {
 			w.Open()
 		}
 	})
+}
+
+// A long line takes milliseconds, whatever it is made of: no loop goes over the rest of it again and again.
+func TestALongLineIsReadInTime(t *testing.T) {
+	const length = 1 << 19
+	pieces := []string{"[pod/ ", "a | ", "x: ", " [", `" "`, `"\" `, ", ", "a=b ", `"a":1,`, `{"a":`, `\u0041`, "1.2.3.4,", "2001:db8::", "[Mon Mar  2 09:00:03 2026x] "}
+	pieces = append(pieces, strings.Split("\t !\"#$%&'()*+,-./1:;<=>?@[\\]^_a{|}~", "")...)
+	for _, head := range []string{"", `{"log":"`} {
+		for _, tail := range []string{"", `"}`, ` [22/Nov/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "x" 1.2.3.4`} {
+			for _, piece := range pieces {
+				w, err := New(Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				log := []byte(head + strings.Repeat(piece, length/len(piece)) + tail)
+				begun := time.Now()
+				w.Read(log, new(Request))
+				if took := time.Since(begun); took > 5*time.Second {
+					t.Errorf("%q, %q again and again, %q: %s", head, piece, tail, took)
+				}
+			}
+		}
+	}
 }

@@ -222,7 +222,7 @@ func epoch(b []byte) (t Instant, ok bool) {
 
 // decimal reads a number that is not negative, as its whole part and millionths, cut off.
 func decimal(b []byte) (n, fraction int64, ok bool) {
-	if bytes.ContainsAny(b, "eE") {
+	if bytes.IndexByte(b, 'e') >= 0 || bytes.IndexByte(b, 'E') >= 0 {
 		f, err := strconv.ParseFloat(string(b), 64)
 		if err != nil || f < 0 || f >= 1<<62 {
 			return 0, 0, false

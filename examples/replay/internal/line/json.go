@@ -14,14 +14,15 @@ import (
 
 type jsonLines struct {
 	values
-	root *node
-	b    []byte
-	i    int
+	root   *node
+	b      []byte
+	i      int
+	escape int // where the next backslash is, or the end, if it is not before i
 }
 
 func (p *jsonLines) parse(line []byte, r *Request) Outcome {
 	p.clear()
-	p.b, p.i = line, 0
+	p.b, p.i, p.escape = line, 0, -1
 	if !p.object(p.root, 0) {
 		return Broken
 	}
@@ -36,7 +37,7 @@ func (p *jsonLines) parse(line []byte, r *Request) Outcome {
 const maxDepth = 64
 
 func (p *jsonLines) space() {
-	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\r' || p.b[p.i] == '\n') {
+	for p.i < len(p.b) && p.b[p.i] <= ' ' && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\r' || p.b[p.i] == '\n') {
 		p.i++
 	}
 }
@@ -65,20 +66,17 @@ func (p *jsonLines) object(n *node, depth int) bool {
 			return false
 		}
 		p.space()
-		var child *node
-		if n != nil && len(key) > 0 && (escaped || n.first[key[0]]) {
-			if escaped {
-				key = unescape(nil, key)
-			}
-			child = n.below[string(key)]
+		if escaped {
+			key = unescape(nil, key)
 		}
+		child := find(n, key)
 		if start := p.i; !p.value(child, depth) || !p.ends() {
 			if p.i = start; !p.bare(child) {
 				return false
 			}
 		}
-		if !p.next(',') {
-			return p.next('}')
+		if p.i++; p.b[p.i-1] == '}' { // else a comma
+			return true
 		}
 	}
 }
@@ -178,26 +176,31 @@ func (p *jsonLines) str() (text []byte, escaped, ok bool) {
 		return nil, false, false
 	}
 	start := p.i + 1
-	for i := start; i < len(p.b); i++ {
-		switch c := p.b[i]; {
-		case !special[c]:
-		case c == '"':
-			p.i = i + 1
-			return p.b[start:i], escaped, true
-		case c == '\\':
-			n := escape(p.b[i:])
-			if n == 0 {
+	for i, quote := start, 0; ; {
+		if quote < i {
+			n := bytes.IndexByte(p.b[i:], '"')
+			if n < 0 {
 				return nil, false, false
 			}
-			escaped = true
-			i += n - 1
+			quote = i + n
 		}
+		if p.escape < i {
+			p.escape = len(p.b)
+			if n := bytes.IndexByte(p.b[i:], '\\'); n >= 0 {
+				p.escape = i + n
+			}
+		}
+		if quote < p.escape {
+			p.i = quote + 1
+			return p.b[start:quote], escaped, true
+		}
+		n := escape(p.b[p.escape:])
+		if n == 0 {
+			return nil, false, false
+		}
+		escaped, i = true, p.escape+n
 	}
-	return nil, false, false
 }
-
-// special are the bytes that a string cannot have as they are.
-var special = [256]bool{'"': true, '\\': true}
 
 // escape is the length of the escape that b starts with, 0 if it is none. An unknown one stands for its letter.
 func escape(b []byte) int {
@@ -261,16 +264,18 @@ func codeUnit(b []byte) rune {
 	return rune(n)
 }
 
-// literal passes over a number, true, false or null.
+// literal passes over a number, true, false or null. It is not called at the end of the line.
 func (p *jsonLines) literal() bool {
-	rest := p.b[p.i:]
-	for _, word := range [...]string{"true", "false", "null"} {
-		if len(rest) >= len(word) && string(rest[:len(word)]) == word {
-			p.i += len(word)
-			return true
+	switch rest := p.b[p.i:]; {
+	case rest[0] >= 'a':
+		for _, word := range [...]string{"true", "false", "null"} {
+			if len(rest) >= len(word) && string(rest[:len(word)]) == word {
+				p.i += len(word)
+				return true
+			}
 		}
-	}
-	if len(rest) > 0 && rest[0] == '-' {
+		return false
+	case rest[0] == '-':
 		p.i++
 	}
 	switch {
@@ -296,9 +301,10 @@ func (p *jsonLines) literal() bool {
 }
 
 func (p *jsonLines) digits() bool {
-	start := p.i
-	for p.i < len(p.b) && '0' <= p.b[p.i] && p.b[p.i] <= '9' {
-		p.i++
+	i, start := p.i, p.i
+	for i < len(p.b) && '0' <= p.b[i] && p.b[i] <= '9' {
+		i++
 	}
-	return p.i > start
+	p.i = i
+	return i > start
 }

@@ -260,7 +260,7 @@ func (w *Reader) read(b []byte, r *Request, outer Instant) Outcome {
 			return best
 		}
 	}
-	rest, p := unwrap(b)
+	rest, p := unwrap(b, 0)
 	switch {
 	case p.part:
 		return w.parts.add(rest, p.stream)

@@ -306,7 +306,7 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		p := jsonParser(Fields{}, "field:user.name")
 		var r Request
-		p.b, p.i = []byte(s), 0
+		p.b, p.i, p.escape = []byte(s), 0, -1
 		p.space()
 		ok := p.object(p.root, 0)
 		if p.space(); ok && p.i != len(s) {

@@ -43,7 +43,7 @@ func (p *logfmt) parse(line []byte, r *Request) Outcome {
 			rest = rest[end:]
 		}
 		pairs++
-		p.keep(p.root.below[string(name)], x)
+		p.keep(find(p.root, name), x)
 	}
 	o := p.request(r)
 	if pairs < 3 && o != IsRequest {

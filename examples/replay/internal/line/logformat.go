@@ -50,7 +50,7 @@ func newLogFormat(o *Options, format string, v values) (*logFormat, error) {
 			return nil, fmt.Errorf("the format has no text between %s and the variable before it, so nothing tells their values apart", format[at[0]:at[1]])
 		}
 		name := strings.Trim(format[at[0]:at[1]], "${}")
-		n := root.below[name]
+		n := find(root, name)
 		if n != nil && n.field >= 0 {
 			found[n.field] = true
 		}

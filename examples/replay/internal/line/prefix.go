@@ -14,8 +14,12 @@ type prefix struct {
 	stream byte
 }
 
-// unwrap takes a line out of what is in front of it. Without a known prefix it returns the line.
-func unwrap(b []byte) (line []byte, p prefix) {
+// mostPrefixes bounds those of programs that log another program's lines: else a line of nothing else takes 128 MB of stack.
+const mostPrefixes = 3
+
+// unwrap takes a line out of what is in front of it. Without a known prefix it returns the line. before is how many
+// were in front of b already.
+func unwrap(b []byte, before int) (line []byte, p prefix) {
 	rest := b
 	if len(rest) > 2 && rest[0] == '<' && '0' <= rest[1] && rest[1] <= '9' { // syslog's priority
 		if i := bytes.IndexByte(rest, '>'); i > 0 && i < 5 {
@@ -52,8 +56,8 @@ func unwrap(b []byte) (line []byte, p prefix) {
 		}
 		_, more = word(more)
 		return tagged(more), p
-	case first[0] == '[' && bytes.HasPrefix(first, []byte("[pod/")): // kubectl logs --prefix
-		line, _ = unwrap(after)
+	case before < mostPrefixes && bytes.HasPrefix(first, []byte("[pod/")): // kubectl logs --prefix
+		line, _ = unwrap(after, before+1)
 		return line, p
 	case first[0] == '[': // [ 123.456789] host nginx:
 		if i := bytes.IndexByte(rest, ']'); i > 0 {
@@ -74,9 +78,8 @@ func unwrap(b []byte) (line []byte, p prefix) {
 		}
 		return tagged(rest), p
 	}
-	if i := bytes.Index(rest, []byte(" | ")); i > 0 && bytes.IndexByte(bytes.TrimRight(rest[:i], " "), ' ') < 0 { // docker compose
-		line, q := unwrap(rest[i+3:])
-		return line, q
+	if i := bytes.Index(rest, []byte(" | ")); i > 0 && before < mostPrefixes && bytes.IndexByte(bytes.TrimRight(rest[:i], " "), ' ') < 0 { // docker compose
+		return unwrap(rest[i+3:], before+1)
 	}
 	if len(rest) < len(b) {
 		return tagged(rest), p

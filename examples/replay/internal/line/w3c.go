@@ -38,7 +38,7 @@ func (p *w3c) header(line []byte) {
 	iis := bytes.Contains(line, []byte("sc-win32-status")) || bytes.Contains(line, []byte("s-sitename"))
 	p.fields = p.fields[:0]
 	for _, name := range names {
-		n := root.below[string(name)]
+		n := find(root, name)
 		known, ok := w3cNames[string(name)]
 		switch {
 		case n != nil && n.given:
