@@ -236,6 +236,12 @@ func (w *Reader) Read(b []byte, r *Request) Outcome {
 	if o == IsRequest && r.zoneless {
 		shift := w.zone.offset(r.End) * second
 		r.At, r.End = r.At-shift, r.End-shift
+		if r.End < firstInstant || r.End >= lastInstant {
+			return NoTime
+		}
+		if !r.ok() {
+			r.At = r.End
+		}
 	}
 	return o
 }
