@@ -77,7 +77,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if pause := retryAfter(resp); pause >= time.Millisecond {
 		// Wait sits a ban out.
-		err := t.calls.Ban(context.WithoutCancel(r.Context()), t.account, host, min(pause, 24*time.Hour).Truncate(time.Millisecond))
+		err := t.calls.Ban(context.WithoutCancel(r.Context()), t.account, host, min(pause, longest).Truncate(time.Millisecond))
 		if err != nil && t.due() {
 			slog.Default().Error("roundtripper: a Retry-After cannot be kept; calls go on", "error", err)
 		}
@@ -91,14 +91,17 @@ func (t *transport) due() bool {
 	return (was == 0 || now-was > int64(time.Minute)) && t.logged.CompareAndSwap(was, now)
 }
 
+// longest is the longest wait that is heeded.
+const longest = 24 * time.Hour
+
 // retryAfter is how long the server wants no further call.
 func retryAfter(resp *http.Response) time.Duration {
 	if resp.StatusCode < 400 { // of a redirect it is about the new address
 		return 0
 	}
 	after := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(after, 10, 32); err == nil {
-		return time.Duration(seconds) * time.Second
+	if seconds, err := strconv.ParseUint(after, 10, 64); err == nil {
+		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(after); err == nil {
 		return time.Until(at)

@@ -136,6 +136,8 @@ func TestRetryAfter(t *testing.T) {
 		"a negative number":         {429, text("-7"), 0},
 		"zero":                      {429, text("0"), 0},
 		"a day's at most":           {429, text("4000000000"), 24 * time.Hour},
+		"and of a longer number":    {429, text("5000000000"), 24 * time.Hour},
+		"of the longest of 64 bits": {429, text("18446744073709551615"), 24 * time.Hour},
 		"a number that is too long": {429, text("40000000000000000000"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
