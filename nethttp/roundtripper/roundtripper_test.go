@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,6 +163,48 @@ func TestRetryAfter(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow answers after 100 ms, as next does.
+type slow struct {
+	*next
+	mu sync.Mutex
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(100 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next.RoundTrip(r)
+}
+
+// Of two calls under way each is told to wait: the longer time counts, whichever comes first.
+func TestTheLongerRetryAfterCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, after := range [][]string{{"60", "5"}, {"5", "60"}} {
+			n := &next{start: time.Now()}
+			n.busy = func() string {
+				if len(n.came) <= len(after) {
+					return after[len(n.came)-1]
+				}
+				return ""
+			}
+			c := client(&slow{next: n})
+			call := func() {
+				if _, err := c.Get("http://a.example/"); err != nil {
+					t.Error(err)
+				}
+			}
+			var calls sync.WaitGroup
+			calls.Go(call)
+			time.Sleep(time.Millisecond)
+			calls.Go(call)
+			calls.Wait()
+			if call(); n.came[2] < time.Minute {
+				t.Errorf("after %q the third call came at %s", after, n.came[2])
+			}
+		}
+	})
 }
 
 // A limiter with a policy keeps it.
