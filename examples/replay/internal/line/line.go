@@ -135,6 +135,7 @@ type Reader struct {
 	last    int      // the one that read the last line
 	parts   parts
 	inner   *Reader // of texts within JSON
+	bare    []byte  // a line without its colours
 
 	numbered bool // each line has its number in front
 }
@@ -247,6 +248,10 @@ func (w *Reader) Read(b []byte, r *Request) Outcome {
 }
 
 func (w *Reader) read(b []byte, r *Request, outer Instant) Outcome {
+	if bytes.IndexByte(b, '\x1b') >= 0 {
+		w.bare = uncoloured(w.bare[:0], b)
+		b = w.bare
+	}
 	for len(b) > 0 && (b[len(b)-1] == '\r' || b[len(b)-1] == ' ') {
 		b = b[:len(b)-1]
 	}

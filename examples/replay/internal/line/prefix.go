@@ -110,6 +110,18 @@ func syslog(b, whole []byte) (line []byte, p prefix) {
 	return withoutBOM(rest), p
 }
 
+// uncoloured appends a line to another one, without the colours that programs write for a terminal.
+func uncoloured(to, b []byte) []byte {
+	for {
+		text, rest, found := bytes.Cut(b, []byte("\x1b["))
+		if to = append(to, text...); !found {
+			return to
+		}
+		b = bytes.TrimLeft(rest, "0123456789;")
+		b = b[min(1, len(b)):]
+	}
+}
+
 func withoutBOM(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) }
 
 // tagged drops "host nginx[12]: " or "nginx: ".
