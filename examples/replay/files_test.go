@@ -105,6 +105,7 @@ func TestFilesAndParts(t *testing.T) {
 		"more than that":            {log: log + strings.Repeat("x\n", 5), result: lost, words: "the first is line 43 of -(.*\n)*.*11% of them all, may be lost"},
 		"more, which is fine":       {log: log + strings.Repeat("x\n", 5), args: []string{"-partial"}, result: told, words: "may be lost: 5"},
 		"blank lines are none":      {log: strings.ReplaceAll(log, "\n", "\r\n\r\n")},
+		"grep -n in two files":      {log: write(hits(march), `a.log:{n}:{ip6}`+rest) + write(hits(march.AddDate(0, 0, 1)), `b.log:{n}:{ip6}`+rest), days: 2, result: told, words: "number in front"},
 		"a user named like a time":  {log: strings.Replace(log, " - - ", " - a [10/Oct/2027:13:55:36 +0000] b ", 1)},
 		"and like a request":        {log: strings.Replace(log, " - - ", ` - a [10/Oct/2027:13:55:36 +0000] \"GET / HTTP/1.1\" `, 1)},
 	} {

@@ -160,6 +160,7 @@ var kinds = []struct {
 	{"docker compose and JSON", nil, `web-1  | {"time":"{isoz}","ip":"{ip}",` + jsonRest, right, ""},
 	{"fluentd", nil, `{date} {clock} +0000 nginx.access: {"remote":"{ip}",` + jsonRest, right, ""},
 	{"Heroku", nil, `{iso} heroku[router]: at=info method=GET path="/posts/1" host=h fwd="{ip}" dyno=web.1 connect=0ms service=12ms status=200`, right, ""},
+	{"grep -n in a file without an extension", nil, `/var/log/httpd/access_log:{n}:{ip6}` + rest, told, "number in front"},
 	{"grep -n", nil, `{n}:{ip}` + rest, told, "number in front"},
 	{"grep -n, IPv6", nil, `{n}:{ip6}` + rest, told, "number in front"},
 	{"grep", nil, `access.log:{ip}` + rest, right, ""},
