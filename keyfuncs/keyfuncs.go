@@ -49,6 +49,8 @@ func Everyone(*http.Request) (string, error) { return "~everyone", nil }
 
 // Action returns a function that always returns name, such as "reply". All routes with that
 // Action share one limit per user. The function never fails. Action panics if name is empty.
+//
+//go:noinline
 func Action(name string) ActionOf[*http.Request] {
 	if name == "" {
 		panic(`keyfuncs: Action needs a name, such as "reply"`)

@@ -128,12 +128,9 @@ func (a *api) feel(r *http.Request, proposed *plans.Plans) (c Customers, err err
 
 func (a *api) has(r *http.Request, p *plans.Plans, account account) (h has, err error) {
 	h.Plan = p.Plan(account.customer, account.known())
-	limiter, err := p.Limiter(account.customer, reportRoute, account.known())
+	limiter, err := a.limiter(p, account)
 	if err != nil {
 		return h, err
-	}
-	if limiter == nil {
-		limiter = a.others
 	}
 	status, err := limiter.Status(r.Context(), account.customer, reportRoute)
 	longest := status.Ban.RetryAfter

@@ -15,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"flag"
@@ -102,6 +103,12 @@ func (a *api) routes() http.Handler {
 
 func report(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("a report\n")) }
 
+// limiter is that of the customer's reports.
+func (a *api) limiter(p *plans.Plans, account account) (*core.Limiter, error) {
+	limiter, err := p.Limiter(account.customer, reportRoute, account.known())
+	return cmp.Or(limiter, a.others), err
+}
+
 // usage shows the customer what is left of the month. To look at it costs nothing.
 func (a *api) usage(w http.ResponseWriter, r *http.Request) {
 	account := accountOf(r)
@@ -110,7 +117,7 @@ func (a *api) usage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	u := use{Name: account.customer}
-	limiter, err := a.plans.Limiter(account.customer, reportRoute, account.known())
+	limiter, err := a.limiter(a.plans, account)
 	var s core.Status
 	if err == nil {
 		s, err = limiter.Status(r.Context(), account.customer, reportRoute)
@@ -142,7 +149,7 @@ var usagePage = template.Must(template.New("").Parse(`<!doctype html>
 <meta charset="utf-8">
 <title>Use of this month</title>
 <h1>Requests of {{.Name}} this month</h1>
-<p><meter min="0" max="{{.Quota}}" value="{{.Used}}"></meter> {{.Used}} of {{.Quota}}</p>
+{{if .Quota}}<p><meter min="0" max="{{.Quota}}" value="{{.Used}}"></meter> {{.Used}} of {{.Quota}}</p>{{else}}<p>There is no quota a month.</p>{{end}}
 {{with .Until}}<p>The count begins anew on {{.}}.</p>{{end}}
 </html>
 `))

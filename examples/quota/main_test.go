@@ -40,6 +40,25 @@ func open(t *testing.T) http.Handler {
 	return a.routes()
 }
 
+// A document may have no limits for the report. The other limits then decide, and there is no month to show.
+func TestUseWithoutALimit(t *testing.T) {
+	a, err := newAPI(memorystore.New(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := []byte(`{"default": "free", "plans": {"free": {"limits": {"GET /v1/other": ["FixedWindow(5, 1m)"]}}}}`)
+	if err := a.plans.Follow(func(context.Context) ([]byte, error) { return document, nil }); err != nil {
+		t.Fatal(err)
+	}
+	h := a.routes()
+	if w := get(h, "/v1/report", "key-bob"); w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Limit") != "60" {
+		t.Errorf("the report: %d, %v", w.Code, w.Header())
+	}
+	if w := get(h, "/usage", "key-bob"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "There is no quota a month") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
 // Bob's month ends five hours after the bubble's time begins, at midnight in New York.
 func TestAMonthEndsInTheCustomersZone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -105,6 +105,9 @@ func TestFilesAndParts(t *testing.T) {
 		"more than that":            {log: log + strings.Repeat("x\n", 5), result: lost, words: "the first is line 43 of -(.*\n)*.*11% of them all, may be lost"},
 		"more, which is fine":       {log: log + strings.Repeat("x\n", 5), args: []string{"-partial"}, result: told, words: "may be lost: 5"},
 		"blank lines are none":      {log: strings.ReplaceAll(log, "\n", "\r\n\r\n")},
+		"grep -n in two files":      {log: write(hits(march), `a.log:{n}:{ip6}`+rest) + write(hits(march.AddDate(0, 0, 1)), `b.log:{n}:{ip6}`+rest), days: 2, result: told, words: "number in front"},
+		"a user named like a time":  {log: strings.Replace(log, " - - ", " - a [10/Oct/2027:13:55:36 +0000] b ", 1)},
+		"and like a request":        {log: strings.Replace(log, " - - ", ` - a [10/Oct/2027:13:55:36 +0000] \"GET / HTTP/1.1\" `, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,6 +142,9 @@ func TestSeveralFiles(t *testing.T) {
 	for i := range 30_000 { // two days, of more than a block for each server
 		servers[i%2].WriteString(write([]hit{{march.Add(time.Duration(i) * 6 * time.Second), i % 12}}, plain))
 	}
+	marked := func(name string, start time.Time) string {
+		return file(name, "\xef\xbb\xbf#Fields: date time c-ip cs-method cs-uri-stem\n"+write(hits(start), "{date} {clock} {ip} GET /posts/1"))
+	}
 	for name, test := range map[string]struct {
 		files    []string
 		requests int
@@ -149,10 +155,11 @@ func TestSeveralFiles(t *testing.T) {
 			file("access.log.1", write(hits(march.AddDate(0, 0, 1)), plain)),
 			file("access.log.2.gz", zipped(t, write(hits(march), plain))),
 		}, 126, 9},
-		"two servers":        {[]string{file("web1.log", servers[0].String()), file("web2.log", servers[1].String())}, 30_000, 1},
-		"two W3C logs":       {[]string{file("a.log", headers["IIS"]+write(hits(march), `{date} {clock} 10.0.0.5 GET /posts/1 a=b 443 - {ip} curl/8 - 200 0 0 812`)), file("b.log", headers["CloudFront"]+write(hits(march.AddDate(0, 0, -1)), `{date}	{clock}	FRA2	612	{ip}	GET	d1.cloudfront.net	/posts/1	200	-	curl/8	a=b	-	Hit	id==	h	https	23	0.001	-`))}, 84, 9},
-		"one that is empty":  {[]string{file("empty.log", ""), file("full.log", write(hits(march), plain))}, 42, 9},
-		"the same log twice": {[]string{file("c.log", write(hits(march), plain)), file("d.log", write(hits(march), plain))}, 84, 18},
+		"two servers":         {[]string{file("web1.log", servers[0].String()), file("web2.log", servers[1].String())}, 30_000, 1},
+		"two W3C logs":        {[]string{file("a.log", headers["IIS"]+write(hits(march), `{date} {clock} 10.0.0.5 GET /posts/1 a=b 443 - {ip} curl/8 - 200 0 0 812`)), file("b.log", headers["CloudFront"]+write(hits(march.AddDate(0, 0, -1)), `{date}	{clock}	FRA2	612	{ip}	GET	d1.cloudfront.net	/posts/1	200	-	curl/8	a=b	-	Hit	id==	h	https	23	0.001	-`))}, 84, 9},
+		"W3C logs with marks": {[]string{marked("m.log", march), marked("n.log", march.AddDate(0, 0, -1))}, 84, 9},
+		"one that is empty":   {[]string{file("empty.log", ""), file("full.log", write(hits(march), plain))}, 42, 9},
+		"the same log twice":  {[]string{file("c.log", write(hits(march), plain)), file("d.log", write(hits(march), plain))}, 84, 18},
 	} {
 		code, stdout, stderr := replayed(t, "", append([]string{"-json"}, test.files...)...)
 		for _, want := range []string{fmt.Sprintf(`"requests": %d,`, test.requests), fmt.Sprintf(`"nobody": %d,`, test.max), `"users": 12,`, `"lost": 0,`} {

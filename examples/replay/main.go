@@ -163,13 +163,15 @@ func parse(args []string) (a arguments, err error) {
 	if err != nil {
 		return a, err
 	}
-	page, errPage := os.Stat(a.html)
 	for _, file := range a.files {
 		if strings.HasPrefix(file, "-") && len(a.files) > 1 {
 			return a, fmt.Errorf("%s stands among the files; write flags before them, and - alone", file)
 		}
-		if log, err := os.Stat(file); err == nil && errPage == nil && os.SameFile(log, page) {
-			return a, fmt.Errorf("%s is the log itself; choose another file for -html", a.html)
+	}
+	page, errPage := os.Stat(a.html)
+	for _, file := range append([]string{a.plans, a.against}, a.files...) {
+		if in, err := os.Stat(file); err == nil && errPage == nil && os.SameFile(in, page) {
+			return a, fmt.Errorf("%s is read too; choose another file for -html", a.html)
 		}
 	}
 	return a, nil

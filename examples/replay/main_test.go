@@ -145,6 +145,10 @@ func TestErrors(t *testing.T) {
 	if err := errors.Join(os.WriteFile(log, []byte(few), 0o600), os.Link(log, filepath.Join(dir, "linked"))); err != nil {
 		t.Fatal(err)
 	}
+	plansFile := filepath.Join(dir, "plans")
+	if err := os.WriteFile(plansFile, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := []struct {
 		name string
 		args []string
@@ -182,7 +186,9 @@ func TestErrors(t *testing.T) {
 		{"missing file", []string{filepath.Join(dir, "none")}, exitError, []string{"no such file", "give the path"}},
 		{"directory", []string{dir}, exitError, []string{"is a directory"}},
 		{"page in no directory", []string{"-html", filepath.Join(dir, "no", "page"), "-"}, exitError, []string{"choose another file for -html"}},
-		{"page over the log", []string{"-html", log, filepath.Join(dir, "linked")}, exitUsage, []string{"is the log itself", "another file for -html"}},
+		{"page over the log", []string{"-html", log, filepath.Join(dir, "linked")}, exitUsage, []string{"is read too", "another file for -html"}},
+		{"page over the plans", []string{"-html", log, "-plans", filepath.Join(dir, "linked"), "-"}, exitUsage, []string{"is read too", "another file for -html"}},
+		{"page over the other plans", []string{"-html", log, "-plans", plansFile, "-against", log, "-"}, exitUsage, []string{"is read too", "another file for -html"}},
 		{"wrong format", []string{"-format", "json", "-"}, exitError, []string{"none of the 7 lines is one", "Line 1 is `203.0.113.1 - ann", "-format"}},
 		{"no route matches", []string{"-route", "GET /none=x", "-"}, exitError, []string{"matches a route"}},
 		{"unknown unit", []string{"-unit", "h", "-"}, exitUsage, []string{`unit "h"`, "ns, us, ms or s"}},

@@ -93,6 +93,14 @@ func TestStartUp(t *testing.T) {
 			s := echov5.By(ok, echov5.Value("user"), echov5.Route)
 			echov5.Config{}.LimitAll(s, s)
 		}, "echolimit: LimitAll: subjects 0 and 1 are equal"},
+		{"Echo: one action by two functions", func() {
+			user := echolimit.Value("user")
+			echolimit.LimitAll(echolimit.By(ok, user, echolimit.Action("reply")), echolimit.By(ok, user, echolimit.Action("reply")))
+		}, "echolimit: LimitAll: subjects 0 and 1 are equal"},
+		{"Echo v5: one action by two functions", func() {
+			user := echov5.Value("user")
+			echov5.LimitAll(echov5.By(ok, user, echov5.Action("reply")), echov5.By(ok, user, echov5.Action("reply")))
+		}, "echolimit: LimitAll: subjects 0 and 1 are equal"},
 		{"net/http: OnlyFailures and Settle", func() { nethttp.Config{OnlyFailures: wrong, Settle: true}.Limit(ok, xUserID, action) }, "nethttp: Limit: OnlyFailures is set beside FinalCost or Settle"},
 		{"Gin: OnlyFailures and FinalCost", func() {
 			ginlimit.Config{OnlyFailures: func(*gin.Context, int) bool { return false }, FinalCost: func(*gin.Context, int) int { return 1 }}.Limit(ok, ginlimit.Value("user"), ginlimit.Route)

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -127,5 +128,82 @@ func TestReentry(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// afterwards are servers that serve a request again when its first pass has ended, and whose handler holds its
+// slot.
+var afterwards = map[string]func(*core.Limiter, func(release func())) http.Handler{
+	"nethttp": func(l *core.Limiter, held func(func())) http.Handler {
+		h := nethttp.Limit(l, keyfuncs.Everyone, keyfuncs.Action("x"))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { held(nethttp.Hold(r)) }))
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.ServeHTTP(w, r)
+			h.ServeHTTP(w, r)
+		})
+	},
+	"ginlimit": func(l *core.Limiter, held func(func())) http.Handler {
+		gin.SetMode(gin.ReleaseMode)
+		e := gin.New()
+		again := func(c *gin.Context) {
+			c.Next()
+			c.Request.URL.Path = "/new"
+			e.HandleContext(c)
+		}
+		limit := ginlimit.Limit(l, ginlimit.From(keyfuncs.Everyone), ginlimit.Action("x"))
+		handler := func(c *gin.Context) { held(ginlimit.Hold(c)) }
+		e.GET("/old", again, limit, handler)
+		e.GET("/new", limit, handler)
+		return e
+	},
+	"echolimit": func(l *core.Limiter, held func(func())) http.Handler {
+		e := echo.New()
+		again := func(next echo.HandlerFunc) echo.HandlerFunc {
+			return func(c echo.Context) error { return errors.Join(next(c), next(c)) }
+		}
+		handler := func(c echo.Context) error { held(echolimit.Hold(c)); return nil }
+		e.GET("/old", handler, again, echolimit.Limit(l, echolimit.From(keyfuncs.Everyone), echolimit.Action("x")))
+		return e
+	},
+	"echolimit/echov5": func(l *core.Limiter, held func(func())) http.Handler {
+		e := newEchoV5()
+		again := func(next echov5.HandlerFunc) echov5.HandlerFunc {
+			return func(c *echov5.Context) error { return errors.Join(next(c), next(c)) }
+		}
+		handler := func(c *echov5.Context) error { held(echolimit5.Hold(c)); return nil }
+		e.GET("/old", handler, again, echolimit5.Limit(l, echolimit5.From(keyfuncs.Everyone), echolimit5.Action("x")))
+		return e
+	},
+}
+
+// Gin and Echo leave in the request the slot of the first pass, which has ended. It is none of the second one.
+func TestServedAgainAfterwards(t *testing.T) {
+	for name, mount := range afterwards {
+		t.Run(name, func(t *testing.T) {
+			log := gatetest.Capture(t)
+			limiter := core.Must(core.New(memory(), core.InFlight(1)))
+			everyone, _ := keyfuncs.Everyone(nil)
+			free := func() int {
+				s, err := limiter.Status(t.Context(), everyone, "x")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s.Limits[0].Remaining
+			}
+			var releases []func()
+			h := mount(limiter, func(release func()) {
+				if releases = append(releases, release); len(releases) == 1 {
+					release()
+				}
+			})
+			if w := gatetest.Do(h, "GET", "/old"); w.Code != 200 || len(releases) != 2 || free() != 0 {
+				t.Errorf("%d after %d passes, %d slots are free", w.Code, len(releases), free())
+			}
+			if releases[1](); free() != 1 {
+				t.Error("the slot is not free after its release")
+			}
+			if got := log.Take(pkg(name)); got != nil {
+				t.Errorf("log: %q", got)
+			}
+		})
 	}
 }

@@ -35,7 +35,11 @@ type slot struct {
 
 // keepSlot begins to keep the slot of an attempt that is allowed.
 func (g *Gate[C]) keepSlot(ctx context.Context, a *attempt) *slot {
-	s := &slot{attempt: *a, ctx: context.WithoutCancel(ctx), failed: &g.unreleased, outer: slotIn(ctx), since: time.Now(), users: 1}
+	outer := slotIn(ctx)
+	for outer != nil && outer.ended() { // Gin and Echo leave it in a request that is served again
+		outer = outer.outer
+	}
+	s := &slot{attempt: *a, ctx: context.WithoutCancel(ctx), failed: &g.unreleased, outer: outer, since: time.Now(), users: 1}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.timer = time.AfterFunc(s.lease/3, s.renew)
@@ -93,6 +97,13 @@ func lose(slots []*slot) {
 			s.end()
 		}
 	}()
+}
+
+// ended reports whether the slot has no user any more.
+func (s *slot) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.users == 0
 }
 
 // use counts another user of the slot, unless it is released.

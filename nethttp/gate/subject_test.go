@@ -36,3 +36,19 @@ func TestAStoreThatDecidesAboutAnUnknownSubject(t *testing.T) {
 		}
 	}
 }
+
+// A key function may hold a lock when it meets a nil request, and panic: it is not called before there is a
+// request.
+func TestLimitAllCallsNoKeyFunction(t *testing.T) {
+	called := func(r *http.Request) (string, error) {
+		t.Error("it is called at start-up")
+		return "alice", nil
+	}
+	s := memory()
+	limiter := core.Must(core.New(s, core.FixedWindow(5, time.Minute)))
+	mine, other := nethttp.By(limiter, called, keyfuncs.Action("x")), nethttp.By(limiter, keyfuncs.Everyone, keyfuncs.Action("y"))
+	nethttp.LimitAll(mine, other)
+	nethttp.LimitAll(other, mine)
+	nethttp.LimitAll(nethttp.By(limiter, keyfuncs.Everyone, called), other)
+	nethttp.LimitAll(other, nethttp.By(limiter, keyfuncs.Everyone, called))
+}

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -59,6 +60,8 @@ type transport struct {
 	calls   *core.Limiter
 	account string
 
+	banning sync.Mutex
+
 	start  time.Time
 	logged atomic.Int64 // when a failed ban was logged, since start; 0 is never
 }
@@ -76,13 +79,22 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if pause := retryAfter(resp); pause >= time.Millisecond {
-		// Wait sits a ban out.
-		err := t.calls.Ban(context.WithoutCancel(r.Context()), t.account, host, min(pause, 24*time.Hour).Truncate(time.Millisecond))
-		if err != nil && t.due() {
+		if err := t.ban(context.WithoutCancel(r.Context()), host, min(pause, longest).Truncate(time.Millisecond)); err != nil && t.due() {
 			slog.Default().Error("roundtripper: a Retry-After cannot be kept; calls go on", "error", err)
 		}
 	}
 	return resp, nil
+}
+
+// ban bans the account from calls to the host, unless it is banned for longer already. Wait sits a ban out.
+func (t *transport) ban(ctx context.Context, host string, pause time.Duration) error {
+	t.banning.Lock()
+	defer t.banning.Unlock()
+	s, err := t.calls.Status(ctx, t.account, host)
+	if err != nil || s.Ban.RetryAfter >= pause {
+		return err
+	}
+	return t.calls.Ban(ctx, t.account, host, pause)
 }
 
 // due allows a log line once a minute.
@@ -91,14 +103,17 @@ func (t *transport) due() bool {
 	return (was == 0 || now-was > int64(time.Minute)) && t.logged.CompareAndSwap(was, now)
 }
 
+// longest is the longest wait that is heeded.
+const longest = 24 * time.Hour
+
 // retryAfter is how long the server wants no further call.
 func retryAfter(resp *http.Response) time.Duration {
 	if resp.StatusCode < 400 { // of a redirect it is about the new address
 		return 0
 	}
 	after := resp.Header.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(after, 10, 32); err == nil {
-		return time.Duration(seconds) * time.Second
+	if seconds, err := strconv.ParseUint(after, 10, 64); err == nil {
+		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(after); err == nil {
 		return time.Until(at)

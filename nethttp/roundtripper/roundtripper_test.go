@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +137,8 @@ func TestRetryAfter(t *testing.T) {
 		"a negative number":         {429, text("-7"), 0},
 		"zero":                      {429, text("0"), 0},
 		"a day's at most":           {429, text("4000000000"), 24 * time.Hour},
+		"and of a longer number":    {429, text("5000000000"), 24 * time.Hour},
+		"of the longest of 64 bits": {429, text("18446744073709551615"), 24 * time.Hour},
 		"a number that is too long": {429, text("40000000000000000000"), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,6 +163,48 @@ func TestRetryAfter(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slow answers after 100 ms, as next does.
+type slow struct {
+	*next
+	mu sync.Mutex
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(100 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next.RoundTrip(r)
+}
+
+// Of two calls under way each is told to wait: the longer time counts, whichever comes first.
+func TestTheLongerRetryAfterCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, after := range [][]string{{"60", "5"}, {"5", "60"}} {
+			n := &next{start: time.Now()}
+			n.busy = func() string {
+				if len(n.came) <= len(after) {
+					return after[len(n.came)-1]
+				}
+				return ""
+			}
+			c := client(&slow{next: n})
+			call := func() {
+				if _, err := c.Get("http://a.example/"); err != nil {
+					t.Error(err)
+				}
+			}
+			var calls sync.WaitGroup
+			calls.Go(call)
+			time.Sleep(time.Millisecond)
+			calls.Go(call)
+			calls.Wait()
+			if call(); n.came[2] < time.Minute {
+				t.Errorf("after %q the third call came at %s", after, n.came[2])
+			}
+		}
+	})
 }
 
 // A limiter with a policy keeps it.

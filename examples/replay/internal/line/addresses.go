@@ -96,7 +96,8 @@ func (a *addresses) look(b []byte) address {
 	return one
 }
 
-// parseAddress reads an address with or without a port, in brackets or not.
+// parseAddress reads an address with or without a port, in brackets or not. HAProxy writes IPv6 with a port and
+// without brackets: what is no address as it is may be one with a port.
 func parseAddress(b []byte) address {
 	if len(b) > 4 && bytes.EqualFold(b[:4], []byte("for=")) { // of the header Forwarded
 		b, _, _ = bytes.Cut(b[4:], []byte{';'})
@@ -111,10 +112,15 @@ func parseAddress(b []byte) address {
 	}
 	if err != nil {
 		withPort, err := netip.ParseAddrPort(string(b))
-		if err != nil {
-			return address{}
+		if addr = withPort.Addr(); err != nil {
+			i := bytes.LastIndexByte(b, ':')
+			if i < 0 || !isPort(b[i:]) {
+				return address{}
+			}
+			if addr, err = netip.ParseAddr(string(b[:i])); err != nil {
+				return address{}
+			}
 		}
-		addr = withPort.Addr()
 	}
 	addr = addr.Unmap().WithZone("")
 	own := addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsUnspecified()

@@ -57,12 +57,18 @@ func (p *combined) parse(line []byte, r *Request) Outcome {
 	if outcome != IsRequest {
 		return outcome
 	}
-	behind := line[end:]
-	quote := bytes.IndexByte(behind, '"')
+	quote := closingQuote(line[end:])
 	if quote < 0 {
 		return Unknown
 	}
-	between, behind := behind[:quote], behind[quote+1:]
+	quote += end
+	for o := IsRequest; o == IsRequest && quote-end >= dateLength; { // what is before the last time is a user's name
+		var first, behind int
+		if first, behind, o = p.date(line[end:quote], r); o == IsRequest {
+			open, end = end+first, end+behind
+		}
+	}
+	between, behind := line[end:quote], line[quote+1:]
 	tail, outcome := requestOf(behind, r)
 	if outcome != IsRequest {
 		return outcome
@@ -74,13 +80,16 @@ func (p *combined) parse(line []byte, r *Request) Outcome {
 	return IsRequest
 }
 
-// bracket finds the time, and where its brackets start and end.
-func (p *combined) bracket(line []byte, r *Request) (start, end int, o Outcome) {
+// dateLength is that of a date in brackets, with the space in front.
+const dateLength = len(" [10/Oct/2000:13:55:36 -0700]")
+
+// date finds a date after " [", since users may have spaces and brackets, and where its brackets start and end.
+func (p *combined) date(line []byte, r *Request) (start, end int, o Outcome) {
 	o = Unknown
-	for open := 0; ; { // a date after " [", since users may have spaces and brackets
+	for open := 0; ; {
 		i := bytes.Index(line[open:], []byte(" ["))
-		if i < 0 || open+i+29 > len(line) {
-			break
+		if i < 0 || open+i+dateLength > len(line) {
+			return 0, 0, o
 		}
 		if open += i + 2; line[open+2] == '/' && line[open+26] == ']' {
 			if text := line[open : open+26]; string(p.text[:]) != string(text) {
@@ -95,6 +104,13 @@ func (p *combined) bracket(line []byte, r *Request) (start, end int, o Outcome) 
 			r.Instant, r.End = p.last, p.last.At
 			return open - 1, open + 27, IsRequest
 		}
+	}
+}
+
+// bracket finds the time, and where its brackets start and end.
+func (p *combined) bracket(line []byte, r *Request) (start, end int, o Outcome) {
+	if start, end, o = p.date(line, r); o == IsRequest {
+		return start, end, o
 	}
 	// Any time in brackets.
 	for open := 0; ; {

@@ -20,12 +20,14 @@ func FuzzRead(f *testing.F) {
 		"#Fields: date time c-ip cs-method cs-uri-stem time-taken\n2026-03-02 09:00:03 1.2.3.4 GET / 12",
 		`12:access.log:at=info method=GET path="/\"" fwd=1.2.3.4 time="Mon Mar  2 09:00:03 2026"`,
 		`h2 2026-03-02T09:00:03Z lb 1.2.3.4:5 10.0.0.1:80 0 0 0 200 200 1 1 "GET https://h:443/ HTTP/2.0" "x" - -`,
+		`{"time":"1970-01-01 00:00:03","remote_addr":"1.2.3.4","request":"GET / HTTP/1.1","request_time":1.000}`,
+		`1.2.3.4 - - [1970-01-01 08:00:00] "GET / HTTP/1.1" 200 5`,
 		"Tue 2026-03-02 09:00:03 UTC h x[1]: web-1  | [pod/a/b] [ 1.5] x: [1700000000] \"GET / HTTP/1.1\"",
 	} {
 		f.Add(s)
 	}
 	var readers []*Reader
-	for _, o := range []Options{{}, {User: "field:x"}, {Format: `[$time_local] $remote_addr {$date} "$request" $rest`}} {
+	for _, o := range []Options{{}, {User: "field:x", Zone: time.FixedZone("", 8*3600)}, {Zone: time.FixedZone("", -8*3600), Format: `[$time_local] $remote_addr {$date} "$request" $rest`}} {
 		w, err := New(o)
 		if err != nil {
 			f.Fatal(err)
@@ -37,7 +39,7 @@ func FuzzRead(f *testing.F) {
 			w.Learn([]byte(log))
 			for text := range bytes.Lines([]byte(log)) {
 				var r Request
-				if w.Read(bytes.TrimSuffix(text, []byte{'\n'}), &r) == IsRequest && (len(r.Method) == 0 || len(r.Path) == 0 || r.At > r.End) {
+				if w.Read(bytes.TrimSuffix(text, []byte{'\n'}), &r) == IsRequest && (len(r.Method) == 0 || len(r.Path) == 0 || r.At > r.End || !r.ok() || r.End >= lastInstant) {
 					t.Fatalf("%q is the request %+v", text, r)
 				}
 			}

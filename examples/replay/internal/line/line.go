@@ -135,6 +135,7 @@ type Reader struct {
 	last    int      // the one that read the last line
 	parts   parts
 	inner   *Reader // of texts within JSON
+	bare    []byte  // a line without its colours
 
 	numbered bool // each line has its number in front
 }
@@ -236,11 +237,21 @@ func (w *Reader) Read(b []byte, r *Request) Outcome {
 	if o == IsRequest && r.zoneless {
 		shift := w.zone.offset(r.End) * second
 		r.At, r.End = r.At-shift, r.End-shift
+		if r.End < firstInstant || r.End >= lastInstant {
+			return NoTime
+		}
+		if !r.ok() {
+			r.At = r.End
+		}
 	}
 	return o
 }
 
 func (w *Reader) read(b []byte, r *Request, outer Instant) Outcome {
+	if bytes.IndexByte(b, '\x1b') >= 0 {
+		w.bare = uncoloured(w.bare[:0], b)
+		b = w.bare
+	}
 	for len(b) > 0 && (b[len(b)-1] == '\r' || b[len(b)-1] == ' ') {
 		b = b[:len(b)-1]
 	}

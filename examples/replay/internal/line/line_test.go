@@ -198,6 +198,23 @@ func TestCombinedFieldsHaveNumbers(t *testing.T) {
 	}
 }
 
+func TestLinesWithNumbers(t *testing.T) {
+	for sample, want := range map[string]bool{
+		"1:a\n2:b\n7:c\n": true, "     1\ta\n     2\tb\n": true,
+		"/var/log/access_log:3:2001:db8::1 a\n/var/log/access_log:4:2001:db8::1 b\n": true,
+		"a.log:3:a\na.log:4:b\nb.log:1:c\n":                                          true, "a.example:80:a\nb.example:80:b\na.example:80:c\n": false,
+		"2:a\n1:b\n": false, "a\nb\n": false, "": false,
+		"203.0.113.9:3 a\n": false, "203.0.113.9:3: a\n": false, "2001:1:1::1 a\n2001:2:2::1 b\n": false,
+		"[2001:1:1::1]:80 a\n": false, "face:1::1 a\nface:2::1 b\nface:3::1 c\n": false,
+		"2026-03-02T09:10:03Z a\n2026-03-02T09:11:03Z b\n2026-03-02T09:12:03Z c\n": false,
+		`{"n":1:"x"}`: false, "t=09:10:03 a\n": false, "[02/Mar/2026:09:10:03 +0000] a\n": false,
+	} {
+		if got := numbered([]byte(sample)); got != want {
+			t.Errorf("%q: %t, want %t", sample, got, want)
+		}
+	}
+}
+
 func jsonParser(f Fields, user string) *jsonLines {
 	return &jsonLines{root: tree(f, user, ""), values: values{byAddress: user == UserAddress, addresses: new(addresses)}}
 }

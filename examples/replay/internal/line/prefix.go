@@ -113,6 +113,18 @@ func syslog(b, whole []byte) (line []byte, p prefix) {
 	return withoutBOM(rest), p
 }
 
+// uncoloured appends a line to another one, without the colours that programs write for a terminal.
+func uncoloured(to, b []byte) []byte {
+	for {
+		text, rest, found := bytes.Cut(b, []byte("\x1b["))
+		if to = append(to, text...); !found {
+			return to
+		}
+		b = bytes.TrimLeft(rest, "0123456789;")
+		b = b[min(1, len(b)):]
+	}
+}
+
 func withoutBOM(b []byte) []byte { return bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) }
 
 // tagged drops "host nginx[12]: " or "nginx: ".
@@ -243,15 +255,21 @@ var levels = [][]byte{
 }
 
 // numbered reports whether each line of a sample has its number in front, as grep -n and cat -n write
-// it. The first part of an IPv6 address looks like one too, but does not grow from line to line.
+// it. The first part of an IPv6 address looks like one too, but does not grow from line to line. In another file
+// the numbers start again.
 func numbered(sample []byte) bool {
-	last, lines := -1, 0
+	last, lines, in := -1, 0, ""
+	files := make(map[string]bool)
 	for text := range bytes.Lines(sample) {
 		text = bytes.TrimRight(text, "\r\n")
 		if len(text) == 0 {
 			continue
 		}
-		_, n := number(text)
+		file, _, n := number(text)
+		if string(file) != in && !files[string(file)] {
+			in, last = string(file), -1
+			files[in] = true
+		}
 		if n <= last {
 			return false
 		}
@@ -263,9 +281,9 @@ func numbered(sample []byte) bool {
 
 // number is where the text behind a line's number starts, and the number, or -1. grep writes the name of the
 // file before it.
-func number(b []byte) (start, n int) {
-	if i := bytes.IndexByte(b, ':'); i > 0 && bytes.IndexByte(b[:i], '.') > 0 && bytes.IndexByte(b[:i], ' ') < 0 && leadingIPv4(b) == 0 {
-		start = i + 1
+func number(b []byte) (file []byte, start, n int) {
+	if i := bytes.IndexByte(b, ':'); i > 0 && isFile(b[:i]) && leadingIPv4(b) == 0 {
+		file, start = b[:i], i+1
 	}
 	for start < len(b) && b[start] == ' ' {
 		start++
@@ -276,13 +294,22 @@ func number(b []byte) (start, n int) {
 	}
 	n, err := strconv.Atoi(string(b[start:end]))
 	if err != nil || end == len(b) || b[end] != ':' && b[end] != '\t' && b[end] != '-' {
-		return 0, -1
+		return nil, 0, -1
 	}
-	return end + 1, n
+	return file, end + 1, n
+}
+
+// isFile reports whether b may be the name of a file, and neither a time nor the start of an address.
+func isFile(b []byte) bool {
+	if bytes.IndexByte(b, ' ') >= 0 {
+		return false
+	}
+	last := b[len(b)-1] | 0x20
+	return bytes.IndexByte(b, '.') > 0 || 'a' <= last && last <= 'z' && len(bytes.Trim(b, "0123456789abcdefABCDEF")) > 0
 }
 
 func unnumbered(b []byte) []byte {
-	if start, n := number(b); n >= 0 {
+	if _, start, n := number(b); n >= 0 {
 		return b[start:]
 	}
 	return b

@@ -129,8 +129,8 @@ func (s *Source) from(f *file, i int) (at int64, ok bool) {
 			end = len(f.held) - i
 		}
 		line := bytes.TrimRight(f.held[i:i+end], "\r\n")
-		if bytes.HasPrefix(line, fieldsLine) {
-			header = line
+		if bare := bytes.TrimPrefix(line, mark); bytes.HasPrefix(bare, fieldsLine) {
+			header = bare
 		}
 		if at, ok = s.at(header, line); ok {
 			return at, true
@@ -168,8 +168,8 @@ func (s *Source) until(f *file, limit int64) int {
 }
 
 var (
-	fieldsLine     = []byte("#Fields:")
-	nextFieldsLine = []byte("\n#Fields:")
+	fieldsLine = []byte("#Fields:")
+	mark       = []byte("\xef\xbb\xbf") // a byte order mark, which a line may have in front
 )
 
 // A file is one log.
@@ -196,11 +196,26 @@ func (f *file) block(text []byte) Block {
 	b := Block{Text: text, Name: f.name, Line: f.lines + f.long, Long: f.long, Header: f.header}
 	f.lines += f.long + int64(bytes.Count(text, []byte{'\n'}))
 	f.long = 0
-	if bytes.HasPrefix(text, fieldsLine) || bytes.Contains(text, nextFieldsLine) { // LastIndex alone is slow
-		line, _, _ := bytes.Cut(text[bytes.LastIndex(text, nextFieldsLine)+1:], []byte{'\n'})
-		f.header = bytes.Clone(bytes.TrimRight(line, "\r"))
+	if bytes.Contains(text, fieldsLine) { // LastIndex alone is slow
+		if line := lastHeader(text); line != nil {
+			f.header = bytes.Clone(line)
+		}
 	}
 	return b
+}
+
+// lastHeader is the last line #Fields: of a text.
+func lastHeader(text []byte) []byte {
+	for before := text; ; {
+		i := bytes.LastIndex(before, fieldsLine)
+		if i < 0 {
+			return nil
+		}
+		if before = bytes.TrimSuffix(before[:i], mark); len(before) == 0 || before[len(before)-1] == '\n' {
+			line, _, _ := bytes.Cut(text[i:], []byte{'\n'})
+			return bytes.TrimRight(line, "\r")
+		}
+	}
 }
 
 // next reads whole lines into buf, of BlockSize bytes. No lines are the end.

@@ -65,6 +65,26 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// A block knows the last line #Fields: before it, also one behind a byte order mark.
+func TestHeaders(t *testing.T) {
+	const bom = "\xef\xbb\xbf"
+	for text, want := range map[string]string{
+		"#Fields: a\n1\n":                                 "#Fields: a",
+		"#Fields: a\r\n1\n#Fields: b\r\n":                 "#Fields: b",
+		bom + "#Fields: a\n1\n":                           "#Fields: a",
+		bom + "#Fields: a\n" + bom + "#Fields: b\n":       "#Fields: b",
+		"#Fields: a\n/?#Fields: b\n1 " + bom + "#Fields:": "#Fields: a",
+		bom + "#Version: 1\n#Fields: a":                   "#Fields: a",
+		"1\n2\n":                                          "",
+	} {
+		f := new(file)
+		f.block([]byte(text))
+		if got := string(f.block(nil).Header); got != want {
+			t.Errorf("%q has the header %q, want %q", text, got, want)
+		}
+	}
+}
+
 // dribble gives a few bytes at a time.
 type dribble struct{ rest []byte }
 
