@@ -236,7 +236,7 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
 		if d.receipt.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
-			d.receipt.slots = newTakenSlots(o.terms.slotWaiters, o.terms.Limits)
+			d.receipt.slots = newTakenSlots(o.terms.slotWaiters)
 		}
 		readings = readings[n:]
 	}
