@@ -45,6 +45,7 @@ type Terms struct {
 type terms struct {
 	Terms
 	slotWaiters *slotWaiters // of a limiter with InFlight
+	of          *[]Limit     // if not nil, where the limits of the Readings are left: Divide has others
 }
 
 // With returns a charge with other terms, of which it makes a copy.
@@ -53,7 +54,7 @@ func (c Charge) With(t Terms) Charge {
 	if old := c.terms; old == nil {
 		made.Limits = slices.Clone(t.Limits)
 	} else {
-		made.slotWaiters = old.slotWaiters
+		made.slotWaiters, made.of = old.slotWaiters, old.of
 		if made.Limits = old.Limits; !slices.Equal(t.Limits, old.Limits) {
 			made.Limits = slices.Clone(t.Limits)
 		}
@@ -225,6 +226,9 @@ func (c *Charge) keeps() bool { return c.terms.Receipt || c.terms.Readings != ni
 func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 	if c.terms.Readings != nil {
 		*c.terms.Readings = readings
+	}
+	if c.terms.of != nil {
+		*c.terms.of = c.terms.Limits
 	}
 	if !c.terms.Receipt || !d.Allowed || c.terms.Mode == machine.ModePeek {
 		return
