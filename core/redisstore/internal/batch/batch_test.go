@@ -107,6 +107,28 @@ func (c *callers) answer(key string) error {
 	return e
 }
 
+// A sender that is given up while it waits for its turn has another one send what queues.
+func TestAGivenUpSenderIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := &server{let: make(chan struct{})}
+		close(s.let)
+		q := New(client(t, redis.Options{}), timeout, s.exchange)
+		c := &Call{Keys: []string{"queues"}, Weight: 1, since: time.Now(), done: make(chan struct{})}
+		l := q.lane(route{server: q.known("queues")})
+		l.queue(c)
+		l.sending, l.doubt, l.replacing = 1, mute, true
+		q.queueUp(l, 0, nil)
+		q.conclude(l, true, nil)
+		if b, wait := q.turn(l, 0); b != nil || wait > 0 {
+			t.Errorf("%v, %s", b, wait)
+		}
+		synctest.Wait()
+		if n, sending := q.Load(); n > 0 || sending > 0 {
+			t.Errorf("%d calls wait, %d goroutines send", n, sending)
+		}
+	})
+}
+
 // No more batches are under way than the client has connections, so more callers fill the batches.
 func TestNoMoreBatchesThanConnections(t *testing.T) {
 	for o, want := range map[[2]int]int{{1, 0}: 1, {5, 0}: 5, {1000, 0}: manyBatches, {1000, 7}: 7, {5, 7}: 5} {

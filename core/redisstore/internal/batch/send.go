@@ -143,6 +143,9 @@ func (q *Queue) turn(l *lane, generation int) (b *batch, wait time.Duration) {
 		return l.take(now, batchTime*q.timeout), 0
 	}
 	l.leave(generation)
+	if l.sends(l.generation) { // it was given up, and while it was ready no other one has started
+		q.start(l)
+	}
 	return nil, 0
 }
 
