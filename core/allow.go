@@ -132,11 +132,11 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 
 // allowNothing decides a cost of 0, which only a ban refuses.
 func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
-	d, readings, err := l.look(ctx, user, action)
+	d, limits, readings, err := l.look(ctx, user, action)
 	switch {
 	case err != nil || d.Allowed:
 	case d.Reason == ReasonBanned:
-		if ban := l.status(&d, readings).Ban; ban.Banned {
+		if ban := status(&d, limits, readings).Ban; ban.Banned {
 			d.RetryAfter = ban.RetryAfter
 		}
 	default:

@@ -49,6 +49,7 @@ type Terms struct {
 type terms struct {
 	Terms
 	slotWaiters *slotWaiters // of a limiter with InFlight
+	of          *[]Limit     // if not nil, where the limits of the Readings are left: Divide has others
 }
 
 // With returns a charge with other terms, of which it makes a copy.
@@ -57,7 +58,7 @@ func (c Charge) With(t Terms) Charge {
 	if old := c.terms; old == nil {
 		made.Limits = slices.Clone(t.Limits)
 	} else {
-		made.slotWaiters = old.slotWaiters
+		made.slotWaiters, made.of = old.slotWaiters, old.of
 		if made.Limits = old.Limits; !slices.Equal(t.Limits, old.Limits) {
 			made.Limits = slices.Clone(t.Limits)
 		}
@@ -233,6 +234,9 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 	if c.terms.Readings != nil {
 		*c.terms.Readings = readings
 	}
+	if c.terms.of != nil {
+		*c.terms.of = c.terms.Limits
+	}
 	if !c.terms.Receipt || !d.Allowed || c.terms.Mode == machine.ModePeek {
 		return
 	}
@@ -243,7 +247,7 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 			At: now, Readings: readings[:n:n], next: d.receipt,
 		}
 		if d.receipt.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
-			d.receipt.slots = newTakenSlots(o.terms.slotWaiters, o.terms.Limits)
+			d.receipt.slots = newTakenSlots(o.terms.slotWaiters)
 		}
 		readings = readings[n:]
 	}

@@ -228,6 +228,23 @@ func TestDivideSeveral(t *testing.T) {
 	}
 }
 
+// A Status has the numbers of this replica's share, as a decision has.
+func TestDivideTellsTheStatusOfTheShare(t *testing.T) {
+	lim := core.Must(core.New(core.Divide(memorystore.New(nil), 2), core.FixedWindow(10, time.Hour), core.Funnel(10, core.Every(time.Minute))))
+	if d, err := lim.AllowN(t.Context(), "u", "a", 5); err != nil || !d.Allowed {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	s, err := lim.Status(t.Context(), "u", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range s.Limits {
+		if x.Remaining != 0 || x.Used != 5 || x.RetryAfter == 0 || x.Limit.Quota() != 5 {
+			t.Errorf("%+v", x)
+		}
+	}
+}
+
 // A policy is as it was, a ban by hand and a surcharge are no cost above the share, a
 // shadow limit refuses nothing, and what was charged can be given back.
 func TestDivideLeavesOtherCallsAlone(t *testing.T) {

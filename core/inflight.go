@@ -79,25 +79,33 @@ type takenSlots struct {
 	later    bool          // guarded by turn: a release has failed, and is tried again
 	since    time.Duration // guarded by turn: no lease has begun later, since the process started
 
-	lease    time.Duration
-	outlived *time.Timer // warns at the end of the lease; nil: the slot is not watched
+	lease    time.Duration // the shortest; 0: not issued
+	outlived *time.Timer   // warns at the end of the lease; nil: the slot is not watched
 }
 
 // started is about when the process has. To read the time since then is faster than the time of day.
 var started = time.Now()
 
-func newTakenSlots(waiters *slotWaiters, limits []Limit) *takenSlots {
+func newTakenSlots(waiters *slotWaiters) *takenSlots {
 	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1), since: time.Since(started)}
 	s.turn <- struct{}{}
+	return s
+}
+
+// watch has the log tell if the lease ends. It begins when the store issues the receipt, once: a decision that a store
+// does not keep has taken no slot.
+func (s *takenSlots) watch(limits []Limit) {
+	if s == nil || s.lease > 0 {
+		return
+	}
+	s.lease = shortestLease(limits)
 	n := int64(1)
-	if waiters != nil { // it is nil if no limiter has made the charge
-		n = waiters.taken.Add(1)
+	if s.waiters != nil { // it is nil if no limiter has made the charge
+		n = s.waiters.taken.Add(1)
 	}
 	if n <= watchFirst || n%watchEvery == 0 {
-		s.lease = shortestLease(limits)
 		s.outlived = time.AfterFunc(s.lease, warnOutlived)
 	}
-	return s
 }
 
 // Of the slots of a limiter the first so many are watched, and then one in so many: each costs a timer.

@@ -526,6 +526,17 @@ func TestDividedSlotsAreReleased(t *testing.T) {
 	}
 }
 
+// An action within another knows the slots of that also if they are a replica's share.
+func TestAnActionWithinAnotherTakesNoDividedSlot(t *testing.T) {
+	ctx := t.Context()
+	l := core.Must(core.New(core.Divide(memorystore.New(nil), 2), core.InFlight(2)))
+	d, _ := l.Allow(ctx, "alice", "stream")
+	within, err := core.All(ctx, l.For("alice", "stream").Within(l, d))
+	if err != nil || !d.Allowed || !within.Allowed {
+		t.Errorf("%+v, then %+v, %v", d, within, err)
+	}
+}
+
 // Whoever asks, and however, a caller who leaves while the store decides gets the slot that was taken, and
 // can release it.
 func TestASlotIsNotLostIfTheCallerLeaves(t *testing.T) {

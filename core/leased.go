@@ -52,7 +52,7 @@ func (l Limit) Leased(d time.Duration) Limit {
 
 const minPrepay = time.Millisecond
 
-// mostPrepay is the longest time in advance, given the rule as it is declared.
+// mostPrepay is the longest time in advance, of a limit that tighten has not changed.
 func (l *Limit) mostPrepay() time.Duration { return l.Period() / 10 }
 
 // tighten makes the rule hold for units that are prepaid. A time in advance that is out of bounds is left out;
@@ -86,10 +86,10 @@ func (l *Limit) validatePrepay(bad badValue) error {
 		return bad("Leased(%s) leaves nothing of the capacity %d; give it a larger capacity", shortest(l.prepay), l.max)
 	case l.prepay%time.Microsecond != 0:
 		return bad("the lease %s is not in whole microseconds", l.prepay)
+	case l.rule.Prepay > 0: // tighten has compared it
+		return nil
 	case l.mostPrepay() < minPrepay:
 		return bad("Leased does not apply to so short a period: a lease is at least %s, and at most a tenth of the period, here %s", minPrepay, l.mostPrepay())
-	case l.rule.Prepay == 0:
-		return bad("the lease %s is not within %s to %s, a tenth of the period", l.prepay, minPrepay, l.mostPrepay())
 	}
-	return nil
+	return bad("the lease %s is not within %s to %s, a tenth of the period", l.prepay, minPrepay, l.mostPrepay())
 }

@@ -26,6 +26,7 @@ func TestLeasedIsStricter(t *testing.T) {
 		{core.TokenBucket(100, core.Per(7, time.Second)).Leased(1001 * time.Millisecond), "bucket:100:7/1s/1.001s", 92, 13142858 * time.Microsecond},
 		{core.Throttle(99, core.Per(10, time.Second)).Leased(time.Millisecond), "funnel:100:1/100ms/1ms", 99, 9900 * time.Millisecond},
 		{core.Funnel(100, core.Per(10, time.Second)).Leased(time.Second).Leased(time.Millisecond), "funnel:100:1/100ms/1ms", 99, 9900 * time.Millisecond},
+		{core.Funnel(10, core.Per(1, time.Millisecond)).Leased(time.Millisecond), "funnel:10:1/1ms/1ms", 9, 9 * time.Millisecond},
 	}
 	for _, test := range tests {
 		t.Run(test.limit.String(), func(t *testing.T) {

@@ -36,7 +36,7 @@ type Limit struct {
 	prepay   time.Duration
 	name     string
 
-	// These are derived from the above, but for the rule's Shadow and PerUser.
+	// These are derived from the above, but for the rule's Shadow, PerUser and Held.
 	identity string
 	rule     machine.Rule
 }
@@ -66,9 +66,9 @@ func (l Limit) derived() Limit {
 	if l.shape == nil {
 		return l
 	}
-	shadow, perUser := l.rule.Shadow, l.rule.PerUser
+	shadow, perUser, held := l.rule.Shadow, l.rule.PerUser, l.rule.Held
 	l.shape.compile(&l)
-	l.rule.Shadow, l.rule.PerUser = shadow, perUser
+	l.rule.Shadow, l.rule.PerUser, l.rule.Held = shadow, perUser, held
 	identity := l.kind.String() + l.shape.identity(&l)
 	l.tighten()
 	l.rule.Failures = l.mods&modFailures != 0

@@ -32,6 +32,7 @@ type Receipt struct {
 func (d *Decision) Issue(by Amender) {
 	for r := d.receipt; r != nil; r = r.next {
 		r.by = by
+		r.slots.watch(r.Limits)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
@@ -113,6 +114,33 @@ func TestASlotThatOutlivesItsLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A swapper decides each charge twice, as a store does whose compare-and-swap has failed.
+type swapper struct{ core.Store }
+
+func (s swapper) Unwrap() core.Store { return s.Store }
+
+func (s swapper) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	entries, now := make([]machine.Entry, len(c.Limits())), time.Now().UnixMicro()
+	c.Commit(entries, now, c.Check(entries, now))
+	return s.Store.Take(ctx, c)
+}
+
+// What a store has decided and not kept takes no slot.
+func TestASlotThatTheStoreHasNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logs(t)
+		core.ForgetWarning()
+		l := core.Must(core.New(swapper{memorystore.New(nil)}, core.InFlight(5)))
+		d, err := l.Allow(t.Context(), "alice", "stream")
+		if err != nil || !d.Allowed || l.Release(t.Context(), d) != nil {
+			t.Errorf("%+v, %v", d, err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		said(t, log, "slot-outlived", 0)
+	})
 }
 
 // A caller of Wait who has set no deadline, and whose turn is far away, is told of once for a limiter.

@@ -17,7 +17,7 @@ type Status struct {
 
 // LimitStatus is what is left of one limit.
 type LimitStatus struct {
-	Limit      Limit
+	Limit      Limit         // with [Divide] the replica's share
 	Remaining  int           // 0 to the limit's quota
 	RetryAfter time.Duration // until one action passes; 0 if it would now
 	ResetAfter time.Duration // until the full quota is available; see [Limit.Initial]
@@ -47,30 +47,31 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	if err := l.check(ctx, user, action, 1); err != nil {
 		return Status{}, err
 	}
-	d, readings, err := l.look(ctx, user, action)
+	d, limits, readings, err := l.look(ctx, user, action)
 	if err != nil {
 		return Status{}, err
 	}
-	return l.status(&d, readings), nil
+	return status(&d, limits, readings), nil
 }
 
-// look asks the store whether one action would pass, and for the readings of all limits.
-func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, readings []machine.Reading, err error) {
+// look asks the store whether one action would pass, and for the readings of all limits, as the store has them.
+func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, limits []Limit, readings []machine.Reading, err error) {
 	t := *l.terms[machine.ModePeek]
-	t.Readings = &readings
+	limits = l.limits
+	t.of, t.Readings = &limits, &readings
 	err = l.take(ctx, Charge{user, action, 1, &t}, &d)
-	return d, readings, err
+	return d, limits, readings, err
 }
 
 // status reads the status from the answer to look. A store that uses neither Charge.Commit nor Charge.Answer
 // takes one limit only, and leaves no readings.
-func (l *Limiter) status(d *Decision, readings []machine.Reading) (s Status) {
+func status(d *Decision, limits []Limit, readings []machine.Reading) (s Status) {
 	if readings == nil {
-		return Status{Limits: []LimitStatus{{Limit: l.limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}
+		return Status{Limits: []LimitStatus{{Limit: limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}
 	}
-	s.Limits = make([]LimitStatus, 0, len(l.limits))
+	s.Limits = make([]LimitStatus, 0, len(limits))
 	for i := range readings {
-		x, v := &l.limits[i], &readings[i]
+		x, v := &limits[i], &readings[i]
 		if x.rule.Ban != nil {
 			s.Ban = BanStatus{
 				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),

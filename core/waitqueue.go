@@ -4,6 +4,7 @@ package core
 
 import (
 	"container/list"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,7 +154,7 @@ func (q *waitQueue) callLate(t *ticket, units int64) {
 	turn := q.turn
 	if q.reserved {
 		first := q.tickets.Front().Value.(*ticket)
-		turn = turn.Add(micros(t.rule.Time(units - first.cost).Ceil()))
+		turn = turn.Add(micros(min(t.rule.Time(units-first.cost).Ceil(), math.MaxInt64/int64(time.Microsecond))))
 	}
 	if !q.turn.IsZero() && turn.Sub(t.begun) >= t.patience {
 		t.call(call{late: turn})

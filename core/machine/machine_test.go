@@ -271,10 +271,25 @@ func TestBytesThatAreNotAState(t *testing.T) {
 		{"an empty counter", &fixed, []byte{1, byte(FormCounter), 0, 0}},
 		{"an empty trail", &moving, []byte{1, byte(FormTrail)}},
 		{"a huge part", &funnel, []byte{1, byte(FormMeter), 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0}},
+		{"a part that is a whole", &funnel, []byte{1, byte(FormMeter), 2, 1, 0, 0}},
+		{"a refund's part that is a whole", &funnel, []byte{1, byte(FormMeter), 2, 0, 0, 0, 2, 2, 2, 1}},
 		{"an empty refund", &funnel, []byte{1, byte(FormMeter), 2, 0, 0, 0, 2}},
 	} {
 		if s, err := tt.rule.Unmarshal(tt.b); !errors.Is(err, ErrBinary) || s != (State{}) {
 			t.Errorf("%s: %+v, %v", tt.name, s, err)
+		}
+	}
+}
+
+// A foreign state may owe any time.
+func TestUsedHasNoOverflow(t *testing.T) {
+	for _, r := range []Rule{NewMeter(KindFunnel, 1000, 999_999_937, 1000), NewMeter(KindFunnel, 1000, 1_000_000_000, 1000), NewMeter(KindFunnel, 1, 1, 100*365*24*3600*second)} {
+		for _, owed := range []int64{1, 1 << 43, 1 << 52, 1 << 60} {
+			n, period := r.Rate()
+			most := float64(owed)*float64(n)/float64(period) + 1
+			if used := r.Used(&Reading{Rest: Span{Whole: owed}}); used < 1 || float64(used) > most || float64(used) < min(most-2, 1<<40) {
+				t.Errorf("%d per %d us, %d us: %d, want %g", n, period, owed, used, most)
+			}
 		}
 	}
 }

@@ -86,9 +86,9 @@ func (*meter) load(r *Rule, d *decoder) State {
 	forget := d.int()
 	m.Turns = d.instant()
 	if len(d.rest) > 0 {
-		m.Refunds = loadRefunds(d)
+		m.Refunds = loadRefunds(r, d)
 	}
-	d.bad = d.bad || (forget > 0) != (r.ForgetAfter > 0)
+	d.bad = d.bad || m.At.Part >= r.Parts || (forget > 0) != (r.ForgetAfter > 0)
 	return r.owing(m, forget, nil)
 }
 

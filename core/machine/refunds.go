@@ -98,10 +98,11 @@ func (f *refunds) merge() {
 	f.After = slices.Delete(f.After, nearest+1, nearest+2)
 }
 
-func loadRefunds(d *decoder) *refunds {
+func loadRefunds(r *Rule, d *decoder) *refunds {
 	f := &refunds{Until: d.int()}
 	for len(d.rest) > 0 {
-		f.After = append(f.After, refund{Number: d.int(), TAT: Span{d.instant(), int64(d.part())}})
+		x := refund{Number: d.int(), TAT: Span{d.instant(), int64(d.part())}}
+		f.After, d.bad = append(f.After, x), d.bad || x.TAT.Part >= r.Parts
 	}
 	d.bad = d.bad || len(f.After) == 0 || len(f.After) > maxRefunds
 	return f

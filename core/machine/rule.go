@@ -229,8 +229,12 @@ func (r *Rule) Remaining(v *Reading) int64 {
 
 // Used is how many units count at present, a part of one as a whole one. It may be more than Max.
 func (r *Rule) Used(v *Reading) int64 {
-	if r.Parts == 0 {
+	const most = 1 << 40 // only a state that is not of this package owes more
+	switch {
+	case r.Parts == 0:
 		return v.Count
+	case v.Rest.exceeds(r.Time(most)):
+		return most
 	}
 	used := r.units(v.Rest)
 	if v.Rest.exceeds(r.Time(used)) {

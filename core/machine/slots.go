@@ -36,7 +36,10 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 type slots struct{ plain }
 
 func (*slots) args(r *Rule, b []int64, cost, _ int64) []int64 {
-	return windowArgs(r, b, r.Takes(cost))
+	if cost <= r.Max { // a higher one never fits
+		cost = r.Takes(cost)
+	}
+	return windowArgs(r, b, cost)
 }
 
 func (*slots) load(r *Rule, d *decoder) State {

@@ -9,14 +9,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
 // settle is how long a file must not have changed before it is read.
 const settle = 500 * time.Millisecond
 
-// File returns a source for [Plans.Follow] that reads a file of at most 64 MiB. Each call makes a source of
-// its own.
+// File returns a source for [Plans.Follow] that reads a file of at most 64 MiB. Several Plans may follow it.
 //
 // A file is read when it has not changed for half a second, by its time of modification or by what earlier
 // looks have seen, and only if it does not change meanwhile. So a file that is being written is not taken,
@@ -28,7 +28,9 @@ func File(path string) func(context.Context) ([]byte, error) {
 }
 
 type file struct {
-	path     string
+	path string
+
+	mu       sync.Mutex  // guards the fields below
 	seen     os.FileInfo // by the last look
 	since    time.Time   // when it was first seen so
 	read     os.FileInfo // of document
@@ -37,24 +39,8 @@ type file struct {
 
 func (f *file) load(ctx context.Context) ([]byte, error) {
 	for {
-		info, err := os.Stat(f.path)
-		switch {
-		case err != nil:
-			return nil, err
-		case !info.Mode().IsRegular():
-			return nil, fmt.Errorf("%s is not a regular file", f.path)
-		case info.Size() > maxDocument:
-			return nil, fmt.Errorf("%s has %d bytes, and %d are the most", f.path, info.Size(), maxDocument)
-		case !unchanged(f.seen, info):
-			f.seen, f.since = info, time.Now()
-		}
-		if !unchanged(f.read, info) && max(time.Since(info.ModTime()), time.Since(f.since)) >= settle {
-			if err := f.take(info); err != nil {
-				return nil, err
-			}
-		}
-		if f.read != nil {
-			return f.document, nil
+		if document, found, err := f.look(); found || err != nil {
+			return document, err
 		}
 		select {
 		case <-ctx.Done():
@@ -62,6 +48,29 @@ func (f *file) load(ctx context.Context) ([]byte, error) {
 		case <-time.After(settle / 5):
 		}
 	}
+}
+
+// look returns what the file has, or what it had before it began to change. If that was never read, it has found nothing.
+func (f *file) look() (document []byte, found bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	info, err := os.Stat(f.path)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !info.Mode().IsRegular():
+		return nil, false, fmt.Errorf("%s is not a regular file", f.path)
+	case info.Size() > maxDocument:
+		return nil, false, fmt.Errorf("%s has %d bytes, and %d are the most", f.path, info.Size(), maxDocument)
+	case !unchanged(f.seen, info):
+		f.seen, f.since = info, time.Now()
+	}
+	if !unchanged(f.read, info) && max(time.Since(info.ModTime()), time.Since(f.since)) >= settle {
+		if err := f.take(info); err != nil {
+			return nil, false, err
+		}
+	}
+	return f.document, f.read != nil, nil
 }
 
 // unchanged reports whether a file is as it was. A file that was renamed to the path is another one.

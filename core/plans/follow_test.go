@@ -410,6 +410,24 @@ func TestAFileThatChangesAllTheTime(t *testing.T) {
 	})
 }
 
+func TestSeveralPlansFollowOneFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plans.json")
+		write(t, path, sliding(2))
+		file := plans.File(path)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				p := newPlans(t, sliding(1))
+				if err := p.Follow(file); err != nil || quota(t, p) != 2 {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
 // A source that panics has failed. It ends no process.
 func TestASourcePanics(t *testing.T) {
 	logged(t)

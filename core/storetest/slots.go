@@ -268,6 +268,14 @@ var slotRules = []promise{
 		within(pass(1, 0, 10*sec))
 	}},
 
+	{"what costs more than all slots never passes, even within an action whose lease has ended", func(s *script) {
+		a := s.of(core.InFlight(2).Lease(10 * sec))
+		first := a.taken(2)
+		s.at(20 * sec)
+		got, err := core.All(s.Context(), a.l.For("alice", "reply").Cost(3).Within(a.l, first))
+		a.check("Within", got, err, stop(2, 2, core.Never, 0))
+	}},
+
 	{"Reset frees all slots, and a Release afterwards none of another action", func(s *script) {
 		a := s.of(core.InFlight(1).Lease(time.Hour))
 		first := a.taken(1)
