@@ -191,11 +191,8 @@ func inProcess(ctx context.Context, s settings) ([]table, error) {
 	var lines [][]string
 	results := [][]string{{tailcut + " ÷ the fastest peer"}, {"target"}, {"met"}}
 	var allocs [][]float64
-	for _, keys := range []int{1, min(someKeys, s.million), s.million} {
-		target := 1.0
-		if keys == 1 {
-			target = 1.5
-		}
+	for i, keys := range []int{1, min(someKeys, s.million), s.million} {
+		target := [...]float64{1.6, 1.3, 1}[i]
 		all, err := s.decideOn(ctx, keys)
 		if err != nil {
 			return nil, err
