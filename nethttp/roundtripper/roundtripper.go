@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,8 +59,6 @@ type transport struct {
 	calls   *core.Limiter
 	account string
 
-	banning sync.Mutex
-
 	start  time.Time
 	logged atomic.Int64 // when a failed ban was logged, since start; 0 is never
 }
@@ -86,10 +83,9 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ban bans the account from calls to the host, unless it is banned for longer already. Wait sits a ban out.
+// ban bans the account from calls to the host, unless it is banned for longer already. Wait sits a ban out. Of two
+// calls at the same instant the shorter time may count: the next call is then told again.
 func (t *transport) ban(ctx context.Context, host string, pause time.Duration) error {
-	t.banning.Lock()
-	defer t.banning.Unlock()
 	s, err := t.calls.Status(ctx, t.account, host)
 	if err != nil || s.Ban.RetryAfter >= pause {
 		return err
