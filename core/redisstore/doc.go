@@ -85,6 +85,8 @@
 // server of a Cluster or Ring fails, core.Fallback, core.FailOpen and core.Shadow stop asking only that one. A
 // Cluster needs cluster-require-full-coverage no, or all its users wait.
 //
+// Use TLS across a network that you do not trust.
+//
 // # Keys
 //
 // A key is tailcut:{user}:action:limit. Examples are
