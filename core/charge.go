@@ -123,10 +123,11 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	passes = true
 	for o := c; o != nil; o = o.Next() {
 		limits, ask := o.terms.Limits, &o.terms.Ask
-		for i := range limits {
-			r, e := &limits[i].rule, &entries[i]
+		own := entries[:len(limits)]
+		for i := range own {
+			r, e := &limits[i].rule, &own[i]
 			r.Check(e, now, o.Cost, ask)
-			passes = (e.Fits || r.Shadow) && passes
+			passes = passes && (e.Fits || r.Shadow)
 		}
 		entries = entries[len(limits):]
 	}
@@ -162,31 +163,44 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 // commit is Commit for the entries of one subject.
 func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
 	limits, ask := c.terms.Limits, &c.terms.Ask
-	var short, limited, banned bool // short: a shadow limit has no room
-	for i := range limits {
-		switch r := &limits[i].rule; {
-		case entries[i].Fits:
-		case r.Shadow:
-			short = true
-		case r.Ban != nil:
-			banned = true
-		default: // a refusal by InFlight alone counts towards no ban
-			limited = limited || !r.TakesSlots()
-		}
-	}
-	for i := range limits {
+	for i := range entries {
 		r, e := &limits[i].rule, &entries[i]
 		switch {
 		case ask.Mode == machine.ModePeek:
 			e.Dirty = false
 			r.Read(e, now, c.Cost)
-		case passes && !(short && r.Shadow):
+		case passes && !(r.Shadow && c.short(entries)):
 			r.Charge(e, now, c.Cost, ask)
 		default: // what passes may still be refused by a shadow limit
-			r.Refuse(e, now, c.Cost, !banned && (limited || r.Ban == nil), ask.Mode == machine.ModePatient && !passes)
+			r.Refuse(e, now, c.Cost, c.records(r, entries), ask.Mode == machine.ModePatient && !passes)
 		}
-		d.add(&limits[i], i, c.Cost, &e.Reading)
+		d.add(r, i, c.Cost, &e.Reading)
 	}
+}
+
+// short reports whether a shadow limit has no room.
+func (c *Charge) short(entries []machine.Entry) bool {
+	for i := range entries {
+		if c.terms.Limits[i].rule.Shadow && !entries[i].Fits {
+			return true
+		}
+	}
+	return false
+}
+
+// records reports whether a rule may record that the charge is refused. None does while a ban lasts. A ban policy
+// does not if only shadow limits and InFlight have no room.
+func (c *Charge) records(r *machine.Rule, entries []machine.Entry) bool {
+	record := r.Ban == nil
+	for i := range entries {
+		if o := &c.terms.Limits[i].rule; !entries[i].Fits {
+			if o.Ban != nil {
+				return false
+			}
+			record = record || !o.Shadow && !o.TakesSlots()
+		}
+	}
+	return record
 }
 
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
@@ -197,7 +211,7 @@ func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
 		one := d.begin(i)
 		limits := o.terms.Limits
 		for j := range limits {
-			one.add(&limits[j], j, o.Cost, &rest[j])
+			one.add(&limits[j].rule, j, o.Cost, &rest[j])
 		}
 		if i > 0 {
 			d.join(one)
@@ -294,21 +308,21 @@ func (o claim) binds(d claim) bool {
 
 // add adds the reading of the i-th limit to the decision about a cost: the enforced ones come first, then the
 // shadow ones, then the ban policy's.
-func (d *Decision) add(l *Limit, i int, cost int64, v *machine.Reading) {
-	if l.rule.Ban != nil || l.rule.Shadow {
-		d.addOther(l, i, v)
+func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
+	if r.Ban != nil || r.Shadow {
+		d.addOther(r, i, v)
 		return
 	}
-	limit := claim{notRefused, int(l.rule.Remaining(v)), l.retryAfter(v, cost), micros(v.Rest.Ceil())}
+	limit := claim{notRefused, int(r.Remaining(v)), retryAfter(r, cost, v), micros(v.Rest.Ceil())}
 	switch {
 	case v.Fits:
-	case l.rule.TakesSlots() && cost <= l.rule.Max:
+	case r.TakesSlots() && cost <= r.Max:
 		limit.refusal = refusedInFlight
 	default:
 		limit.refusal = refused
 	}
 	if i == 0 || limit.binds(d.claim()) {
-		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, l.Quota(), limit.retryAfter, limit.resetAfter
+		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, int(r.Max), limit.retryAfter, limit.resetAfter
 		d.Allowed, d.Reason = v.Fits, reasons[limit.refusal]
 	}
 	if i == 0 || limit.remaining < d.Remaining {
@@ -319,9 +333,9 @@ func (d *Decision) add(l *Limit, i int, cost int64, v *machine.Reading) {
 var reasons = [...]Reason{notRefused: "", refusedInFlight: ReasonInFlight, refused: ReasonLimited}
 
 // addOther adds the reading of a limit that is not enforced.
-func (d *Decision) addOther(l *Limit, i int, v *machine.Reading) {
+func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {
 	switch {
-	case l.rule.Ban != nil:
+	case r.Ban != nil:
 		d.BanLevel = int(v.Level)
 		d.Allowed = d.Allowed && v.Fits
 		if v.Wait > 0 && !d.Allowed {
@@ -331,17 +345,17 @@ func (d *Decision) addOther(l *Limit, i int, v *machine.Reading) {
 		}
 	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
 		d.Reason, d.Shadow = ReasonShadowed, i
-	case d.Allowed && d.Reason == "" && int(l.rule.Remaining(v)) <= l.Quota()/5:
+	case d.Allowed && d.Reason == "" && int(r.Remaining(v)) <= int(r.Max)/5:
 		d.Reason, d.Shadow = ReasonNear, i
 	}
 }
 
 // retryAfter is the wait until a cost fits.
-func (l *Limit) retryAfter(v *machine.Reading, cost int64) time.Duration {
+func retryAfter(r *machine.Rule, cost int64, v *machine.Reading) time.Duration {
 	switch {
 	case v.Fits:
 		return 0
-	case cost > l.rule.Max:
+	case cost > r.Max:
 		return Never
 	}
 	return micros(v.Wait)

@@ -80,7 +80,7 @@ func status(d *Decision, limits []Limit, readings []machine.Reading) (s Status) 
 			continue
 		}
 		s.Limits = append(s.Limits, LimitStatus{
-			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: x.retryAfter(v, 1), ResetAfter: micros(v.Rest.Ceil()), EndsAfter: micros(v.Ends),
+			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: retryAfter(&x.rule, 1, v), ResetAfter: micros(v.Rest.Ceil()), EndsAfter: micros(v.Ends),
 		})
 	}
 	return s
