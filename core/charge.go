@@ -120,16 +120,15 @@ func (c *Charge) takesSlots() bool {
 // Check brings the entries, one for each limit and in their order, to the instant now, in microseconds
 // on the store's clock. It reports whether the charge passes: whether all enforced limits have room.
 func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
+	limits, ask := c.terms.Limits, &c.terms.Ask
 	passes = true
-	for o := c; o != nil; o = o.Next() {
-		limits, ask := o.terms.Limits, &o.terms.Ask
-		own := entries[:len(limits)]
-		for i := range own {
-			r, e := &limits[i].rule, &own[i]
-			r.Check(e, now, o.Cost, ask)
-			passes = passes && (e.Fits || r.Shadow)
-		}
-		entries = entries[len(limits):]
+	for i := range limits {
+		r, e := &limits[i].rule, &entries[i]
+		r.Check(e, now, c.Cost, ask)
+		passes = passes && (e.Fits || r.Shadow)
+	}
+	if next := c.terms.Next; next != nil {
+		passes = next.Check(entries[len(limits):], now) && passes
 	}
 	return passes
 }
@@ -141,17 +140,9 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 //
 // A ban policy counts a refusal by the limits of its own subject only.
 func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision) {
-	rest := entries
-	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		n, one := len(o.terms.Limits), d.begin(i)
-		o.commit(one, rest[:n], now, passes)
-		if i > 0 {
-			d.join(one)
-		}
-		rest = rest[n:]
-	}
+	c.commit(&d, entries, now, passes)
 	if c.keeps() {
-		readings := make([]machine.Reading, len(entries)-len(rest))
+		readings := make([]machine.Reading, len(entries))
 		for i := range readings {
 			readings[i] = entries[i].Reading
 		}
@@ -160,10 +151,11 @@ func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Deci
 	return d
 }
 
-// commit is Commit for the entries of one subject.
+// commit is Commit without a receipt.
 func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes bool) {
+	d.Allowed, d.Source = true, SourceStore
 	limits, ask := c.terms.Limits, &c.terms.Ask
-	for i := range entries {
+	for i := range limits {
 		r, e := &limits[i].rule, &entries[i]
 		switch {
 		case ask.Mode == machine.ModePeek:
@@ -176,11 +168,17 @@ func (c *Charge) commit(d *Decision, entries []machine.Entry, now int64, passes 
 		}
 		d.add(r, i, c.Cost, &e.Reading)
 	}
+	if next := c.terms.Next; next != nil {
+		var one Decision
+		next.commit(&one, entries[len(limits):], now, passes)
+		one.Subject++ // of those from c on
+		d.join(&one)
+	}
 }
 
 // short reports whether a shadow limit has no room.
 func (c *Charge) short(entries []machine.Entry) bool {
-	for i := range entries {
+	for i := range c.terms.Limits {
 		if c.terms.Limits[i].rule.Shadow && !entries[i].Fits {
 			return true
 		}
@@ -192,7 +190,7 @@ func (c *Charge) short(entries []machine.Entry) bool {
 // does not if only shadow limits and InFlight have no room.
 func (c *Charge) records(r *machine.Rule, entries []machine.Entry) bool {
 	record := r.Ban == nil
-	for i := range entries {
+	for i := range c.terms.Limits {
 		if o := &c.terms.Limits[i].rule; !entries[i].Fits {
 			if o.Ban != nil {
 				return false
@@ -206,31 +204,26 @@ func (c *Charge) records(r *machine.Rule, entries []machine.Entry) bool {
 // Answer turns the readings of the charge's limits, in their order, into the decision. now
 // is the instant of the decision. Only a charge with Receipt needs it.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision) {
-	rest := readings
-	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		one := d.begin(i)
-		limits := o.terms.Limits
-		for j := range limits {
-			one.add(&limits[j].rule, j, o.Cost, &rest[j])
-		}
-		if i > 0 {
-			d.join(one)
-		}
-		rest = rest[len(limits):]
-	}
+	c.answer(&d, readings)
 	if c.keeps() {
 		d.conclude(c, slices.Clone(readings), now) // a store may change its own
 	}
 	return d
 }
 
-// begin begins the decision about the i-th subject: in d, or if it is not the first in another one.
-func (d *Decision) begin(i int) *Decision {
-	if i > 0 {
-		d = new(Decision)
+// answer is Answer without a receipt.
+func (c *Charge) answer(d *Decision, readings []machine.Reading) {
+	d.Allowed, d.Source = true, SourceStore
+	limits := c.terms.Limits
+	for i := range limits {
+		d.add(&limits[i].rule, i, c.Cost, &readings[i])
 	}
-	d.Allowed, d.Source, d.Subject = true, SourceStore, i
-	return d
+	if next := c.terms.Next; next != nil {
+		var one Decision
+		next.answer(&one, readings[len(limits):])
+		one.Subject++
+		d.join(&one)
+	}
 }
 
 // join makes d the decision about one more subject, if that binds.

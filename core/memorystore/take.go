@@ -22,15 +22,25 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		limits += len(o.Limits())
 		subjects++
 	}
-	var refs [onStack]ref
-	var entries [onStack]machine.Entry
-	var users [1]int
 	var tx transaction
-	tx.refs, tx.entries, tx.users = sized(refs[:], limits), sized(entries[:], limits), sized(users[:], subjects)
-	at := 0
+	var user [1]int
+	if tx.users = user[:]; subjects > 1 {
+		tx.users = make([]int, subjects)
+	}
+	switch {
+	case limits == 1:
+		var refs [1]ref
+		var entries [1]machine.Entry
+		tx.refs, tx.entries = refs[:], entries[:]
+	case limits <= onStack:
+		var refs [onStack]ref
+		var entries [onStack]machine.Entry
+		tx.refs, tx.entries = refs[:limits], entries[:limits]
+	default:
+		tx.refs, tx.entries = make([]ref, limits), make([]machine.Entry, limits)
+	}
 	for i, o := 0, &c; o != nil; i, o = i+1, o.Next() {
-		tx.users[i] = s.add(tx.refs[at:], i, o.User, o.Action, o.Limits())
-		at += len(o.Limits())
+		s.add(&tx, i, o.User, o.Action, o.Limits())
 	}
 	s.begin(&tx)
 	defer s.end(&tx)
@@ -70,6 +80,7 @@ type transaction struct {
 	fresh    bool            // the store lacks a state of the charge
 	refs     []ref           // one for each limit
 	entries  []machine.Entry // those of the refs
+	added    int             // how many refs are filled in
 	users    []int           // which shards the users have
 	reserved int64           // keys that are counted in Store.used, and not yet inserted
 	evicted  *evicted        // nil: nothing
@@ -95,25 +106,17 @@ type ref struct {
 	reserved bool  // a place is reserved for the key
 }
 
-// sized is n elements: the first ones of those on the stack, or if they are too few new ones.
-func sized[T any](stack []T, n int) []T {
-	if n <= len(stack) {
-		return stack[:n]
-	}
-	return make([]T, n)
-}
-
-// add fills in the refs of one subject, and returns which shard it has.
-func (s *Store) add(refs []ref, subject int, user, action string, limits []core.Limit) (shard int) {
+// add fills in the refs of one more subject.
+func (s *Store) add(tx *transaction, subject int, user, action string, limits []core.Limit) {
 	u, a := s.hash(user), s.hash(action)
-	shard = s.index(u)
+	shard := s.index(u)
 	in := &s.shards[shard].keys
 	for i := range limits {
-		r := &refs[i]
+		r := &tx.refs[tx.added+i]
 		r.rule, r.in, r.subject = limits[i].Rule(), in, int32(subject)
 		r.key = key(u, a, r.rule)
 	}
-	return shard
+	tx.users[subject], tx.added = shard, tx.added+len(limits)
 }
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
@@ -214,7 +217,7 @@ func (s *Store) end(tx *transaction) {
 // edit has do change what the store keeps of the limits of a user and an action.
 func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *transaction)) {
 	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), users: make([]int, 1)}
-	tx.users[0] = s.add(tx.refs, 0, user, action, limits)
+	s.add(tx, 0, user, action, limits)
 	s.begin(tx)
 	defer s.end(tx)
 	do(tx)
