@@ -329,7 +329,7 @@ var reasons = [...]Reason{notRefused: "", refusedInFlight: ReasonInFlight, refus
 func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {
 	switch {
 	case r.Ban != nil:
-		d.BanLevel = int(v.Level)
+		d.BanLevel = int(v.Detail)
 		d.Allowed = d.Allowed && v.Fits
 		if v.Wait > 0 && !d.Allowed {
 			d.Reason, d.Remaining, d.Shadow = ReasonBanned, 0, 0

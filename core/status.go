@@ -75,13 +75,17 @@ func status(d *Decision, limits []Limit, readings []machine.Reading) (s Status) 
 		if x.rule.Ban != nil {
 			s.Ban = BanStatus{
 				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),
-				Refusals: int(v.Count), Level: int(v.Level),
+				Refusals: int(v.Count), Level: int(v.Detail),
 			}
 			continue
 		}
-		s.Limits = append(s.Limits, LimitStatus{
-			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: retryAfter(&x.rule, 1, v), ResetAfter: micros(v.Rest.Ceil()), EndsAfter: micros(v.Ends),
-		})
+		one := LimitStatus{
+			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: retryAfter(&x.rule, 1, v), ResetAfter: micros(v.Rest.Ceil()),
+		}
+		if x.rule.Calendar != nil {
+			one.EndsAfter = micros(v.Detail)
+		}
+		s.Limits = append(s.Limits, one)
 	}
 	return s
 }

@@ -112,14 +112,14 @@ func (r *BanRule) prune(s State, now int64) *banRecord {
 	return b
 }
 
-func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (count int64, rest Span, wait int64, more rare) {
+func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (count int64, rest Span, wait, detail int64) {
 	b := s.bans(now)
 	if b == nil {
 		return
 	}
 	now += b.behind(now)
 	live := banRecord{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
-	count, more.Level = int64(len(live.Refusals)), int32(live.Level)
+	count, detail = int64(len(live.Refusals)), int64(live.Level)
 	rest.Whole, wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
 	return
 }
@@ -133,7 +133,7 @@ func (*bans) save(_ *Rule, s State, b []byte) []byte {
 }
 
 func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
-	v.Count, v.Rest.Whole, v.Wait, v.Level = n[0]>>1, n[1], n[2], int32(n[3])
+	v.Count, v.Rest.Whole, v.Wait, v.Detail = n[0]>>1, n[1], n[2], n[3]
 	return v, n[4:]
 }
 

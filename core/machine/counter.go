@@ -96,7 +96,7 @@ func (*counter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool
 	return s, record
 }
 
-func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (count int64, rest Span, wait int64, more rare) {
+func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (count int64, rest Span, wait, detail int64) {
 	if count = s.count(now); s.Expires > now {
 		rest.Whole = s.Expires - r.linger() - now
 	}
@@ -104,10 +104,10 @@ func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (count int64, re
 		wait = rest.Whole
 	}
 	if r.Calendar != nil {
-		more.Ends = rest.Whole
+		detail = rest.Whole
 		if count == 0 {
 			_, end := r.Calendar.Period(now)
-			more.Ends = end - now
+			detail = end - now
 		}
 	}
 	return
@@ -146,7 +146,7 @@ func (*counter) reply(r *Rule, n []int64, _ int64, _ bool) (v Reading, rest []in
 		v.Rest.Whole, v.Wait = n[1], n[1]
 	}
 	if r.Calendar != nil {
-		v.Ends = n[1]
+		v.Detail = n[1]
 	}
 	return v, n[2:]
 }

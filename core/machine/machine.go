@@ -23,7 +23,7 @@ type machine interface {
 	refuse(r *Rule, s State, now, cost int64, record bool) (refused State, changed bool)
 
 	// read returns the reading of a checked state, without Fits. It does so in parts, which fit into registers.
-	read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare)
+	read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64)
 
 	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
 	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)

@@ -187,13 +187,13 @@ func (*meter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) 
 	return r.owing(debt{At: Span{now + r.Start.Whole, r.Start.Part}}, now+r.ForgetAfter, nil), true
 }
 
-func (*meter) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare) {
+func (*meter) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64) {
 	d := r.debt(s, now)
 	if fits {
 		cost = 1
 	}
 	left := d.left(now)
-	return 0, left, r.Delay(left, cost), rare{Mark: d.Refunds.last()}
+	return 0, left, r.Delay(left, cost), d.Refunds.last()
 }
 
 // amend takes the units' time from the debt. It takes at most what is left of the debt
@@ -203,7 +203,7 @@ func (*meter) read(r *Rule, s State, now, cost int64, fits bool) (count int64, r
 func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
 	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
-	left := d.Refunds.limit(after, t.Reading.Mark)
+	left := d.Refunds.limit(after, t.Reading.Detail)
 	if left.exceeds(d.At) { // the debt was cut when the clock stepped back
 		left = d.At
 	}
@@ -220,7 +220,7 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 		give = left
 	}
 	d.At = d.At.sub(give, r.Parts)
-	d.Refunds = d.Refunds.add(given{give, before, d.At, t.Reading.Mark}, r.Parts, now)
+	d.Refunds = d.Refunds.add(given{give, before, d.At, t.Reading.Detail}, r.Parts, now)
 	m, _ := s.More.(*debt)
 	return r.owing(d, s.Expires, m), true
 }
@@ -239,7 +239,7 @@ func (*meter) reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, 
 		v.Rest.Part, n = n[0], n[1:]
 	}
 	if amendable {
-		v.Mark, n = n[0], n[1:]
+		v.Detail, n = n[0], n[1:]
 	}
 	v.Wait = r.Delay(v.Rest, cost)
 	return v, n
@@ -248,7 +248,7 @@ func (*meter) reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, 
 func (*meter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	give := r.Time(a.Units)
 	return append(b, give.Whole, give.Part, r.Parts, t.At+t.Reading.Rest.Whole, t.Reading.Rest.Part,
-		r.Burst.Whole, r.Burst.Part, t.Reading.Mark)
+		r.Burst.Whole, r.Burst.Part, t.Reading.Detail)
 }
 
 // Delay is how long, in microseconds, a cost waits until it fits into a meter of which so much is

@@ -163,7 +163,7 @@ func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 		s, changed = r.machine.charge(r, s, unix, cost, a)
 		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.More}, e.Dirty || changed
 	}
-	e.Count, e.Rest, e.Wait, e.rare = r.machine.read(r, s, unix, cost, e.Fits)
+	e.Count, e.Rest, e.Wait, e.Detail = r.machine.read(r, s, unix, cost, e.Fits)
 }
 
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
@@ -198,22 +198,14 @@ type Reading struct {
 	// A ban: until it ends.
 	Wait int64
 
-	rare
-}
-
-// rare has the numbers of few readings.
-type rare struct {
-	Level int32 // a ban: bans in a row
-	Ends  int64 // a calendar window: until the period ends, even if nothing counts
-
-	// Mark is what an amendment needs. Of a meter it is the number of the last refund. Of slots it is the first
-	// one's ID.
-	Mark int64
+	// Detail is a number of one kind only. A ban: bans in a row. A calendar window: until the period ends, even if
+	// nothing counts. A meter: the number of the last refund. Slots: the ID of the charge's first one, if charged.
+	Detail int64
 }
 
 // Read fills in the Reading of an entry that is neither charged nor refused: after Check, or after Amend.
 func (r *Rule) Read(e *Entry, now, cost int64) {
-	e.Count, e.Rest, e.Wait, e.rare = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
+	e.Count, e.Rest, e.Wait, e.Detail = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
 }
 
 // Remaining is how many units fit right now.

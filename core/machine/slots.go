@@ -145,14 +145,14 @@ func (q slotList) shift(now int64) (moved bool) {
 }
 
 // read takes the last slots for those of the charge.
-func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare) {
+func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64) {
 	q := s.slots(now)
 	behind := q.behind(now)
 	if count = int64(len(q.live(now + behind - r.Period))); count == 0 {
 		return
 	}
 	if first := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= first && first < len(q) {
-		more.Mark = q[first].ID
+		detail = q[first].ID
 	}
 	if fits {
 		cost = 1
@@ -168,7 +168,7 @@ func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, r
 // so that it finds them also after the clock stepped back.
 func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
 	q, _ := s.More.(*slotList)
-	first := t.Reading.Mark
+	first := t.Reading.Detail
 	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
 	if !slices.ContainsFunc(q.live(now+q.behind(now)-r.Period), ofCharge) {
 		return s, false
@@ -193,7 +193,7 @@ func (*slots) save(_ *Rule, s State, b []byte) []byte {
 func (*slots) reply(_ *Rule, n []int64, _ int64, amendable bool) (v Reading, rest []int64) {
 	v.Count, v.Rest.Whole, v.Wait, n = n[0]>>1, n[1], n[2], n[3:]
 	if amendable {
-		v.Mark, n = n[0], n[1:]
+		v.Detail, n = n[0], n[1:]
 	}
 	return v, n
 }
@@ -203,7 +203,7 @@ func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 	if a.Verb == VerbRenew {
 		renew = 1
 	}
-	return append(b, renew, r.Period, t.Reading.Mark, t.Cost)
+	return append(b, renew, r.Period, t.Reading.Detail, t.Cost)
 }
 
 // foreseen is false while slots are taken: each may be released at any moment.

@@ -111,7 +111,7 @@ func (q *queue) record(r *Rule, now, cost int64) {
 	}
 }
 
-func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait int64, more rare) {
+func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64) {
 	q, live := s.queue(now)
 	if !live {
 		return

@@ -25,7 +25,7 @@ func (s *Store) releaseLost(c *core.Charge, number int64) {
 	for o := c; o != nil; o = o.Next() {
 		r := &core.Receipt{User: strings.Clone(o.User), Action: strings.Clone(o.Action), Limits: o.Limits(), Cost: o.Cost}
 		var taken machine.Reading
-		taken.Fits, taken.Mark = true, number
+		taken.Fits, taken.Detail = true, number
 		r.Readings = slices.Repeat([]machine.Reading{taken}, len(r.Limits))
 		lease := time.Duration(0)
 		for i := range r.Limits {
