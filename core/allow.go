@@ -36,7 +36,8 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	case n == 0:
 		*d, err = l.allowNothing(ctx, user, action)
 	default:
-		err = l.take(ctx, l.charge(user, action, n, machine.ModeCharge), d)
+		c := l.charge(user, action, n, machine.ModeCharge)
+		err = l.take(ctx, &c, d)
 	}
 	return err
 }
@@ -88,7 +89,7 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 			return err
 		}
 	}
-	err = l.take(ctx, c, d)
+	err = l.take(ctx, &c, d)
 	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
 		d.Subject = 0
 	}
@@ -179,7 +180,7 @@ func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d 
 	}
 	for left := int64(n); err == nil && left > 0; {
 		units := portion(left, int64(n)-left, l.portioned)
-		err = l.take(ctx, Charge{user, action, units, l.terms[machine.ModeForce]}, &d)
+		err = l.take(ctx, &Charge{user, action, units, l.terms[machine.ModeForce]}, &d)
 		left -= units
 	}
 	return d, err

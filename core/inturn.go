@@ -60,7 +60,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		})
 		d, err := Decision{}, ctx.Err()
 		if err == nil {
-			err = subjects[i].limiter.take(ctx, alone, &d)
+			err = subjects[i].limiter.take(ctx, &alone, &d)
 		}
 		r := d.receipt
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
@@ -119,7 +119,7 @@ func lookAt(ctx context.Context, c *Charge, subjects []Subject) ([]Decision, err
 	for i := range n {
 		asked.Go(func() {
 			defer func() { panics[i] = recover() }()
-			errs[i] = limiters[i].take(ctx, charges[i], &looks[i])
+			errs[i] = limiters[i].take(ctx, &charges[i], &looks[i])
 			looks[i].Subject = i
 		})
 	}

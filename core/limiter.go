@@ -267,11 +267,11 @@ func (l *Limiter) charge(user, action string, cost int, mode machine.Mode) Charg
 //
 // A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
 // stay taken until their leases end.
-func (l *Limiter) take(ctx context.Context, c Charge, d *Decision) (err error) {
+func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
 	if c.takesSlots() {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if *d, err = l.store.Take(ctx, c); err != nil {
+	if *d, err = l.store.Take(ctx, *c); err != nil {
 		*d = Decision{}
 	}
 	return err

@@ -59,7 +59,7 @@ func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, li
 	t := *l.terms[machine.ModePeek]
 	limits = l.limits
 	t.of, t.Readings = &limits, &readings
-	err = l.take(ctx, Charge{user, action, 1, &t}, &d)
+	err = l.take(ctx, &Charge{user, action, 1, &t}, &d)
 	return d, limits, readings, err
 }
 
