@@ -36,8 +36,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	case n == 0:
 		*d, err = l.allowNothing(ctx, user, action)
 	default:
-		c := l.charge(user, action, n, machine.ModeCharge)
-		err = l.take(ctx, &c, d)
+		err = l.take(ctx, &Charge{user, action, int64(n), l.termsOf(n, machine.ModeCharge)}, d)
 	}
 	return err
 }

@@ -306,13 +306,12 @@ func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
 		d.addOther(r, i, v)
 		return
 	}
-	limit := claim{notRefused, int(r.Remaining(v)), retryAfter(r, cost, v), micros(v.Rest.Ceil())}
-	switch {
-	case v.Fits:
-	case r.TakesSlots() && cost <= r.Max:
-		limit.refusal = refusedInFlight
-	default:
-		limit.refusal = refused
+	limit := claim{remaining: int(r.Remaining(v)), resetAfter: micros(v.Rest.Ceil())}
+	if !v.Fits {
+		limit.retryAfter = retryAfter(r, cost, v)
+		if limit.refusal = refused; r.TakesSlots() && cost <= r.Max {
+			limit.refusal = refusedInFlight
+		}
 	}
 	if i == 0 || limit.binds(d.claim()) {
 		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, int(r.Max), limit.retryAfter, limit.resetAfter

@@ -254,13 +254,12 @@ func portion(n, charged, portioned int64) int64 {
 	return n
 }
 
-// charge is the charge of one subject. One that can never pass writes nothing.
-func (l *Limiter) charge(user, action string, cost int, mode machine.Mode) Charge {
-	t := l.terms[mode]
+// termsOf are the terms of a charge of one subject. One that can never pass writes nothing.
+func (l *Limiter) termsOf(cost int, mode machine.Mode) *terms {
 	if int64(cost) > l.smallest && mode.Asks() {
-		t = l.never
+		return l.never
 	}
-	return Charge{user, action, int64(cost), t}
+	return l.terms[mode]
 }
 
 // take asks the store and fills in d. If the store returns an error, its decision is ignored.

@@ -130,7 +130,7 @@ func jointCharge(subjects []Subject, ask machine.Ask) Charge {
 			further := c
 			next = &further
 		}
-		c = s.limiter.charge(s.user, s.action, s.cost, mode)
+		c = Charge{s.user, s.action, int64(s.cost), s.limiter.termsOf(s.cost, mode)}
 		if ask.Ahead > 0 || len(subjects) > 1 { // not the limiter's own terms
 			t := *c.terms
 			t.Ask, t.Never, t.Receipt, t.Next = ask, never, receipt && ask.Mode.Asks(), next
