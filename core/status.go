@@ -83,7 +83,7 @@ func status(d *Decision, limits []Limit, readings []machine.Reading) (s Status) 
 			Limit: *x, Remaining: int(x.rule.Remaining(v)), Used: int(x.rule.Used(v)), RetryAfter: retryAfter(&x.rule, 1, v), ResetAfter: micros(v.Rest.Ceil()),
 		}
 		if x.rule.Calendar != nil {
-			one.EndsAfter = micros(v.Detail)
+			one.EndsAfter = micros(max(v.Rest.Whole, v.Detail))
 		}
 		s.Limits = append(s.Limits, one)
 	}

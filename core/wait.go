@@ -217,7 +217,7 @@ const handover = 10 * time.Millisecond
 func (w *waiter) awaitTurn(ctx context.Context, d Decision) (Decision, error) {
 	var pause time.Duration
 	if r := d.receipt; r != nil && w.reserves {
-		pause = micros(r.Limits[0].rule.Delay(r.Readings[0].Rest, 0))
+		pause = micros(r.Limits[0].rule.Delay(r.Readings[0].Rest, machine.Span{}))
 	}
 	if pause > 0 {
 		at := time.Now().Add(pause)

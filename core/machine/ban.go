@@ -52,47 +52,47 @@ func (r *BanRule) state(b *banRecord) State { return State{Expires: r.forgotten(
 func (b *banRecord) behind(now int64) int64 { return max(0, b.Last-now) }
 
 // check reports whether the user is not banned. A manual ban always fits.
-func (*bans) check(_ *Rule, s State, now, _ int64, a *Ask) (State, bool) {
+func (*bans) check(_ *Rule, now, _ int64, a *Ask, s State) (_ State, fits, changed bool) {
 	b := s.bans(now)
-	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.behind(now) <= now
+	return s, b == nil || a.Ban > 0 && a.Mode != ModePeek || b.Until-b.behind(now) <= now, false
 }
 
 // charge makes a manual ban.
-func (*bans) charge(r *Rule, s State, now, _ int64, a *Ask) (State, bool) {
+func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, level int64, _ State, changed bool) {
 	if a.Ban == 0 {
-		return r.Ban.shift(s, now)
+		return m.refuse(r, now, cost, false, s)
 	}
 	b := r.Ban.prune(s, now)
 	b.ban(now, a.Ban)
-	return r.Ban.state(b), true
+	s = r.Ban.state(b)
+	v, level = m.read(r, now, cost, s)
+	return v, level, s, true
 }
 
 // refuse counts a refusal by any limit, which may lead to a ban.
-func (*bans) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) {
-	if !record || !r.RecordsRefusals() {
-		return r.Ban.shift(s, now)
+func (m *bans) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, level int64, _ State, changed bool) {
+	b := s.bans(now)
+	if record = record && r.RecordsRefusals(); record || b != nil && b.behind(now) > 0 {
+		b, changed = r.Ban.prune(s, now), true
 	}
-	b := r.Ban.prune(s, now)
-	b.Last = now
-	if b.Refusals = append(b.Refusals, now); len(b.Refusals) >= r.Ban.Refusals {
-		length := r.Ban.Bans[min(b.Level, len(r.Ban.Bans)-1)]
-		b.Level++
-		b.ban(now, length)
+	if record {
+		b.Last = now
+		if b.Refusals = append(b.Refusals, now); len(b.Refusals) >= r.Ban.Refusals {
+			length := r.Ban.Bans[min(b.Level, len(r.Ban.Bans)-1)]
+			b.Level++
+			b.ban(now, length)
+		}
 	}
-	return r.Ban.state(b), true
+	if changed {
+		s = r.Ban.state(b)
+	}
+	v, level = m.read(r, now, cost, s)
+	return v, level, s, changed
 }
 
 // ban bans for length from now, in place of any ban.
 func (b *banRecord) ban(now, length int64) {
 	b.Last, b.Until, b.Refusals = now, now+length, b.Refusals[:0]
-}
-
-// shift is prune if the clock stepped back.
-func (r *BanRule) shift(s State, now int64) (State, bool) {
-	if b := s.bans(now); b == nil || b.behind(now) == 0 {
-		return s, false
-	}
-	return r.state(r.prune(s, now)), true
 }
 
 // prune brings the bans to now, and removes what no longer counts.
@@ -112,16 +112,15 @@ func (r *BanRule) prune(s State, now int64) *banRecord {
 	return b
 }
 
-func (*bans) read(r *Rule, s State, now, _ int64, _ bool) (count int64, rest Span, wait, detail int64) {
+func (*bans) read(r *Rule, now, _ int64, s State) (v numbers, level int64) {
 	b := s.bans(now)
 	if b == nil {
 		return
 	}
 	now += b.behind(now)
 	live := banRecord{Last: b.Last, Until: b.Until, Level: r.Ban.level(b, now), Refusals: b.Refusals[r.Ban.dead(b, now):]}
-	count, detail = int64(len(live.Refusals)), int64(live.Level)
-	rest.Whole, wait = max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
-	return
+	v.Count, v.Rest.Whole, v.Wait = int64(len(live.Refusals)), max(0, r.Ban.forgotten(&live)-now), max(0, live.Until-now)
+	return v, int64(live.Level)
 }
 
 // amend gives nothing back: a refusal stays recorded.

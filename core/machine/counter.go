@@ -33,13 +33,15 @@ func (*counter) load(r *Rule, d *decoder) State {
 
 // check brings the counter to now. If another limiter has a higher max, the count may
 // exceed this one's. It is not cut: a write would lower it for that limiter too.
-func (*counter) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	if r.Calendar != nil {
+		was := s.Expires
 		s = r.align(s, now)
+		changed = s.Expires != was
 	} else if end := now + r.Period; s.Expires > end { // the clock stepped back
-		s.Expires = end
+		s.Expires, changed = end, true
 	}
-	return s, a.Mode.forced() || cost <= r.Max-s.count(now)
+	return s, a.Mode.forced() || cost <= r.Max-s.count(now), changed
 }
 
 // linger is how long the state of a calendar window is kept after its end. If the time of day
@@ -66,7 +68,7 @@ func (r *Rule) align(s State, unix int64) State {
 	return s
 }
 
-func (*counter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (m *counter) charge(r *Rule, now, cost int64, a *Ask, s State) (_ numbers, _ int64, _ State, changed bool) {
 	count := s.count(now)
 	if a.Mode.forced() {
 		most := r.Max
@@ -74,7 +76,7 @@ func (*counter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 			most *= 2
 		}
 		if cost = min(cost, most-count); cost <= 0 {
-			return s, false
+			return m.refuse(r, now, 1, false, s)
 		}
 	}
 	s.N = uint32(count + cost)
@@ -86,31 +88,33 @@ func (*counter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 	default:
 		s.Expires = now + r.Period
 	}
-	return s, true
+	return r.counted(s, now, 1), 0, s, true
 }
 
-func (*counter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) {
+func (m *counter) refuse(r *Rule, now, cost int64, record bool, s State) (_ numbers, _ int64, _ State, changed bool) {
 	if record = record && r.elastic(); record {
 		s.Expires = now + r.Period
 	}
-	return s, record
+	return r.counted(s, now, cost), 0, s, record
 }
 
-func (*counter) read(r *Rule, s State, now, _ int64, fits bool) (count int64, rest Span, wait, detail int64) {
-	if count = s.count(now); s.Expires > now {
-		rest.Whole = s.Expires - r.linger() - now
+func (*counter) read(r *Rule, now, cost int64, s State) (v numbers, ends int64) {
+	if v = r.counted(s, now, cost); v.Count == 0 && r.Calendar != nil {
+		_, end := r.Calendar.Period(now)
+		ends = end - now
 	}
-	if !fits || count >= r.Max {
-		wait = rest.Whole
+	return v, ends
+}
+
+// counted is read without the Detail.
+func (r *Rule) counted(s State, now, cost int64) (v numbers) {
+	if v.Count = s.count(now); s.Expires > now {
+		v.Rest.Whole = s.Expires - r.linger() - now
 	}
-	if r.Calendar != nil {
-		detail = rest.Whole
-		if count == 0 {
-			_, end := r.Calendar.Period(now)
-			detail = end - now
-		}
+	if cost > r.Max-v.Count {
+		v.Wait = v.Rest.Whole
 	}
-	return
+	return v
 }
 
 func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
@@ -144,8 +148,7 @@ func (*counter) save(r *Rule, s State, b []byte) []byte {
 func (*counter) reply(r *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
 	if v.Count = n[0] >> 1; v.Count > 0 || r.Calendar == nil {
 		v.Rest.Whole, v.Wait = n[1], n[1]
-	}
-	if r.Calendar != nil {
+	} else {
 		v.Detail = n[1]
 	}
 	return v, n[2:]

@@ -5,7 +5,7 @@ package machine
 // A machine is the arithmetic of the kinds with one form. Its first eight functions have their
 // counterparts in its Lua file, in the same order. They get and return states by value, so that none moves
 // to the heap. What More points to is changed by charge, refuse and amend only: after a Peek a store drops the
-// state. The three report whether the state has changed.
+// state. They and check report whether the state has changed.
 type machine interface {
 	// args appends the numbers that the Lua function args reads.
 	args(r *Rule, b []int64, cost, ban int64) []int64
@@ -14,16 +14,16 @@ type machine interface {
 	load(r *Rule, d *decoder) State
 
 	// check brings a state to now, and reports whether the rule has room.
-	check(r *Rule, s State, now, cost int64, a *Ask) (checked State, fits bool)
+	check(r *Rule, now, cost int64, a *Ask, s State) (checked State, fits, changed bool)
 
-	// charge charges a checked state.
-	charge(r *Rule, s State, now, cost int64, a *Ask) (charged State, changed bool)
+	// charge charges a checked state that has room. It returns the reading too, for one more unit.
+	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
-	// refuse leaves a checked state uncharged, and may record the refusal.
-	refuse(r *Rule, s State, now, cost int64, record bool) (refused State, changed bool)
+	// refuse leaves a checked state uncharged, and may record the refusal. It returns the reading too.
+	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
-	// read returns the reading of a checked state, without Fits. It does so in parts, which fit into registers.
-	read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64)
+	// read returns the reading of a checked state. Its Wait is that of the cost.
+	read(r *Rule, now, cost int64, s State) (v numbers, detail int64)
 
 	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
 	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)
@@ -42,6 +42,14 @@ type machine interface {
 
 	// prepay tightens a rule whose units are charged up to so long before their actions.
 	prepay(r *Rule, d int64)
+}
+
+// numbers are most of a [Reading]. The compiler keeps no struct of more than four words in registers. The state comes
+// after them, and last in the arguments, so that it stays in the same registers.
+type numbers struct {
+	Count int64
+	Rest  Span
+	Wait  int64
 }
 
 // plain is what most machines have in common: a reading determines the later ones, and units that are

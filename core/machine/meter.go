@@ -1,5 +1,7 @@
 package machine
 
+import "cmp"
+
 // meter is the machine of buckets and funnels. A state is the instant at which the debt ends: the funnel
 // is then empty, or the bucket full. A charge moves the instant into the future, and nothing
 // moves as time passes. This is the virtual scheduling form of the generic cell rate
@@ -27,18 +29,24 @@ func (*debt) form() Form { return FormMeter }
 
 // debt is what a state has at an instant.
 func (r *Rule) debt(s State, now int64) debt {
-	switch m, _ := s.More.(*debt); {
-	case s.Expires <= now:
-		return debt{At: Span{now + r.Start.Whole, r.Start.Part}}
-	case m != nil:
+	if m, _ := s.More.(*debt); m != nil && s.Expires > now {
 		return *m
-	case s.N > 0:
-		return debt{At: Span{s.Expires - 1, int64(s.N)}}
 	}
-	return debt{At: Span{s.Expires, 0}}
+	left := r.left(s, now)
+	return debt{At: Span{now + left.Whole, left.Part}}
 }
 
-// left is what is owed at an instant.
+// left is what a state owes at an instant.
+func (r *Rule) left(s State, now int64) Span {
+	switch m, _ := s.More.(*debt); {
+	case s.Expires <= now:
+		return r.Start
+	case m != nil:
+		return m.left(now)
+	}
+	return Span{s.Expires - now - min(int64(s.N), 1), int64(s.N)}
+}
+
 func (d debt) left(now int64) Span {
 	if d.At.Whole < now {
 		return Span{}
@@ -46,20 +54,17 @@ func (d debt) left(now int64) Span {
 	return Span{d.At.Whole - now, d.At.Part}
 }
 
-func abs(n int64) int64 { return max(n, -n) }
-
 // owing is the state of a meter that is forgotten at an instant, if it has Initial. It is written to m if
 // it is more than a TAT.
 func (r *Rule) owing(d debt, forget int64, m *debt) State {
-	s := State{Expires: d.At.Ceil()}
+	s := State{Expires: d.At.Ceil(), N: uint32(d.At.Part)}
 	if r.ForgetAfter == 0 && d.Turns == 0 && d.Refunds == nil {
-		s.N = uint32(d.At.Part)
 		return s
 	}
 	if m == nil {
 		m = new(debt)
 	}
-	*m, s.More = d, m
+	*m, s.More, s.N = d, m, 0
 	if d.Refunds != nil {
 		s.Expires = max(s.Expires, d.Refunds.Until)
 	}
@@ -92,55 +97,50 @@ func (*meter) load(r *Rule, d *decoder) State {
 	return r.owing(m, forget, nil)
 }
 
-func (*meter) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
-	d := r.debt(s, now)
-	left, bound := d.left(now), r.Burst
-	if s.Expires > now && (abs(d.Turns) > now || d.Turns == 0 && (left.exceeds(bound) || r.late(s.Expires, now))) {
-		s = r.correct(s, d, now)
-		d = r.debt(s, now)
-		left = d.left(now)
+func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
+	left, bound := r.left(s, now), r.Burst
+	if s.More != nil || left.exceeds(bound) {
+		s, changed = r.correct(s, now)
+		left = r.left(s, now)
 	}
 	if !r.Shadow { // nobody waits for a shadow
 		bound.Whole += a.Ahead
 	}
-	return s, a.Mode.forced() || cost <= r.Max && !left.add(r.Time(cost), r.Parts).exceeds(bound)
+	return s, a.Mode.forced() || cost <= r.Max && !left.add(r.Time(cost), r.Parts).exceeds(bound), changed
 }
-
-// late reports whether a bucket with Initial is forgotten later than the rule says.
-func (r *Rule) late(forget, now int64) bool { return r.ForgetAfter > 0 && forget > now+r.ForgetAfter }
 
 // correct returns a state as it is at now if the clock stepped back, or if another limiter has a longer
 // ForgetAfter.
-func (r *Rule) correct(s State, d debt, now int64) State {
-	forget := min(s.Expires, now+r.ForgetAfter)
-	if back := abs(d.Turns) - now; back > 0 { // turns that are reserved move back with the clock
+func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
+	d, forget := r.debt(s, now), min(s.Expires, now+r.ForgetAfter)
+	left, back := d.left(now), max(d.Turns, -d.Turns)-now
+	switch {
+	case back > 0: // turns that are reserved move back with the clock
 		d.At.Whole -= back
-		d.Refunds = nil
-		if d.Turns > 0 {
-			d.Turns = now
-		} else {
-			d.Turns = -now
-		}
-		forget = s.Expires - back
-	}
-	left := d.left(now)
-	if left.exceeds(r.Burst) && d.Turns == 0 {
+		d.Turns, d.Refunds = int64(cmp.Compare(d.Turns, 0))*now, nil
+		forget, left = s.Expires-back, d.left(now)
+	case d.Turns == 0 && left.exceeds(r.Burst):
 		left, d.Refunds = r.Burst, nil
+	case d.Turns != 0 || r.ForgetAfter == 0 || forget == s.Expires:
+		return s, false
 	}
 	d.At = Span{now + left.Whole, left.Part}
-	return r.owing(d, forget, nil)
+	return r.owing(d, forget, nil), true
 }
 
-// after is the debt after a charge.
-func (r *Rule) after(owed Span, cost int64, mode Mode) Span {
-	next, most := owed.add(r.Time(min(cost, 2*r.Max)), r.Parts), r.Burst
-	if !mode.forced() {
-		return next
+// mostDebt is what the Lua function read can reply.
+const mostDebt = 1<<52 - 1
+
+// after is the debt after a forced charge, which charges what there is room for.
+func (r *Rule) after(next, owed Span, mode Mode) Span {
+	most := r.Burst
+	if mode == ModeOwe { // two quotas
+		most = most.add(most, r.Parts)
 	}
-	if mode == ModeOwe {
-		most = r.deepest()
+	if most.Whole > mostDebt {
+		most = Span{mostDebt, 0}
 	}
-	if next.exceeds(most) { // charge what there is room for
+	if next.exceeds(most) {
 		next = most
 	}
 	if owed.exceeds(most) {
@@ -149,51 +149,50 @@ func (r *Rule) after(owed Span, cost int64, mode Mode) Span {
 	return next
 }
 
-// mostDebt is what the Lua function read can reply.
-const mostDebt = 1<<52 - 1
-
-// deepest is the most debt that ModeOwe leaves: two quotas, and no more than mostDebt.
-func (r *Rule) deepest() Span {
-	if most := r.Burst.add(r.Burst, r.Parts); most.Whole <= mostDebt {
-		return most
+func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refund int64, _ State, changed bool) {
+	left := r.left(s, now)
+	next := left.add(r.Time(cost), r.Parts)
+	if a.Mode.forced() {
+		next = r.after(next, left, a.Mode)
 	}
-	return Span{mostDebt, 0}
+	if s.More != nil || r.ForgetAfter > 0 || next.exceeds(r.Burst) {
+		s, refund = r.owed(s, left, next, now, a.Mode)
+	} else {
+		s = State{Expires: now + next.Ceil(), N: uint32(next.Part)}
+	}
+	return numbers{Rest: next, Wait: r.Delay(next, r.Emission)}, refund, s, true
 }
 
-func (*meter) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
-	d := r.debt(s, now)
-	left, turn := d.left(now), now
-	next := r.after(left, cost, a.Mode)
-	reserved := !a.Mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
+// owed is the state after a charge that left more than a TAT or found it, and the number of the last refund.
+func (r *Rule) owed(s State, left, next Span, now int64, mode Mode) (_ State, refund int64) {
+	d, forget := r.debt(s, now), now+r.ForgetAfter
+	reserved := !mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
 	d.At, d.Turns = Span{now + next.Whole, next.Part}, 0
 	if next.exceeds(r.Burst) {
 		if d.Turns = now; !reserved {
 			d.Turns = -now
 		}
-		turn += next.sub(r.Burst, r.Parts).Ceil()
+		forget += r.Delay(next, Span{})
 	}
 	if d.Refunds != nil && d.Refunds.Until <= now {
 		d.Refunds = nil
 	}
 	m, _ := s.More.(*debt)
-	return r.owing(d, turn+r.ForgetAfter, m), true
+	return r.owing(d, forget, m), d.Refunds.last()
 }
 
 // refuse starts a bucket with Initial that has not been used before.
-func (*meter) refuse(r *Rule, s State, now, _ int64, record bool) (State, bool) {
-	if !record || r.ForgetAfter == 0 || s.Expires > now {
-		return s, false
+func (m *meter) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, _ int64, _ State, changed bool) {
+	if changed = record && r.ForgetAfter > 0 && s.Expires <= now; changed {
+		s = r.owing(r.debt(s, now), now+r.ForgetAfter, nil)
 	}
-	return r.owing(debt{At: Span{now + r.Start.Whole, r.Start.Part}}, now+r.ForgetAfter, nil), true
+	v, _ = m.read(r, now, cost, s)
+	return v, 0, s, changed
 }
 
-func (*meter) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64) {
-	d := r.debt(s, now)
-	if fits {
-		cost = 1
-	}
-	left := d.left(now)
-	return 0, left, r.Delay(left, cost), d.Refunds.last()
+func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
+	left := r.left(s, now)
+	return numbers{Rest: left, Wait: r.Delay(left, r.Time(cost))}, 0
 }
 
 // amend takes the units' time from the debt. It takes at most what is left of the debt
@@ -241,7 +240,7 @@ func (*meter) reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, 
 	if amendable {
 		v.Detail, n = n[0], n[1:]
 	}
-	v.Wait = r.Delay(v.Rest, cost)
+	v.Wait = r.Delay(v.Rest, r.Time(cost))
 	return v, n
 }
 
@@ -251,10 +250,10 @@ func (*meter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
 		r.Burst.Whole, r.Burst.Part, t.Reading.Detail)
 }
 
-// Delay is how long, in microseconds, a cost waits until it fits into a meter of which so much is
-// owed. It is not positive if the cost fits now.
-func (r *Rule) Delay(owed Span, cost int64) int64 {
-	return owed.add(r.Time(cost), r.Parts).sub(r.Burst, r.Parts).Ceil()
+// Delay is how long, in microseconds, a cost that takes a time waits until it fits into a meter of which so much
+// is owed. It is not positive if the cost fits now.
+func (r *Rule) Delay(owed, time Span) int64 {
+	return owed.add(time, r.Parts).sub(r.Burst, r.Parts).Ceil()
 }
 
 // foreseen is false for a bucket with Initial that may not have been used: it does not fill.
@@ -265,7 +264,7 @@ func (*meter) foreseen(r *Rule, v Reading, _ bool) bool {
 // prepay takes from the quota what the meter gains or drains meanwhile: the actions of any time were charged
 // within that time and so long before it.
 func (*meter) prepay(r *Rule, d int64) {
-	gain := r.units(Span{Whole: d})
+	gain := r.units(Span{Whole: d}, Span{})
 	if (Span{Whole: d}).exceeds(r.Time(gain)) {
 		gain++
 	}

@@ -100,7 +100,7 @@ const (
 func (m Mode) Asks() bool { return m == ModeCharge || m == ModePatient }
 
 // forced reports whether a charge of the mode is allowed whatever the state is.
-func (m Mode) forced() bool { return m == ModeForce || m == ModeOwe }
+func (m Mode) forced() bool { return m >= ModeForce }
 
 // An Ask is what a request to a rule has besides its cost.
 type Ask struct {
@@ -147,23 +147,32 @@ type Entry struct {
 // Check brings an entry to the instant now, in microseconds on the store's clock, and sets
 // Fits if the rule has room for the cost.
 func (r *Rule) Check(e *Entry, now, cost int64, a *Ask) {
-	s, fits := r.machine.check(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, a)
-	e.Fits = fits
-	if s.Expires -= e.Epoch; s.Expires != e.Expires || s.N != e.N || e.More != nil && s.More != e.More {
+	s, fits, changed := r.machine.check(r, now+e.Epoch, cost, a, e.dated())
+	if e.Fits = fits; changed {
+		s.Expires -= e.Epoch
 		e.State, e.Dirty = s, s.Expires > now
 	}
+}
+
+// dated is the state with Expires since 1970, if it has an Epoch.
+func (e *Entry) dated() State { return State{e.Expires + e.Epoch, e.N, e.More} }
+
+// set keeps a dated state, if it has changed, and fills in the Reading.
+func (e *Entry) set(v numbers, detail int64, s State, changed bool) {
+	if changed {
+		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.More}, true
+	}
+	e.Count, e.Rest, e.Wait, e.Detail = v.Count, v.Rest, v.Wait, detail
 }
 
 // Charge charges the cost to a checked entry: all of it, with ModeForce what fits, with ModeOwe what a
 // state can hold. Of a rule of Failures, nothing unless the mode is one of these two. It fills in the Reading.
 func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
-	s, unix := State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch
-	if !r.Failures || a.Mode.forced() {
-		var changed bool
-		s, changed = r.machine.charge(r, s, unix, cost, a)
-		e.State, e.Dirty = State{s.Expires - e.Epoch, s.N, s.More}, e.Dirty || changed
+	if r.Failures && !a.Mode.forced() {
+		r.Read(e, now, cost)
+		return
 	}
-	e.Count, e.Rest, e.Wait, e.Detail = r.machine.read(r, s, unix, cost, e.Fits)
+	e.set(r.machine.charge(r, now+e.Epoch, cost, a, e.dated()))
 }
 
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
@@ -180,10 +189,7 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if patient && kinds[r.Kind].records {
 		record = false
 	}
-	// Without the Epoch: no rule with a Calendar records refusals.
-	s, changed := r.machine.refuse(r, e.State, now, cost, record)
-	e.State, e.Dirty = s, e.Dirty || changed
-	r.Read(e, now, cost)
+	e.set(r.machine.refuse(r, now+e.Epoch, cost, record, e.dated()))
 }
 
 // A Reading is the numbers of a state after a decision. A store that decides elsewhere, in
@@ -193,30 +199,29 @@ type Reading struct {
 	Count int64 // windows: the units in the window; a ban: the refusals that count towards the next
 	Rest  Span  // until the full quota is available; a ban: until all is forgotten
 
-	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. If the rule has
-	// room, it is not positive, or how long one more unit waits; of [Rule.Reply] it may then be any number.
-	// A ban: until it ends.
+	// Wait is how long it takes until the rule has room for a cost up to Max, if it has none. After a charge, it is
+	// how long one more unit waits, and not positive if that has room too. Otherwise it may be any number. A ban:
+	// until it ends.
 	Wait int64
 
-	// Detail is a number of one kind only. A ban: bans in a row. A calendar window: until the period ends, even if
-	// nothing counts. A meter: the number of the last refund. Slots: the ID of the charge's first one, if charged.
+	// Detail is one number of some kinds. A ban: bans in a row. A calendar window in which nothing counts, after
+	// Read: until the period ends. What an amendment of a charge needs: of a meter the number of the last refund, of
+	// slots the ID of the first.
 	Detail int64
 }
 
 // Read fills in the Reading of an entry that is neither charged nor refused: after Check, or after Amend.
 func (r *Rule) Read(e *Entry, now, cost int64) {
-	e.Count, e.Rest, e.Wait, e.Detail = r.machine.read(r, State{e.Expires + e.Epoch, e.N, e.More}, now+e.Epoch, cost, e.Fits)
+	v, detail := r.machine.read(r, now+e.Epoch, cost, e.dated())
+	e.set(v, detail, State{}, false)
 }
 
 // Remaining is how many units fit right now.
 func (r *Rule) Remaining(v *Reading) int64 {
-	switch {
-	case r.Parts == 0:
+	if r.Parts == 0 {
 		return max(0, r.Max-v.Count)
-	case v.Rest.exceeds(r.Burst): // turns are reserved, or more is owed
-		return 0
 	}
-	return r.units(r.Burst.sub(v.Rest, r.Parts))
+	return r.units(r.Burst, v.Rest)
 }
 
 // Used is how many units count at present, a part of one as a whole one. It may be more than Max.
@@ -228,7 +233,7 @@ func (r *Rule) Used(v *Reading) int64 {
 	case v.Rest.exceeds(r.Time(most)):
 		return most
 	}
-	used := r.units(v.Rest)
+	used := r.units(v.Rest, Span{})
 	if v.Rest.exceeds(r.Time(used)) {
 		used++
 	}

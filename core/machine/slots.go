@@ -87,15 +87,15 @@ func (q slotList) live(after int64) slotList {
 	return q[n:]
 }
 
-func (*slots) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (*slots) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	q := s.slots(now)
-	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.behind(now) <= now
+	return s, a.Mode.forced() || cost <= r.Max && q.free(r, r.Takes(cost))-q.behind(now) <= now, false
 }
 
 // charge takes slots. A surcharge takes none: its action has ended.
-func (m *slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, first int64, _ State, changed bool) {
 	if cost = r.Takes(cost); a.Mode.forced() || cost == 0 {
-		return m.refuse(r, s, now, cost, false)
+		return m.refuse(r, now, 1, false, s)
 	}
 	live := s.slots(now)
 	live.shift(now)
@@ -104,8 +104,11 @@ func (m *slots) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 		q = new(slotList)
 	}
 	*q = append((*q)[:0], live.live(now-r.Period)...)
-	q.take(q.unused(slotID(now), cost), cost, now)
-	return r.taken(q), true
+	first = q.unused(slotID(now), cost)
+	q.take(first, cost, now)
+	s = r.taken(q)
+	v, _ = m.read(r, now, 1, s)
+	return v, first, s, true
 }
 
 // take appends the slots of a charge.
@@ -128,11 +131,13 @@ func (q slotList) unused(from, cost int64) int64 {
 	return from
 }
 
-func (*slots) refuse(r *Rule, s State, now, _ int64, _ bool) (State, bool) {
-	if q := s.slots(now); q.shift(now) {
-		return State{Expires: q.newest() + r.Period, More: s.More}, true
+func (m *slots) refuse(r *Rule, now, cost int64, _ bool, s State) (v numbers, _ int64, _ State, changed bool) {
+	q := s.slots(now)
+	if changed = q.shift(now); changed {
+		s.Expires = q.newest() + r.Period
 	}
-	return s, false
+	v, _ = m.read(r, now, cost, s)
+	return v, 0, s, changed
 }
 
 // shift moves the leases back if the clock stepped back, so that none lasts longer than before.
@@ -144,22 +149,15 @@ func (q slotList) shift(now int64) (moved bool) {
 	return behind > 0
 }
 
-// read takes the last slots for those of the charge.
-func (*slots) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64) {
+func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	q := s.slots(now)
-	behind := q.behind(now)
-	if count = int64(len(q.live(now + behind - r.Period))); count == 0 {
+	at := now + q.behind(now)
+	if v.Count = int64(len(q.live(at - r.Period))); v.Count == 0 {
 		return
 	}
-	if first := len(q) - int(min(r.Takes(cost), r.Max)); fits && 0 <= first && first < len(q) {
-		detail = q[first].ID
-	}
-	if fits {
-		cost = 1
-	}
-	rest.Whole = q.newest() - behind + r.Period - now
+	v.Rest.Whole = q.newest() + r.Period - at
 	if cost <= r.Max {
-		wait = q.free(r, r.Takes(cost)) - behind - now
+		v.Wait = q.free(r, r.Takes(cost)) - at
 	}
 	return
 }

@@ -56,13 +56,13 @@ func spanOf(pace, n, parts int64) Span {
 	return Span{beyond, 0}
 }
 
-// units is how many whole units fit into a span.
-func (r *Rule) units(a Span) int64 {
+// units is how many whole units fit between two spans, or 0 if b is the longer one.
+func (r *Rule) units(a, b Span) int64 {
+	if a = a.sub(b, r.Parts); a.Whole < 0 {
+		return 0
+	}
 	hi, lo := bits.Mul64(uint64(a.Whole), uint64(r.Parts))
 	lo, carry := bits.Add64(lo, uint64(a.Part), 0)
-	if hi += carry; hi == 0 {
-		return int64(lo / uint64(r.pace))
-	}
-	n, _ := bits.Div64(hi, lo, uint64(r.pace))
+	n, _ := bits.Div64(hi+carry, lo, uint64(r.pace))
 	return int64(n)
 }

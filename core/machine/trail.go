@@ -45,12 +45,12 @@ func (s State) queue(now int64) (q *queue, live bool) {
 func (q *queue) behind(now int64) int64 { return max(0, q.newest()-now) }
 
 // check reads one entry only: the newest one that must have left the window.
-func (*trail) check(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (*trail) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
 	q, live := s.queue(now)
-	return s, a.Mode.forced() || cost <= r.Max && (!live || q.free(r, cost)-q.behind(now) <= now)
+	return s, a.Mode.forced() || cost <= r.Max && (!live || q.free(r, cost)-q.behind(now) <= now), false
 }
 
-func (m *trail) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) {
+func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)
 	switch {
 	case q == nil:
@@ -65,42 +65,44 @@ func (m *trail) charge(r *Rule, s State, now, cost int64, a *Ask) (State, bool) 
 		if a.Mode == ModeOwe {
 			most = min(2*most, maxOwed)
 		}
-		if cost = min(cost, most-q.live(r, now)); cost <= 0 {
-			return r.until(q), true
-		}
+		cost = min(cost, most-q.live(now-r.Period))
 	}
-	q.record(r, now, cost)
-	return r.until(q), true
+	if cost > 0 {
+		q.record(r, now, cost)
+	}
+	s = r.until(q)
+	v, _ = m.read(r, now, 1, s)
+	return v, 0, s, true
 }
 
 // refuse drops the oldest entries for the refusal: the newest Max stay, or more if a limiter with
 // a higher max wrote them, or ModeOwe.
-func (*trail) refuse(r *Rule, s State, now, cost int64, record bool) (State, bool) {
+func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, _ State, changed bool) {
 	q, live := s.queue(now)
 	if !live {
-		return s, false
+		return v, 0, s, false
 	}
-	changed := q.shift(now)
+	if changed = q.newest() > now; changed {
+		q.shift(now)
+	}
 	if record && r.RecordsRefusals() {
-		kept := q.len() - q.dead(now-r.Period)
+		kept := q.live(now - r.Period)
 		q.record(r, now, cost)
-		q.drop(max(0, q.len()-max(kept, int(r.Max))))
+		q.drop(max(0, q.len()-int(max(kept, r.Max))))
 		changed = true
 	}
-	return r.until(q), changed
+	if changed {
+		s = r.until(q)
+	}
+	v, _ = m.read(r, now, cost, s)
+	return v, 0, s, changed
 }
 
 // shift moves the entries back if the clock stepped back, so that no user waits longer than before.
-func (q *queue) shift(now int64) (moved bool) {
-	behind := q.behind(now)
-	q.back += behind
-	return behind > 0
-}
+func (q *queue) shift(now int64) { q.back += q.behind(now) }
 
-// live is how many entries are within the period.
-func (q *queue) live(r *Rule, now int64) int64 {
-	return int64(q.len() - q.dead(now-r.Period+q.behind(now)))
-}
+// live is how many entries are later than an instant.
+func (q *queue) live(after int64) int64 { return int64(q.len() - q.dead(after)) }
 
 // record writes cost entries, and drops those older than the period.
 func (q *queue) record(r *Rule, now, cost int64) {
@@ -111,18 +113,16 @@ func (q *queue) record(r *Rule, now, cost int64) {
 	}
 }
 
-func (*trail) read(r *Rule, s State, now, cost int64, fits bool) (count int64, rest Span, wait, detail int64) {
+func (*trail) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	q, live := s.queue(now)
 	if !live {
 		return
 	}
-	behind := q.behind(now)
-	count, rest.Whole = q.live(r, now), q.newest()-behind+r.Period-now
-	if fits {
-		cost = 1
-	}
+	newest := q.newest()
+	at := max(now, newest) // the clock may have stepped back
+	v.Count, v.Rest.Whole = q.live(at-r.Period), newest+r.Period-at
 	if cost <= r.Max {
-		wait = q.free(r, cost) - behind - now
+		v.Wait = q.free(r, cost) - at
 	}
 	return
 }
@@ -132,7 +132,7 @@ const maxSince = 1 << 16
 
 func (*trail) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
 	q, _ := s.queue(now)
-	if r.RecordsRefusals() && int64(q.len()-q.dead(now-r.Period)) >= r.Max {
+	if r.RecordsRefusals() && q.live(now-r.Period) >= r.Max {
 		return s, false // older entries that still count may have been dropped for newer ones
 	}
 	to := q.dead(t.At)
