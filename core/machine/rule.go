@@ -1,5 +1,7 @@
 package machine
 
+import "math"
+
 // A Rule is a limit compiled to integers; see [NewWindow], [NewMeter] and [NewBan]. Times
 // are microseconds. Package core validates the numbers; a Rule does not.
 type Rule struct {
@@ -22,12 +24,13 @@ type Rule struct {
 	Calendar *Calendar // nil but for a calendar window
 
 	// Meters: buckets and funnels.
-	Emission    Span  // the emission interval: the time of one unit
-	Burst       Span  // the time of the full quota: the most debt that a meter may have
-	Start       Span  // the debt of a bucket with Initial that has no state
-	Parts       int64 // the denominator of all spans; 0 if the rule is not a meter's
-	ForgetAfter int64 // how long a bucket with Initial is kept after its last action; else 0
-	pace        int64 // Emission is pace/Parts microseconds
+	Emission    Span   // the emission interval: the time of one unit
+	Burst       Span   // the time of the full quota: the most debt that a meter may have
+	Start       Span   // the debt of a bucket with Initial that has no state
+	Parts       int64  // the denominator of all spans; 0 if the rule is not a meter's
+	ForgetAfter int64  // how long a bucket with Initial is kept after its last action; else 0
+	pace        int64  // Emission is pace/Parts microseconds
+	inverse     uint64 // (2^64-1)/pace, rounded down
 
 	Ban *BanRule // nil but for a ban policy
 }
@@ -51,7 +54,7 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 		period, n = period/g, n/g
 	}
 	return Rule{
-		Kind: kind, machine: forms[kind.Form()].machine, Max: capacity, pace: period, Parts: n,
+		Kind: kind, machine: forms[kind.Form()].machine, Max: capacity, pace: period, inverse: math.MaxUint64 / uint64(period), Parts: n,
 		Emission: spanOf(period, 1, n), Burst: spanOf(period, capacity, n),
 	}
 }

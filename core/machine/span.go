@@ -63,6 +63,14 @@ func (r *Rule) units(a, b Span) int64 {
 	}
 	hi, lo := bits.Mul64(uint64(a.Whole), uint64(r.Parts))
 	lo, carry := bits.Add64(lo, uint64(a.Part), 0)
-	n, _ := bits.Div64(hi+carry, lo, uint64(r.pace))
+	pace := uint64(r.pace)
+	if hi += carry; hi > 0 {
+		n, _ := bits.Div64(hi, lo, pace)
+		return int64(n)
+	}
+	n, _ := bits.Mul64(lo, r.inverse) // at most 1 too low; a division takes ten times as long
+	if lo-n*pace >= pace {
+		n++
+	}
 	return int64(n)
 }
