@@ -191,8 +191,11 @@ func (s *Store) share(tx *transaction, i int) bool {
 		return false
 	}
 	r.in, r.key, r.shared = in, shared, true
-	tx.entries[i] = machine.Entry{}
-	s.find(r, &tx.entries[i])
+	e := &tx.entries[i]
+	*e = machine.Entry{Epoch: e.Epoch}
+	if _, found := r.locate(); found {
+		e.State = in.load(r.slot)
+	}
 	return true
 }
 

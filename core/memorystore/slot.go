@@ -28,7 +28,7 @@ func (t *table) load(s *slot) machine.State {
 }
 
 // store writes a state to its slot.
-func (t *table) store(s *slot, state machine.State) {
+func (t *table) store(s *slot, state *machine.State) {
 	s.expires = state.Expires
 	switch {
 	case state.More == nil:

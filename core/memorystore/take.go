@@ -152,23 +152,16 @@ func (s *Store) begin(tx *transaction) {
 	}
 	tx.now = s.now()
 	for i := range tx.refs {
-		if !s.find(&tx.refs[i], &tx.entries[i]) {
+		r, e := &tx.refs[i], &tx.entries[i]
+		if _, found := r.locate(); found {
+			e.State = r.in.load(r.slot)
+		} else {
 			tx.fresh = true
 		}
+		if r.rule.Calendar != nil {
+			e.Epoch = s.epoch()
+		}
 	}
-}
-
-// find looks for the key of a ref, and fills in its entry.
-func (s *Store) find(r *ref, e *machine.Entry) (found bool) {
-	var at int
-	if at, found = r.in.search(r.key); found {
-		r.slot = &r.in.slots[at]
-		e.State = r.in.load(r.slot)
-	}
-	if r.rule.Calendar != nil {
-		e.Epoch = s.epoch()
-	}
-	return found
 }
 
 // save writes a state that is dirty. If its limit refuses, save protects the key until
@@ -179,7 +172,7 @@ func (r *ref) save(e *machine.Entry, now, until int64) {
 		r.locate()
 	}
 	if e.Dirty {
-		r.in.store(r.slot, e.State)
+		r.in.store(r.slot, &e.State)
 		r.slot.protect(now + e.Wait)
 		if r.rule.TakesSlots() && !r.rule.Shadow {
 			r.slot.protect(e.State.Expires)
@@ -190,11 +183,12 @@ func (r *ref) save(e *machine.Entry, now, until int64) {
 	}
 }
 
-// locate looks for the slot that has the key of a ref by now.
-func (r *ref) locate() (at int) {
-	at, _ = r.in.search(r.key)
-	r.slot = &r.in.slots[at]
-	return at
+// locate finds the slot that has the key of a ref by now.
+func (r *ref) locate() (at int, found bool) {
+	if at, found = r.in.search(r.key); found {
+		r.slot = &r.in.slots[at]
+	}
+	return at, found
 }
 
 // end unlocks the shards of a charge, and gives back what it has reserved and not used.
@@ -228,7 +222,8 @@ func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *trans
 			r.rule.Read(e, tx.now, 1)
 			r.save(e, tx.now, 0)
 		default:
-			r.in.remove(r.locate())
+			at, _ := r.locate()
+			r.in.remove(at)
 			s.used.Add(-1)
 		}
 	}
