@@ -34,14 +34,13 @@ func (*counter) load(r *Rule, d *decoder) State {
 // check brings the counter to now. If another limiter has a higher max, the count may
 // exceed this one's. It is not cut: a write would lower it for that limiter too.
 func (*counter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
+	was := s.Expires
 	if r.Calendar != nil {
-		was := s.Expires
 		s = r.align(s, now)
-		changed = s.Expires != was
-	} else if end := now + r.Period; s.Expires > end { // the clock stepped back
-		s.Expires, changed = end, true
+	} else { // the clock may have stepped back
+		s.Expires = min(was, now+r.Period)
 	}
-	return s, a.Mode.forced() || cost <= r.Max-s.count(now), changed
+	return s, a.Mode.forced() || cost <= r.Max-s.count(now), s.Expires != was
 }
 
 // linger is how long the state of a calendar window is kept after its end. If the time of day

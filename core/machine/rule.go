@@ -102,7 +102,7 @@ const (
 // Asks reports whether a charge of the mode is charged if there is room, and otherwise refused.
 func (m Mode) Asks() bool { return m == ModeCharge || m == ModePatient }
 
-// forced reports whether a charge of the mode is allowed whatever the state is.
+// forced reports whether a charge of the mode is allowed whatever the state is: ModeForce, and those after it.
 func (m Mode) forced() bool { return m >= ModeForce }
 
 // An Ask is what a request to a rule has besides its cost.
