@@ -11,7 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A mark is the context of a request inside a Limit, for Allow, Decision, Settle and Hold to find. It is one
+// A mark is the context of a request inside a Limit, for Allow, Decision and Settle to find. It is one
 // allocation, with what else such a request needs.
 type mark[C any] struct {
 	context.Context

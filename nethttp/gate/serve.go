@@ -232,7 +232,8 @@ func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, m *mark[C], next func(C
 		defer s.end()
 		ctx = context.WithValue(ctx, slotKey{}, s)
 	}
-	m.Context, m.config, m.limiter, m.decision = ctx, &g.config, a.limiter, a.decision
+	m.Context, m.config, m.limiter = ctx, &g.config, a.limiter
+	m.decision = a.decision // with the others it would be copied twice
 	m.request = *r.WithContext(m)
 	inner := &m.request
 	defer giveBack(r, inner)
