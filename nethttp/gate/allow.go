@@ -38,7 +38,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		a.failure.log(r.Context(), &handlers)
 	}
 	told := a.tell(&hs.policy)
-	hs.write(h, &outer, &a, told)
+	hs.write(h, nil, &outer, &a, told)
 	if !a.decision.Allowed {
 		err := answer(f, cfg, c, &a, told)
 		f.Finish(c, err, func() error { return ignored(f.Name(), action) })

@@ -53,8 +53,8 @@ type headers struct {
 }
 
 // write sets the headers of what the client is told. outer is what a limit further out has shown: it stays
-// if it is tighter. A failure has no numbers, unless it is the store's.
-func (hs *headers) write(h http.Header, outer *shown, a *attempt, told *core.Decision) {
+// if it is tighter. A failure has no numbers, unless it is the store's. room is for the values, or nil.
+func (hs *headers) write(h http.Header, room *values, outer *shown, a *attempt, told *core.Decision) {
 	if !told.Allowed {
 		h[headerCache] = []string{"no-store"}
 	}
@@ -62,7 +62,7 @@ func (hs *headers) write(h http.Header, outer *shown, a *attempt, told *core.Dec
 		return
 	}
 	if hs.Headers != NoHeaders {
-		hs.show(h, outer, a, told)
+		hs.show(h, room, outer, a, told)
 	}
 	if !told.Allowed {
 		setRetryAfter(h, told.RetryAfter)
@@ -70,7 +70,7 @@ func (hs *headers) write(h http.Header, outer *shown, a *attempt, told *core.Dec
 }
 
 // show sets the headers with numbers.
-func (hs *headers) show(h http.Header, outer *shown, a *attempt, told *core.Decision) {
+func (hs *headers) show(h http.Header, room *values, outer *shown, a *attempt, told *core.Decision) {
 	if outer.there {
 		if told.Allowed && !outer.looser(told) {
 			return
@@ -78,7 +78,7 @@ func (hs *headers) show(h http.Header, outer *shown, a *attempt, told *core.Deci
 		removeNumbers(h)
 	}
 	if hs.x() {
-		hs.numbers(h, hs.policy.quota(told.Limit), told)
+		hs.numbers(h, room, hs.policy.quota(told.Limit), told)
 	}
 	if hs.ietf() {
 		hs.policy.of(a).write(h, told)
@@ -95,12 +95,14 @@ func setRetryAfter(h http.Header, d time.Duration) {
 // values are those of three headers, and the digits of two, in one allocation.
 type values struct {
 	of     [3]string
-	digits [2 * 20]byte // of two uint64
+	digits [19 + 11]byte // of an int, and of 2^64 ns in seconds
 }
 
 // numbers sets the three headers that begin with X-RateLimit.
-func (hs Headers) numbers(h http.Header, limit string, d *core.Decision) {
-	v := new(values)
+func (hs Headers) numbers(h http.Header, v *values, limit string, d *core.Decision) {
+	if v == nil {
+		v = new(values)
+	}
 	v.of[0] = limit
 	end := v.put(1, len(v.digits), uint64(max(0, d.Remaining)))
 	v.put(2, end, uint64(hs.reset(d.ResetAfter)))

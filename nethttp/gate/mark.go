@@ -11,24 +11,22 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A mark is the context of a request inside a Limit, for Allow, Decision, Settle and Hold to find.
+// A mark is the context of a request inside a Limit, for Allow, Decision and Settle to find. It is one
+// allocation, with what else such a request needs.
 type mark[C any] struct {
 	context.Context
 	config   *Config[C]
 	limiter  *core.Limiter
 	decision core.Decision // zero if the Limit has skipped the request
-	slot     *slot         // nil without core.InFlight
-	request  http.Request  // the copy that has this context, in the same allocation
+	request  http.Request  // the copy that has this context
+	values   values        // of the headers
 }
 
 type markKey[C any] struct{}
 
 func (m *mark[C]) Value(key any) any {
-	switch {
-	case key == (markKey[C]{}):
+	if key == (markKey[C]{}) {
 		return m
-	case key == (slotKey{}) && m.slot != nil:
-		return m.slot
 	}
 	return m.Context.Value(key)
 }

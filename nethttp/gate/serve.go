@@ -4,6 +4,7 @@ package gate
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"hash/maphash"
 	"net/http"
@@ -47,7 +48,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	var a attempt // a literal would be copied
 	a.adapter, a.spread, a.limiter, a.cost = g.name, g.config.SpreadRetryAfter, g.subjects[0].Limiter, 1
 	if !g.config.CountPreflights && preflight(r) || g.decide(c, r, &a) {
-		return g.pass(c, r, &a, next)
+		return g.pass(c, r, &a, new(mark[C]), next)
 	}
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
@@ -60,16 +61,22 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 		g.warnEntered()
 		defer a.endReused()
 	}
+	var m *mark[C] // nil if no handler looks for one: the headers tell Allow of a plain limit
+	var room *values
+	if a.decision.Allowed && (a.lease != 0 || g.marks || around[C](r.Context()) != nil) {
+		m = new(mark[C])
+		room = &m.values
+	}
 	told := a.tell(&g.headers.policy)
-	g.headers.write(h, &outer, &a, told)
+	g.headers.write(h, room, &outer, &a, told)
 	a.place() // after tell and write, which count the subjects as core.All does
 	switch {
 	case !a.decision.Allowed:
 		return answer(g.framework, &g.config, c, &a, told)
-	case a.lease == 0 && !g.marks && around[C](r.Context()) == nil:
+	case m == nil:
 		return next(c)
 	}
-	return g.pass(c, r, &a, next)
+	return g.pass(c, r, &a, m, next)
 }
 
 // preflight reports whether the request is a CORS preflight. It checks the two headers too:
@@ -217,15 +224,16 @@ func (a *attempt) caught() {
 	}
 }
 
-// pass runs the handlers of a request that passes, with a mark in a copy of the request. After a decision the
-// headers tell Allow of a plain limit, which needs no mark unless there is one further out.
-func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, next func(C) error) error {
+// pass runs the handlers of a request that passes, with the mark m in a copy of the request.
+func (g *Gate[C]) pass(c C, r *http.Request, a *attempt, m *mark[C], next func(C) error) error {
 	decided, ctx := a.decision.Allowed, r.Context()
-	m := &mark[C]{Context: ctx, config: &g.config, limiter: a.limiter, decision: a.decision}
 	if decided && a.lease != 0 {
-		m.slot = g.keepSlot(ctx, a)
-		defer m.slot.end()
+		s := g.keepSlot(ctx, a)
+		defer s.end()
+		ctx = context.WithValue(ctx, slotKey{}, s)
 	}
+	m.Context, m.config, m.limiter = ctx, &g.config, a.limiter
+	m.decision = a.decision // with the others it would be copied twice
 	m.request = *r.WithContext(m)
 	inner := &m.request
 	defer giveBack(r, inner)
