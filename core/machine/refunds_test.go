@@ -65,11 +65,18 @@ func TestManyRefundsAtOnce(t *testing.T) {
 	}
 }
 
-// The example of merge: a charge between two refunds is given back less, and never more.
+// The example of merge: a charge between two refunds is given back less, and never more. Of two pairs that are equally
+// near, the first becomes one.
 func TestMergedRefundsGiveLess(t *testing.T) {
-	f := &refunds{After: []refund{{1, Span{1, 0}}, {2, Span{2, 0}}, {3, Span{5, 0}}}}
-	f.merge()
-	if want := []refund{{2, Span{1, 0}}, {3, Span{5, 0}}}; !slices.Equal(f.After, want) {
-		t.Errorf("%v, want %v", f.After, want)
+	for _, test := range []struct{ after, want []refund }{
+		{[]refund{{1, Span{1, 0}}, {2, Span{2, 0}}, {3, Span{5, 0}}}, []refund{{2, Span{1, 0}}, {3, Span{5, 0}}}},
+		{[]refund{{1, Span{1, 0}}, {2, Span{2, 0}}, {3, Span{3, 0}}}, []refund{{2, Span{1, 0}}, {3, Span{3, 0}}}},
+		{[]refund{{1, Span{1, 9}}, {2, Span{3, 0}}, {3, Span{4, 9}}}, []refund{{1, Span{1, 9}}, {3, Span{3, 0}}}},
+	} {
+		f := &refunds{After: test.after}
+		f.merge()
+		if !slices.Equal(f.After, test.want) {
+			t.Errorf("%v, want %v", f.After, test.want)
+		}
 	}
 }
