@@ -38,7 +38,8 @@ func (Refundable) extend(l *Limiter) error {
 //     too long to find
 //
 // Other windows give back as many of the units as they still count: a SlidingWindow or MovingWindow those
-// of the same microsecond, whichever action they are of.
+// of the same microsecond, whichever action they are of. A FixedWindow, ElasticWindow or CalendarWindow that counts
+// nothing any more is as if it had never opened.
 //
 // A recorded refusal stays recorded. A bucket with Initial stays started by the action, and
 // fills from then on.

@@ -2,8 +2,10 @@ package machine
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -270,6 +272,8 @@ func TestBytesThatAreNotAState(t *testing.T) {
 		{"a negative count", &fixed, []byte{1, byte(FormCounter), 1, 2}},
 		{"an empty counter", &fixed, []byte{1, byte(FormCounter), 0, 0}},
 		{"an empty trail", &moving, []byte{1, byte(FormTrail)}},
+		{"an instant too long ago", &moving, binary.AppendVarint([]byte{1, byte(FormTrail)}, math.MinInt64)},
+		{"an instant too far off", &moving, binary.AppendVarint([]byte{1, byte(FormTrail)}, math.MaxInt64)},
 		{"a huge part", &funnel, []byte{1, byte(FormMeter), 2, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0}},
 		{"a part that is a whole", &funnel, []byte{1, byte(FormMeter), 2, 1, 0, 0}},
 		{"a refund's part that is a whole", &funnel, []byte{1, byte(FormMeter), 2, 0, 0, 0, 2, 2, 2, 1}},
@@ -277,6 +281,16 @@ func TestBytesThatAreNotAState(t *testing.T) {
 	} {
 		if s, err := tt.rule.Unmarshal(tt.b); !errors.Is(err, ErrBinary) || s != (State{}) {
 			t.Errorf("%s: %+v, %v", tt.name, s, err)
+		}
+	}
+}
+
+// A renewal changes the order of the slots, and a clock that steps back brings their instant again.
+func TestNewSlotsHaveUnusedIDs(t *testing.T) {
+	taken := slotList{{ID: 3, At: 1}, {ID: 2, At: 2}, {ID: 1, At: 3}}
+	for _, test := range []struct{ from, cost, want int64 }{{1, 1, 4}, {1, 2, 4}, {3, 1, 4}, {4, 1, 4}, {0, 1, 0}, {0, 2, 4}} {
+		if got := taken.unused(test.from, test.cost); got != test.want {
+			t.Errorf("%d IDs from %d begin at %d, want %d", test.cost, test.from, got, test.want)
 		}
 	}
 }

@@ -9,7 +9,10 @@ import "slices"
 // A's refund makes it 3 s, which is remembered. At 4 s that has drained, and C takes 5 units. B's refund then gives
 // nothing back, because B's debt has ended at 3 s, and not at the 8 s that B knew.
 type refunds struct {
-	Until int64    // when all that was charged before the last refund has drained
+	// Until is until when they are remembered: when all that was charged before the last refund has drained, and at
+	// least until a refund without these would have a higher number.
+	Until int64
+
 	After []refund // oldest first, each TAT later than the one before
 }
 
@@ -67,7 +70,9 @@ func (f *refunds) add(g given, parts, now int64) *refunds {
 			next.push(r, now)
 		}
 	}
-	next.push(refund{max(f.last()+1, now), g.after}, now)
+	number := max(f.last()+1, now)
+	next.Until = max(next.Until, number+1)
+	next.push(refund{number, g.after}, now)
 	if len(next.After) > maxRefunds {
 		next.merge()
 	}

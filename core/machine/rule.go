@@ -304,8 +304,9 @@ func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 // is then earlier by that. The end of this refund is this new end, and the ends of the other refunds since the
 // charge become earlier by the same time. A refund does not matter any more if its end is not before that of a
 // later one, or if the end of a later one is past, or when all that was charged before the last refund has
-// drained. Eight refunds are remembered. Of nine, the two with the nearest ends become one, with the earlier
-// end, so that a refund may give back less.
+// drained, or if it gave nothing back. Eight refunds are remembered. Of nine, two in a row become one: those whose
+// ends, in whole microseconds, are the nearest, and of several such two the first. It has the earlier end and counts
+// as the later refund, so that a refund may give back less.
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {

@@ -174,7 +174,7 @@ type history struct {
 	turn      *int64 // meters: when the last action was made, if it left more debt than the quota
 	owed      bool   // meters: no turn is reserved; the debt was settled
 	given     []low  // meters: what refunds have left, the oldest first
-	until     int64  // meters: when all that was charged before the last of them is gone
+	until     int64  // meters: when all that was charged before the last of them is gone, or later
 
 	end  int64 // from here on a store need not keep it
 	past bool  // the clock has been at end, so that a store may have dropped it

@@ -174,6 +174,7 @@ func (m *model) refundMeter(h *history, p payment, units int) (given bool) {
 	h.until = max(h.until, ceil(gone))
 	gone = new(big.Rat).Sub(gone, give)
 	h.remember(p.refund, give, gone, m.now, m.maxLows)
+	h.until = max(h.until, h.lastRefund()+1) // or the number of a later one could be lower
 	at := floor(gone)
 	h.events = []event{{at: at, debt: new(big.Rat).Sub(gone, whole(at))}}
 	return true

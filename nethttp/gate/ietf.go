@@ -32,7 +32,8 @@ func newPolicy(limiters []*core.Limiter) policy {
 		p.limits = append(p.limits, l.Limits()...)
 	}
 	var items []string
-	for _, l := range p.limits {
+	for i := range p.limits {
+		l := &p.limits[i]
 		name := p.unlike(cmp.Or(l.Name(), l.Identity()))
 		quota := strconv.Itoa(l.Quota())
 		item := name + ";q=" + quota
@@ -62,11 +63,10 @@ func (p *policy) unlike(name string) string {
 // of is p, unless Config.Limiter has picked another limiter for the attempt, Allow was given one, or an
 // optional subject has no user.
 func (p *policy) of(a *attempt) *policy {
-	switch {
-	case len(p.limiters) == 1+len(a.further) && p.limiters[0] == a.limiter:
-		return p
-	case a.policy != nil && a.further == nil:
-		return a.policy
+	for _, made := range []*policy{p, a.policy} {
+		if made != nil && len(made.limiters) == 1+len(a.further) && made.limiters[0] == a.limiter {
+			return made
+		}
 	}
 	var limiters []*core.Limiter
 	for _, s := range a.subjects() {
@@ -100,7 +100,7 @@ func (p *policy) quota(n int) string {
 
 func (p *policy) write(h http.Header, d *core.Decision) {
 	i := p.binding(d)
-	l, name := p.limits[i], p.names[i]
+	l, name := &p.limits[i], p.names[i]
 	item := name + ";r=" + strconv.Itoa(d.Remaining)
 	// t is the time until more than r can be used. For an allowed action, only the decision of a
 	// fixed, elastic or calendar window tells it: such a window gets its quota back at once.

@@ -27,7 +27,7 @@ type attempt struct {
 
 	decision core.Decision // zero if there is none
 	failure  *Failure      // why there is none
-	policy   *policy       // of a limiter that was picked, for the first subject alone
+	policy   *policy       // with a limiter that was picked
 }
 
 // A subject is a user and an action, and the limiter that decides about them.
@@ -180,7 +180,7 @@ func (g *Gate[C]) pick(c C, a *attempt) bool {
 // A pick is a limiter that Config.Limiter has picked, and what is made of it once.
 type pick struct {
 	of, limiter *core.Limiter // as picked, and as it decides
-	policy      policy
+	policy      policy        // of all subjects
 }
 
 var pickSeed = maphash.MakeSeed()
@@ -195,7 +195,11 @@ func (g *Gate[C]) picked(l *core.Limiter) (*pick, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pick{of: l, limiter: limiter, policy: newPolicy([]*core.Limiter{limiter})}
+	limiters := []*core.Limiter{limiter}
+	for i := range g.subjects[1:] {
+		limiters = append(limiters, g.subjects[1+i].Limiter)
+	}
+	p := &pick{of: l, limiter: limiter, policy: newPolicy(limiters)}
 	at.Store(p)
 	return p, nil
 }

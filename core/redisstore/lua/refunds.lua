@@ -22,7 +22,8 @@ local function list(text)
 	return refunds
 end
 
--- till is when all that was charged before the last refund has drained.
+-- till is until when refunds are remembered: when all that was charged before the last one has drained, and at least
+-- until a refund without these would have a higher number.
 local function till(text) return text and match(text, '%d+') + 0 or 0 end
 
 -- last is the number of the last refund, or 0.
@@ -57,7 +58,8 @@ local function add(text, at, gave, before, known, parts, now)
 	for _, r in ipairs(list(text)) do
 		push(r.number, r.number > known and span.sub(r.at, gave, parts) or r.at)
 	end
-	push(math.max(last(text) + 1, now), at)
+	local number = math.max(last(text) + 1, now)
+	push(number, at)
 	if #kept > maxRefunds then
 		local nearest = 1
 		for i = 2, #kept - 1 do
@@ -68,7 +70,7 @@ local function add(text, at, gave, before, known, parts, now)
 		kept[nearest].number = kept[nearest + 1].number
 		table.remove(kept, nearest + 1)
 	end
-	local new = format('!%d', math.max(span.ceil(before), till(text)))
+	local new = format('!%d', math.max(span.ceil(before), till(text), number + 1))
 	for _, r in ipairs(kept) do
 		new = new .. format(' %d %d', r.number, r.at.whole) .. (r.at.part > 0 and format('+%d', r.at.part) or '')
 	end

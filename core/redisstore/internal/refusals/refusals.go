@@ -114,7 +114,10 @@ func (n *Cache) note(q question, c *core.Charge, d *core.Decision, readings []ma
 	switch {
 	case d.Allowed:
 		// A charge by such a limit moves states that other actions of the user share.
-		perUser := slices.ContainsFunc(c.Limits(), func(l core.Limit) bool { return l.IsPerUser() })
+		perUser, limits := false, c.Limits()
+		for i := range limits {
+			perUser = perUser || limits[i].IsPerUser()
+		}
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
 		k := &refusal{who: q.who, limits: c.Limits(), cost: c.Cost, readings: readings, got: n.now()}
