@@ -30,7 +30,7 @@ var kinds = [...]kind{
 	KindFunnel:         {word: "funnel", constructor: "Funnel", most: 1_000_000_000, form: FormMeter, prepaid: true},
 	KindCalendarWindow: {word: "calendar", constructor: "CalendarWindow", most: 1_000_000_000, form: FormCounter, prepaid: true},
 	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans, records: true},
-	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots, entries: 2, slots: true},
+	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots, entries: 2},
 }
 
 // Kinds are all kinds.
@@ -47,7 +47,6 @@ type kind struct {
 	most        int    // the highest quota
 	form        Form
 	records     bool  // it records what it refuses
-	slots       bool  // it counts what is in progress, and gives back on release
 	prepaid     bool  // a process may charge units before their actions: see Rule.WithPrepay
 	entries     int64 // how many entries Redis writes in the time of a counter's charge; 0: it has none
 }

@@ -160,7 +160,7 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 	} else {
 		s = State{Expires: now + next.Ceil(), N: uint32(next.Part)}
 	}
-	return numbers{Rest: next, Wait: r.Delay(next, r.Emission)}, refund, s, true
+	return numbers{Rest: next, Wait: next.sub(r.most, r.Parts).Ceil()}, refund, s, true
 }
 
 // owed is the state after a charge that left more than a TAT or found it, and the number of the last refund.
@@ -268,6 +268,5 @@ func (*meter) prepay(r *Rule, d int64) {
 	if (Span{Whole: d}).exceeds(r.Time(gain)) {
 		gain++
 	}
-	r.Max = max(0, r.Max-gain)
-	r.Burst = spanOf(r.pace, r.Max, r.Parts)
+	r.setMax(max(0, r.Max-gain))
 }

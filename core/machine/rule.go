@@ -29,6 +29,7 @@ type Rule struct {
 	Start       Span   // the debt of a bucket with Initial that has no state
 	Parts       int64  // the denominator of all spans; 0 if the rule is not a meter's
 	ForgetAfter int64  // how long a bucket with Initial is kept after its last action; else 0
+	most        Span   // the most debt at which one more unit fits: Burst less Emission
 	pace        int64  // Emission is pace/Parts microseconds
 	inverse     uint64 // (2^64-1)/pace, rounded down
 
@@ -53,10 +54,18 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 	if g := gcd(period, n); g > 1 {
 		period, n = period/g, n/g
 	}
-	return Rule{
-		Kind: kind, machine: forms[kind.Form()].machine, Max: capacity, pace: period, inverse: math.MaxUint64 / uint64(period), Parts: n,
-		Emission: spanOf(period, 1, n), Burst: spanOf(period, capacity, n),
+	r := Rule{
+		Kind: kind, machine: forms[kind.Form()].machine, pace: period, inverse: math.MaxUint64 / uint64(period), Parts: n,
+		Emission: spanOf(period, 1, n),
 	}
+	r.setMax(capacity)
+	return r
+}
+
+// setMax sets the quota of a meter.
+func (r *Rule) setMax(capacity int64) {
+	r.Max, r.Burst = capacity, spanOf(r.pace, capacity, r.Parts)
+	r.most = r.Burst.sub(r.Emission, r.Parts)
 }
 
 func gcd(a, b int64) int64 {
@@ -284,7 +293,7 @@ const (
 
 // TakesSlots reports whether the rule counts actions in progress. Its charge is released, and not
 // refunded.
-func (r *Rule) TakesSlots() bool { return kinds[r.Kind].slots }
+func (r *Rule) TakesSlots() bool { return r.Kind == KindInFlight }
 
 // Takes is how many units an ask of that cost takes: slots that the action has already are not taken again.
 func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }

@@ -23,21 +23,19 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 		subjects++
 	}
 	var tx transaction
-	var user [1]int
-	if tx.users = user[:]; subjects > 1 {
-		tx.users = make([]int, subjects)
-	}
-	switch {
-	case limits == 1:
+	switch most := max(limits, subjects); {
+	case most == 1:
+		var users [1]int
 		var refs [1]ref
 		var entries [1]machine.Entry
-		tx.refs, tx.entries = refs[:], entries[:]
-	case limits <= onStack:
+		tx.users, tx.refs, tx.entries = users[:], refs[:limits], entries[:limits]
+	case most <= onStack:
+		var users [onStack]int
 		var refs [onStack]ref
 		var entries [onStack]machine.Entry
-		tx.refs, tx.entries = refs[:limits], entries[:limits]
+		tx.users, tx.refs, tx.entries = users[:subjects], refs[:limits], entries[:limits]
 	default:
-		tx.refs, tx.entries = make([]ref, limits), make([]machine.Entry, limits)
+		tx.users, tx.refs, tx.entries = make([]int, subjects), make([]ref, limits), make([]machine.Entry, limits)
 	}
 	for i, o := 0, &c; o != nil; i, o = i+1, o.Next() {
 		s.add(&tx, i, o.User, o.Action, o.Limits())
