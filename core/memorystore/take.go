@@ -14,7 +14,7 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Take decides a charge in one atomic step. For one subject, up to four limits and known keys it allocates
+// Take decides a charge in one atomic step. For up to four limits, all of whose keys are known, it allocates
 // only for a receipt, and if what a state has besides its two numbers begins or grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	limits, subjects := 0, 0
