@@ -57,7 +57,7 @@ func (r *Rule) align(s State, unix int64) State {
 	ofLast := 2*last <= start+end
 	switch {
 	case s.Expires <= unix, ofLast && last <= unix:
-		return State{}
+		return State{Expires: min(0, unix)} // before 1970 an Expires of 0 is in the future
 	case ofLast: // it counts until its end
 	case last < end: // a refusal tells it too, or a process with the earlier end would begin anew
 		s.Expires = end + linger

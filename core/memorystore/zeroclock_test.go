@@ -44,3 +44,21 @@ func TestAClockThatBeginsWithTheZeroTime(t *testing.T) {
 		}
 	}
 }
+
+// The first action of a calendar's period opens it, before 1970 too.
+func TestACalendarBefore1970(t *testing.T) {
+	now := time.Date(1969, 12, 31, 22, 15, 0, 0, time.UTC)
+	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
+	l := core.Must(core.New(store, core.CalendarWindow(2, core.Hour, nil)))
+	for range 2 {
+		s, err := l.Status(t.Context(), "alice", "reply")
+		if err != nil || s.Limits[0].EndsAfter != 45*time.Minute || s.Limits[0].ResetAfter != 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		d, err := l.Allow(t.Context(), "alice", "reply")
+		if err != nil || d.ResetAfter != 45*time.Minute {
+			t.Errorf("%+v, %v", d, err)
+		}
+		now = now.Add(time.Hour)
+	}
+}
