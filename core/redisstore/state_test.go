@@ -340,6 +340,41 @@ func TestFarRefundIsKeptACentury(t *testing.T) {
 	})
 }
 
+// The numbers of refunds run ahead of a clock that stands still. A charge that knew of such a refund does not
+// take a later one for known.
+func TestManyRefundsAtOnce(t *testing.T) {
+	worlds(t, func(t *testing.T, w *world) {
+		lim := core.Must(core.Must(core.New(w.store, core.Funnel(100, core.Per(1000, time.Millisecond)))).With(core.Refundable{}))
+		charge := func(n int) core.Decision {
+			t.Helper()
+			d, err := lim.AllowN(t.Context(), user, action, n)
+			if err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			return d
+		}
+		refund := func(d core.Decision) {
+			t.Helper()
+			if err := lim.Refund(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 20 {
+			refund(charge(1))
+		}
+		a, b := charge(3), charge(5)
+		w.advance(time.Microsecond)
+		charge(1)
+		refund(a) // 2 us of it are left, so b's end is no later than 7 us after the start
+		charge(10)
+		w.advance(3 * time.Microsecond)
+		refund(b)
+		if d, err := lim.Peek(t.Context(), user, action); err != nil || d.ResetAfter != 10*time.Microsecond {
+			t.Errorf("%s, %v, want 10µs", d.ResetAfter, err)
+		}
+	})
+}
+
 // A long ring grows where it is, also if its end is within, and forgets nothing: what is
 // counted is at every time what was admitted in the last period.
 func TestLongRingGrows(t *testing.T) {
