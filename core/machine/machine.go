@@ -4,8 +4,8 @@ package machine
 
 // A machine is the arithmetic of the kinds with one form. Its first eight functions have their
 // counterparts in its Lua file, in the same order. They get and return states by value, so that none moves
-// to the heap. What More points to is changed by charge, refuse and amend only: after a Peek a store drops the
-// state. They and check report whether the state has changed.
+// to the heap. Only charge, refuse and amend change what More points to, because after a Peek a store drops the
+// state. These three and check report whether the state has changed.
 type machine interface {
 	// args appends the numbers that the Lua function args reads.
 	args(r *Rule, b []int64, cost, ban int64) []int64
