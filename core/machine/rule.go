@@ -293,7 +293,7 @@ const (
 
 // TakesSlots reports whether the rule counts actions in progress. Its charge is released, and not
 // refunded.
-func (r *Rule) TakesSlots() bool { return r.Kind == KindInFlight }
+func (r *Rule) TakesSlots() bool { return r.Kind.Form() == FormSlots }
 
 // Takes is how many units an ask of that cost takes: slots that the action has already are not taken again.
 func (r *Rule) Takes(cost int64) int64 { return max(0, cost-r.Held) }
