@@ -24,13 +24,17 @@ const longestWait = 60e6
 // shared state decides. If that refuses, or cannot be used, makeRoom returns a ref that lacks room,
 // and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
+	ask := c.Ask()
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		if r.slot != nil || !r.required(c.Ask().Ban > 0) || s.reserve(tx, r, c.Ask().Mode == machine.ModePeek) {
+		// A charge passes without the key of a shadow limit, or of a ban policy that has no refusal to record.
+		needed := ask.Ban > 0 || r.rule.Ban == nil && !r.rule.Shadow
+		if r.slot != nil || !needed || s.reserve(tx, r, ask.Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, wait = r, tx.nextFree(r)
-		if !sharable(c) || !s.share(tx, i) {
+		// A shared state cannot hold the ban or the debt of one user.
+		if ask.Ban > 0 || ask.Mode == machine.ModeOwe || !s.share(tx, i) {
 			return lacks, wait
 		}
 	}
@@ -45,15 +49,6 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 		return nil, 0
 	}
 	return lacks, min(wait, tx.sharedWait(c))
-}
-
-// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
-// that of a ban policy without a refusal to record: a full store leaves them out.
-func (r *ref) required(ban bool) bool {
-	if r.rule.Ban != nil {
-		return ban
-	}
-	return !r.rule.Shadow
 }
 
 // reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
@@ -100,7 +95,7 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 
 // tryLock locks one more shard, unless another charge holds it.
 func (s *Store) tryLock(tx *transaction, at int) bool {
-	if slices.Contains(tx.users, at) || slices.Contains(tx.evicted.shards, at) {
+	if slices.Contains(tx.shards, at) || slices.Contains(tx.evicted.shards, at) {
 		return true
 	}
 	if !s.shards[at].mu.TryLock() {
@@ -175,10 +170,6 @@ func (t *table) sample(h hash) iter.Seq[int] {
 	}
 }
 
-// sharable reports whether shared states may decide a charge. They cannot hold the ban or the debt of
-// one user.
-func sharable(c *core.Charge) bool { return c.Ask().Ban == 0 && c.Ask().Mode != machine.ModeOwe }
-
 // share has the shared state of the i-th ref's limit decide instead of the user's own. It returns
 // false if that state decides for another ref of the charge: it cannot be charged twice at once.
 func (s *Store) share(tx *transaction, i int) bool {
@@ -228,21 +219,15 @@ func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 		switch r, e := &tx.refs[i], &tx.entries[i]; {
 		case r.slot != nil || !e.Dirty:
 		case r.shared || s.reserve(tx, r, false):
-			s.insert(tx, r)
+			at, removed := r.in.insert(r.key, tx.now)
+			if r.slot = &r.in.slots[at]; !r.shared {
+				s.used.Add(-removed)
+				r.reserved, tx.reserved = false, tx.reserved-1
+			}
 			r.save(e, tx.now, until)
 		case r.rule.ForgetAfter > 0 && !r.rule.Shadow:
 			return r
 		}
 	}
 	return nil
-}
-
-// insert makes a slot for a ref.
-func (s *Store) insert(tx *transaction, r *ref) {
-	at, removed := r.in.insert(r.key, tx.now)
-	r.slot = &r.in.slots[at]
-	if !r.shared {
-		s.used.Add(-removed)
-		r.reserved, tx.reserved = false, tx.reserved-1
-	}
 }
