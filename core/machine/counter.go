@@ -70,11 +70,7 @@ func (r *Rule) align(s State, unix int64) State {
 func (m *counter) charge(r *Rule, now, cost int64, a *Ask, s State) (_ numbers, _ int64, _ State, changed bool) {
 	count := s.count(now)
 	if a.Mode.forced() {
-		most := r.Max
-		if a.Mode == ModeOwe {
-			most *= 2
-		}
-		if cost = min(cost, most-count); cost <= 0 {
+		if cost = min(cost, r.most(a.Mode)-count); cost <= 0 {
 			return m.refuse(r, now, 1, false, s)
 		}
 	}
@@ -91,7 +87,7 @@ func (m *counter) charge(r *Rule, now, cost int64, a *Ask, s State) (_ numbers, 
 }
 
 func (m *counter) refuse(r *Rule, now, cost int64, record bool, s State) (_ numbers, _ int64, _ State, changed bool) {
-	if record = record && r.elastic(); record {
+	if record {
 		s.Expires = now + r.Period
 	}
 	return r.counted(s, now, cost), 0, s, record

@@ -7,6 +7,7 @@ import "math"
 type Rule struct {
 	Kind    Kind
 	machine machine // the kind's
+	records bool    // it records refusals
 	Max     int64   // the quota: units for a window, capacity for a meter, refusals for a ban
 
 	// These are set by package core. Hash is that of the limit's identity. It differs from process to
@@ -29,7 +30,7 @@ type Rule struct {
 	Start       Span   // the debt of a bucket with Initial that has no state
 	Parts       int64  // the denominator of all spans; 0 if the rule is not a meter's
 	ForgetAfter int64  // how long a bucket with Initial is kept after its last action; else 0
-	most        Span   // the most debt at which one more unit fits: Burst less Emission
+	oneMore     Span   // the most debt at which one more unit fits: Burst less Emission
 	pace        int64  // Emission is pace/Parts microseconds
 	inverse     uint64 // (2^64-1)/pace, rounded down
 
@@ -38,7 +39,7 @@ type Rule struct {
 
 // NewWindow makes the rule of a window of at most max units a period.
 func NewWindow(kind Kind, max, period int64) Rule {
-	return Rule{Kind: kind, machine: forms[kind.Form()].machine, Max: max, Period: period}
+	return Rule{Kind: kind, machine: forms[kind.Form()].machine, records: kinds[kind].records, Max: max, Period: period}
 }
 
 // NewCalendarWindow makes the rule of a window of at most max units in each period of a calendar.
@@ -65,7 +66,7 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 // setMax sets the quota of a meter.
 func (r *Rule) setMax(capacity int64) {
 	r.Max, r.Burst = capacity, spanOf(r.pace, capacity, r.Parts)
-	r.most = r.Burst.sub(r.Emission, r.Parts)
+	r.oneMore = r.Burst.sub(r.Emission, r.Parts)
 }
 
 func gcd(a, b int64) int64 {
@@ -187,8 +188,16 @@ func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	e.set(r.machine.charge(r, now+e.Epoch, cost, a, e.dated()))
 }
 
+// most is how many units a forced charge may leave: with ModeOwe two quotas.
+func (r *Rule) most(mode Mode) int64 {
+	if mode == ModeOwe {
+		return 2 * r.Max
+	}
+	return r.Max
+}
+
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
-func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban == nil || r.Max > 0) }
+func (r *Rule) RecordsRefusals() bool { return r.records }
 
 // Refuse records the refusal in a checked entry, if the rule [Rule.RecordsRefusals]. If
 // record is false, as while a ban lasts, or the caller is patient, it records nothing. A refused
@@ -198,9 +207,7 @@ func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
 		record = record && !e.Fits && cost <= r.Max // what a later one could pass
 	}
-	if patient && kinds[r.Kind].records {
-		record = false
-	}
+	record = record && (r.ForgetAfter > 0 || r.records && !patient)
 	e.set(r.machine.refuse(r, now+e.Epoch, cost, record, e.dated()))
 }
 
