@@ -19,7 +19,8 @@ type machine interface {
 	// charge charges a checked state that has room. It returns the reading too, for one more unit.
 	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
-	// refuse leaves a checked state uncharged, and may record the refusal. It returns the reading too.
+	// refuse leaves a checked state uncharged. If record is set, it records the refusal, or starts a bucket with
+	// Initial. It returns the reading too.
 	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
 	// read returns the reading of a checked state. Its Wait is that of the cost.

@@ -192,10 +192,8 @@ func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return numbers{Rest: left, Wait: r.Delay(left, r.Time(cost))}, 0
 }
 
-// amend takes the units' time from the debt. It takes at most what is left of the debt
-// after the charge, and of the debt after any refund since: the rest was charged by other
-// actions, or has drained. While turns are reserved, only the last one can be given back:
-// else a later turn would come too early.
+// amend takes the units' time from the debt, as [Rule.Amend] says. While turns are reserved, only the last one can be
+// given back: else a later turn would come too early.
 func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
 	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}

@@ -199,10 +199,9 @@ func (r *Rule) most(mode Mode) int64 {
 // RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
 func (r *Rule) RecordsRefusals() bool { return r.records }
 
-// Refuse records the refusal in a checked entry, if the rule [Rule.RecordsRefusals]. If
-// record is false, as while a ban lasts, or the caller is patient, it records nothing. A refused
-// action that starts a bucket with Initial starts it nonetheless if the caller is patient. It fills in the
-// Reading.
+// Refuse leaves a checked entry uncharged, and fills in the Reading. If record is set, which it is not while a ban
+// lasts, a rule that [Rule.RecordsRefusals] records the refusal, unless the caller is patient. A bucket with Initial
+// that has no state is started, whether the caller is patient or not.
 func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
 		record = record && !e.Fits && cost <= r.Max // what a later one could pass

@@ -14,8 +14,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Take decides a charge in one atomic step. For one subject, up to four limits and known keys it allocates
-// only for a receipt, and if what a state has besides its two numbers begins or grows.
+// Take decides a charge in one atomic step. For known keys of up to four limits in all it allocates only for a
+// receipt, and if what a state has besides its two numbers begins or grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
 	limits, subjects := 0, 0
 	for o := &c; o != nil; o = o.Next() {
@@ -90,7 +90,7 @@ type evicted struct {
 	shards []int // which shards are locked for that
 }
 
-// onStack is for how many limits a transaction has room on the stack.
+// onStack is for how many limits and subjects a transaction has room on the stack.
 const onStack = 4
 
 // A ref says where the state of a limit is, if the store keeps it.
