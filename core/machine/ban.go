@@ -124,9 +124,9 @@ func (*bans) read(r *Rule, now, _ int64, s State) (v numbers, level int64) {
 }
 
 // amend gives nothing back: a refusal stays recorded.
-func (*bans) amend(_ *Rule, s State, _ Taken, _ int64, _ Amendment) (State, bool) { return s, false }
+func (*bans) amend(_ *Rule, _ int64, _ Taken, _ Amendment, s State) (State, bool) { return s, false }
 
-func (*bans) save(_ *Rule, s State, b []byte) []byte {
+func (*bans) save(_ *Rule, b []byte, s State) []byte {
 	x := s.More.(*banRecord)
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }

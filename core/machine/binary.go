@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 )
 
 // ErrBinary is the error of Unmarshal for bytes that are not a state of the rule.
@@ -20,7 +21,7 @@ func (r *Rule) Marshal(s State) []byte {
 	if s == (State{}) {
 		return nil
 	}
-	return r.machine.save(r, s, []byte{binaryVersion, byte(r.Kind.Form())})
+	return r.machine.save(r, []byte{binaryVersion, byte(r.Kind.Form())}, s)
 }
 
 // Unmarshal returns the state that Marshal returned as b, by this rule or by one that shares the state. It
@@ -98,17 +99,12 @@ func (d *decoder) part() uint32 {
 }
 
 // instants reads instants, each no earlier than the one before, to the end.
-func (d *decoder) instants() []int64 {
-	all := make([]int64, 0, len(d.rest))
-	if len(d.rest) == 0 {
-		return nil
-	}
-	last := d.instant()
-	all = append(all, last)
-	for len(d.rest) > 0 {
-		last += d.int()
-		d.bad = d.bad || last > math.MaxInt64/4
-		all = append(all, last)
+func (d *decoder) instants() (all []int64) {
+	all = slices.Grow(all, len(d.rest))
+	for last := int64(0); len(d.rest) > 0; all = append(all, last) {
+		step := d.instant()
+		last += step
+		d.bad = d.bad || len(all) > 0 && step < 0 || last > math.MaxInt64/4
 	}
 	return all
 }

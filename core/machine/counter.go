@@ -112,7 +112,7 @@ func (r *Rule) counted(s State, now, cost int64) (v numbers) {
 	return v
 }
 
-func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	last, end := s.Expires-r.linger(), t.At+t.Reading.Rest.Whole
 	switch {
 	case r.elastic():
@@ -136,7 +136,7 @@ func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State,
 // opened reports whether a refund gives back all of the charge that opened a window.
 func opened(t Taken, units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
-func (*counter) save(r *Rule, s State, b []byte) []byte {
+func (*counter) save(r *Rule, b []byte, s State) []byte {
 	return appendInts(b, int64(s.N), s.Expires-r.linger())
 }
 

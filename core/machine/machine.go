@@ -27,10 +27,10 @@ type machine interface {
 	read(r *Rule, now, cost int64, s State) (v numbers, detail int64)
 
 	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
-	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)
+	amend(r *Rule, now int64, t Taken, a Amendment, s State) (amended State, changed bool)
 
 	// save appends the state in binary form.
-	save(r *Rule, s State, b []byte) []byte
+	save(r *Rule, b []byte, s State) []byte
 
 	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
 	// returns the numbers after them. amendable says that the charge may be amended.

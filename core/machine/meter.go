@@ -194,7 +194,7 @@ func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 
 // amend takes the units' time from the debt, as [Rule.Amend] says. While turns are reserved, only the last one can be
 // given back: else a later turn would come too early.
-func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
 	left := d.Refunds.limit(after, t.Reading.Detail)
@@ -202,11 +202,9 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 		left = d.At
 	}
 	left.Whole -= now
-	before, owed := d.At.Ceil(), d.left(now)
-	switch {
-	case left.Whole < 0 || left == (Span{}) || before <= now:
-		return s, false
-	case d.Turns > 0 && d.At != after && owed.exceeds(r.Burst):
+	before := d.At.Ceil()
+	drained := left.Whole < 0 || left == (Span{}) || before <= now
+	if drained || d.Turns > 0 && d.At != after && d.left(now).exceeds(r.Burst) {
 		return s, false
 	}
 	give := r.Time(a.Units)
@@ -219,7 +217,7 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	return d.state(r, s.Expires, m), true
 }
 
-func (*meter) save(r *Rule, s State, b []byte) []byte {
+func (*meter) save(r *Rule, b []byte, s State) []byte {
 	d, forget := r.debt(s, s.Expires-1), int64(0)
 	if r.ForgetAfter > 0 {
 		forget = s.Expires

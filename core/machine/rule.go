@@ -52,9 +52,8 @@ func NewCalendarWindow(max int64, c *Calendar) Rule {
 // NewMeter makes the rule of a bucket or funnel whose quota is capacity, and which gains
 // or drains n units per period.
 func NewMeter(kind Kind, capacity, n, period int64) Rule {
-	if g := gcd(period, n); g > 1 {
-		period, n = period/g, n/g
-	}
+	g := gcd(period, n)
+	period, n = period/g, n/g
 	r := Rule{
 		Kind: kind, machine: forms[kind.Form()].machine, pace: period, inverse: math.MaxUint64 / uint64(period), Parts: n,
 		Emission: spanOf(period, 1, n),
@@ -325,6 +324,6 @@ func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {
-		e.State, e.Dirty = r.machine.amend(r, e.State, t, now, a)
+		e.State, e.Dirty = r.machine.amend(r, now, t, a, e.State)
 	}
 }

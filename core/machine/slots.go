@@ -163,7 +163,7 @@ func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
 // so that it finds them also after the clock stepped back.
-func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.More.(*slotList)
 	first := t.Reading.Detail
 	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
@@ -178,7 +178,7 @@ func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	return q.state(r), true
 }
 
-func (*slots) save(_ *Rule, s State, b []byte) []byte {
+func (*slots) save(_ *Rule, b []byte, s State) []byte {
 	last := int64(0)
 	for _, x := range *s.More.(*slotList) {
 		b = appendInts(b, x.At-last, x.ID-x.At)

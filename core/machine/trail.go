@@ -126,7 +126,7 @@ func (*trail) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 // maxSince bounds how many later entries move when one is removed.
 const maxSince = 1 << 16
 
-func (*trail) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*trail) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.queue(now)
 	if r.RecordsRefusals() && q.live(now-r.Period) >= r.Max {
 		return s, false // older entries that still count may have been dropped for newer ones
@@ -143,7 +143,7 @@ func (*trail) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	return q.state(r), true
 }
 
-func (*trail) save(_ *Rule, s State, b []byte) []byte {
+func (*trail) save(_ *Rule, b []byte, s State) []byte {
 	q := s.More.(*queue)
 	return appendInstants(b, q.len(), q.at)
 }

@@ -137,9 +137,8 @@ func (tx *transaction) firstToExpire(t *table, h hash) (at int) {
 // firstToExpire looks at can be dropped.
 func (tx *transaction) nextFree(r *ref) int64 {
 	first := tx.now + longestWait
-	t := r.in
-	for i := range t.sample(r.key) {
-		if s := &t.slots[i]; !s.evictable(tx.now) && !tx.uses(s.key) {
+	for i := range r.in.sample(r.key) {
+		if s := &r.in.slots[i]; !s.evictable(tx.now) && !tx.uses(s.key) {
 			first = min(first, s.protected, s.expires)
 		}
 	}
