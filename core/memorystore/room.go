@@ -57,22 +57,21 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	if r.reserved {
 		return true
 	}
-	if s.used.Add(1) <= s.max {
-		r.reserved, tx.reserved = true, tx.reserved+1
-		return true
+	if s.used.Add(1) > s.max {
+		s.used.Add(-1)
+		if tx.evicted == nil {
+			tx.evicted = new(evicted)
+		}
+		from, at := s.victim(tx, r)
+		if at < 0 {
+			return false
+		}
+		if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); peek {
+			return true
+		}
+		from.remove(at) // that key was counted
 	}
-	s.used.Add(-1)
-	if tx.evicted == nil {
-		tx.evicted = new(evicted)
-	}
-	from, at := s.victim(tx, r)
-	if at < 0 {
-		return false
-	}
-	if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); !peek {
-		from.remove(at)
-		r.reserved, tx.reserved = true, tx.reserved+1 // the dropped key was counted
-	}
+	r.reserved, tx.reserved = true, tx.reserved+1
 	return true
 }
 
@@ -95,11 +94,9 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 
 // tryLock locks one more shard, unless another charge holds it.
 func (s *Store) tryLock(tx *transaction, at int) bool {
-	if slices.Contains(tx.shards, at) || slices.Contains(tx.evicted.shards, at) {
-		return true
-	}
-	if !s.shards[at].mu.TryLock() {
-		return false
+	held := slices.Contains(tx.shards, at) || slices.Contains(tx.evicted.shards, at)
+	if held || !s.shards[at].mu.TryLock() {
+		return held
 	}
 	tx.evicted.shards = append(tx.evicted.shards, at)
 	return true
