@@ -49,7 +49,7 @@ type Terms struct {
 type terms struct {
 	Terms
 	slotWaiters *slotWaiters // of a limiter with InFlight
-	of          *[]Limit     // if not nil, where the limits of the Readings are left: Divide has others
+	readingsOf  *[]Limit     // if not nil, where the limits of the Readings are left: Divide has others
 }
 
 // With returns a charge with other terms, of which it makes a copy.
@@ -58,7 +58,7 @@ func (c Charge) With(t Terms) Charge {
 	if old := c.terms; old == nil {
 		made.Limits = slices.Clone(t.Limits)
 	} else {
-		made.slotWaiters, made.of = old.slotWaiters, old.of
+		made.slotWaiters, made.readingsOf = old.slotWaiters, old.readingsOf
 		if made.Limits = old.Limits; !slices.Equal(t.Limits, old.Limits) {
 			made.Limits = slices.Clone(t.Limits)
 		}
@@ -98,11 +98,10 @@ func (c *Charge) Next() *Charge { return c.terms.Next }
 // Subject is the charge of the i-th subject: 0 is the charge itself. If there is no such subject, it is the
 // charge itself.
 func (c *Charge) Subject(i int) *Charge {
-	for o := c; o != nil; o = o.Next() {
+	for o := c; o != nil; i, o = i-1, o.Next() {
 		if i == 0 {
 			return o
 		}
-		i--
 	}
 	return c
 }
@@ -241,8 +240,8 @@ func (d *Decision) conclude(c *Charge, readings []machine.Reading, now int64) {
 	if c.terms.Readings != nil {
 		*c.terms.Readings = readings
 	}
-	if c.terms.of != nil {
-		*c.terms.of = c.terms.Limits
+	if c.terms.readingsOf != nil {
+		*c.terms.readingsOf = c.terms.Limits
 	}
 	if !c.terms.Receipt || !d.Allowed || c.terms.Mode == machine.ModePeek {
 		return
@@ -337,7 +336,7 @@ func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {
 		}
 	case d.Allowed && !v.Fits && d.Reason != ReasonShadowed:
 		d.Reason, d.Shadow = ReasonShadowed, i
-	case d.Allowed && d.Reason == "" && int(r.Remaining(v)) <= int(r.Max)/5:
+	case d.Allowed && d.Reason == "" && r.Remaining(v) <= r.Max/5:
 		d.Reason, d.Shadow = ReasonNear, i
 	}
 }

@@ -38,7 +38,7 @@ type OnlyFailures struct{}
 func (OnlyFailures) extend(l *Limiter) error {
 	l.limits = slices.Clone(l.limits)
 	n := len(enforced(l.limits))
-	if !takeSlots(l.limits[:n]) {
+	if shortestLease(l.limits[:n]) == 0 {
 		slots := InFlight(int(min(l.smallest, int64(machine.KindInFlight.Most())))).Named("+checking") // [New] refuses the name
 		if slices.ContainsFunc(l.limits[:n], func(l Limit) bool { return l.rule.PerUser }) {
 			slots = slots.PerUser()

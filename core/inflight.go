@@ -57,11 +57,7 @@ func (inFlight) validate(l *Limit, bad badValue) error {
 	return cmp.Or(validateMax(l, bad), validatePeriod("lease", l.period, bad))
 }
 
-// takeSlots reports whether one of the limits is InFlight.
-func takeSlots(limits []Limit) bool {
-	return slices.ContainsFunc(limits, func(l Limit) bool { return l.rule.TakesSlots() })
-}
-
+// shortestLease is 0 if none of the limits is InFlight.
 func shortestLease(limits []Limit) (lease time.Duration) {
 	for i := range limits {
 		if x := &limits[i]; x.rule.TakesSlots() && (lease == 0 || x.period < lease) {

@@ -218,11 +218,13 @@ func (l *Limit) validate() error {
 		return bad("CountRefused applies to SlidingWindow only")
 	case l.mods&modLease != 0 && l.kind != machine.KindInFlight:
 		return bad("Lease applies to InFlight only")
-	case l.mods&modName != 0 && !validName(l.name):
+	case l.mods&modName != 0 && (l.name == "" || len(l.name) > 64 || strings.Trim(l.name, nameLetters) != ""):
 		return bad("a name is 1 to 64 letters, digits, dots, underscores or dashes")
 	}
 	return cmp.Or(l.validateInitial(bad), l.validatePrepay(bad))
 }
+
+const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 func validatePeriod(what string, d time.Duration, bad badValue) error {
 	switch {
@@ -232,11 +234,6 @@ func validatePeriod(what string, d time.Duration, bad badValue) error {
 		return bad("%s %s is not in whole microseconds", what, d)
 	}
 	return nil
-}
-
-func validName(s string) bool {
-	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, legal) == ""
 }
 
 func micros(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

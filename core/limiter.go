@@ -55,7 +55,7 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 		}
 	}
 	l.smallest, l.portioned = least(enforced(l.limits)), portionedUntil(l.limits)
-	if takeSlots(l.limits) {
+	if shortestLease(l.limits) > 0 {
 		l.slotWaiters = newSlotWaiters()
 		l.refundable = true // a slot is freed by a receipt
 	}

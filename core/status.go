@@ -58,7 +58,7 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, limits []Limit, readings []machine.Reading, err error) {
 	t := *l.terms[machine.ModePeek]
 	limits = l.limits
-	t.of, t.Readings = &limits, &readings
+	t.readingsOf, t.Readings = &limits, &readings
 	err = l.take(ctx, &Charge{user, action, 1, &t}, &d)
 	return d, limits, readings, err
 }

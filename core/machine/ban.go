@@ -11,7 +11,7 @@ type BanRule struct {
 
 // NewBan makes the rule of a ban policy. It keeps b.
 func NewBan(b *BanRule) Rule {
-	return Rule{Kind: KindBan, machine: forms[FormBans].machine, Max: int64(b.Refusals), Ban: b}
+	return Rule{Kind: KindBan, machine: forms[FormBans].machine, records: b.Refusals > 0, Max: int64(b.Refusals), Ban: b}
 }
 
 // banRecord is the state of a ban policy: a user's refusals and bans.
@@ -42,11 +42,11 @@ func (*bans) args(r *Rule, b []int64, _, ban int64) []int64 {
 func (*bans) load(r *Rule, d *decoder) State {
 	b := &banRecord{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
 	b.Refusals = d.instants()
-	return r.Ban.state(b)
+	return b.state(r.Ban)
 }
 
 // state is the state of bans, which expires when they are forgotten.
-func (r *BanRule) state(b *banRecord) State { return State{Expires: r.forgotten(b), More: b} }
+func (b *banRecord) state(r *BanRule) State { return State{Expires: r.forgotten(b), More: b} }
 
 // behind is how far a clock that stepped back is behind the last refusal or ban.
 func (b *banRecord) behind(now int64) int64 { return max(0, b.Last-now) }
@@ -64,7 +64,7 @@ func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, lev
 	}
 	b := r.Ban.prune(s, now)
 	b.ban(now, a.Ban)
-	s = r.Ban.state(b)
+	s = b.state(r.Ban)
 	v, level = m.read(r, now, cost, s)
 	return v, level, s, true
 }
@@ -72,7 +72,7 @@ func (m *bans) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, lev
 // refuse counts a refusal by any limit, which may lead to a ban.
 func (m *bans) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, level int64, _ State, changed bool) {
 	b := s.bans(now)
-	if record = record && r.RecordsRefusals(); record || b != nil && b.behind(now) > 0 {
+	if record || b != nil && b.behind(now) > 0 {
 		b, changed = r.Ban.prune(s, now), true
 	}
 	if record {
@@ -84,7 +84,7 @@ func (m *bans) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers
 		}
 	}
 	if changed {
-		s = r.Ban.state(b)
+		s = b.state(r.Ban)
 	}
 	v, level = m.read(r, now, cost, s)
 	return v, level, s, changed
@@ -124,9 +124,9 @@ func (*bans) read(r *Rule, now, _ int64, s State) (v numbers, level int64) {
 }
 
 // amend gives nothing back: a refusal stays recorded.
-func (*bans) amend(_ *Rule, s State, _ Taken, _ int64, _ Amendment) (State, bool) { return s, false }
+func (*bans) amend(_ *Rule, _ int64, _ Taken, _ Amendment, s State) (State, bool) { return s, false }
 
-func (*bans) save(_ *Rule, s State, b []byte) []byte {
+func (*bans) save(_ *Rule, b []byte, s State) []byte {
 	x := s.More.(*banRecord)
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }

@@ -20,7 +20,7 @@ func (r *Rule) Marshal(s State) []byte {
 	if s == (State{}) {
 		return nil
 	}
-	return r.machine.save(r, s, []byte{binaryVersion, byte(r.Kind.Form())})
+	return r.machine.save(r, []byte{binaryVersion, byte(r.Kind.Form())}, s)
 }
 
 // Unmarshal returns the state that Marshal returned as b, by this rule or by one that shares the state. It

@@ -70,11 +70,7 @@ func (r *Rule) align(s State, unix int64) State {
 func (m *counter) charge(r *Rule, now, cost int64, a *Ask, s State) (_ numbers, _ int64, _ State, changed bool) {
 	count := s.count(now)
 	if a.Mode.forced() {
-		most := r.Max
-		if a.Mode == ModeOwe {
-			most *= 2
-		}
-		if cost = min(cost, most-count); cost <= 0 {
+		if cost = min(cost, r.most(a.Mode)-count); cost <= 0 {
 			return m.refuse(r, now, 1, false, s)
 		}
 	}
@@ -91,7 +87,7 @@ func (m *counter) charge(r *Rule, now, cost int64, a *Ask, s State) (_ numbers, 
 }
 
 func (m *counter) refuse(r *Rule, now, cost int64, record bool, s State) (_ numbers, _ int64, _ State, changed bool) {
-	if record = record && r.elastic(); record {
+	if record {
 		s.Expires = now + r.Period
 	}
 	return r.counted(s, now, cost), 0, s, record
@@ -116,7 +112,7 @@ func (r *Rule) counted(s State, now, cost int64) (v numbers) {
 	return v
 }
 
-func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	last, end := s.Expires-r.linger(), t.At+t.Reading.Rest.Whole
 	switch {
 	case r.elastic():
@@ -140,7 +136,7 @@ func (*counter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State,
 // opened reports whether a refund gives back all of the charge that opened a window.
 func opened(t Taken, units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
-func (*counter) save(r *Rule, s State, b []byte) []byte {
+func (*counter) save(r *Rule, b []byte, s State) []byte {
 	return appendInts(b, int64(s.N), s.Expires-r.linger())
 }
 

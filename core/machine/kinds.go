@@ -29,7 +29,7 @@ var kinds = [...]kind{
 	KindTokenBucket:    {word: "bucket", constructor: "TokenBucket", most: 1_000_000_000, form: FormMeter, prepaid: true},
 	KindFunnel:         {word: "funnel", constructor: "Funnel", most: 1_000_000_000, form: FormMeter, prepaid: true},
 	KindCalendarWindow: {word: "calendar", constructor: "CalendarWindow", most: 1_000_000_000, form: FormCounter, prepaid: true},
-	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans, records: true},
+	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans},
 	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots, entries: 2},
 }
 
@@ -46,7 +46,7 @@ type kind struct {
 	constructor string // in package core, and in a limit's text
 	most        int    // the highest quota
 	form        Form
-	records     bool  // it records what it refuses
+	records     bool  // a window that records what it refuses
 	prepaid     bool  // a process may charge units before their actions: see Rule.WithPrepay
 	entries     int64 // how many entries Redis writes in the time of a counter's charge; 0: it has none
 }

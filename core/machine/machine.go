@@ -19,17 +19,18 @@ type machine interface {
 	// charge charges a checked state that has room. It returns the reading too, for one more unit.
 	charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, detail int64, charged State, changed bool)
 
-	// refuse leaves a checked state uncharged, and may record the refusal. It returns the reading too.
+	// refuse leaves a checked state uncharged. If record is set, it records the refusal, or starts a bucket with
+	// Initial. It returns the reading too.
 	refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, detail int64, refused State, changed bool)
 
 	// read returns the reading of a checked state. Its Wait is that of the cost.
 	read(r *Rule, now, cost int64, s State) (v numbers, detail int64)
 
 	// amend amends what a charge has taken. A state of which nothing is left becomes the zero State.
-	amend(r *Rule, s State, t Taken, now int64, a Amendment) (amended State, changed bool)
+	amend(r *Rule, now int64, t Taken, a Amendment, s State) (amended State, changed bool)
 
 	// save appends the state in binary form.
-	save(r *Rule, s State, b []byte) []byte
+	save(r *Rule, b []byte, s State) []byte
 
 	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
 	// returns the numbers after them. amendable says that the charge may be amended.

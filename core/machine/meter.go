@@ -54,9 +54,9 @@ func (d debt) left(now int64) Span {
 	return Span{d.At.Whole - now, d.At.Part}
 }
 
-// owing is the state of a meter that is forgotten at an instant, if it has Initial. It is written to m if
-// it is more than a TAT.
-func (r *Rule) owing(d debt, forget int64, m *debt) State {
+// state is the state of a debt. A bucket with Initial is forgotten at the instant forget. A state that is more than
+// a TAT is written to m, if that is not nil.
+func (d debt) state(r *Rule, forget int64, m *debt) State {
 	s := State{Expires: d.At.Ceil(), N: uint32(d.At.Part)}
 	if r.ForgetAfter == 0 && d.Turns == 0 && d.Refunds == nil {
 		return s
@@ -94,7 +94,7 @@ func (*meter) load(r *Rule, d *decoder) State {
 		m.Refunds = loadRefunds(r, d)
 	}
 	d.bad = d.bad || m.At.Part >= r.Parts || (forget > 0) != (r.ForgetAfter > 0)
-	return r.owing(m, forget, nil)
+	return m.state(r, forget, nil)
 }
 
 func (*meter) check(r *Rule, now, cost int64, a *Ask, s State) (_ State, fits, changed bool) {
@@ -125,18 +125,15 @@ func (r *Rule) correct(s State, now int64) (_ State, changed bool) {
 		return s, false
 	}
 	d.At = Span{now + left.Whole, left.Part}
-	return r.owing(d, forget, nil), true
+	return d.state(r, forget, nil), true
 }
 
 // mostDebt is what the Lua function read can reply.
 const mostDebt = 1<<52 - 1
 
-// after is the debt after a forced charge, which charges what there is room for.
-func (r *Rule) after(next, owed Span, mode Mode) Span {
-	most := r.Burst
-	if mode == ModeOwe { // two quotas
-		most = most.add(most, r.Parts)
-	}
+// forced is the debt after a forced charge, which charges what there is room for.
+func (r *Rule) forced(next, owed Span, mode Mode) Span {
+	most := r.Time(r.most(mode))
 	if most.Whole > mostDebt {
 		most = Span{mostDebt, 0}
 	}
@@ -153,18 +150,18 @@ func (*meter) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, refu
 	left := r.left(s, now)
 	next := left.add(r.Time(cost), r.Parts)
 	if a.Mode.forced() {
-		next = r.after(next, left, a.Mode)
+		next = r.forced(next, left, a.Mode)
 	}
 	if s.More != nil || r.ForgetAfter > 0 || next.exceeds(r.Burst) {
-		s, refund = r.owed(s, left, next, now, a.Mode)
+		s, refund = r.chargeMore(s, left, next, now, a.Mode)
 	} else {
 		s = State{Expires: now + next.Ceil(), N: uint32(next.Part)}
 	}
-	return numbers{Rest: next, Wait: next.sub(r.most, r.Parts).Ceil()}, refund, s, true
+	return numbers{Rest: next, Wait: next.sub(r.oneMore, r.Parts).Ceil()}, refund, s, true
 }
 
-// owed is the state after a charge that left more than a TAT or found it, and the number of the last refund.
-func (r *Rule) owed(s State, left, next Span, now int64, mode Mode) (_ State, refund int64) {
+// chargeMore is charge for a state that has a debt in More, or gets one. It returns the number of the last refund.
+func (r *Rule) chargeMore(s State, left, next Span, now int64, mode Mode) (_ State, refund int64) {
 	d, forget := r.debt(s, now), now+r.ForgetAfter
 	reserved := !mode.forced() || d.Turns > 0 && left.exceeds(r.Burst)
 	d.At, d.Turns = Span{now + next.Whole, next.Part}, 0
@@ -178,13 +175,13 @@ func (r *Rule) owed(s State, left, next Span, now int64, mode Mode) (_ State, re
 		d.Refunds = nil
 	}
 	m, _ := s.More.(*debt)
-	return r.owing(d, forget, m), d.Refunds.last()
+	return d.state(r, forget, m), d.Refunds.last()
 }
 
 // refuse starts a bucket with Initial that has not been used before.
 func (m *meter) refuse(r *Rule, now, cost int64, record bool, s State) (v numbers, _ int64, _ State, changed bool) {
-	if changed = record && r.ForgetAfter > 0 && s.Expires <= now; changed {
-		s = r.owing(r.debt(s, now), now+r.ForgetAfter, nil)
+	if changed = record && s.Expires <= now; changed {
+		s = r.debt(s, now).state(r, now+r.ForgetAfter, nil)
 	}
 	v, _ = m.read(r, now, cost, s)
 	return v, 0, s, changed
@@ -195,11 +192,9 @@ func (*meter) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 	return numbers{Rest: left, Wait: r.Delay(left, r.Time(cost))}, 0
 }
 
-// amend takes the units' time from the debt. It takes at most what is left of the debt
-// after the charge, and of the debt after any refund since: the rest was charged by other
-// actions, or has drained. While turns are reserved, only the last one can be given back:
-// else a later turn would come too early.
-func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+// amend takes the units' time from the debt, as [Rule.Amend] says. While turns are reserved, only the last one can be
+// given back: else a later turn would come too early.
+func (*meter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	d := r.debt(s, now)
 	after := Span{t.At + t.Reading.Rest.Whole, t.Reading.Rest.Part}
 	left := d.Refunds.limit(after, t.Reading.Detail)
@@ -207,11 +202,9 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 		left = d.At
 	}
 	left.Whole -= now
-	before, owed := d.At.Ceil(), d.left(now)
-	switch {
-	case left.Whole < 0 || left == (Span{}) || before <= now:
-		return s, false
-	case d.Turns > 0 && d.At != after && owed.exceeds(r.Burst):
+	before := d.At.Ceil()
+	drained := left.Whole < 0 || left == (Span{}) || before <= now
+	if drained || d.Turns > 0 && d.At != after && d.left(now).exceeds(r.Burst) {
 		return s, false
 	}
 	give := r.Time(a.Units)
@@ -221,10 +214,10 @@ func (*meter) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	d.At = d.At.sub(give, r.Parts)
 	d.Refunds = d.Refunds.add(given{give, before, d.At, t.Reading.Detail}, r.Parts, now)
 	m, _ := s.More.(*debt)
-	return r.owing(d, s.Expires, m), true
+	return d.state(r, s.Expires, m), true
 }
 
-func (*meter) save(r *Rule, s State, b []byte) []byte {
+func (*meter) save(r *Rule, b []byte, s State) []byte {
 	d, forget := r.debt(s, s.Expires-1), int64(0)
 	if r.ForgetAfter > 0 {
 		forget = s.Expires

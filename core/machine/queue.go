@@ -175,8 +175,7 @@ func (q *queue) pop() {
 		q.drop(1)
 		return
 	}
-	q.n--
-	if q.blocks == nil {
+	if q.n--; q.blocks == nil {
 		return
 	}
 	blocks := *q.blocks

@@ -7,6 +7,7 @@ import "math"
 type Rule struct {
 	Kind    Kind
 	machine machine // the kind's
+	records bool    // it records refusals
 	Max     int64   // the quota: units for a window, capacity for a meter, refusals for a ban
 
 	// These are set by package core. Hash is that of the limit's identity. It differs from process to
@@ -29,7 +30,7 @@ type Rule struct {
 	Start       Span   // the debt of a bucket with Initial that has no state
 	Parts       int64  // the denominator of all spans; 0 if the rule is not a meter's
 	ForgetAfter int64  // how long a bucket with Initial is kept after its last action; else 0
-	most        Span   // the most debt at which one more unit fits: Burst less Emission
+	oneMore     Span   // the most debt at which one more unit fits: Burst less Emission
 	pace        int64  // Emission is pace/Parts microseconds
 	inverse     uint64 // (2^64-1)/pace, rounded down
 
@@ -38,7 +39,7 @@ type Rule struct {
 
 // NewWindow makes the rule of a window of at most max units a period.
 func NewWindow(kind Kind, max, period int64) Rule {
-	return Rule{Kind: kind, machine: forms[kind.Form()].machine, Max: max, Period: period}
+	return Rule{Kind: kind, machine: forms[kind.Form()].machine, records: kinds[kind].records, Max: max, Period: period}
 }
 
 // NewCalendarWindow makes the rule of a window of at most max units in each period of a calendar.
@@ -51,9 +52,8 @@ func NewCalendarWindow(max int64, c *Calendar) Rule {
 // NewMeter makes the rule of a bucket or funnel whose quota is capacity, and which gains
 // or drains n units per period.
 func NewMeter(kind Kind, capacity, n, period int64) Rule {
-	if g := gcd(period, n); g > 1 {
-		period, n = period/g, n/g
-	}
+	g := gcd(period, n)
+	period, n = period/g, n/g
 	r := Rule{
 		Kind: kind, machine: forms[kind.Form()].machine, pace: period, inverse: math.MaxUint64 / uint64(period), Parts: n,
 		Emission: spanOf(period, 1, n),
@@ -65,7 +65,7 @@ func NewMeter(kind Kind, capacity, n, period int64) Rule {
 // setMax sets the quota of a meter.
 func (r *Rule) setMax(capacity int64) {
 	r.Max, r.Burst = capacity, spanOf(r.pace, capacity, r.Parts)
-	r.most = r.Burst.sub(r.Emission, r.Parts)
+	r.oneMore = r.Burst.sub(r.Emission, r.Parts)
 }
 
 func gcd(a, b int64) int64 {
@@ -187,20 +187,25 @@ func (r *Rule) Charge(e *Entry, now, cost int64, a *Ask) {
 	e.set(r.machine.charge(r, now+e.Epoch, cost, a, e.dated()))
 }
 
-// RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
-func (r *Rule) RecordsRefusals() bool { return kinds[r.Kind].records && (r.Ban == nil || r.Max > 0) }
+// most is how many units a forced charge may leave: with ModeOwe two quotas.
+func (r *Rule) most(mode Mode) int64 {
+	if mode == ModeOwe {
+		return 2 * r.Max
+	}
+	return r.Max
+}
 
-// Refuse records the refusal in a checked entry, if the rule [Rule.RecordsRefusals]. If
-// record is false, as while a ban lasts, or the caller is patient, it records nothing. A refused
-// action that starts a bucket with Initial starts it nonetheless if the caller is patient. It fills in the
-// Reading.
+// RecordsRefusals reports whether a refused action changes the state: see [Rule.Refuse].
+func (r *Rule) RecordsRefusals() bool { return r.records }
+
+// Refuse leaves a checked entry uncharged, and fills in the Reading. If record is set, which it is not while a ban
+// lasts, a rule that [Rule.RecordsRefusals] records the refusal, unless the caller is patient. A bucket with Initial
+// that has no state is started, whether the caller is patient or not.
 func (r *Rule) Refuse(e *Entry, now, cost int64, record, patient bool) {
 	if r.Ban == nil {
 		record = record && !e.Fits && cost <= r.Max // what a later one could pass
 	}
-	if patient && kinds[r.Kind].records {
-		record = false
-	}
+	record = record && (r.ForgetAfter > 0 || r.records && !patient)
 	e.set(r.machine.refuse(r, now+e.Epoch, cost, record, e.dated()))
 }
 
@@ -319,6 +324,6 @@ func (r *Rule) Concerns(a Amendment) bool { return r.TakesSlots() == (a.Verb != 
 func (r *Rule) Amend(e *Entry, t Taken, now int64, a Amendment) {
 	e.Dirty = false
 	if e.Expires > now && r.Concerns(a) && (r.TakesSlots() || now >= t.At) {
-		e.State, e.Dirty = r.machine.amend(r, e.State, t, now, a)
+		e.State, e.Dirty = r.machine.amend(r, now, t, a, e.State)
 	}
 }

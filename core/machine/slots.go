@@ -50,11 +50,10 @@ func (*slots) load(r *Rule, d *decoder) State {
 			break
 		}
 	}
-	return r.taken(&q)
+	return q.state(r)
 }
 
-// taken is the state of slots.
-func (r *Rule) taken(q *slotList) State {
+func (q *slotList) state(r *Rule) State {
 	if len(*q) == 0 {
 		return State{}
 	}
@@ -106,7 +105,7 @@ func (m *slots) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, fi
 	*q = append((*q)[:0], live.live(now-r.Period)...)
 	first = q.unused(slotID(now), cost)
 	q.take(first, cost, now)
-	s = r.taken(q)
+	s = q.state(r)
 	v, _ = m.read(r, now, 1, s)
 	return v, first, s, true
 }
@@ -164,7 +163,7 @@ func (*slots) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 
 // amend releases or renews the slots of a charge if their lease has not ended. Their IDs tell them,
 // so that it finds them also after the clock stepped back.
-func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*slots) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.More.(*slotList)
 	first := t.Reading.Detail
 	ofCharge := func(x slot) bool { return x.ID >= first && x.ID < first+t.Cost }
@@ -176,10 +175,10 @@ func (*slots) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	if a.Verb == VerbRenew {
 		q.take(first, t.Cost, now)
 	}
-	return r.taken(q), true
+	return q.state(r), true
 }
 
-func (*slots) save(_ *Rule, s State, b []byte) []byte {
+func (*slots) save(_ *Rule, b []byte, s State) []byte {
 	last := int64(0)
 	for _, x := range *s.More.(*slotList) {
 		b = appendInts(b, x.At-last, x.ID-x.At)

@@ -14,16 +14,16 @@ type trail struct{}
 func (*trail) args(r *Rule, b []int64, cost, _ int64) []int64 { return windowArgs(r, b, cost) }
 
 func (*trail) load(r *Rule, d *decoder) State {
-	t, instants := new(queue), d.instants()
+	q, instants := new(queue), d.instants()
 	for _, at := range instants {
-		t.push(at, len(instants))
+		q.push(at, len(instants))
 	}
 	d.bad = d.bad || len(instants) == 0
-	return r.until(t)
+	return q.state(r)
 }
 
-// until is the state of a queue with entries.
-func (r *Rule) until(q *queue) State { return State{Expires: q.newest() + r.Period, More: q} }
+// state is the state of a queue with entries.
+func (q *queue) state(r *Rule) State { return State{Expires: q.newest() + r.Period, More: q} }
 
 // free is the instant from which the rule has room for cost: when the last entry leaves the
 // window that is too many.
@@ -61,16 +61,12 @@ func (m *trail) charge(r *Rule, now, cost int64, a *Ask, s State) (v numbers, de
 		q.drop(q.len())
 	}
 	if a.Mode.forced() {
-		most := r.Max
-		if a.Mode == ModeOwe {
-			most = min(2*most, maxOwed)
-		}
-		cost = min(cost, most-q.live(now-r.Period))
+		cost = min(cost, min(r.most(a.Mode), maxOwed)-q.live(now-r.Period))
 	}
 	if cost > 0 {
 		q.record(r, now, cost)
 	}
-	s = r.until(q)
+	s = q.state(r)
 	v, _ = m.read(r, now, 1, s)
 	return v, 0, s, true
 }
@@ -85,14 +81,14 @@ func (m *trail) refuse(r *Rule, now, cost int64, record bool, s State) (v number
 	if changed = q.newest() > now; changed {
 		q.shift(now)
 	}
-	if record && r.RecordsRefusals() {
+	if record {
 		kept := q.live(now - r.Period)
 		q.record(r, now, cost)
 		q.drop(max(0, q.len()-int(max(kept, r.Max))))
 		changed = true
 	}
 	if changed {
-		s = r.until(q)
+		s = q.state(r)
 	}
 	v, _ = m.read(r, now, cost, s)
 	return v, 0, s, changed
@@ -130,7 +126,7 @@ func (*trail) read(r *Rule, now, cost int64, s State) (v numbers, _ int64) {
 // maxSince bounds how many later entries move when one is removed.
 const maxSince = 1 << 16
 
-func (*trail) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, bool) {
+func (*trail) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, bool) {
 	q, _ := s.queue(now)
 	if r.RecordsRefusals() && q.live(now-r.Period) >= r.Max {
 		return s, false // older entries that still count may have been dropped for newer ones
@@ -144,10 +140,10 @@ func (*trail) amend(r *Rule, s State, t Taken, now int64, a Amendment) (State, b
 	if q.n == 0 {
 		return State{}, true
 	}
-	return r.until(q), true
+	return q.state(r), true
 }
 
-func (*trail) save(_ *Rule, s State, b []byte) []byte {
+func (*trail) save(_ *Rule, b []byte, s State) []byte {
 	q := s.More.(*queue)
 	return appendInstants(b, q.len(), q.at)
 }

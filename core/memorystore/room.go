@@ -24,13 +24,17 @@ const longestWait = 60e6
 // shared state decides. If that refuses, or cannot be used, makeRoom returns a ref that lacks room,
 // and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
+	ask := c.Ask()
 	for i := range tx.refs {
 		r := &tx.refs[i]
-		if r.slot != nil || !r.required(c.Ask().Ban > 0) || s.reserve(tx, r, c.Ask().Mode == machine.ModePeek) {
+		// A charge passes without the key of a shadow limit, or of a ban policy that has no refusal to record.
+		needed := ask.Ban > 0 || r.rule.Ban == nil && !r.rule.Shadow
+		if r.slot != nil || !needed || s.reserve(tx, r, ask.Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, wait = r, tx.nextFree(r)
-		if !sharable(c) || !s.share(tx, i) {
+		// A shared state cannot hold the ban or the debt of one user.
+		if ask.Ban > 0 || ask.Mode == machine.ModeOwe || !s.share(tx, i) {
 			return lacks, wait
 		}
 	}
@@ -47,37 +51,27 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	return lacks, min(wait, tx.sharedWait(c))
 }
 
-// required reports whether a charge needs the ref to pass. That of a shadow limit it does not, nor
-// that of a ban policy without a refusal to record: a full store leaves them out.
-func (r *ref) required(ban bool) bool {
-	if r.rule.Ban != nil {
-		return ban
-	}
-	return !r.rule.Shadow
-}
-
 // reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
 // set, only finds one. It returns false if there is none.
 func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	if r.reserved {
 		return true
 	}
-	if s.used.Add(1) <= s.max {
-		r.reserved, tx.reserved = true, tx.reserved+1
-		return true
+	if s.used.Add(1) > s.max {
+		s.used.Add(-1)
+		if tx.evicted == nil {
+			tx.evicted = new(evicted)
+		}
+		from, at := s.victim(tx, r)
+		if at < 0 {
+			return false
+		}
+		if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); peek {
+			return true
+		}
+		from.remove(at) // that key was counted
 	}
-	s.used.Add(-1)
-	if tx.evicted == nil {
-		tx.evicted = new(evicted)
-	}
-	from, at := s.victim(tx, r)
-	if at < 0 {
-		return false
-	}
-	if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); !peek {
-		from.remove(at)
-		r.reserved, tx.reserved = true, tx.reserved+1 // the dropped key was counted
-	}
+	r.reserved, tx.reserved = true, tx.reserved+1
 	return true
 }
 
@@ -100,11 +94,9 @@ func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 
 // tryLock locks one more shard, unless another charge holds it.
 func (s *Store) tryLock(tx *transaction, at int) bool {
-	if slices.Contains(tx.users, at) || slices.Contains(tx.evicted.shards, at) {
-		return true
-	}
-	if !s.shards[at].mu.TryLock() {
-		return false
+	held := slices.Contains(tx.shards, at) || slices.Contains(tx.evicted.shards, at)
+	if held || !s.shards[at].mu.TryLock() {
+		return held
 	}
 	tx.evicted.shards = append(tx.evicted.shards, at)
 	return true
@@ -142,9 +134,8 @@ func (tx *transaction) firstToExpire(t *table, h hash) (at int) {
 // firstToExpire looks at can be dropped.
 func (tx *transaction) nextFree(r *ref) int64 {
 	first := tx.now + longestWait
-	t := r.in
-	for i := range t.sample(r.key) {
-		if s := &t.slots[i]; !s.evictable(tx.now) && !tx.uses(s.key) {
+	for i := range r.in.sample(r.key) {
+		if s := &r.in.slots[i]; !s.evictable(tx.now) && !tx.uses(s.key) {
 			first = min(first, s.protected, s.expires)
 		}
 	}
@@ -174,10 +165,6 @@ func (t *table) sample(h hash) iter.Seq[int] {
 		}
 	}
 }
-
-// sharable reports whether shared states may decide a charge. They cannot hold the ban or the debt of
-// one user.
-func sharable(c *core.Charge) bool { return c.Ask().Ban == 0 && c.Ask().Mode != machine.ModeOwe }
 
 // share has the shared state of the i-th ref's limit decide instead of the user's own. It returns
 // false if that state decides for another ref of the charge: it cannot be charged twice at once.
@@ -228,21 +215,15 @@ func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 		switch r, e := &tx.refs[i], &tx.entries[i]; {
 		case r.slot != nil || !e.Dirty:
 		case r.shared || s.reserve(tx, r, false):
-			s.insert(tx, r)
+			at, removed := r.in.insert(r.key, tx.now)
+			if r.slot = &r.in.slots[at]; !r.shared {
+				s.used.Add(-removed)
+				r.reserved, tx.reserved = false, tx.reserved-1
+			}
 			r.save(e, tx.now, until)
 		case r.rule.ForgetAfter > 0 && !r.rule.Shadow:
 			return r
 		}
 	}
 	return nil
-}
-
-// insert makes a slot for a ref.
-func (s *Store) insert(tx *transaction, r *ref) {
-	at, removed := r.in.insert(r.key, tx.now)
-	r.slot = &r.in.slots[at]
-	if !r.shared {
-		s.used.Add(-removed)
-		r.reserved, tx.reserved = false, tx.reserved-1
-	}
 }

@@ -43,7 +43,7 @@ type Store struct {
 	seed maphash.Seed
 
 	now   func() int64 // the instant, in microseconds, at least 1
-	epoch func() int64 // see machine.State
+	epoch func() int64 // see machine.Entry
 
 	max    int64
 	used   atomic.Int64 // keys in all shards, and those that charges have reserved

@@ -25,17 +25,17 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	var tx transaction
 	switch most := max(limits, subjects); {
 	case most == 1:
-		var users [1]int
+		var shards [1]int
 		var refs [1]ref
 		var entries [1]machine.Entry
-		tx.users, tx.refs, tx.entries = users[:], refs[:limits], entries[:limits]
+		tx.shards, tx.refs, tx.entries = shards[:], refs[:limits], entries[:limits]
 	case most <= onStack:
-		var users [onStack]int
+		var shards [onStack]int
 		var refs [onStack]ref
 		var entries [onStack]machine.Entry
-		tx.users, tx.refs, tx.entries = users[:subjects], refs[:limits], entries[:limits]
+		tx.shards, tx.refs, tx.entries = shards[:subjects], refs[:limits], entries[:limits]
 	default:
-		tx.users, tx.refs, tx.entries = make([]int, subjects), make([]ref, limits), make([]machine.Entry, limits)
+		tx.shards, tx.refs, tx.entries = make([]int, subjects), make([]ref, limits), make([]machine.Entry, limits)
 	}
 	for i, o := 0, &c; o != nil; i, o = i+1, o.Next() {
 		s.add(&tx, i, o.User, o.Action, o.Limits())
@@ -79,7 +79,7 @@ type transaction struct {
 	refs     []ref           // one for each limit
 	entries  []machine.Entry // those of the refs
 	added    int             // how many refs are filled in
-	users    []int           // which shards the users have
+	shards   []int           // which shards the users have
 	reserved int64           // keys that are counted in Store.used, and not yet inserted
 	evicted  *evicted        // nil: nothing
 }
@@ -90,7 +90,7 @@ type evicted struct {
 	shards []int // which shards are locked for that
 }
 
-// onStack is for how many limits a transaction has room on the stack.
+// onStack is for how many limits and subjects a transaction has room on the stack.
 const onStack = 4
 
 // A ref says where the state of a limit is, if the store keeps it.
@@ -114,7 +114,7 @@ func (s *Store) add(tx *transaction, subject int, user, action string, limits []
 		r.rule, r.in, r.subject = limits[i].Rule(), in, int32(subject)
 		r.key = key(u, a, r.rule)
 	}
-	tx.users[subject], tx.added = shard, tx.added+len(limits)
+	tx.shards[subject], tx.added = shard, tx.added+len(limits)
 }
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
@@ -140,11 +140,11 @@ func key(user, action hash, r *machine.Rule) hash {
 // charges wait for each other, and finds the states of the refs. It reads the clock under the locks, so that no
 // state is from a later instant. The shards are locked until end.
 func (s *Store) begin(tx *transaction) {
-	if len(tx.users) > 1 {
-		slices.Sort(tx.users)
+	if len(tx.shards) > 1 {
+		slices.Sort(tx.shards)
 	}
-	for i, at := range tx.users {
-		if i == 0 || at != tx.users[i-1] {
+	for i, at := range tx.shards {
+		if i == 0 || at != tx.shards[i-1] {
 			s.shards[at].mu.Lock()
 		}
 	}
@@ -191,8 +191,8 @@ func (r *ref) locate() (at int, found bool) {
 
 // end unlocks the shards of a charge, and gives back what it has reserved and not used.
 func (s *Store) end(tx *transaction) {
-	for i, at := range tx.users {
-		if i == 0 || at != tx.users[i-1] {
+	for i, at := range tx.shards {
+		if i == 0 || at != tx.shards[i-1] {
 			s.shards[at].mu.Unlock()
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Store) end(tx *transaction) {
 
 // edit has do change what the store keeps of the limits of a user and an action.
 func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *transaction)) {
-	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), users: make([]int, 1)}
+	tx := &transaction{refs: make([]ref, len(limits)), entries: make([]machine.Entry, len(limits)), shards: make([]int, 1)}
 	s.add(tx, 0, user, action, limits)
 	s.begin(tx)
 	defer s.end(tx)
