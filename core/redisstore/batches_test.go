@@ -85,7 +85,7 @@ func limitsOf(t testing.TB) (limits, bans []core.Limit) {
 		core.TokenBucket(5, sevenths), core.TokenBucket(4, core.Every(second)).PerUser(),
 		core.TokenBucket(5, sevenths).Initial(2), core.TokenBucket(5, sevenths).Initial(2).ForgetAfter(1500 * time.Millisecond),
 		core.TokenBucket(3, core.Every(300*time.Millisecond)).Initial(3),
-		core.InFlight(3).Lease(second), core.InFlight(5).Lease(second), core.InFlight(6).Lease(second).PerUser(),
+		core.InFlight(1).Lease(second), core.InFlight(3).Lease(second), core.InFlight(6).Lease(second).PerUser(),
 		core.CalendarWindow(3, core.Minute, nil), core.CalendarWindow(7, core.Minute, nil),
 	}
 	for _, l := range limits[:len(limits):len(limits)] {
