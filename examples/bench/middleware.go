@@ -281,7 +281,7 @@ func middleware(ctx context.Context, s settings) ([]table, error) {
 			most := most[e.framework]
 			line = append(line, fmt.Sprintf("≤ %s, ≤ %s allocs", plain(most.ratio), plain(most.allocs)), met(r <= most.ratio && allocs < most.allocs+0.05))
 		case keeping:
-			line = append(line, "≤ 0.9, ≤ 4 allocs", met(r <= 0.9 && allocs < 4.05))
+			line = append(line, "≤ 0.9, ≤ 2 allocs", met(r <= 0.9 && allocs < 2.05))
 		default:
 			line = append(line, noPeer, noPeer)
 		}
