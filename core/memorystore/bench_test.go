@@ -22,6 +22,7 @@ var benchLimits = map[string][]core.Limit{
 	"plenty":  {core.Funnel(1_000_000_000, core.Per(1_000_000_000, 24*time.Hour))},
 	"two":     {core.MovingWindow(100, time.Minute), core.FixedWindow(10_000, 24*time.Hour)},
 	"three":   {core.Funnel(1000, core.Per(1000, time.Minute)), core.FixedWindow(1000, time.Hour), core.FixedWindow(10_000, 24*time.Hour)},
+	"four":    {core.Funnel(1000, core.Per(1000, time.Minute)), core.FixedWindow(1000, time.Hour), core.FixedWindow(10_000, 24*time.Hour), core.FixedWindow(100_000, 365*24*time.Hour)},
 }
 
 // BenchmarkAllow is one decision, of each limit and over so many keys.

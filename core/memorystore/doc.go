@@ -37,10 +37,15 @@
 //
 // # At the bound
 //
-// A new key takes the place of another one. The store looks at some keys, and of those whose limit does not
-// refuse its user now, it drops the one that expires first. A user whose key was dropped may act again at once,
-// so the store may have admitted at most one extra quota. The key of a limit that refuses its user is never
-// dropped, so a flood of new keys unlocks no user.
+// A new key takes the place of another one. The store looks at 32 keys. An expired one goes first. Of the others, if
+// their limit does not refuse the user now, that goes which has used the smallest part of its quota; the longer a
+// key is not used, the less its part counts. The key of a limit that refuses its user is never dropped, so a flood of
+// new keys unlocks no user.
+//
+// A user whose key was dropped starts with a full quota. The store forgets a part of a user's quota only after
+// other keys have used about that part of MaxKeys quotas, each time. For example, of a limit of five failed logins
+// four are forgotten after about four times MaxKeys other failures, however they are distributed: with the default
+// of MaxKeys, four million. With a smaller MaxKeys it is less, so do not make it small for logins.
 //
 // If the limits of all those keys refuse, there is no room. New users then share one state for each limit in
 // each part of the store; a store of MaxKeys 1,048,576 has 256 parts. Together they get no more than one user's

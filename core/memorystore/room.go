@@ -69,7 +69,7 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 		if tx.evicted.keys = append(tx.evicted.keys, from.slots[at].key); peek {
 			return true
 		}
-		from.remove(at) // that key was counted
+		from.drop(at, tx.now) // that key was counted
 	}
 	r.reserved, tx.reserved = true, tx.reserved+1
 	return true
@@ -79,13 +79,13 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 // if there is none. A key of the shard with the most keys is dropped if the ref's own shard has few keys, and none
 // of those looked at has expired.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
-	at = tx.firstToExpire(r.in, r.key)
+	at = tx.leastUsed(r.in, r.key)
 	if at >= 0 && r.in.slots[at].expires <= tx.now {
 		return r.in, at
 	}
 	if other := s.crowded(r.in); other >= 0 && s.tryLock(tx, other) {
 		t := &s.shards[other].keys
-		if inOther := tx.firstToExpire(t, r.key); inOther >= 0 {
+		if inOther := tx.leastUsed(t, r.key); inOther >= 0 {
 			return t, inOther
 		}
 	}
@@ -118,20 +118,24 @@ func (s *Store) crowded(t *table) (most int) {
 	return most
 }
 
-// firstToExpire returns where the key is that expires first, of those that are looked at and can be
-// dropped for h. If there is none, it returns -1.
-func (tx *transaction) firstToExpire(t *table, h hash) (at int) {
-	at = -1
+// leastUsed returns where the key of the lowest rank is, of those that are looked at and can be dropped for h: an
+// expired one if there is one. Of equal ones it is that which expires first. If there is none, it returns -1.
+func (tx *transaction) leastUsed(t *table, h hash) (at int) {
+	at, lowest := -1, 0
 	for i := range t.sample(h) {
-		if s := &t.slots[i]; s.evictable(tx.now) && !tx.uses(s.key) && (at < 0 || s.expires < t.slots[at].expires) {
-			at = i
+		s := &t.slots[i]
+		if !s.evictable(tx.now) || tx.uses(s.key) {
+			continue
+		}
+		if rank := t.rank(s, tx.now); at < 0 || rank < lowest || rank == lowest && s.expires < t.slots[at].expires {
+			at, lowest = i, rank
 		}
 	}
 	return at
 }
 
 // nextFree is how long it takes, up to longestWait, until the first of the protected keys that
-// firstToExpire looks at can be dropped.
+// leastUsed looks at can be dropped.
 func (tx *transaction) nextFree(r *ref) int64 {
 	first := tx.now + longestWait
 	for i := range r.in.sample(r.key) {

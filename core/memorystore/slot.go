@@ -1,8 +1,17 @@
 package memorystore
 
-// A slot of a table: how it holds a state.
+// A slot of a table: how it holds a state, and what its key is worth when the store is full.
+//
+// A key's level is the table's when its state was written, and the part of its quota that was used. When a key is
+// dropped, the table's level rises to the key's. So a key that is not used sinks, as others come, and one that has
+// used n times as much of its quota sinks for n times as long (the cache replacement GreedyDual, of Young). If the
+// part alone counted, keys that were nearly refused once would stay, and all others would drop one another.
 
-import "github.com/tailcut/tailcut/core/machine"
+import (
+	"math"
+
+	"github.com/tailcut/tailcut/core/machine"
+)
 
 // A slot holds the state of one key.
 type slot struct {
@@ -11,6 +20,7 @@ type slot struct {
 	protected int64  // the key is not dropped for another one before this instant
 	n         uint32 // the state's N, or the index of its More
 	more      bool
+	level     uint16 // that of the table when the state was written, and the part of its quota that was used
 }
 
 // A pool has the More of the states of a table that have one.
@@ -43,6 +53,37 @@ func (t *table) store(s *slot, state *machine.State) {
 
 // protect keeps the key from being dropped for another one until then.
 func (s *slot) protect(until int64) { s.protected = max(s.protected, until) }
+
+// fullPart is the part of a quota that is used up.
+const fullPart = 255
+
+// part is which part of its quota a state has used: 1 to fullPart.
+func part(r *machine.Rule, v *machine.Reading) uint16 {
+	used, quota := v.Count, r.Max
+	switch {
+	case r.Ban != nil: // to forget bans in a row would shorten the next one
+		return fullPart
+	case r.Parts > 0: // in microseconds
+		used, quota = v.Rest.Whole, r.Burst.Whole
+	}
+	return uint16(1 + min(used*fullPart/max(quota, 1), fullPart-1))
+}
+
+// rank says which key is dropped first: one of a low rank. It compares levels, which wrap around.
+func (t *table) rank(s *slot, now int64) int {
+	if s.expires <= now {
+		return math.MinInt
+	}
+	return int(int16(s.level - t.level))
+}
+
+// drop removes a key for another one, and raises the table's level to that of the key.
+func (t *table) drop(at int, now int64) {
+	if t.rank(&t.slots[at], now) > 0 {
+		t.level = t.slots[at].level
+	}
+	t.remove(at)
+}
 
 // place returns an index that is free.
 func (p *pool) place() (i uint32) {

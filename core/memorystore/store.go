@@ -55,7 +55,6 @@ type Store struct {
 type shard struct {
 	mu   sync.Mutex
 	keys table
-	_    [8]byte
 }
 
 var (

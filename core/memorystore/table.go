@@ -22,6 +22,7 @@ type table struct {
 	used   atomic.Int64 // keys, expired ones too; other shards read it without the lock
 	pool   *pool        // what does not fit into slots
 	shared *table       // the states that users without a key share, or nil: see room.go
+	level  uint16       // rises as keys are dropped: see slot.go
 }
 
 // The load, in percent of the slots, keeps a key at 40 to 50 bytes and searches short.

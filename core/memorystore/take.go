@@ -171,6 +171,7 @@ func (r *ref) save(e *machine.Entry, now, until int64) {
 	}
 	if e.Dirty {
 		r.in.store(r.slot, &e.State)
+		r.slot.level = r.in.level + part(r.rule, &e.Reading)
 		r.slot.protect(now + e.Wait)
 		if r.rule.TakesSlots() && !r.rule.Shadow {
 			r.slot.protect(e.State.Expires)
