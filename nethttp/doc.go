@@ -187,7 +187,7 @@
 //	                 For net/http and Gin only go vet can tell: see Allow.
 //
 // A log line begins with the name of its package, whose documentation lists its codes: keyfuncs, core,
-// redisstore, memorystore, plans.
+// redisstore, memorystore, plans, roundtripper.
 //
 // [RFC 9457]: https://www.rfc-editor.org/rfc/rfc9457
 // [IETF draft]: https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-11

@@ -1,38 +1,57 @@
 // Package roundtripper limits the calls that a program makes to other servers.
 //
-//	calls := core.Must(core.New(store, core.SlidingWindow(9, time.Second))) // the server allows 10 a second
+//	calls := core.Must(core.New(store, core.Funnel(1, core.Per(9, time.Second)))) // the server allows 10 a second
 //	client := &http.Client{Transport: roundtripper.New(nil, calls, "our-account"), Timeout: 10 * time.Second}
 //
-// A call waits for its turn. If a server answers with Retry-After, later calls to it wait until then, in
-// every process that shares the store.
+// A call waits for its turn. If a server answers 429 or 503 with Retry-After, later calls to it wait until
+// then, in every process that shares the store.
 //
-// A limit holds when a call is let go, not when it arrives: a call that the network delays can arrive
-// together with those after it. So leave one unit of the server's quota unused. A Funnel(10, Per(10,
-// time.Second)) lets 19 calls go in its first second.
+// # Which limit
+//
+// The limit counts a call when it leaves, the server when it arrives, and the network delays some calls more
+// than others. A SlidingWindow(9, time.Second) lets nine calls leave together. If they take a millisecond
+// longer than the next nine, the server counts eighteen in a second. A Funnel of capacity 1 spaces the calls.
+// Those above leave 111 ms apart, and one unit of the server's quota is unused: the server counts more than
+// ten in a second only if the delays of two calls differ by 111 ms.
+//
+// # Codes in the log
+//
+//	retry-after-lost  The store has not kept a server's Retry-After, and calls to the server go on.
+//	                  Logged at most once a minute.
 package roundtripper
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tailcut/tailcut/core"
 )
 
 // New returns a RoundTripper that waits for the call's turn, and then sends it with next; nil is
 // http.DefaultTransport. The limits count the calls of an account to a host: the limiter's user is account,
-// and its action is the host with its port, in lower case. With [core.Limit.PerUser] they count the calls
-// to all hosts.
+// and its action is the host in lower case, with its port unless that is 80 of http or 443 of https. Other
+// spellings of a host, such as one with a dot at its end, are the same action. A name that is not in ASCII is
+// an error: write it as xn--. With [core.Limit.PerUser] the limits count the calls to all hosts.
+//
+// http.Client follows a redirect with a further call, which counts for the host that it goes to. So a server
+// can use up your quota at another one. If users say which servers are called, do not follow redirects:
+// set http.Client.CheckRedirect.
 //
 // A call whose turn does not come before its deadline fails at once, with an error that matches
 // [core.ErrRefused]. Set a deadline, which includes the wait: the call's context, or http.Client.Timeout.
 // Any other error is the context's, the store's or next's.
 //
-// If a response of status 400 or more has Retry-After, in seconds or as a date, no call of the account to the
+// If a response of status 429 or 503 has Retry-After, in seconds or as a date, no call of the account to the
 // host begins before then: New gives the limiter a [core.BanPolicy], unless it has one. A wait of more
 // than a day counts as a day. Calls that have begun are not held back. New does not repeat a refused call.
 //
@@ -64,8 +83,11 @@ type transport struct {
 }
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	host := strings.ToLower(r.URL.Host)
-	if _, err := t.calls.Wait(r.Context(), t.account, host); err != nil {
+	host, err := hostOf(r.URL)
+	if err == nil {
+		_, err = t.calls.Wait(r.Context(), t.account, host)
+	}
+	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // as every RoundTripper must
 		}
@@ -77,10 +99,25 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if pause := retryAfter(resp); pause >= time.Millisecond {
 		if err := t.ban(context.WithoutCancel(r.Context()), host, min(pause, longest).Truncate(time.Millisecond)); err != nil && t.due() {
-			slog.Default().Error("roundtripper: a Retry-After cannot be kept; calls go on", "error", err)
+			slog.Default().Error("roundtripper: a Retry-After cannot be kept; calls go on", "code", "retry-after-lost", "error", err)
 		}
 	}
 	return resp, nil
+}
+
+// hostOf returns one name for all spellings of a host that net/http connects to the same address.
+func hostOf(u *url.URL) (string, error) {
+	name, port := strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), strings.TrimLeft(u.Port(), "0")
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return "", errors.New("roundtripper: the host is not in ASCII; write an international name as xn--")
+	}
+	if ip, err := netip.ParseAddr(name); err == nil {
+		name = ip.Unmap().String()
+	}
+	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		return name, nil
+	}
+	return net.JoinHostPort(name, port), nil
 }
 
 // ban bans the account from calls to the host, unless it is banned for longer already. Wait sits a ban out. Of two
@@ -104,8 +141,8 @@ const longest = 24 * time.Hour
 
 // retryAfter is how long the server wants no further call.
 func retryAfter(resp *http.Response) time.Duration {
-	if resp.StatusCode < 400 { // of a redirect it is about the new address
-		return 0
+	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
+		return 0 // it is about one resource of the server
 	}
 	after := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(after, 10, 64); err == nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -57,6 +59,128 @@ func TestCallsWaitForTheirTurn(t *testing.T) {
 			t.Errorf("the calls went out at %s, want %s", got, want)
 		}
 	})
+}
+
+// All spellings that reach the same server share its limit; another port is another server.
+func TestOneNameAHost(t *testing.T) {
+	for _, urls := range [][]string{
+		{"http://a.example", "http://A.EXAMPLE", "http://a.example.", "http://a.example:80", "http://a.example:", "http://a.example:080",
+			"https://a.example", "https://A.example.:443", "http://user:secret@a.example"},
+		{"http://xn--bcher-kva.example", "http://XN--bcher-kva.example."},
+		{"http://127.0.0.1", "http://127.0.0.1:80", "http://[::ffff:127.0.0.1]"},
+		{"http://[::1]:8080", "http://[0:0:0:0:0:0:0:1]:8080", "http://[::1]:08080"},
+		{"http://a.example:443"}, {"https://a.example:80"}, {"http://a.example:8080"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &next{start: time.Now()}
+			c := &http.Client{Transport: roundtripper.New(n, core.Must(core.New(memorystore.New(nil), core.Funnel(1, core.Per(1, time.Second)))), "our-account")}
+			for i, url := range append(urls, "http://another.example") {
+				if _, err := c.Get(url); err != nil {
+					t.Fatal(err)
+				}
+				want := time.Duration(i) * time.Second
+				if i == len(urls) {
+					want -= time.Second
+				}
+				if n.came[i] != want {
+					t.Errorf("%s was called after %s, want %s", url, n.came[i], want)
+				}
+			}
+		})
+	}
+}
+
+// net/http would map these to hosts that have another name in ASCII.
+func TestAHostIsInASCII(t *testing.T) {
+	n := &next{start: time.Now()}
+	for _, host := range []string{"bücher.example", "ａ.example", "a。example", "a.example%E3%80%82"} {
+		if _, err := client(n).Get("http://" + host); err == nil || !strings.Contains(err.Error(), "roundtripper: the host is not in ASCII") || len(n.came) != 0 {
+			t.Errorf("%s: %v, %d calls", host, err, len(n.came))
+		}
+	}
+}
+
+// redirects sends whoever calls it to another host.
+type redirects struct{ *next }
+
+func (n redirects) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.next.RoundTrip(r)
+	if r.URL.Host == "here.example" {
+		resp.StatusCode, resp.Header = http.StatusFound, http.Header{"Location": {"http://THERE.example./"}}
+	}
+	return resp, err
+}
+
+func TestARedirectCountsForWhereItGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &next{start: time.Now()}
+		c := client(redirects{n})
+		for _, host := range []string{"there", "there", "here", "here"} {
+			if _, err := c.Get("http://" + host + ".example/"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The third call for there is the first redirect, and the fourth the second one.
+		if got, want := fmt.Sprint(n.came), "[0s 0s 0s 0s 0s 500ms]"; got != want {
+			t.Errorf("the calls went out at %s, want %s", got, want)
+		}
+	})
+}
+
+// late delays each call by up to 100 ms, and counts those that arrive within a second of each other.
+type late struct {
+	mu      sync.Mutex
+	random  *rand.Rand
+	arrived []time.Time
+}
+
+func (l *late) RoundTrip(*http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	delay := time.Duration(l.random.IntN(100)) * time.Millisecond
+	l.mu.Unlock()
+	time.Sleep(delay)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.arrived = append(l.arrived, time.Now())
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody}, nil
+}
+
+// A server allows ten calls a second, as it counts them. Calls that leave one by one stay below that, although
+// the network delays them; calls that leave together do not.
+func TestPacedCallsArriveWithinTheServersLimit(t *testing.T) {
+	for _, c := range []struct {
+		limit core.Limit
+		keeps bool
+	}{
+		{core.Funnel(1, core.Per(9, time.Second)), true},
+		{core.SlidingWindow(9, time.Second), false},
+	} {
+		t.Run(c.limit.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &late{random: rand.New(rand.NewPCG(1, 1))}
+				client := &http.Client{Transport: roundtripper.New(server, core.Must(core.New(memorystore.New(nil), c.limit)), "our-account")}
+				var calls sync.WaitGroup
+				for range 100 {
+					calls.Go(func() {
+						if _, err := client.Get("http://a.example/"); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				calls.Wait()
+				most, first := 0, 0
+				for i, at := range server.arrived {
+					for at.Sub(server.arrived[first]) >= time.Second {
+						first++
+					}
+					most = max(most, i-first+1)
+				}
+				if (most <= 10) != c.keeps {
+					t.Errorf("%d calls arrived in a second", most)
+				}
+			})
+		})
+	}
 }
 
 // Calls to other hosts do not wait for a host that answered with Retry-After.
@@ -132,6 +256,9 @@ func TestRetryAfter(t *testing.T) {
 		"a date's":                  {429, in(7 * time.Second), 7 * time.Second},
 		"a past date's":             {429, in(-time.Hour), 0},
 		"a redirect's":              {302, text("7"), 0},
+		"of a missing page":         {404, text("86400"), 0},
+		"of a forbidden page":       {403, text("7"), 0},
+		"of a page that is broken":  {500, text("7"), 0},
 		"none":                      {429, text(""), 0},
 		"no number":                 {429, text("soon"), 0},
 		"a negative number":         {429, text("-7"), 0},
@@ -223,6 +350,39 @@ func TestALimiterOfOnesOwn(t *testing.T) {
 			t.Errorf("the calls went out at %s, want %s", got, want)
 		}
 	})
+}
+
+// down is a store that answers until it is down.
+type down struct {
+	core.Store
+	now bool
+}
+
+func (s *down) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if s.now {
+		return core.Decision{}, errors.New("no answer")
+	}
+	return s.Store.Take(ctx, c)
+}
+
+// Calls go on if a Retry-After is lost, and the log says so.
+func TestALostRetryAfterIsLogged(t *testing.T) {
+	var logged strings.Builder
+	was := slog.Default()
+	defer slog.SetDefault(was)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&logged, nil)))
+	store := &down{Store: memorystore.New(nil)}
+	n := &next{busy: func() string { store.now = true; return "60" }}
+	c := &http.Client{Transport: roundtripper.New(n, core.Must(core.New(store, core.FixedWindow(9, time.Minute))), "our-account")}
+	for range 2 {
+		if resp, err := c.Get("http://a.example/"); err != nil || resp.StatusCode != http.StatusTooManyRequests {
+			t.Fatal(err)
+		}
+		store.now = false
+	}
+	if got := logged.String(); strings.Count(got, "code=retry-after-lost") != 1 {
+		t.Error(got)
+	}
 }
 
 func TestNewPanics(t *testing.T) {
