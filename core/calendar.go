@@ -28,8 +28,28 @@ const (
 
 const calendarUnits = "minute, hour, day, week, month, year"
 
-func (u CalendarUnit) known() bool {
-	return slices.Contains(strings.Split(calendarUnits, ", "), string(u))
+// From is a month that begins on a day, 1 to 31, such as the day on which a customer has paid. A shorter month
+// begins on its last day: [Month].From(31) begins on April 30. Month.From(1) is Month. Other units have no From.
+func (u CalendarUnit) From(day int) CalendarUnit {
+	if u == Month && day == 1 {
+		return u
+	}
+	return CalendarUnit(fmt.Sprintf("%s%s%d)", u, fromCall, day))
+}
+
+const fromCall = ".from("
+
+// split returns the unit without its From, and the day of that: 1 if there is none, 0 if the unit is not known.
+func (u CalendarUnit) split() (plain CalendarUnit, day int) {
+	if slices.Contains(strings.Split(calendarUnits, ", "), string(u)) {
+		return u, 1
+	}
+	for day = 31; day > 1 && Month.From(day) != u; day-- {
+	}
+	if day > 1 {
+		return Month, day
+	}
+	return u, 0
 }
 
 // CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year of a time
@@ -40,6 +60,8 @@ func (u CalendarUnit) known() bool {
 // may have none. Its name is spelled as in the database: Asia//Shanghai is an error. So are [time.Local] and a
 // [time.FixedZone]: other processes cannot load them by their name. For a constant offset use a zone such as
 // Etc/GMT+5, which is five hours behind UTC.
+//
+// A month may begin on another day than the first: see [CalendarUnit.From].
 //
 // If each customer has a zone, make a limiter for each zone, and choose it by the customer: the middleware's
 // Config.Limiter does so, as in examples/quota. A customer who changes the zone starts anew, so let none change
@@ -95,7 +117,8 @@ func calendarIn(unit CalendarUnit, zone string) calendar {
 	key := calendar{unit: unit, zone: fold(zone)}
 	found, ok := calendars.Load(key)
 	if !ok {
-		found, _ = calendars.LoadOrStore(key, machine.NewCalendar(string(unit), loc))
+		plain, day := unit.split()
+		found, _ = calendars.LoadOrStore(key, machine.NewCalendar(string(plain), day, loc))
 	}
 	c.periods = found.(*machine.Calendar)
 	return c
@@ -105,9 +128,10 @@ func calendarIn(unit CalendarUnit, zone string) calendar {
 func fold(zone string) string { return strings.ToLower(zone) }
 
 func locate(unit CalendarUnit, zone string) (loc *time.Location, problem string) {
+	_, day := unit.split()
 	switch {
-	case !unit.known():
-		return nil, fmt.Sprintf("unit %.40q is not one of %s", string(unit), calendarUnits)
+	case day == 0:
+		return nil, fmt.Sprintf("unit %.40q is not one of %s, nor month.from(2) to month.from(31)", string(unit), calendarUnits)
 	case zone == "Local":
 		return nil, "time.Local is another zone on each machine; name the zone, as in time.LoadLocation(\"Asia/Shanghai\"), or use UTC"
 	case zone == "" || len(zone) > 64 || strings.Trim(zone, legalZone) != "":
@@ -147,7 +171,10 @@ func (c calendar) compile(l *Limit) {
 	}
 }
 
-func (c calendar) identity(*Limit) string { return ":" + string(c.unit) + ":" + fold(c.zone) }
+func (c calendar) identity(*Limit) string {
+	unit := strings.TrimSuffix(strings.Replace(string(c.unit), fromCall, "/", 1), ")")
+	return ":" + unit + ":" + fold(c.zone)
+}
 
 // sameZone reports whether two locations have the same times in each January and July.
 func sameZone(a, b *time.Location) bool {

@@ -41,6 +41,13 @@ func TestZonesThatACalendarWindowRefuses(t *testing.T) {
 		{"a long name", core.CalendarWindow(5, core.Day, time.FixedZone(strings.Repeat("A", 1<<20), 0)), "no name in the time zone database"},
 		{"a long unit", core.CalendarWindow(5, core.CalendarUnit(strings.Repeat("d", 1<<20)), nil), "is not one of minute"},
 		{"a unit that does not exist", core.CalendarWindow(5, "decade", nil), `unit "decade" is not one of minute, hour, day, week, month, year`},
+		{"a month from day 0", core.CalendarWindow(5, core.Month.From(0), nil), `unit "month.from(0)" is not one of minute, hour, day, week, month, year, nor month.from(2) to month.from(31)`},
+		{"a month from day 32", core.CalendarWindow(5, core.Month.From(32), nil), `unit "month.from(32)" is not one of`},
+		{"a month from a day before the first", core.CalendarWindow(5, core.Month.From(-1), nil), `unit "month.from(-1)" is not one of`},
+		{"a day spelled otherwise", core.CalendarWindow(5, "month.from(07)", nil), `unit "month.from(07)" is not one of`},
+		{"the first day, as text", core.CalendarWindow(5, "month.from(1)", nil), `unit "month.from(1)" is not one of`},
+		{"a week from a day", core.CalendarWindow(5, core.Week.From(3), nil), `unit "week.from(3)" is not one of`},
+		{"a month from a day from a day", core.CalendarWindow(5, core.Month.From(3).From(3), nil), `unit "month.from(3).from(3)" is not one of`},
 		{"no unit", core.CalendarWindow(5, "", nil), `unit "" is not one of`},
 		{"a max of 0", core.CalendarWindow(0, core.Day, nil), "core: CalendarWindow(0, day, UTC): max 0 is not within 1 to 1000000000"},
 		{"a max that is too high", core.CalendarWindow(1e9+1, core.Day, nil), "max 1000000001 is not within 1 to 1000000000"},
@@ -67,6 +74,9 @@ func TestCalendarWindowsAsText(t *testing.T) {
 		text, identity string
 	}{
 		{core.CalendarWindow(10_000, core.Month, load(t, "Asia/Shanghai")), "CalendarWindow(10000, month, Asia/Shanghai)", "calendar:month:asia/shanghai"},
+		{core.CalendarWindow(5, core.Month.From(17), nil), "CalendarWindow(5, month.from(17), UTC)", "calendar:month/17:utc"},
+		{core.CalendarWindow(5, core.Month.From(31), nil).PerUser(), "CalendarWindow(5, month.from(31), UTC).PerUser()", "calendar:month/31:utc"},
+		{core.CalendarWindow(5, core.Month.From(1), nil), "CalendarWindow(5, month, UTC)", "calendar:month:utc"},
 		{core.CalendarWindow(5, core.Day, nil), "CalendarWindow(5, day, UTC)", "calendar:day:utc"},
 		{core.CalendarWindow(5, core.Day, time.UTC).Named("a"), `CalendarWindow(5, day, UTC).Named("a")`, "calendar:day:utc:a"},
 		{core.CalendarWindow(5, core.Minute, load(t, "Etc/GMT+5")).PerUser(), "CalendarWindow(5, minute, Etc/GMT+5).PerUser()", "calendar:minute:etc/gmt+5"},

@@ -56,7 +56,8 @@
 //	SlidingWindow  exact: at most max in any period; the history can be read; max up to 10,000
 //	MovingWindow   the same decisions, 8 bytes per action; max up to 50,000,000
 //	FixedWindow    cheapest; up to twice max across a boundary
-//	CalendarWindow a quota of each calendar day, month or other period of a time zone
+//	CalendarWindow a quota of each calendar day, month or other period of a time zone; a month may begin on
+//	               the day on which a customer has paid
 //	ElasticWindow  every attempt restarts the window: it ends only after a pause
 //	TokenBucket    bursts up to capacity, then the rate; may start partly full
 //	Funnel         bursts up to capacity, then the rate: in a period up to the sum of both

@@ -41,6 +41,7 @@ func (l Limit) String() string {
 //	TokenBucket(100, Per(30, 1m)).Initial(10)
 //	Funnel(15, Every(2s))
 //	CalendarWindow(10000, month, Asia/Shanghai)
+//	CalendarWindow(10000, month.from(17), UTC)
 //
 // Durations are as [time.ParseDuration] reads them, names are in double quotes, and there
 // may be spaces between the parts. The error matches [ErrConfig]. It names the word that is
@@ -188,8 +189,18 @@ func readWord[T any](p *limitParser, parse func(string) (T, error), what string)
 }
 
 func (p *limitParser) unit() CalendarUnit {
-	unit := CalendarUnit(p.word())
-	p.pass(unit.known(), "one of "+calendarUnits)
+	word, from := strings.CutSuffix(p.word(), ".from")
+	unit := CalendarUnit(word)
+	_, day := unit.split()
+	p.pass(day != 0 && (!from || unit == Month), "one of "+calendarUnits+" or month.from(17)")
+	if from {
+		p.want("(")
+		digits := p.word()
+		unit = CalendarUnit(word + fromCall + digits + ")")
+		_, day = unit.split()
+		p.pass(day != 0, "a day from 2 to 31; write one such as 17")
+		p.want(")")
+	}
 	return unit
 }
 

@@ -20,9 +20,14 @@ type Calendar struct {
 // bounds are those of a period, in microseconds since 1970.
 type bounds struct{ start, end int64 }
 
-// NewCalendar makes a calendar of a unit: "minute", "hour", "day", "week", "month" or "year".
-func NewCalendar(unit string, loc *time.Location) *Calendar {
-	return &Calendar{unit: calendarUnits[unit], loc: loc}
+// NewCalendar makes a calendar of a unit: "minute", "hour", "day", "week", "month" or "year". A month
+// begins on its day from, 1 to 31, or on its last day if it is shorter. The other units ignore from.
+func NewCalendar(unit string, from int, loc *time.Location) *Calendar {
+	c := &Calendar{unit: calendarUnits[unit], loc: loc}
+	if unit == "month" {
+		c.unit.date = monthFrom(from)
+	}
+	return c
 }
 
 // Location is the time zone.
@@ -68,8 +73,22 @@ var calendarUnits = map[string]calendarUnit{
 		sinceMonday := (int(d.Weekday()) + 6) % 7
 		return utc(d.Year(), d.Month(), d.Day()-sinceMonday+7*n)
 	}},
-	"month": {31 * 24 * time.Hour, func(d time.Time, n int) time.Time { return utc(d.Year(), d.Month()+time.Month(n), 1) }},
+	"month": {longest: 31 * 24 * time.Hour}, // NewCalendar sets its date
 	"year":  {366 * 24 * time.Hour, func(d time.Time, n int) time.Time { return utc(d.Year()+n, time.January, 1) }},
+}
+
+// monthFrom returns the date of a month that begins on that day.
+func monthFrom(from int) func(day time.Time, n int) time.Time {
+	begin := func(year int, month time.Month) time.Time {
+		return utc(year, month, min(from, utc(year, month+1, 0).Day()))
+	}
+	return func(d time.Time, n int) time.Time {
+		month := d.Month()
+		if d.Day() < begin(d.Year(), month).Day() {
+			month--
+		}
+		return begin(d.Year(), month+time.Month(n))
+	}
 }
 
 func utc(year int, month time.Month, day int) time.Time {

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-var month = NewCalendarWindow(10, NewCalendar("month", time.UTC))
+var month = NewCalendarWindow(10, NewCalendar("month", 1, time.UTC))
 
 // at is an instant of 2026, in microseconds since 1970.
 func at(month time.Month, day, hour int) int64 {
@@ -132,7 +132,7 @@ func TestTwoVersionsOfTimeZoneData(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		offset := rapid.SampledFrom([]int{60, 1800, 3600, 2 * 3600, 5 * 3600}).Draw(t, "seconds apart")
 		kind := rapid.SampledFrom([]string{"day", "week", "month"}).Draw(t, "unit")
-		early, late := NewCalendar(kind, time.FixedZone("", offset)), NewCalendar(kind, time.UTC)
+		early, late := NewCalendar(kind, 1, time.FixedZone("", offset)), NewCalendar(kind, 1, time.UTC)
 		of := [2]Rule{NewCalendarWindow(10, early), NewCalendarWindow(10, late)}
 		var s State
 		now := at(3, 1, 0) - 50*3600e6
@@ -164,7 +164,7 @@ func TestTwoVersionsOfTimeZoneData(t *testing.T) {
 // A count that lasts for longer by another process's data is not cut, and one that lasts for shorter
 // is made longer.
 func TestACountLastsUntilItsLaterEnd(t *testing.T) {
-	early, late := NewCalendarWindow(10, NewCalendar("day", time.FixedZone("", 3600))), NewCalendarWindow(10, NewCalendar("day", time.UTC))
+	early, late := NewCalendarWindow(10, NewCalendar("day", 1, time.FixedZone("", 3600))), NewCalendarWindow(10, NewCalendar("day", 1, time.UTC))
 	midnight := at(2, 2, 0)
 	var s State
 	fill(t, &late, &s, midnight-2*3600e6, 0)
@@ -243,7 +243,7 @@ func TestBoundaries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, now := NewCalendar(tt.unit, loc), from.UnixMicro()
+			c, now := NewCalendar(tt.unit, 1, loc), from.UnixMicro()
 			for i, want := range tt.hours {
 				start, end := c.Period(now)
 				if got := float64(end-start) / 3600e6; got != want {
@@ -271,7 +271,7 @@ func TestAMonthBeginsOnce(t *testing.T) {
 		}
 		before, _ := time.Parse(time.RFC3339, tt.before)
 		begins, _ := time.Parse(time.RFC3339, tt.begins)
-		c := NewCalendar("month", loc)
+		c := NewCalendar("month", 1, loc)
 		if _, end := c.Period(before.UnixMicro()); end != begins.UnixMicro() {
 			t.Errorf("%s: the month begins at %s, want %s", tt.zone, time.UnixMicro(end).In(loc), tt.begins)
 		}

@@ -23,7 +23,7 @@ var rules = map[string]Rule{
 	"elastic":  NewWindow(KindElasticWindow, 3, 10*second),
 	"bucket":   NewMeter(KindTokenBucket, 3, 7, second),
 	"initial":  NewMeter(KindTokenBucket, 3, 7, second).WithInitial(2, 30*second),
-	"calendar": NewCalendarWindow(3, NewCalendar("minute", time.UTC)),
+	"calendar": NewCalendarWindow(3, NewCalendar("minute", 1, time.UTC)),
 	"funnel":   NewMeter(KindFunnel, 3, 1, second),
 	"inflight": NewWindow(KindInFlight, 3, 10*second),
 	"ban":      NewBan(&BanRule{Refusals: 2, Within: second, ForgetAfter: 5 * second, Bans: []int64{second, 2 * second}}),

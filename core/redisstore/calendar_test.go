@@ -38,7 +38,7 @@ func TestCalendarWindowsDecideAsInMemory(t *testing.T) {
 		for _, limits := range [][]core.Limit{
 			{core.CalendarWindow(5, core.Minute, nil)}, {core.CalendarWindow(5, core.Hour, newYork)},
 			{core.CalendarWindow(5, core.Day, newYork)}, {core.CalendarWindow(5, core.Week, newYork)},
-			{core.CalendarWindow(5, core.Month, newYork)}, {core.CalendarWindow(9, core.Month, newYork)},
+			{core.CalendarWindow(5, core.Month, newYork)}, {core.CalendarWindow(9, core.Month.From(31), newYork)},
 			{core.CalendarWindow(20, core.Year, zone(t, "Etc/GMT+5"))},
 			{core.CalendarWindow(5, core.Day, nil), core.CalendarWindow(9, core.Month, newYork), core.SlidingWindow(3, time.Hour)},
 			{core.CalendarWindow(5, core.Day, nil).PerUser(), core.CalendarWindow(1, core.Week, newYork).Shadow()},
@@ -192,7 +192,7 @@ func TestTheKeyOfACalendarWindowExpires(t *testing.T) {
 // machine does, whoever asks.
 func TestTwoVersionsOfTimeZoneDataDecideAsInGo(t *testing.T) {
 	calendars := []*machine.Calendar{
-		machine.NewCalendar("day", time.UTC), machine.NewCalendar("day", time.FixedZone("", 3600)), machine.NewCalendar("day", time.FixedZone("", -7*3600)),
+		machine.NewCalendar("day", 1, time.UTC), machine.NewCalendar("day", 1, time.FixedZone("", 3600)), machine.NewCalendar("day", 1, time.FixedZone("", -7*3600)),
 	}
 	worlds(t, func(t *testing.T, w *world) {
 		seed := rand.Uint64()

@@ -79,6 +79,26 @@ var calendarRules = []promise{
 		}
 	})},
 
+	{"a month from a day begins on that day, or on the last day of a shorter month", dates(func(s *script) {
+		zone := s.zone("America/New_York")
+		for _, from := range []int{17, 29, 31} {
+			unit := core.Month.From(from)
+			a := s.of(core.CalendarWindow(3, unit, zone))
+			for month := range 14 {
+				left := s.left(unit, zone)
+				a.allow(2, pass(3, 1, left))
+				a.allow(2, stop(3, 1, left, left))
+				if s.at(s.now + left); month > 12 {
+					continue
+				}
+				begun := s.f.Now().In(zone)
+				if day := begun.Day(); day != min(from, begun.AddDate(0, 1, -day).Day()) {
+					s.Errorf("a month from the %d begins on %s", from, begun)
+				}
+			}
+		}
+	})},
+
 	{"a clock that steps back over a boundary by at most a second begins neither period again", dates(func(s *script) {
 		a := s.of(core.CalendarWindow(3, core.Hour, nil))
 		end := s.now + s.left(core.Hour, time.UTC)

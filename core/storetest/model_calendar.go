@@ -24,7 +24,10 @@ func (m *model) calendarPeriod(r rule, now int64) (start, end int64) {
 // naivePeriod is the period that has an instant. All are microseconds since 1970. No clock
 // is set back by more than a day, or within a minute of its own time.
 func naivePeriod(unit core.CalendarUnit, zone *time.Location, now int64) (start, end int64) {
-	step := map[core.CalendarUnit]int64{core.Minute: 1, core.Hour: 60, core.Day: 3600, core.Week: 3600, core.Month: 12 * 3600, core.Year: 24 * 3600}[unit]
+	step := map[core.CalendarUnit]int64{core.Minute: 1, core.Hour: 60, core.Day: 3600, core.Week: 3600, core.Year: 24 * 3600}[unit]
+	if step == 0 { // a month
+		step = 12 * 3600
+	}
 	at := time.UnixMicro(now).Unix()
 	number := latest(unit, zone, at)
 	last := at
@@ -94,12 +97,32 @@ func dateNumber(unit core.CalendarUnit, t time.Time) [3]int64 {
 	switch unit {
 	case core.Year:
 		return [3]int64{int64(t.Year())}
-	case core.Month:
-		return [3]int64{int64(t.Year()), int64(t.Month())}
 	case core.Week: // by its Monday
 		for t = time.Date(t.Year(), t.Month(), t.Day(), 12, 0, 0, 0, time.UTC); t.Weekday() != time.Monday; {
 			t = t.AddDate(0, 0, -1)
 		}
 	}
-	return [3]int64{int64(t.Year()), int64(t.Month()), int64(t.Day())}
+	day := t.Day()
+	if unit != core.Day && unit != core.Week { // a month, by the date on which it began
+		for from := firstDay(unit); !begins(from, t.Year(), t.Month(), day); {
+			if day--; day == 0 {
+				t = t.AddDate(0, 0, -t.Day())
+				day = t.Day()
+			}
+		}
+	}
+	return [3]int64{int64(t.Year()), int64(t.Month()), int64(day)}
+}
+
+// firstDay is the day on which a month begins.
+func firstDay(unit core.CalendarUnit) (day int) {
+	for day = 1; core.Month.From(day) != unit; day++ {
+	}
+	return day
+}
+
+// begins reports whether a month from that day begins on a date: on the day, or on the last day of a month that
+// has no such day.
+func begins(from, year int, month time.Month, day int) bool {
+	return day == from || day < from && time.Date(year, month, day+1, 12, 0, 0, 0, time.UTC).Day() == 1
 }

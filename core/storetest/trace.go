@@ -150,12 +150,14 @@ func (tr *trace) drawRule(others []rule) rule {
 
 // drawCalendar draws the unit and the zone of a calendar. On a clock that runs, no period ends.
 func (tr *trace) drawCalendar(r *rule) {
-	lengths := map[core.CalendarUnit]int64{core.Minute: hour / 60, core.Hour: hour, core.Day: day, core.Year: 366 * day}
+	lengths := map[core.CalendarUnit]int64{core.Minute: hour / 60, core.Hour: hour, core.Day: day, core.Month: 31 * day, core.Year: 366 * day}
 	r.unit = core.Year
 	if tr.f.Advance != nil {
-		r.unit = rapid.SampledFrom([]core.CalendarUnit{core.Minute, core.Minute, core.Hour, core.Day}).Draw(tr.t, "unit")
+		r.unit = rapid.SampledFrom([]core.CalendarUnit{core.Minute, core.Minute, core.Hour, core.Day, core.Month}).Draw(tr.t, "unit")
 	}
-	r.period = lengths[r.unit]
+	if r.period = lengths[r.unit]; r.unit == core.Month {
+		r.unit = core.Month.From(rapid.SampledFrom([]int{1, 17, 31}).Draw(tr.t, "from"))
+	}
 	zone := rapid.SampledFrom(zones).Draw(tr.t, "zone")
 	var err error
 	if r.zone, err = time.LoadLocation(zone); err != nil {
