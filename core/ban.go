@@ -61,6 +61,9 @@ func (p BanPolicy) extend(l *Limiter) error {
 	if l.ban() != nil {
 		return configError("core: With: the limiter has a BanPolicy already; give one")
 	}
+	if admitsNothing(enforced(l.limits)) {
+		return errNothing("With", "a BanPolicy")
+	}
 	p.ForgetAfter = cmp.Or(p.ForgetAfter, defaultBanForgets)
 	rule, err := p.rule()
 	if err != nil {

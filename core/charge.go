@@ -314,7 +314,9 @@ func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
 	}
 	if i == 0 || limit.binds(d.claim()) {
 		d.Binding, d.Limit, d.RetryAfter, d.ResetAfter = i, int(r.Max), limit.retryAfter, limit.resetAfter
-		d.Allowed, d.Reason = v.Fits, reasons[limit.refusal]
+		if d.Allowed, d.Reason = v.Fits, reasons[limit.refusal]; limit.refusal == refused {
+			d.Reason = limited(r.Max)
+		}
 	}
 	if i == 0 || limit.remaining < d.Remaining {
 		d.Remaining = limit.remaining
@@ -322,6 +324,14 @@ func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
 }
 
 var reasons = [...]Reason{notRefused: "", refusedInFlight: ReasonInFlight, refused: ReasonLimited}
+
+// limited is the reason of a refusal by a limit of that quota.
+func limited(quota int64) Reason {
+	if quota == 0 {
+		return ReasonNothing
+	}
+	return ReasonLimited
+}
 
 // addOther adds the reading of a limit that is not enforced.
 func (d *Decision) addOther(r *machine.Rule, i int, v *machine.Reading) {

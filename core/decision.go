@@ -97,6 +97,7 @@ type Reason string
 // [Shadow] and [Limit.Shadow].
 const (
 	ReasonLimited  Reason = "limited"   // a limit has no room
+	ReasonNothing  Reason = "nothing"   // the limit is Nothing
 	ReasonBanned   Reason = "banned"    // by a BanPolicy or by Ban
 	ReasonInFlight Reason = "in-flight" // InFlight has no free slot; one may be released at any moment
 	ReasonFull     Reason = "full"      // the store has no room for another key: see memorystore.Options

@@ -76,7 +76,7 @@ func (c *Charge) whole() Decision {
 	enforced := enforced(t.Limits)
 	for i := range enforced {
 		if quota := enforced[i].Quota(); c.Cost > int64(quota) && t.Mode != machine.ModeForce && t.Mode != machine.ModeOwe {
-			return Decision{Limit: quota, Remaining: int(least(enforced)), Binding: i, RetryAfter: Never, Reason: ReasonLimited}
+			return Decision{Limit: quota, Remaining: int(least(enforced)), Binding: i, RetryAfter: Never, Reason: limited(int64(quota))}
 		}
 	}
 	return Decision{Allowed: true, Limit: t.Limits[0].Quota(), Remaining: t.Limits[0].Quota()}

@@ -119,7 +119,7 @@ func (s *divide) shares(t *terms) (*shares, error) {
 // numbers.
 func (l *Limit) toShare(n int) bool {
 	switch {
-	case n == 1 || l.rule.Ban != nil:
+	case n == 1 || l.rule.Ban != nil || l.rule.Max == 0:
 		return true
 	case l.rate.d > maxDrain/time.Duration(n):
 		return false

@@ -63,6 +63,7 @@
 //	Funnel         bursts up to capacity, then the rate: in a period up to the sum of both
 //	Throttle       a Funnel with the arguments of redis-cell's CL.THROTTLE
 //	InFlight       at most n actions at the same time
+//	Nothing        no action: what a plan does not include, or what is switched off
 //
 // Start with [SlidingWindow] for what people do, with [Funnel] for traffic that comes in bursts and should flow
 // at a rate, and with [FixedWindow] for large daily quotas. A [Rate] is [Per] or [Every]. FixedWindow(1,

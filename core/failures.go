@@ -36,6 +36,9 @@ import (
 type OnlyFailures struct{}
 
 func (OnlyFailures) extend(l *Limiter) error {
+	if admitsNothing(enforced(l.limits)) {
+		return errNothing("With", "OnlyFailures")
+	}
 	l.limits = slices.Clone(l.limits)
 	n := len(enforced(l.limits))
 	if shortestLease(l.limits[:n]) == 0 {

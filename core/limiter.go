@@ -54,6 +54,9 @@ func New(store Store, limits ...Limit) (*Limiter, error) {
 			}
 		}
 	}
+	if admitsNothing(enforced(l.limits)) && len(enforced(l.limits)) > 1 {
+		return nil, errNothing("New", "another limit")
+	}
 	l.smallest, l.portioned = least(enforced(l.limits)), portionedUntil(l.limits)
 	if shortestLease(l.limits) > 0 {
 		l.slotWaiters = newSlotWaiters()

@@ -96,6 +96,7 @@ var (
 		{"Funnel(5, Per(30, 1m))", func(p *limitParser, _ Limit) Limit { return Funnel(p.number(), p.next().rate()) }},
 		{"Throttle(5, Per(30, 1m))", func(p *limitParser, _ Limit) Limit { return Throttle(p.number(), p.next().rate()) }},
 		{"InFlight(5)", func(p *limitParser, _ Limit) Limit { return InFlight(p.number()) }},
+		{"Nothing()", func(*limitParser, Limit) Limit { return Nothing() }},
 	}
 	modifierCalls = []limitCall{
 		{"CountRefused()", func(_ *limitParser, l Limit) Limit { return l.CountRefused() }},

@@ -88,3 +88,34 @@ func (window) compile(l *Limit) {
 }
 
 func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
+
+// Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]: a plan does not include the
+// action, or the action is switched off. It keeps no state, and is the only enforced limit of its limiter. The
+// middleware answers 429 without Retry-After.
+func Nothing() Limit {
+	return Limit{kind: machine.KindFixedWindow, shape: nothing{}}.derived()
+}
+
+// nothing is the shape of a window in which no action fits.
+type nothing struct{}
+
+func (nothing) text(*Limit) string { return "Nothing()" }
+
+func (nothing) validate(l *Limit, bad badValue) error {
+	if l.mods&modPrepay != 0 {
+		return bad("Leased does not apply to Nothing, which has no units")
+	}
+	return nil
+}
+
+func (nothing) compile(l *Limit) { l.rule = machine.NewWindow(l.kind, 0, minPeriod.Microseconds()) }
+
+func (nothing) identity(*Limit) string { return ":nothing" }
+
+// errNothing is the error of what a limiter with Nothing cannot have besides.
+func errNothing(call, what string) error {
+	return configError(fmt.Sprintf("core: %s: Nothing() refuses every action, so %s would have no effect; remove one of the two", call, what))
+}
+
+// admitsNothing reports whether one of enforced limits is Nothing.
+func admitsNothing(enforced []Limit) bool { return least(enforced) == 0 }

@@ -65,14 +65,14 @@ func TestWhatIsWrongWithADocument(t *testing.T) {
 		{"a limit that is not in a list", limits(`"SlidingWindow(5, 1m)"`), reply + ` is a text; write a list in brackets`},
 		{"a limit that is a number", limits(`[5]`), `2:22: plan "free", action "reply" is a number; write a text in quotes`},
 		{"an empty limit", limits(`[""]`), `2:22: plan "free", action "reply" is empty`},
-		{"a word that is no limit", limits(`["Sliding(5, 1m)"]`), `2:22: plan "free", action "reply": ParseLimit: "Sliding(5, 1m)", position 1: "Sliding" is not a limit; write one such as SlidingWindow(5, 1m), MovingWindow(5, 1m), FixedWindow(5, 1m), ElasticWindow(5, 1m), CalendarWindow(5, month, UTC), TokenBucket(5, Per(30, 1m)), Funnel(5, Per(30, 1m)), Throttle(5, Per(30, 1m)), InFlight(5)`},
+		{"a word that is no limit", limits(`["Sliding(5, 1m)"]`), `2:22: plan "free", action "reply": ParseLimit: "Sliding(5, 1m)", position 1: "Sliding" is not a limit; write one such as SlidingWindow(5, 1m), MovingWindow(5, 1m), FixedWindow(5, 1m), ElasticWindow(5, 1m), CalendarWindow(5, month, UTC), TokenBucket(5, Per(30, 1m)), Funnel(5, Per(30, 1m)), Throttle(5, Per(30, 1m)), InFlight(5), Nothing()`},
 		{"a limit out of bounds", limits(`["SlidingWindow(0, 1m)"]`), `2:22: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000`},
 		{"limits that share a state", limits(`["SlidingWindow(5, 1m)", "SlidingWindow(6, 1m)"]`), reply + `: SlidingWindow(5, 1m) and SlidingWindow(6, 1m) would share one state; tell them apart with Named`},
 		{"only shadow limits", limits(`["SlidingWindow(5, 1m).Shadow()"]`), reply + `: all limits are shadow limits; for a dry run of a whole limiter, give it the store core.Shadow(store)`},
 		{"too many limits", limits(`["Funnel(1, Every(1s))"` + strings.Repeat(`, "Funnel(1, Every(1s))"`, 16) + `]`), reply + ` has 17 limits, and 16 are the most`},
 		{"several problems", limits(`["SlidingWindow(0, 1m)", "Funnel(5)"], "like": ["Foo()"], "x": 1`), `2:22: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
 2:46: plan "free", action "reply": ParseLimit: "Funnel(5)", position 9: "," is missing before ")"; write it as in Funnel(5, Per(30, 1m))
-2:69: plan "free", action "like": ParseLimit: "Foo()", position 1: "Foo" is not a limit; write one such as SlidingWindow(5, 1m), MovingWindow(5, 1m), FixedWindow(5, 1m), ElasticWindow(5, 1m), CalendarWindow(5, month, UTC), TokenBucket(5, Per(30, 1m)), Funnel(5, Per(30, 1m)), Throttle(5, Per(30, 1m)), InFlight(5)
+2:69: plan "free", action "like": ParseLimit: "Foo()", position 1: "Foo" is not a limit; write one such as SlidingWindow(5, 1m), MovingWindow(5, 1m), FixedWindow(5, 1m), ElasticWindow(5, 1m), CalendarWindow(5, month, UTC), TokenBucket(5, Per(30, 1m)), Funnel(5, Per(30, 1m)), Throttle(5, Per(30, 1m)), InFlight(5), Nothing()
 2:84: plan "free", action "x" is a number; write a list in brackets`},
 		{"a ban policy out of bounds, once for all actions", ban(`{"refusals": 0, "within": "1m", "bans": ["1m"]}`), `2:8: plan "free", "ban": BanPolicy: Refusals 0 is not within 1 to 100`},
 		{"a misspelt field of a ban policy", ban(`{"refusal": 3}`), `2:9: plan "free", "ban": "refusal" is not a field; the fields are refusals, within, bans, forgetAfter, perUser`},

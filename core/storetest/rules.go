@@ -21,7 +21,7 @@ const (
 // Rules checks what core's documentation promises, a subtest for each sentence:
 // exact decisions at exact instants.
 func Rules(t *testing.T, open func(testing.TB) Fixture) {
-	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, banRules, shadowRules, surchargeRules, turnRules, refundRules, settleRules, slotRules, failureRules, usageRules, calendarRules, allRules} {
+	for _, group := range [][]promise{windowRules, meterRules, limiterRules, stateRules, clockRules, banRules, shadowRules, surchargeRules, turnRules, refundRules, settleRules, slotRules, failureRules, usageRules, calendarRules, nothingRules, allRules} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				f := open(t)
