@@ -120,6 +120,14 @@ func least(limits []Limit) int64 {
 	return quota
 }
 
+// errNothing is the error of what a limiter with Nothing cannot have besides.
+func errNothing(call, what string) error {
+	return configError(fmt.Sprintf("core: %s: Nothing() refuses every action, so %s would have no effect; remove one of the two", call, what))
+}
+
+// admitsNothing reports whether one of enforced limits is Nothing.
+func admitsNothing(enforced []Limit) bool { return least(enforced) == 0 }
+
 // An Option is what [Limiter.With] adds: a [BanPolicy], [OnlyFailures] or [Refundable].
 type Option interface {
 	extend(*Limiter) error

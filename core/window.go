@@ -111,11 +111,3 @@ func (nothing) validate(l *Limit, bad badValue) error {
 func (nothing) compile(l *Limit) { l.rule = machine.NewWindow(l.kind, 0, minPeriod.Microseconds()) }
 
 func (nothing) identity(*Limit) string { return ":nothing" }
-
-// errNothing is the error of what a limiter with Nothing cannot have besides.
-func errNothing(call, what string) error {
-	return configError(fmt.Sprintf("core: %s: Nothing() refuses every action, so %s would have no effect; remove one of the two", call, what))
-}
-
-// admitsNothing reports whether one of enforced limits is Nothing.
-func admitsNothing(enforced []Limit) bool { return least(enforced) == 0 }
