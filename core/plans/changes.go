@@ -27,7 +27,8 @@ type Change struct {
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
-	// Users is how many of the document's users have another plan or zone.
+	// Users is how many of the document's users have another plan or zone. To Anew, users whom a document does
+	// not name have its default plan.
 	Users int `json:"users,omitempty"`
 
 	// Anew is what of To does not go on from the counts of From: a funnel or bucket of other numbers, or
@@ -45,14 +46,14 @@ const (
 	WhatZones   = "zones"   // the time zones of users that the document names: Users
 )
 
-// String returns the change as a sentence.
+// String returns the change as a sentence. It quotes names with characters that a terminal would not print.
 func (c Change) String() string {
 	var b strings.Builder
 	switch c.What {
 	case WhatLimits:
-		fmt.Fprintf(&b, "plan %s, %s: ", c.Plan, c.Action)
+		fmt.Fprintf(&b, "plan %s, %s: ", shown(c.Plan), shown(c.Action))
 	case WhatBan, WhatZone:
-		fmt.Fprintf(&b, "plan %s, %s: ", c.Plan, c.What)
+		fmt.Fprintf(&b, "plan %s, %s: ", shown(c.Plan), c.What)
 	case WhatDefault:
 		b.WriteString("default plan: ")
 	case WhatUsers:
@@ -61,12 +62,29 @@ func (c Change) String() string {
 		fmt.Fprintf(&b, "zone of %s", users(c.Users))
 	}
 	if c.What != WhatZones {
-		fmt.Fprintf(&b, "%s -> %s", cmp.Or(c.From, "none"), cmp.Or(c.To, "none"))
+		fmt.Fprintf(&b, "%s -> %s", shown(cmp.Or(c.From, "none")), shown(cmp.Or(c.To, "none")))
 	}
 	if c.Anew != "" {
-		fmt.Fprintf(&b, "; starts anew: %s", c.Anew)
+		fmt.Fprintf(&b, "; starts anew: %s", shown(c.Anew))
 	}
 	return b.String()
+}
+
+// inLog are changes for the log: the first ones, each of some length.
+func inLog(changes []Change) string {
+	const most, longest = 10, 200
+	var texts []string
+	for _, c := range changes[:min(len(changes), most)] {
+		text := c.String()
+		if cut := fmt.Sprintf("%.*s", longest, text); cut != text {
+			text = cut + "..."
+		}
+		texts = append(texts, text)
+	}
+	if more := len(changes) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return cmp.Or(strings.Join(texts, "; "), "none")
 }
 
 func users(n int) string {
@@ -128,6 +146,14 @@ func actions(a, b *plan) []string {
 	return all
 }
 
+// called is a plan by its name. Users whom a document does not name have the default plan.
+func (g *generation) called(name string) *plan {
+	if name == "" {
+		return g.normal
+	}
+	return g.plans[name]
+}
+
 // banText is the plan's ban policy in words, or "".
 func (p *plan) banText() string {
 	if p == nil || p.ban == nil {
@@ -183,7 +209,7 @@ func anewInPlan(from, to *plan) string {
 	var texts []string
 	for _, action := range actions(from, to) {
 		if text := anewLimits(from.of(action), to.of(action)); text != "" {
-			texts = append(texts, action+": "+text)
+			texts = append(texts, shown(action)+": "+text)
 		}
 	}
 	return strings.Join(texts, ", ")
@@ -210,7 +236,7 @@ func compareUsers(from, to *generation) (changes []Change) {
 	for _, m := range sorted {
 		changes = append(changes, Change{
 			What: WhatUsers, From: m.from, To: m.to, Users: moves[m],
-			Anew: anewInPlan(from.plans[m.from], to.plans[m.to]),
+			Anew: anewInPlan(from.called(m.from), to.called(m.to)),
 		})
 	}
 	zones := 0

@@ -49,7 +49,8 @@
 // else "default". So the program knows who has paid, and the document has the exceptions. The zone is found in
 // the same way.
 //
-// A document in YAML or TOML is decoded, and encoded as JSON, before it is given to New.
+// A document in YAML or TOML is decoded, and encoded as JSON, before it is given to New. A byte order mark in front
+// of a document is passed over.
 //
 // # Errors
 //
@@ -59,8 +60,8 @@
 //	plans: line 9, column 5: plan "pro": "limit" is not a field; the fields are limits, ban, zone
 //
 // Unknown fields and names that are given twice are errors. A document has at most 64 MiB, a million users,
-// 10,000 pairs of a plan and an action, and 16 limits for each pair. Limits that the store cannot serve are
-// errors too.
+// 10,000 pairs of a plan and an action, and 16 limits for each pair. Reading stops after 100 errors, and where a
+// document has too many users or pairs. Limits that the store cannot serve are errors too.
 //
 // # Changes
 //
@@ -88,8 +89,9 @@
 //
 //	err = p.Follow(func(ctx context.Context) ([]byte, error) { return rdb.Get(ctx, "plans").Bytes() })
 //
-// That is one GET a second for each replica. If the source does not answer, the last document stays in force,
-// and no request waits for it. A program that starts then has the document given to New.
+// That is one GET a second for each replica. If it does not answer within half a second, another one is sent. If
+// the source does not answer at all, the last document stays in force: one request waits for 50 ms, and after that
+// none waits, until the source answers again. A program that starts then has the document given to New.
 // Generation.Version is the same on all replicas that have the same document.
 //
 // # What it costs
@@ -100,8 +102,9 @@
 //
 // # Codes in the log
 //
-//	plans-rejected    A document has an error, which says where. The one before stays in force. Correct it.
-//	                  Logged once for each document.
+//	plans-changed     Another document is in force: its version, its number, and its first ten changes.
+//	plans-rejected    A document has an error, which says where. Its version is logged, and in_force is that of
+//	                  the one before, which stays in force. Correct it. Logged once for each document.
 //	plans-not-loaded  The source does not answer, or its file is missing. The document in force stays.
 //	                  Logged once until the source answers again.
 //	plan-unknown      The program gave a user a plan that the document does not have, and the default plan

@@ -24,7 +24,7 @@ const (
 	maxUsers    = 1_000_000 // in users, and in zones
 	maxLimiters = 10_000    // pairs of a plan and an action
 	maxLimits   = 16        // of a plan and an action
-	maxName     = 64        // bytes of a plan's name
+	maxName     = 64        // bytes of the name of a plan, or of a zone
 )
 
 const (
@@ -43,8 +43,9 @@ type generation struct {
 	zones    map[string]string
 	strange  atomic.Bool // whether the log has been told of a plan that is not in the document
 
-	mu    sync.RWMutex // guards zoned
+	mu    sync.RWMutex // guards the fields below
 	zoned map[zonedKey]*core.Limiter
+	bad   map[string]time.Time // zones that could not be loaded, and until when that is believed
 }
 
 // A plan has the limits of some users, by action.
@@ -102,8 +103,13 @@ type zonedKey struct {
 	zone string
 }
 
-// mostZoned bounds the limiters of zones. At the bound they are dropped, and made anew when they are used.
-const mostZoned = 10_000
+// mostZoned bounds the limiters of zones, and mostBad the zones that could not be loaded. At the bound they are
+// dropped, and made or looked up anew when they are used.
+const (
+	mostZoned = 10_000
+	mostBad   = 1_000
+	badFor    = time.Minute // the database may have been missing, or the process may have had too many open files
+)
 
 // in returns the limiter of a plan's limits in a zone.
 func (g *generation) in(store core.Store, p *plan, l *limits, zone string) (*core.Limiter, error) {
@@ -112,13 +118,17 @@ func (g *generation) in(store core.Store, p *plan, l *limits, zone string) (*cor
 	}
 	key := zonedKey{l, zone}
 	g.mu.RLock()
-	limiter := g.zoned[key]
+	limiter, bad := g.zoned[key], g.bad[zone]
 	g.mu.RUnlock()
 	if limiter != nil {
 		return limiter, nil
 	}
-	if !legalZone(zone) {
-		return nil, fmt.Errorf("plans: the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai", zone)
+	known := time.Now().Before(bad)
+	if known || !legalZone(zone) {
+		if !known {
+			g.isBad(zone)
+		}
+		return nil, fmt.Errorf("plans: "+badZone, zone)
 	}
 	limits, err := l.parse(zone)
 	if err == nil {
@@ -137,6 +147,19 @@ func (g *generation) in(store core.Store, p *plan, l *limits, zone string) (*cor
 	}
 	g.zoned[key] = limiter
 	return limiter, nil
+}
+
+// isBad remembers that a zone could not be loaded.
+func (g *generation) isBad(zone string) {
+	if len(zone) > maxName { // it was not looked up
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.bad) >= mostBad || g.bad == nil {
+		g.bad = map[string]time.Time{}
+	}
+	g.bad[zone] = time.Now().Add(badFor)
 }
 
 func (l *limits) parse(zone string) ([]core.Limit, error) {
@@ -158,12 +181,17 @@ func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*co
 	return limiter, err
 }
 
-// legalZone reports whether a zone is a name, and is in the database. Without the first, it could contain
-// further words of a limit's text.
+// legalZone reports whether a zone is a name, and is one that CalendarWindow has. Without the first, it could
+// contain further words of a limit's text.
 func legalZone(zone string) bool {
-	_, err := time.LoadLocation(zone)
-	return err == nil && !strings.ContainsAny(zone, "(),\"{} \t\r\n")
+	if len(zone) > maxName || strings.ContainsAny(zone, "(),\"{} \t\r\n") {
+		return false
+	}
+	_, err := core.ParseLimit("CalendarWindow(1, day, " + zone + ")")
+	return err == nil
 }
+
+const badZone = `the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`
 
 // compile reads a document. Its error is a *DocumentError, or says what is wrong with the store.
 func compile(store core.Store, document []byte) (*generation, error) {
@@ -174,11 +202,16 @@ func compile(store core.Store, document []byte) (*generation, error) {
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(document)
-	g := &generation{document: document, version: hex.EncodeToString(sum[:6]), zoned: map[zonedKey]*core.Limiter{}}
-	c := compiler{reader: r, generation: g, store: store}
-	c.read()
+	g := &generation{document: document, version: version(document), zoned: map[zonedKey]*core.Limiter{}}
+	c := compiler{reader: r, generation: g, store: store, legal: map[string]bool{}}
+	r.read(c.compile)
 	return g, r.err()
+}
+
+// version is a digest of a document.
+func version(document []byte) string {
+	sum := sha256.Sum256(document)
+	return hex.EncodeToString(sum[:6])
 }
 
 // always is a limit that every store can serve.
@@ -189,9 +222,10 @@ type compiler struct {
 	*generation
 	store    core.Store
 	limiters int
+	legal    map[string]bool // zones
 }
 
-func (c *compiler) read() {
+func (c *compiler) compile() {
 	fields := c.fields("the document", "default", "plans", "users", "zones")
 	if c.plans = map[string]*plan{}; c.goTo(fields, "plans") {
 		c.entries("plans", c.plan)
@@ -208,8 +242,7 @@ func (c *compiler) read() {
 		c.users = readUsers(c, "users", c.known)
 	}
 	if c.goTo(fields, "zones") {
-		seen := map[string]bool{}
-		c.zones = readUsers(c, "zones", func(what string) string { return c.zone(what, seen) })
+		c.zones = readUsers(c, "zones", c.zone)
 	}
 }
 
@@ -235,7 +268,13 @@ func (c *compiler) known(what string) *plan {
 // planNames are the names of plans, for a problem. They are put in order only if it is kept: all users may have one.
 type planNames map[string]*plan
 
-func (p planNames) String() string { return strings.Join(slices.Sorted(maps.Keys(p)), ", ") }
+func (p planNames) String() string {
+	names := slices.Sorted(maps.Keys(p))
+	for i := range names {
+		names[i] = shown(names[i])
+	}
+	return strings.Join(names, ", ")
+}
 
 // readUsers reads what single users have. A problem does not name the user.
 func readUsers[T any](c *compiler, field string, read func(what string) T) map[string]T {
@@ -249,6 +288,7 @@ func readUsers[T any](c *compiler, field string, read func(what string) T) map[s
 			c.problem(at, "%s: a user is empty", field)
 		case len(users) == maxUsers:
 			c.problem(at, "%s has more than %d users", field, maxUsers)
+			c.stop()
 		default:
 			users[user] = read(field)
 			return
@@ -258,19 +298,19 @@ func readUsers[T any](c *compiler, field string, read func(what string) T) map[s
 	return users
 }
 
-// zone reads a time zone. Those in seen are known to be legal. If it is not, zone returns "".
-func (c *compiler) zone(what string, seen map[string]bool) string {
+// zone reads a time zone. If it is not legal, zone returns "".
+func (c *compiler) zone(what string) string {
 	c.next()
 	at := c.at
 	zone := c.string(what)
-	if zone == "" || seen[zone] {
+	if zone == "" || c.legal[zone] {
 		return zone
 	}
-	if _, err := core.ParseLimit("CalendarWindow(1, day, " + zone + ")"); err != nil || !legalZone(zone) {
-		c.problem(at, "%s: the zone %.64q is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ \"time/tzdata\" if the machine may have no database", what, zone)
+	if !legalZone(zone) {
+		c.problem(at, "%s: "+badZone, what, zone)
 		return ""
 	}
-	seen[zone] = true
+	c.legal[zone] = true
 	return zone
 }
 
@@ -288,7 +328,7 @@ func (c *compiler) plan(name string, at int) {
 	p := &plan{name: name, zone: "UTC", limits: map[string]*limits{}}
 	c.plans[name] = p
 	if c.goTo(fields, "zone") {
-		p.zone = cmp.Or(c.zone(what, map[string]bool{}), p.zone)
+		p.zone = cmp.Or(c.zone(what), p.zone)
 	}
 	legal := true
 	if c.goTo(fields, "ban") {
@@ -305,6 +345,7 @@ func (c *compiler) plan(name string, at int) {
 			}
 			if c.limiters++; c.limiters == maxLimiters+1 {
 				c.problem(at, "the document has limits for more than %d pairs of a plan and an action", maxLimiters)
+				c.stop()
 			}
 			p.limits[action] = c.limits(what, p, legal)
 		})
@@ -322,10 +363,14 @@ func (c *compiler) plan(name string, at int) {
 func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 	l := &limits{}
 	c.next()
-	begin, problems := c.at, len(c.problems)+c.more
+	begin, problems := c.at, len(c.problems)
 	c.list(what, func() {
 		c.next()
 		at := c.at
+		if len(l.limits) > maxLimits {
+			c.raw()
+			return
+		}
 		text := c.string(what)
 		zoned := strings.Contains(text, zoneMark)
 		p.isZoned, l.isZoned = p.isZoned || zoned, l.isZoned || zoned
@@ -339,17 +384,23 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 		case zoned && limit.Name() != "" && strings.Contains(text[strings.IndexByte(text, '"'):], zoneMark):
 			c.problem(at, "%s: %s stands for the zone of a CalendarWindow; it cannot be in a name", what, zoneMark)
 			return
-		case !zoned:
+		case zoned: // the zone is the first that has a comma before it and a parenthesis behind it
+			text = strings.Replace(limit.String(), ", "+p.zone+")", ", "+zoneMark+")", 1)
+			if !strings.Contains(text, zoneMark) {
+				c.problem(at, "%s: %s stands for the whole zone of a CalendarWindow; write CalendarWindow(100, month, %[2]s)", what, zoneMark)
+				return
+			}
+		default:
 			text = limit.String()
 		}
 		l.texts, l.limits = append(l.texts, text), append(l.limits, limit)
 	})
-	switch wrong := len(c.problems)+c.more > problems; {
+	switch wrong := len(c.problems) > problems; {
 	case wrong || !legal:
 	case len(l.limits) == 0:
 		c.problem(begin, "%s has no limits; give it some, or leave the action out", what)
 	case len(l.limits) > maxLimits:
-		c.problem(begin, "%s has %d limits, and %d are the most", what, len(l.limits), maxLimits)
+		c.problem(begin, "%s has more than %d limits", what, maxLimits)
 	default:
 		var err error
 		if l.limiter, err = newLimiter(c.store, l.limits, p.ban); err != nil {
@@ -369,7 +420,7 @@ func plain(err error) string {
 func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 	what += `, "ban"`
 	b = &core.BanPolicy{}
-	begin, problems := c.at, len(c.problems)+c.more
+	begin, problems := c.at, len(c.problems)
 	fields := c.fields(what, "refusals", "within", "bans", "forgetAfter", "perUser")
 	if c.goTo(fields, "refusals") {
 		b.Refusals = value[int](c.reader, what+`, "refusals"`, "a whole number")
@@ -386,12 +437,12 @@ func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 	if c.goTo(fields, "perUser") {
 		b.PerUser = value[bool](c.reader, what+`, "perUser"`, "true or false")
 	}
-	if len(c.problems)+c.more == problems {
+	if len(c.problems) == problems {
 		if _, err := newLimiter(c.store, []core.Limit{always}, b); err != nil {
 			c.problem(begin, "%s: %s", what, plain(err))
 		}
 	}
-	return b, len(c.problems)+c.more == problems
+	return b, len(c.problems) == problems
 }
 
 // keep takes over from the generation before what has not changed, so that callers who wait for their

@@ -5,7 +5,6 @@ package plans
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,16 +12,21 @@ import (
 	"time"
 )
 
-// settle is how long a file must not have changed before it is read.
-const settle = 500 * time.Millisecond
+const (
+	settle = 500 * time.Millisecond // for how long a file must be the same before it counts
+	old    = time.Minute            // since when it has not been modified, if it counts at once; a file server's clock may be slow
+)
 
 // File returns a source for [Plans.Follow] that reads a file of at most 64 MiB. Several Plans may follow it.
 //
-// A file is read when it has not changed for half a second, by its time of modification or by what earlier
-// looks have seen, and only if it does not change meanwhile. So a file that is being written is not taken,
-// even if its first part is a valid document. Nevertheless, write another file beside it and rename that: a
-// writer who pauses is not seen. While a file changes, the source returns what it has read before. The first
-// look waits.
+// The file is read at each look, so no change is missed, even if it keeps the size and the time of modification.
+// Another content counts when the file has been the same for half a second, or has not been modified for a minute.
+// So a file that is being written is not taken, even if its first part is a valid document. Nevertheless, write
+// another file beside it and rename that: a writer who pauses is not seen. While a file changes, the source returns
+// what it has read before. The first look waits.
+//
+// Kubernetes does not update a file that it mounts with subPath, and nobody can see that. Mount the ConfigMap's
+// folder, and give the path of the file in it.
 func File(path string) func(context.Context) ([]byte, error) {
 	return (&file{path: path}).load
 }
@@ -30,16 +34,22 @@ func File(path string) func(context.Context) ([]byte, error) {
 type file struct {
 	path string
 
-	mu       sync.Mutex  // guards the fields below
-	seen     os.FileInfo // by the last look
-	since    time.Time   // when it was first seen so
-	read     os.FileInfo // of document
-	document []byte
+	mu     sync.Mutex // guards the fields below
+	seen   content    // by the last look
+	since  time.Time  // when it was first seen so
+	counts content    // its text is nil if there is none yet
+}
+
+// A content is what a file has, and what tells that it has been written meanwhile.
+type content struct {
+	info os.FileInfo
+	text []byte
 }
 
 func (f *file) load(ctx context.Context) ([]byte, error) {
-	for {
-		if document, found, err := f.look(); found || err != nil {
+	for begun := time.Now(); ; {
+		document, settled, err := f.look()
+		if settled || err != nil || document != nil && time.Since(begun) > settle {
 			return document, err
 		}
 		select {
@@ -50,46 +60,51 @@ func (f *file) load(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// look returns what the file has, or what it had before it began to change. If that was never read, it has found nothing.
-func (f *file) look() (document []byte, found bool, err error) {
+// look returns the document that counts, and whether it is what the file has.
+func (f *file) look() (document []byte, settled bool, err error) {
+	now, err := read(f.path)
+	if err != nil {
+		return nil, false, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	info, err := os.Stat(f.path)
+	modified := now.info.ModTime()
+	isOld := time.Since(modified) >= old && (f.counts.info == nil || !modified.Equal(f.counts.info.ModTime()))
 	switch {
+	case f.counts.text != nil && bytes.Equal(f.counts.text, now.text):
+		now.text = f.counts.text
+	case !f.seen.same(now) && !isOld:
+		f.seen, f.since = now, time.Now()
+		return f.counts.text, false, nil
+	case !isOld && time.Since(f.since) < settle:
+		return f.counts.text, false, nil
+	}
+	f.counts, f.seen = now, content{}
+	return now.text, true, nil
+}
+
+// same reports whether a file is as it was. A file that was renamed to the path is another one.
+func (c content) same(now content) bool {
+	return c.info != nil && os.SameFile(c.info, now.info) && c.info.ModTime().Equal(now.info.ModTime()) && bytes.Equal(c.text, now.text)
+}
+
+// read reads a file. The information is of before, so what is written meanwhile makes the next one differ.
+func read(path string) (c content, err error) {
+	switch c.info, err = os.Stat(path); {
 	case err != nil:
-		return nil, false, err
-	case !info.Mode().IsRegular():
-		return nil, false, fmt.Errorf("%s is not a regular file", f.path)
-	case info.Size() > maxDocument:
-		return nil, false, fmt.Errorf("%s has %d bytes, and %d are the most", f.path, info.Size(), maxDocument)
-	case !unchanged(f.seen, info):
-		f.seen, f.since = info, time.Now()
+		return c, err
+	case !c.info.Mode().IsRegular():
+		return c, fmt.Errorf("%s is not a regular file", path)
+	case c.info.Size() > maxDocument:
+		return c, fmt.Errorf("%s has %d bytes, and %d are the most", path, c.info.Size(), maxDocument)
 	}
-	if !unchanged(f.read, info) && max(time.Since(info.ModTime()), time.Since(f.since)) >= settle {
-		if err := f.take(info); err != nil {
-			return nil, false, err
-		}
-	}
-	return f.document, f.read != nil, nil
-}
-
-// unchanged reports whether a file is as it was. A file that was renamed to the path is another one.
-func unchanged(was, is os.FileInfo) bool {
-	return was != nil && os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
-}
-
-// take reads the file, unless it changes meanwhile.
-func (f *file) take(info os.FileInfo) error {
-	open, err := os.Open(f.path)
+	open, err := os.Open(path)
 	if err != nil {
-		return err
+		return c, err
 	}
 	defer open.Close()
-	var document bytes.Buffer
-	_, err = io.Copy(&document, io.LimitReader(open, maxDocument))
-	after, errStat := open.Stat()
-	if err = errors.Join(err, errStat); err == nil && unchanged(info, after) {
-		f.read, f.document = info, document.Bytes()
-	}
-	return err
+	text := bytes.NewBuffer(make([]byte, 0, c.info.Size()+bytes.MinRead))
+	_, err = text.ReadFrom(io.LimitReader(open, maxDocument))
+	c.text = text.Bytes()
+	return c, err
 }

@@ -13,8 +13,10 @@ import (
 
 const (
 	lookEvery = time.Second
+	lookAgain = lookEvery / 2         // when the next look begins beside one that has no answer
 	lookWaits = 50 * time.Millisecond // how long a request waits for a source
 	lookEnds  = 10 * time.Second      // when the context of a source ends
+	mostLooks = 12                    // at the same time; they are more only if a source does not heed its context
 )
 
 // A follower looks at a source.
@@ -24,8 +26,9 @@ type follower struct {
 	next atomic.Int64 // the earliest next look, since base
 	slow atomic.Bool  // the last look took longer than a request waits
 
-	turn   chan struct{} // whoever looks has it, and with it the fields below
-	looked bool          // whether load has returned a document
+	turns  chan struct{} // a look has one of them until load returns
+	looks  atomic.Int64  // that have begun
+	newest int64         // of the looks that have returned a document, the one that began last. Plans.updates guards it and what is below
 	last   []byte        // the document
 	err    error         // what is wrong with it
 	down   bool          // whether load has failed since
@@ -37,14 +40,15 @@ type follower struct {
 //	p, err := plans.New(store, document)
 //	err = p.Follow(plans.File("plans.json"))
 //
-// After that requests look, at most once a second. A request that looks waits for load for at most 50 ms,
-// and not at all if load took longer the last time. The others do not wait. While no requests come, nobody
-// looks. See also [Plans.Refresh].
+// After that requests look, once a second. The request that looks waits for load for at most 50 ms, and not at
+// all if load took longer the last time. The others do not wait. While no requests come, nobody looks. See also
+// [Plans.Refresh].
 //
-// load returns the document as it is now. It must not change the bytes later. It may take its time, but
-// its context ends after 10 s. Calls do not overlap. What it returns is compared with what it returned before,
-// so a document given to [Plans.Update] stays in force until the source changes. If load fails or its document is
-// broken, that is logged and counted once.
+// load returns the document as it is now. It must not change the bytes later. It may take its time, but its
+// context ends after 10 s. If it has not returned after half a second, load is called again beside it, and after
+// that once a second: so calls may overlap. A call that began later counts, even if it returns earlier. What load
+// returns is compared with what it returned before, so a document given to [Plans.Update] stays in force until
+// the source changes. If load fails or its document is broken, that is logged and counted once.
 //
 // A second call of Follow replaces the source. With nil, no source is followed.
 func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
@@ -52,7 +56,7 @@ func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 		p.follower.Store(nil)
 		return nil
 	}
-	f := &follower{load: load, base: time.Now(), turn: make(chan struct{}, 1)}
+	f := &follower{load: load, base: time.Now(), turns: make(chan struct{}, mostLooks)}
 	f.next.Store(int64(lookEvery))
 	p.follower.Store(f)
 	return p.Refresh(context.Background())
@@ -66,7 +70,7 @@ func (p *Plans) Refresh(ctx context.Context) error {
 		return nil
 	}
 	select {
-	case f.turn <- struct{}{}:
+	case f.turns <- struct{}{}:
 		return p.look(ctx, f)
 	case <-ctx.Done():
 		return ctx.Err()
@@ -79,19 +83,23 @@ func (p *Plans) follow() {
 	if f == nil {
 		return
 	}
-	now, next := int64(time.Since(f.base)), f.next.Load()
-	if now < next || !f.next.CompareAndSwap(next, now+int64(lookEvery)) {
+	now, next, again := int64(time.Since(f.base)), f.next.Load(), int64(lookEvery)
+	if len(f.turns) == 0 {
+		again = int64(lookAgain)
+	}
+	if now < next || !f.next.CompareAndSwap(next, now+again) {
 		return
 	}
 	select {
-	case f.turn <- struct{}{}:
-	default: // somebody looks
+	case f.turns <- struct{}{}:
+	default:
 		return
 	}
 	slow, done := f.slow.Load(), make(chan struct{})
 	go func() {
 		begun := time.Now()
-		_ = p.look(context.Background(), f) // it is logged
+		_ = p.look(context.Background(), f)                    // it is logged
+		f.next.CompareAndSwap(now+again, now+int64(lookEvery)) // it has an answer
 		f.slow.Store(time.Since(begun) > lookWaits)
 		close(done)
 	}()
@@ -103,22 +111,47 @@ func (p *Plans) follow() {
 	select {
 	case <-done:
 	case <-wait.C:
+		f.slow.Store(true)
 	}
 }
 
-// document loads the document. A panic of the source, in a goroutine that nobody guards, is an error.
+// document loads the document, and ends the turn when load returns. A panic of the source, in a goroutine that
+// nobody guards, is an error. So is a source that does not return when its context has ended.
 func (f *follower) document(ctx context.Context) (document []byte, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
-		}
+	type answer struct {
+		document []byte
+		err      error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var a answer
+		defer func() {
+			if v := recover(); v != nil {
+				a.err = fmt.Errorf("panic: %v", v)
+			}
+			<-f.turns
+			answers <- a
+		}()
+		a.document, a.err = f.load(ctx)
 	}()
-	return f.load(ctx)
+	select {
+	case a := <-answers:
+		return a.document, a.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(lookWaits)
+	defer grace.Stop()
+	select {
+	case a := <-answers:
+		return a.document, a.err
+	case <-grace.C:
+		return nil, fmt.Errorf("the source does not heed its context: %w", ctx.Err())
+	}
 }
 
-// look is for one who has the turn, and ends it.
+// look is for one who has a turn, and ends it.
 func (p *Plans) look(ctx context.Context, f *follower) error {
-	defer func() { <-f.turn }()
+	number := f.looks.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, lookEnds)
 	defer cancel()
 	document, err := f.document(ctx)
@@ -127,6 +160,8 @@ func (p *Plans) look(ctx context.Context, f *follower) error {
 	switch {
 	case p.follower.Load() != f: // another source is followed now
 		return nil
+	case number < f.newest: // a look that began later has the document already
+		return f.err
 	case err != nil:
 		err = fmt.Errorf("plans: the document is not loaded: %w", err)
 		if !f.down {
@@ -135,9 +170,9 @@ func (p *Plans) look(ctx context.Context, f *follower) error {
 		}
 		f.down = true
 		return err
-	case !f.looked || !bytes.Equal(document, f.last):
-		f.looked, f.last, f.err = true, document, p.update(document)
+	case f.newest == 0 || !bytes.Equal(document, f.last):
+		f.last, f.err = document, p.update(document)
 	}
-	f.down = false
+	f.newest, f.down = number, false
 	return f.err
 }

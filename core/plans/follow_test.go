@@ -3,11 +3,9 @@ package plans_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +39,7 @@ func (s *source) load(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = ended
-	return []byte(s.document), s.err
+	return []byte(s.document), errors.Join(s.err, ended)
 }
 
 func (s *source) set(document string, takes time.Duration) {
@@ -140,7 +138,7 @@ func TestASlowSource(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		synctest.Wait()
-		if err := p.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) || s.calls != calls+1 {
+		if err := p.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) || s.calls != calls+2 {
 			t.Errorf("Refresh during a look: %v, %d calls", err, s.calls-calls)
 		}
 		time.Sleep(time.Second)
@@ -198,6 +196,86 @@ func TestASourceFails(t *testing.T) {
 	})
 }
 
+// A look that has no answer delays no change beyond two seconds, and counts for nothing when it ends after a
+// later one.
+func TestALookThatHangs(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		hangs func(ctx context.Context) ([]byte, error)
+	}{
+		{"a GET is lost, and the client gives up after three seconds", func(context.Context) ([]byte, error) {
+			time.Sleep(3 * time.Second)
+			return nil, errors.New("i/o timeout")
+		}},
+		{"an answer comes late", func(context.Context) ([]byte, error) {
+			time.Sleep(3 * time.Second)
+			return []byte(sliding(2)), nil
+		}},
+		{"it waits for its context", func(ctx context.Context) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		{"it heeds no context", func(context.Context) ([]byte, error) {
+			time.Sleep(time.Hour)
+			return nil, nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log := logged(t)
+			synctest.Test(t, func(t *testing.T) {
+				calls, document := atomic.Int64{}, atomic.Value{}
+				document.Store(sliding(2))
+				p := following(t, func(ctx context.Context) ([]byte, error) {
+					if calls.Add(1) == 2 {
+						return c.hangs(ctx)
+					}
+					return []byte(document.Load().(string)), nil
+				})
+				document.Store(sliding(3))
+				begun := time.Now()
+				for time.Since(begun) < 15*time.Second {
+					if got := quota(t, p); got != 3 && time.Since(begun) > 1800*time.Millisecond {
+						t.Fatalf("%d is in force after %s", got, time.Since(begun))
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				if n := calls.Load(); n < 15 || n > 17 {
+					t.Errorf("%d calls in 15 seconds", n)
+				}
+				if p.Rejected() != 0 || strings.Contains(log(), "not-loaded") {
+					t.Errorf("%d rejected: %s", p.Rejected(), log())
+				}
+				time.Sleep(time.Hour)
+			})
+		})
+	}
+}
+
+// A source of which no call ever returns is told, keeps nobody for long, and is not called for ever.
+func TestASourceThatNeverReturns(t *testing.T) {
+	log := logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		p, begun := newPlans(t, sliding(1)), time.Now()
+		err := p.Follow(func(context.Context) ([]byte, error) {
+			calls.Add(1)
+			time.Sleep(time.Hour)
+			return nil, errors.New("late")
+		})
+		if took := time.Since(begun); !errors.Is(err, context.DeadlineExceeded) || took > 11*time.Second {
+			t.Errorf("Follow: %v after %s", err, took)
+		}
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			quota(t, p)
+		}
+		if n := calls.Load(); n > 12 || p.Rejected() != 1 || strings.Count(log(), "code=plans-not-loaded") != 1 {
+			t.Errorf("%d calls, %d rejected: %s", n, p.Rejected(), log())
+		}
+		time.Sleep(2 * time.Hour)
+	})
+}
+
 // A document that was put in force by a call stays until the source changes.
 func TestACallAndASource(t *testing.T) {
 	logged(t)
@@ -226,205 +304,6 @@ func TestACallAndASource(t *testing.T) {
 		later(3)
 		other.document, other.err = sliding(5), nil
 		later(5)
-	})
-}
-
-// write writes a file whose time of modification is by the bubble's clock.
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(path, time.Now(), time.Now()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func rename(t *testing.T, path, text string) {
-	t.Helper()
-	write(t, path+".new", text)
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Whenever a file changes, requests have the new numbers within two seconds.
-func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
-	for _, change := range []struct {
-		name  string
-		write func(t *testing.T, path, text string)
-	}{{"written", write}, {"renamed", rename}} {
-		for offset := time.Duration(0); offset <= time.Second; offset += 50 * time.Millisecond {
-			t.Run(fmt.Sprintf("%s/%s", change.name, offset), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					path := filepath.Join(t.TempDir(), "plans.json")
-					write(t, path, sliding(2))
-					p := following(t, plans.File(path))
-					time.Sleep(offset)
-					quota(t, p)
-					change.write(t, path, sliding(3))
-					begun := time.Now()
-					for quota(t, p) != 3 {
-						time.Sleep(5 * time.Millisecond)
-						if time.Since(begun) > 2*time.Second {
-							t.Fatal("it is not in force after two seconds")
-						}
-					}
-				})
-			})
-		}
-	}
-}
-
-// What is being written is not taken, even if it is a valid document.
-func TestAFileThatIsBeingWritten(t *testing.T) {
-	log := logged(t)
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "plans.json")
-		write(t, path, sliding(2))
-		begun := time.Now()
-		p := following(t, plans.File(path))
-		if took := time.Since(begun); took != 500*time.Millisecond {
-			t.Errorf("the first look takes %s", took)
-		}
-		for n := range 30 { // each of these is valid
-			write(t, path, sliding(100+n))
-			time.Sleep(100 * time.Millisecond)
-			if got := quota(t, p); got != 2 {
-				t.Fatalf("%d is in force after %s", got, time.Since(begun))
-			}
-		}
-		text := sliding(3)
-		for n := range len(text) - 1 { // these are not
-			write(t, path, text[:n])
-			time.Sleep(50 * time.Millisecond)
-			quota(t, p)
-		}
-		write(t, path, text[:len(text)-1]) // and here the writer pauses
-		for range 50 {
-			time.Sleep(100 * time.Millisecond)
-			if got := quota(t, p); got != 2 {
-				t.Fatalf("%d is in force", got)
-			}
-		}
-		if log := log(); p.Rejected() != 1 || strings.Count(log, "unexpected end of JSON input") != 1 {
-			t.Errorf("%d rejected: %s", p.Rejected(), log)
-		}
-		write(t, path, text)
-		time.Sleep(2 * time.Second)
-		if got := quota(t, p); got != 3 {
-			t.Errorf("%d is in force", got)
-		}
-	})
-}
-
-// Another file of the same size and time is noticed, and so are the same size, and a time that goes back.
-func TestAFileIsReplaced(t *testing.T) {
-	logged(t)
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "plans.json")
-		write(t, path, sliding(2))
-		time.Sleep(time.Second)
-		p := following(t, plans.File(path))
-		at := time.Now().Add(-time.Second)
-		later := func(want int) {
-			t.Helper()
-			time.Sleep(2 * time.Second)
-			if got := quota(t, p); got != want {
-				t.Errorf("%d, want %d", got, want)
-			}
-		}
-		rename(t, path, sliding(3))
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
-		later(3)
-		write(t, path, sliding(4))
-		if err := os.Chtimes(path, at.Add(-time.Hour), at.Add(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		later(4)
-		write(t, path, sliding(5))
-		if err := os.Chtimes(path, at.Add(time.Hour), at.Add(time.Hour)); err != nil { // the clock of its machine is fast
-			t.Fatal(err)
-		}
-		later(4) // it was seen once
-		later(5)
-
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		later(5)
-		if err := p.Refresh(context.Background()); !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-		if err := os.Mkdir(path, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
-			t.Error(err)
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		write(t, path, sliding(6))
-		if err := os.Truncate(path, 65<<20); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "has 68157440 bytes, and 67108864 are the most") {
-			t.Error(err)
-		}
-		rename(t, path, sliding(6))
-		later(6)
-		if p.Rejected() != 1 {
-			t.Errorf("%d rejected", p.Rejected())
-		}
-	})
-}
-
-// A file that never stops changing does not hold a program that starts for ever.
-func TestAFileThatChangesAllTheTime(t *testing.T) {
-	logged(t)
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "plans.json")
-		write(t, path, sliding(2))
-		stop, stopped := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(stopped)
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(100 * time.Millisecond):
-					write(t, path, sliding(2))
-				}
-			}
-		}()
-		begun := time.Now()
-		err := newPlans(t, sliding(1)).Follow(plans.File(path))
-		if err == nil || !strings.Contains(err.Error(), "changes all the time") || time.Since(begun) != 10*time.Second {
-			t.Errorf("%v after %s", err, time.Since(begun))
-		}
-		close(stop)
-		<-stopped
-	})
-}
-
-func TestSeveralPlansFollowOneFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "plans.json")
-		write(t, path, sliding(2))
-		file := plans.File(path)
-		var all sync.WaitGroup
-		for range 2 {
-			all.Go(func() {
-				p := newPlans(t, sliding(1))
-				if err := p.Follow(file); err != nil || quota(t, p) != 2 {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
 	})
 }
 

@@ -4,6 +4,7 @@ package plans
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -32,10 +33,18 @@ type inForce struct {
 // the store. Either matches [core.ErrConfig].
 func New(store core.Store, document []byte) (*Plans, error) {
 	p := &Plans{store: store}
-	if err := p.put(bytes.Clone(document)); err != nil {
+	if err := p.put(own(document)); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// own is a copy of a caller's document. One that is too long is only measured.
+func own(document []byte) []byte {
+	if len(document) > maxDocument {
+		return document
+	}
+	return bytes.Clone(document)
 }
 
 // Update puts a document in force, or returns the error and leaves the last one in force: see [New]. Every
@@ -43,7 +52,7 @@ func New(store core.Store, document []byte) (*Plans, error) {
 func (p *Plans) Update(document []byte) error {
 	p.updates.Lock()
 	defer p.updates.Unlock()
-	return p.update(bytes.Clone(document))
+	return p.update(own(document))
 }
 
 // update is Update for a caller who has the lock, and who does not change the document.
@@ -54,9 +63,13 @@ func (p *Plans) update(document []byte) error {
 	err := p.put(document)
 	if err != nil {
 		p.rejected.Add(1)
-		slog.Default().Error("plans: a document is rejected; the one before stays in force", "code", "plans-rejected", "version", p.now.Load().version, "error", err)
+		slog.Default().Error("plans: a document is rejected; the one before stays in force",
+			"code", "plans-rejected", "version", version(document), "in_force", p.now.Load().version, "error", err)
+		return err
 	}
-	return err
+	now := p.now.Load().shown
+	slog.Default().Info("plans: another document is in force", "code", "plans-changed", "version", now.Version, "number", now.Number, "changes", inLog(now.Changes))
+	return nil
 }
 
 func (p *Plans) put(document []byte) error {
@@ -95,14 +108,19 @@ func (p *Plans) Rejected() uint64 { return p.rejected.Load() }
 // A Customer is what the program knows of a user. The zero Customer is nothing.
 type Customer struct {
 	Plan string // if the document gives the user no plan; empty for its default plan
-	Zone string // if the document gives the user no zone; empty for the plan's zone
+
+	// Zone is the user's time zone, if the document gives it none; empty for the plan's zone. It is spelled as in
+	// the time zone database: see core.CalendarWindow. A user whose zone changes starts anew, even if it is
+	// another name of the same zone: PRC is Asia/Shanghai. So let no user change it at will.
+	Zone string
 }
 
 // Limiter returns the limiter of a user's plan for an action, or nil if the plan neither names the action nor
 // has limits for "*". If Customer.Plan is not in the document, that is logged once, and the default plan
 // decides.
 //
-// The error is that of a Customer.Zone which is not in the time zone database.
+// The error is that of a Customer.Zone which is not in the time zone database. That is looked up again after a
+// minute.
 func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) {
 	p.follow()
 	g := p.now.Load()
@@ -125,7 +143,7 @@ func (g *generation) of(user string, c Customer) (has *plan, zone string) {
 	if has = g.users[user]; has == nil && c.Plan != "" {
 		if has = g.plans[c.Plan]; has == nil && !g.strange.Swap(true) {
 			slog.Default().Warn("plans: a user's plan is not in the document; the default plan decides",
-				"code", "plan-unknown", "plan", c.Plan, "version", g.version)
+				"code", "plan-unknown", "plan", fmt.Sprintf("%.*s", maxName, c.Plan), "version", g.version)
 		}
 	}
 	if has == nil {

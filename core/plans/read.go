@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,7 +21,7 @@ import (
 // actions and values, and no users.
 type DocumentError struct {
 	Problems []Problem // by position; at least one, at most 100
-	More     int       // how many more there are
+	More     bool      // reading stopped at the last of them, so there may be more
 }
 
 // A Problem is one thing that is wrong with a document. Line and Column count from 1, and Column counts
@@ -36,8 +37,8 @@ func (e *DocumentError) Error() string {
 	for _, p := range e.Problems {
 		lines = append(lines, fmt.Sprintf("plans: line %d, column %d: %s", p.Line, p.Column, p.Text))
 	}
-	if e.More > 0 {
-		lines = append(lines, fmt.Sprintf("plans: and %d more", e.More))
+	if e.More {
+		lines = append(lines, "plans: reading stopped here; there may be more")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -47,12 +48,32 @@ func (e *DocumentError) Is(target error) bool { return target == core.ErrConfig 
 
 const mostProblems = 100
 
-// A reader reads a document whose JSON is valid. It goes on after a problem, to find all of them.
+// A reader reads a document whose JSON is valid. It goes on after a problem, to find all of them, until there are
+// too many or a bound is reached.
 type reader struct {
 	text     []byte
 	at       int // of the next byte
 	problems []Problem
-	more     int
+	stopped  bool
+}
+
+// stopReading is the panic with which a reader stops.
+type stopReading struct{}
+
+// stop ends read.
+func (r *reader) stop() {
+	r.stopped = true
+	panic(stopReading{})
+}
+
+// read calls f, which reads until its end or until stop is called.
+func (r *reader) read(f func()) {
+	defer func() {
+		if v := recover(); v != nil && v != any(stopReading{}) {
+			panic(v)
+		}
+	}()
+	f()
 }
 
 // newReader checks the JSON itself.
@@ -62,11 +83,12 @@ func newReader(document []byte) *reader {
 		r.problem(0, "the document has %d bytes, and %d are the most", len(document), maxDocument)
 		return r
 	}
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(r.text, new(json.RawMessage)); errors.As(err, &syntax) {
-		r.problem(max(0, int(syntax.Offset)-1), "the document is not JSON: %s", syntax)
-	} else if err != nil {
-		r.problem(0, "%s", err)
+	if !json.Valid(r.text) {
+		at, err, syntax := 0, json.Unmarshal(r.text, new(json.RawMessage)), (*json.SyntaxError)(nil)
+		if errors.As(err, &syntax) {
+			at = max(0, int(syntax.Offset)-1)
+		}
+		r.problem(at, "the document is not JSON: %s", err)
 	} else if !utf8.Valid(r.text) {
 		at, valid := 0, bytes.ToValidUTF8(r.text, nil)
 		for at < len(valid) && valid[at] == r.text[at] {
@@ -83,22 +105,28 @@ func (r *reader) err() error {
 		return nil
 	}
 	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-	return &DocumentError{r.problems, r.more}
+	return &DocumentError{r.problems, r.stopped}
 }
 
 // problem is for an error at a position of the text.
 func (r *reader) problem(at int, format string, args ...any) {
-	if len(r.problems) == mostProblems {
-		r.more++
-		return
-	}
 	for at > 0 && at < len(r.text) && !utf8.RuneStart(r.text[at]) {
 		at-- // to the first byte of the character
 	}
 	before := r.text[:at]
 	line := 1 + bytes.Count(before, []byte("\n"))
 	column := 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
-	r.problems = append(r.problems, Problem{line, column, fmt.Sprintf(format, args...)})
+	if r.problems = append(r.problems, Problem{line, column, fmt.Sprintf(format, args...)}); len(r.problems) == mostProblems {
+		r.stop()
+	}
+}
+
+// shown is a text of a document as a person sees it: quoted, if it has characters that a terminal would not print.
+func shown(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // next passes over spaces and returns the byte after them, which tells the kind of the next value.
@@ -247,7 +275,7 @@ func value[T any](r *reader, what, kind string) (v T) {
 	at := r.at
 	raw := r.raw()
 	if json.Unmarshal(raw, &v) != nil || string(raw) == "null" {
-		r.problem(at, "%s is %.40s; write %s", what, raw, kind)
+		r.problem(at, "%s is %s; write %s", what, shown(fmt.Sprintf("%.40s", raw)), kind)
 	}
 	return v
 }

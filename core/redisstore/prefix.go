@@ -5,18 +5,18 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"runtime/debug"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
 // appTime is for how long an application that does not start again keeps its prefix.
 const appTime = 30 * 24 * time.Hour
+
+// longestOther is how many bytes of another application's name the log has, beyond the length of this one's.
+const longestOther = 100
 
 // checkPrefix notes in Redis which application has the prefix, once for a store. It logs a warning if that is
 // another one.
@@ -34,12 +34,12 @@ func (s *Store) checkPrefix(ctx context.Context) {
 		text, _ := reply[0].(string)
 		return text, nil
 	}
-	other, err := ask("get", keys[0])
+	other, err := ask("getrange", keys[0], 0, len(app)+longestOther) // the value may be anything of a neighbour's
 	switch {
-	case err == nil && other != app:
+	case err == nil && other != "" && other != app:
 		slog.Default().Warn("redisstore: another application uses the same prefix, so they count users and actions of the same name together; give each its own Options.Prefix, or the same Options.App if that is on purpose",
 			"code", "redis-shared-prefix", "prefix", s.options.Prefix, "application", app, "other", other)
-	case err == nil, errors.Is(err, redis.Nil):
+	case err == nil:
 		_, _ = ask("set", keys[0], app, "px", appTime.Milliseconds())
 	}
 }

@@ -52,6 +52,20 @@ func TestTwoApplicationsUnderOnePrefix(t *testing.T) {
 	}
 }
 
+// Whatever a neighbour keeps under the name, the log has its first bytes only.
+func TestALongNameOfAnotherApplicationIsCut(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := connect(t, &redis.Options{Addr: server.Addr})
+	b := logged(t)
+	if err := rdb.Set(t.Context(), "tailcut:application", "shop"+strings.Repeat("x", 1<<20), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ready(t, redisstore.New(rdb, &redisstore.Options{Timeout: patient, App: "shop"}))
+	if log := b.String(); strings.Count(log, "code=redis-shared-prefix") != 1 || len(log) > 1000 {
+		t.Errorf("the log has %d bytes: %.200s", len(log), log)
+	}
+}
+
 // A prefix that ends in a colon gives keys with two, and the log says so at start-up.
 func TestAPrefixWithItsOwnColonIsLogged(t *testing.T) {
 	for prefix, want := range map[string]int{"": 0, "shop": 0, "shop:eu": 0, "shop:": 1} {

@@ -1,0 +1,280 @@
+package plans_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tailcut/tailcut/core/plans"
+)
+
+// write writes a file whose time of modification is by the bubble's clock.
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, time.Now(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, path, text string) {
+	t.Helper()
+	write(t, path+".new", text)
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whenever and however a file changes, requests have the new numbers within two seconds.
+func TestAFileIsInForceWithinTwoSeconds(t *testing.T) {
+	keep := func(add time.Duration) func(t *testing.T, path, text string) {
+		return func(t *testing.T, path, text string) {
+			was, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, text)
+			at := was.ModTime().Add(add)
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, change := range []struct {
+		name  string
+		write func(t *testing.T, path, text string)
+	}{
+		{"written", write},
+		{"renamed", rename},
+		{"of the same size and time, as rsync --inplace -t and coarse clocks leave it", keep(0)},
+		{"of a time in the future", keep(time.Hour)},
+		{"of a time long ago", keep(-time.Hour)},
+	} {
+		for offset := time.Duration(0); offset <= time.Second; offset += 50 * time.Millisecond {
+			t.Run(fmt.Sprintf("%s/%s", change.name, offset), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					path := filepath.Join(t.TempDir(), "plans.json")
+					write(t, path, sliding(2))
+					p := following(t, plans.File(path))
+					defer time.Sleep(time.Second) // looks end
+					time.Sleep(offset)
+					quota(t, p)
+					change.write(t, path, sliding(3))
+					begun := time.Now()
+					for quota(t, p) != 3 {
+						time.Sleep(5 * time.Millisecond)
+						if time.Since(begun) > 2*time.Second {
+							t.Fatal("it is not in force after two seconds")
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A document whose second half is written a moment after the first one never counts by half, even if it keeps
+// the size and the time of modification.
+func TestHalfOfAFileIsNotInForce(t *testing.T) {
+	logged(t)
+	document := func(reply, like int) string {
+		return doc(fmt.Sprintf(`{"limits": {"reply": ["SlidingWindow(%d, 1h)"], "like": ["SlidingWindow(%d, 1h)"]}}`, reply, like))
+	}
+	for offset := time.Duration(0); offset <= time.Second; offset += 50 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "plans.json")
+			write(t, path, document(2, 2))
+			at := time.Now()
+			p := following(t, plans.File(path))
+			defer time.Sleep(time.Second) // looks end
+			time.Sleep(offset)
+			requests := func(n int, want string) {
+				t.Helper()
+				for range n {
+					time.Sleep(50 * time.Millisecond)
+					got := limiterOf(t, p, "alice", "reply", plans.Customer{}) + limiterOf(t, p, "alice", "like", plans.Customer{})
+					if strings.Contains(got, "(2") && strings.Contains(got, "(3") || !strings.Contains(got, want) {
+						t.Fatalf("%s is in force, %s after the first write", got, time.Since(at))
+					}
+				}
+			}
+			for _, text := range []string{document(3, 2), document(3, 3)} {
+				requests(8, "(2")
+				write(t, path, text)
+				if err := os.Chtimes(path, at, at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			requests(40, "(")
+			requests(1, "(3")
+		})
+	}
+}
+
+// What is being written is not taken, even if it is a valid document.
+func TestAFileThatIsBeingWritten(t *testing.T) {
+	log := logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plans.json")
+		write(t, path, sliding(2))
+		begun := time.Now()
+		p := following(t, plans.File(path))
+		if took := time.Since(begun); took != 500*time.Millisecond {
+			t.Errorf("the first look takes %s", took)
+		}
+		for n := range 30 { // each of these is valid
+			write(t, path, sliding(100+n))
+			time.Sleep(100 * time.Millisecond)
+			if got := quota(t, p); got != 2 {
+				t.Fatalf("%d is in force after %s", got, time.Since(begun))
+			}
+		}
+		text := sliding(3)
+		for n := range len(text) - 1 { // these are not
+			write(t, path, text[:n])
+			time.Sleep(50 * time.Millisecond)
+			quota(t, p)
+		}
+		write(t, path, text[:len(text)-1]) // and here the writer pauses
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			if got := quota(t, p); got != 2 {
+				t.Fatalf("%d is in force", got)
+			}
+		}
+		if log := log(); p.Rejected() != 1 || strings.Count(log, "unexpected end of JSON input") != 1 {
+			t.Errorf("%d rejected: %s", p.Rejected(), log)
+		}
+		write(t, path, text)
+		defer time.Sleep(time.Second) // looks end
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			quota(t, p)
+		}
+		if got := quota(t, p); got != 3 {
+			t.Errorf("%d is in force", got)
+		}
+	})
+}
+
+// Another file of the same size and time is noticed, and so are the same size, and a time that goes back.
+func TestAFileIsReplaced(t *testing.T) {
+	logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plans.json")
+		write(t, path, sliding(2))
+		time.Sleep(time.Second)
+		p := following(t, plans.File(path))
+		at := time.Now().Add(-time.Second)
+		later := func(want int) {
+			t.Helper()
+			for range 20 {
+				time.Sleep(100 * time.Millisecond)
+				quota(t, p)
+			}
+			if got := quota(t, p); got != want {
+				t.Errorf("%d, want %d", got, want)
+			}
+		}
+		defer time.Sleep(time.Second) // looks end
+		rename(t, path, sliding(3))
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		later(3)
+		write(t, path, sliding(4))
+		if err := os.Chtimes(path, at.Add(-time.Hour), at.Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		later(4)
+		write(t, path, sliding(5))
+		if err := os.Chtimes(path, at.Add(time.Hour), at.Add(time.Hour)); err != nil { // the clock of its machine is fast
+			t.Fatal(err)
+		}
+		later(5)
+
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		later(5)
+		if err := p.Refresh(context.Background()); !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+			t.Error(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, sliding(6))
+		if err := os.Truncate(path, 65<<20); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Refresh(context.Background()); err == nil || !strings.Contains(err.Error(), "has 68157440 bytes, and 67108864 are the most") {
+			t.Error(err)
+		}
+		rename(t, path, sliding(6))
+		later(6)
+		if p.Rejected() != 1 {
+			t.Errorf("%d rejected", p.Rejected())
+		}
+	})
+}
+
+// A file that never stops changing does not hold a program that starts for ever.
+func TestAFileThatChangesAllTheTime(t *testing.T) {
+	logged(t)
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plans.json")
+		write(t, path, sliding(2))
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+					write(t, path, sliding(2))
+				}
+			}
+		}()
+		begun := time.Now()
+		err := newPlans(t, sliding(1)).Follow(plans.File(path))
+		if err == nil || !strings.Contains(err.Error(), "changes all the time") || time.Since(begun) != 10*time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+		close(stop)
+		<-stopped
+	})
+}
+
+func TestSeveralPlansFollowOneFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "plans.json")
+		write(t, path, sliding(2))
+		file := plans.File(path)
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				p := newPlans(t, sliding(1))
+				if err := p.Follow(file); err != nil || quota(t, p) != 2 {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	})
+}
