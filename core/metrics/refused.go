@@ -17,21 +17,22 @@ import (
 
 // RefusedUsers is a list of the users with the most refusals.
 type RefusedUsers struct {
-	Users []RefusedUser // the most refused first
-	Rest  uint64        // the most refusals that a user may have who is not in Users
+	Users []RefusedUser `json:"users"` // the most refused first
+	Rest  uint64        `json:"rest"`  // the most refusals that a user may have who is not in Users
 }
 
 // A RefusedUser is a user whose actions were refused. The true number of refusals is at most
 // Refused, and at least Refused-Over.
 type RefusedUser struct {
-	User    string
-	Hashed  bool // whether User is a hash
-	Refused uint64
-	Over    uint64 // 0 as long as no more than 1,000 users are refused
+	User    string `json:"user"`
+	Hashed  bool   `json:"hashed,omitempty"` // whether User is a hash
+	Refused uint64 `json:"refused"`
+	Over    uint64 `json:"over,omitempty"` // 0 as long as no more than 1,000 users are refused
 
 	// The last refusal.
-	Action, Limit string
-	Last          time.Time
+	Action string    `json:"action"`
+	Limit  string    `json:"limit"`
+	Last   time.Time `json:"last"`
 }
 
 // MostRefused returns at most n users with the most refusals of [Options].RefusedWindow, the most

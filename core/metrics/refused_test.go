@@ -285,6 +285,9 @@ func TestListsOfProcessesMerge(t *testing.T) {
 				if err := cmp.Or(err, json.Unmarshal(raw, &list)); err != nil {
 					t.Fatal(err)
 				}
+				if !regexp.MustCompile(`^\{"users":\[\{"user":"[^"]+",("hashed":true,)?"refused":\d+,("over":\d+,)?"action":"reply[^"]*","limit":"[^"]+","last":"`).Match(raw) {
+					t.Errorf("not in the style of plans.Change: %s", raw)
+				}
 				lists = append(lists, list)
 			}
 			got := metrics.MergeRefused(9, lists...)

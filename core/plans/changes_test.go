@@ -99,4 +99,7 @@ func TestAllThatIsInForce(t *testing.T) {
 			t.Errorf("got  %s, %v\nwant %s", got, err, want)
 		}
 	}
+	if got, err := json.Marshal(p.Generation()); err != nil || !strings.HasPrefix(string(got), `{"number":1,"version":"`) || !strings.HasSuffix(string(got), `","changes":`+want+`}`) {
+		t.Errorf("%s, %v", got, err)
+	}
 }

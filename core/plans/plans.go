@@ -91,11 +91,11 @@ func (p *Plans) put(document []byte) error {
 
 // A Generation is a document that is in force. It must not be changed.
 type Generation struct {
-	Number   int       // 1 for the document given to New, and 1 more for each that has replaced another
-	Version  string    // of the document's bytes; all replicas with one document have one version
-	Since    time.Time // since when it is in force in this process
-	Document []byte
-	Changes  []Change // to the generation before, or of the first one to nothing: see Compare
+	Number   int       `json:"number"`  // 1 for the document given to New, and 1 more for each that has replaced another
+	Version  string    `json:"version"` // of the document's bytes; all replicas with one document have one version
+	Since    time.Time `json:"since"`   // since when it is in force in this process
+	Document []byte    `json:"document"`
+	Changes  []Change  `json:"changes"` // to the generation before, or of the first one to nothing: see Compare
 }
 
 // Generation returns the document that is in force now.

@@ -27,8 +27,9 @@ type DocumentError struct {
 // A Problem is one thing that is wrong with a document. Line and Column count from 1, and Column counts
 // characters.
 type Problem struct {
-	Line, Column int
-	Text         string // such as: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
+	Line   int    `json:"line"`
+	Column int    `json:"column"`
+	Text   string `json:"text"` // such as: plan "free", action "reply": SlidingWindow(0, 1m): max 0 is not within 1 to 10000
 }
 
 // Error has a line for each problem.
