@@ -63,9 +63,9 @@ func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 //
 // A month may begin on another day than the first: see [CalendarUnit.From].
 //
-// If each customer has a zone, make a limiter for each zone, and choose it by the customer: the middleware's
-// Config.Limiter does so, as in examples/quota. A customer who changes the zone starts anew, so let none change
-// it at will.
+// If each customer has a zone or a day, [PerKey] makes a limiter for each of them, and the middleware's
+// Config.Limiter chooses one for a request; package plans does both. A customer who changes the zone or the day
+// starts anew, so let none change it at will.
 //
 // A day, week, month or year begins at the first instant whose local date is not before its first date. A day
 // may have 23 or 25 hours. Minutes and hours are those of the local clock. An hour that is repeated counts

@@ -37,7 +37,8 @@
 //   - Streams and sockets: [InFlight] counts actions in progress, with [Limiter.Release], [Limiter.Renew],
 //     [Limiter.Lease] and [ErrLeaseEnded]. Programs: examples/llmproxy, examples/websocket.
 //   - Plans and months: package plans has the limits of plans in a document. [CalendarWindow] is a quota of a
-//     [CalendarUnit]. [ParseLimit] reads a limit from text. Program: examples/quota.
+//     [CalendarUnit]. [PerKey] keeps a limiter for each time zone or day. [ParseLimit] reads a limit from text.
+//     Program: examples/quota.
 //   - A cost known later: [Limiter.Settle] replaces an estimate. [Limiter.Refund] and [Limiter.RefundN] give back.
 //     They need a [Refundable] limiter: see [ErrNoReceipt]. Program: examples/llmproxy.
 //   - Wait for a turn: [Limiter.Wait] and [Limiter.WaitN], which return [ErrRefused] if none comes in time,
