@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +22,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
@@ -26,7 +30,31 @@ import (
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
-func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c grpc_health_v1.HealthClient, addr string) {
+// A greets is a client.
+type greets struct{ *grpc.ClientConn }
+
+const greetMethod, watchMethod = "/greet.v1.GreetService/Greet", "/greet.v1.GreetService/Watch"
+
+func (c greets) greet(ctx context.Context, name string) error {
+	return c.Invoke(ctx, greetMethod, wrapperspb.String(name), new(wrapperspb.StringValue))
+}
+
+func (c greets) watch(ctx context.Context) error {
+	stream, err := c.NewStream(ctx, &greeter.Streams[0], watchMethod)
+	if err == nil {
+		err = stream.SendMsg(wrapperspb.String(""))
+	}
+	if err == nil || err == io.EOF {
+		err = stream.RecvMsg(new(wrapperspb.StringValue))
+	}
+	return err
+}
+
+func as(ctx context.Context, user string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer of-"+user)
+}
+
+func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c greets, addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,14 +68,14 @@ func client(t *testing.T, calls *core.Limiter, options ...grpc.DialOption) (c gr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return grpc_health_v1.NewHealthClient(conn), l.Addr().String()
+	return greets{conn}, l.Addr().String()
 }
 
 func TestTheSixthCallIsRefused(t *testing.T) {
 	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
+	ctx := as(t.Context(), "alice")
 	for i := range 6 {
-		_, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+		err := c.greet(ctx, "Lao Qian")
 		if i < 5 {
 			if err != nil {
 				t.Fatalf("call %d: %v", i+1, err)
@@ -63,25 +91,21 @@ func TestTheSixthCallIsRefused(t *testing.T) {
 			t.Errorf("retry in %s, want up to a minute", wait)
 		}
 	}
-	other := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "xiaoming")
-	if _, err := c.Check(other, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+	other := as(t.Context(), "xiaoming")
+	if err := c.greet(other, "Lao Qian"); err != nil {
 		t.Errorf("another user: %v", err)
 	}
 }
 
 func TestTheSixthStreamIsRefused(t *testing.T) {
 	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
+	ctx := as(t.Context(), "alice")
 	for i := range 6 {
-		stream, err := c.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		want := codes.OK
 		if i == 5 {
 			want = codes.ResourceExhausted
 		}
-		if _, err := stream.Recv(); status.Code(err) != want {
+		if err := c.watch(ctx); status.Code(err) != want {
 			t.Errorf("stream %d: %v, want %s", i+1, err, want)
 		}
 	}
@@ -92,10 +116,79 @@ func TestACallWithoutAUserIsRefused(t *testing.T) {
 	for _, users := range [][]string{nil, {""}, {"a", "b"}} {
 		ctx := t.Context()
 		for _, user := range users {
-			ctx = metadata.AppendToOutgoingContext(ctx, "x-user-id", user)
+			ctx = as(ctx, user)
 		}
-		if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.Unauthenticated {
+		if err := c.greet(ctx, "Lao Qian"); status.Code(err) != codes.Unauthenticated {
 			t.Errorf("users %q: %v", users, err)
+		}
+	}
+}
+
+// raw returns a client that speaks HTTP/2 and no gRPC, and a request that greets. It stays when its deadline has
+// ended, and can send half a message.
+func raw(t *testing.T, addr, user string, message io.Reader) (*http.Client, *http.Request) {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	c := &http.Client{Transport: &http.Transport{Protocols: protocols}, Timeout: 10 * time.Second}
+	t.Cleanup(c.CloseIdleConnections)
+	r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+greetMethod, message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}}
+	if user != "" {
+		r.Header.Set("Authorization", "Bearer of-"+user)
+	}
+	return c, r
+}
+
+// A call without a user, or above the limit, is answered while its message is still on its way.
+func TestARefusedCallsMessageIsNotRead(t *testing.T) {
+	c, addr := client(t, fivePerMinute(memorystore.New(nil)))
+	for range 5 {
+		if err := c.greet(as(t.Context(), "alice"), "Lao Qian"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for user, want := range map[string]codes.Code{"": codes.Unauthenticated, "alice": codes.ResourceExhausted} {
+		message, send := io.Pipe()
+		defer send.Close()
+		go func() { _, _ = io.WriteString(send, "\x00\x00\x00\x03\xe8half of it") }()
+		c, r := raw(t, addr, user, message)
+		answer, err := c.Do(r)
+		if err != nil {
+			t.Fatalf("user %q: %v", user, err)
+		}
+		_ = answer.Body.Close()
+		if got := answer.Header.Get("Grpc-Status"); got != strconv.Itoa(int(want)) {
+			t.Errorf("user %q: status %q, want %d", user, got, want)
+		}
+	}
+}
+
+// What a client repeats fills no log.
+func TestTheLogHasALimit(t *testing.T) {
+	var logged strings.Builder
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer of-alice")))
+	cancel()
+	calls := fivePerMinute(memorystore.New(nil))
+	for range 1000 {
+		_ = check(ctx, calls, greetMethod)
+	}
+	if n := strings.Count(logged.String(), "\n"); n > 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// The probe of a platform has no user, and comes more often than five times a minute.
+func TestAProbeIsNotLimited(t *testing.T) {
+	c, _ := client(t, fivePerMinute(memorystore.New(nil)))
+	for range 10 {
+		if _, err := grpc_health_v1.NewHealthClient(c).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -120,23 +213,15 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 		}
 	})
 	c, addr := client(t, fivePerMinute(core.Fallback(decided, memorystore.New(nil))))
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user-id", "alice")
+	ctx := as(t.Context(), "alice")
 	for range 5 {
-		if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		if err := c.greet(ctx, "Lao Qian"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// This client stays when its deadline has ended, as grpc-go's would not.
-	protocols := new(http.Protocols)
-	protocols.SetUnencryptedHTTP2(true)
-	raw := &http.Client{Transport: &http.Transport{Protocols: protocols}}
-	defer raw.CloseIdleConnections()
 	for range 100 {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+grpc_health_v1.Health_Check_FullMethodName, strings.NewReader("\x00\x00\x00\x00\x00"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "X-User-Id": {"eve"}, "Grpc-Timeout": {"5m"}}
+		raw, r := raw(t, addr, "eve", strings.NewReader("\x00\x00\x00\x00\x00"))
+		r.Header.Set("Grpc-Timeout", "5m")
 		if answer, err := raw.Do(r); err == nil { // else the server has reset the stream
 			_, _ = io.Copy(io.Discard, answer.Body)
 			_ = answer.Body.Close()
@@ -147,7 +232,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 		t.Errorf("only %d of the 100 calls had no answer of Redis", unanswered)
 	}
 	mu.Unlock()
-	if _, err := c.Check(ctx, &grpc_health_v1.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
+	if err := c.greet(ctx, "Lao Qian"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("alice's sixth call: %v", err)
 	}
 }
@@ -155,7 +240,7 @@ func TestShortDeadlinesDoNotOpenTheBreaker(t *testing.T) {
 // The store's error stays in the log.
 func TestWithoutADecisionTheCallIsUnavailable(t *testing.T) {
 	calls := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-user-id", "alice")))
+	ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("authorization", "Bearer of-alice")))
 	cancel() // which every store answers with an error
 	err := check(ctx, calls, "/a/b")
 	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != "the limit cannot be checked at present" {
@@ -196,16 +281,11 @@ func TestAClientObeysThePushback(t *testing.T) {
 				store := core.Observe(memorystore.New(nil), func(context.Context, core.Observation) { attempts.Add(1) })
 				h, _ := client(t, core.Must(core.New(store, c.limit)), grpc.WithDefaultServiceConfig(retries))
 				call := func(ctx context.Context) error {
-					ctx = metadata.AppendToOutgoingContext(ctx, "x-user-id", "alice")
+					ctx = as(ctx, "alice")
 					if kind == "unary" {
-						_, err := h.Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-						return err
+						return h.greet(ctx, "Lao Qian")
 					}
-					stream, err := h.Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
-					if err == nil {
-						_, err = stream.Recv()
-					}
-					return err
+					return h.watch(ctx)
 				}
 				if err := call(t.Context()); err != nil {
 					t.Fatal(err)
