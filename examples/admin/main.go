@@ -1,7 +1,7 @@
 // Command admin bans users who keep trying, and has an endpoint that shows who was refused in the last
 // hour, over all processes, and shows and ends bans:
 //
-//	for i in $(seq 9); do curl -i -X POST -H 'X-User-ID: alice' 127.0.0.1:8080/replies; done
+//	for i in $(seq 9); do curl -i -X POST -H 'Authorization: Bearer of-alice' 127.0.0.1:8080/replies; done
 //	open http://127.0.0.1:8081/
 //	curl '127.0.0.1:8081/user?user=alice&action=reply'
 //	curl -X DELETE '127.0.0.1:8081/ban?user=alice&action=reply'
@@ -51,10 +51,24 @@ func limiters(store core.Store) map[string]*core.Limiter {
 	}
 }
 
+type userKey struct{} // of the user in the context
+
+// login stands for your own check of a token or a session. It believes everybody.
+func login(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer of-")
+		if !ok || name == "" {
+			http.Error(w, "log in first", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, name)))
+	})
+}
+
 func public(limiters map[string]*core.Limiter) http.Handler {
 	reply := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	mux := http.NewServeMux()
-	mux.Handle("POST /replies", nethttp.Limit(limiters["reply"], keyfuncs.Header("X-User-ID"), keyfuncs.Action("reply"))(reply))
+	mux.Handle("POST /replies", login(nethttp.Limit(limiters["reply"], keyfuncs.ContextValue(userKey{}), keyfuncs.Action("reply"))(reply)))
 	return mux
 }
 
@@ -86,7 +100,7 @@ func (e *endpoint) handler() http.Handler {
 	}
 	handle("GET /user", show)
 	handle("DELETE /ban", unban)
-	return local(mux)
+	return local(http.NewCrossOriginProtection().Handler(mux))
 }
 
 // local refuses a request that comes over loopback under another name. By DNS rebinding, a

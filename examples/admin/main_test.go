@@ -22,7 +22,7 @@ import (
 
 func do(h http.Handler, method, path, user string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, path, nil)
-	r.Header.Set("X-User-ID", user)
+	r.Header.Set("Authorization", "Bearer of-"+user)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
@@ -197,6 +197,19 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 			t.Errorf("after the ban was ended: %+v", s)
 		}
 	})
+}
+
+// Another site's page can have an admin's browser send requests.
+func TestAnotherSiteEndsNoBan(t *testing.T) {
+	_, h := both()
+	for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "http://evil.example"} {
+		r := httptest.NewRequest("DELETE", "/ban?action=reply&user=alice", nil)
+		r.Header.Set(name, value)
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusForbidden {
+			t.Errorf("%s: %s gets %d", name, value, w.Code)
+		}
+	}
 }
 
 func TestAnUnknownActionIsNotFound(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log"
 	"net/http"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect/v2"
@@ -37,16 +38,30 @@ var greet = connect.Method{
 	},
 }
 
+type userKey struct{} // of the user in the context
+
+// login stands for your own check of a token or a session. It believes everybody.
+func login(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer of-")
+		if !ok || name == "" {
+			_ = errorWriter.Write(w, r, connect.NewError(connect.CodeUnauthenticated, "log in first"))
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, name)))
+	})
+}
+
 func routes(store core.Store) http.Handler {
 	server := connect.NewServer()
 	server.Register(greet)
 	procedures := http.NewServeMux()
-	connecthttp.Mount(procedures, server)
+	connecthttp.Mount(procedures, server, connecthttp.WithReadMaxBytes(64<<10))
 
 	greetings := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
-	limit := nethttp.Config{Deny: deny, Fail: fail}.Limit(greetings, keyfuncs.Header("X-User-ID"), keyfuncs.Action("greet"))
+	limit := nethttp.Config{Deny: deny, Fail: fail}.Limit(greetings, keyfuncs.ContextValue(userKey{}), keyfuncs.Action("greet"))
 	mux := http.NewServeMux()
-	mux.Handle(procedure, limit(procedures))
+	mux.Handle(procedure, login(limit(procedures)))
 	return mux
 }
 
@@ -58,15 +73,10 @@ func deny(w http.ResponseWriter, r *http.Request, d core.Decision) {
 // fail answers a request that got no decision. The error's text stays in the log.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
 	var f *gate.Failure
-	switch {
-	case errors.Is(err, keyfuncs.ErrNoKey):
-		write(w, r, connect.NewError(connect.CodeUnauthenticated, "the request does not say which user it is for"), core.Never)
-	case !errors.As(err, &f) || f.Status == http.StatusInternalServerError:
-		write(w, r, connect.NewError(connect.CodeInternal, "the limit could not be determined"), core.Never)
-	case f.Status == http.StatusBadRequest:
-		write(w, r, connect.NewError(connect.CodeInvalidArgument, "the request says in a way that cannot be read which user it is for"), core.Never)
-	default:
+	if errors.As(err, &f) && f.Status == http.StatusServiceUnavailable {
 		write(w, r, connect.NewError(connect.CodeUnavailable, "the limit cannot be checked at present"), time.Second)
+	} else { // no user, although the login is outside of the limit, or a function has failed
+		write(w, r, connect.NewError(connect.CodeInternal, "the limit could not be determined"), core.Never)
 	}
 }
 

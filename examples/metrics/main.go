@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -60,6 +61,20 @@ type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
 
+type userKey struct{} // of the user in the context
+
+// login stands for your own check of a token or a session. It believes everybody.
+func login(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer of-")
+		if !ok || name == "" {
+			http.Error(w, "log in first", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), userKey{}, name)))
+	})
+}
+
 func routes(store core.Store) http.Handler {
 	watch := &metrics.Options{RefusedWindow: time.Hour, ExportRefused: 20} // as hashes
 	if key := os.Getenv("HASH_KEY"); key != "" {
@@ -77,13 +92,13 @@ func routes(store core.Store) http.Handler {
 	replies = core.Must(replies.With(core.BanPolicy{Refusals: 5, Within: time.Minute, Bans: []time.Duration{20 * time.Second, time.Minute}}))
 	likes := core.Must(core.New(store, core.Funnel(15, core.Per(30, time.Minute))))
 
-	user := keyfuncs.Header("X-User-ID") // in earnest from a login
+	user := keyfuncs.ContextValue(userKey{})
 	created := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	held := nethttp.Config{MaxWait: time.Second}
 	mux := http.NewServeMux()
-	mux.Handle("POST /posts", nethttp.Limit(posts, user, keyfuncs.Action("post"))(created))
-	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(replies, user, keyfuncs.Action("reply"))(created))
-	mux.Handle("POST /posts/{id}/likes", held.Limit(likes, user, keyfuncs.Action("like"))(created))
+	mux.Handle("POST /posts", login(nethttp.Limit(posts, user, keyfuncs.Action("post"))(created)))
+	mux.Handle("POST /posts/{id}/replies", login(nethttp.Limit(replies, user, keyfuncs.Action("reply"))(created)))
+	mux.Handle("POST /posts/{id}/likes", login(held.Limit(likes, user, keyfuncs.Action("like"))(created)))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
 }

@@ -23,7 +23,7 @@ import (
 func post(t *testing.T, h http.Handler, user, path string) int {
 	t.Helper()
 	r := httptest.NewRequest("POST", path, nil)
-	r.Header.Set("X-User-ID", user)
+	r.Header.Set("Authorization", "Bearer of-"+user)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w.Code

@@ -62,7 +62,8 @@ type has struct {
 	Wait string // until an action passes; empty if one passes now
 }
 
-// admin is the page. It has no login: serve it where only admins can reach it. It puts nothing in force.
+// admin is the page. It has no login: serve it where only admins can reach it. It puts nothing in force. To
+// compare documents takes time, so a page of another site cannot have an admin's browser do so.
 func (a *api) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +71,7 @@ func (a *api) admin() http.Handler {
 		show(w, plansPage, view{InForce: g, All: plans.Compare(nil, a.plans), Rejected: a.plans.Rejected(), Proposed: string(g.Document)})
 	})
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		r.Body = http.MaxBytesReader(w, r.Body, 256<<10)
 		if err := r.ParseForm(); err != nil {
 			http.Error(w, "the document is too large for this page", http.StatusRequestEntityTooLarge)
 			return
@@ -92,7 +93,7 @@ func (a *api) admin() http.Handler {
 		}
 		show(w, plansPage, v)
 	})
-	return local(mux)
+	return local(http.NewCrossOriginProtection().Handler(mux))
 }
 
 // local refuses a request that comes over loopback under another name: see examples/admin.

@@ -289,3 +289,32 @@ func TestThePageOfPlans(t *testing.T) {
 		}
 	})
 }
+
+// A page of another site, and a document that is too large, are refused before the document is read.
+func TestWhatThePageDoesNotCompare(t *testing.T) {
+	a, err := newAPI(memorystore.New(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := a.admin()
+	small := url.Values{"document": {string(document)}}.Encode()
+	for _, tt := range []struct {
+		name, header, value, body string
+		want                      int
+	}{
+		{"of the page itself", "Sec-Fetch-Site", "same-origin", small, http.StatusOK},
+		{"of a program", "User-Agent", "curl", small, http.StatusOK},
+		{"of another site", "Sec-Fetch-Site", "cross-site", small, http.StatusForbidden},
+		{"of another port", "Sec-Fetch-Site", "same-site", small, http.StatusForbidden},
+		{"of another site in an old browser", "Origin", "http://evil.example", small, http.StatusForbidden},
+		{"too large", "Sec-Fetch-Site", "same-origin", "document=" + strings.Repeat("x", 256<<10), http.StatusRequestEntityTooLarge},
+	} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(tt.body))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set(tt.header, tt.value)
+		w := httptest.NewRecorder()
+		if page.ServeHTTP(w, r); w.Code != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, w.Code, tt.want)
+		}
+	}
+}
