@@ -186,10 +186,10 @@ func short(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// anewLimits joins the limits of to that do not go on from one of from. If there were none before, nothing
-// starts anew.
+// anewLimits joins the limits of to that do not go on from one of from. If there were none before, or Nothing,
+// nothing starts anew.
 func anewLimits(from, to *limits) string {
-	if from == nil || to == nil {
+	if from == nil || to == nil || slices.ContainsFunc(slices.Concat(from.limits, to.limits), isNothing) {
 		return ""
 	}
 	var texts []string

@@ -39,6 +39,10 @@
 //	         With {} users are banned by hand only
 //	zone     what {zone} in a limit stands for; UTC if it is left out
 //
+// CalendarWindow(100, month.from({day}), {zone}) is a month that begins on the day on which the customer has paid:
+// Customer.Day. An action that a plan does not include has the limit Nothing(), which no ban follows. To switch an
+// action off, put a document with Nothing() in force.
+//
 // A limit with Shadow is tried beside the others and refuses nobody. An action that a plan neither names nor
 // covers with "*" is decided by the limiter in the code, others.
 //

@@ -28,9 +28,21 @@ const (
 )
 
 const (
-	anyOther = "*"      // the action that stands for those without limits of their own
-	zoneMark = "{zone}" // the parameter of a limit's text
+	anyOther = "*" // the action that stands for those without limits of their own
+
+	// The parameters of a limit's text.
+	zoneMark = "{zone}"
+	dayMark  = "month.from({day})"
 )
+
+// fill puts a zone and a day of the month in the place of a text's parameters.
+func fill(text, zone string, day int) string {
+	text = strings.ReplaceAll(text, dayMark, string(core.Month.From(day)))
+	return strings.ReplaceAll(text, zoneMark, zone)
+}
+
+// anotherDay is a day on which no limit of a document's plan begins its month: the default is the first.
+const anotherDay = 31
 
 // A generation is a document, compiled. It does not change, but for the limiters of zones, which are made
 // when they are first used.
@@ -60,9 +72,10 @@ type plan struct {
 // A limits is what a plan says of an action.
 type limits struct {
 	texts   []string      // canonical, and with their parameters
-	limits  []core.Limit  // in the plan's zone
-	limiter *core.Limiter // in the plan's zone
-	isZoned bool          // whether there is a parameter
+	limits  []core.Limit  // in the plan's zone, with anotherDay in the place of {day}
+	limiter *core.Limiter // in the plan's zone, with months from the first
+	isZoned bool          // whether a text has the parameter {zone}
+	isDayed bool          // whether a text has the parameter {day}
 }
 
 // of returns the plan's limits of an action, or nil.
@@ -101,9 +114,10 @@ func (l *limits) String() string {
 type zonedKey struct {
 	of   *limits
 	zone string
+	day  int
 }
 
-// mostZoned bounds the limiters of zones, and mostBad the zones that could not be loaded. At the bound they are
+// mostZoned bounds the limiters of zones and days, and mostBad the zones that could not be loaded. At the bound they are
 // dropped, and made or looked up anew when they are used.
 const (
 	mostZoned = 10_000
@@ -111,12 +125,22 @@ const (
 	badFor    = time.Minute // the database may have been missing, or the process may have had too many open files
 )
 
-// in returns the limiter of a plan's limits in a zone.
-func (g *generation) in(store core.Store, p *plan, l *limits, zone string) (*core.Limiter, error) {
-	if !l.isZoned || zone == "" || zone == p.zone {
+// in returns the limiter of a plan's limits in a zone, with months that begin on a day. No zone is the plan's,
+// and day 0 is the first.
+func (g *generation) in(store core.Store, p *plan, l *limits, zone string, day int) (*core.Limiter, error) {
+	if !l.isZoned || zone == "" {
+		zone = p.zone
+	}
+	if !l.isDayed || day == 0 {
+		day = 1
+	}
+	if zone == p.zone && day == 1 {
 		return l.limiter, nil
 	}
-	key := zonedKey{l, zone}
+	if day < 1 || day > 31 {
+		return nil, fmt.Errorf("plans: the day %d of a Customer is not within 1 to 31", day)
+	}
+	key := zonedKey{l, zone, day}
 	g.mu.RLock()
 	limiter, bad := g.zoned[key], g.bad[zone]
 	g.mu.RUnlock()
@@ -130,7 +154,7 @@ func (g *generation) in(store core.Store, p *plan, l *limits, zone string) (*cor
 		}
 		return nil, fmt.Errorf("plans: "+badZone, zone)
 	}
-	limits, err := l.parse(zone)
+	limits, err := l.parse(zone, day)
 	if err == nil {
 		limiter, err = newLimiter(store, limits, p.ban)
 	}
@@ -162,11 +186,11 @@ func (g *generation) isBad(zone string) {
 	g.bad[zone] = time.Now().Add(badFor)
 }
 
-func (l *limits) parse(zone string) ([]core.Limit, error) {
+func (l *limits) parse(zone string, day int) ([]core.Limit, error) {
 	parsed := make([]core.Limit, len(l.texts))
 	for i, text := range l.texts {
 		var err error
-		if parsed[i], err = core.ParseLimit(strings.ReplaceAll(text, zoneMark, zone)); err != nil {
+		if parsed[i], err = core.ParseLimit(fill(text, zone, day)); err != nil {
 			return nil, err
 		}
 	}
@@ -175,11 +199,14 @@ func (l *limits) parse(zone string) ([]core.Limit, error) {
 
 func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*core.Limiter, error) {
 	limiter, err := core.New(store, limits...)
-	if err == nil && ban != nil {
+	if err == nil && ban != nil && !slices.ContainsFunc(limits, isNothing) { // nobody is banned for what a plan does not include
 		limiter, err = limiter.With(*ban)
 	}
 	return limiter, err
 }
+
+// isNothing reports whether a limit refuses every action.
+func isNothing(l core.Limit) bool { return l.Quota() == 0 && !l.IsShadow() }
 
 // legalZone reports whether a zone is a name, and is one that CalendarWindow has. Without the first, it could
 // contain further words of a limit's text.
@@ -374,7 +401,9 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 		text := c.string(what)
 		zoned := strings.Contains(text, zoneMark)
 		p.isZoned, l.isZoned = p.isZoned || zoned, l.isZoned || zoned
-		limit, err := core.ParseLimit(strings.ReplaceAll(text, zoneMark, p.zone))
+		dayed := strings.Contains(text, dayMark)
+		l.isDayed = l.isDayed || dayed
+		limit, err := core.ParseLimit(fill(text, p.zone, anotherDay))
 		switch {
 		case text == "":
 			return
@@ -393,6 +422,9 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 		default:
 			text = limit.String()
 		}
+		if dayed {
+			text = strings.Replace(text, string(core.Month.From(anotherDay)), dayMark, 1)
+		}
 		l.texts, l.limits = append(l.texts, text), append(l.limits, limit)
 	})
 	switch wrong := len(c.problems) > problems; {
@@ -402,8 +434,11 @@ func (c *compiler) limits(what string, p *plan, legal bool) *limits {
 	case len(l.limits) > maxLimits:
 		c.problem(begin, "%s has more than %d limits", what, maxLimits)
 	default:
-		var err error
-		if l.limiter, err = newLimiter(c.store, l.limits, p.ban); err != nil {
+		limits, err := l.parse(p.zone, 1)
+		if err == nil {
+			l.limiter, err = newLimiter(c.store, limits, p.ban)
+		}
+		if err != nil {
 			c.problem(begin, "%s: %s", what, plain(err))
 		}
 	}

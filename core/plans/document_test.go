@@ -83,6 +83,9 @@ func TestWhatIsWrongWithADocument(t *testing.T) {
 2:89: plan "free", "ban", "perUser" is null; write true or false`},
 		{"a zone that is unknown", doc(`{"limits": {"*": ["CalendarWindow(5, day, {zone})"]}, "zone": "Mars"}`), `1:101: plan "free": the zone "Mars" is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`},
 		{"a zone that is not used", doc(`{"limits": {"*": ["CalendarWindow(5, day, UTC)"]}, "zone": "UTC"}`), `1:98: plan "free" has a zone, but no limit uses it; write CalendarWindow(100, month, {zone}), or remove the zone`},
+		{"a day outside of a month", limits(`["FixedWindow({day}, 1h)"]`), `2:22: plan "free", action "reply": ParseLimit: "FixedWindow({day}, 1h)", position 13: "{day}" is not a whole number of at most 1000000000`},
+		{"a month of the first and one of the customer's day", limits(`["CalendarWindow(5, month.from({day}), UTC)", "CalendarWindow(9, month, UTC)"]`), `2:21: plan "free", action "reply": CalendarWindow(5, month, UTC) and CalendarWindow(9, month, UTC) would share one state; tell them apart with Named`},
+		{"Nothing beside another limit", limits(`["Nothing()", "FixedWindow(5, 1h)"]`), `2:21: plan "free", action "reply": Nothing() refuses every action, so another limit would have no effect; remove one of the two`},
 		{"a zone in a name", doc(`{"limits": {"*": ["Funnel(1, Every(1s)).Named(\"{zone}\")"]}}`), `1:57: plan "free", action "*": {zone} stands for the zone of a CalendarWindow; it cannot be in a name`},
 		{"a zone in a part of a zone", doc(`{"limits": {"*": ["CalendarWindow(5, day, Etc/{zone})"]}}`), `1:57: plan "free", action "*": {zone} stands for the whole zone of a CalendarWindow; write CalendarWindow(100, month, {zone})`},
 		{"a name of another plan that a terminal would heed", `{"default": "a\u001b[2J", "plans": {"b\u009b2J": {"limits": {"*": ["Funnel(1, Every(1s))"]}}}}`, `1:13: "default": there is no plan "a\x1b[2J"; the plans are "b\u009b2J"`},
@@ -169,7 +172,8 @@ func TestWhichLimitsDecide(t *testing.T) {
 		"default": "free",
 		"plans": {
 			"free": {"limits": {"reply": ["SlidingWindow(5, 1m)", "FixedWindow(9, 24h).Named(\"day\")"], "*": ["SlidingWindow(60, 1m)"]}},
-			"pro": {"limits": {"reply": ["CalendarWindow(100, month, {zone})"]}, "zone": "Asia/Shanghai"}
+			"pro": {"limits": {"reply": ["CalendarWindow(100, month, {zone})"]}, "zone": "Asia/Shanghai"},
+			"paid": {"limits": {"reply": ["CalendarWindow(9, month.from({day}), {zone})"], "like": ["CalendarWindow(9, month.from({day}), UTC)"], "export": ["Nothing()"]}, "ban": {}}
 		},
 		"users": {"alice": "pro", "b\u00f6b \"x\"\n": "pro", "carol": "free"},
 		"zones": {"carol": "America/New_York", "dave": "America/New_York"}
@@ -189,6 +193,15 @@ func TestWhichLimitsDecide(t *testing.T) {
 		{"the default plan for an unknown one", "x", "reply", plans.Customer{Plan: "gold"}, "[SlidingWindow(5, 1m) FixedWindow(9, 24h).Named(\"day\")]", "free"},
 		{"the document's zone of a user", "dave", "reply", plans.Customer{Plan: "pro", Zone: "Europe/Paris"}, "[CalendarWindow(100, month, America/New_York)]", "pro"},
 		{"the program's zone", "x", "reply", plans.Customer{Plan: "pro", Zone: "Europe/Paris"}, "[CalendarWindow(100, month, Europe/Paris)]", "pro"},
+		{"the customer's day", "x", "reply", plans.Customer{Plan: "paid", Day: 17}, "[CalendarWindow(9, month.from(17), UTC)]", "paid"},
+		{"the customer's day and zone", "x", "reply", plans.Customer{Plan: "paid", Day: 31, Zone: "Europe/Paris"}, "[CalendarWindow(9, month.from(31), Europe/Paris)]", "paid"},
+		{"a day in a zone that the limit has", "x", "like", plans.Customer{Plan: "paid", Day: 17, Zone: "Europe/Paris"}, "[CalendarWindow(9, month.from(17), UTC)]", "paid"},
+		{"no day is the first", "x", "reply", plans.Customer{Plan: "paid"}, "[CalendarWindow(9, month, UTC)]", "paid"},
+		{"the first day", "x", "reply", plans.Customer{Plan: "paid", Day: 1}, "[CalendarWindow(9, month, UTC)]", "paid"},
+		{"a day that no month has", "x", "reply", plans.Customer{Plan: "paid", Day: 32}, "plans: the day 32 of a Customer is not within 1 to 31", "paid"},
+		{"a day before the first", "x", "reply", plans.Customer{Plan: "paid", Day: -1}, "plans: the day -1 of a Customer is not within 1 to 31", "paid"},
+		{"a day that is not needed", "x", "reply", plans.Customer{Plan: "pro", Day: 99}, "[CalendarWindow(100, month, Asia/Shanghai)]", "pro"},
+		{"an action that a plan with bans does not include", "x", "export", plans.Customer{Plan: "paid"}, "[Nothing()]", "paid"},
 		{"a zone that is not needed", "x", "reply", plans.Customer{Zone: "Mars"}, "[SlidingWindow(5, 1m) FixedWindow(9, 24h).Named(\"day\")]", "free"},
 		{"a zone that is unknown", "x", "reply", plans.Customer{Plan: "pro", Zone: "Mars"}, `plans: the zone "Mars" is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`, "pro"},
 		{"a zone with words of a limit", "x", "reply", plans.Customer{Plan: "pro", Zone: "UTC).Shadow("}, `plans: the zone "UTC).Shadow(" is not one of the time zone database; use one such as UTC or Asia/Shanghai, and import _ "time/tzdata" if the machine may have no database`, "pro"},

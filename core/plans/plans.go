@@ -113,14 +113,18 @@ type Customer struct {
 	// the time zone database: see core.CalendarWindow. A user whose zone changes starts anew, even if it is
 	// another name of the same zone: PRC is Asia/Shanghai. So let no user change it at will.
 	Zone string
+
+	// Day is the day on which the user's months begin, 1 to 31, where a limit says month.from({day}); 0 is the
+	// first. A user whose day changes starts anew.
+	Day int
 }
 
 // Limiter returns the limiter of a user's plan for an action, or nil if the plan neither names the action nor
 // has limits for "*". If Customer.Plan is not in the document, that is logged once, and the default plan
 // decides.
 //
-// The error is that of a Customer.Zone which is not in the time zone database. That is looked up again after a
-// minute.
+// The error is that of a Customer.Zone which is not in the time zone database, or of a Customer.Day which no
+// month has. The zone is looked up again after a minute.
 func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) {
 	p.follow()
 	g := p.now.Load()
@@ -129,7 +133,7 @@ func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) 
 	if l == nil {
 		return nil, nil
 	}
-	return g.in(p.store, has, l, zone)
+	return g.in(p.store, has, l, zone, c.Day)
 }
 
 // Plan returns the name of a user's plan.
