@@ -21,9 +21,9 @@ func (framework) WithRequest(c echo.Context, r *http.Request) echo.Context {
 	return c
 }
 
-func (framework) Watch(c echo.Context) (echo.Context, gate.Watched) {
+func (framework) Watch(c echo.Context, answers func()) (echo.Context, gate.Watched) {
 	w := &watched{res: c.Response(), bare: c.Response().Writer}
-	w.res.Writer, w.answered = gate.Watch(w.bare)
+	w.res.Writer, w.answered = gate.Watch(w.bare, answers)
 	return c, w
 }
 

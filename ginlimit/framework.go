@@ -24,8 +24,8 @@ func (framework) WithRequest(c *gin.Context, r *http.Request) *gin.Context {
 	return c
 }
 
-func (framework) Watch(c *gin.Context) (*gin.Context, gate.Watched) {
-	w := &watched{ResponseWriter: c.Writer, c: c}
+func (framework) Watch(c *gin.Context, answers func()) (*gin.Context, gate.Watched) {
+	w := &watched{ResponseWriter: c.Writer, c: c, answers: answers}
 	c.Writer = w
 	return c, w
 }
@@ -77,7 +77,8 @@ func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
 type watched struct {
 	gin.ResponseWriter
 	c            *gin.Context
-	status       int // as set last here; 0: none
+	answers      func() // may be nil
+	status       int    // as set last here; 0: none
 	begun, taken bool
 }
 
@@ -90,18 +91,37 @@ func final(status int) bool {
 func (w *watched) WriteHeader(status int) {
 	if status > 0 && !w.Written() { // as Gin's: c.Render(-1) leaves the status
 		w.status = status
+		w.answer()
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *watched) Write(b []byte) (int, error) {
+func (w *watched) answer() {
+	if w.answers != nil && !w.begun {
+		w.answers()
+	}
+}
+
+func (w *watched) begin() {
+	w.answer()
 	w.begun = true
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.begin()
 	return w.ResponseWriter.Write(b)
 }
 
 func (w *watched) WriteString(s string) (int, error) {
-	w.begun = true
+	w.begin()
 	return w.ResponseWriter.WriteString(s)
+}
+
+func (w *watched) Flush() {
+	if w.status == 0 {
+		w.answer()
+	}
+	w.ResponseWriter.Flush()
 }
 
 func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -22,8 +22,8 @@ func (framework) Header(x exchange) http.Header    { return x.w.Header() }
 
 func (framework) WithRequest(x exchange, r *http.Request) exchange { return exchange{x.w, r} }
 
-func (framework) Watch(x exchange) (exchange, gate.Watched) {
-	w, answered := gate.Watch(x.w)
+func (framework) Watch(x exchange, answers func()) (exchange, gate.Watched) {
+	w, answered := gate.Watch(x.w, answers)
 	return exchange{w, x.r}, watched(answered)
 }
 

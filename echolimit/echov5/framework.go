@@ -30,9 +30,9 @@ func below(c *echo.Context) (w http.ResponseWriter, replace func(http.ResponseWr
 	return c.Response(), c.SetResponse
 }
 
-func (framework) Watch(c *echo.Context) (*echo.Context, gate.Watched) {
+func (framework) Watch(c *echo.Context, answers func()) (*echo.Context, gate.Watched) {
 	bare, replace := below(c)
-	w, answered := gate.Watch(bare)
+	w, answered := gate.Watch(bare, answers)
 	replace(w)
 	return c, &watched{c, answered, func() { replace(bare) }}
 }

@@ -25,7 +25,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.D
 
 // callHook calls Deny or Fail, and reports whether they have answered.
 func callHook[C any](f Framework[C], cfg *Config[C], c C, a *attempt) (answered bool, err error) {
-	c, w := f.Watch(c)
+	c, w := f.Watch(c, nil)
 	defer w.Restore()
 	if a.failure != nil {
 		err = cfg.Fail(c, a.failure)

@@ -31,9 +31,9 @@ func (framework) WithRequest(c *exchange, r *http.Request) *exchange {
 	return c
 }
 
-func (framework) Watch(c *exchange) (*exchange, gate.Watched) {
+func (framework) Watch(c *exchange, answers func()) (*exchange, gate.Watched) {
 	w := &watched{exchange: c, bare: c.w}
-	c.w, w.answered = gate.Watch(c.w)
+	c.w, w.answered = gate.Watch(c.w, answers)
 	return c, w
 }
 

@@ -5,7 +5,6 @@ package gate
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -18,7 +17,8 @@ import (
 // no response has begun, it counts as 500.
 func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err error) {
 	ctx, body := r.Context(), watchBody(r)
-	c, w := g.framework.Watch(g.framework.WithRequest(c, r))
+	late := false // whether the client had left when the handlers answered
+	c, w := g.framework.Watch(g.framework.WithRequest(c, r), func() { late = ctx.Err() != nil || body.failed.Load() })
 	defer w.Restore()
 	returned := false
 	defer func() {
@@ -28,8 +28,9 @@ func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			left := errors.Is(ctx.Err(), context.Canceled) || v == http.ErrAbortHandler || body.cut()
-			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left, w.Answered())
+			left := ctx.Err() != nil || v == http.ErrAbortHandler || body.cut()
+			untold := left && (late || !begun && !w.Answered() || status >= http.StatusBadRequest)
+			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left, untold)
 		}
 		if v != nil {
 			panic(v)
@@ -82,16 +83,23 @@ func (b *watchedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
+// statusClientLeft is the status that FinalCost gets if the client was told neither success nor its own
+// mistake. nginx has named it.
+const statusClientLeft = 499
+
 // chargeFinal charges or refunds the difference to the final cost. It refunds nothing to a
-// client that has disconnected: otherwise clients would disconnect to get refunds. With OnlyFailures nothing
-// was charged on entry, and a client that has disconnected before the handler had answered has failed.
-func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, answered bool) {
+// client that has left: otherwise clients would disconnect to get refunds. With OnlyFailures nothing was
+// charged on entry. A client that has left untold, which is before it was told of a success, has failed.
+func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, untold bool) {
 	var err error
 	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", &err)
 	charged, final := a.cost, 0
 	if failed := g.config.OnlyFailures; failed == nil {
+		if untold && (status < 400 || status > 499) {
+			status = statusClientLeft
+		}
 		final = g.config.FinalCost(c, status)
-	} else if charged = 0; left && !answered || failed(c, status) {
+	} else if charged = 0; failed(c, status) || untold {
 		final = a.cost
 	}
 	switch {

@@ -33,6 +33,14 @@ var failedIsFree = finalCost(1, func(status int) int {
 	return 1
 })
 
+// leavingCosts3 charges 3 for a client that leaves, and 1 for all else.
+var leavingCosts3 = finalCost(1, func(status int) int {
+	if status == 499 {
+		return 3
+	}
+	return 1
+})
+
 // What is left of 5 after one request that costs nothing if it fails.
 func TestWhichFailedRequestsAreRefunded(t *testing.T) {
 	type ended func(w http.ResponseWriter, r *http.Request, leave func())
@@ -66,7 +74,23 @@ func TestWhichFailedRequestsAreRefunded(t *testing.T) {
 			_, _ = io.WriteString(w, "x")
 			panic(http.ErrAbortHandler)
 		}, nil, 4},
-		{"the server's own deadline is not a disconnect", func(w http.ResponseWriter, r *http.Request, _ func()) {
+		{"http.ErrAbortHandler before a response costs what 499 costs", func(http.ResponseWriter, *http.Request, func()) { panic(http.ErrAbortHandler) }, leavingCosts3, 2},
+		{"so does a failure after a disconnect", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(502) }, leavingCosts3, 2},
+		{"so does a success that the client was not told", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(200) }, leavingCosts3, 2},
+		{"and one in a file", func(w http.ResponseWriter, _ *http.Request, leave func()) {
+			leave()
+			_, _ = io.Copy(w, struct{ io.Reader }{file("some bytes")})
+		}, leavingCosts3, 2},
+		{"and a flush", func(w http.ResponseWriter, _ *http.Request, leave func()) {
+			leave()
+			_ = http.NewResponseController(w).Flush()
+		}, leavingCosts3, 2},
+		{"and no answer", func(_ http.ResponseWriter, _ *http.Request, leave func()) { leave() }, leavingCosts3, 2},
+		{"a success that the client was told does not", func(w http.ResponseWriter, _ *http.Request, leave func()) { w.WriteHeader(200); leave() }, leavingCosts3, 4},
+		{"nor a mistake of the client", func(w http.ResponseWriter, _ *http.Request, leave func()) { leave(); w.WriteHeader(404) }, leavingCosts3, 4},
+		{"nothing that costs nothing in the end is well", func(w http.ResponseWriter, _ *http.Request, _ func()) { w.WriteHeader(200) },
+			finalCost(0, func(int) int { return 0 }), 5},
+		{"a deadline inside is not a disconnect", func(w http.ResponseWriter, r *http.Request, _ func()) {
 			ctx, cancel := context.WithTimeout(r.Context(), 0)
 			defer cancel()
 			<-ctx.Done()
@@ -82,7 +106,7 @@ func TestWhichFailedRequestsAreRefunded(t *testing.T) {
 				limiter := core.Must(core.New(memory(), slidingFive))
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				ran := gatetest.NewRan(t, 1)
+				ran, log := gatetest.NewRan(t, 1), gatetest.Capture(t)
 				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{
 					Limits: []gatetest.Limit{{Limiter: limiter, Config: cfg}},
 					Handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) {
@@ -95,6 +119,9 @@ func TestWhichFailedRequestsAreRefunded(t *testing.T) {
 				catches(h).ServeHTTP(httptest.NewRecorder(), r)
 				if d, err := limiter.Peek(t.Context(), "alice", "reply"); err != nil || d.Remaining != c.left {
 					t.Errorf("%d remain, want %d; %v", d.Remaining, c.left, err)
+				}
+				if said := log.Take(pkg(ad.Name)); said != nil {
+					t.Errorf("log: %q", said)
 				}
 			})
 		}
@@ -202,8 +229,8 @@ func TestCallsAreChargedWhatTheyCost(t *testing.T) {
 	}
 }
 
-// A deadline that a middleware outside has set is not the client's.
-func TestADeadlineOutsideIsNotADisconnect(t *testing.T) {
+// After a deadline that a middleware outside has set, nothing is refunded: a client may send its body slowly.
+func TestADeadlineOutsideIsNotRefunded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // or a busy machine is at the deadline too early
 		limiter := core.Must(core.New(memory(), slidingFive))
 		h := failedIsFree.Limit(limiter, keyfuncs.Everyone, keyfuncs.Action("x"))(http.HandlerFunc(
@@ -212,7 +239,7 @@ func TestADeadlineOutsideIsNotADisconnect(t *testing.T) {
 		defer cancel()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
-		if d, err := limiter.Peek(t.Context(), "~everyone", "x"); err != nil || w.Code != 504 || d.Remaining != 5 {
+		if d, err := limiter.Peek(t.Context(), "~everyone", "x"); err != nil || w.Code != 504 || d.Remaining != 4 {
 			t.Errorf("%d, %d remain, %v", w.Code, d.Remaining, err)
 		}
 	})

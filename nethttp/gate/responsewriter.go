@@ -13,10 +13,10 @@ import (
 
 // Watch wraps a ResponseWriter for a [Watched]. answered returns the response's status and
 // whether the response has begun. The status is 200 if nothing was written, and 0 if the
-// connection was taken over. The wrapper is a Flusher and a Pusher if w is one, and always a
+// connection was taken over. answers is that of [Framework]'s Watch. The wrapper is a Flusher and a Pusher if w is one, and always a
 // Hijacker. http.ResponseController finds the other methods of w.
-func Watch(w http.ResponseWriter) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
-	rec := &watched{ResponseWriter: w}
+func Watch(w http.ResponseWriter, answers func()) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
+	rec := &watched{ResponseWriter: w, answers: answers}
 	_, flushes := w.(http.Flusher)
 	pusher, pushes := w.(http.Pusher)
 	switch {
@@ -39,8 +39,9 @@ func Watch(w http.ResponseWriter) (_ http.ResponseWriter, answered func() (statu
 // watched remembers the status of the response.
 type watched struct {
 	http.ResponseWriter
-	status int // 0: nothing has been written
-	taken  bool
+	answers func() // may be nil
+	status  int    // 0: nothing has been written
+	taken   bool
 }
 
 func (w *watched) answered() (status int, begun bool) {
@@ -53,6 +54,13 @@ func (w *watched) answered() (status int, begun bool) {
 // behind identifies this wrapper to ofServer.
 func (w *watched) behind() http.ResponseWriter { return w.ResponseWriter }
 
+// answer is called before the response gets its status.
+func (w *watched) answer() {
+	if w.status == 0 && w.answers != nil {
+		w.answers()
+	}
+}
+
 func (w *watched) saw(status int) {
 	if w.status == 0 {
 		w.status = status
@@ -62,22 +70,26 @@ func (w *watched) saw(status int) {
 func (w *watched) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)                          // it panics on a status that does not exist
 	if status >= 200 || status == http.StatusSwitchingProtocols { // else it is informational
+		w.answer()
 		w.saw(status)
 	}
 }
 
 func (w *watched) Write(b []byte) (int, error) {
+	w.answer()
 	w.saw(http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 
 func (w *watched) WriteString(s string) (int, error) {
+	w.answer()
 	w.saw(http.StatusOK)
 	return io.WriteString(w.ResponseWriter, s)
 }
 
 // ReadFrom lets the server send a file without copying it.
 func (w *watched) ReadFrom(r io.Reader) (n int64, err error) {
+	w.answer()
 	n = 1 // if r panics, some of it may have been sent
 	defer func() {
 		if n > 0 {
@@ -91,6 +103,7 @@ func (w *watched) ReadFrom(r io.Reader) (n int64, err error) {
 // FlushError and Hijack are for http.ResponseController, which finds other methods by
 // Unwrap.
 func (w *watched) FlushError() error {
+	w.answer()
 	err := http.NewResponseController(w.ResponseWriter).Flush()
 	if !errors.Is(err, http.ErrNotSupported) {
 		w.saw(http.StatusOK)

@@ -70,7 +70,7 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 		{"a wrapper of one that flushes", unwraps{rec}, false, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, _ := gate.Watch(c.w)
+			w, _ := gate.Watch(c.w, nil)
 			_, flush := w.(http.Flusher)
 			p, push := w.(http.Pusher)
 			if flush != c.flush || push != c.push {
@@ -90,7 +90,7 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 			}
 		})
 	}
-	w, _ := gate.Watch(reads{rec})
+	w, _ := gate.Watch(reads{rec}, nil)
 	if n, err := io.Copy(w, file("x")); n != 42 || err != nil {
 		t.Errorf("the writer's own ReadFrom is not used: %d, %v", n, err)
 	}
@@ -99,11 +99,11 @@ func TestWatchKeepsWhatTheWriterCan(t *testing.T) {
 // Gin's c.Stream asks the server's writer for it without a question.
 func TestWatchNoticesADisconnect(t *testing.T) {
 	type notifier interface{ CloseNotify() <-chan bool }
-	w, _ := gate.Watch(closes{httptest.NewRecorder()})
+	w, _ := gate.Watch(closes{httptest.NewRecorder()}, nil)
 	if w.(notifier).CloseNotify() != (<-chan bool)(closed) {
 		t.Error("the channel is another")
 	}
-	w, _ = gate.Watch(plain{httptest.NewRecorder()})
+	w, _ = gate.Watch(plain{httptest.NewRecorder()}, nil)
 	select {
 	case <-w.(notifier).CloseNotify():
 		t.Error("nobody knows that the client has left")
@@ -150,19 +150,19 @@ func TestWatchTellsTheStatus(t *testing.T) {
 		{"other protocols", func(w http.ResponseWriter) { w.WriteHeader(101); w.WriteHeader(500) }, 101},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w, answered := gate.Watch(httptest.NewRecorder())
+			w, answered := gate.Watch(httptest.NewRecorder(), nil)
 			c.do(w)
 			if status, begun := answered(); status != c.want || begun != (c.name != "nothing is 200") {
 				t.Errorf("got %d, begun %t, want %d", status, begun, c.want)
 			}
 		})
 	}
-	w, answered := gate.Watch(hijacks{httptest.NewRecorder()})
+	w, answered := gate.Watch(hijacks{httptest.NewRecorder()}, nil)
 	_, _, _ = w.(http.Hijacker).Hijack()
 	if status, begun := answered(); status != 0 || !begun {
 		t.Errorf("a connection that was taken over: %d, begun %t", status, begun)
 	}
-	w, answered = gate.Watch(plain{httptest.NewRecorder()})
+	w, answered = gate.Watch(plain{httptest.NewRecorder()}, nil)
 	_ = http.NewResponseController(w).Flush()
 	if _, begun := answered(); begun {
 		t.Error("a flush that is not supported has begun the response")

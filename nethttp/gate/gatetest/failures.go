@@ -5,8 +5,10 @@ package gatetest
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"strings"
 	"sync"
 	"testing"
@@ -48,13 +50,7 @@ func (l *login) check(w http.ResponseWriter, r *http.Request, _ func() (core.Dec
 	l.mu.Lock()
 	l.checked++
 	l.mu.Unlock()
-	select {
-	case <-time.After(300 * time.Millisecond):
-	case <-r.Context().Done():
-		if r.Header.Get("Password") == "gives up" {
-			return
-		}
-	}
+	time.Sleep(check)
 	switch r.Header.Get("Password") {
 	case "right":
 		w.WriteHeader(http.StatusOK)
@@ -93,6 +89,72 @@ func (l *login) try(n int, password, refusals string) map[int]int {
 	}
 	all.Wait()
 	return codes
+}
+
+// hangingUp is how handlers answer a client that hangs up after 100 ms of 300, and how many failures that is.
+var hangingUp = []struct {
+	name   string
+	handle http.HandlerFunc
+	fails  int
+}{
+	{"wrong", func(w http.ResponseWriter, _ *http.Request) { time.Sleep(check); w.WriteHeader(401) }, 1},
+	{"right, which it is not told", func(w http.ResponseWriter, _ *http.Request) { time.Sleep(check); w.WriteHeader(200) }, 1},
+	{"right, which it is not told in a body", func(w http.ResponseWriter, _ *http.Request) { time.Sleep(check); _, _ = io.WriteString(w, "ok") }, 1},
+	{"right, which it was told before", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(200)
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(check)
+	}, 0},
+	{"an error, which it was told before", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(502)
+		_ = http.NewResponseController(w).Flush()
+		time.Sleep(check)
+	}, 1},
+	{"nothing", func(http.ResponseWriter, *http.Request) { time.Sleep(check) }, 1},
+	{"a query that fails", func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done(); w.WriteHeader(500) }, 1},
+	{"a query that fails, and a redirect", func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		http.Redirect(w, r, "/login?error", http.StatusSeeOther)
+	}, 1},
+	{"a panic", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); panic("check") }, 1},
+	{"http.ErrAbortHandler", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done(); panic(http.ErrAbortHandler) }, 1},
+	{"http.ErrAbortHandler of a client that stays", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 1},
+	{"a proxy", (&httputil.ReverseProxy{
+		Rewrite:      func(*httputil.ProxyRequest) {},
+		Transport:    roundTrips(func(r *http.Request) (*http.Response, error) { <-r.Context().Done(); return nil, r.Context().Err() }),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}).ServeHTTP, 1},
+	{"http.TimeoutHandler", http.TimeoutHandler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(check) }), time.Hour, "late").ServeHTTP, 1},
+}
+
+// check is how long a password is checked.
+const check = 300 * time.Millisecond
+
+type roundTrips func(*http.Request) (*http.Response, error)
+
+func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// testHangingUp has clients hang up: cancel is called after 100 ms.
+func testHangingUp(t *testing.T, ad Adapter, until func(context.Context) (context.Context, context.CancelFunc)) {
+	for _, c := range hangingUp {
+		if ad.NoStreams && strings.HasSuffix(c.name, "before") {
+			continue // the client is told when the handler has returned
+		}
+		l := newLogin(t, ad, &nethttp.Config{OnlyFailures: wrong})
+		l.h = catches(ad.Mount(App{Routes: []Route{{
+			Limits:  []Limit{{Limiter: l.limiter, Config: &nethttp.Config{OnlyFailures: wrong}}},
+			Handler: func(w http.ResponseWriter, r *http.Request, _ func() (core.Decision, bool)) { c.handle(w, r) },
+		}}}))
+		ctx, leave := until(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
+		r.Header.Set("X-User-ID", "alice")
+		l.h.ServeHTTP(httptest.NewRecorder(), r)
+		if n, _ := l.failures(); n != c.fails {
+			t.Errorf("%s: %d failures count, want %d", c.name, n, c.fails)
+		}
+		time.Sleep(check) // until the handler in a TimeoutHandler has returned
+	}
 }
 
 // failures is how many failures count, and whether alice is banned.
@@ -195,22 +257,11 @@ func testOnlyFailures(t *testing.T, adapters []Adapter) {
 			l.try(1, "wrong", "")
 			l.counts(2)
 		}},
-		{"nothing is gained by hanging up", func(t *testing.T, ad Adapter) {
-			l := newLogin(t, ad, only)
-			hangUp := func(password string) {
-				ctx, cancel := context.WithCancel(t.Context())
-				r := httptest.NewRequestWithContext(ctx, "POST", "/replies/7", nil)
-				r.Header.Set("X-User-ID", "alice")
-				r.Header.Set("Password", password)
-				time.AfterFunc(100*time.Millisecond, cancel)
-				l.h.ServeHTTP(httptest.NewRecorder(), r)
-			}
-			hangUp("right")
-			l.counts(0)
-			hangUp("wrong")
-			l.counts(1)
-			hangUp("gives up")
-			l.counts(2)
+		{"nothing is gained by hanging up", func(t *testing.T, ad Adapter) { testHangingUp(t, ad, context.WithCancel) }},
+		{"nor by a deadline of a middleware outside", func(t *testing.T, ad Adapter) {
+			testHangingUp(t, ad, func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 50*time.Millisecond)
+			})
 		}},
 		{"a limiter that is picked counts them too", func(t *testing.T, ad Adapter) {
 			cfg := &nethttp.Config{OnlyFailures: wrong}
