@@ -41,8 +41,9 @@
 // If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example that nothing
 // remains. With [core.Limit.Shadow] they show the enforced limits.
 //
-// CORS preflights pass uncounted, and every client can send one. So mount a limit on patterns with a method, or
-// set Config.CountPreflights.
+// CORS preflights pass uncounted: OPTIONS with Origin and Access-Control-Request-Method, and without
+// Authorization, Cookie or a body. Every client can send one. So mount a limit on patterns with a method, or set
+// Config.CountPreflights, if the handler does for OPTIONS what is to be limited.
 //
 // If several Limits surround one handler, the headers show the tightest decision. One limiter with several
 // limits is better, because it charges all of them or none. Limits on different kinds of users, such as ids and

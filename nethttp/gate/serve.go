@@ -79,11 +79,12 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	return g.pass(c, r, &a, m, next)
 }
 
-// preflight reports whether the request is a CORS preflight. It checks the two headers too:
-// an ordinary OPTIONS request must not pass uncounted.
+// preflight reports whether the request is a CORS preflight. An OPTIONS request that a handler could act on must
+// not pass uncounted: a browser sends a preflight without credentials and without a body.
 func preflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions &&
-		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+		r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != "" &&
+		r.Header["Authorization"] == nil && r.Header["Cookie"] == nil && r.ContentLength == 0
 }
 
 // decide asks who, what, by which limiter and at what cost, and then the limiter. It reports whether

@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
+	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
 // strange is a store whose decisions are about a subject that nobody asked about.
@@ -51,4 +53,29 @@ func TestLimitAllCallsNoKeyFunction(t *testing.T) {
 	nethttp.LimitAll(other, mine)
 	nethttp.LimitAll(nethttp.By(limiter, keyfuncs.Everyone, called), other)
 	nethttp.LimitAll(other, nethttp.By(limiter, keyfuncs.Everyone, called))
+}
+
+// The policy names the limits of all subjects, in their order, whichever limiter is picked for the first.
+func TestThePolicyOfSeveralSubjectsAndAPickedLimiter(t *testing.T) {
+	store := memory()
+	named := func(i int) *core.Limiter {
+		return core.Must(core.New(store, core.FixedWindow(10+i, time.Minute).Named(fmt.Sprint("n", i))))
+	}
+	picked := core.Must(core.New(store, core.FixedWindow(9, time.Minute).Named("picked")))
+	for n := 1; n <= 5; n++ {
+		var subjects []gate.Subject[*http.Request]
+		want := `"picked";q=9;w=60`
+		for i := range n {
+			subjects = append(subjects, nethttp.By(named(i), keyfuncs.Everyone, keyfuncs.Action(fmt.Sprint("a", i))))
+			if i > 0 {
+				want += fmt.Sprintf(`, "n%d";q=%d;w=60`, i, 10+i)
+			}
+		}
+		cfg := nethttp.Config{Headers: gate.IETF, Limiter: func(*http.Request) (*core.Limiter, error) { return picked, nil }}
+		w := httptest.NewRecorder()
+		cfg.LimitAll(subjects...)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if got := w.Header().Get("RateLimit-Policy"); w.Code != 200 || got != want {
+			t.Errorf("%d subjects: %d, %s; want %s", n, w.Code, got, want)
+		}
+	}
 }

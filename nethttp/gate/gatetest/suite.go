@@ -105,6 +105,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"Allow answers as the limit around it", testAllowAnswersAsTheLimitAroundIt},
 		{"what a function of the limit has shown", testShownByAFunction},
 		{"a handler ignores that Allow has answered", testIgnoredRefusal},
+		{"CORS preflights", testPreflights},
 		{"several subjects", testAll},
 		{"optional subjects", testOptional},
 		{"streaming", testStreaming},
