@@ -12,7 +12,8 @@ import (
 // Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
 // "POST /posts/:id/likes". All requests that no route matched share the action
 // "unmatched". For a group with middleware Echo adds a catch-all route: requests that only
-// this route matches have its template, such as "GET /v1/*".
+// this route matches have its template, such as "GET /v1/*". e.Any makes a route for each method, and each is an
+// action with a quota of its own: give such a limit a name with [Action].
 func Route(c echo.Context) (string, error) {
 	path := c.Path()
 	if c.Get(echo.ContextKeyHeaderAllow) != nil { // Echo sets a path for a 405 too

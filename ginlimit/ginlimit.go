@@ -56,7 +56,8 @@ func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*g
 
 // Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
 // "POST /posts/:id/likes". All requests that no route matched share the action
-// "unmatched".
+// "unmatched". Any makes a route for each method, and each is an action with a quota of its own: give such a limit
+// a name with [Action].
 func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
 }

@@ -4,15 +4,20 @@ package keyfuncs
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 )
 
 // Route returns the request's method and the [http.ServeMux] pattern that it matched:
 // "POST /posts/{id}/likes". So likes of all posts are one action, and there are no more
-// actions than routes and methods. If the pattern has a host, the action has it too.
+// actions than routes. If the pattern has a host, the action has it too.
 //
-// HEAD counts as GET, as in the mux. Methods other than GET, POST, PUT, PATCH, DELETE,
-// OPTIONS, CONNECT and TRACE are all OTHER, since a client can make up methods.
+// A pattern without a method, "/posts/{id}/likes", is one action for all methods, or a client would get a quota
+// for each. HEAD counts as GET, as in the mux. Methods other than GET, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT
+// and TRACE are all OTHER, since a client can make up methods.
+//
+// Other routers that set the pattern, such as chi, leave the method of their routes out, and Route adds the
+// request's. So a route of theirs for all methods has nine actions: give it a name with [Action].
 //
 // The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have
 // the same pattern: give them different names with [Action].
@@ -28,6 +33,8 @@ func Route(r *http.Request) (string, error) {
 	// the template: the mux allows none there, other routers do.
 	if i := strings.IndexAny(template, " \t"); i >= 0 && strings.IndexByte(template[:i], '/') < 0 {
 		template = strings.TrimLeft(template[i+1:], " \t")
+	} else if ofServeMux(r) {
+		return template, nil
 	}
 	return routeMethod(r.Method) + " " + template, nil
 }
@@ -40,6 +47,29 @@ func RouteTemplate(r *http.Request, template string) string {
 		return "unmatched"
 	}
 	return routeMethod(r.Method) + " " + template
+}
+
+// matched and patternText are the fields where a ServeMux keeps the pattern that matched, and its text; nil if this
+// Go has others. No method of a request tells whether a ServeMux has set Pattern, or a router inside it.
+var matched, patternText = func() (matched, text []int) {
+	pat, ok := reflect.TypeFor[http.Request]().FieldByName("pat")
+	if !ok || pat.Type.Kind() != reflect.Pointer || pat.Type.Elem().Kind() != reflect.Struct {
+		return nil, nil
+	}
+	str, ok := pat.Type.Elem().FieldByName("str")
+	if !ok {
+		return nil, nil
+	}
+	return pat.Index, str.Index
+}()
+
+// ofServeMux reports whether the request's Pattern is one of a ServeMux.
+func ofServeMux(r *http.Request) bool {
+	if matched == nil {
+		return false
+	}
+	pat := reflect.ValueOf(r).Elem().FieldByIndex(matched)
+	return !pat.IsNil() && pat.Elem().FieldByIndex(patternText).String() == r.Pattern
 }
 
 // routeMethod bounds the number of methods.

@@ -37,7 +37,7 @@ func TestRouteOnAMux(t *testing.T) {
 	app := func(routes *[]string) http.Handler {
 		mux := http.NewServeMux()
 		for _, pattern := range []string{
-			"POST /posts/{id}/likes", "GET /posts/{id}", "GET\t /tabs", "/any", "/dir/", "/exact/{$}", "/files/{path...}",
+			"POST /posts/{id}/likes", "GET /posts/{id}", "GET\t /tabs", "/any", "/both", "GET /both", "/dir/", "/exact/{$}", "/files/{path...}",
 			"posts.example/any", "PUT posts.example/posts/{id}", "PROPFIND /dav",
 		} {
 			mux.Handle(pattern, limit(routes))
@@ -45,6 +45,13 @@ func TestRouteOnAMux(t *testing.T) {
 		inner := http.NewServeMux()
 		inner.Handle("GET /users/{id}", limit(routes))
 		mux.Handle("/v1/", http.StripPrefix("/v1", inner))
+		all := http.NewServeMux()
+		all.Handle("/users/{id}", limit(routes))
+		mux.Handle("/v2/", http.StripPrefix("/v2", all))
+		mux.HandleFunc("/chi/", func(w http.ResponseWriter, r *http.Request) {
+			r.Pattern = "/chi/{id}" // as chi does, which leaves the method of its route out
+			limit(routes).ServeHTTP(w, r)
+		})
 		return mux
 	}
 	for _, tt := range []struct {
@@ -59,20 +66,26 @@ func TestRouteOnAMux(t *testing.T) {
 		{"GET_is_GET", "GET", "/posts/1", "GET /posts/{id}", 200},
 		{"HEAD_is_GET", "HEAD", "/posts/1", "GET /posts/{id}", 200},
 		{"white_space_in_a_pattern_is_one_space", "GET", "/tabs", "GET /tabs", 200},
-		{"a_pattern_without_a_method_has_the_request's", "DELETE", "/any", "DELETE /any", 200},
-		{"HEAD_there_is_GET_too", "HEAD", "/any", "GET /any", 200},
-		{"a_method_made_up_is_OTHER", "X7F3A", "/any", "OTHER /any", 200},
-		{"as_is_one_in_small_letters", "get", "/any", "OTHER /any", 200},
+		{"a_pattern_without_a_method_is_one_route", "GET", "/any", "/any", 200},
+		{"whatever_the_method", "DELETE", "/any", "/any", 200},
+		{"or_a_method_made_up", "X7F3A", "/any", "/any", 200},
+		{"a_pattern_with_one_beside_it_is_another_route", "GET", "/both", "GET /both", 200},
+		{"of_its_method_only", "POST", "/both", "/both", 200},
+		{"a_mux_in_a_mux_says", "PUT", "/v2/users/7", "/users/{id}", 200},
 		{"and_a_pattern's_own", "PROPFIND", "/dav", "OTHER /dav", 200},
-		{"a_host_is_part_of_it", "GET", "http://posts.example/any", "GET posts.example/any", 200},
+		{"a_host_is_part_of_it", "GET", "http://posts.example/any", "posts.example/any", 200},
 		{"a_host_behind_a_method_too", "PUT", "http://posts.example/posts/7", "PUT posts.example/posts/{id}", 200},
-		{"another_host_is_not", "GET", "http://evil.example/any", "GET /any", 200},
-		{"a_subtree_is_one_route", "GET", "/dir/a/b/c", "GET /dir/", 200},
+		{"another_host_is_not", "GET", "http://evil.example/any", "/any", 200},
+		{"a_subtree_is_one_route", "GET", "/dir/a/b/c", "/dir/", 200},
 		{"a_redirect_to_it_is_none", "GET", "/dir", "", 307},
 		{"nor_is_one_to_a_clean_path", "GET", "//posts/1", "", 307},
-		{"an_end_is_kept", "GET", "/exact/", "GET /exact/{$}", 200},
-		{"a_rest_is_kept", "GET", "/files/a/b", "GET /files/{path...}", 200},
+		{"an_end_is_kept", "GET", "/exact/", "/exact/{$}", 200},
+		{"a_rest_is_kept", "GET", "/files/a/b", "/files/{path...}", 200},
 		{"the_innermost_mux_says", "GET", "/v1/users/7", "GET /users/{id}", 200},
+		{"a_router_in_a_mux_that_leaves_methods_out_has_the_request's", "DELETE", "/chi/7", "DELETE /chi/{id}", 200},
+		{"HEAD_there_is_GET_too", "HEAD", "/chi/7", "GET /chi/{id}", 200},
+		{"a_method_made_up_is_OTHER", "X7F3A", "/chi/7", "OTHER /chi/{id}", 200},
+		{"as_is_one_in_small_letters", "get", "/chi/7", "OTHER /chi/{id}", 200},
 		{"no_match_is_no_route", "GET", "/nope", "", 404},
 		{"no_method_is_no_route", "POST", "/posts/1", "", 405},
 	} {

@@ -47,7 +47,7 @@
 // covers with "*" is decided by the limiter in the code, others.
 //
 // The user and the action are those of the middleware. If action is keyfuncs.Route, it is a method and a
-// route's template.
+// route's template, or the pattern if that has no method.
 //
 // Which plan does a user have? That which "users" says, or else Customer.Plan, which customer returns, or
 // else "default". So the program knows who has paid, and the document has the exceptions. The zone is found in

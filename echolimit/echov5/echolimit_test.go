@@ -73,6 +73,21 @@ func TestUnmatchedInAGroup(t *testing.T) {
 	}
 }
 
+// A client gets no quota for each method.
+func TestAnyIsOneAction(t *testing.T) {
+	store := gatetest.NewStore(nil)
+	e := newEcho(echo.RouterConfig{})
+	e.Any("/a", ok, echolimit.Limit(five(store), everyone, echolimit.Route))
+	for i, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE", "MINTED"} {
+		if w := do(e, method, "/a"); i < 5 && w.Code != 200 || i >= 5 && w.Code != 429 {
+			t.Errorf("%s: %d", method, w.Code)
+		}
+	}
+	if got := slices.Compact(store.Actions()); !slices.Equal(got, []string{"~everyone /a"}) {
+		t.Errorf("the actions are %q", got)
+	}
+}
+
 // In e.Pre no route is known, so there all are one action, which is said once. Requests
 // without a route are none of e.Pre.
 func TestPre(t *testing.T) {

@@ -11,13 +11,15 @@ import (
 
 // Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
 // "POST /posts/:id/likes". All requests that no route matched share the action "unmatched",
-// also in a group.
+// also in a group. A route of e.Any is one action for all methods, its template: "/posts/:id/likes".
 func Route(c *echo.Context) (string, error) {
 	route := c.RouteInfo()
 	path := route.Path
 	switch route.Method {
 	case echo.RouteNotFound: // for a group with middleware, Echo adds such a route
 		path = ""
+	case echo.RouteAny:
+		return path, nil
 	case "":
 		if route.Name == "" && !saidBeforeRouting.Swap(true) {
 			slog.Default().Warn("echolimit: Route is asked before Echo has found the route, so all requests share one limit; mount the limit with e.Use, on a group or on a route, not with e.Pre",
