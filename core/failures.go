@@ -15,18 +15,24 @@ import (
 //	logins, err := logins.With(core.OnlyFailures{})
 //	d, err := logins.Allow(ctx, "alice", "login")
 //	if err == nil && d.Allowed {
-//		defer logins.Release(context.WithoutCancel(ctx), d)
-//		if !right(password) {
-//			_, err = logins.Surcharge(context.WithoutCancel(ctx), "alice", "login", 1)
-//		}
+//		always := context.WithoutCancel(ctx)
+//		defer logins.Release(always, d)
+//		failed := true
+//		defer func() {
+//			if failed {
+//				_, err = logins.Surcharge(always, "alice", "login", 1)
+//			}
+//		}()
+//		failed = !right(ctx, password) || ctx.Err() != nil
 //	}
 //
 // Allow lets an attempt pass if all limits have room for it, and charges nothing. Instead the attempt takes
 // a slot, until [Limiter.Release]. [Limiter.Surcharge] counts a failure; call it before Release. An attempt
-// that is right counts nothing.
+// that is right counts nothing. Count every other one, also if the check has an error or panics, as above: a client
+// can cause that, for example by hanging up while its password is checked.
 //
 // At most as many attempts are in progress as the smallest of the quotas, n. So of wrong guesses at the same
-// time fewer than twice n are checked. A refusal that is due to attempts in progress alone has
+// time fewer than twice n are checked, if the check has ended when Release is called. A refusal that is due to attempts in progress alone has
 // [ReasonInFlight], and counts towards no [BanPolicy]: the caller may try again soon. After n failures all
 // attempts are refused, and these refusals count.
 //

@@ -53,6 +53,12 @@ func ExampleAllow_login() {
 	perEmail := core.Must(core.New(store, core.SlidingWindow(2, 15*time.Minute)))
 	perEmail = core.Must(perEmail.With(core.OnlyFailures{}))
 
+	check := func(_ context.Context, password string) (right bool, err error) {
+		if password == "hang up" {
+			return false, context.Canceled
+		}
+		return password == "secret", nil
+	}
 	logins := nethttp.Config{Deny: func(w http.ResponseWriter, _ *http.Request, _ core.Decision) {
 		w.WriteHeader(http.StatusTooManyRequests)
 		fmt.Fprint(w, "too many attempts")
@@ -73,14 +79,26 @@ func ExampleAllow_login() {
 				return
 			}
 			defer perEmail.Release(ctx, d)
-			if login.Password == "secret" {
+			failed := true // also if the check has an error or panics: a client can cause that by hanging up
+			defer func() {
+				if !failed {
+					return
+				}
+				if _, err := perEmail.Surcharge(ctx, who, "login", 1); err != nil {
+					log.Print(err) // this failure is not counted
+				}
+			}()
+			right, err := check(r.Context(), login.Password)
+			switch {
+			case err != nil || r.Context().Err() != nil:
+				w.WriteHeader(http.StatusInternalServerError)
+				fmt.Fprint(w, "try again")
+			case right:
+				failed = false
 				fmt.Fprint(w, "welcome")
-				return
+			default:
+				fmt.Fprint(w, "wrong password")
 			}
-			if _, err := perEmail.Surcharge(ctx, who, "login", 1); err != nil {
-				log.Print(err) // this failure is not counted
-			}
-			fmt.Fprint(w, "wrong password")
 		}))
 
 	for _, login := range []string{
@@ -88,7 +106,9 @@ func ExampleAllow_login() {
 		`{"email":"alice@example.com","password":"a guess"}`,
 		`{"email":"Alice@example.com","password":"a guess"}`,
 		`{"email":"alice@example.com","password":"secret"}`,
-		`{"email":"xiaoming@example.com","password":"a guess"}`,
+		`{"email":"xiaoming@example.com","password":"hang up"}`,
+		`{"email":"xiaoming@example.com","password":"hang up"}`,
+		`{"email":"xiaoming@example.com","password":"secret"}`,
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest("POST", "/login", strings.NewReader(login)))
@@ -99,7 +119,9 @@ func ExampleAllow_login() {
 	// 200 wrong password
 	// 200 wrong password
 	// 429 too many attempts
-	// 200 wrong password
+	// 500 try again
+	// 500 try again
+	// 429 too many attempts
 }
 
 // Without a Limit around the handler, a Config says how Allow answers.

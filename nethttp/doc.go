@@ -74,33 +74,45 @@
 // cost that the status tells, such as nothing for a request that the server could not serve. The headers show
 // the decision on entry. The slots of [core.InFlight] are released in any case.
 //
-// Nothing is refunded to a client that has disconnected, if reading the request's body failed or was given up,
-// or if the handler panics with http.ErrAbortHandler. If the handler panics otherwise, the status is 500 unless
-// the response had begun. If the handler took over the connection (http.Hijacker), if FinalCost panics or
-// returns a negative cost, or if the store fails, the cost charged on entry stays.
+// Nothing is refunded to a client that has left. A client has left if it has disconnected, if reading the
+// request's body failed or was given up, if a deadline has passed that a middleware outside of the limit has set,
+// or if the handler panics with http.ErrAbortHandler. If the client has left before the handler had answered with
+// success, a status below 400, FinalCost gets the status 499: what the handler answers then, such as the 502 of a
+// proxy, is the client's doing. Only a status of 4xx stays.
+//
+// If the handler panics otherwise, the status is 500 unless the response had begun. If the handler took over the
+// connection (http.Hijacker), if FinalCost panics or returns a negative cost, or if the store fails, the cost
+// charged on entry stays.
 //
 // Some final costs let a client send requests without limit. If 304 costs nothing, it sends If-None-Match. If
 // 4xx costs nothing, it sends invalid requests. If 5xx costs nothing, it sends requests that make the handler
 // fail.
 //
 // With a FinalCost or OnlyFailures the handler's ResponseWriter and the request's Body are wrapped. The wrapper
-// has the method Hijack over HTTP/2 too, where it fails. Mount http.MaxBytesHandler inside: ParseForm does not
-// find it outside, and refuses forms of more than 10 MB. Inside, it cannot close the connection, and the server
-// may read up to 256 KB more of a body that is too large. Mount http.TimeoutHandler inside too: if it is
-// outside, the client gets 503, but the function gets the status that the handler writes later.
+// has the method Hijack over HTTP/2 too, where it fails. Mount http.MaxBytesHandler and http.TimeoutHandler
+// outside of the limit. Then the body is bounded for key functions too, and the limit knows when the handler
+// has returned. With the wrapper, ParseForm refuses forms of more than 10 MB even if http.MaxBytesHandler
+// allows more.
 //
 // # Only failures
 //
 // With Config.OnlyFailures a request passes if the limits have room for it, and is charged only if it has
-// failed. So n failures lock, one after the other or at the same time, and right attempts never count. With a
+// failed. So n failures lock, one after the other or at the same time, and a right attempt does not count. With a
 // FinalCost right ones at the same time would use up the limit until they have been checked.
 //
 // At most n attempts of a user and action are in progress at a time: of wrong ones that come together fewer
 // than 2n reach the handler. Any other is answered 429 with Retry-After: 1, and counts towards no ban. With
-// MaxWait it waits for its turn.
+// MaxWait it waits for its turn. An attempt is in progress until its handler returns. If an http.TimeoutHandler
+// inside the limit returns earlier, more than 2n reach the handler: see "Requests at the same time".
 //
-// If the client has disconnected before the handler has answered, the request has failed. If the handler takes
-// over the connection, or OnlyFailures panics, it has not.
+// A request whose client has left, as said above, has failed, unless the handler had answered it with success
+// before: with a status below 400 that OnlyFailures does not call a failure. So nobody gains by disconnecting
+// while a password is checked. A user who disconnects then has one failure, even with the right password. If the
+// handler takes over the connection, or OnlyFailures panics, the request has not failed.
+//
+// OnlyFailures sees the status. A handler that answers failures with 200, as GraphQL does, stores the result in
+// the request's context for it, or calls [Allow] with a limiter that has [core.OnlyFailures]: see the example of
+// Allow "Login".
 //
 // # Requests at the same time
 //
@@ -112,8 +124,17 @@
 //
 // A request has its slot until the handler returns or panics, even if the client has disconnected by then. A
 // handler that takes over the connection (http.Hijacker) and returns calls [Hold], or its slot is free while
-// the connection is still open: see the program examples/websocket. So does the handler inside an
-// http.TimeoutHandler, which returns at its timeout while that handler is still running.
+// the connection is still open: see the program examples/websocket.
+//
+// An http.TimeoutHandler inside the limit returns at its timeout, and when the client disconnects, while the
+// handler in it still runs. The limit does not know of that handler: by disconnecting, one client can have any
+// number of them run. So mount it outside:
+//
+//	h = http.TimeoutHandler(nethttp.Limit(streams, user, action)(h), 10*time.Second, "timeout")
+//
+// If it must be inside, the handler in it keeps the slot, also one of OnlyFailures:
+//
+//	defer nethttp.Hold(r)()
 //
 // The slot is renewed until then, and released before the server ends the response, which waits for the store,
 // at most for its timeout. So a client that sends one request after the other needs one slot. If the store
@@ -144,8 +165,7 @@
 //
 // http.TimeoutHandler gives its handler a separate header map, as other middleware that buffers headers does.
 // So mount all limits of a route on the same side of it, and if they are outside, do not call [Allow] in its
-// handler. Otherwise the inner decision's headers replace the outer's, even if those are tighter. With a
-// FinalCost or OnlyFailures the limits must be outside.
+// handler. Otherwise the inner decision's headers replace the outer's, even if those are tighter.
 //
 // Before a problem is sent, the headers that describe another body are removed: Content-Type, Content-Length,
 // ETag, Last-Modified and Expires. So is Content-Encoding, unless a middleware outside the limit wraps the
@@ -177,6 +197,9 @@
 //	                 action must not have a path or an id in it: use Action("reply") or Route.
 //	user-with-port   The first five users were addresses with a port, as http.Request.RemoteAddr is.
 //	                 Then each connection has its own quota: use keyfuncs.RemoteIP.
+//	never-a-failure  The first 1,000 requests that OnlyFailures was asked about were successes by their status. If
+//	                 the handler answers failures with 200, see "Only failures". Requests with Authorization are
+//	                 left out: a client that sends the right one each time never fails.
 //	before-routing   echolimit.Route was asked before Echo had found the route. Do not use e.Pre.
 //	charged-twice    The first five requests were charged twice: the inner limit's count was always the
 //	                 outer one's, plus the cost. Remove one of two middlewares, or give one of two limiters

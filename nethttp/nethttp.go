@@ -51,7 +51,8 @@ type Config struct {
 	Skip func(*http.Request) bool
 
 	// CountPreflights charges CORS preflights like any other request. Without it they
-	// pass uncounted, and every client can send as many as it likes.
+	// pass uncounted, and every client can send as many as it likes. OPTIONS with
+	// Authorization, a Cookie or a body is no preflight.
 	CountPreflights bool
 
 	// Deny answers a refusal. The headers are set already, and Deny writes Content-Type, status and body.
@@ -93,7 +94,10 @@ type Config struct {
 	//		return 1
 	//	}
 	//
-	// The limiter need not be Refundable. The package's text has the rules, under "Costs known at the end".
+	// Nothing is refunded to a client that has left. If it has left before the handler had answered with success,
+	// the status is 499, whatever the handler answers then, except for 4xx: so return for 499 what a failure of
+	// the client costs. The limiter need not be Refundable. The package's text has the rules, under "Costs known
+	// at the end".
 	FinalCost func(r *http.Request, status int) int
 
 	// OnlyFailures makes the limits count failures only, for attempts that may turn out right: logins, codes,
@@ -101,8 +105,9 @@ type Config struct {
 	//
 	//	func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
 	//
-	// It gives [core.OnlyFailures] to all limiters, and excludes FinalCost and Settle. The package's text has the
-	// rules, under "Only failures".
+	// A client that has left before the handler had answered with success, a status below 400, has failed, whatever
+	// the function reports. OnlyFailures gives [core.OnlyFailures] to all limiters, and excludes FinalCost and
+	// Settle. The package's text has the rules, under "Only failures".
 	OnlyFailures func(r *http.Request, status int) (failed bool)
 
 	// Settle lets the handler say with the function [Settle] what the request has cost, when it knows.

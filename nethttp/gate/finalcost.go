@@ -91,16 +91,21 @@ const statusClientLeft = 499
 // client that has left: otherwise clients would disconnect to get refunds. With OnlyFailures nothing was
 // charged on entry. A client that has left untold, which is before it was told of a success, has failed.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, untold bool) {
-	var err error
+	charged, final, err := a.cost, 0, error(nil)
 	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", &err)
-	charged, final := a.cost, 0
-	if failed := g.config.OnlyFailures; failed == nil {
-		if untold && (status < 400 || status > 499) {
-			status = statusClientLeft
-		}
+	switch failed := g.config.OnlyFailures; {
+	case failed != nil && failed(c, status):
+		g.right.clear(manyRight)
+		charged, final = 0, a.cost
+	case failed != nil && untold:
+		charged, final = 0, a.cost
+	case failed != nil:
+		charged = 0
+		g.noteRight(c, a, status)
+	case untold && (status < 400 || status > 499):
+		final = g.config.FinalCost(c, statusClientLeft)
+	default:
 		final = g.config.FinalCost(c, status)
-	} else if charged = 0; failed(c, status) || untold {
-		final = a.cost
 	}
 	switch {
 	case final < 0:

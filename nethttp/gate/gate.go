@@ -59,6 +59,7 @@ type Gate[C any] struct {
 	uncharged  rarely // logs that a final cost could not be charged
 	unreleased rarely // logs that a slot could not be renewed or released
 	twice      suspicion
+	right      suspicion   // see noteRight
 	entered    atomic.Bool // warnEntered has logged
 }
 

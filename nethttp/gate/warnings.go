@@ -26,6 +26,7 @@ const (
 	manyKeyless = 100  // requests without a user, or with a user and without an action
 	manyPorts   = 5    // users that are an address with a port
 	manySame    = 5    // requests that show the same limit twice
+	manyRight   = 1000 // successes of attempts that may fail
 )
 
 // note counts a request that shows it, and reports, once, that it is confirmed.
@@ -118,6 +119,15 @@ func (g *Gate[C]) warnEntered() {
 	if !g.entered.Swap(true) {
 		slog.Default().Warn(g.name+": a request was charged twice: it had a slot of InFlight, and entered a limit with the same slots again; it keeps the one slot, and each pass is charged to rate limits; maybe the middleware is mounted twice, or a handler has the framework or the mux serve its request again: mount the limit where a request passes once, or give the other one another action or name",
 			"code", "charged-twice")
+	}
+}
+
+// noteRight notes a request that is no failure by OnlyFailures, and logs if no request has been one. A client that
+// sends the right Authorization with each request may well never fail.
+func (g *Gate[C]) noteRight(c C, a *attempt, status int) {
+	if status < http.StatusBadRequest && g.framework.Request(c).Header["Authorization"] == nil && g.right.note(manyRight) {
+		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests that OnlyFailures was asked about were successes by their status, so the limit has never counted anything; if the handler answers failures so too, as GraphQL does with 200, have OnlyFailures report them by something else, or call Allow and Surcharge where the failure is known", g.name, manyRight),
+			"code", "never-a-failure", "action", a.action, "limit", a.limiter.Limits()[0].String())
 	}
 }
 

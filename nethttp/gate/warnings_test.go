@@ -19,6 +19,7 @@ import (
 	echov5 "github.com/tailcut/tailcut/echolimit/echov5"
 	"github.com/tailcut/tailcut/ginlimit"
 	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
 	"github.com/tailcut/tailcut/nethttp/gate/gatetest"
 )
 
@@ -235,6 +236,54 @@ func TestAnActionThatIsAPath(t *testing.T) {
 				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{{Limiter: limiter, Action: tt.action, Routed: tt.routed}}}}}.Filled())
 				for _, path := range tt.paths {
 					gatetest.Do(h, "POST", path, "X-User-ID", "alice")
+				}
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+// A limit of failures that has seen none may take failures for successes, as those of GraphQL are. It is told of
+// once. A limit that has seen one is right, and so may one be whose clients send the right Authorization each time.
+func TestNeverAFailure(t *testing.T) {
+	warned := []string{"WARN adapter: the first 1000 requests that OnlyFailures was asked about were successes by their status, so the limit has never counted anything; if the handler answers failures so too, as GraphQL does with 200, have OnlyFailures report them by something else, or call Allow and Surcharge where the failure is known" +
+		" | never-a-failure | reply | SlidingWindow(5, 15m)"}
+	type many struct {
+		n      int
+		header []string
+		status int
+	}
+	for _, tt := range []struct {
+		name     string
+		requests []many
+		want     []string
+	}{
+		{"a few right ones do not matter", []many{{999, nil, 200}}, nil},
+		{"a thousand are logged once", []many{{2500, nil, 200}}, warned},
+		{"redirects too", []many{{1000, nil, 303}}, warned},
+		{"one failure before them is enough", []many{{1, nil, 401}, {2500, nil, 200}}, nil},
+		{"one failure among them is enough", []many{{999, nil, 200}, {1, nil, 401}, {2500, nil, 200}}, nil},
+		{"errors show nothing", []many{{2500, nil, 500}, {999, nil, 200}}, nil},
+		{"nor do they take it back", []many{{900, nil, 200}, {100, nil, 500}, {100, nil, 200}}, warned},
+		{"a client that sends the right Authorization each time is well", []many{{2500, []string{"Authorization", "Basic YWxpY2U6c2VjcmV0"}, 200}}, nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				limiter := core.Must(core.New(memory(), core.SlidingWindow(5, 15*time.Minute)))
+				log, code := gatetest.Capture(t), 0
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{
+					Limits:  []gatetest.Limit{{Limiter: limiter, Config: &nethttp.Config{OnlyFailures: func(_ *http.Request, status int) bool { return status == 401 }}}},
+					Handler: func(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)) { w.WriteHeader(code) },
+				}}}.Filled())
+				for _, m := range tt.requests {
+					code = m.status
+					for range m.n {
+						if w := gatetest.Do(h, "POST", "/replies/1", append(m.header, "X-User-ID", "alice")...); w.Code != m.status {
+							t.Fatalf("%d", w.Code)
+						}
+					}
 				}
 				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
 					t.Errorf("said %q, want %q", got, tt.want)
