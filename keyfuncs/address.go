@@ -5,6 +5,7 @@ package keyfuncs
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -27,7 +28,7 @@ var (
 // all IPv4 clients, is its IPv4 address ([RFC 6052]). For another prefix of NAT64 see the package's
 // example "Nat64".
 //
-// If RemoteAddr is empty or that of a unix socket, the error is [ErrNoKey]. If it does not
+// If RemoteAddr is empty, or if the server listens on a unix socket, the error is [ErrNoKey]. If it does not
 // parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
 //
 // [RFC 6052]: https://www.rfc-editor.org/rfc/rfc6052#section-2.1
@@ -221,7 +222,7 @@ func peer(r *http.Request) (netip.Addr, error) {
 	switch {
 	case s == "":
 		return netip.Addr{}, errNoPeer
-	case s[0] == '@' || s[0] == '/':
+	case s[0] == '@' || s[0] == '/' || onUnix(r):
 		return netip.Addr{}, errOnUnix
 	}
 	addr, ok := parseAddress(s) // without a port if a middleware has set the address alone
@@ -231,22 +232,48 @@ func peer(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
+// onUnix reports whether the server listens on a unix socket. A peer there may call itself by any file, such as
+// 10.0.0.1:1000.
+func onUnix(r *http.Request) bool {
+	switch local := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr, nil:
+		return false
+	case net.Addr:
+		return strings.HasPrefix(local.Network(), "unix")
+	}
+	return false
+}
+
 // parseAddress reads an address, IPv4 with a port, or IPv6 in brackets with or without a port, and
 // nothing else. An IPv6 address without brackets is never split.
 func parseAddress(s string) (netip.Addr, bool) {
-	switch bracket := strings.HasPrefix(s, "["); {
-	case bracket && strings.HasSuffix(s, "]"):
-		addr, _ := netip.ParseAddr(s[1 : len(s)-1])
+	// netip.ParseAddrPort would take 12 ns longer, of 80 for RemoteIP.
+	if strings.HasPrefix(s, "[") {
+		end := strings.LastIndexByte(s, ']')
+		if end < 0 || end+1 < len(s) && (s[end+1] != ':' || !isPort(s[end+2:])) {
+			return netip.Addr{}, false
+		}
+		addr, _ := netip.ParseAddr(s[1:end])
 		if addr.Is4() {
 			return netip.Addr{}, false
 		}
 		return canonical(addr)
-	case bracket || strings.Count(s, ":") == 1:
-		ap, _ := netip.ParseAddrPort(s)
-		return canonical(ap.Addr())
+	}
+	if host, port, _ := strings.Cut(s, ":"); isPort(port) {
+		s = host
 	}
 	addr, _ := netip.ParseAddr(s)
 	return canonical(addr)
+}
+
+func isPort(s string) bool {
+	n := 0
+	for _, c := range []byte(s) {
+		if n = 10*n + int(c-'0'); c < '0' || c > '9' || n > 65535 {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // canonical makes all spellings of an address equal. It reports false if the address

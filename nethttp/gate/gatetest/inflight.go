@@ -158,7 +158,7 @@ func testSlotIsReleased(t *testing.T, adapters []Adapter) {
 		{"FinalCost charges", failedIsFree(), func(http.ResponseWriter, func()) {}, 3},
 		{"FinalCost refunds", failedIsFree(), func(w http.ResponseWriter, _ func()) { w.WriteHeader(500) }, 5},
 		{"FinalCost refunds after a panic", failedIsFree(), func(http.ResponseWriter, func()) { panic("mine") }, 5},
-		{"FinalCost refunds nothing to a client that left", failedIsFree(), func(w http.ResponseWriter, leave func()) { leave(); w.WriteHeader(500) }, 4},
+		{"FinalCost charges a client that left", failedIsFree(), func(w http.ResponseWriter, leave func()) { leave(); w.WriteHeader(500) }, 3},
 		{"FinalCost panics", finalCost(1, never), func(http.ResponseWriter, func()) {}, 4},
 		{"Keep", &nethttp.Config{Keep: true}, func(http.ResponseWriter, func()) {}, 4},
 		{"MaxWait", &nethttp.Config{MaxWait: time.Second}, func(http.ResponseWriter, func()) {}, 4},

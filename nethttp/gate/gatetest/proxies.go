@@ -25,15 +25,20 @@ func testUnixSocket(t *testing.T, adapters []Adapter) {
 		user   keyfuncs.Func
 		header []string // name and value in turns, of one request after the other
 		want   []int
+		bound  string // the file that the peer's end of the socket is bound to
 	}{
 		{"trusted", nginx, []string{
 			"X-Forwarded-For", "203.0.113.9", "X-Forwarded-For", "203.0.113.9:51234", "X-Forwarded-For", "6.6.6.6, 203.0.113.10",
 			"X-Forwarded-For", "unix:", "", "",
-		}, []int{200, 429, 200, 400, 400}},
-		{"trusted with its own header", edge, []string{"X-Real-IP", "203.0.113.9", "X-Real-IP", "203.0.113.9", "", ""}, []int{200, 429, 400}},
-		{"trusted for another header", nginx, []string{"X-Real-IP", "203.0.113.9"}, []int{400}},
-		{"not trusted", keyfuncs.Func(keyfuncs.ForwardedIP(netip.MustParsePrefix("127.0.0.1/32"))), []string{"X-Forwarded-For", "203.0.113.9"}, []int{400}},
-		{"by its address", keyfuncs.RemoteIP, []string{"X-Forwarded-For", "203.0.113.9"}, []int{400}},
+		}, []int{200, 429, 200, 400, 400}, ""},
+		{"trusted with its own header", edge, []string{"X-Real-IP", "203.0.113.9", "X-Real-IP", "203.0.113.9", "", ""}, []int{200, 429, 400}, ""},
+		{"trusted for another header", nginx, []string{"X-Real-IP", "203.0.113.9"}, []int{400}, ""},
+		{"not trusted", keyfuncs.Func(keyfuncs.ForwardedIP(netip.MustParsePrefix("127.0.0.1/32"))), []string{"X-Forwarded-For", "203.0.113.9"}, []int{400}, ""},
+		{"by its address", keyfuncs.RemoteIP, []string{"X-Forwarded-For", "203.0.113.9"}, []int{400}, ""},
+		{"not trusted by the name of a file", keyfuncs.Func(keyfuncs.ForwardedIP(netip.MustParsePrefix("10.0.0.1/32"))), []string{"X-Forwarded-For", "203.0.113.9"}, []int{400}, "10.0.0.1:1000"},
+		{"nor for its own header", keyfuncs.Func(keyfuncs.TrustedHeaderIP("X-Real-IP", netip.MustParsePrefix("10.0.0.1/32"))), []string{"X-Real-IP", "203.0.113.9"}, []int{400}, "10.0.0.1:1000"},
+		{"nor an address", keyfuncs.RemoteIP, []string{"", ""}, []int{400}, "10.0.0.1:1000"},
+		{"trusted whatever its file", nginx, []string{"X-Forwarded-For", "203.0.113.9"}, []int{200}, "10.0.0.1:1000"},
 	} {
 		for _, ad := range adapters {
 			t.Run(c.name+"/"+ad.Name, func(t *testing.T) {
@@ -43,6 +48,7 @@ func testUnixSocket(t *testing.T, adapters []Adapter) {
 					t.Fatal(err)
 				}
 				defer os.RemoveAll(dir)
+				t.Chdir(dir)
 				socket := filepath.Join(dir, "app.sock")
 				l, err := net.Listen("unix", socket)
 				if err != nil {
@@ -55,7 +61,11 @@ func testUnixSocket(t *testing.T, adapters []Adapter) {
 				defer s.Close()
 				client := &http.Client{Transport: &http.Transport{
 					DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-						return new(net.Dialer).DialContext(ctx, "unix", socket)
+						d := new(net.Dialer)
+						if c.bound != "" {
+							d.LocalAddr = &net.UnixAddr{Name: c.bound, Net: "unix"}
+						}
+						return d.DialContext(ctx, "unix", socket)
 					},
 				}}
 				defer client.CloseIdleConnections()

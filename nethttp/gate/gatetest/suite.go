@@ -135,6 +135,7 @@ func Run(t *testing.T, adapters ...Adapter) {
 		{"a slot is not freed or kept by other requests", testSlotOfAnother},
 		{"clients that disconnect leave no slot taken", testSlotsOfClientsThatLeave},
 		{"never more handlers than slots", testNeverMoreHandlersThanSlots},
+		{"clients that disconnect around http.TimeoutHandler", testSlotsAroundTimeoutHandler},
 		{"a request that enters twice has one slot", testEnteredTwice},
 		{"a slot is held after the handler has returned", testHeldSlot},
 		{"a held slot of a connection that was taken over", testHeldConnections},
