@@ -36,10 +36,20 @@ func RemoteIP(r *http.Request) (string, error) { return remoteIP(r) }
 
 var remoteIP = Subnet{}.Of(RemoteAddr)
 
-// ForwardedIP returns a function that reads the client's address from X-Forwarded-For, behind
-// proxies that each append the address they see. trusted are the addresses of these
+// ClientIP is for adapters, which have a function that takes the prefixes of proxies if there are any. It
+// returns [ForwardedIP] if there are, or else RemoteIP. Its warnings and panics name maker, such as
+// "nethttp.PerIP", which is what the program has called.
+func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
+	if len(trusted) > 0 {
+		return Subnet{}.Of(forwarded(maker, mustTrust(maker, trusted)))
+	}
+	return Subnet{}.Of(func(r *http.Request) (netip.Addr, error) { return remote(r, maker) })
+}
+
+// ForwardedIP returns a function that reads the client's address from X-Forwarded-For or Forwarded
+// ([RFC 7239]), behind proxies that each append the address they see. trusted are the addresses of these
 // proxies and of nothing else. Do not trust a whole private network that other machines
-// are in too.
+// are in too. If the prefixes change while the program runs, use [Proxies].
 //
 // If the peer is not trusted, the peer is the client, whatever the header says. If it is
 // trusted, the function reads the header from right to left, past trusted addresses. The first
@@ -48,18 +58,27 @@ var remoteIP = Subnet{}.Of(RemoteAddr)
 // keys are like those of [RemoteIP].
 //
 // An entry is an address, and may have a port: 203.0.113.9, 203.0.113.9:51234, 2001:db8::1,
-// [2001:db8::1] or [2001:db8::1]:51234. If an entry that it reads is anything else, the error is
-// [ErrBadKey]: an empty entry or an unspecified address, for example. The error is also ErrBadKey if
-// the peer's address does not parse. If neither an entry nor the peer has an address, the error is
-// [ErrNoKey].
+// [2001:db8::1] or [2001:db8::1]:51234. An element of Forwarded has it after for=, in quotes or not. If an
+// entry that it reads is anything else, the error is [ErrBadKey]: an empty entry, an element without for,
+// an unspecified address, unknown, or a name that hides the client, such as _hidden. The error is also
+// ErrBadKey if the peer's address does not parse. If neither an entry nor the peer has an address, the error
+// is [ErrNoKey].
+//
+// A proxy passes the header that it does not write on from the client. So if a request has both headers,
+// and they name different clients, the function reads the one that your proxies write: the one that came
+// alone in other requests through them. As long as there was no such request, or if each of the two came
+// alone, the error is ErrBadKey. No client gains by adding the other header. If one of the two has trusted
+// addresses only, the other one is read.
 //
 // A peer is trusted by its address as it came: 64:ff9b::10.1.2.3 is not the trusted 10.1.2.3. A peer on
 // a unix socket is trusted if [UnixSocket] is in trusted.
 //
 // ForwardedIP panics if trusted is empty, or if a prefix is invalid or trusts every peer,
 // as 0.0.0.0/0 does.
+//
+// [RFC 7239]: https://www.rfc-editor.org/rfc/rfc7239
 func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
-	return Subnet{}.Of(forwarded("ForwardedIP", trusted))
+	return Subnet{}.Of(forwarded("ForwardedIP", mustTrust("ForwardedIP", trusted)))
 }
 
 // TrustedHeaderIP returns a function that reads the client's address from one header that the
@@ -76,31 +95,33 @@ func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
 // if the peer's address does not parse. If neither the header nor the peer has an address, the error is
 // [ErrNoKey]. Peers are trusted as in ForwardedIP.
 //
-// TrustedHeaderIP panics if name is not the name of a header, if trusted is empty, or if
-// a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.
+// TrustedHeaderIP panics if name is not the name of a header, or is Forwarded, which ForwardedIP reads. It
+// also panics if trusted is empty, or if a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.
 func TrustedHeaderIP(name string, trusted ...netip.Prefix) UserOf[*http.Request] {
-	return Subnet{}.Of(trustedHeader("TrustedHeaderIP", name, trusted))
+	return Subnet{}.Of(trustedHeader("TrustedHeaderIP", name, mustTrust("TrustedHeaderIP", trusted)))
 }
 
 // RemoteAddr returns the whole address of which [RemoteIP] makes a key, for a list of prefixes.
 // It is never an IPv4 address written as IPv6, and has no zone. So write a prefix of IPv4 as IPv4. An
 // address in 64:ff9b::/96 stays as it is: only its key is the IPv4 address.
-func RemoteAddr(r *http.Request) (netip.Addr, error) {
+func RemoteAddr(r *http.Request) (netip.Addr, error) { return remote(r, remoteMaker) }
+
+func remote(r *http.Request, maker string) (netip.Addr, error) {
 	addr, err := peer(r)
 	if err == nil {
-		lookForHeaders(r)
+		lookAtPeer(r, addr, maker)
 	}
 	return addr, err
 }
 
 // ForwardedAddr is [ForwardedIP] with the whole address, like [RemoteAddr].
 func ForwardedAddr(trusted ...netip.Prefix) func(*http.Request) (netip.Addr, error) {
-	return forwarded("ForwardedAddr", trusted)
+	return forwarded("ForwardedAddr", mustTrust("ForwardedAddr", trusted))
 }
 
 // TrustedHeaderAddr is [TrustedHeaderIP] with the whole address, like [RemoteAddr].
 func TrustedHeaderAddr(name string, trusted ...netip.Prefix) func(*http.Request) (netip.Addr, error) {
-	return trustedHeader("TrustedHeaderAddr", name, trusted)
+	return trustedHeader("TrustedHeaderAddr", name, mustTrust("TrustedHeaderAddr", trusted))
 }
 
 // Subnet says how many bits of an address are the key. All addresses that have these bits in
@@ -136,61 +157,6 @@ func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Re
 			return "", errBadAddr
 		}
 		return s.key(found, r.RemoteAddr), nil
-	}
-}
-
-func forwarded(maker string, trusted []netip.Prefix) func(*http.Request) (netip.Addr, error) {
-	proxies := newProxies(maker, "X-Forwarded-For", trusted)
-	return proxies.behind(func(lines []string) (hop netip.Addr, ok bool) {
-		for i := len(lines) - 1; i >= 0; i-- {
-			for rest, comma := lines[i], 0; comma >= 0; rest = rest[:max(0, comma)] {
-				comma = strings.LastIndexByte(rest, ',')
-				if hop, ok = parseAddress(trim(rest[comma+1:])); !ok {
-					return hop, false
-				}
-				if !proxies.contain(hop) {
-					if rest = rest[:max(0, comma)]; comma < 0 && i > 0 {
-						rest = lines[i-1]
-					}
-					proxies.oneClient(hop, rest)
-					return hop, true
-				}
-			}
-		}
-		return netip.Addr{}, true
-	})
-}
-
-func trustedHeader(maker, name string, trusted []netip.Prefix) func(*http.Request) (netip.Addr, error) {
-	proxies := newProxies(maker, headerName(maker, name), trusted)
-	return proxies.behind(func(lines []string) (netip.Addr, bool) { return parseAddress(trim(lines[len(lines)-1])) })
-}
-
-// behind returns a function that reads the client's address from the proxies' header. read returns an
-// invalid address if no line of it names a client, and false if one does not parse.
-func (ps *proxies) behind(read func(lines []string) (netip.Addr, bool)) func(*http.Request) (netip.Addr, error) {
-	bad := badKey("the header " + ps.header + " does not parse")
-	return func(r *http.Request) (netip.Addr, error) {
-		addr, err := peer(r)
-		switch {
-		case err == errOnUnix && ps.unix: // and without a client in the header there is no address
-		case err != nil:
-			return netip.Addr{}, err
-		case !ps.contain(addr):
-			ps.untrustedPeer(r.Header)
-			return addr, nil
-		}
-		ps.trusted.find()
-		if lines := r.Header[ps.header]; len(lines) > 0 {
-			client, ok := read(lines)
-			if !ok {
-				return netip.Addr{}, bad
-			}
-			if client.IsValid() {
-				return client, nil
-			}
-		}
-		return addr, err
 	}
 }
 

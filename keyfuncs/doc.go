@@ -23,11 +23,17 @@
 //	users, and visitors who are not logged in              First(ContextValue(key), RemoteIP)
 //	per user, and per address too                          two limits: see "By user and by address"
 //	no users; clients connect to your server directly      RemoteIP
-//	no users; your proxies append to X-Forwarded-For       ForwardedIP(the proxies' prefixes...)
+//	no users; your proxies append to X-Forwarded-For,      ForwardedIP(the proxies' prefixes...)
+//	or to Forwarded
 //	no users; a CDN in front of your own nginx             ForwardedIP(the CDN's prefixes, nginx's): see "Behind a proxy"
 //	no users; an edge proxy sets its own header            TrustedHeaderIP(name, the proxy's prefixes...)
 //	no users; your nginx connects by a unix socket         ForwardedIP(UnixSocket)
 //	no users; a cloud's load balancer                      ForwardedIP(its prefixes...): see "Behind a proxy"
+//	no users; proxies whose prefixes change                a Proxies, and its ForwardedAddr
+//	no users; Docker, or a published port of a container   RemoteIP, and the port in host mode: see "Containers"
+//	no users; Kubernetes without an ingress                RemoteIP, and externalTrafficPolicy: Local: see "Containers"
+//	no users; Kubernetes with an ingress                   ForwardedIP(the pods' prefixes...): see "Containers"
+//	no users; sites that own an IPv6 /56 or /48            three limits: see "Networks of IPv6"
 //	a login form, where no user is authenticated yet       two limits or three: see "Logins"
 //	one limit for all clients together                     Everyone
 //	anything else, such as a tenant                        your own Func
@@ -56,6 +62,17 @@
 // only from one of your proxies. [ForwardedIP] and [TrustedHeaderIP] take the proxies'
 // addresses and ignore the header of any other peer. Use one of them in place of RemoteIP,
 // also inside [First] and [Join].
+//
+// ForwardedIP reads X-Forwarded-For, and Forwarded ([RFC 7239]). A proxy that writes one of them passes on the
+// other one as the client has sent it. So have your proxies remove the header that they do not write:
+//
+//	proxy_set_header Forwarded "";
+//
+// Without that, a client that sends it gets 400 until ForwardedIP has learned which of the two your proxies write.
+//
+// A list of prefixes that is not renewed is wrong some day: the clients of a new edge of your CDN are then one
+// client, the edge. A [Proxies] has prefixes that the program replaces while it runs. Its example loads the list
+// that a CDN publishes.
 //
 // [RemoteAddr], [ForwardedAddr] and [TrustedHeaderAddr] return the whole address instead of a key, for
 // a list of prefixes that are not limited, or that are denied. See the example of ForwardedAddr.
@@ -86,12 +103,44 @@
 // chi's RealIP and gorilla's ProxyHeaders do: each address that a client invents then
 // has its own quota.
 //
+// # Containers
+//
+// If the packets of clients go through address translation, all clients have the address of the host or node
+// that translates. No header has the client's then, and neither RemoteIP nor ForwardedIP can know it. So
+// change what is in front:
+//
+//	docker run -p, with the userland proxy  bind the host's network, --network host, or disable userland-proxy;
+//	                                        rootless Docker and Podman: run a proxy on the host, and ForwardedIP
+//	Docker Swarm, published ports           mode: host for the port, instead of the ingress network
+//	Kubernetes, NodePort and LoadBalancer   externalTrafficPolicy: Local in the Service
+//	Kubernetes, an ingress controller       the same in the controller's Service, and ForwardedIP with the
+//	                                        pods' network in which the controller runs
+//	a TCP load balancer                     let it keep the source address, or put an HTTP proxy behind it that
+//	                                        reads the PROXY protocol
+//
 // # Addresses
 //
 // An IPv4 address is one key. For IPv6 the key is the first 64 bits, because one host can use
 // every address of a /64. [Subnet] groups larger networks. Behind NAT64 all IPv4 clients are in one /64,
 // so the key of an address in 64:ff9b::/96 is its IPv4 address. If your network has a prefix of its own, say
 // so as in the example "Nat64". A peer is trusted by the address as it came.
+//
+// # Networks of IPv6
+//
+// Many sites own more than a /64: a home a /56 with 256 of them, a company a /48 with 65,536. A client that uses all
+// of its network has a quota for each /64. A limit per /48 alone would make all homes of such a network one user.
+// So limit the network too, and higher. nethttp.LimitAll decides all limits together, and charges none if one refuses:
+//
+//	address := keyfuncs.ForwardedAddr(proxies...)
+//	h = nethttp.LimitAll(
+//		nethttp.By(perHost, keyfuncs.Subnet{}.Of(address), keyfuncs.Action("search")),
+//		nethttp.By(perHome, keyfuncs.Subnet{IPv6: 56}.Of(address), keyfuncs.Action("search-56")),
+//		nethttp.By(perSite, keyfuncs.Subnet{IPv6: 48}.Of(address), keyfuncs.Action("search-48")))(h)
+//
+// For IPv4 all three keys are the address, so the lowest limit binds. The price is a state for each network, and
+// three decisions for a request: about three times the time of one in process, and still one round trip on a single Redis
+// server. In a Cluster the three keys are in different slots: see core.All. Neighbours in a /48 share the highest limit.
+// The package's example "NetworksOfIPv6" runs this.
 //
 // # Logins
 //
@@ -167,16 +216,24 @@
 // say what to do:
 //
 //	forwarded-untrusted    A request has a header with the client's address, and nothing checks it:
-//	                       X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP where RemoteIP limits, or
+//	                       X-Forwarded-For, Forwarded, X-Real-IP or True-Client-IP where RemoteIP or PerIP limits, or
 //	                       the header of ForwardedIP or TrustedHeaderIP from a peer that is not trusted. If one
-//	                       of your proxies sets it, pass the proxy's prefixes to ForwardedIP. If none does, a
+//	                       of your proxies sets it, pass the proxy's prefixes to ForwardedIP or PerIP. If none does, a
 //	                       client made it up. Or Header reads one of these headers, so that any client can
 //	                       choose its address.
 //	trusted-never-matches  1,000 requests with the header, and no peer was ever trusted. Give the prefixes
 //	                       from which your proxies connect.
-//	one-client             1,000 requests through trusted proxies had one client, with other addresses to its
-//	                       left in X-Forwarded-For. If the client is a proxy or load balancer of yours, as
-//	                       with Google's, trust its address too: see "Behind a proxy".
+//	one-client             Whenever a client comes, it has another address to its left in the header, of about 50
+//	                       or more. If the client is a proxy or load balancer of yours or an edge of your CDN, as
+//	                       with Google's, trust its address too: see "Behind a proxy". The log names it.
+//	one-private-address    The first 500 requests came from one private address, or from up to three with many
+//	                       ports, and no header says more. If they are of more clients, see "Containers". If one
+//	                       program calls yours, all is well.
+//	two-clients            A request through trusted proxies was answered 400: X-Forwarded-For and Forwarded name
+//	                       different clients, and it is not known which one your proxies write. Have them remove
+//	                       the other one: see "Behind a proxy".
 //	never-a-user           The first function of a First has found no key in 1,000 requests. The error says
 //	                       why. Mount the limit inside the login.
+//
+// [RFC 7239]: https://www.rfc-editor.org/rfc/rfc7239
 package keyfuncs

@@ -5,4 +5,5 @@ func ForgetWarning() {
 	unchecked.Store(false)
 	looked.Store(0)
 	misread.Store(false)
+	peers = crowd{}
 }

@@ -3,12 +3,11 @@ package keyfuncs
 // The trusted proxies, and warnings if the prefixes look wrong.
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 )
 
@@ -21,28 +20,59 @@ import (
 // do not tell that a peer is on a unix socket.
 var UnixSocket = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
 
-// proxies are the trusted prefixes of one Func. maker and header name it in warnings.
-type proxies struct {
-	prefixes      []netip.Prefix // of canonical addresses
-	unix          bool           // whether unix sockets are trusted
-	maker, header string
-	trusted       presence    // of a trusted peer, among the requests with the header
-	untrusted     atomic.Bool // whether an untrusted peer was reported
-	alone         alone
+// Proxies are trusted prefixes that the program replaces while it runs, such as those that a CDN publishes.
+// The zero value trusts nobody. Proxies must not be copied.
+type Proxies struct{ trust atomic.Pointer[trust] }
+
+// Set replaces the trusted prefixes. If they are none, or one is invalid or trusts every peer, as 0.0.0.0/0
+// does, Set returns an error, and those before stay.
+func (p *Proxies) Set(trusted ...netip.Prefix) error {
+	t, err := newTrust("Proxies.Set", trusted)
+	if err == nil {
+		p.trust.Store(t)
+	}
+	return err
 }
 
-func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
-	if len(trusted) == 0 {
-		panic("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
+// ForwardedAddr is the function [ForwardedAddr] with these prefixes.
+func (p *Proxies) ForwardedAddr() func(*http.Request) (netip.Addr, error) {
+	return forwarded("Proxies.ForwardedAddr", p)
+}
+
+// TrustedHeaderAddr is the function [TrustedHeaderAddr] with these prefixes.
+func (p *Proxies) TrustedHeaderAddr(name string) func(*http.Request) (netip.Addr, error) {
+	return trustedHeader("Proxies.TrustedHeaderAddr", name, p)
+}
+
+// mustTrust makes the Proxies of a function that is given its prefixes. It panics if they are wrong.
+func mustTrust(maker string, trusted []netip.Prefix) *Proxies {
+	t, err := newTrust(maker, trusted)
+	if err != nil {
+		panic(err.Error())
 	}
-	ps := &proxies{maker: maker, header: header}
+	p := new(Proxies)
+	p.trust.Store(t)
+	return p
+}
+
+// A trust is who is trusted. It does not change.
+type trust struct {
+	prefixes []netip.Prefix // of canonical addresses
+	unix     bool           // whether unix sockets are trusted
+}
+
+func newTrust(maker string, trusted []netip.Prefix) (*trust, error) {
+	if len(trusted) == 0 {
+		return nil, errors.New("keyfuncs: " + maker + ` needs the prefixes of your proxies, such as netip.MustParsePrefix("10.1.2.0/24"); if there are none use RemoteIP`)
+	}
+	t := new(trust)
 	for i, p := range trusted {
 		if p == UnixSocket {
-			ps.unix = true
+			t.unix = true
 			continue
 		}
 		if !p.IsValid() {
-			panic(fmt.Sprintf("keyfuncs: %s: prefix %d is not valid; make it with netip.MustParsePrefix", maker, i+1))
+			return nil, fmt.Errorf("keyfuncs: %s: prefix %d is not valid; make it with netip.MustParsePrefix", maker, i+1)
 		}
 		canonical := p
 		if p.Addr().Is4In6() && p.Bits() >= 96 {
@@ -50,76 +80,63 @@ func newProxies(maker, header string, trusted []netip.Prefix) *proxies {
 		}
 		switch {
 		case canonical.Bits() == 0:
-			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, trusts every peer, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, p))
+			return nil, fmt.Errorf("keyfuncs: %s: prefix %d, %v, trusts every peer, so that a client can choose its address; give the prefixes of your proxies", maker, i+1, p)
 		case canonical.Addr().Is4In6():
-			panic(fmt.Sprintf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, p))
+			return nil, fmt.Errorf("keyfuncs: %s: prefix %d, %v, is more than all of IPv4; write IPv4 as IPv4, such as 10.1.2.0/24", maker, i+1, p)
 		}
-		ps.prefixes = append(ps.prefixes, canonical)
+		t.prefixes = append(t.prefixes, canonical)
 	}
-	return ps
+	return t, nil
 }
 
-func (ps *proxies) contain(addr netip.Addr) bool {
-	return slices.ContainsFunc(ps.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+func (t *trust) contains(addr netip.Addr) bool {
+	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// untrustedPeer notes an untrusted peer, if its request has the header.
-func (ps *proxies) untrustedPeer(h http.Header) {
-	if _, there := h[ps.header]; !there {
+// A source reads addresses behind proxies, and warns if they look wrong. maker is the function that the
+// program has called, and headers are those that it reads.
+type source struct {
+	proxies   *Proxies
+	maker     string
+	headers   []string
+	trusted   presence    // of a trusted peer, among the requests with a header
+	untrusted atomic.Bool // whether an untrusted peer was reported
+	two       atomic.Bool // whether two headers were reported
+	suspects  suspects
+	crowd     crowd
+}
+
+// untrustedPeer notes an untrusted peer, if its request has a header.
+func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
+	for _, name := range s.headers {
+		lines, there := h[name]
+		if !there {
+			continue
+		}
+		if !s.untrusted.Swap(true) {
+			warn("forwarded-untrusted", fmt.Sprintf(
+				"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
+				s.maker, name))
+		}
+		if s.trusted.miss() {
+			warn("trusted-never-matches", fmt.Sprintf(
+				"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
+				manyMisses, name, s.maker))
+		}
+		if len(lines) > 0 {
+			l := forwardedList
+			if name != l.name {
+				l = &list{name: name, last: lastEntry}
+			}
+			s.noteLeft(addr, l, lines[len(lines)-1])
+		}
 		return
 	}
-	if !ps.untrusted.Swap(true) {
-		warn("forwarded-untrusted", fmt.Sprintf(
-			"a peer that %s does not trust sent the header %s, so the limit is on the peer's own address; if the peer is a proxy of yours, give its prefix to %[1]s",
-			ps.maker, ps.header))
-	}
-	if ps.trusted.miss() {
-		warn("trusted-never-matches", fmt.Sprintf(
-			"%d requests had the header %s, and no peer was ever in the prefixes that %s was given; give it the prefixes from which your proxies connect",
-			manyMisses, ps.header, ps.maker))
-	}
 }
 
-// An alone suspects that the one client that many requests come from is a proxy that is not trusted: other
-// addresses stand to its left. It does not suspect an office, whose own proxy names private addresses, or a
-// client that always sends the same address.
-type alone struct {
-	over   atomic.Bool
-	mu     sync.Mutex
-	seen   int
-	client netip.Addr
-	others []netip.Addr // to its left, up to manyOthers
-}
-
-const manyOthers = 5
-
-// note notes a client, and the rest of the header to its left. It reports true once: if that confirms it.
-func (a *alone) note(client netip.Addr, rest string) bool {
-	if a.over.Load() {
-		return false
-	}
-	other, ok := parseAddress(trim(rest[strings.LastIndexByte(rest, ',')+1:]))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !ok || !other.IsGlobalUnicast() || other.IsPrivate() || a.seen > 0 && client != a.client {
-		a.over.Store(true)
-		return false
-	}
-	a.client = client
-	if len(a.others) < manyOthers && !slices.Contains(a.others, other) {
-		a.others = append(a.others, other)
-	}
-	if a.seen++; a.seen < manyMisses {
-		return false
-	}
-	return !a.over.Swap(true) && len(a.others) == manyOthers
-}
-
-// oneClient notes the client of a request through trusted proxies, and what is to its left in the header.
-func (ps *proxies) oneClient(client netip.Addr, rest string) {
-	if ps.alone.note(client, rest) {
-		warn("one-client", fmt.Sprintf(
-			"%d requests through trusted proxies all have one client by %s, and other addresses to its left in %s; if that client is a proxy or load balancer of yours, as with Google's, all clients behind it share one limit: give its address to %[2]s too",
-			manyMisses, ps.maker, ps.header))
+// warnTwoClients warns once that a request has two headers, and it is not known which one to read.
+func (s *source) warnTwoClients() {
+	if !s.two.Swap(true) {
+		warn("two-clients", "a request through trusted proxies had X-Forwarded-For and Forwarded, which name different clients, and was answered 400: "+s.maker+" does not know which one your proxies write, as there was no other request with that one alone; have them remove the header that they do not write")
 	}
 }

@@ -18,10 +18,14 @@ func warn(code, text string, args ...any) {
 }
 
 var (
-	unchecked atomic.Bool  // whether lookForHeaders has warned
+	unchecked atomic.Bool  // whether lookAtPeer has warned of a header
 	looked    atomic.Int32 // at how many requests it has looked, up to manyLooks
+	peers     crowd        // of these requests
 	misread   atomic.Bool  // whether warnAddress has warned
 )
+
+// remoteMaker names what reads the peer in warnings, but for an adapter's PerIP.
+const remoteMaker = "RemoteIP or RemoteAddr"
 
 // addressHeaders are the headers in which proxies send the client's address.
 var addressHeaders = [...]string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip"}
@@ -33,32 +37,48 @@ func warnAddress(name string) {
 	}
 }
 
-// manyLooks is how many requests lookForHeaders looks at before it leaves most out.
+// manyLooks is at how many requests something looks before it leaves most out.
 const manyLooks = 1000
 
-// lookForHeaders warns once if the request has a header with a client's address. After many
-// requests without one it looks at one in 64, so that a right setup does not pay for it.
-func lookForHeaders(r *http.Request) {
+// lookAtPeer warns once if a request whose peer is its user has a header with a client's address, or if a
+// crowd is confirmed. maker reads the peer. After many requests without such a header it looks at one in 64,
+// so that a right setup does not pay for it.
+func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 	if unchecked.Load() {
 		return
 	}
 	if looked.Load() < manyLooks {
 		looked.Add(1)
+		if peers.note(addr, r.RemoteAddr) {
+			peers.warn(maker)
+		}
 	} else if rand.Uint32N(64) > 0 {
 		return
 	}
 	for _, name := range addressHeaders {
-		if _, there := r.Header[name]; !there || unchecked.Swap(true) {
-			continue
+		if _, there := r.Header[name]; there && !unchecked.Swap(true) {
+			warn("forwarded-untrusted", "a request whose address "+maker+" reads has the header "+name+unread(r.RemoteAddr, name, maker))
 		}
-		// A server sets RemoteAddr to host and port. Middleware that copies a header sets
-		// it to the address alone.
-		so := "; if a proxy of yours sets it, all clients behind the proxy share one limit: use ForwardedIP or TrustedHeaderIP with the proxy's prefix"
-		if _, err := netip.ParseAddrPort(r.RemoteAddr); err != nil {
-			so = " and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: remove that middleware, and use ForwardedIP or TrustedHeaderIP with your proxies' prefixes"
-		}
-		warn("forwarded-untrusted", "a request whose address RemoteIP or RemoteAddr reads has the header "+name+so)
 	}
+}
+
+// unread says what is wrong if the peer is the user, and its request has the header, and what to do.
+func unread(remote, header, maker string) string {
+	list := header == xForwardedFor.name || header == forwardedList.name
+	cure := "use TrustedHeaderIP"
+	switch {
+	case list && maker != remoteMaker:
+		cure = "call " + maker
+	case list:
+		cure = "use ForwardedIP"
+	case maker != remoteMaker:
+		cure = "write Limit with TrustedHeaderIP"
+	}
+	// A server sets RemoteAddr to host and port. Middleware that copies a header sets it to the address alone.
+	if _, err := netip.ParseAddrPort(remote); err != nil {
+		return " and a RemoteAddr without a port, as if middleware such as chi's RealIP had copied the address of a header; a client that sends the header can then choose its address and so its quota: remove that middleware, and " + cure + " with your proxies' prefixes"
+	}
+	return "; if a proxy of yours sets it, all clients behind the proxy share one limit: " + cure + " with the proxy's prefix"
 }
 
 // manyMisses is the number of misses after which a presence that has found nothing reports a wrong setup.

@@ -4,6 +4,7 @@ package nethttp
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -14,14 +15,20 @@ import (
 
 // PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
 // that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
-// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+// limiter has.
 //
 //	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
 //
-// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login
-// (keyfuncs.ContextValue), or more than one process (store: redisstore).
-func PerIP(max int, period time.Duration) func(http.Handler) http.Handler {
-	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), keyfuncs.RemoteIP, keyfuncs.Action("request"))
+// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the proxies' prefixes. The
+// user is then that of keyfuncs.ForwardedIP, and without proxies that of keyfuncs.RemoteIP.
+//
+//	mux.Handle("POST /replies", nethttp.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24"))(reply))
+//
+// Write Limit instead if there is a login (keyfuncs.ContextValue), or more than one process (store: redisstore). PerIP
+// panics if max or period is out of bounds, or a prefix is not one that ForwardedIP takes.
+func PerIP(max int, period time.Duration, proxies ...netip.Prefix) func(http.Handler) http.Handler {
+	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
+	return Limit(limiter, keyfuncs.ClientIP("nethttp.PerIP", proxies...), keyfuncs.Action("request"))
 }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its

@@ -24,6 +24,7 @@
 package echolimit
 
 import (
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -56,14 +57,20 @@ func Action(name string) keyfuncs.ActionOf[*echo.Context] { return gate.Action[*
 
 // PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
 // that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
-// limiter has, and keyfuncs.RemoteIP. It panics if max or period is out of bounds.
+// limiter has.
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
 //
-// Write Limit instead if there is a proxy in front (user: keyfuncs.ForwardedIP), a login (Value), or more
-// than one process (store: redisstore).
-func PerIP(max int, period time.Duration) echo.MiddlewareFunc {
-	return Limit(core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period))), From(keyfuncs.RemoteIP), Action("request"))
+// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the proxies' prefixes. The
+// user is then that of keyfuncs.ForwardedIP, and without proxies that of keyfuncs.RemoteIP.
+//
+//	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24")))
+//
+// Write Limit instead if there is a login (Value), or more than one process (store: redisstore). PerIP
+// panics if max or period is out of bounds, or a prefix is not one that ForwardedIP takes.
+func PerIP(max int, period time.Duration, proxies ...netip.Prefix) echo.MiddlewareFunc {
+	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
+	return Limit(limiter, From(keyfuncs.ClientIP("echolimit.PerIP", proxies...)), Action("request"))
 }
 
 // Limit makes middleware that lets a request pass if limiter allows its user its
