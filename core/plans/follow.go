@@ -63,7 +63,7 @@ func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 }
 
 // Refresh looks at the source now and puts its document in force. The error is that of the source, or a
-// [*DocumentError]. If none is followed, Refresh does nothing.
+// [*DocumentError]. If ctx ends before, that is no failure of the source. If none is followed, Refresh does nothing.
 func (p *Plans) Refresh(ctx context.Context) error {
 	f := p.follower.Load()
 	if f == nil {
@@ -152,9 +152,9 @@ func (f *follower) document(ctx context.Context) (document []byte, err error) {
 // look is for one who has a turn, and ends it.
 func (p *Plans) look(ctx context.Context, f *follower) error {
 	number := f.looks.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, lookEnds)
+	within, cancel := context.WithTimeout(ctx, lookEnds)
 	defer cancel()
-	document, err := f.document(ctx)
+	document, err := f.document(within)
 	p.updates.Lock()
 	defer p.updates.Unlock()
 	switch {
@@ -164,6 +164,9 @@ func (p *Plans) look(ctx context.Context, f *follower) error {
 		return f.err
 	case err != nil:
 		err = fmt.Errorf("plans: the document is not loaded: %w", err)
+		if ctx.Err() != nil { // the caller has left
+			return err
+		}
 		if !f.down {
 			p.rejected.Add(1)
 			slog.Default().Error("plans: the document is not loaded; the one before stays in force", "code", "plans-not-loaded", "version", p.now.Load().version, "error", err)

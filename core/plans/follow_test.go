@@ -138,8 +138,8 @@ func TestASlowSource(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 		defer cancel()
 		synctest.Wait()
-		if err := p.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) || s.calls != calls+2 {
-			t.Errorf("Refresh during a look: %v, %d calls", err, s.calls-calls)
+		if err := p.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) || s.calls != calls+2 || p.Rejected() != 0 {
+			t.Errorf("Refresh during a look: %v, %d calls, %d rejected", err, s.calls-calls, p.Rejected())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

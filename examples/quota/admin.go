@@ -67,6 +67,7 @@ type has struct {
 func (a *api) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		_ = a.plans.Refresh(r.Context()) // an error is in the log, and counts as rejected
 		g := a.plans.Generation()
 		show(w, plansPage, view{InForce: g, All: plans.Compare(nil, a.plans), Rejected: a.plans.Rejected(), Proposed: string(g.Document)})
 	})

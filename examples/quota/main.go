@@ -130,18 +130,18 @@ func (a *api) usage(w http.ResponseWriter, r *http.Request) {
 		if l.Limit.Name() != "month" {
 			continue
 		}
-		u.Quota, u.Used = l.Limit.Quota(), l.Limit.Quota()-l.Remaining
-		if zone, err := time.LoadLocation(account.zone); err == nil && u.Used > 0 { // until the first request no count has begun
-			u.Until = time.Now().Add(l.ResetAfter).Round(time.Second).In(zone).Format("2 January 2006, 15:04 MST")
+		u.Quota, u.Used, u.Left = l.Limit.Quota(), l.Used, l.Remaining
+		if zone, err := time.LoadLocation(account.zone); err == nil {
+			u.Until = time.Now().Add(l.EndsAfter).Round(time.Second).In(zone).Format("2 January 2006, 15:04 MST")
 		}
 	}
 	show(w, usagePage, u)
 }
 
 type use struct {
-	Name        string
-	Used, Quota int
-	Until       string
+	Name              string
+	Quota, Used, Left int
+	Until             string
 }
 
 var usagePage = template.Must(template.New("").Parse(`<!doctype html>
@@ -149,7 +149,7 @@ var usagePage = template.Must(template.New("").Parse(`<!doctype html>
 <meta charset="utf-8">
 <title>Use of this month</title>
 <h1>Requests of {{.Name}} this month</h1>
-{{if .Quota}}<p><meter min="0" max="{{.Quota}}" value="{{.Used}}"></meter> {{.Used}} of {{.Quota}}</p>{{else}}<p>There is no quota a month.</p>{{end}}
+{{if .Quota}}<p><meter min="0" max="{{.Quota}}" value="{{.Used}}"></meter> {{.Used}} of {{.Quota}}, {{.Left}} left</p>{{else}}<p>There is no quota a month.</p>{{end}}
 {{with .Until}}<p>The count begins anew on {{.}}.</p>{{end}}
 </html>
 `))

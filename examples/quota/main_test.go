@@ -86,7 +86,7 @@ func TestAMonthEndsInTheCustomersZone(t *testing.T) {
 		if got := w.Header().Get("RateLimit-Policy"); !strings.HasPrefix(got, `"month";q=100;w=2678400, "flow";q=10`) {
 			t.Error(got)
 		}
-		if page := get(h, "/usage", "key-bob").Body.String(); !strings.Contains(page, "100 of 100") || !strings.Contains(page, "on 1 January 2000, 00:00 EST.") {
+		if page := get(h, "/usage", "key-bob").Body.String(); !strings.Contains(page, "100 of 100, 0 left") || !strings.Contains(page, "on 1 January 2000, 00:00 EST.") {
 			t.Error(page)
 		}
 		time.Sleep(time.Until(end) - time.Microsecond)
@@ -111,13 +111,13 @@ func TestThePageOfUse(t *testing.T) {
 			}
 			return w.Body.String()
 		}
-		if p := page(); !strings.Contains(p, "0 of 10000") || strings.Contains(p, "anew") {
+		if p := page(); !strings.Contains(p, "0 of 10000, 10000 left") || !strings.Contains(p, "on 1 February 2000, 00:00 CST.") {
 			t.Error(p)
 		}
 		for range 15 {
 			get(h, "/v1/report", "key-alice")
 		}
-		if p := page(); !strings.Contains(p, "10 of 10000") || !strings.Contains(p, "on 1 February 2000, 00:00 CST.") {
+		if p := page(); !strings.Contains(p, "10 of 10000, 9990 left") || !strings.Contains(p, "on 1 February 2000, 00:00 CST.") {
 			t.Error(p)
 		}
 		if w := get(h, "/usage", "key-mallory"); w.Code != http.StatusBadRequest {
@@ -236,6 +236,19 @@ func TestTwoReplicasFollowAKey(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// The page of a replica that no requests come to looks by itself, once when it is loaded and then every five seconds.
+func TestThePageOfPlansLooks(t *testing.T) {
+	current := []byte(other("(100, month", "(150, month"))
+	r := start(t, memorystore.New(nil), func(context.Context) ([]byte, error) { return current, nil })
+	current = []byte(other("(100, month", "(175, month"))
+	body := get(r.admin(), "/", "").Body.String()
+	for _, want := range []string{"CalendarWindow(175, month", `<div id="now">`, `getElementById("now")`, "}, 5000)"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%q is not in\n%s", want, body)
+		}
+	}
 }
 
 // The page shows what is in force, what another document would change, and who would feel it.
