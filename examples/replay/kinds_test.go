@@ -41,7 +41,7 @@ func write(all []hit, line string) string {
 	for i, h := range all {
 		t := h.at
 		log.WriteString(strings.NewReplacer(
-			"{ip}", fmt.Sprintf("203.0.113.%d", h.client),
+			"{ip}", fmt.Sprintf("203.0.113.%d", h.client), "{net}", fmt.Sprintf("203.0.%d", h.client), "{net6}", fmt.Sprintf("2001:db8:%d::", h.client),
 			"{ip6}", fmt.Sprintf("2001:db8:0:%d::%x", h.client, i+1),
 			"{client}", fmt.Sprint(h.client),
 			"{name}", fmt.Sprintf("client%d.isp.example", h.client),
@@ -89,6 +89,9 @@ var kinds = []struct {
 	{"an address with a port", nil, `{ip}:{port}` + rest, right, ""},
 	{"a host name", nil, `{name}` + rest, told, "no address"},
 	{"a host name with a port", nil, `{name}:{port}` + rest, told, "no address"},
+	{"an address whose end is 0", nil, `{net}.0` + rest, told, "Nearly all addresses are cut"},
+	{"an address whose end is x", nil, `{net}.xxx` + rest, told, "Nearly all addresses are cut"},
+	{"an address of IPv6 whose end is left out", nil, `{net6}` + rest, told, "Nearly all addresses are cut"},
 	{"no authuser", nil, `{ip} - [{clf}] "GET /posts/1 HTTP/1.1" 200 612`, right, ""},
 	{"nothing but the address", nil, `{ip} [{clf}] "GET /posts/1 HTTP/1.1" 200 612`, right, ""},
 	{"the time first", nil, `[{clf}] {ip} "GET /posts/1 HTTP/1.1" 200 612`, right, ""},
@@ -209,6 +212,13 @@ var kinds = []struct {
 	{"Kong", nil, `{"request":{"method":"GET","uri":"/posts/1"},"client_ip":"{ip}","started_at":{ms},"latencies":{"request":12}}`, right, ""},
 	{"pino", nil, `{"level":30,"time":{ms},"req":{"method":"GET","url":"/posts/1","remoteAddress":"{ip}"},"msg":"request completed"}`, right, ""},
 	{"Amazon's API Gateway", nil, `{"requestId":"x","ip":"{ip}","requestTime":"{clf}","httpMethod":"GET","path":"/posts/1","status":"200"}`, right, ""},
+	{"Azure's Application Gateway", nil, `{"time":"{isoz}","resourceId":"/X","category":"ApplicationGatewayAccessLog","operationName":"ApplicationGatewayAccess","properties":{"instanceId":"a_0","clientIP":"{ip}","clientPort":{port},"httpMethod":"GET","requestUri":"/posts/1","requestQuery":"x=1","userAgent":"curl/8","httpStatus":200,"timeTaken":0.4,"originalHost":"www.example.org"}}`, right, ""},
+	{"Azure's Application Gateway, by timeStamp", nil, `{"timeStamp":"{iso}","resourceId":"/X","properties":{"clientIP":"{ip}","clientPort":"{port}","httpMethod":"GET","requestUri":"/posts/1","timeTaken":"0.4"}}`, right, ""},
+	{"Azure's Front Door", nil, `{"time":"{isoz}","category":"FrontDoorAccessLog","properties":{"trackingReference":"x","httpMethod":"GET","requestUri":"https://www.example.org:443/posts/1?x=1","userAgent":"curl/8","clientIp":"{ip}","clientPort":"{port}","socketIp":"{ip}","timeTaken":"0.046","httpStatusCode":"200"}}`, right, ""},
+	{"Azure's App Service", nil, `{"time":"{isoz}","category":"AppServiceHTTPLogs","properties":{"CsMethod":"GET","CsUriStem":"/posts/1","CsUriQuery":"x=1","CIp":"{ip}","CsUsername":"","TimeTaken":12,"ScStatus":200}}`, right, ""},
+	{"Azure's App Service, as text", nil, `{"time":"{isoz}","category":"AppServiceHTTPLogs","properties":"{\"CsMethod\":\"GET\",\"CsUriStem\":\"/posts/1\",\"CIp\":\"{ip}\",\"TimeTaken\":\"12\",\"ScStatus\":200}"}`, right, ""},
+	{"Azure's API Management", nil, `{"time":"{isoz}","category":"GatewayLogs","callerIpAddress":"{ip}","properties":{"method":"GET","url":"https://api.example.org/posts/1?x=1","backendTime":10,"responseCode":200}}`, right, ""},
+	{"Azure's storage", []string{"-field", "method=operationName", "-field", "path=uri"}, `{"time":"{isoz}","category":"StorageRead","operationName":"GetBlob","callerIpAddress":"{ip}:{port}","uri":"https://x.blob.example.org/posts/1","durationMs":3}`, right, ""},
 	{"Cloudflare", nil, `{"ClientIP":"{ip}","ClientRequestMethod":"GET","ClientRequestURI":"/posts/1","EdgeStartTimestamp":{ns}}`, right, ""},
 	{"an object over several lines", nil, "{\n" + `  "time": "{iso}"` + "\n}", refused, "jq -c"},
 	{"unknown names", nil, `{"when":"{isoz}","who":"{ip}","what":"GET","where":"/posts/1"}`, refused, "-field method=NAME"},
@@ -282,7 +292,7 @@ type facts struct {
 var client = regexp.MustCompile(`(?m)^    (?:most refused| {12})  (.*) \(\d+(?:;.*)?\)$`)
 
 // A user looks like a user: as the client that the log names.
-var looks = regexp.MustCompile(`^(203\.0\.113\.\d+|2001:db8:0:\d+::/64|client\d+\.isp\.example|user\d+)$`)
+var looks = regexp.MustCompile(`^(203\.0\.113\.\d+|203\.0\.\d+\.(0|xxx)|2001:db8:[1-9a-f][0-9a-f]*::/64|2001:db8:0:\d+::/64|client\d+\.isp\.example|user\d+)$`)
 
 func TestKindsOfLogs(t *testing.T) {
 	for _, kind := range kinds {
@@ -324,7 +334,7 @@ func outcome(t *testing.T, log string, args []string, result int, words string, 
 	if !regexp.MustCompile(words).MatchString(said) {
 		t.Errorf("no word of %q:\n%s", words, said)
 	}
-	if hint := regexp.MustCompile(`(?m)^(Lines have|All clients|The (client|duration|times|log goes|lines)|All requests|Nearly|Each line|\d+ requests would).*`).FindString(text); result == right && hint != "" {
+	if hint := regexp.MustCompile(`(?m)^(Lines have|All clients|The (client|duration|times|log goes|lines)|All requests|Nearly|Health checks|Each line|\d+ requests would).*`).FindString(text); result == right && hint != "" {
 		t.Errorf("a needless hint: %s", hint)
 	}
 	if result == refused {

@@ -97,24 +97,33 @@ func (c *command) run(args []string) int {
 		_, _ = io.WriteString(c.stdout, usage)
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(c.stderr, "replay: %s; replay -h lists the flags\n", err)
+		c.say("%s; replay -h lists the flags", err)
 		return exitUsage
 	}
 	t, err := trial.New(a.Options)
 	if err != nil {
-		fmt.Fprintf(c.stderr, "replay: %s\n", err)
+		c.say("%s", err)
 		return exitUsage
 	}
 	found, err := c.replay(t, a)
 	if err != nil {
-		fmt.Fprintf(c.stderr, "replay: %s\n", err)
+		c.say("%s", err)
 		return exitError
 	}
 	if lost, share := found.Lost(); share > mostLost && !a.partial {
-		fmt.Fprintf(c.stderr, "replay: %d requests, %.0f%% of them all, may be lost; the report says why, and -partial that this is fine\n", lost, 100*share)
+		c.say("%d requests, %.0f%% of them all, may be lost; the report says why, and -partial that this is fine", lost, 100*share)
 		return exitLost
 	}
 	return exitOK
+}
+
+// say writes to stderr. What the text has of a log, a document or a file's name cannot write into the terminal.
+func (c *command) say(format string, args ...any) {
+	lines := strings.Split(fmt.Sprintf(format, args...), "\n")
+	for i := range lines {
+		lines[i] = report.Printable(lines[i])
+	}
+	fmt.Fprintf(c.stderr, "replay: %s\n", strings.Join(lines, "\n"))
 }
 
 func parse(args []string) (a arguments, err error) {
@@ -242,7 +251,7 @@ func (c *command) replay(t *trial.Trial, a arguments) (*report.Report, error) {
 		return nil, err
 	}
 	if found.Damage != nil {
-		fmt.Fprintf(c.stderr, "replay: the gzip stream is damaged or cut off (%s); the report covers what comes before\n", found.Damage)
+		c.say("the gzip stream is damaged or cut off (%s); the report covers what comes before", found.Damage)
 	}
 	if err := c.print(found, a.json); err != nil {
 		return nil, fmt.Errorf("the report was not printed: %w", err)

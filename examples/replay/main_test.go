@@ -46,7 +46,7 @@ func TestText(t *testing.T) {
 	const want = `4 requests by 2 users in 7 lines.
 From 2026-11-22 00:00:00 UTC to 2026-11-22 00:01:00 UTC.
 Lines that are not requests: 1 (1 blank).
-Left out requests that match no route: 2.
+Left out requests that match no route: 2. The first is GET /posts/1, line 5 of -.
 The log has whole seconds: all requests of a second count as one instant.
 
 reply: 4 requests by 2 users
@@ -97,7 +97,7 @@ func TestJSON(t *testing.T) {
 	}
 	want := map[string]any{
 		"lines": 7., "skipped": 1., "late": 1., "requests": 5., "users": 2.,
-		"skipped_by_reason": map[string]any{"blank": 1.}, "long": 0., "anonymous": 0., "unrouted": 0., "lost": 1., "lost_share": 1. / 6,
+		"skipped_by_reason": map[string]any{"blank": 1.}, "long": 0., "anonymous": 0., "redirected": 0., "unrouted": 0., "lost": 1., "lost_share": 1. / 6,
 		"left_out": []any{map[string]any{"action": "all", "late": 1., "long": 0., "anonymous": 0.}},
 		"hints":    []any{"The log goes back in time by more than an hour once. If its parts are newest first, give the files as arguments: replay puts them in order. If one line has an instant in the future, all that follow are late: remove it."},
 		"from":     "2026-11-22T00:00:00Z", "to": "2026-11-22T00:01:00Z",

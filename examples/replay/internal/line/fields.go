@@ -32,7 +32,7 @@ type alias struct {
 
 // aliases are the names that servers and libraries use.
 var aliases = [fields][]alias{
-	fieldInner:  {{"log", 0}, {"MESSAGE", 0}, {"message", 0}, {"msg", 0}}, // Docker, journald, ECS
+	fieldInner:  {{"log", 0}, {"MESSAGE", 0}, {"message", 0}, {"msg", 0}, {"properties", 0}}, // Docker, journald, ECS, Azure's App Service
 	fieldLogger: {{"logger", 0}},
 	fieldDate:   {{"date", unitSecond}},
 	fieldTime: {
@@ -52,6 +52,8 @@ var aliases = [fields][]alias{
 		{"requestTimeEpoch", unitSecond}, // Amazon's API Gateway
 		{"requestTime", unitSecond},
 		{"EdgeStartTimestamp", unitNone}, // Cloudflare
+		{"timeStamp", unitSecond},        // Azure: Application Gateway, Log Analytics
+		{"TimeGenerated", unitSecond},
 	},
 	fieldDuration: {
 		{"request_time", unitNginx},
@@ -67,17 +69,22 @@ var aliases = [fields][]alias{
 		{"httpRequest.latency", unitSecond},
 		{"response_time", unitUnknown},
 		{"response_time_ms", unitMilli},
-		{"event.duration", unitNano}, // ECS
+		{"event.duration", unitNano},         // ECS
+		{"properties.timeTaken", unitSecond}, // Azure: Application Gateway and Front Door, App Service
+		{"properties.TimeTaken", unitMilli},
+		{"TimeTaken", unitMilli},
 	},
 	fieldMethod: {
 		{"request.method", 0}, {"request_method", 0}, {"method", 0}, {"RequestMethod", 0}, {"http_method", 0}, {"verb", 0},
 		{"httpRequest.requestMethod", 0}, {"http.request.method", 0}, {"req.method", 0},
 		{"httpMethod", 0}, {"httpRequest.httpMethod", 0}, {"ClientRequestMethod", 0},
+		{"properties.httpMethod", 0}, {"properties.CsMethod", 0}, {"properties.method", 0}, {"CsMethod", 0},
 	},
 	fieldPath: {
 		{"request.uri", 0}, {"request_uri", 0}, {"uri", 0}, {"path", 0}, {"url", 0}, {"RequestPath", 0}, {"request_path", 0},
 		{"httpRequest.requestUrl", 0}, {"url.original", 0}, {"url.path", 0}, {"req.url", 0},
 		{"httpRequest.uri", 0}, {"ClientRequestURI", 0},
+		{"properties.requestUri", 0}, {"properties.CsUriStem", 0}, {"properties.url", 0}, {"CsUriStem", 0},
 	},
 	fieldRequest: {{"request", 0}, {"request_line", 0}},
 	fieldForwarded: {
@@ -95,6 +102,7 @@ var (
 		{"client_addr", 0}, {"clientip", 0}, {"clientIp", 0}, {"remoteAddr", 0}, {"real_ip", 0}, {"httpRequest.remoteIp", 0}, {"client.ip", 0},
 		{"source.address", 0}, {"source.ip", 0}, {"remote_host", 0}, {"req.remoteAddress", 0},
 		{"ClientIp", 0}, {"ClientIP", 0}, {"httpRequest.clientIp", 0},
+		{"properties.clientIP", 0}, {"properties.clientIp", 0}, {"properties.CIp", 0}, {"CIp", 0}, {"callerIpAddress", 0},
 	}
 	authUserNames = []alias{{"remote_user", 0}, {"user_id", 0}, {"user", 0}, {"ClientUsername", 0}, {"user.name", 0}, {"user.id", 0}}
 )

@@ -353,6 +353,25 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
+// A header that is not that of the line before costs as much as its names, and not as all that can be looked for: a
+// log of headers only is read in no time.
+func TestHeadersAreCheap(t *testing.T) {
+	r, err := New(Options{Format: FormatW3C})
+	if err != nil {
+		t.Fatal(err)
+	}
+	headers := [][]byte{[]byte("#Fields: date time c-ip"), []byte("#Fields: time date c-ip")}
+	n := 0
+	allocs := testing.AllocsPerRun(100, func() {
+		var q Request
+		r.Read(headers[n%2], &q)
+		n++
+	})
+	if allocs > 10 {
+		t.Errorf("%g allocations for a header", allocs)
+	}
+}
+
 // Neither parser allocates for a line.
 func TestParsersDoNotAllocate(t *testing.T) {
 	c := combined{user: fromAddress, id: fromAuth, addresses: new(addresses)}

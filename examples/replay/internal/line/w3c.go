@@ -10,6 +10,7 @@ import (
 type w3c struct {
 	values
 	options *Options
+	root    *node  // of the names that the options give; nil before the first header
 	names   []byte // the header in force
 	fields  []*node
 }
@@ -33,12 +34,14 @@ func (p *w3c) header(line []byte) {
 	}
 	p.names = bytes.Clone(line)
 	o := p.options
-	root := tree(o.Fields, o.User, o.IDs)
+	if p.root == nil {
+		p.root = tree(o.Fields, o.User, o.IDs)
+	}
 	names := bytes.Fields(bytes.TrimPrefix(line, []byte("#Fields:")))
 	iis := bytes.Contains(line, []byte("sc-win32-status")) || bytes.Contains(line, []byte("s-sitename"))
 	p.fields = p.fields[:0]
 	for _, name := range names {
-		n := find(root, name)
+		n := find(p.root, name)
 		known, ok := w3cNames[string(name)]
 		switch {
 		case n != nil && n.given:

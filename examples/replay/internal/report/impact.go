@@ -52,16 +52,16 @@ func (a *Affected) Shorten(most int, name func(string) string) {
 func writeComparison(w io.Writer, c *Comparison) {
 	fmt.Fprintf(w, "\nWhat the new plans change\n")
 	for _, change := range c.Changes {
-		fmt.Fprintf(w, "  %s\n", printable(change.String()))
+		fmt.Fprintf(w, "  %s\n", Printable(change.String()))
 	}
 	if len(c.Changes) == 0 {
 		fmt.Fprintf(w, "  nothing\n")
 	}
 	for _, action := range c.Untried {
-		fmt.Fprintf(w, "  Not tried, since no route has the action: %s\n", printable(action))
+		fmt.Fprintf(w, "  Not tried, since no route has the action: %s\n", Printable(action))
 	}
 	for _, i := range c.Impacts {
-		fmt.Fprintf(w, "\nplan %s, %s: %s by %s\n", printable(i.Plan), printable(i.Action), count(i.Requests, "request"), count(int64(i.Users), "user"))
+		fmt.Fprintf(w, "\nplan %s, %s: %s by %s\n", Printable(i.Plan), Printable(i.Action), count(i.Requests, "request"), count(int64(i.Users), "user"))
 		fmt.Fprintf(w, "    refused       %s before (%s), %s after (%s)\n", group(i.Before), percent(i.Before, i.Requests), group(i.After), percent(i.After, i.Requests))
 		writeAffected(w, "newly refused", &i.Refused)
 		writeAffected(w, "newly passed", &i.Passed)
@@ -79,6 +79,6 @@ func writeAffected(w io.Writer, title string, a *Affected) {
 		if i == 0 {
 			title = "most"
 		}
-		fmt.Fprintf(w, "      %-11s %s (%s)\n", title, printable(u.Name), group(u.Refused))
+		fmt.Fprintf(w, "      %-11s %s (%s)\n", title, Printable(u.Name), group(u.Refused))
 	}
 }

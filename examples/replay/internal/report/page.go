@@ -17,8 +17,8 @@ import (
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"count": count, "group": group, "percent": percent, "instant": instant, "brief": brief, "rate": rate,
-	"name": printable, "n": func(n int) int64 { return int64(n) }, "noGuess": func() string { return noGuess },
+	"count": count, "group": group, "percent": percent, "instant": instant, "brief": Brief, "rate": rate,
+	"name": Printable, "n": func(n int) int64 { return int64(n) }, "noGuess": func() string { return noGuess },
 }).Parse(pageText))
 
 // A page is what the template shows.
@@ -167,7 +167,7 @@ func curves(a *Action) chart {
 		}
 	}
 	for _, w := range a.Windows {
-		line := curve{Name: brief(w.Period)}
+		line := curve{Name: Brief(w.Period)}
 		path := fmt.Sprintf("M%g %g", x(1), y(1))
 		for _, p := range w.Curve {
 			path += fmt.Sprintf("H%gV%g", x(float64(p.Max)), y(p.Share))

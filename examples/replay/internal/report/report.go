@@ -13,9 +13,14 @@ import (
 type Report struct {
 	Lines    int64 // all lines, also blank ones
 	Skipped  []Skipped
-	Unrouted int64     // requests that match no route
-	LeftOut  []LeftOut // other requests that were not replayed, by action
-	Hints    []string  // on how the log was read, and what it may be
+	Unrouted int64 // requests that match no route
+
+	// Of those a ServeMux redirects some, such as //posts. The texts of the first ones are methods and paths.
+	Redirected                     int64
+	FirstRedirected, FirstUnrouted Place
+
+	LeftOut []LeftOut // other requests that were not replayed, by action
+	Hints   []string  // on how the log was read, and what it may be
 
 	// The fields below are about the other requests, which were replayed.
 	Requests     int64
@@ -154,6 +159,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Long      int64            `json:"long"`
 		Anonymous int64            `json:"anonymous"`
 		Unrouted  int64            `json:"unrouted"`
+		Redirects int64            `json:"redirected"`
 		LeftOut   []leftOut        `json:"left_out"`
 		Lost      int64            `json:"lost"`
 		Share     float64          `json:"lost_share"`
@@ -166,7 +172,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		Fit       []fits           `json:"fit"`
 		Plans     *Comparison      `json:"plans,omitempty"`
 	}{
-		Lines: r.Lines, Reasons: map[string]int64{}, Unrouted: r.Unrouted, LeftOut: []leftOut{}, Lost: lost, Share: share, Hints: []string{},
+		Lines: r.Lines, Reasons: map[string]int64{}, Unrouted: r.Unrouted, Redirects: r.Redirected, LeftOut: []leftOut{}, Lost: lost, Share: share, Hints: []string{},
 		Requests: r.Requests, Users: r.Users, From: r.From, To: r.To, Limits: []limit{}, Fit: []fits{}, Plans: r.Comparison,
 	}
 	for _, s := range r.Skipped {
@@ -183,7 +189,7 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 	}
 	for _, a := range r.Actions {
 		for _, w := range a.Windows {
-			object.Fit = append(object.Fit, fits{a.Name, brief(w.Period), w.Max})
+			object.Fit = append(object.Fit, fits{a.Name, Brief(w.Period), w.Max})
 		}
 	}
 	return json.Marshal(object)

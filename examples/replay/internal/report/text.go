@@ -26,7 +26,7 @@ func Text(to io.Writer, r *Report) error {
 		writeComparison(w, r.Comparison)
 	}
 	for _, a := range r.Actions {
-		fmt.Fprintf(w, "\n%s: %s by %s\n", printable(a.Name), count(a.Requests, "request"), count(int64(a.Users), "user"))
+		fmt.Fprintf(w, "\n%s: %s by %s\n", Printable(a.Name), count(a.Requests, "request"), count(int64(a.Users), "user"))
 		for _, l := range r.Limits {
 			if l.Action == a.Name {
 				writeLimit(w, &l, zone(r))
@@ -62,11 +62,14 @@ func notes(r *Report) (lines []string) {
 	for _, s := range r.Skipped {
 		if s.Reason.Lost() {
 			note("%s", strings.TrimSpace(fmt.Sprintf("Lost lines, %s: %s, the first is line %s of %s. %s",
-				s.Reason, group(s.Lines), group(s.First.Line), printable(s.First.Name), s.Reason.Remedy())))
+				s.Reason, group(s.Lines), group(s.First.Line), Printable(s.First.Name), s.Reason.Remedy())))
 		}
 	}
-	if r.Unrouted > 0 {
-		note("Left out requests that match no route: %s.", group(r.Unrouted))
+	if n := r.Unrouted - r.Redirected; n > 0 {
+		note("Left out requests that match no route: %s. The first is %s.", group(n), r.FirstUnrouted)
+	}
+	if r.Redirected > 0 {
+		note("Left out requests that an http.ServeMux redirects: %s. The first is %s. If your router takes such paths, they count there.", group(r.Redirected), r.FirstRedirected)
 	}
 	left := func(format string, of func(LeftOut) int64) {
 		var sum int64
@@ -74,7 +77,7 @@ func notes(r *Report) (lines []string) {
 		for _, l := range r.LeftOut {
 			if n := of(l); n > 0 {
 				sum += n
-				by = append(by, printable(l.Action)+" "+group(n))
+				by = append(by, Printable(l.Action)+" "+group(n))
 			}
 		}
 		switch {
@@ -121,7 +124,7 @@ func writeLimit(w io.Writer, l *Limit, zone string) {
 		if u.IDs > 0 {
 			ids = "; " + count(int64(u.IDs), "user id")
 		}
-		fmt.Fprintf(w, "    %-12s  %s (%s%s)\n", title, printable(u.Name), group(u.Refused), ids)
+		fmt.Fprintf(w, "    %-12s  %s (%s%s)\n", title, Printable(u.Name), group(u.Refused), ids)
 	}
 }
 
@@ -129,11 +132,11 @@ func writeLimit(w io.Writer, l *Limit, zone string) {
 func longestWait(l *Limit) string {
 	switch l.Never {
 	case 0:
-		return brief(l.LongestWait)
+		return Brief(l.LongestWait)
 	case l.Refused:
 		return "never"
 	}
-	return fmt.Sprintf("%s; %s never", brief(l.LongestWait), group(l.Never))
+	return fmt.Sprintf("%s; %s never", Brief(l.LongestWait), group(l.Never))
 }
 
 func writeFit(w io.Writer, a *Action) {
@@ -145,7 +148,7 @@ func writeFit(w io.Writer, a *Action) {
 	}
 	head("The smallest max of a SlidingWindow that touches at most")
 	for _, f := range a.Windows {
-		row(brief(f.Period), f.Max)
+		row(Brief(f.Period), f.Max)
 	}
 	head("The smallest capacity of a Funnel that touches at most")
 	for _, f := range a.Funnels {
@@ -212,12 +215,17 @@ func bars(counts [24]int64) string {
 	return b.String()
 }
 
-// printable quotes a name that could harm a terminal.
-func printable(s string) string {
+// Printable quotes a name that could harm a terminal.
+func Printable(s string) string {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
 	return s
+}
+
+// String is the text of the place and where it is.
+func (p Place) String() string {
+	return fmt.Sprintf("%s, line %s of %s", Printable(p.Text), group(p.Line), Printable(p.Name))
 }
 
 func instant(t time.Time) string { return t.Format("2006-01-02 15:04:05") + " UTC" }
@@ -234,9 +242,9 @@ func rate(r core.Rate) string {
 	return strings.NewReplacer("Per(", "", ", 1m)", "/m", ", 1s)", "/s").Replace(r.String())
 }
 
-// brief is a duration without what is finer than a second's hundredth or the zero units that
+// Brief is a duration without what is finer than a second's hundredth or the zero units that
 // its String has.
-func brief(d time.Duration) string {
+func Brief(d time.Duration) string {
 	if d > time.Second {
 		d = d.Round(10 * time.Millisecond)
 	}

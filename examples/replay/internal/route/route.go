@@ -15,8 +15,11 @@ import (
 // maxActions bounds the number of actions.
 const maxActions = 1000
 
-// None is the action of a request that no route matches.
-const None = -1
+// The actions of requests that no route matches.
+const (
+	None       = -1
+	Redirected = -2 // a ServeMux redirects the path, as //posts, and no handler runs
+)
 
 // All is the action of every request if there are no routes.
 const All = "all"
@@ -156,20 +159,24 @@ func breadth(method string) int {
 	return 0
 }
 
-// Action is the number of a request's action, None if no pattern matches.
+// Action is the number of a request's action, None or Redirected if no pattern matches.
 func (r *Routes) Action(method, path []byte) int {
 	if len(r.patterns) == 0 {
 		return 0
 	}
-	if len(path) == 0 || path[0] != '/' || !clean(path) {
-		return None
-	}
-	p := r.find(method, path)
 	switch {
-	case p == nil, p.open() && r.redirected(method, path):
+	case len(path) == 0 || path[0] != '/' || !escaped(path):
 		return None
+	case !clean(path):
+		return Redirected
 	}
-	return p.action
+	switch p := r.find(method, path); {
+	case (p == nil || p.open()) && r.redirected(method, path):
+		return Redirected
+	case p != nil:
+		return p.action
+	}
+	return None
 }
 
 // Clone returns the same routes for another goroutine.
@@ -187,7 +194,7 @@ func (r *Routes) find(method, path []byte) *pattern {
 // open is whether the pattern matches paths of any length.
 func (p *pattern) open() bool { return p.segments[len(p.segments)-1].kind == rest }
 
-// redirected is whether a ServeMux redirects the path, which an open pattern matches, to the same
+// redirected is whether a ServeMux redirects the path, which no pattern or an open one matches, to the same
 // with a slash at its end: a pattern for just that is the better one.
 func (r *Routes) redirected(method, path []byte) bool {
 	if path[len(path)-1] == '/' {
@@ -253,14 +260,24 @@ func unhex(c byte) byte {
 	return 0xff
 }
 
-// clean is whether a ServeMux takes the path as it is. If not, it answers with a redirection,
-// or net/http with 400 to an invalid escape, and no route's handler runs.
+// escaped is whether all escapes are valid. If not, net/http answers 400.
+func escaped(path []byte) bool {
+	for {
+		i := bytes.IndexByte(path, '%')
+		if i < 0 {
+			return true
+		}
+		if i+2 >= len(path) || unhex(path[i+1]) > 15 || unhex(path[i+2]) > 15 {
+			return false
+		}
+		path = path[i+1:]
+	}
+}
+
+// clean is whether a ServeMux takes the path as it is. If not, it redirects, and no route's handler runs.
 func clean(path []byte) bool {
 	for i := range path {
-		switch {
-		case path[i] == '%' && (i+2 >= len(path) || unhex(path[i+1]) > 15 || unhex(path[i+2]) > 15):
-			return false
-		case path[i] != '/':
+		if path[i] != '/' {
 			continue
 		}
 		switch next := path[i+1:]; {

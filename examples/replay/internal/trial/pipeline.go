@@ -60,6 +60,24 @@ type sums struct {
 	unitless int64                  // requests whose duration has no unit
 	named    int64                  // requests whose user is to be an address, and is none
 	zoneless int64                  // times without a zone
+
+	noRoute    found // requests that no route matches, but for those that a ServeMux redirects
+	redirected found
+	probes     found // requests of health checks that are replayed
+}
+
+// A found is how many requests are of some kind, and the first one.
+type found struct {
+	n     int64
+	first example
+}
+
+// add adds those of the next block.
+func (f *found) add(g found) {
+	if f.n == 0 {
+		f.first = g.first
+	}
+	f.n += g.n
 }
 
 // An example is a line, and where it is.
@@ -80,6 +98,7 @@ type record struct {
 	cost   uint32
 	action uint16
 	kind   kind
+	probe  bool // of a health check
 }
 
 type kind uint8
@@ -216,6 +235,9 @@ func (s *sums) add(b *sums) {
 	s.last = b.last
 	s.back, s.falls = s.back+b.back, s.falls+b.falls
 	s.unitless, s.named, s.zoneless = s.unitless+b.unitless, s.named+b.named, s.zoneless+b.zoneless
+	s.noRoute.add(b.noRoute)
+	s.redirected.add(b.redirected)
+	s.probes.add(b.probes)
 }
 
 func (p *pipeline) release(b *block) {
@@ -305,13 +327,21 @@ func (w *parser) record(b *block, r *line.Request) {
 	shard := 0
 	action := w.routes.Action(r.Method, r.Path)
 	switch {
-	case action == route.None:
+	case action < 0:
 		rec.kind = unrouted
+		if action == route.Redirected {
+			b.found(&b.redirected, r)
+		} else {
+			b.found(&b.noRoute, r)
+		}
 	case len(r.User) == 0:
 		rec.kind, rec.action = anonymous, uint16(action)
 	default:
 		user := short(r.User)
 		rec.action, rec.name, rec.length = uint16(action), uint32(len(b.names)), uint32(len(user))
+		if rec.probe = line.IsProbe(r.Path); rec.probe {
+			b.found(&b.probes, r)
+		}
 		b.names = append(b.names, user...)
 		if len(r.ID) > 0 {
 			rec.id = maphash.Bytes(w.seed, r.ID) | 1
@@ -321,6 +351,15 @@ func (w *parser) record(b *block, r *line.Request) {
 		}
 	}
 	b.records[shard] = append(b.records[shard], rec)
+}
+
+// found counts a request of some kind.
+func (b *block) found(f *found, r *line.Request) {
+	if f.n == 0 {
+		text := fmt.Appendf(nil, "%s %s", r.Method, r.Path)
+		f.first = example{b.in.Name, b.in.Line + b.lines - b.in.Long, text[:min(len(text), longestExample)]}
+	}
+	f.n++
 }
 
 // longestName is the length of the longest name that is kept as it is.
@@ -365,6 +404,9 @@ func (s *shard) run(p *pipeline, feed <-chan *block, number int) {
 			}
 			m := s.member(b.names[r.name:r.name+r.length], r.action)
 			s.behind(s.members[m].user, r.id)
+			if !r.probe {
+				s.users[s.members[m].user].acts = true
+			}
 			s.waiting.add(m, r.at, r.cost)
 		}
 		p.release(b)

@@ -24,10 +24,10 @@ func (p *pipeline) report() *report.Report {
 	r.ByAddress = cmp.Or(p.options.Line.User, line.UserAddress) == line.UserAddress
 	for o, n := range sums.outcomes {
 		if o := line.Outcome(o); n > 0 && o != line.Part {
-			at := sums.examples[o]
-			r.Skipped = append(r.Skipped, report.Skipped{Reason: o, Lines: n, First: report.Place{Name: at.name, Line: at.line, Text: string(at.text)}})
+			r.Skipped = append(r.Skipped, report.Skipped{Reason: o, Lines: n, First: sums.examples[o].place()})
 		}
 	}
+	r.Redirected, r.FirstRedirected, r.FirstUnrouted = sums.redirected.n, sums.redirected.first.place(), sums.noRoute.first.place()
 	for _, name := range p.actions {
 		r.LeftOut = append(r.LeftOut, report.LeftOut{Action: name})
 	}
@@ -76,6 +76,10 @@ func (p *pipeline) report() *report.Report {
 		r.Comparison = &report.Comparison{Impacts: p.impacts(name)}
 	}
 	return r
+}
+
+func (e example) place() report.Place {
+	return report.Place{Name: e.name, Line: e.line, Text: string(e.text)}
 }
 
 func action(name string, c counts, of []fit.Peaks) report.Action {

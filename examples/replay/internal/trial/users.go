@@ -55,6 +55,7 @@ type user struct {
 	first uint32 // of its members
 	ids   int32  // different user ids behind it
 	id    uint64 // the first one's hash
+	acts  bool   // by more than health checks
 }
 
 // A userID is a user, and the hash of an id behind it.
