@@ -148,7 +148,9 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 }
 
 // Unban ends a ban, and forgets the refusals and bans before it, in all stores of the limiter. If
-// one of them fails, Unban returns its error. The state of the limits does not change.
+// one of them fails, Unban returns its error. The state of the limits does not change. To give a banned user a
+// fresh start, call [Limiter.Reset] first and then Unban. In the other order, an attempt in between is refused by a
+// limit that is still used up, and may start the next ban.
 func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

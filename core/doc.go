@@ -33,7 +33,7 @@
 //   - A user and their organization: [Limiter.For] makes a [Subject] of each, for [All], [PeekAll] and [WaitAll],
 //     if the limiters share a store ([Limiter.SharesStore]). For routes there is nethttp.LimitAll.
 //   - A login: nethttp.Config.OnlyFailures, or [OnlyFailures] and [Limiter.Surcharge]. Package keyfuncs has the
-//     recipe under "Logins".
+//     recipe under "Logins". Program: examples/login.
 //   - Streams and sockets: [InFlight] counts actions in progress, with [Limiter.Release], [Limiter.Renew],
 //     [Limiter.Lease] and [ErrLeaseEnded]. Programs: examples/llmproxy, examples/websocket.
 //   - Plans and months: package plans has the limits of plans in a document. [CalendarWindow] is a quota of a

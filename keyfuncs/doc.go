@@ -34,7 +34,7 @@
 //	no users; Kubernetes without an ingress                RemoteIP, and externalTrafficPolicy: Local: see "Containers"
 //	no users; Kubernetes with an ingress                   ForwardedIP(the pods' prefixes...): see "Containers"
 //	no users; sites that own an IPv6 /56 or /48            three limits: see "Networks of IPv6"
-//	a login form, where no user is authenticated yet       two limits or three: see "Logins"
+//	a login form, where no user is authenticated yet       two limits: see "Logins"
 //	one limit for all clients together                     Everyone
 //	anything else, such as a tenant                        your own Func
 //
@@ -145,41 +145,59 @@
 // # Logins
 //
 // At a login no user is authenticated yet, and the name is only a claim. A limit on the name
-// alone lets any client lock its owner out. Use one limit per name and address that counts failures only, and
-// one per address, outside, that counts all attempts. A third limit on everyone together caps the total.
+// alone lets any client lock its owner out. Use two limits that count failures only: one per account and address,
+// and one per address. The program examples/login is this recipe, for net/http and Gin, with a form and JSON.
 //
-// This locks a name for an address after five failures, for 15 minutes and then for longer. Right passwords
-// never count, however many come at the same time from one office:
+// This locks an account for an address after five failures, for 15 minutes and then for longer. An address has
+// 20 failures in 15 minutes, whatever the names are:
 //
-//	failures, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
-//	failures, err = failures.With(core.BanPolicy{
+//	perAccount, err := core.New(store, core.SlidingWindow(5, 15*time.Minute))
+//	perAccount, err = perAccount.With(core.BanPolicy{
 //		Refusals: 1, Within: time.Minute,
 //		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
 //	})
-//	name := func(r *http.Request) (string, error) {
-//		if name := accounts.Normal(r.PostFormValue("name")); name != "" { // as the look-up of the account does
-//			return name, nil
+//	perAddress, err := core.New(store, core.SlidingWindow(20, 15*time.Minute))
+//	account := func(r *http.Request) (string, error) {
+//		if a := accounts.Find(r.PostFormValue("name")); a != nil { // the login's own look-up
+//			return a.ID, nil
 //		}
 //		return "", keyfuncs.ErrNoKey
 //	}
 //	wrong := func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
-//	onlyFailures := nethttp.Config{OnlyFailures: wrong}
+//	limit := nethttp.Config{OnlyFailures: wrong, MaxWait: 10 * time.Second}.LimitAll(
+//		nethttp.By(perAccount, keyfuncs.Join(account, keyfuncs.RemoteIP), keyfuncs.Action("login")).Optional(),
+//		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address")))
 //
-//	h = onlyFailures.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(http.HandlerFunc(login))
-//	h = nethttp.Limit(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address"))(h)
+//	h = http.MaxBytesHandler(limit(http.HandlerFunc(login)), 4<<10)
 //
-// After the fifth failure the next attempt is refused and starts the lock, even with the right password. At
-// most five attempts are checked at a time. Others are told to come back in a second, which starts no lock.
-// To end a lock, call Limiter.Unban and Limiter.Reset, since the failures still count. The user is the key of
-// Join, such as alice:203.0.113.9. The package's example "FailedLogins" runs this.
+// Right passwords count nothing. After the fifth failure the next attempt is refused and starts the lock, even
+// with the right password. Of an account and address at most five attempts are checked at the same time, and of an
+// address 20. With MaxWait further ones wait for their turn, such as those of an office in the morning. An attempt
+// that has waited for so long is told to come back in a second, which starts no lock.
 //
-// If the look-up of accounts treats several spellings as one name, each spelling that the key function does
-// not treat so gives new guesses: upper and lower case, spaces, composed and decomposed letters (NFC), full
-// width, zero-width characters. So use the form that the look-up uses, or look the account up first and use
-// its id. The limit per address bounds what is left.
+// MaxBytesHandler is outside of the limit, because the key function reads the body, for locked accounts too.
+// Without it, a form may have 10 MB, and a multipart form writes any number of bytes to the disk.
 //
-// If only the handler can read the name, as in a JSON body, give the limiter core.OnlyFailures and call
-// Allow: see the example "Login" of nethttp.Allow.
+// The key has the account's ID, so all spellings of a name that the look-up accepts are one account. Names that are
+// no account have no key: they share that of the address. With keys of their own, one client with a /48 of
+// IPv6 addresses could fill the store with locked names that it made up, two keys each, and a full store refuses
+// new users. memorystore.Options.MaxKeys bounds it, by default at 1,048,576 keys. On the other hand only accounts
+// lock after five failures, so a client may find out which names are accounts. The headers tell it at once, unless
+// Config.Headers is gate.NoHeaders.
+//
+// A third limit, on the failures of everyone together, must not refuse. One client with a /48 can make thousands,
+// and would lock everybody out. Give its limiter the store core.Shadow(store), and have core/metrics alert on
+// what it would refuse. Against guesses from many addresses, limit the failures per account over all addresses, but
+// only for clients without a signed cookie that the account's last success has set. So its owner is not locked out.
+//
+// To end a lock, call Limiter.Reset and then Limiter.Unban. In the other order, an attempt between the two calls is
+// refused, because the failures still count, and starts the lock again. The user is the key of Join, such as
+// alice:203.0.113.9. The package's example "FailedLogins" runs this.
+//
+// A JSON body is read by middleware outside of the limit, as in examples/login, or in the handler. If it is the
+// handler, or if failures are answered with 200, as GraphQL does, OnlyFailures of the middleware counts no failure
+// and locks nothing. Then give the limiter core.OnlyFailures, and call Allow and Surcharge in the handler or
+// resolver: see the example "Login" of nethttp.Allow.
 //
 // With basic authentication, a Limit outside of the check reads the name, as
 // Join(BasicAuthUser(), RemoteIP). A browser first sends a request without a name, which Limit

@@ -17,25 +17,29 @@ import (
 	"github.com/tailcut/tailcut/nethttp/gate"
 )
 
-// After five wrong passwords within 15 minutes the next attempt locks the name for the client's address:
+// After five wrong passwords within 15 minutes the next attempt locks the account for the client's address:
 // for 15 minutes, then for an hour, then for a day. Right passwords count nothing.
 func Example_failedLogins() {
 	now := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 	store := memorystore.New(&memorystore.Options{Clock: func() time.Time { return now }})
 
-	name := func(r *http.Request) (string, error) {
-		if name := strings.ToLower(strings.TrimSpace(r.PostFormValue("name"))); name != "" {
+	account := func(r *http.Request) (string, error) {
+		if name := strings.ToLower(strings.TrimSpace(r.PostFormValue("name"))); name == "alice" {
 			return name, nil
 		}
 		return "", keyfuncs.ErrNoKey
 	}
-	failures := core.Must(core.New(store, core.SlidingWindow(5, 15*time.Minute)))
-	failures = core.Must(failures.With(core.BanPolicy{
+	perAccount := core.Must(core.New(store, core.SlidingWindow(5, 15*time.Minute)))
+	perAccount = core.Must(perAccount.With(core.BanPolicy{
 		Refusals: 1, Within: time.Minute,
 		Bans: []time.Duration{15 * time.Minute, time.Hour, 24 * time.Hour},
 	}))
+	perAddress := core.Must(core.New(store, core.SlidingWindow(20, 15*time.Minute)))
 	wrong := func(_ *http.Request, status int) bool { return status == http.StatusUnauthorized }
-	login := nethttp.Config{OnlyFailures: wrong}.Limit(failures, keyfuncs.Join(name, keyfuncs.RemoteIP), keyfuncs.Action("login"))(checkPassword)
+	limit := nethttp.Config{OnlyFailures: wrong}.LimitAll(
+		nethttp.By(perAccount, keyfuncs.Join(account, keyfuncs.RemoteIP), keyfuncs.Action("login")).Optional(),
+		nethttp.By(perAddress, keyfuncs.RemoteIP, keyfuncs.Action("login-address")))
+	login := http.MaxBytesHandler(limit(checkPassword), 4<<10)
 
 	for _, try := range []struct {
 		password string

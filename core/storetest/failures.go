@@ -63,6 +63,16 @@ var failureRules = []promise{
 		}
 	})},
 
+	{"Reset and then Unban end a lock, though an attempt comes between them", attempts(func(s *script, a *actor) {
+		a.failed(5)
+		a.refused(core.ReasonBanned)
+		a.reset()
+		a.refused(core.ReasonBanned)
+		a.unban()
+		a.release(a.taken(1))
+		a.standing(core.BanStatus{})
+	})},
+
 	{"attempts in progress refuse others, which counts towards no ban", attempts(func(s *script, a *actor) {
 		var taken []core.Decision
 		for range 5 {

@@ -260,8 +260,12 @@ func spoken(d time.Duration) string {
 	return s
 }
 
-// unban ends the ban. The limit is still used up; Reset gives back the full quota.
+// unban lets a user in again. Reset is first: between the two calls an attempt would start the next ban if the
+// limit were still used up.
 func unban(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error {
+	if err := l.Reset(r.Context(), user, action); err != nil {
+		return err
+	}
 	if err := l.Unban(r.Context(), user, action); err != nil {
 		return err
 	}
