@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,6 +125,10 @@ func TestAnOfficeLogsInTogether(t *testing.T) {
 // of 100 guesses, one after the other or at once, fewer than twice five are checked.
 func TestHangingUpGainsNothing(t *testing.T) {
 	for name, right := range map[string]func(ctx context.Context, a *account, password string) (bool, error){
+		"the check ends with an error": func(ctx context.Context, _ *account, _ string) (bool, error) {
+			<-ctx.Done()
+			return false, errors.New("the query was canceled")
+		},
 		"the check goes on": func(context.Context, *account, string) (bool, error) {
 			time.Sleep(time.Second)
 			return false, nil
