@@ -1,4 +1,5 @@
-// Command mcp limits the tool calls of an MCP server: five calls of each tool a minute for each user.
+// Command mcp limits the tool calls of an MCP server: five calls of each tool a minute for each user. Outside, it
+// limits requests and sessions.
 package main
 
 import (
@@ -16,6 +17,8 @@ import (
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
+	"github.com/tailcut/tailcut/keyfuncs"
+	"github.com/tailcut/tailcut/nethttp"
 )
 
 // limit makes middleware that asks calls before each call of a tool. Other requests, such as the list of tools, pass.
@@ -37,13 +40,22 @@ func limit(calls *core.Limiter, tools ...string) mcp.Middleware {
 			d, err := calls.Allow(ctx, call.Extra.TokenInfo.UserID, tool)
 			switch {
 			case err != nil:
-				log.Print(err)
+				complain(err)
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the limit cannot be checked at present"}
 			case !d.Allowed:
 				return refusal(d), nil
 			}
 			return next(ctx, method, req)
 		}
+	}
+}
+
+// A client can repeat what fails, so the log has a limit too.
+var lines = core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Minute)))
+
+func complain(err error) {
+	if d, _ := lines.Allow(context.Background(), "log", "no decision"); d.Allowed {
+		log.Print(err)
 	}
 }
 
@@ -77,8 +89,30 @@ func routes(store core.Store) http.Handler {
 	mcp.AddTool(server, &mcp.Tool{Name: "dice", Description: "roll a die"}, dice)
 	server.AddReceivingMiddleware(limit(core.Must(core.New(store, core.SlidingWindow(5, time.Minute))), "greet", "dice"))
 
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
-	return auth.RequireBearerToken(verify, nil)(handler)
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server },
+		&mcp.StreamableHTTPOptions{SessionTimeout: idle, MaxRequestBodyBytes: 64 << 10})
+	return auth.RequireBearerToken(verify, nil)(outside(store, handler))
+}
+
+// idle is how long a session lasts without a request. It takes 13 kB.
+const idle = 10 * time.Minute
+
+// outside limits a user's requests before their bodies are read, and with them the sessions that the user can have:
+// a request without a session begins one, and a session without requests ends.
+func outside(store core.Store, next http.Handler) http.Handler {
+	requests := core.Must(core.New(store, core.SlidingWindow(60, time.Minute), core.InFlight(20)))
+	sessions := core.Must(core.New(store, core.SlidingWindow(10, idle)))
+	begins := nethttp.Config{Skip: func(r *http.Request) bool { return r.Header.Get("Mcp-Session-Id") != "" }}
+	next = begins.Limit(sessions, user, keyfuncs.Action("session"))(next)
+	return nethttp.Limit(requests, user, keyfuncs.Action("request"))(next)
+}
+
+func user(r *http.Request) (string, error) {
+	token := auth.TokenInfoFromContext(r.Context())
+	if token == nil || token.UserID == "" {
+		return "", keyfuncs.ErrNoKey
+	}
+	return token.UserID, nil
 }
 
 // verify stands for your own check of an access token. It believes everybody.
@@ -90,4 +124,7 @@ func verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, 
 	return &auth.TokenInfo{UserID: user, Expiration: time.Now().Add(time.Hour)}, nil
 }
 
-func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", routes(memorystore.New(nil)))) }
+func main() {
+	srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(memorystore.New(nil)), ReadHeaderTimeout: 5 * time.Second}
+	log.Fatal(srv.ListenAndServe())
+}

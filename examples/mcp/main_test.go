@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"errors"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -115,18 +120,90 @@ func (down) Take(context.Context, core.Charge) (core.Decision, error) {
 	return core.Decision{}, errors.New("secret")
 }
 
-// Without a decision the call is an error of the protocol. The store's own error stays in the log.
+// Without a decision the call is an error of the protocol. The store's own error stays in the log, and a client that
+// repeats the call does not fill it.
 func TestTheStoreIsDown(t *testing.T) {
-	s := session(t, serve(t, down{memorystore.New(nil)}), "of-alice")
-	_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "greet", Arguments: map[string]any{"name": "x"}})
-	var failure *jsonrpc.Error
-	if !errors.As(err, &failure) || failure.Code != jsonrpc.CodeInternalError || failure.Message != "the limit cannot be checked at present" {
-		t.Error(err)
+	var logged strings.Builder
+	log.SetOutput(&logged)
+	defer log.SetOutput(os.Stderr)
+	calls := core.Must(core.New(down{memorystore.New(nil)}, core.SlidingWindow(5, time.Minute)))
+	called := limit(calls, "greet")(nil)
+	token := &mcp.RequestExtra{TokenInfo: &auth.TokenInfo{UserID: "alice"}}
+	for range 100 {
+		_, err := called(t.Context(), "tools/call", &mcp.CallToolRequest{Params: &mcp.CallToolParamsRaw{Name: "greet"}, Extra: token})
+		var failure *jsonrpc.Error
+		if !errors.As(err, &failure) || failure.Code != jsonrpc.CodeInternalError || failure.Message != "the limit cannot be checked at present" {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(logged.String(), "secret"); n != 1 {
+		t.Errorf("%d lines in the log", n)
 	}
 }
 
 func TestACallThatCanNeverPass(t *testing.T) {
 	if r := refusal(core.Decision{RetryAfter: core.Never}); !r.IsError || len(r.Meta) != 0 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A user who begins sessions and leaves them has ten at most, and each ends.
+func TestSessionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := routes(memorystore.New(nil))
+		post := func(session, body string) *httptest.ResponseRecorder {
+			r := httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(body))
+			r.Header = http.Header{"Authorization": {"Bearer of-alice"}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+			if session != "" {
+				r.Header.Set("Mcp-Session-Id", session)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		const begin = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+		const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		var open []string
+		for range 400 {
+			if w := post("", begin); w.Code == http.StatusOK {
+				open = append(open, w.Header().Get("Mcp-Session-Id"))
+			} else if w.Code != http.StatusTooManyRequests {
+				t.Fatal(w.Code, w.Body)
+			}
+			time.Sleep(time.Second) // so that there is room for requests
+		}
+		if len(open) != 10 {
+			t.Errorf("%d sessions are open", len(open))
+		}
+		if w := post(open[0], ping); w.Code != http.StatusOK {
+			t.Errorf("the first session: %d %s", w.Code, w.Body)
+		}
+		time.Sleep(idle)
+		for _, session := range open {
+			if w := post(session, ping); w.Code != http.StatusNotFound {
+				t.Errorf("a session that was idle: %d", w.Code)
+			}
+		}
+	})
+}
+
+// A minute has sixty requests of a user, whatever they ask for.
+func TestRequestsAreLimited(t *testing.T) {
+	url, codes := serve(t, memorystore.New(nil)), map[int]int{}
+	for range 61 {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"*/*"}, "Mcp-Session-Id": {"made-up"}, "Authorization": {"Bearer of-alice"}}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		codes[resp.StatusCode]++
+	}
+	if codes[http.StatusNotFound] != 60 || codes[http.StatusTooManyRequests] != 1 {
+		t.Errorf("%v", codes)
 	}
 }
