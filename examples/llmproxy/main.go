@@ -1,5 +1,6 @@
 // Command llmproxy is a proxy in front of an LLM API. A customer may have three streams at the same
-// time, make 60 requests a minute, and use 100,000 tokens a minute:
+// time, make 60 requests a minute, and use 100,000 tokens a minute. It knows the APIs /v1/chat/completions,
+// /v1/responses and /v1/messages:
 //
 //	llmproxy -upstream https://llm.example.com -redis 127.0.0.1:6379
 //
@@ -45,7 +46,9 @@ func routes(store core.Store, upstream *url.URL, secret string) http.Handler {
 	streams := core.Must(core.New(store, core.InFlight(3), core.SlidingWindow(60, time.Minute)))
 	limit := nethttp.Limit(streams, keyfuncs.ContextValue(customer{}), keyfuncs.Action("completion"))
 	mux := http.NewServeMux()
-	mux.Handle("POST /v1/chat/completions", login(limit(metered(store, proxy(upstream, secret)))))
+	for path := range caps {
+		mux.Handle("POST "+path, login(limit(metered(store, proxy(upstream, secret)))))
+	}
 	return mux
 }
 
@@ -65,7 +68,7 @@ func login(next http.Handler) http.Handler {
 
 // The headers that pass. Others could bill another organization, or tell the customer of our account.
 var (
-	toUpstream = []string{"Accept", "Content-Type"}
+	toUpstream = []string{"Accept", "Anthropic-Version", "Content-Type"}
 	toCustomer = []string{"Cache-Control", "Content-Encoding", "Content-Length", "Content-Type", "Retry-After", "X-Request-Id"}
 )
 
@@ -82,7 +85,7 @@ func only(names []string, of http.Header) http.Header {
 // proxy sends requests on, with our own key in place of the customer's. It flushes each part of a
 // stream. If the customer disconnects, the request to the upstream ends, and the slot is free.
 func proxy(upstream *url.URL, secret string) http.Handler {
-	reverse := &httputil.ReverseProxy{
+	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.RawQuery = ""
 			r.SetURL(upstream)
@@ -94,16 +97,20 @@ func proxy(upstream *url.URL, secret string) http.Handler {
 			return nil
 		},
 		FlushInterval: -1,
+		ErrorLog:      rarely,
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Or net/http closes the request's body when the answer begins, which can cut off the answer:
-		// https://go.dev/issue/40747.
-		_ = http.NewResponseController(w).EnableFullDuplex()
-		// And if the upstream has not read the body, net/http would still be reading it when the next request
-		// of the connection comes.
-		defer r.Body.Close()
-		reverse.ServeHTTP(w, r)
-	})
+}
+
+// rarely logs a line a minute. A customer can repeat what fails, such as to hang up.
+var rarely = log.New(limited{core.Must(core.New(memorystore.New(nil), core.FixedWindow(1, time.Minute)))}, "", 0)
+
+type limited struct{ lines *core.Limiter }
+
+func (l limited) Write(line []byte) (int, error) {
+	if d, _ := l.lines.Allow(context.Background(), "log", "line"); d.Allowed {
+		log.Print(string(line))
+	}
+	return len(line), nil
 }
 
 // standIn streams some words, as the API of a model does.
