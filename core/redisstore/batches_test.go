@@ -22,19 +22,23 @@ import (
 
 // oracle keeps the states of the Go machines.
 type oracle struct {
-	w      *world // whose clock it has
+	now    *int64 // Unix microseconds
 	states map[string]machine.State
 }
 
 func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, entries []machine.Entry) {
 	for _, l := range limits {
-		k := fmt.Sprint(user, " ", action, " ", l.Identity())
-		if l.IsPerUser() {
-			k = fmt.Sprint(user, " ", l.Identity())
-		}
+		k := oracleKey(user, action, l)
 		keys, entries = append(keys, k), append(entries, machine.Entry{State: o.states[k]})
 	}
 	return keys, entries
+}
+
+func oracleKey(user, action string, l core.Limit) string {
+	if l.IsPerUser() {
+		action = "*"
+	}
+	return fmt.Sprint(user, " ", action, " ", l.Identity())
 }
 
 func (o *oracle) save(keys []string, entries []machine.Entry) {
@@ -48,14 +52,14 @@ func (o *oracle) save(keys []string, entries []machine.Entry) {
 
 // forget drops a state whose key has expired: Redis keeps it for the rest of the millisecond.
 func (o *oracle) forget(key string) {
-	if (o.states[key].Expires+999)/1000*1000 <= o.w.now {
+	if (o.states[key].Expires+999)/1000*1000 <= *o.now {
 		delete(o.states, key)
 	}
 }
 
 func (o *oracle) decide(c core.Charge) (d core.Decision) {
 	keys, entries := o.load(c.User, c.Action, c.Limits())
-	d = c.Commit(entries, o.w.now, c.Check(entries, o.w.now))
+	d = c.Commit(entries, *o.now, c.Check(entries, *o.now))
 	o.save(keys, entries)
 	d.Issue(o)
 	return d
@@ -67,7 +71,7 @@ func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, error) {
 
 func (o *oracle) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
 	keys, entries := o.load(r.User, r.Action, r.Limits)
-	done = r.Amend(entries, o.w.now, a)
+	done = r.Amend(entries, *o.now, a)
 	o.save(keys, entries)
 	return done, nil
 }
@@ -128,7 +132,7 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 		}
 	}
 	if len(terms.Limits) == 0 {
-		terms.Limits = append(terms.Limits, limits[0])
+		terms.Limits, states = append(terms.Limits, limits[0]), map[string]bool{limits[0].Identity(): true}
 	}
 	if l := rapid.SampledFrom(limits).Draw(t, "shadow"); l.IsShadow() && !states[l.Identity()] {
 		terms.Limits = append(terms.Limits, l)
@@ -153,7 +157,7 @@ func TestBatchesDecideAsTheMachines(t *testing.T) {
 	run, seen, corrupt := 0, map[string]int{}, "corrupt"
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		o := &oracle{w: worlds[1], states: map[string]machine.State{}}
+		o := &oracle{now: &worlds[1].now, states: map[string]machine.State{}}
 		for _, w := range worlds {
 			w.rdb.FlushAll(t.Context())
 		}

@@ -402,3 +402,17 @@ func TestOneCorruptStateAmongMany(t *testing.T) {
 		}
 	}
 }
+
+// eager asks of buckets and funnels up to a second ahead.
+type eager struct {
+	*redisstore.Store
+	ahead bool
+}
+
+func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+	if t := c.Terms(); s.ahead && t.Mode != machine.ModePeek {
+		t.Ahead = 1e6
+		c = c.With(t)
+	}
+	return s.Store.Take(ctx, c)
+}

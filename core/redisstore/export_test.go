@@ -76,9 +76,8 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 // numbers are, by store, the numbers of the slots that Run has taken. They are the same for each store.
 var numbers sync.Map
 
-// Run runs the script once for some charges, and returns its reply as it is.
-func (s *Store) Run(charges ...core.Charge) ([]any, error) {
-	var calls []*batch.Call
+// calls are the calls of some charges.
+func (s *Store) calls(charges []core.Charge) (calls []*batch.Call) {
 	for i := range charges {
 		c := &charges[i]
 		r := s.request(c)
@@ -89,10 +88,43 @@ func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 		}
 		calls = append(calls, call)
 	}
+	return calls
+}
+
+// Run runs the script once for some charges, and returns its reply as it is.
+func (s *Store) Run(charges ...core.Charge) ([]any, error) {
+	calls := s.calls(charges)
 	return s.do(context.Background(), &batch.Call{
 		Keys:    calls[0].Keys,
 		Command: func(send batch.Send) ([]any, error) { return s.run(send, take, takeArgs(calls)) },
 	})
+}
+
+// A Program is a script with its keys and arguments.
+type Program struct {
+	Source     string
+	Keys, Args []string
+}
+
+func newProgramOf(p *program, args []any) (sent Program) {
+	words := make([]string, 0, len(args))
+	for _, a := range args[head:] {
+		words = append(words, fmt.Sprintf("%s", a))
+	}
+	n := args[head-1].(int)
+	return Program{p.source, words[:n], words[n:]}
+}
+
+// TakeProgram is what decides some charges.
+func (s *Store) TakeProgram(charges ...core.Charge) Program {
+	return newProgramOf(take, takeArgs(s.calls(charges)))
+}
+
+// AmendProgram is what amends a charge.
+func (s *Store) AmendProgram(r *core.Receipt, a machine.Amendment) Program {
+	amended, word := amendWord(r, a)
+	keys := s.appendKeys(nil, r.User, r.Action, amended)
+	return Program{amend.source, keys, []string{fmt.Sprint(r.At), word}}
 }
 
 // Script decides charges.

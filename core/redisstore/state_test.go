@@ -1,20 +1,14 @@
 package redisstore_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
-	"github.com/tailcut/tailcut/core/redisstore"
-	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
 
 // What is in Redis, for people and for versions to come: a change of it is a change of
@@ -107,128 +101,6 @@ func TestStateFormat(t *testing.T) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	})
-}
-
-// A random history of all kinds leaves every key at every time with an expiry: not before the state is
-// whole, and if it was just charged within a millisecond of it. A late or missing expiry shows in no
-// decision. TestBatchesDecideAsTheMachines compares what else the servers hold.
-func TestExpiry(t *testing.T) {
-	redistest.Need(t, true)
-	policy := core.BanPolicy{Refusals: 3, Within: time.Second, Bans: []time.Duration{100 * time.Millisecond, 700 * time.Millisecond}, ForgetAfter: 900 * time.Millisecond}
-	done := map[string]int{}
-	for seed := range uint64(4) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w, r := realWorld(t, 3), rand.New(rand.NewPCG(seed, 7))
-			limits, _ := limitsOf(t)
-			var given []core.Decision // what can be given back
-			var held core.Decision    // the last with slots
-			for step := range 250 {
-				if r.IntN(2) == 0 {
-					d := time.Duration(r.IntN(400_000)) * time.Microsecond
-					if r.IntN(6) == 0 {
-						d = -d
-					}
-					w.advance(d)
-				}
-				r.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
-				set, what := limits[:1+r.IntN(3)], []string{"allow", "allow", "allow", "allow", "peek", "surcharge", "ahead", "refund", "refund", "settle", "release", "renew"}[r.IntN(12)]
-				user, cost := fmt.Sprint("user ", r.IntN(2)), 1+r.IntN(4)*r.IntN(2)
-				if r.IntN(3) == 0 { // for a ring with a header, and a count of two digits
-					set, cost = []core.Limit{core.MovingWindow(40, time.Second), core.FixedWindow(40, time.Second)}, []int{1, 3, 33}[r.IntN(3)]
-				}
-				lim, err := core.New(&eager{w.store, what == "ahead"}, set...)
-				if err != nil {
-					continue // two of one state, or only shadow ones
-				}
-				lim = core.Must(lim.With(core.Refundable{}))
-				if r.IntN(2) == 0 {
-					lim = core.Must(lim.With(policy))
-				}
-				var d core.Decision
-				if n := len(given); n > 0 {
-					d = given[r.IntN(n)]
-				}
-				before := w.dump(t)
-				switch what {
-				case "peek":
-					_, err = lim.Peek(t.Context(), user, action)
-				case "surcharge":
-					_, err = lim.Surcharge(t.Context(), user, action, cost)
-				case "refund":
-					err = lim.RefundN(t.Context(), d, 1)
-				case "settle":
-					err = lim.Settle(t.Context(), d, r.IntN(12))
-				case "release":
-					err = lim.Release(t.Context(), held)
-				case "renew":
-					err = lim.Renew(t.Context(), held)
-				default:
-					if d, err = lim.AllowN(t.Context(), user, action, cost); d.Allowed {
-						given = append(given, d)
-						if slices.ContainsFunc(set, func(l core.Limit) bool { return l.Rule().TakesSlots() && !l.IsShadow() }) {
-							held = d
-						}
-					}
-				}
-				if err != nil && !errors.Is(err, core.ErrNoReceipt) && !errors.Is(err, core.ErrLeaseEnded) {
-					t.Fatal(what, err)
-				}
-				after := w.dump(t)
-				if after != before {
-					done[what]++
-				}
-				for line := range strings.Lines(after) {
-					fields := strings.Fields(line)
-					at, err := strconv.ParseInt(fields[len(fields)-1], 10, 64)
-					if far := w.now/1000 + 25*time.Hour.Milliseconds(); err != nil || at < 0 || at > far { // a bucket with Initial is kept a day
-						t.Fatalf("step %d, %s: no expiry, or a late one: %s", step, what, line)
-					}
-				}
-				for _, l := range set {
-					key := w.store.Key(user, action, l)
-					if l.IsShadow() || w.rdb.Exists(t.Context(), key).Val() == 0 {
-						continue
-					}
-					whole, err := core.Must(core.New(w.store, l)).Peek(t.Context(), user, action)
-					if err != nil {
-						t.Fatal(err)
-					}
-					end, charged := w.now+whole.ResetAfter.Microseconds(), what == "allow" && d.Allowed
-					if l.Rule().ForgetAfter > 0 && charged {
-						end = w.now + l.Rule().ForgetAfter
-					}
-					if l.Rule().Calendar != nil {
-						end += 1_000_000 // the second for which machine keeps it
-					}
-					if at := w.expiry(key) * 1000; at < end || charged && at >= end+1000 {
-						t.Fatalf("step %d, %s: %s expires at %d us and is whole at %d", step, what, l, at, end)
-					}
-				}
-			}
-		})
-	}
-	for _, what := range []string{"allow", "surcharge", "ahead", "refund", "settle", "release", "renew"} {
-		if done[what] < 5 {
-			t.Errorf("%s changed something %d times", what, done[what])
-		}
-	}
-	if done["peek"] > 0 {
-		t.Errorf("a Peek wrote %d times", done["peek"])
-	}
-}
-
-// eager asks of buckets and funnels up to a second ahead.
-type eager struct {
-	*redisstore.Store
-	ahead bool
-}
-
-func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if t := c.Terms(); s.ahead && t.Mode != machine.ModePeek {
-		t.Ahead = 1e6
-		c = c.With(t)
-	}
-	return s.Store.Take(ctx, c)
 }
 
 // An operator's PERSIST lasts until the next write, for a FixedWindow or CalendarWindow that of its
