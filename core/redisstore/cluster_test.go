@@ -140,15 +140,7 @@ func TestCluster(t *testing.T) {
 		}
 	})
 
-	// A key space of its own for each of the suite's subtests.
-	t.Run("conforms", func(t *testing.T) {
-		n := 0
-		storetest.Run(t, func(t testing.TB) storetest.Fixture {
-			n++
-			opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("tailcut:suite", n)}
-			return storetest.Fixture{Store: redisstore.New(rdb, opts).WithoutLeases(), Now: time.Now, Traces: 40}
-		})
-	})
+	conforms(t, rdb)
 
 	home := func(to *target) int { // the master that had the slot in the beginning
 		return slotOf(t, servers[0], store.Key(to.who, action, to.limit)) * 3 / 16384
@@ -360,10 +352,15 @@ func TestRing(t *testing.T) {
 	for i := range 10 {
 		everyKind(t, store, fmt.Sprint("all ", i))
 	}
+	conforms(t, rdb)
+}
+
+// conforms has a client of several servers pass what depends on where keys are. Each subtest has a key space of its own.
+func conforms(t *testing.T, rdb redis.UniversalClient) {
 	n := 0
 	open := func(t testing.TB) storetest.Fixture {
 		n++
-		opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("suite", n)}
+		opts := &redisstore.Options{Timeout: patient, Prefix: fmt.Sprint("tailcut:suite", n)}
 		return storetest.Fixture{Store: redisstore.New(rdb, opts).WithoutLeases(), Now: time.Now, Traces: 40}
 	}
 	t.Run("conforms", func(t *testing.T) {

@@ -14,34 +14,30 @@ import (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 
-// Without -short a real Redis is asked all that miniredis is not.
+// A real Redis is asked all that miniredis is not.
 func TestMiniredisConforms(t *testing.T) {
-	suite := storetest.Trace
-	if testing.Short() {
-		suite = storetest.Run
-	}
-	suite(t, func(t testing.TB) storetest.Fixture {
+	storetest.Rules(t, func(t testing.TB) storetest.Fixture {
 		w := miniWorld(t, 3)
-		return storetest.Fixture{Store: w.store, Advance: w.advance, Now: func() time.Time { return time.UnixMicro(w.now).UTC() }, Traces: 30}
+		return storetest.Fixture{Store: w.store, Advance: w.advance, Now: func() time.Time { return time.UnixMicro(w.now).UTC() }}
 	})
 }
 
-// One server serves the whole suite, each subtest in a key space of its own: by functions and the newer
-// protocol, and by scripts and the older one.
+// One server serves the whole suite, each subtest in a key space of its own, by functions and the newer protocol.
+// By scripts and the older one it serves random histories: TestGoAndLuaDecideAlike runs the same scripts.
 func TestRealRedisConforms(t *testing.T) {
 	for name, scripts := range map[string]bool{"functions, RESP3": false, "scripts, RESP2": true} {
 		t.Run(name, func(t *testing.T) {
 			server, clock := redistest.StartAt(t, epoch)
-			login := &redis.Options{Addr: server.Addr}
+			login, suite := &redis.Options{Addr: server.Addr}, storetest.Run
 			if scripts {
-				login.Protocol = 2
+				login.Protocol, suite = 2, storetest.Trace
 			}
 			rdb := connect(t, login)
 			options := &redisstore.Options{Timeout: patient, NoFunctions: scripts}
-			storetest.Run(t, func(t testing.TB) storetest.Fixture {
+			suite(t, func(t testing.TB) storetest.Fixture {
 				server.Do("FLUSHALL")
 				store, advance := follow(redisstore.New(rdb, options), clock.Now, clock.Advance)
-				return storetest.Fixture{Store: store, Advance: advance, Now: clock.Now, Traces: 100}
+				return storetest.Fixture{Store: store, Advance: advance, Now: clock.Now, Traces: 50}
 			})
 			if n := calls(t, server.Do, "fcall"); (n > 0) == scripts {
 				t.Errorf("functions ran %d times", n)

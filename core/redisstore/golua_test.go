@@ -1,20 +1,16 @@
 package redisstore_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	lua "github.com/yuin/gopher-lua"
 	"pgregory.net/rapid"
 
@@ -23,262 +19,11 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore"
 )
 
-// A luaServer runs the programs in this process. It has the commands that they use, and no network.
-type luaServer struct {
-	vm     *lua.LState
-	patch  *strings.Replacer // of the programs
-	loaded map[string]*lua.LFunction
-	now    int64 // Unix microseconds
-	values map[string]*luaValue
-	store  *redisstore.Store // whose words and keys the programs get
-}
-
-// A luaValue is a string, or a sorted set if that is not nil.
-type luaValue struct {
-	text    []byte
-	set     map[string]float64
-	expires int64 // Unix milliseconds; 0 is never
-}
-
-func newLuaServer(t testing.TB, patch ...string) *luaServer {
-	s := &luaServer{vm: lua.NewState(), patch: strings.NewReplacer(patch...), loaded: map[string]*lua.LFunction{}, now: epoch.UnixMicro(), values: map[string]*luaValue{}}
-	t.Cleanup(s.vm.Close)
-	call := s.vm.NewFunction(func(vm *lua.LState) int {
-		words := make([]string, vm.GetTop())
-		for i := range words {
-			words[i] = string(vm.CheckString(i + 1))
-		}
-		vm.Push(s.value(s.command(words)))
-		return 1
-	})
-	s.vm.SetGlobal("redis", s.vm.SetFuncs(s.vm.NewTable(), map[string]lua.LGFunction{"call": call.GFunction}))
-	s.store = redisstore.New(connect(t, &redis.Options{Addr: closed}), nil)
-	s.store.SetTime(func() time.Time { return time.UnixMicro(s.now) })
-	return s
-}
-
-// value is a reply as Lua gets it.
-func (s *luaServer) value(reply any) lua.LValue {
-	switch reply := reply.(type) {
-	case int:
-		return lua.LNumber(reply)
-	case string:
-		return lua.LString(reply)
-	case []string:
-		list := s.vm.NewTable()
-		for _, text := range reply {
-			list.Append(lua.LString(text))
-		}
-		return list
-	}
-	return lua.LFalse
-}
-
-// run runs a program, and returns its reply as go-redis does.
-func (s *luaServer) run(p redisstore.Program) ([]any, error) {
-	f := s.loaded[p.Source]
-	if f == nil {
-		var err error
-		if f, err = s.vm.LoadString(s.patch.Replace(p.Source)); err != nil {
-			return nil, err
-		}
-		s.loaded[p.Source] = f
-	}
-	s.vm.SetGlobal("KEYS", s.value(p.Keys))
-	s.vm.SetGlobal("ARGV", s.value(p.Args))
-	if err := s.vm.CallByParam(lua.P{Fn: f, NRet: 1, Protect: true}); err != nil {
-		return nil, err
-	}
-	defer s.vm.SetTop(0)
-	list, ok := s.vm.Get(-1).(*lua.LTable)
-	if !ok {
-		return []any{golang(s.vm.Get(-1))}, nil
-	}
-	var reply []any
-	list.ForEach(func(_, v lua.LValue) { reply = append(reply, golang(v)) })
-	return reply, nil
-}
-
-func golang(v lua.LValue) any {
-	if n, ok := v.(lua.LNumber); ok {
-		return int64(n)
-	}
-	return v.String()
-}
-
-// advance moves the clock, and drops what has expired, as Redis does too if an expiry is in the past.
-func (s *luaServer) advance(us int64) {
-	s.now += us
-	maps.DeleteFunc(s.values, func(_ string, v *luaValue) bool { return v.expires > 0 && v.expires <= s.now/1000 })
-}
-
-// command runs one command of Redis.
-func (s *luaServer) command(words []string) any {
-	name, key := words[0], ""
-	if len(words) > 1 {
-		key = words[1]
-	}
-	v, args := s.values[key], words[min(2, len(words)):]
-	number := func(i int) int {
-		n, err := strconv.ParseInt(args[i], 10, 64)
-		if err != nil {
-			panic(err)
-		}
-		return int(n)
-	}
-	if v == nil {
-		v = &luaValue{set: map[string]float64{}}
-		if name == "SET" || name == "SETRANGE" || name == "ZADD" && args[0] != "XX" {
-			s.values[key] = v
-		}
-	}
-	defer s.advance(0)
-	switch name {
-	case "TIME":
-		return []string{fmt.Sprint(s.now / 1e6), fmt.Sprint(s.now % 1e6)}
-	case "GET":
-		if s.values[key] == nil {
-			return nil
-		}
-		return string(v.text)
-	case "SET":
-		v.text = []byte(args[0])
-		if args[1] == "PXAT" {
-			v.expires = int64(number(2))
-		} else if args[1] != "KEEPTTL" {
-			panic(words)
-		}
-	case "DEL":
-		delete(s.values, key)
-	case "STRLEN":
-		return len(v.text)
-	case "GETRANGE":
-		from, to := number(0), min(number(1)+1, len(v.text))
-		return string(v.text[min(from, to):to])
-	case "SETRANGE":
-		from := number(0)
-		if grow := from + len(args[1]) - len(v.text); grow > 0 {
-			v.text = append(v.text, make([]byte, grow)...)
-		}
-		copy(v.text[from:], args[1])
-	case "PEXPIREAT":
-		if v.expires = int64(number(0)); s.values[key] == nil {
-			panic("the key is gone")
-		}
-	default:
-		return s.sorted(words, key, v)
-	}
-	return "OK"
-}
-
-// sorted runs a command of a sorted set.
-func (s *luaServer) sorted(words []string, key string, v *luaValue) any {
-	members := slices.SortedFunc(maps.Keys(v.set), func(a, b string) int {
-		return cmp.Or(cmp.Compare(v.set[a], v.set[b]), cmp.Compare(a, b))
-	})
-	bound := func(text string) (at float64, open bool) {
-		text, open = strings.CutPrefix(text, "(")
-		at, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			panic(err)
-		}
-		return at, open
-	}
-	within := func(low, high string) (found []string) {
-		from, open := bound(low)
-		to, _ := bound(high)
-		for _, m := range members {
-			if at := v.set[m]; (at > from || at == from && !open) && at <= to {
-				found = append(found, m)
-			}
-		}
-		return found
-	}
-	ranked := func(low, high string) []string {
-		from, _ := bound(low)
-		to, _ := bound(high)
-		n := len(members)
-		index := func(i float64) int {
-			if i < 0 {
-				return n + int(i)
-			}
-			return int(i)
-		}
-		first, end := max(0, index(from)), min(n, index(to)+1)
-		return members[min(first, n):max(min(first, n), end)]
-	}
-	score := func(m string) string { return strconv.FormatFloat(v.set[m], 'f', -1, 64) }
-	remove := func(gone []string) int {
-		n := len(v.set)
-		for _, m := range gone {
-			delete(v.set, m)
-		}
-		if n -= len(v.set); len(v.set) == 0 {
-			delete(s.values, key)
-		}
-		return n
-	}
-	switch words[0] {
-	case "ZADD":
-		pairs, change := words[2:], pairsOnly(words[2:])
-		if change {
-			pairs = pairs[1:]
-		}
-		for i := 0; i < len(pairs); i += 2 {
-			if _, has := v.set[pairs[i+1]]; has || !change {
-				v.set[pairs[i+1]], _ = bound(pairs[i])
-			}
-		}
-		return "OK"
-	case "ZREM":
-		return remove(words[2:])
-	case "ZSCORE":
-		if _, has := v.set[words[2]]; !has {
-			return nil
-		}
-		return score(words[2])
-	case "ZCOUNT":
-		return len(within(words[2], words[3]))
-	case "ZREMRANGEBYSCORE":
-		return remove(within(words[2], words[3]))
-	case "ZREMRANGEBYRANK":
-		return remove(ranked(words[2], words[3]))
-	case "ZRANGE":
-		if words[len(words)-1] == "BYSCORE" {
-			return within(words[2], words[3])
-		}
-		reply := []string{}
-		for _, m := range ranked(words[2], words[3]) {
-			reply = append(reply, m, score(m)) // WITHSCORES
-		}
-		return reply
-	}
-	panic(words)
-}
-
-func pairsOnly(words []string) bool { return words[0] == "XX" }
-
-// Take and Amend make the server a core.Amender.
-func (s *luaServer) Take(_ context.Context, c core.Charge) (core.Decision, error) {
-	reply, err := s.run(s.store.TakeProgram(c))
-	if err != nil {
-		return core.Decision{}, err
-	}
-	decisions, errs := redisstore.Decode([]core.Charge{c}, reply)
-	decisions[0].Issue(s)
-	return decisions[0], errs[0]
-}
-
-func (s *luaServer) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
-	reply, err := s.run(s.store.AmendProgram(r, a))
-	if err != nil {
-		return false, err
-	}
-	return reply[0] == int64(1), nil
-}
+const foreign = "foreign" // a user whose keys hold something else
 
 // Each machine decides the same in Go and in Lua: all modes, shadow limits, bans, turns ahead, refunds, releases and
-// renewals, whatever the clocks do. The readings of all limits are the same, and so are the expiries of the states.
+// renewals, whatever the clocks do, in batches of any shape. The readings of all limits are the same, and so are the
+// expiries of the states. An error concerns its own charge only.
 func TestGoAndLuaDecideAlike(t *testing.T) {
 	t.Run("as they are", func(t *testing.T) { goAndLua(t, newLuaServer(t)) })
 	t.Run("few instants are a long ring", func(t *testing.T) {
@@ -333,43 +78,71 @@ func goAndLua(t *testing.T, server *luaServer) {
 				}
 				seen[what]++
 			}
-			c := drawCharge(rt, limits, bans)
-			c.User, c.Action = "alice", rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(rt, "action")
-			var want, got []machine.Reading
-			terms := c.Terms()
-			terms.Readings = &want
-			inGo := o.decide(c.With(terms))
-			fmt.Fprintf(&log, "%s %s %v costs %d, %+v, a receipt: %t: %+v\n", c.User, c.Action, c.Limits(), c.Cost, c.Ask(), c.Receipt(), want)
-			terms.Readings = &got
-			c = c.With(terms)
-			inLua, err := server.Take(t.Context(), c)
-			if err != nil || bare(inLua) != bare(inGo) {
-				rt.Fatalf("%sin Go  %+v\nin Lua %+v, %v", &log, bare(inGo), bare(inLua), err)
+			shapes := make([]core.Charge, rapid.IntRange(1, 3).Draw(rt, "shapes"))
+			for i := range shapes {
+				shapes[i] = drawCharge(rt, limits, bans)
 			}
-			for i, l := range c.Limits() {
-				if g, w := said(&l, c, got[i], inGo), said(&l, c, want[i], inGo); g != w {
-					rt.Fatalf("%s%s in Go  %+v\nin Lua %+v", &log, l, w, g)
+			var charges []core.Charge
+			for range rapid.SampledFrom([]int{1, 1, 1, 5}).Draw(rt, "charges") {
+				c := rapid.SampledFrom(shapes).Draw(rt, "shape")
+				c.User, c.Action = "alice", rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(rt, "action")
+				if rapid.IntRange(0, 15).Draw(rt, "foreign") == 15 {
+					c.User = foreign
+					for _, l := range c.Limits() {
+						server.values[server.store.Key(c.User, c.Action, l)] = &luaValue{foreign: true}
+					}
 				}
-				key := server.store.Key(c.User, c.Action, l)
-				expires, v := int64(0), server.values[key]
-				if v != nil {
-					expires = v.expires
-				}
-				if want := (o.states[oracleKey(c.User, c.Action, l)].Expires + 999) / 1000; expires != want {
-					rt.Fatalf("%s%s expires in Go at %d and in Lua at %d", &log, l, want, expires)
-				}
+				charges = append(charges, slices.Repeat([]core.Charge{c}, rapid.SampledFrom([]int{1, 1, 1, 2, 5}).Draw(rt, "times"))...)
 			}
-			if inGo.Allowed && c.Receipt() && c.Ask().Mode.Asks() && c.Ask().Ban == 0 {
-				given = append(given, charged{c.Cost, inGo, inLua})
+			want, got := make([][]machine.Reading, len(charges)), make([][]machine.Reading, len(charges))
+			inGo := make([]core.Decision, len(charges))
+			for i, c := range charges {
+				if c.User == foreign {
+					continue
+				}
+				terms := c.Terms()
+				terms.Readings = &want[i]
+				inGo[i] = o.decide(c.With(terms))
+				fmt.Fprintf(&log, "%s %v costs %d, %+v, a receipt: %t: %+v\n", c.Action, c.Limits(), c.Cost, c.Ask(), c.Receipt(), want[i])
+				terms.Readings = &got[i]
+				charges[i] = c.With(terms)
 			}
-			seen[string(inGo.Reason)]++
-			if c.Ask().Ahead > 0 && inGo.Allowed {
-				seen["ahead"]++
+			inLua, errs := server.decide(charges...)
+			for i, c := range charges {
+				if c.User == foreign {
+					if errs[i] == nil || !strings.Contains(errs[i].Error(), "WRONGTYPE") {
+						rt.Fatalf("%scharge %d of the last %d, of a foreign value: %v", &log, i+1, len(charges), errs[i])
+					}
+					seen[foreign]++
+					continue
+				}
+				if errs[i] != nil || bare(inLua[i]) != bare(inGo[i]) {
+					rt.Fatalf("%scharge %d of the last %d\nin Go  %+v\nin Lua %+v, %v", &log, i+1, len(charges), bare(inGo[i]), bare(inLua[i]), errs[i])
+				}
+				for j, l := range c.Limits() {
+					if g, w := said(&l, c, got[i][j], inGo[i]), said(&l, c, want[i][j], inGo[i]); g != w {
+						rt.Fatalf("%scharge %d of the last %d, %s\nin Go  %+v\nin Lua %+v", &log, i+1, len(charges), l, w, g)
+					}
+					expires, v := int64(0), server.values[server.store.Key(c.User, c.Action, l)]
+					if v != nil {
+						expires = v.expires
+					}
+					if want := (o.states[oracleKey(c.User, c.Action, l)].Expires + 999) / 1000; expires != want {
+						rt.Fatalf("%s%s expires in Go at %d and in Lua at %d", &log, l, want, expires)
+					}
+				}
+				if inGo[i].Allowed && c.Receipt() && c.Ask().Mode.Asks() && c.Ask().Ban == 0 {
+					given = append(given, charged{c.Cost, inGo[i], inLua[i]})
+				}
+				seen[string(inGo[i].Reason)]++
+				if c.Ask().Ahead > 0 && inGo[i].Allowed {
+					seen["ahead"]++
+				}
 			}
 		}
 	})
 	t.Log(seen)
-	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "release", "renew", "in-flight"} {
+	for _, what := range []string{"", "limited", "banned", "shadowed", "near", "ahead", "refund", "release", "renew", "in-flight", foreign} {
 		if seen[what] == 0 && !t.Failed() {
 			t.Errorf("nothing was %q", what)
 		}
@@ -439,4 +212,130 @@ func TestEachFileIsLua(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// oracle keeps the states of the Go machines.
+type oracle struct {
+	now    *int64 // Unix microseconds
+	states map[string]machine.State
+}
+
+func (o *oracle) load(user, action string, limits []core.Limit) (keys []string, entries []machine.Entry) {
+	for _, l := range limits {
+		k := oracleKey(user, action, l)
+		keys, entries = append(keys, k), append(entries, machine.Entry{State: o.states[k]})
+	}
+	return keys, entries
+}
+
+func oracleKey(user, action string, l core.Limit) string {
+	if l.IsPerUser() {
+		action = "*"
+	}
+	return fmt.Sprint(user, " ", action, " ", l.Identity())
+}
+
+func (o *oracle) save(keys []string, entries []machine.Entry) {
+	for i, e := range entries {
+		if e.Dirty {
+			o.states[keys[i]] = e.State
+			o.forget(keys[i])
+		}
+	}
+}
+
+// forget drops a state whose key has expired: Redis keeps it for the rest of the millisecond.
+func (o *oracle) forget(key string) {
+	if (o.states[key].Expires+999)/1000*1000 <= *o.now {
+		delete(o.states, key)
+	}
+}
+
+func (o *oracle) decide(c core.Charge) (d core.Decision) {
+	keys, entries := o.load(c.User, c.Action, c.Limits())
+	d = c.Commit(entries, *o.now, c.Check(entries, *o.now))
+	o.save(keys, entries)
+	d.Issue(o)
+	return d
+}
+
+func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+	return o.decide(c), nil
+}
+
+func (o *oracle) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+	keys, entries := o.load(r.User, r.Action, r.Limits)
+	done = r.Amend(entries, *o.now, a)
+	o.save(keys, entries)
+	return done, nil
+}
+
+// limitsOf are limits of all kinds that share states under other numbers where they can.
+func limitsOf(t testing.TB) (limits, bans []core.Limit) {
+	second, sevenths := time.Second, core.Per(7, time.Second)
+	limits = []core.Limit{
+		core.SlidingWindow(3, second), core.SlidingWindow(5, second),
+		core.SlidingWindow(3, second).CountRefused(), core.SlidingWindow(6, second).CountRefused(),
+		core.MovingWindow(3, second), core.MovingWindow(40, second),
+		core.FixedWindow(4, second), core.FixedWindow(11, second), core.FixedWindow(3, second).PerUser(),
+		core.ElasticWindow(3, second), core.ElasticWindow(9, second),
+		core.Funnel(5, sevenths), core.Throttle(2, core.Per(3, second)), core.Funnel(9, core.Per(1e9, second)),
+		core.TokenBucket(5, sevenths), core.TokenBucket(4, core.Every(second)).PerUser(),
+		core.TokenBucket(5, sevenths).Initial(2), core.TokenBucket(5, sevenths).Initial(2).ForgetAfter(1500 * time.Millisecond),
+		core.TokenBucket(3, core.Every(300*time.Millisecond)).Initial(3),
+		core.InFlight(1).Lease(second), core.InFlight(3).Lease(second), core.InFlight(6).Lease(second).PerUser(),
+		core.CalendarWindow(3, core.Minute, nil), core.CalendarWindow(7, core.Minute, nil),
+	}
+	for _, l := range limits[:len(limits):len(limits)] {
+		limits = append(limits, l.Shadow())
+	}
+	for _, p := range []core.BanPolicy{
+		{Refusals: 2, Within: second, Bans: []time.Duration{300 * time.Millisecond, second}, ForgetAfter: 2 * second},
+		{Refusals: 3, Within: 2 * second, Bans: []time.Duration{100 * time.Millisecond}, ForgetAfter: 3 * second},
+		{Refusals: 1, Within: second, Bans: []time.Duration{50 * time.Millisecond}, PerUser: true},
+	} {
+		bans = append(bans, limitOf(t, p))
+	}
+	return allKinds(t, limits), bans
+}
+
+// drawCharge draws a charge of any shape that a store may be given, but for whose it is.
+func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
+	c, terms := core.Charge{Cost: 1}, core.Terms{}
+	if rapid.IntRange(0, 3).Draw(t, "dear") == 3 {
+		c.Cost = rapid.Int64Range(1, 7).Draw(t, "cost")
+	}
+	terms.Mode = rapid.SampledFrom([]machine.Mode{machine.ModeCharge, machine.ModeCharge, machine.ModePatient, machine.ModePeek, machine.ModeForce, machine.ModeOwe}).Draw(t, "mode")
+	ban := rapid.IntRange(-4, len(bans)).Draw(t, "ban")
+	if ban == len(bans) { // by hand, or a look at it
+		terms.Limits = bans[:1]
+		if terms.Mode != machine.ModePeek {
+			terms.Mode = machine.ModeCharge
+			terms.Ban = rapid.Int64Range(1000, 2_000_000).Draw(t, "length")
+		}
+		return c.With(terms)
+	}
+	states := map[string]bool{}
+	for _, l := range rapid.SliceOfN(rapid.SampledFrom(limits), 1, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "most")).Draw(t, "limits") {
+		if len(terms.Limits) == 0 && l.IsShadow() || states[l.Identity()] {
+			continue
+		}
+		states[l.Identity()] = true
+		if n := len(terms.Limits); l.IsShadow() || n == 0 || !terms.Limits[n-1].IsShadow() {
+			terms.Limits = append(terms.Limits, l)
+		}
+	}
+	if len(terms.Limits) == 0 {
+		terms.Limits, states = append(terms.Limits, limits[0]), map[string]bool{limits[0].Identity(): true}
+	}
+	if l := rapid.SampledFrom(limits).Draw(t, "shadow"); l.IsShadow() && !states[l.Identity()] {
+		terms.Limits = append(terms.Limits, l)
+	}
+	if terms.Mode != machine.ModeForce && terms.Mode != machine.ModeOwe && ban >= 0 {
+		terms.Limits = append(terms.Limits, bans[ban])
+	}
+	if terms.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; terms.Receipt && terms.Mode.Asks() {
+		terms.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
+	}
+	return c.With(terms)
 }

@@ -107,34 +107,18 @@ func mapFixture(sweeps bool) Fixture {
 	}}
 }
 
-func TestMapStore(t *testing.T) {
-	Run(t, func(testing.TB) Fixture { return mapFixture(false) })
-}
-
 // A store may forget a state as soon as it need not be kept, and Redis does so at
 // the next millisecond. Nothing in the suite may depend on it.
 func TestSweptMapStore(t *testing.T) {
 	Run(t, func(testing.TB) Fixture { return mapFixture(true) })
 }
 
-// A store whose clock runs by itself passes what remains of the suite.
-func TestRunningClock(t *testing.T) {
+// A store whose clock runs by itself, and one that cannot give back and has no time of day, pass what remains of the suite.
+func TestAStoreThatCanDoLessPassesTheRest(t *testing.T) {
 	Run(t, func(testing.TB) Fixture {
-		return Fixture{Store: newMapStore(func() int64 { return time.Now().UnixMicro() }), Now: time.Now, Traces: 100}
-	})
-}
-
-// A store that cannot give back is held to all the rest.
-func TestStoreWithoutRefunds(t *testing.T) {
-	Run(t, func(testing.TB) Fixture {
-		now := time.Now().UnixMicro()
-		s := newMapStore(func() int64 { return now })
+		s := newMapStore(func() int64 { return time.Now().UnixMicro() })
 		s.greedy = true
-		return Fixture{
-			Store:   struct{ core.Store }{s}, // without its Refund
-			Advance: func(d time.Duration) { now += int64(d / time.Microsecond) },
-			Traces:  50,
-		}
+		return Fixture{Store: struct{ core.Store }{s}, Traces: 50} // without Amend and Dated
 	})
 }
 
