@@ -170,9 +170,13 @@ func TestCalendarWindowsInGoAndLuaDecideAlike(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	for unit, length := range map[string]int64{"minute": 60e6, "hour": 3600e6, "day": 86400e6, "week": 7 * 86400e6, "month": 28 * 86400e6} {
-		for i := range 1000 {
-			rule := machine.NewCalendarWindow(4+r.Int64N(2), machine.NewCalendar(unit, zones[r.IntN(len(zones))]))
+	for _, tt := range []struct {
+		unit   string
+		from   int
+		length int64
+	}{{"minute", 1, 60e6}, {"hour", 1, 3600e6}, {"day", 1, 86400e6}, {"week", 1, 7 * 86400e6}, {"month", 1, 28 * 86400e6}, {"month", 31, 28 * 86400e6}} {
+		for i := range 500 {
+			rule := machine.NewCalendarWindow(4+r.Int64N(2), machine.NewCalendar(tt.unit, tt.from, zones[r.IntN(len(zones))]))
 			cost, e := 1+r.Int64N(2), machine.Entry{State: state}
 			rule.Check(&e, server.now, cost, &machine.Ask{})
 			if e.Fits {
@@ -183,9 +187,9 @@ func TestCalendarWindowsInGoAndLuaDecideAlike(t *testing.T) {
 			if e.Dirty {
 				state = e.State
 			}
-			numbers := strings.Fields(strings.Trim(fmt.Sprint(rule.Args(nil, cost, 0, server.now+r.Int64N(length)-length/2)), "[]"))
+			numbers := strings.Fields(strings.Trim(fmt.Sprint(rule.Args(nil, cost, 0, server.now+r.Int64N(tt.length)-tt.length/2)), "[]"))
 			word := "c calendar " + strings.Join(numbers, ",")
-			reply, err := server.run(redisstore.Program{Source: redisstore.Script, Keys: []string{unit}, Args: []string{word}})
+			reply, err := server.run(redisstore.Program{Source: redisstore.Script, Keys: []string{fmt.Sprint(tt.unit, tt.from)}, Args: []string{word}})
 			want := []any{2 * e.Count, e.Rest.Whole}
 			if e.Fits {
 				want[0] = 2*e.Count + 1
@@ -193,7 +197,7 @@ func TestCalendarWindowsInGoAndLuaDecideAlike(t *testing.T) {
 			if err != nil || fmt.Sprint(reply) != fmt.Sprint(want) {
 				t.Fatalf("step %d, at %s: %s: %v, %v; in Go %v", i, time.UnixMicro(server.now).UTC(), word, reply, err, want)
 			}
-			server.advance([]int64{-r.Int64N(2e6), e.Rest.Whole, max(0, e.Rest.Whole-1), r.Int64N(length / 4), r.Int64N(length / 4)}[r.IntN(5)])
+			server.advance([]int64{-r.Int64N(2e6), e.Rest.Whole, max(0, e.Rest.Whole-1), r.Int64N(tt.length / 4), r.Int64N(tt.length / 4)}[r.IntN(5)])
 		}
 		state = machine.State{}
 	}
