@@ -96,14 +96,20 @@ func (s *Store) explain(ctx context.Context, since time.Time, err error) error {
 	return failure{err}
 }
 
-// failure is an error of the client or of Redis. Its text leaves out the command's arguments,
-// which have the user's name.
+// brief is an error of Redis without the command's arguments, which have the user's name.
+type brief struct{ error }
+
+func (e brief) Error() string {
+	text, _, _ := strings.Cut(e.error.Error(), ", with args beginning with")
+	return text
+}
+
+func (e brief) Unwrap() error { return e.error }
+
+// failure is an error of the client or of Redis.
 type failure struct{ error }
 
-func (f failure) Error() string {
-	text, _, _ := strings.Cut(f.error.Error(), ", with args beginning with")
-	return "redisstore: " + text
-}
+func (f failure) Error() string { return "redisstore: " + brief(f).Error() }
 
 func (f failure) Unwrap() error { return f.error }
 

@@ -9,7 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,17 +93,27 @@ const head = 3
 // proxy says that it has no functions, no charge is sent for it, or sent twice.
 type way struct {
 	functions atomic.Bool
-	next      atomic.Int64 // when to find out again, in nanoseconds since 1970
+	looked    atomic.Int64 // when it was last found out, in nanoseconds since 1970
+	next      atomic.Int64 // when to find out again
 	load      atomic.Int64 // not before, since loading the library has failed
-	said      atomic.Bool  // that has been logged
+	lost      atomic.Bool  // the library was there, and then it was not
+	said      sync.Map     // the codes that have been logged
 }
 
-// Until the way is found out again: of a server with the library, without it, and one that did not answer.
+// Until the way is found out again: of a server with the library, of one without it or which refuses scripts too,
+// and of one that did not answer or has lost the library.
 const (
 	findFunctions = 10 * time.Minute
 	findScripts   = time.Minute
 	findAnswer    = time.Second
 )
+
+// A refusal is in what words a server refuses keys of several users in one command.
+type refusal struct {
+	mu    sync.Mutex
+	words string    // "" if it does not
+	asked time.Time // when it was last found out
+}
 
 // way returns that of a server.
 func (s *Store) way(server string) *way {
@@ -115,8 +128,9 @@ func (s *Store) way(server string) *way {
 func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	w := s.way(s.batches.Server(key))
-	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
-		go s.batches.Ask(key, func(send batch.Send) error { return s.findWay(send, w) })
+	if now, next := time.Now(), w.next.Load(); now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
+		own, _, _ := strings.Cut(key, "}")
+		go s.batches.Ask(key, func(send batch.Send) error { return s.findWay(send, w, own+"}") })
 	}
 	if w.functions.Load() {
 		args[0], args[1] = "fcall", p.function
@@ -126,7 +140,8 @@ func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 			return reply, nil
 		case unloaded(err):
 			w.functions.Store(false)
-			w.next.Store(0)
+			w.lost.Store(true)
+			w.next.Store(w.looked.Load() + int64(findAnswer)) // one of two servers behind a proxy may have it
 		case !asScript(err):
 			w.next.Store(min(w.next.Load(), time.Now().Add(findAnswer).UnixNano()))
 			return nil, err
@@ -141,29 +156,117 @@ func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	return reply, err
 }
 
-// findWay finds out how a server runs programs. It charges nothing: it runs take without a key.
-func (s *Store) findWay(send batch.Send, w *way) error {
+// findWay finds out how a server runs programs, and whether keys of several users can be in one command. It charges
+// nothing: it peeks at keys that no user has. The first is in a slot of the server.
+func (s *Store) findWay(send batch.Send, w *way, key string) error {
+	if key == "" {
+		return nil
+	}
+	w.looked.Store(time.Now().UnixNano())
 	lacks, wait := errNoFunctions, findFunctions
 	if !s.options.NoFunctions {
-		lacks = s.findLibrary(send, w)
+		lacks = s.findLibrary(send, w, key)
 	}
 	if lacks != nil {
-		if wait = findScripts; asScript(lacks) { // a replica may be promoted
+		switch {
+		case asScript(lacks): // a replica may be promoted
 			wait = findAnswer
+		case !s.options.NoFunctions:
+			wait = findScripts
 		}
-		if _, err := send([]any{"eval", take.source, 0}, 0); err != nil {
-			w.next.Store(time.Now().Add(findAnswer).UnixNano())
-			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, or connect to Redis without the proxy before it", lacks, err)
+		if err := s.try(send, "eval", take.source, key); err != nil {
+			if !isReply(err) {
+				wait = findAnswer
+			}
+			w.next.Store(time.Now().Add(wait).UnixNano())
+			err = fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0, or connect to Redis without the proxy before it", brief{lacks}, brief{err})
+			w.say("redisstore: Redis does not decide", "redis-no-scripts", err)
+			return err
 		}
 	}
 	w.functions.Store(lacks == nil)
 	w.next.Store(time.Now().Add(wait).UnixNano())
+	if (w.lost.Swap(false) || lacks != nil) && !s.batches.Sharded() && s.severalServers(send) {
+		s.batches.SendApart()
+	}
 	return nil
+}
+
+// severalServers reports whether a proxy sends a command to one of several servers by its first key, and does not look
+// at the others. A table's address in a server's Lua tells the servers apart. If it changes between two commands with
+// one key, it tells nothing, as on miniredis.
+func (s *Store) severalServers(send batch.Send) bool {
+	servers := map[string]string{} // by key
+	for range 8 {
+		servers[s.ownKey("")] = ""
+	}
+	distinct := map[string]bool{}
+	for range 2 {
+		for key, before := range servers {
+			reply, err := send([]any{"eval", "return tostring(redis)", 1, key}, head)
+			if err != nil {
+				return false
+			}
+			server, _ := reply[0].(string)
+			if before != "" && before != server {
+				return false
+			}
+			servers[key], distinct[server] = server, true
+		}
+	}
+	return len(distinct) > 1
+}
+
+// try runs a program at a key, and at another one in the same command. If the server refuses them because they are
+// together, every call is sent alone from then on.
+func (s *Store) try(send batch.Send, command, name, key string) error {
+	if s.batches.Sharded() {
+		return s.peek(send, command, name, key)
+	}
+	refusal, err := s.compare(send, command, name, key, s.ownKey(""))
+	if refusal != nil {
+		s.batches.SendApart()
+	}
+	return err
+}
+
+// compare peeks at keys, and at the first of them alone, and returns the error of that. If the server refuses the keys
+// only together, refusal says in what words. It must do so twice, since a server that fails may come back meanwhile.
+func (s *Store) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
+	refusal = s.peek(send, command, name, keys...)
+	if !isReply(refusal) {
+		return nil, refusal
+	}
+	if err = s.peek(send, command, name, keys[0]); err != nil {
+		return nil, err
+	}
+	if again := s.peek(send, command, name, keys...); again == nil || again.Error() != refusal.Error() {
+		return nil, nil
+	}
+	return refusal, nil
+}
+
+// peek looks at keys as at those of a FixedWindow. It does not matter what they hold.
+func (s *Store) peek(send batch.Send, command, name string, keys ...string) error {
+	_, err := send(append(box([]any{command, name, len(keys)}, keys), "p fixed 1,1,1000000"), head)
+	return err
+}
+
+// ownKey returns a key on a server that no user has: those of users have a colon after the brace. It returns "" if the
+// server has no keys.
+func (s *Store) ownKey(server string) string {
+	for range 10_000 {
+		key := fmt.Sprintf("%s:{%d}", s.options.Prefix, rand.Uint64())
+		if s.batches.Server(key) == server {
+			return key
+		}
+	}
+	return ""
 }
 
 // findLibrary loads the library unless it is there, and reports why it cannot be used. Whoever may load
 // libraries can replace it by another of the same name, so its code is compared.
-func (s *Store) findLibrary(send batch.Send, w *way) error {
+func (s *Store) findLibrary(send batch.Send, w *way, key string) error {
 	list := func() (string, error) {
 		reply, err := send([]any{"function", "list", "libraryname", "tailcut_" + version, "withcode"}, 0)
 		if err != nil {
@@ -191,8 +294,42 @@ func (s *Store) findLibrary(send batch.Send, w *way) error {
 		w.say("redisstore: somebody has replaced the library of functions on Redis, so scripts are run; find out who may use FUNCTION LOAD, and delete the library", "redis-foreign-library", err)
 		return err
 	}
-	_, err = send([]any{"fcall", take.function, 0}, 0)
-	return err
+	return s.try(send, "fcall", take.function, key)
+}
+
+// refusesTogether reports whether a server has refused charges only because keys of several users were together. In its
+// own words it does so if it refuses a peek at them in the same words, and answers one at the first of them: an error
+// that may come after the charge, such as that a server is lost, does not depend on the keys. That is found out at most
+// once a second.
+func (s *Store) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
+	if !isReply(err) {
+		return false
+	}
+	var keys []string
+	for _, c := range calls {
+		keys = append(keys, c.Keys...)
+	}
+	tag, _, _ := strings.Cut(keys[0], "}")
+	if !slices.ContainsFunc(keys, func(k string) bool { return !strings.HasPrefix(k, tag+"}") }) {
+		return false
+	}
+	if redis.HasErrorPrefix(err, "CROSSSLOT") {
+		return true
+	}
+	r := &s.refusal
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.words != err.Error() && time.Since(r.asked) > findAnswer {
+		r.asked = time.Now()
+		command, name := "eval", take.source
+		if s.way(s.batches.Server(keys[0])).functions.Load() {
+			command, name = "fcall", take.function
+		}
+		if refusal, _ := s.compare(send, command, name, keys...); refusal != nil {
+			r.words = refusal.Error()
+		}
+	}
+	return r.words == err.Error()
 }
 
 var errNoFunctions = errors.New("not used")
@@ -218,9 +355,9 @@ func codeOf(reply []any) (code string, err error) {
 	return code, nil
 }
 
-// say logs why functions are not used, once for a server.
+// say logs what is wrong about a server, once.
 func (w *way) say(what, code string, err error) {
-	if !w.said.Swap(true) {
+	if _, again := w.said.LoadOrStore(code, true); !again {
 		slog.Default().Warn(what, "code", code, "error", err)
 	}
 }
@@ -228,6 +365,12 @@ func (w *way) say(what, code string, err error) {
 // Library returns the source of the library of functions, for an administrator who loads it on a server
 // whose users may not. See the package documentation.
 func Library() string { return library }
+
+// isReply reports whether an error is Redis's reply.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
 
 // unloaded reports whether an error says that the server lacks the library or the script. Nothing was run.
 func unloaded(err error) bool {

@@ -192,8 +192,11 @@ func amendWord(r *core.Receipt, a machine.Amendment) (amended []core.Limit, word
 // exchange sends charges in one run of take.
 func (s *Store) exchange(send batch.Send, calls []*batch.Call) error {
 	reply, err := s.run(send, take, takeArgs(calls))
-	if err == nil {
+	switch {
+	case err == nil:
 		distribute(reply, calls)
+	case s.refusesTogether(send, calls, err):
+		return batch.Apart{Reply: err}
 	}
 	return err
 }

@@ -42,7 +42,8 @@ type Store struct {
 	leases        *lease.Table
 	eviction      evictionCheck
 	prefixChecked atomic.Bool
-	ways          sync.Map         // *way, by address: how a server runs programs
+	ways          sync.Map // *way, by address: how a server runs programs
+	refusal       refusal
 	clock         func() time.Time // this process's, which says the periods of calendar windows
 	requests      [64]atomic.Pointer[request]
 }
@@ -190,7 +191,7 @@ func (s *Store) Connect(ctx context.Context) error {
 		if s.options.CLThrottle {
 			return nil
 		}
-		return s.findWay(send, s.way(server))
+		return s.findWay(send, s.way(server), s.ownKey(server))
 	})
 	if err != nil {
 		return s.explain(ctx, start, err)

@@ -39,7 +39,7 @@ func RunLua54(t testing.TB, p *Proxy, answer func(command []string) []byte) {
 	if err := l.command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	server, err := net.Dial("tcp", p.target)
+	server, err := net.Dial("tcp", p.targets[0])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,14 @@ import (
 // its time. The server has run the command already.
 type Fault func(command []string, reply []byte) (send []byte, hangUp bool)
 
-// Proxy stands between clients and a server, passes on one command at a time, counts
+// Proxy stands between clients and a server, or several, passes on one command at a time, counts
 // them and spoils replies.
 type Proxy struct {
 	Addr string // 127.0.0.1:port
 
 	t        testing.TB
-	target   string
+	targets  []string
+	route    func(command []string) (target int)
 	listener net.Listener
 
 	mu       sync.Mutex
@@ -42,11 +43,17 @@ type Proxy struct {
 // StartProxy starts one in front of the server at target, which ends with the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
+	return startProxy(t, []string{target}, func([]string) int { return 0 })
+}
+
+// startProxy starts a proxy that sends each command to the target that route says.
+func startProxy(t testing.TB, targets []string, route func(command []string) int) *Proxy {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Proxy{Addr: l.Addr().String(), t: t, target: target, listener: l, conns: map[net.Conn]bool{}}
+	p := &Proxy{Addr: l.Addr().String(), t: t, targets: targets, route: route, listener: l, conns: map[net.Conn]bool{}}
 	p.wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -132,16 +139,21 @@ func (p *Proxy) track(c net.Conn, on bool) {
 
 func (p *Proxy) serve(client net.Conn) {
 	defer client.Close()
-	server, err := net.Dial("tcp", p.target)
-	if err != nil {
-		return
+	p.track(client, true)
+	defer p.track(client, false)
+	var servers []net.Conn
+	var replies []*bufio.Reader
+	for _, target := range p.targets {
+		server, err := net.Dial("tcp", target)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		p.track(server, true)
+		defer p.track(server, false)
+		servers, replies = append(servers, server), append(replies, bufio.NewReader(server))
 	}
-	defer server.Close()
-	for _, c := range []net.Conn{client, server} {
-		p.track(c, true)
-		defer p.track(c, false)
-	}
-	fromClient, fromServer := bufio.NewReader(client), bufio.NewReader(server)
+	fromClient := bufio.NewReader(client)
 	for {
 		raw, command, err := readCommand(fromClient)
 		if err != nil {
@@ -170,11 +182,12 @@ func (p *Proxy) serve(client net.Conn) {
 				continue
 			}
 		}
-		if _, err := server.Write(raw); err != nil {
+		target := p.route(command)
+		if _, err := servers[target].Write(raw); err != nil {
 			return
 		}
 		var reply bytes.Buffer
-		if err := readReply(fromServer, &reply); err != nil {
+		if err := readReply(replies[target], &reply); err != nil {
 			return
 		}
 		send, hangUp := reply.Bytes(), false

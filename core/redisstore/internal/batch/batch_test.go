@@ -214,7 +214,7 @@ func TestALoneCallAcrossSlotsIsSentOnce(t *testing.T) {
 		var sent atomic.Int32
 		refuse := func(Send, []*Call) error {
 			sent.Add(1)
-			return redisError("CROSSSLOT Keys in request don't hash to the same slot")
+			return Apart{redisError("CROSSSLOT Keys in request don't hash to the same slot")}
 		}
 		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, refuse)}
 		c.call(t.Context(), "all", 1)

@@ -15,8 +15,13 @@ import (
 
 // An Exchange sends charges to Redis in one command, and sets the Reply or the Err of each. Those
 // that have neither get the error that it returns. It sends a charge again only if Redis has not
-// run it.
+// run it. If the error is an [Apart], each charge is sent again, alone.
 type Exchange func(send Send, calls []*Call) error
+
+// Apart is a reply of Redis that refuses keys only because they are together. Nothing has run.
+type Apart struct{ Reply error }
+
+func (a Apart) Error() string { return a.Reply.Error() }
 
 // A Command sends a call that is not a charge.
 type Command func(send Send) (reply []any, err error)
@@ -165,17 +170,21 @@ func (q *Queue) turn(s *senders) (b *batch, wait time.Duration) {
 	return nil, 0
 }
 
-// sendBatch sends a batch and wakes its callers.
+// sendBatch sends a batch and wakes its callers. If the server refuses keys that are together, its calls and all
+// later ones are sent alone.
 func (q *Queue) sendBatch(b *batch) {
-	err := q.try(b, b.calls)
-	if redis.HasErrorPrefix(err, "CROSSSLOT") {
-		// The server behind a plain client is part of a cluster. Nothing was run.
-		q.sharded.Store(true)
-		for i := 0; len(b.calls) > 1 && i < len(b.calls); i++ {
-			if err := q.try(b, b.calls[i:i+1]); err != nil {
-				b.calls[i].Err = err
-			}
+	apart := len(b.calls) > 1 && q.sharded.Load()
+	var err error
+	if !apart {
+		err = q.try(b, b.calls)
+		if refused, ok := err.(Apart); ok {
+			q.SendApart()
+			err, apart = refused.Reply, len(b.calls) > 1
 		}
+	}
+	if apart {
+		q.separate(b)
+		return
 	}
 	now := time.Now()
 	q.mu.Lock()
@@ -191,6 +200,27 @@ func (q *Queue) sendBatch(b *batch) {
 			c.Err = err
 		}
 		c.end(c.Err)
+	}
+}
+
+// SendApart has each call be sent alone from now on.
+func (q *Queue) SendApart() { q.sharded.Store(true) }
+
+// separate has the calls of a batch that was not run queue in the lane of those that are sent alone. Its answer, if
+// there was one, came from a proxy, and says nothing of the server's health.
+func (q *Queue) separate(b *batch) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	from := b.senders.lane
+	to := q.lane(route{from.server, true})
+	for _, c := range b.calls {
+		if c.lane == nil { // its caller has left
+			continue
+		}
+		from.calls.remove(c)
+		c.lane, c.batch = to, nil
+		to.calls.add(c)
+		to.start()
 	}
 }
 
