@@ -22,9 +22,47 @@
 //	PoolSize: at least 10, if the response time is more than half of Options.Timeout
 //	    Otherwise calls wait for each other.
 //
-// A *redis.Client sends the decisions of many callers in one command. For a proxy that spreads keys over
-// servers, use another client. Do not give the store an AutoPipeliner: it ignores deadlines. Hooks, push
+// A *redis.Client sends the decisions of many callers in one command, unless what it is connected to wants each
+// alone: see "Services and proxies". Do not give the store an AutoPipeliner: it ignores deadlines. Hooks, push
 // handlers and a Dialer must heed deadlines.
+//
+// # Services and proxies
+//
+// [Store.Connect], or else the first call, finds out what a service or a proxy can do, by commands that charge
+// nothing. "Together" says that one command decides for many callers, which takes the least CPU time. "Alone" says
+// that each decision has a command and occupies a connection until it is answered: give the client a PoolSize that
+// is enough for that. With functions or scripts the decisions are the same.
+//
+//	service or proxy                       decisions are sent           set
+//	Alibaba Cloud, cluster by the proxy    alone, as scripts            script_check_enable 0, if Connect says
+//	                                                                    that the scripts are refused
+//	Tencent Cloud, cluster                 alone
+//	Huawei Cloud DCS, cluster by the       alone, as scripts
+//	  proxy; Volcengine, sharded
+//	AWS ElastiCache, Serverless or         alone                        use a ClusterClient
+//	  cluster mode; Google Memorystore
+//	  Cluster; Alibaba Cloud direct
+//	Azure Managed Redis                    alone                        use a ClusterClient, with the OSS policy
+//	Upstash                                together, as scripts where
+//	                                       it has no functions
+//	Dragonfly, KeyDB                       together, as scripts         Dragonfly can also use Options.CLThrottle
+//	Envoy                                  alone, as scripts            enable_hashtagging: true
+//	Predixy                                alone, as scripts            HashTag "{}"
+//	Redis Cluster Proxy                    alone, as scripts
+//	Twemproxy                              not at all: it closes the connection when go-redis says HELLO
+//	Oracle OCI Cache, sharded              not at all: it has neither functions nor scripts
+//	Azure Cache for Redis                  not at all: it is Redis 6.0, and 6.2 is needed
+//
+// This is what their documentation or source says, and what tests show with proxies that refuse the same in front of a
+// real Redis: package redistest has each with its source. It has not been tried on the services.
+//
+// Alibaba Cloud's proxy may read scripts, and refuse one in which a key is not written as KEYS[1]. It is not known
+// whether it refuses these, whose keys are arguments of Lua functions. With script_check_enable 0 it does not read
+// them. They use no keys but those of the command, which is what it checks.
+//
+// Envoy, and Predixy before several groups, send a command to one of their servers by its first key, and do not look at
+// the others. Call Connect before the program serves: until the store knows that, a user may have states on two
+// servers.
 //
 // # Failure
 //
@@ -176,6 +214,8 @@
 //	prefix-colon           Options.Prefix ends in a colon, and the store adds one. Leave it out, unless there
 //	                       are keys of that name already.
 //	redis-no-library       The library of functions cannot be loaded, so scripts run.
+//	redis-no-scripts       The server or a proxy refuses functions and scripts, so Redis decides nothing: see
+//	                       "Services and proxies".
 //	redis-foreign-library  Somebody has replaced the library, so scripts run. Find out who may use FUNCTION
 //	                       LOAD, and delete the library.
 //	redis-panic            The client panicked. If it was opening a connection, its pool has lost a place. Fix the

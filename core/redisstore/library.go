@@ -179,9 +179,8 @@ func (s *Store) findWay(send batch.Send, w *way, key string) error {
 				wait = findAnswer
 			}
 			w.next.Store(time.Now().Add(wait).UnixNano())
-			err = fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0, or connect to Redis without the proxy before it", brief{lacks}, brief{err})
-			w.say("redisstore: Redis does not decide", "redis-no-scripts", err)
-			return err
+			w.say("redisstore: Redis runs neither functions nor scripts, so it decides nothing; permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0", "redis-no-scripts", brief{err})
+			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0, or connect to Redis without the proxy before it", brief{lacks}, brief{err})
 		}
 	}
 	w.functions.Store(lacks == nil)

@@ -17,8 +17,6 @@ import (
 // each charge is taken once, and little else is sent.
 func TestServersWithoutFunctions(t *testing.T) {
 	for _, tc := range []struct{ name, command, reply string }{
-		{"Upstash", "", "-ERR Command is not available: 'FCALL'. See https://upstash.com\r\n"},
-		{"Envoy", "", "-ERR unsupported command 'fcall'\r\n"},
 		{"a user's permissions", "", "-NOPERM this user has no permissions to run FCALL\r\n"},
 		{"capitals", "", "-ERR UNKNOWN COMMAND 'FCALL'\r\n"},
 		{"no word of functions", "", "-ERR not today\r\n"},
@@ -103,21 +101,6 @@ func TestFunctionsAreFoundAgain(t *testing.T) {
 	}
 	store.MinutesPass()
 	within(t, "functions decide", func() bool { return sent() == "fcall" })
-}
-
-// Connect says if the server runs nothing of ours, and what to do.
-func TestConnectToAServerWithoutLua(t *testing.T) {
-	_, proxy := proxied(t)
-	proxy.Answer(func(c []string) []byte {
-		if c[0] == "function" || c[0] == "fcall" || strings.HasPrefix(c[0], "eval") {
-			return []byte("-ERR unsupported command\r\n")
-		}
-		return nil
-	})
-	err := redisstore.New(connect(t, &redis.Options{Addr: proxy.Addr}), &redisstore.Options{Timeout: patient}).Connect(t.Context())
-	if discreet(t, err); err == nil || !strings.Contains(err.Error(), "permit +evalsha and +eval") {
-		t.Error(err)
-	}
 }
 
 // A neighbour on the server replaces our library by one that admits everybody. It is not called.

@@ -24,7 +24,8 @@
 //   - The client cannot connect: the queue finds out sooner than the client, and its callers get the error
 //     at once (recoverLane).
 //
-// On a Cluster or Ring every call is sent alone, since each node answers only for its own keys.
+// On a Cluster or Ring every call is sent alone, since each node answers only for its own keys. So it is behind a
+// proxy that refuses keys of several users in one command, or sends it to the server of the first (SendApart).
 // No more commands are under way to a server than the client has connections for it.
 package batch
 
