@@ -115,6 +115,9 @@
 // numbers starts with its full quota. So one change of plan gives at most one extra quota. For plans that a
 // user can change at will, use windows of one period.
 //
+// [Limiter.Refund] needs the decision, so it cannot give units back next week. Give the user more instead: a plan
+// of the same windows with a higher max, until the period ends. The window keeps its count.
+//
 // A plan without a limit can still count: give it a window of the other plans' kind and period with the highest
 // max. See the example "UnlimitedPlan".
 //

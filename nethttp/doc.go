@@ -94,6 +94,9 @@
 // has returned. With the wrapper, ParseForm refuses forms of more than 10 MB even if http.MaxBytesHandler
 // allows more.
 //
+// A client that repeats a request with the same Idempotency-Key pays once: see the example of Config
+// "IdempotencyKey". Do not use Config.Skip for that. Repeats would be free for ever.
+//
 // # Only failures
 //
 // With Config.OnlyFailures a request passes if the limits have room for it, and is charged only if it has
