@@ -177,6 +177,8 @@
 //
 // MaxBytesHandler is outside of the limit, because the key function reads the body, for locked accounts too.
 // Without it, a form may have 10 MB, and a multipart form writes any number of bytes to the disk.
+// http.TimeoutHandler is outside too: inside, more guesses are checked at the same time, as package nethttp says
+// under "Only failures".
 //
 // The key has the account's ID, so all spellings of a name that the look-up accepts are one account. Names that are
 // no account have no key: they share that of the address. With keys of their own, one client with a /48 of

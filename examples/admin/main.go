@@ -4,7 +4,7 @@
 //	for i in $(seq 9); do curl -i -X POST -H 'Authorization: Bearer of-alice' 127.0.0.1:8080/replies; done
 //	open http://127.0.0.1:8081/
 //	curl '127.0.0.1:8081/user?user=alice&action=reply'
-//	curl -X DELETE '127.0.0.1:8081/ban?user=alice&action=reply'
+//	curl -X DELETE '127.0.0.1:8081/ban?user=alice&action=reply' # without an action: from all
 //
 // Two processes that share a Redis:
 //
@@ -42,12 +42,13 @@ import (
 
 // limiters are the limiters by action. In a fleet they share one Redis.
 func limiters(store core.Store) map[string]*core.Limiter {
-	replies := core.Must(core.New(store, core.SlidingWindow(5, time.Minute)))
+	bans := core.BanPolicy{
+		Refusals: 3, Within: time.Minute,
+		Bans: []time.Duration{10 * time.Minute, time.Hour},
+	}
 	return map[string]*core.Limiter{
-		"reply": core.Must(replies.With(core.BanPolicy{
-			Refusals: 3, Within: time.Minute,
-			Bans: []time.Duration{10 * time.Minute, time.Hour},
-		})),
+		"reply": core.Must(core.Must(core.New(store, core.SlidingWindow(5, time.Minute))).With(bans)),
+		"like":  core.Must(core.Must(core.New(store, core.SlidingWindow(15, time.Minute))).With(bans)),
 	}
 }
 
@@ -66,9 +67,11 @@ func login(next http.Handler) http.Handler {
 }
 
 func public(limiters map[string]*core.Limiter) http.Handler {
-	reply := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
+	done := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) })
 	mux := http.NewServeMux()
-	mux.Handle("POST /replies", login(nethttp.Limit(limiters["reply"], keyfuncs.ContextValue(userKey{}), keyfuncs.Action("reply"))(reply)))
+	for pattern, action := range map[string]string{"POST /replies": "reply", "POST /likes": "like"} {
+		mux.Handle(pattern, login(nethttp.Limit(limiters[action], keyfuncs.ContextValue(userKey{}), keyfuncs.Action(action))(done)))
+	}
 	return mux
 }
 
@@ -89,7 +92,7 @@ func (e *endpoint) handler() http.Handler {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			user, action := r.URL.Query().Get("user"), r.URL.Query().Get("action")
 			l := e.limiters[action]
-			if l == nil {
+			if l == nil && (action != "" || r.Method != http.MethodDelete) {
 				http.Error(w, "there is no such action", http.StatusNotFound)
 			} else if err := f(w, r, l, user, action); errors.Is(err, core.ErrNoUser) {
 				http.Error(w, "the user is missing", http.StatusBadRequest)
@@ -99,7 +102,7 @@ func (e *endpoint) handler() http.Handler {
 		})
 	}
 	handle("GET /user", show)
-	handle("DELETE /ban", unban)
+	handle("DELETE /ban", e.letIn)
 	return local(http.NewCrossOriginProtection().Handler(mux))
 }
 
@@ -260,14 +263,19 @@ func spoken(d time.Duration) string {
 	return s
 }
 
-// unban lets a user in again. Reset is first: between the two calls an attempt would start the next ban if the
-// limit were still used up.
-func unban(w http.ResponseWriter, r *http.Request, l *core.Limiter, user, action string) error {
-	if err := l.Reset(r.Context(), user, action); err != nil {
-		return err
-	}
-	if err := l.Unban(r.Context(), user, action); err != nil {
-		return err
+// letIn lets a user do an action again, or every action if there is none given. Reset is first: between the two
+// calls an attempt would start the next ban if the limit were still used up.
+func (e *endpoint) letIn(w http.ResponseWriter, r *http.Request, _ *core.Limiter, user, action string) error {
+	for of, l := range e.limiters {
+		if action != "" && action != of {
+			continue
+		}
+		if err := l.Reset(r.Context(), user, of); err != nil {
+			return err
+		}
+		if err := l.Unban(r.Context(), user, of); err != nil {
+			return err
+		}
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil

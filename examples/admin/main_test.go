@@ -199,6 +199,27 @@ func TestAnAdminSeesAndLiftsABan(t *testing.T) {
 	})
 }
 
+// One call lets a user in again, to one action or to all, though the limits are still used up.
+func TestAnAdminLetsAUserInAgain(t *testing.T) {
+	for query, likes := range map[string]int{"": http.StatusCreated, "&action=reply": http.StatusTooManyRequests} {
+		synctest.Test(t, func(t *testing.T) {
+			forum, admin := both()
+			for range 18 { // three likes are refused, and more replies
+				do(forum, "POST", "/replies", "alice")
+				do(forum, "POST", "/likes", "alice")
+			}
+			if w := do(admin, "DELETE", "/ban?user=alice"+query, ""); w.Code != http.StatusNoContent {
+				t.Errorf("%q: %d %s", query, w.Code, w.Body)
+			}
+			for path, want := range map[string]int{"/replies": http.StatusCreated, "/likes": likes} {
+				if w := do(forum, "POST", path, "alice"); w.Code != want {
+					t.Errorf("%q: %s: %d, want %d", query, path, w.Code, want)
+				}
+			}
+		})
+	}
+}
+
 // Another site's page can have an admin's browser send requests.
 func TestAnotherSiteEndsNoBan(t *testing.T) {
 	_, h := both()
@@ -214,7 +235,7 @@ func TestAnotherSiteEndsNoBan(t *testing.T) {
 
 func TestAnUnknownActionIsNotFound(t *testing.T) {
 	_, h := both()
-	for _, tt := range []struct{ method, path string }{{"GET", "/user?user=alice&action=like"}, {"DELETE", "/ban?user=alice&action=like"}, {"GET", "/user?user=alice"}} {
+	for _, tt := range []struct{ method, path string }{{"GET", "/user?user=alice&action=follow"}, {"DELETE", "/ban?user=alice&action=follow"}, {"GET", "/user?user=alice"}} {
 		if w := do(h, tt.method, tt.path, ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
 		}
@@ -223,8 +244,10 @@ func TestAnUnknownActionIsNotFound(t *testing.T) {
 
 func TestAMissingUserIsABadRequest(t *testing.T) {
 	_, h := both()
-	if w := do(h, "GET", "/user?action=reply", ""); w.Code != http.StatusBadRequest {
-		t.Errorf("%d %s", w.Code, w.Body)
+	for _, tt := range []struct{ method, path string }{{"GET", "/user?action=reply"}, {"DELETE", "/ban"}} {
+		if w := do(h, tt.method, tt.path, ""); w.Code != http.StatusBadRequest {
+			t.Errorf("%s %s: %d %s", tt.method, tt.path, w.Code, w.Body)
+		}
 	}
 }
 
