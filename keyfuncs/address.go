@@ -171,13 +171,14 @@ func (s Subnet) key(addr netip.Addr, remote string) string {
 	}
 	if bits != addr.BitLen() {
 		subnet, _ := addr.Prefix(bits) // fails only for a length out of bounds
-		return subnet.String()
+		return string(subnet.AppendTo(make([]byte, 0, len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255/128"))))
 	}
 	if addr.Is4() {
 		text := addr.AppendTo(make([]byte, 0, len("255.255.255.255")))
 		if n := len(text); n < len(remote) && remote[n] == ':' && remote[:n] == string(text) {
 			return remote[:n]
 		}
+		return string(text)
 	}
 	return addr.String()
 }
@@ -245,7 +246,9 @@ func isPort(s string) bool {
 // canonical makes all spellings of an address equal. It reports false if the address
 // cannot be a client's, as the zero Addr that a parser returns beside an error.
 func canonical(addr netip.Addr) (netip.Addr, bool) {
-	addr = addr.Unmap().WithZone("")
+	if !addr.Is4() {
+		addr = addr.Unmap().WithZone("")
+	}
 	return addr, addr.IsValid() && !addr.IsUnspecified()
 }
 

@@ -143,20 +143,18 @@ func (ss *suspects) clear(client netip.Addr) {
 func (s *source) noteLeft(client netip.Addr, l *list, left string) {
 	ss := &s.suspects
 	switch {
-	case left == "" && !ss.any.Load() || ss.over.Load():
+	case ss.over.Load():
 		return
 	case ss.looks.Load() < manyLooks:
 		ss.looks.Add(1)
-	case rand.Uint32N(64) > 0:
+	case rand.Uint32()%64 > 0:
 		return
 	}
 	if left == "" {
 		ss.clear(client)
 		return
 	}
-	node, _, _ := l.last(left)
-	other, _ := parseAddress(node)
-	if ss.note(client, other) {
+	if ss.note(client, l.last(left)) {
 		warn("one-client", fmt.Sprintf(
 			"many requests are limited as one client by %s, and each names an address before that client's in %s, often another one; if the client is a proxy or load balancer of yours or of your CDN, all clients behind it share one limit: give its address to %[1]s too; if you do not know it, it makes the addresses up, and nothing is to be done",
 			s.maker, l.name), "client", client)

@@ -13,21 +13,19 @@ import (
 type list struct {
 	name string
 
-	// last reads the last entry of a line: the text that names who sent the request, and where the comma left
-	// of it is, or -1. It reports false if the entry cannot be by a proxy.
-	last func(line string) (node string, comma int, ok bool)
+	elements bool // whether an entry is an element of Forwarded, or else an address
 
 	bad error // if an entry is not an address
 }
 
 var (
-	xForwardedFor = newList("X-Forwarded-For", lastEntry)
-	forwardedList = newList("Forwarded", lastElement)
+	xForwardedFor = newList("X-Forwarded-For", false)
+	forwardedList = newList("Forwarded", true)
 	errTwoClients = badKey("X-Forwarded-For and Forwarded name different clients, and it is not known which of them your proxies write")
 )
 
-func newList(name string, last func(string) (string, int, bool)) *list {
-	return &list{name, last, badKey("the header " + name + " does not name a client's address")}
+func newList(name string, elements bool) *list {
+	return &list{name, elements, badKey("the header " + name + " does not name a client's address")}
 }
 
 // written says which of two lists the proxies write: those that alone have named a client, as no client can
@@ -49,47 +47,46 @@ func forwarded(maker string, trusted *Proxies) func(*http.Request) (netip.Addr, 
 	s := &source{proxies: trusted, maker: maker, headers: []string{xForwardedFor.name, forwardedList.name}}
 	var w written
 	return s.behind(func(t *trust, h http.Header) (netip.Addr, error) {
-		byX, byF := h[xForwardedFor.name], h[forwardedList.name]
-		var one reading
-		switch {
-		case len(byF) > 0 && len(byX) > 0:
-			one = w.choose(xForwardedFor.read(t, byX), forwardedList.read(t, byF))
-			if one.err == errTwoClients {
-				s.warnTwoClients()
+		l, lines := xForwardedFor, h[xForwardedFor.name]
+		one := l.read(t, lines)
+		if len(lines) == 0 || w.Load() != x || one.empty() { // or else Forwarded changes nothing
+			switch byF := h[forwardedList.name]; {
+			case len(byF) > 0 && len(lines) > 0:
+				one, l = w.choose(one, forwardedList.read(t, byF))
+				if one.err == errTwoClients {
+					s.warnTwoClients()
+				}
+			case len(byF) > 0:
+				w.note(f)
+				l = forwardedList
+				one = l.read(t, byF)
+			case len(lines) > 0:
+				w.note(x)
 			}
-		case len(byX) > 0:
-			w.note(x)
-			one = xForwardedFor.read(t, byX)
-		case len(byF) > 0:
-			w.note(f)
-			one = forwardedList.read(t, byF)
 		}
-		if one.client.IsValid() {
-			s.noteLeft(one.client, one.list, one.left)
+		if one.left != "" || s.suspects.any.Load() {
+			s.noteLeft(one.client, l, one.left)
 		}
 		return one.client, one.err
 	})
 }
 
-// choose returns the one of two readings to use.
-func (w *written) choose(byX, byF reading) reading {
-	switch named := w.Load(); {
-	case byF.junk: // so no proxy writes it
-		return byX
-	case byX.err == nil && byF.err == nil && byX.client == byF.client:
-		return byX
-	case byX.err == nil && byF.err == nil && !byF.client.IsValid():
+// choose returns the one of two readings to use, and its list.
+func (w *written) choose(byX, byF reading) (reading, *list) {
+	named := w.Load()
+	switch {
+	case byF.junk, byX.client == byF.client && byX.err == byF.err, named == x && !byX.empty():
+		return byX, xForwardedFor
+	case named == f && !byF.empty():
+		return byF, forwardedList
+	case byF.empty() && byX.err == nil:
 		w.note(x)
-		return byX
-	case byX.err == nil && byF.err == nil && !byX.client.IsValid():
+		return byX, xForwardedFor
+	case byX.empty() && byF.err == nil:
 		w.note(f)
-		return byF
-	case named == x:
-		return byX
-	case named == f:
-		return byF
+		return byF, forwardedList
 	}
-	return reading{err: errTwoClients}
+	return reading{err: errTwoClients}, xForwardedFor
 }
 
 func trustedHeader(maker, name string, trusted *Proxies) func(*http.Request) (netip.Addr, error) {
@@ -112,6 +109,8 @@ func trustedHeader(maker, name string, trusted *Proxies) func(*http.Request) (ne
 	})
 }
 
+var nobody trust // of Proxies before Set
+
 // behind returns a function that reads the client's address behind trusted proxies. read returns an
 // invalid address if the headers name no client.
 func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func(*http.Request) (netip.Addr, error) {
@@ -119,7 +118,7 @@ func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func
 		addr, err := peer(r)
 		t := s.proxies.trust.Load()
 		if t == nil {
-			t = new(trust)
+			t = &nobody
 		}
 		switch {
 		case err == errOnUnix && t.unix: // and without a client in the header there is no address
@@ -147,12 +146,14 @@ func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func
 // A reading is what a list says: the client, which is invalid if all addresses are trusted, and the lines or
 // the part of a line left of it.
 type reading struct {
-	list   *list
 	client netip.Addr
 	left   string
 	err    error
 	junk   bool // whether an entry cannot be by a proxy
 }
+
+// empty reports whether all addresses are trusted.
+func (r *reading) empty() bool { return r.err == nil && !r.client.IsValid() }
 
 // read reads the list from right to left, past trusted addresses.
 func (l *list) read(t *trust, lines []string) reading {
@@ -160,32 +161,43 @@ func (l *list) read(t *trust, lines []string) reading {
 		for rest, comma := lines[i], 0; comma >= 0; rest = rest[:max(0, comma)] {
 			var node string
 			var ok bool
-			if node, comma, ok = l.last(rest); !ok {
-				return reading{list: l, err: l.bad, junk: true}
+			if l.elements {
+				if node, comma, ok = lastElement(rest); !ok {
+					return reading{err: l.bad, junk: true}
+				}
+			} else {
+				comma = strings.LastIndexByte(rest, ',')
+				node = trim(rest[comma+1:])
 			}
 			hop, ok := parseAddress(node)
 			if !ok {
-				return reading{list: l, err: l.bad}
+				return reading{err: l.bad}
 			}
 			if !t.contains(hop) {
 				left := rest[:max(0, comma)]
 				if comma < 0 && i > 0 {
 					left = lines[i-1]
 				}
-				return reading{list: l, client: hop, left: left}
+				return reading{client: hop, left: left}
 			}
 		}
 	}
-	return reading{list: l}
+	return reading{}
 }
 
-// lastEntry reads the last entry of a line of X-Forwarded-For.
-func lastEntry(line string) (node string, comma int, ok bool) {
-	comma = strings.LastIndexByte(line, ',')
-	return trim(line[comma+1:]), comma, true
+// last reads the last address of a line. It is invalid if there is none.
+func (l *list) last(line string) netip.Addr {
+	node := trim(line[strings.LastIndexByte(line, ',')+1:])
+	if l.elements {
+		node, _, _ = lastElement(line)
+	}
+	addr, _ := parseAddress(node)
+	return addr
 }
 
-// lastElement reads the last element of a line of Forwarded, such as for="[2001:db8::1]:80";proto=https. It
+// lastElement reads the last element of a line of Forwarded, such as for="[2001:db8::1]:80";proto=https: the text
+// that names who sent the request, and where the comma left of the element is, or -1. It reports false if the
+// element names nobody, as a proxy's does not. It
 // starts at the end, which a proxy has written, so that an open quote further left, which a client has sent,
 // does not matter. Values need no quotes, since many proxies leave them out where the standard wants them.
 func lastElement(line string) (node string, comma int, ok bool) {

@@ -5,9 +5,9 @@ package keyfuncs
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 )
 
@@ -90,7 +90,12 @@ func newTrust(maker string, trusted []netip.Prefix) (*trust, error) {
 }
 
 func (t *trust) contains(addr netip.Addr) bool {
-	return slices.ContainsFunc(t.prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
+	for i := range t.prefixes {
+		if t.prefixes[i].Contains(addr) {
+			return true
+		}
+	}
+	return false
 }
 
 // A source reads addresses behind proxies, and warns if they look wrong. maker is the function that the
@@ -99,15 +104,21 @@ type source struct {
 	proxies   *Proxies
 	maker     string
 	headers   []string
-	trusted   presence    // of a trusted peer, among the requests with a header
-	untrusted atomic.Bool // whether an untrusted peer was reported
-	two       atomic.Bool // whether two headers were reported
+	strangers atomic.Int32 // at how many requests of untrusted peers it has looked, up to manyLooks
+	trusted   presence     // of a trusted peer, among the requests with a header
+	untrusted atomic.Bool  // whether an untrusted peer was reported
+	two       atomic.Bool  // whether two headers were reported
 	suspects  suspects
 	crowd     crowd
 }
 
-// untrustedPeer notes an untrusted peer, if its request has a header.
+// untrustedPeer notes an untrusted peer, if its request has a header. After many requests it looks at one in 64.
 func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
+	if s.strangers.Load() < manyLooks {
+		s.strangers.Add(1)
+	} else if rand.Uint32()%64 > 0 {
+		return
+	}
 	for _, name := range s.headers {
 		lines, there := h[name]
 		if !there {
@@ -126,7 +137,7 @@ func (s *source) untrustedPeer(addr netip.Addr, h http.Header) {
 		if len(lines) > 0 {
 			l := forwardedList
 			if name != l.name {
-				l = &list{name: name, last: lastEntry}
+				l = &list{name: name}
 			}
 			s.noteLeft(addr, l, lines[len(lines)-1])
 		}

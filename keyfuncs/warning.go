@@ -52,7 +52,7 @@ func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 		if peers.note(addr, r.RemoteAddr) {
 			peers.warn(maker)
 		}
-	} else if rand.Uint32N(64) > 0 {
+	} else if rand.Uint32()%64 > 0 {
 		return
 	}
 	for _, name := range addressHeaders {
