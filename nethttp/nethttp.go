@@ -134,10 +134,11 @@ type Config struct {
 	// undivided.
 	Headers gate.Headers
 
-	// SpreadRetryAfter makes the Retry-After of a refusal longer, by up to a tenth, so that
-	// clients that were refused together do not all come back in the same second. How much
-	// longer depends on the user and on a random key of the process, so that the wait does not
-	// tell who the user is. The response agrees with it, and the decision that Deny and the
+	// SpreadRetryAfter makes the Retry-After of a refusal longer, by whole seconds and at most a tenth, so that
+	// clients that were refused together do not all come back in the same second. This includes the workers of one
+	// user: each of these seconds gets about as many of them. A wait below ten seconds stays exact. A client that
+	// asks again early may be told a later time than before, but no more than a tenth after the exact one. The
+	// seconds do not tell who the user is. The response agrees with them, and the decision that Deny and the
 	// handler get stays exact.
 	SpreadRetryAfter bool
 }

@@ -3,10 +3,9 @@ package gate
 // What the client is told: the decision, or of a store that has failed, that there is room again soon.
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -25,8 +24,7 @@ const (
 // first limit with nothing left. If InFlight binds, the client is told to look again soon: a client that
 // waits for the end of a lease would waste the slots that are released before.
 //
-// If the wait is spread, it is longer by a part that is always the same for the user in this process. So
-// of two refusals the later one tells the user no later time.
+// If waits are spread, they are longer by whole seconds, up to a tenth of the wait: see spread.
 //
 // p is the policy of the limiter that usually decides.
 func (a *attempt) tell(p *policy) *core.Decision {
@@ -44,25 +42,30 @@ func (a *attempt) tell(p *policy) *core.Decision {
 		return &told
 	case a.spread && !d.Allowed && d.RetryAfter != core.Never:
 		told := *d
-		told.RetryAfter += min(time.Duration(spread(a.user)*float64(d.RetryAfter)), core.Never-1-d.RetryAfter)
+		told.RetryAfter += min(spread(a.user, d.RetryAfter), core.Never-1-d.RetryAfter)
 		told.ResetAfter = max(d.ResetAfter, told.RetryAfter)
 		return &told
 	}
 	return d
 }
 
-// spread returns the user's share of a wait, up to a tenth. Without the key, who sees the waits of a user
-// could tell which user it is.
-func spread(user string) float64 {
-	mac := hmac.New(sha256.New, spreadKey[:])
-	mac.Write([]byte(user))
-	return float64(binary.BigEndian.Uint32(mac.Sum(nil))) / (1 << 32) / 10
+// spread returns by how many seconds a wait is told longer, from 0 to a tenth of it. Of the refusals of a user each of
+// these seconds gets about as many: their shares are multiples of the golden ratio, which never come close to
+// each other. A wait that is rounded up to a second is no longer than it would be.
+//
+// Users begin at different shares. Without the seed, who sees the waits of a user could tell which user it is.
+func spread(user string, wait time.Duration) time.Duration {
+	const golden = 0x9e3779b97f4a7c15 // of 2^64
+	hash := maphash.String(spreadSeed, user)
+	share := hash + spreadOf[hash%uint64(len(spreadOf))].Add(1)*golden
+	second, _ := bits.Mul64(share, uint64(wait/10/time.Second)+1)
+	return time.Duration(second) * time.Second
 }
 
-var spreadKey = func() (key [32]byte) {
-	_, _ = rand.Read(key[:]) // it never fails
-	return key
-}()
+var (
+	spreadSeed = maphash.MakeSeed()
+	spreadOf   [1024]atomic.Uint64 // how many refusals the users of a class had
+)
 
 // slotBinds reports whether the binding limit is InFlight.
 func (a *attempt) slotBinds(p *policy) bool {

@@ -98,8 +98,6 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 		{"its own plain one inside IETF alone", []nethttp.Config{only}, &plain, outer(denies), 429, "", headers("RateLimit", `"fixed:1m";r=0;t=30`), []string{"X-RateLimit-Limit"}},
 		{"its own plain one inside NoHeaders", []nethttp.Config{none}, &plain, outer(tight), 200, "done", nil, []string{"X-RateLimit-Limit", "RateLimit"}},
 		{"its own NoHeaders inside a plain one", []nethttp.Config{plain}, &none, outer(tight), 200, "done", headers("X-RateLimit-Remaining", "1"), nil},
-		{"SpreadRetryAfter", []nethttp.Config{{SpreadRetryAfter: true}}, nil, outer(tenSeconds), 429, "", headers("Retry-After", "11"), nil},
-		{"none, and its own SpreadRetryAfter", nil, &nethttp.Config{SpreadRetryAfter: true}, outer(tenSeconds), 429, "", headers("Retry-After", "11"), nil},
 		{"its own Deny inside another's", []nethttp.Config{ietf}, &teapot, outer(denies), 418, "denied 7", headers("RateLimit", `"fixed:1m";r=0;t=30`), nil},
 	} {
 		for _, ad := range adapters {

@@ -400,44 +400,83 @@ func testResetSecond(t *testing.T, adapters []Adapter) {
 	}
 }
 
-// With SpreadRetryAfter a thousand clients that are refused together are told to come back in different
-// seconds of a tenth of the wait. A client that asks again is told no later time.
+// With SpreadRetryAfter clients that are refused together, of many users or workers of one, are told to come back in
+// different seconds of a tenth of the wait, and each second gets about as many.
 func testSpread(t *testing.T, adapters []Adapter) {
 	const wait = 600
-	for _, ad := range adapters {
-		t.Run(ad.Name, func(t *testing.T) {
-			retry := time.Duration(0)
-			h := ad.Mount(App{Routes: reply(&nethttp.Config{SpreadRetryAfter: true})(Answers(func(core.Charge) (core.Decision, error) {
-				return core.Decision{Limit: 5, RetryAfter: retry}, nil
-			}))})
-			told := func(user string) int {
-				n, err := strconv.Atoi(Do(h, "POST", "/replies/7", "X-User-ID", user).Header().Get("Retry-After"))
-				if err != nil {
-					t.Fatal(err)
+	retry := wait * time.Second
+	store := Answers(func(core.Charge) (core.Decision, error) { return core.Decision{Limit: 5, RetryAfter: retry}, nil })
+	inside := func(own *nethttp.Config) []Inside {
+		return []Inside{{Limiter: core.Must(core.New(store, fivePerMinute)), User: "alice", Action: "inner", Cost: 1, Config: own}}
+	}
+	skips := func(*http.Request) bool { return true }
+	exact := func(w http.ResponseWriter, _ *http.Request, d core.Decision) {
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = fmt.Fprint(w, d.RetryAfter)
+	}
+	for _, mode := range []struct {
+		name   string
+		cfg    nethttp.Config
+		inside []Inside
+	}{
+		{"seconds until the reset", nethttp.Config{Headers: gate.XRateLimitDelta}, nil},
+		{"the IETF's headers", nethttp.Config{Headers: gate.IETF}, nil},
+		{"Deny gets the exact wait", nethttp.Config{Deny: exact, Headers: gate.XRateLimitDelta}, nil},
+		{"Allow inside", nethttp.Config{Skip: skips, Headers: gate.XRateLimitDelta}, inside(nil)},
+		{"Allow with its own", nethttp.Config{}, inside(&nethttp.Config{SpreadRetryAfter: true, Headers: gate.XRateLimitDelta})},
+	} {
+		for _, ad := range adapters {
+			t.Run(mode.name+"/"+ad.Name, func(t *testing.T) {
+				route := Route{Inside: mode.inside}
+				if mode.name != "Allow with its own" {
+					mode.cfg.SpreadRetryAfter = true
+					route.Limits = []Limit{{Limiter: core.Must(core.New(store, fivePerMinute)), Config: &mode.cfg}}
 				}
-				return n
-			}
-			seconds := map[int]int{}
-			for i := range 1000 {
-				retry = wait * time.Second
-				n := told(fmt.Sprint("user-", i))
-				if seconds[n]++; n < wait || n > wait+wait/10 {
-					t.Errorf("user-%d waits %d", i, n)
+				h := ad.Mount(App{Routes: []Route{route}}.Filled())
+				told := func(user string) int {
+					w := Do(h, "POST", "/replies/7", "X-User-ID", user)
+					n, err := strconv.Atoi(w.Header().Get("Retry-After"))
+					second, body := fmt.Sprint(n), fmt.Sprintf(`"retry_after":%d}`, n)
+					if mode.cfg.Deny != nil {
+						body = retry.String()
+					}
+					reset := w.Header().Get("X-RateLimit-Reset")
+					if mode.cfg.Headers == gate.IETF {
+						_, reset, _ = strings.Cut(w.Header().Get("RateLimit"), ";t=")
+					}
+					if err != nil || reset != second || !strings.Contains(w.Body.String(), body) {
+						t.Fatalf("%v: the response does not agree: %v %s", err, w.Header(), w.Body)
+					}
+					if exact := int((retry + time.Second - 1) / time.Second); n < exact || n > exact+int(retry/10/time.Second) {
+						t.Errorf("%s waits %d, of %v", user, n, retry)
+					}
+					return n
 				}
-			}
-			for n, clients := range seconds {
-				if clients > 40 { // 17 on average
-					t.Errorf("%d clients come after %d seconds", clients, n)
+				together := func(n, most int, user func(i int) string) {
+					t.Helper()
+					seconds := map[int]int{}
+					for i := range n {
+						seconds[told(user(i))]++
+					}
+					for second, clients := range seconds {
+						if clients > most {
+							t.Errorf("of %d clients %d come after %d seconds", n, clients, second)
+						}
+					}
 				}
-			}
-			for last, s := wait*2, wait; s > 0; s-- {
-				retry = time.Duration(s) * time.Second
-				n := told("user-7")
-				if n > last {
-					t.Errorf("told to wait %d after %d", n, last)
+				if mode.name == "seconds until the reset" {
+					retry = wait * time.Second
+					together(1000, 40, func(i int) string { return fmt.Sprint("user-", i) }) // 16 on average
 				}
-				last = n
-			}
-		})
+				for _, share := range []struct{ wait, workers, most int }{{600, 40, 2}, {60, 40, 8}, {100, 110, 13}, {10, 40, 22}, {9, 40, 40}} {
+					retry = time.Duration(share.wait) * time.Second
+					together(share.workers, share.most, func(int) string { return "alice" })
+				}
+				for s := wait; s > 0; s -= 7 { // a client that asks again
+					retry = time.Duration(s)*time.Second - time.Millisecond
+					told("alice")
+				}
+			})
+		}
 	}
 }
