@@ -84,10 +84,13 @@ func (p *Plans) follow() {
 		return
 	}
 	now, next, again := int64(time.Since(f.base)), f.next.Load(), int64(lookEvery)
+	if now < next {
+		return
+	}
 	if len(f.turns) == 0 {
 		again = int64(lookAgain)
 	}
-	if now < next || !f.next.CompareAndSwap(next, now+again) {
+	if !f.next.CompareAndSwap(next, now+again) {
 		return
 	}
 	select {
