@@ -96,4 +96,7 @@ func write(w http.ResponseWriter, r *http.Request, refusal *connect.Error, retry
 	_ = errorWriter.Write(w, r, refusal) // it fails if the client has disconnected
 }
 
-func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", routes(memorystore.New(nil)))) }
+func main() {
+	srv := &http.Server{Addr: "127.0.0.1:8080", Handler: routes(memorystore.New(nil)), ReadHeaderTimeout: 5 * time.Second}
+	log.Fatal(srv.ListenAndServe())
+}

@@ -257,7 +257,7 @@ func (c *counted) report(data []byte) bool {
 // cost is what a request has cost that was charged so much when it began.
 func (c *counted) cost(charged, prompt int) int {
 	if c.status >= 400 && c.status < 500 {
-		return 0 // the upstream has refused to work
+		return 0 // the upstream has refused to work; the limit on requests still counts it
 	}
 	if !c.streams() && c.report(c.kept) {
 		c.ended = true
