@@ -66,31 +66,6 @@ func TestDocLinksResolve(t *testing.T) {
 	}
 }
 
-var standard = regexp.MustCompile(`RFC (\d+)|(\S*)draft-ietf-`)
-
-// A comment that names an RFC or a draft links it.
-func TestStandardsAreLinked(t *testing.T) {
-	fset := token.NewFileSet()
-	for name, src := range goFiles(t) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(fset, name, src, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, group := range file.Comments {
-			text := group.Text()
-			for _, m := range standard.FindAllStringSubmatch(text, -1) {
-				rfc, before := m[1], m[2]
-				if rfc != "" && !strings.Contains(text, "https://www.rfc-editor.org/rfc/rfc"+rfc) || rfc == "" && before != "https://datatracker.ietf.org/doc/html/" {
-					t.Errorf("%s: no link to what this names:\n%s", fset.Position(group.Pos()), text)
-				}
-			}
-		}
-	}
-}
-
 // documents reports whether a comment is the documentation of the package or of a
 // declaration.
 func documents(file *ast.File, group *ast.CommentGroup) (is bool) {

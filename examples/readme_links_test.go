@@ -85,17 +85,3 @@ func TestEveryCodeIsListed(t *testing.T) {
 		}
 	}
 }
-
-// The log says what the README quotes.
-func TestQuotedLogLinesExist(t *testing.T) {
-	src := sources(t)
-	lines := found("`(core: [^`]+)`", readme(t, "../README.md"))
-	if len(lines) == 0 {
-		t.Error("the README quotes no log line")
-	}
-	for _, line := range lines {
-		if !strings.Contains(src, `"`+line+`"`) {
-			t.Errorf("nothing logs %q", line)
-		}
-	}
-}

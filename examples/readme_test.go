@@ -22,13 +22,6 @@ func readme(t *testing.T, path string) string {
 	return string(b)
 }
 
-// inEveryREADME runs a test for each README that shows code, names or commands.
-func inEveryREADME(t *testing.T, test func(t *testing.T, path, text string)) {
-	for _, path := range []string{"../README.md", "ugc/README.md"} {
-		t.Run(strings.TrimPrefix(path, "../"), func(t *testing.T) { test(t, path, readme(t, path)) })
-	}
-}
-
 // goFiles are all Go files of the repository, by their paths from here.
 func goFiles(t *testing.T) map[string]string {
 	t.Helper()
@@ -125,47 +118,15 @@ fence:
 	}
 }
 
-// What does not fit belongs to package documentation or to an example.
-func TestREADMEIsShort(t *testing.T) {
-	if words := len(strings.Fields(readme(t, "../README.md"))); words > 1300 {
-		t.Errorf("the README has %d words, want at most 1,300", words)
-	}
-}
-
-// TestREADMENamesWhatExists checks the names of the API, qualified ones such as
-// core.Must, and the paths.
-func TestREADMENamesWhatExists(t *testing.T) {
-	exported := map[string]bool{}
-	for path, src := range goFiles(t) {
-		if strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "../examples/") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, src, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		exports(file, func(name string) { exported[file.Name.Name+"."+name] = true })
-	}
-	names := regexp.MustCompile(`\b(core|memorystore|redisstore|storetest|keyfuncs|nethttp|ginlimit|echolimit)((?:\.[A-Z]\w*)+)`)
-	link := regexp.MustCompile(`\]\(([^)#:]+)\)`)             // from where the README is
-	argument := regexp.MustCompile(`(?:^|[\s(])\./([\w./]*)`) // from the root
-	inEveryREADME(t, func(t *testing.T, readme, text string) {
-		for _, m := range names.FindAllString(text, -1) {
-			if !exported[m] {
-				t.Errorf("the README names %s, which is not there", m)
+// The files that a README links to exist.
+func TestLinksOfREADMEsResolve(t *testing.T) {
+	for _, path := range []string{"../README.md", "ugc/README.md"} {
+		for _, link := range found(`\]\(([^)#:]+)\)`, readme(t, path)) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), link)); err != nil {
+				t.Errorf("%s: %v", path, err)
 			}
 		}
-		for from, paths := range map[string][][]string{
-			filepath.Dir(readme): link.FindAllStringSubmatch(text, -1),
-			"..":                 argument.FindAllStringSubmatch(text, -1),
-		} {
-			for _, m := range paths {
-				if _, err := os.Stat(filepath.Join(from, strings.TrimSuffix(m[1], "..."))); err != nil {
-					t.Errorf("the README names %s: %v", m[1], err)
-				}
-			}
-		}
-	})
+	}
 }
 
 // exports visits a file's exported names, methods and fields as Type.Name.
@@ -204,58 +165,4 @@ func exports(file *ast.File, visit func(name string)) {
 			}
 		}
 	}
-}
-
-// TestREADMECommandsExist checks the flags of ugc and the names of the benchmarks.
-// That the shell session is true is checked where the program is, in ugc.
-func TestREADMECommandsExist(t *testing.T) {
-	ugc, err := os.ReadFile("ugc/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var benchmarks []string
-	for _, dir := range []string{"../core/memorystore", "../core/redisstore", "../nethttp", "../ginlimit", "../echolimit"} {
-		files, err := filepath.Glob(dir + "/*_test.go")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			src, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, m := range regexp.MustCompile(`func Benchmark(\w+)`).FindAllStringSubmatch(string(src), -1) {
-				benchmarks = append(benchmarks, m[1])
-			}
-		}
-	}
-	for _, command := range []string{"go run ./examples/ugc\n", "go test -short ./...\n"} {
-		if !strings.Contains(readme(t, "../README.md"), command) {
-			t.Errorf("the README does not say %q", command)
-		}
-	}
-	inEveryREADME(t, func(t *testing.T, _, text string) {
-		for _, m := range regexp.MustCompile("`-(\\w+)").FindAllStringSubmatch(text, -1) {
-			if !strings.Contains(string(ugc), `"`+m[1]+`"`) {
-				t.Errorf("ugc has no flag -%s", m[1])
-			}
-		}
-		commands := regexp.MustCompile(`(?m)^ *(go (?:run|test) [^#\n]*)`).FindAllStringSubmatch(strings.Join(fences(text, "sh"), "\n"), -1)
-		for _, m := range commands {
-			words := strings.Fields(m[1])
-			for i, word := range words {
-				switch {
-				case strings.HasPrefix(word, "-") && slices.Contains(words, "./examples/ugc"):
-					if !strings.Contains(string(ugc), `"`+strings.TrimPrefix(word, "-")+`"`) {
-						t.Errorf("%s: ugc has no flag %s", m[1], word)
-					}
-				case word == "-bench":
-					pattern, err := regexp.Compile(strings.Trim(words[i+1], "'"))
-					if err != nil || !slices.ContainsFunc(benchmarks, pattern.MatchString) {
-						t.Errorf("%s: there is no such benchmark among %q, %v", m[1], benchmarks, err)
-					}
-				}
-			}
-		}
-	})
 }

@@ -12,10 +12,7 @@ import (
 // Many times as many keys as fit: the store stays within its bound, no decision waits
 // long, and the users who were refused before the flood are refused after it.
 func TestFlood(t *testing.T) {
-	maxKeys, keys := int64(floodMax), floodKeys
-	if testing.Short() {
-		maxKeys, keys = 20_000, 200_000
-	}
+	const maxKeys, keys = 20_000, 200_000
 	for _, tt := range []struct {
 		limit core.Limit
 		bytes int64 // a key, at most
@@ -24,7 +21,7 @@ func TestFlood(t *testing.T) {
 		{core.SlidingWindow(2, time.Hour), 160},
 	} {
 		t.Run(tt.limit.Kind(), func(t *testing.T) {
-			s, worst, grown := flood(t, tt.limit, int(maxKeys), keys)
+			s, worst, grown := flood(t, tt.limit, maxKeys, keys)
 			if got := s.used.Load(); got > maxKeys || got < maxKeys*9/10 {
 				t.Errorf("%d keys are kept of %d", got, maxKeys)
 			}
