@@ -21,7 +21,7 @@ func (framework) WithRequest(c echo.Context, r *http.Request) echo.Context {
 	return c
 }
 
-func (framework) Watch(c echo.Context, answers func()) (echo.Context, gate.Watched) {
+func (framework) Watch(c echo.Context, answers *gate.Answering) (echo.Context, gate.Watched) {
 	w := &watched{res: c.Response(), bare: c.Response().Writer}
 	w.res.Writer, w.answered = gate.Watch(w.bare, answers)
 	return c, w

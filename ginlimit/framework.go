@@ -24,7 +24,7 @@ func (framework) WithRequest(c *gin.Context, r *http.Request) *gin.Context {
 	return c
 }
 
-func (framework) Watch(c *gin.Context, answers func()) (*gin.Context, gate.Watched) {
+func (framework) Watch(c *gin.Context, answers *gate.Answering) (*gin.Context, gate.Watched) {
 	w := &watched{ResponseWriter: c.Writer, c: c, answers: answers}
 	c.Writer = w
 	return c, w
@@ -77,8 +77,8 @@ func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
 type watched struct {
 	gin.ResponseWriter
 	c            *gin.Context
-	answers      func() // may be nil
-	status       int    // as set last here; 0: none
+	answers      *gate.Answering
+	status       int // as set last here; 0: none
 	begun, taken bool
 }
 
@@ -97,8 +97,8 @@ func (w *watched) WriteHeader(status int) {
 }
 
 func (w *watched) answer() {
-	if w.answers != nil && !w.begun {
-		w.answers()
+	if !w.begun {
+		w.answers.Now()
 	}
 }
 

@@ -22,7 +22,7 @@ func (framework) Header(x exchange) http.Header    { return x.w.Header() }
 
 func (framework) WithRequest(x exchange, r *http.Request) exchange { return exchange{x.w, r} }
 
-func (framework) Watch(x exchange, answers func()) (exchange, gate.Watched) {
+func (framework) Watch(x exchange, answers *gate.Answering) (exchange, gate.Watched) {
 	w, answered := gate.Watch(x.w, answers)
 	return exchange{w, x.r}, watched(answered)
 }

@@ -30,7 +30,7 @@ func below(c *echo.Context) (w http.ResponseWriter, replace func(http.ResponseWr
 	return c.Response(), c.SetResponse
 }
 
-func (framework) Watch(c *echo.Context, answers func()) (*echo.Context, gate.Watched) {
+func (framework) Watch(c *echo.Context, answers *gate.Answering) (*echo.Context, gate.Watched) {
 	bare, replace := below(c)
 	w, answered := gate.Watch(bare, answers)
 	replace(w)

@@ -31,7 +31,7 @@ func (framework) WithRequest(c *exchange, r *http.Request) *exchange {
 	return c
 }
 
-func (framework) Watch(c *exchange, answers func()) (*exchange, gate.Watched) {
+func (framework) Watch(c *exchange, answers *gate.Answering) (*exchange, gate.Watched) {
 	w := &watched{exchange: c, bare: c.w}
 	c.w, w.answered = gate.Watch(c.w, answers)
 	return c, w

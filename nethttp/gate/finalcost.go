@@ -16,9 +16,8 @@ import (
 // difference between the final cost and the cost charged on entry. A panic of a handler goes on. If
 // no response has begun, it counts as 500.
 func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err error) {
-	ctx, body := r.Context(), watchBody(r)
-	late := false // whether the client had left when the handlers answered
-	c, w := g.framework.Watch(g.framework.WithRequest(c, r), func() { late = ctx.Err() != nil || body.failed.Load() })
+	ctx, answers := r.Context(), watch(r)
+	c, w := g.framework.Watch(g.framework.WithRequest(c, r), answers)
 	defer w.Restore()
 	returned := false
 	defer func() {
@@ -28,8 +27,8 @@ func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err
 			status = http.StatusInternalServerError
 		}
 		if status != 0 {
-			left := ctx.Err() != nil || v == http.ErrAbortHandler || body.cut()
-			untold := left && (late || !begun && !w.Answered() || status >= http.StatusBadRequest)
+			left := ctx.Err() != nil || v == http.ErrAbortHandler || answers.body.cut()
+			untold := left && (answers.late || !begun && !w.Answered() || status >= http.StatusBadRequest)
 			g.chargeFinal(c, context.WithoutCancel(ctx), a, status, left, untold)
 		}
 		if v != nil {
@@ -39,6 +38,20 @@ func (g *Gate[C]) run(c C, r *http.Request, a *attempt, next func(C) error) (err
 	err = next(c)
 	returned = true
 	return err
+}
+
+// An Answering notes whether the client has left when the response gets its status. Nil notes nothing.
+type Answering struct {
+	body watchedBody
+	ctx  context.Context
+	late bool
+}
+
+// Now is called before the response gets its status.
+func (a *Answering) Now() {
+	if a != nil {
+		a.late = a.ctx.Err() != nil || a.body.failed.Load()
+	}
 }
 
 // A watchedBody records whether the body could not be read to its end. A client can cause that
@@ -55,14 +68,14 @@ type watchedBody struct {
 // one that ends meanwhile has set failed.
 func (b *watchedBody) cut() bool { return b.reads.Load() > 0 || b.failed.Load() }
 
-// watchBody has r read its body, if it has one, through a watchedBody. r is the copy with the mark:
+// watch has r read its body, if it has one, through a watchedBody. r is the copy with the mark:
 // in the server's own request net/http looks for the type of its own Body.
-func watchBody(r *http.Request) *watchedBody {
-	b := &watchedBody{ReadCloser: r.Body}
+func watch(r *http.Request) *Answering {
+	a := &Answering{body: watchedBody{ReadCloser: r.Body}, ctx: r.Context()}
 	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = b
+		r.Body = &a.body
 	}
-	return b
+	return a
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {

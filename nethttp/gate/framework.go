@@ -49,10 +49,9 @@ type Framework[C any] interface {
 	// Header returns the header of the response.
 	Header(C) http.Header
 
-	// Watch begins to watch the response. It returns the C to use from then on. Unless answers is nil, it is
-	// called when the response gets its status, before that is sent. If the status can still change, it is
-	// called each time.
-	Watch(c C, answers func()) (C, Watched)
+	// Watch begins to watch the response. It returns the C to use from then on. Before the response gets its
+	// status, answers.Now is called, each time if the status can still change. answers may be nil.
+	Watch(c C, answers *Answering) (C, Watched)
 
 	// Answer answers a request that does not pass, with the problem. If Deny or Fail has
 	// returned an error without answering, err is that error. A framework that has a central

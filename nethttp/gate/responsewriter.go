@@ -15,7 +15,7 @@ import (
 // whether the response has begun. The status is 200 if nothing was written, and 0 if the
 // connection was taken over. answers is that of [Framework]'s Watch. The wrapper is a Flusher and a Pusher if w is one, and always a
 // Hijacker. http.ResponseController finds the other methods of w.
-func Watch(w http.ResponseWriter, answers func()) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
+func Watch(w http.ResponseWriter, answers *Answering) (_ http.ResponseWriter, answered func() (status int, begun bool)) {
 	rec := &watched{ResponseWriter: w, answers: answers}
 	_, flushes := w.(http.Flusher)
 	pusher, pushes := w.(http.Pusher)
@@ -39,8 +39,8 @@ func Watch(w http.ResponseWriter, answers func()) (_ http.ResponseWriter, answer
 // watched remembers the status of the response.
 type watched struct {
 	http.ResponseWriter
-	answers func() // may be nil
-	status  int    // 0: nothing has been written
+	answers *Answering
+	status  int // 0: nothing has been written
 	taken   bool
 }
 
@@ -56,8 +56,8 @@ func (w *watched) behind() http.ResponseWriter { return w.ResponseWriter }
 
 // answer is called before the response gets its status.
 func (w *watched) answer() {
-	if w.status == 0 && w.answers != nil {
-		w.answers()
+	if w.status == 0 {
+		w.answers.Now()
 	}
 }
 
