@@ -36,7 +36,7 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	case n == 0:
 		*d, err = l.allowNothing(ctx, user, action)
 	default:
-		err = l.take(ctx, &Charge{user, action, int64(n), l.termsOf(n, machine.ModeCharge)}, d)
+		err = l.take(ctx, &Charge{user, action, int64(n), l.terms[machine.ModeCharge]}, d)
 	}
 	return err
 }
@@ -88,11 +88,26 @@ func decide(ctx context.Context, ask machine.Ask, subjects []Subject, d *Decisio
 			return err
 		}
 	}
-	err = l.take(ctx, &c, d)
+	return takeAll(ctx, &c, subjects, d)
+}
+
+// takeAll is [Limiter.take] for several subjects.
+func takeAll(ctx context.Context, c *Charge, subjects []Subject, d *Decision) (err error) {
+	if slices.ContainsFunc(subjects, func(s Subject) bool { return s.limiter.slotWaiters != nil }) {
+		ctx = c.outlives(ctx)
+	}
+	var r *Record
+	if *d, r, err = subjects[0].limiter.store.Take(ctx, *c); err != nil {
+		*d = Decision{}
+		return err
+	}
 	if d.Subject < 0 || d.Subject >= len(subjects) { // by a foreign store
 		d.Subject = 0
 	}
-	return err
+	if r != nil {
+		d.keep(r, func(i int) *slotWaiters { return subjects[min(i, len(subjects)-1)].limiter.slotWaiters })
+	}
+	return nil
 }
 
 // decideFree decides about subjects of which some cost nothing. It asks those first.
@@ -132,11 +147,11 @@ func decideFree(ctx context.Context, ask machine.Ask, subjects []Subject) (d Dec
 
 // allowNothing decides a cost of 0, which only a ban refuses.
 func (l *Limiter) allowNothing(ctx context.Context, user, action string) (Decision, error) {
-	d, limits, readings, err := l.look(ctx, user, action)
+	d, r, err := l.look(ctx, user, action)
 	switch {
 	case err != nil || d.Allowed:
 	case d.Reason == ReasonBanned:
-		if ban := status(&d, limits, readings).Ban; ban.Banned {
+		if ban := l.statusOf(&d, r).Ban; ban.Banned {
 			d.RetryAfter = ban.RetryAfter
 		}
 	default:

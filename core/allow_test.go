@@ -29,12 +29,12 @@ type apart struct {
 	then  func() // is called after each charge
 }
 
-func (s *apart) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if c.Next() != nil {
+func (s *apart) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if c.More != nil {
 		panic("asked about several subjects")
 	}
 	time.Sleep(s.late)
-	if c.Ask().Mode == machine.ModePeek {
+	if c.Mode == machine.ModePeek {
 		return s.store.Take(ctx, c)
 	}
 	s.mu.Lock()
@@ -49,7 +49,7 @@ func (s *apart) Take(ctx context.Context, c core.Charge) (core.Decision, error) 
 		if s.panic {
 			panic("mine")
 		}
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	}
 	if s.then != nil {
 		defer s.then()
@@ -61,7 +61,7 @@ func (s *apart) Reset(ctx context.Context, user, action string, limits []core.Li
 	return s.store.Reset(ctx, user, action, limits)
 }
 
-func (s *apart) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *apart) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	return s.store.Amend(ctx, r, a)
 }
 
@@ -372,7 +372,7 @@ func TestSharesStore(t *testing.T) {
 // several is a store whose values cannot be compared.
 type several []core.Store
 
-func (s several) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s several) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	return s[0].Take(ctx, c)
 }
 
@@ -530,8 +530,8 @@ func TestAllOfAForeignStore(t *testing.T) {
 type foreign struct{}
 
 func (foreign) Joins(string, string) bool { return true }
-func (foreign) Take(_ context.Context, c core.Charge) (core.Decision, error) {
-	return core.Decision{Allowed: c.Ask().Mode == machine.ModeCharge, Limit: 5, Subject: 7}, nil
+func (foreign) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{Allowed: c.Mode == machine.ModeCharge, Limit: 5, Subject: 7}, nil, nil
 }
 func (foreign) Reset(context.Context, string, string, []core.Limit) error { return nil }
 
@@ -604,10 +604,11 @@ func TestAllOfAStoreWithoutReceipts(t *testing.T) {
 
 type receiptless struct{ *apart }
 
-func (s receiptless) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	t := c.Terms()
+func (s receiptless) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	t := *c.Terms
 	t.Receipt = false
-	return s.apart.Take(ctx, c.With(t))
+	c.Terms = &t
+	return s.apart.Take(ctx, c)
 }
 
 // A slot that All gives back, since another subject refuses, goes at once to a caller that waits for it.
@@ -634,7 +635,7 @@ type hesitant struct {
 
 func (hesitant) Joins(string, string) bool { return false }
 
-func (s hesitant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s hesitant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if c.User == s.user {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -797,8 +798,8 @@ type counting struct {
 	most int64
 }
 
-func (s *counting) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if c.Ask().Mode != machine.ModePeek {
+func (s *counting) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if c.Mode != machine.ModePeek {
 		s.most = max(s.most, c.Cost)
 	}
 	return s.Store.Take(ctx, c)

@@ -140,7 +140,7 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	if err := validatePeriod("the ban of", d, badIn("Ban")); err != nil {
 		return err
 	}
-	got, err := l.store.Take(ctx, Charge{user, action, 1, &terms{Terms: Terms{Limits: l.ban(), Ask: machine.Ask{Ban: d.Microseconds()}}}})
+	got, _, err := l.store.Take(ctx, Charge{user, action, 1, &Terms{Limits: l.ban(), Ask: machine.Ask{Ban: d.Microseconds()}}})
 	if err == nil && (got.Reason == ReasonFull || got.Source != SourceStore) {
 		err = errNotBanned
 	}

@@ -133,14 +133,14 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 
 // ask asks the store, unless the breaker is open. If ok, the results are a decision, or the
 // error of a caller who canceled. If not, the store has no answer.
-func (b *breaker) ask(caller context.Context, c Charge) (d Decision, ok bool, err error) {
+func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, ok bool, err error) {
 	if err := caller.Err(); err != nil {
-		return d, true, err
+		return d, nil, true, err
 	}
 	begun := b.failures.Load()
 	ask, probe := b.admit(c.User)
 	if !ask {
-		return d, false, nil
+		return d, nil, false, nil
 	}
 	ctx, v, short := caller, unknown, false
 	if probe {
@@ -156,9 +156,9 @@ func (b *breaker) ask(caller context.Context, c Charge) (d Decision, ok bool, er
 			b.note(c.User, begun, probe, v, err)
 		}
 	}()
-	d, err = b.store.Take(ctx, c)
+	d, r, err = b.store.Take(ctx, c)
 	v = judge(ctx, short, &d, err)
-	return d, err == nil || caller.Err() == context.Canceled, err
+	return d, r, err == nil || caller.Err() == context.Canceled, err
 }
 
 // admit reports whether a call asks the store, and whether it is a probe.

@@ -24,14 +24,14 @@ type spread struct {
 
 func (s *spread) Part(user string) string { return user[:1] }
 
-func (s *spread) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *spread) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.mu.Lock()
 	part := s.Part(c.User)
 	s.asked[part]++
 	failing := strings.Contains(s.failing, part)
 	s.mu.Unlock()
 	if failing {
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	}
 	return s.Store.Take(ctx, c)
 }
@@ -139,9 +139,9 @@ type everyUser struct {
 
 func (*everyUser) Part(user string) string { return user }
 
-func (s *everyUser) Take(context.Context, core.Charge) (core.Decision, error) {
+func (s *everyUser) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
 	s.asked++
-	return core.Decision{}, errDown
+	return core.Decision{}, nil, errDown
 }
 
 // A brittle store is down, and panics for a long name.

@@ -273,8 +273,8 @@ func TestBreakerWithAContextThatIsDone(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				store := scriptedStore(answers)
-				c := core.Charge{User: "u", Action: "a", Cost: 1}.With(core.Terms{Limits: []core.Limit{plenty}})
-				if _, err := decorate(store).Take(ctx, c); err != want || store.asked.Load() != 0 {
+				c := core.Charge{User: "u", Action: "a", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{plenty}}}
+				if _, _, err := decorate(store).Take(ctx, c); err != want || store.asked.Load() != 0 {
 					t.Errorf("%s: %v, and the store was asked %d times", name, err, store.asked.Load())
 				}
 			})
@@ -342,7 +342,7 @@ type meanwhile struct {
 	first func()
 }
 
-func (s *meanwhile) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *meanwhile) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.first()
 	return s.Store.Take(ctx, c)
 }
@@ -398,11 +398,11 @@ type dying struct {
 	failures *atomic.Int64
 }
 
-func (s *dying) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *dying) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if s.dead.Load() {
 		s.failures.Add(1)
 		time.Sleep(50 * time.Millisecond)
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	}
 	return s.Store.Take(ctx, c)
 }

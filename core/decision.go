@@ -63,7 +63,7 @@ type Decision struct {
 	// Remaining. Ties go as for Binding.
 	Subject int
 
-	receipt *Receipt // with several subjects the first of a list
+	receipt *Record // with several subjects the first of a list
 }
 
 // Cell returns the decision as the five integers of a reply of CL.THROTTLE:

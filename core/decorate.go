@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tailcut/tailcut/core/machine"
@@ -38,48 +39,44 @@ func FailOpen(store Store) Store {
 
 type failOpen struct{ breaker }
 
-func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, ok, err := s.ask(ctx, c)
+func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, *Record, error) {
+	d, r, ok, err := s.ask(ctx, c)
 	switch {
 	case ok:
-		return d, err
+		return d, r, err
 	case ctx.Err() != nil:
-		return Decision{}, ctx.Err()
+		return Decision{}, nil, ctx.Err()
 	}
-	return c.untouched(), nil
+	d, r = untouched(&c)
+	return d, r, nil
 }
 
-// untouched is the decision if no store has an answer: allowed, with the first limit's full
-// quota. A cost above a quota is refused all the same.
-func (c *Charge) untouched() (d Decision) {
+// untouched is the answer if no store has one: allowed, with the first limit's full quota. A cost above a
+// quota is refused all the same.
+func untouched(c *Charge) (d Decision, r *Record) {
 	n := 0 // limits
-	for i, o := 0, c; o != nil; i, o = i+1, o.Next() {
-		if alone := o.whole(); i == 0 || d.Allowed && !alone.Allowed {
+	for i, p := range c.Parts() {
+		if alone := p.whole(c.Mode); i == 0 || d.Allowed && !alone.Allowed {
 			d = alone
 			d.Subject = i
 		}
-		n += len(o.terms.Limits)
+		n += len(p.Limits)
 	}
-	if c.terms.Readings != nil {
-		readings := make([]machine.Reading, n)
-		for i := range readings {
-			readings[i].Fits = true
-		}
-		d.conclude(c, readings, 0)
+	if c.Receipt {
+		r = &Record{Charge: *c, Readings: slices.Repeat([]machine.Reading{{Fits: true}}, n)}
 	}
-	return d
+	return d, r
 }
 
 // whole is untouched for one subject.
-func (c *Charge) whole() Decision {
-	t := c.terms
-	enforced := enforced(t.Limits)
+func (p *Part) whole(mode machine.Mode) Decision {
+	enforced := enforced(p.Limits)
 	for i := range enforced {
-		if quota := enforced[i].Quota(); c.Cost > int64(quota) && t.Mode != machine.ModeForce && t.Mode != machine.ModeOwe {
+		if quota := enforced[i].Quota(); p.Cost > int64(quota) && mode != machine.ModeForce && mode != machine.ModeOwe {
 			return Decision{Limit: quota, Remaining: int(least(enforced)), Binding: i, RetryAfter: Never, Reason: limited(int64(quota))}
 		}
 	}
-	return Decision{Allowed: true, Limit: t.Limits[0].Quota(), Remaining: t.Limits[0].Quota()}
+	return Decision{Allowed: true, Limit: p.Limits[0].Quota(), Remaining: p.Limits[0].Quota()}
 }
 
 // Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is
@@ -132,20 +129,20 @@ func (s *fallback) Accept(limits []Limit) error {
 	return errors.Join(accept(s.store, limits), accept(s.other, limits))
 }
 
-func (s *fallback) Take(ctx context.Context, c Charge) (Decision, error) {
-	d, ok, err := s.ask(ctx, c)
+func (s *fallback) Take(ctx context.Context, c Charge) (Decision, *Record, error) {
+	d, r, ok, err := s.ask(ctx, c)
 	if ok {
-		return d, err
+		return d, r, err
 	}
 	if ctx.Err() == context.DeadlineExceeded {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), afterDeadline)
 		defer cancel()
 	}
-	if d, err = s.other.Take(ctx, c); err == nil && d.Source != SourceNone {
+	if d, r, err = s.other.Take(ctx, c); err == nil && d.Source != SourceNone {
 		d.Source = SourceFallback
 	}
-	return d, err
+	return d, r, err
 }
 
 func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limit) error {
@@ -163,15 +160,15 @@ func Shadow(store Store) Store {
 
 type shadow struct{ failOpen }
 
-func (s *shadow) Take(ctx context.Context, c Charge) (Decision, error) {
-	if c.terms.Ahead > 0 { // a dry run makes no caller wait
-		t := *c.terms
+func (s *shadow) Take(ctx context.Context, c Charge) (Decision, *Record, error) {
+	if c.Ahead > 0 { // a dry run makes no caller wait
+		t := *c.Terms
 		t.Ahead = 0
-		c.terms = &t
+		c.Terms = &t
 	}
-	d, err := s.failOpen.Take(ctx, c)
-	if err == nil && !d.Allowed && c.terms.Ban == 0 {
+	d, r, err := s.failOpen.Take(ctx, c)
+	if err == nil && !d.Allowed && c.Ban == 0 {
 		d.Allowed, d.RetryAfter, d.Reason = true, 0, ReasonShadowed
 	}
-	return d, err
+	return d, r, err
 }

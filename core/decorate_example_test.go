@@ -139,8 +139,8 @@ func ExampleFailOpen() {
 // down is a store without an answer.
 type down struct{}
 
-func (down) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errors.New("the store is down")
+func (down) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{}, nil, errors.New("the store is down")
 }
 
 func (down) Reset(context.Context, string, string, []core.Limit) error {

@@ -27,13 +27,13 @@ type flaky struct {
 
 func sound() *flaky { return &flaky{Store: memorystore.New(nil)} }
 
-func (s *flaky) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *flaky) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.asked.Add(1)
 	if s.during != nil {
 		s.during()
 	}
 	if s.err != nil {
-		return core.Decision{}, s.err
+		return core.Decision{}, nil, s.err
 	}
 	return s.Store.Take(ctx, c)
 }

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
-
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Divide gives store an n-th of every quota, for one of n replicas that decide separately.
@@ -41,77 +39,64 @@ type divide struct {
 	made [64]atomic.Pointer[shares] // by the first limit's hash and the mode
 }
 
-// shares are what is made of terms: the same for the shares of the limits, and those of a cost that can never pass.
-type shares struct{ of, charge, never *terms }
+// shares are what is made of terms.
+type shares struct{ of, made *Terms }
 
 func (s *divide) Unwrap() Store { return s.Store }
 
 func (s *divide) Accept(limits []Limit) error {
-	d, err := s.shares(&terms{Terms: Terms{Limits: limits}})
+	t, err := s.share(&Terms{Limits: limits})
 	if err != nil {
 		return err
 	}
-	return accept(s.Store, d.charge.Limits)
+	return accept(s.Store, t.Limits)
 }
 
-func (s *divide) Take(ctx context.Context, c Charge) (Decision, error) {
-	never := false // then it writes nothing
-	for o := &c; o != nil; o = o.Next() {
-		d, err := s.shares(o.terms)
-		if err != nil {
-			return Decision{}, err
-		}
-		never = never || o.terms.Mode.Asks() && o.Cost > least(enforced(d.charge.Limits))
+func (s *divide) Take(ctx context.Context, c Charge) (Decision, *Record, error) {
+	t, err := s.share(c.Terms)
+	if err != nil {
+		return Decision{}, nil, err
 	}
-	return s.Store.Take(ctx, s.reduce(c, never))
-}
-
-// reduce makes a charge one of the shares.
-func (s *divide) reduce(c Charge, never bool) Charge {
-	d, _ := s.shares(c.terms)
-	further := c.terms.Next
-	if c.terms = d.charge; never {
-		c.terms = d.never
-	}
-	if further != nil {
-		joint, next := *c.terms, s.reduce(*further, never)
-		joint.Next = &next
-		c.terms = &joint
-	}
-	return c
+	c.Terms = t
+	return s.Store.Take(ctx, c)
 }
 
 func (s *divide) Reset(ctx context.Context, user, action string, limits []Limit) error {
-	d, err := s.shares(&terms{Terms: Terms{Limits: limits}})
+	t, err := s.share(&Terms{Limits: limits})
 	if err != nil {
 		return err
 	}
-	return s.Store.Reset(ctx, user, action, d.charge.Limits)
+	return s.Store.Reset(ctx, user, action, t.Limits)
 }
 
-// shares returns those of terms, which are kept until terms of the same place need it.
-func (s *divide) shares(t *terms) (*shares, error) {
-	place := &s.made[(t.Limits[0].rule.Hash+uint64(t.Mode))%uint64(len(s.made))]
+// share returns terms with the shares of the limits. They are kept until terms of the same place need it.
+func (s *divide) share(of *Terms) (*Terms, error) {
+	place := &s.made[(of.Limits[0].rule.Hash+uint64(of.Mode))%uint64(len(s.made))]
 	last := place.Load()
-	if last != nil && last.of == t {
-		return last, nil
+	if last != nil && last.of == of {
+		return last.made, nil
 	}
-	charge := *t
-	if last != nil && (&Charge{terms: last.of}).SameLimits(t.Limits) {
-		charge.Limits = last.charge.Limits
+	made := *of
+	if last != nil && SameLimits(last.of.Limits, of.Limits) {
+		made.Limits = last.made.Limits
 	} else {
-		charge.Limits = slices.Clone(t.Limits)
-		for i := range charge.Limits {
-			if l := &charge.Limits[i]; !l.toShare(s.n) {
-				return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &t.Limits[i]))
+		made.Limits = slices.Clone(of.Limits)
+		for i := range made.Limits {
+			if !made.Limits[i].toShare(s.n) {
+				return nil, configError(fmt.Sprintf("core: Divide: among %d replicas the share of %s has a rate per more than 100 years, or takes longer than that to drain or fill; divide it among fewer", s.n, &of.Limits[i]))
 			}
 		}
 	}
-	never := charge
-	never.Mode, never.Never = machine.ModePeek, true
-	d := &shares{t, &charge, &never}
-	place.Store(d)
-	return d, nil
+	made.More = slices.Clone(of.More)
+	for i := range made.More {
+		t, err := s.share(&Terms{Limits: made.More[i].Limits, Ask: of.Ask})
+		if err != nil {
+			return nil, err
+		}
+		made.More[i].Limits = t.Limits
+	}
+	place.Store(&shares{of, &made})
+	return &made, nil
 }
 
 // toShare reduces the limit to an n-th, and reports whether that is within bounds. The share of a limit

@@ -29,7 +29,7 @@ func (s *shown) Accept(limits []core.Limit) error {
 	return nil
 }
 
-func (s *shown) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *shown) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.charge = c
 	return s.Store.Take(ctx, c)
 }
@@ -73,7 +73,7 @@ func TestShares(t *testing.T) {
 		if _, err := lim.Allow(t.Context(), "u", "a"); err != nil {
 			t.Fatalf("%s among %d: %v", l, n, err)
 		}
-		s := store.charge.Limits()[0]
+		s := store.charge.Limits[0]
 		if s != store.accepted[0] {
 			t.Fatalf("%s among %d: New asks about another share than is used", l, n)
 		}
@@ -194,13 +194,13 @@ func TestDivideRefusesWhatCostsMoreThanTheShare(t *testing.T) {
 				if want := (core.Decision{Limit: 3, Remaining: 3, RetryAfter: core.Never, Reason: core.ReasonLimited, Source: core.SourceStore}); err != nil || d != want {
 					t.Errorf("%+v, %v; want %+v", d, err, want)
 				}
-				if !(store.charge.Ask().Mode == machine.ModePeek) || store.charge.Cost != 4 {
+				if store.charge.Writes() || store.charge.Cost != 4 {
 					t.Errorf("the store was asked %+v", store.charge)
 				}
-				if d, err := lim.AllowN(t.Context(), "u", "a", 3); err != nil || !d.Allowed || (store.charge.Ask().Mode == machine.ModePeek) {
+				if d, err := lim.AllowN(t.Context(), "u", "a", 3); err != nil || !d.Allowed || !store.charge.Writes() {
 					t.Errorf("as much as the share: %+v, %v", d, err)
 				}
-				if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Allowed || !(store.charge.Ask().Mode == machine.ModePeek) {
+				if d, err := lim.Peek(t.Context(), "u", "a"); err != nil || d.Allowed || store.charge.Writes() {
 					t.Errorf("Peek: %+v, %v", d, err)
 				}
 				if err := lim.Reset(t.Context(), "u", "a"); err != nil {
@@ -330,8 +330,8 @@ func TestDivideRefusesWhatCannotWork(t *testing.T) {
 			}
 			// Whoever does not ask is not told a decision by a share that there is not.
 			if !tt.ok && name == "" {
-				c := core.Charge{User: "u", Action: "a", Cost: 1}.With(core.Terms{Limits: []core.Limit{tt.limit}})
-				if d, err := store.Take(t.Context(), c); err == nil {
+				c := core.Charge{User: "u", Action: "a", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{tt.limit}}}
+				if d, _, err := store.Take(t.Context(), c); err == nil {
 					t.Errorf("%s: decided: %+v", tt.name, d)
 				}
 			}

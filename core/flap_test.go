@@ -30,16 +30,18 @@ func (s *flapping) fails() bool {
 	return s.down
 }
 
-func (s *flapping) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if c.Ask().Mode == machine.ModeCharge && s.fails() {
-		return core.Decision{}, errDown
+func (s *flapping) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if c.Mode == machine.ModeCharge && s.fails() {
+		return core.Decision{}, nil, errDown
 	}
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (s *flapping) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *flapping) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	if a.Verb != machine.VerbRefund && !s.deciding && s.fails() {
 		return false, errDown
 	}

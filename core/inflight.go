@@ -67,7 +67,7 @@ func shortestLease(limits []Limit) (lease time.Duration) {
 	return lease
 }
 
-// takenSlots is what a receipt knows of the slots of its charge.
+// takenSlots is what a record knows of the slots of its charge.
 type takenSlots struct {
 	waiters  *slotWaiters
 	turn     chan struct{} // has one token: one call at a time asks the store
@@ -75,28 +75,23 @@ type takenSlots struct {
 	later    bool          // guarded by turn: a release has failed, and is tried again
 	since    time.Duration // guarded by turn: no lease has begun later, since the process started
 
-	lease    time.Duration // the shortest; 0: not issued
+	lease    time.Duration // the shortest
 	outlived *time.Timer   // warns at the end of the lease; nil: the slot is not watched
 }
 
 // started is about when the process has. To read the time since then is faster than the time of day.
 var started = time.Now()
 
-func newTakenSlots(waiters *slotWaiters) *takenSlots {
-	s := &takenSlots{waiters: waiters, turn: make(chan struct{}, 1), since: time.Since(started)}
+func newTakenSlots(waiters *slotWaiters, lease time.Duration) *takenSlots {
+	s := &takenSlots{waiters: waiters, lease: lease, turn: make(chan struct{}, 1), since: time.Since(started)}
 	s.turn <- struct{}{}
 	return s
 }
 
-// watch has the log tell if the lease ends. It begins when the store issues the receipt, once: a decision that a store
-// does not keep has taken no slot.
-func (s *takenSlots) watch(limits []Limit) {
-	if s == nil || s.lease > 0 {
-		return
-	}
-	s.lease = shortestLease(limits)
+// watch has the log tell if the lease ends.
+func (s *takenSlots) watch() {
 	n := int64(1)
-	if s.waiters != nil { // it is nil if no limiter has made the charge
+	if s.waiters != nil { // it is nil if a decorator has added the limit
 		n = s.waiters.taken.Add(1)
 	}
 	if n <= watchFirst || n%watchEvery == 0 {

@@ -80,15 +80,17 @@ type losing struct {
 	lose int
 }
 
-func (s *losing) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+func (s *losing) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
 var errLost = errors.New("the answer is lost")
 
-func (s *losing) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *losing) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	done, err := s.Store.Amend(ctx, r, a)
 	if s.lose--; s.lose >= 0 {
 		return false, errLost
@@ -128,13 +130,15 @@ type cannotAmend struct {
 	failed, amended atomic.Int32
 }
 
-func (s *cannotAmend) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+func (s *cannotAmend) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (s *cannotAmend) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *cannotAmend) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	switch {
 	case !s.down.Load():
 		s.amended.Add(1)
@@ -209,13 +213,15 @@ type hanging struct {
 	renews chan struct{}
 }
 
-func (s *hanging) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+func (s *hanging) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (s *hanging) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *hanging) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	if a.Verb == machine.VerbRenew {
 		<-s.renews
 	}
@@ -453,8 +459,8 @@ func TestWaitForASlotEnds(t *testing.T) {
 // failing is a store that fails.
 type failing struct{ *memorystore.Store }
 
-func (failing) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errLost
+func (failing) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{}, nil, errLost
 }
 
 func TestADecisionWithoutASlotIsReleased(t *testing.T) {
@@ -583,22 +589,22 @@ type leaves struct {
 
 func (s *leaves) Unwrap() core.Store { return s.Store }
 
-func (s *leaves) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
+func (s *leaves) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
 	s.leave()
 	if ctx.Err() != nil {
-		return core.Decision{}, ctx.Err()
+		return core.Decision{}, nil, ctx.Err()
 	}
-	return d, err
+	return d, r, err
 }
 
 // A slow store answers a Take after a while, or when its context is done.
 type slowStore struct{ *memorystore.Store }
 
-func (s slowStore) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s slowStore) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	select {
 	case <-ctx.Done():
-		return core.Decision{}, ctx.Err()
+		return core.Decision{}, nil, ctx.Err()
 	case <-time.After(time.Minute):
 		return s.Store.Take(ctx, c)
 	}

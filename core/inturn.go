@@ -21,7 +21,7 @@ var errApart = configError("core: All: the store can neither decide about these 
 // refusal before any other subject is charged. Those that had room come after it, the one with the least
 // first. If one of these refuses, others have raced for its room, and the refusal is not recorded.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
-	if c.terms.Mode.Asks() && !amends(subjects[0].limiter.store) {
+	if c.Writes() && !amends(subjects[0].limiter.store) {
 		return Decision{}, errApart
 	}
 	looks, err := lookAt(ctx, c, subjects)
@@ -41,23 +41,21 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		}
 		return 0
 	})
-	if c.terms.Mode == machine.ModePeek {
+	if !c.Writes() {
 		return looks[order[0]], nil
 	}
 	decisions := looks
-	var charged []*Receipt
+	var charged []*Record
 	defer func() { // also if the store panics
 		for _, r := range charged {
 			r.giveBack(ctx)
 		}
 	}()
 	for _, i := range order {
-		alone := apart(c, i, func(t *terms) {
-			t.Receipt = true
-			if looks[i].Allowed {
-				t.Mode = machine.ModePatient
-			}
-		})
+		alone := apart(c, i)
+		if alone.Receipt = true; looks[i].Allowed {
+			alone.Mode = machine.ModePatient
+		}
 		d, err := Decision{}, ctx.Err()
 		if err == nil {
 			err = subjects[i].limiter.take(ctx, &alone, &d)
@@ -66,7 +64,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		refused := err == nil && (!d.Allowed || d.Reason == ReasonShadowed && r == nil) // the latter by the store Shadow
 		switch {
 		case err != nil || refused || d.Source == SourceNone:
-		case r == nil || r.by == nil:
+		case r == nil || r.By == nil:
 			d, err = Decision{}, errApart
 		default:
 			charged = append(charged, r)
@@ -84,7 +82,7 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 		d.join(&decisions[i+1])
 	}
 	d.receipt = nil
-	if c.terms.Receipt {
+	if c.Receipt {
 		for _, r := range charged {
 			r.next, d.receipt = d.receipt, r
 		}
@@ -93,14 +91,11 @@ func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error
 	return d, nil
 }
 
-// apart is the charge of the i-th subject alone, with terms that change changes.
-func apart(c *Charge, i int, change func(*terms)) Charge {
-	alone := *c.Subject(i)
-	t := *alone.terms
-	t.Next = nil
-	change(&t)
-	alone.terms = &t
-	return alone
+// apart is the charge of the i-th subject alone, with terms of its own.
+func apart(c *Charge, i int) Charge {
+	p, t := c.Part(i), *c.Terms
+	t.Limits, t.More = p.Limits, nil
+	return Charge{p.User, p.Action, p.Cost, &t}
 }
 
 // lookAt peeks at all subjects at the same time.
@@ -108,10 +103,10 @@ func lookAt(ctx context.Context, c *Charge, subjects []Subject) ([]Decision, err
 	n := len(subjects)
 	charges, limiters := make([]Charge, n), make([]*Limiter, n) // or each call of All would allocate, for the goroutines
 	for i := range n {
-		charges[i] = apart(c, i, func(t *terms) {
-			t.Ask, t.Receipt = machine.Ask{Mode: machine.ModePeek}, false
-			t.Never = t.Never && subjects[i].never()
-		})
+		charges[i] = apart(c, i)
+		if charges[i].Receipt = false; charges[i].Writes() {
+			charges[i].Ask = machine.Ask{Mode: machine.ModePeek}
+		}
 		limiters[i] = subjects[i].limiter
 	}
 	looks, errs, panics := make([]Decision, n), make([]error, n), make([]any, n)

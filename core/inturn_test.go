@@ -142,4 +142,6 @@ func TestAPanicOfALookReachesTheCaller(t *testing.T) {
 
 type panicking struct{ apart }
 
-func (*panicking) Take(context.Context, core.Charge) (core.Decision, error) { panic("mine") }
+func (*panicking) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	panic("mine")
+}

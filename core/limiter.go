@@ -21,8 +21,8 @@ type Limiter struct {
 	smallest   int64   // the least enforced quota: a higher cost can never pass
 	portioned  int64   // see portionedUntil
 	refundable bool
-	terms      [machine.ModeForce + 1]*terms // of its charges, by their mode
-	never      *terms                        // of charges that can never pass
+	terms      [machine.ModeForce + 1]*Terms // of its charges, by their mode
+	status     *Terms                        // of a charge that asks for the status
 
 	// These are shared with the limiters that are derived from it.
 	waitQueues  *waitQueues
@@ -83,11 +83,11 @@ func (l *Limiter) makeTerms() {
 		if t.Receipt = l.refundable && t.Mode.Asks(); t.Mode == machine.ModeForce {
 			t.Limits = l.unbanned()
 		}
-		l.terms[mode] = &terms{Terms: t, slotWaiters: l.slotWaiters}
+		l.terms[mode] = &t
 	}
-	never := *l.terms[machine.ModePeek]
-	never.Never = true
-	l.never = &never
+	status := *l.terms[machine.ModePeek]
+	status.Receipt = true
+	l.status = &status
 }
 
 // rank orders a limiter's limits: enforced, shadow, ban policy.
@@ -265,24 +265,26 @@ func portion(n, charged, portioned int64) int64 {
 	return n
 }
 
-// termsOf are the terms of a charge of one subject. One that can never pass writes nothing.
-func (l *Limiter) termsOf(cost int, mode machine.Mode) *terms {
-	if int64(cost) > l.smallest && mode.Asks() {
-		return l.never
-	}
-	return l.terms[mode]
-}
-
 // take asks the store and fills in d. If the store returns an error, its decision is ignored.
-//
-// A charge that takes slots does not end with its caller: nobody would know of the slots, and they would
-// stay taken until their leases end.
 func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) {
-	if c.takesSlots() {
-		ctx = context.WithoutCancel(ctx)
+	if l.slotWaiters != nil {
+		ctx = c.outlives(ctx)
 	}
-	if *d, err = l.store.Take(ctx, *c); err != nil {
+	var r *Record
+	// What has just been written is read as it was written: a copy in larger parts would wait for that.
+	if *d, r, err = l.store.Take(ctx, Charge{c.User, c.Action, c.Cost, c.Terms}); err != nil {
 		*d = Decision{}
+	} else if r != nil {
+		d.keep(r, func(int) *slotWaiters { return l.slotWaiters })
 	}
 	return err
+}
+
+// outlives is the context of a charge that takes slots. It does not end with its caller: nobody would know of the
+// slots, and they would stay taken until their leases end.
+func (c *Charge) outlives(ctx context.Context) context.Context {
+	if c.Mode.Asks() && c.Writes() {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }

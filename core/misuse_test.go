@@ -180,7 +180,7 @@ type slowly struct {
 	by time.Duration
 }
 
-func (s slowly) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s slowly) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	time.Sleep(s.by)
 	return s.Store.Take(ctx, c)
 }
@@ -219,7 +219,7 @@ type hasty struct{ *memorystore.Store }
 
 var errHasty = errors.New("the state cannot be saved")
 
-func (s hasty) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, _ := s.Store.Take(ctx, c)
-	return d, errHasty
+func (s hasty) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, _ := s.Store.Take(ctx, c)
+	return d, r, errHasty
 }

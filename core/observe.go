@@ -48,23 +48,26 @@ type observe struct {
 
 func (s *observe) Unwrap() Store { return s.Store }
 
-func (s *observe) Take(ctx context.Context, c Charge) (Decision, error) {
+func (s *observe) Take(ctx context.Context, c Charge) (Decision, *Record, error) {
 	begun := time.Now()
-	d, err := s.Store.Take(ctx, c)
+	d, r, err := s.Store.Take(ctx, c)
 	if err != nil {
 		d = Decision{}
 	}
 	var all []Observation
-	if c.Next() != nil {
-		for o := &c; o != nil; o = o.Next() {
-			all = append(all, Observation{Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost})
+	action, limits, cost := c.Action, c.Limits, c.Cost
+	if len(c.More) > 0 {
+		for i, p := range c.Parts() {
+			all = append(all, Observation{Action: p.Action, Limits: p.Limits, Cost: p.Cost})
+			if i == d.Subject {
+				action, limits, cost = p.Action, p.Limits, p.Cost
+			}
 		}
 	}
-	o, ask := c.Subject(d.Subject), c.Ask()
 	s.see(ctx, Observation{
-		Action: o.Action, Limits: o.terms.Limits, Cost: o.Cost, Ban: micros(ask.Ban),
-		Peek: ask.Mode == machine.ModePeek && !c.Never(), Surcharge: ask.Mode == machine.ModeForce,
+		Action: action, Limits: limits, Cost: cost, Ban: micros(c.Ban),
+		Peek: c.Mode == machine.ModePeek, Surcharge: c.Mode == machine.ModeForce,
 		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
 	})
-	return d, err
+	return d, r, err
 }

@@ -58,7 +58,7 @@ func (Refundable) extend(l *Limiter) error {
 // the same decision does nothing. If ctx had ended, the store was not asked, and a retry with another context
 // gives back.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
-	return l.settle(ctx, d, 0, func(r *Receipt) int64 { return r.Cost })
+	return l.settle(ctx, d, 0, func(r *Record) int64 { return r.Cost })
 }
 
 // RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The other units
@@ -70,7 +70,7 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 			return fmt.Errorf("core: RefundN: %d units are more than the %d that were charged", n, r.Cost)
 		}
 	}
-	return l.settle(ctx, d, n, func(*Receipt) int64 { return int64(n) })
+	return l.settle(ctx, d, n, func(*Record) int64 { return int64(n) })
 }
 
 // Settle replaces the estimate that a decision has charged with what the action has cost: the tokens
@@ -102,12 +102,12 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 // [context.WithoutCancel] of it. After an error of the store the decision may or may not have been settled. Do
 // not retry: a second call does nothing. If ctx had ended, the store was not asked.
 func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
-	return l.settle(ctx, d, actual, func(r *Receipt) int64 { return r.Cost - int64(actual) })
+	return l.settle(ctx, d, actual, func(r *Record) int64 { return r.Cost - int64(actual) })
 }
 
 // settle gives back units of each charge of a decision, once, or if they are negative charges so many
 // more. n is the caller's argument.
-func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Receipt) int64) (err error) {
+func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Record) int64) (err error) {
 	if l == nil || l.store == nil {
 		return errZeroLimiter
 	}
@@ -118,7 +118,7 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 		return ErrCost
 	case first == nil && (!d.Allowed || d.Source == SourceNone || shadowed):
 		return nil
-	case first == nil || first.by == nil:
+	case first == nil || first.By == nil:
 		return ErrNoReceipt
 	case ctx == nil:
 		return errNoContext
@@ -144,7 +144,7 @@ func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Rec
 var errOwe = errors.New("core: Settle: the store could not charge the difference; it is full")
 
 // owe charges units to the limits that a refund would give back to, in the store that issued it.
-func (r *Receipt) owe(ctx context.Context, units int64) error {
+func (r *Record) owe(ctx context.Context, units int64) error {
 	limits := make([]Limit, 0, len(r.Limits))
 	for i := range r.Limits {
 		if r.Amends(i, machine.Amendment{Verb: machine.VerbRefund}) {
@@ -154,10 +154,10 @@ func (r *Receipt) owe(ctx context.Context, units int64) error {
 	if len(limits) == 0 { // all are InFlight
 		return nil
 	}
-	t := &terms{Terms: Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}}
+	t := &Terms{Limits: limits, Ask: machine.Ask{Mode: machine.ModeOwe}}
 	for left := units; left > 0; {
 		n := portion(left, units-left, portionedUntil(limits))
-		d, err := r.by.Take(ctx, Charge{r.User, r.Action, n, t})
+		d, _, err := r.By.Take(ctx, Charge{r.User, r.Action, n, t})
 		switch {
 		case err != nil:
 			return err

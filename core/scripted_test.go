@@ -43,24 +43,24 @@ func scriptedStore(d does) *scripted {
 	return s
 }
 
-func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.asked.Add(1)
 	switch does(s.does.Load()) {
 	case fails:
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	case cached:
-		d, err := s.Store.Take(ctx, c)
+		d, r, err := s.Store.Take(ctx, c)
 		d.Source = core.SourceCache
-		return d, err
+		return d, r, err
 	case leased:
-		d, err := s.Store.Take(ctx, c)
+		d, r, err := s.Store.Take(ctx, c)
 		d.Source = core.SourceLease
-		return d, err
+		return d, r, err
 	case nonsense:
-		return core.Decision{}, errKey
+		return core.Decision{}, nil, errKey
 	case canceled:
 		ctx.Value(leave{}).(context.CancelFunc)()
-		return core.Decision{}, ctx.Err()
+		return core.Decision{}, nil, ctx.Err()
 	case panics:
 		panic("the store panics")
 	case answersLate:
@@ -68,21 +68,21 @@ func (s *scripted) Take(ctx context.Context, c core.Charge) (core.Decision, erro
 	case answersSoon:
 		select {
 		case <-ctx.Done():
-			return core.Decision{}, ctx.Err()
+			return core.Decision{}, nil, ctx.Err()
 		case <-time.After(time.Millisecond):
 		}
 	case failsLate:
 		time.Sleep(time.Second)
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	case neverAnswers:
 		<-ctx.Done()
-		return core.Decision{}, ctx.Err()
+		return core.Decision{}, nil, ctx.Err()
 	case hangs:
 		select {
 		case <-ctx.Done():
-			return core.Decision{}, ctx.Err()
+			return core.Decision{}, nil, ctx.Err()
 		case <-time.After(time.Second):
-			return core.Decision{}, errDown
+			return core.Decision{}, nil, errDown
 		}
 	}
 	return s.Store.Take(ctx, c)

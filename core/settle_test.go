@@ -96,11 +96,13 @@ func TestSettleThatChargesNothing(t *testing.T) {
 // stubborn refuses what has no receipt.
 type stubborn struct{ *memorystore.Store }
 
-func (s *stubborn) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if !c.Receipt() {
-		return core.Decision{Reason: core.ReasonFull}, nil
+func (s *stubborn) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if !c.Receipt {
+		return core.Decision{Reason: core.ReasonFull}, nil, nil
 	}
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }

@@ -121,8 +121,8 @@ type swapper struct{ core.Store }
 
 func (s swapper) Unwrap() core.Store { return s.Store }
 
-func (s swapper) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	entries, now := make([]machine.Entry, len(c.Limits())), time.Now().UnixMicro()
+func (s swapper) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	entries, now := make([]machine.Entry, len(c.Limits)), time.Now().UnixMicro()
 	c.Commit(entries, now, c.Check(entries, now))
 	return s.Store.Take(ctx, c)
 }

@@ -5,8 +5,6 @@ package core
 import (
 	"context"
 	"time"
-
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Status is what a user has left of a limiter's limits, and the user's ban.
@@ -47,31 +45,30 @@ func (l *Limiter) Status(ctx context.Context, user, action string) (Status, erro
 	if err := l.check(ctx, user, action, 1); err != nil {
 		return Status{}, err
 	}
-	d, limits, readings, err := l.look(ctx, user, action)
+	d, r, err := l.look(ctx, user, action)
 	if err != nil {
 		return Status{}, err
 	}
-	return status(&d, limits, readings), nil
+	return l.statusOf(&d, r), nil
 }
 
-// look asks the store whether one action would pass, and for the readings of all limits, as the store has them.
-func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, limits []Limit, readings []machine.Reading, err error) {
-	t := *l.terms[machine.ModePeek]
-	limits = l.limits
-	t.readingsOf, t.Readings = &limits, &readings
-	err = l.take(ctx, &Charge{user, action, 1, &t}, &d)
-	return d, limits, readings, err
-}
-
-// status reads the status from the answer to look. A store that uses neither Charge.Commit nor Charge.Answer
-// takes one limit only, and leaves no readings.
-func status(d *Decision, limits []Limit, readings []machine.Reading) (s Status) {
-	if readings == nil {
-		return Status{Limits: []LimitStatus{{Limit: limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}
+// look asks the store whether one action would pass, and for the record of that. It may be nil.
+func (l *Limiter) look(ctx context.Context, user, action string) (d Decision, r *Record, err error) {
+	if d, r, err = l.store.Take(ctx, Charge{user, action, 1, l.status}); err != nil {
+		return Decision{}, nil, err
 	}
-	s.Limits = make([]LimitStatus, 0, len(limits))
-	for i := range readings {
-		x, v := &limits[i], &readings[i]
+	d.receipt = nil
+	return d, r, nil
+}
+
+// statusOf reads the status from the answer to look. A store that makes no record takes one limit only.
+func (l *Limiter) statusOf(d *Decision, r *Record) (s Status) {
+	if r == nil {
+		return Status{Limits: []LimitStatus{{Limit: l.limits[0], Remaining: d.Remaining, RetryAfter: d.RetryAfter, ResetAfter: d.ResetAfter, Used: d.Limit - d.Remaining}}}
+	}
+	s.Limits = make([]LimitStatus, 0, len(r.Limits))
+	for i := range r.Readings {
+		x, v := &r.Limits[i], &r.Readings[i]
 		if x.rule.Ban != nil {
 			s.Ban = BanStatus{
 				Banned: v.Wait > 0, RetryAfter: micros(v.Wait), ForgetAfter: micros(v.Rest.Whole),

@@ -18,11 +18,13 @@ import (
 // Take decides one charge: all of its limits agree and are charged, or none is. The answer
 // is that of [Charge.Check] and [Charge.Commit] on the states that the store keeps, in one
 // atomic step at one instant of the store's clock. Read the clock inside the lock or the
-// transaction. Every instant is positive, in microseconds.
+// transaction. Every instant is positive, in microseconds. A store that decides in another way asks
+// [Charge.Writes] before it changes a state, and makes the answer with [Charge.Answer]. Without a [Record] of
+// the charge nothing can be given back, and [Limiter.Status] knows one limit only.
 //
 // Lock everything of the user. Limiters may share only some limits, or name them in another
 // order: locks of an action or of one limit admit too much, and locks of one row after the
-// other can deadlock. A [machine.Joiner] also takes charges of several users, [Terms].Next, and locks everything
+// other can deadlock. A [machine.Joiner] also takes charges of several users, [Terms].More, and locks everything
 // of all of them, in an order that does not depend on the charge.
 //
 // User and action are any bytes of any length, but not empty. A state's key is the user, the
@@ -55,7 +57,7 @@ import (
 // Package core/machine has the states and their arithmetic. Package core/storetest tests an
 // implementation.
 type Store interface {
-	Take(ctx context.Context, c Charge) (Decision, error)
+	Take(ctx context.Context, c Charge) (Decision, *Record, error)
 	Reset(ctx context.Context, user, action string, limits []Limit) error
 }
 
@@ -69,15 +71,15 @@ type Accepter interface {
 // slots of [InFlight]. A limiter with InFlight needs one.
 type Amender interface {
 	// Take is that of [Store]. [Limiter.Settle] charges by it what an action has cost above its estimate.
-	Take(ctx context.Context, c Charge) (Decision, error)
+	Take(ctx context.Context, c Charge) (Decision, *Record, error)
 
-	// Amend amends what a charge of this store has taken, in one atomic step: see [Receipt.Amend],
+	// Amend amends what a charge of one subject has taken, in one atomic step: see [Record.Amend],
 	// which also says what done is.
-	Amend(ctx context.Context, r *Receipt, a machine.Amendment) (done bool, err error)
+	Amend(ctx context.Context, r *Record, a machine.Amendment) (done bool, err error)
 }
 
 // An Unwrapper is for authors of decorators. Unwrap returns the store that the decorator wraps. A decorator
-// that changes a charge changes those of [Terms].Next too.
+// that changes a charge changes those of [Terms].More too.
 type Unwrapper interface {
 	Unwrap() Store
 }

@@ -26,22 +26,22 @@ func keyOf(user, action string, limit *core.Limit) stateKey {
 	return stateKey{user, action, limit.Identity()}
 }
 
-func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
+func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now().UnixMicro()
-	limits := c.Limits()
+	limits := c.Limits
 	entries := make([]machine.Entry, len(limits))
 	for i := range limits {
 		entries[i].State = s.states[keyOf(c.User, c.Action, &limits[i])]
 	}
-	d = c.Commit(entries, now, c.Check(entries, now))
+	d, r = c.Commit(entries, now, c.Check(entries, now))
 	for i := range limits {
 		if entries[i].Dirty {
 			s.states[keyOf(c.User, c.Action, &limits[i])] = entries[i].State
 		}
 	}
-	return d, nil
+	return d, r, nil
 }
 
 func (s *simpleStore) Reset(_ context.Context, user, action string, limits []core.Limit) error {

@@ -113,29 +113,23 @@ func (s *Subject) never() bool { return int64(s.cost) > s.limiter.smallest }
 
 // jointCharge is the charge of all subjects.
 func jointCharge(subjects []Subject, ask machine.Ask) Charge {
-	receipt := ask.Ahead > 0 // a reserved turn may be given back
-	mode, never := ask.Mode, false
+	s := &subjects[0]
+	c := Charge{s.user, s.action, int64(s.cost), s.limiter.terms[ask.Mode]}
+	if ask.Ahead == 0 && len(subjects) == 1 {
+		return c
+	}
+	t := *c.Terms
+	t.Ask, t.Receipt = ask, ask.Ahead > 0 // a reserved turn may be given back
 	for i := range subjects {
-		s := &subjects[i]
-		receipt = receipt || s.limiter.refundable
-		never = never || s.never() && mode.Asks()
+		t.Receipt = t.Receipt || subjects[i].limiter.refundable && ask.Mode.Asks()
 	}
-	if never {
-		ask.Mode = machine.ModePeek
+	if len(subjects) > 1 {
+		t.More = make([]Part, len(subjects)-1)
 	}
-	var c Charge
-	for i := range slices.Backward(subjects) {
-		s, next := &subjects[i], (*Charge)(nil)
-		if i+1 < len(subjects) {
-			further := c
-			next = &further
-		}
-		c = Charge{s.user, s.action, int64(s.cost), s.limiter.termsOf(s.cost, mode)}
-		if ask.Ahead > 0 || len(subjects) > 1 { // not the limiter's own terms
-			t := *c.terms
-			t.Ask, t.Never, t.Receipt, t.Next = ask, never, receipt && ask.Mode.Asks(), next
-			c.terms = &t
-		}
+	for i := range t.More {
+		s := &subjects[i+1]
+		t.More[i] = Part{s.user, s.action, int64(s.cost), s.limiter.limits}
 	}
+	c.Terms = &t
 	return c
 }

@@ -150,9 +150,9 @@ type failsOnce struct {
 	fails atomic.Bool
 }
 
-func (s *failsOnce) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *failsOnce) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if s.fails.CompareAndSwap(true, false) {
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	}
 	return s.Store.Take(ctx, c)
 }

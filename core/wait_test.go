@@ -357,9 +357,9 @@ func TestAWaiterThatLeavesIsNoOutage(t *testing.T) {
 // heeding is a store that tells its caller of a context that ended meanwhile.
 type heeding struct{ *flaky }
 
-func (s heeding) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.flaky.Take(ctx, c)
-	return d, cmp.Or(err, ctx.Err())
+func (s heeding) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.flaky.Take(ctx, c)
+	return d, r, cmp.Or(err, ctx.Err())
 }
 
 // Another process may take a turn in between. Whoever is late by that learns it with the next answer.
@@ -447,15 +447,17 @@ type slow struct{ *memorystore.Store }
 
 const latency = 20 * time.Millisecond
 
-func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	time.Sleep(latency / 2)
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
 	time.Sleep(latency / 2)
-	return d, err
+	return d, r, err
 }
 
-func (s slow) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s slow) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	time.Sleep(latency)
 	return s.Store.Amend(ctx, r, a)
 }
@@ -747,8 +749,10 @@ func TestWaitOnAStoreThatCannotGiveBack(t *testing.T) {
 // unissued makes no receipt valid.
 type unissued struct{ core.Store }
 
-func (s unissued) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(nil)
-	return d, err
+func (s unissued) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = nil
+	}
+	return d, r, err
 }

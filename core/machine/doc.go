@@ -35,8 +35,8 @@
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
 // order: args, load, check, charge, refuse, read, amend, save. trail.lua keeps its instants in log.lua
 // for SlidingWindow and in ring.lua for MovingWindow; in Go both are queue.go. refunds.lua and span.lua
-// have Go files too. take.lua does what Charge.Check and Charge.Commit in core/charge.go do, and amend.lua
-// what Receipt.Amend in core/receipt.go does. state.lua has what the others share: how a key's numbers are
+// have Go files too. take.lua does what Charge.Check and Charge.Commit in core/commit.go do, and amend.lua
+// what Record.Amend in core/record.go does. state.lua has what the others share: how a key's numbers are
 // read and written.
 //
 // Package core/storetest tests the arithmetic of both against a model. After a change run

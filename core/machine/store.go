@@ -13,7 +13,7 @@ type Dated interface {
 // A Joiner is a store that can decide about several subjects together: see core.All.
 type Joiner interface {
 	// Joins reports whether the store decides the states of two users in one atomic step, so that it
-	// takes a core.Charge with Next. It must not block.
+	// takes a core.Charge with More. It must not block.
 	Joins(a, b string) bool
 }
 

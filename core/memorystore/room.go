@@ -24,26 +24,26 @@ const longestWait = 60e6
 // shared state decides. If that refuses, or cannot be used, makeRoom returns a ref that lacks room,
 // and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
-	ask := c.Ask()
 	for i := range tx.refs {
 		r := &tx.refs[i]
 		// A charge passes without the key of a shadow limit, or of a ban policy that has no refusal to record.
-		needed := ask.Ban > 0 || r.rule.Ban == nil && !r.rule.Shadow
-		if r.slot != nil || !needed || s.reserve(tx, r, ask.Mode == machine.ModePeek) {
+		needed := c.Ban > 0 || r.rule.Ban == nil && !r.rule.Shadow
+		if r.slot != nil || !needed || s.reserve(tx, r, c.Mode == machine.ModePeek) {
 			continue
 		}
 		lacks, wait = r, tx.nextFree(r)
 		// A shared state cannot hold the ban or the debt of one user.
-		if ask.Ban > 0 || ask.Mode == machine.ModeOwe || !s.share(tx, i) {
+		if c.Ban > 0 || c.Mode == machine.ModeOwe || !s.share(tx, i) {
 			return lacks, wait
 		}
 	}
 	if lacks == nil {
 		return nil, 0
 	}
-	if t := c.Terms(); t.Ahead > 0 { // no turns are reserved in a shared state
+	if c.Ahead > 0 { // no turns are reserved in a shared state
+		t := *c.Terms
 		t.Ahead = 0
-		*c = c.With(t)
+		c.Terms = &t
 	}
 	if c.Check(tx.entries, tx.now) {
 		return nil, 0
@@ -194,7 +194,7 @@ func (s *Store) share(tx *transaction, i int) bool {
 func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 	for i := range tx.refs {
 		if r, e := &tx.refs[i], &tx.entries[i]; r.shared && !e.Fits {
-			r.rule.Read(e, tx.now, c.Subject(int(r.subject)).Cost)
+			r.rule.Read(e, tx.now, c.Part(int(r.subject)).Cost)
 			wait = max(wait, e.Wait)
 		}
 	}
@@ -205,7 +205,7 @@ func (tx *transaction) sharedWait(c *core.Charge) (wait int64) {
 func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	d := time.Duration(wait) * time.Microsecond
 	return core.Decision{
-		Limit: c.Subject(int(lacks.subject)).Limits()[0].Quota(), RetryAfter: d, ResetAfter: d,
+		Limit: c.Part(int(lacks.subject)).Limits[0].Quota(), RetryAfter: d, ResetAfter: d,
 		Reason: core.ReasonFull, Source: core.SourceStore, Subject: int(lacks.subject),
 	}
 }

@@ -87,8 +87,8 @@ func TestBoundHoldsUnderEverything(t *testing.T) {
 				_ = limiters[k.limiter].Ban(ctx, k.user, "a", time.Second) // if it can, and there is room
 				forget(k.user)
 			case 5:
-				d, err := s.Take(ctx, core.Charge{User: k.user, Action: "a", Cost: 1}.With(core.Terms{
-					Limits: limiters[k.limiter].Limits(), Receipt: true, Ask: machine.Ask{Ahead: 2e6}}))
+				d, _, err := s.Take(ctx, core.Charge{User: k.user, Action: "a", Cost: 1, Terms: &core.Terms{
+					Limits: limiters[k.limiter].Limits(), Receipt: true, Ask: machine.Ask{Ahead: 2e6}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -153,8 +153,8 @@ func TestWhatNeedsAKey(t *testing.T) {
 		if d := allow(t, banning, "c"); !d.Allowed {
 			t.Errorf("after a ban that failed: %+v", d)
 		}
-		charge := core.Charge{User: "d", Action: "a", Cost: 1}.With(core.Terms{Limits: l.Limits(), Receipt: true, Ask: machine.Ask{Ahead: 2e6}})
-		if d, err := s.Take(ctx, charge); err != nil || d.Allowed || d.Reason != core.ReasonFull {
+		charge := core.Charge{User: "d", Action: "a", Cost: 1, Terms: &core.Terms{Limits: l.Limits(), Receipt: true, Ask: machine.Ask{Ahead: 2e6}}}
+		if d, _, err := s.Take(ctx, charge); err != nil || d.Allowed || d.Reason != core.ReasonFull {
 			t.Errorf("a turn without a key: %+v, %v", d, err)
 		}
 	})

@@ -74,7 +74,7 @@ type takes struct {
 	n int
 }
 
-func (s *takes) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *takes) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.n++
 	return s.Store.Take(ctx, c)
 }

@@ -16,11 +16,13 @@ import (
 
 // Take decides a charge in one atomic step. For up to four limits, all of whose keys are known, it allocates
 // only for a receipt, and if what a state has besides its two numbers begins or grows.
-func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	limits, subjects := 0, 0
-	for o := &c; o != nil; o = o.Next() {
-		limits += len(o.Limits())
-		subjects++
+func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
+	limits, subjects := len(c.Limits), 1
+	if more := c.More; more != nil {
+		subjects += len(more)
+		for i := range more {
+			limits += len(more[i].Limits)
+		}
 	}
 	var tx transaction
 	switch most := max(limits, subjects); {
@@ -37,21 +39,22 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	default:
 		tx.shards, tx.refs, tx.entries = make([]int, subjects), make([]ref, limits), make([]machine.Entry, limits)
 	}
-	for i, o := 0, &c; o != nil; i, o = i+1, o.Next() {
-		s.add(&tx, i, o.User, o.Action, o.Limits())
+	s.add(&tx, 0, c.User, c.Action, c.Limits)
+	if subjects > 1 {
+		s.addMore(&tx, c.More)
 	}
 	s.begin(&tx)
 	defer s.end(&tx)
 	passes := c.Check(tx.entries, tx.now)
 	if passes && tx.fresh {
 		if lacks, wait := s.makeRoom(&tx, &c); lacks != nil {
-			if c.Ask().Mode == machine.ModePeek {
-				c.Commit(tx.entries, tx.now, passes) // a Status has the numbers of every limit
+			if c.Mode == machine.ModePeek {
+				_, r = c.Commit(tx.entries, tx.now, passes) // a Status has the numbers of every limit
 			}
-			return noRoom(&c, lacks, wait), nil
+			return noRoom(&c, lacks, wait), r, nil
 		}
 	}
-	d = c.Commit(tx.entries, tx.now, passes)
+	d, r = c.Commit(tx.entries, tx.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected
@@ -65,11 +68,13 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, err err
 	}
 	if tx.fresh {
 		if lacks := s.saveNew(&tx, until); lacks != nil {
-			return noRoom(&c, lacks, longestWait), nil
+			return noRoom(&c, lacks, longestWait), nil, nil
 		}
 	}
-	d.Issue(s)
-	return d, nil
+	if r != nil {
+		r.By = s
+	}
+	return d, r, nil
 }
 
 // A transaction is a charge that is being decided.
@@ -115,6 +120,14 @@ func (s *Store) add(tx *transaction, subject int, user, action string, limits []
 		r.key = key(u, a, r.rule)
 	}
 	tx.shards[subject], tx.added = shard, tx.added+len(limits)
+}
+
+// addMore fills in the refs of the further subjects.
+func (s *Store) addMore(tx *transaction, more []core.Part) {
+	for i := range more {
+		p := &more[i]
+		s.add(tx, i+1, p.User, p.Action, p.Limits)
+	}
 }
 
 func (s *Store) hash(name string) hash { return hash(maphash.String(s.seed, name)) }
@@ -229,7 +242,7 @@ func (s *Store) edit(user, action string, limits []core.Limit, do func(tx *trans
 }
 
 // Amend refunds, releases or renews a charge, in one atomic step.
-func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (s *Store) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	s.edit(r.User, r.Action, r.Limits, func(tx *transaction) { done = r.Amend(tx.entries, tx.now, a) })
 	return done, nil
 }

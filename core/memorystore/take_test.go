@@ -102,9 +102,9 @@ func TestConcurrentChargesOfOneKey(t *testing.T) {
 func TestAChargeAboveTheQuotaCanNeverPass(t *testing.T) {
 	s := New(nil)
 	l := core.Must(core.New(s, core.Funnel(2, core.Every(time.Hour))))
-	charge := core.Charge{User: "u", Action: "a", Cost: 3}.With(core.Terms{Limits: l.Limits()})
+	charge := core.Charge{User: "u", Action: "a", Cost: 3, Terms: &core.Terms{Limits: l.Limits()}}
 	for _, known := range []bool{false, true} {
-		d, err := s.Take(ctx, charge)
+		d, _, err := s.Take(ctx, charge)
 		if err != nil || d.Allowed || d.RetryAfter != core.Never {
 			t.Errorf("known %v: %+v, %v", known, d, err)
 		}

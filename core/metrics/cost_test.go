@@ -80,7 +80,7 @@ func TestANewActionIsCheap(t *testing.T) {
 	for i := range actions {
 		action := strconv.Itoa(i)
 		_, _ = l.Allow(ctx, "alice", action)
-		store.(core.WaitWatcher).Waiting(ctx, core.Charge{User: "alice", Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{limit}}))
+		store.(core.WaitWatcher).Waiting(ctx, core.Charge{User: "alice", Action: action, Cost: 1, Terms: &core.Terms{Limits: []core.Limit{limit}}})
 	}
 	runtime.ReadMemStats(&after)
 	if each := (after.TotalAlloc - before.TotalAlloc) / actions; each > 2000 {

@@ -30,10 +30,10 @@ type faulty struct {
 
 func newFaulty() *faulty { return &faulty{Store: memorystore.New(nil)} }
 
-func (s *faulty) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *faulty) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	time.Sleep(s.took)
 	if s.down.Load() {
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	}
 	return s.Store.Take(ctx, c)
 }
@@ -216,7 +216,7 @@ func TestEveryDecisionIsCountedOnce(t *testing.T) {
 // separate is a store that decides about one subject at a time.
 type separate struct{ store core.Store }
 
-func (s separate) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s separate) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	return s.store.Take(ctx, c)
 }
 
@@ -229,9 +229,9 @@ type leaving struct{ core.Store }
 
 type leave struct{}
 
-func (s leaving) Take(ctx context.Context, _ core.Charge) (core.Decision, error) {
+func (s leaving) Take(ctx context.Context, _ core.Charge) (core.Decision, *core.Record, error) {
 	ctx.Value(leave{}).(context.CancelFunc)()
-	return core.Decision{}, ctx.Err()
+	return core.Decision{}, nil, ctx.Err()
 }
 
 func TestAnOutageWithAFallback(t *testing.T) {
@@ -377,7 +377,7 @@ func TestAWaitPastItsDeadlineIsNotAnError(t *testing.T) {
 // late is a store that answers 30 ms after it has decided.
 type late struct{ core.Store }
 
-func (s late) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s late) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	defer time.Sleep(30 * time.Millisecond)
 	return s.Store.Take(ctx, c)
 }
@@ -397,7 +397,7 @@ func TestAPanicLeavesNobodyWaiting(t *testing.T) {
 
 type panics struct{ core.Store }
 
-func (panics) Take(context.Context, core.Charge) (core.Decision, error) { panic("no") }
+func (panics) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) { panic("no") }
 
 func TestActionsAreBounded(t *testing.T) {
 	var log strings.Builder
@@ -603,7 +603,9 @@ type foreign struct {
 	decision core.Decision
 }
 
-func (s foreign) Take(context.Context, core.Charge) (core.Decision, error) { return s.decision, nil }
+func (s foreign) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return s.decision, nil, nil
+}
 
 func TestAnInvalidBindingCountsAsTheFirstLimit(t *testing.T) {
 	for _, binding := range []int{-1, 1, 300} {

@@ -72,27 +72,21 @@ func (w *watch) Reset(ctx context.Context, user, action string, limits []core.Li
 }
 
 // Take has the store decide and counts the decision.
-func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+func (w *watch) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	if !w.timed {
-		d, err = w.store.Take(ctx, c)
+		d, r, err = w.store.Take(ctx, c)
 	} else {
 		begun := time.Now()
-		d, err = w.store.Take(ctx, c)
+		d, r, err = w.store.Take(ctx, c)
 		if err == nil && d.Source == core.SourceStore {
 			w.m.answers.add(time.Since(begun))
 		}
 	}
 	w.judge(ctx, &d, err)
-	if counts(&c) && ctx.Value(waitingKey{}) != w {
+	if c.Ban == 0 && c.Mode.Asks() && ctx.Value(waitingKey{}) != w {
 		w.count(ctx, &c, &d, err)
 	}
-	return d, err
-}
-
-// counts reports whether a charge is counted as an action.
-func counts(c *core.Charge) bool {
-	ask := c.Ask()
-	return ask.Ban == 0 && (ask.Mode.Asks() || c.Never())
+	return d, r, err
 }
 
 // judge counts failures in a row.
@@ -122,32 +116,31 @@ func (w *watch) count(ctx context.Context, c *core.Charge, d *core.Decision, err
 	if err != nil && ctx.Err() == context.Canceled {
 		return
 	}
-	c = c.Subject(d.Subject)
-	o, i := judged(c, d, err)
-	s := w.m.find(c.Action, limitOf(c, i))
+	p := c.Part(d.Subject)
+	o, i := judged(&p, d, err)
+	s := w.m.find(p.Action, limitOf(&p, i))
 	s.add(o, d.Source)
 	if d.Reason == core.ReasonNear {
-		w.m.find(c.Action, limitOf(c, d.Shadow)).near.Add(1)
+		w.m.find(p.Action, limitOf(&p, d.Shadow)).near.Add(1)
 	}
-	w.m.decided(ctx, c.User, s, o, d, err)
+	w.m.decided(ctx, p.User, s, o, d, err)
 }
 
-// limitOf is the i-th limit of a charge. A foreign store may set any index in its decision.
-func limitOf(c *core.Charge, i int) *core.Limit {
-	limits := c.Limits()
-	if uint(i) >= uint(len(limits)) {
+// limitOf is the i-th limit of a subject. A foreign store may set any index in its decision.
+func limitOf(p *core.Part, i int) *core.Limit {
+	if uint(i) >= uint(len(p.Limits)) {
 		i = 0
 	}
-	return &limits[i]
+	return &p.Limits[i]
 }
 
 // judged returns the outcome of a charge, and the index of the limit that decided.
-func judged(c *core.Charge, d *core.Decision, err error) (o outcome, limit int) {
-	last := len(c.Limits()) - 1
+func judged(p *core.Part, d *core.Decision, err error) (o outcome, limit int) {
+	last := len(p.Limits) - 1
 	switch {
 	case err != nil:
 		return failed, 0
-	case d.Reason == core.ReasonBanned && c.Limits()[last].Rule().Ban != nil:
+	case d.Reason == core.ReasonBanned && p.Limits[last].Rule().Ban != nil:
 		return banned, last
 	case d.Reason == core.ReasonBanned:
 		return banned, d.Binding

@@ -26,7 +26,7 @@ func limitOf(t testing.TB, l core.BanPolicy) core.Limit {
 	if _, err := core.Must(core.Must(core.New(&seen, plenty)).With(l)).Status(t.Context(), user, action); err != nil {
 		t.Fatal(err)
 	}
-	return seen.charge.Limits()[1]
+	return seen.charge.Limits[1]
 }
 
 type asked struct {
@@ -34,9 +34,9 @@ type asked struct {
 	charge core.Charge
 }
 
-func (s *asked) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+func (s *asked) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.charge = c
-	return core.Decision{}, nil
+	return core.Decision{}, nil, nil
 }
 
 // Equal charges in a row are written at once, so what befalls the write befalls all.
@@ -46,8 +46,9 @@ func TestFailedWriteFailsAllThatItIsFor(t *testing.T) {
 	server.Do("CONFIG", "SET", "maxmemory-policy", "noeviction")
 	server.Do("CONFIG", "SET", "maxmemory", "1")
 	for _, rate := range []core.Rate{hourly, core.Per(7, time.Hour)} { // the second with parts
-		c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{core.Funnel(5, rate)}})
-		peek := c.With(core.Terms{Limits: c.Limits(), Ask: machine.Ask{Mode: machine.ModePeek}})
+		c := core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: []core.Limit{core.Funnel(5, rate)}}}
+		peek := c
+		peek.Terms = &core.Terms{Limits: c.Limits, Ask: machine.Ask{Mode: machine.ModePeek}}
 		values, err := s.Run(c, c, c, peek)
 		if err != nil || len(values) < 4 {
 			t.Fatal(values, err)

@@ -46,7 +46,7 @@ func TestTheClockOfTheProcessIsOff(t *testing.T) {
 				t.Errorf("off by %s: %v", off, err)
 			}
 			charge := func(limits ...core.Limit) core.Charge {
-				return core.Charge{User: fmt.Sprint(user, off), Action: action, Cost: 1}.With(core.Terms{Limits: limits})
+				return core.Charge{User: fmt.Sprint(user, off), Action: action, Cost: 1, Terms: &core.Terms{Limits: limits}}
 			}
 			fixed := core.FixedWindow(3, time.Hour)
 			charges := []core.Charge{charge(fixed), charge(fixed, day), charge(fixed)}
@@ -54,7 +54,7 @@ func TestTheClockOfTheProcessIsOff(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			decisions, errs := redisstore.Decode(charges, reply)
+			decisions, _, errs := redisstore.Decode(charges, reply)
 			if errs[0] != nil || errs[1] == nil || errs[2] != nil || decisions[2].Remaining != 1 {
 				t.Errorf("off by %s: in a batch: %+v, %v", off, decisions, errs)
 			}
@@ -69,7 +69,7 @@ func TestARequestIsRenewedAtABoundary(t *testing.T) {
 	store := redisstore.New(connect(t, &redis.Options{Addr: closed}), nil)
 	store.SetTime(func() time.Time { return now })
 	hours, days := core.CalendarWindow(3, core.Hour, nil), core.CalendarWindow(3, core.Day, nil)
-	c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{days, hours}})
+	c := core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: []core.Limit{days, hours}}}
 	first := store.Sent(c)
 	for _, tt := range []struct {
 		name  string

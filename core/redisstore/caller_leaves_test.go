@@ -17,9 +17,9 @@ import (
 // never is a store that must not be asked.
 type never struct{ t testing.TB }
 
-func (s never) Take(context.Context, core.Charge) (core.Decision, error) {
+func (s never) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
 	s.t.Error("the fallback was asked")
-	return core.Decision{}, errors.New("never")
+	return core.Decision{}, nil, errors.New("never")
 }
 
 func (s never) Reset(context.Context, string, string, []core.Limit) error { return nil }
@@ -47,7 +47,7 @@ func TestContextDoneOnEntry(t *testing.T) {
 						t.Fatalf("Allow: %+v, %v", d, err)
 					}
 					// The store itself, without the limiter's own look.
-					d, err := store.Take(ctx, core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: kinds[:1]}))
+					d, _, err := store.Take(ctx, core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: kinds[:1]}})
 					if err != want || d != (core.Decision{}) {
 						t.Fatalf("Take %d: %+v, %v", i, d, err)
 					}

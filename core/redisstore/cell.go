@@ -43,14 +43,14 @@ func cellIdentity(l *core.Limit) string {
 // throttle has CL.THROTTLE decide. A peek is sent as a charge of 0. Its reply does not say
 // whether an action would pass, so Remaining decides that.
 func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
-	mode := c.Ask().Mode
-	if mode == machine.ModeForce || mode == machine.ModeOwe {
+	peek := !c.Writes()
+	if mode := c.Mode; mode == machine.ModeForce || mode == machine.ModeOwe {
 		return core.Decision{}, errSurcharge
 	}
-	l := &c.Limits()[0]
+	l := &c.Limits[0]
 	n, d := l.Rate()
 	cost := min(c.Cost, int64(l.Quota())+1) // the module takes a cost that overflows for a refund
-	if mode == machine.ModePeek {
+	if peek {
 		cost = 0
 	}
 	keys := s.keys(c)
@@ -73,7 +73,7 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 		ResetAfter: time.Duration(cell[4]) * time.Second,
 		RetryAfter: time.Duration(max(cell[3], 1)) * time.Second,
 	}
-	if mode == machine.ModePeek {
+	if peek {
 		decision.Allowed = c.Cost <= int64(decision.Remaining)
 		cost := l.Rule().Time(min(c.Cost, l.Rule().Max+1))
 		wait := decision.ResetAfter - l.Period() + time.Duration(cost.Ceil())*time.Microsecond

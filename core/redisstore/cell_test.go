@@ -337,7 +337,7 @@ func TestCLThrottleKeys(t *testing.T) {
 	if _, err := core.Must(core.New(cell, wide)).AllowN(t.Context(), "u", "wide", 1_000_000); err != nil {
 		t.Fatal(err)
 	}
-	d, err := cell.Take(t.Context(), core.Charge{User: "u", Action: "wide", Cost: 900_000}.With(core.Terms{Limits: []core.Limit{wide}, Ask: machine.Ask{Mode: machine.ModePeek}}))
+	d, _, err := cell.Take(t.Context(), core.Charge{User: "u", Action: "wide", Cost: 900_000, Terms: &core.Terms{Limits: []core.Limit{wide}, Ask: machine.Ask{Mode: machine.ModePeek}}})
 	hi, lo := bits.Mul64(900_000, uint64(365*24*time.Hour))
 	want, _ := bits.Div64(hi, lo, 1_000_000)
 	if err != nil || d.Allowed || (d.RetryAfter-time.Duration(want)).Abs() > 2*time.Second {
@@ -357,7 +357,7 @@ func TestCLThrottleRefusesAnyCostAboveTheQuota(t *testing.T) {
 		}
 		wraps := int64(math.MaxUint64 / uint64(l.Period()/time.Duration(l.Quota())))
 		for _, cost := range []int64{int64(l.Quota()) + 1, wraps, math.MaxInt64} {
-			d, err := store.Take(t.Context(), core.Charge{User: user, Action: action, Cost: cost}.With(core.Terms{Limits: []core.Limit{l}}))
+			d, _, err := store.Take(t.Context(), core.Charge{User: user, Action: action, Cost: cost, Terms: &core.Terms{Limits: []core.Limit{l}}})
 			if err != nil || d.Allowed || d.RetryAfter != core.Never || d.Remaining != 0 {
 				t.Errorf("%s, cost %d: %+v, %v", l, cost, d, err)
 			}

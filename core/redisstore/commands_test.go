@@ -100,7 +100,7 @@ func TestEqualArgumentsAreSentOnce(t *testing.T) {
 			c := chargeOf(1, limits[shape]...)
 			c.User = fmt.Sprint(batch, i)
 			charges = append(charges, c)
-			keys += len(c.Limits())
+			keys += len(c.Limits)
 		}
 		proxy.Commands()
 		reply, err := store.Run(charges...)
@@ -116,10 +116,10 @@ func TestEqualArgumentsAreSentOnce(t *testing.T) {
 		if got != sent {
 			t.Errorf("%s is sent with %d arguments, want %d", batch, got, sent)
 		}
-		decisions, errs := redisstore.Decode(charges, reply)
+		decisions, _, errs := redisstore.Decode(charges, reply)
 		for i, c := range charges {
 			want := 8
-			if len(c.Limits()) > 1 {
+			if len(c.Limits) > 1 {
 				want = 4
 			}
 			if d := decisions[i]; errs[i] != nil || !d.Allowed || d.Remaining != want {

@@ -409,10 +409,11 @@ type eager struct {
 	ahead bool
 }
 
-func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if t := c.Terms(); s.ahead && t.Mode != machine.ModePeek {
+func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if s.ahead && c.Mode != machine.ModePeek {
+		t := *c.Terms
 		t.Ahead = 1e6
-		c = c.With(t)
+		c.Terms = &t
 	}
 	return s.Store.Take(ctx, c)
 }

@@ -49,7 +49,7 @@ func (s *Store) AlwaysAsk() *Store {
 func (s *Store) Calls() (calls, sending int) { return s.batches.Load() }
 
 // Decode reads one reply to charges that went out together.
-func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
+func Decode(charges []core.Charge, reply any) ([]core.Decision, []*core.Record, []error) {
 	requests, calls := make([]request, len(charges)), make([]*batch.Call, len(charges))
 	for i := range charges {
 		requests[i] = newRequest(&charges[i], 0)
@@ -60,17 +60,19 @@ func Decode(charges []core.Charge, reply any) ([]core.Decision, []error) {
 		values = []any{reply}
 	}
 	distribute(values, calls)
-	decisions, errs := make([]core.Decision, len(charges)), make([]error, len(charges))
+	decisions, records, errs := make([]core.Decision, len(charges)), make([]*core.Record, len(charges)), make([]error, len(charges))
 	for i, c := range calls {
 		if errs[i] = c.Err; c.Err == nil {
 			var readings []machine.Reading
 			var now int64
 			if readings, now, errs[i] = requests[i].decode(c.Reply); errs[i] == nil {
-				decisions[i] = charges[i].Answer(readings, now)
+				if decisions[i], records[i] = charges[i].Answer(readings, now); records[i] == nil { // for the readings
+					records[i] = &core.Record{Charge: charges[i], Readings: readings}
+				}
 			}
 		}
 	}
-	return decisions, errs
+	return decisions, records, errs
 }
 
 // numbers are, by store, the numbers of the slots that Run has taken. They are the same for each store.
@@ -121,7 +123,7 @@ func (s *Store) TakeProgram(charges ...core.Charge) Program {
 }
 
 // AmendProgram is what amends a charge.
-func (s *Store) AmendProgram(r *core.Receipt, a machine.Amendment) Program {
+func (s *Store) AmendProgram(r *core.Record, a machine.Amendment) Program {
 	amended, word := amendWord(r, a)
 	keys := s.appendKeys(nil, r.User, r.Action, amended)
 	return Program{amend.source, keys, []string{fmt.Sprint(r.At), word}}
@@ -136,17 +138,18 @@ func (s *Store) Word(c core.Charge) string {
 }
 
 // AmendWords are what is sent to amend, without the keys.
-func AmendWords(r *core.Receipt, a machine.Amendment) string {
+func AmendWords(r *core.Record, a machine.Amendment) string {
 	_, word := amendWord(r, a)
 	return fmt.Sprint(r.At, " |", word)
 }
 
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(c core.Charge) {
-	_, _ = s.refusals.Decide(&c, func() (core.Decision, []machine.Reading, error) {
-		rule := c.Limits()[0].Rule()
+	_, _, _ = s.refusals.Decide(&c, func() (core.Decision, *core.Record, []machine.Reading, error) {
+		rule := c.Limits[0].Rule()
 		full := []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}
-		return c.Answer(full, 0), full, nil
+		d, r := c.Answer(full, 0)
+		return d, r, full, nil
 	})
 }
 

@@ -88,26 +88,21 @@ func goAndLua(t *testing.T, server *luaServer) {
 				c.User, c.Action = "alice", rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(rt, "action")
 				if rapid.IntRange(0, 15).Draw(rt, "foreign") == 15 {
 					c.User = foreign
-					for _, l := range c.Limits() {
+					for _, l := range c.Limits {
 						server.values[server.store.Key(c.User, c.Action, l)] = &luaValue{foreign: true}
 					}
 				}
 				charges = append(charges, slices.Repeat([]core.Charge{c}, rapid.SampledFrom([]int{1, 1, 1, 2, 5}).Draw(rt, "times"))...)
 			}
-			want, got := make([][]machine.Reading, len(charges)), make([][]machine.Reading, len(charges))
-			inGo := make([]core.Decision, len(charges))
+			inGo, want := make([]core.Decision, len(charges)), make([]*core.Record, len(charges))
 			for i, c := range charges {
 				if c.User == foreign {
 					continue
 				}
-				terms := c.Terms()
-				terms.Readings = &want[i]
-				inGo[i] = o.decide(c.With(terms))
-				fmt.Fprintf(&log, "%s %v costs %d, %+v, a receipt: %t: %+v\n", c.Action, c.Limits(), c.Cost, c.Ask(), c.Receipt(), want[i])
-				terms.Readings = &got[i]
-				charges[i] = c.With(terms)
+				inGo[i], want[i] = o.decide(c)
+				fmt.Fprintf(&log, "%s %v costs %d, %+v, a receipt: %t: %+v\n", c.Action, c.Limits, c.Cost, c.Ask, c.Receipt, want[i].Readings)
 			}
-			inLua, errs := server.decide(charges...)
+			inLua, got, errs := server.decide(charges...)
 			for i, c := range charges {
 				if c.User == foreign {
 					if errs[i] == nil || !strings.Contains(errs[i].Error(), "WRONGTYPE") {
@@ -119,8 +114,8 @@ func goAndLua(t *testing.T, server *luaServer) {
 				if errs[i] != nil || bare(inLua[i]) != bare(inGo[i]) {
 					rt.Fatalf("%scharge %d of the last %d\nin Go  %+v\nin Lua %+v, %v", &log, i+1, len(charges), bare(inGo[i]), bare(inLua[i]), errs[i])
 				}
-				for j, l := range c.Limits() {
-					if g, w := said(&l, c, got[i][j], inGo[i]), said(&l, c, want[i][j], inGo[i]); g != w {
+				for j, l := range c.Limits {
+					if g, w := said(&l, c, got[i].Readings[j], inGo[i]), said(&l, c, want[i].Readings[j], inGo[i]); g != w {
 						rt.Fatalf("%scharge %d of the last %d, %s\nin Go  %+v\nin Lua %+v", &log, i+1, len(charges), l, w, g)
 					}
 					expires, v := int64(0), server.values[server.store.Key(c.User, c.Action, l)]
@@ -131,11 +126,11 @@ func goAndLua(t *testing.T, server *luaServer) {
 						rt.Fatalf("%s%s expires in Go at %d and in Lua at %d", &log, l, want, expires)
 					}
 				}
-				if inGo[i].Allowed && c.Receipt() && c.Ask().Mode.Asks() && c.Ask().Ban == 0 {
-					given = append(given, charged{c.Cost, inGo[i], inLua[i]})
+				if inGo[i].Allowed && c.Receipt && c.Mode.Asks() && c.Ask.Ban == 0 {
+					given = append(given, charged{c.Cost, kept(t, inGo[i], want[i]), kept(t, inLua[i], got[i])})
 				}
 				seen[string(inGo[i].Reason)]++
-				if c.Ask().Ahead > 0 && inGo[i].Allowed {
+				if c.Ask.Ahead > 0 && inGo[i].Allowed {
 					seen["ahead"]++
 				}
 			}
@@ -154,9 +149,9 @@ func said(l *core.Limit, c core.Charge, v machine.Reading, d core.Decision) mach
 	if v.Fits || c.Cost > l.Rule().Max {
 		v.Wait = 0
 	}
-	amendable := d.Allowed && v.Fits && c.Receipt() && c.Ask().Mode.Asks()
+	amendable := d.Allowed && v.Fits && c.Receipt && c.Mode.Asks()
 	switch r := l.Rule(); {
-	case r.TakesSlots(), r.Parts > 0 && !amendable, r.Calendar != nil && c.Ask().Mode != machine.ModePeek:
+	case r.TakesSlots(), r.Parts > 0 && !amendable, r.Calendar != nil && c.Mode != machine.ModePeek:
 		v.Detail = 0 // slots have random numbers on Redis
 	}
 	return v
@@ -255,19 +250,26 @@ func (o *oracle) forget(key string) {
 	}
 }
 
-func (o *oracle) decide(c core.Charge) (d core.Decision) {
-	keys, entries := o.load(c.User, c.Action, c.Limits())
-	d = c.Commit(entries, *o.now, c.Check(entries, *o.now))
+func (o *oracle) decide(c core.Charge) (core.Decision, *core.Record) {
+	keys, entries := o.load(c.User, c.Action, c.Limits)
+	d, r := c.Commit(entries, *o.now, c.Check(entries, *o.now))
 	o.save(keys, entries)
-	d.Issue(o)
-	return d
+	if r == nil { // for the readings
+		r = &core.Record{Charge: c}
+		for _, e := range entries {
+			r.Readings = append(r.Readings, e.Reading)
+		}
+	}
+	r.By = o
+	return d, r
 }
 
-func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, error) {
-	return o.decide(c), nil
+func (o *oracle) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r := o.decide(c)
+	return d, r, nil
 }
 
-func (o *oracle) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (o *oracle) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	keys, entries := o.load(r.User, r.Action, r.Limits)
 	done = r.Amend(entries, *o.now, a)
 	o.save(keys, entries)
@@ -317,7 +319,8 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 			terms.Mode = machine.ModeCharge
 			terms.Ban = rapid.Int64Range(1000, 2_000_000).Draw(t, "length")
 		}
-		return c.With(terms)
+		c.Terms = &terms
+		return c
 	}
 	states := map[string]bool{}
 	for _, l := range rapid.SliceOfN(rapid.SampledFrom(limits), 1, rapid.SampledFrom([]int{1, 1, 2, 4}).Draw(t, "most")).Draw(t, "limits") {
@@ -341,5 +344,27 @@ func drawCharge(t *rapid.T, limits, bans []core.Limit) core.Charge {
 	if terms.Receipt = rapid.IntRange(0, 2).Draw(t, "receipt") == 2; terms.Receipt && terms.Mode.Asks() {
 		terms.Ahead = max(0, rapid.Int64Range(-1_000_000, 1_000_000).Draw(t, "ahead"))
 	}
-	return c.With(terms)
+	c.Terms = &terms
+	return c
 }
+
+// kept is a decision as a limiter keeps it, if a store has answered so.
+func kept(t testing.TB, d core.Decision, r *core.Record) core.Decision {
+	t.Helper()
+	d, err := core.Must(core.New(answered{d, r}, plenty)).Allow(t.Context(), user, action)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+type answered struct {
+	d core.Decision
+	r *core.Record
+}
+
+func (s answered) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return s.d, s.r, nil
+}
+
+func (answered) Reset(context.Context, string, string, []core.Limit) error { return nil }

@@ -259,25 +259,27 @@ func (s *luaServer) sorted(words []string, key string, v *luaValue) any {
 func pairsOnly(words []string) bool { return words[0] == "XX" }
 
 // decide decides charges in one run.
-func (s *luaServer) decide(charges ...core.Charge) ([]core.Decision, []error) {
+func (s *luaServer) decide(charges ...core.Charge) ([]core.Decision, []*core.Record, []error) {
 	reply, err := s.run(s.store.TakeProgram(charges...))
 	if err != nil {
-		return nil, slices.Repeat([]error{err}, len(charges))
+		return nil, nil, slices.Repeat([]error{err}, len(charges))
 	}
-	decisions, errs := redisstore.Decode(charges, reply)
-	for i := range decisions {
-		decisions[i].Issue(s)
+	decisions, records, errs := redisstore.Decode(charges, reply)
+	for _, r := range records {
+		if r != nil {
+			r.By = s
+		}
 	}
-	return decisions, errs
+	return decisions, records, errs
 }
 
 // Take and Amend make the server a core.Amender.
-func (s *luaServer) Take(_ context.Context, c core.Charge) (core.Decision, error) {
-	decisions, errs := s.decide(c)
-	return decisions[0], errs[0]
+func (s *luaServer) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	decisions, records, errs := s.decide(c)
+	return decisions[0], records[0], errs[0]
 }
 
-func (s *luaServer) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (s *luaServer) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	reply, err := s.run(s.store.AmendProgram(r, a))
 	if err != nil {
 		return false, err

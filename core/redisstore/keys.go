@@ -31,9 +31,9 @@ const hexDigits = "0123456789ABCDEF"
 
 // keys returns the keys of the limits of all subjects of a charge.
 func (s *Store) keys(c *core.Charge) []string {
-	keys := make([]string, 0, len(c.Limits()))
-	for o := c; o != nil; o = o.Next() {
-		keys = s.appendKeys(keys, o.User, o.Action, o.Limits())
+	keys := make([]string, 0, len(c.Limits))
+	for _, p := range c.Parts() {
+		keys = s.appendKeys(keys, p.User, p.Action, p.Limits)
 	}
 	return keys
 }

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -46,7 +47,7 @@ func TestLeaseUnderRandomFaults(t *testing.T) {
 						rdb := inBubble(m)
 						defer rdb.Close()
 						rdb.AddHook(faulty(r))
-						lim := core.Must(core.Must(core.New(redisstore.New(rdb, nil), test.limit.Leased(test.lease))).With(core.Refundable{}))
+						lim := core.Must(core.Must(core.New(dated{redisstore.New(rdb, nil)}, test.limit.Leased(test.lease))).With(core.Refundable{}))
 						for range 6 {
 							wg.Go(func() {
 								for time.Since(start) < 3*time.Second {
@@ -56,7 +57,8 @@ func TestLeaseUnderRandomFaults(t *testing.T) {
 									time.Sleep(time.Duration(r.below(1+20*(process+1))) * time.Millisecond / 10)
 									for range 1 + r.below(10) {
 										cost := 1 + r.below(6)
-										d, err := lim.AllowN(t.Context(), user, action, cost)
+										var at time.Time // by Redis
+										d, err := lim.AllowN(context.WithValue(t.Context(), dated{}, &at), user, action, cost)
 										if err == nil && d.Allowed && r.one(10) {
 											_ = lim.Refund(t.Context(), d)
 											d.Allowed = false
@@ -70,7 +72,7 @@ func TestLeaseUnderRandomFaults(t *testing.T) {
 											leases++
 											actions = append(actions, instant{time.Now(), cost})
 										default: // Redis decided before the reply came
-											actions = append(actions, instant{time.UnixMicro(d.Receipt().At), cost})
+											actions = append(actions, instant{at, cost})
 										}
 										mu.Unlock()
 									}
@@ -204,4 +206,15 @@ func TestLeaseUnderAFallbackThatFlaps(t *testing.T) {
 	if leased == 0 || len(own) == 0 {
 		t.Error("the lease or the fallback has decided nothing")
 	}
+}
+
+// dated tells the instant of each record, in what its type is the context key of.
+type dated struct{ *redisstore.Store }
+
+func (s dated) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if at, ok := ctx.Value(dated{}).(*time.Time); ok && r != nil {
+		*at = time.UnixMicro(r.At)
+	}
+	return d, r, err
 }

@@ -454,8 +454,8 @@ func TestLeaseCallerLeaves(t *testing.T) {
 		if d, err := lim.Allow(ctx, user, action); !errors.Is(err, context.Canceled) {
 			l.Errorf("%+v, %v", d, err)
 		}
-		c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{leasedWindow}})
-		if d, err := l.stores[0].Take(ctx, c); !errors.Is(err, context.Canceled) {
+		c := core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: []core.Limit{leasedWindow}}}
+		if d, _, err := l.stores[0].Take(ctx, c); !errors.Is(err, context.Canceled) {
 			l.Errorf("%+v, %v", d, err)
 		}
 	})

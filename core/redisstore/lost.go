@@ -22,8 +22,8 @@ const mostNumber = 1<<53 - 1<<14
 // its way, or it may have been refused. So while the slots are not found, they may come.
 func (s *Store) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
-	for o := c; o != nil; o = o.Next() {
-		r := &core.Receipt{User: strings.Clone(o.User), Action: strings.Clone(o.Action), Limits: o.Limits(), Cost: o.Cost}
+	for _, p := range c.Parts() {
+		r := &core.Record{Charge: core.Charge{User: strings.Clone(p.User), Action: strings.Clone(p.Action), Cost: p.Cost, Terms: &core.Terms{Limits: p.Limits}}}
 		var taken machine.Reading
 		taken.Fits, taken.Detail = true, number
 		r.Readings = slices.Repeat([]machine.Reading{taken}, len(r.Limits))

@@ -74,14 +74,14 @@ type request struct {
 // request returns the request of a charge. Most charges of a limiter have the same one, so there is a cache.
 // It keeps no other cost, since the costs of some limiters differ each time.
 func (s *Store) request(c *core.Charge) request {
-	at := &s.requests[c.Limits()[0].Rule().Hash%uint64(len(s.requests))]
+	at := &s.requests[c.Limits[0].Rule().Hash%uint64(len(s.requests))]
 	last := at.Load()
 	current := last != nil && last.timely(s.clock)
 	if current && last.matches(c) && last.of.Cost == c.Cost {
 		return *last
 	}
 	r := newRequest(c, s.clock().UnixMicro())
-	if c.Next() == nil && !(current && last.matches(c)) {
+	if c.More == nil && !(current && last.matches(c)) {
 		kept := r
 		at.Store(&kept)
 	}
@@ -90,7 +90,7 @@ func (s *Store) request(c *core.Charge) request {
 
 // matches reports whether the request is that of a charge, but for the cost.
 func (r *request) matches(c *core.Charge) bool {
-	return c.Next() == nil && r.of.Ask() == c.Ask() && r.of.Receipt() == c.Receipt() && c.SameLimits(r.of.Limits())
+	return c.More == nil && r.of.Ask == c.Ask && r.of.Receipt == c.Receipt && core.SameLimits(r.of.Limits, c.Limits)
 }
 
 // timely reports whether the request is for the time of a clock. Without a calendar it is for any, and the
@@ -105,27 +105,25 @@ func (r *request) timely(clock func() time.Time) bool {
 
 // newRequest encodes a charge. now is the time by this process's clock, in microseconds since 1970.
 func newRequest(c *core.Charge, now int64) request {
-	ask := c.Ask()
-	r := request{of: *c, amendable: c.Receipt() && ask.Mode.Asks(), end: math.MaxInt64}
+	r := request{of: *c, amendable: c.Receipt && c.Mode.Asks() && c.Writes(), end: math.MaxInt64}
 	r.of.User, r.of.Action = "", ""
 	if r.amendable {
 		r.size++
 	}
-	word := appendMode(make([]byte, 0, 128), &ask, c.Receipt())
+	word := appendMode(make([]byte, 0, 128), c, r.amendable)
 	numbers := scratch.Get().(*[24]int64)
 	defer scratch.Put(numbers)
-	for o := c; o != nil; o = o.Next() {
-		limits := o.Limits()
-		for i := range limits {
-			rule := limits[i].Rule()
+	for part, p := range c.Parts() {
+		for i := range p.Limits {
+			rule := p.Limits[i].Rule()
 			word = append(word, ' ')
-			if o != c && i == 0 {
+			if part > 0 && i == 0 {
 				word = append(word, '&')
 			}
-			word = appendLimit(word, rule, rule.Args(numbers[:0], o.Cost, ask.Ban, now))
+			word = appendLimit(word, rule, rule.Args(numbers[:0], p.Cost, c.Ban, now))
 			r.size += rule.ReplySize(r.amendable)
-			r.weight += rule.Weight(o.Cost)
-			r.slots = r.slots || rule.TakesSlots() && ask.Mode.Asks()
+			r.weight += rule.Weight(p.Cost)
+			r.slots = r.slots || rule.TakesSlots() && c.Mode.Asks() && c.Writes()
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
 				r.start, r.end = max(r.start, start), min(r.end, end)
@@ -143,17 +141,20 @@ var scratch = sync.Pool{New: func() any { return new([24]int64) }}
 var modes = [...]byte{machine.ModeCharge: 'c', machine.ModePatient: 'c', machine.ModePeek: 'p', machine.ModeForce: 'f', machine.ModeOwe: 'o'}
 
 // appendMode appends the beginning of a charge's word.
-func appendMode(b []byte, ask *machine.Ask, receipt bool) []byte {
-	mode := modes[ask.Mode]
-	if receipt && ask.Mode.Asks() {
+func appendMode(b []byte, c *core.Charge, amendable bool) []byte {
+	mode := modes[c.Mode]
+	switch {
+	case !c.Writes():
+		mode = modes[machine.ModePeek]
+	case amendable:
 		mode = 'r'
 	}
 	b = append(b, mode)
-	if ask.Mode == machine.ModePatient {
+	if c.Mode == machine.ModePatient && c.Writes() {
 		b = append(b, '?')
 	}
-	if ask.Ahead > 0 {
-		b = strconv.AppendInt(append(b, ':'), ask.Ahead, 10)
+	if c.Ahead > 0 {
+		b = strconv.AppendInt(append(b, ':'), c.Ahead, 10)
 	}
 	return b
 }
@@ -176,7 +177,7 @@ func appendLimit(b []byte, r *machine.Rule, numbers []int64) []byte {
 }
 
 // amendWord returns the limits whose charge is amended, and the word with their rules.
-func amendWord(r *core.Receipt, a machine.Amendment) (amended []core.Limit, word string) {
+func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word string) {
 	var b []byte
 	var numbers [8]int64
 	for i := range r.Limits {
@@ -292,12 +293,11 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 	if r.amendable {
 		now, numbers = numbers[0], numbers[1:]
 	}
-	readings = make([]machine.Reading, 0, len(r.of.Limits())) // mostly, there is one subject
-	for c := &r.of; c != nil; c = c.Next() {
-		limits := c.Limits()
-		for j := range limits {
+	readings = make([]machine.Reading, 0, len(r.of.Limits)) // mostly, there is one subject
+	for _, p := range r.of.Parts() {
+		for j := range p.Limits {
 			var v machine.Reading
-			v, numbers = limits[j].Rule().Reply(numbers, c.Cost, r.amendable)
+			v, numbers = p.Limits[j].Rule().Reply(numbers, p.Cost, r.amendable)
 			readings = append(readings, v)
 		}
 	}

@@ -33,25 +33,25 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 		say := func(title, words string, reply []any) {
 			got = append(got, title, words, strings.Trim(fmt.Sprint(reply), "[]"))
 		}
-		charge := func(title string, receipt bool, limits ...core.Limit) core.Decision {
-			c := core.Charge{User: title, Action: action, Cost: 1}.With(core.Terms{Limits: limits, Receipt: receipt})
+		charge := func(title string, receipt bool, limits ...core.Limit) *core.Record {
+			c := core.Charge{User: title, Action: action, Cost: 1, Terms: &core.Terms{Limits: limits, Receipt: receipt}}
 			reply, err := w.store.Run(c)
 			if err != nil {
 				t.Fatal(err)
 			}
 			say(title, w.store.Word(c), reply)
-			d, errs := redisstore.Decode([]core.Charge{c}, reply)
+			_, r, errs := redisstore.Decode([]core.Charge{c}, reply)
 			if errs[0] != nil {
 				t.Fatal(errs[0])
 			}
-			return d[0]
+			return r[0]
 		}
 		fixed, sliding := core.FixedWindow(100, time.Hour), core.SlidingWindow(1, time.Minute)
 		charge("Funnel(15, Per(1, time.Second)), empty", false, core.Funnel(15, core.Per(1, time.Second)))
-		d := charge("FixedWindow(100, time.Hour), the first action, with a receipt", true, fixed)
+		r := charge("FixedWindow(100, time.Hour), the first action, with a receipt", true, fixed)
 		giver := &giver{Store: w.store}
-		d.Issue(giver)
-		if err := core.Must(core.New(w.store, fixed)).Refund(t.Context(), d); err != nil {
+		r.By = giver
+		if err := core.Must(core.New(w.store, fixed)).Refund(t.Context(), kept(t, core.Decision{Allowed: true}, r)); err != nil {
 			t.Fatal(err)
 		}
 		say("the refund of that action", giver.words, []any{1})
@@ -62,8 +62,8 @@ func TestExamplesOfTheProtocol(t *testing.T) {
 		got = got[:len(got)-3]
 		w.advance(20 * time.Second)
 		charge(both, false, fixed, sliding, ban)
-		org := core.Charge{User: "org-7", Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{core.FixedWindow(100, time.Minute)}})
-		c := core.Charge{User: "alice", Action: action, Cost: 1}.With(core.Terms{Limits: []core.Limit{core.FixedWindow(5, time.Minute)}, Next: &org})
+		org := core.Part{User: "org-7", Action: action, Cost: 1, Limits: []core.Limit{core.FixedWindow(100, time.Minute)}}
+		c := core.Charge{User: "alice", Action: action, Cost: 1, Terms: &core.Terms{Limits: []core.Limit{core.FixedWindow(5, time.Minute)}, More: []core.Part{org}}}
 		reply, err := w.store.Run(c)
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +81,7 @@ type giver struct {
 	words string
 }
 
-func (g *giver) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (g *giver) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	g.words = redisstore.AmendWords(r, a)
 	return g.Store.Amend(ctx, r, a)
 }
@@ -90,14 +90,12 @@ func (g *giver) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment)
 func TestAKeptRequestIsThatOfAnEqualCharge(t *testing.T) {
 	store := redisstore.New(redis.NewClient(&redis.Options{}), nil)
 	r := rand.New(rand.NewPCG(7, 8))
-	var limits [3]core.Limit // in one place, though a limiter's never change
+	limiters := [2][]core.Limit{{kinds[0], kinds[1], kinds[0]}, {kinds[0], kinds[0], kinds[1]}}
 	for range 2000 {
-		for i := range limits {
-			limits[i] = kinds[r.IntN(2)]
-		}
-		c := core.Charge{User: user, Action: action, Cost: r.Int64N(2)}.With(core.Terms{
+		limits := limiters[r.IntN(2)]
+		c := core.Charge{User: user, Action: action, Cost: r.Int64N(2), Terms: &core.Terms{
 			Limits: limits[:1+r.IntN(3)], Receipt: r.IntN(2) == 0, Ask: machine.Ask{Mode: machine.Mode(r.IntN(5)), Ahead: r.Int64N(2)},
-		})
+		}}
 		if !store.Anew(c) {
 			t.Fatalf("%+v", c)
 		}

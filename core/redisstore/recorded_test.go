@@ -35,7 +35,7 @@ type recording struct {
 	Before   []string              // what was done
 	State    map[string]redisState // the keys in Redis after that
 	Binary   map[string][]byte     // package machine's binary states
-	Receipts []*core.Receipt       // of what was admitted
+	Receipts []receipt             // of what was admitted
 
 	After     []string // what was done then
 	Decisions []string
@@ -45,6 +45,14 @@ type recording struct {
 
 // keyOptions are the options that change the keys.
 type keyOptions struct{ Prefix, Secret string }
+
+// A receipt is the record of what was admitted.
+type receipt struct {
+	User, Action string
+	Limits       []core.Limit
+	Cost, At     int64
+	Readings     []machine.Reading
+}
 
 type redisState struct {
 	Text    string             `json:",omitempty"` // quoted, since a ring is not text
@@ -107,7 +115,7 @@ type player struct {
 	limiter  *core.Limiter
 	limits   []core.Limit // a charge's, the ban policy's included
 	ahead    int64
-	receipts []*core.Receipt
+	receipts []receipt
 	advance  func(time.Duration)
 }
 
@@ -127,12 +135,15 @@ func play(t *testing.T, r *recording, store interface {
 	return p
 }
 
-func (p *player) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	t := c.Terms()
+func (p *player) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	t := *c.Terms
 	p.limits, t.Ahead = t.Limits, p.ahead
-	d, err := p.store.Take(ctx, c.With(t))
-	d.Issue(p)
-	return d, err
+	c.Terms = &t
+	d, r, err := p.store.Take(ctx, c)
+	if r != nil {
+		r.By = p
+	}
+	return d, r, err
 }
 
 func (p *player) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
@@ -140,8 +151,8 @@ func (p *player) Reset(ctx context.Context, user, action string, limits []core.L
 }
 
 // Amend takes the receipt down, and gives nothing back.
-func (p *player) Amend(_ context.Context, r *core.Receipt, _ machine.Amendment) (bool, error) {
-	p.receipts = append(p.receipts, &core.Receipt{User: r.User, Action: r.Action, Limits: r.Limits, Cost: r.Cost, At: r.At, Readings: r.Readings})
+func (p *player) Amend(_ context.Context, r *core.Record, _ machine.Amendment) (bool, error) {
+	p.receipts = append(p.receipts, receipt{User: r.User, Action: r.Action, Limits: r.Limits, Cost: r.Cost, At: r.At, Readings: r.Readings})
 	return true, nil
 }
 
@@ -187,7 +198,7 @@ func (p *player) do(t *testing.T, what string) string {
 		d, err = p.limiter.Peek(ctx, p.User, act(1))
 	case "refund":
 		r := p.receipts[max(0, len(p.receipts)-number(1))]
-		_, err = p.store.Amend(ctx, &core.Receipt{User: r.User, Action: r.Action, Limits: p.limits, Cost: r.Cost, At: r.At, Readings: r.Readings},
+		_, err = p.store.Amend(ctx, &core.Record{Charge: core.Charge{User: r.User, Action: r.Action, Cost: r.Cost, Terms: &core.Terms{Limits: p.limits}}, At: r.At, Readings: r.Readings},
 			machine.Amendment{Units: min(r.Cost, int64(number(2)))})
 	case "ban":
 		err = p.limiter.Ban(ctx, p.User, action, duration())
@@ -306,15 +317,17 @@ func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machi
 	return nil
 }
 
-func (b *blobs) Take(_ context.Context, c core.Charge) (d core.Decision, err error) {
-	err = b.edit(c.User, c.Action, c.Limits(), func(entries []machine.Entry) {
-		d = c.Commit(entries, b.now, c.Check(entries, b.now))
+func (b *blobs) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
+	err = b.edit(c.User, c.Action, c.Limits, func(entries []machine.Entry) {
+		d, r = c.Commit(entries, b.now, c.Check(entries, b.now))
 	})
-	d.Issue(b)
-	return d, err
+	if r != nil {
+		r.By = b
+	}
+	return d, r, err
 }
 
-func (b *blobs) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (b *blobs) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	err = b.edit(r.User, r.Action, r.Limits, func(entries []machine.Entry) { done = r.Amend(entries, b.now, a) })
 	return done, err
 }
@@ -433,8 +446,8 @@ func recordStates(t *testing.T, file string) {
 			both(what)
 		}
 		r.State, r.Binary, r.Receipts = w.states(t), maps.Clone(b.states), slices.Clone(inRedis.receipts)
-		for _, c := range r.Receipts {
-			c.Limits = nil // the limiter's
+		for i := range r.Receipts {
+			r.Receipts[i].Limits = nil // the limiter's
 		}
 		for _, what := range slices.Clone(r.After) {
 			r.Decisions = append(r.Decisions, both(what))

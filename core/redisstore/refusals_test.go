@@ -704,27 +704,26 @@ func TestACanceledCallerGetsNoRefusal(t *testing.T) {
 		l := spent(w, w.store)
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
-		c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: l.Limits()})
+		c := core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: l.Limits()}}
 		for _, from := range []core.Source{core.SourceStore, core.SourceCache} {
-			if d, err := w.store.Take(w.Context(), c); err != nil || d.Source != from {
+			if d, _, err := w.store.Take(w.Context(), c); err != nil || d.Source != from {
 				t.Errorf("%+v, %v", d, err)
 			}
 		}
-		if d, err := w.store.Take(ctx, c); err != context.Canceled || d != (core.Decision{}) {
+		if d, _, err := w.store.Take(ctx, c); err != context.Canceled || d != (core.Decision{}) {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
 }
 
-// A store does not keep a charge's limits, so the caller can use their memory for others.
-func TestCallersCanReuseTheirLimits(t *testing.T) {
+// Whoever calls a store can make new terms for each charge.
+func TestEachChargeCanHaveItsOwnTerms(t *testing.T) {
 	inDuo(t, func(w *duo) {
-		limits := make([]core.Limit, 1)
 		take := func(max int) (d, want core.Decision, err error) {
-			limits[0] = core.SlidingWindow(max, 10*time.Second)
-			c := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: limits})
-			d, err = w.store.Take(w.Context(), c)
-			want, _ = w.memory.Take(w.Context(), c)
+			limits := []core.Limit{core.SlidingWindow(max, 10*time.Second)}
+			c := core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: limits}}
+			d, _, err = w.store.Take(w.Context(), c)
+			want, _, _ = w.memory.Take(w.Context(), c)
 			want.Source = d.Source
 			return d, want, err
 		}
@@ -752,7 +751,7 @@ func TestCachedRefusalsDoNotAllocate(t *testing.T) {
 	c := chargeOf(1, core.Funnel(2, core.Every(time.Minute)))
 	store.Deny(c)
 	if n := testing.AllocsPerRun(100, func() {
-		if d, err := store.Take(context.Background(), c); err != nil || d.Source != core.SourceCache {
+		if d, _, err := store.Take(context.Background(), c); err != nil || d.Source != core.SourceCache {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}); n > 0 {
@@ -782,7 +781,7 @@ func TestAfterAPanicRefusalsAreKept(t *testing.T) {
 	fails = false
 	c := chargeOf(1, core.Funnel(2, core.Every(time.Minute)))
 	store.Deny(c)
-	if d, err := store.Take(t.Context(), c); err != nil || d.Source != core.SourceCache {
+	if d, _, err := store.Take(t.Context(), c); err != nil || d.Source != core.SourceCache {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -28,12 +28,12 @@ var replied = []core.Charge{
 
 // chargeOf is a charge of a user by some limits.
 func chargeOf(cost int64, limits ...core.Limit) core.Charge {
-	return core.Charge{User: user, Action: action, Cost: cost}.With(core.Terms{Limits: limits})
+	return core.Charge{User: user, Action: action, Cost: cost, Terms: &core.Terms{Limits: limits}}
 }
 
 // numbers are how many the limits of a charge have in the reply.
 func numbers(c *core.Charge) (n int) {
-	for _, l := range c.Limits() {
+	for _, l := range c.Limits {
 		switch {
 		case l == uneven:
 			n += 2
@@ -117,7 +117,7 @@ func FuzzReply(f *testing.F) {
 			}
 			reply = slices.Clone(values)
 		}
-		decisions, errs := redisstore.Decode(charges, reply)
+		decisions, _, errs := redisstore.Decode(charges, reply)
 
 		// The grammar: each charge has its numbers, or one !text; and that is all. What is
 		// cut short within a charge's numbers is left over.
@@ -144,7 +144,7 @@ func FuzzReply(f *testing.F) {
 				p.good, p.small = p.good && ok && v >= 0, p.small && v < 7
 			}
 			at := 0
-			for _, l := range charges[i].Limits() {
+			for _, l := range charges[i].Limits {
 				v, _ := values[at].(int64)
 				p.allowed = p.allowed && v%2 == 1
 				one := chargeOf(1, l)
@@ -169,7 +169,7 @@ func FuzzReply(f *testing.F) {
 			if d.Allowed != p.allowed || d.Allowed != (d.Reason == "") || d.Source != core.SourceStore {
 				t.Fatalf("charge %d: %+v of %v", i, d, reply)
 			}
-			quota := charges[i].Limits()[d.Binding].Quota()
+			quota := charges[i].Limits[d.Binding].Quota()
 			if p.small && (d.Limit != quota || d.Remaining < 0 || d.Remaining > quota || d.ResetAfter < 0 || d.Allowed && d.RetryAfter != 0) {
 				t.Errorf("charge %d: %+v of %v is out of bounds", i, d, reply)
 			}
@@ -179,12 +179,12 @@ func FuzzReply(f *testing.F) {
 
 // Redis 6.2 says where in the script an error is, and ends it with a newline.
 func TestErrorOfRedis62(t *testing.T) {
-	charge := core.Charge{User: user, Action: action, Cost: 1}.With(core.Terms{Limits: kinds[:1]})
+	charge := core.Charge{User: user, Action: action, Cost: 1, Terms: &core.Terms{Limits: kinds[:1]}}
 	for said, want := range map[string]string{
 		"!@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.\r\n": "OOM command not allowed when used memory > 'maxmemory'.",
 		"!OOM command not allowed when used memory > 'maxmemory'.":                        "OOM command not allowed when used memory > 'maxmemory'.",
 	} {
-		_, errs := redisstore.Decode([]core.Charge{charge}, []any{said})
+		_, _, errs := redisstore.Decode([]core.Charge{charge}, []any{said})
 		if errs[0] == nil || errs[0].Error() != want || !redis.HasErrorPrefix(errs[0], "OOM") {
 			t.Errorf("%q: %v", said, errs[0])
 		}

@@ -69,31 +69,31 @@ func New(rdb redis.UniversalClient, opts *Options) *Store {
 
 // Take decides a charge in one round trip, in a batch with other waiting charges, or repeats
 // a refusal from the cache. If all limits are leased, it decides by units that this process holds.
-func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+func (s *Store) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	if err := ctx.Err(); err != nil {
-		return d, err
+		return d, nil, err
 	}
 	if held := lease.Of(&c); held > 0 {
 		return s.leases.Take(ctx, &c, held)
 	}
-	if c.Ask().Ban > 0 { // what the process holds may pass no user who is banned
-		s.leases.Drop(c.User, c.Action, c.Limits())
-		defer s.leases.Drop(c.User, c.Action, c.Limits())
+	if c.Ban > 0 { // what the process holds may pass no user who is banned
+		s.leases.Drop(c.User, c.Action, c.Limits)
+		defer s.leases.Drop(c.User, c.Action, c.Limits)
 	}
 	return s.decide(ctx, c)
 }
 
 // decide decides a charge in Redis, or repeats a refusal.
-func (s *Store) decide(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+func (s *Store) decide(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	r := s.request(&c)
-	return s.refusals.Decide(&c, func() (core.Decision, []machine.Reading, error) { return s.ask(ctx, &c, &r) })
+	return s.refusals.Decide(&c, func() (core.Decision, *core.Record, []machine.Reading, error) { return s.ask(ctx, &c, &r) })
 }
 
 // ask sends a charge to Redis: to the Lua, or to the server's own CL.THROTTLE.
-func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Decision, readings []machine.Reading, err error) {
+func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Decision, kept *core.Record, readings []machine.Reading, err error) {
 	if s.options.CLThrottle {
 		d, err = s.throttle(ctx, c)
-		return d, nil, err
+		return d, nil, nil, err
 	}
 	call := &batch.Call{Keys: s.keys(c), Word: r.word, Size: r.size, Weight: r.weight}
 	if r.slots {
@@ -110,11 +110,12 @@ func (s *Store) ask(ctx context.Context, c *core.Charge, r *request) (d core.Dec
 		if r.slots && lost {
 			s.releaseLost(c, call.Number)
 		}
-		return d, nil, err
+		return d, nil, nil, err
 	}
-	d = c.Answer(readings, now)
-	d.Issue(s)
-	return d, readings, nil
+	if d, kept = c.Answer(readings, now); kept != nil {
+		kept.By = s
+	}
+	return d, kept, readings, nil
 }
 
 // do sends a call to Redis and waits for its reply.
@@ -151,7 +152,7 @@ func (s *Store) Reset(ctx context.Context, user, action string, limits []core.Li
 }
 
 // Amend refunds, releases or renews a charge, in one round trip.
-func (s *Store) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (s *Store) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	defer s.refusals.Change(r.User, r.Action)(&err)
 	amended, word := amendWord(r, a)
 	keys := s.appendKeys(nil, r.User, r.Action, amended)

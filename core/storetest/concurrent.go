@@ -340,7 +340,7 @@ type telling struct {
 	asked chan<- struct{}
 }
 
-func (s *telling) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *telling) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	defer func() { s.asked <- struct{}{} }()
 	return s.Store.Take(ctx, c)
 }

@@ -18,11 +18,11 @@ import (
 type faulty struct {
 	core.Store
 	calls atomic.Int64
-	take  func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error)
+	take  func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error)
 	reset func(s core.Store, ctx context.Context, user, action string, limits []core.Limit) error
 }
 
-func (s *faulty) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *faulty) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if s.take != nil && s.calls.Add(1)%5 == 0 {
 		return s.take(s.Store, ctx, c)
 	}
@@ -42,36 +42,36 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 	var mu sync.Mutex
 	stale := map[string]core.Decision{}
 	for what, s := range map[string]*faulty{
-		"one too many": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			d, err := s.Take(ctx, c)
+		"one too many": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			d, r, err := s.Take(ctx, c)
 			d.Allowed = true
-			return d, err
+			return d, r, err
 		}},
-		"a stale Peek": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			d, err := s.Take(ctx, c)
+		"a stale Peek": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			d, r, err := s.Take(ctx, c)
 			mu.Lock()
 			defer mu.Unlock()
-			if old, ok := stale[c.User]; ok && c.Ask().Mode == machine.ModePeek {
-				return old, nil
+			if old, ok := stale[c.User]; ok && c.Mode == machine.ModePeek {
+				return old, nil, nil
 			}
 			stale[c.User] = d
-			return d, err
+			return d, r, err
 		}},
-		"a charge taken twice": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			_, _ = s.Take(ctx, c)
+		"a charge taken twice": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			_, _, _ = s.Take(ctx, c)
 			return s.Take(ctx, c)
 		}},
-		"a charge without an answer taken twice": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			_, _ = s.Take(ctx, c)
-			_, _ = s.Take(ctx, c)
-			return core.Decision{}, lost
+		"a charge without an answer taken twice": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			_, _, _ = s.Take(ctx, c)
+			_, _, _ = s.Take(ctx, c)
+			return core.Decision{}, nil, lost
 		}},
-		"a charge forgotten": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			d, err := s.Take(ctx, c)
-			if d.Allowed && c.Ask().Mode != machine.ModePeek {
-				_ = s.Reset(ctx, c.User, c.Action, c.Limits())
+		"a charge forgotten": {take: func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			d, r, err := s.Take(ctx, c)
+			if d.Allowed && c.Mode != machine.ModePeek {
+				_ = s.Reset(ctx, c.User, c.Action, c.Limits)
 			}
-			return d, err
+			return d, r, err
 		}},
 		"a Reset that comes later": {reset: func(s core.Store, ctx context.Context, user, action string, limits []core.Limit) error {
 			time.AfterFunc(5*time.Millisecond, func() { _ = s.Reset(context.Background(), user, action, limits) })
@@ -97,17 +97,17 @@ func TestWhatIsNotLinearizable(t *testing.T) {
 // What had no answer may have been taken or not.
 func TestUnknownOutcomesAreExplained(t *testing.T) {
 	lost := errors.New("lost")
-	for what, take := range map[string]func(core.Store, context.Context, core.Charge) (core.Decision, error){
-		"taken": func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			_, _ = s.Take(ctx, c)
-			return core.Decision{}, lost
+	for what, take := range map[string]func(core.Store, context.Context, core.Charge) (core.Decision, *core.Record, error){
+		"taken": func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			_, _, _ = s.Take(ctx, c)
+			return core.Decision{}, nil, lost
 		},
-		"not taken": func(core.Store, context.Context, core.Charge) (core.Decision, error) {
-			return core.Decision{}, lost
+		"not taken": func(core.Store, context.Context, core.Charge) (core.Decision, *core.Record, error) {
+			return core.Decision{}, nil, lost
 		},
-		"taken later": func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, error) {
-			time.AfterFunc(time.Millisecond, func() { _, _ = s.Take(ctx, c) })
-			return core.Decision{}, lost
+		"taken later": func(s core.Store, ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+			time.AfterFunc(time.Millisecond, func() { _, _, _ = s.Take(ctx, c) })
+			return core.Decision{}, nil, lost
 		},
 	} {
 		t.Run(what, func(t *testing.T) {

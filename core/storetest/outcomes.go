@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // with derives a limiter for the same user and action.
@@ -896,9 +895,9 @@ var refundRules = []promise{
 
 	{"a Peek has no receipt", func(s *script) {
 		a := s.of(core.FixedWindow(2, time.Hour)).with(core.Refundable{})
-		d, err := s.f.Store.Take(s.Context(), core.Charge{User: a.user, Action: a.action, Cost: 1}.With(core.Terms{
-			Limits: a.l.Limits(), Ask: machine.Ask{Mode: machine.ModePeek}, Receipt: true}))
-		a.check("Take(Peek, Receipt)", d, err, pass(2, 2, 0))
+		asks := core.Must(core.New(&eager{s.f.Store, 1}, a.limits...)) // for a record
+		d, err := asks.Peek(s.Context(), a.user, a.action)
+		a.check("Peek", d, err, pass(2, 2, 0))
 		if err := a.l.Refund(s.Context(), d); err != core.ErrNoReceipt {
 			s.Errorf("Refund: %v", err)
 		}

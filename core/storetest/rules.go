@@ -103,8 +103,9 @@ func (a *actor) peekN(n int, want core.Decision) {
 }
 
 func (a *actor) try(n int) (core.Decision, error) {
-	return a.s.f.Store.Take(a.s.Context(), core.Charge{User: a.user, Action: a.action, Cost: int64(n)}.With(core.Terms{
-		Limits: a.l.Limits(), Ask: machine.Ask{Mode: machine.ModePeek}}))
+	d, _, err := a.s.f.Store.Take(a.s.Context(), core.Charge{User: a.user, Action: a.action, Cost: int64(n), Terms: &core.Terms{
+		Limits: a.l.Limits(), Ask: machine.Ask{Mode: machine.ModePeek}}})
+	return d, err
 }
 
 func (a *actor) check(what string, got core.Decision, err error, want core.Decision) {

@@ -33,25 +33,25 @@ func newMapStore(now func() int64) *mapStore {
 	return &mapStore{now: now, states: map[stateID]machine.State{}}
 }
 
-func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	var entries []machine.Entry
-	for o := &c; o != nil; o = o.Next() {
-		for _, l := range o.Limits() {
-			entries = append(entries, machine.Entry{State: s.states[idOf(o.User, o.Action, &l)]})
+	for _, p := range c.Parts() {
+		for _, l := range p.Limits {
+			entries = append(entries, machine.Entry{State: s.states[idOf(p.User, p.Action, &l)]})
 		}
 	}
-	d := c.Commit(entries, now, c.Check(entries, now))
-	for o := &c; o != nil; o = o.Next() {
-		s.write(o.User, o.Action, o.Limits(), entries)
-		entries = entries[len(o.Limits()):]
+	d, r := c.Commit(entries, now, c.Check(entries, now))
+	for _, p := range c.Parts() {
+		s.write(p.User, p.Action, p.Limits, entries)
+		entries = entries[len(p.Limits):]
 	}
-	if !s.greedy {
-		d.Issue(s)
+	if r != nil && !s.greedy {
+		r.By = s
 	}
-	return d, nil
+	return d, r, nil
 }
 
 func (s *mapStore) Joins(string, string) bool { return true }
@@ -67,9 +67,8 @@ func (s *mapStore) write(user, action string, limits []core.Limit, entries []mac
 // Dated: the instants count from 1970.
 func (s *mapStore) Dated() {}
 
-// Amend makes the store a core.Amender. One that is none has neither this method nor
-// the call of Issue.
-func (s *mapStore) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+// Amend makes the store a core.Amender. One that is none has not this method, and leaves Record.By nil.
+func (s *mapStore) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entries := make([]machine.Entry, len(r.Limits))

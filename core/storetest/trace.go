@@ -97,11 +97,11 @@ type eager struct {
 	ahead int64
 }
 
-func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if s.ahead > 0 {
-		t := c.Terms()
+		t := *c.Terms
 		t.Ahead, t.Receipt = s.ahead, true
-		c = c.With(t)
+		c.Terms = &t
 	}
 	return s.Store.Take(ctx, c)
 }

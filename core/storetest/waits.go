@@ -86,15 +86,17 @@ func (s *outside) do(ctx context.Context, call func()) error {
 	return nil
 }
 
-func (s *outside) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
-	if gone := s.do(ctx, func() { d, err = s.f.Store.Take(context.Background(), c) }); gone != nil {
-		return d, gone
+func (s *outside) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
+	if gone := s.do(ctx, func() { d, r, err = s.f.Store.Take(context.Background(), c) }); gone != nil {
+		return d, r, gone
 	}
-	d.Issue(s)
-	return d, err
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (s *outside) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (s *outside) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	amender, ok := s.f.Store.(core.Amender)
 	if !ok {
 		return false, core.ErrNoReceipt

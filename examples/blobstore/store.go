@@ -49,31 +49,33 @@ func (s *Store) Joins(string, string) bool { return true }
 
 // Take loads the states of all limits, has core decide, and saves the states that changed. A charge of
 // several subjects has the limits of each.
-func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, error) {
+func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()
 	s.sweep(now)
 	var entries []machine.Entry
-	for o := &c; o != nil; o = o.Next() {
-		its, err := s.load(o.User, o.Action, o.Limits(), now)
+	for _, p := range c.Parts() {
+		loaded, err := s.load(p.User, p.Action, p.Limits, now)
 		if err != nil {
-			return core.Decision{}, err
+			return core.Decision{}, nil, err
 		}
-		entries = append(entries, its...)
+		entries = append(entries, loaded...)
 	}
-	d := c.Commit(entries, now, c.Check(entries, now))
-	for o := &c; o != nil; o = o.Next() {
-		s.save(o.User, o.Action, o.Limits(), entries, now)
-		entries = entries[len(o.Limits()):]
+	d, r := c.Commit(entries, now, c.Check(entries, now))
+	for _, p := range c.Parts() {
+		s.save(p.User, p.Action, p.Limits, entries, now)
+		entries = entries[len(p.Limits):]
 	}
-	d.Issue(s)
-	return d, nil
+	if r != nil {
+		r.By = s
+	}
+	return d, r, nil
 }
 
 // Amend refunds a charge, or releases or renews its slots. A store without it refuses refunds, and
 // limiters with InFlight.
-func (s *Store) Amend(_ context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (s *Store) Amend(_ context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock().UnixMicro()

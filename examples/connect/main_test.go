@@ -68,8 +68,8 @@ func TestTheSixthGreetingIsRefused(t *testing.T) {
 // down is a store without an answer.
 type down struct{ core.Store }
 
-func (down) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errors.New("secret")
+func (down) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{}, nil, errors.New("secret")
 }
 
 // A request without a decision is answered in the client's protocol too.

@@ -116,8 +116,8 @@ func TestWithoutATokenNobodyConnects(t *testing.T) {
 
 type down struct{ core.Store }
 
-func (down) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errors.New("secret")
+func (down) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{}, nil, errors.New("secret")
 }
 
 // Without a decision the call is an error of the protocol. The store's own error stays in the log, and a client that

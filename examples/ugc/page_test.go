@@ -160,8 +160,8 @@ func TestStatusWithoutAnAnswer(t *testing.T) {
 // A broken store has no answer.
 type broken struct{}
 
-func (broken) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errors.New("the store is down")
+func (broken) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{}, nil, errors.New("the store is down")
 }
 
 func (broken) Reset(context.Context, string, string, []core.Limit) error {

@@ -30,13 +30,15 @@ type releaseFails struct {
 	failed, release atomic.Int32
 }
 
-func (s *releaseFails) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+func (s *releaseFails) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (s *releaseFails) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *releaseFails) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	if s.down.Load() {
 		s.failed.Add(1)
 		return false, errors.New("down")
@@ -194,13 +196,15 @@ func TestAReleaseThatPanics(t *testing.T) {
 
 type releasePanics struct{ *memorystore.Store }
 
-func (s *releasePanics) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+func (s *releasePanics) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (*releasePanics) Amend(context.Context, *core.Receipt, machine.Amendment) (bool, error) {
+func (*releasePanics) Amend(context.Context, *core.Record, machine.Amendment) (bool, error) {
 	panic("theirs")
 }
 

@@ -26,7 +26,8 @@ func TestAClientThatHonoursRetryAfterGetsThrough(t *testing.T) {
 			if broken.Add(-1) >= 0 {
 				return core.Decision{}, errors.New("down")
 			}
-			return s.Take(t.Context(), c)
+			d, _, err := s.Take(t.Context(), c)
+			return d, err
 		})
 	}
 	for _, ad := range adapters {

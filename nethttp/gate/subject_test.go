@@ -18,10 +18,10 @@ import (
 // strange is a store whose decisions are about a subject that nobody asked about.
 type strange struct{ *memorystore.Store }
 
-func (s strange) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
+func (s strange) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
 	d.Subject = 7
-	return d, err
+	return d, r, err
 }
 
 func TestAStoreThatDecidesAboutAnUnknownSubject(t *testing.T) {

@@ -358,9 +358,9 @@ type down struct {
 	now bool
 }
 
-func (s *down) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *down) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if s.now {
-		return core.Decision{}, errors.New("no answer")
+		return core.Decision{}, nil, errors.New("no answer")
 	}
 	return s.Store.Take(ctx, c)
 }

@@ -26,8 +26,8 @@ type failing struct{ core.Store }
 
 var errDown = errors.New("the store is down")
 
-func (failing) Take(context.Context, core.Charge) (core.Decision, error) {
-	return core.Decision{}, errDown
+func (failing) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) {
+	return core.Decision{}, nil, errDown
 }
 
 // run makes decisions with every kind of outcome on stores that m watches.

@@ -177,7 +177,7 @@ func TestPrometheusSeesEveryDecision(t *testing.T) {
 // slow is a store that takes a while to answer. It is not a memorystore, so it is timed.
 type slow struct{ core.Store }
 
-func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	time.Sleep(30 * time.Millisecond)
 	return s.Store.Take(ctx, c)
 }

@@ -109,7 +109,7 @@ func testAllowAnswersAsTheLimitAroundIt(t *testing.T, adapters []Adapter) {
 				for i := range c.around {
 					rt.Limits = append(rt.Limits, Limit{Limiter: nine, Action: keyfuncs.Action("outer"), Config: &c.around[i]})
 				}
-				want, _ := store.Take(t.Context(), core.Charge{User: "alice", Action: "inner", Cost: 1}.With(core.Terms{Limits: seven.Limits()}))
+				want, _, _ := store.Take(t.Context(), core.Charge{User: "alice", Action: "inner", Cost: 1, Terms: &core.Terms{Limits: seven.Limits()}})
 				ran := false
 				rt.Handler = func(w http.ResponseWriter, r *http.Request, kept func() (core.Decision, bool)) {
 					ran = true

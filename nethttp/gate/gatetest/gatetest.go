@@ -37,7 +37,7 @@ func NewStore(s core.Store) *Store {
 func Memory() *Store { return NewStore(nil) }
 
 // Take remembers the charge and asks the store behind.
-func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *Store) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.mu.Lock()
 	s.charges = append(s.charges, c)
 	s.mu.Unlock()

@@ -41,23 +41,25 @@ var errDown = errors.New("down")
 
 func newSlotStore() *slotStore { return &slotStore{Store: memorystore.New(nil)} }
 
-func (s *slotStore) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *slotStore) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if s.isDown() {
-		return core.Decision{}, errDown
+		return core.Decision{}, nil, errDown
 	}
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	if s.late > 0 && c.Ask().Mode != machine.ModePeek {
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	if s.late > 0 && c.Mode != machine.ModePeek {
 		select {
 		case <-time.After(s.late):
 		case <-ctx.Done():
-			return core.Decision{}, ctx.Err()
+			return core.Decision{}, nil, ctx.Err()
 		}
 	}
-	return d, err
+	return d, r, err
 }
 
-func (s *slotStore) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *slotStore) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	s.mu.Lock()
 	switch a.Verb {
 	case machine.VerbRenew:

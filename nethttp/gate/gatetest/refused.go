@@ -346,7 +346,7 @@ var refusedRules = []rule{
 		name: "FinalCost: a store that fails then is said once, and the response stays",
 		store: func() core.Store {
 			return Answers(func(c core.Charge) (core.Decision, error) {
-				if c.Ask().Mode == machine.ModeForce {
+				if c.Mode == machine.ModeForce {
 					return core.Decision{}, errBoom
 				}
 				return core.Decision{Allowed: true, Limit: 5, Remaining: 4, ResetAfter: time.Minute}, nil

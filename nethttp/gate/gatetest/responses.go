@@ -222,7 +222,7 @@ func each(outer, inner core.Decision) func() core.Store {
 			if c.Action == "inner" {
 				d = inner
 			}
-			d.Limit = c.Limits()[0].Quota()
+			d.Limit = c.Limits[0].Quota()
 			return d, nil
 		})
 	}

@@ -149,16 +149,18 @@ type settling struct {
 	err error
 }
 
-func (s *settling) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	if !c.Receipt() && s.err != nil {
-		return core.Decision{}, s.err
+func (s *settling) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if !c.Receipt && s.err != nil {
+		return core.Decision{}, nil, s.err
 	}
-	d, err := s.Store.Take(ctx, c)
-	d.Issue(s)
-	return d, err
+	d, r, err := s.Store.Take(ctx, c)
+	if r != nil {
+		r.By = s
+	}
+	return d, r, err
 }
 
-func (s *settling) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *settling) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	return s.Store.(core.Amender).Amend(ctx, r, a)
 }
 

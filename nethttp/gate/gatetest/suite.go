@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 	"github.com/tailcut/tailcut/keyfuncs"
 	"github.com/tailcut/tailcut/nethttp"
@@ -200,7 +199,10 @@ func done(w http.ResponseWriter, _ *http.Request, _ func() (core.Decision, bool)
 // Answers is a store that answers as it is told.
 type Answers func(core.Charge) (core.Decision, error)
 
-func (f Answers) Take(_ context.Context, c core.Charge) (core.Decision, error) { return f(c) }
+func (f Answers) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, err := f(c)
+	return d, nil, err
+}
 
 func (Answers) Reset(context.Context, string, string, []core.Limit) error { return nil }
 
@@ -210,7 +212,7 @@ func Decides(d core.Decision) func() core.Store {
 	return func() core.Store {
 		return Answers(func(c core.Charge) (core.Decision, error) {
 			d := d
-			d.Limit = c.Limits()[d.Binding].Quota()
+			d.Limit = c.Limits[d.Binding].Quota()
 			return d, nil
 		})
 	}
@@ -229,7 +231,7 @@ func memory() core.Store { return memorystore.New(nil) }
 func charges(s *Store) (charges []string) {
 	for _, c := range s.Charges() {
 		peek := ""
-		if c.Ask().Mode == machine.ModePeek {
+		if !c.Writes() {
 			peek = " peek"
 		}
 		// Gin and Echo write their templates in another way.

@@ -188,10 +188,10 @@ var waits = []struct {
 // slow is a store that answers only who has no deadline.
 type slow struct{ core.Store }
 
-func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s slow) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if _, ok := ctx.Deadline(); ok {
 		<-ctx.Done()
-		return core.Decision{}, ctx.Err()
+		return core.Decision{}, nil, ctx.Err()
 	}
 	return s.Store.Take(ctx, c)
 }
@@ -308,16 +308,16 @@ type distant struct {
 	delay time.Duration
 }
 
-func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
-	d, err := s.Store.Take(ctx, c)
-	if c.Ask().Mode == machine.ModePeek {
-		return d, err
+func (s distant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, r, err := s.Store.Take(ctx, c)
+	if c.Mode == machine.ModePeek {
+		return d, r, err
 	}
 	select {
 	case <-time.After(s.delay):
-		return d, err
+		return d, r, err
 	case <-ctx.Done():
-		return core.Decision{}, ctx.Err()
+		return core.Decision{}, nil, ctx.Err()
 	}
 }
 

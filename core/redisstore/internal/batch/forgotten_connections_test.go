@@ -24,13 +24,13 @@ type queueStore struct {
 	alone bool
 }
 
-func (s queueStore) Take(ctx context.Context, c core.Charge) (d core.Decision, err error) {
+func (s queueStore) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	call := &Call{Keys: []string{c.User}, Weight: 1}
 	if s.alone {
 		call.Weight = 0
 	}
 	_, err = s.q.Do(ctx, call)
-	return core.Decision{Allowed: true, Source: core.SourceStore}, err
+	return core.Decision{Allowed: true, Source: core.SourceStore}, nil, err
 }
 
 func (queueStore) Reset(context.Context, string, string, []core.Limit) error { return nil }

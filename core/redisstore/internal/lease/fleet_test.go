@@ -31,28 +31,28 @@ type server struct {
 
 type instantKey struct{}
 
-func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.sends()
 	s.travel()
 	if s.declared != (core.Limit{}) {
-		t := c.Terms()
+		t := *c.Terms
 		t.Limits = []core.Limit{s.declared}
-		c = c.With(t)
+		c.Terms = &t
 	}
-	d, err := s.store.Take(context.WithoutCancel(ctx), c)
+	d, r, err := s.store.Take(context.WithoutCancel(ctx), c)
 	if at, ok := ctx.Value(instantKey{}).(*time.Time); ok {
 		*at = time.Now()
 	}
 	s.mu.Lock()
-	if d.Allowed && c.Ask().Mode.Asks() {
+	if d.Allowed && c.Mode.Asks() {
 		s.charges = append(s.charges, time.Now())
 	}
 	s.mu.Unlock()
 	s.travel()
-	return d, err
+	return d, r, err
 }
 
-func (s *server) amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+func (s *server) amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	s.sends()
 	s.travel()
 	defer s.travel()
@@ -94,7 +94,7 @@ func (s *server) process() *process {
 	}, lease.Room)}
 }
 
-func (p *process) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (p *process) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	if d := lease.Of(&c); d > 0 {
 		return p.Table.Take(ctx, &c, d)
 	}
@@ -375,7 +375,7 @@ func TestRecountFindsAnExcess(t *testing.T) {
 					}
 					takeAll := func() {
 						for {
-							d, err := s.take(t.Context(), core.Charge{User: "everybody", Action: "call", Cost: 1}.With(core.Terms{Limits: []core.Limit{limit}}))
+							d, _, err := s.take(t.Context(), core.Charge{User: "everybody", Action: "call", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{limit}}})
 							if err != nil || !d.Allowed {
 								return
 							}

@@ -38,14 +38,14 @@ type holding struct {
 
 // A grant is units that were taken at once. Guarded by the shard are left and over.
 type grant struct {
-	table   *Table
-	shard   *shard
-	receipt *core.Receipt // of all
-	left    int64
-	over    bool      // it has ended, and what was left was given back or lost
-	got     time.Time // when they arrived
-	end     time.Time // by the monotonic clock
-	wall    int64     // by the time of day: a machine that sleeps may stop the other clock
+	table  *Table
+	shard  *shard
+	record *core.Record // of all
+	left   int64
+	over   bool      // it has ended, and what was left was given back or lost
+	got    time.Time // when they arrived
+	end    time.Time // by the monotonic clock
+	wall   int64     // by the time of day: a machine that sleeps may stop the other clock
 }
 
 // A pendingCall is a command that is under way, and that other callers wait for.
@@ -175,7 +175,7 @@ func (h *holding) choose(cost int64, now time.Time, waited int, left time.Durati
 // room is about how many units remain on the server: those of its last answer, and what a full quota that comes
 // back steadily has gained since.
 func (h *holding) room(now time.Time) int64 {
-	l := &h.charge.Limits()[h.last.Binding]
+	l := &h.charge.Limits[h.last.Binding]
 	past := min(now.Sub(h.at), l.Period())
 	return int64(h.last.Remaining) + int64(float64(l.Quota())*float64(past)/float64(l.Period()))
 }
@@ -209,17 +209,18 @@ func (h *holding) learn(d *core.Decision, cost int64, sent, now time.Time) {
 
 // answer is the decision of a charge that a grant has passed. Since the server's answer Remaining has
 // fallen by what the process has used, and may have grown; left is what the process still holds.
-func (g *grant) answer(c *core.Charge, left int64, now time.Time) core.Decision {
-	d := c.Answer(g.receipt.Readings, g.receipt.At)
+func (g *grant) answer(c *core.Charge, left int64, now time.Time) (d core.Decision, r *core.Record) {
+	if d, r = c.Answer(g.record.Readings, g.record.At); r != nil {
+		r.By = g
+	}
 	d.Source = core.SourceLease
 	d.Remaining = int(min(int64(d.Remaining)+left, int64(d.Limit)))
 	d.ResetAfter = max(0, d.ResetAfter-now.Sub(g.got).Truncate(time.Microsecond))
-	d.Issue(g)
-	return d
+	return d, r
 }
 
 // Amend refunds units that an action has used: to the grant while it lasts, and then to the server.
-func (g *grant) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment) (done bool, err error) {
+func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
 	g.shard.mu.Lock()
 	if a.Verb == machine.VerbRefund && !g.ended(time.Now()) {
 		g.left += a.Units
@@ -231,7 +232,7 @@ func (g *grant) Amend(ctx context.Context, r *core.Receipt, a machine.Amendment)
 }
 
 // Take charges what an action has cost above its estimate: see core.Limiter.Settle.
-func (g *grant) Take(ctx context.Context, c core.Charge) (core.Decision, error) {
+func (g *grant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	return g.table.server.Decide(ctx, c)
 }
 

@@ -28,10 +28,10 @@ import (
 // A Server is what a table needs of its store.
 type Server struct {
 	// Decide decides one charge, as the store does without leases.
-	Decide func(context.Context, core.Charge) (core.Decision, error)
+	Decide func(context.Context, core.Charge) (core.Decision, *core.Record, error)
 
 	// Amend refunds units of a charge.
-	Amend func(context.Context, *core.Receipt, machine.Amendment) (done bool, err error)
+	Amend func(context.Context, *core.Record, machine.Amendment) (done bool, err error)
 
 	Timeout time.Duration // of a call
 	Late    error         // the error of a call that has taken so long
@@ -73,12 +73,12 @@ func (t *Table) Counts() (taken, returned, lost uint64) {
 // charge: if one of its limits is not leased or never has room for its cost, or if it is a Peek, forced, a ban
 // by hand, ahead of its time, or of several subjects.
 func Of(c *core.Charge) time.Duration {
-	if ask := c.Ask(); !ask.Mode.Asks() || ask.Ahead > 0 || ask.Ban > 0 || c.Next() != nil {
+	if !c.Mode.Asks() || c.Ahead > 0 || c.Ban > 0 || c.More != nil {
 		return 0
 	}
-	least, limits := int64(0), c.Limits()
-	for i := range limits {
-		switch r := limits[i].Rule(); {
+	least := int64(0)
+	for i := range c.Limits {
+		switch r := c.Limits[i].Rule(); {
 		case r.Ban != nil:
 		case r.Prepay == 0 || c.Cost > r.Max:
 			return 0
@@ -106,7 +106,7 @@ func (t *Table) shard(user string) *shard {
 }
 
 // Take decides a charge whose limits are leased for so long: see [Of].
-func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, error) {
+func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, *core.Record, error) {
 	s := t.shard(c.User)
 	var begun time.Time
 	callCtx := ctx // of what the caller waits for
@@ -118,9 +118,10 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			s.mu.Unlock()
 			return t.server.Decide(ctx, *c)
 		}
-		if g, left := h.use(c.Cost, c.Receipt(), now); g != nil {
+		if g, left := h.use(c.Cost, c.Receipt, now); g != nil {
 			s.mu.Unlock()
-			return g.answer(c, left, now), nil
+			d, r := g.answer(c, left, now)
+			return d, r, nil
 		}
 		begun = cmp.Or(begun, now)
 		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
@@ -132,7 +133,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		case stepRefuse:
 			d := h.refusal(c.Cost, now)
 			s.mu.Unlock()
-			return d, nil
+			return d, nil, nil
 		case stepDecide:
 			h.pay(now)
 			s.mu.Unlock()
@@ -158,10 +159,10 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		select {
 		case <-pending.done:
 		case <-callCtx.Done():
-			return core.Decision{}, t.late(ctx)
+			return core.Decision{}, nil, t.late(ctx)
 		}
 		if pending.err != nil {
-			return core.Decision{}, pending.err
+			return core.Decision{}, nil, pending.err
 		}
 	}
 }
@@ -178,9 +179,9 @@ func (t *Table) distance(lease time.Duration) distance {
 
 // decide has the server decide, and learns from its answer. callCtx is the context of the call, and ctx that of
 // the caller. Other callers wait for pending, unless it is nil.
-func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h *holding, pending *pendingCall) (core.Decision, error) {
+func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h *holding, pending *pendingCall) (core.Decision, *core.Record, error) {
 	sent := time.Now()
-	d, err := t.server.Decide(callCtx, *c)
+	d, r, err := t.server.Decide(callCtx, *c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,9 +196,9 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 	}
 	switch {
 	case hurried && callCtx != ctx:
-		return d, t.late(ctx)
+		return d, nil, t.late(ctx)
 	case err != nil || d.Source != core.SourceStore:
-		return d, err
+		return d, r, err
 	}
 	if t.learn(h, &d, c.Cost, sent, now); d.Allowed {
 		h.used += c.Cost
@@ -205,7 +206,7 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 	if d.Reason == core.ReasonBanned {
 		t.lost.Add(h.drop())
 	}
-	return d, nil
+	return d, r, nil
 }
 
 // fetch takes units for a holding. Nothing is recorded if they are refused: the callers have the
@@ -213,7 +214,7 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, sent time.Time) {
 	c := h.charge
 	c.Cost = units
-	d, err := t.server.Decide(context.Background(), c)
+	d, r, err := t.server.Decide(context.Background(), c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,9 +224,9 @@ func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, s
 		return
 	}
 	t.learn(h, &d, units, sent, now)
-	if r := d.Receipt(); r != nil {
+	if d.Allowed {
 		t.taken.Add(uint64(units))
-		t.add(s, h, &grant{table: t, shard: s, receipt: r, left: units, got: now}, sent)
+		t.add(s, h, &grant{table: t, shard: s, record: r, left: units, got: now}, sent)
 	}
 	if d.Reason == core.ReasonBanned || h.dropped {
 		t.lost.Add(h.drop())
@@ -242,10 +243,9 @@ func (t *Table) learn(h *holding, d *core.Decision, cost int64, sent, now time.T
 // CalendarWindow ends with its window.
 func (t *Table) add(s *shard, h *holding, g *grant, sent time.Time) {
 	lasts := h.lease
-	limits := h.charge.Limits()
-	for i := range limits {
-		if r := limits[i].Rule(); r.Ban == nil && r.AtOnce() {
-			lasts = min(lasts, time.Duration(g.receipt.Readings[i].Rest.Whole)*time.Microsecond)
+	for i := range h.charge.Limits {
+		if r := h.charge.Limits[i].Rule(); r.Ban == nil && r.AtOnce() {
+			lasts = min(lasts, time.Duration(g.record.Readings[i].Rest.Whole)*time.Microsecond)
 		}
 	}
 	lasts = refusals.Sure(lasts)
@@ -277,7 +277,7 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	units := &t.lost
 	select {
 	case t.returning <- struct{}{}:
-		if _, err := t.server.Amend(context.Background(), g.receipt, machine.Amendment{Verb: machine.VerbRefund, Units: left}); err == nil {
+		if _, err := t.server.Amend(context.Background(), g.record, machine.Amendment{Verb: machine.VerbRefund, Units: left}); err == nil {
 			units = &t.returned
 		}
 		<-t.returning
@@ -305,8 +305,7 @@ func (t *Table) Drop(user, action string, limits []core.Limit) {
 
 // holding returns the holding of a charge, or nil if there is no room for one more.
 func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room int) *holding {
-	limits := c.Limits()
-	k := key{c.User, c.Action, &limits[0]}
+	k := key{c.User, c.Action, &c.Limits[0]}
 	if h := s.held[k]; h != nil {
 		return h
 	}
@@ -317,13 +316,10 @@ func (s *shard) holding(c *core.Charge, lease time.Duration, now time.Time, room
 		s.held = map[key]*holding{}
 	}
 	k.user, k.action = strings.Clone(c.User), strings.Clone(c.Action)
-	fetch, t := *c, c.Terms()
-	fetch.User, fetch.Action = k.user, k.action
-	t.Mode, t.Receipt = machine.ModePatient, true
 	h := &holding{
-		charge: fetch.With(t),
+		charge: core.Charge{User: k.user, Action: k.action, Terms: &core.Terms{Limits: c.Limits, Ask: machine.Ask{Mode: machine.ModePatient}, Receipt: true}},
 		demand: demand{lease: lease, since: now}, budget: budget{pace: min(pace, lease*11/20)},
-		bans: slices.ContainsFunc(limits, func(l core.Limit) bool { return l.Rule().Ban != nil }),
+		bans: slices.ContainsFunc(c.Limits, func(l core.Limit) bool { return l.Rule().Ban != nil }),
 	}
 	s.held[k] = h
 	return h

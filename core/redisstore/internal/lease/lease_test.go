@@ -102,23 +102,23 @@ func TestLate(t *testing.T) {
 		late := errors.New("late")
 		calls := 0
 		slow := lease.New(lease.Server{
-			Decide: func(ctx context.Context, c core.Charge) (core.Decision, error) {
+			Decide: func(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 				if calls++; calls > 5 {
 					select {
 					case <-time.After(700 * time.Millisecond):
 					case <-ctx.Done():
-						return core.Decision{}, ctx.Err()
+						return core.Decision{}, nil, ctx.Err()
 					}
 				}
 				return s.store.Take(ctx, c)
 			},
 			Amend: s.amend, Timeout: time.Second, Late: late,
 		}, lease.Room)
-		c := core.Charge{User: "bob", Action: "call"}.With(core.Terms{Limits: []core.Limit{wide}})
+		c := core.Charge{User: "bob", Action: "call", Terms: &core.Terms{Limits: []core.Limit{wide}}}
 		c.Cost = 1
 		for range 50 {
 			begun := time.Now()
-			_, err := slow.Take(t.Context(), &c, lease.Of(&c))
+			_, _, err := slow.Take(t.Context(), &c, lease.Of(&c))
 			if took := time.Since(begun); took > time.Second || err != nil && !errors.Is(err, late) {
 				t.Errorf("%v after %s", err, took)
 			}
@@ -129,7 +129,7 @@ func TestLate(t *testing.T) {
 
 // The server decides a cost that never passes: the process would say that it may come again.
 func TestNever(t *testing.T) {
-	c := core.Charge{User: "alice", Action: "call"}.With(core.Terms{Limits: []core.Limit{wide}})
+	c := core.Charge{User: "alice", Action: "call", Terms: &core.Terms{Limits: []core.Limit{wide}}}
 	for cost, want := range map[int64]time.Duration{10_000: 100 * time.Millisecond, 10_001: 0} {
 		c.Cost = cost
 		if d := lease.Of(&c); d != want {
@@ -143,11 +143,11 @@ func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{store: memorystore.New(nil)}
 		table := lease.New(lease.Server{Decide: s.take, Amend: s.amend, Timeout: time.Second}, 128)
-		shared := core.Charge{Action: "call", Cost: 1}.With(core.Terms{Limits: []core.Limit{wide}})
+		shared := core.Charge{Action: "call", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{wide}}}
 		ask := func(user int) core.Decision {
 			c := shared
 			c.User = fmt.Sprint(user)
-			d, err := table.Take(t.Context(), &c, lease.Of(&c))
+			d, _, err := table.Take(t.Context(), &c, lease.Of(&c))
 			if err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
@@ -207,10 +207,10 @@ func TestAllocations(t *testing.T) {
 	s := &server{store: memorystore.New(nil)}
 	limit := core.MovingWindow(50_000_000, time.Hour).Leased(time.Minute)
 	table := lease.New(lease.Server{Decide: s.take, Amend: s.amend, Timeout: time.Second}, lease.Room)
-	c := core.Charge{User: "alice", Action: "call"}.With(core.Terms{Limits: []core.Limit{limit}})
+	c := core.Charge{User: "alice", Action: "call", Terms: &core.Terms{Limits: []core.Limit{limit}}}
 	c.Cost = 1
 	ask := func() {
-		if d, err := table.Take(t.Context(), &c, lease.Of(&c)); err != nil || !d.Allowed {
+		if d, _, err := table.Take(t.Context(), &c, lease.Of(&c)); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}

@@ -16,19 +16,19 @@ func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
 	store := memorystore.New(nil)
 	var decided atomic.Int64
 	table := New(Server{
-		Decide: func(ctx context.Context, c core.Charge) (core.Decision, error) {
+		Decide: func(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 			decided.Add(1)
 			return store.Take(ctx, c)
 		},
-		Amend: func(ctx context.Context, r *core.Receipt, a machine.Amendment) (bool, error) {
+		Amend: func(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 			return store.Amend(ctx, r, a)
 		},
 		Timeout: time.Second,
 	}, Room)
-	c := core.Charge{User: "alice", Action: "call"}.With(core.Terms{Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}})
+	c := core.Charge{User: "alice", Action: "call", Terms: &core.Terms{Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}}}
 	c.Cost = 1
 	ask := func() {
-		d, err := table.Take(t.Context(), &c, 20*time.Millisecond)
+		d, _, err := table.Take(t.Context(), &c, 20*time.Millisecond)
 		if err != nil || !d.Allowed {
 			t.Errorf("%+v, %v", d, err)
 		}

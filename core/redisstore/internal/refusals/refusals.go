@@ -37,27 +37,27 @@ func New(now func() time.Duration, off bool) *Cache {
 
 // Decide repeats the refusal of an equal charge. Otherwise it has decide ask Redis, and may keep the answer and its
 // readings, which it changes. It also keeps the charge's limits, which may not change afterwards.
-func (n *Cache) Decide(c *core.Charge, decide func() (core.Decision, []machine.Reading, error)) (d core.Decision, err error) {
+func (n *Cache) Decide(c *core.Charge, decide func() (core.Decision, *core.Record, []machine.Reading, error)) (d core.Decision, r *core.Record, err error) {
 	var q question
 	var readings []machine.Reading
-	switch ask := c.Ask(); {
-	case ask.Mode == machine.ModePeek || n.off:
-	case !ask.Mode.Asks() || c.Next() != nil || ask.Ahead > 0 || ask.Ban > 0:
+	switch {
+	case !c.Writes() || n.off:
+	case !c.Mode.Asks() || c.More != nil || c.Ahead > 0 || c.Ban > 0:
 		var result error // err would be allocated by every charge
-		for o := c; o != nil; o = o.Next() {
-			defer n.Change(o.User, o.Action)(&result)
+		for _, p := range c.Parts() {
+			defer n.Change(p.User, p.Action)(&result)
 		}
 		defer func() { result = err }() // before these
 	default:
 		var repeated bool
 		if q, repeated = n.ask(c, &d); repeated {
-			return d, nil
+			return d, nil, nil
 		}
 	}
-	if d, readings, err = decide(); err == nil && q.row != nil {
+	if d, r, readings, err = decide(); err == nil && q.row != nil {
 		n.note(q, c, &d, readings)
 	}
-	return d, err
+	return d, r, err
 }
 
 // Change notes that a call begins that can end the refusals of a user and an action. Answers to questions from before
@@ -114,15 +114,15 @@ func (n *Cache) note(q question, c *core.Charge, d *core.Decision, readings []ma
 	switch {
 	case d.Allowed:
 		// A charge by such a limit moves states that other actions of the user share.
-		perUser, limits := false, c.Limits()
+		perUser, limits := false, c.Limits
 		for i := range limits {
 			perUser = perUser || limits[i].IsPerUser()
 		}
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
-		k := &refusal{who: q.who, limits: c.Limits(), cost: c.Cost, readings: readings, got: n.now()}
+		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, readings: readings, got: n.now()}
 		most := q.sent + repeat
-		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits(), takesSlots) {
+		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits, takesSlots) {
 			most = k.got + slotsFull
 		}
 		k.renew = most - (most-q.sent)/4
@@ -172,7 +172,7 @@ func (n *Cache) row(user, action string) (*row, identity) {
 // find returns the refusal of an equal charge, or nil.
 func (r *row) find(who identity, c *core.Charge) *refusal {
 	for _, k := range r.kept {
-		if k != nil && k.who == who && k.cost == c.Cost && c.SameLimits(k.limits) {
+		if k != nil && k.who == who && k.cost == c.Cost && core.SameLimits(c.Limits, k.limits) {
 			return k
 		}
 	}
@@ -198,13 +198,13 @@ func (r *row) keep(c *core.Charge, k *refusal) {
 // charge may change their state: an action in a larger window can lengthen the wait for a
 // smaller one.
 func (r *row) enter(who identity, c *core.Charge) uint64 {
-	if r.who == who && c.SameLimits(r.by) {
+	if r.who == who && core.SameLimits(c.Limits, r.by) {
 		return r.round
 	}
-	r.who, r.by = who, c.Limits()
+	r.who, r.by = who, c.Limits
 	r.round++
 	for i, k := range r.kept {
-		if k != nil && k.who == who && !c.SameLimits(k.limits) {
+		if k != nil && k.who == who && !core.SameLimits(c.Limits, k.limits) {
 			r.kept[i] = nil
 		}
 	}
@@ -233,7 +233,7 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 			*r = machine.Reading{Fits: true}
 		}
 	}
-	d := c.Answer(k.readings, 0)
+	d, _ := c.Answer(k.readings, 0)
 	d.Source = core.SourceCache
 	return d
 }
@@ -242,7 +242,7 @@ func (k *refusal) repeat(c *core.Charge, now time.Duration) core.Decision {
 // refusal. It is 0 if the refusal is recorded, or if Remaining may grow at an instant that the
 // readings do not tell.
 func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Duration {
-	limits := c.Limits()
+	limits := c.Limits
 	records := func(l core.Limit) bool { return l.Rule().RecordsRefusals() }
 	switch {
 	case d.RetryAfter == core.Never || d.Reason == core.ReasonInFlight && !alone(c, readings):
@@ -262,10 +262,8 @@ func lasts(c *core.Charge, d *core.Decision, readings []machine.Reading) time.Du
 	// say which of them binds.
 	last := len(limits) - 1
 	ban := time.Duration(readings[last].Wait) * time.Microsecond
-	t := c.Terms()
-	t.Limits, t.Receipt = limits[:last], false
-	unbanned := c.With(t)
-	own := unbanned.Answer(readings[:last], 0)
+	unbanned := core.Charge{User: c.User, Action: c.Action, Cost: c.Cost, Terms: &core.Terms{Limits: limits[:last], Ask: c.Ask}}
+	own, _ := unbanned.Answer(readings[:last], 0)
 	for i := range limits[:last] {
 		if r := limits[i].Rule(); !r.TakesSlots() && !r.Foreseen(&readings[i], own.Allowed && last > 1) {
 			return 0
@@ -281,8 +279,8 @@ func takesSlots(l core.Limit) bool { return l.Rule().TakesSlots() }
 
 // alone reports whether no limit but InFlight has refused a charge, so that none has recorded the refusal.
 func alone(c *core.Charge, readings []machine.Reading) bool {
-	for i := range c.Limits() {
-		if !readings[i].Fits && !c.Limits()[i].Rule().TakesSlots() {
+	for i := range c.Limits {
+		if !readings[i].Fits && !c.Limits[i].Rule().TakesSlots() {
 			return false
 		}
 	}

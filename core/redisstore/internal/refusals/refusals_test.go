@@ -15,10 +15,10 @@ func TestRefusalsAreBounded(t *testing.T) {
 	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
 	const most = rows * perRow
 	for i := range 8 * most {
-		c := core.Charge{User: fmt.Sprint("user ", i), Action: "a", Cost: 1}.With(core.Terms{Limits: limits})
+		c := core.Charge{User: fmt.Sprint("user ", i), Action: "a", Cost: 1, Terms: &core.Terms{Limits: limits}}
 		full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
 		for _, want := range []core.Source{core.SourceStore, core.SourceCache} {
-			d, err := n.Decide(&c, func() (core.Decision, []machine.Reading, error) { return c.Answer(full, 0), full, nil })
+			d, _, err := n.Decide(&c, answer(&c, full))
 			if err != nil || d.Allowed || d.Source != want {
 				t.Fatalf("%+v, %v, want it from %v", d, err, want)
 			}
@@ -37,6 +37,14 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
+// answer is what Redis answers.
+func answer(c *core.Charge, readings []machine.Reading) func() (core.Decision, *core.Record, []machine.Reading, error) {
+	return func() (core.Decision, *core.Record, []machine.Reading, error) {
+		d, r := c.Answer(readings, 0)
+		return d, r, readings, nil
+	}
+}
+
 // asker takes charges of one user against a funnel of all actions, and reads from where the answer
 // came.
 type asker struct {
@@ -48,13 +56,13 @@ type asker struct {
 func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 	c := a.charge
 	c.Action = action
-	d, err := a.Decide(&c, func() (core.Decision, []machine.Reading, error) {
+	d, _, err := a.Decide(&c, func() (core.Decision, *core.Record, []machine.Reading, error) {
 		meanwhile()
 		readings := []machine.Reading{{Fits: !full}}
 		if full {
 			readings[0].Rest.Whole, readings[0].Wait = 120_000_000, 60_000_000
 		}
-		return c.Answer(readings, 0), readings, nil
+		return answer(&c, readings)()
 	})
 	if err != nil || d.Allowed == full {
 		a.Errorf("%s: %+v, %v", action, d, err)
@@ -64,7 +72,7 @@ func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 
 func newAsker(t *testing.T) *asker {
 	perUser := []core.Limit{core.Funnel(2, core.Every(time.Minute)).PerUser()}
-	charge := core.Charge{User: "u", Cost: 1}.With(core.Terms{Limits: perUser})
+	charge := core.Charge{User: "u", Cost: 1, Terms: &core.Terms{Limits: perUser}}
 	return &asker{t, New(func() time.Duration { return 0 }, false), charge}
 }
 

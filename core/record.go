@@ -1,6 +1,6 @@
 package core
 
-// Receipt: what a charge has taken, so that it can be given back.
+// Record: what a charge has taken, so that it can be given back.
 
 import (
 	"context"
@@ -13,32 +13,62 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Receipt is for authors of stores. It says what an allowed charge has taken.
-type Receipt struct {
-	User, Action string
-	Limits       []Limit
-	Cost         int64
-	At           int64             // the instant of the charge, on the store's clock
-	Readings     []machine.Reading // of each limit, after it
+// A Record is for authors of stores. It is what a store says of a charge that it has decided, if the charge
+// asked for it with [Terms].Receipt. [Charge.Commit] and [Charge.Answer] make it. If the action was allowed, the
+// limiter keeps it, so that the charge can be amended: give each answer a record of its own.
+type Record struct {
+	Charge                     // as the store has decided it: a decorator may have changed it
+	At       int64             // the instant of the decision, on the store's clock
+	Readings []machine.Reading // of each limit, after it
+	By       Amender           // which amends the charge; the store sets it, if it can
 
-	by    Amender
+	admitted bool // by the store, and charged
+
+	// These are the limiter's.
 	spent atomic.Bool // by a refund
 	slots *takenSlots // nil: it has taken none
-	next  *Receipt    // of another subject of the decision
+	next  *Record     // of another subject of the decision
 }
 
-// Issue makes the decision's receipt valid. A store that is an [Amender] calls it on its
-// answer to a charge with Receipt.
-func (d *Decision) Issue(by Amender) {
-	for r := d.receipt; r != nil; r = r.next {
-		r.by = by
-		r.slots.watch(r.Limits)
+// record makes the record of a charge with so many limits. The caller fills in the readings.
+func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
+	if limits == 1 { // in one allocation
+		one := new(struct {
+			Record
+			readings [1]machine.Reading
+		})
+		r, one.Readings = &one.Record, one.readings[:]
+	} else {
+		r = &Record{Readings: make([]machine.Reading, limits)}
+	}
+	r.Charge, r.At, r.admitted = *c, now, d.Allowed && c.Mode != machine.ModePeek
+	return r
+}
+
+// keep makes the record of an answer the receipt of its decision, one for each subject. waiters are those of the
+// limiter of the i-th subject.
+func (d *Decision) keep(r *Record, waiters func(i int) *slotWaiters) {
+	switch {
+	case !d.Allowed || !r.admitted: // a decorator may allow what was refused
+	case len(r.More) == 0:
+		d.receipt = r
+		r.takeSlots(waiters(0))
+	default:
+		c, readings := r.Charge, r.Readings
+		terms, more := make([]Terms, 1+len(c.More)), make([]Record, len(c.More))
+		for i, p := range c.Parts() {
+			o := r
+			if i > 0 {
+				o = &more[i-1]
+			}
+			terms[i] = Terms{Limits: p.Limits, Ask: c.Ask, Receipt: true}
+			o.Charge, o.At, o.By, o.next = Charge{p.User, p.Action, p.Cost, &terms[i]}, r.At, r.By, d.receipt
+			o.Readings, readings = readings[:len(p.Limits)], readings[len(p.Limits):]
+			o.takeSlots(waiters(i))
+			d.receipt = o
+		}
 	}
 }
-
-// Receipt returns what the decision has charged, or nil if the charge asked for no receipt or was
-// refused. It is for authors of stores.
-func (d *Decision) Receipt() *Receipt { return d.receipt }
 
 // ErrNoReceipt is the error of Refund and Settle if the decision has no receipt: the limiter is not
 // [Refundable], or the store cannot give back.
@@ -49,7 +79,7 @@ var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter ha
 var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
 
 // charged reports whether the charge has taken from the i-th limit.
-func (r *Receipt) charged(i int) bool {
+func (r *Record) charged(i int) bool {
 	if l := &r.Limits[i]; l.rule.Ban != nil || l.rule.Failures {
 		return false
 	} else if !l.rule.Shadow {
@@ -64,19 +94,19 @@ func (r *Receipt) charged(i int) bool {
 }
 
 // Amends reports whether an amendment changes what the charge has taken from the i-th limit.
-func (r *Receipt) Amends(i int, a machine.Amendment) bool {
+func (r *Record) Amends(i int, a machine.Amendment) bool {
 	return r.charged(i) && r.Limits[i].rule.Concerns(a) && r.Taken(i).Cost > 0
 }
 
 // Taken is what the charge has taken from the i-th limit.
-func (r *Receipt) Taken(i int) machine.Taken {
+func (r *Record) Taken(i int) machine.Taken {
 	return machine.Taken{At: r.At, Cost: r.Limits[i].rule.Takes(r.Cost), Reading: r.Readings[i]}
 }
 
 // Amend amends the entries, one for each limit in their order, at the instant now. It sets Dirty
 // in those whose state is to be written, or deleted because it has expired. A store returns done as its own:
 // of a renewal it says that no lease had ended, except those of shadow limits.
-func (r *Receipt) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
+func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
 	done = true
 	for i := range r.Limits {
 		e := &entries[i]
@@ -89,16 +119,25 @@ func (r *Receipt) Amend(entries []machine.Entry, now int64, a machine.Amendment)
 	return done
 }
 
+// takeSlots is for a charge that may have taken slots.
+func (r *Record) takeSlots(waiters *slotWaiters) {
+	if r.concerned(machine.Amendment{Verb: machine.VerbRelease}) {
+		if r.slots = newTakenSlots(waiters, shortestLease(r.Limits)); r.By != nil {
+			r.slots.watch()
+		}
+	}
+}
+
 // amend has the store amend the charge, unless that changes nothing.
-func (r *Receipt) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
+func (r *Record) amend(ctx context.Context, a machine.Amendment) (done bool, err error) {
 	if !r.concerned(a) {
 		return true, nil
 	}
-	return r.by.Amend(ctx, r, a)
+	return r.By.Amend(ctx, r, a)
 }
 
 // concerned reports whether an amendment changes anything.
-func (r *Receipt) concerned(a machine.Amendment) bool {
+func (r *Record) concerned(a machine.Amendment) bool {
 	for i := range r.Limits {
 		if r.Amends(i, a) {
 			return true
@@ -108,8 +147,8 @@ func (r *Receipt) concerned(a machine.Amendment) bool {
 }
 
 // giveBack undoes a charge whose action does not begin, whatever has become of ctx.
-func (r *Receipt) giveBack(ctx context.Context) {
-	if r.by == nil { // the store cannot
+func (r *Record) giveBack(ctx context.Context) {
+	if r.By == nil { // the store cannot
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -118,11 +157,11 @@ func (r *Receipt) giveBack(ctx context.Context) {
 }
 
 // amendSlots amends the slots of one subject.
-func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
+func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 	switch {
 	case r.slots == nil:
 		return nil
-	case r.by == nil:
+	case r.By == nil:
 		return ErrNoReceipt
 	case !r.concerned(machine.Amendment{Verb: verb}): // shadow limits that were not charged
 		return nil
@@ -178,7 +217,7 @@ func (r *Receipt) amendSlots(ctx context.Context, verb machine.Verb) error {
 
 // releaseLater tries again to release the slots, in the background, until the longest lease has ended. It has begun
 // that long ago.
-func (r *Receipt) releaseLater(ctx context.Context, ago time.Duration) {
+func (r *Record) releaseLater(ctx context.Context, ago time.Duration) {
 	lease := time.Duration(0)
 	for i := range r.Limits {
 		if l := &r.Limits[i]; l.rule.TakesSlots() {
