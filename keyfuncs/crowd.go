@@ -43,6 +43,9 @@ func (c *crowd) note(addr netip.Addr, remote string) bool {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.over.Load() { // since: warn reads it
+		return false
+	}
 	known := slices.Contains(c.addrs, addr)
 	if !known && len(c.addrs) < fewAddrs {
 		c.addrs = append(c.addrs, addr)
@@ -55,9 +58,10 @@ func (c *crowd) note(addr netip.Addr, remote string) bool {
 	if peer, err := netip.ParseAddrPort(remote); err == nil {
 		c.ports[peer.Port()%16] |= 1 << (peer.Port() / 16 % 64)
 	}
-	if c.requests++; c.requests < manyPrivate || c.over.Swap(true) {
+	if c.requests++; c.requests < manyPrivate {
 		return false
 	}
+	c.over.Store(true)
 	ports := 0
 	for _, some := range c.ports {
 		ports += bits.OnesCount64(some)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tailcut/tailcut/keyfuncs"
@@ -143,6 +144,31 @@ func TestOnePrivateAddress(t *testing.T) {
 				t.Errorf("said %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestRequestsAtTheSameTimeWarnOnce(t *testing.T) {
+	key := keyfuncs.ForwardedIP(prefixes("10.0.0.0/8")...)
+	all := func(requests []*http.Request) (string, error) {
+		var wg sync.WaitGroup
+		for part := range slices.Chunk(requests, 500) {
+			wg.Go(func() {
+				for _, r := range part {
+					_, _ = key(r)
+				}
+			})
+		}
+		wg.Wait()
+		return "", nil
+	}
+	hidden := some(4000, byProxy, func(int) string { return "172.17.0.1" })
+	behind := some(4000, byProxy, func(i int) string { return fmt.Sprintf("192.0.2.%d, 198.51.100.10", i%250+1) })
+	untrusted := some(500, byProxy, func(int) string { return "198.51.100.1" })
+	for _, r := range untrusted {
+		r.Header[fwd] = []string{"for=6.6.6.6"}
+	}
+	if got := codes(logged(t, all, untrusted, hidden, behind)); got != "two-clients one-private-address one-client" {
+		t.Errorf("said %q", got)
 	}
 }
 

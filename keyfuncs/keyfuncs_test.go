@@ -253,6 +253,8 @@ func TestBadConfigurationPanicsWithASentence(t *testing.T) {
 		{"no_trusted_prefixes_for_an_edge's_address", func() { keyfuncs.TrustedHeaderAddr("X-Real-IP") }, "TrustedHeaderAddr needs"},
 		{"a_value_that_nobody_gets", func() { keyfuncs.Value[any]("the tenant", nil) }, "gets the tenant"},
 		{"an_empty_trusted_header", func() { keyfuncs.TrustedHeaderIP("", ok) }, "TrustedHeaderIP("},
+		{"the_list_Forwarded_as_a_header", func() { keyfuncs.TrustedHeaderIP("forwarded", ok) }, "use ForwardedIP"},
+		{"the_zero_prefix_of_an_adapter", func() { keyfuncs.ClientIP("nethttp.PerIP", netip.Prefix{}) }, "nethttp.PerIP: prefix 1"},
 		{"no_trusted_prefixes_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP") }, "TrustedHeaderIP needs"},
 		{"an_invalid_prefix_for_a_header", func() { keyfuncs.TrustedHeaderIP("X-Real-IP", netip.Prefix{}) }, "MustParsePrefix"},
 		{"first_of_nothing", func() { keyfuncs.First[*http.Request]() }, "First needs"},
