@@ -38,6 +38,10 @@
 // Cache-Control is no-store. Config.Headers chooses other headers: RateLimit and RateLimit-Policy of an
 // [IETF draft], or none.
 //
+// If a shared cache, such as a CDN, may store what the handler answers (Cache-Control: public or s-maxage), it would
+// show the numbers of one user to all others. Limit such a handler with Config{Headers: gate.NoHeaders}. Refusals are
+// not stored.
+//
 // If [core.Shadow] lets a request pass, the headers show what the shadow limits say, for example that nothing
 // remains. With [core.Limit.Shadow] they show the enforced limits.
 //
