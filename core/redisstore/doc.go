@@ -62,7 +62,7 @@
 //
 // Envoy, and Predixy before several groups, send a command to one of their servers by its first key, and do not look at
 // the others. Call Connect before the program serves: until the store knows that, a user may have states on two
-// servers.
+// servers. With [Options].NoFunctions only Connect finds it out.
 //
 // # Failure
 //

@@ -128,7 +128,7 @@ func (s *Store) way(server string) *way {
 func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	w := s.way(s.batches.Server(key))
-	if now, next := time.Now(), w.next.Load(); now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
+	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
 		own, _, _ := strings.Cut(key, "}")
 		go s.batches.Ask(key, func(send batch.Send) error { return s.findWay(send, w, own+"}") })
 	}
@@ -168,18 +168,16 @@ func (s *Store) findWay(send batch.Send, w *way, key string) error {
 		lacks = s.findLibrary(send, w, key)
 	}
 	if lacks != nil {
-		switch {
-		case asScript(lacks): // a replica may be promoted
+		if wait = findScripts; asScript(lacks) { // a replica may be promoted
 			wait = findAnswer
-		case !s.options.NoFunctions:
-			wait = findScripts
 		}
 		if err := s.try(send, "eval", take.source, key); err != nil {
-			if !isReply(err) {
+			if refuses(err) {
+				w.say("redisstore: Redis runs neither functions nor scripts, so it decides nothing; permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0", "redis-no-scripts", brief{err})
+			} else {
 				wait = findAnswer
 			}
 			w.next.Store(time.Now().Add(wait).UnixNano())
-			w.say("redisstore: Redis runs neither functions nor scripts, so it decides nothing; permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0", "redis-no-scripts", brief{err})
 			return fmt.Errorf("the server runs neither functions (%w) nor scripts (%w): permit +evalsha and +eval, on Alibaba Cloud set script_check_enable to 0, or connect to Redis without the proxy before it", brief{lacks}, brief{err})
 		}
 	}
@@ -195,25 +193,23 @@ func (s *Store) findWay(send batch.Send, w *way, key string) error {
 // at the others. A table's address in a server's Lua tells the servers apart. If it changes between two commands with
 // one key, it tells nothing, as on miniredis.
 func (s *Store) severalServers(send batch.Send) bool {
-	servers := map[string]string{} // by key
-	for range 8 {
-		servers[s.ownKey("")] = ""
-	}
-	distinct := map[string]bool{}
-	for range 2 {
-		for key, before := range servers {
-			reply, err := send([]any{"eval", "return tostring(redis)", 1, key}, head)
-			if err != nil {
-				return false
-			}
-			server, _ := reply[0].(string)
-			if before != "" && before != server {
-				return false
-			}
-			servers[key], distinct[server] = server, true
+	table := func(key string) (address string) {
+		reply, err := send([]any{"eval", "return tostring(redis)", 1, key}, head)
+		if err == nil {
+			address, _ = reply[0].(string)
 		}
+		return address
 	}
-	return len(distinct) > 1
+	servers := map[string]bool{}
+	for range 8 {
+		key := s.ownKey("")
+		address := table(key)
+		if address == "" || address != table(key) {
+			return false
+		}
+		servers[address] = true
+	}
+	return len(servers) > 1
 }
 
 // try runs a program at a key, and at another one in the same command. If the server refuses them because they are
@@ -364,6 +360,13 @@ func (w *way) say(what, code string, err error) {
 // Library returns the source of the library of functions, for an administrator who loads it on a server
 // whose users may not. See the package documentation.
 func Library() string { return library }
+
+// refuses reports whether an error says that a command is refused, and not that the server is in a state that passes,
+// such as LOADING or NOAUTH.
+func refuses(err error) bool {
+	code, _, _ := strings.Cut(err.Error(), " ")
+	return isReply(err) && (code == "ERR" || code == "NOPERM" || code != strings.ToUpper(code))
+}
 
 // isReply reports whether an error is Redis's reply.
 func isReply(err error) bool {

@@ -225,6 +225,56 @@ func TestALoneCallAcrossSlotsIsSentOnce(t *testing.T) {
 	})
 }
 
+// If a server refuses calls because they are together, each is sent alone, once, but for one whose caller has left. A
+// batch that was run is not sent again, although calls have to be sent alone from then on.
+func TestCallsThatAreRefusedTogether(t *testing.T) {
+	for _, refused := range []bool{true, false} {
+		bubble(t, func(t *testing.T) {
+			var sent []string
+			ctx, leave := context.WithCancel(t.Context())
+			c := &callers{t: t}
+			c.q = New(client(t, redis.Options{PoolSize: 1}), timeout, func(_ Send, calls []*Call) error {
+				time.Sleep(time.Second)
+				if len(calls) > 1 {
+					c.q.SendApart()
+					leave()
+					time.Sleep(time.Second)
+					if refused {
+						return Apart{redisError("not together")}
+					}
+				}
+				for _, c := range calls {
+					sent = append(sent, c.Keys[0])
+					c.Reply = []any{c.Keys[0]}
+				}
+				return nil
+			})
+			c.call(t.Context(), "first", 1)
+			c.call(t.Context(), "a", 1)
+			c.call(ctx, "left", 1)
+			c.call(t.Context(), "b", 1)
+			c.wait()
+			c.call(t.Context(), "later", 1)
+			c.wait()
+			want := "first a left b later"
+			if refused {
+				want = "first a b later"
+			}
+			if got := strings.Join(sent, " "); got != want {
+				t.Errorf("refused %t: sent %s, want %s", refused, got, want)
+			}
+			for _, key := range []string{"first", "a", "b", "later"} {
+				if err := c.answer(key); err != nil {
+					t.Errorf("%s: %v", key, err)
+				}
+			}
+			if err := c.answer("left"); !errors.Is(err, context.Canceled) {
+				t.Errorf("left: %v", err)
+			}
+		})
+	}
+}
+
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
