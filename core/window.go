@@ -91,7 +91,7 @@ func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
 
 // Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]: a plan does not include the
 // action, or the action is switched off. It keeps no state, and is the only enforced limit of its limiter. The
-// middleware answers 429 without Retry-After.
+// middleware answers 429 without Retry-After, or 403 with nethttp.Config.Forbid.
 func Nothing() Limit {
 	return Limit{kind: machine.KindFixedWindow, shape: nothing{}}.derived()
 }

@@ -59,7 +59,7 @@ func (cfg Config) lift() gate.Config[*gin.Context] {
 		Cost: cfg.Cost, Limiter: cfg.Limiter, Skip: cfg.Skip, CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, FinalCost: cfg.FinalCost, OnlyFailures: cfg.OnlyFailures, Settle: cfg.Settle,
 		Deny: aborting(cfg.Deny), Fail: aborting(cfg.Fail),
-		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
+		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter, Forbid: cfg.Forbid,
 	}
 }
 

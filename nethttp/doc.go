@@ -29,12 +29,15 @@
 //	429     the limit refuses, or the user is banned         Retry-After in whole seconds, rounded up;
 //	                                                         absent if the cost is above the quota; during
 //	                                                         an outage the quota can be a share, see core.Divide
+//	429     the limit is core.Nothing; with                  neither Retry-After nor X-RateLimit-Reset
+//	        Config.Forbid the status is 403
 //	503     the store has no answer: see core.Fallback       Retry-After: 1; Remaining is 0
 //	400     the request does not say who, what or how much   none from this limit
 //	500     a key, Cost, Limiter or Skip function failed     none from this limit
 //
 // The body is problem+json ([RFC 9457]), or what Config.Deny and Config.Fail write. A problem's type
-// distinguishes a ban (see core.BanPolicy) and too many requests at the same time (see core.InFlight) from others.
+// distinguishes a ban (see core.BanPolicy), too many requests at the same time (see core.InFlight) and an action that
+// a plan does not include (see core.Nothing) from others.
 // Cache-Control is no-store. Config.Headers chooses other headers: RateLimit and RateLimit-Policy of an
 // [IETF draft], or none.
 //
@@ -213,6 +216,8 @@
 //	                 that share a state another action. Not noticed if a third limit outside is tighter, or
 //	                 without the headers X-RateLimit. Or a request that had a slot of InFlight entered the
 //	                 limit again, which is always noticed.
+//	not-included     An action was refused by core.Nothing. The line has the first such action of a middleware, or of
+//	                 all calls of Allow. It has the level Info: remove the limit if the action should pass.
 //	refusal-ignored  A handler of Echo has written a response after Allow had answered the request. It is
 //	                 not sent, but the handler's action was done: return if the decision is not Allowed.
 //	                 For net/http and Gin only go vet can tell: see Allow.

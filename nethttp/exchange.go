@@ -55,7 +55,7 @@ func (cfg Config) lift() gate.Config[exchange] {
 		Cost: lift(cfg.Cost), Limiter: lift(cfg.Limiter), CountPreflights: cfg.CountPreflights,
 		MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle,
 		Deny: hook(cfg.Deny), Fail: hook(cfg.Fail),
-		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
+		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter, Forbid: cfg.Forbid,
 	}
 	if cfg.Skip != nil {
 		lifted.Skip = func(x exchange) bool { return cfg.Skip(x.r) }

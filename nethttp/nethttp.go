@@ -141,6 +141,10 @@ type Config struct {
 	// seconds do not tell who the user is. The response agrees with them, and the decision that Deny and the
 	// handler get stays exact.
 	SpreadRetryAfter bool
+
+	// Forbid answers 403 in place of 429 if the limit is core.Nothing: the user's plan does not include the action, or
+	// it is switched off. Some clients repeat a request after any 429.
+	Forbid bool
 }
 
 // Limit makes middleware of the configuration. It panics if an argument is nil, or if user and
@@ -223,13 +227,13 @@ func (cfg Config) LimitAll(subjects ...gate.Subject[*http.Request]) func(http.Ha
 // A decision that has failed is the zero Decision. Call Allow before the handler writes. An empty user
 // or action is answered 400, as a missing key is.
 //
-// Behind a Limit, Allow answers with the Deny, Fail, Headers and SpreadRetryAfter of the innermost
+// Behind a Limit, Allow answers with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of the innermost
 // Limit's Config, even if that Limit skipped. Without a Limit, use [Config.Allow] to set them.
 func Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {
 	return gate.Allow(framework{}, exchange{w, r}, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
+// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg. The
 // other fields are not used. Behind a Limit, the Limit's Headers apply instead, even if it has skipped
 // the request, so that the headers of one response agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(w http.ResponseWriter, r *http.Request, limiter *core.Limiter, user, action string, cost int) core.Decision {

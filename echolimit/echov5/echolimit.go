@@ -130,7 +130,7 @@ func Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int
 	return gate.Allow(framework{}, c, nil, limiter, user, action, cost)
 }
 
-// Allow is the function [Allow] with the Deny, Fail, Headers and SpreadRetryAfter of cfg. The
+// Allow is the function [Allow] with the Deny, Fail, Headers, SpreadRetryAfter and Forbid of cfg. The
 // other fields are not used. Behind a Limit, the Limit's Headers apply instead, even if it has skipped
 // the request, so that the headers of one response agree. If cfg.Headers is unknown, the answer is 500.
 func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action string, cost int) core.Decision {

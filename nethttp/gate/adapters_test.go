@@ -104,7 +104,7 @@ func ginConfig(cfg nethttp.Config) ginlimit.Config {
 		Cost: g.Cost, Limiter: g.Limiter, Skip: g.Skip, CountPreflights: g.CountPreflights,
 		MaxWait: g.MaxWait, MaxWaiting: g.MaxWaiting, FinalCost: g.FinalCost, OnlyFailures: g.OnlyFailures, Settle: g.Settle,
 		Deny: dropped(g.Deny), Fail: dropped(g.Fail),
-		Keep: g.Keep, Headers: g.Headers, SpreadRetryAfter: g.SpreadRetryAfter,
+		Keep: g.Keep, Headers: g.Headers, SpreadRetryAfter: g.SpreadRetryAfter, Forbid: g.Forbid,
 	}
 }
 

@@ -40,6 +40,7 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	told := a.tell(&hs.policy)
 	hs.write(h, nil, &outer, &a, told)
 	if !a.decision.Allowed {
+		handlers.noteNothing(&a)
 		err := answer(f, cfg, c, &a, told)
 		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}

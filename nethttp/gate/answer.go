@@ -20,7 +20,7 @@ func answer[C any](f Framework[C], cfg *Config[C], c C, a *attempt, told *core.D
 	if a.failure != nil {
 		return f.Answer(c, a.failure.Problem(), err)
 	}
-	return f.Answer(c, refusal(told), err)
+	return f.Answer(c, refusal(told, cfg.Forbid), err)
 }
 
 // callHook calls Deny or Fail, and reports whether they have answered.

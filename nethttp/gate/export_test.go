@@ -4,5 +4,6 @@ package gate
 func ForgetHandlers() {
 	handlers.down.last.Store(0)
 	handlers.broken.last.Store(0)
+	handlers.nothing.Store(false)
 	saidIgnored.Store(false)
 }

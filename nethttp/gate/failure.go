@@ -67,6 +67,7 @@ func (f *Failure) log(ctx context.Context, l *failureLog) {
 // A failureLog remembers when failures were logged, so that the log has one line a minute.
 type failureLog struct {
 	unrouted     atomic.Bool // whether ErrNoRoute was logged
+	nothing      atomic.Bool // whether a refusal by core.Nothing was logged
 	down, broken rarely
 }
 

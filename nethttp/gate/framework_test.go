@@ -91,7 +91,7 @@ func (f functions[C, M]) handle(c C, rt gatetest.Route) {
 func lifted[C any](cfg nethttp.Config, exchange func(C) (http.ResponseWriter, *http.Request)) gate.Config[C] {
 	g := gate.Config[C]{
 		CountPreflights: cfg.CountPreflights, MaxWait: cfg.MaxWait, MaxWaiting: cfg.MaxWaiting, Settle: cfg.Settle,
-		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter,
+		Keep: cfg.Keep, Headers: cfg.Headers, SpreadRetryAfter: cfg.SpreadRetryAfter, Forbid: cfg.Forbid,
 	}
 	request := func(c C) *http.Request { _, r := exchange(c); return r }
 	if cfg.Cost != nil {

@@ -28,6 +28,7 @@ type Config[C any] struct {
 	Keep             bool
 	Headers          Headers
 	SpreadRetryAfter bool
+	Forbid           bool
 }
 
 // A Subject is a limiter, and the functions of whom and what it limits. The adapters' function By makes it.
@@ -126,7 +127,7 @@ func New[C any](f Framework[C], cfg Config[C], subjects ...Subject[C]) *Gate[C] 
 // marks reports whether Allow, Decision, Settle, FinalCost or OnlyFailures needs the mark of a request that was
 // decided.
 func (cfg *Config[C]) marks() bool {
-	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Keep || cfg.changes()
+	return cfg.Deny != nil || cfg.Fail != nil || cfg.Headers != XRateLimit || cfg.SpreadRetryAfter || cfg.Forbid || cfg.Keep || cfg.changes()
 }
 
 // changes reports whether the cost charged on entry may change.
@@ -137,10 +138,16 @@ func (cfg *Config[C]) changes() bool {
 // derived returns the limiter with what it needs if the cost may change.
 func (cfg *Config[C]) derived(l *core.Limiter) (*core.Limiter, error) {
 	switch {
-	case cfg.OnlyFailures != nil:
+	case cfg.OnlyFailures != nil && !isNothing(l): // nothing passes that could fail
 		return l.With(core.OnlyFailures{})
 	case cfg.changes():
 		return l.With(core.Refundable{})
 	}
 	return l, nil
+}
+
+// isNothing reports whether the limiter's limit is core.Nothing.
+func isNothing(l *core.Limiter) bool {
+	limits := l.Limits()
+	return len(limits) == 1 && limits[0].Quota() == 0
 }

@@ -79,6 +79,9 @@ func (hs *headers) show(h http.Header, room *values, outer *shown, a *attempt, t
 	}
 	if hs.x() {
 		hs.numbers(h, room, hs.policy.quota(told.Limit), told)
+		if told.Reason == core.ReasonNothing {
+			delete(h, headerReset) // there will never be more
+		}
 	}
 	if hs.ietf() {
 		hs.policy.of(a).write(h, told)

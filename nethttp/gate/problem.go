@@ -31,10 +31,17 @@ type Problem struct {
 
 const problemType = "application/problem+json" // the Content-Type
 
-// refusal is the problem of a refused action.
-func refusal(d *core.Decision) Problem {
+// refusal is the problem of a refused action. forbid is Config.Forbid.
+func refusal(d *core.Decision, forbid bool) Problem {
 	p := Problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too many requests", Status: http.StatusTooManyRequests}
 	switch {
+	case d.Reason == core.ReasonNothing:
+		p.Type, p.Title = "https://github.com/tailcut/tailcut#not-included", "Not included"
+		p.Detail = "This action is not included in your plan, or it is switched off."
+		if forbid {
+			p.Status = http.StatusForbidden
+		}
+		return p
 	case d.RetryAfter == core.Never:
 		p.Detail = "This asks for more at once than the limit of " + strconv.Itoa(d.Limit) + " can ever allow."
 		return p

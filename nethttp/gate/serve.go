@@ -72,6 +72,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	a.place() // after tell and write, which count the subjects as core.All does
 	switch {
 	case !a.decision.Allowed:
+		g.failures.noteNothing(&a)
 		return answer(g.framework, &g.config, c, &a, told)
 	case m == nil:
 		return next(c)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -129,6 +130,21 @@ func (g *Gate[C]) noteRight(c C, a *attempt, status int) {
 		slog.Default().Warn(fmt.Sprintf("%s: the first %d requests that OnlyFailures was asked about were successes by their status, so the limit has never counted anything; if the handler answers failures so too, as GraphQL does with 200, have OnlyFailures report them by something else, or call Allow and Surcharge where the failure is known", g.name, manyRight),
 			"code", "never-a-failure", "action", a.action, "limit", a.limiter.Limits()[0].String())
 	}
+}
+
+// noteNothing logs once that an action was refused by core.Nothing. Somebody has asked for that, so it is no warning.
+func (l *failureLog) noteNothing(a *attempt) {
+	if a.decision.Reason != core.ReasonNothing || l.nothing.Swap(true) {
+		return
+	}
+	action := a.action
+	for _, s := range a.further {
+		if s.index == a.decision.Subject {
+			action = s.action
+		}
+	}
+	slog.Default().Info(a.adapter+": an action was refused because its limit is Nothing(); this is said once, for the first such action",
+		"code", "not-included", "action", action)
 }
 
 // actions counts how many actions a subject has, until it has many or so many requests have shown that it has

@@ -18,6 +18,7 @@ import (
 const (
 	banned  = "https://github.com/tailcut/tailcut#banned"
 	noSlots = "https://github.com/tailcut/tailcut#in-flight"
+	without = "https://github.com/tailcut/tailcut#not-included"
 
 	uncharged = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | "
 	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | adapter: "
@@ -97,6 +98,35 @@ func noSlot(header ...string) response {
 	}
 }
 
+// notIncluded is a refusal by core.Nothing.
+func notIncluded(status int, header ...string) response {
+	return response{
+		status: status, header: append(header, "X-Ratelimit-Limit: 0", "X-Ratelimit-Remaining: 0", noStore, problems),
+		body: problem(without, "Not included", status, "This action is not included in your plan, or it is switched off.", 0),
+	}
+}
+
+const saysNothing = "INFO adapter: an action was refused because its limit is Nothing(); this is said once, for the first such action | not-included | "
+
+// off is a Config that picks core.Nothing for all requests.
+func off(cfg nethttp.Config) func(core.Store) []Route {
+	return func(s core.Store) []Route {
+		nothing := core.Must(core.New(s, core.Nothing()))
+		cfg.Limiter = func(*http.Request) (*core.Limiter, error) { return nothing, nil }
+		return reply(&cfg)(s)
+	}
+}
+
+// offInside is one route behind a limit that allows, whose handler asks for an action that core.Nothing refuses.
+func offInside(outer, inner *nethttp.Config) func(core.Store) []Route {
+	return func(s core.Store) []Route {
+		rt := inward(s)
+		rt[0].Limits[0].Config, rt[0].Inside[0].Config = outer, inner
+		rt[0].Inside[0].Limiter = core.Must(core.New(s, core.Nothing()))
+		return rt
+	}
+}
+
 // inward is one route behind a limit of 9 for outer, whose handler charges one of 7
 // for inner.
 func inward(s core.Store) []Route {
@@ -115,6 +145,79 @@ var refusedRules = []rule{
 	}),
 	one("what can never pass is that, banned or not",
 		Decides(core.Decision{RetryAfter: core.Never, ResetAfter: time.Minute, Reason: core.ReasonBanned}), nil, refused(5, 0, "+60s", 0, tooMuch)),
+	{
+		name:  "what a plan does not include has no time to come again, not even an outer one, and is logged once",
+		store: memory,
+		routes: func(s core.Store) []Route {
+			rt := reply(nil, core.Nothing())(s)
+			rt[0].Outside = []string{"Retry-After", "7", "X-Ratelimit-Reset", "7"}
+			return rt
+		},
+		steps: []step{{want: notIncluded(429)}, {header: []string{"X-User-Id", "other"}, want: notIncluded(429)}},
+		asked: []string{"alice reply 1 peek", "other reply 1 peek"},
+		log:   []string{saysNothing + "reply"},
+	},
+	{
+		name:   "Forbid makes it 403",
+		store:  memory,
+		routes: off(nethttp.Config{Forbid: true, Headers: gate.XRateLimitDelta, SpreadRetryAfter: true, MaxWait: time.Minute}),
+		steps:  []step{{want: notIncluded(403)}},
+		asked:  []string{"alice reply 1 peek"},
+		log:    []string{saysNothing + "reply"},
+	},
+	one("Forbid leaves other refusals", Decides(refusal), &nethttp.Config{Forbid: true}, refused(5, 0, "+60s", 30, noRoom)),
+	{
+		name:   "the IETF's headers of what a plan does not include",
+		store:  memory,
+		routes: off(nethttp.Config{Headers: gate.XRateLimitAndIETF}),
+		steps:  []step{{want: notIncluded(429, `Ratelimit-Policy: "fixed:nothing";q=0`, `Ratelimit: "fixed:nothing";r=0`)}},
+		asked:  []string{"alice reply 1 peek"},
+		log:    []string{saysNothing + "reply"},
+	},
+	{
+		name:   "an attempt that may fail can be switched off",
+		store:  memory,
+		routes: off(nethttp.Config{OnlyFailures: func(*http.Request, int) bool { return true }}),
+		steps:  []step{{want: notIncluded(429)}},
+		asked:  []string{"alice reply 1 peek"},
+		log:    []string{saysNothing + "reply"},
+	},
+	{
+		name:   "so can an action whose cost is settled",
+		store:  memory,
+		routes: off(nethttp.Config{Settle: true, Forbid: true}),
+		steps:  []step{{want: notIncluded(403)}},
+		asked:  []string{"alice reply 1 peek"},
+		log:    []string{saysNothing + "reply"},
+	},
+	{
+		name:  "of two subjects the one that is not included is logged",
+		store: memory,
+		routes: func(s core.Store) []Route {
+			rt := reply(nil)(s)
+			rt[0].Limits[0].And = []Limit{{Limiter: core.Must(core.New(s, core.Nothing())), Action: keyfuncs.Action("export")}}
+			return rt
+		},
+		steps: []step{{want: notIncluded(429)}},
+		asked: []string{"alice reply 1 peek"},
+		log:   []string{saysNothing + "export"},
+	},
+	{
+		name:   "Allow answers 403 if the Limit around it has Forbid",
+		store:  memory,
+		routes: offInside(&nethttp.Config{Forbid: true}, nil),
+		steps:  []step{{want: notIncluded(403)}},
+		asked:  []string{"alice outer 1", "alice inner 1 peek"},
+		log:    []string{saysNothing + "inner"},
+	},
+	{
+		name:   "or if its own Config has it",
+		store:  memory,
+		routes: offInside(nil, &nethttp.Config{Forbid: true}),
+		steps:  []step{{want: notIncluded(403)}},
+		asked:  []string{"alice outer 1", "alice inner 1 peek"},
+		log:    []string{saysNothing + "inner"},
+	},
 	{
 		name:   "a request beside too many others may come again soon, not when a lease ends",
 		store:  memory,
