@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A breaker stops asking a store that has failed three times in a row. It is then open:
@@ -21,7 +19,7 @@ import (
 // A client may choose when its call ends. So a call that its caller ends within fairTime says nothing
 // of the store, and a probe does not end with its caller.
 //
-// If the store is a [machine.Partitioned], as a cluster is, all this holds for each part.
+// If the store is a [Partitioned], as a cluster is, all this holds for each part.
 //
 // Overlapping failures count once: a failure counts if its call began after the last failure
 // that counted. So a failed batch or a short stall counts once, and a store that hangs opens
@@ -41,7 +39,7 @@ type breaker struct {
 	quiet    time.Time // until when the log says nothing of single failures
 }
 
-var _ machine.Breaker = (*breaker)(nil)
+var _ Breaker = (*breaker)(nil)
 
 // A circuit is what a breaker knows of a part of its store in which a call has failed lately.
 type circuit struct {
@@ -59,7 +57,7 @@ const (
 	probeEvery = 250 * time.Millisecond
 	calmFor    = 5 * time.Second // an outage is over after so long without a failure
 	noteEvery  = time.Minute
-	downFor    = time.Minute // see machine.Breaker
+	downFor    = time.Minute // see Breaker
 )
 
 func newBreaker(store Store, where, what string) breaker {
@@ -68,7 +66,7 @@ func newBreaker(store Store, where, what string) breaker {
 
 // part is the part of the store that has the user's states.
 func (b *breaker) part(user string) string {
-	if s, ok := find[machine.Partitioned](b.store); ok {
+	if s, ok := find[Partitioned](b.store); ok {
 		return s.Part(user)
 	}
 	return ""

@@ -37,7 +37,7 @@ type Terms struct {
 	Receipt bool
 
 	// More are the further subjects of a call of [All]. All subjects are decided together, in one atomic step at
-	// one instant: only a store that is a [machine.Joiner] gets charges with More. The states and readings of a
+	// one instant: only a store that is a [Joiner] gets charges with More. The states and readings of a
 	// charge are those of its own limits, and after them those of More.
 	More []Part
 }

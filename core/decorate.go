@@ -105,7 +105,7 @@ func Fallback(store, other Store) Store {
 // answers reports whether a store always has an answer: it is in process, or lets actions pass without one.
 func answers(store Store) bool {
 	switch s := store.(type) {
-	case machine.Sized, *failOpen, *shadow:
+	case Sized, *failOpen, *shadow:
 		return true
 	case *fallback:
 		return answers(s.other)

@@ -182,8 +182,8 @@
 // # For authors of stores
 //
 // Only a store or a decorator needs these names: [Store], [Charge], [Terms], [Part], [Record], [SameLimits],
-// [Accepter], [Amender], [Unwrapper], [WaitWatcher], [Stores], [ErrKey] and Limit.Rule. [Store] says what a store
-// does: it calls Charge.Check and Charge.Commit on the states that it keeps, or Charge.Answer if it decides
-// elsewhere, as in Lua. Package core/machine has the states, and the other optional methods of
-// stores. Package core/storetest tests an implementation. The program examples/blobstore is a complete store.
+// [Accepter], [Amender], [Dated], [Joiner], [Partitioned], [Sized], [Leaser], [Breaker], [Unwrapper], [WaitWatcher],
+// [Stores], [ErrKey] and Limit.Rule. [Store] says what a store does: it calls Charge.Check and Charge.Commit on the
+// states that it keeps, or Charge.Answer if it decides elsewhere, as in Lua. Package core/machine has the states.
+// Package core/storetest tests an implementation. The program examples/blobstore is a complete store.
 package core

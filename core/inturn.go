@@ -11,7 +11,7 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a machine.Joiner or a core.Amender")
+var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a core.Joiner or a core.Amender")
 
 // inTurn looks at all subjects of a charge, and then charges one after the other, each with a receipt. The
 // first one that refuses ends it.

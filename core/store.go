@@ -24,7 +24,7 @@ import (
 //
 // Lock everything of the user. Limiters may share only some limits, or name them in another
 // order: locks of an action or of one limit admit too much, and locks of one row after the
-// other can deadlock. A [machine.Joiner] also takes charges of several users, [Terms].More, and locks everything
+// other can deadlock. A [Joiner] also takes charges of several users, [Terms].More, and locks everything
 // of all of them, in an order that does not depend on the charge.
 //
 // User and action are any bytes of any length, but not empty. A state's key is the user, the
@@ -39,16 +39,16 @@ import (
 //
 // More methods are optional. Of a decorator with [Unwrapper] the wrapped store is asked too:
 //
-//	interface            who asks                            without it
-//	Accepter             New, Limiter.With                   the store serves any limiter
-//	Amender              Refund, Settle, Release, Renew      there are no receipts, and New refuses InFlight
-//	machine.Dated        New                                 New refuses a CalendarWindow
-//	machine.Joiner       All, WaitAll                        subjects are asked one after the other
-//	machine.Partitioned  Fallback, FailOpen, Shadow          if a part fails, all of the store counts as failed
-//	machine.Sized        Fallback, package metrics           the store may fail, and its answers are timed
-//	machine.Leaser       package metrics                     units of leased limits are not counted
-//	machine.Breaker      Observe, package metrics            calls that fail say whether the store is down
-//	WaitWatcher          Wait, WaitN, WaitAll                nobody is told of their calls
+//	interface    who asks                            without it
+//	Accepter     New, Limiter.With                   the store serves any limiter
+//	Amender      Refund, Settle, Release, Renew      there are no receipts, and New refuses InFlight
+//	Dated        New                                 New refuses a CalendarWindow
+//	Joiner       All, WaitAll                        subjects are asked one after the other
+//	Partitioned  Fallback, FailOpen, Shadow          if a part fails, all of the store counts as failed
+//	Sized        Fallback, package metrics           the store may fail, and its answers are timed
+//	Leaser       package metrics                     units of leased limits are not counted
+//	Breaker      Observe, package metrics            calls that fail say whether the store is down
+//	WaitWatcher  Wait, WaitN, WaitAll                nobody is told of their calls
 //
 // A line such as this one makes the compiler check their signatures:
 //
@@ -88,6 +88,47 @@ type Unwrapper interface {
 // the context that Waiting returns, and calls end with its own results.
 type WaitWatcher interface {
 	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
+}
+
+// A Dated store knows the time of day: it sets Entry.Epoch before [Charge.Check] if a limit has a
+// calendar, and without it 0 is 1970. [New] returns an error for a CalendarWindow on any other store.
+type Dated interface {
+	Dated()
+}
+
+// A Joiner is a store that can decide about several subjects together: see [All].
+type Joiner interface {
+	// Joins reports whether the store decides the states of two users in one atomic step, so that it
+	// takes a [Charge] with More. It must not block.
+	Joins(a, b string) bool
+}
+
+// A Partitioned store is spread over servers that can fail one by one. Part names the server that has
+// the user's states. It must not block.
+type Partitioned interface {
+	Part(user string) string
+}
+
+// A Sized store keeps a bounded number of keys in process memory. Package metrics does not time
+// it.
+type Sized interface {
+	Len() (keys, maxKeys int)
+}
+
+// A Leaser is a store that takes units of leased limits in advance: see [Limit.Leased]. Leases returns
+// how many units it has taken so far, has given back, and has lost because it could not give them back.
+type Leaser interface {
+	Leases() (taken, returned, lost uint64)
+}
+
+// A Breaker stops asking a store that fails.
+type Breaker interface {
+	// Failing reports whether it has stopped, for any user, and a call has failed within the last minute. So
+	// a part of the store that no caller needs any more is not down for ever.
+	Failing() bool
+
+	// Open reports whether it has stopped for a user.
+	Open(user string) bool
 }
 
 // ErrKey matches a store's error that concerns only the keys of one charge, such as a key
@@ -145,8 +186,8 @@ func accept(store Store, limits []Limit) error {
 		switch l := &limits[i]; {
 		case l.rule.TakesSlots() && !amends(store):
 			return fmt.Errorf("core: %s needs a store that can free a slot: give the store a method Amend, or the decorator around it a method Unwrap", l)
-		case l.rule.Calendar != nil && !every(store, func(machine.Dated) bool { return true }):
-			return fmt.Errorf("core: %s: the store does not know the time of day; use memorystore or redisstore, or see machine.Dated", l)
+		case l.rule.Calendar != nil && !every(store, func(Dated) bool { return true }):
+			return fmt.Errorf("core: %s: the store does not know the time of day; use memorystore or redisstore, or see core.Dated", l)
 		}
 	}
 	if s, ok := find[Accepter](store); ok {
@@ -160,14 +201,14 @@ func amends(store Store) bool { return every(store, func(Amender) bool { return 
 
 // joins reports whether a store decides the states of two users in one atomic step.
 func joins(store Store, a, b string) bool {
-	return every(store, func(s machine.Joiner) bool { return s.Joins(a, b) })
+	return every(store, func(s Joiner) bool { return s.Joins(a, b) })
 }
 
 // down reports whether a breaker in the store, or in a store that it wraps, is open for the
 // user.
 func down(store Store, user string) bool {
 	for s := range Stores(store) {
-		if b, ok := s.(machine.Breaker); ok && b.Open(user) {
+		if b, ok := s.(Breaker); ok && b.Open(user) {
 			return true
 		}
 	}

@@ -19,7 +19,7 @@
 //
 // Package core does this for several limits at once, all or none: a store calls
 // core.Charge.Check and core.Charge.Commit with the entries of all limits of a charge, and
-// core.Limit.Rule gives the rule of each. What a store can do besides is in store.go. The program
+// core.Limit.Rule gives the rule of each. What a store can do besides is in core/store.go. The program
 // examples/blobstore is a complete store.
 //
 // # Machines

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 const (
@@ -58,11 +57,11 @@ type shard struct {
 }
 
 var (
-	_ core.Accepter  = (*Store)(nil)
-	_ core.Amender   = (*Store)(nil)
-	_ machine.Dated  = (*Store)(nil)
-	_ machine.Joiner = (*Store)(nil)
-	_ machine.Sized  = (*Store)(nil)
+	_ core.Accepter = (*Store)(nil)
+	_ core.Amender  = (*Store)(nil)
+	_ core.Dated    = (*Store)(nil)
+	_ core.Joiner   = (*Store)(nil)
+	_ core.Sized    = (*Store)(nil)
 )
 
 // New makes a store. opts may be nil. It panics if an option is out of bounds. Make a store once, at

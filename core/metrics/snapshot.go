@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A Snapshot is all that a [Metrics] has counted, in the order of its labels.
@@ -119,11 +118,11 @@ func (m *Metrics) stores(s *Snapshot) {
 				}
 				seen[store] = true
 			}
-			if x, ok := store.(machine.Sized); ok {
+			if x, ok := store.(core.Sized); ok {
 				keys, maxKeys := x.Len()
 				s.MemoryKeys, s.MemoryKeysMax = s.MemoryKeys+keys, s.MemoryKeysMax+maxKeys
 			}
-			if x, ok := store.(machine.Leaser); ok {
+			if x, ok := store.(core.Leaser); ok {
 				taken, returned, lost := x.Leases()
 				s.Leases.Taken, s.Leases.Returned, s.Leases.Lost = s.Leases.Taken+taken, s.Leases.Returned+returned, s.Leases.Lost+lost
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // Watch returns a store that decides as store does and counts. Call it once for each store,
@@ -55,7 +54,7 @@ const ( // as in core's breaker
 // timed reports whether the store that decides as long as nothing fails is not a memorystore.
 func timed(store core.Store) bool {
 	for s := range core.Stores(store) {
-		if _, ok := s.(machine.Sized); ok {
+		if _, ok := s.(core.Sized); ok {
 			return false
 		}
 		if _, wraps := s.(core.Unwrapper); !wraps {
@@ -104,7 +103,7 @@ func (w *watch) judge(ctx context.Context, d *core.Decision, err error) {
 
 func (w *watch) down() bool {
 	for s := range core.Stores(w.store) {
-		if b, ok := s.(machine.Breaker); ok && b.Failing() {
+		if b, ok := s.(core.Breaker); ok && b.Failing() {
 			return true
 		}
 	}

@@ -25,12 +25,12 @@ import (
 )
 
 var (
-	_ core.Accepter       = (*Store)(nil)
-	_ core.Amender        = (*Store)(nil)
-	_ machine.Dated       = (*Store)(nil)
-	_ machine.Joiner      = (*Store)(nil)
-	_ machine.Leaser      = (*Store)(nil)
-	_ machine.Partitioned = (*Store)(nil)
+	_ core.Accepter    = (*Store)(nil)
+	_ core.Amender     = (*Store)(nil)
+	_ core.Dated       = (*Store)(nil)
+	_ core.Joiner      = (*Store)(nil)
+	_ core.Leaser      = (*Store)(nil)
+	_ core.Partitioned = (*Store)(nil)
 )
 
 // Store is a [core.Store] on Redis. It is safe for use by many goroutines. It needs no

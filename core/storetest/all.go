@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 )
 
 // joins reports whether the store decides about two users in one step.
 func (f *Fixture) joins(a, b string) bool {
-	s, ok := f.Store.(machine.Joiner)
+	s, ok := f.Store.(core.Joiner)
 	return ok && s.Joins(a, b)
 }
 

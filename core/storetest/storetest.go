@@ -42,7 +42,7 @@ type Fixture struct {
 	// the clock runs.
 	Advance func(d time.Duration)
 
-	// Now returns the store's time of day. A store that is not a machine.Dated has none: leave it nil, and
+	// Now returns the store's time of day. A store that is not a core.Dated has none: leave it nil, and
 	// no limit that needs it is tested.
 	Now func() time.Time
 

@@ -34,9 +34,9 @@ type blob struct {
 
 // Amend, Dated and Joins are optional: these lines make the compiler check them.
 var (
-	_ core.Amender   = (*Store)(nil)
-	_ machine.Dated  = (*Store)(nil)
-	_ machine.Joiner = (*Store)(nil)
+	_ core.Amender = (*Store)(nil)
+	_ core.Dated   = (*Store)(nil)
+	_ core.Joiner  = (*Store)(nil)
 )
 
 // New makes a store on a clock.
