@@ -178,7 +178,7 @@ func TestSessionsEnd(t *testing.T) {
 		if w := post(open[0], ping); w.Code != http.StatusOK {
 			t.Errorf("the first session: %d %s", w.Code, w.Body)
 		}
-		time.Sleep(idle)
+		time.Sleep(idle + time.Second)
 		for _, session := range open {
 			if w := post(session, ping); w.Code != http.StatusNotFound {
 				t.Errorf("a session that was idle: %d", w.Code)
