@@ -2,17 +2,14 @@ package metrics_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
@@ -224,93 +221,6 @@ func (s separate) Reset(ctx context.Context, user, action string, limits []core.
 	return s.store.Reset(ctx, user, action, limits)
 }
 
-// leaving is a store whose caller leaves before it answers.
-type leaving struct{ core.Store }
-
-type leave struct{}
-
-func (s leaving) Take(ctx context.Context, _ core.Charge) (core.Decision, *core.Record, error) {
-	ctx.Value(leave{}).(context.CancelFunc)()
-	return core.Decision{}, nil, ctx.Err()
-}
-
-func TestAnOutageWithAFallback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m, s := metrics.New(nil), newFaulty()
-		s.took = 3 * time.Millisecond
-		l := core.Must(core.New(m.Watch(core.Fallback(s, memorystore.New(nil))), core.FixedWindow(4, time.Hour)))
-		allow := func(n int) {
-			t.Helper()
-			times(n, func() {
-				if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
-					t.Fatal(err)
-				}
-			})
-		}
-		down := func(want bool, when string) {
-			t.Helper()
-			if m.Snapshot().Down != want {
-				t.Errorf("%s: down is %v", when, !want)
-			}
-		}
-		allow(2)
-		down(false, "before the outage")
-		s.down.Store(true)
-		allow(2)
-		down(false, "after two failures")
-		allow(3)
-		down(true, "after three failures")
-		s.down.Store(false)
-		time.Sleep(time.Second)
-		allow(3)
-		down(false, "after the first answer")
-		expect(t, m, "a fixed:1h allowed fallback 4", "a fixed:1h allowed store 4", "a fixed:1h limited fallback 1", "a fixed:1h limited store 1")
-		if got := m.Snapshot().Store; got.Count != 5 || got.Sum != 15*time.Millisecond || got.Buckets[4].Count != 0 || got.Buckets[5].Count != 5 {
-			t.Errorf("the store's five answers of 3 ms are %+v", got)
-		}
-		if s := m.Snapshot(); s.MemoryKeys != 1 || s.MemoryKeysMax != 1<<20 {
-			t.Errorf("the fallback has %d of %d keys", s.MemoryKeys, s.MemoryKeysMax)
-		}
-	})
-}
-
-// A store is not down for ever because nobody has asked it since it failed.
-func TestAnIdleStoreIsUpAgain(t *testing.T) {
-	for name, wrap := range map[string]func(core.Store) core.Store{
-		"bare":     func(s core.Store) core.Store { return s },
-		"Fallback": func(s core.Store) core.Store { return core.Fallback(s, memorystore.New(nil)) },
-		"FailOpen": core.FailOpen,
-		"Shadow":   core.Shadow,
-		"behind a decorator": func(s core.Store) core.Store {
-			return core.Observe(core.Fallback(core.FailOpen(s), memorystore.New(nil)), func(context.Context, core.Observation) {})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m, s := metrics.New(nil), newFaulty()
-				s.down.Store(true)
-				l := core.Must(core.New(m.Watch(wrap(s)), core.FixedWindow(4, time.Hour)))
-				for range 10 { // sparse calls
-					times(3, func() { _, _ = l.Allow(t.Context(), "u", "a") })
-					time.Sleep(time.Minute - time.Nanosecond)
-					if !m.Snapshot().Down {
-						t.Fatal("it is not down just before a minute is over")
-					}
-				}
-				time.Sleep(time.Nanosecond)
-				if m.Snapshot().Down {
-					t.Error("it is down a minute after anybody asked it")
-				}
-				s.down.Store(false)
-				_, _ = l.Allow(t.Context(), "u", "a")
-				if m.Snapshot().Down {
-					t.Error("it is down after an answer")
-				}
-			})
-		})
-	}
-}
-
 func TestWaitsAreOneDecision(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -399,204 +309,6 @@ type panics struct{ core.Store }
 
 func (panics) Take(context.Context, core.Charge) (core.Decision, *core.Record, error) { panic("no") }
 
-func TestActionsAreBounded(t *testing.T) {
-	var log strings.Builder
-	was := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
-	defer slog.SetDefault(was)
-
-	m := metrics.New(nil)
-	store := m.Watch(memorystore.New(nil))
-	short := core.Must(core.New(store, core.Funnel(9, core.Every(time.Hour))))
-	long := core.Must(core.New(store, core.FixedWindow(9, time.Hour)))
-	const actions = 10_000
-	for i := range actions {
-		action := fmt.Sprintf("action %d", i)
-		_, _ = short.Allow(t.Context(), "alice", action)
-		_, _ = long.Allow(t.Context(), "alice", action)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	for i := range 2 * 1000 {
-		_, _ = long.Wait(ctx, "alice", fmt.Sprintf("wait %d", i))
-	}
-	s := m.Snapshot()
-	counted, other := uint64(0), uint64(0)
-	for _, d := range s.Decisions {
-		counted += d.Count
-		if d.Action == "other" {
-			other++
-		}
-	}
-	if counted != 2*actions+2000 || len(s.Decisions) != 1000+2 || other != 2 {
-		t.Errorf("%d decisions are counted in %d series, %d of other", counted, len(s.Decisions), other)
-	}
-	if len(s.Waiting) > 1001 {
-		t.Errorf("there are %d actions waited for", len(s.Waiting))
-	}
-	if n := strings.Count(log.String(), "too many pairs"); n != 1 {
-		t.Errorf("the log says %d times that there are too many:\n%s", n, log.String())
-	}
-}
-
-func TestLimitsAreBoundedToo(t *testing.T) {
-	m := metrics.New(&metrics.Options{MaxPairs: 10})
-	store := m.Watch(memorystore.New(nil))
-	for i := range 500 {
-		l := core.Must(core.New(store, core.FixedWindow(9, time.Hour).Named(fmt.Sprint("n", i))))
-		_, _ = l.Allow(t.Context(), "u", "a")
-	}
-	s := m.Snapshot()
-	if n := len(s.Decisions); n != 10+100+1 {
-		t.Errorf("there are %d series", n)
-	}
-}
-
-// The labels must tell nothing of users, and be such that Prometheus takes them.
-func TestMetricsContainNoUser(t *testing.T) {
-	m := metrics.New(nil)
-	var seen []metrics.Decision
-	m.OnDecision(func(_ context.Context, d metrics.Decision) { seen = append(seen, d) })
-	l := core.Must(core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour)))).
-		With(core.BanPolicy{Refusals: 1, Within: time.Hour, Bans: []time.Duration{time.Hour}, PerUser: true}))
-	times(4, func() { _, _ = l.Allow(t.Context(), "alice", "a\xff") })
-	all, err := json.Marshal([]any{m.Snapshot(), seen})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(all), "alice") || !utf8.Valid(all) || len(seen) != 4 {
-		t.Errorf("it tells %s", all)
-	}
-}
-
-func TestOnDecision(t *testing.T) {
-	m, s := metrics.New(named), newFaulty()
-	type key struct{}
-	var got []string
-	see := func(ctx context.Context, d metrics.Decision) {
-		got = append(got, fmt.Sprint(ctx.Value(key{}), " ", d.User, " ", d.Action, " ", d.Limit, " ", d.Outcome, " ", d.Source, " ", d.Passes, " ", d.RetryAfter > 0, " ", d.Err))
-	}
-	// The limiter is older than the function.
-	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1, core.Every(time.Hour))))
-	m.OnDecision(see)
-	ctx := context.WithValue(t.Context(), key{}, "ctx")
-	times(2, func() { _, _ = l.Allow(ctx, "u", "like") })
-	s.down.Store(true)
-	l = core.Must(core.New(m.Watch(s), core.FixedWindow(1, time.Hour)))
-	_, _ = l.Allow(ctx, "u", "reply")
-	if want := "[ctx u like funnel:1:1/1h allowed store true false <nil> ctx u like funnel:1:1/1h limited store false true <nil> ctx u reply fixed:1h error none false false the store is down]"; fmt.Sprint(got) != want {
-		t.Errorf("it shows %s, want %s", got, want)
-	}
-	expect(t, m, "like funnel:1:1/1h allowed store 1", "like funnel:1:1/1h limited store 1", "reply fixed:1h error none 1")
-}
-
-// Whatever a limit records of a refusal, to watch it changes no decision.
-func TestWatchChangesNoDecision(t *testing.T) {
-	for _, limit := range []core.Limit{
-		core.SlidingWindow(3, time.Minute), core.SlidingWindow(3, time.Minute).CountRefused(), core.MovingWindow(3, time.Minute),
-		core.FixedWindow(3, time.Minute), core.ElasticWindow(3, time.Minute), core.TokenBucket(3, core.Every(time.Minute)),
-		core.TokenBucket(3, core.Every(time.Minute)).Initial(1), core.Funnel(3, core.Every(20*time.Second)),
-		core.Funnel(3, core.Every(20*time.Second)).PerUser(),
-	} {
-		t.Run(limit.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m, refusals, counted := metrics.New(nil), 0, 0
-				m.OnDecision(func(_ context.Context, d metrics.Decision) {
-					if !d.Passes {
-						refusals++
-					}
-				})
-				bare := core.Must(core.New(memorystore.New(nil), limit))
-				watched := core.Must(core.New(m.Watch(memorystore.New(nil)), limit))
-				for i := range 300 {
-					cost := 1 + i%7/6
-					want, _ := bare.AllowN(t.Context(), "u", "a", cost)
-					if got, err := watched.AllowN(t.Context(), "u", "a", cost); err != nil || got != want {
-						t.Fatalf("call %d: it is %+v (%v), want %+v", i, got, err, want)
-					}
-					if !want.Allowed {
-						counted++
-					}
-					time.Sleep(time.Duration(i%5) * 7 * time.Second)
-				}
-				if refusals != counted || counted == 0 {
-					t.Errorf("%d refusals are shown of %d", refusals, counted)
-				}
-			})
-		})
-	}
-}
-
-func TestCountsAreExactUnderLoad(t *testing.T) {
-	m := metrics.New(nil)
-	l := core.Must(core.New(m.Watch(memorystore.New(nil)), core.Funnel(1000, core.Every(time.Hour))))
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() {
-			times(500, func() { _, _ = l.Allow(t.Context(), "u", "a") })
-			for i := range 50 {
-				_, _ = l.Allow(t.Context(), "v", fmt.Sprint("b", i))
-			}
-		})
-	}
-	group.Wait()
-	s := m.Snapshot()
-	if got := fmt.Sprint(s.Decisions[:2]); got != "[{a funnel:1000:1/1h allowed store 1000} {a funnel:1000:1/1h limited store 3000}]" {
-		t.Error(got)
-	}
-	if len(s.Decisions) != 52 || s.Decisions[51].Count != 8 {
-		t.Error(s.Decisions)
-	}
-}
-
-func TestOneMemorystoreIsCountedOnce(t *testing.T) {
-	m, memory := metrics.New(nil), memorystore.New(&memorystore.Options{MaxKeys: 10})
-	store := m.Watch(memory)
-	m.Watch(core.Divide(memory, 2))
-	l := core.Must(core.New(store, core.FixedWindow(9, time.Hour)))
-	_, _ = l.Allow(t.Context(), "u", "a")
-	if s := m.Snapshot(); s.MemoryKeys != 1 || s.MemoryKeysMax != 10 {
-		t.Errorf("it has %d of %d keys", s.MemoryKeys, s.MemoryKeysMax)
-	}
-}
-
-// uncomparable is a memorystore that is no key of a map.
-type uncomparable struct {
-	*memorystore.Store
-	_ []int
-}
-
-func TestAStoreNeedNotBeComparable(t *testing.T) {
-	m := metrics.New(nil)
-	store := m.Watch(uncomparable{Store: memorystore.New(&memorystore.Options{MaxKeys: 10})})
-	_, _ = core.Must(core.New(store, core.FixedWindow(9, time.Hour))).Allow(t.Context(), "u", "a")
-	if s := m.Snapshot(); s.MemoryKeys != 1 || s.MemoryKeysMax != 10 {
-		t.Errorf("it has %d of %d keys", s.MemoryKeys, s.MemoryKeysMax)
-	}
-}
-
-func TestWatchKeepsWhatAStoreCanDo(t *testing.T) {
-	memory := memorystore.New(&memorystore.Options{MaxKeys: 1})
-	store := metrics.New(nil).Watch(memory)
-	if _, err := core.New(store, core.FixedWindow(9, time.Hour), core.FixedWindow(9, time.Minute)); err == nil {
-		t.Error("the store is not asked whether it can serve two limits")
-	}
-	l := core.Must(core.Must(core.New(store, core.FixedWindow(1, time.Hour))).With(core.Refundable{}))
-	d, err := l.Allow(t.Context(), "u", "a")
-	if err := errors.Join(err, l.Refund(t.Context(), d)); err != nil {
-		t.Fatal(err)
-	}
-	if d, err = l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
-		t.Error("it was not given back")
-	}
-	if err := l.Reset(t.Context(), "u", "a"); err != nil {
-		t.Fatal(err)
-	}
-	if d, err = l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
-		t.Error("it was not reset")
-	}
-}
-
 // foreign is a store that answers without core.Charge.
 type foreign struct {
 	core.Store
@@ -613,32 +325,6 @@ func TestAnInvalidBindingCountsAsTheFirstLimit(t *testing.T) {
 		store := m.Watch(foreign{memorystore.New(nil), core.Decision{Allowed: true, Binding: binding, Source: core.SourceStore}})
 		_, _ = core.Must(core.New(store, core.FixedWindow(9, time.Hour))).Allow(t.Context(), "u", "a")
 		expect(t, m, "a fixed:1h allowed store 1")
-	}
-}
-
-func TestMisusePanicsAtOnce(t *testing.T) {
-	for name, bad := range map[string]func(){
-		"no store":              func() { metrics.New(nil).Watch(nil) },
-		"a nil memorystore":     func() { metrics.New(nil).Watch((*memorystore.Store)(nil)) },
-		"a watched store":       func() { metrics.New(nil).Watch(metrics.New(nil).Watch(memorystore.New(nil))) },
-		"one as the fallback":   func() { m := metrics.New(nil); m.Watch(core.Fallback(newFaulty(), m.Watch(memorystore.New(nil)))) },
-		"a nil function":        func() { metrics.New(nil).OnDecision(nil) },
-		"too many pairs":        func() { metrics.New(&metrics.Options{MaxPairs: 100_001}) },
-		"less than none at all": func() { metrics.New(&metrics.Options{MaxPairs: -1}) },
-		"a window of seconds":   func() { metrics.New(&metrics.Options{RefusedWindow: 30 * time.Second}) },
-		"a window of a month":   func() { metrics.New(&metrics.Options{RefusedWindow: 31 * 24 * time.Hour}) },
-		"a short key":           func() { metrics.New(&metrics.Options{HashKey: []byte("secret")}) },
-		"too many users":        func() { metrics.New(&metrics.Options{ExportRefused: 101}) },
-		"less than no users":    func() { metrics.New(&metrics.Options{ExportRefused: -1}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if s, _ := recover().(string); !strings.HasPrefix(s, "metrics: ") {
-					t.Errorf("it says %q", s)
-				}
-			}()
-			bad()
-		})
 	}
 }
 

@@ -9,16 +9,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/memorystore"
@@ -143,43 +139,6 @@ func TestMostRefusedIsOfTheWindow(t *testing.T) {
 	}
 }
 
-// With more users than the list has, its numbers stay within their bounds, over several slices.
-func TestMostRefusedBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := metrics.New(named)
-		l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
-		random := rand.New(rand.NewPCG(5, 8))
-		users := rand.NewZipf(random, 1.1, 1, 50_000)
-		exact, total := map[string]uint64{}, uint64(0)
-		for range 2 {
-			time.Sleep(6 * time.Minute)
-			for range 60_000 {
-				user := strconv.FormatUint(users.Uint64(), 10)
-				_, _ = l.Allow(t.Context(), user, "reply")
-				exact[user]++
-				total++
-			}
-		}
-		all := m.MostRefused(1 << 30)
-		got := all.Users
-		listed := map[string]bool{}
-		for _, u := range got {
-			listed[u.User] = true
-			if n := exact[u.User]; n > u.Refused || n < u.Refused-u.Over || u.Over*1000 > total {
-				t.Errorf("%+v, and exactly %d of %d", u, n, total)
-			}
-		}
-		for user, n := range exact {
-			if (n*1000 > total || n > all.Rest) && !listed[user] {
-				t.Errorf("%s with %d of %d refusals is not listed, and the rest have at most %d", user, n, total, all.Rest)
-			}
-		}
-		if !slices.IsSortedFunc(got, func(a, b metrics.RefusedUser) int { return cmp.Compare(b.Refused, a.Refused) }) || len(got) < 1000 || len(exact) < 10_000 {
-			t.Errorf("%d users are listed of %d", len(got), len(exact))
-		}
-	})
-}
-
 // By default the list names nobody: the same user has the same hash, in one Metrics only.
 func TestUsersAreHashed(t *testing.T) {
 	list := func(o *metrics.Options) (users []string) {
@@ -247,26 +206,6 @@ func TestLongNamesAreHashed(t *testing.T) {
 	}
 }
 
-// A flood of new users does not make the list grow.
-func TestMostRefusedIsBounded(t *testing.T) {
-	m := metrics.New(nil)
-	l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
-	ctx := t.Context()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	name := strings.Repeat("x", 190)
-	for i := range 100_000 {
-		_, _ = l.Allow(ctx, name+strconv.Itoa(i), "reply")
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 500_000 {
-		t.Errorf("it keeps %d bytes", grown)
-	}
-	runtime.KeepAlive(m)
-}
-
 // Processes with one key have the same hash for a user, and their lists add up. Each is JSON on its way.
 func TestListsOfProcessesMerge(t *testing.T) {
 	key := []byte("0123456789abcdef")
@@ -315,35 +254,6 @@ func TestListsOfProcessesMerge(t *testing.T) {
 	}
 }
 
-// Whatever part of its list each process hands over, the true numbers are within the bounds.
-func TestMergedListsKeepTheirBounds(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		exact := map[string]uint64{}
-		var lists []metrics.RefusedUsers
-		for range rapid.IntRange(1, 4).Draw(t, "processes") {
-			m := metrics.New(named)
-			l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
-			for _, user := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 0, 40).Draw(t, "refused") {
-				_, _ = l.Allow(t.Context(), user, "reply")
-				exact[user]++
-			}
-			lists = append(lists, m.MostRefused(rapid.IntRange(0, 6).Draw(t, "of each")))
-		}
-		all := metrics.MergeRefused(rapid.IntRange(0, 6).Draw(t, "of all"), lists...)
-		for _, u := range all.Users {
-			if n := exact[u.User]; n > u.Refused || n < u.Refused-u.Over {
-				t.Fatalf("%+v, and exactly %d", u, n)
-			}
-			delete(exact, u.User)
-		}
-		for user, n := range exact {
-			if n > all.Rest {
-				t.Fatalf("%s has %d, and the rest at most %d", user, n, all.Rest)
-			}
-		}
-	})
-}
-
 // The exporters show users only if that is asked for.
 func TestRefusedUsersAreExported(t *testing.T) {
 	for n, want := range map[int]string{0: "[]", 1: "[bob]", 100: "[bob alice]"} {
@@ -357,28 +267,6 @@ func TestRefusedUsersAreExported(t *testing.T) {
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("%v are exported, want %s", got, want)
-		}
-	}
-}
-
-func TestMostRefusedUnderLoad(t *testing.T) {
-	m := metrics.New(named)
-	l := core.Must(core.New(m.Watch(refusing), core.FixedWindow(1, time.Hour)))
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 2000 {
-				_, _ = l.Allow(t.Context(), fmt.Sprint("u", (i+g)%4), "reply")
-				if i%500 == 0 {
-					m.MostRefused(3)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	for _, u := range m.MostRefused(9).Users {
-		if u.Refused != 4000 || u.Over != 0 {
-			t.Errorf("%+v, want 4000", u)
 		}
 	}
 }

@@ -17,12 +17,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
-
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
+	"go.uber.org/goleak"
 )
 
 // Who and what; neither may show in an error.
@@ -362,3 +361,18 @@ type autoPipeline struct {
 }
 
 func (a autoPipeline) Close() error { return errors.Join(a.UniversalClient.Close(), a.rdb.Close()) }
+
+// eager asks of buckets and funnels up to a second ahead.
+type eager struct {
+	*redisstore.Store
+	ahead bool
+}
+
+func (s *eager) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if s.ahead && c.Mode != machine.ModePeek {
+		t := *c.Terms
+		t.Ahead = 1e6
+		c.Terms = &t
+	}
+	return s.Store.Take(ctx, c)
+}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,97 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
-
-const timeout = time.Minute
-
-func connects(context.Context, string, string) (net.Conn, error) {
-	client, server := net.Pipe()
-	go new(farServer).serve(server)
-	return client, nil
-}
-
-// client is a client that can connect, and answers nothing else: the tests' own exchange does.
-func client(t *testing.T, o redis.Options) *redis.Client {
-	o.Addr, o.Dialer = "127.0.0.1:1", connects
-	rdb := redis.NewClient(&o)
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
-// A server answers a call with its first key, when it is let.
-type server struct {
-	let      chan struct{} // one for each batch; closed: all
-	mu       sync.Mutex
-	underWay int
-	most     int   // under way at a time
-	sizes    []int // of the batches
-}
-
-func (s *server) exchange(_ Send, calls []*Call) error {
-	s.mu.Lock()
-	s.underWay++
-	s.most = max(s.most, s.underWay)
-	s.sizes = append(s.sizes, len(calls))
-	s.mu.Unlock()
-	<-s.let
-	s.mu.Lock()
-	s.underWay--
-	s.mu.Unlock()
-	for _, c := range calls {
-		c.Reply = []any{c.Keys[0]}
-	}
-	return nil
-}
-
-func (s *server) sent() (calls int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, n := range s.sizes {
-		calls += n
-	}
-	return calls
-}
-
-// callers are goroutines that each wait for a call.
-type callers struct {
-	t      *testing.T
-	q      *Queue
-	wg     sync.WaitGroup
-	errors sync.Map // by key
-}
-
-func (c *callers) call(ctx context.Context, key string, weight int) {
-	c.wg.Go(func() {
-		reply, err := c.q.Do(ctx, &Call{Keys: []string{key}, Weight: weight})
-		if err == nil && reply[0] != key {
-			c.t.Errorf("%s has the reply %v", key, reply)
-		}
-		c.errors.Store(key, err)
-	})
-	synctest.Wait()
-}
-
-// wait waits until no call waits, and nothing is sent.
-func (c *callers) wait() {
-	c.wg.Wait()
-	time.Sleep(time.Minute)
-	if n, sending := c.q.Load(); n > 0 || sending > 0 {
-		c.t.Errorf("%d calls wait, %d goroutines send", n, sending)
-	}
-}
-
-// answer returns the error of a call that has ended.
-func (c *callers) answer(key string) error {
-	err, ok := c.errors.Load(key)
-	if !ok {
-		c.t.Fatalf("%s still waits", key)
-	}
-	e, _ := err.(error)
-	return e
-}
 
 // No more batches are under way than the client has connections, so more callers fill the batches.
 func TestNoMoreBatchesThanConnections(t *testing.T) {
@@ -275,134 +183,6 @@ func TestCallsThatAreRefusedTogether(t *testing.T) {
 	}
 }
 
-type redisError string
-
-func (e redisError) Error() string { return string(e) }
-func (redisError) RedisError()     {}
-
-// While the program uses all connections otherwise, more batches would only wait for one.
-func TestNoMoreBatchesIfThePoolIsExhausted(t *testing.T) {
-	server := redistest.Start(t)
-	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, PoolSize: 5})
-	defer rdb.Close()
-	for range 5 {
-		conn := rdb.Conn()
-		defer conn.Close()
-		if err := conn.Ping(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var underWay atomic.Int64
-	q := New(rdb, 200*time.Millisecond, func(send Send, _ []*Call) error {
-		defer underWay.Add(-1)
-		if n := underWay.Add(1); n > fewBatches {
-			t.Errorf("%d batches are under way", n)
-		}
-		_, err := send([]any{"ping"}, 0)
-		return err
-	})
-	var wg sync.WaitGroup
-	for range 20 {
-		wg.Go(func() {
-			if _, err := q.Do(t.Context(), &Call{Keys: []string{"k"}, Weight: 1}); err != context.DeadlineExceeded {
-				t.Errorf("%v", err)
-			}
-		})
-		time.Sleep(2 * time.Millisecond)
-	}
-	wg.Wait()
-}
-
-// A lane has a bound. A caller who leaves makes room at once.
-func TestBusy(t *testing.T) {
-	for _, weight := range []int{0, 1} {
-		bubble(t, func(t *testing.T) {
-			s := &server{let: make(chan struct{})}
-			q := New(client(t, redis.Options{}), timeout, s.exchange)
-			if q.maxCalls != maxCalls {
-				t.Errorf("the bound is %d", q.maxCalls)
-			}
-			q.maxCalls = 4
-			c := &callers{t: t, q: q}
-			ctx, leave := context.WithCancel(t.Context())
-			c.call(ctx, "sent", weight)
-			c.call(ctx, "sent too", weight)
-			c.call(ctx, "a", weight)
-			c.call(ctx, "b", weight)
-			c.call(ctx, "c", weight)
-			if err := c.answer("c"); err != ErrBusy {
-				t.Errorf("%v", err)
-			}
-			leave()
-			c.wg.Wait()
-			for _, key := range []string{"sent", "a"} {
-				if err := c.answer(key); err != context.Canceled {
-					t.Errorf("%s: %v", key, err)
-				}
-			}
-			close(s.let)
-			c.call(t.Context(), "d", weight)
-			c.wait()
-			if err := c.answer("d"); err != nil {
-				t.Errorf("%v", err)
-			}
-		})
-	}
-}
-
-// However many calls wait for a server that hangs, those to another have room.
-func TestBusyIsOneServer(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1", "two": "127.0.0.1:2"}, Dialer: connects, HeartbeatFrequency: time.Hour})
-	defer ring.Close()
-	let := make(chan struct{})
-	var q *Queue
-	q = New(ring, timeout, func(_ Send, calls []*Call) error {
-		if q.Server(calls[0].Keys[0]) == "127.0.0.1:1" {
-			<-let
-		}
-		calls[0].Reply = []any{true}
-		return nil
-	})
-	if part := q.Server("anybody's"); part != "" {
-		t.Errorf("%q before the first answer", part)
-	}
-	q.reached.Store(true)
-	keys := map[string]string{} // one of each server
-	for i := 0; len(keys) < 2; i++ {
-		keys[q.Server(fmt.Sprint(i))] = fmt.Sprint(i)
-	}
-	const most = 100
-	q.maxCalls = most
-	ctx, leave := context.WithCancel(t.Context())
-	var busy atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 2 * most {
-		wg.Go(func() {
-			if _, err := q.Do(ctx, &Call{Keys: []string{keys["127.0.0.1:1"]}, Weight: i % 2}); err == ErrBusy {
-				busy.Add(1)
-			}
-		})
-	}
-	for busy.Load() < most {
-		time.Sleep(time.Millisecond)
-		if n, _ := q.Load(); n > most {
-			t.Fatalf("%d wait", n)
-		}
-	}
-	if _, err := q.Do(t.Context(), &Call{Keys: []string{keys["127.0.0.1:2"]}, Weight: 1}); err != nil {
-		t.Errorf("the other server's: %v", err)
-	}
-	leave()
-	wg.Wait()
-	close(let)
-	if _, err := q.Do(t.Context(), &Call{Keys: []string{keys["127.0.0.1:1"]}, Weight: 1}); err != nil {
-		t.Errorf("later: %v", err)
-	}
-	if busy.Load() != most {
-		t.Errorf("%d were told that it is busy", busy.Load())
-	}
-}
-
 // Callers that leave before their calls are sent are not sent, and do not strand the one behind
 // them, also if they are more than a batch has room for.
 func TestTheCallOfADepartedCallerIsNotSent(t *testing.T) {
@@ -424,22 +204,6 @@ func TestTheCallOfADepartedCallerIsNotSent(t *testing.T) {
 		}
 		if n := s.sent(); n != 2 {
 			t.Errorf("%d calls were sent", n)
-		}
-	})
-}
-
-// A batch is bounded by its work, and a call that is above the bound is sent by itself.
-func TestWeight(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := &server{let: make(chan struct{})}
-		c := &callers{t: t, q: New(client(t, redis.Options{PoolSize: 1}), timeout, s.exchange)}
-		for i, weight := range []int{1, maxWeight / 2, maxWeight / 2, 1, 2 * maxWeight, maxWeight, 1} {
-			c.call(t.Context(), fmt.Sprint(i), weight)
-		}
-		close(s.let)
-		c.wait()
-		if got := fmt.Sprint(s.sizes); got != "[1 2 1 1 1 1]" {
-			t.Errorf("the batches have %s calls", got)
 		}
 	})
 }
@@ -498,34 +262,6 @@ func TestACallerSendsItselfOnlyIfTheClientHeedsDeadlines(t *testing.T) {
 	}
 }
 
-// A Dialer that hangs, and does not heed its context, is called by few checks at a time.
-func TestFewChecksAtATime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		var checks atomic.Int32
-		release := make(chan struct{})
-		o := redis.Options{Addr: "127.0.0.1:1", PoolSize: 1, DialTimeout: time.Hour, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			if end, ends := ctx.Deadline(); ends && time.Until(end) <= openTime*time.Second {
-				checks.Add(1) // the client has DialTimeout
-			}
-			<-release
-			return nil, errors.New("released")
-		}}
-		rdb := redis.NewClient(&o)
-		q := New(rdb, time.Second, nil)
-		for range 100 {
-			if _, err := q.Do(t.Context(), &Call{Keys: []string{"k"}, Weight: 1}); !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
-			}
-		}
-		if n := checks.Load(); n < 1 || n > maxChecks {
-			t.Errorf("%d checks", n)
-		}
-		close(release)
-		_ = rdb.Close()
-		time.Sleep(time.Hour) // the client tries for a while
-	})
-}
-
 // panicsLater is a client whose second look-up of a server panics: the first is its caller's, and the
 // second is in a goroutine that sends.
 type panicsLater struct {
@@ -551,15 +287,6 @@ func TestAPanicInALookUpIsAnError(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// bubble is synctest.Test. go-redis keeps timers for later use, and one of a bubble must not be used outside:
-// two collections drop them.
-func bubble(t *testing.T, f func(*testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
-	runtime.GC()
-	runtime.GC()
 }
 
 // If connections are closed again and again, as by a proxy that fails now and then, a call waits for the next
