@@ -262,16 +262,16 @@ func TestAllThroughDecorators(t *testing.T) {
 	t.Run("Observe", func(t *testing.T) {
 		var seen []string
 		store := core.Observe(memorystore.New(nil), func(_ context.Context, o core.Observation) {
-			line := fmt.Sprint(o.Action, o.Limits, o.Cost, o.Decision.Allowed)
+			line := fmt.Sprint(o.User, " ", o.Action, o.Limits, o.Cost, o.Decision.Allowed)
 			for _, s := range o.Subjects {
-				line += fmt.Sprint(" | ", s.Action, s.Limits, s.Cost)
+				line += fmt.Sprint(" | ", s.User, " ", s.Action, s.Limits, s.Cost)
 			}
 			seen = append(seen, line)
 		})
 		user, org := limits(store)
 		_, _ = core.All(t.Context(), user.For("alice", "post"), org.For("org", "any").Cost(2))
 		_, _ = user.Allow(t.Context(), "alice", "post")
-		want := []string{"any[FixedWindow(2, 1h)] 2 true | post[FixedWindow(4, 1h)] 1 | any[FixedWindow(2, 1h)] 2", "post[FixedWindow(4, 1h)] 1 true"}
+		want := []string{"org any[FixedWindow(2, 1h)] 2 true | alice post[FixedWindow(4, 1h)] 1 | org any[FixedWindow(2, 1h)] 2", "alice post[FixedWindow(4, 1h)] 1 true"}
 		if !slices.Equal(seen, want) {
 			t.Errorf("%q, want %q", seen, want)
 		}

@@ -217,7 +217,7 @@ func TestObserveSeesErrors(t *testing.T) {
 func TestObserveDistinguishesCalls(t *testing.T) {
 	var seen []string
 	store := core.Observe(memorystore.New(nil), func(_ context.Context, o core.Observation) {
-		seen = append(seen, fmt.Sprint(o.Limits, o.Cost, o.Ban, o.Peek, o.Surcharge, o.Decision.Allowed))
+		seen = append(seen, fmt.Sprint(o.User, o.Limits, o.Cost, o.Ban, o.Peek, o.Surcharge, o.Decision.Allowed))
 	})
 	l := core.Must(core.Must(core.New(store, core.FixedWindow(9, time.Hour).Shadow(), core.FixedWindow(5, time.Hour))).With(
 		core.BanPolicy{Refusals: 3, Within: time.Minute, Bans: []time.Duration{time.Minute}}))
@@ -229,11 +229,11 @@ func TestObserveDistinguishesCalls(t *testing.T) {
 	_, _ = core.PeekAll(ctx, l.For("v", "a").Cost(6))
 	const limits = "FixedWindow(5, 1h) FixedWindow(9, 1h).Shadow()"
 	want := []string{
-		"[" + limits + " BanPolicy{Refusals: 3}] 2 0s false false true",
-		"[" + limits + "] 9 0s false true true",
-		"[BanPolicy{Refusals: 3}] 1 1h0m0s false false true",
-		"[" + limits + " BanPolicy{Refusals: 3}] 6 0s false false false",
-		"[" + limits + " BanPolicy{Refusals: 3}] 6 0s true false false",
+		"u[" + limits + " BanPolicy{Refusals: 3}] 2 0s false false true",
+		"u[" + limits + "] 9 0s false true true",
+		"u[BanPolicy{Refusals: 3}] 1 1h0m0s false false true",
+		"v[" + limits + " BanPolicy{Refusals: 3}] 6 0s false false false",
+		"v[" + limits + " BanPolicy{Refusals: 3}] 6 0s true false false",
 	}
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)

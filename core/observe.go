@@ -9,12 +9,13 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// An Observation is a decision as [Observe] shows it. It does not name the user. A call of
-// [Limiter.Ban] shows as one with the ban policy's limit alone. A call of [Limiter.Wait] shows
-// each time it asks the store. A call of [All] whose subjects are decided one after the other shows as
-// one for each that is asked. Refund, Settle, Release, Renew and Reset do not show.
+// An Observation is a decision as [Observe] shows it. The user is personal data: log it only where you may, and make it no
+// label of a metric. A call of [Limiter.Ban] shows as one with the ban policy's limit alone. A call of
+// [Limiter.Wait] shows each time it asks the store. A call of [All] whose subjects are decided one after the
+// other shows as one for each that is asked. Refund, Settle, Release, Renew and Reset do not show.
 type Observation struct {
-	Action    string        // of a call of All: of the subject that the decision is about
+	User      string        // of a call of All: of the subject that the decision is about
+	Action    string        // as User
 	Limits    []Limit       // the enforced ones, the shadow ones, the ban policy's; do not change them
 	Cost      int64         // units
 	Ban       time.Duration // of a call of Ban; else 0
@@ -24,7 +25,7 @@ type Observation struct {
 	Err       error
 	Took      time.Duration // by the store
 
-	// Subjects are the Action, Limits and Cost of each subject of a call of [All]; nil if there is one.
+	// Subjects are the User, Action, Limits and Cost of each subject of a call of [All]; nil if there is one.
 	Subjects []Observation
 
 	// Down reports whether a [Fallback], [FailOpen] or [Shadow] inside has stopped asking
@@ -55,17 +56,17 @@ func (s *observe) Take(ctx context.Context, c Charge) (Decision, *Record, error)
 		d = Decision{}
 	}
 	var all []Observation
-	action, limits, cost := c.Action, c.Limits, c.Cost
+	user, action, limits, cost := c.User, c.Action, c.Limits, c.Cost
 	if len(c.More) > 0 {
 		for i, p := range c.Parts() {
-			all = append(all, Observation{Action: p.Action, Limits: p.Limits, Cost: p.Cost})
+			all = append(all, Observation{User: p.User, Action: p.Action, Limits: p.Limits, Cost: p.Cost})
 			if i == d.Subject {
-				action, limits, cost = p.Action, p.Limits, p.Cost
+				user, action, limits, cost = p.User, p.Action, p.Limits, p.Cost
 			}
 		}
 	}
 	s.see(ctx, Observation{
-		Action: action, Limits: limits, Cost: cost, Ban: micros(c.Ban),
+		User: user, Action: action, Limits: limits, Cost: cost, Ban: micros(c.Ban),
 		Peek: c.Mode == machine.ModePeek, Surcharge: c.Mode == machine.ModeForce,
 		Decision: d, Err: err, Took: time.Since(begun), Subjects: all, Down: down(s.Store, c.User),
 	})
