@@ -35,10 +35,6 @@ func (s State) bans(now int64) *banRecord {
 // bans is the machine of ban policies.
 type bans struct{ plain }
 
-func (*bans) args(r *Rule, b []int64, _, ban int64) []int64 {
-	return append(append(b, ban, int64(r.Ban.Refusals), r.Ban.Within, r.Ban.ForgetAfter), r.Ban.Bans...)
-}
-
 func (*bans) load(r *Rule, d *decoder) State {
 	b := &banRecord{Last: d.int(), Until: d.int(), Level: int(d.uint32(d.int()))}
 	b.Refusals = d.instants()
@@ -130,13 +126,6 @@ func (*bans) save(_ *Rule, b []byte, s State) []byte {
 	x := s.More.(*banRecord)
 	return appendInstants(appendInts(b, x.Last, x.Until, int64(x.Level)), len(x.Refusals), func(i int) int64 { return x.Refusals[i] })
 }
-
-func (*bans) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
-	v.Count, v.Rest.Whole, v.Wait, v.Detail = n[0]>>1, n[1], n[2], n[3]
-	return v, n[4:]
-}
-
-func (*bans) amendArgs(_ *Rule, b []int64, _ Taken, _ Amendment) []int64 { return b }
 
 // level is how many bans in a row count at an instant.
 func (r *BanRule) level(b *banRecord, now int64) int {

@@ -158,12 +158,11 @@ func (c *Calendar) offset(t int64) int64 {
 	return offset
 }
 
-// appendPeriods appends the starts of the period before the one that has the instant, of that period and
-// of the two after it. So a server whose clock differs by up to a period can decide. Lua reads no number
-// below 0.
-func (c *Calendar) appendPeriods(b []int64, unix int64) []int64 {
+// Starts returns the starts of the period before the one that has the instant, of that period and of the two after
+// it, in microseconds since 1970.
+func (c *Calendar) Starts(unix int64) [4]int64 {
 	start, end := c.Period(unix)
 	before, _ := c.compute(start - 1)
 	_, after := c.compute(end)
-	return append(b, max(0, before), max(0, start), max(0, end), max(0, after))
+	return [4]int64{before, start, end, after}
 }

@@ -23,8 +23,6 @@ func (s State) count(now int64) int64 {
 	return int64(s.N)
 }
 
-func (*counter) args(r *Rule, b []int64, cost, _ int64) []int64 { return windowArgs(r, b, cost) }
-
 func (*counter) load(r *Rule, d *decoder) State {
 	count, end := d.uint32(d.int()), d.int()
 	d.bad = d.bad || count == 0 && end == 0
@@ -123,7 +121,7 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 		if last < end-linger || last > end+linger {
 			return s, false
 		}
-	case last != end || opened(t, a.Units) && int64(s.N) > a.Units:
+	case last != end || t.Opened(a.Units) && int64(s.N) > a.Units:
 		return s, false
 	}
 	if int64(s.N) <= a.Units {
@@ -133,26 +131,9 @@ func (*counter) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State,
 	return s, true
 }
 
-// opened reports whether a refund gives back all of the charge that opened a window.
-func opened(t Taken, units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
+// Opened reports whether the units of a refund are all of a charge that opened a window.
+func (t Taken) Opened(units int64) bool { return t.Reading.Count == t.Cost && units == t.Cost }
 
 func (*counter) save(r *Rule, b []byte, s State) []byte {
 	return appendInts(b, int64(s.N), s.Expires-r.linger())
-}
-
-func (*counter) reply(r *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
-	if v.Count = n[0] >> 1; v.Count > 0 || r.Calendar == nil {
-		v.Rest.Whole, v.Wait = n[1], n[1]
-	} else {
-		v.Detail = n[1]
-	}
-	return v, n[2:]
-}
-
-func (*counter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
-	all := int64(0)
-	if opened(t, a.Units) {
-		all = 1
-	}
-	return append(b, a.Units, r.Period, t.At+t.Reading.Rest.Whole, all)
 }

@@ -33,7 +33,8 @@
 // machine.go says what each of them computes. calendar.go divides time into the periods of a CalendarWindow.
 //
 // For each machine there is a Lua file in redisstore/lua. It has functions of the same names in the same
-// order: args, load, check, charge, refuse, read, amend, save. trail.lua keeps its instants in log.lua
+// order: load, check, charge, refuse, read, amend, save. Before them it has args, which reads what
+// redisstore/forms.go sends. trail.lua keeps its instants in log.lua
 // for SlidingWindow and in ring.lua for MovingWindow; in Go both are queue.go. refunds.lua and span.lua
 // have Go files too. take.lua does what Charge.Check and Charge.Commit in core/commit.go do, and amend.lua
 // what Record.Amend in core/record.go does. state.lua has what the others share: how a key's numbers are
@@ -64,7 +65,7 @@
 // describe it in core/doc.go and the README. If you forget one of these places, a test fails.
 //
 // A new form of state also needs a Form and an entry in the table of forms in kinds.go, with the name of its
-// files. Its machine keeps the state in State.More, so no store has to know of it. A check does not change
+// files, and an entry in that of redisstore/forms.go: what Redis is sent and replies. Its machine keeps the state in State.More, so no store has to know of it. A check does not change
 // what More points to, because a Peek ends there.
 //
 // [Rule.Amend] changes what a charge has taken. A kind that takes slots, as InFlight does, gives it back

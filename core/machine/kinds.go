@@ -21,16 +21,16 @@ const (
 
 // kinds is the table of all kinds. The package's documentation says what else a new kind needs.
 var kinds = [...]kind{
-	KindSlidingWindow:  {word: "sliding", constructor: "SlidingWindow", most: 10_000, form: FormTrail, entries: 2},
-	KindSlidingRefused: {word: "refused", constructor: "SlidingWindow", most: 10_000, form: FormTrail, entries: 2, records: true},
-	KindMovingWindow:   {word: "moving", constructor: "MovingWindow", most: 50_000_000, form: FormTrail, entries: 2000, prepaid: true},
+	KindSlidingWindow:  {word: "sliding", constructor: "SlidingWindow", most: 10_000, form: FormTrail},
+	KindSlidingRefused: {word: "refused", constructor: "SlidingWindow", most: 10_000, form: FormTrail, records: true},
+	KindMovingWindow:   {word: "moving", constructor: "MovingWindow", most: 50_000_000, form: FormTrail, prepaid: true},
 	KindFixedWindow:    {word: "fixed", constructor: "FixedWindow", most: 1_000_000_000, form: FormCounter, prepaid: true},
 	KindElasticWindow:  {word: "elastic", constructor: "ElasticWindow", most: 1_000_000_000, form: FormCounter, records: true},
 	KindTokenBucket:    {word: "bucket", constructor: "TokenBucket", most: 1_000_000_000, form: FormMeter, prepaid: true},
 	KindFunnel:         {word: "funnel", constructor: "Funnel", most: 1_000_000_000, form: FormMeter, prepaid: true},
 	KindCalendarWindow: {word: "calendar", constructor: "CalendarWindow", most: 1_000_000_000, form: FormCounter, prepaid: true},
 	KindBan:            {word: "ban", constructor: "BanPolicy", most: 100, form: FormBans},
-	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots, entries: 2},
+	KindInFlight:       {word: "inflight", constructor: "InFlight", most: 10_000, form: FormSlots},
 }
 
 // Kinds are all kinds.
@@ -46,9 +46,8 @@ type kind struct {
 	constructor string // in package core, and in a limit's text
 	most        int    // the highest quota
 	form        Form
-	records     bool  // a window that records what it refuses
-	prepaid     bool  // a process may charge units before their actions: see Rule.WithPrepay
-	entries     int64 // how many entries Redis writes in the time of a counter's charge; 0: it has none
+	records     bool // a window that records what it refuses
+	prepaid     bool // a process may charge units before their actions: see Rule.WithPrepay
 }
 
 // A Form is how a kind uses a [State].
@@ -68,12 +67,13 @@ const (
 var forms = [...]struct {
 	name    string
 	machine machine
+	units   bool // a charge writes each of its units
 }{
-	FormMeter:   {"meter", &meter{}},
-	FormCounter: {"counter", &counter{}},
-	FormTrail:   {"trail", &trail{}},
-	FormBans:    {"ban", &bans{}},
-	FormSlots:   {"slots", &slots{}},
+	FormMeter:   {"meter", &meter{}, false},
+	FormCounter: {"counter", &counter{}, false},
+	FormTrail:   {"trail", &trail{}, true},
+	FormBans:    {"ban", &bans{}, false},
+	FormSlots:   {"slots", &slots{}, true},
 }
 
 // String returns the name of the form's machine.

@@ -2,14 +2,11 @@ package machine
 
 // What each kind of limit computes, and what most of them have in common.
 
-// A machine is the arithmetic of the kinds with one form. Its first eight functions have their
+// A machine is the arithmetic of the kinds with one form. Its first seven functions have their
 // counterparts in its Lua file, in the same order. They get and return states by value, so that none moves
 // to the heap. Only charge, refuse and amend change what More points to, because after a Peek a store drops the
 // state. These three and check report whether the state has changed.
 type machine interface {
-	// args appends the numbers that the Lua function args reads.
-	args(r *Rule, b []int64, cost, ban int64) []int64
-
 	// load reads what save has written.
 	load(r *Rule, d *decoder) State
 
@@ -31,13 +28,6 @@ type machine interface {
 
 	// save appends the state in binary form.
 	save(r *Rule, b []byte, s State) []byte
-
-	// reply makes a reading of the numbers that the Lua function read returns for a cost, and
-	// returns the numbers after them. amendable says that the charge may be amended.
-	reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, rest []int64)
-
-	// amendArgs appends the numbers that the Lua function amend reads.
-	amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64
 
 	foreseen(r *Rule, v Reading, count bool) bool
 

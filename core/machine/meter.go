@@ -74,18 +74,6 @@ func (d debt) state(r *Rule, forget int64, m *debt) State {
 	return s
 }
 
-func (*meter) args(r *Rule, b []int64, cost, _ int64) []int64 {
-	span := r.Time(min(cost, 2*r.Max))
-	b = append(b, span.Whole, r.Burst.Whole)
-	if r.Parts > 1 || r.ForgetAfter > 0 {
-		b = append(b, r.Parts, span.Part, r.Burst.Part)
-	}
-	if r.ForgetAfter > 0 {
-		b = append(b, r.Start.Whole, r.Start.Part, r.ForgetAfter)
-	}
-	return b
-}
-
 func (*meter) load(r *Rule, d *decoder) State {
 	m := debt{At: Span{d.int(), int64(d.part())}}
 	forget := d.int()
@@ -223,24 +211,6 @@ func (*meter) save(r *Rule, b []byte, s State) []byte {
 		forget = s.Expires
 	}
 	return d.Refunds.save(appendInts(appendUint(appendInts(b, d.At.Whole), uint32(d.At.Part)), forget, d.Turns))
-}
-
-func (*meter) reply(r *Rule, n []int64, cost int64, amendable bool) (v Reading, rest []int64) {
-	v.Rest.Whole, n = n[0]>>1, n[1:]
-	if r.Parts > 1 {
-		v.Rest.Part, n = n[0], n[1:]
-	}
-	if amendable {
-		v.Detail, n = n[0], n[1:]
-	}
-	v.Wait = r.Delay(v.Rest, r.Time(cost))
-	return v, n
-}
-
-func (*meter) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
-	give := r.Time(a.Units)
-	return append(b, give.Whole, give.Part, r.Parts, t.At+t.Reading.Rest.Whole, t.Reading.Rest.Part,
-		r.Burst.Whole, r.Burst.Part, t.Reading.Detail)
 }
 
 // Delay is how long, in microseconds, a cost that takes a time waits until it fits into a meter of which so much

@@ -258,7 +258,7 @@ func (r *Rule) Used(v *Reading) int64 {
 }
 
 // WritesUnits reports whether a charge writes each of its units, so that a high cost takes long.
-func (r *Rule) WritesUnits() bool { return kinds[r.Kind].entries > 0 }
+func (r *Rule) WritesUnits() bool { return forms[r.Kind.Form()].units }
 
 // Reserves reports whether the rule heeds Ask.Ahead, so that a turn can be reserved.
 func (r *Rule) Reserves() bool { return r.Parts > 0 }

@@ -35,13 +35,6 @@ func slotID(at int64) int64 { return at & (1<<39 - 1) << 14 }
 // an interface of the queue would make a charge of a SlidingWindow 12 % slower.
 type slots struct{ plain }
 
-func (*slots) args(r *Rule, b []int64, cost, _ int64) []int64 {
-	if cost <= r.Max { // a higher one never fits
-		cost = r.Takes(cost)
-	}
-	return windowArgs(r, b, cost)
-}
-
 func (*slots) load(r *Rule, d *decoder) State {
 	q := slotList{}
 	for at := d.instant(); ; at += d.int() {
@@ -185,22 +178,6 @@ func (*slots) save(_ *Rule, b []byte, s State) []byte {
 		last = x.At
 	}
 	return b
-}
-
-func (*slots) reply(_ *Rule, n []int64, _ int64, amendable bool) (v Reading, rest []int64) {
-	v.Count, v.Rest.Whole, v.Wait, n = n[0]>>1, n[1], n[2], n[3:]
-	if amendable {
-		v.Detail, n = n[0], n[1:]
-	}
-	return v, n
-}
-
-func (*slots) amendArgs(r *Rule, b []int64, t Taken, a Amendment) []int64 {
-	renew := int64(0)
-	if a.Verb == VerbRenew {
-		renew = 1
-	}
-	return append(b, renew, r.Period, t.Reading.Detail, t.Cost)
 }
 
 // foreseen is false while slots are taken: each may be released at any moment.

@@ -11,8 +11,6 @@ const maxOwed = 70_000_000
 // shift and record change the queue at once.
 type trail struct{}
 
-func (*trail) args(r *Rule, b []int64, cost, _ int64) []int64 { return windowArgs(r, b, cost) }
-
 func (*trail) load(r *Rule, d *decoder) State {
 	q, instants := new(queue), d.instants()
 	for _, at := range instants {
@@ -146,15 +144,6 @@ func (*trail) amend(r *Rule, now int64, t Taken, a Amendment, s State) (State, b
 func (*trail) save(_ *Rule, b []byte, s State) []byte {
 	q := s.More.(*queue)
 	return appendInstants(b, q.len(), q.at)
-}
-
-func (*trail) reply(_ *Rule, n []int64, _ int64, _ bool) (v Reading, rest []int64) {
-	v.Count, v.Rest.Whole, v.Wait = n[0]>>1, n[1], n[2]
-	return v, n[3:]
-}
-
-func (*trail) amendArgs(r *Rule, b []int64, _ Taken, a Amendment) []int64 {
-	return append(b, a.Units, r.Period, r.Max)
 }
 
 // foreseen is false if the Count matters: it falls at instants that the reading does not tell.

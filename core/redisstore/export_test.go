@@ -22,6 +22,9 @@ func (s *Store) Key(user, action string, limit core.Limit) string {
 	return s.appendKeys(nil, user, action, []core.Limit{limit})[0]
 }
 
+// Args are the numbers of a rule that take gets at a time, in microseconds since 1970.
+func Args(r *machine.Rule, cost, unix int64) []int64 { return formOf(r).args(r, nil, cost, 0, unix) }
+
 // SetClock replaces the clock by which refusals are repeated, and forgets them. A lease has a clock
 // that a test cannot move, so from then on there are none.
 func (s *Store) SetClock(now func() time.Duration) {

@@ -182,7 +182,7 @@ func TestCalendarWindowsInGoAndLuaDecideAlike(t *testing.T) {
 			if e.Dirty {
 				state = e.State
 			}
-			numbers := strings.Fields(strings.Trim(fmt.Sprint(rule.Args(nil, cost, 0, server.now+r.Int64N(tt.length)-tt.length/2)), "[]"))
+			numbers := strings.Fields(strings.Trim(fmt.Sprint(redisstore.Args(&rule, cost, server.now+r.Int64N(tt.length)-tt.length/2)), "[]"))
 			word := "c calendar " + strings.Join(numbers, ",")
 			reply, err := server.run(redisstore.Program{Source: redisstore.Script, Keys: []string{fmt.Sprint(tt.unit, tt.from)}, Args: []string{word}})
 			want := []any{2 * e.Count, e.Rest.Whole}

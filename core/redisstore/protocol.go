@@ -120,9 +120,9 @@ func newRequest(c *core.Charge, now int64) request {
 			if part > 0 && i == 0 {
 				word = append(word, '&')
 			}
-			word = appendLimit(word, rule, rule.Args(numbers[:0], p.Cost, c.Ban, now))
-			r.size += rule.ReplySize(r.amendable)
-			r.weight += rule.Weight(p.Cost)
+			word = appendLimit(word, rule, formOf(rule).args(rule, numbers[:0], p.Cost, c.Ban, now))
+			r.size += replySize(rule, r.amendable)
+			r.weight += weight(rule, p.Cost)
 			r.slots = r.slots || rule.TakesSlots() && c.Mode.Asks() && c.Writes()
 			if rule.Calendar != nil {
 				start, end := rule.Calendar.Period(now)
@@ -184,7 +184,7 @@ func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word 
 		if r.Amends(i, a) {
 			amended = append(amended, r.Limits[i])
 			rule := r.Limits[i].Rule()
-			b = appendLimit(append(b, ' '), rule, rule.AmendArgs(numbers[:0], r.Taken(i), a))
+			b = appendLimit(append(b, ' '), rule, formOf(rule).amendArgs(rule, numbers[:0], r.Taken(i), a))
 		}
 	}
 	return amended, string(b)
@@ -297,7 +297,7 @@ func (r *request) decode(values []any) (readings []machine.Reading, now int64, e
 	for _, p := range r.of.Parts() {
 		for j := range p.Limits {
 			var v machine.Reading
-			v, numbers = p.Limits[j].Rule().Reply(numbers, p.Cost, r.amendable)
+			v, numbers = readingOf(p.Limits[j].Rule(), numbers, p.Cost, r.amendable)
 			readings = append(readings, v)
 		}
 	}
