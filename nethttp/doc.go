@@ -221,6 +221,15 @@
 //	refusal-ignored  A handler of Echo has written a response after Allow had answered the request. It is
 //	                 not sent, but the handler's action was done: return if the decision is not Allowed.
 //	                 For net/http and Gin only go vet can tell: see Allow.
+//	hold-too-late    Hold was called after the handler had returned, and the slot is free already.
+//	hold-dropped     A handler has dropped what Hold returned without calling it. The slot is released.
+//
+// These are errors, and each has at most one line a minute:
+//
+//	not-limited      A request is answered 500, because a function of its limit failed. The error says which.
+//	no-answer        The store fails, and requests are answered 503: see core.Fallback.
+//	final-cost-lost  The store has not taken a final cost. The request stays charged as on entry.
+//	slot-not-freed   A slot could not be renewed or released. It is tried again until the lease has ended.
 //
 // A log line begins with the name of its package, whose documentation lists its codes: keyfuncs, core,
 // redisstore, memorystore, plans, roundtripper.

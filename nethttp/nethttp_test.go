@@ -51,7 +51,7 @@ func TestRouteOutsideTheMux(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	want := []string{"ERROR adapter: a request cannot be limited | adapter: action: " + keyfuncs.ErrNoRoute.Error()}
+	want := []string{"ERROR adapter: a request cannot be limited | not-limited | adapter: action: " + keyfuncs.ErrNoRoute.Error()}
 	if got := log.Take("nethttp"); !slices.Equal(got, want) {
 		t.Errorf("log:\n got %q\nwant %q", got, want)
 	}

@@ -50,7 +50,7 @@ func TestActionsAreBounded(t *testing.T) {
 	if len(s.Waiting) > 1001 {
 		t.Errorf("there are %d actions waited for", len(s.Waiting))
 	}
-	if n := strings.Count(log.String(), "too many pairs"); n != 1 {
+	if n := strings.Count(log.String(), "too-many-pairs"); n != 1 {
 		t.Errorf("the log says %d times that there are too many:\n%s", n, log.String())
 	}
 }

@@ -30,7 +30,10 @@
 //	source    store, fallback, cache, lease; none if FailOpen or Shadow let it pass, or for an error
 //
 // No label holds a user, unless Options.ExportRefused is set. Actions are labels, so use route templates
-// and not raw paths. A Metrics keeps at most 1,000 pairs of action and limit; see [Options].
+// and not raw paths. A Metrics keeps at most 1,000 pairs of action and limit; see [Options]. If there are more, the
+// log says so once:
+//
+//	too-many-pairs  Further actions are counted as "other". An action must not have a path or an id in it.
 //
 // # Who was refused
 //

@@ -49,7 +49,7 @@ func panicked(v any) error { return fmt.Errorf("panic: %v\n%s", v, debug.Stack()
 
 // log logs a failure, unless the request is at fault or the client has disconnected.
 func (f *Failure) log(ctx context.Context, l *failureLog) {
-	due, text := &l.broken, ": a request cannot be limited"
+	due, text, code := &l.broken, ": a request cannot be limited", "not-limited"
 	unrouted := errors.Is(f, keyfuncs.ErrNoRoute)
 	switch {
 	case f.Status == http.StatusBadRequest, f.down() && ctx.Err() != nil, unrouted && l.unrouted.Swap(true):
@@ -57,10 +57,10 @@ func (f *Failure) log(ctx context.Context, l *failureLog) {
 	case unrouted:
 		due = new(rarely)
 	case f.down():
-		due, text = &l.down, ": the store has no answer; requests are answered 503"
+		due, text, code = &l.down, ": the store has no answer; requests are answered 503", "no-answer"
 	}
 	if due.now() {
-		slog.Default().Error(f.adapter+text, "error", f)
+		slog.Default().Error(f.adapter+text, "code", code, "error", f)
 	}
 }
 
@@ -86,11 +86,11 @@ func (r *rarely) now() bool {
 
 // log is deferred, and logs an error or a panic, which becomes the error. A lease that has ended is no
 // failure.
-func (r *rarely) log(adapter, text string, err *error) {
+func (r *rarely) log(adapter, text, code string, err *error) {
 	if v := recover(); v != nil {
 		*err = panicked(v)
 	}
 	if *err != nil && !errors.Is(*err, core.ErrLeaseEnded) && r.now() {
-		slog.Default().Error(adapter+text, "error", *err)
+		slog.Default().Error(adapter+text, "code", code, "error", *err)
 	}
 }

@@ -105,7 +105,7 @@ const statusClientLeft = 499
 // charged on entry. A client that has left untold, which is before it was told of a success, has failed.
 func (g *Gate[C]) chargeFinal(c C, ctx context.Context, a *attempt, status int, left, untold bool) {
 	charged, final, err := a.cost, 0, error(nil)
-	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", &err)
+	defer g.uncharged.log(g.name, ": the final cost of a request cannot be charged; it stays as charged on entry", "final-cost-lost", &err)
 	switch failed := g.config.OnlyFailures; {
 	case failed != nil && failed(c, status):
 		g.right.clear(manyRight)

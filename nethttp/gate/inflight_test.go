@@ -188,7 +188,7 @@ func TestAReleaseThatPanics(t *testing.T) {
 		}()
 		time.Sleep(time.Hour) // until nothing is tried again
 	})
-	const want = "ERROR adapter: the slot of a request cannot be renewed or released; it is tried again until the lease has ended | panic: theirs"
+	const want = "ERROR adapter: the slot of a request cannot be renewed or released; it is tried again until the lease has ended | slot-not-freed | panic: theirs"
 	if got := log.Take("nethttp"); len(got) == 0 || len(got) > 2 || got[0] != want {
 		t.Errorf("log: %q", got)
 	}

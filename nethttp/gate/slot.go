@@ -61,7 +61,7 @@ func Hold(r *http.Request) (release func()) {
 		if s.use() {
 			slots = append(slots, s)
 		} else if s.failed.now() {
-			slog.Default().Error(s.adapter + ": Hold was called after the handler had returned, and the slot is free already; call it before")
+			slog.Default().Error(s.adapter+": Hold was called after the handler had returned, and the slot is free already; call it before", "code", "hold-too-late")
 		}
 	}
 	h := &hold{slots: slots}
@@ -90,7 +90,7 @@ func (h *hold) release() {
 // lose is for slots whose release nobody can call any more: they would be renewed as long as the process lives.
 func lose(slots []*slot) {
 	if s := slots[0]; s.failed.now() {
-		slog.Default().Error(s.adapter + ": a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case")
+		slog.Default().Error(s.adapter+": a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case", "code", "hold-dropped")
 	}
 	go func() { // the store may take its time
 		for _, s := range slots {
@@ -179,6 +179,6 @@ func (s *slot) longest() time.Duration {
 
 // ask asks the store, and logs its error.
 func (s *slot) ask(do func(*core.Limiter, context.Context, core.Decision) error) (err error) {
-	defer s.failed.log(s.adapter, ": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", &err)
+	defer s.failed.log(s.adapter, ": the slot of a request cannot be renewed or released; it is tried again until the lease has ended", "slot-not-freed", &err)
 	return do(s.limiter, s.ctx, s.decision)
 }

@@ -265,7 +265,7 @@ func testHeldSlot(t *testing.T, adapters []Adapter) {
 			h := ad.Mount(held(nethttp.Config{}, func(_ http.ResponseWriter, _ *http.Request, hold func() func()) { hold() }, limiter))
 			visiting(t.Context(), h)
 			until(t, "the slot is free", func() bool { runtime.GC(); return free(t, limiter)[0] == 1 })
-			want := []string{"ERROR adapter: a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case"}
+			want := []string{"ERROR adapter: a handler has dropped what Hold returned without calling it, and the slot is released now; call release in every case | hold-dropped"}
 			if got := log.Take(ad.pkg()); !slices.Equal(got, want) {
 				t.Errorf("log: %q", got)
 			}
@@ -282,7 +282,7 @@ func testHeldSlot(t *testing.T, adapters []Adapter) {
 				release()
 				wantFree(t, "afterwards", limiter, 1)
 			}
-			want := []string{"ERROR adapter: Hold was called after the handler had returned, and the slot is free already; call it before"}
+			want := []string{"ERROR adapter: Hold was called after the handler had returned, and the slot is free already; call it before | hold-too-late"}
 			if got := log.Take(ad.pkg()); !slices.Equal(got, want) {
 				t.Errorf("log: %q", got)
 			}

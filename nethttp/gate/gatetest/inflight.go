@@ -350,7 +350,7 @@ func testSlotIsRenewed(t *testing.T, adapters []Adapter) {
 	}
 }
 
-const slotFails = "ERROR adapter: the slot of a request cannot be renewed or released; it is tried again until the lease has ended | down"
+const slotFails = "ERROR adapter: the slot of a request cannot be renewed or released; it is tried again until the lease has ended | slot-not-freed | down"
 
 // A slot whose store is down when the handler returns is released when the store answers again. The
 // response waits for one try only.

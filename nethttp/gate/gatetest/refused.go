@@ -20,8 +20,8 @@ const (
 	noSlots = "https://github.com/tailcut/tailcut#in-flight"
 	without = "https://github.com/tailcut/tailcut#not-included"
 
-	uncharged = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | "
-	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | adapter: "
+	uncharged = "ERROR adapter: the final cost of a request cannot be charged; it stays as charged on entry | final-cost-lost | "
+	noAnswer  = "ERROR adapter: the store has no answer; requests are answered 503 | no-answer | adapter: "
 )
 
 var slidingFive = core.SlidingWindow(5, time.Minute)

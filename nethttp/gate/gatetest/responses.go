@@ -272,7 +272,7 @@ func unasked(name string, routes func(core.Store) []Route, want response) rule {
 
 func (r rule) logs(line string) rule { r.log = []string{line}; return r }
 
-const cannot = "ERROR adapter: a request cannot be limited | adapter: "
+const cannot = "ERROR adapter: a request cannot be limited | not-limited | adapter: "
 
 var rules = []rule{
 	one("an allowed action passes with the limit's three headers and no others", Decides(allowed), nil, passed(5, 4, "+60s")),
