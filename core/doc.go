@@ -73,17 +73,17 @@
 //
 // # Common mistakes
 //
-// Most mistakes are errors that say what to change, or are logged once with a code. The compiler and the log do
-// not see these:
+// Most mistakes are errors that say what to change, or are logged once with a code, such as a Wait without a deadline
+// (long-wait) or two middlewares that charge one action twice (charged-twice of package nethttp). The compiler and the
+// log do not see these:
 //
 //	d.Allowed is not read         A refusal is not an error: err is nil, and the action runs.
 //	Peek in place of Allow        It charges nothing, so every action passes.
 //	user and action are swapped   In Allow the user comes first. Swapped, PerUser limits and bans are for
 //	                              everybody, and all keys are in one slot of a Cluster.
 //	With's result is not used     It returns another limiter. The first one does not change.
-//	Wait without a deadline       It may block for a year, on a limit of a year.
-//	one action, charged twice     by two limiters, or by middleware and its handler. Limits of one kind and
-//	                              period share their state: 5 and 100 a minute together admit 2 or 3.
+//	one action, charged twice     by two calls of Allow. Limiters of one kind and period share their state for an
+//	                              action: 5 and 100 a minute together admit 2 or 3.
 //	a name that a client chooses  Each new user or action has the full quota. So do not use an unchecked
 //	                              header, or the raw path.
 //

@@ -3,7 +3,7 @@
 // A limit counts per user and per action. A [Func] reads one of the two from a request. You
 // name both for every route, first the user and then the action. There is no default:
 //
-//	user := keyfuncs.Header("X-User-ID") // the gateway sets it
+//	user := keyfuncs.ContextValue(userKey{}) // set by your login
 //
 //	mux.Handle("POST /posts/{id}/replies", nethttp.Limit(replies, user, keyfuncs.Action("reply"))(http.HandlerFunc(reply)))
 //	mux.Handle("POST /posts/{id}/likes", nethttp.Limit(likes, user, keyfuncs.Route)(http.HandlerFunc(like)))

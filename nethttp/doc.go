@@ -2,7 +2,7 @@
 // such as chi, alice and gorilla.
 //
 //	replies := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(5, time.Minute)))
-//	user := keyfuncs.Header("X-User-ID") // better: keyfuncs.ContextValue, set by your login
+//	user := keyfuncs.ContextValue(userKey{}) // set by your login, which is mounted outside of the limit
 //
 //	mux := http.NewServeMux()
 //	mux.Handle("POST /posts/{id}/replies",
@@ -172,6 +172,8 @@
 //   - compression
 //   - authentication, if the user comes from it
 //   - the mux, if the action is keyfuncs.Route
+//   - what answers the probes of the platform, such as /healthz: they have no user, or all the same address, and a
+//     server that refuses a liveness probe is restarted
 //
 // http.TimeoutHandler gives its handler a separate header map, as other middleware that buffers headers does.
 // So mount all limits of a route on the same side of it, and if they are outside, do not call [Allow] in its
