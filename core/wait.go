@@ -18,8 +18,26 @@ import (
 const longestWait = maxPeriod
 
 // ErrRefused is the error of [Limiter.Wait] for an action that gets no turn before the
-// deadline. The decision returned with it says when it could.
+// deadline. The decision returned with it says when it could. If its RetryAfter is [Never], the action gets no turn at
+// any time: the error matches ErrRefused, and its text says why.
 var ErrRefused = errors.New("core: the action gets no turn before the deadline")
+
+// never is ErrRefused for an action that no wait is long enough for.
+type never string
+
+func (e never) Error() string        { return "core: the action gets no turn at any time: " + string(e) }
+func (e never) Is(target error) bool { return target == ErrRefused }
+
+// noTurn is the error of a refusal by Wait.
+func noTurn(d *Decision) error {
+	switch {
+	case d.RetryAfter != Never:
+		return ErrRefused
+	case d.Reason == ReasonNothing:
+		return never("its limit is Nothing()")
+	}
+	return never("it costs more than the quota of a limit")
+}
 
 // Wait blocks until the action may pass, for up to a year if ctx has no deadline. It returns the
 // decision. If its turn does not come before the deadline, Wait returns [ErrRefused] and the refusal,
@@ -70,7 +88,7 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	if _, dry := find[*shadow](home.store); dry || w.never || w.cost == 0 {
 		err := decide(ctx, machine.Ask{}, subjects, &d)
 		if err == nil && !d.Allowed {
-			err = ErrRefused
+			err = noTurn(&d)
 		}
 		return d, err
 	}
@@ -179,7 +197,7 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 		}
 		d, err := w.attempt(ctx, ahead)
 		if err != nil {
-			if err != ErrRefused && ctx.Err() == nil {
+			if !errors.Is(err, ErrRefused) && ctx.Err() == nil {
 				w.q.tell(answer{room: math.MaxInt64}) // all others ask now, and see that the store fails
 			}
 			return d, err
@@ -271,7 +289,7 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	case w.records && ctx.Err() == nil:
 		return w.refuse(ctx, 0)
 	}
-	return d, ErrRefused
+	return d, noTurn(&d)
 }
 
 // ask asks the store. If ctx's deadline ends meanwhile, the answer still counts: otherwise what the
@@ -323,7 +341,7 @@ func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, err
 		d.Allowed, d.Reason = false, ReasonLimited
 	}
 	d.RetryAfter = max(d.RetryAfter, after)
-	return d, ErrRefused
+	return d, noTurn(&d)
 }
 
 // sleep pauses for d, or until wake has a token.

@@ -43,6 +43,49 @@ func TestWaitingTogetherIsNotAnAttempt(t *testing.T) {
 	}
 }
 
+// The error says if no wait is long enough.
+func TestWaitSaysThatAnActionNeverPasses(t *testing.T) {
+	late := core.ErrRefused.Error()
+	costly := "core: the action gets no turn at any time: it costs more than the quota of a limit"
+	off := "core: the action gets no turn at any time: its limit is Nothing()"
+	for _, tt := range []struct {
+		name   string
+		limits []core.Limit
+		shares int
+		cost   int
+		want   string
+	}{
+		{"a cost above a window", []core.Limit{core.SlidingWindow(5, time.Minute)}, 1, 6, costly},
+		{"a cost above a funnel, whose turns are reserved", []core.Limit{core.Funnel(5, core.Every(time.Minute))}, 1, 6, costly},
+		{"a cost above one of two limits", []core.Limit{core.SlidingWindow(9, time.Minute), core.FixedWindow(5, time.Hour)}, 1, 6, costly},
+		{"a cost above a limit that records refusals", []core.Limit{core.ElasticWindow(5, time.Minute)}, 1, 6, costly},
+		{"a cost above a share of the quota", []core.Limit{core.FixedWindow(10, time.Minute)}, 2, 6, costly},
+		{"nothing", []core.Limit{core.Nothing()}, 1, 1, off},
+		{"a turn after the deadline", []core.Limit{core.SlidingWindow(5, time.Minute)}, 1, 5, late},
+		{"a reserved turn after the deadline", []core.Limit{core.Funnel(5, core.Every(time.Minute))}, 1, 5, late},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := core.Must(core.New(core.Divide(memorystore.New(nil), tt.shares), tt.limits...))
+			if _, err := l.Allow(t.Context(), "u", "a"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			for name, wait := range map[string]func() (core.Decision, error){
+				"WaitN": func() (core.Decision, error) { return l.WaitN(ctx, "u", "a", tt.cost) },
+				"WaitAll": func() (core.Decision, error) {
+					return core.WaitAll(t.Context(), time.Second, l.For("u", "a").Cost(tt.cost))
+				},
+			} {
+				d, err := wait()
+				if !errors.Is(err, core.ErrRefused) || err.Error() != tt.want || d.Allowed || (d.RetryAfter == core.Never) != (tt.want != late) {
+					t.Errorf("%s, %s: %+v, %v; want %s", tt.name, name, d, err, tt.want)
+				}
+			}
+		})
+	}
+}
+
 // Whoever waits and passes was not refused, however often the store was asked.
 func TestWaitingIsNotAnAttempt(t *testing.T) {
 	ban := core.BanPolicy{Refusals: 1, Within: time.Minute, Bans: []time.Duration{time.Hour}}
