@@ -1,0 +1,15 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/tailcut/tailcut/nethttp"
+)
+
+func main() {
+	reply := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "posted") })
+	http.Handle("POST /replies", nethttp.PerIP(5, time.Minute)(reply))
+	fmt.Println(http.ListenAndServe("localhost:8080", nil))
+}
