@@ -50,6 +50,7 @@
 //   - A dry run: [Limit.Shadow] beside the limits in force, or [Shadow] around the store. On yesterday's traffic:
 //     examples/replay.
 //   - See decisions: package metrics counts them. [Observe] calls a function with each [Observation].
+//     The program examples/quota mails customers whose quota is nearly used up.
 //   - Tests: testing/synctest moves the clock of a memorystore. For Redis see examples/migrate.
 //
 // # Which limit

@@ -138,8 +138,8 @@ func (a *api) has(r *http.Request, p *plans.Plans, account account) (h has, err 
 	longest := status.Ban.RetryAfter
 	var left []string
 	for _, l := range status.Limits {
-		left = append(left, fmt.Sprintf("%d of %d by %s", l.Remaining, l.Limit.Quota(), cmp.Or(l.Limit.Name(), l.Limit.Identity())))
 		if !l.Limit.IsShadow() {
+			left = append(left, fmt.Sprintf("%d of %d by %s", l.Remaining, l.Limit.Quota(), cmp.Or(l.Limit.Name(), l.Limit.Identity())))
 			longest = max(longest, l.RetryAfter)
 		}
 	}

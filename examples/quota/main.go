@@ -1,9 +1,11 @@
-// Command quota is a paid API: a plan's requests a month, in the customer's time zone. The plans are in a
-// document, which can be changed while the program runs. Start two replicas, and change the file:
+// Command quota is a paid API: a plan's requests a month, in the customer's time zone. A month of the
+// plan pro begins on the day of the invoice, and only that plan includes exports. A customer gets a mail when 80 % of
+// the month are used, and when all is. The plans are in a document, which can be changed while the program runs. Start two replicas, and change the file:
 //
 //	quota -redis 127.0.0.1:6379 -plans plans.json
 //	quota -redis 127.0.0.1:6379 -plans plans.json -addr 127.0.0.1:8082 -admin 127.0.0.1:8083
 //	curl -i -H 'Authorization: Bearer key-alice' 127.0.0.1:8080/v1/report
+//	curl -i -H 'Authorization: Bearer key-bob' 127.0.0.1:8080/v1/export
 //	curl -H 'Authorization: Bearer key-alice' 127.0.0.1:8080/usage
 //	sed 's/(100, month/(150, month/' plans.json >new.json && mv new.json plans.json
 //
@@ -41,12 +43,13 @@ import (
 // the plans are, and that carol has another one than she pays for.
 type account struct {
 	customer, plan, zone string
+	day                  int // of the invoice
 }
 
 var accounts = map[string]account{ // by API key
-	"key-alice": {"alice", "pro", "Asia/Shanghai"},
-	"key-bob":   {"bob", "free", "America/New_York"},
-	"key-carol": {"carol", "free", "Europe/Paris"},
+	"key-alice": {"alice", "pro", "Asia/Shanghai", 17},
+	"key-bob":   {"bob", "free", "America/New_York", 0},
+	"key-carol": {"carol", "free", "Europe/Paris", 0},
 }
 
 // document has the plans that the program starts with.
@@ -60,20 +63,30 @@ type api struct {
 	store  core.Store
 	plans  *plans.Plans
 	others *core.Limiter // for what the document has no limits for
+	send   func(mail)    // a request waits for it, so a real one puts the mail into a queue
 }
 
-func newAPI(store core.Store) (*api, error) {
-	p, err := plans.New(store, document)
-	if err != nil {
-		return nil, err
+func newAPI(store core.Store) (a *api, err error) {
+	a = &api{send: func(m mail) { log.Print(m) }}
+	a.store = core.Observe(store, a.notify)
+	if a.plans, err = plans.New(a.store, document); err == nil {
+		a.others, err = core.New(a.store, core.SlidingWindow(60, time.Minute))
 	}
-	others, err := core.New(store, core.SlidingWindow(60, time.Minute))
-	return &api{store, p, others}, err
+	return a, err
 }
 
 // accountOf returns the account of a request, or the zero account of a guest.
 func accountOf(r *http.Request) account {
 	return accounts[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+}
+
+func accountNamed(customer string) (account, bool) {
+	for _, account := range accounts {
+		if account.customer == customer {
+			return account, true
+		}
+	}
+	return account{}, false
 }
 
 func customer(r *http.Request) (string, error) {
@@ -84,7 +97,9 @@ func customer(r *http.Request) (string, error) {
 }
 
 // known is what the program knows of the request's user. A guest has the document's default plan.
-func (a account) known() plans.Customer { return plans.Customer{Plan: a.plan, Zone: a.zone} }
+func (a account) known() plans.Customer {
+	return plans.Customer{Plan: a.plan, Zone: a.zone, Day: a.day}
+}
 
 func known(r *http.Request) (plans.Customer, error) { return accountOf(r).known(), nil }
 
@@ -92,11 +107,13 @@ func (a *api) routes() http.Handler {
 	user := keyfuncs.First(customer, keyfuncs.RemoteIP)
 	config := nethttp.Config{
 		Headers: gate.XRateLimitAndIETF,
+		Forbid:  true, // what a plan does not include is 403
 		Limiter: plans.Pick(a.plans, user, keyfuncs.Route, known),
 	}
 	limit := config.Limit(a.others, user, keyfuncs.Route)
 	mux := http.NewServeMux()
 	mux.Handle(reportRoute, limit(http.HandlerFunc(report)))
+	mux.Handle("GET /v1/export", limit(http.HandlerFunc(report)))
 	mux.HandleFunc("GET /usage", a.usage)
 	return mux
 }

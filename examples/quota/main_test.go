@@ -111,13 +111,13 @@ func TestThePageOfUse(t *testing.T) {
 			}
 			return w.Body.String()
 		}
-		if p := page(); !strings.Contains(p, "0 of 10000, 10000 left") || !strings.Contains(p, "on 1 February 2000, 00:00 CST.") {
+		if p := page(); !strings.Contains(p, "0 of 10000, 10000 left") || !strings.Contains(p, "on 17 January 2000, 00:00 CST.") {
 			t.Error(p)
 		}
 		for range 15 {
 			get(h, "/v1/report", "key-alice")
 		}
-		if p := page(); !strings.Contains(p, "10 of 10000, 9990 left") || !strings.Contains(p, "on 1 February 2000, 00:00 CST.") {
+		if p := page(); !strings.Contains(p, "10 of 10000, 9990 left") || !strings.Contains(p, "on 17 January 2000, 00:00 CST.") {
 			t.Error(p)
 		}
 		if w := get(h, "/usage", "key-mallory"); w.Code != http.StatusBadRequest {
@@ -125,6 +125,9 @@ func TestThePageOfUse(t *testing.T) {
 		}
 		if p := get(h, "/usage", "key-carol").Body.String(); !strings.Contains(p, "0 of 500") {
 			t.Error(p) // the document gives her another plan
+		}
+		if a, b := get(h, "/v1/export", "key-alice").Code, get(h, "/v1/export", "key-bob").Code; a != http.StatusTooManyRequests || b != http.StatusForbidden {
+			t.Errorf("exports: %d for alice, whose flow is used up, %d for bob, whose plan has none", a, b)
 		}
 		if w := get(h, "/v1/report", "key-mallory"); w.Code != http.StatusOK || w.Header().Get("X-RateLimit-Limit") != "10" {
 			t.Errorf("a guest: %d, %v", w.Code, w.Header())
@@ -292,7 +295,7 @@ func TestThePageOfPlans(t *testing.T) {
 			`<td><code>Funnel(20, Per(2, 1s)).Named("flow").PerUser()</code></td>`)
 		shows("nothing", post(string(document)+"\n"), "No limit is different.", "Nobody right now")
 		shows("broken", post(other("(100, month", "(0, month")), "It cannot be put in force",
-			`<tr><td>10</td><td>11</td><td>plan "free", action "*": CalendarWindow(0, month, UTC)`, "max 0 is not within 1 to 1000000000")
+			`<tr><td>15</td><td>11</td><td>plan "free", action "*": CalendarWindow(0, month, UTC)`, "max 0 is not within 1 to 1000000000")
 		shows("not JSON, with markup", post("<script>"), "invalid character '<'")
 		if got := post("<script>"); strings.Contains(got, "<script>") {
 			t.Error("the document is not escaped")
