@@ -175,8 +175,9 @@ func TestLostRepliesAreAShortOutage(t *testing.T) {
 }
 
 // The client's failures to connect add up over its life, and after PoolSize of them it tries only
-// once a second. The store's own probes keep them few: one in most outages. TAILCUT_OUTAGES
-// says how many outages.
+// once a second. The store's own probes keep them few: one in most outages. There may be more in an outage: senders
+// that open connections when the server ends fail together, and a busy machine has more of them. So the median
+// counts. TAILCUT_OUTAGES says how many outages.
 func TestFailuresToConnectAreFew(t *testing.T) {
 	server := redistest.Start(t)
 	poolSizes := []int{4, 10}
@@ -201,9 +202,11 @@ func TestFailuresToConnectAreFew(t *testing.T) {
 		store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
 		l := startLoad(t, 60, &target{who: user, limit: plenty, lim: core.Must(core.New(store, plenty))})
 		var took []time.Duration
+		var failures []int64 // in each outage
 		late := 0
 		for range outages {
 			within(t, "Redis decides", func() bool { return l.well(100) })
+			before := attempts.Load()
 			server.Kill()
 			time.Sleep(600*time.Millisecond + rand.N(400*time.Millisecond))
 			server.Run()
@@ -213,12 +216,14 @@ func TestFailuresToConnectAreFew(t *testing.T) {
 			if took = append(took, time.Since(back)); time.Since(back) > 500*time.Millisecond {
 				late++
 			}
+			failures = append(failures, (attempts.Load()-before)/retries)
 		}
 		l.halt()
 		slices.Sort(took)
-		t.Logf("PoolSize %d: Redis decides again after %s, at most %s, %d of %d times after half a second; the client made %d attempts", poolSize, took[len(took)/2], took[len(took)-1], late, outages, attempts.Load())
-		if failures := int(attempts.Load()) / retries; failures > 2*outages {
-			t.Errorf("the client failed to connect %d times in %d outages", failures, outages)
+		slices.Sort(failures)
+		t.Logf("PoolSize %d: Redis decides again after %s, at most %s, %d of %d times after half a second; the client's failures in each outage: %d", poolSize, took[len(took)/2], took[len(took)-1], late, outages, failures)
+		if n := failures[len(failures)/2]; n > 1 {
+			t.Errorf("in most outages the client failed to connect %d times", n)
 		}
 	}
 }

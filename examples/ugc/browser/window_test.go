@@ -241,17 +241,25 @@ func button(label string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => b.innerText.startsWith(%q))`, label)
 }
 
-// press clicks with a mouse on the first button whose label begins so.
+// press clicks with a mouse on the first button whose label begins so. The page may move the button before the click
+// comes: a new reply that is shown moves those below it. Such a click misses, and is made again.
 func (w *window) press(label string) {
 	w.t.Helper()
 	w.sees(button(label))
-	at := get[struct{ X, Y float64 }](w, fmt.Sprintf(`(() => {
-		const b = %s;
-		b.scrollIntoView({block: "center"});
-		const r = b.getBoundingClientRect();
-		return {X: r.x + r.width / 2, Y: r.y + r.height / 2};
-	})()`, button(label)))
-	w.do(chromedp.MouseClickXY(at.X, at.Y))
+	for start := time.Now(); !get[bool](w, "Boolean(window.pressed)"); {
+		if time.Since(start) > patience {
+			w.t.Fatalf("no click meets the button %q", label)
+		}
+		at := get[struct{ X, Y float64 }](w, fmt.Sprintf(`(() => {
+			const b = %s;
+			b.addEventListener("click", () => { window.pressed = true; }, {once: true});
+			b.scrollIntoView({block: "center"});
+			const r = b.getBoundingClientRect();
+			return {X: r.x + r.width / 2, Y: r.y + r.height / 2};
+		})()`, button(label)))
+		w.do(chromedp.MouseClickXY(at.X, at.Y))
+	}
+	w.do(chromedp.Evaluate[chromedp.Void]("window.pressed = false"))
 }
 
 // hide has the page believe that nobody sees it.
