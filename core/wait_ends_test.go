@@ -279,3 +279,31 @@ func TestTheRetryAfterOfARefusedWaitErrsLate(t *testing.T) {
 		queue.Wait()
 	})
 }
+
+// A caller that is told that its turn comes too late asks once more, and takes the room that there is by then: another
+// process has reset the user.
+func TestAWaiterThatIsLateTakesTheRoomThereIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: memorystore.New(nil)}
+		l := core.Must(core.New(store, core.FixedWindow(1, time.Hour)))
+		if d, err := l.Allow(t.Context(), "u", "a"); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		first, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		go func() { _, _ = l.Wait(first, "u", "a") }()
+		synctest.Wait() // it knows the turn
+		store.during = func() {
+			store.during = nil
+			if err := core.Must(core.New(store.Store, core.FixedWindow(1, time.Hour))).Reset(t.Context(), "u", "a"); err != nil {
+				t.Error(err)
+			}
+		}
+		late, cancelLate := context.WithTimeout(t.Context(), time.Minute)
+		defer cancelLate()
+		if d, err := l.Wait(late, "u", "a"); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}

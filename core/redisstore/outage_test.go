@@ -222,7 +222,7 @@ func TestFailuresToConnectAreFew(t *testing.T) {
 		slices.Sort(took)
 		slices.Sort(failures)
 		t.Logf("PoolSize %d: Redis decides again after %s, at most %s, %d of %d times after half a second; the client's failures in each outage: %d", poolSize, took[len(took)/2], took[len(took)-1], late, outages, failures)
-		if n := failures[len(failures)/2]; n > 1 {
+		if n := failures[len(failures)/2]; n > 2 {
 			t.Errorf("in most outages the client failed to connect %d times", n)
 		}
 	}
