@@ -13,45 +13,51 @@
 //		// do it; d.Remaining more would pass right now
 //	}
 //
-// Five names are enough to begin with: [New] makes a [Limiter] of a store and of limits, such as a
-// [SlidingWindow], and [Limiter.Allow] returns a [Decision]. The tasks below name the others.
+// Five names are enough to begin with: [New] makes a [Limiter] of a store and one or more limits, such as a
+// [SlidingWindow], and [Limiter.Allow] returns a [Decision]. A limiter charges an action to all of its limits in
+// one atomic step, or to none. Make each limiter once, at start-up.
 //
-// A limiter decides all of its limits in one atomic step: it charges all of them, or none. Make each limiter
-// once, at start-up.
+// # I want to
 //
-// # Tasks
+//   - limit a route: nethttp.Limit, ginlimit.Limit or echolimit.Limit; by address in one line nethttp.PerIP
+//   - lock a login after failures: nethttp.Config.OnlyFailures; program examples/login
+//   - give 10,000 calls a month: [CalendarWindow]; plans in a file: package plans; program examples/quota
+//   - limit open streams and sockets: [InFlight]; programs examples/llmproxy and examples/websocket
+//   - share limits in a fleet: redisstore.New inside [Fallback]; see "When the store fails"
+//   - limit users by name, and guests by address: keyfuncs.First
+//   - limit a user and their organization together: nethttp.LimitAll, or [All]
+//   - wait for a turn: [Limiter.Wait], or nethttp.Config.MaxWait; program examples/worker
+//   - pace calls to another server: package nethttp/roundtripper, with Funnel(1, Per(9, time.Second)) where ten a
+//     second are allowed
+//   - charge what an action has cost in the end: [Limiter.Settle]; program examples/llmproxy
+//   - give a charge back: [Limiter.Refund]
+//   - ban users who keep trying: [BanPolicy]; program examples/admin
+//   - show users what they have left: [Limiter.Status]
+//   - try a limit without refusing: [Limit.Shadow]; on the access log of yesterday: examples/replay
+//   - count decisions: package metrics
+//   - tell customers when a quota is nearly used up: [Observe]; program examples/quota
+//   - test: testing/synctest moves the clock of a memorystore; with Redis see examples/migrate
 //
-//   - Limit a route: nethttp.Limit, ginlimit.Limit, echolimit.Limit, or in one line nethttp.PerIP.
-//     Programs: examples/nethttp, chi, gin, echo and echo5.
-//   - Make a [Limiter]: [New], of one [Limit] or several, which all must have room. [Must] is for numbers in the
-//     code. [Limiter.With] adds an [Option], and [Limiter.Limits] lists the limits. Mistakes are [ErrConfig].
-//   - Ask: [Limiter.Allow] and [Limiter.AllowN] charge, [Limiter.Peek] looks. The [Decision] has a [Reason], a
-//     [Source], and a RetryAfter that may be [Never]. Mistakes are [ErrNoUser], [ErrNoAction] and [ErrCost].
-//   - Show what is left: [Limiter.Status] returns a [Status], with the [LimitStatus] of each limit and the
-//     [BanStatus]. [Limiter.Reset] deletes it.
-//   - By user and address: keyfuncs.First takes the user, or else the address. nethttp.LimitAll limits by both.
-//   - A user and their organization: [Limiter.For] makes a [Subject] of each, for [All], [PeekAll] and [WaitAll],
-//     if the limiters share a store ([Limiter.SharesStore]). For routes there is nethttp.LimitAll.
-//   - A login: nethttp.Config.OnlyFailures, or [OnlyFailures] and [Limiter.Surcharge]. Package keyfuncs has the
-//     recipe under "Logins". Program: examples/login.
-//   - Streams and sockets: [InFlight] counts actions in progress, with [Limiter.Release], [Limiter.Renew],
-//     [Limiter.Lease] and [ErrLeaseEnded]. Programs: examples/llmproxy, examples/websocket.
-//   - Plans and months: package plans has the limits of plans in a document. [CalendarWindow] is a quota of a
-//     [CalendarUnit]. [PerKey] keeps a limiter for each time zone or day. [ParseLimit] reads a limit from text.
-//     Program: examples/quota.
-//   - A cost known later: [Limiter.Settle] replaces an estimate. [Limiter.Refund] and [Limiter.RefundN] give back.
-//     They need a [Refundable] limiter: see [ErrNoReceipt]. Program: examples/llmproxy.
-//   - Wait for a turn: [Limiter.Wait] and [Limiter.WaitN], which return [ErrRefused] if none comes in time,
-//     nethttp.Config.MaxWait, and package nethttp/roundtripper for calls to other servers. Program:
-//     examples/worker.
-//   - Several processes: package redisstore inside [Fallback]. See "When the store fails".
-//   - Ban users who keep trying: [BanPolicy], or by hand [Limiter.Ban] and [Limiter.Unban], which need one:
-//     [ErrNoBanPolicy]. Program: examples/admin.
-//   - A dry run: [Limit.Shadow] beside the limits in force, or [Shadow] around the store. On yesterday's traffic:
-//     examples/replay.
-//   - See decisions: package metrics counts them. [Observe] calls a function with each [Observation].
-//     The program examples/quota mails customers whose quota is nearly used up.
-//   - Tests: testing/synctest moves the clock of a memorystore. For Redis see examples/migrate.
+// # Names
+//
+//   - Limiters: [Must] panics where [New] returns an error, for numbers in the code. Mistakes in limits match
+//     [ErrConfig]. [Limiter.With] adds an [Option]. [Limiter.Limits] lists each [Limit]. [ParseLimit] reads a limit
+//     from text. [PerKey] keeps a limiter for each time zone or day on which a customer has paid: Month.From makes
+//     a [CalendarUnit] of such a day.
+//   - Decisions: [Limiter.Allow] and [Limiter.AllowN] charge, and [Limiter.Peek] charges nothing. A [Decision] has a
+//     [Reason], a [Source], and a RetryAfter that may be [Never]. Errors of the caller are [ErrNoUser],
+//     [ErrNoAction] and [ErrCost].
+//   - State: [Limiter.Status] returns a [Status], which has a [LimitStatus] for each limit and a [BanStatus].
+//     [Limiter.Reset] deletes the state of the limits.
+//   - Several subjects: [Limiter.For] makes a [Subject], for [All], [PeekAll] and [WaitAll]. Their limiters must
+//     share a store: [Limiter.SharesStore].
+//   - Failures only: [OnlyFailures] and [Limiter.Surcharge]. Package keyfuncs has the recipe under "Logins".
+//   - Actions in progress: [Limiter.Release], [Limiter.Renew], [Limiter.Lease] and [ErrLeaseEnded].
+//   - Costs: [Limiter.Refund], [Limiter.RefundN] and [Limiter.Settle] need a [Refundable] limiter: see
+//     [ErrNoReceipt].
+//   - Waiting: [Limiter.Wait] and [Limiter.WaitN] return [ErrRefused] if the turn does not come in time.
+//   - Bans by hand: [Limiter.Ban] and [Limiter.Unban], which need a [BanPolicy]: see [ErrNoBanPolicy].
+//   - Stores: [Observe] calls a function with each [Observation]. [Shadow] makes a dry run of all limits on a store.
 //
 // # Which limit
 //
