@@ -19,7 +19,8 @@ import (
 // A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a capacity and an
 // Initial are rounded up, so the replicas together admit what the limit does, and at most n-1 more.
 // Periods and a [BanPolicy] are not divided. A share is not leased. A decision has the Limit, the
-// Remaining and the times of this replica's share. The share of a funnel or bucket has a separate state.
+// Remaining and the times of this replica's share. The share of a funnel or bucket has a separate state. So if n
+// changes while the store keeps its states, windows keep their counts, and a funnel or bucket starts anew.
 //
 // An action that costs more than the share is refused with [Never] and writes nothing, even
 // if the limit itself has room for it.

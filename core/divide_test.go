@@ -228,6 +228,27 @@ func TestDivideSeveral(t *testing.T) {
 	}
 }
 
+// If the number of replicas changes, windows keep their counts, and the share of a funnel or bucket starts whole.
+func TestDivideByAnotherNumber(t *testing.T) {
+	rate := core.Per(6, time.Hour)
+	for limit, want := range map[core.Limit]int{
+		core.SlidingWindow(12, time.Hour): 1, core.MovingWindow(12, time.Hour): 1, core.FixedWindow(12, time.Hour): 1,
+		core.ElasticWindow(12, time.Hour): 1, core.CalendarWindow(12, core.Year, nil): 1, core.InFlight(12): 1,
+		core.Funnel(12, rate): 4, core.TokenBucket(12, rate): 4,
+	} {
+		store := memorystore.New(nil)
+		by := func(n int) *core.Limiter { return core.Must(core.New(core.Divide(store, n), limit)) }
+		for range 3 {
+			if _, err := by(2).Allow(t.Context(), "alice", "post"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d, err := by(3).Peek(t.Context(), "alice", "post"); err != nil || d.Limit != 4 || d.Remaining != want {
+			t.Errorf("%s: %+v, %v; want %d of 4 left", limit, d, err, want)
+		}
+	}
+}
+
 // A Status has the numbers of this replica's share, as a decision has.
 func TestDivideTellsTheStatusOfTheShare(t *testing.T) {
 	lim := core.Must(core.New(core.Divide(memorystore.New(nil), 2), core.FixedWindow(10, time.Hour), core.Funnel(10, core.Every(time.Minute))))

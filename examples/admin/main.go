@@ -2,7 +2,7 @@
 // hour, over all processes, and shows and ends bans:
 //
 //	for i in $(seq 9); do curl -i -X POST -H 'Authorization: Bearer of-alice' 127.0.0.1:8080/replies; done
-//	open http://127.0.0.1:8081/
+//	open http://127.0.0.1:8081/ # and /?banned
 //	curl '127.0.0.1:8081/user?user=alice&action=reply'
 //	curl -X DELETE '127.0.0.1:8081/ban?user=alice&action=reply' # without an action: from all
 //
@@ -22,10 +22,12 @@ import (
 	"fmt"
 	"html/template"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,6 +131,7 @@ var page = template.Must(template.New("page").Parse(pageText))
 type (
 	pageOf struct {
 		Users  []refusedUser
+		Banned bool     // it lists banned users only
 		Rest   uint64   // refusals that a user may have who is not listed
 		Silent []string // the processes that have not answered
 	}
@@ -136,34 +139,53 @@ type (
 		metrics.RefusedUser
 		Link string // to the user's limits and ban; "" for a hash, whose user nobody knows
 		Ago  string // since the last refusal
-		Ban  string // how long it lasts
+		Ban  string // from which actions, and for how long
 	}
 )
 
-// mostRefused writes the page of the users with the most refusals, over all processes.
+// mostRefused writes the page of the users with the most refusals, over all processes. With ?banned it looks at
+// more users, and shows those who are banned. A banned user who has not tried for an hour is not listed.
 func (e *endpoint) mostRefused(w http.ResponseWriter, r *http.Request) {
 	all, silent := e.lists(r.Context())
-	most := metrics.MergeRefused(20, all...)
-	p := pageOf{Rest: most.Rest, Silent: silent}
+	p, n := pageOf{Silent: silent, Banned: r.URL.Query().Has("banned")}, 20
+	if p.Banned {
+		n = listed
+	}
+	most := metrics.MergeRefused(n, all...)
+	p.Rest = most.Rest
 	for _, u := range most.Users {
 		row := refusedUser{RefusedUser: u, Ago: spoken(time.Since(u.Last))}
-		if l := e.limiters[u.Action]; l != nil && !u.Hashed {
+		if e.limiters[u.Action] != nil && !u.Hashed {
 			row.Link = "/user?" + url.Values{"user": {u.User}, "action": {u.Action}}.Encode()
-			s, err := l.Status(r.Context(), u.User, u.Action)
-			if err != nil {
+			var err error
+			if row.Ban, err = e.bans(r.Context(), u.User); err != nil {
 				http.Error(w, err.Error(), http.StatusServiceUnavailable)
 				return
 			}
-			if s.Ban.Banned {
-				row.Ban = spoken(s.Ban.RetryAfter)
-			}
 		}
-		p.Users = append(p.Users, row)
+		if row.Ban != "" || u.Hashed || !p.Banned {
+			p.Users = append(p.Users, row)
+		}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	if err := page.Execute(w, p); err != nil {
 		log.Print(err)
 	}
+}
+
+// bans are a user's bans, such as "like for 10m, reply for 1h".
+func (e *endpoint) bans(ctx context.Context, user string) (string, error) {
+	var all []string
+	for _, action := range slices.Sorted(maps.Keys(e.limiters)) {
+		s, err := e.limiters[action].Status(ctx, user, action)
+		if err != nil {
+			return "", err
+		}
+		if s.Ban.Banned {
+			all = append(all, action+" for "+spoken(s.Ban.RetryAfter))
+		}
+	}
+	return strings.Join(all, ", "), nil
 }
 
 // refused is this process's list, for the other processes.

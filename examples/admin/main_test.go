@@ -35,12 +35,17 @@ func both() (forum, admins http.Handler) {
 	return public(e.limiters), e.handler()
 }
 
-var row = regexp.MustCompile(`<tr><td>(?:<a href="([^"]*)"><bdi>(.*?)</bdi></a>|<bdi[^>]*>(.*?)</bdi>)</td><td class="number">(.*?)</td><td>(.*?)</td><td>(.*?)</td><td class="number">(.*?)</td><td class="number">(.*?)</td></tr>`)
+var row = regexp.MustCompile(`<tr><td>(?:<a href="([^"]*)"><bdi>(.*?)</bdi></a>|<bdi[^>]*>(.*?)</bdi>)</td><td class="number">(.*?)</td><td>(.*?)</td><td>(.*?)</td><td class="number">(.*?)</td><td>(.*?)</td></tr>`)
 
 // rows are those of the page: the link, the user, the refusals, the action, the limit, when, and the ban.
 func rows(t *testing.T, admin http.Handler) (all [][]string) {
 	t.Helper()
-	w := do(admin, "GET", "/", "")
+	return rowsOf(t, admin, "/")
+}
+
+func rowsOf(t *testing.T, admin http.Handler, path string) (all [][]string) {
+	t.Helper()
+	w := do(admin, "GET", path, "")
 	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("%d %v", w.Code, w.Header())
 	}
@@ -79,7 +84,7 @@ func TestThePageShowsWhoWasRefused(t *testing.T) {
 		}
 		for i, user := range names {
 			got, hashed := all[i], user == long || user == "bad\xff"
-			want := []string{got[0], user, fmt.Sprint(len(names) - i + 3), "reply", "ban", "30s", "9m30s"}
+			want := []string{got[0], user, fmt.Sprint(len(names) - i + 3), "reply", "ban", "30s", "reply for 9m30s"}
 			if hashed {
 				want[1], want[6] = got[1], "not known"
 				if got[0] != "" || len(got[1]) != 12 {
@@ -105,6 +110,35 @@ func TestThePageShowsWhoWasRefused(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		if got := rows(t, admin); len(got) != 0 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// A user is listed with the bans of all actions, and /?banned lists the banned users whom others push off the page.
+func TestThePageShowsTheBansOfAllActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forum, admin := both()
+		send := func(path, user string, n int) {
+			for range n {
+				do(forum, "POST", path, user)
+			}
+		}
+		for range 3 {
+			for i := range 25 {
+				send("/replies", fmt.Sprint("busy-", i), 7) // two refusals a minute are no ban
+			}
+			time.Sleep(time.Minute)
+		}
+		send("/replies", "alice", 20)
+		send("/likes", "alice", 18)
+		send("/likes", "alice", 1)
+		send("/replies", "bob", 8)
+		send("/likes", "bob", 16)
+		if got := rows(t, admin); len(got) != 20 || got[0][1] != "alice" || got[0][6] != "like for 10m, reply for 10m" || got[1][6] != "" {
+			t.Errorf("%q", got)
+		}
+		if got := rowsOf(t, admin, "/?banned"); len(got) != 2 || got[0][1] != "alice" || got[1][1] != "bob" || got[1][3] != "like" || got[1][6] != "reply for 10m" {
 			t.Errorf("%q", got)
 		}
 	})
@@ -137,7 +171,7 @@ func TestThePageOfTwoProcesses(t *testing.T) {
 	}
 	for i := range 2 {
 		all := rows(t, endpoints[i].handler())
-		if len(all) != 2 || len(all[0][1]) != 12 || all[0][2] != "15" || all[1][1] != "alice" || all[1][2] != "5" || all[1][6] != "10m" {
+		if len(all) != 2 || len(all[0][1]) != 12 || all[0][2] != "15" || all[1][1] != "alice" || all[1][2] != "5" || all[1][6] != "reply for 10m" {
 			t.Errorf("process %d: %q", i, all)
 		}
 	}

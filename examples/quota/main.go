@@ -1,6 +1,7 @@
-// Command quota is a paid API: a plan's requests a month, in the customer's time zone. A month of the
-// plan pro begins on the day of the invoice, and only that plan includes exports. A customer gets a mail when 80 % of
-// the month are used, and when all is. The plans are in a document, which can be changed while the program runs. Start two replicas, and change the file:
+// Command quota is a paid API: a plan's requests a month, in the customer's time zone. A month of the plan pro
+// begins on the day of the invoice, and only that plan includes exports. A customer gets a mail when 80 % of the
+// month's requests are used, and when all are. The plans are in a document, which can be changed while the program
+// runs. Start two replicas, and change the file:
 //
 //	quota -redis 127.0.0.1:6379 -plans plans.json
 //	quota -redis 127.0.0.1:6379 -plans plans.json -addr 127.0.0.1:8082 -admin 127.0.0.1:8083
