@@ -27,14 +27,14 @@ import (
 	"github.com/tailcut/tailcut/examples/replay/internal/trial"
 )
 
-const usage = `usage: replay [flags] FILE...|-
+var usage = `usage: replay [flags] FILE...|-
 
 Reads access logs, which may be gzipped, and says what limits would have done to their users.
 Several files are put in order of time.
 
-  -format FORMAT               the logs' format: auto, combined, json, logfmt, w3c, alb, elb, envoy, istio,
-                               haproxy (auto), or the text of an nginx log_format:
-                               '$remote_addr - - [$time_local] "$request" $status $uid'
+  -format FORMAT               the logs' format (auto), or the text of an nginx log_format, such as
+                               '$remote_addr - - [$time_local] "$request" $status $uid'; the formats are
+                               ` + strings.Join(line.Formats(), ", ") + `
   -user WHO                    who acts: address, authuser, or field:FIELD, which is a field's name in
                                JSON, a variable's in a log_format, and a number in Combined (address)
   -ids WHO                     whose ids are counted behind each address: authuser or field:FIELD (authuser)

@@ -11,7 +11,8 @@ import (
 // that few IPv6 addresses are parsed.
 type addresses struct {
 	known map[string]address
-	lists int // that were read
+	pick  pick  // of those of a line
+	seen  *seen // not nil: the line is one of a sample
 }
 
 type address struct {
@@ -52,7 +53,11 @@ func (a *addresses) client(b []byte) (user []byte, ok bool) {
 		return nil, false
 	}
 	if bytes.IndexByte(b, ',') >= 0 {
-		return a.list(b)
+		user, ok = a.list(b)
+		if a.seen != nil && ok {
+			a.seen.lists = true
+		}
+		return user, ok
 	}
 	one := a.look(b)
 	return one.user, one.is
@@ -70,14 +75,10 @@ func (a *addresses) list(b []byte) (user []byte, ok bool) {
 		case !one.is:
 			return nil, false
 		case !one.own:
-			a.lists++
 			return one.user, true
 		case user == nil:
 			user = one.user
 		}
-	}
-	if user != nil {
-		a.lists++
 	}
 	return user, user != nil
 }

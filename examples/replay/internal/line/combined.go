@@ -19,8 +19,6 @@ import (
 type combined struct {
 	user, id  origin
 	addresses *addresses
-	pick      pick
-	seen      *seen // not nil: the line is one of a sample
 
 	// Lines of one second follow each other: the last instant is kept.
 	text [26]byte
@@ -50,6 +48,10 @@ func originOf(user string) origin {
 	}
 	n, _ := strconv.Atoi(strings.TrimPrefix(user, userField))
 	return origin(n)
+}
+
+func newCombined(o *Options, a *addresses) (parser, error) {
+	return &combined{user: originOf(o.User), id: originOf(o.IDs), addresses: a}, nil
 }
 
 func (p *combined) parse(line []byte, r *Request) Outcome {
@@ -164,7 +166,7 @@ func noRequest(text, tail []byte) bool {
 // who finds the client among the fields in front of the request.
 func (p *combined) who(head, between, tail []byte, r *Request) bool {
 	// ADDRESS - NAME, which most lines have.
-	if p.pick != pickForwarded && p.seen == nil && len(between) == 1 {
+	if p.addresses.pick != pickForwarded && p.addresses.seen == nil && len(between) == 1 {
 		if n := bytes.IndexByte(head, ' '); n > 0 && len(head) > n+3 && head[n+1] == '-' && head[n+2] == ' ' && bytes.IndexByte(head[n+3:], ' ') < 0 {
 			if _, ok := p.addresses.client(head[:n]); ok && bytes.IndexByte(head[:n], ',') < 0 {
 				r.User, r.ID = p.from(p.user, head[:n], head[n+3:], tail), p.from(p.id, head[:n], head[n+3:], tail)
@@ -197,7 +199,7 @@ func (p *combined) client(head, between, tail []byte) (host, user []byte, is, ok
 	for i, f := range p.fields {
 		if one, ok := p.address(f, i == 0); ok && n < len(found) {
 			found[n] = one
-			if n == 0 || p.pick == pickSecond {
+			if n == 0 || p.addresses.pick == pickSecond {
 				at = i
 			}
 			n++
@@ -207,14 +209,14 @@ func (p *combined) client(head, between, tail []byte) (host, user []byte, is, ok
 	for i, f := range p.fields[:before] {
 		if !is && n < len(found) && isHost(f) {
 			found[n] = f
-			if n == 0 || p.pick == pickSecond {
+			if n == 0 || p.addresses.pick == pickSecond {
 				at = i
 			}
 			n++
 		}
 	}
 	switch {
-	case n > 1 && p.pick == pickSecond:
+	case n > 1 && p.addresses.pick == pickSecond:
 		host = found[1]
 	case n > 0:
 		host = found[0]
@@ -225,15 +227,15 @@ func (p *combined) client(head, between, tail []byte) (host, user []byte, is, ok
 		}
 		host = p.fields[at]
 	}
-	if p.seen != nil || p.pick == pickForwarded {
+	if p.addresses.seen != nil || p.addresses.pick == pickForwarded {
 		other := p.forwarded(tail)
-		if p.pick == pickForwarded && len(other) > 0 {
+		if p.addresses.pick == pickForwarded && len(other) > 0 {
 			host, is = other, true
 		}
-		if p.seen != nil && n > 0 {
-			p.seen.add(pickFirst, found[0])
-			p.seen.add(pickSecond, found[1])
-			p.seen.add(pickForwarded, other)
+		if p.addresses.seen != nil && n > 0 {
+			p.addresses.seen.add(pickFirst, found[0])
+			p.addresses.seen.add(pickSecond, found[1])
+			p.addresses.seen.add(pickForwarded, other)
 		}
 	}
 	return host, p.name(p.fields[min(at+1, before):before]), is, true

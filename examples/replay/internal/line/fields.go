@@ -169,11 +169,11 @@ func (n *node) set(leaf node) {
 }
 
 // tree is what is looked for, by the fields' names and which users and ids are wanted.
-func tree(f Fields, user, id string) *node {
-	root := &node{field: -1}
+func (o *Options) tree() *node {
+	f, root := o.Fields, &node{field: -1}
 	given := [fields]string{fieldTime: f.Time, fieldDuration: f.Duration, fieldMethod: f.Method, fieldPath: f.Path, fieldRequest: f.Request, fieldCost: f.Cost}
 	names := aliases
-	for field, who := range map[int]string{fieldUser: user, fieldID: id} {
+	for field, who := range map[int]string{fieldUser: o.User, fieldID: o.IDs} {
 		switch who {
 		case "":
 		case UserAddress:

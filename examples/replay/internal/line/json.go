@@ -20,6 +20,10 @@ type jsonLines struct {
 	escape int // where the next backslash is, or the end, if it is not before i
 }
 
+func newJSONLines(o *Options, a *addresses) (parser, error) {
+	return &jsonLines{values: valuesOf(o, a), root: o.tree()}, nil
+}
+
 func (p *jsonLines) parse(line []byte, r *Request) Outcome {
 	p.clear()
 	p.b, p.i, p.escape = line, 0, -1

@@ -14,15 +14,6 @@ import (
 	"time"
 )
 
-// The formats of a log. The text of an nginx log_format is one too.
-const (
-	FormatAuto     = "auto"     // each line by itself: any format below
-	FormatCombined = "combined" // Common or Combined Log Format, and what resembles it
-	FormatJSON     = "json"     // a JSON object on each line
-	FormatLogfmt   = "logfmt"   // key=value pairs
-	FormatW3C      = "w3c"      // fields that a line #Fields: names, as IIS and CloudFront write them
-)
-
 // The users of a log. "field:NAME" reads a field of a JSON line or a variable of a log_format, and
 // "field:NUMBER" a field of a line in Combined Log Format, where the address is field 1. In JSON,
 // request.user is the field user of the object request.
@@ -37,7 +28,7 @@ const MaxCost = 1_000_000_000
 
 // Options say what a line has. With the zero value a Reader reads every format, and a user is an address.
 type Options struct {
-	Format string // FormatAuto, also if empty, or another one
+	Format string // one of Formats, or the text of an nginx log_format; FormatAuto if empty
 	User   string // UserAddress, also if empty, or another one
 	Fields Fields
 
@@ -118,31 +109,23 @@ func (o Outcome) Remedy() string { return outcomes[o].remedy }
 // Lost reports whether a line with the outcome may be a request that was not read.
 func (o Outcome) Lost() bool { return o >= Unknown }
 
-// A parser reads the lines of a format. Unknown means that a line has another one.
-type parser interface {
-	parse(line []byte, r *Request) Outcome
-}
-
 // A Reader reads lines. It is for one goroutine.
 type Reader struct {
-	options Options
-	zone    zone
-	names   *addresses
-	lines   *combined
-	json    *jsonLines
-	w3c     *w3c
-	parsers []parser // that are tried in turn
-	last    int      // the one that read the last line
-	parts   parts
-	inner   *Reader // of texts within JSON
-	bare    []byte  // a line without its colours
+	zone      zone
+	addresses *addresses
+	json      *jsonLines // nil if no line is JSON
+	parsers   []parser   // of the other formats, which are tried in turn
+	last      int        // the one that read the last line
+	parts     parts
+	inner     *Reader // of texts within JSON
+	bare      []byte  // a line without its colours
 
 	numbered bool // each line has its number in front
 }
 
 // New returns an error if the options cannot be.
 func New(o Options) (*Reader, error) {
-	o.User = cmp.Or(o.User, UserAddress)
+	o.Format, o.User = cmp.Or(o.Format, FormatAuto), cmp.Or(o.User, UserAddress)
 	if o.User == UserAddress {
 		o.IDs = cmp.Or(o.IDs, UserAuth)
 	}
@@ -157,56 +140,22 @@ func New(o Options) (*Reader, error) {
 }
 
 func (o *Options) reader() (*Reader, error) {
-	w := &Reader{options: *o, zone: zone{in: o.Zone}, names: new(addresses)}
-	v := values{byAddress: o.User == UserAddress, addresses: w.names, unit: units[o.Unit]}
-	root := tree(o.Fields, o.User, o.IDs)
-	w.lines = &combined{user: originOf(o.User), id: originOf(o.IDs), addresses: w.names}
-	w.w3c = &w3c{values: v, options: o}
-	auto := o.Format == "" || o.Format == FormatAuto
-	if auto || o.Format == FormatJSON {
-		w.json = &jsonLines{values: v, root: root}
-	}
-	if auto || o.Format == FormatCombined {
-		w.parsers = append(w.parsers, w.lines)
-	}
-	for _, name := range knownFormats {
-		if auto || o.Format == name.name {
-			p, err := newLogFormat(o, name.text, v)
-			if err != nil && !auto {
-				return nil, err
-			}
-			if err == nil {
-				p.guessed = auto
-				w.parsers = append(w.parsers, p)
-			}
-		}
-	}
-	if auto || o.Format == FormatW3C {
-		w.parsers = append(w.parsers, w.w3c)
-	}
-	if auto || o.Format == FormatLogfmt {
-		w.parsers = append(w.parsers, &logfmt{values: v, root: root})
-	}
-	if strings.Contains(o.Format, "$") {
-		p, err := newLogFormat(o, o.Format, v)
-		if err != nil {
+	w := &Reader{zone: zone{in: o.Zone}, addresses: new(addresses)}
+	for _, f := range o.formats() {
+		p, err := f.parser(o, w.addresses)
+		if err != nil && o.Format != FormatAuto {
 			return nil, err
 		}
-		w.parsers = []parser{p}
+		if j, ok := p.(*jsonLines); ok {
+			w.json = j
+		} else if err == nil {
+			w.parsers = append(w.parsers, p)
+		}
 	}
 	if len(w.parsers) == 0 && w.json == nil {
 		return nil, fmt.Errorf("format %q is unknown; use %s, or the text of an nginx log_format", o.Format, strings.Join(Formats(), ", "))
 	}
 	return w, nil
-}
-
-// Formats are the names of all formats.
-func Formats() []string {
-	names := []string{FormatAuto, FormatCombined, FormatJSON, FormatLogfmt, FormatW3C}
-	for _, f := range knownFormats {
-		names = append(names, f.name)
-	}
-	return names
 }
 
 func (o *Options) validate() error {
@@ -225,8 +174,14 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Header gives the line #Fields: that is in force where the next line stands, for FormatW3C.
-func (w *Reader) Header(text []byte) { w.w3c.header(text) }
+// Header gives the line #Fields: that is in force where the next line stands.
+func (w *Reader) Header(text []byte) {
+	for _, p := range w.parsers {
+		if p, ok := p.(*w3c); ok {
+			p.header(text)
+		}
+	}
+}
 
 // Read reads a line without its end into r.
 func (w *Reader) Read(b []byte, r *Request) Outcome {
@@ -358,22 +313,18 @@ func (w *Reader) Learn(sample []byte) (notes []string) {
 		readers = append(readers, w.inner)
 	}
 	for _, one := range readers {
-		one.lines.seen, one.names.lists = new(seen), 0
-		for _, v := range one.values() {
-			v.seen = one.lines.seen
-		}
+		one.addresses.seen = new(seen)
 	}
 	for text := range bytes.Lines(sample) {
 		var r Request
 		w.Read(bytes.TrimSuffix(text, []byte{'\n'}), &r)
 	}
 	for _, one := range readers {
-		one.lines.seen.lists = one.names.lists > 0
-		pick, note := one.lines.seen.pick()
+		pick, note := one.addresses.seen.pick()
 		if note != "" && !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}
-		one.choose(pick)
+		one.addresses.seen, one.addresses.pick = nil, pick
 	}
 	if w.numbered {
 		notes = append(notes, "Each line has its number in front, which is left out.")
@@ -384,33 +335,8 @@ func (w *Reader) Learn(sample []byte) (notes []string) {
 // As takes over what another Reader with the same options has learned.
 func (w *Reader) As(other *Reader) {
 	w.numbered = other.numbered
-	w.choose(other.lines.pick)
+	w.addresses.pick = other.addresses.pick
 	if w.inner != nil {
-		w.inner.choose(other.inner.lines.pick)
+		w.inner.addresses.pick = other.inner.addresses.pick
 	}
-}
-
-func (w *Reader) choose(p pick) {
-	w.lines.seen, w.lines.pick = nil, p
-	for _, v := range w.values() {
-		v.seen, v.pick = nil, p
-	}
-}
-
-// values are those of all parsers that have some.
-func (w *Reader) values() (all []*values) {
-	if w.json != nil {
-		all = append(all, &w.json.values)
-	}
-	for _, p := range w.parsers {
-		switch p := p.(type) {
-		case *logFormat:
-			all = append(all, &p.values)
-		case *w3c:
-			all = append(all, &p.values)
-		case *logfmt:
-			all = append(all, &p.values)
-		}
-	}
-	return all
 }

@@ -216,7 +216,8 @@ func TestLinesWithNumbers(t *testing.T) {
 }
 
 func jsonParser(f Fields, user string) *jsonLines {
-	return &jsonLines{root: tree(f, user, ""), values: values{byAddress: user == UserAddress, addresses: new(addresses)}}
+	p, _ := newJSONLines(&Options{Fields: f, User: user}, new(addresses))
+	return p.(*jsonLines)
 }
 
 func TestJSONLines(t *testing.T) {
@@ -295,7 +296,7 @@ func TestLogFormat(t *testing.T) {
 			if test.user == UserAddress {
 				id = UserAuth
 			}
-			p, err := newLogFormat(&Options{Fields: test.fields, User: test.user, IDs: id}, test.format, values{byAddress: test.user == UserAddress, addresses: new(addresses)})
+			p, err := newLogFormat(&Options{Fields: test.fields, User: test.user, IDs: id}, test.format, new(addresses))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -356,7 +357,7 @@ func FuzzJSON(f *testing.F) {
 // A header that is not that of the line before costs as much as its names, and not as all that can be looked for: a
 // log of headers only is read in no time.
 func TestHeadersAreCheap(t *testing.T) {
-	r, err := New(Options{Format: FormatW3C})
+	r, err := New(Options{Format: "w3c"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +376,7 @@ func TestHeadersAreCheap(t *testing.T) {
 // Neither parser allocates for a line.
 func TestParsersDoNotAllocate(t *testing.T) {
 	c := combined{user: fromAddress, id: fromAuth, addresses: new(addresses)}
-	n, err := newLogFormat(&Options{User: UserAddress, IDs: UserAuth}, nginxMain, values{byAddress: true, addresses: new(addresses)})
+	n, err := newLogFormat(&Options{User: UserAddress, IDs: UserAuth}, nginxMain, new(addresses))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,10 @@ type logfmt struct {
 	root *node
 }
 
+func newLogfmt(o *Options, a *addresses) (parser, error) {
+	return &logfmt{values: valuesOf(o, a), root: o.tree()}, nil
+}
+
 func (p *logfmt) parse(line []byte, r *Request) Outcome {
 	p.clear()
 	pairs := 0

@@ -9,26 +9,12 @@ import (
 	"strings"
 )
 
-// knownFormats are those of servers that have one format.
-var knownFormats = []struct{ name, text string }{
-	// https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html
-	{"alb", `$type $time_iso8601 $elb $remote_addr $target $t1 $t2 $t3 $status $target_status $received $sent "$request" $rest`},
-	// https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html
-	{"elb", `$time_iso8601 $elb $remote_addr $backend $t1 $t2 $t3 $status $backend_status $received $sent "$request" $rest`},
-	// https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage
-	{"envoy", `[$start_time] "$request" $status $flags $received $sent $duration $upstream_time "$x_forwarded_for" "$agent" "$id" "$authority" "$upstream"`},
-	// https://istio.io/latest/docs/tasks/observability/logs/access-log/
-	{"istio", `[$start_time] "$request" $status $flags $details $termination "$failure" $received $sent $duration $upstream_time "$x_forwarded_for" "$agent" "$id" "$authority" "$upstream" $cluster $upstream_local $local $downstream_remote_address $rest`},
-	// https://docs.haproxy.org/3.2/configuration.html#8.2.3
-	{"haproxy", `$remote_addr [$start_time] $frontend $backend $timers $status $bytes $rest"$request"`},
-}
-
 // A logFormat reads lines by the text of their log_format: the text between two variables ends the
 // first one's value.
 type logFormat struct {
 	values
 	parts   []part
-	guessed bool // the line may be of another format
+	guessed bool // the line may have another format
 }
 
 // A part is a variable, and the text before it. The last part of a format has no variable.
@@ -40,9 +26,14 @@ type part struct {
 
 var logVariable = regexp.MustCompile(`\$(\w+|\{\w+\})`)
 
-// newLogFormat returns an error if lines of the format are not requests of the users that are wanted.
-func newLogFormat(o *Options, format string, v values) (*logFormat, error) {
-	p, root := &logFormat{values: v}, tree(o.Fields, o.User, o.IDs)
+// logFormatOf is what makes the parser of a log_format. It returns an error if lines of the format are not requests
+// of the users that are wanted.
+func logFormatOf(text string) func(*Options, *addresses) (parser, error) {
+	return func(o *Options, a *addresses) (parser, error) { return newLogFormat(o, text, a) }
+}
+
+func newLogFormat(o *Options, format string, a *addresses) (parser, error) {
+	p, root := &logFormat{values: valuesOf(o, a), guessed: o.Format == FormatAuto}, o.tree()
 	var found [fields]bool
 	end := 0
 	for _, at := range logVariable.FindAllStringIndex(format, -1) {

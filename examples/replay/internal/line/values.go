@@ -20,12 +20,14 @@ func (x *value) none() bool {
 type values struct {
 	byAddress bool // the user is an address
 	addresses *addresses
-	unit      unit  // of a duration that does not tell it; 0: not known
-	pick      pick  // of the client's address and that of X-Forwarded-For
-	seen      *seen // not nil: the line is one of a sample
+	unit      unit // of a duration that does not tell it; 0: not known
 
 	of      [fields]value
 	scratch []byte // of strings with escapes
+}
+
+func valuesOf(o *Options, a *addresses) values {
+	return values{byAddress: o.User == UserAddress, addresses: a, unit: units[o.Unit]}
 }
 
 func (v *values) clear() { v.of, v.scratch = [fields]value{}, v.scratch[:0] }
@@ -136,12 +138,12 @@ func (v *values) who(r *Request) {
 	}
 	first, is := v.addresses.client(user)
 	other, _ := v.addresses.client(v.text(fieldForwarded))
-	if v.seen != nil {
-		v.seen.add(pickFirst, first)
-		v.seen.add(pickForwarded, other)
+	if seen := v.addresses.seen; seen != nil {
+		seen.add(pickFirst, first)
+		seen.add(pickForwarded, other)
 	}
 	switch {
-	case len(other) > 0 && (!is || v.pick == pickForwarded):
+	case len(other) > 0 && (!is || v.addresses.pick == pickForwarded):
 		r.User = other
 	case is:
 		r.User = first

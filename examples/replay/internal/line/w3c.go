@@ -15,6 +15,10 @@ type w3c struct {
 	fields  []*node
 }
 
+func newW3C(o *Options, a *addresses) (parser, error) {
+	return &w3c{values: valuesOf(o, a), options: o}, nil
+}
+
 // w3cNames are the names that the other formats do not have.
 var w3cNames = map[string]node{
 	"date":                {field: fieldDate, unit: unitSecond},
@@ -35,7 +39,7 @@ func (p *w3c) header(line []byte) {
 	p.names = bytes.Clone(line)
 	o := p.options
 	if p.root == nil {
-		p.root = tree(o.Fields, o.User, o.IDs)
+		p.root = o.tree()
 	}
 	names := bytes.Fields(bytes.TrimPrefix(line, []byte("#Fields:")))
 	iis := bytes.Contains(line, []byte("sc-win32-status")) || bytes.Contains(line, []byte("s-sitename"))
