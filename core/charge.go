@@ -26,7 +26,8 @@ type Charge struct {
 //	c.Terms = &terms
 type Terms struct {
 	// Limits are the enforced ones, the shadow ones, the ban policy's. Charges of one limiter have the same
-	// slice: see [SameLimits].
+	// slice: see [SameLimits]. Stores keep it and recognise it by its address, so never change its elements
+	// after a charge had it. A decorator that changes a limit makes a new slice, and keeps it for the next charge.
 	Limits []Limit
 
 	// Ask is the same for all limits. Ahead is set only with Receipt, and only if one limit is enforced. Ban
