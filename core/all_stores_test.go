@@ -118,7 +118,7 @@ func (foreign) Take(_ context.Context, c core.Charge) (core.Decision, *core.Reco
 
 func (foreign) Reset(context.Context, string, string, []core.Limit) error { return nil }
 
-// A store that has Amend and yet issues no receipt, as redisstore with CLThrottle, passes nothing.
+// A store that has Amend and yet makes no record passes nothing.
 func TestAllOfAStoreWithoutReceipts(t *testing.T) {
 	l := core.Must(core.New(receiptless{&apart{store: memorystore.New(nil)}}, core.FixedWindow(5, time.Minute)))
 	if d, err := core.All(t.Context(), l.For("alice", "post"), l.For("org", "post")); !errors.Is(err, core.ErrConfig) || d != (core.Decision{}) {

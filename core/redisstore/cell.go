@@ -1,6 +1,6 @@
 package redisstore
 
-// Options.CLThrottle: the server's own CL.THROTTLE decides.
+// CellStore: the server's own CL.THROTTLE decides.
 
 import (
 	"context"
@@ -8,43 +8,76 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/redisstore/internal/batch"
 )
 
-// acceptCell returns an error if CL.THROTTLE cannot serve a limiter of these limits.
-func acceptCell(limits []core.Limit) error {
+var (
+	_ core.Accepter    = (*CellStore)(nil)
+	_ core.Partitioned = (*CellStore)(nil)
+)
+
+// CellStore is a [core.Store] on a server that has CL.THROTTLE: Redis with the module redis-cell, or Dragonfly. It
+// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole seconds and is at most
+// 1,000 a second. For other limiters core.New returns an error. The answers are those of CL.THROTTLE, in whole
+// seconds. A [Store] on the same server has separate states. Decisions cannot be refunded, and a Surcharge is an
+// error, as is core.All of several subjects.
+type CellStore struct{ wire *wire }
+
+// NewCellStore makes a CellStore, as [New] makes a Store. It asks the server about every attempt and runs no Lua, so
+// the options NoRefusalCache and NoFunctions change nothing.
+func NewCellStore(rdb redis.UniversalClient, opts *Options) *CellStore {
+	return &CellStore{newWire(rdb, opts)}
+}
+
+// Accept returns an error to core.New if CL.THROTTLE cannot serve a limiter of these limits.
+func (s *CellStore) Accept(limits []core.Limit) error {
 	if len(limits) != 1 {
-		return fmt.Errorf("redisstore: CLThrottle serves limiters of one limit, not of %d", len(limits))
+		return fmt.Errorf("redisstore: CellStore serves limiters of one limit, not of %d", len(limits))
 	}
 	l := limits[0]
 	n, d := l.Rate()
 	switch {
 	case l.Rule().Prepay > 0:
-		return fmt.Errorf("redisstore: CLThrottle has no leases: leave Leased out of %s", l)
+		return fmt.Errorf("redisstore: CellStore has no leases: leave Leased out of %s", l)
 	case l.Rule().Kind != machine.KindFunnel:
-		return fmt.Errorf("redisstore: CLThrottle serves Funnel and Throttle, not %s", l)
+		return fmt.Errorf("redisstore: CellStore serves Funnel and Throttle, not %s", l)
 	case d%time.Second != 0:
-		return fmt.Errorf("redisstore: CLThrottle needs a rate's period of whole seconds, not %s", d)
+		return fmt.Errorf("redisstore: CellStore needs a rate's period of whole seconds, not %s", d)
 	case int64(n) > 1000*int64(d/time.Second):
-		return fmt.Errorf("redisstore: CLThrottle is exact to 1,000 a second, and %s is above that", l)
+		return fmt.Errorf("redisstore: CellStore is exact to 1,000 a second, and %s is above that", l)
 	}
 	return nil
 }
 
-const errSurcharge = keyError("redisstore: CLThrottle has no Surcharge")
+const errSurcharge = keyError("redisstore: CellStore has no Surcharge")
 
-// cellIdentity gives the module keys of its own, apart from the scripts' states.
-func cellIdentity(l *core.Limit) string {
-	return "cell" + strings.TrimPrefix(l.Identity(), l.Kind())
+// keys are those of a limit. They are apart from those of a [Store].
+func (s *CellStore) keys(user, action string, limits []core.Limit) []string {
+	keys := s.wire.appendKeys(nil, user, action, limits)
+	for i := range keys {
+		own := limits[i].Identity()
+		keys[i] = strings.TrimSuffix(keys[i], own) + "cell" + strings.TrimPrefix(own, limits[i].Kind())
+	}
+	return keys
 }
 
-// throttle has CL.THROTTLE decide. A peek is sent as a charge of 0. Its reply does not say
+// Take decides a charge in one round trip. A peek is sent as a charge of 0. Its reply does not say
 // whether an action would pass, so Remaining decides that.
-func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
+func (s *CellStore) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	d, err := s.throttle(ctx, &c)
+	return d, nil, err
+}
+
+func (s *CellStore) throttle(ctx context.Context, c *core.Charge) (core.Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return core.Decision{}, err
+	}
 	peek := !c.Writes()
-	if mode := c.Mode; mode == machine.ModeForce || mode == machine.ModeOwe {
+	if c.Mode == machine.ModeForce || c.Mode == machine.ModeOwe {
 		return core.Decision{}, errSurcharge
 	}
 	l := &c.Limits[0]
@@ -53,8 +86,8 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	if peek {
 		cost = 0
 	}
-	keys := s.keys(c)
-	reply, err := s.do(ctx, &batch.Call{Keys: keys, Command: simple(1, "cl.throttle", keys[0], l.Quota()-1, n, int64(d/time.Second), cost)})
+	keys := s.keys(c.User, c.Action, c.Limits)
+	reply, err := s.wire.do(ctx, &batch.Call{Keys: keys, Command: simple(1, "cl.throttle", keys[0], l.Quota()-1, n, int64(d/time.Second), cost)})
 	if err != nil {
 		return core.Decision{}, err
 	}
@@ -89,6 +122,19 @@ func (s *Store) throttle(ctx context.Context, c *core.Charge) (core.Decision, er
 	}
 	return decision, nil
 }
+
+// Reset deletes the states of the limits for that user and action.
+func (s *CellStore) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return s.wire.delete(ctx, s.keys(user, action, limits))
+}
+
+// Connect is [Store.Connect] without Lua.
+func (s *CellStore) Connect(ctx context.Context) error {
+	return s.wire.connect(ctx, func(string, batch.Send) error { return nil })
+}
+
+// Part is [Store.Part].
+func (s *CellStore) Part(user string) string { return s.wire.part(user) }
 
 // decodeCell reads the module's five integers. Only the retry may be -1.
 func decodeCell(reply []any) (cell [5]int64, err error) {

@@ -80,9 +80,9 @@ func TestStandIn(t *testing.T) {
 }
 
 // The store passes on what the module recorded.
-func TestCLThrottleVectors(t *testing.T) {
+func TestCellStoreVectors(t *testing.T) {
 	m := startModule(t)
-	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{CLThrottle: true, Timeout: patient})
+	store := redisstore.NewCellStore(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient})
 	const start = 1_767_000_000_000_000_000
 	compared, seq := 0, map[string]bool{} // sequences that a limiter cannot play to here
 	for i, v := range vectors(t) {
@@ -126,7 +126,7 @@ func TestCLThrottleVectors(t *testing.T) {
 
 // Where the module is exact, which it is in whole milliseconds, its answers are those
 // of the scripts to the second.
-func TestCLThrottleAgreesWithScripts(t *testing.T) {
+func TestCellStoreAgreesWithScripts(t *testing.T) {
 	for _, l := range []core.Limit{
 		core.Throttle(15, core.Per(30, time.Minute)), core.Funnel(15, core.Per(30, time.Minute)), core.Throttle(0, core.Every(time.Second)),
 		core.Funnel(3, core.Per(1000, time.Second)), core.Throttle(4, core.Per(8, time.Second)), core.Funnel(100, core.Per(5, 3*time.Second)),
@@ -135,7 +135,7 @@ func TestCLThrottleAgreesWithScripts(t *testing.T) {
 			m := startModule(t)
 			rdb := connect(t, &redis.Options{Addr: m.Addr()})
 			m.set(epoch.UnixNano() / 1e6 * 1e6)
-			cell := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: patient}), l))
+			cell := core.Must(core.New(redisstore.NewCellStore(rdb, &redisstore.Options{Timeout: patient}), l))
 			script := core.Must(core.New(redisstore.New(rdb, &redisstore.Options{Timeout: patient}).AlwaysAsk(), l))
 			n, d := l.Rate()
 			emission := int64(d) / int64(n)
@@ -183,12 +183,12 @@ func TestCLThrottleAgreesWithScripts(t *testing.T) {
 	}
 }
 
-func TestCLThrottleKeys(t *testing.T) {
+func TestCellStoreKeys(t *testing.T) {
 	m := startModule(t)
 	rdb := connect(t, &redis.Options{Addr: m.Addr()})
-	cell := redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: patient})
+	cell := redisstore.NewCellStore(rdb, &redisstore.Options{Timeout: patient})
 	script := redisstore.New(rdb, &redisstore.Options{Timeout: patient})
-	for _, s := range []*redisstore.Store{cell, script} {
+	for _, s := range []core.Store{cell, script} {
 		d, err := core.Must(core.New(s, core.Funnel(5, core.Every(time.Minute)))).Allow(t.Context(), "\xff老 {", "like")
 		if err != nil || d.Remaining != 4 { // apart
 			t.Fatalf("%+v, %v", d, err)
@@ -215,9 +215,9 @@ func TestCLThrottleKeys(t *testing.T) {
 }
 
 // To the module a cost that overflows is a refund.
-func TestCLThrottleRefusesAnyCostAboveTheQuota(t *testing.T) {
+func TestCellStoreRefusesAnyCostAboveTheQuota(t *testing.T) {
 	m := startModule(t)
-	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{CLThrottle: true, Timeout: patient})
+	store := redisstore.NewCellStore(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient})
 	widest := core.Funnel(1, core.Every(365*24*time.Hour))
 	for _, l := range []core.Limit{core.Funnel(5, core.Every(time.Minute)), widest} {
 		lim := core.Must(core.New(store, l))
@@ -234,13 +234,14 @@ func TestCLThrottleRefusesAnyCostAboveTheQuota(t *testing.T) {
 	}
 }
 
-// core.New says what CL.THROTTLE cannot serve, also through decorators, and core.All that it decides about one.
-func TestCLThrottleAccepts(t *testing.T) {
+// core.New says what a CellStore cannot serve, also through decorators, and core.All that it decides about one user.
+func TestCellStoreAccepts(t *testing.T) {
 	rdb := connect(t, &redis.Options{Addr: closed})
-	store := redisstore.New(rdb, &redisstore.Options{CLThrottle: true})
+	store := redisstore.NewCellStore(rdb, nil)
 	plain := redisstore.New(rdb, nil)
-	if store.Joins("alice", "bob") || !plain.Joins("alice", "bob") {
-		t.Error("CL.THROTTLE decides about two users, or the Lua about one")
+	lim := core.Must(core.New(store, core.Funnel(5, core.Every(time.Second))))
+	if _, err := core.All(t.Context(), lim.For("alice", "post"), lim.For("bob", "post")); !errors.Is(err, core.ErrConfig) {
+		t.Errorf("core.All: %v", err)
 	}
 	memory := memorystore.New(nil)
 	see := func(context.Context, core.Observation) {}
@@ -260,7 +261,7 @@ func TestCLThrottleAccepts(t *testing.T) {
 			{[]core.Limit{core.Throttle(5, core.Per(1001, time.Second))}, "1,000"},
 		} {
 			_, err := core.New(s, tc.limits...)
-			if !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "CLThrottle") {
+			if !errors.Is(err, core.ErrConfig) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "CellStore") {
 				t.Errorf("%T, %v: %v", s, tc.limits, err)
 			}
 		}
@@ -273,11 +274,11 @@ func TestCLThrottleAccepts(t *testing.T) {
 	}
 }
 
-func TestCLThrottleIsNotThere(t *testing.T) {
+func TestCellStoreIsNotThere(t *testing.T) {
 	l := core.Funnel(5, core.Every(time.Second))
 	real, mini := redistest.Start(t), miniredis.RunT(t)
 	for _, addr := range []string{real.Addr, mini.Addr()} {
-		store := redisstore.New(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{CLThrottle: true, Timeout: patient})
+		store := redisstore.NewCellStore(connect(t, &redis.Options{Addr: addr}), &redisstore.Options{Timeout: patient})
 		refusedBy(t, store, "ERR unknown command", l)
 		_, err := core.Must(core.New(store, l)).Peek(t.Context(), user, action)
 		discreet(t, err)
@@ -288,7 +289,7 @@ func TestCLThrottleIsNotThere(t *testing.T) {
 }
 
 // Replies that are not the module's are no verdict, nor is the command sent twice.
-func TestCLThrottleCorruptReplies(t *testing.T) {
+func TestCellStoreCorruptReplies(t *testing.T) {
 	m := startModule(t)
 	proxy := redistest.StartProxy(t, m.Addr())
 	l := core.Throttle(4, core.Every(time.Hour))
@@ -304,7 +305,7 @@ func TestCLThrottleCorruptReplies(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr})
 			defer rdb.Close()
-			store := redisstore.New(rdb, &redisstore.Options{CLThrottle: true, Timeout: f.timeout()})
+			store := redisstore.NewCellStore(rdb, &redisstore.Options{Timeout: f.timeout()})
 			who := fmt.Sprint(user, i)
 			if sent := f.spoil(t, proxy, store, core.Must(core.New(store, l)), who); sent != "cl.throttle" {
 				t.Errorf("the client sent %s", sent)
@@ -318,9 +319,9 @@ func TestCLThrottleCorruptReplies(t *testing.T) {
 }
 
 // What CL.THROTTLE cannot do says nothing of the server: it stays the one that decides.
-func TestCLThrottleWithoutSurchargeIsNotAnOutage(t *testing.T) {
+func TestCellStoreWithoutSurchargeIsNotAnOutage(t *testing.T) {
 	m := startModule(t)
-	store := redisstore.New(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient, CLThrottle: true})
+	store := redisstore.NewCellStore(connect(t, &redis.Options{Addr: m.Addr()}), &redisstore.Options{Timeout: patient})
 	lim := core.Must(core.New(core.Fallback(store, memorystore.New(nil)), core.Funnel(5, hourly)))
 	for range 5 {
 		if d, err := lim.Surcharge(t.Context(), user, action, 1); err != nil || d.Source != core.SourceFallback {

@@ -40,7 +40,7 @@ func (s *spoiling) timeout() time.Duration {
 // spoil has a limiter decide once the client is connected, again if a busy machine did not
 // send it in time. It holds the outcome to be an error and returns the commands that were
 // sent.
-func (s *spoiling) spoil(t *testing.T, proxy *redistest.Proxy, store *redisstore.Store, lim *core.Limiter, who string) (sent string) {
+func (s *spoiling) spoil(t *testing.T, proxy *redistest.Proxy, store asking, lim *core.Limiter, who string) (sent string) {
 	t.Helper()
 	within(t, "it is sent", func() bool {
 		within(t, "the client is connected", func() bool {

@@ -45,7 +45,7 @@
 //	Azure Managed Redis                    alone                        use a ClusterClient, with the OSS policy
 //	Upstash                                together, as scripts where
 //	                                       it has no functions
-//	Dragonfly, KeyDB                       together, as scripts         Dragonfly can also use Options.CLThrottle
+//	Dragonfly, KeyDB                       together, as scripts         Dragonfly also works with NewCellStore
 //	Envoy                                  alone, as scripts            enable_hashtagging: true
 //	Predixy                                alone, as scripts            HashTag "{}"
 //	Redis Cluster Proxy                    alone, as scripts
@@ -192,6 +192,11 @@
 //
 //	redis-cli FUNCTION LIST LIBRARYNAME 'tailcut_*'
 //	redis-cli FUNCTION DELETE tailcut_0123456789abcdef
+//
+// # CL.THROTTLE
+//
+// If a server has CL.THROTTLE, [NewCellStore] makes a store that uses it in place of the Lua, for limiters of one
+// Funnel or Throttle.
 //
 // # Cached refusals
 //

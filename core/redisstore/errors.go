@@ -67,7 +67,7 @@ func plainError(text string) scriptError {
 
 // explain turns an error of a call into the caller's: the end of its own context, ErrTimeout,
 // an error of this package, or a failure.
-func (s *Store) explain(ctx context.Context, since time.Time, err error) error {
+func (s *wire) explain(ctx context.Context, since time.Time, err error) error {
 	var late net.Error
 	now := time.Now()
 	end, ends := ctx.Deadline()
@@ -85,7 +85,7 @@ func (s *Store) explain(ctx context.Context, since time.Time, err error) error {
 		if now.Sub(since) < s.options.Timeout {
 			return ErrTimeout // of the client's own timeout
 		}
-		return fmt.Errorf("%w of %s", ErrTimeout, s.options.Timeout)
+		return s.timeoutError()
 	case strings.Contains(text, "WRONGTYPE"), strings.Contains(text, "TAILCUTSTATE"):
 		return ErrState
 	case strings.Contains(text, "TAILCUTCLOCK"):
@@ -95,6 +95,9 @@ func (s *Store) explain(ctx context.Context, since time.Time, err error) error {
 	}
 	return failure{err}
 }
+
+// timeoutError is the error of a call without an answer within Options.Timeout.
+func (s *wire) timeoutError() error { return fmt.Errorf("%w of %s", ErrTimeout, s.options.Timeout) }
 
 // brief is an error of Redis without the command's arguments, which have the user's name.
 type brief struct{ error }

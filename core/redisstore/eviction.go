@@ -29,7 +29,7 @@ type evictionCheck struct {
 }
 
 // checkServer counts an answer. If it is time, it checks the eviction policy and the prefix in the background.
-func (s *Store) checkServer() {
+func (s *wire) checkServer() {
 	p := &s.eviction
 	if p.answers.Add(1)%checkAfter > 0 {
 		return
@@ -47,7 +47,7 @@ func (s *Store) checkServer() {
 
 // readEviction reads whether the server may evict limits, and logs a warning if it may. If the ACL
 // does not allow INFO, nothing is logged.
-func (s *Store) readEviction(send batch.Send) error {
+func (s *wire) readEviction(send batch.Send) error {
 	reply, err := send([]any{"info", "memory"}, 0)
 	if len(reply) != 1 {
 		return err

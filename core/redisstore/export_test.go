@@ -19,27 +19,32 @@ const Source = "doc.go" // has the package documentation
 
 // Key is the key of a limit's state.
 func (s *Store) Key(user, action string, limit core.Limit) string {
-	return s.appendKeys(nil, user, action, []core.Limit{limit})[0]
+	return s.wire.appendKeys(nil, user, action, []core.Limit{limit})[0]
 }
 
 // Args are the numbers of a rule that take gets at a time, in microseconds since 1970.
 func Args(r *machine.Rule, cost, unix int64) []int64 { return formOf(r).args(r, nil, cost, 0, unix) }
 
+// Key is the key of a limit's state.
+func (s *CellStore) Key(user, action string, limit core.Limit) string {
+	return s.keys(user, action, []core.Limit{limit})[0]
+}
+
 // SetClock replaces the clock by which refusals are repeated, and forgets them. A lease has a clock
 // that a test cannot move, so from then on there are none.
 func (s *Store) SetClock(now func() time.Duration) {
-	s.refusals = refusals.New(now, s.options.NoRefusalCache)
+	s.refusals = refusals.New(s.wire, now, s.wire.options.NoRefusalCache)
 	s.WithoutLeases()
 }
 
 // WithoutLeases has the server decide leased limits too, as a model of one server does.
 func (s *Store) WithoutLeases() *Store {
-	s.leases = lease.New(lease.Server{Decide: s.decide}, 0)
+	s.leases = lease.New(s.refusals, 0, nil, 0)
 	return s
 }
 
 // SetTime replaces the clock that says the periods of calendar windows.
-func (s *Store) SetTime(now func() time.Time) { s.clock = now }
+func (s *Store) SetTime(now func() time.Time) { s.wire.clock = now }
 
 // AlwaysAsk has the store repeat no refusal: its clock is far on whenever it looks.
 func (s *Store) AlwaysAsk() *Store {
@@ -49,7 +54,10 @@ func (s *Store) AlwaysAsk() *Store {
 }
 
 // Calls is how many wait for an answer, and how many goroutines send.
-func (s *Store) Calls() (calls, sending int) { return s.batches.Load() }
+func (s *Store) Calls() (calls, sending int) { return s.wire.batches.Load() }
+
+// Calls is [Store.Calls].
+func (s *CellStore) Calls() (calls, sending int) { return s.wire.batches.Load() }
 
 // Decode reads one reply to charges that went out together.
 func Decode(charges []core.Charge, reply any) ([]core.Decision, []*core.Record, []error) {
@@ -85,8 +93,8 @@ var numbers sync.Map
 func (s *Store) calls(charges []core.Charge) (calls []*batch.Call) {
 	for i := range charges {
 		c := &charges[i]
-		r := s.request(c)
-		call := &batch.Call{Keys: s.keys(c), Word: r.word}
+		r := s.wire.request(c)
+		call := &batch.Call{Keys: s.wire.keys(c), Word: r.word}
 		if r.slots {
 			runs, _ := numbers.LoadOrStore(s, new(atomic.Int64))
 			call.Number = runs.(*atomic.Int64).Add(1 << 14)
@@ -99,9 +107,9 @@ func (s *Store) calls(charges []core.Charge) (calls []*batch.Call) {
 // Run runs the script once for some charges, and returns its reply as it is.
 func (s *Store) Run(charges ...core.Charge) ([]any, error) {
 	calls := s.calls(charges)
-	return s.do(context.Background(), &batch.Call{
+	return s.wire.do(context.Background(), &batch.Call{
 		Keys:    calls[0].Keys,
-		Command: func(send batch.Send) ([]any, error) { return s.run(send, take, takeArgs(calls)) },
+		Command: func(send batch.Send) ([]any, error) { return s.wire.run(send, take, takeArgs(calls)) },
 	})
 }
 
@@ -128,7 +136,7 @@ func (s *Store) TakeProgram(charges ...core.Charge) Program {
 // AmendProgram is what amends a charge.
 func (s *Store) AmendProgram(r *core.Record, a machine.Amendment) Program {
 	amended, word := amendWord(r, a)
-	keys := s.appendKeys(nil, r.User, r.Action, amended)
+	keys := s.wire.appendKeys(nil, r.User, r.Action, amended)
 	return Program{amend.source, keys, []string{fmt.Sprint(r.At), word}}
 }
 
@@ -137,7 +145,7 @@ var Script = take.source
 
 // Word is the word of a charge.
 func (s *Store) Word(c core.Charge) string {
-	return newRequest(&c, s.clock().UnixMicro()).word.(string)
+	return newRequest(&c, s.wire.clock().UnixMicro()).word.(string)
 }
 
 // AmendWords are what is sent to amend, without the keys.
@@ -148,31 +156,39 @@ func AmendWords(r *core.Record, a machine.Amendment) string {
 
 // Deny has the store keep a refusal by a full Funnel, as if Redis had given it.
 func (s *Store) Deny(c core.Charge) {
-	_, _, _ = s.refusals.Decide(&c, func() (core.Decision, *core.Record, []machine.Reading, error) {
-		rule := c.Limits[0].Rule()
-		full := []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}
-		d, r := c.Answer(full, 0)
-		return d, r, full, nil
-	})
+	server := s.refusals.Server
+	defer func() { s.refusals.Server = server }()
+	s.refusals.Server = full{s.wire}
+	_, _, _ = s.refusals.Take(context.Background(), c)
+}
+
+// full has no room.
+type full struct{ *wire }
+
+func (full) Take(_ context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	rule := c.Limits[0].Rule()
+	r := &core.Record{Charge: c, Readings: []machine.Reading{{Rest: rule.Burst, Wait: rule.Emission.Ceil()}}}
+	d, _ := c.Answer(r.Readings, 0)
+	return d, r, nil
 }
 
 // Anew is whether the store tells the script of a charge what one that has seen no other
 // would.
 func (s *Store) Anew(c core.Charge) bool {
-	return reflect.DeepEqual(s.request(&c), newRequest(&c, s.clock().UnixMicro()))
+	return reflect.DeepEqual(s.wire.request(&c), newRequest(&c, s.wire.clock().UnixMicro()))
 }
 
 // AskPolicyAgain lets so much time pass for the store that it asks about the policy after
 // the next so many answers.
 func (s *Store) AskPolicyAgain() {
-	s.eviction.mu.Lock()
-	defer s.eviction.mu.Unlock()
-	s.eviction.next = time.Time{}
+	s.wire.eviction.mu.Lock()
+	defer s.wire.eviction.mu.Unlock()
+	s.wire.eviction.next = time.Time{}
 }
 
 // MinutesPass lets so much time pass for the store that it finds out again how its servers run programs.
 func (s *Store) MinutesPass() {
-	s.ways.Range(func(_, w any) bool {
+	s.wire.ways.Range(func(_, w any) bool {
 		w.(*way).next.Store(0)
 		w.(*way).load.Store(0)
 		return true
@@ -180,4 +196,4 @@ func (s *Store) MinutesPass() {
 }
 
 // Sent is the word that the store sends for a charge.
-func (s *Store) Sent(c core.Charge) string { return s.request(&c).word.(string) }
+func (s *Store) Sent(c core.Charge) string { return s.wire.request(&c).word.(string) }

@@ -215,8 +215,11 @@ func within(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+// asking is a store that says how many calls wait for an answer.
+type asking interface{ Calls() (calls, sending int) }
+
 // idle waits until no call of a store does.
-func idle(t testing.TB, store *redisstore.Store) {
+func idle(t testing.TB, store asking) {
 	t.Helper()
 	within(t, "no call waits", func() bool { calls, sending := store.Calls(); return calls+sending == 0 })
 }

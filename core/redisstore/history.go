@@ -35,10 +35,10 @@ func (s *Store) History(ctx context.Context, user, action string, limit core.Lim
 	case action == "":
 		return nil, core.ErrNoAction
 	}
-	keys := s.appendKeys(nil, user, action, []core.Limit{limit})
+	keys := s.wire.appendKeys(nil, user, action, []core.Limit{limit})
 	// A script's reply has the same form in RESP2 and RESP3.
 	read := simple(3, "eval", "return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", 1, keys[0])
-	values, err := s.do(ctx, &batch.Call{Keys: keys, Command: read})
+	values, err := s.wire.do(ctx, &batch.Call{Keys: keys, Command: read})
 	if err != nil {
 		return nil, err
 	}

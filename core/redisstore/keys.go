@@ -30,7 +30,7 @@ const perUser = "*:"
 const hexDigits = "0123456789ABCDEF"
 
 // keys returns the keys of the limits of all subjects of a charge.
-func (s *Store) keys(c *core.Charge) []string {
+func (s *wire) keys(c *core.Charge) []string {
 	keys := make([]string, 0, len(c.Limits))
 	for _, p := range c.Parts() {
 		keys = s.appendKeys(keys, p.User, p.Action, p.Limits)
@@ -39,7 +39,7 @@ func (s *Store) keys(c *core.Charge) []string {
 }
 
 // appendKeys appends the keys of a user's limits for an action.
-func (s *Store) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
+func (s *wire) appendKeys(keys []string, user, action string, limits []core.Limit) []string {
 	var buf [128]byte
 	b := s.appendUser(buf[:0], user)
 	own := len(b)
@@ -47,9 +47,6 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 	shared := len(b)
 	for i := range limits {
 		identity := limits[i].Identity()
-		if s.options.CLThrottle {
-			identity = cellIdentity(&limits[i])
-		}
 		if limits[i].IsPerUser() {
 			keys = append(keys, string(b[:own])+perUser+identity)
 		} else {
@@ -64,7 +61,7 @@ func (s *Store) appendKeys(keys []string, user, action string, limits []core.Lim
 // Keys are valid UTF-8. They have one pair of braces, around the user or their tag, so that all limits of
 // a user are in one cluster slot, which the user cannot choose. After a tag that is not the user the
 // user follows, before the colon: so whatever the tags are, no two users have one key.
-func (s *Store) appendUser(b []byte, user string) []byte {
+func (s *wire) appendUser(b []byte, user string) []byte {
 	b = append(b, s.options.Prefix...)
 	b = append(b, ":{"...)
 	tag := s.tag(user)
@@ -76,7 +73,7 @@ func (s *Store) appendUser(b []byte, user string) []byte {
 }
 
 // tag is what the keys of a user have in braces, before it is escaped.
-func (s *Store) tag(user string) string {
+func (s *wire) tag(user string) string {
 	if s.options.Tag != nil {
 		return cmp.Or(s.options.Tag(user), user)
 	}
@@ -84,7 +81,7 @@ func (s *Store) tag(user string) string {
 }
 
 // appendName appends a user or a tag.
-func (s *Store) appendName(b []byte, name string) []byte {
+func (s *wire) appendName(b []byte, name string) []byte {
 	if s.options.Secret == "" {
 		return appendPart(b, name)
 	}

@@ -352,8 +352,8 @@ func TestLeaseCallerLeaves(t *testing.T) {
 	})
 }
 
-func TestCLThrottleHasNoLeases(t *testing.T) {
-	store := redisstore.New(redis.NewClient(&redis.Options{}), &redisstore.Options{CLThrottle: true})
+func TestCellStoreHasNoLeases(t *testing.T) {
+	store := redisstore.NewCellStore(redis.NewClient(&redis.Options{}), nil)
 	if _, err := core.New(store, core.Funnel(10, core.Per(10, time.Second)).Leased(time.Millisecond)); !errors.Is(err, core.ErrConfig) {
 		t.Error(err)
 	}

@@ -116,7 +116,7 @@ type refusal struct {
 }
 
 // way returns that of a server.
-func (s *Store) way(server string) *way {
+func (s *wire) way(server string) *way {
 	w, ok := s.ways.Load(server)
 	if !ok {
 		w, _ = s.ways.LoadOrStore(server, new(way))
@@ -125,7 +125,7 @@ func (s *Store) way(server string) *way {
 }
 
 // run runs a program. It fills in the first two arguments.
-func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
+func (s *wire) run(send batch.Send, p *program, args []any) ([]any, error) {
 	key, _ := args[head].(string)
 	w := s.way(s.batches.Server(key))
 	if now, next := time.Now(), w.next.Load(); !s.options.NoFunctions && now.UnixNano() >= next && w.next.CompareAndSwap(next, now.Add(findScripts).UnixNano()) {
@@ -158,7 +158,7 @@ func (s *Store) run(send batch.Send, p *program, args []any) ([]any, error) {
 
 // findWay finds out how a server runs programs, and whether keys of several users can be in one command. It charges
 // nothing: it peeks at keys that no user has. The first is in a slot of the server.
-func (s *Store) findWay(send batch.Send, w *way, key string) error {
+func (s *wire) findWay(send batch.Send, w *way, key string) error {
 	if key == "" {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (s *Store) findWay(send batch.Send, w *way, key string) error {
 // severalServers reports whether a proxy sends a command to one of several servers by its first key, and does not look
 // at the others. A table's address in a server's Lua tells the servers apart. If it changes between two commands with
 // one key, it tells nothing: on miniredis it always does, and else another server has taken over.
-func (s *Store) severalServers(send batch.Send) bool {
+func (s *wire) severalServers(send batch.Send) bool {
 	table := func(key string) (address string) {
 		reply, err := send([]any{"eval", "return tostring(redis)", 1, key}, head)
 		if err == nil {
@@ -215,7 +215,7 @@ func (s *Store) severalServers(send batch.Send) bool {
 
 // try runs a program at a key, and at another one in the same command. If the server refuses them because they are
 // together, every call is sent alone from then on.
-func (s *Store) try(send batch.Send, command, name, key string) error {
+func (s *wire) try(send batch.Send, command, name, key string) error {
 	if s.batches.Sharded() {
 		return s.peek(send, command, name, key)
 	}
@@ -228,7 +228,7 @@ func (s *Store) try(send batch.Send, command, name, key string) error {
 
 // compare peeks at keys, and at the first of them alone, and returns the error of that. If the server refuses the keys
 // only together, refusal says in what words. It must do so twice, since a server that fails may come back meanwhile.
-func (s *Store) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
+func (s *wire) compare(send batch.Send, command, name string, keys ...string) (refusal, err error) {
 	refusal = s.peek(send, command, name, keys...)
 	if !isReply(refusal) {
 		return nil, refusal
@@ -243,14 +243,14 @@ func (s *Store) compare(send batch.Send, command, name string, keys ...string) (
 }
 
 // peek looks at keys as at those of a FixedWindow. It does not matter what they hold.
-func (s *Store) peek(send batch.Send, command, name string, keys ...string) error {
+func (s *wire) peek(send batch.Send, command, name string, keys ...string) error {
 	_, err := send(append(box([]any{command, name, len(keys)}, keys), "p fixed 1,1,1000000"), head)
 	return err
 }
 
 // ownKey returns a key on a server that no user has: those of users have a colon after the brace. It returns "" if the
 // server has no keys.
-func (s *Store) ownKey(server string) string {
+func (s *wire) ownKey(server string) string {
 	for range 10_000 {
 		key := fmt.Sprintf("%s:{%d}", s.options.Prefix, rand.Uint64())
 		if s.batches.Server(key) == server {
@@ -262,7 +262,7 @@ func (s *Store) ownKey(server string) string {
 
 // findLibrary loads the library unless it is there, and reports why it cannot be used. Whoever may load
 // libraries can replace it by another of the same name, so its code is compared.
-func (s *Store) findLibrary(send batch.Send, w *way, key string) error {
+func (s *wire) findLibrary(send batch.Send, w *way, key string) error {
 	list := func() (string, error) {
 		reply, err := send([]any{"function", "list", "libraryname", "tailcut_" + version, "withcode"}, 0)
 		if err != nil {
@@ -297,7 +297,7 @@ func (s *Store) findLibrary(send batch.Send, w *way, key string) error {
 // own words it does so if it refuses a peek at them in the same words, and answers one at the first of them: an error
 // that may come after the charge, such as that a server is lost, does not depend on the keys. That is found out at most
 // once a second.
-func (s *Store) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
+func (s *wire) refusesTogether(send batch.Send, calls []*batch.Call, err error) bool {
 	if !isReply(err) {
 		return false
 	}

@@ -20,7 +20,7 @@ const mostNumber = 1<<53 - 1<<14
 
 // releaseLost releases, in the background, the slots of a charge that has no answer. The charge may still be on
 // its way, or it may have been refused. So while the slots are not found, they may come.
-func (s *Store) releaseLost(c *core.Charge, number int64) {
+func (s *wire) releaseLost(c *core.Charge, number int64) {
 	release := machine.Amendment{Verb: machine.VerbRelease}
 	for _, p := range c.Parts() {
 		r := &core.Record{Charge: core.Charge{User: strings.Clone(p.User), Action: strings.Clone(p.Action), Cost: p.Cost, Terms: &core.Terms{Limits: p.Limits}}}

@@ -54,14 +54,6 @@ type Options struct {
 
 	// NoFunctions has the server run the Lua as a script even if it has Redis Functions.
 	NoFunctions bool
-
-	// CLThrottle has the server's own CL.THROTTLE decide (redis-cell, Dragonfly). It
-	// serves limiters of exactly one Funnel or Throttle whose rate has a period of whole
-	// seconds and is at most 1,000 a second. For other limiters core.New returns an error.
-	// The answers are the module's, in whole seconds. The module and the scripts have
-	// separate states. Decisions cannot be refunded, and a Surcharge is an error, as is core.All of
-	// several subjects.
-	CLThrottle bool
 }
 
 // withDefaults returns the options with the defaults. It panics if one is out of bounds.
@@ -72,11 +64,11 @@ func (o *Options) withDefaults() (all Options) {
 	all.Timeout, all.Prefix = cmp.Or(all.Timeout, defaultTimeout), cmp.Or(all.Prefix, defaultPrefix)
 	switch {
 	case all.Timeout < minTimeout || all.Timeout > maxTimeout:
-		panic(fmt.Sprintf("redisstore: New: Timeout %s is not within %s to %s; 0 is the default of %s", all.Timeout, minTimeout, maxTimeout, defaultTimeout))
+		panic(fmt.Sprintf("redisstore: Options.Timeout %s is not within %s to %s; 0 is the default of %s", all.Timeout, minTimeout, maxTimeout, defaultTimeout))
 	case !validPrefix(all.Prefix):
-		panic(fmt.Sprintf("redisstore: New: Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", all.Prefix))
+		panic(fmt.Sprintf("redisstore: Options.Prefix %q is not 1 to 64 letters, digits, dots, underscores, dashes or colons", all.Prefix))
 	case strings.HasSuffix(all.Prefix, ":"):
-		slog.Default().Warn(fmt.Sprintf("redisstore: New: Prefix %q ends in a colon, and the store adds one, so keys begin with %q; leave it out, unless there are keys of that name already", all.Prefix, all.Prefix+":"),
+		slog.Default().Warn(fmt.Sprintf("redisstore: Options.Prefix %q ends in a colon, and the store adds one, so keys begin with %q; leave it out, unless there are keys of that name already", all.Prefix, all.Prefix+":"),
 			"code", "prefix-colon")
 	}
 	return all

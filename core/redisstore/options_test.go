@@ -47,7 +47,7 @@ func TestOptions(t *testing.T) {
 		func() {
 			defer func() {
 				say := fmt.Sprint(recover())
-				if !strings.HasPrefix(say, "redisstore: New: ") || !strings.Contains(say, tc.want) {
+				if !strings.HasPrefix(say, "redisstore: Options.") || !strings.Contains(say, tc.want) {
 					t.Errorf("%+v: %s", tc.opts, say)
 				}
 			}()

@@ -20,7 +20,7 @@ const longestOther = 100
 
 // checkPrefix notes in Redis which application has the prefix, once for a store. It logs a warning if that is
 // another one.
-func (s *Store) checkPrefix(ctx context.Context) {
+func (s *wire) checkPrefix(ctx context.Context) {
 	app := cmp.Or(s.options.App, mainModule())
 	if app == "" || s.prefixChecked.Swap(true) {
 		return

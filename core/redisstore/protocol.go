@@ -73,7 +73,7 @@ type request struct {
 
 // request returns the request of a charge. Most charges of a limiter have the same one, so there is a cache.
 // It keeps no other cost, since the costs of some limiters differ each time.
-func (s *Store) request(c *core.Charge) request {
+func (s *wire) request(c *core.Charge) request {
 	at := &s.requests[c.Limits[0].Rule().Hash%uint64(len(s.requests))]
 	last := at.Load()
 	current := last != nil && last.timely(s.clock)
@@ -191,7 +191,7 @@ func amendWord(r *core.Record, a machine.Amendment) (amended []core.Limit, word 
 }
 
 // exchange sends charges in one run of take.
-func (s *Store) exchange(send batch.Send, calls []*batch.Call) error {
+func (s *wire) exchange(send batch.Send, calls []*batch.Call) error {
 	reply, err := s.run(send, take, takeArgs(calls))
 	switch {
 	case err == nil:

@@ -107,7 +107,7 @@ func TestRecountFindsAnExcess(t *testing.T) {
 					}
 					takeAll := func() {
 						for {
-							d, _, err := s.take(t.Context(), core.Charge{User: "everybody", Action: "call", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{limit}}})
+							d, _, err := s.Take(t.Context(), core.Charge{User: "everybody", Action: "call", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{limit}}})
 							if err != nil || !d.Allowed {
 								return
 							}

@@ -30,7 +30,7 @@ type server struct {
 
 type instantKey struct{}
 
-func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+func (s *server) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	s.sends()
 	s.travel()
 	if s.declared != (core.Limit{}) {
@@ -51,7 +51,7 @@ func (s *server) take(ctx context.Context, c core.Charge) (core.Decision, *core.
 	return d, r, err
 }
 
-func (s *server) amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
+func (s *server) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
 	s.sends()
 	s.travel()
 	defer s.travel()
@@ -81,6 +81,10 @@ func (s *server) sent() int {
 	return s.commands
 }
 
+func (s *server) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	return s.store.Reset(ctx, user, action, limits)
+}
+
 // A process is a store with a table of its own.
 type process struct {
 	*lease.Table
@@ -88,22 +92,7 @@ type process struct {
 }
 
 func (s *server) process() *process {
-	return &process{server: s, Table: lease.New(lease.Server{
-		Decide: s.take, Amend: s.amend, Timeout: time.Second, Late: context.DeadlineExceeded,
-	}, lease.Room)}
-}
-
-func (p *process) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	if d := lease.Of(&c); d > 0 {
-		return p.Table.Take(ctx, &c, d)
-	}
-	return p.server.take(ctx, c)
-}
-
-func (p *process) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
-	p.Drop(user, action, limits)
-	defer p.Drop(user, action, limits)
-	return p.server.store.Reset(ctx, user, action, limits)
+	return &process{lease.New(s, time.Second, context.DeadlineExceeded, lease.Room), s}
 }
 
 // An action is what passed, and when: for a decision of the server at the server's instant, and

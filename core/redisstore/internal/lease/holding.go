@@ -233,7 +233,7 @@ func (g *grant) Amend(ctx context.Context, r *core.Record, a machine.Amendment) 
 
 // Take charges what an action has cost above its estimate: see core.Limiter.Settle.
 func (g *grant) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-	return g.table.server.Decide(ctx, c)
+	return g.table.server.Take(ctx, c)
 }
 
 var _ core.Amender = (*grant)(nil)

@@ -25,16 +25,10 @@ import (
 	"github.com/tailcut/tailcut/core/redisstore/internal/refusals"
 )
 
-// A Server is what a table needs of its store.
-type Server struct {
-	// Decide decides one charge, as the store does without leases.
-	Decide func(context.Context, core.Charge) (core.Decision, *core.Record, error)
-
-	// Amend refunds units of a charge.
-	Amend func(context.Context, *core.Record, machine.Amendment) (done bool, err error)
-
-	Timeout time.Duration // of a call
-	Late    error         // the error of a call that has taken so long
+// A Server is the store whose units a table takes.
+type Server interface {
+	core.Store
+	core.Amender
 }
 
 const (
@@ -43,10 +37,12 @@ const (
 	maxReturning = 16                    // returns under way; further leftovers are lost
 )
 
-// A Table has the holdings of a store. It is safe for use by many goroutines.
+// A Table is a store that decides by what it holds of a server's units. It is safe for use by many goroutines.
 type Table struct {
 	server    Server
-	room      int // holdings in a shard
+	timeout   time.Duration // of a call
+	late      error         // the error of a call that has taken so long
+	room      int           // holdings in a shard
 	seed      maphash.Seed
 	shards    [shards]shard
 	returning chan struct{}
@@ -58,15 +54,43 @@ type Table struct {
 // Room is how many holdings a store has.
 const Room = 16_384
 
-// New makes an empty table with room for so many holdings. The server decides for further users.
-func New(server Server, room int) *Table {
-	return &Table{server: server, room: room / shards, seed: maphash.MakeSeed(), returning: make(chan struct{}, maxReturning)}
+// New makes an empty table with room for so many holdings. The server decides for further users. A caller waits
+// at most for the timeout, whose error is late.
+func New(server Server, timeout time.Duration, late error, room int) *Table {
+	return &Table{
+		server: server, timeout: timeout, late: late, room: room / shards,
+		seed: maphash.MakeSeed(), returning: make(chan struct{}, maxReturning),
+	}
 }
 
 // Counts returns how many units the table has taken in advance, has given back, and has lost because
 // it could not give them back.
 func (t *Table) Counts() (taken, returned, lost uint64) {
 	return t.taken.Load(), t.returned.Load(), t.lost.Load()
+}
+
+// Take decides a charge by units that the process holds, or has the server decide.
+func (t *Table) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if held := Of(&c); held > 0 {
+		return t.take(ctx, &c, held)
+	}
+	if c.Ban > 0 { // what the process holds may pass no user who is banned
+		t.drop(c.User, c.Action, c.Limits)
+		defer t.drop(c.User, c.Action, c.Limits)
+	}
+	return t.server.Take(ctx, c)
+}
+
+// Amend has the server amend a charge that it has decided.
+func (t *Table) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
+	return t.server.Amend(ctx, r, a)
+}
+
+// Reset has the server forget states.
+func (t *Table) Reset(ctx context.Context, user, action string, limits []core.Limit) error {
+	t.drop(user, action, limits)
+	defer t.drop(user, action, limits)
+	return t.server.Reset(ctx, user, action, limits)
 }
 
 // Of returns how long a process may hold units for a charge. It is 0 if the server must decide the
@@ -105,8 +129,8 @@ func (t *Table) shard(user string) *shard {
 	return &t.shards[maphash.String(t.seed, user)%shards]
 }
 
-// Take decides a charge whose limits are leased for so long: see [Of].
-func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, *core.Record, error) {
+// take decides a charge whose limits are leased for so long: see [Of].
+func (t *Table) take(ctx context.Context, c *core.Charge, lease time.Duration) (core.Decision, *core.Record, error) {
 	s := t.shard(c.User)
 	var begun time.Time
 	callCtx := ctx // of what the caller waits for
@@ -116,7 +140,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		h := s.holding(c, lease, now, t.room)
 		if h == nil {
 			s.mu.Unlock()
-			return t.server.Decide(ctx, *c)
+			return t.server.Take(ctx, *c)
 		}
 		if g, left := h.use(c.Cost, c.Receipt, now); g != nil {
 			s.mu.Unlock()
@@ -124,7 +148,7 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 			return d, r, nil
 		}
 		begun = cmp.Or(begun, now)
-		do, units := h.choose(c.Cost, now, waited, t.server.Timeout-now.Sub(begun), t.distance(lease))
+		do, units := h.choose(c.Cost, now, waited, t.timeout-now.Sub(begun), t.distance(lease))
 		if do != stepWait {
 			h.age(now)
 		}
@@ -153,13 +177,13 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 		s.mu.Unlock()
 		if waited == 0 {
 			var cancel context.CancelFunc
-			callCtx, cancel = context.WithTimeout(ctx, t.server.Timeout)
+			callCtx, cancel = context.WithTimeout(ctx, t.timeout)
 			defer cancel()
 		}
 		select {
 		case <-pending.done:
 		case <-callCtx.Done():
-			return core.Decision{}, nil, t.late(ctx)
+			return core.Decision{}, nil, t.ended(ctx)
 		}
 		if pending.err != nil {
 			return core.Decision{}, nil, pending.err
@@ -167,21 +191,21 @@ func (t *Table) Take(ctx context.Context, c *core.Charge, lease time.Duration) (
 	}
 }
 
-// late is the error of a caller whose time is over: its own, or that of the server.
-func (t *Table) late(ctx context.Context) error { return cmp.Or(ctx.Err(), t.server.Late) }
+// ended is the error of a caller whose time is over: its own, or that of the timeout.
+func (t *Table) ended(ctx context.Context) error { return cmp.Or(ctx.Err(), t.late) }
 
 // distance is how long the server's last answer took. It is too far away for leases if that was longer
 // than a lease, or so long that a caller has no time to wait for one answer and then for another.
 func (t *Table) distance(lease time.Duration) distance {
 	trip := time.Duration(t.trip.Load())
-	return distance{trip, trip >= min(refusals.Sure(lease), t.server.Timeout/3)}
+	return distance{trip, trip >= min(refusals.Sure(lease), t.timeout/3)}
 }
 
 // decide has the server decide, and learns from its answer. callCtx is the context of the call, and ctx that of
 // the caller. Other callers wait for pending, unless it is nil.
 func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h *holding, pending *pendingCall) (core.Decision, *core.Record, error) {
 	sent := time.Now()
-	d, r, err := t.server.Decide(callCtx, *c)
+	d, r, err := t.server.Take(callCtx, *c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +220,7 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 	}
 	switch {
 	case hurried && callCtx != ctx:
-		return d, nil, t.late(ctx)
+		return d, nil, t.ended(ctx)
 	case err != nil || d.Source != core.SourceStore:
 		return d, r, err
 	}
@@ -214,7 +238,7 @@ func (t *Table) decide(ctx, callCtx context.Context, c *core.Charge, s *shard, h
 func (t *Table) fetch(s *shard, h *holding, pending *pendingCall, units int64, sent time.Time) {
 	c := h.charge
 	c.Cost = units
-	d, r, err := t.server.Decide(context.Background(), c)
+	d, r, err := t.server.Take(context.Background(), c)
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,10 +310,10 @@ func (t *Table) end(s *shard, h *holding, g *grant) {
 	units.Add(uint64(left))
 }
 
-// Drop discards what the process holds for a user and an action, whose states by some limits another call
+// drop discards what the process holds for a user and an action, whose states by some limits another call
 // has deleted or banned. If one of them counts all of the user's actions, it is for all actions. The units
 // are not given back: their charge may be gone.
-func (t *Table) Drop(user, action string, limits []core.Limit) {
+func (t *Table) drop(user, action string, limits []core.Limit) {
 	all := slices.ContainsFunc(limits, func(l core.Limit) bool { return l.IsPerUser() })
 	s := t.shard(user)
 	s.mu.Lock()

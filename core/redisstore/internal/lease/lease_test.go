@@ -101,30 +101,39 @@ func TestLate(t *testing.T) {
 		time.Sleep(time.Minute / 2)
 		late := errors.New("late")
 		calls := 0
-		slow := lease.New(lease.Server{
-			Decide: func(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-				if calls++; calls > 5 {
-					select {
-					case <-time.After(700 * time.Millisecond):
-					case <-ctx.Done():
-						return core.Decision{}, nil, ctx.Err()
-					}
+		slow := lease.New(slowly{s, func(ctx context.Context) error {
+			if calls++; calls > 5 {
+				select {
+				case <-time.After(700 * time.Millisecond):
+				case <-ctx.Done():
 				}
-				return s.store.Take(ctx, c)
-			},
-			Amend: s.amend, Timeout: time.Second, Late: late,
-		}, lease.Room)
+			}
+			return ctx.Err()
+		}}, time.Second, late, lease.Room)
 		c := core.Charge{User: "bob", Action: "call", Terms: &core.Terms{Limits: []core.Limit{wide}}}
 		c.Cost = 1
 		for range 50 {
 			begun := time.Now()
-			_, _, err := slow.Take(t.Context(), &c, lease.Of(&c))
+			_, _, err := slow.Take(t.Context(), c)
 			if took := time.Since(begun); took > time.Second || err != nil && !errors.Is(err, late) {
 				t.Errorf("%v after %s", err, took)
 			}
 		}
 		time.Sleep(time.Minute)
 	})
+}
+
+// A slowly deciding server does something before each decision.
+type slowly struct {
+	*server
+	before func(context.Context) error
+}
+
+func (s slowly) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	if err := s.before(ctx); err != nil {
+		return core.Decision{}, nil, err
+	}
+	return s.store.Take(ctx, c)
 }
 
 // The server decides a cost that never passes: the process would say that it may come again.
@@ -142,12 +151,12 @@ func TestNever(t *testing.T) {
 func TestRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{store: memorystore.New(nil)}
-		table := lease.New(lease.Server{Decide: s.take, Amend: s.amend, Timeout: time.Second}, 128)
+		table := lease.New(s, time.Second, nil, 128)
 		shared := core.Charge{Action: "call", Cost: 1, Terms: &core.Terms{Limits: []core.Limit{wide}}}
 		ask := func(user int) core.Decision {
 			c := shared
 			c.User = fmt.Sprint(user)
-			d, _, err := table.Take(t.Context(), &c, lease.Of(&c))
+			d, _, err := table.Take(t.Context(), c)
 			if err != nil || !d.Allowed {
 				t.Fatalf("%+v, %v", d, err)
 			}
@@ -206,11 +215,11 @@ func TestLeaseEnds(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	s := &server{store: memorystore.New(nil)}
 	limit := core.MovingWindow(50_000_000, time.Hour).Leased(time.Minute)
-	table := lease.New(lease.Server{Decide: s.take, Amend: s.amend, Timeout: time.Second}, lease.Room)
+	table := lease.New(s, time.Second, nil, lease.Room)
 	c := core.Charge{User: "alice", Action: "call", Terms: &core.Terms{Limits: []core.Limit{limit}}}
 	c.Cost = 1
 	ask := func() {
-		if d, _, err := table.Take(t.Context(), &c, lease.Of(&c)); err != nil || !d.Allowed {
+		if d, _, err := table.Take(t.Context(), c); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 	}

@@ -7,28 +7,28 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
-	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/core/memorystore"
 )
 
+// A counted server counts its decisions.
+type counted struct {
+	Server
+	decided atomic.Int64
+}
+
+func (s *counted) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	s.decided.Add(1)
+	return s.Server.Take(ctx, c)
+}
+
 // A caller who waits for the lock until its lease has ended uses no unit of it.
 func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
-	store := memorystore.New(nil)
-	var decided atomic.Int64
-	table := New(Server{
-		Decide: func(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
-			decided.Add(1)
-			return store.Take(ctx, c)
-		},
-		Amend: func(ctx context.Context, r *core.Record, a machine.Amendment) (bool, error) {
-			return store.Amend(ctx, r, a)
-		},
-		Timeout: time.Second,
-	}, Room)
+	store := &counted{Server: memorystore.New(nil)}
+	table := New(store, time.Second, nil, Room)
 	c := core.Charge{User: "alice", Action: "call", Terms: &core.Terms{Limits: []core.Limit{core.MovingWindow(1_000_000, 10*time.Second).Leased(time.Second)}}}
 	c.Cost = 1
 	ask := func() {
-		d, _, err := table.Take(t.Context(), &c, 20*time.Millisecond)
+		d, _, err := table.take(t.Context(), &c, 20*time.Millisecond)
 		if err != nil || !d.Allowed {
 			t.Errorf("%+v, %v", d, err)
 		}
@@ -51,7 +51,7 @@ func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
 	if end.IsZero() {
 		t.Fatal("the process holds nothing")
 	}
-	before, done := decided.Load(), make(chan struct{})
+	before, done := store.decided.Load(), make(chan struct{})
 	go func() {
 		defer close(done)
 		ask()
@@ -59,7 +59,7 @@ func TestALeaseEndsWhileACallerWaitsForTheLock(t *testing.T) {
 	time.Sleep(time.Until(end) + 20*time.Millisecond)
 	s.mu.Unlock()
 	<-done
-	if decided.Load() == before {
+	if store.decided.Load() == before {
 		t.Error("a lease that has ended decided")
 	}
 }

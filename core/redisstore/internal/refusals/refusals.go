@@ -4,6 +4,7 @@
 package refusals
 
 import (
+	"context"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -21,49 +22,72 @@ const (
 	perRow = 4
 )
 
-// A Cache holds recent refusals. A keyed hash gives every user a row, so a user with many refusals only
+// A Server is the store whose refusals are repeated. Every refusal has a record, for its readings.
+type Server interface {
+	core.Store
+	core.Amender
+}
+
+// A Cache is a store that repeats recent refusals of a server. A keyed hash gives every user a row, so a user with many refusals only
 // evicts those of a few others. It is safe for use by many goroutines.
 type Cache struct {
-	now   func() time.Duration
-	off   bool
-	seeds [2]maphash.Seed
-	rows  [rows]row
+	Server Server
+	now    func() time.Duration
+	off    bool
+	seeds  [2]maphash.Seed
+	rows   [rows]row
 }
 
 // New makes an empty cache. now is the time that has passed in this process. off: it keeps nothing.
-func New(now func() time.Duration, off bool) *Cache {
-	return &Cache{now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
+func New(server Server, now func() time.Duration, off bool) *Cache {
+	return &Cache{Server: server, now: now, off: off, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
 }
 
-// Decide repeats the refusal of an equal charge. Otherwise it has decide ask Redis, and may keep the answer and its
-// readings, which it changes. It also keeps the charge's limits, which may not change afterwards.
-func (n *Cache) Decide(c *core.Charge, decide func() (core.Decision, *core.Record, []machine.Reading, error)) (d core.Decision, r *core.Record, err error) {
+// Take repeats the refusal of an equal charge. Otherwise it asks the server, and may keep the answer. It also keeps
+// the charge's limits, which may not change afterwards.
+func (n *Cache) Take(ctx context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	var q question
-	var readings []machine.Reading
 	switch {
 	case !c.Writes() || n.off:
 	case !c.Mode.Asks() || c.More != nil || c.Ahead > 0 || c.Ban > 0:
 		var result error // err would be allocated by every charge
 		for _, p := range c.Parts() {
-			defer n.Change(p.User, p.Action)(&result)
+			defer n.change(p.User, p.Action)(&result)
 		}
 		defer func() { result = err }() // before these
 	default:
 		var repeated bool
-		if q, repeated = n.ask(c, &d); repeated {
+		if q, repeated = n.ask(&c, &d); repeated {
 			return d, nil, nil
 		}
 	}
-	if d, r, readings, err = decide(); err == nil && q.row != nil {
-		n.note(q, c, &d, readings)
+	d, r, err = n.Server.Take(ctx, c)
+	if err == nil && q.row != nil {
+		n.note(q, &c, &d, r)
 	}
+	if r == nil || !c.Receipt {
+		return d, nil, err
+	}
+	r.By = n
 	return d, r, err
 }
 
-// Change notes that a call begins that can end the refusals of a user and an action. Answers to questions from before
-// its end are not kept. The caller defers what Change returns, which notes the end, with the call's error: if it has
+// Amend has the server amend a charge, which can end refusals.
+func (n *Cache) Amend(ctx context.Context, r *core.Record, a machine.Amendment) (done bool, err error) {
+	defer n.change(r.User, r.Action)(&err)
+	return n.Server.Amend(ctx, r, a)
+}
+
+// Reset has the server forget states, which can end refusals.
+func (n *Cache) Reset(ctx context.Context, user, action string, limits []core.Limit) (err error) {
+	defer n.change(user, action)(&err)
+	return n.Server.Reset(ctx, user, action, limits)
+}
+
+// change notes that a call begins that can end the refusals of a user and an action. Answers to questions from before
+// its end are not kept. The caller defers what change returns, which notes the end, with the call's error: if it has
 // failed, Redis may still run it later, so answers of the next second are not kept either.
-func (n *Cache) Change(user, action string) (end func(err *error)) {
+func (n *Cache) change(user, action string) (end func(err *error)) {
 	r, who := n.row(user, action)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -88,7 +112,7 @@ type question struct {
 	round uint64
 }
 
-// ask repeats the refusal of an equal charge. Otherwise it returns the question for [Cache.note].
+// ask repeats the refusal of an equal charge. Otherwise it returns the question for note.
 func (n *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool) {
 	r, who := n.row(c.User, c.Action)
 	q = question{row: r, who: who, sent: n.now()}
@@ -105,8 +129,8 @@ func (n *Cache) ask(c *core.Charge, d *core.Decision) (q question, repeated bool
 	return q, false
 }
 
-// note notes what Redis has answered.
-func (n *Cache) note(q question, c *core.Charge, d *core.Decision, readings []machine.Reading) {
+// note notes what the server has answered.
+func (n *Cache) note(q question, c *core.Charge, d *core.Decision, answer *core.Record) {
 	r := q.row
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -120,14 +144,15 @@ func (n *Cache) note(q question, c *core.Charge, d *core.Decision, readings []ma
 		}
 		r.forget(q.who, perUser)
 	case round == q.round && r.changing == 0 && q.sent >= r.distrust:
-		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, readings: readings, got: n.now()}
+		k := &refusal{who: q.who, limits: c.Limits, cost: c.Cost, got: n.now()}
 		most := q.sent + repeat
 		if d.Reason == core.ReasonInFlight || d.Reason == core.ReasonBanned && slices.ContainsFunc(c.Limits, takesSlots) {
 			most = k.got + slotsFull
 		}
 		k.renew = most - (most-q.sent)/4
-		k.until = min(q.sent+Sure(lasts(c, d, readings)), most)
+		k.until = min(q.sent+Sure(lasts(c, d, answer.Readings)), most)
 		if k.until > q.sent {
+			k.readings = slices.Clone(answer.Readings) // the caller may have these
 			r.keep(c, k)
 		}
 	}

@@ -1,6 +1,7 @@
 package refusals
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -11,14 +12,13 @@ import (
 
 // A flood of refused users takes no more memory than there is.
 func TestRefusalsAreBounded(t *testing.T) {
-	n := New(func() time.Duration { return 0 }, false)
+	n := New(server{}, func() time.Duration { return 0 }, false)
 	limits := []core.Limit{core.Funnel(2, core.Every(time.Minute))}
 	const most = rows * perRow
 	for i := range 8 * most {
 		c := core.Charge{User: fmt.Sprint("user ", i), Action: "a", Cost: 1, Terms: &core.Terms{Limits: limits}}
-		full := []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}
 		for _, want := range []core.Source{core.SourceStore, core.SourceCache} {
-			d, _, err := n.Decide(&c, answer(&c, full))
+			d, _, err := n.Take(t.Context(), c)
 			if err != nil || d.Allowed || d.Source != want {
 				t.Fatalf("%+v, %v, want it from %v", d, err, want)
 			}
@@ -37,13 +37,23 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 }
 
-// answer is what Redis answers.
-func answer(c *core.Charge, readings []machine.Reading) func() (core.Decision, *core.Record, []machine.Reading, error) {
-	return func() (core.Decision, *core.Record, []machine.Reading, error) {
-		d, r := c.Answer(readings, 0)
-		return d, r, readings, nil
+// A server has no room, unless a function in the context says otherwise.
+type server struct{}
+
+type fullKey struct{}
+
+func (server) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	r := &core.Record{Charge: c, Readings: []machine.Reading{{Rest: machine.Span{Whole: 120_000_000}, Wait: 60_000_000}}}
+	if full, ok := ctx.Value(fullKey{}).(func() bool); ok && !full() {
+		r.Readings[0] = machine.Reading{Fits: true}
 	}
+	d, _ := c.Answer(r.Readings, 0)
+	return d, r, nil
 }
+
+func (server) Amend(context.Context, *core.Record, machine.Amendment) (bool, error) { return true, nil }
+
+func (server) Reset(context.Context, string, string, []core.Limit) error { return nil }
 
 // asker takes charges of one user against a funnel of all actions, and reads from where the answer
 // came.
@@ -56,14 +66,10 @@ type asker struct {
 func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 	c := a.charge
 	c.Action = action
-	d, _, err := a.Decide(&c, func() (core.Decision, *core.Record, []machine.Reading, error) {
+	d, _, err := a.Take(context.WithValue(a.Context(), fullKey{}, func() bool {
 		meanwhile()
-		readings := []machine.Reading{{Fits: !full}}
-		if full {
-			readings[0].Rest.Whole, readings[0].Wait = 120_000_000, 60_000_000
-		}
-		return answer(&c, readings)()
-	})
+		return full
+	}), c)
 	if err != nil || d.Allowed == full {
 		a.Errorf("%s: %+v, %v", action, d, err)
 	}
@@ -73,7 +79,7 @@ func (a *asker) take(action string, full bool, meanwhile func()) core.Source {
 func newAsker(t *testing.T) *asker {
 	perUser := []core.Limit{core.Funnel(2, core.Every(time.Minute)).PerUser()}
 	charge := core.Charge{User: "u", Cost: 1, Terms: &core.Terms{Limits: perUser}}
-	return &asker{t, New(func() time.Duration { return 0 }, false), charge}
+	return &asker{t, New(server{}, func() time.Duration { return 0 }, false), charge}
 }
 
 func nothing() {}
@@ -86,7 +92,7 @@ func TestAChangeDropsTheRefusalsOfAllActions(t *testing.T) {
 			t.Fatalf("from %v, want %v", got, want)
 		}
 	}
-	a.Change("u", "b")(new(error))
+	a.change("u", "b")(new(error))
 	if got := a.take("a", true, nothing); got != core.SourceStore {
 		t.Errorf("after the change: from %v", got)
 	}
