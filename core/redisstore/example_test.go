@@ -32,7 +32,7 @@ func Example() {
 	defer stop()
 	process := func() *core.Limiter {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-		store := core.Fallback(redisstore.New(rdb, nil), memorystore.New(nil))
+		store := core.Fallback(redisstore.New(rdb, &redisstore.Options{Timeout: time.Second}), memorystore.New(nil))
 		return core.Must(core.New(store, core.SlidingWindow(2, time.Minute)))
 	}
 	one, other := process(), process()

@@ -118,7 +118,7 @@ func TestLeaseUsesAll(t *testing.T) {
 		t.Run(limit.String(), func(t *testing.T) {
 			leased(t, func(l *leasing) {
 				passed := 0
-				for i := range 2000 {
+				for i := range 800 {
 					if d := allow(l, l.limiter(i%2, limit)); d.Allowed {
 						passed++
 					}
