@@ -9,21 +9,24 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Allow reports whether user may do action now, and if so charges one unit.
+// Allow reports whether user may do action now. If the action is allowed, Allow charges one unit.
 //
-// An error means that there is no decision. It is [ErrNoUser], [ErrNoAction], the
-// context's own error if ctx was done, or the store's error. A decision about [InFlight] does not end
-// with ctx, or a slot could be taken of which nobody knows. The store's own timeout ends it.
+// An error means that there is no decision. The error is [ErrNoUser], [ErrNoAction], the error of
+// ctx if ctx was done, or the store's error. If a limit is an [InFlight], the call does not end
+// with ctx, because it could take a slot that no caller knows of. The store's own timeout ends it.
 func (l *Limiter) Allow(ctx context.Context, user, action string) (d Decision, err error) {
 	err = l.allow(ctx, user, action, 1, &d)
 	return d, err
 }
 
-// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of them or
-// none. A cost above the quota of a limit is refused with [Never] and writes nothing. A
-// cost of 0 is allowed unless the user is banned, and has the numbers of [Limiter.Peek]:
-// where Peek refuses, it has no RetryAfter and no Reason. A negative cost is [ErrCost]. So is one above
-// 1,000,000 that is within the quota of a [MovingWindow], because to write so many units would delay all users.
+// AllowN is [Limiter.Allow] for an action that costs n units. It charges all of the units or none.
+// These costs are special:
+//   - Above the quota of a limit: the action is refused with [Never], and nothing is written.
+//   - 0: the action is allowed unless the user is banned. The numbers are those of [Limiter.Peek].
+//     If Peek would refuse, they come without its RetryAfter and Reason.
+//   - Negative: the error is [ErrCost].
+//   - Above 1,000,000 and within the quota of a [MovingWindow]: the error is [ErrCost], because
+//     writing so many units would delay all users.
 func (l *Limiter) AllowN(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	err = l.allow(ctx, user, action, n, &d)
 	return d, err
@@ -41,29 +44,34 @@ func (l *Limiter) allow(ctx context.Context, user, action string, n int, d *Deci
 	return err
 }
 
-// All reports whether all subjects may act now. If so each is charged, and if not none is:
+// All reports whether all subjects may act now. If all may, each is charged. Otherwise none is
+// charged:
 //
 //	d, err := core.All(ctx, perUser.For("alice", "post"), perOrg.For("7", "org-post"))
 //
-// With one action for both, user 7 and organization 7 would share counts and bans.
+// If both had the same action, user 7 and organization 7 would share counts and bans.
 //
-// The decision is that of the subject that binds, whose index is Decision.Subject. Each subject that
-// refuses records that as in a call of its own, for a [BanPolicy] too. The others record nothing. If
-// one of the costs can never pass, nothing is written. If one of the limiters is [Refundable], all
-// charges of the decision can be given back, by [Limiter.Refund] of any of the limiters.
+//   - The decision is that of the subject that binds: Decision.Subject is its index.
+//   - A subject that refuses records its refusal as [Limiter.Allow] does, for its [BanPolicy] too.
+//     The other subjects record nothing. If the cost of any subject can never pass, no subject
+//     records.
+//   - If one of the limiters is [Refundable], [Limiter.Refund] of any of the limiters gives back
+//     the charges of all subjects.
+//   - All limiters have one store: see [Limiter.SharesStore]. No two subjects share a state.
+//     Otherwise the error matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
 //
-// The limiters must have the same store: see [Limiter.SharesStore]. No two subjects may share a state.
-// Otherwise the error matches [ErrConfig]. The other errors are those of [Limiter.AllowN].
+// In process, and on one Redis server, the decision is one atomic step. On a Cluster the subjects
+// may be on different servers, unless redisstore.Options.Tag keeps a user and their organization
+// together. A store that cannot decide about all subjects in one step does this:
+//   - It looks at all subjects. If one refuses, that refusal is recorded, and nothing is charged.
+//   - If all have room, it charges one after the other, and begins with the one that has the least
+//     room.
+//   - If one then refuses, because another caller was faster, or fails, All gives back the charges
+//     made so far, and the refusal is not recorded.
 //
-// In process, and on one Redis server, the decision is one atomic step. A store that cannot decide about the
-// users together, such as a Cluster with their keys in different slots, is first asked to look at all subjects
-// at once. If one refuses, it records that, and no other one is charged. If all have room, they are charged one
-// after the other, the one with the least room first. If one refuses nonetheless, since others have raced for
-// its room, or fails, All gives back what it has charged, as [Limiter.Refund] and [Limiter.Release] do, and the
-// refusal is not recorded. So no limit is exceeded. But until a charge has been given back, other callers may
-// be refused for it. It stays if it cannot be given back, because the process ends for example. With
-// redisstore.Options.Tag a user and their organization are in one slot. If a store can neither decide together
-// nor refund, the error matches ErrConfig.
+// So no limit is exceeded. Until a charge has been given back, other callers may be refused for it.
+// If it cannot be given back, for example because the process ends, it stays. A store that can
+// neither decide in one step nor refund returns an error that matches ErrConfig.
 func All(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	if err = checkSubjects(ctx, subjects); err == nil {
 		err = decide(ctx, machine.Ask{}, subjects, &d)
@@ -166,8 +174,8 @@ func (l *Limiter) Peek(ctx context.Context, user, action string) (Decision, erro
 	return PeekAll(ctx, l.For(user, action))
 }
 
-// PeekAll reports whether [All] would allow, and the present numbers. It charges and writes nothing. A
-// cost of 0 is asked about as 1.
+// PeekAll reports whether [All] would allow, and the present numbers. It charges and writes
+// nothing. A subject with a cost of 0 is decided as if its cost were 1.
 func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
@@ -181,10 +189,10 @@ func PeekAll(ctx context.Context, subjects ...Subject) (d Decision, err error) {
 }
 
 // Surcharge charges up to n units for an action that has already happened, such as a wrong
-// password. If there is less room, the limit is used up, to the last fraction of a unit. A
-// full ElasticWindow keeps its end, and a full SlidingWindow with CountRefused records
-// nothing. Surcharge is always allowed, ignores a [BanPolicy], and returns the numbers after
-// the charge. If n is less than 1, the error matches [ErrCost].
+// password. It is always allowed, ignores a [BanPolicy], and returns the numbers after the charge.
+// If a limit has room for less than n units, Surcharge charges what there is room for, down to the
+// last fraction of a unit. It does not extend a full ElasticWindow, and records nothing in a full
+// SlidingWindow with CountRefused. If n is less than 1, the error matches [ErrCost].
 func (l *Limiter) Surcharge(ctx context.Context, user, action string, n int) (d Decision, err error) {
 	if n < 1 {
 		return d, costError("core: Surcharge: the cost is less than 1")

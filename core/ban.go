@@ -13,42 +13,45 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A BanPolicy bans users who keep trying after being refused. A number of refusals within a
-// time leads to a ban, and each further ban is the next in a list.
+// A BanPolicy bans users who keep trying after being refused. When a user has been refused a number
+// of times within a period, the user is banned. Each further ban of the same user is the next in a
+// list.
 //
 //	replies, err := replies.With(core.BanPolicy{
 //		Refusals: 20, Within: time.Minute,
 //		Bans: []time.Duration{time.Minute, 10 * time.Minute, time.Hour},
 //	})
 //
-// The zero BanPolicy bans nobody by itself: it is for [Limiter.Ban] and [Limiter.Unban].
+// The zero BanPolicy bans nobody by itself. It is for [Limiter.Ban] and [Limiter.Unban].
 //
-// It is decided in the same atomic step as the limits. A banned user is refused with
-// [ReasonBanned]. A banned user's attempts are charged to nothing and do not lengthen the
-// ban. An attempt counts as one refusal whatever its cost. A Peek does not count, nor does a
-// cost that can never pass, nor a call of Wait that passes in the end.
+// The policy is decided in the same atomic step as the limits. A banned user is refused with
+// [ReasonBanned]. The attempts of a banned user are charged to no limit, and do not lengthen the
+// ban. An attempt counts as one refusal whatever its cost. These do not count as refusals: a Peek,
+// an action whose cost can never pass, and a call of Wait whose action passes in the end.
 //
-// The state belongs to user and action, or with PerUser to the user. Limiters on one store
-// share it, each with its own numbers. So if one limits ids and another addresses, give each its
-// own action, because an id can look like an address. A limiter with a shorter Within or
-// ForgetAfter forgets for all of them. A full memorystore may drop the state of a user who is not
-// banned now.
+// The refusals and bans belong to a user and an action, or to the user alone if PerUser is set. All
+// limiters on one store share them, and each limiter applies the numbers of its own policy. So:
+//   - If one limiter limits ids and another limits addresses, give them different actions, because
+//     an id can look like an address.
+//   - If a limiter has a shorter Within or ForgetAfter than another, the other limiter forgets as
+//     early.
+//   - A full memorystore may forget the refusals of a user who is not banned now.
 type BanPolicy struct {
-	// Refusals, 1 to 100, is how many refusals within the time Within, 1 ms to 365 days,
-	// lead to a ban. A refusal counts until just before Within is over.
+	// Refusals, 1 to 100, is the number of refusals within the time Within, 1 ms to 365 days, that
+	// leads to a ban. A refusal counts until just before Within has passed.
 	Refusals int
 	Within   time.Duration
 
-	// Bans are the lengths of the first ban, the second and so on, and the last one
-	// repeats. There are 1 to 16, each from 1 ms to 365 days.
+	// Bans are the lengths of the first ban, of the second and so on. All further bans are as long
+	// as the last one. There are 1 to 16 lengths, each from 1 ms to 365 days.
 	Bans []time.Duration
 
-	// After ForgetAfter without a refusal or a ban, the user's next ban is the first one
-	// again. It is from 1 ms to 365 days; 0 is 24 h.
+	// ForgetAfter, 1 ms to 365 days, is the time without a refusal or a ban after which the user's
+	// next ban is the first one again. 0 means 24 h.
 	ForgetAfter time.Duration
 
-	// PerUser counts the refusals of all of a user's actions together, and bans the user
-	// from all of them: from every action of a limiter that has a BanPolicy with PerUser.
+	// PerUser counts the refusals of all of a user's actions together, and bans the user from all
+	// actions: from every action of every limiter whose BanPolicy has PerUser.
 	PerUser bool
 }
 
@@ -119,20 +122,21 @@ var ErrNoBanPolicy = errors.New("core: the limiter has no BanPolicy; for bans by
 
 var errNotBanned = errors.New("core: the store has not kept the ban: it is full, or has no answer; ban again when it answers")
 
-// Ban bans user from action for d from now, 1 ms to 365 days. The limiter needs a [BanPolicy], and
-// the zero one is enough:
+// Ban bans user from action for d, 1 ms to 365 days, from now on. The limiter needs a [BanPolicy].
+// The zero BanPolicy is enough:
 //
 //	calls, err := calls.With(core.BanPolicy{})
 //	err = calls.Ban(ctx, "our-account", "github", retryAfter) // GitHub has answered 429
 //
 // Every limiter with such a policy on the same store then refuses that user and action.
-// [Limiter.Wait] sits the ban out. A limiter without a policy does not look at bans: one more key would
-// cost each decision a quarter more of Redis's time, and fail calls while a Cluster moves the slot.
+// [Limiter.Wait] waits until the ban ends. A limiter without a policy does not look at bans,
+// because one more key would cost each decision a quarter more of Redis's time, and fail calls
+// while a Cluster moves the slot.
 //
-// Ban replaces any ban in force, and does not count as a ban of the policy. With BanPolicy.PerUser it
-// is from all actions, whichever is given. If the limiter's store has not kept the ban, Ban returns an
-// error. The second store of a [Fallback] may then hold it in this process while the store has no
-// answer.
+// Ban replaces any ban in force, and does not count as a ban of the policy. If BanPolicy.PerUser is
+// set, the ban is from all actions, whichever action is given. If the limiter's store has not kept
+// the ban, Ban returns an error. The second store of a [Fallback] may then apply the ban in this
+// process while the first store has no answer.
 func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err
@@ -147,10 +151,11 @@ func (l *Limiter) Ban(ctx context.Context, user, action string, d time.Duration)
 	return err
 }
 
-// Unban ends a ban, and forgets the refusals and bans before it, in all stores of the limiter. If
-// one of them fails, Unban returns its error. The state of the limits does not change. To give a banned user a
-// fresh start, call [Limiter.Reset] first and then Unban. In the other order, an attempt in between is refused by a
-// limit that is still used up, and may start the next ban.
+// Unban ends a ban, and deletes the refusals and bans that were counted before it, in all stores of
+// the limiter. If a store fails, Unban returns its error. The state of the limits does not change.
+// To let a banned user in again, call [Limiter.Reset] first and then Unban. In the other order, an
+// attempt between the two calls may be refused by a limit that is still used up, and start the next
+// ban.
 func (l *Limiter) Unban(ctx context.Context, user, action string) error {
 	if err := l.checkBan(ctx, user, action); err != nil {
 		return err

@@ -74,7 +74,7 @@ func (b *breaker) part(user string) string {
 
 func (c *circuit) open() bool { return c != nil && c.failed == trip }
 
-// Open reports whether the circuit of the user's part is open.
+// Open reports whether the breaker is open for the part of the store that keeps the user's states.
 func (b *breaker) Open(user string) bool {
 	if !b.troubled.Load() {
 		return false
@@ -85,7 +85,8 @@ func (b *breaker) Open(user string) bool {
 	return b.circuit(part).open()
 }
 
-// Failing reports whether a circuit is open and a call has failed there within the last minute.
+// Failing reports whether the breaker is open for any part of the store in which a call has failed
+// within the last minute.
 func (b *breaker) Failing() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,8 +100,8 @@ func (b *breaker) Failing() bool {
 
 func (b *breaker) Unwrap() Store { return b.store }
 
-// Reset asks the store even if the breaker is open: no other store can do it. Its result
-// says little about charges, so it does not count.
+// Reset asks the store even if the breaker is open, because no other store has the states. Whether
+// a Reset succeeds says little about charges, so it neither opens nor closes the breaker.
 func (b *breaker) Reset(ctx context.Context, user, action string, limits []Limit) error {
 	return b.store.Reset(ctx, user, action, limits)
 }
@@ -129,8 +130,8 @@ func judge(ctx context.Context, short bool, d *Decision, err error) verdict {
 	return failed
 }
 
-// ask asks the store, unless the breaker is open. If ok, the results are a decision, or the
-// error of a caller who canceled. If not, the store has no answer.
+// ask asks the store, unless the breaker is open. If ok is true, the results are a decision, or the
+// error of a caller who canceled. If ok is false, the store has no answer.
 func (b *breaker) ask(caller context.Context, c Charge) (d Decision, r *Record, ok bool, err error) {
 	if err := caller.Err(); err != nil {
 		return d, nil, true, err
@@ -178,8 +179,8 @@ func (b *breaker) admit(user string) (ask, probe bool) {
 	return true, true
 }
 
-// note notes the result of a call. begun is the number of failures when the call began. If the
-// breaker is open, only a probe's result counts.
+// note counts the result of a call. begun is the number of failures when the call began. If the
+// breaker is open, only the result of a probe counts.
 func (b *breaker) note(user string, begun int64, probe bool, v verdict, err error) {
 	part := b.part(user) // before the lock, since a store's Part may panic or wait
 	now, opens, over, falters := time.Now(), false, false, v == keyError

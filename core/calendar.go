@@ -28,8 +28,9 @@ const (
 
 const calendarUnits = "minute, hour, day, week, month, year"
 
-// From is a month that begins on a day, 1 to 31, such as the day on which a customer has paid. A shorter month
-// begins on its last day: [Month].From(31) begins on April 30. Month.From(1) is Month. Other units have no From.
+// From returns a month that begins on a day from 1 to 31, such as the day on which a customer has
+// paid. If a month has no such day, it begins on its last day: [Month].From(31) begins on April 30.
+// Month.From(1) is Month. If u is not Month, [New] refuses the limit.
 func (u CalendarUnit) From(day int) CalendarUnit {
 	if u == Month && day == 1 {
 		return u
@@ -52,32 +53,29 @@ func (u CalendarUnit) split() (plain CalendarUnit, day int) {
 	return u, 0
 }
 
-// CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year of a time
-// zone: 10,000 a month. At the boundary the count starts anew, and up to twice max passes across it. max from 1
-// to 1,000,000,000. A nil loc is UTC.
+// CalendarWindow admits at most max actions in each calendar minute, hour, day, week, month or year
+// of a time zone, such as 10,000 a month. At the boundary the count starts anew, so up to twice max
+// may pass across it. max is from 1 to 1,000,000,000.
 //
-// loc is from [time.LoadLocation], which needs the time zone database: import _ "time/tzdata" for machines that
-// may have none. Its name is spelled as in the database: Asia//Shanghai is an error. So are [time.Local] and a
-// [time.FixedZone]: other processes cannot load them by their name. For a constant offset use a zone such as
-// Etc/GMT+5, which is five hours behind UTC.
-//
-// A month may begin on another day than the first: see [CalendarUnit.From].
-//
-// If each customer has a zone or a day, [PerKey] makes a limiter for each of them, and the middleware's
-// Config.Limiter chooses one for a request; package plans does both. A customer who changes the zone or the day
-// starts anew, so let none change it at will.
-//
-// A day, week, month or year begins at the first instant whose local date is not before its first date. A day
-// may have 23 or 25 hours. Minutes and hours are those of the local clock. An hour that is repeated counts
-// anew.
-//
-// The time of day is the store's. If it steps back over a boundary by more than a second, the period after the
-// boundary counts anew.
-//
-// If two processes have different versions of the database, and so different boundaries, the period that begins
-// last has no more than max. There is one exception, if that period also ends last: up to twice max pass in it
-// if no process with its boundaries decides about the user, a refusal included, between its beginning and the
-// earlier end. A state knows only the ends that it was told.
+//   - Zone: loc is from [time.LoadLocation], or nil for UTC. LoadLocation needs the time zone
+//     database: import _ "time/tzdata" for machines that may have none. [New] refuses [time.Local]
+//     and a [time.FixedZone], because other processes cannot load them by name, and a name that is
+//     not spelled as in the database, such as Asia//Shanghai. For a constant offset use a zone such
+//     as Etc/GMT+5, which is five hours behind UTC.
+//   - Billing day: Month.From(17) begins on the 17th. See [CalendarUnit.From].
+//   - A zone or day for each customer: [PerKey] makes the limiters, and the middleware's
+//     Config.Limiter chooses one for a request. Package plans does both. The count of a customer
+//     who changes the zone or day starts anew, so do not let customers change it at will.
+//   - Boundaries: a day, week, month or year begins at the first instant whose local date is its
+//     first date or later. A day may have 23 or 25 hours. Minutes and hours follow the local clock.
+//     If the clock repeats an hour, its count starts anew.
+//   - Clock: the store says what time it is. If its time of day steps back over a boundary by more
+//     than a second, the count of the period after the boundary starts anew.
+//   - Time zone databases that differ: if two processes have different boundaries, at most max pass
+//     in the period that begins last. There is one exception: this period also ends last, and from
+//     its beginning to the earlier end no process with its boundaries decides about the user, not
+//     even by a refusal. Then up to twice max pass, because the state knows only the ends that it
+//     was given.
 func CalendarWindow(max int, unit CalendarUnit, loc *time.Location) Limit {
 	zone := loc.String()
 	if loc == local && loc != time.UTC {

@@ -8,8 +8,9 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Check brings the entries, one for each limit and in their order, to the instant now, in microseconds
-// on the store's clock. It reports whether the charge passes: whether all enforced limits have room.
+// Check brings the entries to the instant now, in microseconds on the store's clock. There is one
+// entry for each limit, in the order of the limits. passes says whether all enforced limits have
+// room.
 func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	passes = true
 	limits, cost := c.Limits, c.Cost
@@ -26,12 +27,15 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	}
 }
 
-// Commit charges the entries as [Charge.Check] left them, and returns the decision, and a record if the charge
-// asks for one. passes is what Check has returned. If the charge passes, all limits are charged. If not, a limit
-// whose kind records refusals records its own, unless the mode is [machine.ModePatient]. After Commit, Dirty
-// marks the states to write. A charge that does not write marks none: see [Charge.Writes].
+// Commit charges the entries as [Charge.Check] left them, and returns the decision. If the charge
+// asks for a receipt, it also returns a [Record]. passes is the result of Check.
+//   - If the charge passes, all limits are charged.
+//   - If it does not, each limit that records refusals and has no room records this one, unless the
+//     mode is [machine.ModePatient]. A ban policy counts only refusals by the limits of its own
+//     subject.
 //
-// A ban policy counts a refusal by the limits of its own subject only.
+// After Commit, the states of the entries marked Dirty must be written. If the charge does not
+// write, no entry is marked: see [Charge.Writes].
 func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision, r *Record) {
 	c.commit(&d, 0, entries, now, passes)
 	from := len(c.Limits)
@@ -80,8 +84,8 @@ func short(limits []Limit, entries []machine.Entry) bool {
 	return false
 }
 
-// records reports whether a rule may record that the charge is refused. None does while a ban lasts. A ban policy
-// does not if only shadow limits and InFlight have no room.
+// records reports whether a rule may record that the charge is refused. During a ban no rule may. A
+// ban policy may not if only shadow limits and InFlight have no room.
 func records(r *machine.Rule, limits []Limit, entries []machine.Entry) bool {
 	record := r.Ban == nil
 	for i := range limits {
@@ -95,8 +99,9 @@ func records(r *machine.Rule, limits []Limit, entries []machine.Entry) bool {
 	return record
 }
 
-// Answer turns the readings of the charge's limits, in their order, into the decision, and a record if the
-// charge asks for one. now is the instant of the decision, which only the record has.
+// Answer makes the decision from the readings of the charge's limits, in the order of the limits.
+// If the charge asks for a receipt, it also makes a [Record], with now as the instant of the
+// decision.
 func (c *Charge) Answer(readings []machine.Reading, now int64) (d Decision, r *Record) {
 	c.answer(&d, 0, readings)
 	from := len(c.Limits)
@@ -168,8 +173,8 @@ func (o claim) binds(d claim) bool {
 	return o.resetAfter > d.resetAfter
 }
 
-// add adds the reading of the i-th limit to the decision about a cost: the enforced ones come first, then the
-// shadow ones, then the ban policy's.
+// add adds the reading of the i-th limit to the decision about a cost. Enforced limits come first,
+// then shadow limits, then the limit of the ban policy.
 func (d *Decision) add(r *machine.Rule, i int, cost int64, v *machine.Reading) {
 	if r.Ban != nil || r.Shadow {
 		d.addOther(r, i, v)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Never is the RetryAfter of an action that can never pass: its cost is above the quota. With
-// [Divide] that is the share's quota, so after an outage the action may pass.
+// Never is the RetryAfter of an action that can never pass, because its cost is above the quota.
+// With [Divide] the quota is that of the share, so the action may pass after an outage.
 const Never = time.Duration(math.MaxInt64)
 
 // A Decision is a limiter's answer.
@@ -21,60 +21,68 @@ type Decision struct {
 	// Limit is the quota of the binding limit: its maximum count or its capacity.
 	Limit int
 
-	// Remaining, from 0 to Limit, is the cost that would still pass right now. With
-	// several limits it is the least of all.
+	// Remaining, from 0 to Limit, is the highest cost that would pass right now. With several
+	// limits it is the least of all.
 	Remaining int
 
-	// RetryAfter is 0 if allowed. Else it is the wait until the same cost passes, if
-	// nothing else is charged meanwhile: a microsecond earlier it does not pass. It is
-	// [Never] if the cost can never pass. With [ReasonInFlight] it is the wait until a lease ends, and
-	// a slot that is released ends it sooner. If another limit refuses too, it is the other limit's: the
-	// slots may be taken for longer.
+	// RetryAfter is 0 if the action is allowed. Otherwise it is the wait until the same cost passes
+	// if nothing else is charged meanwhile. A microsecond earlier the cost does not pass. If the
+	// cost can never pass, RetryAfter is [Never].
 	//
-	// It can be too long after the clock stepped back or the time of day was set, for [ReasonFull], for a Peek
-	// by a limiter with a smaller max on a shared window, and with [SourceCache]. With [SourceLease] it is the
-	// time until the process may ask Redis again, usually at most 27.5 ms, or what is left of the wait that
-	// Redis has told. It can be too short if a cost is above a bucket's Initial and the bucket is forgotten
+	// With [ReasonInFlight] RetryAfter is the wait until a lease ends. If a slot is released, it is
+	// free sooner. If another limit refuses too, RetryAfter is that of the other limit, although
+	// the slots may be taken for longer.
+	//
+	// RetryAfter can be too long in these cases:
+	//   - the clock has stepped back, or the time of day was set
+	//   - the decision has [ReasonFull] or [SourceCache]
+	//   - a Peek by a limiter with a smaller max on a shared window
+	//   - the decision has [SourceLease]: RetryAfter is the time until the process may ask Redis
+	//     again, usually at most 27.5 ms, or what is left of the wait that Redis has named
+	//
+	// It can be too short if a cost is above a bucket's Initial, and the bucket is forgotten
 	// meanwhile.
 	RetryAfter time.Duration
 
-	// ResetAfter is the time until the binding limit has its full quota again. See
-	// [Limit.Initial] for an unused bucket.
+	// ResetAfter is the time until the binding limit has its full quota again. For a bucket that
+	// was never used see [Limit.Initial].
 	ResetAfter time.Duration
 
-	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter describe: of the
-	// limits that refuse, the one with the longest RetryAfter; if all allow, the one with the least
-	// Remaining. Ties go to the longer ResetAfter, then to the first. If an InFlight limit refuses and
-	// another limit too, the other one binds, unless the cost can never pass.
+	// Binding is the index, from 0, of the limit that Limit, RetryAfter and ResetAfter describe:
+	//   - if limits refuse, the one of them with the longest RetryAfter; an InFlight binds only if
+	//     no other limit refuses, or if the cost can never pass
+	//   - if all allow, the one with the least Remaining
+	//
+	// If two are equal, the one with the longer ResetAfter binds, or else the first.
 	Binding int
 
-	// Reason says why an action was refused, or would have been.
+	// Reason says why an action was refused, or, for a shadow limit, why it would have been.
 	Reason Reason
 
-	// Shadow is the index, from 0, of the shadow limit that Reason is about if it is
-	// ReasonShadowed or ReasonNear: shadow limits come after the enforced ones. Otherwise it is 0.
+	// Shadow is the index, from 0, of the shadow limit that Reason is about, if Reason is
+	// ReasonShadowed or ReasonNear. The indices of shadow limits follow those of the enforced ones.
+	// Otherwise Shadow is 0.
 	Shadow int
 
-	// BanLevel is how many bans in a row a [BanPolicy] has given, including the current one.
+	// BanLevel is the number of bans in a row that a [BanPolicy] has given, with the current one.
 	BanLevel int
 
-	// Subject is the index, from 0, of the subject of [All] that the decision is about: of those that
-	// refuse, the one with the longest RetryAfter; if all allow, the one with the least
-	// Remaining. Ties go as for Binding.
+	// Subject is the index, from 0, of the subject of [All] that the decision is about. If subjects
+	// refuse, it is the one of them with the longest RetryAfter. If all allow, it is the one with
+	// the least Remaining. If two are equal, Binding's rule decides.
 	Subject int
 
 	receipt *Record // with several subjects the first of a list
 }
 
-// Cell returns the decision as the five integers of a reply of CL.THROTTLE:
+// Cell returns the decision as the five integers of a reply of CL.THROTTLE, with seconds rounded
+// up:
 //
 //	0  0 if allowed, 1 if refused
 //	1  the limit
 //	2  what remains
-//	3  seconds until a retry passes; -1 if allowed, or if it never can
+//	3  seconds until a retry passes; -1 if the action is allowed, or can never pass
 //	4  seconds until the limit has its full quota
-//
-// Seconds are rounded up.
 func (d Decision) Cell() [5]int64 {
 	cell := [5]int64{0, int64(d.Limit), int64(d.Remaining), -1, seconds(d.ResetAfter)}
 	if !d.Allowed {
@@ -90,7 +98,8 @@ func seconds(d time.Duration) int64 {
 	return int64(d/time.Second) + int64(min(1, max(0, d%time.Second)))
 }
 
-// A Reason says why an action was refused.
+// A Reason says why an action was refused. [ReasonShadowed] and [ReasonNear] also come with actions
+// that were allowed.
 type Reason string
 
 // The reasons. An allowed action has none, except ReasonShadowed and ReasonNear: see

@@ -12,27 +12,31 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// FailOpen allows an action if store has no answer. The decision then has the first
-// limit's full quota and [SourceNone]. In an outage it limits nothing: use it if
-// refusing users is worse than not limiting them. [Fallback] avoids both.
+// FailOpen allows an action if store has no answer. The decision then has the first limit's full
+// quota and [SourceNone]. During an outage no user is limited: use FailOpen if refusing users is
+// worse than not limiting them. [Fallback] avoids both.
 //
-// After three failures in a row store is not asked, so that an outage does not cost every
-// action the timeout. Failures of calls that overlap count as one. One call every 250 ms
-// still asks as a probe. When a probe is answered, store decides again. The log says once
-// that store fails (code "store-fails") and once that it answers again ("store-answers"),
-// and [Observe] shows it. An [ErrKey] does not count as a failure.
+// When store is asked:
+//   - After three failures in a row, store is not asked, so that an outage does not cost every
+//     action the timeout. Failures of calls that overlap count as one.
+//   - Every 250 ms one call asks store nonetheless, as a probe. When a probe is answered, store
+//     decides again. A probe may take a second, even if its caller leaves before.
+//   - If store is spread over several servers, as redisstore on a Cluster is, all this holds for
+//     each server. If one fails, only its users are affected.
+//   - Reset always asks store, and returns its error.
 //
-// The caller's own cancellation stays an error and does not count: a client that disconnects
-// is not an outage, and its request is not let through. The end of the caller's deadline stays an
-// error too, because a client may choose it, as in gRPC. It counts only if store has had a second
-// to answer. So store needs a timeout shorter than its callers' deadlines, as redisstore has:
-// otherwise every call waits until its deadline while store hangs.
+// The log says once that store fails (code "store-fails") and once that it answers again
+// ("store-answers"). [Observe] shows it too.
 //
-// A probe may take a second, even if its caller leaves before. Reset always asks store and returns
-// its error.
+// What counts as a failure:
+//   - An error of store, but not an [ErrKey].
+//   - The end of the caller's deadline, but only if store has had a second to answer, because a
+//     client may choose the deadline, as in gRPC. The call returns the error.
+//   - Not the caller's own cancellation: a client that disconnects is not an outage. The call
+//     returns the error, so the request does not pass.
 //
-// If store is spread over several servers, as redisstore on a Cluster is, all this holds
-// for each server. If one fails, only its users are affected.
+// So store needs a timeout shorter than its callers' deadlines, as redisstore has. Otherwise every
+// call waits until its deadline while store hangs.
 func FailOpen(store Store) Store {
 	return &failOpen{newBreaker(store, "FailOpen", "core: the store fails; actions pass unlimited until it answers")}
 }
@@ -51,8 +55,8 @@ func (s *failOpen) Take(ctx context.Context, c Charge) (Decision, *Record, error
 	return d, r, nil
 }
 
-// untouched is the answer if no store has one: allowed, with the first limit's full quota. A cost above a
-// quota is refused all the same.
+// untouched is the decision if no store has an answer: allowed, with the first limit's full quota.
+// But a cost above a quota is refused.
 func untouched(c *Charge) (d Decision, r *Record) {
 	n := 0 // limits
 	for i, p := range c.Parts() {
@@ -79,21 +83,21 @@ func (p *Part) whole(mode machine.Mode) Decision {
 	return Decision{Allowed: true, Limit: p.Limits[0].Quota(), Remaining: p.Limits[0].Quota()}
 }
 
-// Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is
-// the recommended way to run on a shared store, with a memorystore as other: a route is then
-// neither unprotected nor down.
+// Fallback asks other if store has no answer. The decision then has [SourceFallback]. It is the
+// recommended way to use a shared store, with a memorystore as other: during an outage routes stay
+// limited, and users are served.
 //
-// When store is asked, and what counts as a failure, is as for [FailOpen]. If the caller's deadline
-// ends before store answers, other decides too. Reset resets both stores.
+// [FailOpen] says when store is asked, and what counts as a failure. One thing differs: if the
+// caller's deadline ends before store answers, other decides. Reset resets both stores.
 //
-// Each store keeps the limit for itself. So a user may do at most the sum of what the stores
-// allow: the limit once for store, once for each of n processes, and once more whenever one of
-// them loses its data. With [Divide] the n processes together allow the limit once, rounded up. A
-// call that timed out may have been charged in store and is decided by other too. Store may then
-// refuse earlier, but never later. A ban made in one store does not hold in the other.
+// Each store keeps the limit for itself. So a user may do at most the sum of what the stores allow:
+// the limit once for store, once for each of n processes, and once more whenever one of them loses
+// its data. With [Divide] the n processes together allow the limit once, rounded up. If a call has
+// timed out, store may have charged it, and other decides it too. Then store may refuse earlier,
+// but never later. A ban made in one store does not hold in the other.
 //
-// Store is the one that can fail. If it always has an answer, as a memorystore has, other is never asked, and
-// the log says so (code "fallback-unused").
+// Give the shared store first. If the first store always has an answer, as a memorystore has, other
+// is never asked, and the log says so (code "fallback-unused").
 func Fallback(store, other Store) Store {
 	if answers(store) {
 		slog.Default().Warn("core: Fallback: the first store always has an answer, so the second is never asked; give the shared store first, as in Fallback(redisstore.New(rdb, nil), memorystore.New(nil))",
@@ -149,11 +153,11 @@ func (s *fallback) Reset(ctx context.Context, user, action string, limits []Limi
 	return errors.Join(s.store.Reset(ctx, user, action, limits), s.other.Reset(ctx, user, action, limits))
 }
 
-// Shadow is a dry run of every limit: it decides and reports, and never refuses or makes
-// [Limiter.Wait] wait. An action that store refuses is allowed with [ReasonShadowed]. If
-// store has no answer, the action is allowed as by [FailOpen]. The decision's numbers are those
-// of the shadow limits, so clients see them in headers: with [Limit.Shadow] they do not. Put
-// [Observe] around it to see what would be refused.
+// Shadow is a dry run of every limit on store. It decides and reports, and never refuses or makes
+// [Limiter.Wait] wait. If store refuses an action, the action is allowed with [ReasonShadowed]. If
+// store has no answer, the action is allowed as by [FailOpen]. Put [Observe] around Shadow to see
+// what would be refused. The decision's numbers are those of store's limits, so clients see them in
+// headers. With [Limit.Shadow] clients do not see them.
 func Shadow(store Store) Store {
 	return &shadow{failOpen{newBreaker(store, "Shadow", "core: the store fails; the dry run sees nothing until it answers")}}
 }

@@ -11,22 +11,24 @@ import (
 	"time"
 )
 
-// Divide gives store an n-th of every quota, for one of n replicas that decide separately.
-// Together they then keep the limits.
+// Divide gives store an n-th of every quota. It is for one of n replicas that decide separately,
+// and that together keep the limits:
 //
 //	core.Fallback(redisstore.New(rdb, nil), core.Divide(memorystore.New(nil), 4))
 //
-// A rate is divided exactly: among 4, 30 a minute becomes 30 per 4 minutes. A max, a capacity and an
-// Initial are rounded up, so the replicas together admit what the limit does, and at most n-1 more.
-// Periods and a [BanPolicy] are not divided. A share is not leased. A decision has the Limit, the
-// Remaining and the times of this replica's share. The share of a funnel or bucket has a separate state. So if n
-// changes while the store keeps its states, windows keep their counts, and a funnel or bucket starts anew.
+// What a share is:
+//   - A rate is divided exactly: with n = 4, 30 a minute becomes 30 per 4 minutes.
+//   - A max, a capacity and an Initial are rounded up, so the replicas together may admit up to n-1
+//     more than the limit.
+//   - Periods and a [BanPolicy] are not divided. A share is not leased.
+//   - A decision has the Limit, the Remaining and the times of this replica's share.
+//   - The share of a funnel or bucket has a separate state. So if n changes while the store keeps
+//     its states, windows keep their counts, and a funnel or bucket starts anew.
+//   - An action that costs more than the share is refused with [Never] and writes nothing, even if
+//     the limit itself has room for it.
 //
-// An action that costs more than the share is refused with [Never] and writes nothing, even
-// if the limit itself has room for it.
-//
-// [New] refuses a limit if the period of its share's rate, or the time that the share takes
-// to drain or fill, is more than 100 years. Divide panics if n is not at least 1.
+// [New] refuses a limit if the period of its share's rate, or the time that the share takes to
+// drain or fill, is more than 100 years. Divide panics if n is less than 1.
 func Divide(store Store, n int) Store {
 	if n < 1 {
 		panic(fmt.Sprintf("core: Divide: %d replicas; give 1 or more, as many as there are processes", n))
@@ -100,9 +102,9 @@ func (s *divide) share(of *Terms) (*Terms, error) {
 	return &made, nil
 }
 
-// toShare reduces the limit to an n-th, and reports whether that is within bounds. The share of a limit
-// with a rate has the identity of the limit with n appended: shares of two limits may have equal
-// numbers.
+// toShare reduces the limit to an n-th, and reports whether the share is within bounds. If the
+// limit has a rate, n is appended to its identity, because the shares of two different limits may
+// have equal numbers.
 func (l *Limit) toShare(n int) bool {
 	switch {
 	case n == 1 || l.rule.Ban != nil || l.rule.Max == 0:

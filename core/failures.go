@@ -9,8 +9,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// OnlyFailures makes a limiter of attempts that may turn out right, such as logins: its limits count
-// failures only.
+// OnlyFailures makes a limiter of attempts that may turn out right, such as logins. Its limits
+// count only the attempts that have failed.
 //
 //	logins, err := logins.With(core.OnlyFailures{})
 //	d, err := logins.Allow(ctx, "alice", "login")
@@ -26,19 +26,22 @@ import (
 //		failed = !right(ctx, password) || ctx.Err() != nil
 //	}
 //
-// Allow lets an attempt pass if all limits have room for it, and charges nothing. Instead the attempt takes
-// a slot, until [Limiter.Release]. [Limiter.Surcharge] counts a failure; call it before Release. An attempt
-// that is right counts nothing. Count every other one, also if the check has an error or panics, as above: a client
-// can cause that, for example by hanging up while its password is checked.
+// With n for the smallest of the quotas:
+//   - [Limiter.Allow] lets an attempt pass if all limits have room for it. It charges nothing. The
+//     attempt takes a slot until [Limiter.Release].
+//   - [Limiter.Surcharge] counts a failure. Call it before Release. Count every attempt that was
+//     not found right, also if the check returns an error or panics, as above: a client can cause
+//     that, for example by disconnecting while its password is checked.
+//   - After n failures all attempts are refused. These refusals count towards a [BanPolicy].
+//   - At most n attempts are in progress. So of wrong guesses at the same time fewer than 2n are
+//     checked, if the check has ended when Release is called. A refusal that is due only to
+//     attempts in progress has [ReasonInFlight] and counts towards no BanPolicy: the caller may try
+//     again soon.
 //
-// At most as many attempts are in progress as the smallest of the quotas, n. So of wrong guesses at the same
-// time fewer than twice n are checked, if the check has ended when Release is called. A refusal that is due to attempts in progress alone has
-// [ReasonInFlight], and counts towards no [BanPolicy]: the caller may try again soon. After n failures all
-// attempts are refused, and these refusals count.
-//
-// The slots are those of an InFlight(n), at most 10,000, which comes last among the enforced limits. Its name is
-// "+checking", which no other limit can have. If the limiter has an [InFlight] of its own, that bounds the attempts instead. Refund and
-// Settle change nothing, because an attempt charges nothing.
+// The slots are those of an InFlight(n), at most 10,000, which comes last among the enforced
+// limits. Its name is "+checking", which no other limit can have. If the limiter has an [InFlight]
+// already, that one bounds the attempts instead. Refund and Settle change nothing, because an
+// attempt charges nothing.
 type OnlyFailures struct{}
 
 func (OnlyFailures) extend(l *Limiter) error {

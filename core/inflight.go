@@ -16,8 +16,8 @@ import (
 
 const defaultSlotLease = time.Minute
 
-// InFlight admits at most n actions at the same time. n from 1 to 10,000. An action that is
-// admitted takes a slot, one for each unit of its cost, and [Limiter.Release] frees it when the action has
+// InFlight admits at most n actions at the same time. n is from 1 to 10,000. An admitted action
+// takes a slot for each unit of its cost. [Limiter.Release] frees the slots when the action has
 // ended:
 //
 //	streams, err := core.New(store, core.InFlight(3), core.SlidingWindow(100, time.Minute))
@@ -26,9 +26,9 @@ const defaultSlotLease = time.Minute
 //		defer streams.Release(context.WithoutCancel(ctx), d)
 //	}
 //
-// If a process dies, its slots are free when their leases end, a minute after the action began: see
-// [Limit.Lease]. A slot whose lease has ended is free though its action goes on, so an action that may
-// take longer needs [Limiter.Renew], or a longer lease.
+// A slot that is not released is free when its lease ends, a minute after the action began: see
+// [Limit.Lease]. This happens if a process dies, but also if an action takes longer than the lease.
+// Such an action needs [Limiter.Renew], or a longer lease.
 //
 // A [Limiter.Surcharge] takes no slot. A refusal by InFlight alone counts towards no ban.
 //
@@ -37,9 +37,9 @@ func InFlight(n int) Limit {
 	return Limit{kind: machine.KindInFlight, max: n, period: defaultSlotLease, shape: inFlight{}}.derived()
 }
 
-// Lease sets for how long a slot of [InFlight] is taken at most if it is neither released nor renewed. d
-// from 1 ms to 365 days, in whole microseconds. [Limit.Leased] is for the other limits: it lets a
-// process take units in advance.
+// Lease sets the time after which a slot of [InFlight] is free if it is neither released nor
+// renewed. d is from 1 ms to 365 days, in whole microseconds. For other kinds of limits see
+// [Limit.Leased], by which a process takes units in advance.
 func (l Limit) Lease(d time.Duration) Limit {
 	l.mods |= modLease
 	if l.kind == machine.KindInFlight {
@@ -112,8 +112,9 @@ func warnOutlived() {
 	}
 }
 
-// slotWaiters are the callers of Wait that are woken when a slot of their user is released. A limiter
-// with InFlight shares them with those derived from it. Any other limiter has nil.
+// slotWaiters are the callers of Wait who are woken when a slot of their user is released. A
+// limiter with InFlight shares them with the limiters derived from it. In a limiter without
+// InFlight they are nil.
 type slotWaiters struct {
 	mu     sync.Mutex
 	byUser map[string][]slotWaiter

@@ -13,13 +13,14 @@ import (
 
 var errApart = configError("core: All: the store can neither decide about these users together nor refund; use a store that is a core.Joiner or a core.Amender")
 
-// inTurn looks at all subjects of a charge, and then charges one after the other, each with a receipt. The
-// first one that refuses ends it.
+// inTurn looks at all subjects of a charge, and then charges one after the other, each with a
+// receipt. It ends at the first that refuses.
 //
-// A charge that is given back fills a limit for an instant, and must not be the cause of a refusal that a
-// ban counts. So the order is that of the looks: one that refuses comes first, and records its
-// refusal before any other subject is charged. Those that had room come after it, the one with the least
-// first. If one of these refuses, others have raced for its room, and the refusal is not recorded.
+// A charge that is given back fills a limit for an instant. A ban must not count a refusal that
+// such a charge has caused. So the subjects are charged in the order of what was seen. One that
+// refuses comes first: its refusal is recorded before any other subject is charged. Then come those
+// that had room, the one with the least room first. If one of these refuses, another caller was
+// faster, and the refusal is not recorded.
 func inTurn(ctx context.Context, c *Charge, subjects []Subject) (Decision, error) {
 	if c.Writes() && !amends(subjects[0].limiter.store) {
 		return Decision{}, errApart

@@ -8,55 +8,58 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Leased lets a process take units of the limit in advance, for at most d, and decide from them without asking
-// the store. It is for a key that many processes share and that one Redis cannot serve any more, such as the
-// limit of a large tenant. d is from 1 ms to a tenth of the period; for a funnel or bucket, of the time to
-// drain or fill.
+// Leased lets a process take units of the limit in advance, for at most d, and decide from these
+// units without asking the store. It is for a key that many processes share and that one Redis
+// cannot serve any more, such as the limit of a large tenant.
 //
 //	core.Funnel(10_000, core.Per(10_000, time.Second)).Leased(50*time.Millisecond)
 //
-// All processes together never exceed the limit as it is declared, in any interval. Leases of 20 to 100 ms suit
-// most limits: a longer one costs more of the limit and hardly saves commands. The program examples/tenant has
-// such a limit.
+// d is from 1 ms to a tenth of the period, or for a funnel or bucket of the time to drain or fill.
+// 20 to 100 ms suit most limits: a longer d costs more of the limit and hardly saves commands. The
+// program examples/tenant has such a limit.
 //
-// What a funnel or bucket drains or gains in d, rounded up, is missing in [Limit.Quota]: it is 9,500 in the
-// example.
+// In any interval all processes together admit no more than the limit as it is declared. The price:
+//   - A funnel or bucket loses what drains or fills in d, rounded up: [Limit.Quota] is 9,500 in the
+//     example. A MovingWindow with the period p admits max in each p+d, so with 50 ms a limit for
+//     one second loses 5% of its rate. A FixedWindow and a CalendarWindow lose nothing.
+//   - Near the limit an action may be refused up to d too early: other processes hold the last
+//     units, or this process has asked so often that it pauses before it asks again.
+//   - The units that a process holds when it ends count as used until the limit has forgotten their
+//     charge.
+//   - Other processes, Peek and Status count the units that a process holds as used.
+//   - If another process calls Reset, Ban or Unban, or a BanPolicy makes a ban, it may take d until
+//     this process heeds it.
 //
-// The price: a MovingWindow admits its max in each p+d instead of its period p, so with 50 ms a limit for one
-// second loses 5% of its rate. A FixedWindow and a CalendarWindow lose nothing. Near the limit an action may be
-// refused up to d too early, because other processes hold the last units, or because this one has asked so
-// often that it waits before it asks again. Units that a process holds when it ends are lost until the limit
-// has forgotten their charge. Other processes, Peek and Status count what a process holds as used. A Reset, a
-// Ban or an Unban by another process, or one that BanPolicy makes, may take d to have effect on what a process
-// holds.
-//
-// Only redisstore takes units in advance, and only for a limiter whose limits are all leased. Other stores
-// decide by the stricter limit. The lease is part of the limit's identity. It does not apply to SlidingWindow,
-// ElasticWindow, InFlight and buckets with Initial. The lease of a slot of InFlight is [Limit.Lease].
+// Only redisstore takes units in advance, and only if all limits of the limiter are leased. Other
+// stores decide by the stricter limit. d is part of the limit's identity. SlidingWindow,
+// ElasticWindow, InFlight and buckets with Initial cannot be leased. For slots of InFlight see
+// [Limit.Lease].
 func (l Limit) Leased(d time.Duration) Limit {
 	l.mods |= modPrepay
 	l.prepay = d
 	return l.derived()
 }
 
-// Why the processes never exceed the limit. A unit is charged before its action: if Redis charges at the
-// instant s, the action is at an instant a with s <= a <= s+d, since a process begins to count d before it
-// sends the charge, and counts a thousandth less for the drift of its clock. What is not used by then is given
-// back, or lost.
+// Why the processes together never exceed the limit. A unit is charged before its action. If Redis
+// charges the unit at the instant s, the action is at an instant a with s <= a <= s+d: a process
+// counts d from before it sends the charge, and counts a thousandth less, in case its clock is
+// slow. A unit that is not used by then is given back or lost.
 //
-//   - A window of the length p: the actions from t to t+p were charged from t-d to t+p, whose length is p+d.
-//     Redis checks charges by a window of the length p+d, so these are at most max.
-//   - A funnel or bucket of the capacity c and the rate r: the actions of a time x were charged within x+d. Redis
-//     checks charges by the capacity c-r*d, so these are at most c-r*d + r*(x+d), which is c + r*x.
-//   - A FixedWindow or CalendarWindow: a lease ends with its window, so the action is in the window of its charge.
+//   - A window of the length p: the actions from t to t+p were charged from t-d to t+p. Redis
+//     checks charges by a window of the length p+d, so these are at most max.
+//   - A funnel or bucket with the capacity c and the rate r: the actions of an interval of the
+//     length x were charged within x+d. Redis checks charges by the capacity c-r*d, so these are at
+//     most c-r*d + r*(x+d), which is c + r*x.
+//   - A FixedWindow or CalendarWindow: the units of a lease end with their window, so an action is
+//     in the window of its charge.
 
 const minPrepay = time.Millisecond
 
 // mostPrepay is the longest time in advance, of a limit that tighten has not changed.
 func (l *Limit) mostPrepay() time.Duration { return l.Period() / 10 }
 
-// tighten makes the rule hold for units that are prepaid. A time in advance that is out of bounds is left out;
-// validate names it.
+// tighten makes the rule stricter by what units in advance need. If the time in advance is out of
+// bounds, tighten changes nothing, and validate reports it.
 func (l *Limit) tighten() {
 	if l.mods&modPrepay == 0 || !l.kind.Prepaid() || l.mods&modInitial != 0 || l.rule.Max == 0 ||
 		l.prepay < minPrepay || l.prepay > l.mostPrepay() {

@@ -11,18 +11,22 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Limit is a rule: at most so many of an action in so long. It is an opaque
-// value that can be compared with ==. Two limits are equal if they were made by
-// the same calls. The zero Limit is invalid.
+// A Limit is a rule: at most a number of actions in a time. Limits can be compared with ==. Two
+// limits are equal if they were made by the same calls. The zero Limit is invalid.
 //
-// The constructors do not fail. If a number is out of bounds, or a modifier does not apply
-// to the kind, [New] returns an error that names the value and the bound.
+// The constructors do not fail. If a number is out of bounds, or a modifier does not apply to the
+// kind, [New] returns an error that names the value and the bound.
 //
-// Within one user and action, a limit's state is identified by the limit's kind and its name, if it has
-// one; for windows also by the period, and the time zone if it has one; for InFlight by the lease; for
-// funnels and buckets also by capacity, rate and Initial. So a window with another max keeps the
-// history, and one with another period starts empty. A funnel or bucket with other numbers is another
-// one, which starts with its full quota, or at Initial.
+// A user and an action have one state for each identity of a limit: the kind, the name if there is
+// one, and these numbers:
+//
+//	windows              the period, and the time zone of a CalendarWindow
+//	funnels and buckets  capacity, rate and Initial
+//	InFlight             the lease
+//
+// So a window with another max has the same history. A window with another period is another state,
+// which is empty at first. A funnel or bucket with other numbers is another state, which begins
+// with the full quota or with Initial.
 type Limit struct {
 	kind     machine.Kind
 	shape    shape
@@ -94,15 +98,15 @@ func (l *Limit) sharesState(other *Limit) bool {
 	return l.identity == other.identity && l.rule.PerUser == other.rule.PerUser
 }
 
-// A Rate is a number of units per duration. It keeps both numbers as given, so that it
-// never drifts. Make one with [Per] or [Every].
+// A Rate is a number of units per duration, such as 7 per second. Both numbers are kept as given,
+// so the rate is exact. [Per] and [Every] make one.
 type Rate struct {
 	n int
 	d time.Duration
 }
 
-// Per is n units per d: n from 1 to 1,000,000,000; d from 1 ms to 365 days, in
-// whole microseconds.
+// Per returns the rate of n units per d. n is from 1 to 1,000,000,000. d is from 1 ms to 365 days,
+// in whole microseconds.
 func Per(n int, d time.Duration) Rate { return Rate{n: n, d: d} }
 
 // Every is one unit per d.
@@ -120,27 +124,30 @@ func (l Limit) Named(name string) Limit {
 	return l.derived()
 }
 
-// Shadow makes a shadow limit: it is decided on the same traffic as the limiter's other
-// limits, in the same step, and never refuses. An action that passes is charged to it if
-// the limit would have let it pass. Several shadow limits are charged all or none.
-// Decision.Reason says what it would have done: [ReasonShadowed] or [ReasonNear]. Decision.Shadow
-// is the index of that limit. A limit with Shadow and the same limit without it have separate
-// states. At least one limit of a limiter is enforced. For a dry run of a whole limiter use the
-// store [Shadow].
+// Shadow makes a shadow limit. It decides about the same actions as the limiter's other limits, in
+// the same step, and never refuses.
+//   - An action that passes the other limits is charged to the shadow limit if that has room for
+//     it. If there are several shadow limits, it is charged to all or none of them.
+//   - Decision.Reason says what the shadow limit would have done: [ReasonShadowed] or [ReasonNear].
+//     Decision.Shadow is its index.
+//   - The state is separate from that of the same limit without Shadow.
+//
+// At least one limit of a limiter must be enforced. For a dry run of a whole limiter use the store
+// [Shadow].
 func (l Limit) Shadow() Limit {
 	l.rule.Shadow = true
 	return l.derived()
 }
 
-// PerUser makes a limit count all of a user's actions together. Without it a limit counts each action of each
-// user separately. It is decided in the same step as the limits per action, and its state is shared by all
-// limiters on the store that have the same limit.
+// PerUser makes a limit count all of a user's actions together. Otherwise it counts each action
+// separately. The limit is decided in the same step as the others of its limiter. All limiters on
+// the store that have the same limit with PerUser share its state.
 func (l Limit) PerUser() Limit {
 	l.rule.PerUser = true
 	return l.derived()
 }
 
-// IsShadow reports whether the limit only shows what it would decide; see [Limit.Shadow].
+// IsShadow reports whether the limit was made by [Limit.Shadow], and so never refuses.
 func (l *Limit) IsShadow() bool { return l.rule.Shadow }
 
 // IsPerUser reports whether the limit counts all of a user's actions together; see
@@ -152,13 +159,14 @@ func (l *Limit) IsPerUser() bool { return l.rule.PerUser }
 // limit of a [BanPolicy], whose kind is "ban".
 func (l *Limit) Kind() string { return l.kind.String() }
 
-// Quota is what the limit admits at most at once: its maximum count or its capacity. [Limit.Leased]
-// makes a funnel's or bucket's smaller.
+// Quota is the highest cost that the limit can admit at once: its maximum count or its capacity.
+// [Limit.Leased] reduces the capacity of a funnel or bucket.
 func (l *Limit) Quota() int { return int(l.rule.Max) }
 
-// Period is a window's period, or the lease of InFlight. For a CalendarWindow it is the longest one: a
-// month is 31 days, a year 366, and a day 24 hours, without changes of the clock. For a bucket or funnel
-// it is the time from empty to full or from full to empty, rounded up to the microsecond.
+// Period is a window's period, or the lease of InFlight. For a CalendarWindow it is the length of
+// its longest period: a month is 31 days, a year 366, and a day 24 hours, although a day of summer
+// time may have 25. For a bucket or funnel it is the time from empty to full or from full to empty,
+// rounded up to the microsecond.
 func (l *Limit) Period() time.Duration { return max(l.period, micros(l.rule.Burst.Ceil())) }
 
 // Rate is a bucket's or funnel's rate as it was given: n units per d.
@@ -167,12 +175,21 @@ func (l *Limit) Rate() (n int, d time.Duration) { return l.rate.n, l.rate.d }
 // Name is the name given by [Limit.Named], or "".
 func (l *Limit) Name() string { return l.name }
 
-// Identity identifies the limit's state within one user and action: the kind, a window's period or the
-// lease of InFlight, a bucket's or funnel's numbers, and the name if there is one. Examples are
-// "sliding:1m", "inflight:1m", "calendar:month:asia/shanghai", "funnel:15:1/2s:likes", with Initial(3)
-// "bucket:3/10:1/1s" and with Leased(50ms) "moving:1m/50ms". The rate is in lowest terms. With Shadow it
-// begins with "shadow:". A store also gets the limit of a [BanPolicy], whose identity is "ban". PerUser
-// is not part of it: see [Limit.IsPerUser]. It consists of ASCII letters, digits and ":/._-+".
+// Identity names the limit's state among those of a user and an action: the kind; the period of a
+// window, the lease of InFlight, or the numbers of a bucket or funnel; and the name if there is
+// one. Examples:
+//
+//	sliding:1m
+//	calendar:month:asia/shanghai
+//	inflight:1m
+//	funnel:15:1/2s:likes    named likes, with the rate in lowest terms
+//	bucket:3/10:1/1s        with Initial(3)
+//	moving:1m/50ms          with Leased(50ms)
+//	shadow:sliding:1m       with Shadow
+//	ban                     the limit of a BanPolicy, which only a store gets
+//
+// PerUser is not part of it: see [Limit.IsPerUser]. Identity consists of ASCII letters, digits and
+// ":/._-+".
 func (l *Limit) Identity() string { return l.identity }
 
 // Rule is for authors of stores: the limit compiled to integers. It must not be changed.
@@ -183,8 +200,9 @@ const (
 	maxPeriod = 365 * 24 * time.Hour
 )
 
-// ErrConfig matches the errors of a configuration: those of [New], [Limiter.With] and [ParseLimit], those of [All]
-// for subjects that it cannot decide together, and that of a zero Limiter.
+// ErrConfig matches errors of the configuration: every error of [New], [Limiter.With] and
+// [ParseLimit], the error of [All] for subjects that cannot be decided together, and the error of a
+// zero Limiter.
 var ErrConfig = errors.New("core: bad configuration")
 
 type configError string

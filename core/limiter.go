@@ -11,10 +11,12 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Limiter is a set of limits over a store. All of them must agree before an action
-// passes, and a refused action is charged to none. A Limiter is immutable and safe for use
-// by many goroutines. Make it once, at start-up: a limiter that is made with its store for
-// every request limits no user. Building one per tenant on first use is fine if you keep it.
+// A Limiter is a set of limits over a store. An action passes if all limits have room for it. A
+// refused action is charged to no limit. A Limiter is immutable and safe for use by many
+// goroutines.
+//
+// Make it once, at start-up. A limiter that is made together with its store for every request
+// limits no user. Making one for each tenant on first use is fine if you keep it: see [PerKey].
 type Limiter struct {
 	store      Store
 	limits     []Limit // the enforced ones, the shadow ones, the ban policy's
@@ -29,9 +31,9 @@ type Limiter struct {
 	slotWaiters *slotWaiters // nil without InFlight
 }
 
-// New makes a limiter of one or more limits. It fails for a nil store, no enforced limit, a
-// number out of bounds, or two limits that would share one state. The error matches [ErrConfig] and
-// says what to change.
+// New makes a limiter of one or more limits. It returns an error if the store is nil, if no limit
+// is enforced, if a number is out of bounds, or if two limits would share one state. The error
+// matches [ErrConfig] and says what to change. A store may refuse a limiter too.
 func New(store Store, limits ...Limit) (*Limiter, error) {
 	if isNil(store) {
 		return nil, configError("core: New: the store is nil; use memorystore.New(nil)")
@@ -133,8 +135,8 @@ type Option interface {
 	extend(*Limiter) error
 }
 
-// With derives a limiter with more options. Both limiters share the state of the limits.
-// The errors are as those of [New].
+// With returns a limiter with more options. Both limiters share the state of the limits. Errors are
+// as those of [New].
 func (l *Limiter) With(options ...Option) (*Limiter, error) {
 	if l == nil || l.store == nil {
 		return nil, errZeroLimiter
@@ -171,9 +173,8 @@ func (l *Limiter) Limits() []Limit {
 	return slices.Clone(enforced(l.limits))
 }
 
-// Reset deletes the state of this limiter's limits for user and action, in every store that
-// may keep it. This also affects other limiters that share the state. A ban stays; see
-// [Limiter.Unban].
+// Reset deletes the state of this limiter's limits for user and action, in every store that may
+// keep it. Other limiters that share the state start anew too. A ban stays: see [Limiter.Unban].
 func (l *Limiter) Reset(ctx context.Context, user, action string) error {
 	if err := l.check(ctx, user, action, 1); err != nil {
 		return err
@@ -192,8 +193,8 @@ func (l *Limiter) ban() []Limit {
 	return nil
 }
 
-// Lease is the shortest lease of the limiter's InFlight limits, shadow ones included, or 0 if it has none.
-// A slot that is renewed more often than that stays taken.
+// Lease is the shortest lease of the limiter's InFlight limits, shadow limits included, or 0 if
+// there is no InFlight. If a slot is renewed more often than that, it stays taken.
 func (l *Limiter) Lease() time.Duration {
 	if l == nil {
 		return 0
@@ -246,8 +247,9 @@ func (e costError) Error() string { return string(e) }
 
 func (costError) Is(target error) bool { return target == ErrCost }
 
-// portionedUntil is how many units are charged in portions if a MovingWindow of more than mostUnits has to write
-// them: its quota, and as much debt. It writes no more than that. It is 0 without such a limit.
+// portionedUntil is the number of units that a high charge is split into portions for, if a
+// MovingWindow of more than mostUnits has to write them: twice its quota, since a debt is at most
+// one quota. Without such a limit it is 0.
 func portionedUntil(limits []Limit) (units int64) {
 	for i := range limits {
 		if l := &limits[i]; l.rule.WritesUnits() && l.max > mostUnits {
@@ -280,8 +282,9 @@ func (l *Limiter) take(ctx context.Context, c *Charge, d *Decision) (err error) 
 	return err
 }
 
-// outlives is the context of a charge that takes slots. It does not end with its caller: nobody would know of the
-// slots, and they would stay taken until their leases end.
+// outlives returns the context of a charge that takes slots. It does not end with the caller.
+// Otherwise slots could be taken that no caller knows of, and they would stay taken until their
+// leases end.
 func (c *Charge) outlives(ctx context.Context) context.Context {
 	if c.Mode.Asks() && c.Writes() {
 		return context.WithoutCancel(ctx)

@@ -11,58 +11,56 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// TokenBucket admits an action if the bucket holds a token for each unit of its
-// cost. The bucket holds at most capacity tokens, starts full (or as
-// [Limit.Initial] says) and is refilled at rate, fractions of a token kept.
-// capacity from 1 to 1,000,000,000; it must fill within 100 years.
+// TokenBucket admits an action if the bucket holds a token for each unit of its cost. The bucket
+// holds at most capacity tokens. It starts full, or as [Limit.Initial] says, and is refilled at
+// rate. Fractions of a token are kept. capacity is from 1 to 1,000,000,000. The bucket must fill
+// within 100 years.
 //
-// A bucket is kept as the instant at which it will be full, which is one number
-// and exact (the virtual scheduling algorithm of [ITU-T I.371], also called GCRA).
+// The state is the instant at which the bucket will be full, which is one number and exact. The
+// algorithm is the virtual scheduling algorithm of [ITU-T I.371], also called GCRA.
 //
 // [ITU-T I.371]: https://www.itu.int/rec/T-REC-I.371
 func TokenBucket(capacity int, rate Rate) Limit {
 	return Limit{kind: machine.KindTokenBucket, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
-// Funnel admits an action if the funnel has room for its cost. It has room for
-// capacity units and leaks at rate: Funnel(15, Per(30, time.Minute)) admits 15
-// at once and then one every 2 s. capacity from 1 to 1,000,000,000; a full one
-// must drain within 100 years.
+// Funnel admits an action if the funnel has room for its cost. It has room for capacity units and
+// leaks at rate: Funnel(15, Per(30, time.Minute)) admits 15 actions at once and then one every 2 s.
+// capacity is from 1 to 1,000,000,000. A full funnel must drain within 100 years.
 //
-// The algorithm is the leaky bucket as a meter, kept as the instant at which the
-// funnel will be empty (GCRA, as redis-cell keeps it).
+// The state is the instant at which the funnel will be empty. The algorithm is the leaky bucket as
+// a meter (GCRA), as in redis-cell.
 func Funnel(capacity int, rate Rate) Limit {
 	return Limit{kind: machine.KindFunnel, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
-// Throttle is a [Funnel] in the arguments of redis-cell's CL.THROTTLE:
-// Throttle(15, Per(30, time.Minute)) is CL.THROTTLE key 15 30 60. Its capacity is
-// maxBurst+1, so that one admits 16 at once. maxBurst from 0 to 999,999,999.
-// [Decision.Cell] gives the command's reply.
+// Throttle is a [Funnel] with the arguments of redis-cell's CL.THROTTLE: Throttle(15, Per(30,
+// time.Minute)) is CL.THROTTLE key 15 30 60. Its capacity is maxBurst+1, so this example admits 16
+// actions at once. maxBurst is from 0 to 999,999,999. [Decision.Cell] gives the command's reply.
 func Throttle(maxBurst int, rate Rate) Limit {
 	capacity := min(maxBurst, math.MaxInt-1) + 1 // so that it does not wrap around
 	return Limit{kind: machine.KindFunnel, throttle: true, max: capacity, rate: rate, shape: meter{}}.derived()
 }
 
-// Initial makes a TokenBucket start with n tokens instead of full, n from 1 to
-// its capacity. The user's first action starts the bucket, even if it is refused because it
-// costs more than n, or refunded later. Before its first action a bucket does not fill up:
-// ResetAfter is then how long filling takes from that action on.
+// Initial makes a TokenBucket start with n tokens instead of full. n is from 1 to the capacity. The
+// user's first action starts the bucket, even if the action is refused because it costs more than
+// n, or is refunded later. Before that the bucket does not fill: ResetAfter is the time that it
+// will take to fill.
 func (l Limit) Initial(n int) Limit {
 	l.mods |= modInitial
 	l.initial = n
 	return l.derived()
 }
 
-// ForgetAfter sets how long after the last admitted action a TokenBucket with Initial is
-// back at its initial tokens: at least the time from empty to full, at most 101 years. The
-// default is the time from empty to full plus 24 h. The state lives that long, and a
-// microsecond more if d is the time from empty to full.
+// ForgetAfter sets the time after the last admitted action after which a TokenBucket with Initial
+// has its initial tokens again. d is at least the time from empty to full, and at most 101 years.
+// The default is the time from empty to full plus 24 h. A store keeps the state for d, or a
+// microsecond longer if d is the time from empty to full.
 //
-// If limiters share a bucket under different ForgetAfter, the one that admitted last sets
-// when the bucket is forgotten. If a limiter with a shorter ForgetAfter decides later, even a
-// refusal, the bucket is forgotten at most that ForgetAfter from then, unless [Limiter.Wait]
-// reserved the turn of the last action.
+// If limiters with different ForgetAfter share a bucket, the limiter that admitted last sets when
+// it is forgotten. If a limiter with a shorter ForgetAfter decides later, even by a refusal, the
+// bucket is forgotten at most its ForgetAfter from then. The exception is a last action whose turn
+// [Limiter.Wait] has reserved.
 func (l Limit) ForgetAfter(d time.Duration) Limit {
 	l.mods |= modForget
 	l.forget = d
@@ -127,8 +125,8 @@ func (meter) validate(l *Limit, bad badValue) error {
 // tooSlow reports whether a full meter takes longer to drain than is allowed.
 func tooSlow(l *Limit) bool { return l.rule.Burst.Ceil() > maxDrain.Microseconds() }
 
-// compile leaves the rule of numbers that are out of bounds uncompiled; validate names them. The period of a
-// share of Divide may be longer than validate allows.
+// compile makes no rule if numbers are out of bounds. validate reports them. A share of Divide may
+// have a longer period than validate allows.
 func (meter) compile(l *Limit) {
 	l.rule = machine.Rule{Kind: l.kind}
 	if l.max < 1 || l.max > l.kind.Most() || l.rate.n < 1 || l.rate.n > maxRate || l.rate.d < minPeriod || l.rate.d > maxDrain {

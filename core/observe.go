@@ -9,10 +9,13 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// An Observation is a decision as [Observe] shows it. The user is personal data: log it only where you may, and make it no
-// label of a metric. A call of [Limiter.Ban] shows as one with the ban policy's limit alone. A call of
-// [Limiter.Wait] shows each time it asks the store. A call of [All] whose subjects are decided one after the
-// other shows as one for each that is asked. Refund, Settle, Release, Renew and Reset do not show.
+// An Observation is a decision as [Observe] shows it. User is personal data: log it only where you
+// may, and do not make it a label of a metric.
+//   - [Limiter.Ban] shows as a decision about the ban policy's limit alone.
+//   - [Limiter.Wait] shows each time it asks the store.
+//   - [All] shows as one decision with Subjects, or, if the subjects are decided one after the
+//     other, as one decision for each that is asked.
+//   - Refund, Settle, Release, Renew and Reset do not show.
 type Observation struct {
 	User      string        // of a call of All: of the subject that the decision is about
 	Action    string        // as User
@@ -25,11 +28,12 @@ type Observation struct {
 	Err       error
 	Took      time.Duration // by the store
 
-	// Subjects are the User, Action, Limits and Cost of each subject of a call of [All]; nil if there is one.
+	// Subjects has the User, Action, Limits and Cost of each subject of a call of [All] about
+	// several. It is nil if there is one subject.
 	Subjects []Observation
 
-	// Down reports whether a [Fallback], [FailOpen] or [Shadow] inside has stopped asking
-	// its store for this user, because it failed.
+	// Down reports whether a [Fallback], [FailOpen] or [Shadow] that Observe wraps does not ask its
+	// store for this user at present, because the store failed.
 	Down bool
 }
 

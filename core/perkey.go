@@ -7,17 +7,19 @@ import "sync"
 // mostKept bounds the limiters that a PerKey keeps.
 const mostKept = 10_000
 
-// PerKey returns a function that has one limiter for each key, such as a time zone or the day on which a customer
-// has paid. It calls newLimiter when a key first comes, and keeps the limiter or the error. Of more than 10,000
-// keys it drops one, and calls newLimiter again if that key comes back: the limiter goes on with the same state,
-// which is in the store.
+// PerKey returns a function that returns the limiter of a key, such as a time zone or the day on
+// which a customer has paid. When a key first comes, the function calls newLimiter, and keeps the
+// limiter or the error.
 //
 //	quotas := core.PerKey(func(day int) (*core.Limiter, error) {
 //		return core.New(store, core.CalendarWindow(10_000, core.Month.From(day), nil))
 //	})
 //
-// It is safe for use by many goroutines. newLimiter may be called more than once for a key that first comes on
-// several of them.
+// It keeps at most 10,000 keys, and then drops one for each new key. If a dropped key comes back,
+// it calls newLimiter again: the new limiter has the same state, because the store keeps it.
+//
+// The function is safe for use by many goroutines. If a new key comes on several of them,
+// newLimiter may be called more than once for it.
 func PerKey[K comparable](newLimiter func(key K) (*Limiter, error)) func(key K) (*Limiter, error) {
 	type made struct {
 		limiter *Limiter

@@ -13,9 +13,9 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// A Record is for authors of stores. It is what a store says of a charge that it has decided, if the charge
-// asked for it with [Terms].Receipt. [Charge.Commit] and [Charge.Answer] make it. If the action was allowed, the
-// limiter keeps it, so that the charge can be amended: give each answer a record of its own.
+// A Record is for authors of stores. It is what a store has decided about a charge with
+// [Terms].Receipt: [Charge.Commit] and [Charge.Answer] make it. If the action was allowed, the
+// limiter keeps the record, so that the charge can be amended. Each answer needs a separate record.
 type Record struct {
 	Charge                     // as the store has decided it: a decorator may have changed it
 	At       int64             // the instant of the decision, on the store's clock
@@ -45,8 +45,8 @@ func (c *Charge) record(d *Decision, limits int, now int64) (r *Record) {
 	return r
 }
 
-// keep makes the record of an answer the receipt of its decision, one for each subject. waiters are those of the
-// limiter of the i-th subject.
+// keep makes the record of an answer the receipt of its decision, with a receipt for each subject.
+// waiters(i) returns the slotWaiters of the i-th subject's limiter.
 func (d *Decision) keep(r *Record, waiters func(i int) *slotWaiters) {
 	switch {
 	case !d.Allowed || !r.admitted: // a decorator may allow what was refused
@@ -74,7 +74,7 @@ func (d *Decision) keep(r *Record, waiters func(i int) *slotWaiters) {
 // [Refundable], or the store cannot give back.
 var ErrNoReceipt = errors.New("core: the decision has no receipt: the limiter has no Refundable, which With adds, or its store cannot refund")
 
-// ErrLeaseEnded is the error of [Limiter.Renew] if the lease has ended, or the slot was released.
+// ErrLeaseEnded is the error of [Limiter.Renew] if the lease has ended or the slot was released.
 // Another action may have the slot by now.
 var ErrLeaseEnded = errors.New("core: the lease of the slot has ended, and another action may have it; renew sooner, or give InFlight a longer Lease")
 
@@ -93,19 +93,21 @@ func (r *Record) charged(i int) bool {
 	return true
 }
 
-// Amends reports whether an amendment changes what the charge has taken from the i-th limit.
+// Amends reports whether an amendment changes what the charge has taken from the i-th limit: a
+// refund changes all kinds but InFlight, and a release or renewal changes only InFlight.
 func (r *Record) Amends(i int, a machine.Amendment) bool {
 	return r.charged(i) && r.Limits[i].rule.Concerns(a) && r.Taken(i).Cost > 0
 }
 
-// Taken is what the charge has taken from the i-th limit.
+// Taken returns what the charge has taken from the i-th limit.
 func (r *Record) Taken(i int) machine.Taken {
 	return machine.Taken{At: r.At, Cost: r.Limits[i].rule.Takes(r.Cost), Reading: r.Readings[i]}
 }
 
-// Amend amends the entries, one for each limit in their order, at the instant now. It sets Dirty
-// in those whose state is to be written, or deleted because it has expired. A store returns done as its own:
-// of a renewal it says that no lease had ended, except those of shadow limits.
+// Amend amends the entries at the instant now. There is one entry for each limit, in the order of
+// the limits. The states of the entries marked Dirty must be written, or deleted if they have
+// expired. A store returns done from its own Amend: after a renewal it says whether the lease was
+// still held in each enforced InFlight limit.
 func (r *Record) Amend(entries []machine.Entry, now int64, a machine.Amendment) (done bool) {
 	done = true
 	for i := range r.Limits {
@@ -215,8 +217,8 @@ func (r *Record) amendSlots(ctx context.Context, verb machine.Verb) error {
 	return nil
 }
 
-// releaseLater tries again to release the slots, in the background, until the longest lease has ended. It has begun
-// that long ago.
+// releaseLater tries again to release the slots, in the background, until the longest lease has
+// ended. ago is how long ago the leases began.
 func (r *Record) releaseLater(ctx context.Context, ago time.Duration) {
 	lease := time.Duration(0)
 	for i := range r.Limits {

@@ -11,8 +11,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Refundable makes a limiter whose decisions can be given back with [Limiter.Refund]. Each
-// decision then makes one more allocation.
+// Refundable makes a limiter whose charges [Limiter.Refund] and [Limiter.Settle] can change. Each
+// of its decisions makes one more allocation.
 //
 //	posts, err := posts.With(core.Refundable{})
 type Refundable struct{}
@@ -22,48 +22,50 @@ func (Refundable) extend(l *Limiter) error {
 	return nil
 }
 
-// Refund gives back to all limits but InFlight what the decision has charged, so that an action that
-// failed costs nothing. [Limiter.Release] frees the slots of InFlight. The user then has no more room
-// than if the action had never happened: quota that has come back with time is not given again. A
-// decision is given back once. A second Refund does nothing, and neither does the Refund of a refusal.
+// Refund gives back what the decision has charged, so that an action that failed costs nothing.
+// Slots of InFlight stay taken until [Limiter.Release]. A decision is given back once: a second
+// Refund does nothing. The Refund of a refusal does nothing either.
 //
-// These charges stay, since giving them back would give too much:
-//   - all units of the action that opened a FixedWindow, while more than these are counted; a
-//     part of them can be given back, and all once the others have been
+// After a Refund the user has no more room than if the action had never happened: quota that time
+// has given back already is not given again. So windows give back only units that they still count:
+//   - A SlidingWindow or MovingWindow gives back units of the same microsecond, even if another
+//     action was charged them.
+//   - A FixedWindow, ElasticWindow or CalendarWindow that then counts nothing is as if it had never
+//     opened.
+//   - A bucket or funnel gives back at most what is still owed of this action, and less if more
+//     than eight actions are refunded at about the same time. Rule.Amend in package machine has the
+//     exact rule.
+//
+// These charges stay, because giving them back would give too much:
+//   - all units of the action that opened a FixedWindow, while the window counts units of other
+//     actions; a part can be given back, and after the other actions were given back also the rest
 //   - a charge of a FixedWindow that has ended, or of a CalendarWindow whose period is over
 //   - a charge of an ElasticWindow that is as old as its period
 //   - a charge of a SlidingWindow with CountRefused that has max entries within its period
 //   - a turn that [Limiter.Wait] reserved, while a later reservation depends on it
-//   - a charge of a MovingWindow that admitted more than 65,536 since, which would take
-//     too long to find
+//   - a charge of a MovingWindow that has admitted more than 65,536 actions since then, which would
+//     take too long to find
 //
-// Other windows give back as many of the units as they still count: a SlidingWindow or MovingWindow those
-// of the same microsecond, whichever action they are of. A FixedWindow, ElasticWindow or CalendarWindow that counts
-// nothing any more is as if it had never opened.
+// A recorded refusal stays recorded. A bucket with Initial that the action has started stays
+// started.
 //
-// A recorded refusal stays recorded. A bucket with Initial stays started by the action, and
-// fills from then on.
+// If the state was lost after the charge, a bucket, funnel, ElasticWindow or CalendarWindow may
+// give too much, but never more than the action's cost. A state is lost by [Limiter.Reset], a
+// restart, a full store or a clock that stepped back.
 //
-// A bucket or funnel gives back at most what is still owed of that action, and less if more than eight are
-// refunded at about the same time. The exact rule is in package machine, at Rule.Amend.
+// After [All], Refund of any of the limiters gives back the charges of all subjects, one after the
+// other.
 //
-// If the state was lost since the charge, by [Limiter.Reset], a restart, a full store or a
-// clock that stepped back, a bucket, a funnel, an ElasticWindow or a CalendarWindow may give too much, but
-// never more than the action's cost.
-//
-// A decision by [All] gives back the charges of all its subjects, one after the other. Any of their
-// limiters serves.
-//
-// After an error of the store the charge may not have been given back. Do not retry: a second Refund of
-// the same decision does nothing. If ctx had ended, the store was not asked, and a retry with another context
-// gives back.
+// After an error of the store the charge may or may not have been given back. Do not retry: a
+// second Refund does nothing. But if ctx had ended, the store was not asked, and a Refund with
+// another context gives the charge back.
 func (l *Limiter) Refund(ctx context.Context, d Decision) error {
 	return l.settle(ctx, d, 0, func(r *Record) int64 { return r.Cost })
 }
 
-// RefundN is [Limiter.Refund] of n units of the charge, 0 to all of them. The other units
-// cannot be given back later. A negative n is [ErrCost], and more units than were charged are an error
-// too. Of a decision by [All] it is n units of each subject's charge.
+// RefundN is [Limiter.Refund] of n of the units that were charged. The remaining units cannot be
+// given back later. If n is negative, the error is [ErrCost]. If n is more than was charged,
+// RefundN returns an error too. After [All] it gives back n units of each subject.
 func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	for r := d.receipt; r != nil; r = r.next {
 		if int64(n) > r.Cost {
@@ -73,40 +75,41 @@ func (l *Limiter) RefundN(ctx context.Context, d Decision, n int) error {
 	return l.settle(ctx, d, n, func(*Record) int64 { return int64(n) })
 }
 
-// Settle replaces the estimate that a decision has charged with what the action has cost: the tokens
-// of a language model, the rows of an export, the bytes of an upload.
+// Settle replaces the estimate that a decision has charged with what the action has cost: the
+// tokens of a language model, the rows of an export, the bytes of an upload.
 //
 //	d, err := tokens.AllowN(ctx, "alice", "chat", estimate)
 //	...
 //	err = tokens.Settle(ctx, d, used)
 //
-// If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it is
-// more, the difference is charged now, to every limit that the estimate was charged to, whether or
-// not it fits, and whether or not the user is banned. What does not fit is debt. The user is refused
-// until enough of it is paid. A TokenBucket or Funnel has all of it paid off, at its rate. A FixedWindow
-// or CalendarWindow counts what was used in it, and forgives the debt when it ends. The package's
-// documentation compares all limits, under "Costs known at the end".
+// If actual is less than the estimate, the difference is given back as by [Limiter.RefundN]. If it
+// is more, the difference is charged now to all limits that the estimate was charged to, even if it
+// does not fit or the user is banned. What does not fit is debt, and the user is refused until
+// enough of it is paid off:
+//   - A TokenBucket or Funnel pays off all of it, at its rate.
+//   - A FixedWindow or CalendarWindow forgives the debt when it ends.
+//   - For the other limits see "Costs known at the end" in the documentation of the package.
 //
-// Of a decision by [All] it settles each subject's charge. The slots of [InFlight] stay as they are.
-// A debt is at most one quota of a limit; more is forgiven. A MovingWindow never holds more than
-// 70,000,000 units, and a bucket or funnel never more than 142 years. If more than eight actions are
-// settled below their estimates at about the same time, a bucket or funnel may give back less than
-// the difference: see [Limiter.Refund].
+// A debt is at most one quota of a limit. More is forgiven. A MovingWindow never holds more than
+// 70,000,000 units, and a bucket or funnel never more than 142 years. If more than eight actions
+// are settled below their estimates at about the same time, a bucket or funnel may give back less
+// than the difference.
 //
-// The limiter needs [Refundable]. A decision is settled or refunded once; a second call does
-// nothing, and neither does settling a refusal. What is never settled stays at its estimate. An
+// The limiter needs [Refundable]. A decision is settled or refunded once: a second call does
+// nothing. Settling a refusal does nothing. What is never settled stays at its estimate. An
 // estimate of 0 cannot be settled: the error is [ErrNoReceipt], as for a decision without a
-// receipt. A negative actual is [ErrCost].
+// receipt. If actual is negative, the error is [ErrCost]. After [All] each subject's charge is
+// settled. The slots of [InFlight] stay taken.
 //
-// What was used was used: if ctx may end with the caller's request, pass
-// [context.WithoutCancel] of it. After an error of the store the decision may or may not have been settled. Do
-// not retry: a second call does nothing. If ctx had ended, the store was not asked.
+// If ctx may end with the caller's request, pass [context.WithoutCancel] of it, because the cost
+// must be charged all the same. If ctx had ended, the store was not asked. After an error of the
+// store the decision may or may not have been settled. Do not retry: a second call does nothing.
 func (l *Limiter) Settle(ctx context.Context, d Decision, actual int) error {
 	return l.settle(ctx, d, actual, func(r *Record) int64 { return r.Cost - int64(actual) })
 }
 
-// settle gives back units of each charge of a decision, once, or if they are negative charges so many
-// more. n is the caller's argument.
+// settle gives back units of each charge of a decision, once. If units returns a negative number,
+// that many units are charged in addition. n is the caller's argument.
 func (l *Limiter) settle(ctx context.Context, d Decision, n int, units func(*Record) int64) (err error) {
 	if l == nil || l.store == nil {
 		return errZeroLimiter
@@ -169,31 +172,34 @@ func (r *Record) owe(ctx context.Context, units int64) error {
 	return nil
 }
 
-// Release frees the slots that an allowed decision has taken of [InFlight] limits, shadow ones included.
-// What it has taken of other limits stays charged: see [Limiter.Refund]. Release asks the store that
-// made the decision, so that after an outage a slot of Redis is freed in Redis and not in the second
-// store of a [Fallback].
-//
-// A slot is freed once, whatever is called and however often. After an error, Release is tried again in
-// the background, at least once a second, until the lease has ended; you may also call it again. At most 10,000
-// releases of the process wait to be tried again. The slots of others are free when their leases end.
-//
-// Release never frees the slot of another action, even if the lease has ended meanwhile and another action has
-// taken its place. Redis tells slots apart by random numbers. Other stores tell them apart by the microsecond
-// in which they were taken, so there is one exception: the slot is gone, after a Reset for example, and the
-// clock then steps back to exactly that microsecond, or is exactly 2^39 microseconds later, 6.4 days. Release
-// does nothing for a decision that has taken no slot, such as a refusal.
+// Release frees the slots of [InFlight] limits, shadow limits included, that an allowed decision
+// has taken. Charges of other limits stay: see [Limiter.Refund]. For a decision that has taken no
+// slot, such as a refusal, Release does nothing.
 //
 // Most actions end because ctx does, so pass a context that outlives it, such as
 // context.WithoutCancel(ctx), with a timeout.
+//
+//   - Release asks the store that made the decision. So after an outage a slot of Redis is freed in
+//     Redis, and not in the second store of a [Fallback].
+//   - A slot is freed once, even if Release is called again.
+//   - After an error, Release is tried again in the background, at least once a second, until the
+//     lease has ended. You may also call it again. At most 10,000 releases of a process are tried
+//     again. Other slots are free when their leases end.
+//   - Release never frees the slot of another action, even if the lease has ended and another
+//     action has taken the slot. Redis tells slots apart by random numbers, and other stores by the
+//     microsecond in which they were taken. So other stores have one exception: the slot is gone,
+//     after a Reset for example, and the other action takes its slot in a microsecond that the
+//     store cannot tell apart: the same one, after the clock stepped back, or the one 2^39
+//     microseconds (6.4 days) later.
 func (l *Limiter) Release(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRelease)
 }
 
-// Renew has the lease of the slots of a decision begin anew, for an action that takes longer than a
-// lease. If the lease has ended or the slot was released, the error is [ErrLeaseEnded], and the slot is
-// not taken again. With several InFlight limits, Renew renews those whose lease has not ended. Renew may be
-// tried again after any other error. It does nothing for a decision that has taken no slot.
+// Renew makes the lease of a decision's slots begin anew, for an action that takes longer than a
+// lease. If the lease has ended or the slot was released, the slot is not taken again, and the
+// error is [ErrLeaseEnded]. With several InFlight limits, Renew renews those whose lease has not
+// ended. After any other error, Renew may be tried again. For a decision that has taken no slot,
+// Renew does nothing.
 func (l *Limiter) Renew(ctx context.Context, d Decision) error {
 	return l.amendSlots(ctx, d, machine.VerbRenew)
 }

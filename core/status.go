@@ -20,17 +20,17 @@ type LimitStatus struct {
 	RetryAfter time.Duration // until one action passes; 0 if it would now
 	ResetAfter time.Duration // until the full quota is available; see [Limit.Initial]
 
-	// Used is how many units count at present, a part of one as a whole one. It is more than the quota after a
-	// change to a smaller one, or if more is owed: 35 of 20. What a bucket with Initial has not gained yet
-	// counts as used.
+	// Used is the number of units that count at present, rounded up. After a change to a smaller
+	// quota, or if the user owes more, it is above the quota: 35 of 20. The tokens that a bucket
+	// with Initial has not gained yet count as used.
 	Used int
 
-	// EndsAfter is the time until the period of a CalendarWindow ends, even if nothing was used in it. It is 0
-	// for other limits.
+	// EndsAfter is the time until the present period of a CalendarWindow ends, even if nothing was
+	// used in the period. For other limits it is 0.
 	EndsAfter time.Duration
 }
 
-// BanStatus is what a [BanPolicy] has counted for a user.
+// BanStatus is a user's ban, and what a [BanPolicy] has counted for the user.
 type BanStatus struct {
 	Banned      bool
 	RetryAfter  time.Duration // until the ban ends

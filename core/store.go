@@ -61,8 +61,8 @@ type Store interface {
 	Reset(ctx context.Context, user, action string, limits []Limit) error
 }
 
-// An Accepter is for authors of stores. [New] asks it whether it can serve a limiter. [Limiter.With] asks
-// again, with the ban policy's limit if there is one.
+// An Accepter is for authors of stores. [New] asks it whether the store can serve a limiter.
+// [Limiter.With] asks again. If the limiter has a ban policy, its limit comes last in the limits.
 type Accepter interface {
 	Accept(limits []Limit) error
 }
@@ -73,8 +73,8 @@ type Amender interface {
 	// Take is that of [Store]. [Limiter.Settle] charges by it what an action has cost above its estimate.
 	Take(ctx context.Context, c Charge) (Decision, *Record, error)
 
-	// Amend amends what a charge of one subject has taken, in one atomic step: see [Record.Amend],
-	// which also says what done is.
+	// Amend amends what a charge of one subject has taken, in one atomic step. [Record.Amend] does
+	// the work, and returns done.
 	Amend(ctx context.Context, r *Record, a machine.Amendment) (done bool, err error)
 }
 
@@ -84,60 +84,63 @@ type Unwrapper interface {
 	Unwrap() Store
 }
 
-// A WaitWatcher is for authors of decorators. It counts calls of [Limiter.Wait]. Wait asks the store with
-// the context that Waiting returns, and calls end with its own results.
+// A WaitWatcher is for authors of decorators. It is told of each call of [Limiter.Wait]. Wait asks
+// the store with the context that Waiting returns, and in the end calls the function that Waiting
+// returns, with the results of Wait.
 type WaitWatcher interface {
 	Waiting(ctx context.Context, c Charge) (watched context.Context, end func(Decision, error))
 }
 
-// A Dated store knows the time of day: it sets Entry.Epoch before [Charge.Check] if a limit has a
-// calendar, and without it 0 is 1970. [New] returns an error for a CalendarWindow on any other store.
+// A Dated store knows the time of day. If a limit is a CalendarWindow, the store sets Entry.Epoch
+// before [Charge.Check]. [New] refuses a CalendarWindow on a store that is not Dated.
 type Dated interface {
 	Dated()
 }
 
-// A Joiner is a store that can decide about several subjects together: see [All].
+// A Joiner is a store that can decide about several subjects in one atomic step: see [All].
 type Joiner interface {
-	// Joins reports whether the store decides the states of two users in one atomic step, so that it
-	// takes a [Charge] with More. It must not block.
+	// Joins reports whether the store can decide about the states of two users in one atomic step.
+	// If so, it gets each [Charge] about both, with More. Joins must not block.
 	Joins(a, b string) bool
 }
 
-// A Partitioned store is spread over servers that can fail one by one. Part names the server that has
-// the user's states. It must not block.
+// A Partitioned store is spread over servers that can fail one by one. Part names the server that
+// has the user's states. Part must not block.
 type Partitioned interface {
 	Part(user string) string
 }
 
-// A Sized store keeps a bounded number of keys in process memory. Package metrics does not time
-// it.
+// A Sized store keeps a bounded number of keys in process memory. Package metrics does not measure
+// how long such a store takes to answer.
 type Sized interface {
 	Len() (keys, maxKeys int)
 }
 
-// A Leaser is a store that takes units of leased limits in advance: see [Limit.Leased]. Leases returns
-// how many units it has taken so far, has given back, and has lost because it could not give them back.
+// A Leaser is a store that takes units of leased limits in advance: see [Limit.Leased]. Leases
+// returns how many units it has taken since it was made, how many it has given back, and how many
+// were lost because it could not give them back.
 type Leaser interface {
 	Leases() (taken, returned, lost uint64)
 }
 
-// A Breaker stops asking a store that fails.
+// A Breaker stops asking a store that fails, and asks again from time to time.
 type Breaker interface {
-	// Failing reports whether it has stopped, for any user, and a call has failed within the last minute. So
-	// a part of the store that no caller needs any more is not down for ever.
+	// Failing reports whether the Breaker does not ask the store for some user, and a call for such
+	// a user has failed within the last minute. Without the last condition a part of the store
+	// would count as down for ever if no caller needs that part any more.
 	Failing() bool
 
 	// Open reports whether it has stopped for a user.
 	Open(user string) bool
 }
 
-// ErrKey matches a store's error that concerns only the keys of one charge, such as a key
-// that holds a foreign value. [Fallback], [FailOpen] and [Shadow] decide that charge as they
-// do after any error. They do not count the error as a failure of the store.
+// ErrKey matches an error of a store that concerns only the keys of one charge, such as a key with
+// a foreign value. [Fallback], [FailOpen] and [Shadow] decide this charge as after any other error,
+// but do not count the error as a failure of the store.
 var ErrKey = errors.New("core: the store has no answer for this key")
 
-// Stores are store and all stores that it wraps, from the outside in. Those of the first store of a
-// [Fallback] come before those of the second.
+// Stores returns store and all stores that it wraps, from the outside in. What the first store of a
+// [Fallback] wraps comes before the second store.
 func Stores(store Store) iter.Seq[Store] {
 	return func(yield func(Store) bool) { walk(store, yield) }
 }
@@ -204,8 +207,7 @@ func joins(store Store, a, b string) bool {
 	return every(store, func(s Joiner) bool { return s.Joins(a, b) })
 }
 
-// down reports whether a breaker in the store, or in a store that it wraps, is open for the
-// user.
+// down reports whether, for the user, a breaker is open in the store or in a store that it wraps.
 func down(store Store, user string) bool {
 	for s := range Stores(store) {
 		if b, ok := s.(Breaker); ok && b.Open(user) {

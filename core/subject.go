@@ -58,8 +58,8 @@ func (l *Limiter) SharesStore(other *Limiter) bool {
 	return l == other || reflect.ValueOf(l.store).Comparable() && l.store == other.store
 }
 
-// SharesState reports whether two subjects have one user, and limits or a [BanPolicy] with one state: [All]
-// does not decide about these together.
+// SharesState reports whether two subjects have the same user and share the state of a limit or of
+// a [BanPolicy]. [All] does not decide about two such subjects together.
 func (s Subject) SharesState(o Subject) bool {
 	if s.user != o.user || s.limiter == nil || o.limiter == nil {
 		return false
@@ -76,10 +76,12 @@ func (s Subject) SharesState(o Subject) bool {
 	return false
 }
 
-// Within returns the subject for an action that is a part of the one that d, a decision of l, has admitted,
-// such as a request that a middleware meets twice. It takes no slot of [InFlight] that d has taken for the
-// same user and action, so it is neither refused by its own slots nor waits for them. If it costs more, it
-// takes the difference. All other limits charge it. Release d after the action has ended.
+// Within returns the subject for an action that is a part of another action: d is the decision of l
+// that has admitted the other action. An example is a request that passes the same middleware
+// twice. The subject takes no slot of [InFlight] that d has taken for the same user and action. So
+// the action is not refused because of its own slots, and does not wait for them. If it costs more
+// than d has taken, it takes the difference. All other limits charge it. Release d after the action
+// has ended.
 func (s Subject) Within(l *Limiter, d Decision) Subject {
 	if !s.limiter.SharesStore(l) {
 		return s
@@ -94,8 +96,9 @@ func (s Subject) Within(l *Limiter, d Decision) Subject {
 	return s
 }
 
-// exempt gives a subject a limiter that knows of slots that its action has. That limiter has other queues: a
-// caller that waits there for these slots may be ahead.
+// exempt makes a subject's limiter one that does not take the slots again that the action has. This
+// limiter has separate queues for Wait: in the original's queues a caller that waits for these very
+// slots may come first.
 func (s *Subject) exempt(taken *Limit, action string, slots int64) {
 	i := slices.IndexFunc(s.limiter.limits, func(l Limit) bool { return l.sharesState(taken) })
 	if i < 0 || slots == 0 || !taken.rule.PerUser && action != s.action {

@@ -11,8 +11,8 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// String returns the calls that make the limit, without the package's name:
-// SlidingWindow(5, 1m). [ParseLimit] reads it. It cuts names that are too long for [New].
+// String returns the calls that make the limit, without the package's name: SlidingWindow(5, 1m).
+// [ParseLimit] reads this text. A name that is too long for [New] is cut.
 func (l Limit) String() string {
 	if l.shape == nil {
 		return "Limit{}"
@@ -59,8 +59,8 @@ func ParseLimit(s string) (Limit, error) {
 	return l, nil
 }
 
-// MarshalText returns the limit as [Limit.String] prints it. A limit that [New] would refuse
-// is an error.
+// MarshalText returns the text of [Limit.String]. If [New] would refuse the limit, it returns an
+// error.
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.validate(); err != nil {
 		return nil, err

@@ -17,9 +17,9 @@ import (
 // longestWait bounds the wait of a caller without a deadline. No window but a leap year is longer.
 const longestWait = maxPeriod
 
-// ErrRefused is the error of [Limiter.Wait] for an action that gets no turn before the
-// deadline. The decision returned with it says when it could. If its RetryAfter is [Never], the action gets no turn at
-// any time: the error matches ErrRefused, and its text says why.
+// ErrRefused is the error of [Limiter.Wait] if the action gets no turn before the deadline. The
+// decision that comes with the error has the RetryAfter. If that is [Never], the action can never
+// pass: the error matches ErrRefused, and its text says why.
 var ErrRefused = errors.New("core: the action gets no turn before the deadline")
 
 // never is ErrRefused for an action that no wait is long enough for.
@@ -39,32 +39,27 @@ func noTurn(d *Decision) error {
 	return never("it costs more than the quota of a limit")
 }
 
-// Wait blocks until the action may pass, for up to a year if ctx has no deadline. It returns the
-// decision. If its turn does not come before the deadline, Wait returns [ErrRefused] and the refusal,
-// as soon as that is known.
+// Wait blocks until the action may pass, and returns the decision. If ctx has no deadline, Wait
+// blocks for up to a year. If the turn does not come before the deadline, Wait returns [ErrRefused]
+// and the refusal as soon as that is known. If ctx is canceled, Wait returns the error of ctx.
 //
-// The callers of one limiter that wait for the same user and action take turns in the
-// order of arrival, and the first of them asks the store. If its answer says that there is more
-// room, the next ones ask too. A caller whose deadline is before the first one's turn asks once.
-//
-// If the limiter has exactly one limit, a bucket or funnel, the caller reserves its turn there,
-// and other processes queue behind it. So a turn that comes too late is known at once. If ctx is
-// canceled before the turn, the turn is given back, unless a later turn depends on it. The error is
-// ctx's.
-//
-// A caller that waits for a slot of [InFlight] gets it at once when an action that this limiter, or one
-// derived from it, has admitted is released, and within 250 ms when another one is.
-//
-// Any other limiter waits for RetryAfter and asks again. Waiting does not count as an attempt: an
-// ElasticWindow, a CountRefused and a BanPolicy count only a refusal that Wait returns before ctx
-// ends.
-//
-// A caller who is banned waits until the ban ends, even if the ban comes while it waits. But a ban does
-// not take a reserved turn away.
-//
-// If the store fails, all waiting callers ask it at once. A deadline does not cut short a call of the store
-// that is under way: its answer counts. So Wait may return after the deadline, by the store's own timeout,
-// and by a second at most.
+//   - Turns: callers of one limiter that wait for the same user and action take turns in the order
+//     of arrival. The first of them asks the store. If the answer shows more room, the next callers
+//     ask too. A caller whose deadline is before the first one's turn asks once.
+//   - If the limiter has exactly one limit, and this is a bucket or funnel, the first caller
+//     reserves its turn in the store, and other processes queue behind it. So a turn that comes too
+//     late is known at once. If ctx is canceled before the turn, the turn is given back, unless a
+//     later turn depends on it.
+//   - A caller that waits for a slot of [InFlight] gets it at once if a slot is released that this
+//     limiter, or one derived from it, has admitted. Other slots are noticed within 250 ms.
+//   - All other limiters wait for RetryAfter and ask again.
+//   - Bans: a banned caller waits until the ban ends, also if the ban comes during the wait. A turn
+//     that is reserved stays reserved.
+//   - Waiting does not count as an attempt. An ElasticWindow, a CountRefused and a BanPolicy count
+//     only a refusal that Wait returns before ctx ends.
+//   - If the store fails, all waiting callers ask it at once. A call of the store that has begun is
+//     not cut short by the deadline, and its answer counts. So Wait may return after the deadline:
+//     by the store's timeout, and by a second at most.
 func (l *Limiter) Wait(ctx context.Context, user, action string) (Decision, error) {
 	return l.WaitN(ctx, user, action, 1)
 }
@@ -74,9 +69,10 @@ func (l *Limiter) WaitN(ctx context.Context, user, action string, n int) (Decisi
 	return WaitAll(ctx, longestWait, Subject{l, user, action, n})
 }
 
-// WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows, for at most the duration most,
-// and at most a year. If the turn comes later, the error is [ErrRefused]. Callers that wait for
-// the same subjects in the same order take turns, and with several subjects no turn is reserved.
+// WaitAll is [Limiter.Wait] for one or more subjects: it blocks until [All] allows. It blocks for
+// at most the duration most, and at most a year. If the turn does not come in that time, the error
+// is [ErrRefused]. Callers that wait for the same subjects in the same order take turns. With
+// several subjects no turn is reserved.
 func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d Decision, err error) {
 	if err := checkSubjects(ctx, subjects); err != nil {
 		return Decision{}, err
@@ -105,8 +101,8 @@ func WaitAll(ctx context.Context, most time.Duration, subjects ...Subject) (d De
 	return w.wait(ctx)
 }
 
-// A queueKey tells queues apart by their callers' subjects. Callers of a limiter without a ban policy do
-// not wait behind a banned user.
+// A queueKey names a queue: callers with the same subjects are in one queue. The ban policy is a
+// part of the key, so that callers of a limiter without a policy do not wait behind a banned user.
 type queueKey struct {
 	queues       *waitQueues
 	user, action string
@@ -219,9 +215,9 @@ func (w *waiter) lead(ctx context.Context) (Decision, error) {
 	}
 }
 
-// rarer is for a waiter that asks for a turn that other processes take again and again. It pauses for this part
-// of the time for which it has asked: after a minute for about 4 s, and after an hour for 4 minutes. So many
-// processes that wait for a busy limit do not load the store.
+// rarer slows down a waiter that asks for a turn that other processes take again and again. The
+// waiter pauses for a 16th of the time for which it has asked: after a minute for about 4 s, and
+// after an hour for 4 minutes. So many processes that wait for a busy limit do not load the store.
 const rarer = 16
 
 // slotEvery is how often the first waiter asks for a slot that another process may have released.
@@ -271,9 +267,9 @@ func (w *waiter) warn(d Decision) {
 	}
 }
 
-// attempt asks the store for the action, up to that many microseconds ahead of its turn. Waiting does not
-// count as an attempt, so a refusal is recorded only if the action does not pass in time: its error is then
-// ErrRefused.
+// attempt asks the store for the action. ahead is by how many microseconds a turn may be reserved
+// in advance. Waiting does not count as an attempt, so a refusal is recorded only if the action
+// does not pass in time. The error is then ErrRefused.
 func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	var d Decision
 	ask := machine.Ask{Ahead: ahead}
@@ -292,9 +288,9 @@ func (w *waiter) attempt(ctx context.Context, ahead int64) (Decision, error) {
 	return d, noTurn(&d)
 }
 
-// ask asks the store. If ctx's deadline ends meanwhile, the answer still counts: otherwise what the
-// call has charged would be charged for nobody. A store that does not answer has fairTime after the
-// deadline. A cancellation ends the call at once.
+// ask asks the store. If ctx's deadline ends during the call, the answer still counts. Otherwise a
+// charge could be made for a caller that has left. The store has fairTime after the deadline to
+// answer. If ctx is canceled, the call ends at once.
 func (w *waiter) ask(ctx context.Context, ask machine.Ask, d *Decision) error {
 	end, ends := ctx.Deadline()
 	if !ends {
@@ -324,8 +320,9 @@ func (w *waiter) end(ctx context.Context, err error) (Decision, error) {
 	return w.refuse(ctx, time.Microsecond) // when its turn comes is not known, but not now
 }
 
-// refuse refuses a waiter whose turn does not come in time. The turn comes after that long, or later. If
-// the context has not ended, the waiter still takes room that there is, or the refusal is recorded.
+// refuse ends the wait of a waiter whose turn does not come in time. The turn comes after the
+// duration after, or later. If the context has not ended, the waiter asks a last time: it passes if
+// there is room, or its refusal is recorded.
 func (w *waiter) refuse(ctx context.Context, after time.Duration) (Decision, error) {
 	w.q.leave(&w.ticket)
 	ask := machine.Ask{}

@@ -54,8 +54,8 @@ type ticket struct {
 	called bool // the caller has been called, and has not resumed to wait
 }
 
-// A call tells a caller that it is the first, that its turn comes too late, or that there may be
-// room for it.
+// A call tells a waiting caller to act: it is the first now, or its turn comes too late, or there
+// may be room for it.
 type call struct {
 	first bool
 	late  time.Time // its turn
@@ -118,8 +118,9 @@ func (q *waitQueue) resume(t *ticket) {
 	q.call()
 }
 
-// tell tells the queue what the first one's answer says. The room is also counted for callers that are asking,
-// so the others together ask for less than there is.
+// tell passes the answer that the first caller got to the queue. The room that the answer shows is
+// shared with the callers that are asking at present, so that together they ask for no more than
+// there is.
 func (q *waitQueue) tell(a answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,8 +149,9 @@ func (q *waitQueue) call() {
 	}
 }
 
-// callLate calls a caller whose turn comes too late. units are those of the tickets up to this one: with a
-// reserved turn of 2 units and a ticket of 3 behind it, the latter's turn is 3 units' time after the former's.
+// callLate calls the caller of a ticket whose turn comes too late. units are those of all tickets
+// up to this one. For example, if the reserved turn has 2 units and the ticket behind it 3, the
+// ticket's turn comes by the time of 3 units after the reserved one.
 func (q *waitQueue) callLate(t *ticket, units int64) {
 	turn := q.turn
 	if q.reserved {

@@ -10,49 +10,48 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// SlidingWindow admits at most max actions in any interval of length period
-// (half-open: an action made at t counts until just before t+period). It
-// remembers the instant of every admitted action of the period, so it is exact,
-// and the history can be read back. max from 1 to 10,000; for more use [MovingWindow].
+// SlidingWindow admits at most max actions in any interval of length period. An action made at t
+// counts until just before t+period. The limit remembers the instant of every admitted action of
+// the period, so it is exact, and the history can be read back. max is from 1 to 10,000; for more
+// use [MovingWindow].
 //
-// The algorithm is the sliding window log, in Redis the sorted-set recipe (ZADD,
-// ZREMRANGEBYSCORE, ZCARD). Unlike in that recipe, two actions in one instant count as two, and
-// a refusal is recorded only with [Limit.CountRefused].
+// The algorithm is the sliding window log, in Redis the sorted-set recipe (ZADD, ZREMRANGEBYSCORE,
+// ZCARD). Two things differ from that recipe: two actions in one instant count as two, and refusals
+// are recorded only with [Limit.CountRefused].
 func SlidingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindSlidingWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of
-// the last max admitted instants. In a full queue an action takes 8 to 8.5 bytes, and up to 9
-// in a short one. A decision takes constant time. max from 1 to 50,000,000; one call costs at most 1,000,000.
+// MovingWindow decides exactly as [SlidingWindow] does, from a compact queue of the last max
+// admitted instants. A decision takes constant time. An action takes 8 to 8.5 bytes, or up to 9 if
+// the queue is short. max is from 1 to 50,000,000. One call costs at most 1,000,000.
 //
 // The algorithm is the sliding window log as a queue, after the list recipe (LINDEX, LPUSH, LTRIM).
 func MovingWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindMovingWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// FixedWindow admits at most max actions in a window that opens at the first
-// admitted action and ends period later. It is the cheapest window (a count and
-// an end), and lets up to twice max through across a boundary. max from 1 to
-// 1,000,000,000.
+// FixedWindow admits at most max actions in a window. The window opens at the first admitted action
+// and ends period later. It is the cheapest window, because its state is a count and an end. Up to
+// twice max may pass across a boundary. max is from 1 to 1,000,000,000.
 //
 // The algorithm is the fixed window counter: INCR with EXPIRE as one atomic step.
 func FixedWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindFixedWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// ElasticWindow admits at most max actions in a window that every attempt, a refused one
-// too, extends to period from now. It ends only after a period without attempts. A refusal
-// moves the end and not the count. max from 1 to 1,000,000,000.
+// ElasticWindow admits at most max actions in a window. Every attempt, even a refused one, moves
+// the end of the window to period from now. So the window ends only after a period without
+// attempts. A refused attempt does not count as an action. max is from 1 to 1,000,000,000.
 //
 // The algorithm is a counter with INCR, and EXPIRE every time.
 func ElasticWindow(max int, period time.Duration) Limit {
 	return Limit{kind: machine.KindElasticWindow, max: max, period: period, shape: window{}}.derived()
 }
 
-// CountRefused makes a SlidingWindow record the attempts that it refuses too, as the
-// original recipe does: a user who keeps trying stays refused. The newest max entries are
-// kept. It is a separate kind and shares no state with a plain SlidingWindow.
+// CountRefused makes a SlidingWindow record refused attempts too, as the original recipe does, so a
+// user who keeps trying stays refused. The newest max entries are kept. This is a separate kind of
+// limit, and shares no state with a plain SlidingWindow.
 func (l Limit) CountRefused() Limit {
 	l.mods |= modRefused
 	if l.kind == machine.KindSlidingWindow {
@@ -89,9 +88,10 @@ func (window) compile(l *Limit) {
 
 func (window) identity(l *Limit) string { return ":" + shortest(l.period) }
 
-// Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]: a plan does not include the
-// action, or the action is switched off. It keeps no state, and is the only enforced limit of its limiter. The
-// middleware answers 429 without Retry-After, or 403 with nethttp.Config.Forbid.
+// Nothing refuses every action, with [ReasonNothing] and a RetryAfter of [Never]. It is for an
+// action that a plan does not include, or that is switched off. It keeps no state. A limiter with
+// Nothing has no other enforced limit. The middleware answers 429 without Retry-After, or 403 with
+// nethttp.Config.Forbid.
 func Nothing() Limit {
 	return Limit{kind: machine.KindFixedWindow, shape: nothing{}}.derived()
 }
