@@ -5,6 +5,7 @@ package gate
 import (
 	"cmp"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -37,6 +38,10 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
+	if a.decision.Limit > 0 && hs.x() {
+		hs.policy = *policyOf(limiter)
+	}
+	a.calendar = hs.policy.calendar(&a)
 	told := a.tell(&hs.policy)
 	hs.write(h, nil, &outer, &a, told)
 	if !a.decision.Allowed {
@@ -45,6 +50,20 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 		f.Finish(c, err, func() error { return ignored(f.Name(), action) })
 	}
 	return a.decision
+}
+
+// policies has those of the limiters that Allow was given.
+var policies [64]atomic.Pointer[policy]
+
+// policyOf returns the policy of a limiter. Most are kept.
+func policyOf(l *core.Limiter) *policy {
+	at := &policies[maphash.Comparable(pickSeed, l)%uint64(len(policies))]
+	if p := at.Load(); p != nil && p.limiters[0] == l {
+		return p
+	}
+	p := newPolicy([]*core.Limiter{l})
+	at.Store(&p)
+	return &p
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.

@@ -72,13 +72,13 @@ func (hs *headers) write(h http.Header, room *values, outer *shown, a *attempt, 
 // show sets the headers with numbers.
 func (hs *headers) show(h http.Header, room *values, outer *shown, a *attempt, told *core.Decision) {
 	if outer.there {
-		if told.Allowed && !outer.looser(told) {
+		if told.Allowed && !outer.looser(told.Remaining, outer.headers.reset(a, told.ResetAfter)) {
 			return
 		}
 		removeNumbers(h)
 	}
 	if hs.x() {
-		hs.numbers(h, room, hs.policy.quota(told.Limit), told)
+		numbers(h, room, hs.policy.quota(told.Limit), told, hs.reset(a, told.ResetAfter))
 		if told.Reason == core.ReasonNothing {
 			delete(h, headerReset) // there will never be more
 		}
@@ -102,13 +102,13 @@ type values struct {
 }
 
 // numbers sets the three headers that begin with X-RateLimit.
-func (hs Headers) numbers(h http.Header, v *values, limit string, d *core.Decision) {
+func numbers(h http.Header, v *values, limit string, d *core.Decision, reset int64) {
 	if v == nil {
 		v = new(values)
 	}
 	v.of[0] = limit
 	end := v.put(1, len(v.digits), uint64(max(0, d.Remaining)))
-	v.put(2, end, uint64(hs.reset(d.ResetAfter)))
+	v.put(2, end, uint64(reset))
 	h[headerLimit], h[headerRemaining], h[headerReset] = v.of[:1:1], v.of[1:2:2], v.of[2:]
 }
 
@@ -126,13 +126,24 @@ func (v *values) put(i, end int, n uint64) int {
 	return at
 }
 
-// reset is the value of X-RateLimit-Reset for an instant that is that long after now. Seconds since
-// 1970 are by the process's clock, as in the Date header.
-func (hs Headers) reset(after time.Duration) int64 {
-	if hs == XRateLimit || hs == XRateLimitAndIETF {
-		return secondsUp(time.Now().UnixNano(), after)
+// reset is the value of X-RateLimit-Reset for an instant that is that long after the decision. Seconds since
+// 1970 are by the process's clock, as in the Date header. Now is a little later than the decision, so a boundary
+// of a calendar, a whole second, would be rounded up to the next one.
+func (hs Headers) reset(a *attempt, after time.Duration) int64 {
+	if hs != XRateLimit && hs != XRateLimitAndIETF {
+		return secondsUp(0, after)
 	}
-	return secondsUp(0, after)
+	now := time.Now().UnixNano()
+	if a.calendar != nil {
+		const second = 1e6
+		start, end := a.calendar.Period(now / 1000)
+		for _, boundary := range [...]int64{start, end} { // start, if it has passed since the decision
+			if late := (now+int64(after))/1000 - boundary; late >= 0 && late < second {
+				return boundary / second
+			}
+		}
+	}
+	return secondsUp(now, after)
 }
 
 // secondsUp is the time d after now, in seconds and rounded up. It does not overflow for any

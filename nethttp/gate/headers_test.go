@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tailcut/tailcut/core"
@@ -249,6 +251,86 @@ func TestHeaderValuesAreNotShared(t *testing.T) {
 						t.Errorf("%s: %q, want %q", name, second[name], want[name])
 					}
 				}
+			})
+		}
+	}
+}
+
+// later is a store whose answer arrives later, as from another machine.
+type later struct {
+	core.Store
+	by time.Duration
+}
+
+func (l later) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
+	defer time.Sleep(l.by)
+	return l.Store.Take(ctx, c)
+}
+
+func (l later) Unwrap() core.Store { return l.Store }
+
+// X-RateLimit-Reset of a CalendarWindow is the true date, although time has passed since the store has decided. It is
+// never before the true instant of another limit.
+func TestResetOfACalendarWindow(t *testing.T) {
+	shanghai, err := time.LoadLocation("Asia/Shanghai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const midnight = 946684800 // 2000-01-01, when synctest's clock starts
+	day, local := core.CalendarWindow(5, core.Day, nil), core.CalendarWindow(5, core.Day, shanghai)
+	inside := func(l *core.Limiter) []gatetest.Route {
+		return []gatetest.Route{{Inside: []gatetest.Inside{{Limiter: l, User: "alice", Action: "reply", Cost: 1}}}}
+	}
+	mounted := func(limits ...gatetest.Limit) []gatetest.Route { return []gatetest.Route{{Limits: limits}} }
+	of := func(s core.Store, limits ...core.Limit) gatetest.Limit {
+		return gatetest.Limit{Limiter: core.Must(core.New(s, limits...))}
+	}
+	hundred := core.FixedWindow(100, time.Hour)
+	for _, tt := range []struct {
+		name   string
+		routes func(core.Store) []gatetest.Route
+		want   int64 // seconds after midnight
+	}{
+		{"a day", func(s core.Store) []gatetest.Route { return mounted(of(s, day)) }, 24 * 3600},
+		{"a day elsewhere", func(s core.Store) []gatetest.Route { return mounted(of(s, local)) }, 16 * 3600},
+		{"the second limit", func(s core.Store) []gatetest.Route { return mounted(of(s, hundred, day)) }, 24 * 3600},
+		{"the second subject", func(s core.Store) []gatetest.Route {
+			first, second := of(s, hundred), of(s, day)
+			second.Action, first.And = keyfuncs.Action("second"), []gatetest.Limit{second}
+			return mounted(first)
+		}, 24 * 3600},
+		{"the second subject, after one without a user", func(s core.Store) []gatetest.Route {
+			first, second := of(s, hundred), of(s, day)
+			first.Guests, first.User = true, keyfuncs.Header("X-None")
+			second.Action, first.And = keyfuncs.Action("second"), []gatetest.Limit{second}
+			return mounted(first)
+		}, 24 * 3600},
+		{"one that was picked", func(s core.Store) []gatetest.Route {
+			l, picked := of(s, hundred), of(s, day).Limiter
+			l.Config = &nethttp.Config{Limiter: func(*http.Request) (*core.Limiter, error) { return picked, nil }}
+			return mounted(l)
+		}, 24 * 3600},
+		{"Allow", func(s core.Store) []gatetest.Route { return inside(of(s, day).Limiter) }, 24 * 3600},
+		{"one in another one", func(s core.Store) []gatetest.Route {
+			inner := of(s, day)
+			inner.Action = keyfuncs.Action("inner")
+			return mounted(of(s, day), inner)
+		}, 24 * 3600},
+		{"another limit", func(s core.Store) []gatetest.Route { return mounted(of(s, core.FixedWindow(5, time.Hour))) }, 3601},
+		{"another limit beside it", func(s core.Store) []gatetest.Route {
+			return mounted(of(s, core.FixedWindow(4, 24*time.Hour), day))
+		}, 24*3600 + 1},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := ad.Mount(gatetest.App{Routes: tt.routes(later{memory(), 300 * time.Microsecond})}.Filled())
+					for i := range 6 { // the last is refused
+						if got, want := number(t, ask(h).Header, "X-RateLimit-Reset"), midnight+tt.want; got != want {
+							t.Errorf("response %d: %d, want %d", i+1, got, want)
+						}
+					}
+				})
 			})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 )
 
 // A policy is what the two headers say of the limiters of all subjects.
@@ -23,6 +24,7 @@ type policy struct {
 	names    []string // in quotes
 	quotas   []string // in digits
 	text     string   // RateLimit-Policy
+	dated    bool     // whether one is a CalendarWindow
 }
 
 func newPolicy(limiters []*core.Limiter) policy {
@@ -44,6 +46,7 @@ func newPolicy(limiters []*core.Limiter) policy {
 		} else if period >= time.Second {
 			item += ";w=" + strconv.FormatInt(ceilSeconds(period), 10)
 		}
+		p.dated = p.dated || l.Rule().Calendar != nil
 		p.names, p.quotas, items = append(p.names, name), append(p.quotas, quota), append(items, item)
 	}
 	p.text = strings.Join(items, ", ")
@@ -74,6 +77,25 @@ func (p *policy) of(a *attempt) *policy {
 	}
 	picked := newPolicy(limiters)
 	return &picked
+}
+
+// calendar returns the calendar of the limit that the attempt's decision is about, or nil.
+func (p *policy) calendar(a *attempt) *machine.Calendar {
+	l, d := a.limiter, &a.decision
+	if n := d.Subject; n > 0 && n <= len(a.further) {
+		l = a.further[n-1].limiter
+	}
+	for _, made := range []*policy{p, a.policy} {
+		if made == nil || !made.dated {
+			continue
+		}
+		if i := slices.Index(made.limiters, l); i >= 0 {
+			if at := made.first[i] + d.Binding; at >= 0 && at < len(made.limits) { // a foreign store may set any
+				return made.limits[at].Rule().Calendar
+			}
+		}
+	}
+	return nil
 }
 
 // binding is the index of the limit that a decision is about.

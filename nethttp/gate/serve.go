@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tailcut/tailcut/core"
+	"github.com/tailcut/tailcut/core/machine"
 	"github.com/tailcut/tailcut/keyfuncs"
 )
 
@@ -25,9 +26,10 @@ type attempt struct {
 	lease   time.Duration // the shortest of the subjects' slots, or 0 if none has InFlight
 	reused  []*slot       // the slots that the request has already
 
-	decision core.Decision // zero if there is none
-	failure  *Failure      // why there is none
-	policy   *policy       // with a limiter that was picked
+	decision core.Decision     // zero if there is none
+	failure  *Failure          // why there is none
+	policy   *policy           // with a limiter that was picked
+	calendar *machine.Calendar // of the limit that the decision is about, if it is a CalendarWindow
 }
 
 // A subject is a user and an action, and the limiter that decides about them.
@@ -53,6 +55,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	if a.failure != nil {
 		a.failure.log(r.Context(), &g.failures)
 	}
+	a.calendar = g.headers.policy.calendar(&a)
 	var outer shown
 	outer.read(h)
 	if a.reused == nil {

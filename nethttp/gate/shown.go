@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-
-	"github.com/tailcut/tailcut/core"
 )
 
 // shown is what the headers of a response show already, if there are any.
@@ -57,11 +55,11 @@ func parseItem(item string) (r, t int64, ok bool) {
 
 // looser reports whether what is shown is looser than a decision: more remains, or the same and for a
 // shorter time.
-func (s *shown) looser(d *core.Decision) bool {
-	if remaining := int64(d.Remaining); remaining != s.remaining {
+func (s *shown) looser(remaining int, reset int64) bool {
+	if remaining := int64(remaining); remaining != s.remaining {
 		return remaining < s.remaining
 	}
-	return s.headers.reset(d.ResetAfter) > s.reset
+	return reset > s.reset
 }
 
 // removeNumbers deletes the headers. They would not agree with the numbers that are set now.

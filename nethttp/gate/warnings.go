@@ -106,7 +106,7 @@ func (g *Gate[C]) warnTwice(outer *shown, a *attempt) {
 		return
 	}
 	used := outer.limit - outer.remaining
-	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(d.ResetAfter)
+	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(a, d.ResetAfter)
 	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
 		g.twice.clear(manySame)
 	} else if g.twice.note(manySame) {
