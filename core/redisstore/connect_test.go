@@ -3,12 +3,15 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tailcut/tailcut/core"
 	"github.com/tailcut/tailcut/core/redisstore"
 	"github.com/tailcut/tailcut/core/storetest/redistest"
 )
@@ -75,3 +78,66 @@ func TestConnectWithoutAServer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A client that ignores deadlines is logged once, in Connect or after some answers.
+func TestAClientThatIgnoresDeadlines(t *testing.T) {
+	server := redistest.Start(t)
+	single := func(o redis.Options) func() redis.UniversalClient {
+		return func() redis.UniversalClient {
+			o.Addr = server.Addr
+			return redis.NewClient(&o)
+		}
+	}
+	shards := map[string]string{"a": server.Addr}
+	for _, tt := range []struct {
+		name string
+		rdb  func() redis.UniversalClient
+		opts *redisstore.Options
+		said bool
+	}{
+		{"as it comes", single(redis.Options{}), nil, true},
+		{"without a ReadTimeout", single(redis.Options{ReadTimeout: -1}), nil, true},
+		{"a Ring", func() redis.UniversalClient { return redis.NewRing(&redis.RingOptions{Addrs: shards}) }, nil, true},
+		{"a type of one's own", func() redis.UniversalClient { return ownClient{single(redis.Options{})().(*redis.Client)} }, nil, true},
+		{"it heeds them", single(redis.Options{ContextTimeoutEnabled: true}), nil, false},
+		{"a Ring that heeds them", func() redis.UniversalClient {
+			return redis.NewRing(&redis.RingOptions{Addrs: shards, ContextTimeoutEnabled: true})
+		}, nil, false},
+		{"it gives up as soon by itself", single(redis.Options{ReadTimeout: 150 * time.Millisecond}), nil, false},
+		{"the store waits as long", single(redis.Options{}), &redisstore.Options{Timeout: time.Minute}, false},
+	} {
+		for _, connects := range []bool{true, false} {
+			t.Run(fmt.Sprint(tt.name, ", Connect ", connects), func(t *testing.T) {
+				log, rdb := logged(t), tt.rdb()
+				defer rdb.Close()
+				store := redisstore.New(rdb, tt.opts)
+				lim := core.Must(core.New(store, plenty))
+				const said = "code=client-ignores-deadlines"
+				if connects {
+					ready(t, ready(t, store)) // twice
+				} else {
+					for range 99 {
+						_, _ = lim.Allow(t.Context(), user, action)
+					}
+					if strings.Contains(log.String(), said) {
+						t.Errorf("said too early: %s", log)
+					}
+					within(t, "it has answered", func() bool {
+						_, err := lim.Allow(t.Context(), user, action)
+						return err == nil && (!tt.said || strings.Contains(log.String(), said))
+					})
+				}
+				want := 0
+				if tt.said {
+					want = 1
+				}
+				if got := strings.Count(log.String(), said); got != want {
+					t.Errorf("said %d times, want %d: %s", got, want, log)
+				}
+			})
+		}
+	}
+}
+
+// ownClient is a client of another type.
+type ownClient struct{ *redis.Client }

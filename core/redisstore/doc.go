@@ -218,6 +218,9 @@
 //	                       Options.App if that is wanted.
 //	prefix-colon           Options.Prefix ends in a colon, and the store adds one. Leave it out, unless there
 //	                       are keys of that name already.
+//	client-ignores-deadlines
+//	                       The client's options lack ContextTimeoutEnabled, and its ReadTimeout is longer than
+//	                       three of the store's timeouts: see "Client". Logged in Connect, or after 100 answers.
 //	redis-no-library       The library of functions cannot be loaded, so scripts run.
 //	redis-no-scripts       The server or a proxy refuses functions and scripts, so Redis decides nothing: see
 //	                       "Services and proxies".

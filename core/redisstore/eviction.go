@@ -28,7 +28,8 @@ type evictionCheck struct {
 	logged  bool      // whether redis-evicts was logged
 }
 
-// checkServer counts an answer. If it is time, it checks the eviction policy and the prefix in the background.
+// checkServer counts an answer. If it is time, it checks the client, the eviction policy and the prefix in
+// the background.
 func (s *wire) checkServer() {
 	p := &s.eviction
 	if p.answers.Add(1)%checkAfter > 0 {
@@ -39,6 +40,7 @@ func (s *wire) checkServer() {
 	if now := time.Now(); !now.Before(p.next) {
 		p.next = now.Add(checkEvery)
 		go func() {
+			s.checkClient()
 			_ = s.batches.Ask("", s.readEviction)
 			s.checkPrefix(context.Background())
 		}()

@@ -74,6 +74,16 @@ func (o *Options) withDefaults() (all Options) {
 	return all
 }
 
+// checkClient logs once that the client ignores deadlines, unless it gives up as soon by its ReadTimeout.
+func (s *wire) checkClient() {
+	read, holds := s.batches.Holds()
+	if !holds || s.clientChecked.Swap(true) {
+		return
+	}
+	slog.Default().Warn("redisstore: the client ignores deadlines, so a connection whose reply is lost is held until the client's ReadTimeout; set ContextTimeoutEnabled in its options",
+		"code", "client-ignores-deadlines", "read_timeout", read)
+}
+
 func validPrefix(s string) bool {
 	const legal = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:"
 	return len(s) <= 64 && strings.Trim(s, legal) == ""

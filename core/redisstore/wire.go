@@ -25,6 +25,7 @@ type wire struct {
 	batches       *batch.Queue
 	eviction      evictionCheck
 	prefixChecked atomic.Bool
+	clientChecked atomic.Bool
 	ways          sync.Map // *way, by address: how a server runs programs
 	refusal       refusal
 	clock         func() time.Time // this process's, which says the periods of calendar windows
@@ -137,6 +138,7 @@ func (s *wire) connect(ctx context.Context, find func(server string, send batch.
 	if err != nil {
 		return s.explain(ctx, start, err)
 	}
+	s.checkClient()
 	s.checkPrefix(ctx)
 	return nil
 }

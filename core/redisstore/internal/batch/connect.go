@@ -62,6 +62,21 @@ func (q *Queue) warmAll(ctx context.Context, each func(string, Send) error) (err
 	return each("", sendTo(ctx, q.rdb))
 }
 
+// Holds reports whether the client ignores deadlines, and by its ReadTimeout holds a connection for longer than a batch
+// may take.
+func (q *Queue) Holds() (read time.Duration, holds bool) {
+	heeds := true // a client of another type tells nothing
+	switch rdb := q.rdb.(type) {
+	case interface{ Options() *redis.Options }:
+		heeds, read = rdb.Options().ContextTimeoutEnabled, rdb.Options().ReadTimeout
+	case interface{ Options() *redis.ClusterOptions }:
+		heeds, read = rdb.Options().ContextTimeoutEnabled, rdb.Options().ReadTimeout
+	case interface{ Options() *redis.RingOptions }:
+		heeds, read = rdb.Options().ContextTimeoutEnabled, rdb.Options().ReadTimeout
+	}
+	return read, !heeds && (read <= 0 || read > batchTime*q.timeout) // without a ReadTimeout it is held for ever
+}
+
 // Ask has do send commands to the server of a key, beside the calls that wait.
 func (q *Queue) Ask(key string, do func(send Send) error) (err error) {
 	defer q.guard(&err)
