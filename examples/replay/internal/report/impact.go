@@ -15,6 +15,7 @@ import (
 type Comparison struct {
 	Changes []plans.Change `json:"changes"`
 	Untried []string       `json:"untried,omitempty"` // actions of the documents that no route has
+	Notes   []string       `json:"notes,omitempty"`   // what the log does not tell
 	Impacts []Impact       `json:"impacts"`           // by plan, then by action; those that have requests
 }
 
@@ -59,6 +60,9 @@ func writeComparison(w io.Writer, c *Comparison) {
 	}
 	for _, action := range c.Untried {
 		fmt.Fprintf(w, "  Not tried, since no route has the action: %s\n", Printable(action))
+	}
+	for _, note := range c.Notes {
+		fmt.Fprintf(w, "  %s\n", note)
 	}
 	for _, i := range c.Impacts {
 		fmt.Fprintf(w, "\nplan %s, %s: %s by %s\n", Printable(i.Plan), Printable(i.Action), count(i.Requests, "request"), count(int64(i.Users), "user"))

@@ -17,11 +17,13 @@ import (
 )
 
 // Documents are two documents of plans: what would To change, for whom From is in force? From may be nil:
-// then nobody was refused before. A user has the plan that the document names, or else its default plan. A
-// user's actions follow the log even after a refusal, so a plan's ban may refuse more than it would.
+// then nobody was refused before. A user has the plan and the zone that the document names, or else its default
+// plan and that plan's zone, and a month for {day} begins on the first. A user's actions follow the log even after a refusal, so a plan's ban may refuse more than it would.
 type Documents struct {
 	From, To []byte
 }
+
+const firstDay = "A log does not tell on which day a customer's month begins, so it begins on the first where a limit has {day}."
 
 // changes are the differences of the documents, and the actions of the documents that the log's routes do not
 // have. It is an error if one of the documents cannot be tried, or if the routes have none of their actions.
@@ -40,6 +42,9 @@ func (d *Documents) changes(actions []string) (c report.Comparison, err error) {
 			continue
 		}
 		for _, l := range plans.Compare(nil, p) {
+			if strings.Contains(l.To, "{day}") {
+				c.Notes = []string{firstDay}
+			}
 			switch {
 			case l.What != plans.WhatLimits:
 			case strings.Contains(l.To, "InFlight("):

@@ -154,6 +154,28 @@ func TestDocumentsWithoutADifference(t *testing.T) {
 	}
 }
 
+// The document says the zone of a user, and nothing says on which day a user has paid: the report has that.
+func TestDocumentsWithInvoiceMonths(t *testing.T) {
+	var log strings.Builder
+	for _, at := range []string{"2026-02-28T15:59:59Z", "2026-02-28T16:00:00Z", "2026-02-28T23:59:59Z", "2026-03-01T00:00:00Z", "2026-03-16T23:59:59Z"} {
+		for _, user := range []string{"a", "b"} {
+			fmt.Fprintf(&log, `{"time":%q,"method":"POST","path":"/posts/1/replies","user":%q}`+"\n", at, user)
+		}
+	}
+	for limit, want := range map[string]struct{ refused, notes int }{
+		"CalendarWindow(1, month.from({day}), {zone})": {6, 1},
+		"CalendarWindow(1, month, {zone})":             {6, 0},
+		"CalendarWindow(1, month.from(17), {zone})":    {7, 0},
+		"Nothing()": {10, 0},
+	} {
+		document := fmt.Sprintf(`{"default": "paid", "zones": {"b": "Asia/Shanghai"}, "plans": {"paid": {"limits": {"reply": [%q]}}}}`, limit)
+		r := run(t, log.String(), trial.Options{Line: line.Options{User: "field:user"}, Routes: forum[:2], Plans: trial.Documents{To: []byte(document)}})
+		if c := r.Comparison; len(c.Impacts) != 1 || int(c.Impacts[0].After) != want.refused || len(c.Notes) != want.notes {
+			t.Errorf("%s: %+v", limit, c)
+		}
+	}
+}
+
 func TestDocumentsThatCannotBeTried(t *testing.T) {
 	const inFlight = `{"default": "free", "plans": {"free": {"limits": {"*": ["InFlight(3)"]}}}}`
 	for _, c := range []struct {

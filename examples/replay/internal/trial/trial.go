@@ -102,7 +102,7 @@ func (t *Trial) Run(ctx context.Context, logs ...source.Log) (*report.Report, er
 		return nil, nothing(r, t.options)
 	}
 	if r.Comparison != nil {
-		r.Comparison.Changes, r.Comparison.Untried = t.changes.Changes, t.changes.Untried
+		r.Comparison.Changes, r.Comparison.Untried, r.Comparison.Notes = t.changes.Changes, t.changes.Untried, t.changes.Notes
 	}
 	return r, nil
 }

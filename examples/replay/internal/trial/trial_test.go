@@ -535,18 +535,28 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A calendar window is decided on the log's own dates.
+// A calendar window is decided on the log's own dates, and Nothing refuses all.
 func TestACalendarWindowHasTheDatesOfTheLog(t *testing.T) {
 	var hits []any
 	for _, at := range []string{"2026-02-27T10:00:00Z", "2026-02-28T15:59:59Z", "2026-02-28T15:59:59.5Z", "2026-02-28T16:00:00Z", "2026-03-31T15:59:59Z", "2026-03-31T16:00:00Z"} {
 		hits = append(hits, at, "a")
 	}
-	month, err := core.ParseLimit("CalendarWindow(2, month, Asia/Shanghai)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := run(t, lines(hits...), trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{month}}}})
-	if l := r.Limits[0]; l.Refused != 1 || l.LongestWait != 500*time.Millisecond || l.Text != month.String() {
-		t.Errorf("%+v", l)
+	for text, want := range map[string]struct {
+		refused, never int64
+		wait           time.Duration
+	}{
+		"CalendarWindow(2, month, Asia/Shanghai)":          {1, 0, 500 * time.Millisecond},
+		"CalendarWindow(1, month.from(28), Asia/Shanghai)": {3, 0, 27*24*time.Hour + 500*time.Millisecond},
+		"CalendarWindow(1, month.from(31), UTC)":           {3, 0, (30*24+8)*time.Hour + 500*time.Millisecond},
+		"Nothing()":                                        {6, 6, 0},
+	} {
+		limit, err := core.ParseLimit(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, lines(hits...), trial.Options{Candidates: []trial.Candidate{{Limits: []core.Limit{limit}}}})
+		if l := r.Limits[0]; l.Refused != want.refused || l.Never != want.never || l.LongestWait != want.wait || l.Text != text {
+			t.Errorf("%+v, want %+v", l, want)
+		}
 	}
 }
