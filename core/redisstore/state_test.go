@@ -2,7 +2,6 @@ package redisstore_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -245,45 +244,4 @@ func TestManyRefundsAtOnce(t *testing.T) {
 			t.Errorf("%s, %v, want 10µs", d.ResetAfter, err)
 		}
 	})
-}
-
-// A long ring grows where it is, also if its end is within, and forgets nothing: what is
-// counted is at every time what was admitted in the last period.
-func TestLongRingGrows(t *testing.T) {
-	test := func(t *testing.T, w *world) {
-		const most = 2_000_000
-		lim := core.Must(core.New(w.store, core.MovingWindow(most, time.Second)))
-		admitted := map[int64]int{}
-		capacities := []int64{}
-		for step, n := range []int{ // in thousands, every 100 ms
-			600, 60, 0, 10, 0, 0, 0, 0, 0, 0,
-			500, 200, 0, 30, 0, 0, 0, 0, 0, 0, // the first are gone, so the end is within; then it grows
-			100, 50, 400, 200, 0, 0, 1, 300, 0, 0,
-			0, 0, 0, 900, 300, 499, 0, 0, 0, 0,
-		} {
-			n *= 1000
-			d, err := lim.AllowN(t.Context(), user, action, n)
-			if d.Allowed {
-				admitted[w.now] = n
-			}
-			live := 0
-			for at, n := range admitted {
-				if w.now < at+1e6 {
-					live += n
-				}
-			}
-			if err != nil || !d.Allowed || d.Remaining != most-live {
-				t.Fatalf("step %d: %+v, %v; %d are left", step, d, err, most-live)
-			}
-			c := (w.rdb.StrLen(t.Context(), w.store.Key(user, action, lim.Limits()[0])).Val() - 56) / 7
-			if k := len(capacities); k == 0 || capacities[k-1] != c {
-				capacities = append(capacities, c)
-			}
-			w.advance(100 * time.Millisecond)
-		}
-		if want := []int64{675_000, 798_750, 202_500, 652_500, 843_750, 1_182_375, 1_351_125, 1_688_625, 2_000_000}; !slices.Equal(capacities, want) {
-			t.Errorf("it had room for %d, want %d", capacities, want)
-		}
-	}
-	test(t, realWorld(t, 3)) // miniredis runs Lua too slowly for it
 }

@@ -144,18 +144,3 @@ func TestPromtoolReadsTheDashboard(t *testing.T) {
 	}
 	promtool(t, "check", "rules", file)
 }
-
-func TestTheCommandsOfTheREADMEAreTheFiles(t *testing.T) {
-	raw, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"prometheus.yml", "alerts.yml", "dashboard.json", "dashboard.svg"} {
-		if !strings.Contains(string(raw), want) {
-			t.Errorf("the README does not name %s", want)
-		}
-		if _, err := os.Stat(want); err != nil {
-			t.Error(err)
-		}
-	}
-}

@@ -4,9 +4,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"regexp"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,26 +109,4 @@ func TestRefundsOfTheOthers(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The page names the versions that these tests ask.
-func TestThePageNamesTheVersions(t *testing.T) {
-	page, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile("go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.Join(strings.Fields(string(page)), " ")
-	for path, name := range map[string]string{
-		"ulule/limiter/v3": "limiter", "go-chi/httprate": "httprate", "go-redis/redis_rate/v10": "redis_rate",
-		"didip/tollbooth/v7": "tollbooth", "golang.org/x/time": "x/time",
-	} {
-		m := regexp.MustCompile(regexp.QuoteMeta(path) + ` v(\S+)`).FindSubmatch(mod)
-		if m == nil || !strings.Contains(text, name+" "+string(m[1])) {
-			t.Errorf("the page does not name %s in the version of go.mod, %s", name, m)
-		}
-	}
 }
