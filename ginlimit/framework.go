@@ -39,7 +39,7 @@ func (framework) Answer(c *gin.Context, p gate.Problem, _ error) error {
 	return nil
 }
 
-// Finish does nothing: Gin's own writer cannot be replaced by less than all its methods.
+// Finish does nothing, because Gin's own writer cannot be replaced by one with fewer methods.
 func (framework) Finish(*gin.Context, error, func() error) {}
 
 // ginsOwn is the type of Gin's own writer.
@@ -71,9 +71,8 @@ func aborting[T any](hook func(*gin.Context, T)) func(*gin.Context, T) error {
 	return func(c *gin.Context, v T) error { c.Abort(); hook(c, v); return nil }
 }
 
-// watched records the status and whether there is a body, which the Status and the Written of a
-// middleware that buffers may not tell. It also records whether the connection was taken over,
-// which those of Gin do not tell.
+// watched records three things that writers of Gin and of middleware may not tell: the status,
+// whether there is a body, and whether the connection was taken over.
 type watched struct {
 	gin.ResponseWriter
 	c            *gin.Context
@@ -82,8 +81,8 @@ type watched struct {
 	begun, taken bool
 }
 
-// final reports whether a response can end with this status. Gin keeps that of early hints as
-// any other, and the server then sends 200.
+// final reports whether a response can end with this status. Gin keeps the status of early hints
+// like any other, and the server then sends 200.
 func final(status int) bool {
 	return status >= http.StatusOK || status == http.StatusSwitchingProtocols
 }

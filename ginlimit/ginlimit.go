@@ -55,42 +55,44 @@ func Value(key string) keyfuncs.UserOf[*gin.Context] {
 // Action returns a KeyFunc that always returns name.
 func Action(name string) keyfuncs.ActionOf[*gin.Context] { return gate.Action[*gin.Context](name) }
 
-// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as
-// "POST /posts/:id/likes". All requests that no route matched share the action
-// "unmatched". Any makes a route for each method, and each is an action with a quota of its own: give such a limit
-// a name with [Action].
+// Route is a KeyFunc that returns the method (HEAD as GET) and the route's template, such as "POST
+// /posts/:id/likes". All requests that no route matched share the action "unmatched". Gin's Any
+// makes a route for each method, and each of these routes is an action with its own quota: name the
+// action of such a limit with [Action].
 func Route(c *gin.Context) (string, error) {
 	return keyfuncs.RouteTemplate(c.Request, c.FullPath()), nil
 }
 
-// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
-// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
-// limiter has.
+// PerIP makes middleware that limits each address to max requests in any period. All routes that
+// one such middleware is mounted on count together. It is [Limit] with a core.SlidingWindow on a
+// memorystore that no other limiter has.
 //
 //	r.POST("/replies", ginlimit.PerIP(5, time.Minute), reply)
 //
-// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the proxies' prefixes. The
-// user is then that of keyfuncs.ForwardedIP, and without proxies that of keyfuncs.RemoteIP.
+// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the prefixes
+// of the proxies' addresses:
 //
 //	r.POST("/replies", ginlimit.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24")), reply)
 //
-// Write Limit instead if there is a login (Value), or more than one process (store: redisstore). PerIP
-// panics if max or period is out of bounds, or a prefix is not one that ForwardedIP takes.
+// The address is that of keyfuncs.ForwardedIP, or without proxies that of keyfuncs.RemoteIP. If
+// there is a login (Value) or more than one process (redisstore), use Limit. PerIP panics if max or
+// period is out of bounds, or if ForwardedIP does not take a prefix.
 func PerIP(max int, period time.Duration, proxies ...netip.Prefix) gin.HandlerFunc {
 	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
 	return Limit(limiter, From(keyfuncs.ClientIP("ginlimit.PerIP", proxies...)), Action("request"))
 }
 
-// Limit makes middleware that lets a request pass if limiter allows its user its
-// action. It panics if an argument is nil, or if user and action are swapped.
+// Limit makes middleware. A request passes if limiter allows its user its action. Limit panics if
+// an argument is nil, or if functions of package keyfuncs for user and action are swapped.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return Config{}.Limit(limiter, user, action)
 }
 
 // Config is the long form of [Limit]. Its zero value does what Limit does. The fields are those of
-// nethttp.Config. The handlers further in may get a copy of c.Request. With a FinalCost or OnlyFailures,
-// c.Writer and the Body of c.Request are wrapped. Both get the status that was sent, or if none was, the one
-// last set on c.Writer when the handlers after this one have returned. Early hints count as 200.
+// nethttp.Config. Handlers behind the limit may get a copy of c.Request. With a FinalCost or
+// OnlyFailures, c.Writer and the Body of c.Request are wrapped. FinalCost and OnlyFailures get the
+// status that was sent, or if none was sent, the last one set on c.Writer when the handlers after
+// this one have returned. Early hints count as 200.
 type Config struct {
 	Cost             func(*gin.Context) (int, error)
 	Limiter          func(*gin.Context) (*core.Limiter, error)
@@ -109,14 +111,14 @@ type Config struct {
 	Forbid           bool
 }
 
-// Limit makes middleware of the configuration. It panics if an argument is nil, or if user and
-// action are swapped.
+// Limit makes middleware of the configuration. It panics for the reasons of the function [Limit],
+// or if fields of cfg exclude each other or are out of bounds.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gin.HandlerFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll]: a limiter, its user and its action. It panics if user and action are
-// swapped.
+// By makes a subject of [LimitAll]: a limiter, a user and an action. It panics if functions of
+// package keyfuncs for user and action are swapped.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*gin.Context], action keyfuncs.ActionOf[*gin.Context]) gate.Subject[*gin.Context] {
 	gate.NotSwapped("ginlimit", "user", user, Route)
 	return gate.Subject[*gin.Context]{Limiter: limiter, User: user, Action: action}
@@ -154,8 +156,8 @@ func (cfg Config) Allow(c *gin.Context, limiter *core.Limiter, user, action stri
 	return gate.Allow(framework{}, c, &lifted, limiter, user, action, cost)
 }
 
-// Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep. Behind several, it returns the decision of the innermost.
+// Decision returns the decision that let the request pass, for a handler behind a [Config] with
+// Keep. If there are several such Configs, it is the decision of the innermost.
 func Decision(c *gin.Context) (core.Decision, bool) { return gate.Decision[*gin.Context](c.Request) }
 
 // Settle says what the request has cost, for a handler behind a [Config] with Settle; see

@@ -17,8 +17,8 @@ var (
 	waitCells   = newCells(ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, time.Second, 2500*ms, 5*time.Second, 10*time.Second, 30*time.Second, time.Minute)
 )
 
-// A cell is an interval of times that no bound is within: neither one of a Bucket, nor one of
-// Histogram.Exponential. So one count serves both.
+// A cell is an interval of durations that no bound divides, neither one of a Bucket nor one of
+// Histogram.Exponential. So one count of a cell serves both.
 type cell struct {
 	upTo        time.Duration
 	bucket      bool // upTo is the bound of a Bucket

@@ -14,29 +14,30 @@ import (
 
 // Options are the settings of a [Metrics]. The zero value is the default.
 type Options struct {
-	// MaxPairs bounds the pairs of action and limit, 1 to 100,000; 0 is 1,000. A pair takes
-	// up to 1 KB. The log says once that the bound is reached. Later actions are counted
-	// under the action "other", with their limit. There are at most 100 such limits, and
-	// later ones are counted under the limit "other".
+	// MaxPairs bounds the pairs of action and limit that are counted separately: 1 to 100,000, or 0
+	// for 1,000. A pair takes up to 1 KB. When the bound is reached, the log says so once. New
+	// actions are then counted as the action "other", each with its limit. After 100 pairs with
+	// "other", new limits are counted as the limit "other".
 	MaxPairs int
 
-	// RefusedWindow is how long MostRefused and ExportRefused look back, from a minute to a week; 0 is
-	// ten minutes. Refusals are forgotten up to a sixth of it later.
+	// RefusedWindow is how far MostRefused and ExportRefused look back: a minute to a week, or 0
+	// for ten minutes. A refusal may count for up to a sixth of that longer.
 	RefusedWindow time.Duration
 
-	// ShowUsers opts in to the names of users: in MostRefused, in what is exported with ExportRefused, and
-	// in OnDecision. By default the first two have hashes of them, and the last has nothing.
+	// ShowUsers shows the names of users in MostRefused, in what is exported with ExportRefused,
+	// and in OnDecision. Otherwise the first two show hashes in place of names, and OnDecision
+	// shows no user.
 	ShowUsers bool
 
-	// HashKey is the secret key of the hashes, at least 16 bytes. With one key for all processes a user
-	// has one hash, so that their lists and their exported metrics can be added up. A hash is the first
-	// 12 hexadecimal digits of HMAC-SHA256(HashKey, user), which finds the hash of a known user. Nil is
-	// a random key.
+	// HashKey is the secret key of the hashes, at least 16 bytes. Nil is a random key. If all
+	// processes have one key, a user has the same hash in all of them, so that their lists and
+	// exported metrics can be added up. A hash is the first 12 hexadecimal digits of
+	// HMAC-SHA256(HashKey, user). To find a known user, compute the user's hash.
 	HashKey []byte
 
-	// ExportRefused has the exporters show this many of the most refused users, up to 100; 0 is none.
-	// Each is a label, so the series come and go with the users. Before a name is a label, think of who
-	// can read the metrics, and for how long they are kept.
+	// ExportRefused is the number of the most refused users that the exporters show, up to 100. 0
+	// shows none. Each user is a label, so time series come and go with the users. If ShowUsers is
+	// set too, labels are names: think of who can read the metrics, and for how long they are kept.
 	ExportRefused int
 }
 
@@ -95,8 +96,8 @@ func New(opts *Options) *Metrics {
 	return &Metrics{options: o, refusals: newRefusals(o.RefusedWindow, o.HashKey), answers: newHistogram(answerCells), waits: newHistogram(waitCells)}
 }
 
-// A Decision is a decision or an error, as [Metrics.OnDecision] shows it. The strings but User are the
-// values of the labels.
+// A Decision is a decision or an error, as [Metrics.OnDecision] shows it. All strings but User are
+// values of labels.
 type Decision struct {
 	User                           string // "" unless Options.ShowUsers
 	Action, Limit, Outcome, Source string

@@ -2,7 +2,8 @@ package metrics
 
 import "github.com/tailcut/tailcut/core/plans"
 
-// Plans says which document of plans is in force. Its zero value says that none is watched.
+// Plans names the document of plans that is in force. The zero value means that no plans are
+// watched.
 type Plans struct {
 	Generation int    // see plans.Generation
 	Version    string // of the document: the same on all replicas that have the same one

@@ -21,8 +21,8 @@ type RefusedUsers struct {
 	Rest  uint64        `json:"rest"`  // the most refusals that a user may have who is not in Users
 }
 
-// A RefusedUser is a user whose actions were refused. The true number of refusals is at most
-// Refused, and at least Refused-Over.
+// A RefusedUser is a user whose actions were refused. The number of refusals is from Refused-Over
+// to Refused.
 type RefusedUser struct {
 	User    string `json:"user"`
 	Hashed  bool   `json:"hashed,omitempty"` // whether User is a hash
@@ -35,15 +35,16 @@ type RefusedUser struct {
 	Last   time.Time `json:"last"`
 }
 
-// MostRefused returns at most n users with the most refusals of [Options].RefusedWindow, the most
-// first: actions that were limited, banned, or refused by InFlight or a full store. Users are hashes,
-// unless Options.ShowUsers is set. With it too, a user of more than 200 bytes, or of invalid UTF-8, is a
-// hash.
+// MostRefused returns at most n users with the most refusals of the last [Options].RefusedWindow,
+// the most refused first. It counts actions that were limited, banned, or refused by InFlight or a
+// full store. Users are shown as hashes. With Options.ShowUsers only users of more than 200 bytes
+// or of invalid UTF-8 are.
 //
-// Each Metrics keeps 1,000 users of every sixth of the window, in at most 4 MB. If there are more, the
-// numbers are estimates: Over is at most a thousandth of all refusals, and every user with more than a
-// thousandth of them is in the list. The algorithm is Space-Saving: Metwally, Agrawal and El Abbadi,
-// "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005.
+// Each Metrics keeps up to 1,000 users for each sixth of the window, in at most 4 MB. If there are
+// more users, the numbers are estimates: Over is at most a thousandth of all refusals, and every
+// user with more than a thousandth of them is in the list. The algorithm is Space-Saving: Metwally,
+// Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams",
+// 2005.
 func (m *Metrics) MostRefused(n int) RefusedUsers {
 	most := MergeRefused(n, m.refusals.lists()...)
 	if !m.options.ShowUsers {
@@ -56,11 +57,11 @@ func (m *Metrics) MostRefused(n int) RefusedUsers {
 	return most
 }
 
-// MergeRefused adds up the lists of several processes, to a list of at most n users. If they have
-// hashes, the processes need the same [Options].HashKey.
+// MergeRefused adds up the lists of several processes, and returns the n users with the most
+// refusals. If the lists have hashes, the processes need the same [Options].HashKey.
 //
-// A user who is missing in a list has at most its Rest there, so cut lists make estimates. Ask
-// each process for 1,000 users.
+// If a list is cut, a user who is missing in it may have up to its Rest refusals there, so the sums
+// are estimates. To make them close, ask each process for 1,000 users.
 func MergeRefused(n int, lists ...RefusedUsers) RefusedUsers {
 	var rest uint64
 	for _, l := range lists {
@@ -142,8 +143,8 @@ func (r *refusals) add(user string, s *series) {
 	r.ring[r.now%int64(len(r.ring))].add(u, s, now)
 }
 
-// turn forgets the slices that have left the window, and returns the time since base. It is called with
-// the lock held.
+// turn drops the parts of the window that are too old, and returns the time since base. The caller
+// holds the lock.
 func (r *refusals) turn() time.Duration {
 	since := time.Since(r.base)
 	now := int64(since / r.slice)

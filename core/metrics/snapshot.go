@@ -10,7 +10,7 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A Snapshot is all that a [Metrics] has counted, in the order of its labels.
+// A Snapshot is all that a [Metrics] has counted, sorted by the labels.
 type Snapshot struct {
 	Decisions []Decisions
 	Near      []Near
@@ -28,24 +28,25 @@ type Snapshot struct {
 	Refused []RefusedUser // the most refused users: see Options.ExportRefused
 }
 
-// Leases is how many units of leased limits the stores have taken in advance, have given back, and
-// have lost because they could not give them back: see core.Limit.Leased.
+// Leases counts the units of leased limits: those that the stores have taken in advance, those that
+// they have given back, and those that were lost because a store could not give them back. See
+// core.Limit.Leased.
 type Leases struct{ Taken, Returned, Lost uint64 }
 
-// Decisions is how many decisions had these labels.
+// Decisions is the number of decisions with these labels.
 type Decisions struct {
 	Action, Limit, Outcome, Source string
 	Count                          uint64
 }
 
-// Near is how many actions a shadow limit would have allowed with a fifth of its quota
+// Near is the number of actions that a shadow limit would have allowed, with a fifth of its quota
 // or less left.
 type Near struct {
 	Action, Limit string
 	Count         uint64
 }
 
-// Waiting is how many calls wait for an action.
+// Waiting is the number of calls that wait for an action at present.
 type Waiting struct {
 	Action string
 	Calls  int64
@@ -57,20 +58,20 @@ type Histogram struct {
 	Sum     time.Duration
 	Buckets []Bucket
 
-	// Exponential has the same times in finer buckets, those of a native histogram of Prometheus with
-	// schema 2: Exponential[i] is how many took up to 2^(i/4) seconds, and longer than 2^((i-1)/4). What
-	// took less than a microsecond is in Exponential[-80].
+	// Exponential has the same measurements in finer buckets, those of a native histogram of
+	// Prometheus with schema 2. Exponential[i] counts calls that took more than 2^((i-1)/4) and up
+	// to 2^(i/4) seconds. Calls that took less than a microsecond are in Exponential[-80].
 	Exponential map[int]int64
 }
 
-// A Bucket is how many times were at most UpTo long.
+// A Bucket counts the calls that took at most UpTo.
 type Bucket struct {
 	UpTo  time.Duration
 	Count uint64
 }
 
-// Snapshot reads all counts. Decisions go on meanwhile, so two counts may be of slightly
-// different instants.
+// Snapshot reads all counts. Decisions may be counted while it reads, so two counts may be of
+// slightly different instants.
 func (m *Metrics) Snapshot() Snapshot {
 	s := Snapshot{Store: m.answers.snapshot(), Wait: m.waits.snapshot(), Plans: m.inForce()}
 	if n := m.options.ExportRefused; n > 0 {

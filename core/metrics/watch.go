@@ -10,10 +10,10 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Watch returns a store that decides as store does and counts. Call it once for each store,
-// at start-up: a Metrics keeps what it watches. It panics if store is nil, or if it is
-// watched already or wraps a watched one, since decisions would be counted twice. For
-// several exporters give them the same Metrics.
+// Watch returns a store that decides as store does, and counts its decisions. Call it once for each
+// store, at start-up, because a Metrics keeps the stores that it watches. Watch panics if store is
+// nil, is watched already, or wraps a watched store, because decisions would be counted twice. If
+// there are several exporters, give them the same Metrics.
 func (m *Metrics) Watch(store core.Store) core.Store {
 	if v := reflect.ValueOf(store); store == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		panic("metrics: Watch: the store is nil; use memorystore.New(nil) or redisstore.New")

@@ -55,26 +55,27 @@ func Value(key string) keyfuncs.UserOf[*echo.Context] {
 // Action returns a KeyFunc that always returns name.
 func Action(name string) keyfuncs.ActionOf[*echo.Context] { return gate.Action[*echo.Context](name) }
 
-// PerIP makes middleware that lets each address pass at most max times in any period, all of the routes
-// that it is mounted on together. It is [Limit] with a core.SlidingWindow on a memorystore that no other
-// limiter has.
+// PerIP makes middleware that limits each address to max requests in any period. All routes that
+// one such middleware is mounted on count together. It is [Limit] with a core.SlidingWindow on a
+// memorystore that no other limiter has.
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute))
 //
-// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the proxies' prefixes. The
-// user is then that of keyfuncs.ForwardedIP, and without proxies that of keyfuncs.RemoteIP.
+// Behind proxies that send the client's address in X-Forwarded-For or Forwarded, give the prefixes
+// of the proxies' addresses:
 //
 //	e.POST("/replies", reply, echolimit.PerIP(5, time.Minute, netip.MustParsePrefix("10.1.2.0/24")))
 //
-// Write Limit instead if there is a login (Value), or more than one process (store: redisstore). PerIP
-// panics if max or period is out of bounds, or a prefix is not one that ForwardedIP takes.
+// The address is that of keyfuncs.ForwardedIP, or without proxies that of keyfuncs.RemoteIP. If
+// there is a login (Value) or more than one process (redisstore), use Limit. PerIP panics if max or
+// period is out of bounds, or if ForwardedIP does not take a prefix.
 func PerIP(max int, period time.Duration, proxies ...netip.Prefix) echo.MiddlewareFunc {
 	limiter := core.Must(core.New(memorystore.New(nil), core.SlidingWindow(max, period)))
 	return Limit(limiter, From(keyfuncs.ClientIP("echolimit.PerIP", proxies...)), Action("request"))
 }
 
-// Limit makes middleware that lets a request pass if limiter allows its user its
-// action. It panics if an argument is nil, or if user and action are swapped.
+// Limit makes middleware. A request passes if limiter allows its user its action. Limit panics if
+// an argument is nil, or if functions of package keyfuncs for user and action are swapped.
 func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) echo.MiddlewareFunc {
 	return Config{}.Limit(limiter, user, action)
 }
@@ -90,14 +91,14 @@ func Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action ke
 // answers with another status, mount a middleware inside that answers the error.
 type Config gate.Config[*echo.Context]
 
-// Limit makes middleware of the configuration. It panics if an argument is nil, or if user and
-// action are swapped.
+// Limit makes middleware of the configuration. It panics for the reasons of the function [Limit],
+// or if fields of cfg exclude each other or are out of bounds.
 func (cfg Config) Limit(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) echo.MiddlewareFunc {
 	return cfg.LimitAll(By(limiter, user, action))
 }
 
-// By makes a subject of [LimitAll]: a limiter, its user and its action. It panics if user and action are
-// swapped.
+// By makes a subject of [LimitAll]: a limiter, a user and an action. It panics if functions of
+// package keyfuncs for user and action are swapped.
 func By(limiter *core.Limiter, user keyfuncs.UserOf[*echo.Context], action keyfuncs.ActionOf[*echo.Context]) gate.Subject[*echo.Context] {
 	gate.NotSwapped("echolimit", "user", user, Route)
 	return gate.Subject[*echo.Context]{Limiter: limiter, User: user, Action: action}
@@ -137,8 +138,8 @@ func (cfg Config) Allow(c *echo.Context, limiter *core.Limiter, user, action str
 	return gate.Allow(framework{}, c, (*gate.Config[*echo.Context])(&cfg), limiter, user, action, cost)
 }
 
-// Decision returns the decision that let the request pass, for a handler behind a
-// [Config] with Keep. Behind several, it returns the decision of the innermost.
+// Decision returns the decision that let the request pass, for a handler behind a [Config] with
+// Keep. If there are several such Configs, it is the decision of the innermost.
 func Decision(c *echo.Context) (core.Decision, bool) {
 	return gate.Decision[*echo.Context](c.Request())
 }
