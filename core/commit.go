@@ -27,8 +27,9 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 	}
 }
 
-// Commit charges the entries as [Charge.Check] left them, and returns the decision. If the charge
-// asks for a receipt, it also returns a [Record]. passes is the result of Check.
+// Commit charges the entries as [Charge.Check] left them, and fills in d, which is zero before: to return it would
+// copy it twice more, 4 of 105 ns. If the charge asks for a receipt, it returns a [Record]. passes is the result of
+// Check.
 //   - If the charge passes, all limits are charged.
 //   - If it does not, each limit that records refusals and has no room records this one, unless the
 //     mode is [machine.ModePatient]. A ban policy counts only refusals by the limits of its own
@@ -36,31 +37,36 @@ func (c *Charge) Check(entries []machine.Entry, now int64) (passes bool) {
 //
 // After Commit, the states of the entries marked Dirty must be written. If the charge does not
 // write, no entry is marked: see [Charge.Writes].
-func (c *Charge) Commit(entries []machine.Entry, now int64, passes bool) (d Decision, r *Record) {
-	c.commit(&d, 0, entries, now, passes)
-	from := len(c.Limits)
-	for i := range c.More {
-		one := Decision{Subject: i + 1}
-		c.commit(&one, i+1, entries[from:], now, passes)
-		d.join(&one)
-		from += len(c.More[i].Limits)
+func (c *Charge) Commit(d *Decision, entries []machine.Entry, now int64, passes bool) (r *Record) {
+	writes := c.Mode != machine.ModePeek && (passes || c.Writes())
+	c.commit(d, c.Limits, c.Cost, entries, now, passes, writes)
+	if len(c.More) > 0 {
+		c.commitMore(d, entries[len(c.Limits):], now, passes, writes)
 	}
 	if c.Receipt {
-		r = c.record(&d, len(entries), now)
+		r = c.record(d, len(entries), now)
 		for i := range r.Readings {
 			r.Readings[i] = entries[i].Reading
 		}
 	}
-	return d, r
+	return r
 }
 
-// commit is Commit for the i-th subject, whose entries are the first ones.
-func (c *Charge) commit(d *Decision, i int, entries []machine.Entry, now int64, passes bool) {
+// commitMore is Commit for the further subjects, whose entries these are.
+func (c *Charge) commitMore(d *Decision, entries []machine.Entry, now int64, passes, writes bool) {
+	for i := range c.More {
+		p, one := &c.More[i], Decision{Subject: i + 1}
+		c.commit(&one, p.Limits, p.Cost, entries, now, passes, writes)
+		d.join(&one)
+		entries = entries[len(p.Limits):]
+	}
+}
+
+// commit is Commit for one subject, whose entries are the first ones.
+func (c *Charge) commit(d *Decision, limits []Limit, cost int64, entries []machine.Entry, now int64, passes, writes bool) {
 	d.Allowed, d.Source = true, SourceStore
-	writes := c.Mode != machine.ModePeek && (passes || c.Writes())
-	limits, cost := c.asks(i)
-	for j := range limits {
-		r, e := &limits[j].rule, &entries[j]
+	for i := range limits {
+		r, e := &limits[i].rule, &entries[i]
 		switch {
 		case !writes:
 			e.Dirty = false
@@ -70,7 +76,7 @@ func (c *Charge) commit(d *Decision, i int, entries []machine.Entry, now int64, 
 		default: // what passes may still be refused by a shadow limit
 			r.Refuse(e, now, cost, records(r, limits, entries), c.Mode == machine.ModePatient && !passes)
 		}
-		d.add(r, j, cost, &e.Reading)
+		d.add(r, i, cost, &e.Reading)
 	}
 }
 

@@ -123,7 +123,7 @@ func (s swapper) Unwrap() core.Store { return s.Store }
 
 func (s swapper) Take(ctx context.Context, c core.Charge) (core.Decision, *core.Record, error) {
 	entries, now := make([]machine.Entry, len(c.Limits)), time.Now().UnixMicro()
-	c.Commit(entries, now, c.Check(entries, now))
+	c.Commit(new(core.Decision), entries, now, c.Check(entries, now))
 	return s.Store.Take(ctx, c)
 }
 

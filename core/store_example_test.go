@@ -35,7 +35,7 @@ func (s *simpleStore) Take(_ context.Context, c core.Charge) (d core.Decision, r
 	for i := range limits {
 		entries[i].State = s.states[keyOf(c.User, c.Action, &limits[i])]
 	}
-	d, r = c.Commit(entries, now, c.Check(entries, now))
+	r = c.Commit(&d, entries, now, c.Check(entries, now))
 	for i := range limits {
 		if entries[i].Dirty {
 			s.states[keyOf(c.User, c.Action, &limits[i])] = entries[i].State

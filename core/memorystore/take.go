@@ -49,12 +49,12 @@ func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core
 	if passes && tx.fresh {
 		if lacks, wait := s.makeRoom(&tx, &c); lacks != nil {
 			if c.Mode == machine.ModePeek {
-				_, r = c.Commit(tx.entries, tx.now, passes) // a Status has the numbers of every limit
+				r = c.Commit(&d, tx.entries, tx.now, passes) // a Status has the numbers of every limit
 			}
 			return noRoom(&c, lacks, wait), r, nil
 		}
 	}
-	d, r = c.Commit(tx.entries, tx.now, passes)
+	r = c.Commit(&d, tx.entries, tx.now, passes)
 	until := int64(0)
 	if !d.Allowed && d.RetryAfter != core.Never {
 		// Another limiter, or a smaller cost, might have room. The key is protected

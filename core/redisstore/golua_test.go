@@ -252,7 +252,8 @@ func (o *oracle) forget(key string) {
 
 func (o *oracle) decide(c core.Charge) (core.Decision, *core.Record) {
 	keys, entries := o.load(c.User, c.Action, c.Limits)
-	d, r := c.Commit(entries, *o.now, c.Check(entries, *o.now))
+	var d core.Decision
+	r := c.Commit(&d, entries, *o.now, c.Check(entries, *o.now))
 	o.save(keys, entries)
 	if r == nil { // for the readings
 		r = &core.Record{Charge: c}

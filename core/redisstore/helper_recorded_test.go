@@ -171,7 +171,7 @@ func (b *blobs) edit(user, action string, limits []core.Limit, edit func([]machi
 
 func (b *blobs) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	err = b.edit(c.User, c.Action, c.Limits, func(entries []machine.Entry) {
-		d, r = c.Commit(entries, b.now, c.Check(entries, b.now))
+		r = c.Commit(&d, entries, b.now, c.Check(entries, b.now))
 	})
 	if r != nil {
 		r.By = b

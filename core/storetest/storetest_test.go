@@ -43,7 +43,8 @@ func (s *mapStore) Take(_ context.Context, c core.Charge) (core.Decision, *core.
 			entries = append(entries, machine.Entry{State: s.states[idOf(p.User, p.Action, &l)]})
 		}
 	}
-	d, r := c.Commit(entries, now, c.Check(entries, now))
+	var d core.Decision
+	r := c.Commit(&d, entries, now, c.Check(entries, now))
 	for _, p := range c.Parts() {
 		s.write(p.User, p.Action, p.Limits, entries)
 		entries = entries[len(p.Limits):]

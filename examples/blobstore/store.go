@@ -62,7 +62,8 @@ func (s *Store) Take(_ context.Context, c core.Charge) (core.Decision, *core.Rec
 		}
 		entries = append(entries, loaded...)
 	}
-	d, r := c.Commit(entries, now, c.Check(entries, now))
+	var d core.Decision
+	r := c.Commit(&d, entries, now, c.Check(entries, now))
 	for _, p := range c.Parts() {
 		s.save(p.User, p.Action, p.Limits, entries, now)
 		entries = entries[len(p.Limits):]
