@@ -35,6 +35,7 @@
 //   - show users what they have left: [Limiter.Status]
 //   - try a limit without refusing: [Limit.Shadow]; on the access log of yesterday: examples/replay
 //   - count decisions: package metrics
+//   - keep a share of a common limit for quiet tenants: see "A share for the quiet"
 //   - tell customers when a quota is nearly used up: [Observe]; program examples/quota
 //   - test: testing/synctest moves the clock of a memorystore; with Redis see examples/migrate
 //
@@ -129,6 +130,17 @@
 // max. See the example "UnlimitedPlan".
 //
 // Two limiters with equal limits on one store share their state. That is how replicas work.
+//
+// # A share for the quiet
+//
+// If many tenants share a common limit, one loud tenant can use it up, and the others are refused. To keep a share
+// for each tenant, give it a small limit besides, its guarantee. A request within the guarantee passes, and
+// [Limiter.Surcharge] charges it to the common limit. Any other request needs room in the common limit. The example
+// Guarantee is that, in ten lines.
+//
+// Use it if the servers can carry more than the common limit for a while. All tenants together then do at most what
+// the common limit and all guarantees allow in sum, and may do so for as long as they like. A request makes two
+// calls of the store. No combination of limits keeps both the guarantees and the exact rate of the common limit.
 //
 // # Costs known at the end
 //
