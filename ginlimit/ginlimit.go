@@ -21,8 +21,10 @@
 package ginlimit
 
 import (
+	"log/slog"
 	"net/netip"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -134,7 +136,14 @@ func LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 func (cfg Config) LimitAll(subjects ...gate.Subject[*gin.Context]) gin.HandlerFunc {
 	gate.NotEqual("ginlimit", subjects)
 	g := gate.New(framework{}, cfg.lift(), subjects...)
-	return func(c *gin.Context) { _ = g.Serve(c, func(c *gin.Context) error { c.Next(); return nil }) }
+	var late atomic.Bool
+	return func(c *gin.Context) {
+		if c.Writer.Written() && final(c.Writer.Status()) && !late.Swap(true) {
+			slog.Default().Warn("ginlimit: a response was written before its limit decided, so the limit limits nothing; give it before the handler, as in r.POST(path, limit, handler)",
+				"code", "after-the-handler", "route", c.FullPath())
+		}
+		_ = g.Serve(c, func(c *gin.Context) error { c.Next(); return nil })
+	}
 }
 
 // Allow limits an action that only the handler knows; see nethttp.Allow. If the decision is not

@@ -470,3 +470,38 @@ func TestAllowAborts(t *testing.T) {
 		t.Errorf("refused: aborted %t, ran %d times", aborted, ran)
 	}
 }
+
+// A limit that comes after the handler limits nothing, and says so once.
+func TestALimitAfterTheHandler(t *testing.T) {
+	answers := func(c *gin.Context) { c.String(200, "done") }
+	const said = "WARN adapter: a response was written before its limit decided, so the limit limits nothing; give it before the handler, as in r.POST(path, limit, handler) | after-the-handler | /a"
+	for _, tt := range []struct {
+		name  string
+		chain func(limit gin.HandlerFunc) []gin.HandlerFunc
+		want  []string
+	}{
+		{"after it", func(limit gin.HandlerFunc) []gin.HandlerFunc { return []gin.HandlerFunc{answers, limit} }, []string{said}},
+		{"after one without a body", func(limit gin.HandlerFunc) []gin.HandlerFunc {
+			return []gin.HandlerFunc{func(c *gin.Context) { c.Status(204); c.Writer.WriteHeaderNow() }, limit}
+		}, []string{said}},
+		{"before it", func(limit gin.HandlerFunc) []gin.HandlerFunc { return []gin.HandlerFunc{limit, answers} }, nil},
+		{"after a middleware that sets the status and a header", func(limit gin.HandlerFunc) []gin.HandlerFunc {
+			return []gin.HandlerFunc{func(c *gin.Context) { c.Status(201); c.Header("X-A", "b") }, limit, answers}
+		}, nil},
+		{"after a middleware that sends early hints", func(limit gin.HandlerFunc) []gin.HandlerFunc {
+			return []gin.HandlerFunc{func(c *gin.Context) { c.Status(103); c.Writer.WriteHeaderNow() }, limit, answers}
+		}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			log := gatetest.Capture(t)
+			e := gin.New()
+			e.GET("/a", tt.chain(ginlimit.Limit(five(memory()), everyone, ginlimit.Action("a")))...)
+			for range 3 {
+				do(e, "GET", "/a")
+			}
+			if got := log.Take("ginlimit"); !slices.Equal(got, tt.want) {
+				t.Errorf("said %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

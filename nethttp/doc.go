@@ -57,7 +57,8 @@
 // addresses, need different actions: see "By user and by address" in package keyfuncs.
 //
 // The log has a 503, a 500, a FinalCost that cannot be charged and a slot that cannot be renewed or released,
-// each at most once a minute, and keyfuncs.ErrNoRoute once. It has no 400, and no 503 of a client that has
+// each at most once a minute, and keyfuncs.ErrNoRoute once. Of the 400s it has a limit's first one, unless a request
+// before it had a user. It has no 503 of a client that has
 // disconnected.
 //
 // # A user and their organization
@@ -204,6 +205,8 @@
 //
 //	never-a-user     The first 100 requests had no user that could be read (1,000 for an optional subject).
 //	                 The error says why. Mount the limit inside the login.
+//	answered-400     The first request of a limit had no user or no action and was answered 400. The level is Info,
+//	                 since it may be a visitor. If each request is answered so, mount the limit inside the login.
 //	never-an-action  The first 100 requests with a user had no action. Use one that every request has.
 //	many-actions     A limit has met more than 1,000 actions, each of which has a quota of its own. An
 //	                 action must not have a path or an id in it: use Action("reply") or Route.
@@ -216,10 +219,14 @@
 //	charged-twice    The first five requests were charged twice: the inner limit's count was always the
 //	                 outer one's, plus the cost. Remove one of two middlewares, or give one of two limiters
 //	                 that share a state another action. Not noticed if a third limit outside is tighter, or
-//	                 without the headers X-RateLimit. Or a request that had a slot of InFlight entered the
+//	                 without the headers X-RateLimit. So it is if a Limit and an Allow in its handler charge
+//	                 one action. Or a request that had a slot of InFlight entered the
 //	                 limit again, which is always noticed.
 //	not-included     An action was refused by core.Nothing. The line has the first such action of a middleware, or of
 //	                 all calls of Allow. It has the level Info: remove the limit if the action should pass.
+//	after-the-handler
+//	                 A response was written before the limit of ginlimit decided, so it limits nothing. Give the
+//	                 limit before the handler: r.POST(path, limit, handler).
 //	refusal-ignored  A handler of Echo has written a response after Allow had answered the request. It is
 //	                 not sent, but the handler's action was done: return if the decision is not Allowed.
 //	                 For net/http and Gin only go vet can tell: see Allow.

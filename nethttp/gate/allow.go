@@ -38,8 +38,10 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	if a.allow(r, cfg.Headers); a.failure != nil {
 		a.failure.log(r.Context(), &handlers)
 	}
-	if a.decision.Limit > 0 && hs.x() {
-		hs.policy = *policyOf(limiter)
+	if a.decision.Limit > 0 {
+		known := knownOf(limiter)
+		hs.policy = known.policy
+		known.twice.noteTwice(&outer, &a, allowedTwice)
 	}
 	a.calendar = hs.policy.calendar(&a)
 	told := a.tell(&hs.policy)
@@ -52,18 +54,23 @@ func Allow[C any](f Framework[C], c C, cfg *Config[C], limiter *core.Limiter, us
 	return a.decision
 }
 
-// policies has those of the limiters that Allow was given.
-var policies [64]atomic.Pointer[policy]
+// A known is a limiter that Allow was given, and what is made of it once.
+type known struct {
+	policy policy
+	twice  suspicion
+}
 
-// policyOf returns the policy of a limiter. Most are kept.
-func policyOf(l *core.Limiter) *policy {
-	at := &policies[maphash.Comparable(pickSeed, l)%uint64(len(policies))]
-	if p := at.Load(); p != nil && p.limiters[0] == l {
-		return p
+var knowns [64]atomic.Pointer[known]
+
+// knownOf returns what is known of a limiter. Most are kept.
+func knownOf(l *core.Limiter) *known {
+	at := &knowns[maphash.Comparable(pickSeed, l)%uint64(len(knowns))]
+	if k := at.Load(); k != nil && k.policy.limiters[0] == l {
+		return k
 	}
-	p := newPolicy([]*core.Limiter{l})
-	at.Store(&p)
-	return &p
+	k := &known{policy: newPolicy([]*core.Limiter{l})}
+	at.Store(k)
+	return k
 }
 
 // saidIgnored is whether a handler was reported that goes on although Allow has answered its request.

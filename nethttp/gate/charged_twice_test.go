@@ -175,3 +175,53 @@ func TestChargedTwiceByChance(t *testing.T) {
 		t.Errorf("said %q", got)
 	}
 }
+
+// It is told too if a handler's Allow charges what the Limit around it has charged.
+func TestChargedTwiceByAllow(t *testing.T) {
+	warned := []string{"WARN adapter: each request was charged twice for one action; by a Limit, and by Allow in its handler: remove one, or give it another action | charged-twice"}
+	for _, tt := range []struct {
+		name   string
+		inside func(s core.Store, l *core.Limiter) gatetest.Inside
+		keep   bool // the Limit leaves a mark
+		want   []string
+	}{
+		{"one limiter and action", func(_ core.Store, l *core.Limiter) gatetest.Inside {
+			return gatetest.Inside{Limiter: l, Action: "reply", Cost: 1}
+		}, false, warned},
+		{"behind a mark", func(_ core.Store, l *core.Limiter) gatetest.Inside {
+			return gatetest.Inside{Limiter: l, Action: "reply", Cost: 1}
+		}, true, warned},
+		{"a limiter that shares the state", func(s core.Store, _ *core.Limiter) gatetest.Inside {
+			return gatetest.Inside{Limiter: core.Must(core.New(s, core.FixedWindow(900, time.Hour))), Action: "reply", Cost: 2}
+		}, false, warned},
+		{"another action", func(_ core.Store, l *core.Limiter) gatetest.Inside {
+			return gatetest.Inside{Limiter: l, Action: "upload", Cost: 1}
+		}, false, nil},
+		{"another limiter of the same numbers", func(_ core.Store, _ *core.Limiter) gatetest.Inside {
+			return gatetest.Inside{Limiter: core.Must(core.New(memory(), core.FixedWindow(1000, time.Hour))), Action: "reply", Cost: 1}
+		}, false, nil},
+		{"for nothing", func(_ core.Store, l *core.Limiter) gatetest.Inside {
+			return gatetest.Inside{Limiter: l, Action: "reply"}
+		}, false, nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				log, store := gatetest.Capture(t), memory()
+				l := core.Must(core.New(store, core.FixedWindow(1000, time.Hour)))
+				in := tt.inside(store, l)
+				in.User = "alice"
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{
+					Limits: []gatetest.Limit{{Limiter: l, Config: &nethttp.Config{Keep: tt.keep}}}, Inside: []gatetest.Inside{in},
+				}}}.Filled())
+				for range 12 {
+					if w := ask(h); w.StatusCode != 200 {
+						t.Fatalf("%d", w.StatusCode)
+					}
+				}
+				if got := log.Take(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}

@@ -59,7 +59,7 @@ func (g *Gate[C]) Serve(c C, next func(C) error) error {
 	var outer shown
 	outer.read(h)
 	if a.reused == nil {
-		g.warnTwice(&outer, &a)
+		g.twice.noteTwice(&outer, &a, mountedTwice)
 	} else {
 		g.warnEntered()
 		defer a.endReused()

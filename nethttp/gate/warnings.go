@@ -31,7 +31,15 @@ const (
 )
 
 // note counts a request that shows it, and reports, once, that it is confirmed.
-func (s *suspicion) note(many int32) bool { return s.open(many) && s.seen.Add(1) == many }
+func (s *suspicion) note(many int32) bool { return s.count(many) == many }
+
+// count is note, and returns how many requests have shown it, or 0 if that is settled.
+func (s *suspicion) count(many int32) int32 {
+	if s.open(many) {
+		return s.seen.Add(1)
+	}
+	return 0
+}
 
 // clear is for a request that shows that it is wrong.
 func (s *suspicion) clear(many int32) {
@@ -44,9 +52,13 @@ func (s *suspicion) open(many int32) bool { return s.seen.Load() < many }
 
 // noteKeyless notes that a subject had no key that could be read, which f is about, and logs if no request has
 // had one: a limit that is mounted before the login never has a user, and a proxy may write a client's address
-// in a form that is not read.
+// in a form that is not read. It also logs the first such request of all, since that may have been a visitor.
 func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure) {
-	if f.Status != http.StatusBadRequest || !missing.note(manyKeyless) {
+	if f.Status != http.StatusBadRequest {
+		return
+	}
+	n := missing.count(manyKeyless)
+	if n != 1 && n != manyKeyless {
 		return
 	}
 	code, remedy := "never-a-user", "the error says why; a limit that is mounted before the login never has one"
@@ -60,6 +72,11 @@ func (g *Gate[C]) noteKeyless(c C, m *mounted[C], missing *suspicion, f *Failure
 	args := []any{"code", code, "error", f.Err}
 	if f.asking == "user" {
 		args = slices.Insert(args, 2, any("action"), any(m.actionToLog(c)))
+	}
+	if n == 1 {
+		args[1] = "answered-400"
+		slog.Default().Info(fmt.Sprintf("%s: the first request %s and was answered 400, as each such request is; %s", g.name, has, remedy), args...)
+		return
 	}
 	slog.Default().Warn(fmt.Sprintf("%s: the first %d requests %s and were answered 400; %s", g.name, manyKeyless, has, remedy), args...)
 }
@@ -97,23 +114,27 @@ func (m *mounted[C]) actionToLog(c C) (action string) {
 	return action
 }
 
-// warnTwice logs once if this limit shares its state with one further out, by what that one has shown:
+// noteTwice logs once if this limit shares its state with one further out, by what that one has shown:
 // something is used, now it is always the cost more, and the quota is the same, or of two windows the end.
 // Other limits may show the same by chance, but not every time.
-func (g *Gate[C]) warnTwice(outer *shown, a *attempt) {
+func (s *suspicion) noteTwice(outer *shown, a *attempt, remedy string) {
 	d := &a.decision
-	if !outer.there || a.cost == 0 || !d.Allowed || !g.twice.open(manySame) {
+	if !outer.there || a.cost == 0 || !d.Allowed || !s.open(manySame) {
 		return
 	}
 	used := outer.limit - outer.remaining
 	alike := outer.limit == int64(d.Limit) || outer.reset == outer.headers.reset(a, d.ResetAfter)
 	if used < 1 || used+int64(a.cost) != int64(d.Limit-d.Remaining) || !alike {
-		g.twice.clear(manySame)
-	} else if g.twice.note(manySame) {
-		slog.Default().Warn(g.name+": each request was charged twice for one action; the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action",
-			"code", "charged-twice")
+		s.clear(manySame)
+	} else if s.note(manySame) {
+		slog.Default().Warn(a.adapter+": each request was charged twice for one action; "+remedy, "code", "charged-twice")
 	}
 }
+
+const (
+	mountedTwice = "the middleware is mounted twice, maybe on a group and on a route of it, or the limiters of two share a state: remove one, or give it another action"
+	allowedTwice = "by a Limit, and by Allow in its handler: remove one, or give it another action"
+)
 
 // warnEntered logs once that a request that had a slot has entered this limit, which shares its slots.
 func (g *Gate[C]) warnEntered() {

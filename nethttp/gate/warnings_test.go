@@ -310,3 +310,39 @@ func TestValueNamesItsKey(t *testing.T) {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
+
+// The first request of a limit that has no user is told of at once, so that nobody has to wait for the hundredth. If
+// one before it had a user, it is a visitor.
+func TestTheFirstRequestWithoutAUser(t *testing.T) {
+	const said = "INFO adapter: the first request had no user and was answered 400, as each such request is; the error says why; a limit that is mounted before the login never has one" +
+		" | answered-400 | reply | keyfuncs: the request has no key: the header X-User-Id is missing or empty"
+	for _, tt := range []struct {
+		name   string
+		users  []string
+		guests bool
+		want   []string
+	}{
+		{"the first", []string{""}, false, []string{said}},
+		{"is said once", []string{"", "", ""}, false, []string{said}},
+		{"also if a user comes later", []string{"", "alice", ""}, false, []string{said}},
+		{"a visitor after a user is none", []string{"alice", "", ""}, false, nil},
+		{"a guest of an optional subject is none", []string{"", ""}, true, nil},
+	} {
+		for _, ad := range adapters {
+			t.Run(tt.name+"/"+ad.Name, func(t *testing.T) {
+				log, store := gatetest.Capture(t), memory()
+				l := gatetest.Limit{Limiter: five(store), Guests: tt.guests}
+				if tt.guests {
+					l.And = []gatetest.Limit{{Limiter: five(store), User: keyfuncs.Everyone}}
+				}
+				h := ad.Mount(gatetest.App{Routes: []gatetest.Route{{Limits: []gatetest.Limit{l}}}}.Filled())
+				for _, user := range tt.users {
+					gatetest.Do(h, "POST", "/replies/1", "X-User-ID", user)
+				}
+				if got := log.First(pkg(ad.Name)); !slices.Equal(got, tt.want) {
+					t.Errorf("said %q, want %q", got, tt.want)
+				}
+			})
+		}
+	}
+}
