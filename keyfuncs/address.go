@@ -18,27 +18,26 @@ var (
 	errBadAddr = badKey("the client's address is invalid or unspecified")
 )
 
-// RemoteIP returns the address of the peer, from the request's RemoteAddr. It reads no
-// header. Behind a proxy it is the proxy's address: use [ForwardedIP] or
-// [TrustedHeaderIP] there.
+// RemoteIP returns the address of the peer, from the request's RemoteAddr. It reads no header.
+// Behind a proxy that is the proxy's address: use [ForwardedIP] or [TrustedHeaderIP] there.
 //
-// An IPv4 address is one key, "203.0.113.9", even if it is written as IPv6 (::ffff:203.0.113.9).
-// Of an IPv6 address the first 64 bits are the key, "2001:db8:1:2::/64", since one host can use
-// all addresses of a /64. [Subnet] changes these lengths. An address in 64:ff9b::/96, where NAT64 puts
-// all IPv4 clients, is its IPv4 address ([RFC 6052]). For another prefix of NAT64 see the package's
-// example "Nat64".
+// The key of an IPv4 address is the address, "203.0.113.9", even if it is written as IPv6
+// (::ffff:203.0.113.9). The key of an IPv6 address is its first 64 bits, "2001:db8:1:2::/64",
+// because one host can use all addresses of a /64. [Subnet] changes these lengths. NAT64 puts all
+// IPv4 clients in 64:ff9b::/96: the key of such an address is its IPv4 address ([RFC 6052]). For
+// another prefix of NAT64 see the package's example "Nat64".
 //
-// If RemoteAddr is empty, or if the server listens on a unix socket, the error is [ErrNoKey]. If it does not
-// parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
+// If RemoteAddr is empty, or if the server listens on a unix socket, the error is [ErrNoKey]. If
+// RemoteAddr does not parse, or is unspecified (0.0.0.0 or ::), the error is [ErrBadKey].
 //
 // [RFC 6052]: https://www.rfc-editor.org/rfc/rfc6052#section-2.1
 func RemoteIP(r *http.Request) (string, error) { return remoteIP(r) }
 
 var remoteIP = Subnet{}.Of(RemoteAddr)
 
-// ClientIP is for adapters, which have a function that takes the prefixes of proxies if there are any. It
-// returns [ForwardedIP] if there are, or else RemoteIP. Its warnings and panics name maker, such as
-// "nethttp.PerIP", which is what the program has called.
+// ClientIP is for adapters of frameworks, whose PerIP takes the prefixes of proxies. It returns
+// [ForwardedIP] if there are prefixes, and otherwise [RemoteIP]. Its warnings and panics name
+// maker, the function that the program has called, such as "nethttp.PerIP".
 func ClientIP(maker string, trusted ...netip.Prefix) UserOf[*http.Request] {
 	if len(trusted) > 0 {
 		return Subnet{}.Of(forwarded(maker, mustTrust(maker, trusted)))
@@ -81,29 +80,31 @@ func ForwardedIP(trusted ...netip.Prefix) UserOf[*http.Request] {
 	return Subnet{}.Of(forwarded("ForwardedIP", mustTrust("ForwardedIP", trusted)))
 }
 
-// TrustedHeaderIP returns a function that reads the client's address from one header that the
-// edge sets, such as CF-Connecting-IP or X-Real-IP. trusted are the addresses of the
-// edge; its operator publishes them. The edge must overwrite what a client sends in that
-// header. Check that yours does: some let it through.
+// TrustedHeaderIP returns a function that reads the client's address from one header that the edge
+// sets, such as CF-Connecting-IP or X-Real-IP. trusted are the addresses of the edge, which its
+// operator publishes. The edge must overwrite this header if a client sends it. Check that yours
+// does: some pass it on.
 //
-// If the peer is not trusted, the peer is the client, whatever the header says. If it is
-// trusted, the client is the address in the header, in its last line if there are several.
-// Without the header the peer is the client. The keys are like those of [RemoteIP].
+// If the peer is not trusted, the peer is the client, whatever the header says. If the peer is
+// trusted, the client is the address in the header, or the peer if the header is missing. If the
+// header has several lines, the last one counts. The keys are like those of [RemoteIP]. Peers are
+// trusted as in [ForwardedIP].
 //
-// The address may have a port, as an entry of [ForwardedIP] may. If the header is anything else, the
-// error is [ErrBadKey]: an empty header, a list, an unspecified address. The error is also ErrBadKey
-// if the peer's address does not parse. If neither the header nor the peer has an address, the error is
-// [ErrNoKey]. Peers are trusted as in ForwardedIP.
+// The address may have a port, as in ForwardedIP. The error is [ErrBadKey] if the header is empty,
+// a list, an unspecified address or anything else, or if the peer's address does not parse. The
+// error is [ErrNoKey] if neither the header nor the peer has an address.
 //
-// TrustedHeaderIP panics if name is not the name of a header, or is Forwarded, which ForwardedIP reads. It
-// also panics if trusted is empty, or if a prefix is invalid or trusts every peer, as 0.0.0.0/0 does.
+// TrustedHeaderIP panics if name is not the name of a header, or is Forwarded, which ForwardedIP
+// reads. It also panics if trusted is empty, or if a prefix is invalid or trusts every peer, as
+// 0.0.0.0/0 does.
 func TrustedHeaderIP(name string, trusted ...netip.Prefix) UserOf[*http.Request] {
 	return Subnet{}.Of(trustedHeader("TrustedHeaderIP", name, mustTrust("TrustedHeaderIP", trusted)))
 }
 
-// RemoteAddr returns the whole address of which [RemoteIP] makes a key, for a list of prefixes.
-// It is never an IPv4 address written as IPv6, and has no zone. So write a prefix of IPv4 as IPv4. An
-// address in 64:ff9b::/96 stays as it is: only its key is the IPv4 address.
+// RemoteAddr returns the whole address, where [RemoteIP] returns the key, so that a program can
+// look it up in a list of prefixes. The address is never an IPv4 address written as IPv6, and has
+// no zone. So write prefixes of IPv4 as IPv4. An address in 64:ff9b::/96 stays as it is: only its
+// key is the IPv4 address.
 func RemoteAddr(r *http.Request) (netip.Addr, error) { return remote(r, remoteMaker) }
 
 func remote(r *http.Request, maker string) (netip.Addr, error) {
@@ -124,8 +125,8 @@ func TrustedHeaderAddr(name string, trusted ...netip.Prefix) func(*http.Request)
 	return trustedHeader("TrustedHeaderAddr", name, mustTrust("TrustedHeaderAddr", trusted))
 }
 
-// Subnet says how many bits of an address are the key. All addresses that have these bits in
-// common share one limit.
+// Subnet says how many bits of an address the key has. All addresses with the same first bits share
+// one limit.
 type Subnet struct {
 	IPv4 int // 1 to 32; 0 is 32: each address is a key
 	IPv6 int // 1 to 128; 0 is 64
@@ -160,10 +161,12 @@ func (s Subnet) Of(addr func(*http.Request) (netip.Addr, error)) UserOf[*http.Re
 	}
 }
 
-// key returns the key of a canonical address: its subnet, or the address itself if the
-// length is that of the address. The address is unmapped: else all of IPv4 would be ::/64.
+// key returns the key of a canonical address: its subnet, or the address itself if the subnet has
+// all bits. An IPv4 address must not be in the form of IPv6, where the subnet ::/64 would contain
+// all of IPv4.
 //
-// If remote begins with an IPv4 address that is the key, the key is that part of it and no new string.
+// If remote begins with the text of the key, as with IPv4, the key is a part of remote, and no new
+// string.
 func (s Subnet) key(addr netip.Addr, remote string) string {
 	bits := s.IPv6
 	if addr.Is4() {
@@ -199,8 +202,8 @@ func peer(r *http.Request) (netip.Addr, error) {
 	return addr, nil
 }
 
-// onUnix reports whether the server listens on a unix socket. A peer there may call itself by any file, such as
-// 10.0.0.1:1000.
+// onUnix reports whether the server listens on a unix socket. The name of a peer there is a file of
+// its choice, such as 10.0.0.1:1000, which looks like an address.
 func onUnix(r *http.Request) bool {
 	switch local := r.Context().Value(http.LocalAddrContextKey).(type) {
 	case *net.TCPAddr, nil:
@@ -243,8 +246,8 @@ func isPort(s string) bool {
 	return s != ""
 }
 
-// canonical makes all spellings of an address equal. It reports false if the address
-// cannot be a client's, as the zero Addr that a parser returns beside an error.
+// canonical returns one form of all spellings of an address. It reports false for an address that
+// no client has, such as the zero Addr that a parser returns together with an error.
 func canonical(addr netip.Addr) (netip.Addr, bool) {
 	if !addr.Is4() {
 		addr = addr.Unmap().WithZone("")

@@ -13,10 +13,11 @@ import (
 	"sync/atomic"
 )
 
-// A crowd suspects that a few private addresses, of which no header says more, are those of a container host
-// or of nodes that hide the clients: all of the first requests have them, and from several addresses also
-// many ports. It does not suspect an intranet, where many private addresses come, or callers that keep their
-// connections.
+// A crowd detects that the peers are not the clients, but a container host or nodes that hide the
+// clients. It looks at the first requests with a private address and without a header that names a
+// client. It warns if these have few addresses, and, if there are several addresses, also many
+// ports. It does not warn about an intranet, where many private addresses come, or about callers
+// that keep their connections.
 type crowd struct {
 	over     atomic.Bool
 	mu       sync.Mutex
@@ -87,11 +88,12 @@ func (s *source) noteClient(addr netip.Addr, remote string) {
 	}
 }
 
-// Suspects are clients that may be proxies that are not trusted: whenever they come, a public address is
-// left of theirs in the header, and it is often another one. An office's proxy names private addresses. A
-// client that makes up addresses also makes up some that are not public, or always sends the same.
+// suspects finds clients that may be proxies which are not trusted. In each request of such a
+// client, the header names a public address left of the client's, and these addresses are many.
+// Others differ: the proxy of an office names private addresses, and a client that makes up
+// addresses makes up some that are not public, or sends always the same.
 //
-// It is a table of fixed size, in which a new address takes the place of one that comes less often.
+// The table has a fixed size. A new client takes the place of one that comes less often.
 type suspects struct {
 	any   atomic.Bool  // whether there was one
 	over  atomic.Bool  // whether one was reported
@@ -111,8 +113,8 @@ const manyLeft = 40 // classes: about 50 addresses
 
 var addrSeed = maphash.MakeSeed()
 
-// note notes a client, and the address left of it, which is invalid if there is none. It reports true once: if
-// that confirms it.
+// note counts a request of a client. left is the address left of the client's in the header, or
+// invalid. note reports true once: when the suspicion is confirmed.
 func (ss *suspects) note(client, left netip.Addr) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()

@@ -28,8 +28,8 @@ func newList(name string, elements bool) *list {
 	return &list{name, elements, badKey("the header " + name + " does not name a client's address")}
 }
 
-// written says which of two lists the proxies write: those that alone have named a client, as no client can
-// remove what a proxy has written.
+// written remembers which of the two headers the proxies write. A header that comes alone and names
+// a client was written by a proxy, because a client cannot remove what a proxy has written.
 type written struct{ atomic.Uint32 }
 
 const (
@@ -143,8 +143,8 @@ func (s *source) behind(read func(*trust, http.Header) (netip.Addr, error)) func
 	}
 }
 
-// A reading is what a list says: the client, which is invalid if all addresses are trusted, and the lines or
-// the part of a line left of it.
+// A reading is what a list says: the client, which is invalid if all addresses are trusted, and
+// what is left of the client's entry: the lines, or the part of a line.
 type reading struct {
 	client netip.Addr
 	left   string
@@ -195,11 +195,12 @@ func (l *list) last(line string) netip.Addr {
 	return addr
 }
 
-// lastElement reads the last element of a line of Forwarded, such as for="[2001:db8::1]:80";proto=https: the text
-// that names who sent the request, and where the comma left of the element is, or -1. It reports false if the
-// element names nobody, as a proxy's does not. It
-// starts at the end, which a proxy has written, so that an open quote further left, which a client has sent,
-// does not matter. Values need no quotes, since many proxies leave them out where the standard wants them.
+// lastElement reads the last element of a line of Forwarded, such as
+// for="[2001:db8::1]:80";proto=https. It returns the node that the element names, and the position
+// of the comma before the element, or -1. It reports false if the element names no node. It starts
+// at the end, which a proxy has written. So an open quote in an earlier element, which a client has
+// sent, does not matter. Values need no quotes, because many proxies omit quotes that the standard
+// requires.
 func lastElement(line string) (node string, comma int, ok bool) {
 	found := false
 	for s := line; ; {

@@ -14,9 +14,9 @@ import (
 // Func should return the same key for both.
 type Func = func(*http.Request) (string, error)
 
-// A UserOf reads who acts from a request C, such as *http.Request or *gin.Context, and an ActionOf
-// reads what they do. They have different types so that a program that swaps the two does not
-// compile. A function of your own can be either.
+// A UserOf reads who acts from a request C, such as *http.Request or *gin.Context. An ActionOf
+// reads what they do. They are different types, so a program that swaps functions of this package
+// for the two does not compile. A function of your own can be either.
 type (
 	UserOf[C any]   func(C) (string, error)
 	ActionOf[C any] func(C) (string, error)
@@ -37,8 +37,8 @@ var (
 	ErrNoRoute = errors.New("keyfuncs: the request has no route; mount the limit on a mux pattern, inside the mux, not around it (chi: With or Group, not Use); for Gin and Echo there are ginlimit.Route and echolimit.Route")
 )
 
-// noKey and badKey make errors at start-up, so that a request without a key costs no
-// allocation.
+// noKey and badKey make errors when the program starts, so that a request without a key does not
+// allocate one.
 func noKey(why string) error  { return fmt.Errorf("%w: %s", ErrNoKey, why) }
 func badKey(why string) error { return fmt.Errorf("%w: %s", ErrBadKey, why) }
 

@@ -11,21 +11,21 @@ import (
 	"sync/atomic"
 )
 
-// UnixSocket, among the prefixes of [ForwardedIP], [TrustedHeaderIP] and their twins, trusts every peer on a
-// unix socket, such as an nginx on the same host. Whoever may open the socket, by the permissions of its
-// file, can then choose an address. Without the header such a request has no address, and the error is
-// [ErrNoKey].
+// UnixSocket trusts every peer on a unix socket, such as an nginx on the same host. Give it to
+// [ForwardedIP], [TrustedHeaderIP] and the functions like them, among the prefixes. Every process
+// that may open the socket, by the permissions of its file, can then choose an address. A request
+// without the header has no address: the error is [ErrNoKey].
 //
-// Its value, ::/128, is no peer's address. A request whose RemoteAddr is empty is not trusted: some systems
-// do not tell that a peer is on a unix socket.
+// The value is ::/128, which is the address of no peer. A request with an empty RemoteAddr is not
+// trusted. On some systems RemoteAddr is empty on a unix socket.
 var UnixSocket = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
 
-// Proxies are trusted prefixes that the program replaces while it runs, such as those that a CDN publishes.
-// The zero value trusts nobody. Proxies must not be copied.
+// Proxies is a set of trusted prefixes that the program can replace while it runs, such as those
+// that a CDN publishes. The zero value trusts no peer. Proxies must not be copied.
 type Proxies struct{ trust atomic.Pointer[trust] }
 
-// Set replaces the trusted prefixes. If they are none, or one is invalid or trusts every peer, as 0.0.0.0/0
-// does, Set returns an error, and those before stay.
+// Set replaces the trusted prefixes. If there are none, or if one is invalid or trusts every peer,
+// as 0.0.0.0/0 does, Set returns an error, and the old prefixes stay.
 func (p *Proxies) Set(trusted ...netip.Prefix) error {
 	t, err := newTrust("Proxies.Set", trusted)
 	if err == nil {
@@ -98,8 +98,8 @@ func (t *trust) contains(addr netip.Addr) bool {
 	return false
 }
 
-// A source reads addresses behind proxies, and warns if they look wrong. maker is the function that the
-// program has called, and headers are those that it reads.
+// A source reads addresses behind proxies, and warns if they look wrong. maker is the function that
+// the program has called. headers are the headers that this function reads.
 type source struct {
 	proxies   *Proxies
 	maker     string

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Route returns the request's method and the [http.ServeMux] pattern that it matched:
-// "POST /posts/{id}/likes". So likes of all posts are one action, and there are no more
-// actions than routes. If the pattern has a host, the action has it too.
+// Route returns the request's method and the [http.ServeMux] pattern that the request matched:
+// "POST /posts/{id}/likes". So likes of all posts are one action, and there are no more actions
+// than routes. If the pattern has a host, the action has it too.
 //
-// A pattern without a method, "/posts/{id}/likes", is one action for all methods, or a client would get a quota
-// for each. HEAD counts as GET, as in the mux. Methods other than GET, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT
-// and TRACE are all OTHER, since a client can make up methods.
+//   - A pattern without a method, such as "/posts/{id}/likes", is one action for all methods.
+//     Otherwise a client would get a quota for each method.
+//   - HEAD counts as GET, as in the mux. A client can make up methods, so any other method than
+//     GET, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT and TRACE is OTHER.
+//   - Other routers that set the pattern, such as chi, leave out the method of the route. Route
+//     then adds the request's method. So a route of such a router for all methods has nine actions:
+//     name it with [Action].
+//   - The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have the
+//     same pattern: name them with [Action].
 //
-// Other routers that set the pattern, such as chi, leave the method of their routes out, and Route adds the
-// request's. So a route of theirs for all methods has nine actions: give it a name with [Action].
-//
-// The pattern is that of the innermost mux. Behind http.StripPrefix two routes may have
-// the same pattern: give them different names with [Action].
-//
-// If the request has no pattern, the error is [ErrNoRoute]: the limit is mounted around the
-// mux and runs before a pattern is matched. Mount it on the patterns instead.
+// If the request has no pattern, the error is [ErrNoRoute]: the limit is mounted around the mux,
+// and runs before a pattern is matched. Mount it on the patterns instead.
 func Route(r *http.Request) (string, error) {
 	template := r.Pattern
 	if template == "" {
@@ -49,8 +49,10 @@ func RouteTemplate(r *http.Request, template string) string {
 	return routeMethod(r.Method) + " " + template
 }
 
-// matched and patternText are the fields where a ServeMux keeps the pattern that matched, and its text; nil if this
-// Go has others. No method of a request tells whether a ServeMux has set Pattern, or a router inside it.
+// matched and patternText are the fields in which a ServeMux keeps the pattern that a request
+// matched, and the text of the pattern. In a version of Go with other fields they are nil. They are
+// read because no method of a request tells whether a ServeMux has set Pattern, or a router inside
+// it.
 var matched, patternText = func() (matched, text []int) {
 	pat, ok := reflect.TypeFor[http.Request]().FieldByName("pat")
 	if !ok || pat.Type.Kind() != reflect.Pointer || pat.Type.Elem().Kind() != reflect.Struct {

@@ -30,15 +30,16 @@ func contextKey(key any) string {
 	return fmt.Sprintf("%#v", key) // a struct's has its type; predeclared types need none
 }
 
-// Value is for adapters of other frameworks. It returns a function whose key is the value that
-// get returns. [ContextValue], ginlimit.Value and echolimit.Value are made with it. what names
-// the value in errors and logs, such as "the session's tenant".
+// Value is for adapters of other frameworks: [ContextValue], ginlimit.Value and echolimit.Value use
+// it. It returns a function whose key is the value that get returns. what names the value in errors
+// and logs, such as "the session's tenant".
 //
-// A string is used as it is, an integer in decimal, and so are types based on these. The
-// number 7 and the string "7" are one key; 0 is a key like any other.
+// The key of a string is the string, and that of an integer its decimal digits. So the number 7 and
+// the string "7" are one key. 0 is a key like any other. Types based on strings and integers work
+// too.
 //
-// If the value is nil or "", the error is [ErrNoKey]. A value of any other type is a mistake
-// in the program: the error names the type, and is neither ErrNoKey nor [ErrBadKey].
+// If the value is nil or "", the error is [ErrNoKey]. A value of any other type is a mistake in the
+// program: the error names the type, and is neither ErrNoKey nor [ErrBadKey].
 func Value[C any](what string, get func(C) any) UserOf[C] {
 	if get == nil {
 		panic("keyfuncs: Value needs a function that gets " + what)

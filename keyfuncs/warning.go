@@ -40,9 +40,9 @@ func warnAddress(name string) {
 // manyLooks is at how many requests something looks before it leaves most out.
 const manyLooks = 1000
 
-// lookAtPeer warns once if a request whose peer is its user has a header with a client's address, or if a
-// crowd is confirmed. maker reads the peer. After many requests without such a header it looks at one in 64,
-// so that a right setup does not pay for it.
+// lookAtPeer warns once if a request whose user is its peer has a header with a client's address,
+// or if a crowd is detected. maker reads the peer. After many requests without such a header it
+// looks at one request in 64, so that a right setup pays almost nothing for it.
 func lookAtPeer(r *http.Request, addr netip.Addr, maker string) {
 	if unchecked.Load() {
 		return

@@ -1,9 +1,10 @@
 package memorystore
 
-// New keys: makeRoom finds room for them before a charge is committed, and saveNew saves them after it.
+// New keys. makeRoom finds room for them before a charge is committed, and saveNew saves them after
+// it.
 //
-// A store that is full drops another key. If none can be dropped, users without a key share a state:
-// together they may do what one user may. So a flood of keys does not lock out new users.
+// A full store drops another key. If no key can be dropped, all users without a key share a state,
+// in which together they may do what one user may. So a flood of keys does not lock out new users.
 
 import (
 	"iter"
@@ -20,9 +21,9 @@ const probe = 32
 // longestWait is the longest RetryAfter for a user without a key, in microseconds.
 const longestWait = 60e6
 
-// makeRoom finds room for the new keys of a charge that all limits admit. Where there is none, a
-// shared state decides. If that refuses, or cannot be used, makeRoom returns a ref that lacks room,
-// and how long the caller should wait.
+// makeRoom finds room for the new keys of a charge that all limits admit. If there is no room for a
+// key, a shared state decides. If the shared state refuses, or cannot be used, makeRoom returns the
+// ref of that key, and how long the caller should wait.
 func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int64) {
 	for i := range tx.refs {
 		r := &tx.refs[i]
@@ -51,8 +52,8 @@ func (s *Store) makeRoom(tx *transaction, c *core.Charge) (lacks *ref, wait int6
 	return lacks, min(wait, tx.sharedWait(c))
 }
 
-// reserve counts the key of a ref. If the store is full, it drops another key, or if peek is
-// set, only finds one. It returns false if there is none.
+// reserve counts the new key of a ref. If the store is full, it drops another key, or, if peek is
+// set, only finds one. It returns false if no key can be dropped.
 func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	if r.reserved {
 		return true
@@ -75,9 +76,9 @@ func (s *Store) reserve(tx *transaction, r *ref, peek bool) bool {
 	return true
 }
 
-// victim returns the key to drop for that of a ref: the table that has it, and its slot there, or -1
-// if there is none. A key of the shard with the most keys is dropped if the ref's own shard has few keys, and none
-// of those looked at has expired.
+// victim returns the key to drop for the key of a ref: the table that has it, and its slot there,
+// or -1 if no key can be dropped. It looks at keys of the ref's own shard. If these are few, and
+// none of those that it has looked at has expired, it looks in the shard with the most keys.
 func (s *Store) victim(tx *transaction, r *ref) (from *table, at int) {
 	at = tx.leastUsed(r.in, r.key)
 	if at >= 0 && r.in.slots[at].expires <= tx.now {
@@ -102,8 +103,8 @@ func (s *Store) tryLock(tx *transaction, at int) bool {
 	return true
 }
 
-// crowded returns which shard has the most keys, if t has too few to choose from: all keys of a
-// user are in one shard, so one user may fill the store. Otherwise it returns -1.
+// crowded returns the shard with the most keys if t has too few keys to choose from, and otherwise
+// -1. All keys of a user are in one shard, so one user may fill the store.
 func (s *Store) crowded(t *table) (most int) {
 	share := s.max / int64(len(s.shards))
 	if t.used.Load() >= share-share/8 {
@@ -118,8 +119,9 @@ func (s *Store) crowded(t *table) (most int) {
 	return most
 }
 
-// leastUsed returns where the key of the lowest rank is, of those that are looked at and can be dropped for h: an
-// expired one if there is one. Of equal ones it is that which expires first. If there is none, it returns -1.
+// leastUsed returns the position of the key with the lowest rank, among those that it looks at and
+// that can be dropped for h. An expired key comes first. Among keys of the same rank, the one that
+// expires first is taken. If no key can be dropped, the position is -1.
 func (tx *transaction) leastUsed(t *table, h hash) (at int) {
 	at, lowest := -1, 0
 	for i := range t.sample(h) {
@@ -134,8 +136,8 @@ func (tx *transaction) leastUsed(t *table, h hash) (at int) {
 	return at
 }
 
-// nextFree is how long it takes, up to longestWait, until the first of the protected keys that
-// leastUsed looks at can be dropped.
+// nextFree returns the time until one of the protected keys that leastUsed looks at can be dropped,
+// at most longestWait.
 func (tx *transaction) nextFree(r *ref) int64 {
 	first := tx.now + longestWait
 	for i := range r.in.sample(r.key) {
@@ -153,8 +155,8 @@ func (tx *transaction) uses(h hash) bool {
 	return slices.ContainsFunc(tx.refs, func(r ref) bool { return r.key == h }) || tx.evicted != nil && slices.Contains(tx.evicted.keys, h)
 }
 
-// sample visits up to probe keys. h gives the first one and the stride between them. With one stride
-// for all, the keys that can be dropped would become rare in some parts of the table.
+// sample visits up to probe keys. h determines the first key and the stride between two keys. If
+// all had the same stride, keys that can be dropped would become rare in some parts of the table.
 func (t *table) sample(h hash) iter.Seq[int] {
 	return func(yield func(at int) bool) {
 		n, seen := len(t.slots), 0
@@ -170,8 +172,9 @@ func (t *table) sample(h hash) iter.Seq[int] {
 	}
 }
 
-// share has the shared state of the i-th ref's limit decide instead of the user's own. It returns
-// false if that state decides for another ref of the charge: it cannot be charged twice at once.
+// share lets the shared state of the i-th ref's limit decide instead of the user's own state. It
+// returns false if that shared state decides for another ref of the same charge, because it cannot
+// be charged twice at once.
 func (s *Store) share(tx *transaction, i int) bool {
 	r := &tx.refs[i]
 	if r.in.shared == nil {
@@ -210,10 +213,10 @@ func noRoom(c *core.Charge, lacks *ref, wait int64) core.Decision {
 	}
 }
 
-// saveNew saves the states that have no key yet, and makes room for those that makeRoom has not looked at.
-// The others are saved before: a known key that was expired is then not removed for a new one. saveNew
-// returns a ref that lacks room if that is the one of a bucket with Initial: one that is not kept does not
-// fill.
+// saveNew saves the states that have no key yet, and makes room for those that makeRoom has not
+// looked at. The states with keys are saved before, so that a known key that had expired is not
+// removed for a new one. If a bucket with Initial finds no room, saveNew returns its ref, because a
+// bucket that is not kept does not fill.
 func (s *Store) saveNew(tx *transaction, until int64) (lacks *ref) {
 	for i := range tx.refs {
 		switch r, e := &tx.refs[i], &tx.entries[i]; {

@@ -1,11 +1,13 @@
 package memorystore
 
-// A slot of a table: how it holds a state, and what its key is worth when the store is full.
+// A slot of a table: how it holds a state, and which key is dropped first when the store is full.
 //
-// A key's level is the table's when its state was written, and the part of its quota that was used. When a key is
-// dropped, the table's level rises to the key's. So a key that is not used sinks, as others come, and one that has
-// used n times as much of its quota sinks for n times as long (the cache replacement GreedyDual, of Young). If the
-// part alone counted, keys that were nearly refused once would stay, and all others would drop one another.
+// Each key has a level, and each table too. When a state is written, its key's level becomes the
+// table's level plus the part of the quota that is used. The key with the lowest level is dropped
+// first, and the table's level rises to the level of that key. So a key that is not used falls
+// behind as other keys come. A key that has used n times as much of its quota stays n times as
+// long. This is the cache replacement GreedyDual, of Young. If only the used part counted, keys
+// that were once nearly refused would stay for ever, and all others would drop one another.
 
 import (
 	"math"

@@ -18,26 +18,28 @@ const (
 	defaultMaxKeys = 1 << 20
 	maxMaxKeys     = 1 << 32
 
-	// A full shard holds shardKeys keys to twice as many, and more if there are maxShards. With many
-	// shards processors rarely wait for a lock, and growing a small table is a short pause.
+	// A full shard holds shardKeys keys or up to twice as many. If the number of shards is
+	// maxShards, it holds more. With many shards processors rarely wait for a lock, and with small
+	// tables the pause is short in which a table grows.
 	shardKeys = 4096
 	maxShards = 4096
 )
 
 // Options are the settings of a store. The zero value is the default.
 type Options struct {
-	// MaxKeys bounds how many keys the store keeps: 1 to 4,294,967,296; 0 is 1,048,576.
+	// MaxKeys is the largest number of keys that the store keeps: 1 to 4,294,967,296, or 0 for
+	// 1,048,576.
 	MaxKeys int
 
-	// Clock returns the time, for a program that replays or simulates; nil is the process's
-	// monotonic clock. The store calls it from several goroutines, and under a lock, so
-	// it must be quick and must not panic. It may step back. A bucket or funnel that refuses
-	// its user only because of that may be dropped for a new key.
+	// Clock returns the time, for a program that replays or simulates. If it is nil, the store uses
+	// the process's monotonic clock. The store calls Clock from several goroutines and under a
+	// lock, so Clock must be quick and must not panic. It may step back. If a bucket or funnel
+	// refuses its user only because of such a step, the store may drop it for a new key.
 	Clock func() time.Time
 }
 
-// Store is a [core.Store] in process memory. It is safe for use by many goroutines, starts none,
-// and needs no closing.
+// Store is a [core.Store] in process memory. It is safe for use by many goroutines. It starts no
+// goroutine, and need not be closed.
 type Store struct {
 	seed maphash.Seed
 
@@ -49,8 +51,9 @@ type Store struct {
 	shards []shard      // their number is a power of two
 }
 
-// A shard has all states of some users, so that one lock is enough for several limits. It fills a cache
-// line, so that two processors that decide about users of two shards do not wait for each other.
+// A shard has all states of some of the users, so that one lock is enough for several limits of a
+// user. It fills a cache line, so that two processors that decide about users of two shards do not
+// wait for each other.
 type shard struct {
 	mu   sync.Mutex
 	keys table
@@ -88,8 +91,8 @@ func New(opts *Options) *Store {
 	return s
 }
 
-// since is the time from base to t, in microseconds. A time.Duration holds no more than 292 years, and a Clock
-// may begin with the zero time.
+// since returns the time from base to t, in microseconds. It does not use time.Duration, which
+// holds at most 292 years, because a Clock may begin with the zero time.
 func since(base, t time.Time) int64 {
 	if d := t.Sub(base); d != math.MaxInt64 && d != math.MinInt64 {
 		return d.Microseconds()
@@ -113,8 +116,8 @@ func newStore(opts *Options, now, epoch func() int64) *Store {
 	return s
 }
 
-// Accept returns an error to core.New if the limiter has more limits than MaxKeys: it would
-// refuse every user.
+// Accept returns an error if the limiter has more limits than MaxKeys, because the store would then
+// refuse every user. core.New calls it.
 func (s *Store) Accept(limits []core.Limit) error {
 	if int64(len(limits)) > s.max {
 		return fmt.Errorf("memorystore: %d limits need as many keys, and MaxKeys is %d", len(limits), s.max)

@@ -11,12 +11,13 @@ import (
 // cannot search for two users that share a state.
 type hash uint64
 
-// A table is a hash table of slots with linear probing: the hash names the home of a key, and
-// the key is there or in the first slot after it that was free. An empty slot ends a search.
+// A table is a hash table of slots with linear probing. The hash of a key gives its first slot. If
+// that slot was taken, the key is in the first slot after it that was free. A search ends at an
+// empty slot.
 //
-//   - A removed key leaves no mark: the keys after it move up.
-//   - No timer removes an expired key. A table that is full removes all of them.
-//   - It grows if that is not enough, and never shrinks.
+//   - When a key is removed, the keys after it move up, and no mark is left.
+//   - No timer removes an expired key. A full table removes all of them at once.
+//   - If that does not make enough room, the table grows. It never shrinks.
 type table struct {
 	slots  []slot
 	used   atomic.Int64 // keys, expired ones too; other shards read it without the lock
@@ -48,8 +49,8 @@ func (t *table) next(at int) int {
 	return 0
 }
 
-// search returns where a key is. If it is not found, at is the empty slot that ended the
-// search.
+// search returns the position of a key. If the key is not found, at is the empty slot that ended
+// the search.
 func (t *table) search(h hash) (at int, found bool) {
 	for at = t.home(h); ; at = t.next(at) {
 		switch t.slots[at].key {

@@ -1,8 +1,8 @@
 package memorystore
 
-// What a limiter asks of the store. Each is a transaction: the store locks the shards of the users, finds
-// the states, and writes them back. In the order of Take, with the other methods at the end. What a new key
-// needs is in room.go.
+// The calls of a limiter. Each is a transaction: the store locks the shards of the users, finds the
+// states, and writes them back. The functions come in the sequence in which Take calls them, and
+// the other methods at the end. room.go has what a new key needs.
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 	"github.com/tailcut/tailcut/core/machine"
 )
 
-// Take decides a charge in one atomic step. For up to four limits, all of whose keys are known, it allocates
-// only for a receipt, and if what a state has besides its two numbers begins or grows.
+// Take decides a charge in one atomic step. For up to four limits whose keys are in the store, it
+// allocates only a receipt, and memory for the part of a state besides its two numbers, such as the
+// queue of a window, when that begins or grows.
 func (s *Store) Take(_ context.Context, c core.Charge) (d core.Decision, r *core.Record, err error) {
 	limits, subjects := len(c.Limits), 1
 	if more := c.More; more != nil {
@@ -149,9 +150,10 @@ func key(user, action hash, r *machine.Rule) hash {
 	return max(user+oddAction*action+oddLimit*hash(r.Hash), 1) // 0 is no key
 }
 
-// begin locks the shards of a charge's subjects, each once and in the store's order, so that no two
-// charges wait for each other, and finds the states of the refs. It reads the clock under the locks, so that no
-// state is from a later instant. The shards are locked until end.
+// begin locks the shards of a charge's subjects and finds the states of the refs. It locks each
+// shard once, in the sequence of the store's shards, so that no two charges wait for each other. It
+// reads the clock under the locks, so that no state is from a later instant. The shards stay locked
+// until end.
 func (s *Store) begin(tx *transaction) {
 	if len(tx.shards) > 1 {
 		slices.Sort(tx.shards)
@@ -175,9 +177,9 @@ func (s *Store) begin(tx *transaction) {
 	}
 }
 
-// save writes a state that is dirty. If its limit refuses, save protects the key until
-// then. It protects slots of actions under way until their leases end: each that is forgotten admits one
-// more at the same time.
+// save writes a state that is dirty. If the limit refuses, save protects the key until the instant
+// until. It protects the slots of an InFlight until their leases end, because each slot that is
+// forgotten would admit one more action at the same time.
 func (r *ref) save(e *machine.Entry, now, until int64) {
 	if r.slot.key != r.key {
 		r.locate()

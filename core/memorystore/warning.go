@@ -11,8 +11,8 @@ import (
 
 const manyStores = 100
 
-// watched has some of the stores that New has made, until they are garbage-collected. Stores that
-// are kept fill it, and no other gets in.
+// watched has stores that New has made. A store leaves it when it is garbage-collected. If the
+// program keeps its stores, they fill watched, and further stores are not added.
 var watched struct {
 	sync.Mutex
 	stores [manyStores]weak.Pointer[Store]

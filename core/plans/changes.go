@@ -22,17 +22,18 @@ type Change struct {
 	Plan   string `json:"plan,omitempty"`
 	Action string `json:"action,omitempty"`
 
-	// From and To are the old and the new value in the document's words, several limits joined by
-	// " and ". One is empty if there is no such value.
+	// From and To are the old and the new value as the document has them. Several limits are joined
+	// by " and ". If there is no old or no new value, the field is empty.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 
-	// Users is how many of the document's users have another plan or zone. To Anew, users whom a document does
-	// not name have its default plan.
+	// Users is the number of the document's users whose plan or zone has changed. If a document
+	// does not name a user, the user has its default plan.
 	Users int `json:"users,omitempty"`
 
-	// Anew is what of To does not go on from the counts of From: a funnel or bucket of other numbers, or
-	// a window of another period, zone or name. Users have its full quota once more.
+	// Anew lists the limits of To that do not continue the counts of From: a funnel or bucket with
+	// other numbers, or a window with another period, zone or name. Each user has the full quota of
+	// these limits once more.
 	Anew string `json:"anew,omitempty"`
 }
 
@@ -94,8 +95,8 @@ func users(n int) string {
 	return fmt.Sprintf("%d users", n)
 }
 
-// Compare lists the differences between the documents that are in force in from and in to. They may have
-// different stores. If from is nil, it lists all that is in force in to, as differences to nothing.
+// Compare lists the differences between the document in force in from and that in to. The two may
+// have different stores. If from is nil, Compare lists everything that to has.
 func Compare(from, to *Plans) []Change {
 	before := &generation{}
 	if from != nil {
@@ -186,8 +187,8 @@ func short(d time.Duration) string {
 	return strings.Replace(s, "h0m", "h", 1)
 }
 
-// anewLimits joins the limits of to that do not go on from one of from. If there were none before, or Nothing,
-// nothing starts anew.
+// anewLimits joins the limits of to that do not continue a limit of from. If from has no limits, or
+// Nothing, no limit starts anew.
 func anewLimits(from, to *limits) string {
 	if from == nil || to == nil || slices.ContainsFunc(slices.Concat(from.limits, to.limits), isNothing) {
 		return ""
@@ -215,8 +216,8 @@ func anewInPlan(from, to *plan) string {
 	return strings.Join(texts, ", ")
 }
 
-// compareUsers counts the users that the document names, by their old and new plan, and those with another
-// zone.
+// compareUsers counts the users that the document names: for each old and new plan, and those whose
+// zone has changed.
 func compareUsers(from, to *generation) (changes []Change) {
 	type move struct{ from, to string }
 	moves := map[move]int{}

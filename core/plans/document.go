@@ -44,8 +44,8 @@ func fill(text, zone string, day int) string {
 // anotherDay is a day on which no limit of a document's plan begins its month: the default is the first.
 const anotherDay = 31
 
-// A generation is a document, compiled. It does not change, but for the limiters of zones, which are made
-// when they are first used.
+// A generation is a compiled document. It does not change, except for the limiters of zones, which
+// are made when they are first used.
 type generation struct {
 	document []byte
 	version  string
@@ -117,16 +117,17 @@ type zonedKey struct {
 	day  int
 }
 
-// mostZoned bounds the limiters of zones and days, and mostBad the zones that could not be loaded. At the bound they are
-// dropped, and made or looked up anew when they are used.
+// mostZoned bounds the limiters of zones and days, and mostBad the zones that could not be loaded.
+// When a bound is reached, all of these are dropped. They are made or looked up again when they are
+// used.
 const (
 	mostZoned = 10_000
 	mostBad   = 1_000
 	badFor    = time.Minute // the database may have been missing, or the process may have had too many open files
 )
 
-// in returns the limiter of a plan's limits in a zone, with months that begin on a day. No zone is the plan's,
-// and day 0 is the first.
+// in returns the limiter of a plan's limits for a time zone and for months that begin on a day. An
+// empty zone means the plan's zone. Day 0 means the first.
 func (g *generation) in(store core.Store, p *plan, l *limits, zone string, day int) (*core.Limiter, error) {
 	if !l.isZoned || zone == "" {
 		zone = p.zone
@@ -208,8 +209,8 @@ func newLimiter(store core.Store, limits []core.Limit, ban *core.BanPolicy) (*co
 // isNothing reports whether a limit refuses every action.
 func isNothing(l core.Limit) bool { return l.Quota() == 0 && !l.IsShadow() }
 
-// legalZone reports whether a zone is a name, and is one that CalendarWindow has. Without the first, it could
-// contain further words of a limit's text.
+// legalZone reports whether a zone has the form of a name, and CalendarWindow accepts it. Without
+// the first condition a zone could contain more words of a limit's text.
 func legalZone(zone string) bool {
 	if len(zone) > maxName || strings.ContainsAny(zone, "(),\"{} \t\r\n") {
 		return false
@@ -480,8 +481,8 @@ func (c *compiler) ban(what string) (b *core.BanPolicy, legal bool) {
 	return b, len(c.problems) == problems
 }
 
-// keep takes over from the generation before what has not changed, so that callers who wait for their
-// turn stay in one queue.
+// keep takes over from the last generation the limiters that have not changed, so that callers who
+// wait for their turn stay in one queue.
 func (g *generation) keep(before *generation) {
 	kept := map[*limits]bool{}
 	for name, p := range g.plans {

@@ -17,16 +17,20 @@ const (
 	old    = time.Minute            // since when it has not been modified, if it counts at once; a file server's clock may be slow
 )
 
-// File returns a source for [Plans.Follow] that reads a file of at most 64 MiB. Several Plans may follow it.
+// File returns a source for [Plans.Follow] that reads a file of at most 64 MiB. Several Plans may
+// follow it.
 //
-// The file is read at each look, so no change is missed, even if it keeps the size and the time of modification.
-// Another content counts when the file has been the same for half a second, or has not been modified for a minute.
-// So a file that is being written is not taken, even if its first part is a valid document. Nevertheless, write
-// another file beside it and rename that: a writer who pauses is not seen. While a file changes, the source returns
-// what it has read before. The first look waits.
+// The source reads the whole file each time, so it notices a change that keeps the size and the
+// time of modification. A new content counts when the file has not changed for half a second, or
+// was last modified more than a minute ago. So a half-written file is not taken, even if its first
+// part is a valid document. While a file changes, the source returns the last content. The first
+// call waits.
 //
-// Kubernetes does not update a file that it mounts with subPath, and nobody can see that. Mount the ConfigMap's
-// folder, and give the path of the file in it.
+// All the same, write another file beside it and rename that, because the source cannot notice a
+// writer that pauses.
+//
+// Kubernetes does not update a file that is mounted with subPath, and no program can notice that.
+// Mount the folder of the ConfigMap, and give the path of the file in it.
 func File(path string) func(context.Context) ([]byte, error) {
 	return (&file{path: path}).load
 }

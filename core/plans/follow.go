@@ -34,23 +34,25 @@ type follower struct {
 	down   bool          // whether load has failed since
 }
 
-// Follow has p follow a source: a [File], or what load reads. It looks at once and returns the error. A
-// document without an error replaces the one in force. Otherwise that stays.
+// Follow makes p follow a source: a [File], or any function load. It calls load at once. If the
+// document has no error, it is put in force. Otherwise Follow returns the error, and the document
+// in force stays.
 //
 //	p, err := plans.New(store, document)
 //	err = p.Follow(plans.File("plans.json"))
 //
-// After that requests look, once a second. The request that looks waits for load for at most 50 ms, and not at
-// all if load took longer the last time. The others do not wait. While no requests come, nobody looks. See also
-// [Plans.Refresh].
+// After that load is called again once a second, by a request. That request waits for load for at
+// most 50 ms, or not at all if load took longer the last time. Other requests do not wait. If no
+// requests come, load is not called: see [Plans.Refresh].
 //
-// load returns the document as it is now. It must not change the bytes later. It may take its time, but its
-// context ends after 10 s. If it has not returned after half a second, load is called again beside it, and after
-// that once a second: so calls may overlap. A call that began later counts, even if it returns earlier. What load
-// returns is compared with what it returned before, so a document given to [Plans.Update] stays in force until
-// the source changes. If load fails or its document is broken, that is logged and counted once.
+// load returns the present document, and must not change the bytes later. Its context ends after 10
+// s. If load has not returned after half a second, it is called again beside the first call, and
+// then once a second, so calls may overlap. The result of the call that began last counts, even if
+// an earlier call returns later. If load returns the same document as before, nothing happens, so a
+// document given to [Plans.Update] stays in force until the source changes. If load fails or its
+// document is broken, that is logged and counted once.
 //
-// A second call of Follow replaces the source. With nil, no source is followed.
+// A second call of Follow replaces the source. If load is nil, p follows no source.
 func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 	if load == nil {
 		p.follower.Store(nil)
@@ -62,8 +64,9 @@ func (p *Plans) Follow(load func(context.Context) ([]byte, error)) error {
 	return p.Refresh(context.Background())
 }
 
-// Refresh looks at the source now and puts its document in force. The error is that of the source, or a
-// [*DocumentError]. If ctx ends before, that is no failure of the source. If none is followed, Refresh does nothing.
+// Refresh calls the source now and puts its document in force. The error is that of the source, or
+// a [*DocumentError]. If ctx ends during the call, that does not count as a failure of the source.
+// If p follows no source, Refresh does nothing.
 func (p *Plans) Refresh(ctx context.Context) error {
 	f := p.follower.Load()
 	if f == nil {
@@ -118,8 +121,9 @@ func (p *Plans) follow() {
 	}
 }
 
-// document loads the document, and ends the turn when load returns. A panic of the source, in a goroutine that
-// nobody guards, is an error. So is a source that does not return when its context has ended.
+// document loads the document, and ends the turn when load returns. If the source panics, that is
+// an error, because no caller would recover a panic in this goroutine. If the source does not
+// return when its context has ended, that is an error too.
 func (f *follower) document(ctx context.Context) (document []byte, err error) {
 	type answer struct {
 		document []byte

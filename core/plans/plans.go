@@ -13,8 +13,8 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// Plans are the limits of a document. Another document can replace it at any time. It is safe for use by
-// many goroutines.
+// Plans has the limits of a document. Another document can replace it at any time. Plans is safe
+// for use by many goroutines.
 type Plans struct {
 	store    core.Store
 	now      atomic.Pointer[inForce]
@@ -29,8 +29,8 @@ type inForce struct {
 	shown Generation
 }
 
-// New returns the plans of a document, over a store. The error is a [*DocumentError], or says what is wrong with
-// the store. Either matches [core.ErrConfig].
+// New returns the plans of a document over a store. The error is a [*DocumentError], or says what
+// is wrong with the store. Both match [core.ErrConfig].
 func New(store core.Store, document []byte) (*Plans, error) {
 	p := &Plans{store: store}
 	if err := p.put(own(document)); err != nil {
@@ -47,8 +47,9 @@ func own(document []byte) []byte {
 	return bytes.Clone(document)
 }
 
-// Update puts a document in force, or returns the error and leaves the last one in force: see [New]. Every
-// decision is by one document as a whole. A document that is in force already changes nothing.
+// Update puts a document in force. If the document has an error, Update returns it as [New] does,
+// and the document in force stays. Each decision is made by one document. Updating to the document
+// that is in force already changes nothing.
 func (p *Plans) Update(document []byte) error {
 	p.updates.Lock()
 	defer p.updates.Unlock()
@@ -101,30 +102,31 @@ type Generation struct {
 // Generation returns the document that is in force now.
 func (p *Plans) Generation() Generation { return p.now.Load().shown }
 
-// Rejected returns how many documents were not put in force because of an error. While a source is followed,
-// a document, or a failure to load one, counts once.
+// Rejected returns how many times a document was not put in force because of an error. While p
+// follows a source, the same broken document, or failures to load one in a row, count once.
 func (p *Plans) Rejected() uint64 { return p.rejected.Load() }
 
-// A Customer is what the program knows of a user. The zero Customer is nothing.
+// A Customer is what the program knows of a user. The zero Customer means that it knows nothing.
 type Customer struct {
 	Plan string // if the document gives the user no plan; empty for its default plan
 
-	// Zone is the user's time zone, if the document gives it none; empty for the plan's zone. It is spelled as in
-	// the time zone database: see core.CalendarWindow. A user whose zone changes starts anew, even if it is
-	// another name of the same zone: PRC is Asia/Shanghai. So let no user change it at will.
+	// Zone is the user's time zone, unless the document names one for the user. If it is empty, the
+	// plan's zone counts. Spell it as in the time zone database: see core.CalendarWindow. If the
+	// zone of a user changes, the user's counts start anew, even if it is another name of the same
+	// zone, as PRC is of Asia/Shanghai. So do not let users change it at will.
 	Zone string
 
-	// Day is the day on which the user's months begin, 1 to 31, where a limit says month.from({day}); 0 is the
-	// first. A user whose day changes starts anew.
+	// Day is the day, 1 to 31, on which the user's months begin if a limit says month.from({day}).
+	// 0 means the first. If the day of a user changes, the user's counts start anew.
 	Day int
 }
 
-// Limiter returns the limiter of a user's plan for an action, or nil if the plan neither names the action nor
-// has limits for "*". If Customer.Plan is not in the document, that is logged once, and the default plan
-// decides.
+// Limiter returns the limiter of a user's plan for an action. It is nil if the plan does not name
+// the action and has no limits for "*". If Customer.Plan is not in the document, that is logged
+// once, and the default plan decides.
 //
-// The error is that of a Customer.Zone which is not in the time zone database, or of a Customer.Day which no
-// month has. The zone is looked up again after a minute.
+// If Customer.Zone is not in the time zone database, or Customer.Day is not the day of a month,
+// Limiter returns an error. It looks up the zone again after a minute.
 func (p *Plans) Limiter(user, action string, c Customer) (*core.Limiter, error) {
 	p.follow()
 	g := p.now.Load()
@@ -159,13 +161,15 @@ func (g *generation) of(user string, c Customer) (has *plan, zone string) {
 	return has, c.Zone
 }
 
-// Pick makes the Config.Limiter of a middleware: it picks by the plan of the request's user, and by the action.
+// Pick makes the Config.Limiter of a middleware. It picks a limiter by the plan of the request's
+// user and by the action.
 //
 //	nethttp.Config{Limiter: plans.Pick(p, user, action, customer)}.Limit(others, user, action)
 //
-// user and action are those that Limit gets too: functions of package keyfuncs, or of ginlimit or echolimit.
-// customer says what the program knows of the request's user. It may be nil. An error of it is answered 500.
-// others decides about actions for which the plan has no limits.
+// Give user and action to both Pick and Limit. They are functions of package keyfuncs, ginlimit or
+// echolimit. customer says what the program knows of the request's user. It may be nil. If it
+// returns an error, the answer is 500. The limiter others decides about actions for which the plan
+// has no limits.
 //
 //	func customer(r *http.Request) (plans.Customer, error) {
 //		return plans.Customer{Plan: sessionOf(r).Plan}, nil

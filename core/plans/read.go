@@ -17,8 +17,8 @@ import (
 	"github.com/tailcut/tailcut/core"
 )
 
-// A DocumentError says all that is wrong with a document. It matches [core.ErrConfig]. It names plans,
-// actions and values, and no users.
+// A DocumentError lists everything that is wrong with a document. It matches [core.ErrConfig]. It
+// names plans, actions and values, but no users.
 type DocumentError struct {
 	Problems []Problem // by position; at least one, at most 100
 	More     bool      // reading stopped at the last of them, so there may be more
@@ -49,8 +49,8 @@ func (e *DocumentError) Is(target error) bool { return target == core.ErrConfig 
 
 const mostProblems = 100
 
-// A reader reads a document whose JSON is valid. It goes on after a problem, to find all of them, until there are
-// too many or a bound is reached.
+// A reader reads a document whose JSON is valid. After a problem it goes on, to find all problems,
+// until there are too many or a bound is reached.
 type reader struct {
 	text     []byte
 	at       int // of the next byte
@@ -177,8 +177,8 @@ func (r *reader) unquoted() string {
 	return s
 }
 
-// is reports whether the next value begins with a byte. If not, that is a problem, and the value is
-// passed over.
+// is reports whether the next value begins with the byte first. If not, it adds a problem and skips
+// the value.
 func (r *reader) is(first byte, what, kind string) bool {
 	if r.next() == first {
 		return true
@@ -191,8 +191,8 @@ func (r *reader) is(first byte, what, kind string) bool {
 // kinds are the words for values by their first byte. Others are numbers. A value itself may be a user.
 var kinds = map[byte]string{'{': "an object", '[': "a list", '"': "a text", 't': "true", 'f': "false", 'n': "null"}
 
-// entries reads an object, and calls read for each of its names, at whose value the reader then is. read
-// passes over the value.
+// entries reads an object. For each name it calls read, with the reader at the value of that name.
+// read consumes the value.
 func (r *reader) entries(what string, read func(name string, at int)) {
 	if !r.is('{', what, "an object in braces") {
 		return
@@ -213,8 +213,8 @@ func (r *reader) entries(what string, read func(name string, at int)) {
 	r.at++
 }
 
-// fields passes over an object, and returns the positions of the values of its fields. Unknown fields are
-// problems, and so are those that are given twice.
+// fields skips an object, and returns the position of the value of each field. Unknown fields and
+// fields that are given twice are problems.
 func (r *reader) fields(what string, known ...string) map[string]int {
 	fields := map[string]int{}
 	r.entries(what, func(name string, at int) {
